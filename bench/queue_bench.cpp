@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+// Queue operations with N requests waiting. Each iteration times a batch of 1024 operations on a queue that holds N
+// requests before or after; the counter ns_per_op is the time of one. Requests are 320 bytes apart and touched in
+// random order, as an engine's are, so that the caches are as cold as they will be.
+
+#include <tessera/queue/fcfs.hpp>
+#include <tessera/queue/heap.hpp>
+#include <tessera/queue/ranked.hpp>
+#include <tessera/queue/round_robin.hpp>
+#include <tessera/queue/two_phase.hpp>
+
+#include <benchmark/benchmark.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <numeric>
+#include <random>
+#include <vector>
+
+namespace {
+
+using namespace tessera;
+
+struct alignas(64) bench_request : request_hook {
+  std::byte payload[320 - 64 * ((sizeof(request_hook) + 63) / 64)];
+};
+static_assert(sizeof(bench_request) == 320);
+
+constexpr std::size_t batch = 1024;
+
+/// N + batch requests with random scores, in a random order, N of them queued.
+template <class Queue>
+class filled {
+ public:
+  explicit filled(std::size_t n) : requests_(n + batch), order_(n + batch) {
+    for (auto& r : requests_) {
+      r.prompt = tokens{100};
+      r.score = static_cast<float>(random_() % 100'000);
+      r.starts_in = random_() % 2 == 0 ? phase::reasoning : phase::answering;
+    }
+    std::iota(order_.begin(), order_.end(), std::size_t{0});
+    std::shuffle(order_.begin(), order_.end(), random_);
+    for (std::size_t i = 0; i != n; ++i) queue.push(requests_[order_[i]], tick());
+  }
+
+  /// `batch` of the requests that are queued, at random; or that are not.
+  std::vector<bench_request*> pick(bool queued) {
+    std::vector<bench_request*> out;
+    if (queued) {
+      while (out.size() != batch) {
+        bench_request& r = requests_[random_() % requests_.size()];
+        if (linked(r) && std::find(out.begin(), out.end(), &r) == out.end()) out.push_back(&r);
+      }
+    } else {
+      for (const std::size_t i : order_) {
+        if (!linked(requests_[i])) out.push_back(&requests_[i]);
+      }
+    }
+    return out;
+  }
+
+  time_point tick() { return now_ += 1_ms; }
+
+  Queue queue;
+
+ private:
+  static bool linked(const bench_request& r) { return static_cast<const detail::rank_hook&>(r).is_linked(); }
+
+  std::vector<bench_request> requests_;
+  std::vector<std::size_t> order_;
+  std::mt19937_64 random_{42};
+  time_point now_{};
+};
+
+template <class F>
+void time_batch(benchmark::State& state, F f) {
+  const auto begin = std::chrono::steady_clock::now();
+  f();
+  state.SetIterationTime(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+}
+
+void report(benchmark::State& state) {
+  state.counters["ns_per_op"] =
+      benchmark::Counter(static_cast<double>(state.iterations()) * batch * 1e-9,
+                         benchmark::Counter::kIsRate | benchmark::Counter::kInvert);
+}
+
+template <class Queue>
+void push(benchmark::State& state) {
+  filled<Queue> f{static_cast<std::size_t>(state.range(0))};
+  for (auto _ : state) {
+    const auto out = f.pick(false);
+    time_batch(state, [&] {
+      for (bench_request* r : out) f.queue.push(*r, f.tick());
+    });
+    for (bench_request* r : f.pick(true)) f.queue.erase(*r);
+  }
+  report(state);
+}
+
+template <class Queue>
+void erase(benchmark::State& state) {
+  filled<Queue> f{static_cast<std::size_t>(state.range(0))};
+  for (auto _ : state) {
+    for (bench_request* r : f.pick(false)) f.queue.push(*r, f.tick());
+    const auto out = f.pick(true);
+    time_batch(state, [&] {
+      for (bench_request* r : out) f.queue.erase(*r);
+    });
+  }
+  report(state);
+}
+
+template <class Queue>
+void pop_front(benchmark::State& state) {
+  filled<Queue> f{static_cast<std::size_t>(state.range(0))};
+  for (auto _ : state) {
+    for (bench_request* r : f.pick(false)) f.queue.push(*r, f.tick());
+    time_batch(state, [&] {
+      for (std::size_t i = 0; i != batch; ++i) benchmark::DoNotOptimize(f.queue.pop_front());
+    });
+  }
+  report(state);
+}
+
+/// The request goes behind its peers.
+template <class Queue>
+void requeue(benchmark::State& state) {
+  filled<Queue> f{static_cast<std::size_t>(state.range(0))};
+  for (auto _ : state) {
+    const auto in = f.pick(true);
+    time_batch(state, [&] {
+      for (bench_request* r : in) f.queue.charge(*r, tokens{500});
+    });
+  }
+  report(state);
+}
+
+/// Another priority: the request leaves its place for one in the middle of others.
+template <class Queue>
+void reprioritise(benchmark::State& state) {
+  filled<Queue> f{static_cast<std::size_t>(state.range(0))};
+  int priority = 0;
+  for (auto _ : state) {
+    const auto in = f.pick(true);
+    time_batch(state, [&] {
+      for (bench_request* r : in) {
+        priority = (priority + 7) % 10;
+        f.queue.update(*r, [priority](bench_request& moved) { moved.priority = priority; });
+      }
+    });
+  }
+  report(state);
+}
+
+/// One step's call when nobody is due.
+void advance_idle(benchmark::State& state) {
+  filled<ranked_queue<bench_request>> f{static_cast<std::size_t>(state.range(0))};
+  for (auto _ : state) {
+    time_batch(state, [&] {
+      for (std::size_t i = 0; i != batch; ++i) {
+        f.queue.advance(time_point{});
+        benchmark::ClobberMemory();
+      }
+    });
+  }
+  report(state);
+}
+
+void sizes(benchmark::internal::Benchmark* b) {
+  b->Arg(1'000)->Arg(10'000)->Arg(100'000)->Arg(1'000'000)->UseManualTime()->ArgName("waiting");
+}
+
+BENCHMARK_TEMPLATE(push, fcfs_queue<bench_request>)->Apply(sizes)->Name("queue/fcfs/push");
+BENCHMARK_TEMPLATE(pop_front, fcfs_queue<bench_request>)->Apply(sizes)->Name("queue/fcfs/pop_front");
+BENCHMARK_TEMPLATE(erase, fcfs_queue<bench_request>)->Apply(sizes)->Name("queue/fcfs/erase");
+BENCHMARK_TEMPLATE(reprioritise, fcfs_queue<bench_request>)->Apply(sizes)->Name("queue/fcfs/reprioritise");
+BENCHMARK_TEMPLATE(push, round_robin_queue<bench_request>)->Apply(sizes)->Name("queue/round_robin/push");
+BENCHMARK_TEMPLATE(pop_front, round_robin_queue<bench_request>)->Apply(sizes)->Name("queue/round_robin/pop_front");
+BENCHMARK_TEMPLATE(erase, round_robin_queue<bench_request>)->Apply(sizes)->Name("queue/round_robin/erase");
+BENCHMARK_TEMPLATE(requeue, round_robin_queue<bench_request>)->Apply(sizes)->Name("queue/round_robin/requeue");
+BENCHMARK_TEMPLATE(push, two_phase_queue<bench_request>)->Apply(sizes)->Name("queue/two_phase/push");
+BENCHMARK_TEMPLATE(pop_front, two_phase_queue<bench_request>)->Apply(sizes)->Name("queue/two_phase/pop_front");
+BENCHMARK_TEMPLATE(erase, two_phase_queue<bench_request>)->Apply(sizes)->Name("queue/two_phase/erase");
+BENCHMARK_TEMPLATE(requeue, two_phase_queue<bench_request>)->Apply(sizes)->Name("queue/two_phase/requeue");
+BENCHMARK_TEMPLATE(push, ranked_queue<bench_request>)->Apply(sizes)->Name("queue/ranked/push");
+BENCHMARK_TEMPLATE(pop_front, ranked_queue<bench_request>)->Apply(sizes)->Name("queue/ranked/pop_front");
+BENCHMARK_TEMPLATE(erase, ranked_queue<bench_request>)->Apply(sizes)->Name("queue/ranked/erase");
+BENCHMARK(advance_idle)->Apply(sizes)->Name("queue/ranked/advance_idle");
+
+}  // namespace

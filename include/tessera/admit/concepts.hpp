@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <tessera/request/concepts.hpp>
+
+#include <concepts>
+#include <span>
+
+/// @file
+/// When a request that could start should start.
+
+TESSERA_NAMESPACE_BEGIN
+
+/// What an admission policy is shown. Spans point into the scheduler and are valid during the call only.
+template <class R>
+struct admission_view {
+  blocks free_after{};                  ///< Blocks that would still be free after admitting the candidate.
+  blocks capacity{};                    ///< Blocks of the instance.
+  tokens block_size{};                  ///< Tokens per block.
+  std::span<R* const> residents;        ///< Requests that hold blocks and keep them, in rank order.
+  std::span<R* const> admitted;         ///< Requests admitted earlier in this plan.
+};
+
+/// Says whether a candidate whose blocks are available may take them.
+/// Requires: (1) `a.admits(candidate, view) noexcept -> bool`.
+/// Not checked: a pure function of its arguments; true whenever nothing is resident or admitted, or the instance
+/// would idle forever. Complexity: at most O(residents), asked once per candidate and step.
+/// Models: `admit::watermark`, `admit::future_peak`, `admit::always`.
+template <class A, class R>
+concept admission_policy = schedulable<R> && std::copyable<A> &&
+                           requires(const A& a, const R& r, const admission_view<R>& view) {
+                             { a.admits(r, view) } noexcept -> std::same_as<bool>;
+                           };
+
+TESSERA_NAMESPACE_END

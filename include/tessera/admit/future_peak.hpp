@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <tessera/admit/concepts.hpp>
+
+#include <array>
+#include <cstddef>
+
+TESSERA_NAMESPACE_BEGIN
+namespace admit {
+
+/// Admits only if the KV that all running requests will need together, at the worst moment to come, fits: a request
+/// that ends soon gives its blocks back before the long ones need them (the idea of LightLLM's past-future scheduler).
+/// When to use: output lengths are bounded by `max_output` or predicted, and preemptions are expensive.
+///
+/// Usage at t steps from now is the sum, over the requests that still run then, of (tokens held + t). Its maximum
+/// lies where a request ends. The ends are sorted into a fixed number of bins, each evaluated at its far edge with
+/// all that were running at its near edge, so the estimate never falls below the true peak. O(residents + bins).
+///
+/// @tparam ExpectedOutput `tokens operator()(const R&) const noexcept`: most tokens the request will generate.
+struct max_output_bound {
+  tokens if_unknown{2048};  ///< Taken for requests that state no `max_output`.
+  template <schedulable R>
+  [[nodiscard]] constexpr tokens operator()(const R& r) const noexcept {
+    return r.max_output.count() > 0 ? r.max_output : if_unknown;
+  }
+};
+
+template <class ExpectedOutput = max_output_bound>
+struct basic_future_peak {
+  double headroom = 0.0;  ///< Fraction of the capacity that stays out of the estimate, in [0, 1).
+  ExpectedOutput expected_output{};
+
+  template <schedulable R>
+  [[nodiscard]] constexpr bool admits(const R& candidate, const admission_view<R>& view) const noexcept {
+    if (view.residents.empty() && view.admitted.empty()) return true;
+    tokens longest = remaining(candidate);
+    for (const R* r : view.residents) longest = max(longest, remaining(*r));
+    for (const R* r : view.admitted) longest = max(longest, remaining(*r));
+    const std::int64_t width = longest.count() / static_cast<std::int64_t>(bins) + 1;
+
+    // Per bin of remaining lengths: how many requests end in it, and the tokens they hold now, in whole blocks.
+    std::array<std::int64_t, bins> count{};
+    std::array<std::int64_t, bins> held{};
+    const auto put = [&](const R& r) {
+      const auto bin = static_cast<std::size_t>(remaining(r).count() / width);
+      count[bin] += 1;
+      held[bin] += r.state().length.count() + view.block_size.count();
+    };
+    put(candidate);
+    for (const R* r : view.residents) put(*r);
+    for (const R* r : view.admitted) put(*r);
+
+    const double room = (1.0 - headroom) * static_cast<double>(view.capacity.count() * view.block_size.count());
+    std::int64_t running = 0;
+    std::int64_t tokens_held = 0;
+    for (std::size_t bin = bins; bin-- != 0;) {  // from the last to end to the first
+      running += count[bin];
+      tokens_held += held[bin];
+      const std::int64_t at = (static_cast<std::int64_t>(bin) + 1) * width;
+      if (count[bin] != 0 && static_cast<double>(tokens_held + running * at) > room) return false;
+    }
+    return true;
+  }
+
+ private:
+  static constexpr std::size_t bins = 256;
+
+  template <schedulable R>
+  [[nodiscard]] constexpr tokens remaining(const R& r) const noexcept {
+    return max(expected_output(r) - r.generated(), tokens{});
+  }
+};
+
+using future_peak = basic_future_peak<>;
+
+}  // namespace admit
+TESSERA_NAMESPACE_END

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <tessera/admit/concepts.hpp>
+
+TESSERA_NAMESPACE_BEGIN
+namespace admit {
+
+/// Whoever fits. When to use: with orders that time-share anyway, or to reproduce a paper that says nothing of admission.
+struct always {
+  template <schedulable R>
+  [[nodiscard]] constexpr bool admits(const R&, const admission_view<R>&) const noexcept {
+    return true;
+  }
+};
+
+/// Keeps a fraction of the blocks free for the growth of those who run (vLLM's watermark, default 1 %).
+/// When to use: the default. It prevents the worst storms of preemption at no cost.
+struct watermark {
+  double fraction = 0.01;  ///< Of the capacity, in [0, 1].
+
+  template <schedulable R>
+  [[nodiscard]] constexpr bool admits(const R&, const admission_view<R>& view) const noexcept {
+    return (view.residents.empty() && view.admitted.empty()) ||
+           static_cast<double>(view.free_after.count()) >= fraction * static_cast<double>(view.capacity.count());
+  }
+};
+
+}  // namespace admit
+TESSERA_NAMESPACE_END

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <tessera/order/fcfs.hpp>
+#include <tessera/pipeline/iteration_scheduler.hpp>
+
+TESSERA_NAMESPACE_BEGIN
+
+/// First come, first served, as vLLM schedules: requests start in order of arrival; when blocks run out the newest
+/// resident is preempted to host memory; preempted requests resume before new ones start (they arrived earlier).
+/// When to use: as the baseline, or when memory never binds.
+/// Source: PASCAL, section II-C.
+template <schedulable Request, class BlockStore = kv::block_pool>
+class fcfs : public iteration_scheduler<Request, order::fcfs, preempt::swap, admit::watermark, BlockStore> {
+  using base = iteration_scheduler<Request, order::fcfs, preempt::swap, admit::watermark, BlockStore>;
+
+ public:
+  struct config {
+    double watermark = 0.01;  ///< Fraction of the blocks kept free when a request starts.
+  };
+
+  fcfs(std::span<std::byte> memory, const scheduler_limits& l, const config& c = {}) noexcept
+      : base{memory, l, policies(c)} {}
+  explicit fcfs(owned_storage<scheduler_limits>& storage, const config& c = {}) noexcept
+      : base{storage, policies(c)} {}
+
+ private:
+  static typename base::config policies(const config& c) noexcept { return {.admit = {.fraction = c.watermark}}; }
+};
+
+TESSERA_NAMESPACE_END

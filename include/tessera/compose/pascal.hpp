@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <tessera/order/two_phase.hpp>
+#include <tessera/pipeline/iteration_scheduler.hpp>
+
+TESSERA_NAMESPACE_BEGIN
+
+/// PASCAL's instance scheduler (section IV-C): two queues. Reasoning requests are in the high one and get batch slots
+/// and KV blocks first; answering requests are in the low one and share what is left. Each queue is round-robin with a
+/// token quantum. A reasoning request whose KV outgrows `demote_above` moves to the low queue. When blocks run out, the
+/// lowest-ranked resident is swapped out to host memory.
+///
+/// When to use: reasoning models with a user who reads the answer as it streams, when KV memory binds. With memory to
+/// spare it behaves like `fcfs`. Past saturation, strict priority starves answers: shed load before that.
+/// Which instance a request runs on, at arrival and at its phase change, is decided outside (PASCAL, section IV-B).
+template <schedulable Request, class BlockStore = kv::block_pool>
+class pascal : public iteration_scheduler<Request, order::two_phase, preempt::swap, admit::watermark, BlockStore> {
+  using base = iteration_scheduler<Request, order::two_phase, preempt::swap, admit::watermark, BlockStore>;
+
+ public:
+  struct config {
+    tokens quantum{500};        ///< Tokens generated between two turns, in either queue.
+    tokens demote_above{5000};  ///< KV length above which a reasoning request is demoted.
+    double watermark = 0.01;    ///< Fraction of the blocks kept free when a request starts without displacing anyone.
+  };
+
+  pascal(std::span<std::byte> memory, const scheduler_limits& l, const config& c = {}) noexcept
+      : base{memory, l, policies(c)} {}
+  explicit pascal(owned_storage<scheduler_limits>& storage, const config& c = {}) noexcept
+      : base{storage, policies(c)} {}
+
+ private:
+  static typename base::config policies(const config& c) noexcept {
+    return {.order = {.quantum = c.quantum, .demote_above = c.demote_above}, .admit = {.fraction = c.watermark}};
+  }
+};
+
+TESSERA_NAMESPACE_END

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <tessera/order/round_robin.hpp>
+#include <tessera/pipeline/iteration_scheduler.hpp>
+
+TESSERA_NAMESPACE_BEGIN
+
+/// Round-robin with a token quantum, both phases alike: a request that has generated its quantum goes behind its
+/// peers, and when blocks run out those at the back are swapped out.
+/// When to use: as the time-sharing baseline; short requests get through quickly, long ones are interrupted often.
+/// Source: PASCAL, section II-C and figure 2(c).
+template <schedulable Request, class BlockStore = kv::block_pool>
+class round_robin : public iteration_scheduler<Request, order::round_robin, preempt::swap, admit::watermark, BlockStore> {
+  using base = iteration_scheduler<Request, order::round_robin, preempt::swap, admit::watermark, BlockStore>;
+
+ public:
+  struct config {
+    tokens quantum{500};      ///< Tokens generated between two turns.
+    double watermark = 0.01;  ///< Fraction of the blocks kept free when a request starts without displacing anyone.
+  };
+
+  round_robin(std::span<std::byte> memory, const scheduler_limits& l, const config& c = {}) noexcept
+      : base{memory, l, policies(c)} {}
+  explicit round_robin(owned_storage<scheduler_limits>& storage, const config& c = {}) noexcept
+      : base{storage, policies(c)} {}
+
+ private:
+  static typename base::config policies(const config& c) noexcept {
+    return {.order = {.quantum = c.quantum}, .admit = {.fraction = c.watermark}};
+  }
+};
+
+TESSERA_NAMESPACE_END

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <tessera/config.hpp>
+
+#include <cstdio>
+#include <cstdlib>
+
+/// @file
+/// `TESSERA_ASSERT(condition, message)`: states a precondition of the caller.
+///
+/// Exhaustion (a full pool, a full queue) is never an assertion: it is a value. Misuse (pushing a request that is
+/// already queued, committing a plan twice) is. Checked when `TESSERA_CHECKED` is 1; define the macro yourself
+/// to send failures to your engine's own handler, which may throw or log but must not return to the caller.
+
+TESSERA_NAMESPACE_BEGIN
+namespace detail {
+
+[[noreturn]] inline void assertion_failed(const char* condition, const char* message, const char* file,
+                                          int line) noexcept {
+  std::fprintf(stderr, "%s:%d: tessera: %s (violated: %s)\n", file, line, message, condition);
+  std::abort();
+}
+
+}  // namespace detail
+TESSERA_NAMESPACE_END
+
+#ifndef TESSERA_ASSERT
+#  if TESSERA_CHECKED
+#    define TESSERA_ASSERT(condition, message) \
+      ((condition) ? static_cast<void>(0)      \
+                   : ::tessera::detail::assertion_failed(#condition, message, __FILE__, __LINE__))
+#  else
+#    define TESSERA_ASSERT(condition, message) static_cast<void>(0)
+#  endif
+#endif

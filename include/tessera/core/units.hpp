@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <tessera/config.hpp>
+
+#include <compare>
+#include <cstdint>
+
+/// @file
+/// Strong units: `tokens`, `blocks` (KV blocks) and `bytes` are 64-bit signed counts that do not mix:
+/// `tokens + blocks` does not compile.
+
+TESSERA_NAMESPACE_BEGIN
+
+/// A signed 64-bit count of things of one kind. A regular type; every operation is `constexpr` and O(1).
+/// @tparam Unit an empty tag; two quantities with different tags share no operation.
+template <class Unit>
+class quantity {
+ public:
+  using rep = std::int64_t;
+
+  constexpr quantity() noexcept = default;
+  constexpr explicit quantity(rep count) noexcept : count_{count} {}
+
+  /// The bare number. The only way out of the unit.
+  [[nodiscard]] constexpr rep count() const noexcept { return count_; }
+
+  constexpr quantity& operator+=(quantity other) noexcept {
+    count_ += other.count_;
+    return *this;
+  }
+  constexpr quantity& operator-=(quantity other) noexcept {
+    count_ -= other.count_;
+    return *this;
+  }
+
+  friend constexpr quantity operator+(quantity a, quantity b) noexcept { return quantity{a.count_ + b.count_}; }
+  friend constexpr quantity operator-(quantity a, quantity b) noexcept { return quantity{a.count_ - b.count_}; }
+  friend constexpr quantity operator*(quantity a, rep k) noexcept { return quantity{a.count_ * k}; }
+  friend constexpr quantity operator*(rep k, quantity a) noexcept { return quantity{a.count_ * k}; }
+  friend constexpr quantity operator/(quantity a, rep k) noexcept { return quantity{a.count_ / k}; }
+  /// How many times `b` goes into `a`, rounded towards zero. Requires `b != 0`.
+  friend constexpr rep operator/(quantity a, quantity b) noexcept { return a.count_ / b.count_; }
+  friend constexpr quantity operator%(quantity a, quantity b) noexcept { return quantity{a.count_ % b.count_}; }
+
+  friend constexpr bool operator==(quantity, quantity) noexcept = default;
+  friend constexpr auto operator<=>(quantity, quantity) noexcept = default;
+
+ private:
+  rep count_ = 0;
+};
+
+/// A number of tokens: prompt, reasoning or answer; a length or a budget.
+using tokens = quantity<struct token_unit>;
+/// A number of KV blocks (pages), on the device or on the host.
+using blocks = quantity<struct block_unit>;
+/// A number of bytes.
+using bytes = quantity<struct byte_unit>;
+
+/// The smaller of two quantities of one unit (here so that users need not include `<algorithm>`).
+template <class Unit>
+[[nodiscard]] constexpr quantity<Unit> min(quantity<Unit> a, quantity<Unit> b) noexcept {
+  return b < a ? b : a;
+}
+/// The larger of two quantities of one unit.
+template <class Unit>
+[[nodiscard]] constexpr quantity<Unit> max(quantity<Unit> a, quantity<Unit> b) noexcept {
+  return a < b ? b : a;
+}
+
+/// Blocks that hold `length` tokens at `block_size` tokens a block, rounded up. Requires `block_size > 0`.
+[[nodiscard]] constexpr blocks blocks_for(tokens length, tokens block_size) noexcept {
+  return blocks{(length.count() + block_size.count() - 1) / block_size.count()};
+}
+
+inline namespace literals {
+
+constexpr tokens operator""_tok(unsigned long long n) noexcept { return tokens{static_cast<std::int64_t>(n)}; }
+constexpr blocks operator""_blk(unsigned long long n) noexcept { return blocks{static_cast<std::int64_t>(n)}; }
+constexpr bytes operator""_B(unsigned long long n) noexcept { return bytes{static_cast<std::int64_t>(n)}; }
+
+}  // namespace literals
+TESSERA_NAMESPACE_END

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <tessera/core/index.hpp>
+#include <tessera/core/status.hpp>
+#include <tessera/core/storage.hpp>
+
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+/// @file
+/// What hands out KV blocks.
+
+TESSERA_NAMESPACE_BEGIN
+namespace kv {
+
+/// A KV block (page) of the device, in [0, capacity). `no_index` is "no block".
+using block_id = std::uint32_t;
+
+/// A fixed number of KV blocks with reference counts, and exact undo.
+///
+/// Requires:
+/// 1. `S::limits`, an aggregate whose member `blocks` is the number of blocks; `S::required_bytes(limits)` in bytes;
+///    `S(arena&, const limits&)`.
+/// 2. `capacity()` and `free()`, how many blocks exist and how many `allocate` can still give.
+/// 3. `references(id)`: how many owners a block has; 0 for one that is free or only cached.
+/// 4. `allocate(out)` fills `out` with blocks that have one reference each, or changes nothing: `exhausted`.
+/// 5. `share(ids)` adds a reference to each, from front to back. `release(ids)` drops one from each, from back to
+///    front, so that the end of a sequence is given up before its beginning. Both change nothing unless all ids are
+///    valid: `foreign`, `not_allocated`.
+/// 6. `undo_allocate(ids)`, `undo_share(ids)`, `undo_release(ids)`: take back one earlier, successful call with the
+///    same ids. All calls are `noexcept`.
+///
+/// Not checked: undone in strictly reverse order, a store is again what it was, down to which blocks the next
+/// `allocate` will give. `free() <= capacity()`; a block with references is never handed out.
+/// Complexity: O(ids) each, whatever the number of blocks. Models: `block_pool`, `prefix_cache`.
+template <class S>
+concept block_store =
+    std::constructible_from<S, arena&, const typename S::limits&> &&
+    requires(S& store, const S& view, const typename S::limits& limits, block_id id, std::span<block_id> out,
+             std::span<const block_id> ids) {
+      { limits.blocks } -> std::convertible_to<std::size_t>;
+      { S::required_bytes(limits) } noexcept -> std::same_as<std::size_t>;
+      { view.capacity() } noexcept -> std::same_as<std::size_t>;
+      { view.free() } noexcept -> std::same_as<std::size_t>;
+      { view.references(id) } noexcept -> std::same_as<std::uint32_t>;
+      { store.allocate(out) } noexcept -> std::same_as<status>;
+      { store.share(ids) } noexcept -> std::same_as<status>;
+      { store.release(ids) } noexcept -> std::same_as<status>;
+      { store.undo_allocate(ids) } noexcept -> std::same_as<void>;
+      { store.undo_share(ids) } noexcept -> std::same_as<void>;
+      { store.undo_release(ids) } noexcept -> std::same_as<void>;
+    };
+
+/// A block store in which full blocks can be found again by what they hold.
+///
+/// Requires: (1) `block_store`; (2) `match(hashes, out)`: writes the blocks of the longest known prefix of `hashes` to
+/// `out` and returns their number, changing nothing; (3) `publish(id, hash)`: makes a block that is in use findable.
+/// Not checked: `share` accepts every block that `match` returned, also one with no reference; a published block whose
+/// last reference goes stays findable until `allocate` needs it, the longest unused first.
+/// Complexity: O(blocks matched), O(1). Model: `prefix_cache`.
+template <class S>
+concept prefix_store = block_store<S> && requires(S& store, const S& view, block_id id, std::uint64_t hash,
+                                                  std::span<const std::uint64_t> hashes, std::span<block_id> out) {
+  { view.match(hashes, out) } noexcept -> std::same_as<std::size_t>;
+  { store.publish(id, hash) } noexcept -> std::same_as<status>;
+};
+
+}  // namespace kv
+TESSERA_NAMESPACE_END

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <tessera/core/units.hpp>
+
+#include <concepts>
+#include <span>
+
+/// @file
+/// How much KV memory is there and yet of no use. Every measure is a fraction in [0, 1] or a number of blocks.
+
+TESSERA_NAMESPACE_BEGIN
+namespace kv {
+
+/// What one instance holds.
+struct memory_use {
+  blocks total{};   ///< Blocks of the instance.
+  blocks free{};    ///< Blocks that could be allocated now.
+  tokens filled{};  ///< Tokens whose KV lies in the blocks that are not free, each block counted once.
+};
+
+/// Internal fragmentation: the share of the allocated token slots that hold nothing (ends of last blocks, lookahead).
+/// 0 when nothing is allocated. O(1). Requires `block_size > 0`, `free <= total`.
+[[nodiscard]] constexpr double internal_fragmentation(const memory_use& use, tokens block_size) noexcept {
+  const double slots = static_cast<double>((use.total - use.free).count()) * static_cast<double>(block_size.count());
+  return slots > 0 ? 1.0 - static_cast<double>(use.filled.count()) / slots : 0.0;
+}
+
+/// Says how many of an instance's free blocks are stranded: too few together to be of use.
+/// Requires: (1) `s(use) noexcept -> blocks`. Not checked: between 0 and `use.free`. Complexity: O(1).
+/// Models: `stranded_below`, `stranded_by_demand`.
+template <class S>
+concept stranded_policy = std::copyable<S> && requires(const S& s, const memory_use& use) {
+  { s(use) } noexcept -> std::same_as<blocks>;
+};
+
+/// All free blocks are stranded when they are fewer than one typical request needs (the reference demand: for instance
+/// the 95th percentile of recent prompts plus one block to grow). When to use: the default; needs no queue.
+struct stranded_below {
+  blocks demand{};
+
+  [[nodiscard]] constexpr blocks operator()(const memory_use& use) const noexcept {
+    return use.free < demand ? use.free : blocks{};
+  }
+};
+
+/// All free blocks are stranded when the request at the head of the instance's own queue needs more (0: none waits).
+/// When to use: per instance, with the real queue at hand.
+struct stranded_by_demand {
+  blocks head_of_line{};
+
+  [[nodiscard]] constexpr blocks operator()(const memory_use& use) const noexcept {
+    return use.free < head_of_line ? use.free : blocks{};
+  }
+};
+
+/// Fragmentation of a cluster: the sum of the stranded blocks over the sum of all blocks. 0 without blocks.
+/// O(instances).
+template <stranded_policy Stranded>
+[[nodiscard]] constexpr double cluster_fragmentation(std::span<const memory_use> instances,
+                                                     const Stranded& stranded) noexcept {
+  blocks lost{};
+  blocks all{};
+  for (const memory_use& use : instances) {
+    lost += stranded(use);
+    all += use.total;
+  }
+  return all.count() > 0 ? static_cast<double>(lost.count()) / static_cast<double>(all.count()) : 0.0;
+}
+
+/// Llumnix's measure: the demand of blocked head-of-line requests that the free blocks of the whole cluster would
+/// satisfy if they lay together, over all blocks. Demands are satisfied in the order given while they fit.
+/// `head_of_line[i]` is what the first waiting request of instance i needs, 0 if none waits; it is blocked if instance
+/// i has fewer free blocks. O(instances). Requires: both spans have the same length.
+[[nodiscard]] constexpr double blocked_demand_fragmentation(std::span<const memory_use> instances,
+                                                            std::span<const blocks> head_of_line) noexcept {
+  blocks free{};
+  blocks all{};
+  for (const memory_use& use : instances) {
+    free += use.free;
+    all += use.total;
+  }
+  blocks satisfied{};
+  for (std::size_t i = 0; i != instances.size(); ++i) {
+    if (head_of_line[i] <= instances[i].free || head_of_line[i] > free) continue;
+    satisfied += head_of_line[i];
+    free -= head_of_line[i];
+  }
+  return all.count() > 0 ? static_cast<double>(satisfied.count()) / static_cast<double>(all.count()) : 0.0;
+}
+
+}  // namespace kv
+TESSERA_NAMESPACE_END

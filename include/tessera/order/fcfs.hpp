@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <tessera/order/concepts.hpp>
+
+TESSERA_NAMESPACE_BEGIN
+namespace order {
+
+/// First come, first served: (priority, sequence). Both phases alike. Nobody is ever due for a new place.
+///
+/// When to use: memory never binds, or as the baseline. Also the base of your own order: derive and hide `before`
+/// (and `displaces`, if a waiting request of equal priority may evict a resident one).
+/// Source: PASCAL, section II-C.
+struct fcfs {
+  static constexpr bool ages = false;
+
+  template <schedulable R>
+  void enter(R& /*r*/, typename R::time_point /*now*/) noexcept {}
+
+  template <schedulable R>
+  [[nodiscard]] bool charge(R& /*r*/, tokens /*ran*/) noexcept {
+    return false;
+  }
+
+  template <schedulable R>
+  void requeue(R& /*r*/) noexcept {}
+
+  template <schedulable R>
+  void change_phase(R& /*r*/) noexcept {}
+
+  template <schedulable R>
+  [[nodiscard]] static bool before(const R& a, const R& b) noexcept {
+    if (a.priority != b.priority) return a.priority > b.priority;
+    return a.state().sequence < b.state().sequence;
+  }
+
+  /// Only the more urgent displaces: among equals a resident arrived earlier than anyone who waits.
+  template <schedulable R>
+  [[nodiscard]] static bool displaces(const R& waiting, const R& resident) noexcept {
+    return waiting.priority > resident.priority;
+  }
+};
+
+}  // namespace order
+TESSERA_NAMESPACE_END

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <tessera/request/state.hpp>
+
+#include <boost/intrusive/link_mode.hpp>
+#include <boost/intrusive/set_hook.hpp>
+
+/// @file
+/// The hook that an engine's request type derives from, so that queueing it allocates nothing.
+///
+///     struct my_request : tessera::request_hook { int engine_slot; };
+
+TESSERA_NAMESPACE_BEGIN
+namespace detail {
+
+struct rank_tag;
+struct boost_tag;
+using rank_hook = boost::intrusive::set_base_hook<boost::intrusive::tag<rank_tag>,
+                                                  boost::intrusive::link_mode<boost::intrusive::safe_link>>;
+using boost_hook = boost::intrusive::set_base_hook<boost::intrusive::tag<boost_tag>,
+                                                   boost::intrusive::link_mode<boost::intrusive::safe_link>>;
+
+}  // namespace detail
+
+/// Base class of every request. Holds what the user says about the request, the scheduler's state and the queue links.
+///
+/// Set the public members before `submit`; they must not change while the request is in a scheduler. A request must
+/// stay where it is, and alive, from a successful `submit` until it is finished, failed or cancelled (in checked
+/// builds its destructor asserts that it is in no queue). Copying copies the description, never the queue links.
+template <clock_policy Clock = seconds_clock>
+class basic_request_hook : public detail::rank_hook, public detail::boost_hook {
+ public:
+  using clock_type = Clock;
+  using time_point = basic_time_point<Clock>;
+  using state_type = request_state<Clock>;
+
+  tokens prompt{};      ///< Length of the prompt. At least 1.
+  tokens max_output{};  ///< Most tokens it may generate, reasoning included; 0: not known.
+  int priority = 0;     ///< Higher is more urgent; compared before anything else by every discipline.
+  float score = 0;      ///< For ranked order: smaller runs first (for instance a predicted output length).
+  phase starts_in = phase::reasoning;
+
+  /// What the scheduler knows. Valid at any time.
+  [[nodiscard]] const state_type& state() const noexcept { return state_; }
+  /// Tokens generated so far.
+  [[nodiscard]] tokens generated() const noexcept { return state_.length - prompt; }
+
+ private:
+  friend struct request_access;
+  state_type state_{};
+};
+
+using request_hook = basic_request_hook<>;
+
+/// The key to a request's mutable state, for queues, disciplines and schedulers, your own included. An engine has
+/// no use for it.
+struct request_access {
+  template <clock_policy Clock>
+  [[nodiscard]] static request_state<Clock>& state(basic_request_hook<Clock>& r) noexcept {
+    return r.state_;
+  }
+};
+
+TESSERA_NAMESPACE_END

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <tessera/config.hpp>
+
+#include <fmt/format.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+
+/// @file
+/// Errors of the simulator and its tools. The simulator is a tool, not the hot path: a bad file or a bad argument is
+/// an exception that says where it is wrong and what was expected.
+
+TESSERA_NAMESPACE_BEGIN
+
+namespace sim {
+
+/// What a tool returns to the shell after an `error`.
+inline constexpr int exit_bad_input = 2;
+
+/// Base of everything that the simulator throws on purpose. `what()` is one line, fit to be shown as it is.
+class error : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+/// A bad argument: an unknown name, a number out of range. Says what is allowed.
+class usage_error : public error {
+ public:
+  using error::error;
+};
+
+/// A file that could not be written, or a helper program that is missing or failed.
+class output_error : public error {
+ public:
+  using error::error;
+};
+
+/// Text from a file made fit for a one-line message: at most `longest` bytes of it, in single quotes, everything but
+/// printable ASCII as `\n`, `\r`, `\t` or `\xHH`, and `...` after the closing quote when something was left out.
+[[nodiscard]] inline std::string quoted(std::string_view text, std::size_t longest = 40) {
+  std::string out = "'";
+  for (const char c : text.substr(0, longest)) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (c == '\n') {
+      out += "\\n";
+    } else if (c == '\r') {
+      out += "\\r";
+    } else if (c == '\t') {
+      out += "\\t";
+    } else if (c == '\'' || c == '\\') {
+      out += '\\';
+      out += c;
+    } else if (byte >= 0x20 && byte < 0x7f) {
+      out += c;
+    } else {
+      out += fmt::format("\\x{:02x}", byte);
+    }
+  }
+  out += '\'';
+  if (text.size() > longest) out += "...";
+  return out;
+}
+
+/// Where in a file something is: lines and columns count from 1, columns in bytes. Line 0: the file as a whole.
+struct file_position {
+  std::uint64_t line = 0;
+  std::uint64_t column = 0;
+};
+
+/// A bad file. `what()` reads `file:line:column: expected ..., found ...`, without line and column when the file could
+/// not be read at all.
+class input_error : public error {
+ public:
+  /// @param expected what should have been there, and, where it helps, how to mend it.
+  /// @param found what was there instead, as it is to be shown (see `quoted`).
+  input_error(std::string_view file, file_position at, std::string_view expected, std::string_view found)
+      : error{message(file, at, expected, found)}, file_{file}, expected_{expected}, found_{found}, at_{at} {}
+
+  [[nodiscard]] const std::string& file() const noexcept { return file_; }
+  [[nodiscard]] const std::string& expected() const noexcept { return expected_; }
+  [[nodiscard]] const std::string& found() const noexcept { return found_; }
+  [[nodiscard]] std::uint64_t line() const noexcept { return at_.line; }
+  [[nodiscard]] std::uint64_t column() const noexcept { return at_.column; }
+
+ private:
+  static std::string message(std::string_view file, file_position at, std::string_view expected,
+                             std::string_view found) {
+    if (at.line == 0) return fmt::format("{}: expected {}, found {}", file, expected, found);
+    return fmt::format("{}:{}:{}: expected {}, found {}", file, at.line, at.column, expected, found);
+  }
+
+  std::string file_;
+  std::string expected_;
+  std::string found_;
+  file_position at_;
+};
+
+}  // namespace sim
+TESSERA_NAMESPACE_END

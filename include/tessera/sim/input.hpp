@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <tessera/sim/error.hpp>
+
+#include <cerrno>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <string_view>
+
+/// @file
+/// Reading a text file whole, and refusing what is no plain text. Shared by the readers of traces and profiles.
+
+TESSERA_NAMESPACE_BEGIN
+
+namespace sim {
+
+/// Longest file that the readers take, in bytes.
+inline constexpr std::size_t max_input_bytes = std::size_t{1} << 32;
+/// Longest line that the readers take, in bytes without its newline.
+inline constexpr std::size_t max_line_bytes = 65536;
+
+/// Line and column of the byte `offset` of `text`. O(offset).
+[[nodiscard]] inline file_position position_of(std::string_view text, std::size_t offset) noexcept {
+  file_position at{1, 1};
+  for (const char c : text.substr(0, offset)) {
+    if (c == '\n') {
+      ++at.line;
+      at.column = 1;
+    } else {
+      ++at.column;
+    }
+  }
+  return at;
+}
+
+/// The content of the file `path`, read from its start to its end (so a pipe will do).
+/// @throws input_error the file is missing, cannot be read, or is longer than `max_input_bytes`.
+[[nodiscard]] inline std::string read_file(const std::string& path) {
+  struct closer {
+    void operator()(std::FILE* f) const noexcept { (void)std::fclose(f); }
+  };
+  const std::unique_ptr<std::FILE, closer> file{std::fopen(path.c_str(), "rb")};
+  if (!file) throw input_error{path, {}, "a readable file", std::strerror(errno)};
+  std::string text;
+  constexpr std::size_t chunk = std::size_t{1} << 18;
+  for (;;) {
+    const std::size_t size = text.size();
+    text.resize(size + chunk);
+    errno = 0;
+    const std::size_t got = std::fread(text.data() + size, 1, chunk, file.get());
+    text.resize(size + got);
+    if (text.size() > max_input_bytes) {
+      throw input_error{path, {}, fmt::format("at most {} bytes", max_input_bytes), "a longer file"};
+    }
+    if (got < chunk) {
+      if (std::ferror(file.get()) != 0) throw input_error{path, {}, "a readable file", std::strerror(errno)};
+      return text;
+    }
+  }
+}
+
+/// Refuses what is not plain text with Unix line ends: nothing at all, a byte order mark, a NUL byte, a carriage
+/// return, a line longer than `max_line_bytes`. The message says how to mend it. O(size of the text).
+/// @throws input_error at the first such place.
+inline void require_plain_text(std::string_view text, std::string_view name, std::string_view what) {
+  if (text.empty()) throw input_error{name, {1, 1}, what, "an empty file"};
+  const std::string_view head = text.substr(0, 3);
+  if (head == "\xef\xbb\xbf") {
+    throw input_error{name, {1, 1}, "plain UTF-8 without a byte order mark (sed -i '1s/^\\xEF\\xBB\\xBF//' removes it)",
+                      "the mark '\\xef\\xbb\\xbf'"};
+  }
+  if (head.substr(0, 2) == "\xff\xfe" || head.substr(0, 2) == "\xfe\xff") {
+    throw input_error{name, {1, 1}, "plain UTF-8", "UTF-16 text " + quoted(head.substr(0, 2))};
+  }
+  std::uint64_t line = 1;
+  for (std::size_t begin = 0; begin < text.size(); ++line) {
+    const std::size_t newline = text.find('\n', begin);
+    const std::string_view row = text.substr(begin, newline == text.npos ? text.npos : newline - begin);
+    if (const std::size_t nul = row.find('\0'); nul != row.npos) {
+      throw input_error{name, {line, nul + 1}, "text", "a NUL byte (a binary file?)"};
+    }
+    if (const std::size_t cr = row.find('\r'); cr != row.npos) {
+      throw input_error{name, {line, cr + 1}, "lines that end in a newline alone (sed -i 's/\\r$//' mends it)",
+                        "a carriage return '\\r'"};
+    }
+    if (row.size() > max_line_bytes) {
+      throw input_error{name, {line, max_line_bytes + 1}, fmt::format("lines of at most {} characters", max_line_bytes),
+                        fmt::format("one of {} that begins {}", row.size(), quoted(row, 20))};
+    }
+    if (newline == text.npos) break;
+    begin = newline + 1;
+  }
+}
+
+}  // namespace sim
+TESSERA_NAMESPACE_END
