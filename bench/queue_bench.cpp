@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-// Queue operations with N requests waiting. Each iteration times a batch of 1024 operations on a queue that holds N
+// Queue operations with N requests waiting. Each iteration times a batch of 512 operations on a queue that holds N
 // requests before or after; the counter ns_per_op is the time of one. Requests are 320 bytes apart and touched in
 // random order, as an engine's are, so that the caches are as cold as they will be.
 
@@ -29,7 +29,7 @@ struct alignas(64) bench_request : request_hook {
 };
 static_assert(sizeof(bench_request) == 320);
 
-constexpr std::size_t batch = 1024;
+constexpr std::size_t batch = 512;
 
 /// N + batch requests with random scores, in a random order, N of them queued.
 template <class Queue>
@@ -64,8 +64,6 @@ class filled {
 
   time_point tick() { return now_ += 1_ms; }
 
-  Queue queue;
-
  private:
   static bool linked(const bench_request& r) { return static_cast<const detail::rank_hook&>(r).is_linked(); }
 
@@ -73,105 +71,123 @@ class filled {
   std::vector<std::size_t> order_;
   std::mt19937_64 random_{42};
   time_point now_{};
+
+ public:
+  Queue queue;  // after the requests, which must outlive it
 };
 
-template <class F>
-void time_batch(benchmark::State& state, F f) {
-  const auto begin = std::chrono::steady_clock::now();
-  f();
-  state.SetIterationTime(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
-}
+/// Times batches. The counter ns_per_op is the median over them, so that a batch during which another process had the
+/// core does not count; the time column holds the mean.
+class batch_timer {
+ public:
+  explicit batch_timer(benchmark::State& state) : state_{state} {}
+  batch_timer(const batch_timer&) = delete;
+  batch_timer& operator=(const batch_timer&) = delete;
 
-void report(benchmark::State& state) {
-  state.counters["ns_per_op"] =
-      benchmark::Counter(static_cast<double>(state.iterations()) * batch * 1e-9,
-                         benchmark::Counter::kIsRate | benchmark::Counter::kInvert);
-}
+  template <class F>
+  void operator()(F f) {
+    const auto begin = std::chrono::steady_clock::now();
+    f();
+    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    state_.SetIterationTime(seconds);
+    batches_.push_back(seconds);
+  }
+
+  ~batch_timer() {
+    std::nth_element(batches_.begin(), batches_.begin() + static_cast<std::ptrdiff_t>(batches_.size() / 2),
+                     batches_.end());
+    state_.counters["ns_per_op"] = batches_[batches_.size() / 2] * 1e9 / static_cast<double>(batch);
+  }
+
+ private:
+  benchmark::State& state_;
+  std::vector<double> batches_;
+};
 
 template <class Queue>
 void push(benchmark::State& state) {
   filled<Queue> f{static_cast<std::size_t>(state.range(0))};
+  batch_timer timed{state};
   for (auto _ : state) {
     const auto out = f.pick(false);
-    time_batch(state, [&] {
+    timed([&] {
       for (bench_request* r : out) f.queue.push(*r, f.tick());
     });
     for (bench_request* r : f.pick(true)) f.queue.erase(*r);
   }
-  report(state);
 }
 
 template <class Queue>
 void erase(benchmark::State& state) {
   filled<Queue> f{static_cast<std::size_t>(state.range(0))};
+  batch_timer timed{state};
   for (auto _ : state) {
     for (bench_request* r : f.pick(false)) f.queue.push(*r, f.tick());
     const auto out = f.pick(true);
-    time_batch(state, [&] {
+    timed([&] {
       for (bench_request* r : out) f.queue.erase(*r);
     });
   }
-  report(state);
 }
 
 template <class Queue>
 void pop_front(benchmark::State& state) {
   filled<Queue> f{static_cast<std::size_t>(state.range(0))};
+  batch_timer timed{state};
   for (auto _ : state) {
     for (bench_request* r : f.pick(false)) f.queue.push(*r, f.tick());
-    time_batch(state, [&] {
+    timed([&] {
       for (std::size_t i = 0; i != batch; ++i) benchmark::DoNotOptimize(f.queue.pop_front());
     });
   }
-  report(state);
 }
 
 /// The request goes behind its peers.
 template <class Queue>
 void requeue(benchmark::State& state) {
   filled<Queue> f{static_cast<std::size_t>(state.range(0))};
+  batch_timer timed{state};
   for (auto _ : state) {
     const auto in = f.pick(true);
-    time_batch(state, [&] {
+    timed([&] {
       for (bench_request* r : in) f.queue.charge(*r, tokens{500});
     });
   }
-  report(state);
 }
 
 /// Another priority: the request leaves its place for one in the middle of others.
 template <class Queue>
 void reprioritise(benchmark::State& state) {
   filled<Queue> f{static_cast<std::size_t>(state.range(0))};
+  batch_timer timed{state};
   int priority = 0;
   for (auto _ : state) {
     const auto in = f.pick(true);
-    time_batch(state, [&] {
+    timed([&] {
       for (bench_request* r : in) {
         priority = (priority + 7) % 10;
         f.queue.update(*r, [priority](bench_request& moved) { moved.priority = priority; });
       }
     });
   }
-  report(state);
 }
 
 /// One step's call when nobody is due.
 void advance_idle(benchmark::State& state) {
   filled<ranked_queue<bench_request>> f{static_cast<std::size_t>(state.range(0))};
+  batch_timer timed{state};
   for (auto _ : state) {
-    time_batch(state, [&] {
+    timed([&] {
       for (std::size_t i = 0; i != batch; ++i) {
         f.queue.advance(time_point{});
         benchmark::ClobberMemory();
       }
     });
   }
-  report(state);
 }
 
 void sizes(benchmark::internal::Benchmark* b) {
-  b->Arg(1'000)->Arg(10'000)->Arg(100'000)->Arg(1'000'000)->UseManualTime()->ArgName("waiting");
+  b->Arg(1'000)->Arg(10'000)->Arg(100'000)->Arg(1'000'000)->UseManualTime()->Iterations(40)->ArgName("waiting");
 }
 
 BENCHMARK_TEMPLATE(push, fcfs_queue<bench_request>)->Apply(sizes)->Name("queue/fcfs/push");

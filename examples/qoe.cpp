@@ -6,6 +6,7 @@
 #include <tessera/qoe/integrator.hpp>
 
 #include <cstdio>
+#include <initializer_list>
 
 int main() {
   using namespace tessera::literals;

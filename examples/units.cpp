@@ -19,7 +19,8 @@ int main() {
 
   const tessera::time_point arrival{1.5_s};
   const tessera::time_point first_token = arrival + 250_ms;
-  std::printf("first token at %.2f s, %.2f s after arrival\n", first_token.seconds(), (first_token - arrival).seconds());
+  std::printf("first token at %.2f s, %.2f s after arrival\n", first_token.seconds(),
+              (first_token - arrival).seconds());
 
   // Integer ticks sum exactly; doubles do not.
   using ticks = tessera::basic_duration<tessera::nanoseconds_clock>;

@@ -1,19 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-#include <tessera/core/owned_storage.hpp>
-#include <tessera/request/hook.hpp>
+// One request through a scheduler, as a project that uses the library would.
+#include <tessera/compose/pascal.hpp>
 
 #include <cstdio>
 
-struct request : tessera::request_hook {
-  int slot = 0;
-};
+using namespace tessera::literals;
+
+struct request : tessera::request_hook {};
 
 int main() {
+  auto storage = tessera::storage_for<tessera::pascal<request>>({.requests = 8, .blocks = 16, .residents = 4});
+  tessera::pascal<request> scheduler{storage};
+
   request r;
-  r.slot = 7;
-  const auto need = tessera::storage_layout{}.add<int>(3).bytes();
-  const bool ok = r.slot == 7 && need == tessera::storage_alignment;
+  r.prompt = 20_tok;
+  r.max_output = 10_tok;
+  bool ok = scheduler.submit(r, {}) == tessera::status::accepted;
+  const auto plan = scheduler.plan({}, {.max_batch = 4, .token_budget = 64_tok});
+  ok = ok && plan.size() == 1 && plan[0].request == &r && plan[0].count == 20_tok;
+  const tessera::outcome done{.finished = true};
+  scheduler.commit(plan, {&done, 1}, {});
+  ok = ok && scheduler.idle();
+
   std::printf("tessera %d.%d.%d: %s\n", TESSERA_VERSION_MAJOR, TESSERA_VERSION_MINOR, TESSERA_VERSION_PATCH,
               ok ? "ok" : "wrong");
   return ok ? 0 : 1;

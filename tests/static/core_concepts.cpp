@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <type_traits>
 
-namespace {
+namespace core_truth {
 
 using namespace tessera::literals;
 
@@ -143,4 +143,4 @@ static_assert(!mixes<duration, ns_duration> && !mixes<time_point, ns_time> && !m
 static_assert(std::regular<tokens> && std::totally_ordered<tokens>);
 static_assert(std::regular<time_point> && std::totally_ordered<ns_time>);
 
-}  // namespace
+}  // namespace core_truth

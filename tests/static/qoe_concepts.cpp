@@ -5,7 +5,9 @@
 #include <tessera/qoe/integrator.hpp>
 #include <tessera/qoe/start.hpp>
 
-namespace {
+#include <type_traits>
+
+namespace qoe_truth {
 
 using seconds = tessera::seconds_clock;
 using ns = tessera::nanoseconds_clock;
@@ -45,7 +47,6 @@ static_assert(!tessera::qoe_start_policy<archetype, double>);
 
 // There is no default target: an integrator that needs one must be told.
 static_assert(std::is_default_constructible_v<tessera::qoe_integrator>);
-static_assert(
-    !std::is_default_constructible_v<tessera::qoe_from_arrival>);
+static_assert(!std::is_default_constructible_v<tessera::qoe_from_arrival>);
 
-}  // namespace
+}  // namespace qoe_truth

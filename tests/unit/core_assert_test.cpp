@@ -14,8 +14,7 @@ struct violation {
 
 }  // namespace
 
-#define TESSERA_ASSERT(condition, message) \
-  ((condition) ? static_cast<void>(0) : throw violation { #condition, message })
+#define TESSERA_ASSERT(condition, message) ((condition) ? static_cast<void>(0) : throw violation{#condition, message})
 
 #include <tessera/core/assert.hpp>
 

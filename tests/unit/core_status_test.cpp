@@ -4,6 +4,7 @@
 
 #include "support/catch.hpp"
 
+#include <iterator>
 #include <set>
 #include <string>
 
@@ -11,8 +12,9 @@ namespace {
 
 using tessera::status;
 
-constexpr status all[] = {status::ok,      status::never_fits,      status::queue_full, status::exhausted, status::not_allocated,
-                          status::foreign, status::unknown_request, status::busy,       status::invalid};
+constexpr status all[] = {
+    status::ok,      status::never_fits,      status::queue_full, status::exhausted, status::not_allocated,
+    status::foreign, status::unknown_request, status::busy,       status::invalid};
 
 TEST_CASE("only ok is ok", "[core]") {
   STATIC_REQUIRE(sizeof(status) == 1);

@@ -196,9 +196,11 @@ TEST_CASE("block_pool: agrees with a reference model through random operations a
           }
           const status s = share ? p.pool.share(op.ids) : p.pool.release(op.ids);
           REQUIRE(s == (valid ? status::ok : status::not_allocated));
-          check();  // still the old model if refused
-          if (!valid) continue;
-          m = after;
+          if (valid) m = after;
+          if (!valid) {
+            check();  // a refused call changes nothing
+            continue;
+          }
           break;
         }
         default: {  // end of the window: settle it, or undo some or all of it

@@ -150,8 +150,7 @@ TEST_CASE("block_table: a step writes only what changed", "[kv]") {
   }
   SECTION("the tail of the entry that grew; its followers move") {
     fill(t.table, b, {22});
-    CHECK(ints(step({{a, 20}, {b, 33}, {c, 20}}).indices) ==
-          std::vector<int>{1000, 1001, 1002, 1003, 22, 1004, 1005});
+    CHECK(ints(step({{a, 20}, {b, 33}, {c, 20}}).indices) == std::vector<int>{1000, 1001, 1002, 1003, 22, 1004, 1005});
   }
   SECTION("an entry that left: its followers move") {
     CHECK(ints(step({{a, 20}, {c, 20}}).indices) == std::vector<int>{1000, 1001, 1004, 1005});
@@ -199,8 +198,8 @@ TEST_CASE("block_table: agrees with a plain join through random steps", "[kv]") 
             const std::uint32_t r = t.table.acquire_row();
             REQUIRE((r == no_index) == (live.size() == rows));
             if (r == no_index) continue;
-            live.insert(live.begin() + static_cast<std::ptrdiff_t>(below(2) == 0 ? live.size() : below(live.size() + 1)),
-                        r);
+            live.insert(
+                live.begin() + static_cast<std::ptrdiff_t>(below(2) == 0 ? live.size() : below(live.size() + 1)), r);
             model[r].clear();
           }
           const std::size_t at = below(live.size());

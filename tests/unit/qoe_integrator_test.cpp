@@ -105,10 +105,10 @@ std::vector<double> random_schedule(std::mt19937_64& random, double tpot) {
     const int kind = whole(0, 4);
     for (int i = whole(1, 20); i != 0; --i) {
       times.push_back(now);
-      if (kind == 1) now += real(0, tpot);        // Early.
-      if (kind == 2) now += real(0, 2 * tpot);    // On the whole just fast enough.
-      if (kind == 3) now += real(tpot, 3 * tpot); // Late.
-      if (kind == 4) now += tpot;                 // Kind 0 is a burst.
+      if (kind == 1) now += real(0, tpot);         // Early.
+      if (kind == 2) now += real(0, 2 * tpot);     // On the whole just fast enough.
+      if (kind == 3) now += real(tpot, 3 * tpot);  // Late.
+      if (kind == 4) now += tpot;                  // Kind 0 is a burst.
     }
     if (whole(0, 1) == 0) now += real(0, 30 * tpot);
   }
@@ -266,10 +266,15 @@ TEST_CASE("QoE equals a slow integral of the two curves on random schedules", "[
         const double last = std::max(times.back(), start + 1e-3 * tpot);
         compare(q, times, std::uniform_real_distribution<double>{last, last + 40 * tpot}(random));
       }
-      // Exactly 1 if and only if every token was there when the expected curve wanted it.
-      bool on_time = true;
-      for (std::size_t i = 0; i != times.size(); ++i) on_time = on_time && times[i] <= start + tpot * static_cast<double>(i);
-      REQUIRE((q.value() == 1.0) == on_time);
+      // Exactly 1 if every token was there when the expected curve wanted it, and less if one was not, by more than
+      // the rounding of the times themselves.
+      double late = 0;
+      for (std::size_t i = 0; i != times.size(); ++i) {
+        late = std::max(late, times[i] - (start + tpot * static_cast<double>(i)));
+      }
+      const bool on_time = late == 0;
+      if (on_time) REQUIRE(q.value() == 1.0);
+      if (late > 1e-9) REQUIRE(q.value() < 1.0);
       perfect += on_time ? 1 : 0;
       violations += tessera::violates_slo(q.value()) ? 1 : 0;
     };

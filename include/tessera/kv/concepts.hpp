@@ -37,22 +37,21 @@ using block_id = std::uint32_t;
 /// `allocate` will give. `free() <= capacity()`; a block with references is never handed out.
 /// Complexity: O(ids) each, whatever the number of blocks. Models: `block_pool`, `prefix_cache`.
 template <class S>
-concept block_store =
-    std::constructible_from<S, arena&, const typename S::limits&> &&
-    requires(S& store, const S& view, const typename S::limits& limits, block_id id, std::span<block_id> out,
-             std::span<const block_id> ids) {
-      { limits.blocks } -> std::convertible_to<std::size_t>;
-      { S::required_bytes(limits) } noexcept -> std::same_as<std::size_t>;
-      { view.capacity() } noexcept -> std::same_as<std::size_t>;
-      { view.free() } noexcept -> std::same_as<std::size_t>;
-      { view.references(id) } noexcept -> std::same_as<std::uint32_t>;
-      { store.allocate(out) } noexcept -> std::same_as<status>;
-      { store.share(ids) } noexcept -> std::same_as<status>;
-      { store.release(ids) } noexcept -> std::same_as<status>;
-      { store.undo_allocate(ids) } noexcept -> std::same_as<void>;
-      { store.undo_share(ids) } noexcept -> std::same_as<void>;
-      { store.undo_release(ids) } noexcept -> std::same_as<void>;
-    };
+concept block_store = std::constructible_from<S, arena&, const typename S::limits&> &&
+                      requires(S& store, const S& view, const typename S::limits& limits, block_id id,
+                               std::span<block_id> out, std::span<const block_id> ids) {
+                        { limits.blocks } -> std::convertible_to<std::size_t>;
+                        { S::required_bytes(limits) } noexcept -> std::same_as<std::size_t>;
+                        { view.capacity() } noexcept -> std::same_as<std::size_t>;
+                        { view.free() } noexcept -> std::same_as<std::size_t>;
+                        { view.references(id) } noexcept -> std::same_as<std::uint32_t>;
+                        { store.allocate(out) } noexcept -> std::same_as<status>;
+                        { store.share(ids) } noexcept -> std::same_as<status>;
+                        { store.release(ids) } noexcept -> std::same_as<status>;
+                        { store.undo_allocate(ids) } noexcept -> std::same_as<void>;
+                        { store.undo_share(ids) } noexcept -> std::same_as<void>;
+                        { store.undo_release(ids) } noexcept -> std::same_as<void>;
+                      };
 
 /// A block store in which full blocks can be found again by what they hold.
 ///

@@ -240,7 +240,7 @@ class prefix_cache {
     static constexpr std::uint32_t published_mark = 0xffff'ffffU;
     static constexpr std::uint32_t half_range = 0x8000'0000U;
 
-    std::uint64_t hash = 0;        // while published, and after an eviction until the next publish
+    std::uint64_t hash = 0;  // while published, and after an eviction until the next publish
     std::uint32_t references = 0;
     std::uint32_t takes = 0;       // published_mark: published
     block_id previous = no_index;  // in the LRU list, towards the cold end

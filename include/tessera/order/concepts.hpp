@@ -4,6 +4,7 @@
 #include <tessera/request/concepts.hpp>
 
 #include <concepts>
+#include <type_traits>
 
 /// @file
 /// In which order requests are served.
@@ -38,7 +39,7 @@ concept discipline_displaces = requires(const R& waiting, const R& resident) {
   { D::displaces(waiting, resident) } noexcept -> std::same_as<bool>;
 };
 template <class D>
-concept discipline_says_ages = requires { requires(D::ages || !D::ages); };
+concept discipline_says_ages = requires { typename std::bool_constant<D::ages>; };
 
 }  // namespace detail
 

@@ -65,7 +65,7 @@ class basic_token_pacer {
   /// Tokens generated.
   [[nodiscard]] constexpr tokens delivered() const noexcept { return delivered_; }
 
-  /// Tokens whose release time is not after `now`.
+  /// Tokens whose release time is not after `now`. (A `now` before the current run: the tokens before that run.)
   [[nodiscard]] constexpr tokens released(time_point now) const noexcept {
     if (delivered_ == tokens{}) return tokens{};
     if (!(now < slot(delivered_ - tokens{1}))) return delivered_;
@@ -109,9 +109,7 @@ class basic_token_pacer {
   }
 
   /// Whether the answer is over and all of it has been released.
-  [[nodiscard]] constexpr bool drained(time_point now) const noexcept {
-    return finished_ && buffered(now) == tokens{};
-  }
+  [[nodiscard]] constexpr bool drained(time_point now) const noexcept { return finished_ && buffered(now) == tokens{}; }
 
  private:
   [[nodiscard]] constexpr duration pace(tokens n) const noexcept { return tpot_ * static_cast<rep>(n.count()); }

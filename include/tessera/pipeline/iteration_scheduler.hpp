@@ -32,13 +32,16 @@ struct scheduler_limits {
   tokens block_size{16};         ///< Tokens per block.
   std::size_t residents = 256;   ///< Most requests that hold device blocks at once.
   std::size_t host_blocks = 0;   ///< KV blocks in host memory for swapped requests; 0: preemption always recomputes.
-  tokens max_length{};           ///< Longest sequence (the model's context); 0: as long as the blocks allow.
+  tokens max_length{};           ///< Most KV of one sequence (the model's context); 0: as much as the blocks allow.
 
+  /// Most tokens of one sequence that have KV.
+  [[nodiscard]] constexpr tokens longest() const noexcept {
+    const tokens all = block_size * static_cast<std::int64_t>(blocks);
+    return max_length > tokens{} ? min(max_length, all) : all;
+  }
   /// Blocks that one sequence can have: the width of a block table row.
   [[nodiscard]] constexpr std::size_t blocks_per_row() const noexcept {
-    if (max_length.count() <= 0) return blocks;
-    const auto longest = static_cast<std::size_t>(blocks_for(max_length, block_size).count());
-    return longest < blocks ? longest : blocks;
+    return static_cast<std::size_t>(blocks_for(longest(), block_size).count());
   }
 };
 
@@ -175,11 +178,13 @@ class iteration_scheduler {
 
   // -- one step ----------------------------------------------------------------------------------------------------
 
-  /// Chooses the next step. Requires: no plan is pending (asserted), `step.max_batch > 0`, `step.token_budget > 0`.
+  /// Chooses the next step. Requires: no plan is pending, `step.max_batch > 0`, `step.token_budget > 0`,
+  /// `step.lookahead >= 0` (asserted).
   /// The plan may be empty. Its spans are valid until `commit` or `abandon`.
   [[nodiscard]] plan_type plan(time_point now, const step_limits& step) noexcept {
     TESSERA_ASSERT(!pending_, "the previous plan is neither committed nor abandoned");
     TESSERA_ASSERT(step.max_batch > 0 && step.token_budget > tokens{0}, "a step needs a batch and a token budget");
+    TESSERA_ASSERT(step.lookahead >= tokens{0}, "negative lookahead");
     begin(step);
     waiting_.advance(now);
     Request* candidate = waiting_.front();
@@ -235,7 +240,7 @@ class iteration_scheduler {
     if (s.planned) return s.preempted_by == plan_id_ ? wait_reason::preempted : wait_reason::none;
     if (s.sequence >= seen_) return wait_reason::not_planned;
     if (&r == blocked_) return blocked_reason_;
-    if (&r == stalled_) return wait_reason::stalled;
+    if (&r == stalled_ || s.length > longest_) return wait_reason::stalled;
     if (s.preempted_by == plan_id_) return wait_reason::preempted;
     if (s.life == lifecycle::resident) return s.served_by == plan_id_ ? wait_reason::none : stopped_;
     return wait_reason::behind_others;
@@ -308,14 +313,14 @@ class iteration_scheduler {
 
   [[nodiscard]] std::int64_t free_blocks() const noexcept { return static_cast<std::int64_t>(blocks_.free()); }
 
-  [[nodiscard]] static bool here(const Request& r) noexcept {
-    return r.state().life == lifecycle::waiting || r.state().life == lifecycle::resident;
+  [[nodiscard]] bool here(const Request& r) const noexcept {
+    return r.state().life == lifecycle::resident ? residents_.contains(r)
+                                                 : r.state().life == lifecycle::waiting && waiting_.contains(r);
   }
 
   /// The last token generated needs no KV, hence the - 1.
   [[nodiscard]] bool fits(tokens length, tokens to_come) const noexcept {
-    const blocks need = blocks_for(length + max(to_come, tokens{1}) - tokens{1}, limits_.block_size);
-    return need.count() <= static_cast<std::int64_t>(limits_.blocks_per_row());
+    return length <= longest_ && max(to_come, tokens{1}) - tokens{1} <= longest_ - length;
   }
 
   void join(Request& r, time_point now) noexcept {
@@ -330,6 +335,7 @@ class iteration_scheduler {
 
   void begin(const step_limits& step) noexcept {
     step_ = step;
+    step_.lookahead = min(step.lookahead, longest_);
     budget_ = step.token_budget;
     max_batch_ = step.max_batch < limits_.residents ? step.max_batch : limits_.residents;
     next_ = 0;
@@ -365,19 +371,28 @@ class iteration_scheduler {
   /// A resident's turn. False: it lacks a block and nobody behind it can give one.
   [[nodiscard]] bool go_on(Request& r) noexcept {
     state& s = state_of(r);
+    if (s.length > longest_) [[unlikely]] return pass_over(r), true;
     const tokens left = s.length - s.computed;
     if (left == tokens{1}) [[likely]] {
-      if (s.room < s.computed + tokens{1} + step_.lookahead && !make_room_to_grow(r)) {
-        return stalled_ != &r;  // one that can never grow keeps nobody from starting; one that waits for a block does
-      }
+      if (s.room < s.length + step_.lookahead && !make_room_to_grow(r)) return false;
       s.planned = true;
-      decode_.push_back({&r, s.computed, tokens{1}, s.row, true});
+      decode_.push_back({&r, s.computed, tokens{1}, spare(s, s.length), s.row, true});
       budget_ -= tokens{1};
       return true;
     }
     if (!may_compute(left)) return true;
     schedule_prefill(r, s.computed, left);
     return true;
+  }
+
+  /// One that can never go on keeps nobody from starting.
+  void pass_over(Request& r) noexcept {
+    if (!outgrown_.full()) outgrown_.push_back(&r);
+  }
+
+  /// Slots for speculative tokens after the first `length` of the sequence.
+  [[nodiscard]] tokens spare(const state& s, tokens length) const noexcept {
+    return min(step_.lookahead, min(s.room, longest_) - length);
   }
 
   /// Without chunked prefill, a prompt that the budget does not cover waits, unless it is the step's only prefill.
@@ -394,7 +409,8 @@ class iteration_scheduler {
     state& s = state_of(r);
     s.planned = true;
     budget_ -= count;
-    const scheduled<Request> entry{&r, first, count, s.row, count == left};
+    const bool samples = count == left;
+    const scheduled<Request> entry{&r, first, count, samples ? spare(s, s.length) : tokens{}, s.row, samples};
     if (left == tokens{1}) {
       decode_.push_back(entry);
     } else {
@@ -406,29 +422,23 @@ class iteration_scheduler {
   /// they are free: speculation is not worth an eviction. False: the next token has no room.
   [[nodiscard]] bool make_room_to_grow(Request& r) noexcept {
     const state& s = state_of(r);
-    const auto widest = static_cast<std::int64_t>(limits_.blocks_per_row());
     const auto held = static_cast<std::int64_t>(table_.row(s.row).size());
-    const std::int64_t need = blocks_for(s.computed + tokens{1}, limits_.block_size).count();
-    if (need > widest) {
-      outgrown_.push_back(&r);
-      return false;
-    }
+    const std::int64_t need = blocks_for(s.length, limits_.block_size).count();
     if (need > held && !make_free(static_cast<std::size_t>(need - held), 0)) {
       stalled_ = &r;
-      if (kept_ == 1 && admitted_.empty()) outgrown_.push_back(&r);
       return false;
     }
-    std::int64_t wanted = blocks_for(s.computed + tokens{1} + step_.lookahead, limits_.block_size).count();
-    if (wanted > widest) wanted = widest;
+    std::int64_t wanted = blocks_for(min(s.length + step_.lookahead, longest_), limits_.block_size).count();
     if (wanted - held > free_blocks()) wanted = held + free_blocks();
     if (wanted > held) take(r, static_cast<std::size_t>(wanted - held));
     return true;
   }
 
   /// A waiting request's turn. `outranks`: residents rank behind it. Either it is in the plan afterwards, with all the
-  /// blocks of its sequence, or nothing has changed.
+  /// blocks of its sequence, or nothing has changed. False: nobody behind it may start.
   [[nodiscard]] bool start(Request& r, bool outranks) noexcept {
     state& s = state_of(r);
+    if (s.length > longest_) [[unlikely]] return pass_over(r), true;
     const std::size_t residents = kept_ + admitted_.size();
     const std::size_t slots = residents < limits_.residents ? 0 : 1;
     if (slots != 0 && next_ == kept_) return block(r, wait_reason::residents_full), false;
@@ -441,10 +451,8 @@ class iteration_scheduler {
 
     const tokens first = s.swapped ? s.computed : tokens{static_cast<std::int64_t>(hits)} * limits_.block_size.count();
     const tokens left = s.length - first;
-    const std::int64_t widest = static_cast<std::int64_t>(limits_.blocks_per_row());
-    std::int64_t total = blocks_for(s.length + step_.lookahead, limits_.block_size).count();
-    if (total > widest) total = widest;
-    const std::size_t more = static_cast<std::size_t>(total) - hits;
+    const blocks total = blocks_for(min(s.length + step_.lookahead, longest_), limits_.block_size);
+    const std::size_t more = static_cast<std::size_t>(total.count()) - hits;
 
     wait_reason why_not = wait_reason::none;
     if (!may_compute(left)) {
@@ -503,30 +511,22 @@ class iteration_scheduler {
   }
 
   /// Makes `n` blocks free by evicting, from the lowest-ranked resident up, at least `at_least` of those whose turn has
-  /// not come. Evicts nobody unless the blocks are certain to suffice.
+  /// not come. Either they suffice, or nobody is evicted.
   [[nodiscard]] bool make_free(std::size_t n, std::size_t at_least) noexcept {
     const auto want = static_cast<std::int64_t>(n);
     if (at_least == 0 && free_blocks() >= want) return true;
-    std::int64_t upper = free_blocks();
-    for (std::size_t i = kept_; i > next_ && upper < want; --i) upper += held_by(*residents_[i - 1]);
-    if (upper < want) return false;
-    std::size_t keep = kept_;
-    std::int64_t certain = free_blocks();
-    while (keep > next_ && (certain < want || kept_ - keep < at_least)) certain += held_alone_by(*residents_[--keep]);
-    if (certain < want || kept_ - keep < at_least) return false;
-    while (kept_ > keep) evict(*residents_[--kept_]);
-    return true;
-  }
-
-  [[nodiscard]] std::int64_t held_by(const Request& r) const noexcept {
-    return static_cast<std::int64_t>(table_.row(r.state().row).size());
-  }
-
-  /// Blocks that nobody shares: what an eviction is certain to free. O(blocks held).
-  [[nodiscard]] std::int64_t held_alone_by(const Request& r) const noexcept {
-    std::int64_t alone = 0;
-    for (const kv::block_id b : table_.row(r.state().row)) alone += blocks_.references(b) == 1 ? 1 : 0;
-    return alone;
+    std::int64_t most = free_blocks();
+    for (std::size_t i = kept_; i > next_ && most < want; --i) {
+      most += static_cast<std::int64_t>(table_.row(residents_[i - 1]->state().row).size());
+    }
+    if (most < want) return false;
+    // Blocks that are shared with someone who stays do not become free: only trying tells.
+    const std::size_t mark = journal_.size();
+    const std::size_t keep = kept_ - at_least;
+    while (kept_ > next_ && (free_blocks() < want || kept_ > keep)) evict(*residents_[--kept_]);
+    if (free_blocks() >= want && kept_ <= keep) return true;
+    roll_back(mark);
+    return false;
   }
 
   void take(Request& r, std::size_t n) noexcept {
@@ -602,6 +602,7 @@ class iteration_scheduler {
         case reservation::what::evicted:
           blocks_.undo_release(table_.row(s.row));
           if (victims_.back().mode == preemption_mode::swap) {
+            for (std::size_t i = 0; i != s.host_blocks; ++i) host_ids_.pop_back();
             forget_host_copy(s);
             swap_out_.pop_back();
           }
@@ -670,7 +671,7 @@ class iteration_scheduler {
     tokens produced{};
     if (e.samples) {
       TESSERA_ASSERT(o.produced > 0 || o.failed, "a sampling entry produces a token or fails");
-      TESSERA_ASSERT(tokens{o.produced} <= tokens{1} + step_.lookahead || o.failed, "more tokens than lookahead slots");
+      TESSERA_ASSERT(tokens{o.produced} <= tokens{1} + e.lookahead || o.failed, "more tokens than lookahead slots");
       produced = tokens{o.produced};
       s.length += produced;
       if (o.produced > 1) s.computed = s.length - tokens{1};
@@ -681,7 +682,7 @@ class iteration_scheduler {
       return;
     }
     const bool due = discipline().charge(r, produced);
-    const bool ends_reasoning = o.end_of_reasoning && s.phase == phase::reasoning;
+    const bool ends_reasoning = e.samples && o.end_of_reasoning && s.phase == phase::reasoning;
     if (due || ends_reasoning) {
       residents_.erase(r);
       if (due) discipline().requeue(r);
@@ -751,6 +752,7 @@ class iteration_scheduler {
   }
 
   limits limits_;
+  tokens longest_{limits_.longest()};
   config config_;
   ordered_queue<Request, Order> waiting_;
   BlockStore blocks_;

@@ -18,7 +18,7 @@ struct step_limits {
   std::size_t max_batch = 256;    ///< Most requests in the step.
   tokens token_budget{8192};      ///< Most tokens computed in the step, prefill and decode together.
   tokens max_chunk{};             ///< Most prefill tokens of one request in the step; 0: only the budget binds.
-  tokens lookahead{};             ///< Extra KV slots per decoding request, for speculative tokens.
+  tokens lookahead{};             ///< Extra KV slots wanted per request, for speculative tokens. Given if free.
 };
 
 /// One request's share of a step: compute the KV of tokens [first, first + count) of its sequence.
@@ -27,6 +27,7 @@ struct scheduled {
   R* request;
   tokens first;         ///< Tokens of the sequence whose KV is there already.
   tokens count;         ///< Tokens to compute. 1 for a decode.
+  tokens lookahead;     ///< KV slots after those, for speculative tokens: at most what `step_limits` asked for.
   std::uint32_t row;    ///< Row of the block table.
   bool samples;         ///< The last token's logits are needed: the step yields a token for this request.
 };
@@ -56,7 +57,7 @@ struct step_plan {
   std::span<const kv_transfer<R>> swap_out;
   std::span<const kv_transfer<R>> swap_in;
   std::span<const preemption<R>> preempted;
-  std::span<R* const> outgrown;             ///< Can get no further block even alone: finish or cancel them.
+  std::span<R* const> outgrown;             ///< Longer than the limits allow: finish or cancel them.
   kv::csr_view tables;                      ///< Block tables of `decode`, then `prefill`.
   tokens computed{};                        ///< Sum of `count` over decode and prefill.
   std::uint64_t id = 0;
@@ -72,7 +73,7 @@ struct step_plan {
 
 /// What became of one scheduled entry. The default is the common case: one token, and on it goes.
 struct outcome {
-  std::uint16_t produced = 1;     ///< Tokens sampled (up to 1 + lookahead). Ignored when the entry does not sample.
+  std::uint16_t produced = 1;     ///< Tokens sampled, up to 1 + the entry's lookahead. Ignored if it does not sample.
   bool end_of_reasoning = false;  ///< The last produced token ends the reasoning phase.
   bool finished = false;          ///< The request is done.
   bool failed = false;            ///< The request cannot go on.

@@ -44,6 +44,11 @@ class resident_set {
     std::memmove(first_ + at, first_ + at + 1, (size_ - at) * sizeof(R*));
   }
 
+  [[nodiscard]] bool contains(const R& r) const noexcept {
+    const std::size_t at = place_of(r);
+    return at < size_ && first_[at] == &r;
+  }
+
   /// Drops all but the first `n`.
   void truncate(std::size_t n) noexcept { size_ = n; }
 

@@ -28,8 +28,8 @@ struct qoe_from_first_token {
   }
 };
 
-/// A fixed time after a request's arrival (Andes: the target TTFT). Given the phase change for the arrival, and the TTFAT
-/// target for the delay, it judges the answering phase by both of its targets (PASCAL, section III, figure 5).
+/// A fixed time after a request's arrival (Andes: the target TTFT). Given the phase change for the arrival, and the
+/// TTFAT target for the delay, it judges the answering phase by both of its targets (PASCAL, section III, figure 5).
 template <clock_policy Clock = seconds_clock>
 class basic_qoe_from_arrival {
  public:

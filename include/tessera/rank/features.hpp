@@ -57,7 +57,7 @@ struct byte_table {
 };
 inline constexpr byte_table bytes_of{};
 
-/// log2(1 + n) to about 0.01, from the bits of a float: monotone, the same on every machine, no libm call.
+/// log2(1 + n) to about 0.01, from the bits of a float: continuous, increasing, no libm call.
 [[nodiscard]] constexpr float log2_1p(std::size_t n) noexcept {
   const float x = static_cast<float>(n) + 1.0f;
   const auto bits = std::bit_cast<std::uint32_t>(x);
@@ -77,7 +77,7 @@ inline constexpr byte_table bytes_of{};
 
 }  // namespace detail
 
-/// Features of UTF-8 text, or of any bytes. A value of a few bytes; does not allocate; uses 16 KiB of stack.
+/// Features of UTF-8 text, or of any bytes. A value of a few bytes; does not allocate; uses 33 KiB of stack.
 ///
 /// Complexity of `visit`: O(min(length, window)). Of a text longer than `window` bytes only the first three quarters and
 /// the last quarter of the window are read (an instruction stands at the start or at the end); its length is still known.
@@ -86,7 +86,7 @@ class hashed_features {
   using input_type = std::string_view;
 
   static constexpr std::size_t window = 4096;       ///< Bytes read at most.
-  static constexpr unsigned default_bits = 18;      ///< 2^18 weights: 1 MiB.
+  static constexpr unsigned default_bits = 17;      ///< 2^17 weights: 512 KiB.
   static constexpr std::size_t shape_counters = 11;  ///< Counted properties of a prompt.
   static constexpr std::size_t shape_buckets = 64;  ///< Soft buckets of each.
 
@@ -121,7 +121,7 @@ class hashed_features {
       read(text.substr(text.size() - window / 4), s);
     }
     emit_words(s, sink);
-    emit_characters(text, s, sink);
+    emit_grams(s, sink);
     emit_shape(text.size(), s, sink);
   }
 
@@ -129,27 +129,28 @@ class hashed_features {
   static constexpr std::size_t first_tokens = 8;  ///< Tokens whose positions count.
   static constexpr std::size_t edge = 4;          ///< Longest prefix and suffix.
   /// How much each group weighs: the root of its share in the squared length of a feature vector, over its typical length.
-  static constexpr float word_weight = 0.124f;
-  static constexpr float pair_weight = 0.134f;
-  static constexpr float gap_weight = 0.103f;
-  static constexpr float line_weight = 0.184f;
-  static constexpr float place_weight = 0.118f;
-  static constexpr float prefix_weight = 0.0765f;
-  static constexpr float suffix_weight = 0.0667f;
-  static constexpr float gram_weight = 0.188f;
-  static constexpr float shape_weight = 0.184f;
+  static constexpr float word_weight = 0.0404f;
+  static constexpr float pair_weight = 0.0649f;
+  static constexpr float gap_weight = 0.0553f;
+  static constexpr float line_weight = 0.0928f;
+  static constexpr float place_weight = 0.0525f;
+  static constexpr float prefix_weight = 0.0318f;
+  static constexpr float suffix_weight = 0.0290f;
+  static constexpr float gram_weight = 0.0910f;
+  static constexpr float shape_weight = 0.0893f;
 
   enum group : std::uint64_t { word = 1, pair, gap, line, place, prefix, suffix, gram };
 
   struct scan {
-    std::uint32_t token[window];
+    std::uint32_t token[window];  ///< A number per token.
+    std::uint32_t gram[window];   ///< Four bytes each: of `<word>`, brackets included. n - 1 of a word of n bytes.
     std::size_t tokens = 0;
     std::size_t first_line = 0;  ///< Tokens before the first line end.
     std::size_t grams = 0;
     std::size_t line_ends = 0;
     std::size_t digits = 0, capitals = 0, sentence_ends = 0, quotes = 0, brackets = 0, commas = 0, punctuation = 0,
                 questions = 0;
-    scan() noexcept {}  // leaves token[] uninitialised
+    scan() noexcept {}  // leaves the arrays uninitialised
   };
 
   [[nodiscard]] constexpr std::uint32_t bucket(std::uint64_t h) const noexcept {
@@ -186,18 +187,27 @@ class hashed_features {
           break;
         default: {
           const bool number = (kind & 4u) != 0;
-          std::uint32_t h = 0x811c9dc5u;
+          std::uint64_t h = 0;
+          std::uint32_t last = '<';
           const auto* const first = p;
+          std::uint32_t* const grams = s.gram + s.grams;
+          std::size_t n = 0;
           for (unsigned k = kind; (k & 3u) == detail::byte_word;) {
             s.digits += k >> 2 & 1u;
             s.capitals += k >> 3 & 1u;
             const unsigned c = number && (k & 4u) != 0 ? unsigned{'0'} : lower(*p);
-            h = (h ^ c) * 0x01000193u;
+            h = std::rotl(h, 7) + c;
+            last = last << 8 | c;
+            grams[n] = last;
+            n += static_cast<std::size_t>(p - first >= 2);
             if (++p == end) break;
             k = detail::bytes_of.of[*p];
           }
-          if (!number) s.grams += static_cast<std::size_t>(p - first) - 1;
-          s.token[s.tokens++] = h | 0x100u;  // never a punctuation character's code
+          if (!number && p - first >= 2) {
+            grams[n++] = last << 8 | unsigned{'>'};
+            s.grams += n;
+          }
+          s.token[s.tokens++] = static_cast<std::uint32_t>(detail::mix(h) >> 32) | 0x100u;  // no punctuation's code
         }
       }
     }
@@ -240,37 +250,10 @@ class hashed_features {
   }
 
   template <class Sink>
-  void emit_characters(std::string_view text, const scan& s, Sink& sink) const noexcept {
+  void emit_grams(const scan& s, Sink& sink) const noexcept {
     if (s.grams == 0) return;
     const float v = gram_weight * detail::inverse_root(s.grams);
-    if (text.size() <= window) {
-      emit_grams(text, v, sink);
-    } else {
-      emit_grams(text.substr(0, window / 4 * 3), v, sink);
-      emit_grams(text.substr(text.size() - window / 4), v, sink);
-    }
-  }
-
-  /// The 4-grams of `<word>`, the brackets included: a word of n bytes has n - 1 (its own brackets make up for the rest).
-  template <class Sink>
-  void emit_grams(std::string_view text, float v, Sink& sink) const noexcept {
-    const auto* p = reinterpret_cast<const unsigned char*>(text.data());
-    const auto* const end = p + text.size();
-    while (p != end) {
-      const unsigned kind = detail::bytes_of.of[*p];
-      if ((kind & 3u) != detail::byte_word) {
-        ++p;
-        continue;
-      }
-      const bool number = (kind & 4u) != 0;
-      std::uint32_t last = '<';
-      std::size_t length = 0;
-      while (p != end && (detail::bytes_of.of[*p] & 3u) == detail::byte_word) {
-        last = last << 8 | lower(*p++);
-        if (++length >= 3 && !number) sink(bucket(salted(gram, last)), v);
-      }
-      if (length >= 2 && !number) sink(bucket(salted(gram, last << 8 | unsigned{'>'})), v);
-    }
+    for (std::size_t i = 0; i != s.grams; ++i) sink(bucket(salted(gram, s.gram[i])), v);
   }
 
   template <class Sink>

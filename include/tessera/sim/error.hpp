@@ -42,7 +42,7 @@ class output_error : public error {
 
 /// Text from a file made fit for a one-line message: at most `longest` bytes of it, in single quotes, everything but
 /// printable ASCII as `\n`, `\r`, `\t` or `\xHH`, and `...` after the closing quote when something was left out.
-[[nodiscard]] inline std::string quoted(std::string_view text, std::size_t longest = 40) {
+[[nodiscard]] inline std::string shown(std::string_view text, std::size_t longest = 40) {
   std::string out = "'";
   for (const char c : text.substr(0, longest)) {
     const auto byte = static_cast<unsigned char>(c);
@@ -77,7 +77,7 @@ struct file_position {
 class input_error : public error {
  public:
   /// @param expected what should have been there, and, where it helps, how to mend it.
-  /// @param found what was there instead, as it is to be shown (see `quoted`).
+  /// @param found what was there instead, as it is to be shown (see `shown`).
   input_error(std::string_view file, file_position at, std::string_view expected, std::string_view found)
       : error{message(file, at, expected, found)}, file_{file}, expected_{expected}, found_{found}, at_{at} {}
 

@@ -74,7 +74,7 @@ inline void require_plain_text(std::string_view text, std::string_view name, std
                       "the mark '\\xef\\xbb\\xbf'"};
   }
   if (head.substr(0, 2) == "\xff\xfe" || head.substr(0, 2) == "\xfe\xff") {
-    throw input_error{name, {1, 1}, "plain UTF-8", "UTF-16 text " + quoted(head.substr(0, 2))};
+    throw input_error{name, {1, 1}, "plain UTF-8", "UTF-16 text " + shown(head.substr(0, 2))};
   }
   std::uint64_t line = 1;
   for (std::size_t begin = 0; begin < text.size(); ++line) {
@@ -89,7 +89,7 @@ inline void require_plain_text(std::string_view text, std::string_view name, std
     }
     if (row.size() > max_line_bytes) {
       throw input_error{name, {line, max_line_bytes + 1}, fmt::format("lines of at most {} characters", max_line_bytes),
-                        fmt::format("one of {} that begins {}", row.size(), quoted(row, 20))};
+                        fmt::format("one of {} that begins {}", row.size(), shown(row, 20))};
     }
     if (newline == text.npos) break;
     begin = newline + 1;

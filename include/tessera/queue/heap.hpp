@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <tessera/core/storage.hpp>
+
+#include <boost/heap/binomial_heap.hpp>
+
+#include <concepts>
+#include <cstddef>
+#include <type_traits>
+
+/// @file
+/// A heap with handles over fixed storage, for things other than requests: timers, candidates, merge costs.
+///
+/// Boost.Heap's containers allocate a node per element. Here the nodes come from a caller's memory through an allocator
+/// that has no other source, and the binomial heap is the one of them whose every operation is bounded in the worst
+/// case, not only amortised.
+
+TESSERA_NAMESPACE_BEGIN
+namespace detail {
+
+/// Nodes of one size, handed out and taken back in O(1).
+class node_pool {
+ public:
+  node_pool() noexcept = default;
+  node_pool(std::byte* first, std::size_t node_bytes, std::size_t count) noexcept {
+    for (std::size_t i = count; i != 0; --i) give_back(first + (i - 1) * node_bytes);
+  }
+
+  /// Null when none is left.
+  [[nodiscard]] void* take() noexcept {
+    free_node* const n = free_;
+    if (n != nullptr) free_ = n->next;
+    return n;
+  }
+  void give_back(void* memory) noexcept { free_ = ::new (memory) free_node{free_}; }
+
+ private:
+  struct free_node {
+    free_node* next;
+  };
+  free_node* free_ = nullptr;
+};
+
+/// The allocator that Boost.Heap sees. It cannot be passed to a heap's constructor in every supported version of
+/// Boost, so it starts without a pool and is bound to one afterwards.
+template <class T, std::size_t NodeBytes, std::size_t NodeAlignment>
+class pool_allocator {
+ public:
+  using value_type = T;
+  template <class U>
+  struct rebind {
+    using other = pool_allocator<U, NodeBytes, NodeAlignment>;
+  };
+
+  pool_allocator() noexcept = default;
+  template <class U>
+  explicit(false) pool_allocator(const pool_allocator<U, NodeBytes, NodeAlignment>& other) noexcept
+      : pool_{other.pool()} {}
+
+  void bind(node_pool* pool) noexcept { pool_ = pool; }
+  [[nodiscard]] node_pool* pool() const noexcept { return pool_; }
+
+  /// One node at a time, and never more than the pool has: the heap checks before it asks.
+  [[nodiscard]] T* allocate(std::size_t n) noexcept {
+    static_assert(sizeof(T) <= NodeBytes && alignof(T) <= NodeAlignment, "a heap node is larger than it was taken for");
+    TESSERA_ASSERT(n == 1 && pool_ != nullptr, "a heap takes its nodes one by one");
+    static_cast<void>(n);
+    void* const node = pool_->take();
+    TESSERA_ASSERT(node != nullptr, "the heap is full");
+    return static_cast<T*>(node);
+  }
+  void deallocate(T* p, std::size_t /*n*/) noexcept { pool_->give_back(p); }
+
+  friend bool operator==(const pool_allocator&, const pool_allocator&) noexcept = default;
+
+ private:
+  node_pool* pool_ = nullptr;
+};
+
+}  // namespace detail
+
+/// Smaller first.
+struct smaller_first {
+  template <class T>
+  [[nodiscard]] constexpr bool operator()(const T& a, const T& b) const noexcept {
+    return a < b;
+  }
+};
+
+/// A heap of at most `limits::capacity` values whose entries can be erased and changed through handles.
+///
+/// Complexity, in the number of entries: `top`, `size` O(1); `push`, `pop` O(log n); `update`, `erase` O(log^2 n), all
+/// in the worst case. Allocates: never; the memory is the caller's. Exhaustion: `push` returns a null handle.
+/// Entries that compare equal leave in an unspecified order that depends only on the calls made.
+///
+/// @tparam T       copied in and out; trivially copyable, so that no operation can fail.
+/// @tparam Compare `compare(a, b)`: `a` leaves before `b`; a strict weak order.
+template <class T, class Compare = smaller_first>
+class fixed_heap {
+  static_assert(std::is_trivially_copyable_v<T>, "tessera: a fixed_heap holds trivially copyable values");
+  static_assert(std::predicate<const Compare&, const T&, const T&>,
+                "tessera: the comparison lacks `bool operator()(const T&, const T&) const`");
+
+  // A node is the value, its links, its children and its parent. That this is enough is checked by the allocator.
+  static constexpr std::size_t node_alignment = alignof(T) > alignof(void*) ? alignof(T) : alignof(void*);
+  struct alignas(node_alignment) node_space {
+    std::byte value[sizeof(T)];
+    void* links[8];
+  };
+  // Boost.Heap has the greatest on top.
+  struct leaves_after {
+    [[no_unique_address]] Compare compare;
+    bool operator()(const T& a, const T& b) const noexcept { return compare(b, a); }
+  };
+  using allocator = detail::pool_allocator<T, sizeof(node_space), node_alignment>;
+  using heap =
+      boost::heap::binomial_heap<T, boost::heap::compare<leaves_after>, boost::heap::allocator<allocator>>;
+
+ public:
+  using value_type = T;
+
+  struct limits {
+    std::size_t capacity = 0;  ///< Most entries at once.
+  };
+
+  /// Names an entry from its `push` until it leaves. The null handle names none.
+  class handle {
+   public:
+    handle() noexcept = default;
+    [[nodiscard]] explicit operator bool() const noexcept { return set_; }
+
+   private:
+    friend class fixed_heap;
+    explicit handle(typename heap::handle_type h) noexcept : inner_{h}, set_{true} {}
+    typename heap::handle_type inner_{};
+    bool set_ = false;
+  };
+
+  /// Bytes taken from an `arena`.
+  [[nodiscard]] static constexpr std::size_t required_bytes(const limits& l) noexcept {
+    return storage_layout{}.add<node_space>(l.capacity).bytes();
+  }
+
+  fixed_heap(arena& memory, const limits& l, const Compare& compare = {}) noexcept
+      : pool_{reinterpret_cast<std::byte*>(memory.take_uninitialised<node_space>(l.capacity)), sizeof(node_space),
+              l.capacity},
+        capacity_{l.capacity},
+        heap_{leaves_after{compare}} {
+    using bound = typename heap::allocator_type;
+    static_assert(std::is_base_of_v<bound, heap>);
+    // The allocator is a private base of the heap; this is the one cast that may reach it ([expr.cast]).
+    ((bound&)heap_).bind(&pool_);
+  }
+
+  fixed_heap(const fixed_heap&) = delete;
+  fixed_heap& operator=(const fixed_heap&) = delete;
+
+  [[nodiscard]] std::size_t size() const noexcept { return heap_.size(); }
+  [[nodiscard]] std::size_t capacity() const noexcept { return capacity_; }
+  [[nodiscard]] bool empty() const noexcept { return heap_.empty(); }
+  [[nodiscard]] bool full() const noexcept { return size() == capacity_; }
+
+  /// The entry that leaves next. Requires `!empty()`.
+  [[nodiscard]] const T& top() const noexcept {
+    TESSERA_ASSERT(!empty(), "the heap is empty");
+    return heap_.top();
+  }
+
+  /// Null if the heap is full; nothing has changed then. O(log n).
+  [[nodiscard]] handle push(const T& value) noexcept {
+    if (full()) return {};
+    return handle{heap_.push(value)};
+  }
+
+  /// Requires `!empty()`. Invalidates the handle of the entry that was on top. O(log n).
+  void pop() noexcept {
+    TESSERA_ASSERT(!empty(), "the heap is empty");
+    heap_.pop();
+  }
+
+  /// The value of an entry. Requires: `h` names one of this heap.
+  [[nodiscard]] const T& operator[](handle h) const noexcept {
+    TESSERA_ASSERT(h.set_, "a null handle names no entry");
+    return *h.inner_;
+  }
+
+  /// Gives an entry another value. Requires: `h` names one of this heap. Its handle stays valid. O(log^2 n).
+  void update(handle h, const T& value) noexcept {
+    TESSERA_ASSERT(h.set_, "a null handle names no entry");
+    heap_.update(h.inner_, value);
+  }
+
+  /// Requires: `h` names an entry of this heap. Invalidates it. O(log^2 n).
+  void erase(handle h) noexcept {
+    TESSERA_ASSERT(h.set_, "a null handle names no entry");
+    heap_.erase(h.inner_);
+  }
+
+  /// Drops every entry and invalidates every handle. O(n).
+  void clear() noexcept { heap_.clear(); }
+
+ private:
+  detail::node_pool pool_;
+  std::size_t capacity_;
+  heap heap_;
+};
+
+TESSERA_NAMESPACE_END

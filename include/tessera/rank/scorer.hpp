@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <tessera/rank/features.hpp>
+#include <tessera/rank/linear.hpp>
+
+/// @file
+/// Features and a model in one: what an engine calls once a prompt, before `submit`.
+///
+///     tessera::rank::prompt_scorer score{tessera::rank::hashed_features{}, model};
+///     request.score = score(prompt);
+
+TESSERA_NAMESPACE_BEGIN
+namespace rank {
+
+/// Scores inputs; higher means a longer expected output, so that ranked order, which serves the smallest score first,
+/// serves the shortest expected job first (PARS, section III-B).
+///
+/// Features go straight into the model: none is stored, nothing is allocated. A value of a few words.
+template <prompt_features Features = hashed_features, ranking_model Model = linear_model>
+class prompt_scorer {
+ public:
+  using input_type = typename Features::input_type;
+  using features_type = Features;
+  using model_type = Model;
+
+  /// Requires `features.dimension() <= model.dimension()` (asserted). A model that was loaded from a file for other
+  /// features is refused by `load_model`.
+  constexpr prompt_scorer(Features features, Model model) noexcept : features_{features}, model_{model} {
+    TESSERA_ASSERT(features.dimension() <= model.dimension(), "the model is too small for these features");
+  }
+
+  /// The score of one prompt. O(input). Does not allocate.
+  [[nodiscard]] float operator()(input_type input) const noexcept {
+    typename Model::accumulator sum{model_};
+    features_.visit(input, sum);
+    return sum.result();
+  }
+
+  [[nodiscard]] constexpr const Features& features() const noexcept { return features_; }
+  [[nodiscard]] constexpr const Model& model() const noexcept { return model_; }
+
+ private:
+  Features features_;
+  Model model_;
+};
+
+}  // namespace rank
+TESSERA_NAMESPACE_END

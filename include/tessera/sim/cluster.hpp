@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <tessera/kv/fragmentation.hpp>
+#include <tessera/placement/least_kv.hpp>
+#include <tessera/sim/instance.hpp>
+#include <tessera/sim/metrics.hpp>
+#include <tessera/sim/trace.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstddef>
+#include <limits>
+#include <memory>
+#include <span>
+#include <utility>
+#include <vector>
+
+/// @file
+/// A deterministic discrete-event simulation of a cluster of engine instances.
+
+TESSERA_NAMESPACE_BEGIN
+namespace sim {
+
+/// What a placement policy sees of a simulated instance.
+struct instance_view {
+  std::size_t id = 0;
+  blocks kv_held{};          ///< On device and host.
+  blocks free_blocks{};      ///< On the device.
+  std::size_t requests = 0;  ///< Waiting and resident.
+};
+
+/// How a run is set up.
+struct cluster_options {
+  std::size_t instances = 1;
+  instance_options instance;
+  double timeline_interval_s = 1.0;  ///< Between two samples of the timeline.
+};
+
+/// Runs a workload through `instances` copies of one scheduler.
+///
+/// Events are arrivals and ends of steps. At equal times arrivals come first, then instances by number, so that a run is
+/// a function of its inputs: it repeats exactly. The scheduler is driven through its public calls alone.
+/// @tparam Scheduler any composition over `sim::request`.
+/// @tparam Placement a function from a range of `instance_view` to the index of the instance for a new request.
+template <class Scheduler, class Placement = placement::least_kv>
+class cluster {
+ public:
+  explicit cluster(const cluster_options& options, const typename Scheduler::config& config = {},
+                   const Placement& placement = {})
+      : options_{options}, placement_{placement}, views_(options.instances), stranded_(options.instances) {
+    for (std::size_t i = 0; i != options.instances; ++i) {
+      instances_.push_back(std::make_unique<instance<Scheduler>>(options_.instance, config));
+      views_[i].id = i;
+      look_at(i);
+    }
+  }
+
+  /// Runs to the end of the last request. `rows` in order of arrival. `progress(completed)` is called after each
+  /// request that ends. Call once.
+  template <class Progress>
+  [[nodiscard]] run_result run(std::span<const trace_row> rows, Progress&& progress) {
+    const auto wall_start = std::chrono::steady_clock::now();
+    requests_.resize(rows.size());
+    result_.requests.reserve(rows.size());
+    demand_ = reference_demand(rows);
+    std::size_t next_row = 0;
+    std::size_t completed = 0;
+    double now_s = rows.empty() ? 0.0 : rows.front().arrival_s;
+    last_s_ = next_sample_s_ = now_s;
+    while (true) {
+      const std::size_t soonest = soonest_instance();
+      const double arrival_s = next_row < rows.size() ? rows[next_row].arrival_s : no_event;
+      const double end_s = soonest < instances_.size() ? instances_[soonest]->ends_s() : no_event;
+      if (arrival_s == no_event && end_s == no_event) break;
+      now_s = std::min(arrival_s, end_s);
+      pass_time_to(now_s);
+      if (arrival_s <= end_s) {
+        arrive(rows[next_row], next_row);
+        ++next_row;
+      } else {
+        end_step(soonest, completed, progress);
+        begin_step(soonest, now_s);
+      }
+    }
+    sum_up(std::chrono::duration<double>(std::chrono::steady_clock::now() - wall_start).count());
+    return std::move(result_);
+  }
+
+ private:
+  static constexpr double no_event = std::numeric_limits<double>::infinity();
+
+  /// The demand below which free blocks are stranded: P95 of the prompts plus one growth block.
+  [[nodiscard]] blocks reference_demand(std::span<const trace_row> rows) const {
+    if (rows.empty()) return blocks{1};
+    std::vector<std::int64_t> prompts;
+    prompts.reserve(rows.size());
+    for (const trace_row& row : rows) prompts.push_back(row.prompt_tokens);
+    const auto p95 = prompts.begin() + static_cast<std::ptrdiff_t>((prompts.size() - 1) * 95 / 100);
+    std::nth_element(prompts.begin(), p95, prompts.end());
+    return blocks_for(tokens{*p95}, options_.instance.limits.block_size) + blocks{1};
+  }
+
+  [[nodiscard]] std::size_t soonest_instance() const noexcept {
+    std::size_t soonest = instances_.size();
+    double at = no_event;
+    for (std::size_t i = 0; i != instances_.size(); ++i) {
+      if (instances_[i]->running() && instances_[i]->ends_s() < at) {
+        at = instances_[i]->ends_s();
+        soonest = i;
+      }
+    }
+    return soonest;
+  }
+
+  void arrive(const trace_row& row, std::size_t index) {
+    request& r = requests_[index];
+    r.index = index;
+    r.prompt = tokens{row.prompt_tokens};
+    r.output = tokens{row.output_tokens};
+    r.max_output = r.output;
+    // An answer has at least one token: a request that was cut off while it reasoned answers with its last one.
+    r.reasoning = min(tokens{row.reasoning_tokens}, r.output - tokens{1});
+    r.starts_in = r.reasoning > tokens{} ? phase::reasoning : phase::answering;
+    r.score = row.score;
+    const std::size_t to = placement_(std::as_const(views_));
+    r.where = to;
+    if (instances_[to]->scheduler().submit(r, time_point::at_seconds(row.arrival_s)) != status::accepted) {
+      record(r, row.arrival_s, -1);
+      return;
+    }
+    if (!instances_[to]->running()) begin_step(to, row.arrival_s);
+    look_at(to);
+  }
+
+  void begin_step(std::size_t i, double now_s) {
+    if (!instances_[i]->scheduler().idle()) {
+      instances_[i]->start_step(now_s, [this](std::uint64_t ns) { plan_ns_ = ns; });
+    }
+    look_at(i);
+  }
+
+  template <class Progress>
+  void end_step(std::size_t i, std::size_t& completed, Progress& progress) {
+    const double end_s = instances_[i]->ends_s();
+    instances_[i]->end_step(
+        [&](request& r) {
+          r.qoe.finish();
+          record(r, r.state().arrived.seconds(), end_s);
+          progress(++completed);
+        },
+        [](request&) {}, [this](std::uint64_t ns) { facts_.scheduler_ns.add(plan_ns_ + ns); });
+  }
+
+  [[nodiscard]] blocks capacity() const noexcept {
+    return blocks{static_cast<std::int64_t>(options_.instance.limits.blocks)};
+  }
+
+  void look_at(std::size_t i) noexcept {
+    const Scheduler& s = instances_[i]->scheduler();
+    instance_view& v = views_[i];
+    v.kv_held = s.device_blocks_held() + s.host_blocks_held();
+    v.free_blocks = blocks{static_cast<std::int64_t>(s.store().free())};
+    v.requests = s.waiting_count() + s.resident_count();
+    const blocks stranded = kv::stranded_below{demand_}({.total = capacity(), .free = v.free_blocks});
+    stranded_total_ += stranded - stranded_[i];
+    stranded_[i] = stranded;
+  }
+
+  void pass_time_to(double now_s) {
+    const auto total = static_cast<double>(options_.instance.limits.blocks * instances_.size());
+    facts_.fragmentation.add(static_cast<double>(stranded_total_.count()) / total, now_s - last_s_);
+    last_s_ = now_s;
+    for (; next_sample_s_ <= now_s; next_sample_s_ += options_.timeline_interval_s) {
+      timeline_point sample{.time = next_sample_s_};
+      double used = 0;
+      for (const auto& one : instances_) {
+        const Scheduler& s = one->scheduler();
+        sample.running += static_cast<double>(s.resident_count());
+        sample.waiting += static_cast<double>(s.waiting_count());
+        used += static_cast<double>(s.device_blocks_held().count());
+      }
+      sample.kv_used = used / total;
+      result_.timeline.push_back(sample);
+    }
+  }
+
+  void record(const request& r, double arrival_s, double finish_s) {
+    const auto moment = [](double at) { return at < 0 ? sim::never : at; };
+    request_record out{.id = r.index,
+                       .instance = static_cast<std::uint32_t>(r.where),
+                       .preemptions = r.state().preemptions,
+                       .rejected = finish_s < 0,
+                       .prompt_tokens = r.prompt.count(),
+                       .reasoning_tokens = r.reasoning.count(),
+                       .answer_tokens = (r.output - r.reasoning).count(),
+                       .arrival = arrival_s,
+                       .first_scheduled = moment(r.first_step_s),
+                       .first_token = moment(r.first_token_s),
+                       .phase_change = r.reasoning > tokens{} ? moment(r.phase_change_s) : arrival_s,
+                       .answer_scheduled = moment(r.answering_step_s),
+                       .first_answer = moment(r.first_answer_s),
+                       .finish = moment(finish_s),
+                       .executed = r.executed_s,
+                       .preempted = r.preempted_s};
+    if (!out.rejected) {
+      out.blocked = std::max(finish_s - arrival_s - r.executed_s - r.preempted_s, 0.0);
+      out.qoe = r.qoe.value();
+    }
+    result_.requests.push_back(out);
+  }
+
+  void sum_up(double wall_s) {
+    // Records are made as requests end; reports are in order of arrival.
+    std::sort(result_.requests.begin(), result_.requests.end(),
+              [](const request_record& a, const request_record& b) { return a.id < b.id; });
+    for (const auto& one : instances_) facts_.simulated_tokens += static_cast<double>(one->tokens_computed());
+    facts_.wall_seconds = wall_s;
+    result_.numbers = summarize(result_.requests, facts_);
+  }
+
+  cluster_options options_;
+  Placement placement_;
+  std::vector<std::unique_ptr<instance<Scheduler>>> instances_;
+  std::vector<instance_view> views_;
+  std::vector<request> requests_;
+  std::vector<blocks> stranded_;
+  blocks stranded_total_{};
+  blocks demand_{1};
+  double last_s_ = 0;
+  double next_sample_s_ = 0;
+  std::uint64_t plan_ns_ = 0;
+  run_facts facts_;
+  run_result result_;
+};
+
+}  // namespace sim
+TESSERA_NAMESPACE_END

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <tessera/core/owned_storage.hpp>
+#include <tessera/pipeline/plan.hpp>
+#include <tessera/qoe/integrator.hpp>
+#include <tessera/request/hook.hpp>
+#include <tessera/sim/step_time.hpp>
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+/// @file
+/// One simulated engine instance: a scheduler and a clock for its steps.
+
+TESSERA_NAMESPACE_BEGIN
+namespace sim {
+
+/// A request as the simulator runs it: what the model will do, and what has been measured so far.
+struct request : request_hook {
+  std::size_t index = 0;         ///< Row of the workload.
+  tokens output{};               ///< Tokens it will generate in all. At least 1.
+  tokens reasoning{};            ///< Of these, tokens of the reasoning phase. Less than `output`.
+  std::size_t where = 0;         ///< The instance it is on.
+  double executed_s = 0;         ///< Time in steps that computed something for it.
+  double preempted_s = 0;        ///< Time between losing its blocks and the next step it was in.
+  double preempted_since_s = -1; ///< When it lost its blocks; -1: it has them, or never had.
+  double first_step_s = -1;      ///< Start of the first such step; -1: none yet.
+  double phase_change_s = -1;    ///< When reasoning ended; -1: not yet, or never reasoned.
+  double answering_step_s = -1;  ///< Start of the first step of the answering phase; -1: none yet.
+  double first_token_s = -1;     ///< End of the step that gave its first token; -1: none yet.
+  double first_answer_s = -1;    ///< First answering token; -1: none yet.
+  qoe_integrator qoe{};
+};
+
+/// What every instance of a cluster has in common.
+struct instance_options {
+  scheduler_limits limits{};
+  step_limits step{};
+  step_timer timer;
+  double swap_seconds_per_block = 0;  ///< One KV block over the link to host memory, one way.
+};
+
+/// Drives one scheduler through its public calls, as an engine would: plan, run for as long as the cost model says,
+/// commit. KV is copied before the step's kernels start, both directions at once (the link is full duplex).
+template <class Scheduler>
+class instance {
+ public:
+  instance(const instance_options& options, const typename Scheduler::config& config)
+      : options_{&options}, storage_{storage_for<Scheduler>(options.limits)}, scheduler_{storage_, config} {
+    outcomes_.reserve(options.limits.residents);
+  }
+
+  [[nodiscard]] Scheduler& scheduler() noexcept { return scheduler_; }
+  [[nodiscard]] const Scheduler& scheduler() const noexcept { return scheduler_; }
+
+  /// Whether a step is under way, and when it ends.
+  [[nodiscard]] bool running() const noexcept { return running_; }
+  [[nodiscard]] double ends_s() const noexcept { return ends_s_; }
+  /// Tokens computed in all steps so far, prompts and outputs.
+  [[nodiscard]] std::uint64_t tokens_computed() const noexcept { return tokens_; }
+
+  /// Plans and starts a step, if there is anything to run. `timed(nanoseconds)` is told what `plan` took.
+  template <class Timed>
+  void start_step(double now_s, Timed&& timed) {
+    const auto before = std::chrono::steady_clock::now();
+    plan_ = scheduler_.plan(time_point::at_seconds(now_s), options_->step);
+    timed(nanoseconds_since(before));
+    if (plan_.empty()) {
+      scheduler_.abandon(plan_);
+      return;
+    }
+    started_s_ = now_s;
+    for (const preemption<request>& p : plan_.preempted) p.request->preempted_since_s = now_s;
+    tokens_ += static_cast<std::uint64_t>(plan_.computed.count());
+    step_shape shape{};
+    outcomes_.clear();
+    for (const scheduled<request>& e : plan_.decode) {
+      shape.add_decode(e.first + e.count);
+      outcomes_.push_back(outcome_of(e));
+    }
+    for (const scheduled<request>& e : plan_.prefill) {
+      shape.add_prefill(e.first, e.count);
+      outcomes_.push_back(outcome_of(e));
+    }
+    ends_s_ = now_s + copy_seconds() + options_->timer(shape);
+    running_ = true;
+  }
+
+  /// Ends the step: measures, commits, and calls `finished(request&)` for each request that is done and
+  /// `answers(request&)` for each that has just ended its reasoning. `timed(nanoseconds)` is told what `commit` took.
+  template <class Finished, class Answers, class Timed>
+  void end_step(Finished&& finished, Answers&& answers, Timed&& timed) {
+    const double now_s = ends_s_;
+    const double took_s = now_s - started_s_;
+    const time_point now = time_point::at_seconds(now_s);
+    std::size_t i = 0;
+    for (const scheduled<request>& e : plan_.decode) measure(e, outcomes_[i++], now, took_s);
+    for (const scheduled<request>& e : plan_.prefill) measure(e, outcomes_[i++], now, took_s);
+    const auto before = std::chrono::steady_clock::now();
+    scheduler_.commit(plan_, outcomes_, now);
+    timed(nanoseconds_since(before));
+    running_ = false;
+    for (request* r : changed_) {
+      if (r->state().life == lifecycle::finished) {
+        finished(*r);
+      } else {
+        answers(*r);
+      }
+    }
+    changed_.clear();
+  }
+
+ private:
+  [[nodiscard]] static std::uint64_t nanoseconds_since(std::chrono::steady_clock::time_point before) {
+    return static_cast<std::uint64_t>(
+        std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now() - before).count());
+  }
+
+  [[nodiscard]] static outcome outcome_of(const scheduled<request>& e) noexcept {
+    const request& r = *e.request;
+    const tokens generated = r.generated() + tokens{e.samples ? 1 : 0};
+    return {.end_of_reasoning = e.samples && generated == r.reasoning, .finished = e.samples && generated == r.output};
+  }
+
+  void measure(const scheduled<request>& e, const outcome& o, time_point now, double took_s) {
+    request& r = *e.request;
+    r.executed_s += took_s;
+    if (r.first_step_s < 0) r.first_step_s = started_s_;
+    if (r.first_token_s < 0 && e.samples) r.first_token_s = now.seconds();
+    if (r.preempted_since_s >= 0) {
+      r.preempted_s += started_s_ - r.preempted_since_s;
+      r.preempted_since_s = -1;
+    }
+    if (r.state().phase == phase::answering) {
+      if (r.answering_step_s < 0) r.answering_step_s = started_s_;
+      if (e.samples) {
+        if (r.first_answer_s < 0) r.first_answer_s = now.seconds();
+        r.qoe.on_token(now);
+      }
+    } else if (o.end_of_reasoning) {
+      r.phase_change_s = now.seconds();
+      changed_.push_back(&r);
+    }
+    if (o.finished) changed_.push_back(&r);
+  }
+
+  [[nodiscard]] double copy_seconds() const noexcept {
+    std::size_t out = 0;
+    std::size_t in = 0;
+    for (const kv_transfer<request>& t : plan_.swap_out) out += t.device.size();
+    for (const kv_transfer<request>& t : plan_.swap_in) in += t.host.size();
+    const std::size_t most = out > in ? out : in;
+    return static_cast<double>(most) * options_->swap_seconds_per_block;
+  }
+
+  const instance_options* options_;
+  owned_storage<scheduler_limits> storage_;
+  Scheduler scheduler_;
+  typename Scheduler::plan_type plan_{};
+  std::vector<outcome> outcomes_;
+  std::vector<request*> changed_;
+  double started_s_ = 0;
+  double ends_s_ = 0;
+  std::uint64_t tokens_ = 0;
+  bool running_ = false;
+};
+
+}  // namespace sim
+TESSERA_NAMESPACE_END

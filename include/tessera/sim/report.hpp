@@ -1,0 +1,440 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <tessera/sim/error.hpp>
+#include <tessera/sim/metrics.hpp>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <cerrno>
+#include <cmath>
+#include <cstddef>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <iterator>
+#include <limits>
+#include <span>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#if __has_include(<unistd.h>)
+#  include <unistd.h>
+#endif
+
+/// @file
+/// What a comparison shows: a table, JSON, a CSV row per request, plots.
+
+TESSERA_NAMESPACE_BEGIN
+
+namespace sim {
+
+/// A file that is either written whole or not at all: it grows beside its place under another name and is renamed when
+/// complete. What is no regular file (a pipe, a terminal) is written directly.
+class output_file {
+ public:
+  /// Opens the file, so that an unwritable place is known before the work begins.
+  /// @throws output_error
+  explicit output_file(std::filesystem::path path) : path_{std::move(path)} {
+    std::error_code ignored;
+    const auto kind = std::filesystem::status(path_, ignored).type();
+    if (kind == std::filesystem::file_type::directory) fail("it is a directory");
+    direct_ = kind != std::filesystem::file_type::not_found && kind != std::filesystem::file_type::regular;
+    if (kind == std::filesystem::file_type::regular) {
+      // Through a symbolic link, replace what it points to.
+      if (auto real = std::filesystem::canonical(path_, ignored); !real.empty()) path_ = std::move(real);
+    }
+    growing_ = path_;
+    if (!direct_) growing_ += suffix();
+    file_ = std::fopen(growing_.c_str(), "wb");
+    if (file_ == nullptr) fail(std::strerror(errno));
+  }
+
+  output_file(const output_file&) = delete;
+  output_file& operator=(const output_file&) = delete;
+
+  /// Removes what was written unless `commit` was called.
+  ~output_file() {
+    if (file_ != nullptr) (void)std::fclose(file_);
+    std::error_code ignored;
+    if (!done_ && !direct_) std::filesystem::remove(growing_, ignored);
+  }
+
+  /// @throws output_error
+  void write(std::string_view text) {
+    if (std::fwrite(text.data(), 1, text.size(), file_) != text.size()) fail(std::strerror(errno));
+  }
+
+  /// Puts the complete file into its place.
+  /// @throws output_error
+  void commit() {
+    const bool closed = std::fclose(std::exchange(file_, nullptr)) == 0;
+    if (!closed) fail(std::strerror(errno));
+    if (!direct_) {
+      std::error_code failure;
+      std::filesystem::rename(growing_, path_, failure);
+      if (failure) fail(failure.message());
+    }
+    done_ = true;
+  }
+
+ private:
+  [[nodiscard]] static std::string suffix() {
+#if __has_include(<unistd.h>)
+    return fmt::format(".{}.partial", static_cast<long>(::getpid()));
+#else
+    return ".partial";
+#endif
+  }
+
+  [[noreturn]] void fail(const std::string& why) {
+    if (file_ != nullptr) (void)std::fclose(std::exchange(file_, nullptr));
+    std::error_code ignored;
+    if (!done_ && !direct_ && !growing_.empty()) std::filesystem::remove(growing_, ignored);
+    throw output_error{fmt::format("cannot write {}: {}", path_.string(), why)};
+  }
+
+  std::filesystem::path path_;
+  std::filesystem::path growing_;
+  std::FILE* file_ = nullptr;
+  bool direct_ = false;
+  bool done_ = false;
+};
+
+/// The comparison as a table: one row per policy, times in seconds; the best of a column is marked `*` where there is
+/// more than one row and not all are equal. Ends in a newline.
+[[nodiscard]] inline std::string format_table(std::span<const summary> rows) {
+  enum class better { none, low, high };
+  struct column {
+    std::string_view top;
+    std::string_view bottom;
+    better wins;
+    int digits;
+    double (*value)(const summary&);
+  };
+  static constexpr column columns[] = {
+      {"", "done", better::none, 0, [](const summary& s) { return static_cast<double>(s.completed); }},
+      {"", "refused", better::none, 0, [](const summary& s) { return static_cast<double>(s.rejected); }},
+      {"TTFT", "mean", better::low, 3, [](const summary& s) { return s.ttft.mean; }},
+      {"TTFT", "p50", better::low, 3, [](const summary& s) { return s.ttft.p50; }},
+      {"TTFT", "p99", better::low, 3, [](const summary& s) { return s.ttft.p99; }},
+      {"TPOT", "mean", better::low, 4, [](const summary& s) { return s.tpot.mean; }},
+      {"TPOT", "p99", better::low, 4, [](const summary& s) { return s.tpot.p99; }},
+      {"e2e", "mean", better::low, 2, [](const summary& s) { return s.e2e.mean; }},
+      {"e2e", "p99", better::low, 2, [](const summary& s) { return s.e2e.p99; }},
+      {"s/token", "mean", better::low, 4, [](const summary& s) { return s.normalized_latency.mean; }},
+      {"SLO", "miss %", better::low, 2, [](const summary& s) { return 100 * s.slo_violation_rate; }},
+      {"QoE", "mean", better::high, 4, [](const summary& s) { return s.qoe_mean; }},
+      {"blocked", "p99", better::low, 3, [](const summary& s) { return s.blocking_p99; }},
+      {"tokens", "per s", better::high, 0, [](const summary& s) { return s.throughput_tokens_per_s; }},
+      {"pre-", "emptions", better::none, 0, [](const summary& s) { return static_cast<double>(s.preemptions); }},
+      {"migra-", "tions", better::none, 0, [](const summary& s) { return static_cast<double>(s.migrations); }},
+  };
+
+  std::size_t name_width = 6;
+  for (const summary& s : rows) name_width = std::max(name_width, s.policy.size());
+  std::string lines[2] = {fmt::format("{:{}}", "", name_width), fmt::format("{:{}}", "policy", name_width)};
+  std::vector<std::string> body;
+  for (const summary& s : rows) body.push_back(fmt::format("{:{}}", s.policy, name_width));
+  for (const column& c : columns) {
+    std::vector<std::string> cells;
+    double best = never;
+    bool differ = false;
+    for (const summary& s : rows) {
+      const double x = c.value(s);
+      cells.push_back(std::isnan(x) ? std::string{"-"} : fmt::format("{:.{}f}", x, c.digits));
+      if (cells.back() != cells.front()) differ = true;
+      if (std::isnan(x)) continue;
+      if (std::isnan(best) || (c.wins == better::high ? x > best : x < best)) best = x;
+    }
+    std::size_t width = std::max(c.top.size(), c.bottom.size());
+    const std::string best_cell = fmt::format("{:.{}f}", best, c.digits);
+    for (std::string& cell : cells) {
+      cell += c.wins != better::none && differ && cell == best_cell ? "*" : " ";
+      width = std::max(width, cell.size() - 1);
+    }
+    lines[0] += fmt::format("  {:>{}} ", c.top, width);
+    lines[1] += fmt::format("  {:>{}} ", c.bottom, width);
+    for (std::size_t i = 0; i < rows.size(); ++i) body[i] += fmt::format("  {:>{}}", cells[i], width + 1);
+  }
+  std::string out;
+  const auto add = [&out](std::string_view line) {
+    const std::size_t last = line.find_last_not_of(' ');
+    out += line.substr(0, last == line.npos ? 0 : last + 1);
+    out += '\n';
+  };
+  add(lines[0]);
+  add(lines[1]);
+  for (const std::string& line : body) add(line);
+  return out;
+}
+
+/// One run as JSON. What was not measured is null.
+[[nodiscard]] inline nlohmann::ordered_json to_json(const summary& s) {
+  using json = nlohmann::ordered_json;
+  json bins = json::array();
+  for (const tail_bin& b : s.ttft_by_reasoning_bin) {
+    bins.push_back(json{{"bin", b.bin}, {"n", b.n}, {"stat", std::string{b.stat}}, {"value", b.value}});
+  }
+  return json{
+      {"policy", s.policy},
+      {"requests", s.requests},
+      {"completed", s.completed},
+      {"rejected", s.rejected},
+      {"ttft",
+       {{"mean", s.ttft.mean}, {"p50", s.ttft.p50}, {"p90", s.ttft.p90}, {"p99", s.ttft.p99}, {"max", s.ttft.max}}},
+      {"tpot", {{"mean", s.tpot.mean}, {"p50", s.tpot.p50}, {"p99", s.tpot.p99}}},
+      {"e2e", {{"mean", s.e2e.mean}, {"p50", s.e2e.p50}, {"p99", s.e2e.p99}}},
+      {"normalized_latency", {{"mean", s.normalized_latency.mean}, {"p90", s.normalized_latency.p90}}},
+      {"slo_violation_rate", s.slo_violation_rate},
+      {"qoe_mean", s.qoe_mean},
+      {"blocking_p99", s.blocking_p99},
+      {"throughput_tokens_per_s", s.throughput_tokens_per_s},
+      {"preemptions", s.preemptions},
+      {"migrations", s.migrations},
+      {"kv_transfer_p99", s.kv_transfer_p99},
+      {"fragmentation", {{"mean", s.fragmentation_mean}, {"peak", s.fragmentation_peak}}},
+      {"ttft_by_reasoning_bin", std::move(bins)},
+      {"scheduler_ns_per_step", {{"mean", s.scheduler_ns_mean}, {"p99", s.scheduler_ns_p99}}},
+      {"simulated_tokens_per_wall_s", s.simulated_tokens_per_wall_s}};
+}
+
+/// All runs as a JSON array, ending in a newline.
+[[nodiscard]] inline std::string format_json(std::span<const summary> rows) {
+  nlohmann::ordered_json all = nlohmann::ordered_json::array();
+  for (const summary& s : rows) all.push_back(to_json(s));
+  return all.dump(2) + "\n";
+}
+
+/// The header of `format_csv`.
+[[nodiscard]] inline std::string_view csv_header() noexcept {
+  return "policy,id,status,instance,arrival_s,prompt_tokens,reasoning_tokens,answer_tokens,first_scheduled_s,"
+         "first_token_s,phase_change_s,answer_scheduled_s,first_answer_s,finish_s,ttft_s,tpot_s,e2e_s,qoe,executed_s,"
+         "blocked_s,preempted_s,preemptions,migrations\n";
+}
+
+/// The requests of a run, one CSV row each. A moment that never came is an empty field.
+[[nodiscard]] inline std::string format_csv(const run_result& run) {
+  fmt::memory_buffer out;
+  const auto number = [&out](double x) {
+    if (std::isnan(x)) {
+      out.push_back(',');
+    } else {
+      fmt::format_to(std::back_inserter(out), ",{}", x);
+    }
+  };
+  for (const request_record& r : run.requests) {
+    fmt::format_to(std::back_inserter(out), "{},{},{},{}", run.numbers.policy, r.id,
+                   r.rejected ? "rejected" : r.completed() ? "completed" : "unfinished", r.instance);
+    number(r.arrival);
+    fmt::format_to(std::back_inserter(out), ",{},{},{}", r.prompt_tokens, r.reasoning_tokens, r.answer_tokens);
+    for (const double x : {r.first_scheduled, r.first_token, r.phase_change, r.answer_scheduled, r.first_answer, r.finish,
+                           r.ttft(), r.tpot(), r.e2e(), r.qoe, r.executed, r.blocked, r.preempted}) {
+      number(x);
+    }
+    fmt::format_to(std::back_inserter(out), ",{},{}\n", r.preemptions, r.migrations);
+  }
+  return fmt::to_string(out);
+}
+
+/// The kind of picture that plots become.
+enum class plot_format { svg, png };
+
+namespace detail {
+
+/// Text for a single-quoted string of gnuplot.
+[[nodiscard]] inline std::string gnuplot_quoted(std::string_view text) {
+  std::string out = "'";
+  for (const char c : text) {
+    if (c == '\'') out += '\'';
+    out += c == '\n' ? ' ' : c;
+  }
+  return out + "'";
+}
+
+/// The places of at most `most` of `n` samples: evenly spread, first and last among them.
+[[nodiscard]] inline std::vector<std::size_t> thin_out(std::size_t n, std::size_t most) {
+  std::vector<std::size_t> places;
+  const std::size_t kept = std::min(n, most);
+  for (std::size_t i = 0; i < kept; ++i) places.push_back(kept == 1 ? n - 1 : i * (n - 1) / (kept - 1));
+  return places;
+}
+
+inline constexpr std::size_t plot_points = 2000;
+
+[[nodiscard]] inline std::string script_head(plot_format format, int height) {
+  if (format == plot_format::svg) {
+    return fmt::format("set terminal svg size 900,{} dynamic background 'white'\n", height);
+  }
+  return fmt::format(
+      "if (strstrt(GPVAL_TERMINALS, 'pngcairo')) {{ set terminal pngcairo size 900,{0} }} "
+      "else {{ set terminal png size 900,{0} }}\n",
+      height);
+}
+
+inline constexpr std::string_view script_style =
+    "set grid lc rgb '#dddddd'\nset border 3\nset tics nomirror\nset key top right noenhanced\n"
+    "set style line 1 lw 2 lc rgb '#0072b2'\nset style line 2 lw 2 lc rgb '#d55e00'\n"
+    "set style line 3 lw 2 lc rgb '#009e73'\nset style line 4 lw 2 lc rgb '#cc79a7'\n"
+    "set style line 5 lw 2 lc rgb '#e69f00'\nset style line 6 lw 2 lc rgb '#56b4e9'\n"
+    "set style line 7 lw 2 lc rgb '#000000'\nset style line 8 lw 2 lc rgb '#999999'\n";
+
+/// `plot` with one curve per run that has data: columns `using` of its data block.
+[[nodiscard]] inline std::string curves(std::span<const run_result> runs, const std::vector<bool>& has,
+                                        std::string_view columns, std::string_view style) {
+  std::string out = "plot ";
+  bool first = true;
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    if (!has[i]) continue;
+    out += fmt::format("{}$run{} using {} with {} ls {} title {}", first ? "" : ", \\\n     ", i, columns, style, i % 8 + 1,
+                       gnuplot_quoted(runs[i].numbers.policy));
+    first = false;
+  }
+  return first ? std::string{} : out + "\n";
+}
+
+/// A script that lacks only its terminal and output; empty when there is nothing to draw.
+[[nodiscard]] inline std::string ttft_cdf_script(std::span<const run_result> runs) {
+  std::string data;
+  std::vector<bool> has;
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    std::vector<double> ttft;
+    for (const request_record& r : runs[i].requests) {
+      if (!std::isnan(r.ttft())) ttft.push_back(r.ttft());
+    }
+    std::sort(ttft.begin(), ttft.end());
+    has.push_back(!ttft.empty());
+    if (ttft.empty()) continue;
+    data += fmt::format("$run{} << EOD\n", i);
+    for (const std::size_t k : thin_out(ttft.size(), plot_points)) {
+      data += fmt::format("{:.6g} {:.6g}\n", std::max(ttft[k], 1e-3),
+                          static_cast<double>(k + 1) / static_cast<double>(ttft.size()));
+    }
+    data += "EOD\n";
+  }
+  const std::string plot = curves(runs, has, "1:2", "steps");
+  if (plot.empty()) return {};
+  return data + std::string{script_style} +
+         "set title 'Time to first answering token'\nset key bottom right\nset logscale x\n"
+         "set xlabel 'seconds'\nset ylabel 'part of the requests'\nset yrange [0:1]\n" +
+         plot;
+}
+
+[[nodiscard]] inline std::string tail_script(std::span<const run_result> runs) {
+  std::string data;
+  std::vector<bool> has;
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    const auto& bins = runs[i].numbers.ttft_by_reasoning_bin;
+    has.push_back(!bins.empty());
+    if (bins.empty()) continue;
+    data += fmt::format("$run{} << EOD\n", i);
+    for (const tail_bin& b : bins) data += fmt::format("{} {:.6g}\n", b.bin + tail_bin_tokens / 2, b.value);
+    data += "EOD\n";
+  }
+  const std::string plot = curves(runs, has, "1:2", "linespoints pt 7 ps 0.5");
+  if (plot.empty()) return {};
+  return data + std::string{script_style} +
+         "set title 'Tail time to first answering token, by reasoning length'\nset key top left\n"
+         "set xlabel 'reasoning tokens (bins of 256)'\nset ylabel 'seconds'\nset yrange [0:*]\n" +
+         plot;
+}
+
+[[nodiscard]] inline std::string timeline_script(std::span<const run_result> runs) {
+  std::string data;
+  std::vector<bool> has;
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    const auto& line = runs[i].timeline;
+    has.push_back(!line.empty());
+    if (line.empty()) continue;
+    data += fmt::format("$run{} << EOD\n", i);
+    for (const std::size_t k : thin_out(line.size(), plot_points)) {
+      data += fmt::format("{:.6g} {:.6g} {:.6g} {:.6g}\n", line[k].time, line[k].running, line[k].waiting, line[k].kv_used);
+    }
+    data += "EOD\n";
+  }
+  const std::string running = curves(runs, has, "1:2", "lines");
+  if (running.empty()) return {};
+  return data + std::string{script_style} + "set multiplot layout 3,1\nset lmargin 10\nset yrange [0:*]\n" +
+         "set title 'Requests running'\n" + running + "unset key\nset title 'Requests waiting'\n" +
+         curves(runs, has, "1:3", "lines") + "set title 'Part of the KV blocks in use'\nset yrange [0:1.05]\n" +
+         "set xlabel 'seconds'\n" + curves(runs, has, "1:4", "lines") + "unset multiplot\n";
+}
+
+/// Feeds gnuplot a script. @throws output_error
+inline void run_gnuplot(const std::string& script) {
+  std::FILE* const pipe = ::popen("gnuplot", "w");
+  if (pipe == nullptr) throw output_error{fmt::format("cannot start gnuplot: {}", std::strerror(errno))};
+  const bool fed = std::fwrite(script.data(), 1, script.size(), pipe) == script.size();
+  const int result = ::pclose(pipe);
+  if (!fed || result != 0) throw output_error{"gnuplot failed; its own message is above"};
+}
+
+}  // namespace detail
+
+/// Whether the plots can be drawn here.
+[[nodiscard]] inline bool has_gnuplot() noexcept {
+  return std::system("command -v gnuplot >/dev/null 2>&1") == 0;  // NOLINT(concurrency-mt-unsafe)
+}
+
+/// Refuses to go on without gnuplot: call it before the work begins.
+/// @throws output_error that says how to get it.
+inline void require_gnuplot() {
+  if (!has_gnuplot()) {
+    throw output_error{"the plots need gnuplot, which is not on the PATH (Debian: apt install gnuplot-nox)"};
+  }
+}
+
+/// Draws the runs into the folder `directory`, which is made if need be: `ttft_cdf`, `tail_ttft`, `timeline`, each as a
+/// picture and as a `.gp` file that holds its data and can be edited and run again. A plot without data is left out.
+/// @return the pictures' paths.
+/// @throws output_error gnuplot is missing or fails, or a file cannot be written.
+inline std::vector<std::filesystem::path> write_plots(const std::filesystem::path& directory,
+                                                      std::span<const run_result> runs,
+                                                      plot_format format = plot_format::svg) {
+  require_gnuplot();
+  std::error_code failure;
+  std::filesystem::create_directories(directory, failure);
+  if (failure) throw output_error{fmt::format("cannot make {}: {}", directory.string(), failure.message())};
+  struct figure {
+    std::string_view name;
+    std::string script;
+    int height;
+  };
+  const figure figures[] = {{"ttft_cdf", detail::ttft_cdf_script(runs), 540},
+                            {"tail_ttft", detail::tail_script(runs), 540},
+                            {"timeline", detail::timeline_script(runs), 900}};
+  const std::string_view extension = format == plot_format::svg ? ".svg" : ".png";
+  std::vector<std::filesystem::path> pictures;
+  for (const figure& f : figures) {
+    if (f.script.empty()) continue;
+    const std::string name = std::string{f.name} + std::string{extension};
+    const std::string head = detail::script_head(format, f.height);
+    output_file source{directory / (std::string{f.name} + ".gp")};
+    source.write(head + "set output " + detail::gnuplot_quoted(name) + "\n" + f.script);
+    const std::filesystem::path picture = directory / name;
+    std::filesystem::path growing = picture;
+    growing += ".partial";
+    try {
+      detail::run_gnuplot(head + "set output " + detail::gnuplot_quoted(growing.string()) + "\n" + f.script +
+                          "unset output\n");
+      std::filesystem::rename(growing, picture, failure);
+      if (failure) throw output_error{fmt::format("cannot write {}: {}", picture.string(), failure.message())};
+    } catch (...) {
+      std::error_code ignored;
+      std::filesystem::remove(growing, ignored);
+      throw;
+    }
+    source.commit();
+    pictures.push_back(picture);
+  }
+  return pictures;
+}
+
+}  // namespace sim
+TESSERA_NAMESPACE_END

@@ -1,0 +1,397 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <tessera/sim/random.hpp>
+#include <tessera/sim/trace.hpp>
+
+#include <array>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+/// @file
+/// Workloads that are generated from published statistics: when requests come, and how long they are.
+///
+/// Lengths are drawn from quantile tables, computed by us from the data that each workload names as its source. No row
+/// of any data set is kept here. The same workload, number and seed give the same rows on every machine.
+
+TESSERA_NAMESPACE_BEGIN
+
+namespace sim {
+
+/// The levels of every quantile table here: dense where tails matter.
+inline constexpr std::array<double, 29> quantile_levels{
+    0,    0.01, 0.02, 0.05, 0.1,  0.15, 0.2,  0.25, 0.3,  0.35, 0.4,   0.45,  0.5, 0.55, 0.6,
+    0.65, 0.7,  0.75, 0.8,  0.85, 0.9,  0.93, 0.95, 0.97, 0.98, 0.99,  0.995, 0.999, 1};
+
+/// A distribution: its quantiles at `quantile_levels`, linear in between.
+struct quantile_table {
+  std::array<double, quantile_levels.size()> values;
+
+  /// The quantile at `u`. Requires `u` in [0, 1].
+  [[nodiscard]] double at(double u) const noexcept { return interpolate_quantile(quantile_levels, values, u); }
+
+  /// The mean of what is drawn.
+  [[nodiscard]] constexpr double mean() const noexcept {
+    double sum = 0;
+    for (std::size_t i = 1; i < values.size(); ++i) {
+      sum += (quantile_levels[i] - quantile_levels[i - 1]) * (values[i] + values[i - 1]) / 2;
+    }
+    return sum;
+  }
+};
+
+/// How the lengths of one kind of request are drawn. The prompt is independent of the rest.
+struct length_law {
+  /// What `first` and `second` are.
+  enum class form : std::uint8_t {
+    answer,                ///< `first`: answer tokens; no reasoning. `second` is not used.
+    reasoning_and_answer,  ///< `first`: reasoning tokens, `second`: answer tokens.
+    output_and_share,      ///< `first`: output tokens, `second`: the share of it that is reasoning.
+  };
+
+  double weight = 1;  ///< How often this kind comes, relative to the others of the workload.
+  form is = form::answer;
+  const quantile_table* prompt = nullptr;
+  const quantile_table* first = nullptr;
+  const quantile_table* second = nullptr;
+  /// Rank correlation of `first` and `second`, 0 to 1: so often both are drawn at the same level, else independently.
+  double correlation = 0;
+};
+
+/// A built-in workload.
+struct workload {
+  std::string_view name;
+  std::string_view summary;  ///< One line.
+  std::string_view source;   ///< Data, licence, and what was computed from it.
+  /// Requests per second if the caller names none: the data's, or, where it has no arrivals or they are made up,
+  /// about 85 % of what the KV of eight instances of `h100-96gb-qwen-32b` sustains.
+  double rate = 1;
+  double cv = 1;             ///< Coefficient of variation of the gaps between arrivals (see `arrival_process`).
+  std::vector<length_law> laws;
+};
+
+/// Gaps between arrivals: gamma distributed with the coefficient of variation `cv`. 1: Poisson. More than 1: bursty.
+/// 0: as regular as a clock.
+struct arrival_process {
+  double cv = 1;
+};
+
+/// Draws arrivals one after the other, beginning with the first gap.
+class arrival_generator {
+ public:
+  /// Arrivals at a mean `rate` per second. The same seed at another rate gives the same pattern, stretched.
+  /// @throws usage_error for a rate that is not positive or a `cv` that is not in [0, 100].
+  arrival_generator(arrival_process process, double rate, std::uint64_t seed)
+      : rng_{seed, 1}, cv_{process.cv}, rate_{rate} {
+    if (!(rate > 0) || !std::isfinite(rate)) {
+      throw usage_error{fmt::format("the arrival rate must be a positive number of requests per second, not {}", rate)};
+    }
+    if (!(cv_ >= 0 && cv_ <= 100)) {
+      throw usage_error{fmt::format("the coefficient of variation of the arrivals must be from 0 to 100, not {}", cv_)};
+    }
+  }
+
+  /// The time of the next arrival, in seconds.
+  [[nodiscard]] double next() noexcept {
+    now_ += gap();
+    return now_ / rate_;
+  }
+
+ private:
+  [[nodiscard]] double gap() noexcept {
+    if (cv_ == 0) return 1;
+    if (cv_ == 1) return exponential(rng_);
+    const double shape = 1 / (cv_ * cv_);
+    return gamma(rng_, shape, shape);
+  }
+
+  random_engine rng_;
+  double cv_;
+  double rate_;
+  double now_ = 0;
+};
+
+namespace detail {
+
+// AlpacaEval 2.0, 805 prompts: tokens.
+inline constexpr quantile_table alpacaeval_prompt{{3,  5,  6,  7,  9,  10, 11, 13, 14, 15, 17,  19,  21,  24, 26,
+                                                   29, 34, 39, 47, 55, 74, 92, 114, 151, 165, 252, 264, 407, 483}};
+// Arena-Hard 0.1, 500 prompts.
+inline constexpr quantile_table arena_hard_prompt{{6,  8,  8,  11,  12,  14,  16,  18,  20,  22,   24,   27,   30,  35, 41,
+                                                   49, 56, 69, 85, 139, 241, 316, 405, 566, 629, 1142, 1490, 1958, 2107}};
+// MATH, level 5, 721 prompts.
+inline constexpr quantile_table math_prompt{{11, 16, 18, 26, 30,  34,  38,  42,  45,  49,  52,  56,  59,  62, 67,
+                                             73, 79, 87, 95, 110, 137, 182, 222, 301, 361, 410, 515, 767, 776}};
+// GPQA diamond, 198 prompts.
+inline constexpr quantile_table gpqa_prompt{{38,  50,  50,  77,  89,  102, 111, 121, 135, 144, 153, 161, 170,  179, 189,
+                                             201, 221, 232, 255, 283, 320, 379, 416, 466, 498, 594, 884, 2386, 2762}};
+// LiveCodeBench, 880 prompts.
+inline constexpr quantile_table livecodebench_prompt{
+    {114, 162, 174, 202, 236, 262, 288, 309, 328, 353, 377, 401,  424,  447, 473,
+     500, 528, 558, 605, 647, 700, 771, 822, 906, 961, 1076, 1206, 1416, 1521}};
+// LRMTokenEconomy, gpt-oss-20b, all 95 runs: reasoning tokens. 79 % are below 1000.
+inline constexpr quantile_table gpt_oss_reasoning{
+    {23,  30,  31,  33,   38,   45,   54,   82,   90,   111,  169,  234,  295,  377, 520,
+     685, 757, 918, 1010, 1187, 1426, 1641, 1765, 2509, 2580, 2905, 4192, 5222, 5479}};
+// LRMTokenEconomy, deepseek-r1, its 50 runs on mathematics and planning problems: reasoning, answer.
+inline constexpr quantile_table r1_problem_reasoning{
+    {838,  849,  860,  909,  987,  1370, 1566, 1727, 1909, 2143, 2350, 2420, 2554, 2665, 3014,
+     3099, 3495, 4345, 5084, 6840, 7614, 8585, 9072, 9423, 9551, 9655, 9706, 9748, 9758}};
+inline constexpr quantile_table r1_problem_answer{
+    {101, 110, 120, 160, 198, 254, 306, 348, 396, 409,  417,  432,  441,  450, 454,
+     462, 470, 477, 523, 527, 540, 562, 838, 1331, 1577, 1772, 1869, 1947, 1967}};
+// Azure LLM inference trace 2023, conversation, 19,366 requests: prompt, output.
+inline constexpr quantile_table azure_prompt{
+    {2,    29,   91,   181,  207,  372,  387,  396,  403,  414,  703,  984,  1020, 1045, 1071,
+     1097, 1130, 1189, 1315, 1876, 2734, 4076, 4083, 4090, 4098, 4142, 4831, 6179, 14050}};
+inline constexpr quantile_table azure_output{{7,   16,  24,  41,  54,  67,  77,  85,  91,  96,  103, 113, 129, 151, 177,
+                                              217, 384, 395, 400, 411, 424, 433, 451, 509, 540, 601, 643, 954, 1000}};
+// ShareGPT turns of at most 8,192 tokens, 30,731 of them: prompt (with the conversation so far), output.
+inline constexpr quantile_table sharegpt_prompt{
+    {1,    12,   16,   29,   74,   180,  382,  580,  777,  973,  1203, 1457, 1730, 2060, 2401,
+     2799, 3235, 3734, 4278, 4918, 5696, 6203, 6563, 6950, 7164, 7434, 7622, 7854, 8141}};
+inline constexpr quantile_table sharegpt_output{
+    {2,   6,   19,  44,  84,  130, 181, 228, 271, 312, 346,  381,  415, 453, 493,
+     534, 581, 628, 683, 754, 834, 883, 920, 957, 975, 998, 1009, 1021, 1024}};
+// ServeGen, DeepSeek-R1: the published marginals of prompt, output, share of reasoning in the output.
+inline constexpr quantile_table servegen_prompt{
+    {4,   9,   10,  13,  18,   26,   29,   41,   57,    76,    113,   172,   208,   222, 266,
+     349, 406, 482, 748, 1165, 2092, 3951, 6714, 12390, 16479, 23423, 28228, 33783, 57284}};
+inline constexpr quantile_table servegen_output{
+    {9,    141,  170,  225,  287,  341,  387,  427,  470,  519,  582,   668,   792,   944, 1104,
+     1244, 1367, 1499, 1680, 2196, 3432, 4537, 5701, 7617, 9338, 12607, 15737, 20833, 32768}};
+inline constexpr quantile_table servegen_share{
+    {0.0,    0.2555, 0.2794, 0.3194, 0.3613, 0.3992, 0.4411, 0.501,  0.5689, 0.6347, 0.6886, 0.7305, 0.7645, 0.7924, 0.8184,
+     0.8443, 0.8703, 0.8962, 0.9182, 0.9361, 0.9541, 0.9661, 0.9741, 0.984,  0.99,   0.992,  0.996,  0.998,  0.998}};
+
+inline constexpr std::string_view prompt_source =
+    "prompt lengths counted from the public benchmarks AlpacaEval 2.0, Arena-Hard, MATH, GPQA and LiveCodeBench";
+
+}  // namespace detail
+
+/// The built-in workloads.
+[[nodiscard]] inline const std::vector<workload>& workloads() {
+  using enum length_law::form;
+  // Rank correlations below are those of the data named in the source.
+  static const length_law alpaca{1, reasoning_and_answer, &detail::alpacaeval_prompt, &detail::gpt_oss_reasoning,
+                                 &detail::sharegpt_output, 0.71};
+  static const length_law arena{1, reasoning_and_answer, &detail::arena_hard_prompt, &detail::gpt_oss_reasoning,
+                                &detail::sharegpt_output, 0.71};
+  static const std::vector<workload> all{
+      {.name = "reasoning-chat",
+       .summary = "chat with a reasoning model: short prompts, answers about as long as the reasoning",
+       .source = "prompts: AlpacaEval 2.0 and Arena-Hard 0.1 in equal parts (token counts); reasoning: gpt-oss-20b in "
+                 "LRMTokenEconomy (Apache-2.0, cpldcpu); answers: ShareGPT turns (Apache-2.0 repository "
+                 "microsoft/sarathi-serve); rank correlation of reasoning and answer: gpt-oss-20b's",
+       .rate = 18,
+       .cv = 1,
+       .laws = {alpaca, arena}},
+      {.name = "reasoning-heavy",
+       .summary = "half chat, half mathematics, science and code problems: long reasoning, short answers",
+       .source = "the mix of PASCAL section V-D: half Arena-Hard requests as in reasoning-chat; half problems with the "
+                 "prompts of MATH level 5, GPQA diamond and LiveCodeBench (token counts) and the reasoning and answers of "
+                 "deepseek-r1 on mathematics and planning problems in LRMTokenEconomy (Apache-2.0, cpldcpu)",
+       .rate = 2.8,
+       .cv = 1,
+       .laws = {{3, reasoning_and_answer, &detail::arena_hard_prompt, &detail::gpt_oss_reasoning,
+                 &detail::sharegpt_output, 0.71},
+                {1, reasoning_and_answer, &detail::math_prompt, &detail::r1_problem_reasoning,
+                 &detail::r1_problem_answer, 0.23},
+                {1, reasoning_and_answer, &detail::gpqa_prompt, &detail::r1_problem_reasoning,
+                 &detail::r1_problem_answer, 0.23},
+                {1, reasoning_and_answer, &detail::livecodebench_prompt, &detail::r1_problem_reasoning,
+                 &detail::r1_problem_answer, 0.23}}},
+      {.name = "azure-conv",
+       .summary = "conversation without reasoning: one hour of a production service",
+       .source = "Azure LLM inference trace 2023, conversation (CC-BY 4.0, Azure/AzurePublicDataset): quantiles of "
+                 "prompt and output, rate, variation of the arrivals",
+       .rate = 5.53,
+       .cv = 1.09,
+       .laws = {{1, answer, &detail::azure_prompt, &detail::azure_output, nullptr, 0}}},
+      {.name = "r1-servegen",
+       .summary = "DeepSeek-R1 in production: long-tailed prompts, reasoning about 70 % of an output",
+       .source = "ServeGen (Apache-2.0, alibaba/ServeGen): quantiles of prompt, output and share of reasoning, drawn "
+                 "independently; rate and variation of the arrivals of a quiet hour",
+       .rate = 5.16,
+       .cv = 1.14,
+       .laws = {{1, output_and_share, &detail::servegen_prompt, &detail::servegen_output, &detail::servegen_share, 0}}},
+      {.name = "sharegpt",
+       .summary = "multi-turn chat without reasoning, prompts with the conversation so far",
+       .source = "ShareGPT turns of at most 8,192 tokens (Apache-2.0 repository microsoft/sarathi-serve): quantiles of "
+                 "prompt and output; the data has no arrivals, so they are Poisson",
+       .rate = 15,
+       .cv = 1,
+       .laws = {{1, answer, &detail::sharegpt_prompt, &detail::sharegpt_output, nullptr, 0}}},
+  };
+  return all;
+}
+
+/// The names of the built-in workloads.
+[[nodiscard]] inline std::vector<std::string_view> workload_names() {
+  std::vector<std::string_view> names;
+  for (const workload& w : workloads()) names.push_back(w.name);
+  return names;
+}
+
+/// The built-in workload of that name.
+/// @throws usage_error that lists the names there are.
+[[nodiscard]] inline const workload& find_workload(std::string_view name) {
+  for (const workload& w : workloads()) {
+    if (w.name == name) return w;
+  }
+  throw usage_error{fmt::format("unknown workload {}; there are: {}", shown(name), fmt::join(workload_names(), ", "))};
+}
+
+/// Mean lengths of a workload, from its tables.
+struct length_means {
+  double prompt = 0;
+  double reasoning = 0;
+  double answer = 0;
+};
+
+/// The means of what `generate` draws, but for rounding to whole tokens.
+[[nodiscard]] inline length_means mean_lengths(const workload& w) noexcept {
+  length_means sum;
+  double weight = 0;
+  for (const length_law& law : w.laws) {
+    weight += law.weight;
+    sum.prompt += law.weight * law.prompt->mean();
+    const double first = law.first->mean();
+    switch (law.is) {
+      case length_law::form::answer: sum.answer += law.weight * first; break;
+      case length_law::form::reasoning_and_answer:
+        sum.reasoning += law.weight * first;
+        sum.answer += law.weight * law.second->mean();
+        break;
+      case length_law::form::output_and_share:
+        sum.reasoning += law.weight * first * law.second->mean();
+        sum.answer += law.weight * first * (1 - law.second->mean());
+        break;
+    }
+  }
+  return {sum.prompt / weight, sum.reasoning / weight, sum.answer / weight};
+}
+
+namespace detail {
+
+/// `x` times `share` to the nearest whole number, at least 1.
+[[nodiscard]] inline std::int64_t whole_tokens(double x, double share = 1) noexcept {
+  const double rounded = std::floor(std::fma(x, share, 0.5));
+  return rounded < 1 ? 1 : static_cast<std::int64_t>(rounded);
+}
+
+/// Draws the lengths of one request: always the same number of random words, so that laws do not shift each other.
+[[nodiscard]] inline trace_row draw_lengths(const workload& w, double total_weight, random_engine& rng) noexcept {
+  const double kind = uniform(rng) * total_weight;
+  const double at_prompt = uniform(rng);
+  const double at_first = uniform(rng);
+  const double at_other = uniform(rng);
+  const double together = uniform(rng);
+
+  std::size_t i = 0;
+  for (double upto = w.laws[0].weight; i + 1 < w.laws.size() && kind >= upto; upto += w.laws[i].weight) ++i;
+  const length_law& law = w.laws[i];
+  const double at_second = together < law.correlation ? at_first : at_other;
+
+  trace_row row;
+  row.prompt_tokens = whole_tokens(law.prompt->at(at_prompt));
+  const std::int64_t first = whole_tokens(law.first->at(at_first));
+  switch (law.is) {
+    case length_law::form::answer: row.answer_tokens = first; break;
+    case length_law::form::reasoning_and_answer:
+      row.reasoning_tokens = first;
+      row.answer_tokens = whole_tokens(law.second->at(at_second));
+      break;
+    case length_law::form::output_and_share: {
+      // At least one token of answer; the share is below 1, so only the shortest outputs are touched.
+      const std::int64_t reasoning = whole_tokens(static_cast<double>(first), law.second->at(at_second));
+      row.reasoning_tokens = reasoning < first ? reasoning : first - 1;
+      row.answer_tokens = first - row.reasoning_tokens;
+      break;
+    }
+  }
+  row.output_tokens = row.reasoning_tokens + row.answer_tokens;
+  return row;
+}
+
+}  // namespace detail
+
+/// Draws `requests` rows in order of arrival. The lengths do not depend on the rate, nor the pattern of the arrivals on
+/// the lengths: the same seed at another rate is the same work, faster or slower.
+/// @param rate requests per second; the workload's own if empty.
+/// @throws usage_error for no requests, too many, or a rate that is not positive.
+[[nodiscard]] inline std::vector<trace_row> generate(const workload& w, std::size_t requests,
+                                                     std::optional<double> rate = {}, std::uint64_t seed = 1) {
+  if (requests == 0 || requests > max_trace_rows) {
+    throw usage_error{fmt::format("the number of requests must be from 1 to {}, not {}", max_trace_rows, requests)};
+  }
+  arrival_generator arrivals{{w.cv}, rate.value_or(w.rate), seed};
+  random_engine lengths{seed, 2};
+  double total_weight = 0;
+  for (const length_law& law : w.laws) total_weight += law.weight;
+  std::vector<trace_row> rows;
+  rows.reserve(requests);
+  for (std::size_t i = 0; i < requests; ++i) {
+    rows.push_back(detail::draw_lengths(w, total_weight, lengths));
+    rows.back().arrival_s = arrivals.next();
+  }
+  return rows;
+}
+
+/// How a trace is to be replayed.
+struct replay_options {
+  std::optional<double> rate{};   ///< Mean requests per second; empty: the trace's own.
+  double rate_scale = 1;          ///< Factor on the rate: 2 replays twice as fast.
+  std::size_t requests = 0;       ///< Only the first so many rows; 0: all.
+  arrival_process arrivals{};     ///< For a trace without arrivals.
+  std::uint64_t seed = 1;         ///< For a trace without arrivals.
+};
+
+/// The mean rate of rows in order of arrival: gaps per second between the first and the last. 0 when all come at once.
+[[nodiscard]] inline double mean_rate(const std::vector<trace_row>& rows) noexcept {
+  if (rows.size() < 2) return 0;
+  const double span = rows.back().arrival_s - rows.front().arrival_s;
+  return span > 0 ? static_cast<double>(rows.size() - 1) / span : 0;
+}
+
+/// The rows of a trace with the arrivals to replay: its own, begun at 0 and stretched to the rate asked for; or, if it
+/// has none, drawn at the rate asked for.
+/// @throws usage_error a trace without arrivals and no rate; a rate or scale that is not positive; a rate for a trace
+///         whose requests all come at once.
+[[nodiscard]] inline std::vector<trace_row> schedule_arrivals(const trace& t, const replay_options& options = {}) {
+  if (!(options.rate_scale > 0) || !std::isfinite(options.rate_scale)) {
+    throw usage_error{fmt::format("the rate scale must be a positive number, not {}", options.rate_scale)};
+  }
+  if (options.rate && (!(*options.rate > 0) || !std::isfinite(*options.rate))) {
+    throw usage_error{
+        fmt::format("the arrival rate must be a positive number of requests per second, not {}", *options.rate)};
+  }
+  const std::size_t count =
+      options.requests == 0 || options.requests > t.rows.size() ? t.rows.size() : options.requests;
+  std::vector<trace_row> rows(t.rows.begin(), t.rows.begin() + static_cast<std::ptrdiff_t>(count));
+  if (!t.has_arrivals) {
+    if (!options.rate) throw usage_error{fmt::format("{} has no arrivals: name a rate (requests per second)", t.name)};
+    arrival_generator arrivals{options.arrivals, *options.rate * options.rate_scale, options.seed};
+    for (trace_row& row : rows) row.arrival_s = arrivals.next();
+    return rows;
+  }
+  double scale = options.rate_scale;
+  if (options.rate) {
+    const double own = mean_rate(rows);
+    if (own == 0) {
+      throw usage_error{fmt::format("{}: all {} requests come at once, so there is no rate to change", t.name, count)};
+    }
+    scale *= *options.rate / own;
+  }
+  const double begin = rows.front().arrival_s;
+  for (trace_row& row : rows) row.arrival_s = (row.arrival_s - begin) / scale;
+  return rows;
+}
+
+}  // namespace sim
+TESSERA_NAMESPACE_END

@@ -1,0 +1,361 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+// What `queue_discipline` and `ordered_queue` promise, checked for every model against a slow reference: requests in a
+// vector, sorted anew for each look, aged by a scan. A new model is one line in TESSERA_TEST_MODELS.
+
+#include <tessera/order/fcfs.hpp>
+#include <tessera/order/ranked.hpp>
+#include <tessera/order/round_robin.hpp>
+#include <tessera/order/two_phase.hpp>
+#include <tessera/queue/ordered_queue.hpp>
+
+#include "support/allocation_guard.hpp"
+#include "support/catch.hpp"
+
+#include <algorithm>
+#include <cstddef>
+#include <limits>
+#include <random>
+#include <utility>
+#include <vector>
+
+namespace {
+
+using namespace tessera;
+
+struct engine_part {
+  virtual ~engine_part() = default;
+  double something = 0;
+};
+
+/// A request whose hook is not its first base.
+struct request : engine_part, request_hook {
+  std::size_t id = 0;
+};
+struct tick_request : basic_request_hook<nanoseconds_clock> {
+  std::size_t id = 0;
+};
+
+// Models beside the library's own: what a user would write.
+struct shortest_prompt : order::fcfs {
+  template <schedulable R>
+  [[nodiscard]] static bool before(const R& a, const R& b) noexcept {
+    if (a.priority != b.priority) return a.priority > b.priority;
+    if (a.prompt != b.prompt) return a.prompt < b.prompt;
+    return a.state().sequence < b.state().sequence;
+  }
+};
+struct by_prompt {
+  template <schedulable R>
+  [[nodiscard]] float operator()(const R& r) const noexcept {
+    return static_cast<float>(r.prompt.count());
+  }
+};
+
+template <class Discipline, class Request = request>
+struct model {
+  using discipline = Discipline;
+  using request_type = Request;
+  using clock = typename Request::clock_type;
+
+  /// Small parameters, so that short runs meet every rule.
+  static Discipline make() {
+    Discipline d{};
+    if constexpr (requires { d.quantum; }) d.quantum = tokens{20};
+    if constexpr (requires { d.demote_above; }) d.demote_above = tokens{150};
+    if constexpr (requires { d.threshold; }) d.threshold = duration{6.0};
+    return d;
+  }
+};
+
+#define TESSERA_TEST_MODELS                                                                                    \
+  model<order::fcfs>, model<order::round_robin>, model<order::two_phase>, model<order::ranked<>>,              \
+      model<order::ranked<by_prompt>>, model<shortest_prompt>, (model<order::fcfs, tick_request>),             \
+      (model<order::two_phase, tick_request>), (model<order::ranked<>, tick_request>)
+
+/// The same requests and the same operations, done the slow way.
+template <class Model>
+class reference {
+ public:
+  using D = typename Model::discipline;
+  using R = typename Model::request_type;
+  using time = typename R::time_point;
+
+  explicit reference(std::vector<R> requests) : requests_{std::move(requests)}, queued_(requests_.size()) {}
+
+  void push(std::size_t i, time now) {
+    auto& s = state(i);
+    s = {};
+    s.length = requests_[i].prompt;
+    s.phase = requests_[i].starts_in;
+    s.arrived = s.answering_since = now;
+    s.sequence = ++pushed_;
+    discipline_.enter(requests_[i], now);
+    queued_[i] = true;
+  }
+  void insert(std::size_t i) { queued_[i] = true; }
+  void erase(std::size_t i) { queued_[i] = false; }
+  bool charge(std::size_t i, tokens ran) {
+    if (!discipline_.charge(requests_[i], ran)) return false;
+    discipline_.requeue(requests_[i]);
+    return true;
+  }
+  void end_reasoning(std::size_t i) {
+    state(i).phase = phase::answering;
+    discipline_.change_phase(requests_[i]);
+  }
+  void advance(time now) {
+    if (!D::ages) return;
+    for (std::size_t i = 0; i != requests_.size(); ++i) {
+      if (queued_[i] && state(i).boost_at <= now) state(i).level = 0;
+    }
+  }
+
+  [[nodiscard]] bool queued(std::size_t i) const { return queued_[i]; }
+  R& operator[](std::size_t i) { return requests_[i]; }
+  auto& state(std::size_t i) { return request_access::state(requests_[i]); }
+
+  [[nodiscard]] std::vector<std::size_t> in_order() const {
+    std::vector<std::size_t> ids;
+    for (std::size_t i = 0; i != requests_.size(); ++i) {
+      if (queued_[i]) ids.push_back(i);
+    }
+    std::sort(ids.begin(), ids.end(),
+              [this](std::size_t a, std::size_t b) { return D::before(requests_[a], requests_[b]); });
+    return ids;
+  }
+
+ private:
+  std::vector<R> requests_;
+  std::vector<bool> queued_;
+  D discipline_ = Model::make();
+  std::uint64_t pushed_ = 0;
+};
+
+template <class R>
+std::vector<R> some_requests(std::size_t n, std::mt19937& random) {
+  std::vector<R> out(n);
+  for (std::size_t i = 0; i != n; ++i) {
+    out[i].id = i;
+    out[i].prompt = tokens{static_cast<std::int64_t>(1 + random() % 60)};
+    out[i].priority = random() % 4 == 0 ? static_cast<int>(random() % 3) - 1 : 0;
+    out[i].score = random() % 10 == 0 ? std::numeric_limits<float>::quiet_NaN() : static_cast<float>(random() % 8);
+    out[i].starts_in = random() % 3 == 0 ? phase::answering : phase::reasoning;
+  }
+  return out;
+}
+
+template <class Queue>
+std::vector<std::size_t> walk(Queue& queue) {
+  std::vector<std::size_t> ids;
+  for (auto* r = queue.front(); r != nullptr; r = queue.next(*r)) ids.push_back(r->id);
+  return ids;
+}
+
+template <class State>
+bool same_place(const State& a, const State& b) {
+  return a.level == b.level && a.turn == b.turn && a.sequence == b.sequence && a.rank == b.rank &&
+         a.boost_at == b.boost_at && a.quantum_used == b.quantum_used && a.demoted == b.demoted;
+}
+
+TEMPLATE_TEST_CASE("ordered_queue: as the slow reference, over random operations", "[conformance][queue]",
+                   TESSERA_TEST_MODELS) {
+  using R = typename TestType::request_type;
+  using D = typename TestType::discipline;
+  using time = typename R::time_point;
+
+  for (const unsigned seed : {1U, 2U, 3U}) {
+    std::mt19937 random{seed};
+    const std::size_t n = seed == 1 ? 3 : seed == 2 ? 12 : 150;
+    std::vector<R> requests = some_requests<R>(n, random);
+    reference<TestType> slow{requests};
+    ordered_queue<R, D> queue{TestType::make()};
+    std::vector<bool> left(n);  // was queued once and can be put back
+    double seconds = 0;
+    bool agrees = true;
+    std::size_t boosts = 0;
+    std::size_t moves = 0;
+
+    for (int step = 0; step != 6'000 && agrees; ++step) {
+      const std::size_t i = random() % n;
+      R& r = requests[i];
+      const auto what = static_cast<unsigned>(random() % 100);
+      seconds += static_cast<double>(random() % 100) / 1000;
+      const time now = time::at_seconds(seconds);
+      agrees = queue.contains(r) == slow.queued(i);
+      if (!slow.queued(i)) {
+        if (left[i] && what % 2 == 0) {
+          queue.insert(r);
+          slow.insert(i);
+        } else {
+          queue.push(r, now);
+          slow.push(i, now);
+        }
+      } else if (what < 15) {
+        queue.erase(r);
+        slow.erase(i);
+        left[i] = true;
+      } else if (what < 30) {
+        const std::size_t first = slow.in_order().front();
+        R* const popped = queue.pop_front();
+        agrees = popped == &requests[first];
+        slow.erase(first);
+        left[first] = true;
+      } else if (what < 40) {
+        const int priority = static_cast<int>(random() % 3) - 1;
+        queue.update(r, [priority](R& changed) { changed.priority = priority; });
+        slow[i].priority = priority;
+      } else if (what < 75) {
+        const tokens ran{static_cast<std::int64_t>(random() % 12)};
+        request_access::state(r).computed += ran;
+        slow.state(i).computed += ran;
+        const bool moved = queue.charge(r, ran);
+        agrees = moved == slow.charge(i, ran);
+        moves += moved ? 1 : 0;
+      } else if (what < 80) {
+        if (r.state().phase == phase::reasoning) {
+          queue.update(r, [&queue](R& changed) {
+            request_access::state(changed).phase = phase::answering;
+            queue.discipline().change_phase(changed);
+          });
+          slow.end_reasoning(i);
+        }
+      } else {
+        queue.advance(now);
+        slow.advance(now);
+      }
+
+      if (step % 7 == 0) {
+        const std::vector<std::size_t> expected = slow.in_order();
+        agrees = agrees && walk(queue) == expected && walk(std::as_const(queue)) == expected;
+        agrees = agrees && queue.size() == expected.size() && queue.empty() == expected.empty();
+        agrees = agrees && queue.front() == (expected.empty() ? nullptr : &requests[expected.front()]);
+        agrees = agrees && queue.back() == (expected.empty() ? nullptr : &requests[expected.back()]);
+        for (const std::size_t k : expected) {
+          agrees = agrees && same_place(requests[k].state(), slow.state(k));
+          if (D::ages && requests[k].state().level == 0) ++boosts;
+        }
+      }
+    }
+    INFO("seed " << seed);
+    CHECK(agrees);
+    CHECK((boosts > 0) == D::ages);
+    CHECK((moves > 0) == requires(D d) { d.quantum; });
+
+    while (queue.pop_front() != nullptr) {
+    }
+    CHECK(queue.empty());
+    CHECK(queue.size() == 0);
+    CHECK(queue.front() == nullptr);
+    CHECK(queue.back() == nullptr);
+    CHECK(std::as_const(queue).front() == nullptr);
+    CHECK(std::as_const(queue).back() == nullptr);
+  }
+}
+
+TEMPLATE_TEST_CASE("queue_discipline: before is a strict total order, displaces agrees with it",
+                   "[conformance][queue]", TESSERA_TEST_MODELS) {
+  using R = typename TestType::request_type;
+  using D = typename TestType::discipline;
+  using time = typename R::time_point;
+
+  std::mt19937 random{11};
+  std::vector<R> requests = some_requests<R>(40, random);
+  D d = TestType::make();
+  std::uint64_t sequence = 0;
+  for (R& r : requests) {
+    auto& s = request_access::state(r);
+    s.phase = r.starts_in;
+    s.sequence = sequence++;
+    s.computed = tokens{static_cast<std::int64_t>(random() % 300)};
+    d.enter(r, time::at_seconds(static_cast<double>(random() % 5)));
+    if (random() % 3 == 0) d.requeue(r);
+    if (random() % 3 == 0) {
+      s.phase = phase::answering;
+      d.change_phase(r);
+    }
+    if (D::ages && random() % 3 == 0) s.level = 0;
+  }
+
+  std::size_t wrong = 0;
+  std::size_t displacements = 0;
+  for (const R& a : requests) {
+    for (const R& b : requests) {
+      const bool same = &a == &b;
+      wrong += (D::before(a, b) ? 1 : 0) + (D::before(b, a) ? 1 : 0) == (same ? 0 : 1) ? 0 : 1;
+      if (a.priority > b.priority) wrong += D::before(a, b) && D::displaces(a, b) ? 0 : 1;
+      if (D::displaces(a, b)) ++displacements;
+      if (D::displaces(a, b) && !D::before(a, b)) ++wrong;
+      for (const R& c : requests) {
+        if (D::before(a, b) && D::before(b, c) && !D::before(a, c)) ++wrong;
+        if (D::displaces(a, b) && D::before(b, c) && !D::displaces(a, c)) ++wrong;
+      }
+    }
+  }
+  CHECK(wrong == 0);
+  CHECK(displacements > 0);
+}
+
+TEMPLATE_TEST_CASE("queue_discipline: charge leaves the place, requeue never improves it", "[conformance][queue]",
+                   TESSERA_TEST_MODELS) {
+  using R = typename TestType::request_type;
+  using D = typename TestType::discipline;
+
+  std::mt19937 random{12};
+  std::vector<R> requests = some_requests<R>(30, random);
+  D d = TestType::make();
+  std::uint64_t sequence = 0;
+  for (R& r : requests) {
+    auto& s = request_access::state(r);
+    s.phase = r.starts_in;
+    s.sequence = sequence++;
+    d.enter(r, {});
+  }
+  const auto behind = [&](const R& r) {
+    std::vector<bool> out;
+    for (const R& other : requests) out.push_back(D::before(r, other));
+    return out;
+  };
+  std::size_t wrong = 0;
+  for (int step = 0; step != 2'000; ++step) {
+    R& r = requests[random() % requests.size()];
+    const std::vector<bool> place = behind(r);
+    request_access::state(r).computed += tokens{7};
+    const bool due = d.charge(r, tokens{7});
+    wrong += behind(r) == place ? 0 : 1;
+    if (!due) continue;
+    d.requeue(r);
+    const std::vector<bool> after = behind(r);
+    for (std::size_t i = 0; i != after.size(); ++i) wrong += after[i] && !place[i] ? 1 : 0;
+    wrong += r.state().quantum_used == tokens{0} ? 0 : 1;
+  }
+  CHECK(wrong == 0);
+}
+
+TEMPLATE_TEST_CASE("ordered_queue: no operation allocates", "[conformance][queue]", TESSERA_TEST_MODELS) {
+  using R = typename TestType::request_type;
+  using D = typename TestType::discipline;
+  using time = typename R::time_point;
+
+  std::mt19937 random{13};
+  std::vector<R> requests = some_requests<R>(64, random);
+  std::size_t seen = 0;
+  tessera_test::no_allocation guard;
+  {
+    ordered_queue<R, D> queue{TestType::make()};
+    for (R& r : requests) queue.push(r, time::at_seconds(0.1));
+    for (R& r : requests) queue.charge(r, tokens{25});
+    queue.advance(time::at_seconds(100));
+    for (R& r : requests) queue.update(r, [](R& changed) { ++changed.priority; });
+    for (R* r = queue.front(); r != nullptr; r = queue.next(*r)) ++seen;
+    queue.erase(requests[5]);
+    queue.insert(requests[5]);
+    for (int i = 0; i != 30; ++i) queue.pop_front();
+    seen += queue.size();
+  }
+  const std::size_t allocations = guard.allocations();
+  CHECK(allocations == 0);
+  CHECK(seen == 64 + 34);
+}
+
+}  // namespace

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include <tessera/kv/block_pool.hpp>
+#include <tessera/kv/concepts.hpp>
+#include <tessera/kv/fragmentation.hpp>
+#include <tessera/kv/prefix_cache.hpp>
+
+// Truth tables: an archetype that passes with nothing to spare, and a near-miss per requirement.
+
+namespace {
+
+using tessera::arena;
+using tessera::status;
+using tessera::kv::block_id;
+using tessera::kv::block_store;
+using tessera::kv::prefix_store;
+using tessera::kv::stranded_policy;
+
+using ids = std::span<const block_id>;
+
+// Requirement `missing` of the archetype is left out; 0: none is.
+template <int missing>
+struct archetype {
+  struct good_limits {
+    std::size_t blocks;
+  };
+  struct bad_limits {
+    std::size_t count;
+  };
+  using limits = std::conditional_t<missing == 1, bad_limits, good_limits>;
+
+  static constexpr std::size_t required_bytes(const limits&) noexcept
+    requires(missing != 2)
+  {
+    return 0;
+  }
+  archetype(arena&, const limits&)
+    requires(missing != 3)
+  {}
+  std::size_t capacity() const noexcept
+    requires(missing != 4)
+  {
+    return 0;
+  }
+  std::size_t free() const noexcept
+    requires(missing != 5)
+  {
+    return 0;
+  }
+  std::uint32_t references(block_id) const noexcept
+    requires(missing != 6)
+  {
+    return 0;
+  }
+  status allocate(std::span<block_id>) noexcept
+    requires(missing != 7)
+  {
+    return status::ok;
+  }
+  status share(ids) noexcept
+    requires(missing != 8)
+  {
+    return status::ok;
+  }
+  status release(ids) noexcept
+    requires(missing != 9)
+  {
+    return status::ok;
+  }
+  void undo_allocate(ids) noexcept
+    requires(missing != 10)
+  {}
+  void undo_share(ids) noexcept
+    requires(missing != 11)
+  {}
+  void undo_release(ids) noexcept
+    requires(missing != 12)
+  {}
+
+  std::size_t match(std::span<const std::uint64_t>, std::span<block_id>) const noexcept
+    requires(missing != 13)
+  {
+    return 0;
+  }
+  status publish(block_id, std::uint64_t) noexcept
+    requires(missing != 14)
+  {
+    return status::ok;
+  }
+};
+
+static_assert(block_store<archetype<0>>);
+static_assert(!block_store<archetype<1>>, "limits without blocks");
+static_assert(!block_store<archetype<2>>, "no required_bytes");
+static_assert(!block_store<archetype<3>>, "no constructor from an arena");
+static_assert(!block_store<archetype<4>>, "no capacity");
+static_assert(!block_store<archetype<5>>, "no free");
+static_assert(!block_store<archetype<6>>, "no references");
+static_assert(!block_store<archetype<7>>, "no allocate");
+static_assert(!block_store<archetype<8>>, "no share");
+static_assert(!block_store<archetype<9>>, "no release");
+static_assert(!block_store<archetype<10>>, "no undo_allocate");
+static_assert(!block_store<archetype<11>>, "no undo_share");
+static_assert(!block_store<archetype<12>>, "no undo_release");
+
+struct no_limits : archetype<0> {
+  using archetype::archetype;
+
+ private:
+  using limits = int;
+};
+struct may_throw : archetype<0> {
+  using archetype::archetype;
+  status allocate(std::span<block_id>) { return status::ok; }
+};
+struct answers_bool : archetype<0> {
+  using archetype::archetype;
+  bool release(ids) noexcept { return true; }
+};
+struct free_is_not_const : archetype<0> {
+  using archetype::archetype;
+  std::size_t free() noexcept { return 0; }
+};
+struct wants_mutable_ids : archetype<0> {
+  using archetype::archetype;
+  status share(std::span<block_id>) noexcept { return status::ok; }
+};
+static_assert(!block_store<no_limits>);
+static_assert(!block_store<may_throw>);
+static_assert(!block_store<answers_bool>);
+static_assert(!block_store<free_is_not_const>);
+static_assert(!block_store<wants_mutable_ids>);
+static_assert(!block_store<int>);
+
+static_assert(prefix_store<archetype<0>>);
+static_assert(!prefix_store<archetype<12>>, "no block_store");
+static_assert(!prefix_store<archetype<13>>, "no match");
+static_assert(!prefix_store<archetype<14>>, "no publish");
+static_assert(block_store<archetype<13>> && block_store<archetype<14>>);
+
+struct match_changes : archetype<0> {
+  using archetype::archetype;
+  std::size_t match(std::span<const std::uint64_t>, std::span<block_id>) noexcept { return 0; }
+};
+struct publish_is_silent : archetype<0> {
+  using archetype::archetype;
+  void publish(block_id, std::uint64_t) noexcept {}
+};
+static_assert(!prefix_store<match_changes>);
+static_assert(!prefix_store<publish_is_silent>);
+
+static_assert(block_store<tessera::kv::block_pool>);
+static_assert(!prefix_store<tessera::kv::block_pool>);
+static_assert(block_store<tessera::kv::prefix_cache>);
+static_assert(prefix_store<tessera::kv::prefix_cache>);
+
+struct strands_nothing {
+  tessera::blocks operator()(const tessera::kv::memory_use&) const noexcept { return {}; }
+};
+struct strands_a_number {
+  long operator()(const tessera::kv::memory_use&) const noexcept { return 0; }
+};
+struct strands_and_throws {
+  tessera::blocks operator()(const tessera::kv::memory_use&) const { return {}; }
+};
+struct strands_and_counts {
+  tessera::blocks operator()(const tessera::kv::memory_use&) noexcept { return {}; }
+};
+struct strands_uncopied : strands_nothing {
+  strands_uncopied(const strands_uncopied&) = delete;
+};
+static_assert(stranded_policy<strands_nothing>);
+static_assert(!stranded_policy<strands_a_number>);
+static_assert(!stranded_policy<strands_and_throws>);
+static_assert(!stranded_policy<strands_and_counts>);
+static_assert(!stranded_policy<strands_uncopied>);
+static_assert(stranded_policy<tessera::kv::stranded_below>);
+static_assert(stranded_policy<tessera::kv::stranded_by_demand>);
+
+// What a component asks for is known at compile time, and grows with what it is for.
+static_assert(tessera::kv::block_pool::required_bytes({.blocks = 100}) <
+              tessera::kv::block_pool::required_bytes({.blocks = 1000}));
+static_assert(tessera::kv::prefix_cache::required_bytes({.blocks = 1024}) <= 101 * 1024 + 1024);
+
+}  // namespace

@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+// Truth tables of queue_discipline and request_scorer: a minimal model, and for each requirement a near-miss that
+// lacks only it.
+
+#include <tessera/order/concepts.hpp>
+#include <tessera/order/fcfs.hpp>
+#include <tessera/order/ranked.hpp>
+#include <tessera/order/round_robin.hpp>
+#include <tessera/order/two_phase.hpp>
+#include <tessera/queue/fcfs.hpp>
+#include <tessera/queue/ranked.hpp>
+#include <tessera/queue/round_robin.hpp>
+#include <tessera/queue/two_phase.hpp>
+
+#include <type_traits>
+
+namespace {
+
+using namespace tessera;
+
+struct request : request_hook {};
+struct tick_request : basic_request_hook<nanoseconds_clock> {};
+
+// The library's models, for either clock.
+static_assert(queue_discipline<order::fcfs, request>);
+static_assert(queue_discipline<order::fcfs, tick_request>);
+static_assert(queue_discipline<order::round_robin, request>);
+static_assert(queue_discipline<order::round_robin, tick_request>);
+static_assert(queue_discipline<order::two_phase, request>);
+static_assert(queue_discipline<order::two_phase, tick_request>);
+static_assert(queue_discipline<order::ranked<>, request>);
+static_assert(queue_discipline<order::ranked<>, tick_request>);
+
+static_assert(!order::fcfs::ages && !order::round_robin::ages && !order::two_phase::ages && order::ranked<>::ages);
+static_assert(std::is_aggregate_v<order::two_phase> && std::is_aggregate_v<order::ranked<>>);
+static_assert(order::two_phase{.quantum = tokens{7}}.demote_above == tokens{5000});
+
+static_assert(std::is_same_v<fcfs_queue<request>, ordered_queue<request, order::fcfs>>);
+static_assert(std::is_same_v<round_robin_queue<request>, ordered_queue<request, order::round_robin>>);
+static_assert(std::is_same_v<two_phase_queue<request>, ordered_queue<request, order::two_phase>>);
+static_assert(std::is_same_v<ranked_queue<request>, ordered_queue<request, order::ranked<>>>);
+
+// The smallest model there is.
+struct archetype {
+  void enter(request&, time_point) noexcept;
+  bool charge(request&, tokens) noexcept;
+  void requeue(request&) noexcept;
+  void change_phase(request&) noexcept;
+  static bool before(const request&, const request&) noexcept;
+  static bool displaces(const request&, const request&) noexcept;
+  static constexpr bool ages = false;
+};
+static_assert(queue_discipline<archetype, request>);
+
+// It was written for one request type.
+static_assert(!queue_discipline<archetype, tick_request>);
+static_assert(!queue_discipline<archetype, int>);
+static_assert(!queue_discipline<order::fcfs, int>);
+
+// (1) copyable
+struct not_copyable : archetype {
+  not_copyable() = default;
+  not_copyable(const not_copyable&) = delete;
+};
+static_assert(!queue_discipline<not_copyable, request>);
+
+// (2) enter
+struct no_enter : archetype {
+  void enter(request&, time_point) = delete;
+};
+struct enter_without_time : archetype {
+  void enter(request&) noexcept;
+};
+struct enter_may_throw : archetype {
+  void enter(request&, time_point);
+};
+struct enter_returns : archetype {
+  bool enter(request&, time_point) noexcept;
+};
+static_assert(!queue_discipline<no_enter, request>);
+static_assert(!queue_discipline<enter_without_time, request>);
+static_assert(!queue_discipline<enter_may_throw, request>);
+static_assert(!queue_discipline<enter_returns, request>);
+
+// (3) charge
+struct no_charge : archetype {
+  bool charge(request&, tokens) = delete;
+};
+struct charge_says_nothing : archetype {
+  void charge(request&, tokens) noexcept;
+};
+struct charge_may_throw : archetype {
+  bool charge(request&, tokens);
+};
+struct charge_takes_blocks : archetype {
+  bool charge(request&, blocks) noexcept;
+};
+static_assert(!queue_discipline<no_charge, request>);
+static_assert(!queue_discipline<charge_says_nothing, request>);
+static_assert(!queue_discipline<charge_may_throw, request>);
+static_assert(!queue_discipline<charge_takes_blocks, request>);
+
+// (4) requeue
+struct no_requeue : archetype {
+  void requeue(request&) = delete;
+};
+struct requeue_may_throw : archetype {
+  void requeue(request&);
+};
+static_assert(!queue_discipline<no_requeue, request>);
+static_assert(!queue_discipline<requeue_may_throw, request>);
+
+// (5) change_phase
+struct no_change_phase : archetype {
+  void change_phase(request&) = delete;
+};
+struct change_phase_may_throw : archetype {
+  void change_phase(request&);
+};
+static_assert(!queue_discipline<no_change_phase, request>);
+static_assert(!queue_discipline<change_phase_may_throw, request>);
+
+// (6) before
+struct no_before : archetype {
+  static bool before(const request&, const request&) = delete;
+};
+struct before_is_no_static : archetype {
+  bool before(const request&, const request&) const noexcept;
+};
+struct before_may_throw : archetype {
+  static bool before(const request&, const request&);
+};
+struct before_wants_to_write : archetype {
+  static bool before(request&, request&) noexcept;
+};
+struct before_is_no_bool : archetype {
+  static int before(const request&, const request&) noexcept;
+};
+static_assert(!queue_discipline<no_before, request>);
+static_assert(!queue_discipline<before_is_no_static, request>);
+static_assert(!queue_discipline<before_may_throw, request>);
+static_assert(!queue_discipline<before_wants_to_write, request>);
+static_assert(!queue_discipline<before_is_no_bool, request>);
+
+// (7) displaces
+struct no_displaces : archetype {
+  static bool displaces(const request&, const request&) = delete;
+};
+struct displaces_is_no_static : archetype {
+  bool displaces(const request&, const request&) const noexcept;
+};
+struct displaces_may_throw : archetype {
+  static bool displaces(const request&, const request&);
+};
+static_assert(!queue_discipline<no_displaces, request>);
+static_assert(!queue_discipline<displaces_is_no_static, request>);
+static_assert(!queue_discipline<displaces_may_throw, request>);
+
+// (8) ages
+struct ages_is_a_function : archetype {
+  static bool ages() noexcept { return false; }
+};
+struct ages_is_no_constant : archetype {
+  static inline bool ages = false;
+};
+struct ages_is_no_static : archetype {
+  bool ages = false;
+};
+static_assert(!queue_discipline<ages_is_a_function, request>);
+static_assert(!queue_discipline<ages_is_no_constant, request>);
+static_assert(!queue_discipline<ages_is_no_static, request>);
+
+// A discipline of one's own, the short way.
+struct shortest_prompt : order::fcfs {
+  template <schedulable R>
+  static bool before(const R& a, const R& b) noexcept {
+    if (a.priority != b.priority) return a.priority > b.priority;
+    if (a.prompt != b.prompt) return a.prompt < b.prompt;
+    return a.state().sequence < b.state().sequence;
+  }
+};
+static_assert(queue_discipline<shortest_prompt, request>);
+
+// request_scorer
+struct scorer {
+  float operator()(const request&) const noexcept;
+};
+struct scorer_of_doubles {
+  double operator()(const request&) const noexcept;
+};
+struct scorer_that_may_throw {
+  float operator()(const request&) const;
+};
+struct scorer_that_writes {
+  float operator()(request&) const noexcept;
+};
+struct scorer_with_mutable_state {
+  float operator()(const request&) noexcept;
+};
+struct scorer_of_nothing {
+  void operator()(const request&) const noexcept;
+};
+struct scorer_not_copyable : scorer {
+  scorer_not_copyable() = default;
+  scorer_not_copyable(const scorer_not_copyable&) = delete;
+};
+static_assert(order::request_scorer<order::score_member, request>);
+static_assert(order::request_scorer<scorer, request>);
+static_assert(order::request_scorer<scorer_of_doubles, request>);
+static_assert(!order::request_scorer<scorer_that_may_throw, request>);
+static_assert(!order::request_scorer<scorer_that_writes, request>);
+static_assert(!order::request_scorer<scorer_with_mutable_state, request>);
+static_assert(!order::request_scorer<scorer_of_nothing, request>);
+static_assert(!order::request_scorer<scorer_not_copyable, request>);
+static_assert(!order::request_scorer<scorer, tick_request>);
+static_assert(queue_discipline<order::ranked<scorer>, request>);
+
+}  // namespace

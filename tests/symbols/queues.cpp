@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+// Everything that the queues offer, in each discipline.
+
+#include <tessera/queue/fcfs.hpp>
+#include <tessera/queue/ranked.hpp>
+#include <tessera/queue/round_robin.hpp>
+#include <tessera/queue/two_phase.hpp>
+
+using namespace tessera;
+
+struct request : request_hook {};
+
+namespace {
+
+template <class Queue>
+std::size_t use(Queue& q, request& a, request& b, time_point now) noexcept {
+  q.push(a, now);
+  q.push(b, now);
+  q.erase(b);
+  q.insert(b);
+  std::size_t done = q.size() + q.contains(a) + q.charge(a, tokens{600});
+  q.update(b, [](request& r) noexcept { r.priority = 3; });
+  q.advance(now);
+  for (const request* r = q.front(); r != nullptr; r = q.next(*r)) ++done;
+  done += q.back() == &b;
+  while (!q.empty()) q.pop_front();
+  return done;
+}
+
+}  // namespace
+
+std::size_t use_fcfs(fcfs_queue<request>& q, request& a, request& b, time_point now) noexcept {
+  return use(q, a, b, now);
+}
+std::size_t use_round_robin(round_robin_queue<request>& q, request& a, request& b, time_point now) noexcept {
+  return use(q, a, b, now);
+}
+std::size_t use_two_phase(two_phase_queue<request>& q, request& a, request& b, time_point now) noexcept {
+  return use(q, a, b, now);
+}
+std::size_t use_ranked(ranked_queue<request>& q, request& a, request& b, time_point now) noexcept {
+  return use(q, a, b, now);
+}

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+// Every member of the schedulers: an explicit instantiation emits them all.
+
+#include <tessera/admit/future_peak.hpp>
+#include <tessera/compose/fcfs.hpp>
+#include <tessera/compose/pascal.hpp>
+#include <tessera/compose/round_robin.hpp>
+#include <tessera/kv/prefix_cache.hpp>
+#include <tessera/order/ranked.hpp>
+#include <tessera/preempt/cheapest.hpp>
+#include <tessera/preempt/recompute.hpp>
+
+using namespace tessera;
+
+struct request : request_hook {};
+
+struct hashed_request : request_hook {
+  std::span<const std::uint64_t> hashes;
+  [[nodiscard]] std::span<const std::uint64_t> prefix_hashes() const noexcept { return hashes; }
+};
+
+template class tessera::iteration_scheduler<request, order::fcfs, preempt::swap, admit::watermark, kv::block_pool>;
+template class tessera::iteration_scheduler<request, order::round_robin, preempt::swap, admit::watermark,
+                                            kv::block_pool>;
+template class tessera::iteration_scheduler<request, order::two_phase, preempt::swap, admit::watermark, kv::block_pool>;
+template class tessera::iteration_scheduler<request, order::ranked<>, preempt::cheapest, admit::future_peak,
+                                            kv::block_pool>;
+template class tessera::iteration_scheduler<hashed_request, order::two_phase, preempt::recompute, admit::future_peak,
+                                            kv::prefix_cache>;
+template class tessera::fcfs<request>;
+template class tessera::round_robin<request>;
+template class tessera::pascal<request>;

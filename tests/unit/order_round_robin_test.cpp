@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+#include <tessera/order/round_robin.hpp>
+#include <tessera/queue/round_robin.hpp>
+
+#include "support/catch.hpp"
+
+#include <cstdint>
+#include <deque>
+#include <random>
+#include <vector>
+
+namespace {
+
+using namespace tessera;
+
+struct request : request_hook {
+  std::size_t id = 0;
+};
+
+TEST_CASE("round_robin: due at the quantum, not before", "[order][round_robin]") {
+  for (const std::int64_t quantum : {1, 2, 500}) {
+    order::round_robin d{.quantum = tokens{quantum}};
+    request r;
+    d.enter(r, time_point{});
+    if (quantum > 1) {
+      CHECK_FALSE(d.charge(r, tokens{quantum - 1}));
+      CHECK(r.state().quantum_used == tokens{quantum - 1});
+    }
+    CHECK(d.charge(r, tokens{1}));
+    d.requeue(r);
+    CHECK(r.state().quantum_used == tokens{0});
+    CHECK(d.charge(r, tokens{quantum + 1}));
+  }
+}
+
+TEST_CASE("round_robin: prefill alone uses no quantum", "[order][round_robin]") {
+  order::round_robin d{.quantum = tokens{4}};
+  request r;
+  d.enter(r, time_point{});
+  request_access::state(r).computed = tokens{4096};
+  CHECK_FALSE(d.charge(r, tokens{0}));
+}
+
+TEST_CASE("round_robin: serves as a circle of deques does", "[order][round_robin]") {
+  // The textbook version: one deque; whoever is served runs some tokens and goes behind once its quantum is used.
+  std::mt19937 random{5};
+  std::vector<request> requests(20);
+  round_robin_queue<request> queue{order::round_robin{.quantum = tokens{7}}};
+  struct runner {
+    std::size_t id;
+    std::int64_t used;
+  };
+  std::deque<runner> circle;
+  std::size_t next = 0;
+  for (int step = 0; step != 3'000; ++step) {
+    if (next != requests.size() && random() % 8 == 0) {
+      requests[next].id = next;
+      requests[next].starts_in = random() % 2 == 0 ? phase::reasoning : phase::answering;
+      queue.push(requests[next], time_point{});
+      circle.push_back({next++, 0});
+    }
+    if (circle.empty()) continue;
+    REQUIRE(queue.front()->id == circle.front().id);
+    REQUIRE(queue.back()->id == circle.back().id);
+    const std::int64_t ran = 1 + static_cast<std::int64_t>(random() % 4);
+    circle.front().used += ran;
+    const bool due = circle.front().used >= 7;
+    REQUIRE(queue.charge(*queue.front(), tokens{ran}) == due);
+    if (due) {
+      circle.push_back({circle.front().id, 0});
+      circle.pop_front();
+    }
+  }
+  CHECK(next == requests.size());
+}
+
+TEST_CASE("round_robin: the earlier turn displaces the later, both phases alike", "[order][round_robin]") {
+  order::round_robin d;
+  request a;
+  request b;
+  d.enter(a, time_point{});
+  d.enter(b, time_point{});
+  request_access::state(a).phase = phase::answering;
+  d.change_phase(a);
+  CHECK(order::round_robin::displaces(a, b));
+  CHECK_FALSE(order::round_robin::displaces(b, a));
+  d.requeue(a);
+  CHECK(order::round_robin::displaces(b, a));
+  a.priority = 1;
+  CHECK(order::round_robin::displaces(a, b));
+}
+
+}  // namespace
