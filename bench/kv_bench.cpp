@@ -46,7 +46,7 @@ void shuffle_free(Store& store) {
 }
 
 void count_blocks(benchmark::State& state, std::size_t blocks_per_iteration) {
-  state.SetItemsProcessed(static_cast<std::int64_t>(state.iterations() * blocks_per_iteration));
+  state.SetItemsProcessed(state.iterations() * static_cast<std::int64_t>(blocks_per_iteration));
 }
 
 // --- allocate and free; arguments: blocks of the store, blocks per call
@@ -145,7 +145,7 @@ void prefix_match(benchmark::State& state) {
     found += c.object.match(c.other(), out);
     benchmark::DoNotOptimize(out);
   }
-  if (found != state.iterations() * out.size()) std::abort();
+  if (found != static_cast<std::size_t>(state.iterations()) * out.size()) std::abort();
   count_blocks(state, out.size());
 }
 BENCHMARK(prefix_match)->Arg(2'048)->Arg(25'600)->Arg(131'072)->Arg(1 << 20);

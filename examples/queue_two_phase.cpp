@@ -13,7 +13,7 @@ struct my_request : tessera::request_hook {
 };
 
 void show(const char* what, const tessera::two_phase_queue<my_request>& queue) {
-  std::printf("%-22s", what);
+  std::printf("%-23s", what);
   for (const my_request* r = queue.front(); r != nullptr; r = queue.next(*r)) {
     std::printf(" %s(%s)", r->name, r->state().level == 0 ? "high" : "low");
   }
@@ -48,8 +48,8 @@ int main() {
 }
 
 /* output:
-all have arrived:      proof(high) sum(high) chat(low)
+all have arrived:       proof(high) sum(high) chat(low)
 proof used its quantum: sum(high) proof(high) chat(low)
-sum starts to answer:  proof(high) chat(low) sum(low)
-proof is too large:    chat(low) sum(low) proof(low)
+sum starts to answer:   proof(high) chat(low) sum(low)
+proof is too large:     chat(low) sum(low) proof(low)
 */

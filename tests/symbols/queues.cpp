@@ -3,6 +3,7 @@
 // Everything that the queues offer, in each discipline.
 
 #include <tessera/queue/fcfs.hpp>
+#include <tessera/queue/heap.hpp>
 #include <tessera/queue/ranked.hpp>
 #include <tessera/queue/round_robin.hpp>
 #include <tessera/queue/two_phase.hpp>
@@ -41,4 +42,16 @@ std::size_t use_two_phase(two_phase_queue<request>& q, request& a, request& b, t
 }
 std::size_t use_ranked(ranked_queue<request>& q, request& a, request& b, time_point now) noexcept {
   return use(q, a, b, now);
+}
+
+std::size_t use_heap(arena& memory, std::size_t n) noexcept {
+  fixed_heap<std::uint64_t> heap{memory, {n}};
+  const auto first = heap.push(3);
+  const auto second = heap.push(5);
+  heap.update(first, 7);
+  std::size_t done = heap[first] + heap.top() + heap.size() + heap.capacity() + heap.full();
+  heap.erase(second);
+  heap.pop();
+  heap.clear();
+  return done + heap.empty();
 }

@@ -376,7 +376,7 @@ class iteration_scheduler {
     if (left == tokens{1}) [[likely]] {
       if (s.room < s.length + step_.lookahead && !make_room_to_grow(r)) return false;
       s.planned = true;
-      decode_.push_back({&r, s.computed, tokens{1}, spare(s, s.length), s.row, true});
+      decode_.push_back({&r, s.computed, tokens{1}, spare(s), s.row, true});
       budget_ -= tokens{1};
       return true;
     }
@@ -390,9 +390,9 @@ class iteration_scheduler {
     if (!outgrown_.full()) outgrown_.push_back(&r);
   }
 
-  /// Slots for speculative tokens after the first `length` of the sequence.
-  [[nodiscard]] tokens spare(const state& s, tokens length) const noexcept {
-    return min(step_.lookahead, min(s.room, longest_) - length);
+  /// Slots for speculative tokens behind the sequence, once it is computed.
+  [[nodiscard]] tokens spare(const state& s) const noexcept {
+    return min(step_.lookahead, min(s.room, longest_) - s.length);
   }
 
   /// Without chunked prefill, a prompt that the budget does not cover waits, unless it is the step's only prefill.
@@ -410,7 +410,7 @@ class iteration_scheduler {
     s.planned = true;
     budget_ -= count;
     const bool samples = count == left;
-    const scheduled<Request> entry{&r, first, count, samples ? spare(s, s.length) : tokens{}, s.row, samples};
+    const scheduled<Request> entry{&r, first, count, samples ? spare(s) : tokens{}, s.row, samples};
     if (left == tokens{1}) {
       decode_.push_back(entry);
     } else {

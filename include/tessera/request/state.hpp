@@ -36,7 +36,7 @@ enum class wait_reason : std::uint8_t {
   batch_full,      ///< `max_batch` requests rank before it.
   budget_spent,    ///< The step's token budget was spent before its turn.
   residents_full,  ///< Every row of the block table is taken by a request that ranks before it.
-  stalled,         ///< Resident, but no block is free for its next token.
+  stalled,         ///< No block is free for its next token, or it is as long as the limits allow (see `outgrown`).
   preempted,       ///< It lost its blocks in the latest plan.
   in_transfer,     ///< Its KV is being moved (see `hold`).
 };

@@ -287,13 +287,14 @@ inline constexpr std::string_view script_style =
 
 /// `plot` with one curve per run that has data: columns `using` of its data block.
 [[nodiscard]] inline std::string curves(std::span<const run_result> runs, const std::vector<bool>& has,
-                                        std::string_view columns, std::string_view style) {
+                                        std::string_view columns, std::string_view style,
+                                        std::string_view more = "") {
   std::string out = "plot ";
   bool first = true;
   for (std::size_t i = 0; i < runs.size(); ++i) {
     if (!has[i]) continue;
-    out += fmt::format("{}$run{} using {} with {} ls {} title {}", first ? "" : ", \\\n     ", i, columns, style, i % 8 + 1,
-                       gnuplot_quoted(runs[i].numbers.policy));
+    out += fmt::format("{}$run{} using {} with {} ls {}{} title {}", first ? "" : ", \\\n     ", i, columns, style,
+                       i % 8 + 1, more, gnuplot_quoted(runs[i].numbers.policy));
     first = false;
   }
   return first ? std::string{} : out + "\n";
@@ -337,7 +338,7 @@ inline constexpr std::string_view script_style =
     for (const tail_bin& b : bins) data += fmt::format("{} {:.6g}\n", b.bin + tail_bin_tokens / 2, b.value);
     data += "EOD\n";
   }
-  const std::string plot = curves(runs, has, "1:2", "linespoints pt 7 ps 0.5");
+  const std::string plot = curves(runs, has, "1:2", "linespoints", " pt 7 ps 0.5");
   if (plot.empty()) return {};
   return data + std::string{script_style} +
          "set title 'Tail time to first answering token, by reasoning length'\nset key top left\n"

@@ -1,0 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "replay.hpp"
+
+int main(int argc, char** argv) { return replay::main(argc, argv, tessera::sim::published_policies()); }

@@ -1,0 +1,25 @@
+// A policy of one's own in the replay table: shortest prompt first, beside the published ones.
+//
+//     replay_custom --policy fcfs,shortest-prompt --workload azure-conv --rate 80
+#include "../replay/replay.hpp"
+
+namespace sim = tessera::sim;
+
+/// Waiting requests in order of their prompt's length; whoever runs is not displaced.
+struct shortest_prompt_first : tessera::order::fcfs {
+  template <class R>
+  static bool before(const R& a, const R& b) noexcept {
+    return a.prompt != b.prompt ? a.prompt < b.prompt : a.state().sequence < b.state().sequence;
+  }
+  template <class R>
+  static bool displaces(const R&, const R&) noexcept {
+    return false;
+  }
+};
+
+int main(int argc, char** argv) {
+  auto policies = sim::published_policies();
+  policies.push_back(sim::make_policy<tessera::iteration_scheduler<sim::request, shortest_prompt_first>>(
+      "shortest-prompt", "shortest prompt first"));
+  return replay::main(argc, argv, policies);
+}

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <tessera/compose/fcfs.hpp>
+#include <tessera/compose/pascal.hpp>
+#include <tessera/compose/round_robin.hpp>
+#include <tessera/sim/cluster.hpp>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <cstddef>
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+/// @file
+/// Policies by name, so that a tool can run any of them on one workload. Adding one is one line:
+///
+///     policies.push_back(sim::make_policy<my_scheduler<sim::request>>("mine", "what it does"));
+
+TESSERA_NAMESPACE_BEGIN
+namespace sim {
+
+/// Told how many requests have ended, from time to time during a run.
+using progress_callback = std::function<void(std::size_t completed)>;
+
+/// A scheduler and a placement under a name.
+struct policy {
+  std::string name;
+  std::string summary;  ///< One line.
+  std::function<run_result(const cluster_options&, std::span<const trace_row>, const progress_callback&)> run;
+};
+
+/// A policy that runs `Scheduler` on every instance of a cluster and places new requests with `Placement`.
+/// @tparam Scheduler a composition over `sim::request`.
+template <class Scheduler, class Placement = placement::least_kv>
+[[nodiscard]] policy make_policy(std::string name, std::string summary, const typename Scheduler::config& config = {},
+                                 const Placement& placement = {}) {
+  return {name, std::move(summary),
+          [name, config, placement](const cluster_options& options, std::span<const trace_row> rows,
+                                    const progress_callback& progress) {
+            run_result result = cluster<Scheduler, Placement>{options, config, placement}.run(rows, progress);
+            result.numbers.policy = name;
+            return result;
+          }};
+}
+
+/// The policies that come with the library.
+[[nodiscard]] inline std::vector<policy> published_policies() {
+  return {
+      make_policy<fcfs<request>>("fcfs", "first come, first served; the newest is swapped out when blocks run out (vLLM)"),
+      make_policy<round_robin<request>>("rr", "round-robin with a quantum of 500 tokens, both phases alike"),
+      make_policy<pascal<request>>("pascal", "PASCAL's instance scheduler: reasoning first, answers share the rest"),
+  };
+}
+
+/// Finds policies by a comma-separated list of names. @throws usage_error for an unknown, empty or repeated name.
+[[nodiscard]] inline std::vector<policy> select_policies(std::span<const policy> all, std::string_view names) {
+  std::vector<policy> chosen;
+  for (std::size_t begin = 0; begin <= names.size();) {
+    const std::size_t end = std::min(names.find(',', begin), names.size());
+    const std::string_view name = names.substr(begin, end - begin);
+    const auto found = std::find_if(all.begin(), all.end(), [&](const policy& p) { return p.name == name; });
+    if (found == all.end()) {
+      std::vector<std::string_view> allowed;
+      for (const policy& p : all) allowed.push_back(p.name);
+      throw usage_error{fmt::format("unknown policy {}; there are: {}", shown(name), fmt::join(allowed, ", "))};
+    }
+    const auto again = [&](const policy& p) { return p.name == name; };
+    if (std::any_of(chosen.begin(), chosen.end(), again)) {
+      throw usage_error{fmt::format("the policy {} is named twice", shown(name))};
+    }
+    chosen.push_back(*found);
+    begin = end + 1;
+  }
+  return chosen;
+}
+
+}  // namespace sim
+TESSERA_NAMESPACE_END

@@ -1,0 +1,624 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+/// @file
+/// A scheduler and an engine that trusts it with nothing: `scheduler_world` passes every call on and compares what
+/// comes back with what must hold. The engine has memory: it writes what the KV of each token would be to the slots
+/// that the block tables name, copies blocks to and from host memory as it is told, and reads everything a request
+/// needs before each step. A block that two requests own, a copy too few or in the wrong order, a position that is
+/// skipped or a prefix that is not equal shows as a wrong value.
+///
+/// A broken promise is a `broken` exception, so that the same checks serve tests and fuzz targets.
+
+#include <tessera/admit/future_peak.hpp>
+#include <tessera/kv/hash_chain.hpp>
+#include <tessera/kv/prefix_cache.hpp>
+#include <tessera/order/ranked.hpp>
+#include <tessera/order/round_robin.hpp>
+#include <tessera/order/two_phase.hpp>
+#include <tessera/pipeline/iteration_scheduler.hpp>
+#include <tessera/preempt/cheapest.hpp>
+#include <tessera/preempt/recompute.hpp>
+#include <tessera/preempt/swap.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <set>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <tuple>
+#include <vector>
+
+namespace tessera_test {
+
+using namespace tessera;
+
+struct broken : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+inline void must(bool holds, const char* what) {
+  if (!holds) throw broken{what};
+}
+
+inline std::uint64_t mix(std::uint64_t a, std::uint64_t b) {
+  return kv::detail::scramble(a * 0x9e37'79b9'7f4a'7c15ULL ^ (b + 0x1234'5678'9abc'def1ULL));
+}
+
+/// A request with a text, of which the first `common` tokens are those of its family.
+struct text_request : request_hook {
+  std::size_t id = 0;
+  tokens output{};     ///< Tokens after which the engine ends it. At least 1.
+  tokens reasoning{};  ///< Tokens after which its reasoning ends; 0: it does not reason, or never ends.
+  std::vector<std::uint64_t> hashes;
+
+  // What must have become of it.
+  int accepted = 0;
+  int ended = 0;
+  bool cancelled_while_planned = false;
+  tokens computed_before{};
+  std::vector<kv::block_id> host_ids;     ///< Where it was swapped to.
+  std::vector<std::uint64_t> in_transit;  ///< Its KV on the way between two instances.
+  std::vector<std::uint64_t> contents;    ///< What the KV of its tokens is, by position.
+
+  [[nodiscard]] std::span<const std::uint64_t> prefix_hashes() const noexcept { return hashes; }
+
+  void write(std::size_t name, tokens length, tokens common, std::uint64_t family, tokens block_size) {
+    id = name;
+    prompt = length;
+    std::vector<std::int32_t> text;
+    std::uint64_t chain = 0;
+    contents.clear();
+    for (std::int64_t i = 0; i != length.count(); ++i) {
+      text.push_back(static_cast<std::int32_t>(mix(i < common.count() ? family : 1000 + name,
+                                                   static_cast<std::uint64_t>(i)) & 0x7fff'ffff));
+      chain = mix(chain, static_cast<std::uint64_t>(text.back()));
+      contents.push_back(chain);
+    }
+    hashes.resize(text.size() / static_cast<std::size_t>(block_size.count()));
+    kv::hash_chain(text, static_cast<std::size_t>(block_size.count()), hashes);
+  }
+
+  std::uint64_t content(std::size_t position) {
+    while (contents.size() <= position) contents.push_back(mix(contents.back(), id));
+    return contents[position];
+  }
+};
+
+/// Policies chosen at run time, so that all combinations are one type.
+struct any_preempt {
+  int kind = 0;
+  template <schedulable R>
+  [[nodiscard]] preemption_mode mode(const R& r, blocks held) const noexcept {
+    if (kind == 0) return preempt::swap{}.mode(r, held);
+    if (kind == 1) return preempt::recompute{}.mode(r, held);
+    // Such rates that both answers occur among the short sequences of a test.
+    return preempt::cheapest{.seconds_per_block = 1.0, .seconds_per_token = 0.1, .seconds_per_token_squared = 0.05}.mode(
+        r, held);
+  }
+};
+struct any_admit {
+  int kind = 0;
+  template <schedulable R>
+  [[nodiscard]] bool admits(const R& r, const admission_view<R>& view) const noexcept {
+    if (kind == 0) return admit::always{}.admits(r, view);
+    if (kind == 1) return admit::watermark{.fraction = 0.1}.admits(r, view);
+    return admit::basic_future_peak<admit::max_output_bound>{.expected_output = {.if_unknown = tokens{8}}}.admits(r, view);
+  }
+};
+
+template <class Order, class BlockStore>
+using any_scheduler = iteration_scheduler<text_request, Order, any_preempt, any_admit, BlockStore>;
+
+template <class Order, class BlockStore>
+class scheduler_world {
+ public:
+  using scheduler_type = any_scheduler<Order, BlockStore>;
+  using plan_type = step_plan<text_request>;
+
+  scheduler_world(const scheduler_limits& l, const typename scheduler_type::config& c)
+      : limits_{l},
+        config_{c},
+        block_size_{static_cast<std::size_t>(l.block_size.count())},
+        storage_(scheduler_type::required_bytes(l)),
+        scheduler_{storage_, l, c},
+        device_(l.blocks * block_size_),
+        host_(l.host_blocks * block_size_) {}
+
+  [[nodiscard]] scheduler_type& scheduler() { return scheduler_; }
+  [[nodiscard]] const std::vector<text_request*>& live() const { return live_; }
+  [[nodiscard]] bool pending() const { return pending_; }
+  [[nodiscard]] const plan_type& latest() const { return plan_; }
+  /// Tells runs apart: everything that the scheduler has decided so far.
+  [[nodiscard]] std::uint64_t digest() const { return digest_; }
+
+  status submit(text_request& r, time_point now) {
+    const auto before = scheduler_.waiting_count();
+    const status s = scheduler_.submit(r, now);
+    note(static_cast<std::uint64_t>(s));
+    if (s != status::accepted) {
+      must(scheduler_.waiting_count() == before, "a refused request changes nothing");
+      return s;
+    }
+    must(r.state().length == r.prompt && r.state().computed == tokens{}, "a submitted request starts anew");
+    ++r.accepted;
+    live_.push_back(&r);
+    check();
+    return s;
+  }
+
+  status adopt(text_request& r, time_point now) {
+    const status s = scheduler_.adopt(r, now);
+    note(static_cast<std::uint64_t>(s));
+    if (s == status::accepted) live_.push_back(&r);
+    check();
+    return s;
+  }
+
+  /// Saves the KV, as an engine does, and gives the request up.
+  status evacuate(text_request& r) {
+    r.in_transit.clear();
+    const auto& s = r.state();
+    if (!pending_) {
+      for (std::size_t p = 0; p != count(s.computed); ++p) {
+        if (s.life == lifecycle::resident) {
+          r.in_transit.push_back(slot(scheduler_.tables().row(s.row), p));
+        } else if (s.swapped) {
+          r.in_transit.push_back(r.host_ids.empty() ? r.content(p) : host_[r.host_ids[p / block_size_] * block_size_ + p % block_size_]);
+        }
+      }
+    }
+    const tokens computed = s.computed;
+    const status done = scheduler_.evacuate(r);
+    must(done == (pending_ ? status::busy : status::ok), "evacuate works between plans");
+    if (done == status::ok) {
+      must(r.state().life == lifecycle::idle && r.state().computed == computed, "an evacuated request keeps its progress");
+      forget(r);
+      r.host_ids.clear();
+    }
+    check();
+    return done;
+  }
+
+  void cancel(text_request& r) {
+    const bool settled_later = pending_ && (r.state().planned || r.state().life == lifecycle::resident);
+    must(scheduler_.cancel(r) == status::ok, "a live request can be cancelled");
+    if (settled_later) {
+      r.cancelled_while_planned = true;
+    } else {
+      end(r, lifecycle::cancelled);
+      must(scheduler_.cancel(r) == status::unknown_request, "a request ends once");
+    }
+    check();
+  }
+
+  const plan_type& plan(time_point now, const step_limits& step) {
+    step_ = step;
+    for (text_request* r : live_) r->computed_before = r->state().computed;
+    plan_ = scheduler_.plan(now, step);
+    pending_ = true;
+    check_plan();
+    check();
+    note_plan();
+    return plan_;
+  }
+
+  void abandon() {
+    scheduler_.abandon(plan_);
+    pending_ = false;
+    for (text_request* r : live_) must(r->state().computed == r->computed_before, "an abandoned plan computes nothing");
+    settle_cancelled();
+    check();
+  }
+
+  /// Runs the plan and commits it; `choose(request, entry)` makes up what the engine says.
+  template <class Choose>
+  void commit(time_point now, Choose&& choose) {
+    std::vector<outcome> outcomes;
+    for (std::size_t i = 0; i != plan_.size(); ++i) outcomes.push_back(choose(*plan_[i].request, plan_[i]));
+    run(outcomes);
+
+    struct expectation {
+      text_request* request;
+      tokens computed, length;
+      phase before;
+      outcome said;
+      bool samples;
+    };
+    std::vector<expectation> expected;
+    for (std::size_t i = 0; i != plan_.size(); ++i) {
+      const scheduled<text_request>& e = plan_[i];
+      tokens length = e.request->state().length;
+      tokens computed = e.first + e.count;
+      if (e.samples) length += tokens{outcomes[i].produced};
+      if (e.samples && outcomes[i].produced > 1) computed = length - tokens{1};
+      expected.push_back({e.request, computed, length, e.request->state().phase, outcomes[i], e.samples});
+    }
+    std::map<text_request*, decltype(place(*live_.front()))> places;
+    for (const preemption<text_request>& v : plan_.preempted) places.emplace(v.request, place(*v.request));
+    std::vector<preemption<text_request>> preempted{plan_.preempted.begin(), plan_.preempted.end()};
+
+    scheduler_.commit(plan_, outcomes, now);
+    pending_ = false;
+    settle_cancelled();
+
+    for (const preemption<text_request>& v : preempted) {
+      if (v.request->state().life == lifecycle::cancelled) continue;
+      const auto& s = v.request->state();
+      must(s.life == lifecycle::waiting, "a victim waits");
+      must(place(*v.request) == places.at(v.request), "a preempted request keeps its place");
+      must(s.swapped == (v.mode == preemption_mode::swap), "a victim is swapped or recomputed as the plan said");
+      must(s.computed == (s.swapped ? v.request->computed_before : tokens{}), "a victim keeps what was swapped out");
+    }
+    for (const expectation& x : expected) {
+      text_request& r = *x.request;
+      if (r.state().life == lifecycle::cancelled) continue;
+      must(r.state().computed == x.computed && r.state().length == x.length, "progress is what the outcome says");
+      if (x.said.failed || x.said.finished) {
+        end(r, x.said.failed ? lifecycle::failed : lifecycle::finished);
+        continue;
+      }
+      must(r.state().life == lifecycle::resident, "what ran and goes on is resident");
+      const bool turns = x.said.end_of_reasoning && x.samples;
+      must(r.state().phase == (turns ? phase::answering : x.before), "the phase changes when the engine says so");
+    }
+    check();
+  }
+
+  /// What holds at any moment.
+  void check() {
+    const auto residents = scheduler_.residents();
+    for (std::size_t i = 1; i < residents.size(); ++i) {
+      must(Order::before(*residents[i - 1], *residents[i]), "residents are in rank order");
+    }
+    std::size_t waiting = 0;
+    const text_request* last = nullptr;
+    for (const text_request* r = scheduler_.waiting().front(); r != nullptr; r = scheduler_.waiting().next(*r)) {
+      if (last != nullptr) must(Order::before(*last, *r), "waiting requests are in rank order");
+      must(r->state().life == lifecycle::waiting, "who waits is waiting");
+      last = r;
+      ++waiting;
+    }
+    must(waiting == scheduler_.waiting_count() && residents.size() == scheduler_.resident_count(), "counts are true");
+    must(waiting + residents.size() == live_.size(), "every live request is in one place");
+    must(residents.size() <= limits_.residents, "no more residents than the limits allow");
+    must(scheduler_.idle() == live_.empty(), "idle means empty");
+
+    // Whose are the blocks?
+    std::vector<std::uint32_t> owners(limits_.blocks);
+    std::size_t rows = 0;
+    const auto own = [&](std::uint32_t row) {
+      std::set<kv::block_id> once;
+      for (const kv::block_id b : scheduler_.tables().row(row)) {
+        must(b < limits_.blocks, "a block of this instance");
+        must(once.insert(b).second, "a request owns a block once");
+        ++owners[b];
+      }
+      ++rows;
+    };
+    std::set<const text_request*> victims;
+    if (pending_) {
+      for (const auto& v : plan_.preempted) victims.insert(v.request);
+      for (std::size_t i = 0; i != plan_.size(); ++i) {
+        if (plan_[i].request->state().life == lifecycle::waiting) own(plan_[i].row);
+      }
+    }
+    for (const text_request* r : residents) {
+      const auto& s = r->state();
+      must(s.life == lifecycle::resident, "who is resident is resident");
+      must(s.length > s.computed && s.computed <= s.room, "there is KV room for what is computed, and a token to come");
+      must(s.room.count() == static_cast<std::int64_t>(scheduler_.tables().row(s.row).size() * block_size_) ,
+           "room is the blocks held");
+      if (victims.count(r) == 0) {
+        own(s.row);
+      } else {
+        ++rows;
+      }
+    }
+    must(rows == scheduler_.tables().rows() - scheduler_.tables().free_rows(), "every row is somebody's");
+    std::size_t used = 0;
+    for (std::size_t b = 0; b != owners.size(); ++b) {
+      must(scheduler_.store().references(static_cast<kv::block_id>(b)) == owners[b], "a block has as many owners as the store counts");
+      used += owners[b] != 0;
+    }
+    must(scheduler_.device_blocks_held() == blocks{static_cast<std::int64_t>(used)}, "no block is lost");
+
+    if (!pending_) {
+      std::size_t host = 0;
+      for (const text_request* r : live_) {
+        const auto& s = r->state();
+        if (s.host_blocks != 0) {
+          must(s.swapped && s.life == lifecycle::waiting, "only swapped requests hold host blocks");
+          host += s.host_blocks;
+        }
+        must(!s.planned && !s.cancel_pending, "nothing stays of a settled plan");
+      }
+      must(scheduler_.host_blocks_held() == blocks{static_cast<std::int64_t>(host)}, "no host block is lost");
+    }
+  }
+
+  /// Nothing may be left when everybody has gone.
+  void check_empty() {
+    check();
+    must(live_.empty() && scheduler_.idle(), "all requests have ended");
+    must(scheduler_.store().free() == limits_.blocks, "all blocks are free");
+    must(scheduler_.host().free() == limits_.host_blocks, "all host blocks are free");
+    must(scheduler_.tables().free_rows() == scheduler_.tables().rows(), "all rows are free");
+  }
+
+ private:
+  static std::size_t count(tokens n) { return static_cast<std::size_t>(n.count()); }
+  static auto place(const text_request& r) {
+    const auto& s = r.state();
+    return std::tuple{s.level, s.turn, s.sequence, s.rank, s.boost_at, s.quantum_used, s.demoted};
+  }
+  void note(std::uint64_t x) { digest_ = mix(digest_, x); }
+
+  std::uint64_t& slot(std::span<const kv::block_id> row, std::size_t position) {
+    return device_.at(row[position / block_size_] * block_size_ + position % block_size_);
+  }
+
+  void forget(text_request& r) {
+    const auto at = std::find(live_.begin(), live_.end(), &r);
+    must(at != live_.end(), "who ends was live");
+    live_.erase(at);
+  }
+  void end(text_request& r, lifecycle how) {
+    must(r.state().life == how, "a request ends as it was told to");
+    must(scheduler_.why(r) == wait_reason::none, "who is gone waits for nothing");
+    ++r.ended;
+    r.host_ids.clear();
+    r.in_transit.clear();
+    forget(r);
+  }
+  void settle_cancelled() {
+    const auto all = live_;
+    for (text_request* r : all) {
+      if (!r->cancelled_while_planned) continue;
+      r->cancelled_while_planned = false;
+      end(*r, lifecycle::cancelled);
+    }
+  }
+
+  /// Does what a plan says to device and host memory.
+  void run(const std::vector<outcome>& outcomes) {
+    for (const kv_transfer<text_request>& t : plan_.swap_out) {
+      must(t.device.size() == t.host.size(), "as many blocks out as in");
+      for (std::size_t b = 0; b != t.device.size(); ++b) {
+        for (std::size_t i = 0; i != block_size_; ++i) {
+          host_.at(t.host[b] * block_size_ + i) = device_.at(t.device[b] * block_size_ + i);
+        }
+      }
+      t.request->host_ids.assign(t.host.begin(), t.host.end());
+    }
+    for (const kv_transfer<text_request>& t : plan_.swap_in) {
+      if (t.host.empty()) {
+        const std::size_t n = count(t.request->computed_before);
+        must(t.request->in_transit.size() == n, "an adopted request brings its KV");
+        must(t.device.size() == (n + block_size_ - 1) / block_size_, "an adopted request has room for its KV");
+        for (std::size_t p = 0; p != n; ++p) slot(t.device, p) = t.request->in_transit[p];
+        t.request->in_transit.clear();
+        continue;
+      }
+      must(t.device.size() == t.host.size(), "as many blocks in as out");
+      must(std::equal(t.host.begin(), t.host.end(), t.request->host_ids.begin(), t.request->host_ids.end()),
+           "a request comes back from where it went");
+      for (std::size_t b = 0; b != t.device.size(); ++b) {
+        for (std::size_t i = 0; i != block_size_; ++i) {
+          device_.at(t.device[b] * block_size_ + i) = host_.at(t.host[b] * block_size_ + i);
+        }
+      }
+      t.request->host_ids.clear();
+    }
+    // The kernels read what was there before the step ...
+    const auto row_of = [&](std::size_t i) { return scheduler_.tables().row(plan_[i].row); };
+    for (std::size_t i = 0; i != plan_.size(); ++i) {
+      const scheduled<text_request>& e = plan_[i];
+      for (std::size_t p = 0; p != count(e.first); ++p) {
+        must(slot(row_of(i), p) == e.request->content(p), "the KV of every earlier token is in place");
+      }
+    }
+    // ... and write what is new, wrong guesses included.
+    for (std::size_t i = 0; i != plan_.size(); ++i) {
+      const scheduled<text_request>& e = plan_[i];
+      const std::size_t end = count(e.first + e.count);
+      for (std::size_t p = count(e.first); p != end; ++p) slot(row_of(i), p) = e.request->content(p);
+      for (std::size_t p = end; p != end + count(e.lookahead); ++p) {
+        slot(row_of(i), p) = p + 1 < end + outcomes[i].produced ? e.request->content(p) : 0xdead;
+      }
+    }
+    for (std::size_t i = 0; i != plan_.size(); ++i) {
+      const scheduled<text_request>& e = plan_[i];
+      for (std::size_t p = 0; p != count(e.first + e.count); ++p) {
+        must(slot(row_of(i), p) == e.request->content(p), "nobody else writes to a request's KV");
+      }
+    }
+  }
+
+  void check_plan() {
+    const std::size_t n = plan_.size();
+    const auto waits = [](const text_request& r) { return r.state().life == lifecycle::waiting; };
+    must(n <= step_.max_batch && n <= limits_.residents, "the batch is within its limit");
+
+    tokens sum{};
+    std::map<const text_request*, const scheduled<text_request>*> entry;
+    std::size_t started = 0;
+    for (std::size_t i = 0; i != n; ++i) {
+      const scheduled<text_request>& e = plan_[i];
+      const auto& s = e.request->state();
+      sum += e.count;
+      must(entry.emplace(e.request, &e).second, "nobody is in a plan twice");
+      must(std::find(live_.begin(), live_.end(), e.request) != live_.end(), "who runs is live");
+      must(e.count >= tokens{1} && (i >= plan_.decode.size() || e.count == tokens{1}), "a decode is one token");
+      must(e.samples == (e.first + e.count == s.length), "it samples when all is computed");
+      must(step_.max_chunk <= tokens{} || !config_.chunked_prefill || e.count <= step_.max_chunk, "a chunk is within its limit");
+      must(e.lookahead >= tokens{} && e.lookahead <= step_.lookahead, "lookahead is what was wanted, or less");
+      must((e.first + e.count + e.lookahead).count() <=
+               static_cast<std::int64_t>(scheduler_.tables().row(e.row).size() * block_size_),
+           "there is a block for every token");
+      must(e.row == s.row && scheduler_.why(*e.request) == wait_reason::none, "who is planned is known to be");
+      if (waits(*e.request)) {
+        ++started;
+        if (s.swapped) must(e.first == s.computed, "a swapped request goes on where it was");
+        if (!s.swapped && !kv::prefix_store<BlockStore>) must(e.first == tokens{}, "a new request starts at the front");
+        must(e.first < s.length, "one token at least is computed");
+      } else {
+        must(e.first == s.computed, "positions are consecutive");
+      }
+    }
+    must(sum == plan_.computed, "the plan knows what it computes");
+    must(sum <= step_.token_budget || (!config_.chunked_prefill && plan_.prefill.size() == 1), "the step is within its budget");
+    for (const auto list : {plan_.decode, plan_.prefill}) {
+      // Who displaces a resident goes first, others wait for their turn behind all residents.
+      for (std::size_t i = 1; i < list.size(); ++i) {
+        const text_request &a = *list[i - 1].request, &b = *list[i].request;
+        if (waits(a) == waits(b)) must(Order::before(a, b), "a plan is in rank order");
+        if (waits(a) && !waits(b)) must(Order::displaces(a, b), "only who displaces goes before a resident");
+      }
+    }
+
+    // Block tables.
+    must(plan_.tables.indptr.size() == n + 1 && plan_.tables.last_page_len.size() == n, "one table entry per scheduled one");
+    must(plan_.tables.indptr[0] == 0, "tables start at 0");
+    for (std::size_t i = 0; i != n; ++i) {
+      const auto length = count(plan_[i].first + plan_[i].count);
+      const auto row = scheduler_.tables().row(plan_[i].row);
+      const auto begin = static_cast<std::size_t>(plan_.tables.indptr[i]);
+      const auto end = static_cast<std::size_t>(plan_.tables.indptr[i + 1]);
+      must(end - begin == (length + block_size_ - 1) / block_size_, "a table entry covers what is computed");
+      must(static_cast<std::size_t>(plan_.tables.last_page_len[i]) == (length - 1) % block_size_ + 1, "last_page_len");
+      for (std::size_t j = begin; j != end; ++j) {
+        must(plan_.tables.indices[j] == static_cast<std::int32_t>(row[j - begin]), "tables are the rows");
+      }
+    }
+
+    // Victims.
+    std::set<const text_request*> victims, outgrown{plan_.outgrown.begin(), plan_.outgrown.end()};
+    const auto residents = scheduler_.residents();
+    for (const preemption<text_request>& v : plan_.preempted) {
+      must(victims.insert(v.request).second && entry.count(v.request) == 0, "who runs is not a victim");
+      must(v.request == residents[residents.size() - victims.size()], "the lowest-ranked residents are the victims");
+      bool gained = false;
+      for (const auto& [r, e] : entry) {
+        const bool grew = !waits(*r) && static_cast<std::int64_t>(scheduler_.tables().row(e->row).size()) >
+                                            blocks_for(r->computed_before, limits_.block_size).count();
+        gained = gained || ((waits(*r) || grew) && Order::before(*r, *v.request));
+      }
+      must(gained, "a victim makes room for one that ranks before it");
+      must(scheduler_.why(*v.request) == wait_reason::preempted, "a victim knows");
+    }
+    must(residents.size() - victims.size() + started <= limits_.residents, "no more residents than the limits allow");
+    if constexpr (!kv::prefix_store<BlockStore>) {
+      if (!victims.empty() && residents.size() - (victims.size() - 1) + started <= limits_.residents) {
+        const auto held = scheduler_.tables().row(plan_.preempted.back().request->state().row).size();
+        must(scheduler_.store().free() < held, "nobody is evicted without need");
+      }
+    }
+    for (const kv_transfer<text_request>& t : plan_.swap_out) must(victims.count(t.request) == 1, "victims are swapped out");
+    for (const kv_transfer<text_request>& t : plan_.swap_in) {
+      must(entry.count(t.request) == 1 && t.request->state().swapped, "who was swapped out is swapped in");
+    }
+
+    // Who has to wait for whom: residents and waiting requests in the order in which they have their turn.
+    std::vector<text_request*> turn;
+    const text_request* w = scheduler_.waiting().front();
+    for (std::size_t i = 0; i != residents.size() || w != nullptr;) {
+      if (w != nullptr && (i == residents.size() || Order::displaces(*w, *residents[i]))) {
+        turn.push_back(const_cast<text_request*>(w));
+        w = scheduler_.waiting().next(*w);
+      } else {
+        turn.push_back(residents[i++]);
+      }
+    }
+    const bool full = n >= std::min(step_.max_batch, limits_.residents) || sum >= step_.token_budget;
+    bool nobody_starts = false;
+    bool nobody_runs = false;
+    for (text_request* r : turn) {
+      const bool runs = entry.count(r) == 1;
+      const wait_reason why = scheduler_.why(*r);
+      if (runs) {
+        must(!nobody_runs && !(waits(*r) && nobody_starts), "nobody overtakes");
+        continue;
+      }
+      must(why != wait_reason::none && why != wait_reason::not_planned && why != wait_reason::in_transfer, "who waits knows why");
+      if (victims.count(r) != 0) continue;
+      if (r->state().length > limits_.longest()) {
+        must(why == wait_reason::stalled && (outgrown.count(r) == 1 || full || nobody_starts), "who has outgrown the limits is told");
+        continue;
+      }
+      must(outgrown.count(r) == 0, "only who has outgrown the limits is told so");
+      if (waits(*r)) {
+        must((why == wait_reason::behind_others) == nobody_starts, "the first who cannot start says why");
+        switch (why) {
+          case wait_reason::batch_full: must(n >= std::min(step_.max_batch, limits_.residents), "the batch is full"); break;
+          case wait_reason::budget_spent: must(sum >= step_.token_budget || !config_.chunked_prefill, "the budget is spent"); break;
+          case wait_reason::residents_full:
+            must(residents.size() - victims.size() + started == limits_.residents, "rows are full");
+            break;
+          case wait_reason::no_blocks: {
+            must(kv::prefix_store<BlockStore> || static_cast<std::int64_t>(scheduler_.store().free()) <
+                         blocks_for(min(r->state().length + step_.lookahead, limits_.longest()), limits_.block_size).count(),
+                 "blocks are short");
+            break;
+          }
+          case wait_reason::held_back: must(residents.size() - victims.size() + started > 0, "held back for others"); break;
+          default: must(why == wait_reason::behind_others, "a reason to wait");
+        }
+        nobody_starts = true;
+      } else if (why == wait_reason::stalled) {
+        must(scheduler_.store().free() == 0, "a stalled request lacks a block");
+        nobody_starts = true;
+      } else {
+        must(full && (why == wait_reason::batch_full || why == wait_reason::budget_spent), "a resident waits for its turn");
+        nobody_runs = true;
+      }
+    }
+    must(n != 0 || live_.empty() || outgrown.size() != 0 || nobody_starts, "an idle step has a reason");
+    // Somebody always gets on: the first in turn, unless it has outgrown the limits.
+    for (text_request* r : turn) {
+      if (r->state().length > limits_.longest()) continue;
+      must(entry.count(r) == 1, "the first in turn runs");
+      break;
+    }
+  }
+
+  void note_plan() {
+    note(plan_.size());
+    for (std::size_t i = 0; i != plan_.size(); ++i) {
+      const scheduled<text_request>& e = plan_[i];
+      for (const auto x : {e.first.count(), e.count.count(), e.lookahead.count(), static_cast<std::int64_t>(e.samples)}) {
+        note(static_cast<std::uint64_t>(x));
+      }
+      note(e.request->id);
+      note(e.row);
+    }
+    for (const auto b : plan_.tables.indices) note(static_cast<std::uint64_t>(b));
+    for (const auto list : {plan_.swap_out, plan_.swap_in}) {
+      for (const kv_transfer<text_request>& t : list) {
+        note(t.request->id);
+        for (const auto b : t.device) note(b);
+        for (const auto b : t.host) note(b);
+      }
+    }
+    for (const auto& v : plan_.preempted) note(v.request->id * 2 + (v.mode == preemption_mode::swap));
+    for (const text_request* r : plan_.outgrown) note(r->id);
+    for (const text_request* r : live_) note(static_cast<std::uint64_t>(scheduler_.why(*r)));
+  }
+
+  scheduler_limits limits_;
+  typename scheduler_type::config config_;
+  std::size_t block_size_;
+  std::vector<std::byte> storage_;
+  scheduler_type scheduler_;
+  std::vector<std::uint64_t> device_;
+  std::vector<std::uint64_t> host_;
+  std::vector<text_request*> live_;
+  plan_type plan_{};
+  step_limits step_{};
+  bool pending_ = false;
+  std::uint64_t digest_ = 0;
+};
+
+}  // namespace tessera_test
