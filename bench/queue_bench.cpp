@@ -186,6 +186,26 @@ void advance_idle(benchmark::State& state) {
   }
 }
 
+/// fixed_heap with N entries: one in and the first out.
+void heap_push_pop(benchmark::State& state) {
+  using heap_type = fixed_heap<double>;
+  const auto n = static_cast<std::size_t>(state.range(0));
+  std::vector<std::byte> bytes(heap_type::required_bytes({n + batch}) + storage_alignment);
+  arena memory{bytes};
+  heap_type heap{memory, {n + batch}};
+  std::mt19937_64 random{42};
+  for (std::size_t i = 0; i != n; ++i) benchmark::DoNotOptimize(heap.push(static_cast<double>(random() % 100'000)));
+  std::vector<double> values(batch);
+  batch_timer timed{state};
+  for (auto _ : state) {
+    for (double& v : values) v = static_cast<double>(random() % 100'000);
+    timed([&] {
+      for (const double v : values) benchmark::DoNotOptimize(heap.push(v));
+      for (std::size_t i = 0; i != batch; ++i) heap.pop();
+    });
+  }
+}
+
 void sizes(benchmark::internal::Benchmark* b) {
   b->Arg(1'000)->Arg(10'000)->Arg(100'000)->Arg(1'000'000)->UseManualTime()->Iterations(40)->ArgName("waiting");
 }
@@ -206,5 +226,6 @@ BENCHMARK_TEMPLATE(push, ranked_queue<bench_request>)->Apply(sizes)->Name("queue
 BENCHMARK_TEMPLATE(pop_front, ranked_queue<bench_request>)->Apply(sizes)->Name("queue/ranked/pop_front");
 BENCHMARK_TEMPLATE(erase, ranked_queue<bench_request>)->Apply(sizes)->Name("queue/ranked/erase");
 BENCHMARK(advance_idle)->Apply(sizes)->Name("queue/ranked/advance_idle");
+BENCHMARK(heap_push_pop)->Apply(sizes)->Name("queue/heap/push_pop");
 
 }  // namespace

@@ -68,9 +68,9 @@ struct model {
   }
 };
 
-#define TESSERA_TEST_MODELS                                                                                    \
-  model<order::fcfs>, model<order::round_robin>, model<order::two_phase>, model<order::ranked<>>,              \
-      model<order::ranked<by_prompt>>, model<shortest_prompt>, (model<order::fcfs, tick_request>),             \
+#define TESSERA_TEST_MODELS                                                                        \
+  model<order::fcfs>, model<order::round_robin>, model<order::two_phase>, model<order::ranked<>>,  \
+      model<order::ranked<by_prompt>>, model<shortest_prompt>, (model<order::fcfs, tick_request>), \
       (model<order::two_phase, tick_request>), (model<order::ranked<>, tick_request>)
 
 /// The same requests and the same operations, done the slow way.
@@ -253,8 +253,8 @@ TEMPLATE_TEST_CASE("ordered_queue: as the slow reference, over random operations
   }
 }
 
-TEMPLATE_TEST_CASE("queue_discipline: before is a strict total order, displaces agrees with it",
-                   "[conformance][queue]", TESSERA_TEST_MODELS) {
+TEMPLATE_TEST_CASE("queue_discipline: before is a strict total order, displaces agrees with it", "[conformance][queue]",
+                   TESSERA_TEST_MODELS) {
   using R = typename TestType::request_type;
   using D = typename TestType::discipline;
   using time = typename R::time_point;

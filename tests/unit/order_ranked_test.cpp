@@ -84,7 +84,7 @@ TEST_CASE("ranked: one that is put back keeps its score and its age", "[order][r
   queue.erase(r[0]);
   queue.push(r[1], at(100));
   queue.push(r[2], at(110));
-  r[0].score = 0;     // what it was queued with counts
+  r[0].score = 0;  // what it was queued with counts
   queue.insert(r[0]);
   CHECK(queue.back() == &r[0]);
   queue.erase(r[0]);
@@ -115,7 +115,8 @@ TEST_CASE("ranked: the threshold to the nanosecond, and its extremes", "[order][
     CHECK(queue.front() == &a);
     CHECK(b.state().level == 1);
   }
-  for (const duration never : {duration::forever(), duration{1e30}, duration{std::numeric_limits<double>::quiet_NaN()}}) {
+  for (const duration never :
+       {duration::forever(), duration{1e30}, duration{std::numeric_limits<double>::quiet_NaN()}}) {
     order::ranked<> d{.threshold = never};
     d.enter(a, ticks(5));
     CHECK(a.state().boost_at == ns::never());

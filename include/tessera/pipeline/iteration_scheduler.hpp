@@ -239,8 +239,8 @@ class iteration_scheduler {
     if (s.life != lifecycle::waiting && s.life != lifecycle::resident) return wait_reason::none;
     if (s.planned) return s.preempted_by == plan_id_ ? wait_reason::preempted : wait_reason::none;
     if (s.sequence >= seen_) return wait_reason::not_planned;
-    if (&r == blocked_) return blocked_reason_;
     if (&r == stalled_ || s.length > longest_) return wait_reason::stalled;
+    if (&r == blocked_) return blocked_reason_;
     if (s.preempted_by == plan_id_) return wait_reason::preempted;
     if (s.life == lifecycle::resident) return s.served_by == plan_id_ ? wait_reason::none : stopped_;
     return wait_reason::behind_others;

@@ -114,8 +114,7 @@ class fixed_heap {
     bool operator()(const T& a, const T& b) const noexcept { return compare(b, a); }
   };
   using allocator = detail::pool_allocator<T, sizeof(node_space), node_alignment>;
-  using heap =
-      boost::heap::binomial_heap<T, boost::heap::compare<leaves_after>, boost::heap::allocator<allocator>>;
+  using heap = boost::heap::binomial_heap<T, boost::heap::compare<leaves_after>, boost::heap::allocator<allocator>>;
 
  public:
   using value_type = T;

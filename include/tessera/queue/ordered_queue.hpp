@@ -163,14 +163,12 @@ class ordered_queue {
   };
   using order_tree = boost::intrusive::multiset<R, boost::intrusive::base_hook<detail::rank_hook>,
                                                 boost::intrusive::compare<served_before>>;
-  using due_tree = boost::intrusive::multiset<R, boost::intrusive::base_hook<detail::boost_hook>,
-                                              boost::intrusive::compare<due_before>,
-                                              boost::intrusive::constant_time_size<false>>;
+  using due_tree =
+      boost::intrusive::multiset<R, boost::intrusive::base_hook<detail::boost_hook>,
+                                 boost::intrusive::compare<due_before>, boost::intrusive::constant_time_size<false>>;
   struct no_tree {};
 
-  [[nodiscard]] static bool linked(const R& r) noexcept {
-    return static_cast<const detail::rank_hook&>(r).is_linked();
-  }
+  [[nodiscard]] static bool linked(const R& r) noexcept { return static_cast<const detail::rank_hook&>(r).is_linked(); }
 
   /// Requests arrive in the order in which they will be due, so the end is the likely place.
   void await_boost(R& r) noexcept { due_.insert(due_.end(), r); }

@@ -25,8 +25,8 @@ struct mlp_options {
   std::size_t batch = 256;      ///< Examples per step; every informative pair among them counts.
   std::size_t epochs = 30;      ///< At most.
   std::size_t patience = 4;     ///< Epochs without a better validation tau-b before the search stops.
-  double learning_rate = 0.05;
-  double decay = 1e-4;          ///< L2 penalty on the rows of the input layer that a batch touches.
+  double learning_rate = 0.02;
+  double decay = 1e-3;          ///< L2 penalty on the rows of the input layer that a batch touches.
 };
 
 /// A trained model and how it came about. After the search for the number of epochs it is trained anew on all examples.
@@ -48,16 +48,7 @@ namespace detail {
 class mlp_trainer {
  public:
   mlp_trainer(const design_matrix& x, const mlp_options& o, length_unit unit)
-      : x_{x}, o_{o}, length_unit_{unit}, w_(mlp_model::parameters(x.columns(), o.hidden)), squares_(w_.size(), 1e-8f), unit_(o.hidden) {
-    random_bits random{o.base.seed ^ 0x6d6c70u};
-    const std::size_t h = o.hidden;
-    for (std::size_t i = 0; i != x.columns() * h; ++i) w_[i] = 0.1f * random.symmetric();
-    float* const tail = w_.data() + x.columns() * h;
-    for (std::size_t k = 0; k != h; ++k) {
-      tail[k] = 0.1f;                                            // alive at the start
-      tail[h + k] = (k % 2 == 0 ? 1.0f : -1.0f) / std::sqrt(static_cast<float>(h));
-    }
-  }
+      : x_{x}, o_{o}, length_unit_{unit}, w_{initial(x, o)}, squares_(w_.size(), 1e-8f), unit_(o.hidden, 0.0f) {}
 
   /// One step on the rows `batch` of the matrix, with the true lengths of all its rows. @return the loss.
   double step(std::span<const std::uint32_t> batch, std::span<const float> lengths) {
@@ -123,6 +114,18 @@ class mlp_trainer {
   }
 
  private:
+  [[nodiscard]] static std::vector<float> initial(const design_matrix& x, const mlp_options& o) {
+    std::vector<float> w;
+    const std::size_t h = o.hidden;
+    w.reserve(mlp_model::parameters(x.columns(), h));
+    random_bits random{o.base.seed ^ 0x6d6c70u};
+    for (std::size_t i = 0; i != x.columns() * h; ++i) w.push_back(0.1f * random.symmetric());
+    for (std::size_t k = 0; k != h; ++k) w.push_back(0.1f);  // hidden units are alive at the start
+    const float out = 1.0f / std::sqrt(static_cast<float>(h));
+    for (std::size_t k = 0; k != h; ++k) w.push_back(k % 2 == 0 ? out : -out);
+    w.push_back(0.0f);
+    return w;
+  }
   void move(std::size_t i, float g) noexcept {
     squares_[i] += g * g;
     w_[i] -= static_cast<float>(o_.learning_rate) * g / std::sqrt(squares_[i]);

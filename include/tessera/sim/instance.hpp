@@ -2,7 +2,7 @@
 #pragma once
 
 #include <tessera/core/owned_storage.hpp>
-#include <tessera/pipeline/plan.hpp>
+#include <tessera/pipeline/iteration_scheduler.hpp>
 #include <tessera/qoe/integrator.hpp>
 #include <tessera/request/hook.hpp>
 #include <tessera/sim/step_time.hpp>

@@ -108,7 +108,8 @@ class output_file {
 };
 
 /// The comparison as a table: one row per policy, times in seconds; the best of a column is marked `*` where there is
-/// more than one row and not all are equal. Ends in a newline.
+/// more than one row and not all are equal. Columns of refusals and migrations are left out where there are none. Ends in
+/// a newline.
 [[nodiscard]] inline std::string format_table(std::span<const summary> rows) {
   enum class better { none, low, high };
   struct column {
@@ -117,15 +118,15 @@ class output_file {
     better wins;
     int digits;
     double (*value)(const summary&);
+    bool optional = false;  ///< Left out where it is 0 in every row.
   };
   static constexpr column columns[] = {
       {"", "done", better::none, 0, [](const summary& s) { return static_cast<double>(s.completed); }},
-      {"", "refused", better::none, 0, [](const summary& s) { return static_cast<double>(s.rejected); }},
+      {"", "refused", better::none, 0, [](const summary& s) { return static_cast<double>(s.rejected); }, true},
       {"TTFT", "mean", better::low, 3, [](const summary& s) { return s.ttft.mean; }},
       {"TTFT", "p50", better::low, 3, [](const summary& s) { return s.ttft.p50; }},
       {"TTFT", "p99", better::low, 3, [](const summary& s) { return s.ttft.p99; }},
       {"TPOT", "mean", better::low, 4, [](const summary& s) { return s.tpot.mean; }},
-      {"TPOT", "p99", better::low, 4, [](const summary& s) { return s.tpot.p99; }},
       {"e2e", "mean", better::low, 2, [](const summary& s) { return s.e2e.mean; }},
       {"e2e", "p99", better::low, 2, [](const summary& s) { return s.e2e.p99; }},
       {"s/token", "mean", better::low, 4, [](const summary& s) { return s.normalized_latency.mean; }},
@@ -134,7 +135,7 @@ class output_file {
       {"blocked", "p99", better::low, 3, [](const summary& s) { return s.blocking_p99; }},
       {"tokens", "per s", better::high, 0, [](const summary& s) { return s.throughput_tokens_per_s; }},
       {"pre-", "emptions", better::none, 0, [](const summary& s) { return static_cast<double>(s.preemptions); }},
-      {"migra-", "tions", better::none, 0, [](const summary& s) { return static_cast<double>(s.migrations); }},
+      {"migra-", "tions", better::none, 0, [](const summary& s) { return static_cast<double>(s.migrations); }, true},
   };
 
   std::size_t name_width = 6;
@@ -153,15 +154,16 @@ class output_file {
       if (std::isnan(x)) continue;
       if (std::isnan(best) || (c.wins == better::high ? x > best : x < best)) best = x;
     }
+    if (c.optional && std::all_of(rows.begin(), rows.end(), [&](const summary& s) { return c.value(s) == 0; })) continue;
     std::size_t width = std::max(c.top.size(), c.bottom.size());
     const std::string best_cell = fmt::format("{:.{}f}", best, c.digits);
     for (std::string& cell : cells) {
       cell += c.wins != better::none && differ && cell == best_cell ? "*" : " ";
       width = std::max(width, cell.size() - 1);
     }
-    lines[0] += fmt::format("  {:>{}} ", c.top, width);
-    lines[1] += fmt::format("  {:>{}} ", c.bottom, width);
-    for (std::size_t i = 0; i < rows.size(); ++i) body[i] += fmt::format("  {:>{}}", cells[i], width + 1);
+    lines[0] += fmt::format(" {:>{}} ", c.top, width);
+    lines[1] += fmt::format(" {:>{}} ", c.bottom, width);
+    for (std::size_t i = 0; i < rows.size(); ++i) body[i] += fmt::format(" {:>{}}", cells[i], width + 1);
   }
   std::string out;
   const auto add = [&out](std::string_view line) {
@@ -367,13 +369,27 @@ inline constexpr std::string_view script_style =
          "set xlabel 'seconds'\n" + curves(runs, has, "1:4", "lines") + "unset multiplot\n";
 }
 
-/// Feeds gnuplot a script. @throws output_error
-inline void run_gnuplot(const std::string& script) {
-  std::FILE* const pipe = ::popen("gnuplot", "w");
-  if (pipe == nullptr) throw output_error{fmt::format("cannot start gnuplot: {}", std::strerror(errno))};
-  const bool fed = std::fwrite(script.data(), 1, script.size(), pipe) == script.size();
-  const int result = ::pclose(pipe);
-  if (!fed || result != 0) throw output_error{"gnuplot failed; its own message is above"};
+/// One word of a shell command.
+[[nodiscard]] inline std::string shell_quoted(std::string_view text) {
+  std::string out = "'";
+  for (const char c : text) {
+    if (c == '\'') {
+      out += "'\\''";
+    } else {
+      out += c;
+    }
+  }
+  return out + "'";
+}
+
+/// Runs the script, which draws into `picture`. @throws output_error
+inline void run_gnuplot(const std::filesystem::path& script, const std::filesystem::path& picture) {
+  const std::string assignment = "picture = " + gnuplot_quoted(picture.string());
+  const std::string command =
+      "gnuplot -e " + shell_quoted(assignment) + " " + shell_quoted(std::filesystem::absolute(script).string());
+  if (std::system(command.c_str()) != 0) {  // NOLINT(concurrency-mt-unsafe)
+    throw output_error{fmt::format("gnuplot failed on {}; its own message is above", script.string())};
+  }
 }
 
 }  // namespace detail
@@ -415,15 +431,16 @@ inline std::vector<std::filesystem::path> write_plots(const std::filesystem::pat
   for (const figure& f : figures) {
     if (f.script.empty()) continue;
     const std::string name = std::string{f.name} + std::string{extension};
-    const std::string head = detail::script_head(format, f.height);
-    output_file source{directory / (std::string{f.name} + ".gp")};
-    source.write(head + "set output " + detail::gnuplot_quoted(name) + "\n" + f.script);
+    const std::filesystem::path script = directory / (std::string{f.name} + ".gp");
+    output_file source{script};
+    source.write(fmt::format("if (!exists('picture')) picture = '{}'\n{}set output picture\n{}", name,
+                             detail::script_head(format, f.height), f.script));
+    source.commit();
     const std::filesystem::path picture = directory / name;
     std::filesystem::path growing = picture;
     growing += ".partial";
     try {
-      detail::run_gnuplot(head + "set output " + detail::gnuplot_quoted(growing.string()) + "\n" + f.script +
-                          "unset output\n");
+      detail::run_gnuplot(script, growing);
       std::filesystem::rename(growing, picture, failure);
       if (failure) throw output_error{fmt::format("cannot write {}: {}", picture.string(), failure.message())};
     } catch (...) {
@@ -431,7 +448,6 @@ inline std::vector<std::filesystem::path> write_plots(const std::filesystem::pat
       std::filesystem::remove(growing, ignored);
       throw;
     }
-    source.commit();
     pictures.push_back(picture);
   }
   return pictures;

@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+/// @file
+/// Two instances, and whatever an engine may do to them, decided by a source of numbers: a seeded generator in the
+/// property tests, the input in the fuzz target.
+
+#include "property/scheduler_world.hpp"
+
+#include <deque>
+
+namespace tessera_test {
+
+/// `Choice`: `std::uint64_t operator()(std::uint64_t n)` gives a number below n (n > 0); `bool done() const`.
+template <class Order, class BlockStore, class Choice>
+class scheduler_operations {
+ public:
+  using world = scheduler_world<Order, BlockStore>;
+
+  /// @param extra adds plans that are abandoned at once, before every plan; null: none. They must change nothing.
+  explicit scheduler_operations(Choice& choice, Choice* extra = nullptr)
+      : choice_{choice}, extra_{extra}, limits_{make_limits()}, config_{make_config()}, a_{limits_, config_}, b_{limits_, config_} {}
+
+  void run(std::size_t operations) {
+    for (std::size_t i = 0; i != operations && !choice_.done(); ++i) {
+      now_ += duration{static_cast<double>(below(4)) * 0.5};
+      world& w = below(3) == 0 ? b_ : a_;
+      if (w.pending()) {
+        switch (below(8)) {
+          case 0: submit(w); break;
+          case 1: cancel(w); break;
+          case 2: w.abandon(); break;
+          case 3:
+            if (!w.live().empty()) static_cast<void>(w.evacuate(any(w)));
+            break;
+          default: commit(w);
+        }
+      } else {
+        switch (below(12)) {
+          case 0:
+          case 1: submit(w); break;
+          case 2: submit_wrong(w); break;
+          case 3: cancel(w); break;
+          case 4: migrate(w); break;
+          default: plan(w, some_limits(choice_));
+        }
+      }
+    }
+  }
+
+  /// With an engine that only ever goes on, everything ends.
+  void drain() {
+    for (world* w : {&a_, &b_}) {
+      if (w->pending()) commit(*w);
+      std::int64_t left = 0;
+      for (const text_request* r : w->live()) left += r->prompt.count() + r->output.count() + 8;
+      // Every step computes at least one token. Recomputation repeats work, but every interval between two preemptions
+      // of the first in turn is worth a token of progress.
+      std::int64_t steps = 64 + 64 * left * left;
+      while (!w->live().empty()) {
+        must(steps-- > 0, "everything ends");
+        now_ += duration{0.5};
+        plan(*w, some_limits(choice_));
+        commit(*w);
+      }
+      w->check_empty();
+    }
+    for (const text_request& r : requests_) must(r.accepted == r.ended, "every accepted request ends once");
+  }
+
+  [[nodiscard]] std::uint64_t digest() const { return mix(a_.digest(), b_.digest()); }
+  [[nodiscard]] std::size_t preempted() const { return preempted_; }
+  [[nodiscard]] std::size_t hits() const { return hits_; }
+  [[nodiscard]] std::size_t migrated() const { return migrated_; }
+
+ private:
+  std::uint64_t below(std::uint64_t n) { return choice_(n); }
+  tokens upto(std::uint64_t n) { return tokens{static_cast<std::int64_t>(choice_(n + 1))}; }
+
+  scheduler_limits make_limits() {
+    constexpr std::int64_t sizes[] = {1, 2, 3, 4, 16};
+    scheduler_limits l;
+    l.block_size = tokens{sizes[below(5)]};
+    l.blocks = 1 + below(24);
+    l.residents = 1 + below(6);
+    l.host_blocks = below(3) == 0 ? 0 : below(2 * l.blocks);
+    l.requests = 1 + below(12);
+    l.max_length = below(2) == 0 ? tokens{} : tokens{1} + upto(40);
+    return l;
+  }
+  typename world::scheduler_type::config make_config() {
+    typename world::scheduler_type::config c;
+    c.preempt.kind = static_cast<int>(below(3));
+    c.admit.kind = static_cast<int>(below(3));
+    c.chunked_prefill = below(4) != 0;
+    if constexpr (requires { c.order.quantum; }) c.order.quantum = tokens{1} + upto(5);
+    if constexpr (requires { c.order.demote_above; }) c.order.demote_above = upto(30);
+    if constexpr (requires { c.order.threshold; }) c.order.threshold = duration{static_cast<double>(below(8))};
+    return c;
+  }
+  static step_limits some_limits(Choice& choice) {
+    step_limits s;
+    s.max_batch = 1 + choice(8);
+    s.token_budget = tokens{1 + static_cast<std::int64_t>(choice(choice(2) == 0 ? 6 : 60))};
+    if (choice(3) == 0) s.max_chunk = tokens{1 + static_cast<std::int64_t>(choice(6))};
+    if (choice(3) == 0) s.lookahead = tokens{static_cast<std::int64_t>(choice(4))};
+    return s;
+  }
+
+  text_request& any(world& w) { return *w.live()[below(w.live().size())]; }
+
+  void submit(world& w) {
+    const std::int64_t longest = limits_.longest().count();
+    text_request& r = next_request();
+    const tokens length = tokens{1 + static_cast<std::int64_t>(below(static_cast<std::uint64_t>(longest)))};
+    r.write(requests_.size(), length, upto(40), below(3), limits_.block_size);
+    const tokens most = limits_.longest() - length + tokens{1};
+    r.output = tokens{1} + upto(static_cast<std::uint64_t>(most.count()));  // now and then one more than there is room for
+    const bool known = below(4) != 0;
+    r.max_output = known ? r.output : tokens{};
+    r.reasoning = upto(static_cast<std::uint64_t>(r.output.count()));
+    r.starts_in = below(4) == 0 ? phase::answering : phase::reasoning;
+    r.priority = below(4) == 0 ? static_cast<int>(below(3)) - 1 : 0;
+    r.score = static_cast<float>(below(10));
+    const bool full = w.scheduler().waiting_count() >= limits_.requests;
+    const status expected = known && r.output > most ? status::never_fits : full ? status::queue_full : status::accepted;
+    must(w.submit(r, now_) == expected, "submit answers what the limits say");
+  }
+
+  void submit_wrong(world& w) {
+    if (!w.live().empty() && below(2) == 0) {
+      text_request& r = any(w);
+      must(a_.submit(r, now_) == status::busy && b_.submit(r, now_) == status::busy, "a live request is busy");
+      must((&w == &a_ ? b_ : a_).scheduler().cancel(r) == status::unknown_request, "a request elsewhere is unknown");
+      return;
+    }
+    text_request& r = next_request();
+    r.write(requests_.size(), limits_.longest() + tokens{1}, tokens{}, 0, limits_.block_size);
+    must(w.submit(r, now_) == status::never_fits, "too long a prompt never fits");
+    r.prompt = tokens{std::numeric_limits<std::int64_t>::max()};
+    must(w.submit(r, now_) == status::never_fits, "no prompt is too long to be refused");
+    r.prompt = tokens{};
+    must(w.submit(r, now_) == status::invalid, "an empty prompt is invalid");
+    r.prompt = tokens{1};
+    r.max_output = tokens{std::numeric_limits<std::int64_t>::max()};
+    must(w.submit(r, now_) == status::never_fits, "no output is too long to be refused");
+    r.max_output = tokens{-1};
+    must(w.submit(r, now_) == status::invalid, "a negative output is invalid");
+    must(w.scheduler().cancel(r) == status::unknown_request && w.scheduler().evacuate(r) == status::unknown_request,
+         "what was refused is not here");
+  }
+
+  void cancel(world& w) {
+    if (!w.live().empty()) w.cancel(any(w));
+  }
+
+  void migrate(world& from) {
+    if (from.live().empty()) return;
+    text_request& r = any(from);
+    static_cast<void>(from.evacuate(r));
+    world& to = &from == &a_ ? b_ : a_;
+    const status s = to.adopt(r, now_);
+    if (s == status::accepted) {
+      ++migrated_;
+      return;
+    }
+    must(s == status::queue_full || s == status::never_fits, "only the limits refuse an adopted request");
+    ++r.ended;  // nobody wants it
+  }
+
+  void plan(world& w, const step_limits& step) {
+    if (extra_ != nullptr) {
+      const auto before = w.digest();
+      for (std::uint64_t n = (*extra_)(3); n != 0; --n) {
+        static_cast<void>(w.plan(now_, some_limits(*extra_)));
+        w.abandon();
+      }
+      w.set_digest(before);
+    }
+    const auto& p = w.plan(now_, step);
+    preempted_ += p.preempted.size();
+    for (const auto& e : p.prefill) hits_ += e.first > tokens{} && e.request->state().life == lifecycle::waiting;
+  }
+
+  void commit(world& w) {
+    const std::vector<text_request*> outgrown{w.latest().outgrown.begin(), w.latest().outgrown.end()};
+    w.commit(now_, [&](text_request& r, const scheduled<text_request>& e) {
+      outcome o;
+      if (!e.samples) {
+        o.produced = static_cast<std::uint16_t>(below(3));  // ignored
+        o.end_of_reasoning = below(8) == 0;                 // ignored
+        return o;
+      }
+      o.produced = static_cast<std::uint16_t>(1 + below(static_cast<std::uint64_t>(e.lookahead.count()) + 1));
+      const tokens done = r.generated() + tokens{o.produced};
+      o.finished = done >= r.output;
+      o.end_of_reasoning = done >= r.reasoning && r.generated() < r.reasoning;
+      if (below(40) == 0) {
+        o.failed = true;
+        o.produced = static_cast<std::uint16_t>(below(2));
+      }
+      return o;
+    });
+    for (text_request* r : outgrown) {
+      if (std::find(w.live().begin(), w.live().end(), r) != w.live().end() && below(2) == 0) w.cancel(*r);
+    }
+  }
+
+  text_request& next_request() { return requests_.emplace_back(); }
+
+  Choice& choice_;
+  Choice* extra_;
+  time_point now_{};
+  scheduler_limits limits_;
+  typename world::scheduler_type::config config_;
+  std::deque<text_request> requests_;
+  world a_;
+  world b_;
+  std::size_t preempted_ = 0;
+  std::size_t hits_ = 0;
+  std::size_t migrated_ = 0;
+};
+
+}  // namespace tessera_test

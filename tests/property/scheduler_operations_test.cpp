@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+// Random sequences of everything that an engine may do, for all orders, block stores, and ways to preempt and admit:
+// what must hold at any moment holds, everything ends once, nothing is left, the same calls give the same plans, and
+// an abandoned plan leaves no trace.
+
+#include "property/scheduler_operations.hpp"
+
+#include "support/catch.hpp"
+
+#include <random>
+
+namespace {
+
+using namespace tessera_test;
+
+struct seeded {
+  std::mt19937_64 random;
+  std::uint64_t operator()(std::uint64_t n) { return random() % n; }
+  [[nodiscard]] bool done() const { return false; }
+};
+
+struct totals {
+  std::size_t preempted = 0;
+  std::size_t hits = 0;
+  std::size_t migrated = 0;
+};
+
+template <class Order, class BlockStore>
+std::uint64_t one_run(std::uint64_t seed, bool with_abandoned, totals& t) {
+  seeded choice{std::mt19937_64{seed}};
+  seeded extra{std::mt19937_64{seed + 1}};
+  scheduler_operations<Order, BlockStore, seeded> run{choice, with_abandoned ? &extra : nullptr};
+  run.run(150);
+  run.drain();
+  t.preempted += run.preempted();
+  t.hits += run.hits();
+  t.migrated += run.migrated();
+  return run.digest();
+}
+
+template <class Order, class BlockStore>
+totals many_runs() {
+  totals t;
+  for (std::uint64_t seed = 0; seed != 300; ++seed) {
+    INFO("seed " << seed);
+    const auto digest = one_run<Order, BlockStore>(seed, false, t);
+    REQUIRE(one_run<Order, BlockStore>(seed, false, t) == digest);
+    REQUIRE(one_run<Order, BlockStore>(seed, true, t) == digest);
+  }
+  return t;
+}
+
+template <class Order>
+void both_stores() {
+  const totals pool = many_runs<Order, kv::block_pool>();
+  CHECK(pool.preempted > 500);
+  CHECK(pool.migrated > 1000);
+  const totals cache = many_runs<Order, kv::prefix_cache>();
+  CHECK(cache.preempted > 500);
+  CHECK(cache.hits > 500);
+}
+
+}  // namespace
+
+TEST_CASE("any sequence of operations: fcfs") { both_stores<order::fcfs>(); }
+TEST_CASE("any sequence of operations: round_robin") { both_stores<order::round_robin>(); }
+TEST_CASE("any sequence of operations: two_phase") { both_stores<order::two_phase>(); }
+TEST_CASE("any sequence of operations: ranked") { both_stores<order::ranked<>>(); }
