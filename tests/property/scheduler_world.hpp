@@ -554,6 +554,8 @@ class scheduler_world {
         must(why == wait_reason::stalled, "who has outgrown the limits knows");
         must(outgrown.count(r) == 1 || full || nobody_starts || outgrown.size() == limits_.residents,
              "who has outgrown the limits is told");
+        // Its turn had not come when the step was full: then it is the one that the others are behind.
+        nobody_starts = nobody_starts || (waits(*r) && outgrown.count(r) == 0 && outgrown.size() != limits_.residents);
         continue;
       }
       must(outgrown.count(r) == 0, "only who has outgrown the limits is told so");

@@ -3,8 +3,6 @@
 
 #include <tessera/core/storage.hpp>
 
-#include <memory>
-
 /// @file
 /// `storage_for<Component>(limits)`: the one allocation, made before a component exists, for callers without a
 /// buffer of their own. The only header of the library that names the heap.
@@ -12,17 +10,36 @@
 TESSERA_NAMESPACE_BEGIN
 
 /// A heap buffer sized for one component, and the limits it was sized for. Moves, does not copy.
+/// (Not a `std::unique_ptr`: `<memory>` would cost more to include than the rest of a scheduler.)
 template <class Limits>
 class owned_storage {
  public:
+  /// Throws `std::bad_alloc`.
   owned_storage(std::size_t size, const Limits& limits)
-      : buffer_{new std::byte[size]}, size_{size}, limits_{limits} {}
+      : first_{static_cast<std::byte*>(::operator new(size))}, size_{size}, limits_{limits} {}
+  ~owned_storage() { ::operator delete(first_); }
 
-  [[nodiscard]] std::span<std::byte> memory() noexcept { return {buffer_.get(), size_}; }
+  owned_storage(owned_storage&& other) noexcept : first_{other.first_}, size_{other.size_}, limits_{other.limits_} {
+    other.first_ = nullptr;
+    other.size_ = 0;
+  }
+  owned_storage& operator=(owned_storage&& other) noexcept {
+    if (this != &other) {
+      ::operator delete(first_);
+      first_ = other.first_;
+      size_ = other.size_;
+      limits_ = other.limits_;
+      other.first_ = nullptr;
+      other.size_ = 0;
+    }
+    return *this;
+  }
+
+  [[nodiscard]] std::span<std::byte> memory() noexcept { return {first_, size_}; }
   [[nodiscard]] const Limits& limits() const noexcept { return limits_; }
 
  private:
-  std::unique_ptr<std::byte[]> buffer_;
+  std::byte* first_;
   std::size_t size_;
   Limits limits_;
 };

@@ -403,7 +403,9 @@ class iteration_scheduler {
   void schedule_prefill(Request& r, tokens first, tokens left) noexcept {
     tokens count = left;
     if (config_.chunked_prefill) {
-      count = min(left, budget_);
+      // A long prompt must not stop those who decode: one token of the budget is left to each resident yet to come.
+      const tokens others{static_cast<std::int64_t>(kept_ - next_)};
+      count = min(left, max(budget_ - others, tokens{1}));
       if (step_.max_chunk > tokens{0}) count = min(count, step_.max_chunk);
     }
     state& s = state_of(r);

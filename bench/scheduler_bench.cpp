@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include <benchmark/benchmark.h>
+
+#include <tessera/admit/future_peak.hpp>
+#include <tessera/compose/fcfs.hpp>
+#include <tessera/compose/pascal.hpp>
+#include <tessera/compose/round_robin.hpp>
+#include <tessera/kv/prefix_cache.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <random>
+#include <thread>
+#include <vector>
+
+// One scheduling step: plan (block tables included) and commit. Closed loop: a request that finishes is submitted again,
+// so that as many wait as at the start. Prompts of 1024 tokens, outputs of 128 to 256. What is measured is the sum of the
+// two calls; submitting and what an engine does in between is not. Counters: nanoseconds per step.
+
+namespace {
+
+using namespace tessera;
+using namespace tessera::literals;
+
+constexpr std::size_t prompt_tokens = 1024;
+
+struct request : request_hook {
+  std::span<const std::uint64_t> hashes;
+  tokens output{};
+  tokens reasoning{};
+  [[nodiscard]] std::span<const std::uint64_t> prefix_hashes() const noexcept { return hashes; }
+};
+
+/// Another thread, so that nothing profits from a program with only one.
+class bystander {
+ public:
+  ~bystander() {
+    {
+      const std::lock_guard lock{mutex_};
+      done_ = true;
+    }
+    wake_.notify_one();
+    thread_.join();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  bool done_ = false;
+  std::thread thread_{[this] {
+    std::unique_lock lock{mutex_};
+    wake_.wait(lock, [this] { return done_; });
+  }};
+};
+
+/// Hashes of prompts: the first half is common to one in sixteen, the second half is the prompt's own.
+class prompts {
+ public:
+  explicit prompts(std::size_t block_size) : blocks_{prompt_tokens / block_size}, hash_(count * blocks_) {
+    for (std::size_t i = 0; i != count; ++i) {
+      for (std::size_t b = 0; b != blocks_; ++b) {
+        const std::uint64_t owner = b < blocks_ / 2 ? i % 16 : 16 + i;
+        hash_[i * blocks_ + b] = (owner * blocks_ + b + 1) * 0x9e37'79b9'7f4a'7c15ULL;
+      }
+    }
+  }
+  [[nodiscard]] std::span<const std::uint64_t> operator[](std::size_t i) const {
+    return {hash_.data() + i % count * blocks_, blocks_};
+  }
+
+ private:
+  static constexpr std::size_t count = 8192;
+  std::size_t blocks_;
+  std::vector<std::uint64_t> hash_;
+};
+
+struct setting {
+  std::size_t blocks = 25'600;
+  std::size_t block_size = 16;
+  std::size_t batch = 256;
+  std::size_t waiting = 1000;
+};
+
+template <class Scheduler>
+class closed_loop {
+ public:
+  explicit closed_loop(const setting& s)
+      : limits_{.requests = s.waiting + s.batch,
+                .blocks = s.blocks,
+                .block_size = tokens{static_cast<std::int64_t>(s.block_size)},
+                .residents = s.batch,
+                .host_blocks = s.blocks,
+                .max_length = 2048_tok},
+        storage_{storage_for<Scheduler>(limits_)},
+        scheduler_{storage_},
+        prompts_{s.block_size},
+        requests_(s.waiting + s.batch) {
+    for (request& r : requests_) submit(r);
+    step_.max_batch = s.batch;
+    outcomes_.reserve(s.batch);
+    for (int i = 0; i != 3000; ++i) static_cast<void>(step());  // until lengths are mixed and all blocks have been used
+  }
+
+  /// Nanoseconds of plan and commit.
+  double step() {
+    using clock = std::chrono::steady_clock;
+    const auto t0 = clock::now();
+    const auto plan = scheduler_.plan(now_, step_);
+    const auto t1 = clock::now();
+    outcomes_.clear();
+    finished_.clear();
+    for (std::size_t i = 0; i != plan.size(); ++i) {
+      const scheduled<request>& e = plan[i];
+      const tokens generated = e.request->generated() + 1_tok;
+      const bool done = e.samples && generated == e.request->output;
+      if (done) finished_.push_back(e.request);
+      outcomes_.push_back({.end_of_reasoning = e.samples && generated == e.request->reasoning, .finished = done});
+    }
+    running_ += plan.size();
+    evicted_ += plan.preempted.size();
+    const auto t2 = clock::now();
+    scheduler_.commit(plan, outcomes_, now_);
+    const auto t3 = clock::now();
+    for (request* r : finished_) submit(*r);
+    now_ += 0.03_s;
+    return std::chrono::duration<double, std::nano>{(t1 - t0) + (t3 - t2)}.count();
+  }
+
+  void measure(benchmark::State& state) {
+    std::vector<float> took;
+    took.reserve(1 << 22);
+    running_ = 0;
+    evicted_ = 0;
+    double free = 0;
+    for (auto _ : state) {
+      const double ns = step();
+      took.push_back(static_cast<float>(ns));
+      free += static_cast<double>(scheduler_.store().free());
+      state.SetIterationTime(ns * 1e-9);
+    }
+    std::sort(took.begin(), took.end());
+    double sum = 0;
+    for (const float t : took) sum += static_cast<double>(t);
+    const auto quantile = [&](double q) {
+      return static_cast<double>(took[static_cast<std::size_t>(q * static_cast<double>(took.size() - 1))]);
+    };
+    const auto steps = static_cast<double>(took.size());
+    state.counters["mean_ns"] = sum / steps;
+    state.counters["p50_ns"] = quantile(0.5);
+    state.counters["p99_ns"] = quantile(0.99);
+    state.counters["max_ns"] = quantile(1.0);
+    state.counters["running"] = static_cast<double>(running_) / steps;
+    state.counters["waiting"] = static_cast<double>(scheduler_.waiting_count());
+    state.counters["free_blocks"] = free / steps;
+    state.counters["evicted_per_step"] = static_cast<double>(evicted_) / steps;
+  }
+
+ private:
+  void submit(request& r) {
+    r.hashes = prompts_[submitted_++];
+    r.prompt = tokens{static_cast<std::int64_t>(prompt_tokens)};
+    r.output = tokens{128 + static_cast<std::int64_t>(random_() % 129)};
+    r.reasoning = r.output / 2;
+    r.max_output = 256_tok;
+    if (scheduler_.submit(r, now_) != status::accepted) std::abort();
+  }
+
+  bystander other_;
+  scheduler_limits limits_;
+  owned_storage<scheduler_limits> storage_;
+  Scheduler scheduler_;
+  prompts prompts_;
+  std::vector<request> requests_;
+  step_limits step_{};
+  std::vector<outcome> outcomes_;
+  std::vector<request*> finished_;
+  std::mt19937 random_{1};
+  std::size_t submitted_ = 0;
+  std::size_t running_ = 0;
+  std::size_t evicted_ = 0;
+  time_point now_{};
+};
+
+template <class Scheduler>
+void step(benchmark::State& state, const setting& s) {
+  const auto loop = std::make_unique<closed_loop<Scheduler>>(s);
+  loop->measure(state);
+}
+
+using pool = kv::block_pool;
+using cache = kv::prefix_cache;
+using future = iteration_scheduler<request, order::fcfs, preempt::swap, admit::future_peak, pool>;
+
+[[maybe_unused]] const int registered = [] {
+  const auto add = [](const char* name, auto* function, const setting& s) {
+    benchmark::RegisterBenchmark(name, [function, s](benchmark::State& state) { function(state, s); })->UseManualTime();
+  };
+  // 256 run, with blocks to spare; the prefix cache fills what is left with cached blocks, so its pool is full.
+  add("step/fcfs", &step<fcfs<request, pool>>, {});
+  add("step/round_robin", &step<round_robin<request, pool>>, {});
+  add("step/pascal", &step<pascal<request, pool>>, {});
+  add("step/future_peak", &step<future>, {});
+  add("step/fcfs/prefix_cache", &step<fcfs<request, cache>>, {});
+  add("step/round_robin/prefix_cache", &step<round_robin<request, cache>>, {});
+  add("step/pascal/prefix_cache", &step<pascal<request, cache>>, {});
+  // The pool is what limits the batch: 72 blocks per request for 256 requests, or 25,600 blocks for all who fit.
+  add("step/pool_full/fcfs", &step<fcfs<request, pool>>, {.blocks = 18'432});
+  add("step/pool_full/pascal", &step<pascal<request, pool>>, {.blocks = 18'432});
+  add("step/pool_full/pascal/prefix_cache", &step<pascal<request, cache>>, {.blocks = 10'240});
+  add("step/pool_full/fcfs/batch:512", &step<fcfs<request, pool>>, {.batch = 512});
+  add("step/pool_full/pascal/batch:512", &step<pascal<request, pool>>, {.batch = 512});
+  // Block size.
+  add("step/block_size:64/pascal", &step<pascal<request, pool>>, {.blocks = 6'400, .block_size = 64});
+  add("step/block_size:64/pascal/prefix_cache", &step<pascal<request, cache>>, {.blocks = 6'400, .block_size = 64});
+  // Against the number that wait, and the number of cached blocks.
+  add("step/waiting:1000", &step<pascal<request, pool>>, {.waiting = 1000});
+  add("step/waiting:10000", &step<pascal<request, pool>>, {.waiting = 10'000});
+  add("step/waiting:100000", &step<pascal<request, pool>>, {.waiting = 100'000});
+  add("step/waiting:1000000", &step<pascal<request, pool>>, {.waiting = 1'000'000});
+  add("step/cached_blocks:25600", &step<pascal<request, cache>>, {.blocks = 25'600});
+  add("step/cached_blocks:102400", &step<pascal<request, cache>>, {.blocks = 102'400});
+  add("step/cached_blocks:409600", &step<pascal<request, cache>>, {.blocks = 409'600});
+  return 0;
+}();
+
+}  // namespace

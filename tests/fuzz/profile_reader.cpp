@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+// The profile reader on any bytes: it either returns a profile that costs every step at a positive finite time and
+// comes back the same through JSON, or throws an input_error that points into the text.
+
+#include <tessera/sim/profile.hpp>
+#include <tessera/sim/step_time.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <string_view>
+
+namespace {
+
+void require(bool condition) {
+  if (!condition) std::abort();
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  namespace sim = tessera::sim;
+  const std::string_view text{reinterpret_cast<const char*>(data), size};
+  try {
+    const sim::profile p = sim::parse_profile(text, "input");
+    require(p.kv_tokens() >= 1);
+    const sim::step_timer timer{p};
+    sim::step_shape shape;
+    for (int i = 0; i < 3; ++i) {
+      shape.add_decode(tessera::tokens{100 * i + 1});
+      require(std::isfinite(timer(shape)) && timer(shape) > 0);
+      shape.add_prefill(tessera::tokens{i}, tessera::tokens{1000});
+      require(std::isfinite(timer(shape)) && timer(shape) > 0);
+    }
+    // What was read is accepted again: `to_json` replaces bytes that are no UTF-8, so only the numbers must agree.
+    const sim::profile again = sim::parse_profile(sim::to_json(p), "again");
+    require(sim::step_timer{again}(shape) == timer(shape));
+  } catch (const sim::input_error& e) {
+    const auto lines = static_cast<std::uint64_t>(std::count(text.begin(), text.end(), '\n'));
+    require(e.line() >= 1 && e.line() <= lines + 1);
+    require(e.column() >= 1 && e.column() <= size + 1);
+    const std::string_view what = e.what();
+    require(what.starts_with("input:") && what.size() < 2000);
+    require(std::all_of(what.begin(), what.end(), [](char c) { return c >= 0x20 && c < 0x7f; }));
+  }
+  return 0;
+}
