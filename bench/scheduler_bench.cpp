@@ -95,14 +95,15 @@ class closed_loop {
                 .residents = s.batch,
                 .host_blocks = s.blocks,
                 .max_length = 2048_tok},
-        storage_{storage_for<Scheduler>(limits_)},
-        scheduler_{storage_},
         prompts_{s.block_size},
-        requests_(s.waiting + s.batch) {
+        requests_(s.waiting + s.batch),
+        storage_{storage_for<Scheduler>(limits_)},
+        scheduler_{storage_} {
     for (request& r : requests_) submit(r);
     step_.max_batch = s.batch;
     outcomes_.reserve(s.batch);
-    for (int i = 0; i != 3000; ++i) static_cast<void>(step());  // until lengths are mixed and all blocks have been used
+    // Until lengths are mixed, and all blocks have been used.
+    for (std::size_t i = 0; i != 3000 + s.blocks / 16; ++i) static_cast<void>(step());
   }
 
   /// Nanoseconds of plan and commit.
@@ -171,10 +172,10 @@ class closed_loop {
 
   bystander other_;
   scheduler_limits limits_;
-  owned_storage<scheduler_limits> storage_;
-  Scheduler scheduler_;
   prompts prompts_;
   std::vector<request> requests_;
+  owned_storage<scheduler_limits> storage_;
+  Scheduler scheduler_;
   step_limits step_{};
   std::vector<outcome> outcomes_;
   std::vector<request*> finished_;

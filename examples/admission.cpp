@@ -30,10 +30,9 @@ template <class Admit>
 void serve(const char* title, const Admit& admit) {
   using scheduler_type =
       tessera::iteration_scheduler<my_request, tessera::order::fcfs, tessera::preempt::recompute, Admit>;
+  std::array<my_request, 12> requests;
   auto storage = tessera::storage_for<scheduler_type>({.blocks = 64, .residents = 16});
   scheduler_type scheduler{storage, {.admit = admit}};
-
-  std::array<my_request, 12> requests;
   for (std::size_t i = 0; i < requests.size(); ++i) {
     my_request& r = requests[i];
     r.prompt = 100_tok;  // 7 blocks at the start, so nine could start at once; up to 19 at the end

@@ -18,10 +18,10 @@ void report(const char* what, const scheduler_type& scheduler) {
 }
 
 int main() {
+  std::array<my_request, 3> requests;  // outlive the scheduler: some may still be queued when it goes
   auto storage = tessera::storage_for<scheduler_type>({.blocks = 8, .residents = 4});
   scheduler_type scheduler{storage};
 
-  std::array<my_request, 3> requests;
   for (my_request& r : requests) {
     r.prompt = 40_tok;  // 3 blocks: two of the three fit
     if (!ok(scheduler.submit(r, {}))) return 1;

@@ -38,10 +38,10 @@ int main() {
   const auto start = from_steady(std::chrono::steady_clock::time_point{std::chrono::milliseconds{1500}});
   std::printf("start: %lld ns\n", static_cast<long long>(start.since_origin().ticks()));
 
-  auto storage = tessera::storage_for<scheduler_type>({.blocks = 4, .residents = 1});
-  scheduler_type scheduler{storage};
   my_request r;
   r.prompt = tessera::tokens{10};
+  auto storage = tessera::storage_for<scheduler_type>({.blocks = 4, .residents = 1});
+  scheduler_type scheduler{storage};
   if (!ok(scheduler.submit(r, start))) return 1;
 
   auto now = start;

@@ -59,13 +59,13 @@ void step(my_scheduler& scheduler, tessera::time_point& now) {
 }
 
 int main() {
-  auto storage = tessera::storage_for<my_scheduler>({.blocks = 32, .residents = 8, .host_blocks = 32});
-  my_scheduler scheduler{storage, {.order = {.threshold = 60_s}, .preempt = {.seconds_per_block = 50e-6}}};
-
   std::array<my_request, 3> requests;
   describe(requests[0], "essay", 30, 900);
   describe(requests[1], "proof", 20, 400);
   describe(requests[2], "fact", 10, 12);
+
+  auto storage = tessera::storage_for<my_scheduler>({.blocks = 32, .residents = 8, .host_blocks = 32});
+  my_scheduler scheduler{storage, {.order = {.threshold = 60_s}, .preempt = {.seconds_per_block = 50e-6}}};
 
   tessera::time_point now{};
   if (!ok(scheduler.submit(requests[0], now))) return 1;

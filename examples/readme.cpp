@@ -13,13 +13,14 @@ struct my_request : tessera::request_hook {  // the hook links it into queues: n
 };
 
 int main() {
+  my_request a, b;
+  a.prompt = 300_tok, a.max_output = 3_tok;
+  b.prompt = 40_tok, b.max_output = 5_tok;
+
   // 64 KV blocks of 16 tokens. This is the only allocation; a buffer of your own will do as well.
   auto storage = tessera::storage_for<tessera::pascal<my_request>>({.blocks = 64, .residents = 8, .host_blocks = 64});
   tessera::pascal<my_request> scheduler{storage, {.quantum = 500_tok, .demote_above = 5000_tok}};
 
-  my_request a, b;
-  a.prompt = 300_tok, a.max_output = 3_tok;
-  b.prompt = 40_tok, b.max_output = 5_tok;
   tessera::time_point now{};  // the library reads no clock: you say what time it is
   if (!ok(scheduler.submit(a, now)) || !ok(scheduler.submit(b, now))) return 1;
 

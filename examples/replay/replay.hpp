@@ -45,7 +45,7 @@ struct arguments {
 };
 
 /// Requests of a built-in workload when none are asked for.
-inline constexpr std::size_t default_requests = 4000;
+inline constexpr std::size_t default_requests = 8000;
 
 inline std::int64_t at_least_one(std::int64_t n, const char* option) {
   if (n < 1) throw sim::usage_error{fmt::format("{} must be at least 1, not {}", option, n)};
@@ -101,7 +101,9 @@ inline sim::cluster_options size_cluster(const arguments& a, const sim::profile&
                        .step = {.max_batch = static_cast<std::size_t>(a.max_batch),
                                 .token_budget = tessera::tokens{at_least_one(a.token_budget, "--token-budget")}},
                        .timer = sim::step_timer{profile},
-                       .swap_seconds_per_block = sim::swap_seconds(profile, block_size)}};
+                       .swap_seconds_per_block = sim::swap_seconds(profile, block_size)},
+          .fabric_bytes_per_s = profile.links.fabric_bytes_per_s,
+          .kv_bytes_per_token = profile.model.kv_bytes_per_token()};
 }
 
 /// Runs the tool on its arguments. Everything that can be refused is refused before the first run.

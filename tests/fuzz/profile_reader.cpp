@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
+#include <string>
 #include <string_view>
 
 namespace {
@@ -35,9 +36,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       shape.add_prefill(tessera::tokens{i}, tessera::tokens{1000});
       require(std::isfinite(timer(shape)) && timer(shape) > 0);
     }
-    // What was read is accepted again: `to_json` replaces bytes that are no UTF-8, so only the numbers must agree.
-    const sim::profile again = sim::parse_profile(sim::to_json(p), "again");
-    require(sim::step_timer{again}(shape) == timer(shape));
+    const std::string written = sim::to_json(p);
+    require(sim::to_json(sim::parse_profile(written, "again")) == written);
   } catch (const sim::input_error& e) {
     const auto lines = static_cast<std::uint64_t>(std::count(text.begin(), text.end(), '\n'));
     require(e.line() >= 1 && e.line() <= lines + 1);

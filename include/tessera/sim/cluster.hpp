@@ -3,13 +3,15 @@
 
 #include <tessera/kv/fragmentation.hpp>
 #include <tessera/placement/least_kv.hpp>
+#include <tessera/placement/pascal.hpp>
+#include <tessera/sim/fabric.hpp>
 #include <tessera/sim/instance.hpp>
 #include <tessera/sim/metrics.hpp>
 #include <tessera/sim/trace.hpp>
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
+#include <concepts>
 #include <cstddef>
 #include <limits>
 #include <memory>
@@ -29,27 +31,48 @@ struct instance_view {
   blocks kv_held{};          ///< On device and host.
   blocks free_blocks{};      ///< On the device.
   std::size_t requests = 0;  ///< Waiting and resident.
+  // Filled in only for policies with a member `reads_phases`:
+  bool slo_met = true;             ///< PASCAL's t_i.
+  std::size_t reasoning = 0;       ///< PASCAL's r_i.
+  std::size_t fresh_answers = 0;   ///< PASCAL's a_i.
 };
+
+/// A placement or migration policy that looks at the phases: it has a true constant `reads_phases`.
+template <class P>
+concept phase_reader = requires { requires P::reads_phases; };
 
 /// How a run is set up.
 struct cluster_options {
   std::size_t instances = 1;
   instance_options instance;
   double timeline_interval_s = 1.0;  ///< Between two samples of the timeline.
+  double fabric_bytes_per_s = 12.5e9;  ///< Of an instance's link to the others, each way.
+  double kv_bytes_per_token = 0;       ///< What a migration moves per token.
+  tokens quantum{500};                 ///< An answer that is no longer is still fresh (PASCAL's a_i).
 };
 
 /// Runs a workload through `instances` copies of one scheduler.
 ///
-/// Events are arrivals and ends of steps. At equal times arrivals come first, then instances by number, so that a run is
-/// a function of its inputs: it repeats exactly. The scheduler is driven through its public calls alone.
+/// Events are arrivals, ends of transfers and ends of steps. At equal times they come in this order, steps by the
+/// instance's number, so that a run is a function of its inputs: it repeats exactly. The scheduler is driven through its
+/// public calls alone. A request that migrates frees its blocks at once and computes nothing until its KV has crossed
+/// the fabric; meanwhile it counts as being at its destination.
 /// @tparam Scheduler any composition over `sim::request`.
 /// @tparam Placement a function from a range of `instance_view` to the index of the instance for a new request.
-template <class Scheduler, class Placement = placement::least_kv>
+/// @tparam Migration a function from the range, the current instance and the blocks needed there and elsewhere to the
+///         instance on which a request goes on when it begins to answer.
+template <class Scheduler, class Placement = placement::least_kv, class Migration = placement::stay>
 class cluster {
  public:
   explicit cluster(const cluster_options& options, const typename Scheduler::config& config = {},
-                   const Placement& placement = {})
-      : options_{options}, placement_{placement}, views_(options.instances), stranded_(options.instances) {
+                   const Placement& placement = {}, const Migration& migration = {})
+      : options_{options},
+        placement_{placement},
+        migration_{migration},
+        fabric_{options.instances, options.fabric_bytes_per_s},
+        views_(options.instances),
+        incoming_(options.instances),
+        stranded_(options.instances) {
     for (std::size_t i = 0; i != options.instances; ++i) {
       instances_.push_back(std::make_unique<instance<Scheduler>>(options_.instance, config));
       views_[i].id = i;
@@ -73,12 +96,15 @@ class cluster {
       const std::size_t soonest = soonest_instance();
       const double arrival_s = next_row < rows.size() ? rows[next_row].arrival_s : no_event;
       const double end_s = soonest < instances_.size() ? instances_[soonest]->ends_s() : no_event;
-      if (arrival_s == no_event && end_s == no_event) break;
-      now_s = std::min(arrival_s, end_s);
+      const double moved_s = fabric_.next_end_s();
+      now_s = std::min({arrival_s, moved_s, end_s});
+      if (now_s == no_event) break;
       pass_time_to(now_s);
-      if (arrival_s <= end_s) {
+      if (arrival_s == now_s) {
         arrive(rows[next_row], next_row);
         ++next_row;
+      } else if (moved_s == now_s) {
+        fabric_.advance(now_s, [&](const fabric::completion& done) { arrive_with_kv(done); });
       } else {
         end_step(soonest, completed, progress);
         begin_step(soonest, now_s);
@@ -124,14 +150,50 @@ class cluster {
     r.reasoning = min(tokens{row.reasoning_tokens}, r.output - tokens{1});
     r.starts_in = r.reasoning > tokens{} ? phase::reasoning : phase::answering;
     r.score = row.score;
+    if constexpr (phase_reader<Placement>) look_at_phases(row.arrival_s);
     const std::size_t to = placement_(std::as_const(views_));
     r.where = to;
-    if (instances_[to]->scheduler().submit(r, time_point::at_seconds(row.arrival_s)) != status::accepted) {
+    if (instances_[to]->submit(r, row.arrival_s) != status::accepted) {
       record(r, row.arrival_s, -1);
       return;
     }
     if (!instances_[to]->running()) begin_step(to, row.arrival_s);
     look_at(to);
+  }
+
+  /// A request has just begun to answer, and its instance is between two steps: here it goes on, or elsewhere.
+  void place_answer(request& r, double now_s) {
+    if constexpr (!std::same_as<Migration, placement::stay>) {
+      const std::size_t from = r.where;
+      look_at(from);
+      if constexpr (phase_reader<Migration>) look_at_phases(now_s);
+      const tokens block_size = options_.instance.limits.block_size;
+      const blocks moves = blocks_for(r.state().length, block_size);
+      const blocks grows = moves - blocks_for(r.state().room, block_size);
+      const std::size_t to = migration_(std::as_const(views_), from, max(grows, blocks{}), moves);
+      if (to == from) return;
+      instances_[from]->evacuate(r);
+      look_at(from);
+      r.where = to;
+      ++r.migrations;
+      incoming_[to].requests += 1;
+      incoming_[to].held += moves;
+      look_at(to);
+      const double size = options_.kv_bytes_per_token * static_cast<double>(r.state().computed.count());
+      fabric_.start(now_s, from, to, bytes{static_cast<std::int64_t>(size)}, r.index);
+    }
+  }
+
+  void arrive_with_kv(const fabric::completion& done) {
+    request& r = requests_[done.token];
+    facts_.kv_transfers.push_back(done.ended_s - done.started_s);
+    incoming_[r.where].requests -= 1;
+    incoming_[r.where].held -= blocks_for(r.state().length, options_.instance.limits.block_size);
+    const status adopted = instances_[r.where]->adopt(r, done.ended_s);
+    TESSERA_ASSERT(ok(adopted), "every instance has the same limits");
+    static_cast<void>(adopted);
+    if (!instances_[r.where]->running()) begin_step(r.where, done.ended_s);
+    look_at(r.where);
   }
 
   void begin_step(std::size_t i, double now_s) {
@@ -150,7 +212,7 @@ class cluster {
           record(r, r.state().arrived.seconds(), end_s);
           progress(++completed);
         },
-        [](request&) {}, [this](std::uint64_t ns) { facts_.scheduler_ns.add(plan_ns_ + ns); });
+        [&](request& r) { place_answer(r, end_s); }, [this](std::uint64_t ns) { facts_.scheduler_ns.add(plan_ns_ + ns); });
   }
 
   [[nodiscard]] blocks capacity() const noexcept {
@@ -160,12 +222,21 @@ class cluster {
   void look_at(std::size_t i) noexcept {
     const Scheduler& s = instances_[i]->scheduler();
     instance_view& v = views_[i];
-    v.kv_held = s.device_blocks_held() + s.host_blocks_held();
-    v.free_blocks = blocks{static_cast<std::int64_t>(s.store().free())};
-    v.requests = s.waiting_count() + s.resident_count();
-    const blocks stranded = kv::stranded_below{demand_}({.total = capacity(), .free = v.free_blocks});
+    const blocks free{static_cast<std::int64_t>(s.store().free())};
+    v.kv_held = s.device_blocks_held() + s.host_blocks_held() + incoming_[i].held;
+    v.free_blocks = free - min(free, incoming_[i].held);
+    v.requests = s.waiting_count() + s.resident_count() + incoming_[i].requests;
+    const blocks stranded = kv::stranded_below{demand_}({.total = capacity(), .free = free});
     stranded_total_ += stranded - stranded_[i];
     stranded_[i] = stranded;
+  }
+
+  void look_at_phases(double now_s) noexcept {
+    for (std::size_t i = 0; i != instances_.size(); ++i) {
+      views_[i].slo_met = instances_[i]->slo_met(now_s);
+      views_[i].reasoning = instances_[i]->reasoning();
+      views_[i].fresh_answers = instances_[i]->fresh_answers(options_.quantum) + incoming_[i].requests;
+    }
   }
 
   void pass_time_to(double now_s) {
@@ -191,6 +262,7 @@ class cluster {
     request_record out{.id = r.index,
                        .instance = static_cast<std::uint32_t>(r.where),
                        .preemptions = r.state().preemptions,
+                       .migrations = r.migrations,
                        .rejected = finish_s < 0,
                        .prompt_tokens = r.prompt.count(),
                        .reasoning_tokens = r.reasoning.count(),
@@ -220,10 +292,19 @@ class cluster {
     result_.numbers = summarize(result_.requests, facts_);
   }
 
+  /// Requests that are on their way to an instance, and the blocks that they will take.
+  struct on_the_way {
+    std::size_t requests = 0;
+    blocks held{};
+  };
+
   cluster_options options_;
   Placement placement_;
+  Migration migration_;
+  fabric fabric_;
   std::vector<std::unique_ptr<instance<Scheduler>>> instances_;
   std::vector<instance_view> views_;
+  std::vector<on_the_way> incoming_;
   std::vector<request> requests_;
   std::vector<blocks> stranded_;
   blocks stranded_total_{};

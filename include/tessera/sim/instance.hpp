@@ -2,6 +2,8 @@
 #pragma once
 
 #include <tessera/core/owned_storage.hpp>
+#include <tessera/pacing/slo.hpp>
+#include <tessera/pacing/token_pacer.hpp>
 #include <tessera/pipeline/iteration_scheduler.hpp>
 #include <tessera/qoe/integrator.hpp>
 #include <tessera/request/hook.hpp>
@@ -32,7 +34,11 @@ struct request : request_hook {
   double answering_step_s = -1;  ///< Start of the first step of the answering phase; -1: none yet.
   double first_token_s = -1;     ///< End of the step that gave its first token; -1: none yet.
   double first_answer_s = -1;    ///< First answering token; -1: none yet.
+  std::size_t answering_at = 0;  ///< Place in the list of its instance's answering requests.
+  std::uint32_t migrations = 0;  ///< Moves to another instance.
+  bool counted_demoted = false;  ///< In its instance's count of demoted requests.
   qoe_integrator qoe{};
+  token_pacer pacer{};
 };
 
 /// What every instance of a cluster has in common.
@@ -61,6 +67,45 @@ class instance {
   [[nodiscard]] double ends_s() const noexcept { return ends_s_; }
   /// Tokens computed in all steps so far, prompts and outputs.
   [[nodiscard]] std::uint64_t tokens_computed() const noexcept { return tokens_; }
+
+  /// A request comes: from the user, or with its KV from another instance. Returns as the scheduler's `submit`, `adopt`.
+  status submit(request& r, double now_s) {
+    const status s = scheduler_.submit(r, time_point::at_seconds(now_s));
+    if (ok(s)) joined(r);
+    return s;
+  }
+  status adopt(request& r, double now_s) {
+    const status s = scheduler_.adopt(r, time_point::at_seconds(now_s));
+    if (ok(s)) joined(r);
+    return s;
+  }
+  /// A request goes to another instance. Requires: it is here and no step is under way.
+  void evacuate(request& r) {
+    const status s = scheduler_.evacuate(r);
+    TESSERA_ASSERT(ok(s), "only between steps, and only who is here");
+    static_cast<void>(s);
+    left(r);
+  }
+
+  /// Requests in the high-priority queue (PASCAL's r_i): reasoning and not demoted. O(1).
+  [[nodiscard]] std::size_t reasoning() const noexcept {
+    return scheduler_.waiting_count() + scheduler_.resident_count() - answering_.size() - demoted_;
+  }
+  /// Answering requests that have not used up their first quantum (a_i). O(answering requests).
+  [[nodiscard]] std::size_t fresh_answers(tokens quantum) const noexcept {
+    std::size_t fresh = 0;
+    for (const request* r : answering_) fresh += r->generated() - r->state().reasoning < quantum ? 1U : 0U;
+    return fresh;
+  }
+  /// Whether all answering requests meet their SLO by their token pacers (t_i). O(answering requests).
+  [[nodiscard]] bool slo_met(double now_s) const noexcept {
+    const time_point now = time_point::at_seconds(now_s);
+    const time_point next_step = time_point::at_seconds(now_s + last_step_s_);
+    for (const request* r : answering_) {
+      if (!meets_slo(r->pacer, r->state().answering_since, now, next_step)) return false;
+    }
+    return true;
+  }
 
   /// Plans and starts a step, if there is anything to run. `timed(nanoseconds)` is told what `plan` took.
   template <class Timed>
@@ -103,10 +148,14 @@ class instance {
     scheduler_.commit(plan_, outcomes_, now);
     timed(nanoseconds_since(before));
     running_ = false;
+    last_step_s_ = took_s;
     for (request* r : changed_) {
       if (r->state().life == lifecycle::finished) {
+        left(*r);
         finished(*r);
       } else {
+        forget_demotion(*r);
+        begins_to_answer(*r);
         answers(*r);
       }
     }
@@ -139,12 +188,38 @@ class instance {
       if (e.samples) {
         if (r.first_answer_s < 0) r.first_answer_s = now.seconds();
         r.qoe.on_token(now);
+        r.pacer.on_token(now);
       }
-    } else if (o.end_of_reasoning) {
-      r.phase_change_s = now.seconds();
-      changed_.push_back(&r);
+    } else {
+      if (r.state().demoted && !r.counted_demoted) {
+        r.counted_demoted = true;
+        ++demoted_;
+      }
+      if (o.end_of_reasoning) {
+        r.phase_change_s = now.seconds();
+        changed_.push_back(&r);
+      }
     }
     if (o.finished) changed_.push_back(&r);
+  }
+
+  void joined(request& r) {
+    if (r.state().phase == phase::answering) begins_to_answer(r);
+  }
+  void begins_to_answer(request& r) {
+    r.answering_at = answering_.size();
+    answering_.push_back(&r);
+  }
+  void left(request& r) {
+    forget_demotion(r);
+    if (r.state().phase != phase::answering) return;
+    answering_[r.answering_at] = answering_.back();
+    answering_[r.answering_at]->answering_at = r.answering_at;
+    answering_.pop_back();
+  }
+  void forget_demotion(request& r) noexcept {
+    if (r.counted_demoted) --demoted_;
+    r.counted_demoted = false;
   }
 
   [[nodiscard]] double copy_seconds() const noexcept {
@@ -162,6 +237,9 @@ class instance {
   typename Scheduler::plan_type plan_{};
   std::vector<outcome> outcomes_;
   std::vector<request*> changed_;
+  std::vector<request*> answering_;
+  std::size_t demoted_ = 0;  ///< Counted when a demoted request is next in a step.
+  double last_step_s_ = 0;
   double started_s_ = 0;
   double ends_s_ = 0;
   std::uint64_t tokens_ = 0;

@@ -34,15 +34,17 @@ struct policy {
   std::function<run_result(const cluster_options&, std::span<const trace_row>, const progress_callback&)> run;
 };
 
-/// A policy that runs `Scheduler` on every instance of a cluster and places new requests with `Placement`.
+/// A policy that runs `Scheduler` on every instance of a cluster, places new requests with `Placement` and requests that
+/// begin to answer with `Migration` (see `cluster`).
 /// @tparam Scheduler a composition over `sim::request`.
-template <class Scheduler, class Placement = placement::least_kv>
+template <class Scheduler, class Placement = placement::least_kv, class Migration = placement::stay>
 [[nodiscard]] policy make_policy(std::string name, std::string summary, const typename Scheduler::config& config = {},
-                                 const Placement& placement = {}) {
+                                 const Placement& placement = {}, const Migration& migration = {}) {
   return {name, std::move(summary),
-          [name, config, placement](const cluster_options& options, std::span<const trace_row> rows,
-                                    const progress_callback& progress) {
-            run_result result = cluster<Scheduler, Placement>{options, config, placement}.run(rows, progress);
+          [name, config, placement, migration](const cluster_options& options, std::span<const trace_row> rows,
+                                               const progress_callback& progress) {
+            run_result result =
+                cluster<Scheduler, Placement, Migration>{options, config, placement, migration}.run(rows, progress);
             result.numbers.policy = name;
             return result;
           }};
@@ -53,7 +55,12 @@ template <class Scheduler, class Placement = placement::least_kv>
   return {
       make_policy<fcfs<request>>("fcfs", "first come, first served; the newest is swapped out when blocks run out (vLLM)"),
       make_policy<round_robin<request>>("rr", "round-robin with a quantum of 500 tokens, both phases alike"),
-      make_policy<pascal<request>>("pascal", "PASCAL's instance scheduler: reasoning first, answers share the rest"),
+      make_policy<pascal<request>, placement::pascal_arrival, placement::pascal_migrate_adaptively>(
+          "pascal", "PASCAL: reasoning first, answers share the rest and move to where it is quiet"),
+      make_policy<pascal<request>, placement::pascal_arrival, placement::pascal_migrate_always>(
+          "pascal-nonadaptive", "PASCAL, but answers always go where Algorithm 2 says"),
+      make_policy<pascal<request>, placement::pascal_arrival>("pascal-nomigration",
+                                                              "PASCAL, but answers stay where they reasoned"),
   };
 }
 

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <tessera/placement/concepts.hpp>
+
+#include <range/v3/algorithm/min_element.hpp>
+#include <range/v3/view/filter.hpp>
+#include <range/v3/view/iota.hpp>
+
+#include <tuple>
+
+/// @file
+/// PASCAL's instance-level scheduler (section IV-B): where a request reasons, and where it answers.
+///
+/// Pure functions of the views. O(instances), no allocation. Ties, which the paper leaves open: fewer requests in
+/// total, then the earlier instance. Requests on their way to an instance count as already there.
+
+TESSERA_NAMESPACE_BEGIN
+namespace placement {
+
+/// A view with all that PASCAL reads.
+template <class View>
+concept pascal_view = shows_slo<View> && shows_kv_held<View> && shows_phases<View> && shows_requests<View> &&
+                      shows_free_blocks<View>;
+
+namespace detail {
+
+/// E = the instances whose answering requests all meet their SLO.
+template <class V>
+[[nodiscard]] auto meeting_slo(const V& instances) noexcept {
+  return ranges::views::iota(std::size_t{0}, static_cast<std::size_t>(instances.size())) |
+         ranges::views::filter([&instances](std::size_t i) noexcept { return bool{instances[i].slo_met}; });
+}
+
+/// argmin over the candidates; `nowhere` if there is none.
+template <class Candidates, class Key>
+[[nodiscard]] std::size_t argmin(Candidates&& candidates, Key key) noexcept {
+  const auto best = ranges::min_element(candidates, {}, key);
+  return best == ranges::end(candidates) ? nowhere : static_cast<std::size_t>(*best);
+}
+
+}  // namespace detail
+
+/// Algorithm 1: the instance for a new request is the one with the least KV (m_i, device and host) among those whose
+/// answers meet their SLO; among all if there is none.
+struct pascal_arrival {
+  static constexpr bool reads_phases = true;
+
+  template <instance_views V>
+    requires pascal_view<view_t<V>>
+  [[nodiscard]] std::size_t operator()(const V& instances) const noexcept {
+    const auto m = [&](std::size_t i) { return std::tuple{instances[i].kv_held, instances[i].requests, i}; };
+    const std::size_t selected = detail::argmin(detail::meeting_slo(instances), m);
+    if (selected != nowhere) return selected;
+    return detail::argmin(ranges::views::iota(std::size_t{0}, static_cast<std::size_t>(instances.size())), m);
+  }
+};
+
+/// Algorithm 2: the instance for a request that begins to answer is the one with the fewest reasoning requests (r_i) among
+/// those whose answers meet their SLO; if there is none, the one with the smallest r_i + a_i among all, a_i being the
+/// answering requests that have not used up their first quantum.
+struct pascal_phase_change {
+  static constexpr bool reads_phases = true;
+
+  template <instance_views V>
+    requires pascal_view<view_t<V>>
+  [[nodiscard]] std::size_t operator()(const V& instances) const noexcept {
+    const auto r = [&](std::size_t i) { return std::tuple{instances[i].reasoning, instances[i].requests, i}; };
+    const std::size_t selected = detail::argmin(detail::meeting_slo(instances), r);
+    if (selected != nowhere) return selected;
+    const auto r_plus_a = [&](std::size_t i) {
+      return std::tuple{instances[i].reasoning + instances[i].fresh_answers, instances[i].requests, i};
+    };
+    return detail::argmin(ranges::views::iota(std::size_t{0}, static_cast<std::size_t>(instances.size())), r_plus_a);
+  }
+};
+
+/// Where a request goes on after its phase change: nowhere else. The baselines of PASCAL's evaluation.
+struct stay {
+  template <instance_views V>
+  [[nodiscard]] constexpr std::size_t operator()(const V&, std::size_t current, blocks /*grows*/,
+                                                 blocks /*moves*/) const noexcept {
+    return current;
+  }
+};
+
+/// Where a request goes on after its phase change: where Algorithm 2 says.
+struct pascal_migrate_always {
+  static constexpr bool reads_phases = true;
+
+  template <instance_views V>
+    requires pascal_view<view_t<V>>
+  [[nodiscard]] std::size_t operator()(const V& instances, std::size_t /*current*/, blocks /*grows*/,
+                                       blocks /*moves*/) const noexcept {
+    return pascal_phase_change{}(instances);
+  }
+};
+
+/// Adaptive migration (section IV-B, figure 7): where Algorithm 2 says, unless the request has the memory it needs where
+/// it is and would not have it there.
+struct pascal_migrate_adaptively {
+  static constexpr bool reads_phases = true;
+
+  /// @param current the instance it is on.
+  /// @param grows blocks that it will take next where it is.
+  /// @param moves blocks that it needs on another instance.
+  template <instance_views V>
+    requires pascal_view<view_t<V>>
+  [[nodiscard]] std::size_t operator()(const V& instances, std::size_t current, blocks grows,
+                                       blocks moves) const noexcept {
+    const std::size_t selected = pascal_phase_change{}(instances);
+    const bool fits_here = instances[current].free_blocks >= grows;
+    const bool fits_there = instances[selected].free_blocks >= moves;
+    return fits_here && !fits_there ? current : selected;
+  }
+};
+
+}  // namespace placement
+TESSERA_NAMESPACE_END

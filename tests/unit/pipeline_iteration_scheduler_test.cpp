@@ -1,0 +1,686 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+// The scheduler's rules one by one. That they hold together is for tests/property.
+
+#include <tessera/admit/future_peak.hpp>
+#include <tessera/kv/prefix_cache.hpp>
+#include <tessera/order/ranked.hpp>
+#include <tessera/order/round_robin.hpp>
+#include <tessera/pipeline/iteration_scheduler.hpp>
+#include <tessera/preempt/recompute.hpp>
+
+#include "support/allocation_guard.hpp"
+#include "support/catch.hpp"
+
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <limits>
+#include <vector>
+
+namespace {
+
+using namespace tessera;
+using namespace tessera::literals;
+
+struct request : request_hook {
+  std::vector<std::uint64_t> hashes;
+  [[nodiscard]] std::span<const std::uint64_t> prefix_hashes() const noexcept { return hashes; }
+};
+
+request make(std::int64_t prompt, std::int64_t max_output = 0, int priority = 0) {
+  request r;
+  r.prompt = tokens{prompt};
+  r.max_output = tokens{max_output};
+  r.priority = priority;
+  return r;
+}
+
+/// A scheduler over memory of its own, whose engine gives every entry one token.
+template <class Order = order::fcfs, class Preempt = preempt::swap, class Admit = admit::always,
+          class Store = kv::block_pool>
+struct fixture {
+  using scheduler_type = iteration_scheduler<request, Order, Preempt, Admit, Store>;
+
+  explicit fixture(const scheduler_limits& l, const typename scheduler_type::config& c = {})
+      : storage{storage_for<scheduler_type>(l)}, scheduler{storage, c} {}
+
+  auto plan(const step_limits& step = {}) { return scheduler.plan(time_point{}, step); }
+  void commit(const step_plan<request>& p, const outcome& o = {}) {
+    const std::vector<outcome> outcomes(p.size(), o);
+    scheduler.commit(p, outcomes, time_point{});
+  }
+  void step(const step_limits& step = {}) { commit(plan(step)); }
+  status submit(request& r) { return scheduler.submit(r, time_point{}); }
+
+  owned_storage<scheduler_limits> storage;
+  scheduler_type scheduler;
+};
+
+constexpr scheduler_limits small{.requests = 8, .blocks = 8, .block_size = 4_tok, .residents = 4, .host_blocks = 8};
+
+}  // namespace
+
+TEST_CASE("never_fits: what is refused could not run on the empty instance, and nothing else is") {
+  const auto ends = [](scheduler_limits l, std::int64_t prompt, std::int64_t output) {
+    request r = make(prompt, output);
+    fixture<> f{l};
+    if (f.submit(r) != status::accepted) return false;
+    // It runs to its end, alone.
+    for (std::int64_t left = output == 0 ? 1 : output; left != 0; --left) {
+      const auto p = f.plan();
+      REQUIRE(p.size() == 1);
+      CHECK(p.outgrown.empty());
+      f.commit(p, {.finished = left == 1});
+    }
+    CHECK(r.state().life == lifecycle::finished);
+    return true;
+  };
+  // 8 blocks of 4: KV for 32 tokens; the last token generated needs none.
+  CHECK(ends(small, 31, 0));
+  CHECK(ends(small, 32, 0));
+  CHECK_FALSE(ends(small, 33, 0));
+  CHECK(ends(small, 20, 12));
+  CHECK(ends(small, 20, 13));
+  CHECK_FALSE(ends(small, 20, 14));
+  CHECK(ends(small, 32, 1));
+  CHECK_FALSE(ends(small, 32, 2));
+  // A context that is not a whole number of blocks.
+  scheduler_limits context = small;
+  context.max_length = 10_tok;
+  CHECK(ends(context, 9, 0));
+  CHECK(ends(context, 10, 0));
+  CHECK_FALSE(ends(context, 11, 0));
+  CHECK(ends(context, 5, 6));
+  CHECK_FALSE(ends(context, 5, 7));
+  // A context longer than the instance.
+  context.max_length = 1000_tok;
+  CHECK(ends(context, 32, 1));
+  CHECK_FALSE(ends(context, 33, 1));
+  CHECK_FALSE(ends(small, std::numeric_limits<std::int64_t>::max(), std::numeric_limits<std::int64_t>::max()));
+}
+
+TEST_CASE("submit refuses what is wrong, and says how") {
+  fixture<> f{small};
+  request r = make(0);
+  CHECK(f.submit(r) == status::invalid);
+  r.prompt = tokens{-1};
+  CHECK(f.submit(r) == status::invalid);
+  r = make(4, -1);
+  CHECK(f.submit(r) == status::invalid);
+  r = make(4);
+  CHECK(f.submit(r) == status::accepted);
+  CHECK(f.submit(r) == status::busy);
+  f.step();
+  CHECK(f.submit(r) == status::busy);
+  CHECK(f.scheduler.cancel(r) == status::ok);
+  CHECK(f.scheduler.cancel(r) == status::unknown_request);
+  CHECK(f.scheduler.evacuate(r) == status::unknown_request);
+  CHECK(f.submit(r) == status::accepted);  // again, from the start
+  CHECK(r.state().computed == 0_tok);
+  CHECK(f.scheduler.cancel(r) == status::ok);
+}
+
+TEST_CASE("a request in another scheduler is unknown here") {
+  fixture<> here{small};
+  fixture<> there{small};
+  request mine = make(4);
+  request other = make(4);
+  REQUIRE(here.submit(mine) == status::accepted);
+  REQUIRE(there.submit(other) == status::accepted);
+  CHECK(here.scheduler.cancel(other) == status::unknown_request);
+  CHECK(here.scheduler.evacuate(other) == status::unknown_request);
+  here.step();
+  there.step();
+  REQUIRE(other.state().life == lifecycle::resident);
+  CHECK(here.scheduler.cancel(other) == status::unknown_request);
+  CHECK(here.scheduler.evacuate(other) == status::unknown_request);
+  CHECK(there.scheduler.cancel(other) == status::ok);
+  CHECK(here.scheduler.cancel(mine) == status::ok);
+}
+
+TEST_CASE("the waiting queue is bounded, but a preempted request always finds room in it") {
+  scheduler_limits l = small;
+  l.requests = 3;
+  std::deque<request> r;
+  fixture<> f{l};
+  for (int i = 0; i != 3; ++i) CHECK(f.submit(r.emplace_back(make(15))) == status::accepted);
+  CHECK(f.submit(r.emplace_back(make(15))) == status::queue_full);
+  f.step();  // two of 4 blocks each become resident
+  CHECK(f.scheduler.waiting_count() == 1);
+  CHECK(f.submit(r[3]) == status::accepted);
+  CHECK(f.submit(r.emplace_back(make(15))) == status::accepted);
+  CHECK(f.submit(r.emplace_back(make(15))) == status::queue_full);
+  f.step();  // lengths 16 -> 17: both need a fifth block
+  const auto p = f.plan();
+  CHECK(p.preempted.size() == 1);
+  f.commit(p);
+  CHECK(f.scheduler.waiting_count() == 4);
+  for (request& x : r) static_cast<void>(f.scheduler.cancel(x));
+  CHECK(f.scheduler.idle());
+}
+
+TEST_CASE("nobody is evicted before it is certain that this is enough") {
+  std::deque<request> r;
+  fixture<> f{small};
+  const auto add = [&](std::int64_t prompt, int priority) -> request& {
+    request& x = r.emplace_back(make(prompt, 0, priority));
+    REQUIRE(f.submit(x) == status::accepted);
+    return x;
+  };
+  add(14, 9);               // 4 blocks, more urgent than all that follow
+  request& low = add(5, 0);  // 2 blocks
+  f.step();
+  REQUIRE(f.scheduler.store().free() == 2);
+
+  request& big = add(17, 5);  // 5 blocks: 2 free and 2 of `low` are not enough
+  {
+    const auto p = f.plan();
+    CHECK(p.preempted.empty());
+    CHECK(p.size() == 2);  // the residents go on
+    CHECK(f.scheduler.why(big) == wait_reason::no_blocks);
+    f.commit(p);
+  }
+  CHECK(f.scheduler.cancel(big) == status::ok);
+  request& fitting = add(16, 5);  // 4 blocks: exactly enough
+  const auto p = f.plan();
+  REQUIRE(p.preempted.size() == 1);
+  CHECK(p.preempted[0].request == &low);
+  CHECK(f.scheduler.why(low) == wait_reason::preempted);
+  CHECK(f.scheduler.why(fitting) == wait_reason::none);
+  f.commit(p);
+  for (request& x : r) static_cast<void>(f.scheduler.cancel(x));
+}
+
+TEST_CASE("what counts for an eviction is the blocks that become free: shared ones do when all their owners go") {
+  using cached = fixture<order::fcfs, preempt::recompute, admit::always, kv::prefix_cache>;
+  cached f{small};
+  std::deque<request> r;
+  const auto add = [&](std::int64_t prompt, int priority, std::vector<std::uint64_t> hashes) -> request& {
+    request& x = r.emplace_back(make(prompt, 0, priority));
+    x.hashes = std::move(hashes);
+    REQUIRE(f.submit(x) == status::accepted);
+    return x;
+  };
+  request& first = add(17, 0, {1, 2, 3, 4});
+  f.step();
+  request& second = add(17, 0, {1, 2, 3, 4});
+  {
+    const auto p = f.plan();
+    REQUIRE(p.prefill.size() + p.decode.size() == 2);
+    CHECK(second.state().row != first.state().row);
+    f.commit(p);
+  }
+  REQUIRE(second.state().shared_blocks == 4);
+  REQUIRE(f.scheduler.store().free() == 2);  // 5 + 1 of 8
+
+  SECTION("both owners rank behind: all 8 blocks can be had") {
+    request& urgent = add(32, 1, {});
+    const auto p = f.plan();
+    CHECK(p.preempted.size() == 2);
+    CHECK(f.scheduler.why(urgent) == wait_reason::none);
+    f.commit(p);
+  }
+  SECTION("one owner stays: its blocks stay, and nobody is evicted in vain") {
+    CHECK(f.scheduler.cancel(second) == status::ok);
+    request& above = add(17, 9, {1, 2, 3, 4});
+    f.step();
+    REQUIRE(above.state().shared_blocks == 4);
+    REQUIRE(f.scheduler.store().free() == 2);
+    request& urgent = add(16, 5, {});  // 4 blocks: 2 are free, `first` has 5, but only one alone
+    const auto p = f.plan();
+    CHECK(p.preempted.empty());
+    CHECK(f.scheduler.why(urgent) == wait_reason::no_blocks);
+    CHECK(f.scheduler.store().free() == 2);
+    f.commit(p);
+    request& modest = add(12, 6, {});  // 3 blocks
+    const auto q = f.plan();
+    REQUIRE(q.preempted.size() == 1);
+    CHECK(q.preempted[0].request == &first);
+    CHECK(f.scheduler.why(modest) == wait_reason::none);
+    f.commit(q);
+  }
+  for (request& x : r) static_cast<void>(f.scheduler.cancel(x));
+  CHECK(f.scheduler.store().free() == 8);
+}
+
+TEST_CASE("every reason to wait") {
+  std::deque<request> r;
+  const auto fresh = [&](std::int64_t prompt, int priority = 0) -> request& {
+    return r.emplace_back(make(prompt, 0, priority));
+  };
+  SECTION("not_planned, batch_full, behind_others, none") {
+    fixture<> f{small};
+    request &a = fresh(2), &b = fresh(2), &c = fresh(2), &d = fresh(2);
+    CHECK(f.scheduler.why(a) == wait_reason::none);
+    for (request* x : {&a, &b, &c}) REQUIRE(f.submit(*x) == status::accepted);
+    CHECK(f.scheduler.why(a) == wait_reason::not_planned);
+    const auto p = f.plan({.max_batch = 1});
+    CHECK(f.scheduler.why(a) == wait_reason::none);
+    CHECK(f.scheduler.why(b) == wait_reason::batch_full);
+    CHECK(f.scheduler.why(c) == wait_reason::behind_others);
+    REQUIRE(f.submit(d) == status::accepted);
+    CHECK(f.scheduler.why(d) == wait_reason::not_planned);
+    f.commit(p);
+    CHECK(f.scheduler.why(a) == wait_reason::none);
+    CHECK(f.scheduler.why(b) == wait_reason::batch_full);
+    f.commit(f.plan({.max_batch = 4}));
+    f.commit(f.plan({.max_batch = 1}));
+    CHECK(f.scheduler.why(b) == wait_reason::batch_full);  // resident, and left out
+    f.scheduler.cancel(a);
+    CHECK(f.scheduler.why(a) == wait_reason::none);
+    for (request& x : r) static_cast<void>(f.scheduler.cancel(x));
+  }
+  SECTION("budget_spent") {
+    fixture<> f{small};
+    request &a = fresh(6), &b = fresh(6);
+    for (request* x : {&a, &b}) REQUIRE(f.submit(*x) == status::accepted);
+    f.commit(f.plan({.token_budget = 6_tok}));
+    CHECK(f.scheduler.why(b) == wait_reason::budget_spent);
+    f.commit(f.plan({.token_budget = 7_tok}));
+    f.commit(f.plan({.token_budget = 1_tok}));
+    CHECK(f.scheduler.why(b) == wait_reason::budget_spent);
+    for (request& x : r) static_cast<void>(f.scheduler.cancel(x));
+  }
+  SECTION("no_blocks, stalled, preempted") {
+    fixture<> f{small};
+    request &a = fresh(16), &b = fresh(13), &c = fresh(4);
+    for (request* x : {&a, &b, &c}) REQUIRE(f.submit(*x) == status::accepted);
+    f.step();
+    CHECK(f.scheduler.why(c) == wait_reason::no_blocks);
+    const auto p = f.plan();  // a needs its fifth block: b, the last, gives up its four
+    CHECK(f.scheduler.why(b) == wait_reason::preempted);
+    f.commit(p);
+    CHECK(f.scheduler.why(b) == wait_reason::preempted);
+    for (request& x : r) static_cast<void>(f.scheduler.cancel(x));
+    request &d = fresh(14), &e = fresh(16);
+    for (request* x : {&d, &e}) REQUIRE(f.submit(*x) == status::accepted);
+    f.step();
+    const auto q = f.plan();  // e, the last, needs a fifth block and finds none; it keeps what it has
+    CHECK(q.preempted.empty());
+    CHECK(q.size() == 1);
+    CHECK(f.scheduler.why(e) == wait_reason::stalled);
+    CHECK(f.scheduler.why(d) == wait_reason::none);
+    f.commit(q);
+    CHECK(f.scheduler.why(e) == wait_reason::stalled);
+    for (request& x : r) static_cast<void>(f.scheduler.cancel(x));
+  }
+  SECTION("held_back") {
+    fixture<order::fcfs, preempt::swap, admit::watermark> f{small, {.admit = {.fraction = 0.5}}};
+    request &a = fresh(8), &b = fresh(8), &c = fresh(4);
+    for (request* x : {&a, &b, &c}) REQUIRE(f.submit(*x) == status::accepted);
+    f.step();
+    CHECK(f.scheduler.why(a) == wait_reason::none);
+    CHECK(f.scheduler.why(b) == wait_reason::none);  // leaves 4 of 8
+    CHECK(f.scheduler.why(c) == wait_reason::held_back);
+    for (request& x : r) static_cast<void>(f.scheduler.cancel(x));
+  }
+  SECTION("residents_full") {
+    scheduler_limits l = small;
+    l.residents = 2;
+    fixture<> f{l};
+    request &a = fresh(2), &b = fresh(2), &c = fresh(2), &d = fresh(2, 1);
+    for (request* x : {&a, &b}) REQUIRE(f.submit(*x) == status::accepted);
+    f.step();
+    REQUIRE(f.submit(c) == status::accepted);
+    f.commit(f.plan({.max_batch = 8}));
+    // The batch is as large as the table has rows; with the same two in it, the third finds it full.
+    CHECK(f.scheduler.why(c) == wait_reason::batch_full);
+    REQUIRE(f.submit(d) == status::accepted);
+    const auto p = f.plan();  // a more urgent one takes the row of the last
+    REQUIRE(p.preempted.size() == 1);
+    CHECK(p.preempted[0].request == &b);
+    f.commit(p);
+    for (request& x : r) static_cast<void>(f.scheduler.cancel(x));
+  }
+  SECTION("residents_full, when one that has outgrown the limits keeps a row") {
+    scheduler_limits l = small;
+    l.residents = 2;
+    l.max_length = 4_tok;
+    fixture<> f{l};
+    request &a = fresh(4), &b = fresh(1), &c = fresh(1);
+    for (request* x : {&a, &b, &c}) REQUIRE(f.submit(*x) == status::accepted);
+    f.step();
+    const auto p = f.plan();
+    REQUIRE(p.outgrown.size() == 1);
+    CHECK(p.outgrown[0] == &a);
+    CHECK(f.scheduler.why(a) == wait_reason::stalled);
+    CHECK(f.scheduler.why(c) == wait_reason::residents_full);
+    f.commit(p);
+    for (request& x : r) static_cast<void>(f.scheduler.cancel(x));
+  }
+}
+
+TEST_CASE("a preempted request keeps its place: before all that came after it") {
+  std::deque<request> r;
+  fixture<> f{small};
+  for (int i = 0; i != 3; ++i) REQUIRE(f.submit(r.emplace_back(make(15))) == status::accepted);
+  f.step();
+  f.step();
+  f.step();  // the second loses its blocks to the first
+  REQUIRE(r[1].state().preemptions == 1);
+  CHECK(f.scheduler.waiting().front() == &r[1]);
+  CHECK(f.scheduler.waiting().back() == &r[2]);
+  CHECK(f.scheduler.cancel(r[0]) == status::ok);
+  const auto p = f.plan();
+  REQUIRE(p.swap_in.size() == 1);
+  CHECK(p.swap_in[0].request == &r[1]);
+  CHECK(p.decode.front().request == &r[1]);
+  CHECK(p.decode.front().first == 16_tok);
+  CHECK(f.scheduler.why(r[2]) == wait_reason::no_blocks);
+  f.commit(p);
+  for (request& x : r) static_cast<void>(f.scheduler.cancel(x));
+}
+
+TEST_CASE("swapping needs host blocks; without, a victim is recomputed") {
+  for (const std::size_t host : {0U, 3U, 4U}) {
+    scheduler_limits l = small;
+    l.host_blocks = host;
+    std::deque<request> r;
+    fixture<> f{l};
+    for (int i = 0; i != 2; ++i) REQUIRE(f.submit(r.emplace_back(make(15))) == status::accepted);
+    f.step();
+    f.step();
+    const auto p = f.plan();
+    REQUIRE(p.preempted.size() == 1);
+    const bool swaps = host == 4;
+    CHECK(p.preempted[0].mode == (swaps ? preemption_mode::swap : preemption_mode::recompute));
+    CHECK(p.swap_out.size() == (swaps ? 1 : 0));
+    if (swaps) {
+      CHECK(p.swap_out[0].device.size() == 4);
+      CHECK(p.swap_out[0].host.size() == 4);
+    }
+    f.commit(p);
+    CHECK(r[1].state().computed == (swaps ? 16_tok : 0_tok));
+    CHECK(f.scheduler.host_blocks_held() == blocks{swaps ? 4 : 0});
+    for (request& x : r) static_cast<void>(f.scheduler.cancel(x));
+    CHECK(f.scheduler.host_blocks_held() == 0_blk);
+  }
+}
+
+TEST_CASE("prompts are computed in chunks, within the budget and the chunk's limit") {
+  request r = make(25);
+  fixture<> f{small};
+  REQUIRE(f.submit(r) == status::accepted);
+  const auto expect = [&](const step_limits& limits, std::int64_t first, std::int64_t count, bool samples) {
+    const auto p = f.plan(limits);
+    REQUIRE(p.prefill.size() == 1);
+    CHECK(p.prefill[0].first == tokens{first});
+    CHECK(p.prefill[0].count == tokens{count});
+    CHECK(p.prefill[0].samples == samples);
+    CHECK(p.computed == tokens{count});
+    // What an engine says of a chunk that does not sample is ignored.
+    f.commit(p, {.produced = 1, .end_of_reasoning = !samples});
+    CHECK(r.state().phase == phase::reasoning);
+    CHECK(r.generated() == tokens{samples ? 1 : 0});
+  };
+  expect({.token_budget = 10_tok}, 0, 10, false);
+  expect({.token_budget = 10_tok, .max_chunk = 3_tok}, 10, 3, false);
+  expect({.token_budget = 2_tok, .max_chunk = 3_tok}, 13, 2, false);
+  expect({.token_budget = 100_tok}, 15, 10, true);
+  const auto p = f.plan();
+  REQUIRE(p.decode.size() == 1);
+  CHECK(p.decode[0].first == 25_tok);
+  f.commit(p, {.end_of_reasoning = true});
+  CHECK(r.state().phase == phase::answering);
+  CHECK(r.state().reasoning == 2_tok);
+  CHECK(f.scheduler.cancel(r) == status::ok);
+}
+
+TEST_CASE("without chunks, a prompt waits for a step with the budget for it") {
+  std::deque<request> r;
+  fixture<> f{small, {.chunked_prefill = false}};
+  for (const int n : {6, 6, 12}) REQUIRE(f.submit(r.emplace_back(make(n))) == status::accepted);
+  auto p = f.plan({.token_budget = 10_tok});
+  CHECK(p.size() == 1);
+  CHECK(f.scheduler.why(r[1]) == wait_reason::budget_spent);
+  f.commit(p);
+  p = f.plan({.token_budget = 10_tok});
+  REQUIRE(p.prefill.size() == 1);
+  CHECK(p.prefill[0].count == 6_tok);
+  f.commit(p);
+  p = f.plan({.token_budget = 10_tok});  // longer than any step: alone among the prefills, it runs
+  REQUIRE(p.prefill.size() == 1);
+  CHECK(p.prefill[0].count == 12_tok);
+  CHECK(p.prefill[0].samples);
+  f.commit(p);
+  for (request& x : r) static_cast<void>(f.scheduler.cancel(x));
+}
+
+TEST_CASE("lookahead: slots for speculative tokens where blocks are free, never at the cost of an eviction") {
+  std::deque<request> r;
+  fixture<> f{small};
+  REQUIRE(f.submit(r.emplace_back(make(4))) == status::accepted);
+  auto p = f.plan({.lookahead = 3_tok});
+  CHECK(p[0].lookahead == 3_tok);  // two blocks
+  CHECK(f.scheduler.store().free() == 6);
+  f.commit(p);
+  p = f.plan({.lookahead = 3_tok});
+  CHECK(p[0].lookahead == 3_tok);  // 5 + 3 fill them
+  f.commit(p, {.produced = 4});
+  CHECK(r[0].state().length == 9_tok);
+  CHECK(r[0].state().computed == 8_tok);
+  p = f.plan();
+  CHECK(p[0].first == 8_tok);
+  CHECK(p[0].lookahead == 0_tok);
+  f.commit(p);
+  REQUIRE(f.submit(r.emplace_back(make(19))) == status::accepted);
+  f.step();  // takes the other five blocks; the first has 12 slots and length 11
+  REQUIRE(f.scheduler.store().free() == 0);
+  REQUIRE(r[0].state().length == 11_tok);
+  p = f.plan({.lookahead = 3_tok});
+  CHECK(p.preempted.empty());
+  CHECK(p[0].lookahead == 1_tok);
+  CHECK(p[1].lookahead == 0_tok);
+  f.commit(p);
+  for (request& x : r) static_cast<void>(f.scheduler.cancel(x));
+
+  // At the end of the context there is nothing to look ahead to.
+  scheduler_limits l = small;
+  l.max_length = 6_tok;
+  fixture<> g{l};
+  request last = make(5);
+  REQUIRE(g.submit(last) == status::accepted);
+  p = g.plan({.lookahead = tokens{std::numeric_limits<std::int64_t>::max()}});
+  CHECK(p[0].lookahead == 1_tok);
+  g.commit(p, {.produced = 2});
+  p = g.plan();
+  CHECK(p.empty());
+  REQUIRE(p.outgrown.size() == 1);
+  g.scheduler.abandon(p);
+  CHECK(g.scheduler.cancel(last) == status::ok);
+}
+
+TEST_CASE("one that has outgrown the limits is told, keeps nobody from starting, and is never started again") {
+  std::deque<request> r;
+  scheduler_limits l = small;
+  l.max_length = 16_tok;
+  fixture<> f{l};
+  const auto add = [&](std::int64_t prompt, int priority) -> request& {
+    request& x = r.emplace_back(make(prompt, 0, priority));
+    REQUIRE(f.submit(x) == status::accepted);
+    return x;
+  };
+  request& a = add(13, 1);
+  request& b = add(16, 0);
+  f.step();
+  REQUIRE(b.state().length == 17_tok);
+  request& c = add(16, 2);
+  auto p = f.plan();  // c takes the blocks of b
+  REQUIRE(p.preempted.size() == 1);
+  CHECK(p.preempted[0].request == &b);
+  f.commit(p, {.finished = true});
+  CHECK(a.state().life == lifecycle::finished);
+  CHECK(c.state().life == lifecycle::finished);
+  request& d = add(4, 0);
+  p = f.plan();
+  REQUIRE(p.outgrown.size() == 1);
+  CHECK(p.outgrown[0] == &b);
+  CHECK(f.scheduler.why(b) == wait_reason::stalled);
+  REQUIRE(p.size() == 1);
+  CHECK(p[0].request == &d);
+  f.commit(p);
+  CHECK(f.scheduler.cancel(b) == status::ok);
+  CHECK(f.scheduler.cancel(d) == status::ok);
+  CHECK(f.scheduler.host_blocks_held() == 0_blk);
+}
+
+TEST_CASE("a prompt whose front is cached starts behind it, and computes at least one token") {
+  using cached = fixture<order::fcfs, preempt::swap, admit::always, kv::prefix_cache>;
+  cached f{small};
+  std::deque<request> r;
+  const auto add = [&](std::int64_t prompt, std::vector<std::uint64_t> hashes) -> request& {
+    request& x = r.emplace_back(make(prompt));
+    x.hashes = std::move(hashes);
+    REQUIRE(f.submit(x) == status::accepted);
+    return x;
+  };
+  request& a = add(9, {1, 2});
+  f.commit(f.plan(), {.finished = true});
+  REQUIRE(a.state().life == lifecycle::finished);
+  CHECK(f.scheduler.device_blocks_held() == 0_blk);
+  add(9, {1, 2});
+  add(8, {1, 2});  // both blocks are known, but its last token is needed for its logits
+  add(12, {1, 7, 3});
+  add(6, {8});
+  const auto p = f.plan();
+  REQUIRE(p.size() == 4);
+  CHECK(p.decode[0].first == 8_tok);  // one token is left: as cheap as a decode
+  CHECK(p.prefill[0].first == 4_tok);
+  CHECK(p.prefill[1].first == 4_tok);
+  CHECK(p.prefill[2].first == 0_tok);
+  CHECK(f.scheduler.device_blocks_held() == 1_blk + 1_blk + 1_blk + 1_blk + 2_blk + 2_blk);
+  f.commit(p, {.finished = true});
+  CHECK(f.scheduler.store().free() == 8);
+}
+
+TEST_CASE("cancel during a plan: settled with it, whether it is committed or abandoned") {
+  for (const bool committed : {true, false}) {
+    std::deque<request> r;
+    fixture<> f{small};
+    for (int i = 0; i != 2; ++i) REQUIRE(f.submit(r.emplace_back(make(15))) == status::accepted);
+    f.step();
+    f.step();
+    REQUIRE(f.submit(r.emplace_back(make(3))) == status::accepted);
+    REQUIRE(f.submit(r.emplace_back(make(3))) == status::accepted);
+    const auto p = f.plan();  // r[0] grows, r[1] is the victim, r[2] starts
+    REQUIRE(p.preempted.size() == 1);
+    REQUIRE(f.scheduler.why(r[2]) == wait_reason::none);
+    const auto held = f.scheduler.device_blocks_held();
+    for (request& x : r) CHECK(f.scheduler.cancel(x) == status::ok);
+    CHECK(f.scheduler.cancel(r[0]) == status::ok);  // still here: being cancelled already
+    CHECK(f.submit(r[0]) == status::busy);
+    CHECK(f.scheduler.device_blocks_held() == held);
+    CHECK(f.scheduler.evacuate(r[1]) == status::busy);
+    if (committed) {
+      f.commit(p);
+    } else {
+      f.scheduler.abandon(p);
+    }
+    for (request& x : r) CHECK(x.state().life == lifecycle::cancelled);
+    CHECK(f.scheduler.idle());
+    CHECK(f.scheduler.device_blocks_held() == 0_blk);
+    CHECK(f.scheduler.host_blocks_held() == 0_blk);
+    CHECK(f.scheduler.tables().free_rows() == f.scheduler.tables().rows());
+  }
+}
+
+TEST_CASE("a request moves to another instance with its progress") {
+  fixture<> a{small};
+  fixture<> b{small};
+  request r = make(6, 10);
+  REQUIRE(a.submit(r) == status::accepted);
+  a.step();
+  a.step();
+  CHECK(a.scheduler.adopt(r, time_point{}) == status::busy);
+  REQUIRE(a.scheduler.evacuate(r) == status::ok);
+  CHECK(a.scheduler.idle());
+  CHECK(a.scheduler.device_blocks_held() == 0_blk);
+  CHECK(r.generated() == 2_tok);
+  REQUIRE(b.scheduler.adopt(r, time_point{}) == status::accepted);
+  const auto p = b.plan();
+  REQUIRE(p.swap_in.size() == 1);
+  CHECK(p.swap_in[0].device.size() == 2);
+  CHECK(p.swap_in[0].host.empty());
+  REQUIRE(p.decode.size() == 1);
+  CHECK(p.decode[0].first == 7_tok);
+  b.commit(p, {.finished = true});
+  CHECK(r.generated() == 3_tok);
+
+  request never = make(6);
+  CHECK(b.scheduler.adopt(never, time_point{}) == status::invalid);  // was never anywhere
+  scheduler_limits tiny = small;
+  tiny.blocks = 3;
+  fixture<> c{tiny};
+  request big = make(13);
+  REQUIRE(a.submit(big) == status::accepted);
+  a.step();
+  REQUIRE(a.scheduler.evacuate(big) == status::ok);
+  CHECK(c.scheduler.adopt(big, time_point{}) == status::never_fits);
+}
+
+TEST_CASE("integer time, a buffer of any alignment, and what a scheduler is made of") {
+  struct tick_request : basic_request_hook<nanoseconds_clock> {};
+  using ticks = iteration_scheduler<tick_request, order::ranked<>, preempt::recompute, admit::future_peak>;
+  std::vector<std::byte> memory(ticks::required_bytes(small) + 1);
+  ticks s{std::span{memory}.subspan(1), small};
+  tick_request r;
+  r.prompt = 5_tok;
+  REQUIRE(s.submit(r, ticks::time_point{}) == status::accepted);
+  const auto p = s.plan(ticks::time_point{}, {});
+  REQUIRE(p.size() == 1);
+  CHECK(s.plan_pending());
+  const std::array outcomes{outcome{.finished = true}};
+  s.commit(p, outcomes, ticks::time_point{});
+  CHECK_FALSE(s.plan_pending());
+  CHECK(s.idle());
+  CHECK(s.size_limits().blocks == 8);
+}
+
+TEST_CASE("no call allocates, also none that fails") {
+  using cached = fixture<order::round_robin, preempt::swap, admit::watermark, kv::prefix_cache>;
+  cached f{small, {.order = {.quantum = 2_tok}}};
+  cached other{small};
+  std::deque<request> r;
+  for (int i = 0; i != 12; ++i) {
+    request& x = r.emplace_back(make(3 + 2 * (i % 5)));
+    x.hashes.assign(static_cast<std::size_t>(x.prompt.count() / 4), 77);
+    for (std::size_t b = 0; b != x.hashes.size(); ++b) x.hashes[b] += b;
+  }
+  request refused = make(1000);
+  std::array<outcome, 4> outcomes{};
+  std::size_t preempted = 0;
+  const tessera_test::no_allocation guard;
+  for (int turn = 0; turn != 200; ++turn) {
+    for (request& x : r) static_cast<void>(f.scheduler.submit(x, time_point{}));  // accepted, busy, or queue_full
+    static_cast<void>(f.scheduler.submit(refused, time_point{}));
+    static_cast<void>(f.scheduler.cancel(refused));
+    static_cast<void>(f.scheduler.evacuate(refused));
+    const auto dropped = f.scheduler.plan(time_point{}, {.max_batch = 2, .lookahead = 2_tok});
+    static_cast<void>(f.scheduler.evacuate(r[0]));
+    f.scheduler.abandon(dropped);
+    const auto p = f.scheduler.plan(time_point{}, {.max_batch = 3, .token_budget = 7_tok});
+    preempted += p.preempted.size();
+    for (const request& x : r) static_cast<void>(f.scheduler.why(x));
+    if (turn % 3 == 0) static_cast<void>(f.scheduler.cancel(r[static_cast<std::size_t>(turn) % r.size()]));
+    for (std::size_t i = 0; i != p.size(); ++i) outcomes[i] = {.finished = p[i].request->generated() > 5_tok};
+    f.scheduler.commit(p, std::span{outcomes}.first(p.size()), time_point{});
+    request& moving = r[static_cast<std::size_t>(turn) % 5];
+    if (f.scheduler.evacuate(moving) == status::ok) {
+      static_cast<void>(other.scheduler.adopt(moving, time_point{}));
+      const auto q = other.scheduler.plan(time_point{}, {});
+      other.scheduler.commit(q, std::span{outcomes}.first(q.size()), time_point{});
+      static_cast<void>(other.scheduler.cancel(moving));
+    }
+    const auto more = f.scheduler.plan(time_point{}, {});
+    f.scheduler.commit(more, std::span{outcomes}.first(more.size()), time_point{});
+    preempted += more.preempted.size();
+  }
+  for (request& x : r) static_cast<void>(f.scheduler.cancel(x));
+  const auto allocations = guard.allocations();
+  const auto deallocations = guard.deallocations();
+  CHECK(allocations == 0);
+  CHECK(deallocations == 0);
+  CHECK(preempted > 20);  // or this has shown little
+  CHECK(f.scheduler.idle());
+}

@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+#include <tessera/sim/profile.hpp>
+
+#include "support/catch.hpp"
+
+#include <string>
+#include <string_view>
+
+namespace {
+
+namespace sim = tessera::sim;
+using namespace tessera::literals;
+using tessera_test::approx;
+
+const sim::profile& builtin(std::string_view name) {
+  for (const sim::profile& p : sim::profiles()) {
+    if (p.name == name) return p;
+  }
+  FAIL("no profile " << name);
+  return sim::profiles().front();
+}
+
+TEST_CASE("PASCAL's setting has the KV per token and the room that the paper's does", "[sim]") {
+  const auto& p = builtin("h100-96gb-qwen-32b");
+  CHECK(p.model.kv_bytes_per_token() == 256 * 1024);
+  CHECK(p.model.weight_bytes() == approx(65e9).epsilon(0.01));
+  CHECK(p.kv_tokens() == approx(80'000).epsilon(0.01));
+  CHECK(p.kv_blocks(16_tok) == tessera::blocks{static_cast<std::int64_t>(p.kv_tokens()) / 16});
+  CHECK(p.links.fabric_bytes_per_s == 100e9 / 8);
+}
+
+TEST_CASE("every built-in profile has room, and is read back as it is written", "[sim]") {
+  CHECK(sim::profile_names().size() == 3);
+  for (const sim::profile& p : sim::profiles()) {
+    INFO(p.name);
+    CHECK(p.kv_blocks(16_tok) > 1000_blk);
+    CHECK(p.host_blocks(16_tok) > p.kv_blocks(16_tok));
+    CHECK(p.model.query_heads % p.model.kv_heads == 0);
+    const std::string text = sim::to_json(p);
+    CHECK(sim::to_json(sim::parse_profile(text, "p.json")) == text);
+    CHECK(sim::to_json(sim::load_profile(p.name)) == text);
+  }
+}
+
+TEST_CASE("weights that do not fit leave no blocks", "[sim]") {
+  sim::profile p = sim::profiles()[0];
+  p.gpu.memory_bytes = 1e9;
+  CHECK(p.kv_tokens() < 0);
+  CHECK(p.kv_blocks(16_tok) == 0_blk);
+}
+
+std::string refusal(std::string_view text) {
+  try {
+    (void)sim::parse_profile(text, "p.json");
+  } catch (const sim::input_error& e) {
+    return e.what();
+  }
+  return "";
+}
+
+/// The first built-in profile as JSON, with one piece of it replaced.
+std::string with(std::string_view piece, std::string_view other) {
+  std::string text = sim::to_json(sim::profiles()[0]);
+  const std::size_t at = text.find(piece);
+  REQUIRE(at != text.npos);
+  return text.replace(at, piece.size(), other);
+}
+
+TEST_CASE("a bad profile is an error with line and column: no JSON", "[sim]") {
+  REQUIRE(refusal(sim::to_json(sim::profiles()[0])).empty());
+  CHECK(refusal("") == "p.json:1:1: expected a JSON object, found an empty file");
+  CHECK(refusal("[1]") == "p.json:1:1: expected a profile, an object, found '[1]'");
+  CHECK(refusal("{\"name\": \"x\",\n  \"model\"") ==
+        "p.json:2:10: expected valid JSON, found the end of the file: is it truncated?");
+  CHECK(refusal("{\"name\": \"x\",\n  \"model\": NaN}").find("p.json:2:12: expected valid JSON, found ") == 0);
+  CHECK(refusal("{\"name\": 1e999}").find("p.json:1:14: expected a number that a double can hold, found '1e999'") == 0);
+  CHECK(refusal("{\r\n}").find("p.json:1:2: expected lines that end in a newline alone") == 0);
+  CHECK(refusal("\xef\xbb\xbf{}").find("p.json:1:1: expected plain UTF-8 without") == 0);
+  CHECK(refusal(std::string_view{"{\"\0\"}", 5}) == "p.json:1:3: expected text, found a NUL byte (a binary file?)");
+  CHECK(refusal("{" + std::string(1'000'000, ' ') + "}").find("p.json:1:65537: expected lines of at most") == 0);
+  CHECK(refusal("{\"name\": \"\xff\"}").find("p.json:1:11: expected valid JSON") == 0);
+  // Wherever it ends, it is refused.
+  const std::string whole = sim::to_json(sim::profiles()[0]);
+  for (std::size_t size = 0; size + 2 < whole.size(); size += 7) CHECK_FALSE(refusal(whole.substr(0, size)).empty());
+}
+
+TEST_CASE("a bad profile is an error with line and column: keys and values", "[sim]") {
+  // The keys of a built-in profile are one to a line, so that lines can be counted from its text.
+  CHECK(refusal(with("  \"name\": \"h100-96gb-qwen-32b\",\n", "")) ==
+        "p.json:1:1: expected the key name (a text), found an object without it");
+  CHECK(refusal(with("\"layers\": 64,", "\"layer\": 64,")) ==
+        "p.json:6:5: expected only the keys name, parameters, layers, query_heads, kv_heads, head_dim, "
+        "bytes_per_weight, bytes_per_kv_value in model, found 'layer'");
+  CHECK(refusal(with("    \"layers\": 64,\n", "")) ==
+        "p.json:3:12: expected the key model.layers (a whole number from 1 to 10000), found an object without it");
+  const std::string layers = "p.json:6:15: expected model.layers, a whole number from 1 to 10000, found ";
+  CHECK(refusal(with("\"layers\": 64", "\"layers\": 0")) == layers + "'0'");
+  CHECK(refusal(with("\"layers\": 64", "\"layers\": -64")) == layers + "'-64'");
+  CHECK(refusal(with("\"layers\": 64", "\"layers\": 6.5")) == layers + "'6.5'");
+  CHECK(refusal(with("\"layers\": 64", "\"layers\": 1e300")) == layers + "'1e300'");
+  CHECK(refusal(with("\"layers\": 64", "\"layers\": 18446744073709551616")) == layers + "'18446744073709551616'");
+  CHECK(refusal(with("\"layers\": 64", "\"layers\": \"64\"")) == layers + "'\"64\"'");
+  CHECK(refusal(with("\"layers\": 64", "\"layers\": null")) == layers + "'null'");
+  CHECK(refusal(with("\"layers\": 64", "\"layers\": [1, {\"}\": \"]\"}]")) == layers + "'[1, {\"}\": \"]\"}]'");
+  CHECK(refusal(with("\"layers\": 64", "\"layers\": 64.0")).empty());
+  CHECK(refusal(with("\"name\": \"H100 96 GB\"", "\"name\": 5")) == "p.json:14:13: expected gpu.name, a text, found '5'");
+  CHECK(refusal(with("\"flops_efficiency\": 0.6", "\"flops_efficiency\": 1.1")) ==
+        "p.json:16:25: expected gpu.flops_efficiency, a number above 0, at most 1, found '1.1'");
+  CHECK(refusal(with("\"flops_efficiency\": 0.6", "\"flops_efficiency\": 0")).find("p.json:16:25: ") == 0);
+  CHECK(refusal(with("\"launch_seconds\": 0.00128", "\"launch_seconds\": -1")) ==
+        "p.json:21:23: expected gpu.launch_seconds, a number of at least 0, at most 10, found '-1'");
+  CHECK(refusal(with("\"memory_bytes\": 96000000000.0", "\"memory_bytes\": 70e9")) ==
+        "p.json:19:21: expected gpu.memory_bytes with room for KV beside 6.552e+10 bytes of weights, found 7e+10, of "
+        "which 6.3e+10 usable");
+  // Of a key that comes twice the last counts, for the value and for the place.
+  CHECK(refusal(with("\"layers\": 64", "\"layers\": 64, \"layers\": 0")) ==
+        "p.json:6:29: expected model.layers, a whole number from 1 to 10000, found '0'");
+}
+
+std::string measured(std::string_view content) {
+  std::string text = sim::to_json(sim::profiles()[0]);
+  text.erase(text.rfind("\n}"));
+  return text + ",\n\"measured\": " + std::string{content} + "\n}\n";
+}
+
+TEST_CASE("measured tables are read in any order and must be whole", "[sim]") {
+  const auto p = sim::parse_profile(
+      measured(R"({"decode": [{"batch": 8, "context": 100, "seconds": 0.3}, {"batch": 1, "context": 900, "seconds": 0.2},
+                  {"batch": 8, "context": 900, "seconds": 0.4}, {"batch": 1, "context": 100, "seconds": 0.1}],
+                  "prefill": [{"length": 200, "seconds": 2}, {"length": 100, "seconds": 1}]})"),
+      "p.json");
+  REQUIRE(p.measured.decode.size() == 4);
+  for (std::size_t i = 0; i < 4; ++i) CHECK(p.measured.decode[i].seconds == approx(0.1 * static_cast<double>(i + 1)));
+  REQUIRE(p.measured.prefill.size() == 2);
+  CHECK(p.measured.prefill[0].length == 100);
+  CHECK(sim::to_json(sim::parse_profile(sim::to_json(p), "again")) == sim::to_json(p));
+
+  CHECK(refusal(measured("{}")).empty());
+  CHECK(refusal(measured("[]")) == "p.json:28:13: expected measured, an object, found '[]'");
+  CHECK(refusal(measured("{\"decode\": []}")) ==
+        "p.json:28:24: expected measured.decode, an array of at least one object, found '[]'");
+  CHECK(refusal(measured("{\"prefill\": [{\"length\": 1, \"seconds\": 1}, {\"length\": 1, \"seconds\": 2}]}")) ==
+        "p.json:28:25: expected measured.prefill, every length once, found 1 twice");
+  CHECK(refusal(measured("{\"prefill\": [{\"length\": 1, \"seconds\": 1}, {\"length\": 2, \"seconds\": 0}]}"))
+            .find("expected measured.prefill.1.seconds, a number above 0") != std::string::npos);
+  CHECK(refusal(measured("{\"prefill\": [7]}")).find("expected measured.prefill.0, an object, found '7'") !=
+        std::string::npos);
+  const std::string grid = "p.json:28:24: expected measured.decode, every batch once with every context, found ";
+  const auto decode = [&](std::string_view points) {
+    std::string list;
+    for (std::size_t i = 0; i + 1 < points.size(); i += 2) {
+      list += std::string{list.empty() ? "" : ","} + "{\"batch\":" + points[i] + ",\"context\":" + points[i + 1] +
+              ",\"seconds\":1}";
+    }
+    return refusal(measured("{\"decode\": [" + list + "]}"));
+  };
+  CHECK(decode("11122122").empty());
+  CHECK(decode("11").empty());
+  CHECK(decode("1121").empty());
+  CHECK(decode("1112").empty());
+  CHECK(decode("111221") == grid + "3 points that are no full grid");
+  CHECK(decode("11122123") == grid + "4 points that are no full grid");
+  CHECK(decode("1111") == grid + "2 points that are no full grid");
+  CHECK(decode("111211122122") == grid + "6 points that are no full grid");
+}
+
+TEST_CASE("a profile is found by name or read from a file", "[sim]") {
+  try {
+    (void)sim::load_profile("h100");
+    FAIL("no error");
+  } catch (const sim::usage_error& e) {
+    CHECK(std::string{e.what()} ==
+          "unknown profile 'h100'; there are: h100-96gb-qwen-32b, h200-llama-3.1-8b, v100-qwen2.5-7b; or give a .json "
+          "file");
+  }
+  CHECK_THROWS_AS(sim::load_profile("missing.json"), sim::input_error);
+  CHECK_THROWS_AS(sim::load_profile("./missing"), sim::input_error);
+}
+
+}  // namespace

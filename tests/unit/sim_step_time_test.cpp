@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+#include <tessera/sim/step_time.hpp>
+
+#include "support/allocation_guard.hpp"
+#include "support/catch.hpp"
+
+#include <cstdint>
+
+namespace {
+
+namespace sim = tessera::sim;
+using namespace tessera::literals;
+using tessera::tokens;
+using tessera_test::approx;
+
+sim::step_shape decodes(std::int64_t n, std::int64_t context) {
+  sim::step_shape s;
+  for (std::int64_t i = 0; i < n; ++i) s.add_decode(tokens{context});
+  return s;
+}
+
+sim::step_shape prefill(std::int64_t first, std::int64_t count) {
+  sim::step_shape s;
+  s.add_prefill(tokens{first}, tokens{count});
+  return s;
+}
+
+TEST_CASE("the shape of a step is a sum over its entries", "[sim]") {
+  sim::step_shape s = decodes(3, 100);
+  CHECK(s.decodes == 3);
+  CHECK(s.decode_context == 300);
+  s.add_prefill(5_tok, 4_tok);
+  CHECK(s.prefill_tokens == 4);
+  CHECK(s.prefill_context == 9);
+  CHECK(s.prefill_pairs == 6 + 7 + 8 + 9);
+  // In chunks or at once, the same pairs.
+  sim::step_shape chunks;
+  for (std::int64_t first = 0; first < 100; first += 20) chunks.add_prefill(tokens{first}, 20_tok);
+  CHECK(chunks.prefill_pairs == prefill(0, 100).prefill_pairs);
+  CHECK(chunks.prefill_pairs == 100 * 101 / 2);
+  CHECK(sim::step_shape{}.empty());
+  CHECK_FALSE(s.empty());
+}
+
+TEST_CASE("the roofline by hand", "[sim]") {
+  sim::profile p = sim::profiles()[0];
+  // Numbers that are easy to follow: 1 s for the weights, 1 ms per token of arithmetic, 1 us per KV token.
+  p.model.layers = 1;
+  p.model.query_heads = 1;
+  p.model.kv_heads = 1;
+  p.model.head_dim = 1;
+  p.model.bytes_per_kv_value = 0.5;  // 1 byte a token.
+  p.model.parameters = 0.5e6;
+  p.model.bytes_per_weight = 2;  // 1e6 bytes.
+  p.gpu.bytes_per_s = 2e6;
+  p.gpu.bandwidth_efficiency = 0.5;
+  p.gpu.flops = 2e9;
+  p.gpu.flops_efficiency = 0.5;  // 2 * 0.5e6 / 1e9 = 1 ms a token; 4 / 1e9 = 4 ns a pair.
+  p.gpu.launch_seconds = 0.5;
+  const sim::step_timer t{p};
+  CHECK(t({}) == 0);
+  CHECK(t(decodes(1, 0)) == approx(0.5 + 1));
+  CHECK(t(decodes(1000, 0)) == approx(0.5 + 1));
+  CHECK(t(decodes(2000, 0)) == approx(0.5 + 2));
+  CHECK(t(decodes(10, 1000)) == approx(0.5 + 1 + 0.01));
+  CHECK(t(prefill(0, 4000)) == approx(0.5 + 4 + 4e-9 * 4000 * 4001 / 2));
+  CHECK(t(prefill(1'000'000, 1)) == approx(0.5 + 1 + 1.000001));  // One token reads all the KV: bound by memory.
+  sim::step_shape mixed = decodes(10, 1000);
+  mixed.add_prefill(0_tok, 4000_tok);
+  CHECK(t(mixed) == approx(0.5 + 4.01 + 0.01 + 4e-9 * 4000 * 4001 / 2));
+}
+
+TEST_CASE("the built-in profiles cost what such hardware does", "[sim]") {
+  const sim::step_timer h100{sim::profiles()[0]};
+  CHECK(h100(decodes(1, 1000)) > 0.020);  // 65.5 GB at no more than 3.35 TB/s.
+  CHECK(h100(decodes(1, 1000)) < 0.030);
+  CHECK(h100(decodes(64, 1000)) == approx(0.030).epsilon(0.05));
+  CHECK(h100(prefill(0, 1000)) > 0.066);  // 66 Tflop at no more than 989 Tflop/s.
+  CHECK(h100(prefill(0, 1000)) < 0.130);
+  // A step never gets shorter by more work.
+  for (const sim::profile& p : sim::profiles()) {
+    const sim::step_timer t{p};
+    double before = 0;
+    for (std::int64_t n = 1; n < 3000; n += 100) {
+      CHECK(t(decodes(n, 500)) > before);
+      before = t(decodes(n, 500));
+    }
+    before = 0;
+    for (std::int64_t n = 1; n < 30'000; n += 1000) {
+      CHECK(t(prefill(0, n)) > before * 0.999999);
+      before = t(prefill(0, n));
+    }
+  }
+  CHECK(sim::transfer_seconds(sim::profiles()[0], 2048_tok) == approx(0.043).epsilon(0.01));
+  CHECK(sim::swap_seconds(sim::profiles()[0], 1000_tok) == approx(1000 * 262144 / 50e9));
+}
+
+sim::profile measured_profile() {
+  sim::profile p = sim::profiles()[0];
+  p.measured.decode = {{1, 0, 0.010}, {1, 1000, 0.012}, {11, 0, 0.020}, {11, 1000, 0.042}};
+  p.measured.prefill = {{100, 0.05}, {300, 0.15}};
+  return p;
+}
+
+TEST_CASE("measured tables are met at their points and linear in between", "[sim]") {
+  const sim::profile p = measured_profile();
+  const sim::step_timer t{p};
+  for (const auto& d : p.measured.decode) CHECK(t(decodes(d.batch, d.context)) == approx(d.seconds));
+  CHECK(t(decodes(1, 500)) == approx(0.011));
+  CHECK(t(decodes(6, 0)) == approx(0.015));
+  CHECK(t(decodes(6, 500)) == approx((0.010 + 0.012 + 0.020 + 0.042) / 4));
+  CHECK(t(decodes(21, 0)) == approx(0.030));     // On along the last segment.
+  CHECK(t(decodes(1, 2000)) == approx(0.014));
+  for (const auto& d : p.measured.prefill) CHECK(t(prefill(0, d.length)) == approx(d.seconds));
+  CHECK(t(prefill(0, 200)) == approx(0.10));
+  CHECK(t(prefill(0, 400)) == approx(0.20));
+  CHECK(t(prefill(0, 10)) == approx(0.05));      // Never less than the first point.
+  CHECK(t(prefill(5000, 200)) > t(prefill(0, 200)));
+  sim::step_shape mixed = decodes(11, 1000);
+  mixed.add_prefill(0_tok, 200_tok);
+  CHECK(t(mixed) == approx(0.10 + 0.042 - 0.010));
+  CHECK(t({}) == 0);
+}
+
+TEST_CASE("a table that is missing is the roofline", "[sim]") {
+  sim::profile p = measured_profile();
+  const sim::step_timer roofline{sim::profiles()[0]};
+  p.measured.decode.clear();
+  CHECK(sim::step_timer{p}(decodes(5, 700)) == roofline(decodes(5, 700)));
+  p = measured_profile();
+  p.measured.prefill.clear();
+  CHECK(sim::step_timer{p}(prefill(10, 700)) == roofline(prefill(10, 700)));
+  // One point is a constant.
+  p.measured.decode = {{4, 100, 0.02}};
+  CHECK(sim::step_timer{p}(decodes(1, 7)) == approx(0.02));
+  CHECK(sim::step_timer{p}(decodes(100, 7000)) == approx(0.02));
+}
+
+TEST_CASE("costing a step allocates nothing", "[sim]") {
+  const sim::step_timer roofline{sim::profiles()[0]};
+  const sim::step_timer measured{measured_profile()};
+  sim::step_shape mixed = decodes(11, 1000);
+  mixed.add_prefill(0_tok, 200_tok);
+  tessera_test::no_allocation guard;
+  const double sum = roofline(mixed) + measured(mixed);
+  const auto allocated = guard.allocations();
+  CHECK(allocated == 0);
+  CHECK(sum > 0);
+}
+
+}  // namespace

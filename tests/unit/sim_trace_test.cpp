@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+#include <tessera/sim/trace.hpp>
+
+#include "support/catch.hpp"
+
+#include <cmath>
+#include <string>
+#include <string_view>
+
+namespace {
+
+namespace sim = tessera::sim;
+
+TEST_CASE("a trace is read by the names of its columns", "[sim]") {
+  const auto t = sim::parse_trace(
+      "arrival_s,prompt_tokens,output_tokens,reasoning_tokens,answer_tokens\n"
+      "0,374,44,,\n"
+      "4.315,396,109,100,9\n"
+      "4.315,1,1,0,1\n"
+      "1e2,5,7,7,0\n",
+      "t.csv");
+  CHECK(t.name == "t.csv");
+  CHECK(t.has_arrivals);
+  CHECK(t.has_reasoning);
+  CHECK_FALSE(t.has_scores);
+  REQUIRE(t.rows.size() == 4);
+  CHECK(t.rows[0].arrival_s == 0);
+  CHECK(t.rows[0].prompt_tokens == 374);
+  CHECK(t.rows[0].output_tokens == 44);
+  CHECK(t.rows[0].reasoning_tokens == 0);
+  CHECK(t.rows[0].answer_tokens == 44);
+  CHECK(std::isnan(t.rows[0].score));
+  CHECK(t.rows[1].arrival_s == 4.315);
+  CHECK(t.rows[1].reasoning_tokens == 100);
+  CHECK(t.rows[1].answer_tokens == 9);
+  CHECK(t.rows[2].arrival_s == t.rows[1].arrival_s);
+  CHECK(t.rows[3].arrival_s == 100);
+  CHECK(t.rows[3].answer_tokens == 0);
+}
+
+TEST_CASE("columns come in any order, with others between them, quoted or not", "[sim]") {
+  const auto t = sim::parse_trace(
+      "\"model\",score,output_tokens,note,prompt_tokens\n"
+      "m,1.5,\"10\",\"a, b \"\"c\"\"\",20\n"
+      ",,11,,21\n"
+      "\"\",-2,12,\"\",22\n",
+      "t");
+  REQUIRE(t.rows.size() == 3);
+  CHECK_FALSE(t.has_arrivals);
+  CHECK(t.has_scores);
+  CHECK_FALSE(t.has_reasoning);
+  CHECK(std::isnan(t.rows[0].arrival_s));
+  CHECK(t.rows[0].output_tokens == 10);
+  CHECK(t.rows[0].prompt_tokens == 20);
+  CHECK(t.rows[0].score == 1.5F);
+  CHECK(std::isnan(t.rows[1].score));
+  CHECK(t.rows[2].score == -2.0F);
+}
+
+TEST_CASE("of output, reasoning and answer two give the third", "[sim]") {
+  const auto t = sim::parse_trace(
+      "prompt_tokens,output_tokens,reasoning_tokens,answer_tokens\n"
+      "1,10,4,\n"
+      "1,10,,4\n"
+      "1,,4,6\n"
+      "1,10,10,\n"
+      "1,10,,\n",
+      "t");
+  REQUIRE(t.rows.size() == 5);
+  const std::int64_t expected[][3] = {{10, 4, 6}, {10, 6, 4}, {10, 4, 6}, {10, 10, 0}, {10, 0, 10}};
+  for (std::size_t i = 0; i < t.rows.size(); ++i) {
+    INFO("row " << i);
+    CHECK(t.rows[i].output_tokens == expected[i][0]);
+    CHECK(t.rows[i].reasoning_tokens == expected[i][1]);
+    CHECK(t.rows[i].answer_tokens == expected[i][2]);
+  }
+}
+
+std::string refusal(std::string_view text) {
+  try {
+    (void)sim::parse_trace(text, "t");
+  } catch (const sim::input_error& e) {
+    return e.what();
+  }
+  return "";
+}
+
+/// A trace with this one row under a full header.
+std::string row(std::string_view text) {
+  return "arrival_s,prompt_tokens,output_tokens,reasoning_tokens,answer_tokens,score\n" + std::string{text} + "\n";
+}
+
+TEST_CASE("a bad file is an error with line and column: the whole file", "[sim]") {
+  CHECK(refusal("") ==
+        "t:1:1: expected a header with at least the columns prompt_tokens and output_tokens, found an empty file");
+  CHECK(refusal("a,b\n1,2\n").find("t:1:1: expected a header with the column prompt_tokens (known columns: arrival_s, "
+                                   "prompt_tokens, output_tokens, reasoning_tokens, answer_tokens, score), found "
+                                   "'a,b'") == 0);
+  CHECK(refusal("prompt_tokens,b\n1,2\n").find("t:1:1: expected a header with the column output_tokens (") == 0);
+  CHECK(refusal("1,2,3\n").find("t:1:1: expected a header") == 0);
+  CHECK(refusal("\n").find("found an empty line") != std::string::npos);
+  CHECK(refusal("prompt_tokens,output_tokens,prompt_tokens\n1,2,3\n") ==
+        "t:1:29: expected the column prompt_tokens once, found it again");
+  CHECK(refusal("prompt_tokens,output_tokens\n") ==
+        "t:2:1: expected at least one row after the header, found the end of the file");
+  CHECK(refusal("prompt_tokens,output_tokens\r\n1,2\r\n").find("t:1:28: expected lines that end in a newline") == 0);
+  CHECK(refusal("\xef\xbb\xbfprompt_tokens,output_tokens\n1,2\n").find("t:1:1: expected plain UTF-8 without") == 0);
+  CHECK(refusal(std::string_view{"prompt_tokens,output_tokens\n1,\0\n", 32}) ==
+        "t:2:3: expected text, found a NUL byte (a binary file?)");
+  CHECK(refusal("prompt_tokens,output_tokens\n" + std::string(1'000'000, '1') + "\n").find("t:2:65537: ") == 0);
+}
+
+TEST_CASE("a bad file is an error with line and column: cut off", "[sim]") {
+  const std::string whole = row("0,1,10,4,6,0.5") + "1,2,20,10,10,\n";
+  REQUIRE(refusal(whole).empty());
+  // Wherever the file ends but at a line's end, it is refused at that place or where the field is.
+  for (std::size_t size = 0; size < whole.size(); ++size) {
+    INFO("cut to " << size << " bytes");
+    const std::string cut = whole.substr(0, size);
+    const bool at_line_end = !cut.empty() && cut.back() == '\n' && size > row("").size();
+    CHECK(refusal(cut).empty() == at_line_end);
+  }
+  CHECK(refusal("prompt_tokens,output_tokens\n1,2\n3,4") ==
+        "t:3:4: expected a newline at the end of the last line (add it if the row is complete), found the end of the "
+        "file: is it truncated?");
+}
+
+TEST_CASE("a bad file is an error with line and column: fields", "[sim]") {
+  CHECK(refusal(row("0,1,1,,")) == "t:2:8: expected 6 fields, as in the header, found the end of the line after 5");
+  CHECK(refusal(row("0,1,1,,,,7")) == "t:2:10: expected 6 fields, as in the header, found another '7'");
+  CHECK(refusal(row("")) == "t:2:1: expected 6 fields, as in the header, found an empty line");
+  CHECK(refusal(row("0,\"1,1,,,")) == "t:2:3: expected a closing double quote on the same line, found '\"1,1,,,'");
+  CHECK(refusal(row("0,\"1\"2,1,,,")) == "t:2:6: expected a comma after the closing double quote, found '2,1,,,'");
+
+  const std::string prompt = ": expected prompt_tokens, a whole number from 1 to 1000000000, found ";
+  CHECK(refusal(row("0,,1,,,")) == "t:2:3" + prompt + "''");
+  CHECK(refusal(row("0,0,1,,,")) == "t:2:3" + prompt + "'0'");
+  CHECK(refusal(row("0,-3,1,,,")) == "t:2:3" + prompt + "'-3'");
+  CHECK(refusal(row("0,+3,1,,,")) == "t:2:3" + prompt + "'+3'");
+  CHECK(refusal(row("0,1.5,1,,,")) == "t:2:3" + prompt + "'1.5'");
+  CHECK(refusal(row("0, 1,1,,,")) == "t:2:3" + prompt + "' 1'");
+  CHECK(refusal(row("0,nan,1,,,")) == "t:2:3" + prompt + "'nan'");
+  CHECK(refusal(row("0,0x10,1,,,")) == "t:2:3" + prompt + "'0x10'");
+  CHECK(refusal(row("0,\x01\xff,1,,,")) == "t:2:3" + prompt + "'\\x01\\xff'");
+  CHECK(refusal(row("0,1000000000,1,,,")).empty());
+  CHECK(refusal(row("0,1000000001,1,,,")) == "t:2:3" + prompt + "'1000000001'");
+  CHECK(refusal(row("0,99999999999999999999999,1,,,")) == "t:2:3" + prompt + "'99999999999999999999999'");
+  CHECK(refusal(row("0,1,0,,,")).find("t:2:5: expected output_tokens, a whole number from 1") == 0);
+  CHECK(refusal(row("0,1,,3,,")).find("t:2:5: expected output_tokens, a whole number from 1") == 0);
+  CHECK(refusal(row("0,1,5,-1,6,")).find("t:2:7: expected reasoning_tokens, a whole number from 0") == 0);
+  CHECK(refusal(row("0,1,5,2,2,")) == "t:2:9: expected reasoning_tokens + answer_tokens = output_tokens = 5, found 2 + 2");
+  CHECK(refusal(row("0,1,5,6,,")) == "t:2:7: expected reasoning_tokens of at most output_tokens = 5, found '6'");
+  CHECK(refusal(row("0,1,5,,6,")) == "t:2:8: expected answer_tokens of at most output_tokens = 5, found '6'");
+  CHECK(refusal(row("0,1,,0,0,")).find("t:2:8: expected reasoning_tokens + answer_tokens from 1 to") == 0);
+  CHECK(refusal(row("0,1,,1000000000,1,")).find("t:2:17: expected reasoning_tokens + answer_tokens from 1 to") == 0);
+  CHECK(refusal(row("0,1,1,,,nan")) == "t:2:9: expected score, a number from -1e+30 to 1e+30, found 'nan'");
+  CHECK(refusal(row("0,1,1,,,x")).find("t:2:9: expected score") == 0);
+}
+
+TEST_CASE("a bad file is an error with line and column: arrivals", "[sim]") {
+  const std::string seconds = ": expected arrival_s, a number from 0 to 1e+12, found ";
+  CHECK(refusal(row("-0.5,1,1,,,")) == "t:2:1" + seconds + "'-0.5'");
+  CHECK(refusal(row("nan,1,1,,,")) == "t:2:1" + seconds + "'nan'");
+  CHECK(refusal(row("inf,1,1,,,")) == "t:2:1" + seconds + "'inf'");
+  CHECK(refusal(row("1e999,1,1,,,")) == "t:2:1" + seconds + "'1e999'");
+  CHECK(refusal(row("1e13,1,1,,,")) == "t:2:1" + seconds + "'1e13'");
+  CHECK(refusal(row("x,1,1,,,")) == "t:2:1" + seconds + "'x'");
+  CHECK(refusal(row("1.5.1,1,1,,,")) == "t:2:1" + seconds + "'1.5.1'");
+  CHECK(refusal(row("2,1,1,,,\n1.5,1,1,,,")) ==
+        "t:3:1: expected an arrival_s not before that of the row above, 2, found '1.5'");
+  CHECK(refusal(row("2,1,1,,,\n,1,1,,,")) == "t:3:1" + seconds + "''");
+  CHECK(refusal(row(",1,1,,,\n2,1,1,,,")) == "t:3:1: expected an empty arrival_s, as in the rows above, found '2'");
+}
+
+TEST_CASE("a trace file that is not there is an error with its name", "[sim]") {
+  CHECK_THROWS_AS(sim::read_trace("/no/such/trace.csv"), sim::input_error);
+}
+
+}  // namespace
