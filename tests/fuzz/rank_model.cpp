@@ -64,8 +64,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   // The bytes as parameters of a model of a shape that they choose, then one header byte that they choose changed.
   const std::size_t hidden = data[0] % 4;
   const std::size_t floats = (size - 4) / 4;
-  const std::size_t dimension = hidden == 0 ? (floats == 0 ? 0 : floats - 1)
-                                            : (floats < 2 * hidden + 2 ? 0 : (floats - 2 * hidden - 1) / hidden);
+  const std::size_t dimension =
+      hidden == 0 ? (floats == 0 ? 0 : floats - 1) : (floats < 2 * hidden + 2 ? 0 : (floats - 2 * hidden - 1) / hidden);
   if (dimension == 0) return 0;
   const std::size_t parameters = hidden == 0 ? dimension + 1 : mlp_model::parameters(dimension, hidden);
   file.assign(64 + 4 * parameters, std::byte{0});

@@ -124,6 +124,7 @@ static_assert(!ranking_model<double_result>);
 // A scorer is what ranked order can be given: a small value, called with the prompt, without exceptions.
 static_assert(std::is_nothrow_invocable_r_v<float, const prompt_scorer<>&, std::string_view>);
 static_assert(std::is_trivially_copyable_v<prompt_scorer<>>);
-static_assert(std::is_nothrow_invocable_r_v<float, const prompt_scorer<dense_features, mlp_model>&, std::span<const float>>);
+static_assert(
+    std::is_nothrow_invocable_r_v<float, const prompt_scorer<dense_features, mlp_model>&, std::span<const float>>);
 
 }  // namespace

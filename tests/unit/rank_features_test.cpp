@@ -164,7 +164,8 @@ TEST_CASE("hashed features: soft buckets follow the logarithm") {
     REQUIRE(std::abs(static_cast<double>(v) - std::log2(1.0 + static_cast<double>(n))) < 0.012);
     REQUIRE(v > last);
     last = v;
-    if (n != 0) REQUIRE(static_cast<double>(inverse_root(n)) == approx(1 / std::sqrt(static_cast<double>(n))).epsilon(1e-6));
+    if (n != 0)
+      REQUIRE(static_cast<double>(inverse_root(n)) == approx(1 / std::sqrt(static_cast<double>(n))).epsilon(1e-6));
   }
 }
 

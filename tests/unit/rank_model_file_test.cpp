@@ -80,9 +80,9 @@ TEST_CASE("a model with a hidden layer comes back") {
 
 TEST_CASE("the layout is the documented one") {
   const bytes file = linear_file({1.0f}, 2.0f);
-  const unsigned char expected[] = {'T',  'S',  'R',  'A',  'R',  'A',  'N',  'K',  1, 0, 0,    0,    1, 0, 0, 0,  //
-                                    0x88, 0x77, 0x66, 0x55, 0x44, 0x33, 0x22, 0x11, 1, 0, 0,    0,    0, 0, 0, 0,  //
-                                    0,    0,    0,    0,    0,    0,    0,    0,    2, 0, 0,    0,    0, 0, 0, 0,  //
+  const unsigned char expected[] = {'T',  'S',  'R',  'A',  'R',  'A',  'N',  'K',  1, 0, 0, 0, 1, 0, 0, 0,  //
+                                    0x88, 0x77, 0x66, 0x55, 0x44, 0x33, 0x22, 0x11, 1, 0, 0, 0, 0, 0, 0, 0,  //
+                                    0,    0,    0,    0,    0,    0,    0,    0,    2, 0, 0, 0, 0, 0, 0, 0,  //
                                     0,    0,    0,    0,    0,    0,    0,    0};
   REQUIRE(file.size() == 72);
   CHECK(std::memcmp(file.data(), expected, sizeof expected) == 0);
@@ -112,7 +112,8 @@ TEST_CASE("every changed byte is noticed") {
 
 TEST_CASE("every truncation is noticed, and every byte too many") {
   const bytes good = linear_file({1, 2, 3}, 4);
-  for (std::size_t n = 0; n != good.size(); ++n) REQUIRE(inspect({good.begin(), good.begin() + static_cast<std::ptrdiff_t>(n)}) == model_status::truncated);
+  for (std::size_t n = 0; n != good.size(); ++n)
+    REQUIRE(inspect({good.begin(), good.begin() + static_cast<std::ptrdiff_t>(n)}) == model_status::truncated);
   bytes longer = good;
   longer.push_back(std::byte{0});
   CHECK(inspect(longer) == model_status::damaged);

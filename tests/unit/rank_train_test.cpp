@@ -42,8 +42,9 @@ dataset text_problem(std::size_t n, unsigned seed) {
     std::string text = essay ? "essay" : "word";
     for (int k = 0; k != 5; ++k) text += std::string{" "} + filler[random() % filler.size()];
     if (code) text += " code";
-    data.add(f, text, 10.0f + 100.0f * static_cast<float>(essay) + 30.0f * static_cast<float>(code) +
-                          static_cast<float>(random() % 20));
+    data.add(f, text,
+             10.0f + 100.0f * static_cast<float>(essay) + 30.0f * static_cast<float>(code) +
+                 static_cast<float>(random() % 20));
   }
   return data;
 }
@@ -203,8 +204,8 @@ TEST_CASE("the design matrix merges, weighs and scales") {
   data.add(f, {0, 1, 4}, 2);
   data.add(f, {2, 1, 4}, 3);
   const design_matrix x{data, data.all_rows()};
-  REQUIRE(x.columns() == 4);  // feature 3 never occurs
-  CHECK(x.index(0) == 4);     // in all three
+  REQUIRE(x.columns() == 4);                    // feature 3 never occurs
+  CHECK(x.index(0) == 4);                       // in all three
   const double idf2 = std::log(4.0 / 3.0) + 1;  // in two of three
   const double idf1 = std::log(4.0 / 2.0) + 1;
   const double squares = (4 * idf2 * idf2 + 1) + (2 * idf2 * idf2 + 1) + (idf1 * idf1 + idf2 * idf2 + 1);

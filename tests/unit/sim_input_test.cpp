@@ -76,8 +76,13 @@ TEST_CASE("only plain text with Unix line ends is taken", "[sim]") {
   CHECK(refusal("a").empty());
   CHECK(refusal("gr\xc3\xbc\xc3\x9f\n").empty());
   CHECK(refusal("") == "f:1:1: expected a header, found an empty file");
-  CHECK(refusal("\xef\xbb\xbf" "a\n").find("f:1:1: expected plain UTF-8 without a byte order mark") == 0);
-  CHECK(refusal(std::string_view{"\xff\xfe" "a\0", 4}).find("f:1:1: expected plain UTF-8, found UTF-16 text") == 0);
+  CHECK(refusal("\xef\xbb\xbf"
+                "a\n")
+            .find("f:1:1: expected plain UTF-8 without a byte order mark") == 0);
+  CHECK(refusal(std::string_view{"\xff\xfe"
+                                 "a\0",
+                                 4})
+            .find("f:1:1: expected plain UTF-8, found UTF-16 text") == 0);
   CHECK(refusal(std::string_view{"a\nbc\0d\n", 7}) == "f:2:3: expected text, found a NUL byte (a binary file?)");
   CHECK(refusal("a\r\nb\r\n").find("f:1:2: expected lines that end in a newline alone") == 0);
   CHECK(refusal("a\nbcd\re\n").find("f:2:4: expected lines that end in a newline alone") == 0);

@@ -104,7 +104,8 @@ TEST_CASE("a bad profile is an error with line and column: keys and values", "[s
   CHECK(refusal(with("\"layers\": 64", "\"layers\": null")) == layers + "'null'");
   CHECK(refusal(with("\"layers\": 64", "\"layers\": [1, {\"}\": \"]\"}]")) == layers + "'[1, {\"}\": \"]\"}]'");
   CHECK(refusal(with("\"layers\": 64", "\"layers\": 64.0")).empty());
-  CHECK(refusal(with("\"name\": \"H100 96 GB\"", "\"name\": 5")) == "p.json:14:13: expected gpu.name, a text, found '5'");
+  CHECK(refusal(with("\"name\": \"H100 96 GB\"", "\"name\": 5")) ==
+        "p.json:14:13: expected gpu.name, a text, found '5'");
   CHECK(refusal(with("\"flops_efficiency\": 0.6", "\"flops_efficiency\": 1.1")) ==
         "p.json:16:25: expected gpu.flops_efficiency, a number above 0, at most 1, found '1.1'");
   CHECK(refusal(with("\"flops_efficiency\": 0.6", "\"flops_efficiency\": 0")).find("p.json:16:25: ") == 0);
@@ -126,7 +127,8 @@ std::string measured(std::string_view content) {
 
 TEST_CASE("measured tables are read in any order and must be whole", "[sim]") {
   const auto p = sim::parse_profile(
-      measured(R"({"decode": [{"batch": 8, "context": 100, "seconds": 0.3}, {"batch": 1, "context": 900, "seconds": 0.2},
+      measured(
+          R"({"decode": [{"batch": 8, "context": 100, "seconds": 0.3}, {"batch": 1, "context": 900, "seconds": 0.2},
                   {"batch": 8, "context": 900, "seconds": 0.4}, {"batch": 1, "context": 100, "seconds": 0.1}],
                   "prefill": [{"length": 200, "seconds": 2}, {"length": 100, "seconds": 1}]})"),
       "p.json");

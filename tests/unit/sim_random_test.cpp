@@ -42,8 +42,7 @@ TEST_CASE("the generator is xoshiro256** seeded by splitmix64", "[sim]") {
   CHECK(reference() == 0U);
   CHECK(reference() == 1509978240U);
   CHECK(reference() == 1215971899390074240U);
-  textbook_xoshiro expected{
-      {6457827717110365317U, 3203168211198807973U, 9817491932198370423U, 4593380528125082431U}};
+  textbook_xoshiro expected{{6457827717110365317U, 3203168211198807973U, 9817491932198370423U, 4593380528125082431U}};
   sim::random_engine rng{1234567};
   for (int i = 0; i < 100; ++i) CHECK(rng() == expected());
 }

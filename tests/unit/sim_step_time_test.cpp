@@ -110,12 +110,12 @@ TEST_CASE("measured tables are met at their points and linear in between", "[sim
   CHECK(t(decodes(1, 500)) == approx(0.011));
   CHECK(t(decodes(6, 0)) == approx(0.015));
   CHECK(t(decodes(6, 500)) == approx((0.010 + 0.012 + 0.020 + 0.042) / 4));
-  CHECK(t(decodes(21, 0)) == approx(0.030));     // On along the last segment.
+  CHECK(t(decodes(21, 0)) == approx(0.030));  // On along the last segment.
   CHECK(t(decodes(1, 2000)) == approx(0.014));
   for (const auto& d : p.measured.prefill) CHECK(t(prefill(0, d.length)) == approx(d.seconds));
   CHECK(t(prefill(0, 200)) == approx(0.10));
   CHECK(t(prefill(0, 400)) == approx(0.20));
-  CHECK(t(prefill(0, 10)) == approx(0.05));      // Never less than the first point.
+  CHECK(t(prefill(0, 10)) == approx(0.05));  // Never less than the first point.
   CHECK(t(prefill(5000, 200)) > t(prefill(0, 200)));
   sim::step_shape mixed = decodes(11, 1000);
   mixed.add_prefill(0_tok, 200_tok);

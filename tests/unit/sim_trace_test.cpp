@@ -94,9 +94,10 @@ std::string row(std::string_view text) {
 TEST_CASE("a bad file is an error with line and column: the whole file", "[sim]") {
   CHECK(refusal("") ==
         "t:1:1: expected a header with at least the columns prompt_tokens and output_tokens, found an empty file");
-  CHECK(refusal("a,b\n1,2\n").find("t:1:1: expected a header with the column prompt_tokens (known columns: arrival_s, "
-                                   "prompt_tokens, output_tokens, reasoning_tokens, answer_tokens, score), found "
-                                   "'a,b'") == 0);
+  CHECK(refusal("a,b\n1,2\n")
+            .find("t:1:1: expected a header with the column prompt_tokens (known columns: arrival_s, "
+                  "prompt_tokens, output_tokens, reasoning_tokens, answer_tokens, score), found "
+                  "'a,b'") == 0);
   CHECK(refusal("prompt_tokens,b\n1,2\n").find("t:1:1: expected a header with the column output_tokens (") == 0);
   CHECK(refusal("1,2,3\n").find("t:1:1: expected a header") == 0);
   CHECK(refusal("\n").find("found an empty line") != std::string::npos);
@@ -149,7 +150,8 @@ TEST_CASE("a bad file is an error with line and column: fields", "[sim]") {
   CHECK(refusal(row("0,1,0,,,")).find("t:2:5: expected output_tokens, a whole number from 1") == 0);
   CHECK(refusal(row("0,1,,3,,")).find("t:2:5: expected output_tokens, a whole number from 1") == 0);
   CHECK(refusal(row("0,1,5,-1,6,")).find("t:2:7: expected reasoning_tokens, a whole number from 0") == 0);
-  CHECK(refusal(row("0,1,5,2,2,")) == "t:2:9: expected reasoning_tokens + answer_tokens = output_tokens = 5, found 2 + 2");
+  CHECK(refusal(row("0,1,5,2,2,")) ==
+        "t:2:9: expected reasoning_tokens + answer_tokens = output_tokens = 5, found 2 + 2");
   CHECK(refusal(row("0,1,5,6,,")) == "t:2:7: expected reasoning_tokens of at most output_tokens = 5, found '6'");
   CHECK(refusal(row("0,1,5,,6,")) == "t:2:8: expected answer_tokens of at most output_tokens = 5, found '6'");
   CHECK(refusal(row("0,1,,0,0,")).find("t:2:8: expected reasoning_tokens + answer_tokens from 1 to") == 0);

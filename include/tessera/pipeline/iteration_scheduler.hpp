@@ -403,8 +403,9 @@ class iteration_scheduler {
   void schedule_prefill(Request& r, tokens first, tokens left) noexcept {
     tokens count = left;
     if (config_.chunked_prefill) {
-      // A long prompt must not stop those who decode: one token of the budget is left to each resident yet to come.
-      const tokens others{static_cast<std::int64_t>(kept_ - next_)};
+      // A long prompt must not stop those who decode: a token of the budget is left to each resident that can follow.
+      const std::size_t slots = max_batch_ - decode_.size() - prefill_.size() - 1;
+      const tokens others{static_cast<std::int64_t>(kept_ - next_ < slots ? kept_ - next_ : slots)};
       count = min(left, max(budget_ - others, tokens{1}));
       if (step_.max_chunk > tokens{0}) count = min(count, step_.max_chunk);
     }

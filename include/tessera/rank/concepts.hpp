@@ -9,7 +9,8 @@
 #include <span>
 
 /// @file
-/// What ranking prompts by expected output length needs: features of a prompt, and a model that turns them into a score.
+/// What ranking prompts by expected output length needs: features of a prompt, and a model that turns them into a
+/// score.
 ///
 /// Follows PARS (Prompt-Aware Scheduling for Low-Latency LLM Serving, section III-A), where the features are BERT's
 /// [CLS] embedding and the model is one linear layer. Here both are concepts.
@@ -36,27 +37,25 @@ struct feature_counter {
 /// `f.lexical_dimension()`: indices below it are counts of words and the like, which training weighs by their rarity
 /// (inverse document frequency); those from it on are taken as they are; (4) `f.max_features()`: the most that one call
 /// visits; (5) `f.fingerprint()`: equal for two extractors exactly if they give equal features, stored in model files;
-/// (6) `f.visit(input, sink) noexcept`, which calls `sink(std::uint32_t index, float value)` for each feature. (2) to (6)
-/// are const and noexcept.
-/// Not checked: any bytes are safe; visiting is deterministic, linear in the input's size and does not allocate; every
-/// value is finite.
-/// Models: `hashed_features` (text), `dense_features` (an embedding), `joined_features` (one of each).
+/// (6) `f.visit(input, sink) noexcept`, which calls `sink(std::uint32_t index, float value)` for each feature. (2) to
+/// (6) are const and noexcept. Not checked: any bytes are safe; visiting is deterministic, linear in the input's size
+/// and does not allocate; every value is finite. Models: `hashed_features` (text), `dense_features` (an embedding),
+/// `joined_features` (one of each).
 template <class F>
-concept prompt_features =
-    std::copyable<F> && std::copyable<typename F::input_type> &&
-    requires(const F& f, typename F::input_type input, feature_counter& sink) {
-      { f.dimension() } noexcept -> std::same_as<std::size_t>;
-      { f.lexical_dimension() } noexcept -> std::same_as<std::size_t>;
-      { f.max_features() } noexcept -> std::same_as<std::size_t>;
-      { f.fingerprint() } noexcept -> std::same_as<std::uint64_t>;
-      { f.visit(input, sink) } noexcept;
-    };
+concept prompt_features = std::copyable<F> && std::copyable<typename F::input_type> &&
+                          requires(const F& f, typename F::input_type input, feature_counter& sink) {
+                            { f.dimension() } noexcept -> std::same_as<std::size_t>;
+                            { f.lexical_dimension() } noexcept -> std::same_as<std::size_t>;
+                            { f.max_features() } noexcept -> std::same_as<std::size_t>;
+                            { f.fingerprint() } noexcept -> std::same_as<std::uint64_t>;
+                            { f.visit(input, sink) } noexcept;
+                          };
 
 /// Turns features into a score; higher means a longer expected output.
-/// Requires: (1) `m.dimension()`: indices must be below it; (2) `M::accumulator`, constructible from `const M&`, which is
-/// called with each feature (`a(index, value)`) and asked for the score in the end (`a.result()`), all noexcept.
-/// Not checked: the score is finite, does not depend on anything but the features; nothing is allocated.
-/// Models: `linear_model`, `mlp_model`.
+/// Requires: (1) `m.dimension()`: indices must be below it; (2) `M::accumulator`, constructible from `const M&`, which
+/// is called with each feature (`a(index, value)`) and asked for the score in the end (`a.result()`), all noexcept. Not
+/// checked: the score is finite, does not depend on anything but the features; nothing is allocated. Models:
+/// `linear_model`, `mlp_model`.
 template <class M>
 concept ranking_model = std::copyable<M> && std::constructible_from<typename M::accumulator, const M&> &&
                         requires(const M& m, typename M::accumulator& a, std::uint32_t index, float value) {

@@ -53,7 +53,8 @@ class dataset {
   explicit dataset(const F& f)
       : dimension_{f.dimension()}, lexical_{f.lexical_dimension()}, fingerprint_{f.fingerprint()} {}
 
-  /// Adds one. Requires the extractor of the constructor (asserted) and a length that is finite and not negative (asserted).
+  /// Adds one. Requires the extractor of the constructor (asserted) and a length that is finite and not negative
+  /// (asserted).
   template <prompt_features F>
   void add(const F& f, typename F::input_type input, float length) {
     TESSERA_ASSERT(f.fingerprint() == fingerprint_, "a dataset holds features of one extractor");
@@ -105,7 +106,8 @@ struct row_split {
   TESSERA_ASSERT(fold < folds, "no such fold");
   const auto order = shuffled({rows.begin(), rows.end()}, seed);
   row_split split;
-  for (std::size_t i = 0; i != order.size(); ++i) (i % folds == fold ? split.held_out : split.train).push_back(order[i]);
+  for (std::size_t i = 0; i != order.size(); ++i)
+    (i % folds == fold ? split.held_out : split.train).push_back(order[i]);
   return split;
 }
 

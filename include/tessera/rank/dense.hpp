@@ -106,8 +106,8 @@ class dense_rows {
     return dimension_ == 0 ? 0 : file_.size() / 4 / dimension_;
   }
 
-  /// Copies row `i` to `out`, [dimension]. Requires `i < size()` and `out.size() == dimension()` (asserted). Values that
-  /// are not finite come as they are: `dense_features` drops them.
+  /// Copies row `i` to `out`, [dimension]. Requires `i < size()` and `out.size() == dimension()` (asserted). Values
+  /// that are not finite come as they are: `dense_features` drops them.
   constexpr void read(std::size_t i, std::span<float> out) const noexcept {
     TESSERA_ASSERT(i < size() && out.size() == dimension_, "row or size out of range");
     const std::byte* p = file_.data() + i * dimension_ * 4;

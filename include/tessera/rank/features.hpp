@@ -14,9 +14,9 @@
 /// The text is cut into tokens: words (letters, digits, `_` and all bytes from 0x80, so UTF-8 words stay whole; ASCII
 /// lower-cased; in a number every digit counts as 0), single punctuation characters, and line ends. Features, by group:
 /// words; pairs of neighbours; pairs with one token between; words of the first line (where the instruction stands);
-/// the first tokens with their positions; prefixes and suffixes of the token sequence; 4-grams of characters inside words;
-/// and the shape: soft logarithmic buckets of length, lines, digits, punctuation, quotes, brackets, capitals.
-/// A group's values are divided by the root of its size, so that long prompts do not drown short ones.
+/// the first tokens with their positions; prefixes and suffixes of the token sequence; 4-grams of characters inside
+/// words; and the shape: soft logarithmic buckets of length, lines, digits, punctuation, quotes, brackets, capitals. A
+/// group's values are divided by the root of its size, so that long prompts do not drown short ones.
 
 TESSERA_NAMESPACE_BEGIN
 namespace rank {
@@ -79,16 +79,17 @@ inline constexpr byte_table bytes_of{};
 
 /// Features of UTF-8 text, or of any bytes. A value of a few bytes; does not allocate; uses 33 KiB of stack.
 ///
-/// Complexity of `visit`: O(min(length, window)). Of a text longer than `window` bytes only the first three quarters and
-/// the last quarter of the window are read (an instruction stands at the start or at the end); its length is still known.
+/// Complexity of `visit`: O(min(length, window)). Of a text longer than `window` bytes only the first three quarters
+/// and the last quarter of the window are read (an instruction stands at the start or at the end); its length is still
+/// known.
 class hashed_features {
  public:
   using input_type = std::string_view;
 
-  static constexpr std::size_t window = 4096;       ///< Bytes read at most.
-  static constexpr unsigned default_bits = 17;      ///< 2^17 weights: 512 KiB.
+  static constexpr std::size_t window = 4096;        ///< Bytes read at most.
+  static constexpr unsigned default_bits = 17;       ///< 2^17 weights: 512 KiB.
   static constexpr std::size_t shape_counters = 11;  ///< Counted properties of a prompt.
-  static constexpr std::size_t shape_buckets = 64;  ///< Soft buckets of each.
+  static constexpr std::size_t shape_buckets = 64;   ///< Soft buckets of each.
 
   constexpr hashed_features() noexcept = default;
   /// Hashes into 2^bits buckets. Requires 8 <= bits <= 24.
@@ -128,7 +129,8 @@ class hashed_features {
  private:
   static constexpr std::size_t first_tokens = 8;  ///< Tokens whose positions count.
   static constexpr std::size_t edge = 4;          ///< Longest prefix and suffix.
-  /// How much each group weighs: the root of its share in the squared length of a feature vector, over its typical length.
+  /// How much each group weighs: the root of its share in the squared length of a feature vector, over its typical
+  /// length.
   static constexpr float word_weight = 0.0404f;
   static constexpr float pair_weight = 0.0649f;
   static constexpr float gap_weight = 0.0553f;
@@ -262,9 +264,9 @@ class hashed_features {
     const struct {
       std::size_t n;
       float steps;  // buckets per doubling
-    } counter[shape_counters] = {{length, 3},          {in_line, 3},      {s.tokens - in_line, 3}, {s.line_ends, 3},
-                                 {s.digits, 2},        {s.punctuation, 2}, {s.questions, 3},        {s.capitals, 2},
-                                 {s.sentence_ends, 3}, {s.commas, 2},     {s.quotes + s.brackets, 2}};
+    } counter[shape_counters] = {{length, 3},          {in_line, 3},       {s.tokens - in_line, 3},   {s.line_ends, 3},
+                                 {s.digits, 2},        {s.punctuation, 2}, {s.questions, 3},          {s.capitals, 2},
+                                 {s.sentence_ends, 3}, {s.commas, 2},      {s.quotes + s.brackets, 2}};
     auto base = static_cast<std::uint32_t>(lexical_dimension());
     constexpr float v = shape_weight;
     for (const auto& c : counter) {

@@ -19,12 +19,12 @@ namespace rank {
 
 /// Pairs of one sample, counted. PARS, section IV: tau_b = (n_c - n_d) / sqrt((n_0 - n_1) (n_0 - n_2)).
 struct kendall_result {
-  std::int64_t pairs = 0;       ///< n_0 = n (n - 1) / 2
-  std::int64_t concordant = 0;  ///< n_c
-  std::int64_t discordant = 0;  ///< n_d
-  std::int64_t tied_first = 0;  ///< n_1: equal in the first variable (and perhaps in the second too)
-  std::int64_t tied_second = 0; ///< n_2
-  double tau = std::numeric_limits<double>::quiet_NaN();       ///< NaN when a variable is constant or n < 2.
+  std::int64_t pairs = 0;        ///< n_0 = n (n - 1) / 2
+  std::int64_t concordant = 0;   ///< n_c
+  std::int64_t discordant = 0;   ///< n_d
+  std::int64_t tied_first = 0;   ///< n_1: equal in the first variable (and perhaps in the second too)
+  std::int64_t tied_second = 0;  ///< n_2
+  double tau = std::numeric_limits<double>::quiet_NaN();             ///< NaN when a variable is constant or n < 2.
   double standard_error = std::numeric_limits<double>::quiet_NaN();  ///< By the jackknife; NaN when undefined.
 };
 
@@ -69,8 +69,8 @@ struct dense_ranks {
 }  // namespace detail
 
 /// tau-b of two variables and its jackknife standard error. Requires equal sizes below 2^31 and no NaN (asserted).
-/// O(n log n): a pass in ascending and one in descending order of `x` count, per element, the elements on the other side
-/// of it with smaller and with larger `y`; from these the statistic without any one element follows in O(1).
+/// O(n log n): a pass in ascending and one in descending order of `x` count, per element, the elements on the other
+/// side of it with smaller and with larger `y`; from these the statistic without any one element follows in O(1).
 [[nodiscard]] inline kendall_result kendall_tau_b(std::span<const float> x, std::span<const float> y) {
   TESSERA_ASSERT(x.size() == y.size() && x.size() < (std::size_t{1} << 31), "samples must have the same size");
   for (std::size_t i = 0; i != x.size(); ++i) {

@@ -103,9 +103,8 @@ class pairwise_loss {
     over_.resize(n);
     tree_.resize(n + 1);
     for (std::size_t i = 0; i != n; ++i) by_score_[i] = static_cast<std::uint32_t>(i);
-    std::sort(by_score_.begin(), by_score_.end(), [&](std::uint32_t a, std::uint32_t b) {
-      return scores[a] != scores[b] ? scores[a] < scores[b] : a < b;
-    });
+    std::sort(by_score_.begin(), by_score_.end(),
+              [&](std::uint32_t a, std::uint32_t b) { return scores[a] != scores[b] ? scores[a] < scores[b] : a < b; });
     const auto violates = [&](std::uint32_t longer, std::uint32_t shorter) {
       return margin_ > static_cast<double>(scores[longer]) - static_cast<double>(scores[shorter]);
     };
@@ -216,7 +215,8 @@ struct length_unit {
 };
 
 /// Pointwise L1 regression on the length: mean |score - (length - median) / deviation|.
-/// The corner at 0 is rounded off within `rounding` (sqrt(r^2 + rounding^2) - rounding), so that second-order steps work.
+/// The corner at 0 is rounded off within `rounding` (sqrt(r^2 + rounding^2) - rounding), so that second-order steps
+/// work.
 class pointwise_loss {
  public:
   /// Requires `rounding > 0` (asserted).

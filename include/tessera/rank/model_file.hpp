@@ -153,7 +153,8 @@ constexpr void put_floats(std::span<std::byte> out, std::size_t at, std::span<co
   const auto hidden = detail::get_little<std::uint32_t>(file, 32);
   const auto parameters = detail::get_little<std::uint64_t>(file, 40);
   const bool linear = kind == static_cast<std::uint32_t>(model_kind::linear) && hidden == 0;
-  const bool mlp = kind == static_cast<std::uint32_t>(model_kind::mlp) && hidden >= 1 && hidden <= mlp_model::max_hidden;
+  const bool mlp =
+      kind == static_cast<std::uint32_t>(model_kind::mlp) && hidden >= 1 && hidden <= mlp_model::max_hidden;
   // In this order no product overflows: dimension <= 2^28, hidden <= 64.
   if ((!linear && !mlp) || dimension == 0 || dimension > detail::model_max_dimension ||
       parameters != (linear ? dimension + 1 : dimension * hidden + 2 * hidden + 1) ||
@@ -223,8 +224,8 @@ namespace detail {
   return detail::model_header + 4 * m.weights().size();
 }
 
-/// Writes a model's file to `out`, [encoded_bytes(m)]. `no_room` if that is another size, `inconsistent` if the model is
-/// empty or too large to be loaded again. Values that are not finite are written, and refused by loading.
+/// Writes a model's file to `out`, [encoded_bytes(m)]. `no_room` if that is another size, `inconsistent` if the model
+/// is empty or too large to be loaded again. Values that are not finite are written, and refused by loading.
 [[nodiscard]] constexpr model_status encode_model(const linear_model& m, std::uint64_t fingerprint,
                                                   std::span<std::byte> out) noexcept {
   if (m.dimension() == 0 || m.dimension() > detail::model_max_dimension) return model_status::inconsistent;

@@ -18,8 +18,8 @@
 #include <vector>
 
 /// @file
-/// Training of linear models: a convex loss and an L2 penalty, minimised over all examples at once by L-BFGS; the strength
-/// of the penalty is chosen on a validation split. Deterministic for a seed. For training: allocates.
+/// Training of linear models: a convex loss and an L2 penalty, minimised over all examples at once by L-BFGS; the
+/// strength of the penalty is chosen on a validation split. Deterministic for a seed. For training: allocates.
 
 TESSERA_NAMESPACE_BEGIN
 namespace rank {
@@ -42,15 +42,16 @@ struct curve_point {
 
 struct train_options {
   objective goal = objective::pairwise;
-  double delta = 0.2;    ///< Pairs whose lengths differ relatively by less are left out. 0: all pairs of unequal lengths.
+  double delta = 0.2;  ///< Pairs whose lengths differ relatively by less are left out. 0: all pairs of unequal lengths.
   double margin = 1.0;
   std::uint64_t seed = 1;
-  std::size_t validation_folds = 5;  ///< One fold of so many is held out to choose the penalty, then joins the training.
+  std::size_t validation_folds =
+      5;  ///< One fold of so many is held out to choose the penalty, then joins the training.
   /// L2 penalties to try, strongest first, each starting from the one before; the search stops early when tau-b has
   /// fallen twice in a row. As multiples of 1 / examples. One entry: no validation, no split.
   std::vector<double> penalties{16, 4, 2, 1, 0.5, 0.25, 0.125};
-  std::size_t steps = 12;        ///< L-BFGS iterations per penalty tried.
-  std::size_t final_steps = 60;  ///< L-BFGS iterations of the run on all examples.
+  std::size_t steps = 12;                              ///< L-BFGS iterations per penalty tried.
+  std::size_t final_steps = 60;                        ///< L-BFGS iterations of the run on all examples.
   std::function<void(const curve_point&)> progress{};  ///< Called after every iteration.
 };
 
@@ -150,7 +151,8 @@ class lbfgs {
  public:
   explicit lbfgs(std::size_t size) : gradient_(size), direction_(size), next_(size), next_gradient_(size) {}
 
-  /// Improves `w` by at most `steps` iterations. `f(w, gradient)` is the objective; `after(iteration)` is called after each.
+  /// Improves `w` by at most `steps` iterations. `f(w, gradient)` is the objective; `after(iteration)` is called after
+  /// each.
   template <class F, class After>
   void minimise(F& f, std::vector<float>& w, std::size_t steps, After&& after) {
     history_.clear();

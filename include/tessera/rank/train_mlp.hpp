@@ -12,8 +12,8 @@
 #include <vector>
 
 /// @file
-/// Training of one-hidden-layer models: AdaGrad over mini-batches, the losses of linear training within each batch, early
-/// stopping on a validation split. Deterministic for a seed. For training: allocates.
+/// Training of one-hidden-layer models: AdaGrad over mini-batches, the losses of linear training within each batch,
+/// early stopping on a validation split. Deterministic for a seed. For training: allocates.
 
 TESSERA_NAMESPACE_BEGIN
 namespace rank {
@@ -21,12 +21,12 @@ namespace rank {
 /// Goal, delta, margin, seed, validation_folds and progress are as for linear training; `penalties` is not used.
 struct mlp_options {
   train_options base{};
-  std::size_t hidden = 16;      ///< 1 to mlp_model::max_hidden.
-  std::size_t batch = 256;      ///< Examples per step; every informative pair among them counts.
-  std::size_t epochs = 30;      ///< At most.
-  std::size_t patience = 4;     ///< Epochs without a better validation tau-b before the search stops.
+  std::size_t hidden = 16;   ///< 1 to mlp_model::max_hidden.
+  std::size_t batch = 256;   ///< Examples per step; every informative pair among them counts.
+  std::size_t epochs = 30;   ///< At most.
+  std::size_t patience = 4;  ///< Epochs without a better validation tau-b before the search stops.
   double learning_rate = 0.02;
-  double decay = 1e-3;          ///< L2 penalty on the rows of the input layer that a batch touches.
+  double decay = 1e-3;  ///< L2 penalty on the rows of the input layer that a batch touches.
 };
 
 /// A trained model and how it came about. After the search for the number of epochs it is trained anew on all examples.

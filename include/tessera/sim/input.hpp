@@ -70,7 +70,9 @@ inline void require_plain_text(std::string_view text, std::string_view name, std
   if (text.empty()) throw input_error{name, {1, 1}, what, "an empty file"};
   const std::string_view head = text.substr(0, 3);
   if (head == "\xef\xbb\xbf") {
-    throw input_error{name, {1, 1}, "plain UTF-8 without a byte order mark (sed -i '1s/^\\xEF\\xBB\\xBF//' removes it)",
+    throw input_error{name,
+                      {1, 1},
+                      "plain UTF-8 without a byte order mark (sed -i '1s/^\\xEF\\xBB\\xBF//' removes it)",
                       "the mark '\\xef\\xbb\\xbf'"};
   }
   if (head.substr(0, 2) == "\xff\xfe" || head.substr(0, 2) == "\xfe\xff") {
@@ -84,11 +86,15 @@ inline void require_plain_text(std::string_view text, std::string_view name, std
       throw input_error{name, {line, nul + 1}, "text", "a NUL byte (a binary file?)"};
     }
     if (const std::size_t cr = row.find('\r'); cr != row.npos) {
-      throw input_error{name, {line, cr + 1}, "lines that end in a newline alone (sed -i 's/\\r$//' mends it)",
+      throw input_error{name,
+                        {line, cr + 1},
+                        "lines that end in a newline alone (sed -i 's/\\r$//' mends it)",
                         "a carriage return '\\r'"};
     }
     if (row.size() > max_line_bytes) {
-      throw input_error{name, {line, max_line_bytes + 1}, fmt::format("lines of at most {} characters", max_line_bytes),
+      throw input_error{name,
+                        {line, max_line_bytes + 1},
+                        fmt::format("lines of at most {} characters", max_line_bytes),
                         fmt::format("one of {} that begins {}", row.size(), shown(row, 20))};
     }
     if (newline == text.npos) break;

@@ -31,25 +31,25 @@ inline constexpr double never = std::numeric_limits<double>::quiet_NaN();
 
 /// The life of one request.
 struct request_record {
-  std::uint64_t id = 0;              ///< Row of the workload, from 0.
-  std::uint32_t instance = 0;        ///< Where it ended.
+  std::uint64_t id = 0;        ///< Row of the workload, from 0.
+  std::uint32_t instance = 0;  ///< Where it ended.
   std::uint32_t preemptions = 0;
   std::uint32_t migrations = 0;
-  bool rejected = false;             ///< Refused at submission: it can never fit, or the queue was full.
+  bool rejected = false;  ///< Refused at submission: it can never fit, or the queue was full.
   std::int64_t prompt_tokens = 0;
   std::int64_t reasoning_tokens = 0;
   std::int64_t answer_tokens = 0;
   double arrival = 0;
-  double first_scheduled = never;      ///< Start of the first step it was in.
-  double first_token = never;          ///< End of the step that gave its first token, reasoning or answer.
-  double phase_change = never;         ///< End of its reasoning; its arrival if it does not reason.
-  double answer_scheduled = never;     ///< Start of the first step it was in after the phase change.
-  double first_answer = never;         ///< End of the step that gave its first answering token.
-  double finish = never;               ///< End of the step that gave its last token.
-  double executed = 0;                 ///< Time in steps.
-  double blocked = 0;                  ///< Time ready to run, never yet run or not preempted, but not in a step.
-  double preempted = 0;                ///< Time without its blocks after a preemption.
-  double qoe = never;                  ///< Of a finished request with an answer.
+  double first_scheduled = never;   ///< Start of the first step it was in.
+  double first_token = never;       ///< End of the step that gave its first token, reasoning or answer.
+  double phase_change = never;      ///< End of its reasoning; its arrival if it does not reason.
+  double answer_scheduled = never;  ///< Start of the first step it was in after the phase change.
+  double first_answer = never;      ///< End of the step that gave its first answering token.
+  double finish = never;            ///< End of the step that gave its last token.
+  double executed = 0;              ///< Time in steps.
+  double blocked = 0;               ///< Time ready to run, never yet run or not preempted, but not in a step.
+  double preempted = 0;             ///< Time without its blocks after a preemption.
+  double qoe = never;               ///< Of a finished request with an answer.
 
   [[nodiscard]] std::int64_t output_tokens() const noexcept { return reasoning_tokens + answer_tokens; }
   [[nodiscard]] bool completed() const noexcept { return !std::isnan(finish); }
@@ -209,11 +209,11 @@ inline constexpr std::int64_t tail_bin_tokens = 256;
 /// What the records of the requests do not tell about a run.
 struct run_facts {
   std::string policy;
-  std::vector<double> kv_transfers;   ///< Seconds that each move of KV between instances took.
-  time_average fragmentation;         ///< Of the cluster, 0 to 1.
-  count_histogram scheduler_ns;       ///< Wall time of plan and commit, per step.
-  double simulated_tokens = 0;        ///< Tokens computed in steps, prompts and outputs.
-  double wall_seconds = 0;            ///< Wall time of the whole run.
+  std::vector<double> kv_transfers;  ///< Seconds that each move of KV between instances took.
+  time_average fragmentation;        ///< Of the cluster, 0 to 1.
+  count_histogram scheduler_ns;      ///< Wall time of plan and commit, per step.
+  double simulated_tokens = 0;       ///< Tokens computed in steps, prompts and outputs.
+  double wall_seconds = 0;           ///< Wall time of the whole run.
 };
 
 /// The numbers of a run: one row of the comparison.
@@ -222,11 +222,11 @@ struct summary {
   std::size_t requests = 0;
   std::size_t completed = 0;
   std::size_t rejected = 0;
-  distribution ttft;                   ///< Submission to first answering token.
-  distribution tpot;                   ///< Mean time between the answering tokens of a request.
+  distribution ttft;  ///< Submission to first answering token.
+  distribution tpot;  ///< Mean time between the answering tokens of a request.
   distribution e2e;
-  distribution normalized_latency;     ///< End-to-end seconds per output token.
-  double slo_violation_rate = never;   ///< Part of the answers with a QoE below the target.
+  distribution normalized_latency;    ///< End-to-end seconds per output token.
+  double slo_violation_rate = never;  ///< Part of the answers with a QoE below the target.
   double qoe_mean = never;
   double blocking_p99 = never;         ///< Phase change to first scheduled.
   double throughput_tokens_per_s = 0;  ///< Output tokens of completed requests, first arrival to last finish.
@@ -292,9 +292,9 @@ struct summary {
 /// The state of the cluster at one moment.
 struct timeline_point {
   double time = 0;
-  double running = 0;   ///< Requests that hold blocks.
-  double waiting = 0;   ///< Requests that do not: new or preempted.
-  double kv_used = 0;   ///< Part of the KV blocks in use, 0 to 1.
+  double running = 0;  ///< Requests that hold blocks.
+  double waiting = 0;  ///< Requests that do not: new or preempted.
+  double kv_used = 0;  ///< Part of the KV blocks in use, 0 to 1.
 };
 
 /// All that a run leaves behind.

@@ -25,12 +25,12 @@ namespace sim {
 /// A decoder-only transformer with grouped-query attention.
 struct model_spec {
   std::string name;
-  double parameters = 0;          ///< All of them, embeddings included.
+  double parameters = 0;  ///< All of them, embeddings included.
   std::int64_t layers = 0;
   std::int64_t query_heads = 0;
   std::int64_t kv_heads = 0;
   std::int64_t head_dim = 0;
-  double bytes_per_weight = 2;    ///< 2: bf16, fp16.
+  double bytes_per_weight = 2;  ///< 2: bf16, fp16.
   double bytes_per_kv_value = 2;
 
   [[nodiscard]] double weight_bytes() const noexcept { return parameters * bytes_per_weight; }
@@ -47,20 +47,20 @@ struct model_spec {
 /// One device.
 struct gpu_spec {
   std::string name;
-  double flops = 0;                  ///< Dense peak at the model's precision, operations per second.
-  double flops_efficiency = 1;       ///< Part of it that large matrix products reach.
-  double bytes_per_s = 0;            ///< Memory bandwidth.
-  double bandwidth_efficiency = 1;   ///< Part of it that reading weights and KV reaches.
+  double flops = 0;                 ///< Dense peak at the model's precision, operations per second.
+  double flops_efficiency = 1;      ///< Part of it that large matrix products reach.
+  double bytes_per_s = 0;           ///< Memory bandwidth.
+  double bandwidth_efficiency = 1;  ///< Part of it that reading weights and KV reaches.
   double memory_bytes = 0;
-  double usable_memory = 1;          ///< Part of the memory that weights and KV may take; the rest is activations.
-  double launch_seconds = 0;         ///< Fixed cost of a step: kernel launches, sampling, the engine's own work.
+  double usable_memory = 1;   ///< Part of the memory that weights and KV may take; the rest is activations.
+  double launch_seconds = 0;  ///< Fixed cost of a step: kernel launches, sampling, the engine's own work.
 };
 
 /// What a device is connected to.
 struct link_spec {
-  double host_bytes_per_s = 0;     ///< Device to host memory, each way.
-  double host_memory_bytes = 0;    ///< Host memory for swapped KV.
-  double fabric_bytes_per_s = 0;   ///< Instance to instance.
+  double host_bytes_per_s = 0;    ///< Device to host memory, each way.
+  double host_memory_bytes = 0;   ///< Host memory for swapped KV.
+  double fabric_bytes_per_s = 0;  ///< Instance to instance.
 };
 
 /// Measured step times, in place of the roofline's. Either table may be empty.
@@ -102,9 +102,7 @@ struct profile {
   }
 
  private:
-  [[nodiscard]] static blocks whole(double n) noexcept {
-    return blocks{n < 0 ? 0 : static_cast<std::int64_t>(n)};
-  }
+  [[nodiscard]] static blocks whole(double n) noexcept { return blocks{n < 0 ? 0 : static_cast<std::int64_t>(n)}; }
 };
 
 /// The built-in profiles.
@@ -118,24 +116,60 @@ struct profile {
 [[nodiscard]] inline const std::vector<profile>& profiles() {
   static const std::vector<profile> all{
       {.name = "h100-96gb-qwen-32b",
-       .model = {.name = "DeepSeek-R1-Distill-Qwen-32B", .parameters = 32.76e9, .layers = 64, .query_heads = 40,
-                 .kv_heads = 8, .head_dim = 128, .bytes_per_weight = 2, .bytes_per_kv_value = 2},
-       .gpu = {.name = "H100 96 GB", .flops = 989e12, .flops_efficiency = 0.6, .bytes_per_s = 3.35e12,
-               .bandwidth_efficiency = 0.85, .memory_bytes = 96e9, .usable_memory = 0.9, .launch_seconds = 1.28e-3},
+       .model = {.name = "DeepSeek-R1-Distill-Qwen-32B",
+                 .parameters = 32.76e9,
+                 .layers = 64,
+                 .query_heads = 40,
+                 .kv_heads = 8,
+                 .head_dim = 128,
+                 .bytes_per_weight = 2,
+                 .bytes_per_kv_value = 2},
+       .gpu = {.name = "H100 96 GB",
+               .flops = 989e12,
+               .flops_efficiency = 0.6,
+               .bytes_per_s = 3.35e12,
+               .bandwidth_efficiency = 0.85,
+               .memory_bytes = 96e9,
+               .usable_memory = 0.9,
+               .launch_seconds = 1.28e-3},
        .links = {.host_bytes_per_s = 50e9, .host_memory_bytes = 512e9, .fabric_bytes_per_s = 12.5e9},
        .measured = {}},
       {.name = "h200-llama-3.1-8b",
-       .model = {.name = "Llama-3.1-8B", .parameters = 8.03e9, .layers = 32, .query_heads = 32, .kv_heads = 8,
-                 .head_dim = 128, .bytes_per_weight = 2, .bytes_per_kv_value = 2},
-       .gpu = {.name = "H200 141 GB", .flops = 989e12, .flops_efficiency = 0.6, .bytes_per_s = 4.8e12,
-               .bandwidth_efficiency = 0.85, .memory_bytes = 141e9, .usable_memory = 0.9, .launch_seconds = 0.64e-3},
+       .model = {.name = "Llama-3.1-8B",
+                 .parameters = 8.03e9,
+                 .layers = 32,
+                 .query_heads = 32,
+                 .kv_heads = 8,
+                 .head_dim = 128,
+                 .bytes_per_weight = 2,
+                 .bytes_per_kv_value = 2},
+       .gpu = {.name = "H200 141 GB",
+               .flops = 989e12,
+               .flops_efficiency = 0.6,
+               .bytes_per_s = 4.8e12,
+               .bandwidth_efficiency = 0.85,
+               .memory_bytes = 141e9,
+               .usable_memory = 0.9,
+               .launch_seconds = 0.64e-3},
        .links = {.host_bytes_per_s = 50e9, .host_memory_bytes = 512e9, .fabric_bytes_per_s = 12.5e9},
        .measured = {}},
       {.name = "v100-qwen2.5-7b",
-       .model = {.name = "Qwen2.5-7B", .parameters = 7.62e9, .layers = 28, .query_heads = 28, .kv_heads = 4,
-                 .head_dim = 128, .bytes_per_weight = 2, .bytes_per_kv_value = 2},
-       .gpu = {.name = "V100 32 GB", .flops = 125e12, .flops_efficiency = 0.6, .bytes_per_s = 0.9e12,
-               .bandwidth_efficiency = 0.85, .memory_bytes = 32e9, .usable_memory = 0.9, .launch_seconds = 0.56e-3},
+       .model = {.name = "Qwen2.5-7B",
+                 .parameters = 7.62e9,
+                 .layers = 28,
+                 .query_heads = 28,
+                 .kv_heads = 4,
+                 .head_dim = 128,
+                 .bytes_per_weight = 2,
+                 .bytes_per_kv_value = 2},
+       .gpu = {.name = "V100 32 GB",
+               .flops = 125e12,
+               .flops_efficiency = 0.6,
+               .bytes_per_s = 0.9e12,
+               .bandwidth_efficiency = 0.85,
+               .memory_bytes = 32e9,
+               .usable_memory = 0.9,
+               .launch_seconds = 0.56e-3},
        .links = {.host_bytes_per_s = 12e9, .host_memory_bytes = 256e9, .fabric_bytes_per_s = 12.5e9},
        .measured = {}},
   };
@@ -151,35 +185,35 @@ struct profile {
 
 /// A profile as JSON, with every key that `parse_profile` wants: a start for one's own.
 [[nodiscard]] inline std::string to_json(const profile& p) {
-  nlohmann::ordered_json j{
-      {"name", p.name},
-      {"model",
-       {{"name", p.model.name},
-        {"parameters", p.model.parameters},
-        {"layers", p.model.layers},
-        {"query_heads", p.model.query_heads},
-        {"kv_heads", p.model.kv_heads},
-        {"head_dim", p.model.head_dim},
-        {"bytes_per_weight", p.model.bytes_per_weight},
-        {"bytes_per_kv_value", p.model.bytes_per_kv_value}}},
-      {"gpu",
-       {{"name", p.gpu.name},
-        {"flops", p.gpu.flops},
-        {"flops_efficiency", p.gpu.flops_efficiency},
-        {"bytes_per_s", p.gpu.bytes_per_s},
-        {"bandwidth_efficiency", p.gpu.bandwidth_efficiency},
-        {"memory_bytes", p.gpu.memory_bytes},
-        {"usable_memory", p.gpu.usable_memory},
-        {"launch_seconds", p.gpu.launch_seconds}}},
-      {"links",
-       {{"host_bytes_per_s", p.links.host_bytes_per_s},
-        {"host_memory_bytes", p.links.host_memory_bytes},
-        {"fabric_bytes_per_s", p.links.fabric_bytes_per_s}}}};
+  nlohmann::ordered_json j{{"name", p.name},
+                           {"model",
+                            {{"name", p.model.name},
+                             {"parameters", p.model.parameters},
+                             {"layers", p.model.layers},
+                             {"query_heads", p.model.query_heads},
+                             {"kv_heads", p.model.kv_heads},
+                             {"head_dim", p.model.head_dim},
+                             {"bytes_per_weight", p.model.bytes_per_weight},
+                             {"bytes_per_kv_value", p.model.bytes_per_kv_value}}},
+                           {"gpu",
+                            {{"name", p.gpu.name},
+                             {"flops", p.gpu.flops},
+                             {"flops_efficiency", p.gpu.flops_efficiency},
+                             {"bytes_per_s", p.gpu.bytes_per_s},
+                             {"bandwidth_efficiency", p.gpu.bandwidth_efficiency},
+                             {"memory_bytes", p.gpu.memory_bytes},
+                             {"usable_memory", p.gpu.usable_memory},
+                             {"launch_seconds", p.gpu.launch_seconds}}},
+                           {"links",
+                            {{"host_bytes_per_s", p.links.host_bytes_per_s},
+                             {"host_memory_bytes", p.links.host_memory_bytes},
+                             {"fabric_bytes_per_s", p.links.fabric_bytes_per_s}}}};
   nlohmann::ordered_json measured = nlohmann::ordered_json::object();
   for (const auto& d : p.measured.decode) {
     measured["decode"].push_back({{"batch", d.batch}, {"context", d.context}, {"seconds", d.seconds}});
   }
-  for (const auto& d : p.measured.prefill) measured["prefill"].push_back({{"length", d.length}, {"seconds", d.seconds}});
+  for (const auto& d : p.measured.prefill)
+    measured["prefill"].push_back({{"length", d.length}, {"seconds", d.seconds}});
   if (!measured.empty()) j["measured"] = measured;
   return j.dump(2) + "\n";
 }
@@ -220,9 +254,9 @@ class json_locator {
   explicit json_locator(std::string_view text) noexcept : text_{text} {}
 
   struct place {
-    std::size_t key = 0;    ///< Offset of the member's key; of the value for anything but a member.
+    std::size_t key = 0;  ///< Offset of the member's key; of the value for anything but a member.
     std::size_t value = 0;
-    std::size_t end = 0;    ///< One past the value.
+    std::size_t end = 0;  ///< One past the value.
   };
 
   /// The value reached from the root by member names and array indices.
@@ -446,7 +480,8 @@ class profile_reader {
   if (!nlohmann::json::sax_parse(text, &checker)) {
     const std::size_t offset = checker.offset < text.size() ? checker.offset : text.size();
     const bool at_end = checker.offset >= text.size();
-    throw input_error{file, position_of(text, offset), checker.overflow ? "a number that a double can hold" : "valid JSON",
+    throw input_error{file, position_of(text, offset),
+                      checker.overflow ? "a number that a double can hold" : "valid JSON",
                       at_end ? "the end of the file: is it truncated?" : shown(checker.token)};
   }
   const nlohmann::json document = nlohmann::json::parse(text);
@@ -469,8 +504,8 @@ class profile_reader {
              .bytes_per_kv_value = model.number("bytes_per_kv_value", 0, 16, true)};
 
   const auto gpu = root.object("gpu");
-  gpu.allow({"name", "flops", "flops_efficiency", "bytes_per_s", "bandwidth_efficiency", "memory_bytes", "usable_memory",
-             "launch_seconds"});
+  gpu.allow({"name", "flops", "flops_efficiency", "bytes_per_s", "bandwidth_efficiency", "memory_bytes",
+             "usable_memory", "launch_seconds"});
   p.gpu = {.name = gpu.text("name"),
            .flops = gpu.number("flops", 1, 1e21),
            .flops_efficiency = gpu.number("flops_efficiency", 0, 1, true),
@@ -488,9 +523,10 @@ class profile_reader {
 
   if (root.has("measured")) p.measured = detail::read_measured(root.object("measured"));
   if (!(p.kv_tokens() >= 1)) {
-    gpu.refuse("memory_bytes",
-               fmt::format("gpu.memory_bytes with room for KV beside {:.4g} bytes of weights", p.model.weight_bytes()),
-               fmt::format("{:.4g}, of which {:.4g} usable", p.gpu.memory_bytes, p.gpu.memory_bytes * p.gpu.usable_memory));
+    gpu.refuse(
+        "memory_bytes",
+        fmt::format("gpu.memory_bytes with room for KV beside {:.4g} bytes of weights", p.model.weight_bytes()),
+        fmt::format("{:.4g}, of which {:.4g} usable", p.gpu.memory_bytes, p.gpu.memory_bytes * p.gpu.usable_memory));
   }
   return p;
 }

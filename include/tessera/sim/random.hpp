@@ -92,7 +92,9 @@ inline constexpr double ln2_low = 0x1.a39ef35793c76p-33;
 }  // namespace detail
 
 /// Uniform in [0, 1), a multiple of 2^-53.
-[[nodiscard]] constexpr double uniform(random_engine& rng) noexcept { return static_cast<double>(rng() >> 11) * 0x1p-53; }
+[[nodiscard]] constexpr double uniform(random_engine& rng) noexcept {
+  return static_cast<double>(rng() >> 11) * 0x1p-53;
+}
 
 /// Uniform in (0, 1): never an end.
 [[nodiscard]] constexpr double uniform_open(random_engine& rng) noexcept {
@@ -142,7 +144,8 @@ inline constexpr double ln2_low = 0x1.a39ef35793c76p-33;
     const double v = t * t * t;
     const double log_u = detail::exact_log(uniform_open(rng));
     // log u < x^2 / 2 + d - d v + d log v
-    if (log_u < std::fma(d, detail::exact_log(v), std::fma(-d, v, std::fma(x * 0.5, x, d)))) return factor * d * v / rate;
+    if (log_u < std::fma(d, detail::exact_log(v), std::fma(-d, v, std::fma(x * 0.5, x, d))))
+      return factor * d * v / rate;
   }
 }
 

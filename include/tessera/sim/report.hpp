@@ -108,8 +108,8 @@ class output_file {
 };
 
 /// The comparison as a table: one row per policy, times in seconds; the best of a column is marked `*` where there is
-/// more than one row and not all are equal. Columns of refusals and migrations are left out where there are none. Ends in
-/// a newline.
+/// more than one row and not all are equal. Columns of refusals and migrations are left out where there are none. Ends
+/// in a newline.
 [[nodiscard]] inline std::string format_table(std::span<const summary> rows) {
   enum class better { none, low, high };
   struct column {
@@ -134,7 +134,7 @@ class output_file {
       {"QoE", "mean", better::high, 4, [](const summary& s) { return s.qoe_mean; }},
       {"blocked", "p99", better::low, 3, [](const summary& s) { return s.blocking_p99; }},
       {"tokens", "per s", better::high, 0, [](const summary& s) { return s.throughput_tokens_per_s; }},
-      {"pre-", "emptions", better::none, 0, [](const summary& s) { return static_cast<double>(s.preemptions); }},
+      {"pre-", "empted", better::none, 0, [](const summary& s) { return static_cast<double>(s.preemptions); }},
       {"migra-", "tions", better::none, 0, [](const summary& s) { return static_cast<double>(s.migrations); }, true},
   };
 
@@ -154,7 +154,8 @@ class output_file {
       if (std::isnan(x)) continue;
       if (std::isnan(best) || (c.wins == better::high ? x > best : x < best)) best = x;
     }
-    if (c.optional && std::all_of(rows.begin(), rows.end(), [&](const summary& s) { return c.value(s) == 0; })) continue;
+    if (c.optional && std::all_of(rows.begin(), rows.end(), [&](const summary& s) { return c.value(s) == 0; }))
+      continue;
     std::size_t width = std::max(c.top.size(), c.bottom.size());
     const std::string best_cell = fmt::format("{:.{}f}", best, c.digits);
     for (std::string& cell : cells) {
@@ -233,11 +234,14 @@ class output_file {
   };
   for (const request_record& r : run.requests) {
     fmt::format_to(std::back_inserter(out), "{},{},{},{}", run.numbers.policy, r.id,
-                   r.rejected ? "rejected" : r.completed() ? "completed" : "unfinished", r.instance);
+                   r.rejected      ? "rejected"
+                   : r.completed() ? "completed"
+                                   : "unfinished",
+                   r.instance);
     number(r.arrival);
     fmt::format_to(std::back_inserter(out), ",{},{},{}", r.prompt_tokens, r.reasoning_tokens, r.answer_tokens);
-    for (const double x : {r.first_scheduled, r.first_token, r.phase_change, r.answer_scheduled, r.first_answer, r.finish,
-                           r.ttft(), r.tpot(), r.e2e(), r.qoe, r.executed, r.blocked, r.preempted}) {
+    for (const double x : {r.first_scheduled, r.first_token, r.phase_change, r.answer_scheduled, r.first_answer,
+                           r.finish, r.ttft(), r.tpot(), r.e2e(), r.qoe, r.executed, r.blocked, r.preempted}) {
       number(x);
     }
     fmt::format_to(std::back_inserter(out), ",{},{}\n", r.preemptions, r.migrations);
@@ -289,8 +293,7 @@ inline constexpr std::string_view script_style =
 
 /// `plot` with one curve per run that has data: columns `using` of its data block.
 [[nodiscard]] inline std::string curves(std::span<const run_result> runs, const std::vector<bool>& has,
-                                        std::string_view columns, std::string_view style,
-                                        std::string_view more = "") {
+                                        std::string_view columns, std::string_view style, std::string_view more = "") {
   std::string out = "plot ";
   bool first = true;
   for (std::size_t i = 0; i < runs.size(); ++i) {
@@ -357,7 +360,8 @@ inline constexpr std::string_view script_style =
     if (line.empty()) continue;
     data += fmt::format("$run{} << EOD\n", i);
     for (const std::size_t k : thin_out(line.size(), plot_points)) {
-      data += fmt::format("{:.6g} {:.6g} {:.6g} {:.6g}\n", line[k].time, line[k].running, line[k].waiting, line[k].kv_used);
+      data +=
+          fmt::format("{:.6g} {:.6g} {:.6g} {:.6g}\n", line[k].time, line[k].running, line[k].waiting, line[k].kv_used);
     }
     data += "EOD\n";
   }

@@ -51,11 +51,11 @@ struct step_shape {
 /// 3.35 TB/s), of 64 sequences with 1,000 tokens each 30 ms; the prefill of 1,000 tokens 112 ms (66 Tflop at 60 % of
 /// 989 Tflop/s).
 ///
-/// **Measured.** A table of the profile replaces the terms that it covers: `decode` by bilinear interpolation over batch
-/// and mean context, `prefill` by linear interpolation over the tokens of the step, corrected by the roofline's cost
-/// of the attention pairs that differ from those of one fresh prompt. Beyond the last point both go on along the last
-/// segment; below the first they stay at it. Mixed steps read the weights once: the decode table's first point, which
-/// is nearly nothing else, is taken off.
+/// **Measured.** A table of the profile replaces the terms that it covers: `decode` by bilinear interpolation over
+/// batch and mean context, `prefill` by linear interpolation over the tokens of the step, corrected by the roofline's
+/// cost of the attention pairs that differ from those of one fresh prompt. Beyond the last point both go on along the
+/// last segment; below the first they stay at it. Mixed steps read the weights once: the decode table's first point,
+/// which is nearly nothing else, is taken off.
 ///
 /// Copyable. A roofline call is a few ns and allocates nothing; with tables, O(log of their size).
 class step_timer {

@@ -23,9 +23,9 @@
 /// |---|---|---|
 /// | `prompt_tokens` | needed | 1 to 10^9 |
 /// | `output_tokens` | needed | 1 to 10^9; may be empty where both of the next two are given |
-/// | `reasoning_tokens`, `answer_tokens` | optional | may be empty; one follows from the other, two must add up; none: all answer |
-/// | `arrival_s` | optional | seconds, never falling; empty in all rows or in none |
-/// | `score` | optional | predicted length rank, higher = longer; may be empty |
+/// | `reasoning_tokens`, `answer_tokens` | optional | may be empty; one follows from the other, two must add up; none:
+/// all answer | | `arrival_s` | optional | seconds, never falling; empty in all rows or in none | | `score` | optional
+/// | predicted length rank, higher = longer; may be empty |
 ///
 /// Fields are separated by commas; a field in double quotes may hold commas and doubled quotes, but no line end. Lines
 /// end in a newline, the last one too, so that a truncated file is seen.
@@ -156,8 +156,7 @@ class trace_parser {
     });
     for (const column needed : {prompt, output}) {
       if (where_[needed] != absent) continue;
-      fail(1,
-           fmt::format("a header with the column {} (known columns: {})", names[needed], fmt::join(names, ", ")),
+      fail(1, fmt::format("a header with the column {} (known columns: {})", names[needed], fmt::join(names, ", ")),
            row_.empty() ? std::string{"an empty line"} : shown(row_));
     }
     column_at_.assign(fields_, column_count);

@@ -24,9 +24,9 @@ TESSERA_NAMESPACE_BEGIN
 namespace sim {
 
 /// The levels of every quantile table here: dense where tails matter.
-inline constexpr std::array<double, 29> quantile_levels{
-    0,    0.01, 0.02, 0.05, 0.1,  0.15, 0.2,  0.25, 0.3,  0.35, 0.4,   0.45,  0.5, 0.55, 0.6,
-    0.65, 0.7,  0.75, 0.8,  0.85, 0.9,  0.93, 0.95, 0.97, 0.98, 0.99,  0.995, 0.999, 1};
+inline constexpr std::array<double, 29> quantile_levels{0,   0.01, 0.02, 0.05, 0.1,  0.15, 0.2,   0.25,  0.3, 0.35,
+                                                        0.4, 0.45, 0.5,  0.55, 0.6,  0.65, 0.7,   0.75,  0.8, 0.85,
+                                                        0.9, 0.93, 0.95, 0.97, 0.98, 0.99, 0.995, 0.999, 1};
 
 /// A distribution: its quantiles at `quantile_levels`, linear in between.
 struct quantile_table {
@@ -71,7 +71,7 @@ struct workload {
   /// Requests per second if the caller names none: the data's, or, where it has no arrivals or they are made up,
   /// about 85 % of what the KV of eight instances of `h100-96gb-qwen-32b` sustains.
   double rate = 1;
-  double cv = 1;             ///< Coefficient of variation of the gaps between arrivals (see `arrival_process`).
+  double cv = 1;  ///< Coefficient of variation of the gaps between arrivals (see `arrival_process`).
   std::vector<length_law> laws;
 };
 
@@ -119,11 +119,12 @@ class arrival_generator {
 namespace detail {
 
 // AlpacaEval 2.0, 805 prompts: tokens.
-inline constexpr quantile_table alpacaeval_prompt{{3,  5,  6,  7,  9,  10, 11, 13, 14, 15, 17,  19,  21,  24, 26,
+inline constexpr quantile_table alpacaeval_prompt{{3,  5,  6,  7,  9,  10, 11, 13,  14,  15,  17,  19,  21,  24, 26,
                                                    29, 34, 39, 47, 55, 74, 92, 114, 151, 165, 252, 264, 407, 483}};
 // Arena-Hard 0.1, 500 prompts.
-inline constexpr quantile_table arena_hard_prompt{{6,  8,  8,  11,  12,  14,  16,  18,  20,  22,   24,   27,   30,  35, 41,
-                                                   49, 56, 69, 85, 139, 241, 316, 405, 566, 629, 1142, 1490, 1958, 2107}};
+inline constexpr quantile_table arena_hard_prompt{{6,   8,   8,   11,  12,  14,   16,   18,   20,  22,
+                                                   24,  27,  30,  35,  41,  49,   56,   69,   85,  139,
+                                                   241, 316, 405, 566, 629, 1142, 1490, 1958, 2107}};
 // MATH, level 5, 721 prompts.
 inline constexpr quantile_table math_prompt{{11, 16, 18, 26, 30,  34,  38,  42,  45,  49,  52,  56,  59,  62, 67,
                                              73, 79, 87, 95, 110, 137, 182, 222, 301, 361, 410, 515, 767, 776}};
@@ -131,43 +132,44 @@ inline constexpr quantile_table math_prompt{{11, 16, 18, 26, 30,  34,  38,  42, 
 inline constexpr quantile_table gpqa_prompt{{38,  50,  50,  77,  89,  102, 111, 121, 135, 144, 153, 161, 170,  179, 189,
                                              201, 221, 232, 255, 283, 320, 379, 416, 466, 498, 594, 884, 2386, 2762}};
 // LiveCodeBench, 880 prompts.
-inline constexpr quantile_table livecodebench_prompt{
-    {114, 162, 174, 202, 236, 262, 288, 309, 328, 353, 377, 401,  424,  447, 473,
-     500, 528, 558, 605, 647, 700, 771, 822, 906, 961, 1076, 1206, 1416, 1521}};
+inline constexpr quantile_table livecodebench_prompt{{114, 162, 174, 202, 236, 262,  288,  309,  328, 353,
+                                                      377, 401, 424, 447, 473, 500,  528,  558,  605, 647,
+                                                      700, 771, 822, 906, 961, 1076, 1206, 1416, 1521}};
 // LRMTokenEconomy, gpt-oss-20b, all 95 runs: reasoning tokens. 79 % are below 1000.
-inline constexpr quantile_table gpt_oss_reasoning{
-    {23,  30,  31,  33,   38,   45,   54,   82,   90,   111,  169,  234,  295,  377, 520,
-     685, 757, 918, 1010, 1187, 1426, 1641, 1765, 2509, 2580, 2905, 4192, 5222, 5479}};
+inline constexpr quantile_table gpt_oss_reasoning{{23,   30,   31,   33,   38,   45,   54,   82,   90,   111,
+                                                   169,  234,  295,  377,  520,  685,  757,  918,  1010, 1187,
+                                                   1426, 1641, 1765, 2509, 2580, 2905, 4192, 5222, 5479}};
 // LRMTokenEconomy, deepseek-r1, its 50 runs on mathematics and planning problems: reasoning, answer.
-inline constexpr quantile_table r1_problem_reasoning{
-    {838,  849,  860,  909,  987,  1370, 1566, 1727, 1909, 2143, 2350, 2420, 2554, 2665, 3014,
-     3099, 3495, 4345, 5084, 6840, 7614, 8585, 9072, 9423, 9551, 9655, 9706, 9748, 9758}};
-inline constexpr quantile_table r1_problem_answer{
-    {101, 110, 120, 160, 198, 254, 306, 348, 396, 409,  417,  432,  441,  450, 454,
-     462, 470, 477, 523, 527, 540, 562, 838, 1331, 1577, 1772, 1869, 1947, 1967}};
+inline constexpr quantile_table r1_problem_reasoning{{838,  849,  860,  909,  987,  1370, 1566, 1727, 1909, 2143,
+                                                      2350, 2420, 2554, 2665, 3014, 3099, 3495, 4345, 5084, 6840,
+                                                      7614, 8585, 9072, 9423, 9551, 9655, 9706, 9748, 9758}};
+inline constexpr quantile_table r1_problem_answer{{101, 110, 120, 160,  198,  254,  306,  348,  396, 409,
+                                                   417, 432, 441, 450,  454,  462,  470,  477,  523, 527,
+                                                   540, 562, 838, 1331, 1577, 1772, 1869, 1947, 1967}};
 // Azure LLM inference trace 2023, conversation, 19,366 requests: prompt, output.
-inline constexpr quantile_table azure_prompt{
-    {2,    29,   91,   181,  207,  372,  387,  396,  403,  414,  703,  984,  1020, 1045, 1071,
-     1097, 1130, 1189, 1315, 1876, 2734, 4076, 4083, 4090, 4098, 4142, 4831, 6179, 14050}};
+inline constexpr quantile_table azure_prompt{{2,    29,   91,   181,  207,  372,  387,  396,  403,  414,
+                                              703,  984,  1020, 1045, 1071, 1097, 1130, 1189, 1315, 1876,
+                                              2734, 4076, 4083, 4090, 4098, 4142, 4831, 6179, 14050}};
 inline constexpr quantile_table azure_output{{7,   16,  24,  41,  54,  67,  77,  85,  91,  96,  103, 113, 129, 151, 177,
                                               217, 384, 395, 400, 411, 424, 433, 451, 509, 540, 601, 643, 954, 1000}};
 // ShareGPT turns of at most 8,192 tokens, 30,731 of them: prompt (with the conversation so far), output.
-inline constexpr quantile_table sharegpt_prompt{
-    {1,    12,   16,   29,   74,   180,  382,  580,  777,  973,  1203, 1457, 1730, 2060, 2401,
-     2799, 3235, 3734, 4278, 4918, 5696, 6203, 6563, 6950, 7164, 7434, 7622, 7854, 8141}};
-inline constexpr quantile_table sharegpt_output{
-    {2,   6,   19,  44,  84,  130, 181, 228, 271, 312, 346,  381,  415, 453, 493,
-     534, 581, 628, 683, 754, 834, 883, 920, 957, 975, 998, 1009, 1021, 1024}};
+inline constexpr quantile_table sharegpt_prompt{{1,    12,   16,   29,   74,   180,  382,  580,  777,  973,
+                                                 1203, 1457, 1730, 2060, 2401, 2799, 3235, 3734, 4278, 4918,
+                                                 5696, 6203, 6563, 6950, 7164, 7434, 7622, 7854, 8141}};
+inline constexpr quantile_table sharegpt_output{{2,   6,   19,  44,  84,  130, 181,  228,  271, 312,
+                                                 346, 381, 415, 453, 493, 534, 581,  628,  683, 754,
+                                                 834, 883, 920, 957, 975, 998, 1009, 1021, 1024}};
 // ServeGen, DeepSeek-R1: the published marginals of prompt, output, share of reasoning in the output.
-inline constexpr quantile_table servegen_prompt{
-    {4,   9,   10,  13,  18,   26,   29,   41,   57,    76,    113,   172,   208,   222, 266,
-     349, 406, 482, 748, 1165, 2092, 3951, 6714, 12390, 16479, 23423, 28228, 33783, 57284}};
-inline constexpr quantile_table servegen_output{
-    {9,    141,  170,  225,  287,  341,  387,  427,  470,  519,  582,   668,   792,   944, 1104,
-     1244, 1367, 1499, 1680, 2196, 3432, 4537, 5701, 7617, 9338, 12607, 15737, 20833, 32768}};
-inline constexpr quantile_table servegen_share{
-    {0.0,    0.2555, 0.2794, 0.3194, 0.3613, 0.3992, 0.4411, 0.501,  0.5689, 0.6347, 0.6886, 0.7305, 0.7645, 0.7924, 0.8184,
-     0.8443, 0.8703, 0.8962, 0.9182, 0.9361, 0.9541, 0.9661, 0.9741, 0.984,  0.99,   0.992,  0.996,  0.998,  0.998}};
+inline constexpr quantile_table servegen_prompt{{4,    9,    10,   13,    18,    26,    29,    41,    57,   76,
+                                                 113,  172,  208,  222,   266,   349,   406,   482,   748,  1165,
+                                                 2092, 3951, 6714, 12390, 16479, 23423, 28228, 33783, 57284}};
+inline constexpr quantile_table servegen_output{{9,    141,  170,  225,  287,  341,   387,   427,   470,  519,
+                                                 582,  668,  792,  944,  1104, 1244,  1367,  1499,  1680, 2196,
+                                                 3432, 4537, 5701, 7617, 9338, 12607, 15737, 20833, 32768}};
+inline constexpr quantile_table servegen_share{{0.0,    0.2555, 0.2794, 0.3194, 0.3613, 0.3992, 0.4411, 0.501,
+                                                0.5689, 0.6347, 0.6886, 0.7305, 0.7645, 0.7924, 0.8184, 0.8443,
+                                                0.8703, 0.8962, 0.9182, 0.9361, 0.9541, 0.9661, 0.9741, 0.984,
+                                                0.99,   0.992,  0.996,  0.998,  0.998}};
 
 inline constexpr std::string_view prompt_source =
     "prompt lengths counted from the public benchmarks AlpacaEval 2.0, Arena-Hard, MATH, GPQA and LiveCodeBench";
@@ -178,10 +180,10 @@ inline constexpr std::string_view prompt_source =
 [[nodiscard]] inline const std::vector<workload>& workloads() {
   using enum length_law::form;
   // Rank correlations below are those of the data named in the source.
-  static const length_law alpaca{1, reasoning_and_answer, &detail::alpacaeval_prompt, &detail::gpt_oss_reasoning,
-                                 &detail::sharegpt_output, 0.71};
-  static const length_law arena{1, reasoning_and_answer, &detail::arena_hard_prompt, &detail::gpt_oss_reasoning,
-                                &detail::sharegpt_output, 0.71};
+  static const length_law alpaca{
+      1, reasoning_and_answer, &detail::alpacaeval_prompt, &detail::gpt_oss_reasoning, &detail::sharegpt_output, 0.71};
+  static const length_law arena{
+      1, reasoning_and_answer, &detail::arena_hard_prompt, &detail::gpt_oss_reasoning, &detail::sharegpt_output, 0.71};
   static const std::vector<workload> all{
       {.name = "reasoning-chat",
        .summary = "chat with a reasoning model: short prompts, answers about as long as the reasoning",
@@ -193,9 +195,10 @@ inline constexpr std::string_view prompt_source =
        .laws = {alpaca, arena}},
       {.name = "reasoning-heavy",
        .summary = "half chat, half mathematics, science and code problems: long reasoning, short answers",
-       .source = "the mix of PASCAL section V-D: half Arena-Hard requests as in reasoning-chat; half problems with the "
-                 "prompts of MATH level 5, GPQA diamond and LiveCodeBench (token counts) and the reasoning and answers of "
-                 "deepseek-r1 on mathematics and planning problems in LRMTokenEconomy (Apache-2.0, cpldcpu)",
+       .source =
+           "the mix of PASCAL section V-D: half Arena-Hard requests as in reasoning-chat; half problems with the "
+           "prompts of MATH level 5, GPQA diamond and LiveCodeBench (token counts) and the reasoning and answers of "
+           "deepseek-r1 on mathematics and planning problems in LRMTokenEconomy (Apache-2.0, cpldcpu)",
        .rate = 2.8,
        .cv = 1,
        .laws = {{3, reasoning_and_answer, &detail::arena_hard_prompt, &detail::gpt_oss_reasoning,
@@ -345,11 +348,11 @@ namespace detail {
 
 /// How a trace is to be replayed.
 struct replay_options {
-  std::optional<double> rate{};   ///< Mean requests per second; empty: the trace's own.
-  double rate_scale = 1;          ///< Factor on the rate: 2 replays twice as fast.
-  std::size_t requests = 0;       ///< Only the first so many rows; 0: all.
-  arrival_process arrivals{};     ///< For a trace without arrivals.
-  std::uint64_t seed = 1;         ///< For a trace without arrivals.
+  std::optional<double> rate{};  ///< Mean requests per second; empty: the trace's own.
+  double rate_scale = 1;         ///< Factor on the rate: 2 replays twice as fast.
+  std::size_t requests = 0;      ///< Only the first so many rows; 0: all.
+  arrival_process arrivals{};    ///< For a trace without arrivals.
+  std::uint64_t seed = 1;        ///< For a trace without arrivals.
 };
 
 /// The mean rate of rows in order of arrival: gaps per second between the first and the last. 0 when all come at once.

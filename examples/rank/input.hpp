@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <tessera/rank/dense.hpp>
+#include <tessera/rank/features.hpp>
+#include <tessera/sim/error.hpp>
+#include <tessera/sim/input.hpp>
+
+#include <nlohmann/json.hpp>
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+/// @file
+/// What `rank` reads: prompts as JSON lines, embeddings as float32 rows, model files.
+
+namespace rank_tool {
+
+namespace sim = tessera::sim;
+namespace rank = tessera::rank;
+
+/// One line of the input. All its members are kept, so that `score` can hand them on.
+struct example {
+  nlohmann::ordered_json object;
+  std::string prompt;
+  float length = 0;  ///< output_tokens, where they were asked for.
+};
+
+/// The member `name` of a line, or an error that says what should be there.
+inline const nlohmann::ordered_json& member(const nlohmann::ordered_json& object, const char* name,
+                                            const char* expected, const std::string& path, sim::file_position at) {
+  const auto found = object.find(name);
+  if (found == object.end()) throw sim::input_error{path, at, expected, "a line without it"};
+  return *found;
+}
+
+/// Reads JSON lines, {"prompt": text, "output_tokens": number} each; empty lines are skipped.
+/// @throws sim::input_error that names file, line and column.
+inline std::vector<example> read_examples(const std::string& path, bool with_lengths) {
+  const std::string text = sim::read_file(path);
+  std::vector<example> examples;
+  sim::file_position at{0, 1};
+  for (std::size_t begin = 0; begin < text.size();) {
+    const std::size_t end = std::min(text.find('\n', begin), text.size());
+    const std::string_view line = std::string_view{text}.substr(begin, end - begin);
+    begin = end + 1;
+    ++at.line;
+    at.column = 1;
+    if (line.find_first_not_of(" \t\r") == line.npos) continue;
+    example e;
+    try {
+      e.object = nlohmann::ordered_json::parse(line);
+    } catch (const nlohmann::json::parse_error& wrong) {
+      at.column = wrong.byte == 0 ? 1 : wrong.byte;
+      throw sim::input_error{path, at, "a JSON object with \"prompt\" and \"output_tokens\"", sim::shown(line)};
+    }
+    if (!e.object.is_object()) throw sim::input_error{path, at, "a JSON object", sim::shown(line)};
+    const auto& prompt = member(e.object, "prompt", "a member \"prompt\"", path, at);
+    if (!prompt.is_string()) throw sim::input_error{path, at, "a text as \"prompt\"", sim::shown(prompt.dump())};
+    e.prompt = prompt.get<std::string>();
+    if (with_lengths) {
+      const auto& tokens = member(e.object, "output_tokens", "a member \"output_tokens\"", path, at);
+      if (!tokens.is_number() || !(tokens.get<double>() >= 0 && tokens.get<double>() <= 1e9)) {
+        throw sim::input_error{path, at, "a number of tokens, 0 to 1e9, as \"output_tokens\"",
+                               sim::shown(tokens.dump())};
+      }
+      e.length = tokens.get<float>();
+    }
+    examples.push_back(std::move(e));
+  }
+  if (examples.empty()) throw sim::input_error{path, {}, "at least one prompt", "none"};
+  return examples;
+}
+
+/// The rows of an embedding file: one per example, in the same order.
+class embeddings {
+ public:
+  embeddings() = default;
+  embeddings(const std::string& path, std::size_t dimension, std::size_t examples) : bytes_{sim::read_file(path)} {
+    rows_ = rank::dense_rows::over(std::as_bytes(std::span{bytes_}), dimension);
+    if (!rows_.valid() || rows_.size() != examples) {
+      throw sim::input_error{
+          path,
+          {},
+          fmt::format("{} rows of {} float32, {} bytes", examples, dimension, examples * dimension * 4),
+          fmt::format("{} bytes", bytes_.size())};
+    }
+  }
+  embeddings(const embeddings&) = delete;
+  embeddings& operator=(const embeddings&) = delete;
+
+  [[nodiscard]] std::vector<float> row(std::size_t i) const {
+    std::vector<float> out(rows_.dimension());
+    rows_.read(i, out);
+    return out;
+  }
+
+ private:
+  std::string bytes_{};
+  rank::dense_rows rows_{};
+};
+
+/// Writes "1.25" as 1.25 and what is not finite as null.
+inline nlohmann::ordered_json number(double value) {
+  return std::isfinite(value) ? nlohmann::ordered_json(value) : nlohmann::ordered_json(nullptr);
+}
+
+}  // namespace rank_tool

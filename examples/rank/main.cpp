@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+// rank: learns from prompts and the lengths of their outputs which prompts will take longer.
+//   rank train --data prompts.jsonl --model lengths.rank
+//   rank eval --data others.jsonl --model lengths.rank
+//   rank score --data new.jsonl --model lengths.rank
+
+#include "tool.hpp"
+
+#include <CLI/CLI.hpp>
+
+#include <exception>
+
+int main(int argc, char** argv) {
+  namespace sim = tessera::sim;
+  rank_tool::arguments a;
+  CLI::App app{"Learns from prompts and the lengths of their outputs which prompts will take longer."};
+  app.require_subcommand(1);
+
+  const auto common = [&](CLI::App& command) {
+    command.add_option("--data", a.data, "JSON lines with \"prompt\" and \"output_tokens\" (reasoning included)")
+        ->required();
+    command.add_option("--embeddings", a.embeddings,
+                       "float32 rows of your encoder, one per prompt, as further features");
+    command.add_option("--dimension", a.dimension, "floats per row");
+    command.add_option("--encoder", a.encoder, "a number for the encoder, kept in the model file")
+        ->capture_default_str();
+    command.add_flag("--only-embeddings", a.only_embeddings, "leave the text out");
+  };
+  const auto training = [&](CLI::App& command) {
+    command.add_option("--loss", a.loss, "pairwise, pointwise or listwise")
+        ->check(CLI::IsMember({"pairwise", "pointwise", "listwise"}))
+        ->capture_default_str();
+    command.add_option("--delta", a.delta, "leave out pairs whose lengths differ relatively by less")
+        ->check(CLI::Range(0.0, 0.99))
+        ->capture_default_str();
+    command.add_option("--margin", a.margin, "of the pairwise loss")
+        ->check(CLI::Range(1e-6, 1e6))
+        ->capture_default_str();
+    command.add_option("--hidden", a.hidden, "hidden units; 0: a linear model")
+        ->check(CLI::Range(std::size_t{0}, tessera::rank::mlp_model::max_hidden))
+        ->capture_default_str();
+    command.add_option("--bits", a.bits, "2^bits buckets for the text")
+        ->check(CLI::Range(8u, 24u))
+        ->capture_default_str();
+    command.add_option("--seed", a.seed, "of everything that is drawn")->capture_default_str();
+  };
+
+  CLI::App& train = *app.add_subcommand("train", "learns a model and writes it to a file");
+  common(train);
+  training(train);
+  train.add_option("--model", a.model, "the file to write")->required();
+  train.add_option("--json", a.json, "write the learning curve");
+  train.add_option("--plot", a.plot, "draw the learning curve into this folder (needs gnuplot)");
+
+  CLI::App& eval = *app.add_subcommand("eval", "Kendall's tau-b of a model, or of training itself");
+  common(eval);
+  training(eval);
+  eval.add_option("--model", a.model, "the model to evaluate");
+  eval.add_option("--folds", a.folds,
+                  "instead of --model: train on all but one of so many parts, test on that one, in turn");
+  eval.add_option("--json", a.json, "write the numbers");
+
+  CLI::App& score =
+      *app.add_subcommand("score", "adds a member \"score\" to every line; smaller is expected to be shorter");
+  common(score);
+  score.add_option("--model", a.model, "the model to score with")->required();
+  score.add_option("--output", a.output, "the file to write; - is the standard output")->capture_default_str();
+
+  try {
+    app.parse(argc, argv);
+    if (train.parsed()) rank_tool::train(a);
+    if (eval.parsed()) rank_tool::eval(a);
+    if (score.parsed()) rank_tool::score(a);
+    return 0;
+  } catch (const CLI::CallForHelp& help) {
+    return app.exit(help);
+  } catch (const CLI::CallForAllHelp& help) {
+    return app.exit(help);
+  } catch (const CLI::ParseError& wrong) {
+    fmt::print(stderr, "rank: {} (see --help)\n", wrong.what());
+  } catch (const std::exception& wrong) {
+    fmt::print(stderr, "rank: {}\n", wrong.what());
+  }
+  return sim::exit_bad_input;
+}

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include <tessera/compose/round_robin.hpp>
+#include <tessera/pipeline/resident_set.hpp>
+
+#include "support/death.hpp"
+
+#include <array>
+#include <cstddef>
+
+namespace {
+
+using namespace tessera;
+
+struct request : request_hook {};
+
+constexpr scheduler_limits limits{
+    .requests = 4, .blocks = 8, .block_size = tokens{4}, .residents = 2, .host_blocks = 4};
+
+alignas(64) std::array<std::byte, round_robin<request>::required_bytes(limits)> memory;
+request r;
+
+struct fixture {
+  round_robin<request> scheduler{memory, limits, {.quantum = tokens{1}}};
+  fixture() {
+    r.prompt = tokens{4};
+    static_cast<void>(scheduler.submit(r, time_point{}));
+  }
+  auto plan(const step_limits& step = {}) { return scheduler.plan(time_point{}, step); }
+  void commit(const step_plan<request>& p, std::span<const outcome> o) { scheduler.commit(p, o, time_point{}); }
+};
+
+}  // namespace
+
+TESSERA_DEATH_CASE(scheduler_storage_too_small, "storage is smaller") {
+  round_robin<request>{std::span{memory}.first(memory.size() / 2), limits};
+}
+TESSERA_DEATH_CASE(scheduler_without_blocks, "empty limits") {
+  scheduler_limits l = limits;
+  l.blocks = 0;
+  round_robin<request>{memory, l};
+}
+TESSERA_DEATH_CASE(scheduler_without_residents, "empty limits") {
+  scheduler_limits l = limits;
+  l.residents = 0;
+  round_robin<request>{memory, l};
+}
+TESSERA_DEATH_CASE(scheduler_plan_twice, "neither committed nor abandoned") {
+  fixture f;
+  static_cast<void>(f.plan());
+  static_cast<void>(f.plan());
+}
+TESSERA_DEATH_CASE(scheduler_plan_no_batch, "a batch and a token budget") {
+  fixture f;
+  static_cast<void>(f.plan({.max_batch = 0}));
+}
+TESSERA_DEATH_CASE(scheduler_plan_no_budget, "a batch and a token budget") {
+  fixture f;
+  static_cast<void>(f.plan({.token_budget = tokens{0}}));
+}
+TESSERA_DEATH_CASE(scheduler_plan_negative_lookahead, "negative lookahead") {
+  fixture f;
+  static_cast<void>(f.plan({.lookahead = tokens{-1}}));
+}
+TESSERA_DEATH_CASE(scheduler_commit_twice, "not the pending plan") {
+  fixture f;
+  const auto p = f.plan();
+  const std::array o{outcome{}};
+  f.commit(p, o);
+  f.commit(p, o);
+}
+TESSERA_DEATH_CASE(scheduler_commit_after_abandon, "not the pending plan") {
+  fixture f;
+  const auto p = f.plan();
+  f.scheduler.abandon(p);
+  f.commit(p, std::array{outcome{}});
+}
+TESSERA_DEATH_CASE(scheduler_commit_of_an_earlier_plan, "not the pending plan") {
+  fixture f;
+  const auto p = f.plan();
+  f.scheduler.abandon(p);
+  static_cast<void>(f.plan());
+  f.commit(p, std::array{outcome{}});
+}
+TESSERA_DEATH_CASE(scheduler_commit_too_few_outcomes, "one outcome per scheduled entry") {
+  fixture f;
+  f.commit(f.plan(), {});
+}
+TESSERA_DEATH_CASE(scheduler_commit_too_many_outcomes, "one outcome per scheduled entry") {
+  fixture f;
+  f.commit(f.plan(), std::array<outcome, 2>{});
+}
+TESSERA_DEATH_CASE(scheduler_commit_no_token, "produces a token or fails") {
+  fixture f;
+  f.commit(f.plan(), std::array{outcome{.produced = 0}});
+}
+TESSERA_DEATH_CASE(scheduler_commit_more_tokens_than_slots, "more tokens than lookahead slots") {
+  fixture f;
+  f.commit(f.plan({.lookahead = tokens{2}}), std::array{outcome{.produced = 4}});
+}
+TESSERA_DEATH_CASE(scheduler_abandon_twice, "not the pending plan") {
+  fixture f;
+  const auto p = f.plan();
+  f.scheduler.abandon(p);
+  f.scheduler.abandon(p);
+}
+TESSERA_DEATH_CASE(scheduler_rank_changed_behind_its_back, "order of a resident changed") {
+  fixture f;
+  request other;
+  other.prompt = tokens{4};
+  static_cast<void>(f.scheduler.submit(other, time_point{}));
+  f.commit(f.plan(), std::array<outcome, 2>{});
+  const auto p = f.plan();
+  r.priority = -1;
+  f.commit(p, std::array<outcome, 2>{});
+}
+TESSERA_DEATH_CASE(resident_set_full, "more residents than the limits allow") {
+  using set = detail::resident_set<request, order::fcfs>;
+  arena a{memory};
+  set s{a, 1};
+  request one;
+  request two;
+  request_access::state(two).sequence = 1;
+  s.insert(one);
+  s.insert(two);
+}

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+// The scheduler's operations, decoded from any bytes: two instances, small limits, everything that an engine may do.
+// After the input is used up, all requests are run to their ends. What must hold is in property/scheduler_world.hpp.
+
+#include "property/scheduler_operations.hpp"
+
+#include <cstdio>
+#include <cstdlib>
+
+namespace {
+
+using namespace tessera_test;
+
+/// Numbers from the input; once it is used up, from its last state, so that draining does not always choose 0.
+class bytes {
+ public:
+  bytes(const std::uint8_t* data, std::size_t size) : data_{data}, left_{size} {}
+  std::uint64_t operator()(std::uint64_t n) {
+    state_ = mix(state_, n);
+    if (left_ == 0) return state_ % n;
+    const std::uint8_t b = *data_++;
+    --left_;
+    state_ = mix(state_, b);
+    return b % n;
+  }
+  [[nodiscard]] bool done() const { return left_ == 0; }
+
+ private:
+  const std::uint8_t* data_;
+  std::size_t left_;
+  std::uint64_t state_ = 0;
+};
+
+template <class Order, class BlockStore>
+void run(bytes choice) {
+  scheduler_operations<Order, BlockStore, bytes> operations{choice};
+  operations.run(400);
+  operations.drain();
+}
+
+template <class Order>
+void run(bool cache, bytes choice) {
+  cache ? run<Order, kv::prefix_cache>(choice) : run<Order, kv::block_pool>(choice);
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  if (size == 0) return 0;
+  const bytes choice{data + 1, size - 1};
+  const bool cache = (data[0] & 4U) != 0;
+  try {
+    switch (data[0] & 3U) {
+      case 0: run<order::fcfs>(cache, choice); break;
+      case 1: run<order::round_robin>(cache, choice); break;
+      case 2: run<order::two_phase>(cache, choice); break;
+      default: run<order::ranked<>>(cache, choice);
+    }
+  } catch (const broken& b) {
+    std::fprintf(stderr, "broken: %s\n", b.what());
+    std::abort();
+  }
+  return 0;
+}

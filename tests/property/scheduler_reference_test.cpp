@@ -1,0 +1,292 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+// Who computes what in each step, against a textbook simulation that counts blocks and sorts everything anew.
+
+#include <tessera/order/round_robin.hpp>
+#include <tessera/order/two_phase.hpp>
+#include <tessera/pipeline/iteration_scheduler.hpp>
+#include <tessera/preempt/recompute.hpp>
+
+#include "support/catch.hpp"
+
+#include <algorithm>
+#include <cstdint>
+#include <deque>
+#include <random>
+#include <tuple>
+#include <vector>
+
+namespace {
+
+using namespace tessera;
+
+enum class rule { first_come, turns, two_queues };
+
+struct task {
+  std::size_t id = 0;
+  std::int64_t prompt = 0, output = 0, reasoning = 0;
+  int priority = 0;
+  // Its state.
+  std::int64_t computed = 0, length = 0, held = 0, used = 0;
+  std::uint64_t turn = 0;
+  int level = 0;
+  bool demoted = false, answering = false, resident = false, done = false;
+};
+
+struct share {
+  std::size_t id;
+  std::int64_t first, count;
+  friend bool operator==(const share&, const share&) = default;
+};
+
+struct settings {
+  rule how;
+  std::int64_t blocks, block_size, quantum, demote_above;
+  std::size_t residents;
+  double watermark;
+};
+
+/// The textbook: one list, sorted by who goes first.
+class textbook {
+ public:
+  explicit textbook(const settings& s) : s_{s} {}
+
+  void submit(task t) {
+    t.length = t.prompt;
+    t.answering = t.reasoning == 0;
+    t.level = t.answering && s_.how == rule::two_queues ? 1 : 0;
+    t.demoted = false;
+    t.turn = s_.how == rule::first_come ? 0 : ++turns_;
+    all_.push_back(t);
+  }
+
+  struct step {
+    std::vector<share> decode, prefill;
+    std::vector<std::size_t> evicted;
+  };
+
+  step plan(std::size_t max_batch, std::int64_t budget) {
+    std::vector<task*> residents, waiting;
+    for (task& t : all_) {
+      if (!t.done) (t.resident ? residents : waiting).push_back(&t);
+    }
+    const auto sorted = [](const task* a, const task* b) { return key(*a) < key(*b); };
+    std::sort(residents.begin(), residents.end(), sorted);
+    std::sort(waiting.begin(), waiting.end(), sorted);
+    step out;
+    std::size_t next = 0;
+    bool open = true;
+    max_batch = std::min(max_batch, s_.residents);
+    std::size_t kept = residents.size();
+    const auto free = [&] {
+      std::int64_t n = s_.blocks;
+      for (const task& t : all_) n -= t.held;
+      return n;
+    };
+    const auto evict_last = [&] {
+      task& v = *residents[--kept];
+      v.held = 0;
+      v.computed = 0;
+      v.resident = false;
+      out.evicted.push_back(v.id);
+    };
+    std::size_t started = 0;
+    while (out.decode.size() + out.prefill.size() < max_batch && budget > 0) {
+      task* r = next < kept ? residents[next] : nullptr;
+      task* w = open && !waiting.empty() ? waiting.front() : nullptr;
+      const bool outranks = w != nullptr && r != nullptr && displaces(*w, *r);
+      if (w == nullptr && r == nullptr) break;
+      if (w != nullptr && (r == nullptr || outranks)) {
+        const std::int64_t need = blocks_of(w->length);
+        std::int64_t could_be_free = free();
+        for (std::size_t i = next; i != kept; ++i) could_be_free += residents[i]->held;
+        const bool alone = kept == 0 && started == 0;
+        bool go = could_be_free >= need;
+        if (!outranks && !alone) go = go && static_cast<double>(free() - need) >= s_.watermark * static_cast<double>(s_.blocks);
+        const bool row = kept + started < s_.residents;
+        if (!row && next == kept) go = false;
+        if (!go) {
+          open = false;
+          continue;
+        }
+        if (!row) evict_last();
+        while (free() < need) evict_last();
+        waiting.erase(waiting.begin());
+        w->held = need;
+        w->resident = true;
+        w->computed = 0;
+        ++started;
+        compute(*w, kept - next, max_batch, budget, out);
+      } else {
+        ++next;
+        const std::int64_t need = blocks_of(r->length) - r->held;
+        if (need > 0) {
+          while (free() < need && kept > next) evict_last();
+          if (free() < need) {
+            open = false;
+            continue;
+          }
+          r->held += need;
+        }
+        compute(*r, kept - next, max_batch, budget, out);
+      }
+    }
+    return out;
+  }
+
+  /// The engine: each task ends when it has all its tokens.
+  void commit(const step& s) {
+    for (const auto* list : {&s.decode, &s.prefill}) {
+      for (const share& e : *list) settle(all_[e.id], e);
+    }
+  }
+
+  [[nodiscard]] bool ends_reasoning(const share& e) const {
+    const task& t = all_[e.id];
+    return samples(e) && t.length - t.prompt + 1 == t.reasoning;
+  }
+  [[nodiscard]] bool finishes(const share& e) const {
+    const task& t = all_[e.id];
+    return samples(e) && t.length - t.prompt + 1 == t.output;
+  }
+
+ private:
+  using key_type = std::tuple<int, int, std::uint64_t, std::size_t>;
+  static key_type key(const task& t) { return {-t.priority, t.level, t.turn, t.id}; }
+  [[nodiscard]] bool displaces(const task& w, const task& r) const {
+    return s_.how == rule::first_come ? w.priority > r.priority : key(w) < key(r);
+  }
+  [[nodiscard]] std::int64_t blocks_of(std::int64_t length) const { return (length + s_.block_size - 1) / s_.block_size; }
+  [[nodiscard]] bool samples(const share& e) const { return e.first + e.count == all_[e.id].length; }
+
+  /// `behind`: residents whose turn is still to come; each that the batch has a place for keeps a token of the budget.
+  static void compute(task& t, std::size_t behind, std::size_t max_batch, std::int64_t& budget, step& out) {
+    const std::int64_t left = t.length - t.computed;
+    const std::size_t places = max_batch - out.decode.size() - out.prefill.size() - 1;
+    const auto reserved = static_cast<std::int64_t>(std::min(behind, places));
+    const std::int64_t n = std::min(left, std::max<std::int64_t>(budget - reserved, 1));
+    (left == 1 ? out.decode : out.prefill).push_back({t.id, t.computed, n});
+    budget -= n;
+  }
+
+  void settle(task& t, const share& e) {
+    const bool one_more = samples(e);
+    const bool turns = ends_reasoning(e), ends = finishes(e);
+    t.computed = e.first + e.count;
+    if (one_more) ++t.length;
+    if (ends) {
+      t.done = true;
+      t.held = 0;
+      return;
+    }
+    if (s_.how == rule::first_come) {
+      t.answering = t.answering || turns;
+      return;
+    }
+    t.used += one_more ? 1 : 0;
+    const bool outgrown = s_.how == rule::two_queues && !t.answering && !t.demoted && t.computed > s_.demote_above;
+    if (outgrown) {
+      t.demoted = true;
+      t.level = 1;
+    }
+    if (outgrown || t.used >= s_.quantum) {
+      t.used = 0;
+      t.turn = ++turns_;
+    }
+    if (turns) {
+      t.answering = true;
+      t.demoted = false;
+      if (s_.how == rule::two_queues && t.level == 0) {
+        t.level = 1;
+        t.used = 0;
+        t.turn = ++turns_;
+      }
+    }
+  }
+
+  settings s_;
+  std::deque<task> all_;
+  std::uint64_t turns_ = 0;
+};
+
+struct request : request_hook {
+  std::size_t id = 0;
+};
+
+template <class Order>
+void compare(rule how) {
+  std::size_t evictions = 0;
+  for (unsigned seed = 0; seed != 400; ++seed) {
+    INFO("seed " << seed);
+    std::mt19937 random{seed};
+    const auto upto = [&](int n) { return static_cast<std::int64_t>(random() % (static_cast<unsigned>(n) + 1)); };
+    settings s{how, 6 + upto(20), 1 + upto(4), 1 + upto(6), upto(20), 1 + static_cast<std::size_t>(upto(6)), 0.05 * static_cast<double>(upto(4))};
+    using scheduler_type = iteration_scheduler<request, Order, preempt::recompute, admit::watermark>;
+    const scheduler_limits limits{.requests = 64,
+                                  .blocks = static_cast<std::size_t>(s.blocks),
+                                  .block_size = tokens{s.block_size},
+                                  .residents = s.residents};
+    typename scheduler_type::config config{.admit = {.fraction = s.watermark}};
+    if constexpr (requires { config.order.quantum; }) config.order.quantum = tokens{s.quantum};
+    if constexpr (requires { config.order.demote_above; }) config.order.demote_above = tokens{s.demote_above};
+    auto storage = storage_for<scheduler_type>(limits);
+    std::deque<request> requests;
+    scheduler_type scheduler{storage, config};
+    textbook book{s};
+
+    const std::int64_t longest = s.blocks * s.block_size;
+    std::size_t steps = 0;
+    while (requests.size() != 24 || !scheduler.idle()) {
+      REQUIRE(++steps < 20000);
+      while (requests.size() != 24 && random() % 3 == 0) {
+        task t;
+        t.id = requests.size();
+        t.prompt = 1 + upto(static_cast<int>(longest) / 2);
+        t.output = 1 + upto(static_cast<int>(longest - t.prompt));
+        t.reasoning = upto(static_cast<int>(t.output) - 1);
+        t.priority = random() % 5 == 0 ? 1 : 0;
+        request& r = requests.emplace_back();
+        r.id = t.id;
+        r.prompt = tokens{t.prompt};
+        r.max_output = tokens{t.output};
+        r.priority = t.priority;
+        r.starts_in = t.reasoning == 0 ? phase::answering : phase::reasoning;
+        REQUIRE(scheduler.submit(r, time_point{}) == status::accepted);
+        book.submit(t);
+      }
+      const auto max_batch = static_cast<std::size_t>(1 + upto(7));
+      const std::int64_t budget = 1 + upto(random() % 2 == 0 ? 8 : 80);
+      const auto plan = scheduler.plan(time_point{}, {.max_batch = max_batch, .token_budget = tokens{budget}});
+      const auto expected = book.plan(max_batch, budget);
+      const auto same = [](const auto& entries, const std::vector<share>& shares) {
+        if (entries.size() != shares.size()) return false;
+        for (std::size_t i = 0; i != shares.size(); ++i) {
+          if (share{entries[i].request->id, entries[i].first.count(), entries[i].count.count()} != shares[i]) return false;
+        }
+        return true;
+      };
+      REQUIRE(same(plan.decode, expected.decode));
+      REQUIRE(same(plan.prefill, expected.prefill));
+      REQUIRE(plan.preempted.size() == expected.evicted.size());
+      for (std::size_t i = 0; i != expected.evicted.size(); ++i) REQUIRE(plan.preempted[i].request->id == expected.evicted[i]);
+      evictions += expected.evicted.size();
+
+      std::vector<outcome> outcomes;
+      for (const auto* list : {&expected.decode, &expected.prefill}) {
+        for (const share& e : *list) {
+          outcomes.push_back({.end_of_reasoning = book.ends_reasoning(e), .finished = book.finishes(e)});
+        }
+      }
+      scheduler.commit(plan, outcomes, time_point{});
+      book.commit(expected);
+    }
+    CHECK(scheduler.store().free() == limits.blocks);
+  }
+  CHECK(evictions > 1000);
+}
+
+}  // namespace
+
+TEST_CASE("fcfs decides as the textbook does") { compare<order::fcfs>(rule::first_come); }
+TEST_CASE("round_robin decides as the textbook does") { compare<order::round_robin>(rule::turns); }
+TEST_CASE("two_phase decides as the textbook does") { compare<order::two_phase>(rule::two_queues); }

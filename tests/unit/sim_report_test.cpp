@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+#include <tessera/sim/report.hpp>
+
+#include <tessera/sim/input.hpp>
+
+#include "support/catch.hpp"
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace {
+
+namespace sim = tessera::sim;
+namespace fs = std::filesystem;
+
+/// A folder of its own, with a name that needs quoting, gone at the end.
+struct folder {
+  folder() {
+    fs::remove_all(path);
+    fs::create_directories(path);
+  }
+  ~folder() {
+    std::error_code ignored;
+    fs::remove_all(path, ignored);
+  }
+  [[nodiscard]] std::size_t entries() const {
+    return static_cast<std::size_t>(std::distance(fs::directory_iterator{path}, fs::directory_iterator{}));
+  }
+  fs::path path = fs::temp_directory_path() / "tessera it's a \"$(test)\"";
+};
+
+TEST_CASE("an output file is there whole or not at all", "[sim]") {
+  const folder dir;
+  const fs::path path = dir.path / "out.json";
+  {
+    sim::output_file f{path};
+    f.write("half");
+    CHECK_FALSE(fs::exists(path));
+  }
+  CHECK(dir.entries() == 0);
+  {
+    sim::output_file f{path};
+    f.write("one ");
+    f.write("two");
+    f.commit();
+  }
+  CHECK(sim::read_file(path.string()) == "one two");
+  CHECK(dir.entries() == 1);
+  {
+    sim::output_file f{path};
+    f.write("other");
+  }
+  CHECK(sim::read_file(path.string()) == "one two");  // Not touched.
+  CHECK(dir.entries() == 1);
+}
+
+TEST_CASE("an output file goes through a link, and directly into what is no regular file", "[sim]") {
+  const folder dir;
+  {
+    sim::output_file first{dir.path / "real"};
+    first.commit();
+  }
+  fs::create_symlink(dir.path / "real", dir.path / "link");
+  {
+    sim::output_file f{dir.path / "link"};
+    f.write("x");
+    f.commit();
+  }
+  CHECK(fs::is_symlink(dir.path / "link"));
+  CHECK(sim::read_file((dir.path / "real").string()) == "x");
+  {
+    sim::output_file f{"/dev/null"};
+    f.write("x");
+    f.commit();
+  }
+  CHECK(fs::is_character_file("/dev/null"));
+}
+
+TEST_CASE("a place that cannot be written is an error with its name", "[sim]") {
+  const folder dir;
+  try {
+    sim::output_file f{dir.path / "no" / "such" / "folder.json"};
+    FAIL("no error");
+  } catch (const sim::output_error& e) {
+    const std::string_view what = e.what();
+    CHECK(what.find("cannot write ") == 0);
+    CHECK(what.find("folder.json: No such file or directory") != what.npos);
+  }
+  CHECK_THROWS_AS(sim::output_file{dir.path}, sim::output_error);
+}
+
+sim::run_result made_up_run(std::string name, double slow) {
+  sim::run_result run;
+  sim::run_facts facts;
+  facts.policy = std::move(name);
+  for (int i = 0; i < 200; ++i) {
+    sim::request_record r;
+    r.id = static_cast<std::uint64_t>(i);
+    r.arrival = i;
+    r.prompt_tokens = 5;
+    r.reasoning_tokens = i * 10;
+    r.answer_tokens = 11;
+    r.first_scheduled = i + 0.125;
+    r.first_token = i + 0.25;
+    r.phase_change = i + slow * i / 100.0;
+    r.answer_scheduled = r.phase_change + 0.5;
+    r.first_answer = r.answer_scheduled + 0.25;
+    r.finish = r.first_answer + 1;
+    r.qoe = 1;
+    run.requests.push_back(r);
+    run.timeline.push_back({r.arrival, static_cast<double>(i % 7), 3, 0.5});
+  }
+  sim::request_record refused;
+  refused.id = 200;
+  refused.arrival = 200;
+  refused.rejected = true;
+  run.requests.push_back(refused);
+  run.numbers = sim::summarize(run.requests, facts);
+  return run;
+}
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = text.find('\n', at);
+    lines.push_back(text.substr(at, end - at));
+    at = end + 1;
+  }
+  return lines;
+}
+
+TEST_CASE("the table has a row per policy, aligned, the best marked", "[sim]") {
+  const std::vector<sim::summary> rows{made_up_run("slow", 9).numbers, made_up_run("the-fast-one", 1).numbers};
+  const auto lines = lines_of(sim::format_table(rows));
+  REQUIRE(lines.size() == 4);
+  CHECK(lines[1].find("policy") == 0);
+  CHECK(lines[2].find("slow ") == 0);
+  CHECK(lines[3].find("the-fast-one ") == 0);
+  CHECK(lines[2].find('*') == std::string::npos);
+  CHECK(lines[3].find('*') != std::string::npos);
+  // Numbers end where their heading does.
+  CHECK(lines[1].find("done") + 4 == lines[2].find(" 200 ") + 4);
+  CHECK(lines[1].find("done") + 4 == lines[3].find(" 200 ") + 4);
+  CHECK(lines[1].find("refused") != std::string::npos);  // There are some.
+  CHECK(lines[0].find("migra-") == std::string::npos);   // There are none.
+  for (const auto& line : lines) CHECK(line.size() <= 120);
+
+  // Nothing to win against: no marks. Nothing measured: a dash.
+  CHECK(sim::format_table({rows.data(), 1}).find('*') == std::string::npos);
+  const std::vector<sim::summary> same{rows[0], rows[0]};
+  CHECK(sim::format_table(same).find('*') == std::string::npos);
+  const std::vector<sim::summary> empty{sim::summarize({}, {})};
+  CHECK(sim::format_table(empty).find(" - ") != std::string::npos);
+}
+
+TEST_CASE("the JSON has the keys of the contract", "[sim]") {
+  const std::vector<sim::summary> rows{made_up_run("a", 9).numbers, made_up_run("b", 1).numbers};
+  const auto j = nlohmann::json::parse(sim::format_json(rows));
+  REQUIRE(j.is_array());
+  REQUIRE(j.size() == 2);
+  for (const auto& run : j) {
+    for (const char* key : {"requests", "completed", "rejected", "slo_violation_rate", "qoe_mean", "blocking_p99",
+                            "throughput_tokens_per_s", "preemptions", "migrations"}) {
+      INFO(key);
+      CHECK(run.at(key).is_number());
+    }
+    const auto has = [&](const char* key, std::vector<const char*> parts) {
+      for (const char* part : parts) {
+        INFO(key << "." << part);
+        CHECK(run.at(key).contains(part));
+      }
+      CHECK(run.at(key).size() == parts.size());
+    };
+    has("ttft", {"mean", "p50", "p90", "p99", "max"});
+    has("tpot", {"mean", "p50", "p99"});
+    has("e2e", {"mean", "p50", "p99"});
+    has("normalized_latency", {"mean", "p90"});
+    has("fragmentation", {"mean", "peak"});
+    has("scheduler_ns_per_step", {"mean", "p99"});
+    CHECK(run.contains("kv_transfer_p99"));
+    CHECK(run.contains("simulated_tokens_per_wall_s"));
+    REQUIRE(run.at("ttft_by_reasoning_bin").size() == 8);  // 0 to 1990 reasoning tokens.
+    for (const auto& bin : run.at("ttft_by_reasoning_bin")) {
+      for (const char* key : {"bin", "n", "stat", "value"}) CHECK(bin.contains(key));
+    }
+  }
+  CHECK(j[0].at("policy") == "a");
+  CHECK(j[0].at("requests") == 201);
+  CHECK(j[0].at("completed") == 200);
+  CHECK(j[0].at("rejected") == 1);
+  CHECK(j[0].at("kv_transfer_p99").is_null());  // No transfer, no number.
+  CHECK(j[0].at("ttft").at("mean").get<double>() == rows[0].ttft.mean);
+}
+
+TEST_CASE("the CSV has a row per request and a field per column", "[sim]") {
+  const auto run = made_up_run("a", 1);
+  const auto lines = lines_of(sim::format_csv(run));
+  REQUIRE(lines.size() == 201);
+  const auto columns = std::count(sim::csv_header().begin(), sim::csv_header().end(), ',');
+  for (const auto& line : lines) CHECK(std::count(line.begin(), line.end(), ',') == columns);
+  CHECK(lines[0] == "a,0,completed,0,0,5,0,11,0.125,0.25,0,0.5,0.75,1.75,0.75,0.1,1.75,1,0,0,0,0,0");
+  CHECK(lines[200] == "a,200,rejected,0,200,0,0,0,,,,,,,,,,,0,0,0,0,0");
+}
+
+TEST_CASE("plots are drawn whole, with their data beside them", "[sim]") {
+  const std::vector<sim::run_result> runs{made_up_run("fcfs", 9), made_up_run("it's", 1)};
+  const folder dir;
+  if (!sim::has_gnuplot()) {
+    CHECK_THROWS_AS(sim::write_plots(dir.path, runs), sim::output_error);
+    CHECK(dir.entries() == 0);
+    return;
+  }
+  const auto svg = sim::write_plots(dir.path / "new", runs);
+  REQUIRE(svg.size() == 3);
+  for (const auto& path : svg) {
+    const std::string picture = sim::read_file(path.string());
+    CHECK(picture.find("<svg") != picture.npos);
+    CHECK(picture.find("</svg>") != picture.npos);
+    CHECK(picture.find("fcfs") != picture.npos);
+    CHECK(picture.find("it's") != picture.npos);
+  }
+  const auto png = sim::write_plots(dir.path / "new", runs, sim::plot_format::png);
+  REQUIRE(png.size() == 3);
+  for (const auto& path : png) CHECK(sim::read_file(path.string()).substr(0, 4) == "\x89PNG");
+  for (const auto& entry : fs::directory_iterator{dir.path / "new"}) {
+    CHECK(entry.path().extension() != ".partial");
+  }
+  CHECK(std::distance(fs::directory_iterator{dir.path / "new"}, fs::directory_iterator{}) == 9);  // 3 scripts as well.
+  CHECK(sim::read_file((dir.path / "new" / "timeline.gp").string()).find("$run1 << EOD") != std::string::npos);
+
+  // Without data there is nothing to draw.
+  CHECK(sim::write_plots(dir.path, std::vector<sim::run_result>(1)).empty());
+}
+
+TEST_CASE("plots without gnuplot are an error that says how to get it", "[sim]") {
+  const folder dir;
+  const char* const path = std::getenv("PATH");
+  const std::string kept = path == nullptr ? "" : path;
+  REQUIRE(::setenv("PATH", dir.path.c_str(), 1) == 0);
+  std::string what;
+  try {
+    sim::require_gnuplot();
+  } catch (const sim::output_error& e) {
+    what = e.what();
+  }
+  REQUIRE(::setenv("PATH", kept.c_str(), 1) == 0);
+  CHECK(what == "the plots need gnuplot, which is not on the PATH (Debian: apt install gnuplot-nox)");
+}
+
+TEST_CASE("a failing gnuplot leaves no picture", "[sim]") {
+  const folder dir;
+  std::ofstream{dir.path / "gnuplot"} << "#!/bin/sh\nexit 3\n";
+  fs::permissions(dir.path / "gnuplot", fs::perms::owner_all);
+  const std::string kept = std::getenv("PATH");
+  REQUIRE(::setenv("PATH", (dir.path.string() + ":" + kept).c_str(), 1) == 0);
+  const std::vector<sim::run_result> runs{made_up_run("fcfs", 9)};
+  std::string what;
+  try {
+    (void)sim::write_plots(dir.path / "plots", runs);
+  } catch (const sim::output_error& e) {
+    what = e.what();
+  }
+  REQUIRE(::setenv("PATH", kept.c_str(), 1) == 0);
+  CHECK(what.find("gnuplot failed on ") == 0);
+  for (const auto& entry : fs::directory_iterator{dir.path / "plots"}) CHECK(entry.path().extension() == ".gp");
+}
+
+}  // namespace
