@@ -13,9 +13,9 @@ namespace {
 using namespace tessera_test;
 
 /// Numbers from the input; once it is used up, from its last state, so that draining does not always choose 0.
-class bytes {
+class input {
  public:
-  bytes(const std::uint8_t* data, std::size_t size) : data_{data}, left_{size} {}
+  input(const std::uint8_t* data, std::size_t size) : data_{data}, left_{size} {}
   std::uint64_t operator()(std::uint64_t n) {
     state_ = mix(state_, n);
     if (left_ == 0) return state_ % n;
@@ -33,14 +33,14 @@ class bytes {
 };
 
 template <class Order, class BlockStore>
-void run(bytes choice) {
-  scheduler_operations<Order, BlockStore, bytes> operations{choice};
+void run(input choice) {
+  scheduler_operations<Order, BlockStore, input> operations{choice};
   operations.run(400);
   operations.drain();
 }
 
 template <class Order>
-void run(bool cache, bytes choice) {
+void run(bool cache, input choice) {
   cache ? run<Order, kv::prefix_cache>(choice) : run<Order, kv::block_pool>(choice);
 }
 
@@ -48,7 +48,7 @@ void run(bool cache, bytes choice) {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   if (size == 0) return 0;
-  const bytes choice{data + 1, size - 1};
+  const input choice{data + 1, size - 1};
   const bool cache = (data[0] & 4U) != 0;
   try {
     switch (data[0] & 3U) {

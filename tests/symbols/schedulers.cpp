@@ -28,6 +28,11 @@ template class tessera::iteration_scheduler<request, order::ranked<>, preempt::c
                                             kv::block_pool>;
 template class tessera::iteration_scheduler<hashed_request, order::two_phase, preempt::recompute, admit::future_peak,
                                             kv::prefix_cache>;
+template class tessera::iteration_scheduler<hashed_request, order::two_phase, preempt::swap, admit::watermark,
+                                            kv::prefix_cache>;
+template class tessera::iteration_scheduler<hashed_request, order::fcfs, preempt::swap, admit::always,
+                                            kv::prefix_cache>;
 template class tessera::fcfs<request>;
 template class tessera::round_robin<request>;
 template class tessera::pascal<request>;
+template class tessera::pascal<hashed_request, kv::prefix_cache>;

@@ -65,6 +65,7 @@ struct scheduler_limits {
 template <schedulable Request, class Order = order::fcfs, class Preempt = preempt::swap, class Admit = admit::watermark,
           class BlockStore = kv::block_pool>
 class iteration_scheduler {
+  static_assert(sizeof(detail::explain_queue_discipline<Order, Request>) != 0);
   static_assert(queue_discipline<Order, Request>, "tessera: Order is not a queue_discipline for this request type");
   static_assert(preemption_policy<Preempt, Request>,
                 "tessera: Preempt lacks `preemption_mode mode(const Request&, blocks) const noexcept`");
