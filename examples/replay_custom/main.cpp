@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // A policy of one's own in the replay table: shortest prompt first, beside the published ones.
 //
 //     replay_custom --policy fcfs,shortest-prompt --workload azure-conv --rate 80
@@ -9,6 +11,7 @@ namespace sim = tessera::sim;
 struct shortest_prompt_first : tessera::order::fcfs {
   template <class R>
   static bool before(const R& a, const R& b) noexcept {
+    if (a.priority != b.priority) return a.priority > b.priority;
     return a.prompt != b.prompt ? a.prompt < b.prompt : a.state().sequence < b.state().sequence;
   }
   template <class R>

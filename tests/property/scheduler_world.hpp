@@ -339,7 +339,7 @@ class scheduler_world {
           must(s.swapped && s.life == lifecycle::waiting, "only swapped requests hold host blocks");
           host += s.host_blocks;
         }
-        must(!s.planned && !s.cancel_pending, "nothing stays of a settled plan");
+        must(!s.planned && s.ends_as == lifecycle::idle, "nothing stays of a settled plan");
       }
       must(scheduler_.host_blocks_held() == blocks{static_cast<std::int64_t>(host)}, "no host block is lost");
     }
@@ -399,15 +399,14 @@ class scheduler_world {
       }
       t.request->host_ids.assign(t.host.begin(), t.host.end());
     }
+    for (const kv_fetch<text_request>& t : plan_.fetch) {
+      const std::size_t n = count(t.request->computed_before);
+      must(t.request->in_transit.size() == n, "an adopted request brings its KV");
+      must(t.device.size() == (n + block_size_ - 1) / block_size_, "an adopted request has room for its KV");
+      for (std::size_t p = 0; p != n; ++p) slot(t.device, p) = t.request->in_transit[p];
+      t.request->in_transit.clear();
+    }
     for (const kv_transfer<text_request>& t : plan_.swap_in) {
-      if (t.host.empty()) {
-        const std::size_t n = count(t.request->computed_before);
-        must(t.request->in_transit.size() == n, "an adopted request brings its KV");
-        must(t.device.size() == (n + block_size_ - 1) / block_size_, "an adopted request has room for its KV");
-        for (std::size_t p = 0; p != n; ++p) slot(t.device, p) = t.request->in_transit[p];
-        t.request->in_transit.clear();
-        continue;
-      }
       must(t.device.size() == t.host.size(), "as many blocks in as out");
       must(std::equal(t.host.begin(), t.host.end(), t.request->host_ids.begin(), t.request->host_ids.end()),
            "a request comes back from where it went");
@@ -526,6 +525,9 @@ class scheduler_world {
     for (const kv_transfer<text_request>& t : plan_.swap_in) {
       must(entry.count(t.request) == 1 && t.request->state().swapped, "who was swapped out is swapped in");
     }
+    for (const kv_fetch<text_request>& t : plan_.fetch) {
+      must(entry.count(t.request) == 1 && t.request->state().swapped, "who was adopted is fetched");
+    }
 
     // Who has to wait for whom: residents and waiting requests in the order in which they have their turn.
     std::vector<text_request*> turn;
@@ -548,7 +550,7 @@ class scheduler_world {
         must(!nobody_runs && !(waits(*r) && nobody_starts), "nobody overtakes");
         continue;
       }
-      must(why != wait_reason::none && why != wait_reason::not_planned && why != wait_reason::in_transfer, "who waits knows why");
+      must(why != wait_reason::none && why != wait_reason::not_planned, "who waits knows why");
       if (victims.count(r) != 0) continue;
       if (r->state().length > limits_.longest()) {
         must(why == wait_reason::stalled, "who has outgrown the limits knows");
@@ -609,6 +611,10 @@ class scheduler_world {
         for (const auto b : t.device) note(b);
         for (const auto b : t.host) note(b);
       }
+    }
+    for (const kv_fetch<text_request>& t : plan_.fetch) {
+      note(t.request->id);
+      for (const auto b : t.device) note(b);
     }
     for (const auto& v : plan_.preempted) note(v.request->id * 2 + (v.mode == preemption_mode::swap));
     for (const text_request* r : plan_.outgrown) note(r->id);

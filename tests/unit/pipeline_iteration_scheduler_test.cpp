@@ -599,9 +599,10 @@ TEST_CASE("a request moves to another instance with its progress") {
   CHECK(r.generated() == 2_tok);
   REQUIRE(b.scheduler.adopt(r, time_point{}) == status::accepted);
   const auto p = b.plan();
-  REQUIRE(p.swap_in.size() == 1);
-  CHECK(p.swap_in[0].device.size() == 2);
-  CHECK(p.swap_in[0].host.empty());
+  CHECK(p.swap_in.empty());
+  REQUIRE(p.fetch.size() == 1);
+  CHECK(p.fetch[0].request == &r);
+  CHECK(p.fetch[0].device.size() == 2);
   REQUIRE(p.decode.size() == 1);
   CHECK(p.decode[0].first == 7_tok);
   b.commit(p, {.finished = true});

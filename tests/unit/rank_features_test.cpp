@@ -117,6 +117,16 @@ TEST_CASE("hashed features: a text longer than the window counts by its start, i
   std::string end = text;
   end.replace(end.size() - 100, 3, "!!!");
   CHECK(features_of(end) != all);
+  // Three quarters of the window from the start, one from the end, to the byte.
+  const auto changed = [&](std::size_t at) {
+    std::string other = text;
+    other[at] = '!';
+    return features_of(other) != all;
+  };
+  CHECK(changed(w / 4 * 3 - 1));
+  CHECK_FALSE(changed(w / 4 * 3));
+  CHECK_FALSE(changed(text.size() - w / 4 - 1));
+  CHECK(changed(text.size() - w / 4));
   std::string longer = text;
   longer.insert(2 * w, std::string(4 * w, 'y'));
   CHECK(features_of(longer) != all);
@@ -153,6 +163,35 @@ TEST_CASE("hashed features: values of a group have the same squared sum for shor
   std::string b = a;
   for (int i = 0; i != 5; ++i) b += " " + a;
   CHECK(squares(a) == approx(squares(b)).epsilon(0.01));
+}
+
+TEST_CASE("hashed features: a counter is shared by two neighbouring buckets") {
+  const hashed_features f;
+  for (const std::string& text : {std::string{}, std::string{"Why?"}, std::string(700, 'x'), std::string(99, ',')}) {
+    std::vector<double> shape(f.dimension() - f.lexical_dimension(), 0.0);
+    for (const feature& x : features_of(text)) {
+      if (x.index >= f.lexical_dimension()) shape[x.index - f.lexical_dimension()] += static_cast<double>(x.value);
+    }
+    REQUIRE(shape.size() == hashed_features::shape_counters * hashed_features::shape_buckets);
+    const double unit = shape[hashed_features::shape_buckets * 6] +
+                        shape[hashed_features::shape_buckets * 6 + 3];  // question marks: none, or one: log2(2) * 3
+    REQUIRE(unit > 0);
+    for (std::size_t c = 0; c != hashed_features::shape_counters; ++c) {
+      double sum = 0;
+      double middle = 0;
+      std::size_t used = 0;
+      for (std::size_t b = 0; b != hashed_features::shape_buckets; ++b) {
+        const double v = shape[c * hashed_features::shape_buckets + b];
+        sum += v;
+        middle += v * static_cast<double>(b);
+        used += v > 0;
+      }
+      CHECK(sum == approx(unit));
+      CHECK((used == 1 || used == 2));
+      // The first counts bytes, three buckets a doubling.
+      if (c == 0) CHECK(middle / sum == approx(3 * std::log2(1.0 + static_cast<double>(text.size()))).margin(0.04));
+    }
+  }
 }
 
 TEST_CASE("hashed features: soft buckets follow the logarithm") {

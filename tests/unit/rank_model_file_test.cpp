@@ -117,6 +117,8 @@ TEST_CASE("every truncation is noticed, and every byte too many") {
   bytes longer = good;
   longer.push_back(std::byte{0});
   CHECK(inspect(longer) == model_status::damaged);
+  reseal(longer);
+  CHECK(inspect(longer) == model_status::damaged);
 }
 
 TEST_CASE("files of others are foreign") {

@@ -72,6 +72,9 @@ class iteration_scheduler {
   static_assert(admission_policy<Admit, Request>,
                 "tessera: Admit lacks `bool admits(const Request&, const admission_view<Request>&) const noexcept`");
   static_assert(kv::block_store<BlockStore>, "tessera: BlockStore is not a kv::block_store");
+  static_assert(!kv::prefix_store<BlockStore> || prefix_hashed<Request>,
+                "tessera: a prefix cache needs requests with "
+                "`std::span<const std::uint64_t> prefix_hashes() const noexcept`");
 
  public:
   using request_type = Request;
@@ -97,6 +100,7 @@ class iteration_scheduler {
         .add_bytes(resident_list::required_bytes(l.residents))
         .add_bytes(fixed_vector<scheduled<Request>>::required_bytes(l.residents) * 2)
         .add_bytes(fixed_vector<kv_transfer<Request>>::required_bytes(l.residents) * 2)
+        .add_bytes(fixed_vector<kv_fetch<Request>>::required_bytes(l.residents))
         .add_bytes(fixed_vector<preemption<Request>>::required_bytes(l.residents))
         .add_bytes(fixed_vector<Request*>::required_bytes(l.residents) * 2)
         .add_bytes(fixed_vector<Request*>::required_bytes(2 * l.residents))
@@ -137,7 +141,7 @@ class iteration_scheduler {
   }
 
   /// Takes over a request that another instance gave up with `evacuate`, its progress kept. Its KV is somewhere else:
-  /// the plan that starts it lists it in `swap_in` with an empty host span, and the engine fetches it then.
+  /// the plan that starts it lists it in `fetch`, and the engine brings it then.
   /// O(log waiting). Returns as `submit`.
   status adopt(Request& r, time_point now) noexcept {
     state& s = state_of(r);
@@ -163,19 +167,13 @@ class iteration_scheduler {
     return status::ok;
   }
 
-  /// Ends a request at any moment. Its blocks are free when this returns, or, if it is resident and a plan is pending,
-  /// when that plan is settled. O(log n + blocks held). Returns `unknown_request` if it is not here.
-  status cancel(Request& r) noexcept {
-    if (!here(r)) return status::unknown_request;
-    state& s = state_of(r);
-    if (pending_ && (s.planned || s.life == lifecycle::resident)) {
-      if (!s.cancel_pending) cancelled_.push_back(&r);
-      s.cancel_pending = true;
-    } else {
-      remove(r, lifecycle::cancelled);
-    }
-    return status::ok;
-  }
+  /// Ends a request at any moment, as cancelled. Its blocks are free when this returns, or, if it is resident and a plan
+  /// is pending, when that plan is settled. O(log n + blocks held). Returns `unknown_request` if it is not here.
+  status cancel(Request& r) noexcept { return end(r, lifecycle::cancelled); }
+
+  /// As `cancel`, but the request counts as finished: for one that has outgrown the instance, or whose last token the
+  /// engine recognises late.
+  status finish(Request& r) noexcept { return end(r, lifecycle::finished); }
 
   // -- one step ----------------------------------------------------------------------------------------------------
 
@@ -219,17 +217,18 @@ class iteration_scheduler {
     for (const scheduled<Request>& e : decode_) settle(e, outcomes[i++], now);
     for (const scheduled<Request>& e : prefill_) settle(e, outcomes[i++], now);
     pending_ = false;
-    settle_cancellations();
+    settle_endings();
   }
 
   /// Drops the pending plan as if it had never been made. O(blocks it had reserved).
+  /// Only for a plan that was not run, not even in part: blocks that it took from others count as untouched again.
   void abandon(const plan_type& p) noexcept {
     TESSERA_ASSERT(pending_ && p.id == plan_id_, "not the pending plan");
     roll_back(0);
     for (const scheduled<Request>& e : decode_) state_of(*e.request).planned = false;
     for (const scheduled<Request>& e : prefill_) state_of(*e.request).planned = false;
     pending_ = false;
-    settle_cancellations();
+    settle_endings();
   }
 
   // -- what is known -----------------------------------------------------------------------------------------------
@@ -300,10 +299,11 @@ class iteration_scheduler {
         prefill_{memory, l.residents},
         swap_out_{memory, l.residents},
         swap_in_{memory, l.residents},
+        fetch_{memory, l.residents},
         victims_{memory, l.residents},
         admitted_{memory, l.residents},
         outgrown_{memory, l.residents},
-        cancelled_{memory, 2 * l.residents},
+        ended_{memory, 2 * l.residents},
         host_ids_{memory, l.host_blocks},
         journal_{memory, reservations(l)} {
     TESSERA_ASSERT(l.block_size > tokens{0} && l.residents > 0 && l.blocks > 0, "empty limits");
@@ -322,6 +322,18 @@ class iteration_scheduler {
   /// The last token generated needs no KV, hence the - 1.
   [[nodiscard]] bool fits(tokens length, tokens to_come) const noexcept {
     return length <= longest_ && max(to_come, tokens{1}) - tokens{1} <= longest_ - length;
+  }
+
+  status end(Request& r, lifecycle as) noexcept {
+    if (!here(r)) return status::unknown_request;
+    state& s = state_of(r);
+    if (pending_ && (s.planned || s.life == lifecycle::resident)) {
+      if (s.ends_as == lifecycle::idle) ended_.push_back(&r);
+      s.ends_as = as;
+    } else {
+      remove(r, as);
+    }
+    return status::ok;
   }
 
   void join(Request& r, time_point now) noexcept {
@@ -349,6 +361,7 @@ class iteration_scheduler {
     prefill_.clear();
     swap_out_.clear();
     swap_in_.clear();
+    fetch_.clear();
     victims_.clear();
     admitted_.clear();
     outgrown_.clear();
@@ -566,13 +579,18 @@ class iteration_scheduler {
   void plan_swap_in(Request& r) noexcept {
     const state& s = state_of(r);
     const auto written = static_cast<std::size_t>(blocks_for(s.computed, limits_.block_size).count());
-    swap_in_.push_back({&r, table_.row(s.row).first(written), copy_host_ids(s)});
+    const std::span<const kv::block_id> device = table_.row(s.row).first(written);
+    if (s.host_blocks == 0) {
+      fetch_.push_back({&r, device});
+    } else {
+      swap_in_.push_back({&r, device, copy_host_ids(s)});
+    }
   }
 
   /// The request's host blocks as a span for the plan.
   [[nodiscard]] std::span<const kv::block_id> copy_host_ids(const state& s) noexcept {
     const std::size_t begin = host_ids_.size();
-    if (s.host_blocks != 0) host_.for_each(s.host_head, [this](kv::block_id id) noexcept { host_ids_.push_back(id); });
+    host_.for_each(s.host_head, [this](kv::block_id id) noexcept { host_ids_.push_back(id); });
     return {host_ids_.data() + begin, host_ids_.size() - begin};
   }
 
@@ -627,6 +645,7 @@ class iteration_scheduler {
             .prefill = prefill_,
             .swap_out = swap_out_,
             .swap_in = swap_in_,
+            .fetch = fetch_,
             .preempted = victims_,
             .outgrown = outgrown_,
             .tables = table_.view(),
@@ -670,7 +689,7 @@ class iteration_scheduler {
     state& s = state_of(r);
     s.planned = false;
     s.served_by = plan_id_;
-    if (s.cancel_pending) [[unlikely]] return;
+    if (s.ends_as != lifecycle::idle) [[unlikely]] return;
     s.computed = e.first + e.count;
     tokens produced{};
     if (e.samples) {
@@ -680,7 +699,7 @@ class iteration_scheduler {
       s.length += produced;
       if (o.produced > 1) s.computed = s.length - tokens{1};
     }
-    publish(r);
+    if (!o.failed) publish(r);
     if (o.finished || o.failed) {
       remove(r, o.failed ? lifecycle::failed : lifecycle::finished);
       return;
@@ -716,12 +735,9 @@ class iteration_scheduler {
     }
   }
 
-  void settle_cancellations() noexcept {
-    for (Request* r : cancelled_) {
-      state_of(*r).cancel_pending = false;
-      remove(*r, lifecycle::cancelled);
-    }
-    cancelled_.clear();
+  void settle_endings() noexcept {
+    for (Request* r : ended_) remove(*r, state_of(*r).ends_as);
+    ended_.clear();
   }
 
   void forget_host_copy(state& s) noexcept {
@@ -735,7 +751,7 @@ class iteration_scheduler {
   }
 
   /// Takes a request out of wherever it is and gives back all it holds.
-  void remove(Request& r, lifecycle end) noexcept {
+  void remove(Request& r, lifecycle as) noexcept {
     state& s = state_of(r);
     if (s.life == lifecycle::resident) {
       residents_.erase(r);
@@ -750,7 +766,8 @@ class iteration_scheduler {
       forget_host_copy(s);
       s.swapped = false;
     }
-    s.life = end;
+    s.life = as;
+    s.ends_as = lifecycle::idle;
     if (blocked_ == &r) blocked_ = nullptr;
     if (stalled_ == &r) stalled_ = nullptr;
   }
@@ -769,10 +786,11 @@ class iteration_scheduler {
   fixed_vector<scheduled<Request>> prefill_;
   fixed_vector<kv_transfer<Request>> swap_out_;
   fixed_vector<kv_transfer<Request>> swap_in_;
+  fixed_vector<kv_fetch<Request>> fetch_;
   fixed_vector<preemption<Request>> victims_;
   fixed_vector<Request*> admitted_;
   fixed_vector<Request*> outgrown_;
-  fixed_vector<Request*> cancelled_;
+  fixed_vector<Request*> ended_;  ///< Ended while the plan is pending.
   fixed_vector<kv::block_id> host_ids_;
   fixed_vector<reservation> journal_;
   step_limits step_{};

@@ -16,7 +16,8 @@ TESSERA_NAMESPACE_BEGIN
 /// What one step of the engine can take.
 struct step_limits {
   std::size_t max_batch = 256;    ///< Most requests in the step.
-  tokens token_budget{8192};      ///< Most tokens computed in the step, prefill and decode together.
+  tokens token_budget{8192};      ///< Most tokens computed in the step, prefill and decode together (without chunked
+                                  ///< prefill, one prompt may exceed it).
   tokens max_chunk{};             ///< Most prefill tokens of one request in the step; 0: only the budget binds.
   tokens lookahead{};             ///< Extra KV slots wanted per request, for speculative tokens. Given if free.
 };
@@ -37,7 +38,14 @@ template <class R>
 struct kv_transfer {
   R* request;
   std::span<const kv::block_id> device;
-  std::span<const kv::block_id> host;  ///< Empty for an adopted request, whose KV comes from another instance.
+  std::span<const kv::block_id> host;
+};
+
+/// Device blocks to fill before the step runs with the KV of an adopted request, which comes from another instance.
+template <class R>
+struct kv_fetch {
+  R* request;
+  std::span<const kv::block_id> device;
 };
 
 /// A request that lost its blocks.
@@ -48,7 +56,7 @@ struct preemption {
 };
 
 /// Everything an engine does in one step. All spans point into the scheduler's storage and are valid until the plan is
-/// committed or abandoned. The engine must finish the copies of `swap_out` before those of `swap_in`, and both before
+/// committed or abandoned. The engine must finish the copies of `swap_out` before those of `swap_in` and `fetch`, and all before
 /// the first kernel, because blocks given up by one request may be another's in the same step.
 template <class R>
 struct step_plan {
@@ -56,6 +64,7 @@ struct step_plan {
   std::span<const scheduled<R>> prefill;    ///< Chunks of prompts (or of recomputed sequences), in rank order.
   std::span<const kv_transfer<R>> swap_out;
   std::span<const kv_transfer<R>> swap_in;
+  std::span<const kv_fetch<R>> fetch;
   std::span<const preemption<R>> preempted;
   std::span<R* const> outgrown;             ///< Longer than the limits allow: finish or cancel them.
   kv::csr_view tables;                      ///< Block tables of `decode`, then `prefill`.

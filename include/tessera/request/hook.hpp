@@ -27,7 +27,8 @@ using boost_hook = boost::intrusive::set_base_hook<boost::intrusive::tag<boost_t
 ///
 /// Set the public members before `submit`; they must not change while the request is in a scheduler. A request must
 /// stay where it is, and alive, from a successful `submit` until it is finished, failed or cancelled (in checked
-/// builds its destructor asserts that it is in no queue). Copying copies the description, never the queue links.
+/// builds Boost.Intrusive asserts in its destructor that it is in no queue), so declare requests before their scheduler.
+/// Copying copies the description, never the state or the queue links: a copy is a request that was not submitted.
 template <clock_policy Clock = seconds_clock>
 class basic_request_hook : public detail::rank_hook, public detail::boost_hook {
  public:
@@ -40,6 +41,24 @@ class basic_request_hook : public detail::rank_hook, public detail::boost_hook {
   int priority = 0;     ///< Higher is more urgent; compared before anything else by every discipline.
   float score = 0;      ///< For ranked order: smaller runs first (for instance a predicted output length).
   phase starts_in = phase::reasoning;
+
+  basic_request_hook() noexcept = default;
+  basic_request_hook(const basic_request_hook& other) noexcept
+      : detail::rank_hook{},
+        detail::boost_hook{},
+        prompt{other.prompt},
+        max_output{other.max_output},
+        priority{other.priority},
+        score{other.score},
+        starts_in{other.starts_in} {}
+  basic_request_hook& operator=(const basic_request_hook& other) noexcept {
+    prompt = other.prompt;
+    max_output = other.max_output;
+    priority = other.priority;
+    score = other.score;
+    starts_in = other.starts_in;
+    return *this;
+  }
 
   /// What the scheduler knows. Valid at any time.
   [[nodiscard]] const state_type& state() const noexcept { return state_; }

@@ -38,7 +38,6 @@ enum class wait_reason : std::uint8_t {
   residents_full,  ///< Every row of the block table is taken by a request that ranks before it.
   stalled,         ///< No block is free for its next token, or it is as long as the limits allow (see `outgrown`).
   preempted,       ///< It lost its blocks in the latest plan.
-  in_transfer,     ///< Its KV is being moved (see `hold`).
 };
 
 /// A lower-case name, for logs.
@@ -54,7 +53,6 @@ enum class wait_reason : std::uint8_t {
     case wait_reason::residents_full: return "residents_full";
     case wait_reason::stalled: return "stalled";
     case wait_reason::preempted: return "preempted";
-    case wait_reason::in_transfer: return "in_transfer";
   }
   return "?";
 }
@@ -78,7 +76,7 @@ struct request_state {
   bool planned = false;                  ///< In the plan that is pending.
   bool demoted = false;                  ///< Reasoning, but in PASCAL's low queue.
   bool swapped = false;                  ///< Waiting with its KV in the host tier.
-  bool cancel_pending = false;           ///< Cancelled while in the pending plan; settled with it.
+  lifecycle ends_as = lifecycle::idle;   ///< Ended while a plan is pending: what it becomes when that is settled.
 
   std::uint64_t turn = 0;                ///< Place within its level: smaller is earlier. Unique per discipline.
   std::uint64_t sequence = 0;            ///< Order of submission: the last tie-break of every comparison.
