@@ -6,15 +6,21 @@
 #include <tessera/sim/report.hpp>
 #include <tessera/sim/workload.hpp>
 
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <CLI/CLI.hpp>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
 #include <memory>
+#include <new>
 #include <optional>
 #include <string>
+#include <system_error>
 #include <vector>
 
 /// @file
@@ -33,7 +39,7 @@ struct arguments {
   std::int64_t instances = 8;
   std::string profile = "h100-96gb-qwen-32b";
   std::optional<std::int64_t> requests;
-  std::uint64_t seed = 1;
+  std::int64_t seed = 1;
   std::optional<std::int64_t> kv_blocks;
   std::int64_t block_size = 16;
   std::int64_t max_batch = 256;
@@ -47,15 +53,39 @@ struct arguments {
 /// Requests of a built-in workload when none are asked for.
 inline constexpr std::size_t default_requests = 8000;
 
-inline std::int64_t at_least_one(std::int64_t n, const char* option) {
-  if (n < 1) throw sim::usage_error{fmt::format("{} must be at least 1, not {}", option, n)};
+// What is refused because nobody means it: it would take days, or more memory than there is.
+inline constexpr std::int64_t max_instances = 65'536;
+inline constexpr std::int64_t max_kv_blocks = std::int64_t{1} << 26;  ///< Of one instance.
+inline constexpr std::int64_t max_block_size = 65'536;
+inline constexpr std::int64_t max_batch_size = 65'536;
+inline constexpr std::int64_t max_token_budget = std::int64_t{1} << 24;
+inline constexpr double max_replay_seconds = 1e9;  ///< Up to here a double holds a moment to a tenth of a microsecond.
+inline constexpr double max_step_seconds = 1e6;
+inline constexpr double max_memory = 16.0 * (1 << 30);      ///< Bytes that a replay writes to.
+inline constexpr double max_reserved = 1024.0 * (1 << 30);  ///< Bytes of address space for its schedulers.
+
+/// `n`, if it is from 1 to `most`.
+inline std::int64_t positive(std::int64_t n, std::int64_t most, const char* option) {
+  if (n < 1 || n > most) throw sim::usage_error{fmt::format("{} must be from 1 to {}, not {}", option, most, n)};
   return n;
+}
+
+/// The arrivals of a replay fit on its time line.
+inline void check_span(const std::vector<sim::trace_row>& rows) {
+  if (!(rows.back().arrival_s <= max_replay_seconds)) {
+    throw sim::usage_error{
+        fmt::format("at this rate the last of {} requests arrives after {:.3g} seconds; a replay spans at most {:g}",
+                    rows.size(), rows.back().arrival_s, max_replay_seconds)};
+  }
 }
 
 /// The rows to replay, and a line that says what they are.
 inline std::vector<sim::trace_row> load_rows(const arguments& a, std::string& what) {
+  const std::int64_t most_rows{sim::max_trace_rows};
   const std::size_t requests =
-      a.requests ? static_cast<std::size_t>(at_least_one(*a.requests, "--requests")) : std::size_t{0};
+      a.requests ? static_cast<std::size_t>(positive(*a.requests, most_rows, "--requests")) : std::size_t{0};
+  if (a.seed < 0) throw sim::usage_error{fmt::format("--seed must not be negative, like {}", a.seed)};
+  const auto seed = static_cast<std::uint64_t>(a.seed);
   if (a.rate && a.rate_scale) throw sim::usage_error{"--rate and --rate-scale exclude each other"};
   if (a.workload.empty() == a.trace.empty()) {
     throw sim::usage_error{fmt::format("name one of --trace FILE.csv and --workload NAME; workloads: {}",
@@ -65,45 +95,99 @@ inline std::vector<sim::trace_row> load_rows(const arguments& a, std::string& wh
     const sim::workload& w = sim::find_workload(a.workload);
     const double rate = a.rate.value_or(w.rate * a.rate_scale.value_or(1.0));
     what = fmt::format("{}: {}", w.name, w.summary);
-    return sim::generate(w, requests == 0 ? default_requests : requests, rate, a.seed);
+    return sim::generate(w, requests == 0 ? default_requests : requests, rate, seed);
   }
   what = a.trace;
   return sim::schedule_arrivals(
       sim::read_trace(a.trace),
-      {.rate = a.rate, .rate_scale = a.rate_scale.value_or(1.0), .requests = requests, .seed = a.seed});
+      {.rate = a.rate, .rate_scale = a.rate_scale.value_or(1.0), .requests = requests, .seed = seed});
+}
+
+/// A step of the largest kind must take a time that is still a number worth simulating.
+inline void check_step_time(const sim::cluster_options& o, const std::string& profile) {
+  const sim::instance_options& instance = o.instance;
+  const tessera::tokens kv = instance.limits.block_size * static_cast<std::int64_t>(instance.limits.blocks);
+  sim::step_shape largest;
+  largest.decodes = static_cast<std::int64_t>(instance.step.max_batch);
+  largest.decode_context = kv.count();
+  largest.add_prefill(min(kv, instance.limits.max_length), instance.step.token_budget);
+  const double seconds = instance.timer(largest);
+  if (!(seconds <= max_step_seconds)) {
+    throw sim::usage_error{fmt::format("with the profile {} a full step takes {:.3g} seconds; at most {:g} make sense",
+                                       profile, seconds, max_step_seconds)};
+  }
+}
+
+/// Refuses what would take more memory than a machine is likely to have.
+inline void check_memory(const sim::cluster_options& o, std::size_t rows, std::size_t policies) {
+  const tessera::scheduler_limits& l = o.instance.limits;
+  const auto instances = static_cast<double>(o.instances);
+  const auto written = static_cast<double>(tessera::kv::block_pool::required_bytes({.blocks = l.blocks}) +
+                                           tessera::kv::host_tier::required_bytes({.host_blocks = l.host_blocks}));
+  const auto reserved = static_cast<double>(tessera::fcfs<sim::request>::required_bytes(l));
+  const double requests =
+      static_cast<double>(rows) * static_cast<double>(sizeof(sim::request) + policies * sizeof(sim::request_record));
+  const auto refuse = [](const char* what, double size, double most) {
+    throw sim::usage_error{
+        fmt::format("this would {} {:.1f} GiB of memory; at most {:.0f} are allowed: take fewer --instances, "
+                    "--requests, --kv-blocks or a smaller --max-batch",
+                    what, size / (1 << 30), most / (1 << 30))};
+  };
+  if (instances * written + requests > max_memory) refuse("use", instances * written + requests, max_memory);
+  if (instances * reserved > max_reserved) refuse("reserve", instances * reserved, max_reserved);
 }
 
 /// Sizes the instances: the profile's KV memory, or what was asked for.
 inline sim::cluster_options size_cluster(const arguments& a, const sim::profile& profile,
                                          const std::vector<sim::trace_row>& rows) {
-  const tessera::tokens block_size{at_least_one(a.block_size, "--block-size")};
-  if (a.kv_blocks) at_least_one(*a.kv_blocks, "--kv-blocks");
+  const tessera::tokens block_size{positive(a.block_size, max_block_size, "--block-size")};
+  if (a.kv_blocks) positive(*a.kv_blocks, max_kv_blocks, "--kv-blocks");
   const std::int64_t blocks = a.kv_blocks.value_or(profile.kv_blocks(block_size).count());
+  if (blocks > max_kv_blocks) {
+    throw sim::usage_error{fmt::format("{} has room for {} KV blocks of {} tokens; name --kv-blocks, at most {}",
+                                       profile.name, blocks, block_size.count(), max_kv_blocks)};
+  }
   std::int64_t shortest = rows.front().prompt_tokens + rows.front().output_tokens;
   std::int64_t longest = shortest;
+  std::int64_t all_blocks = 0;
   for (const sim::trace_row& row : rows) {
-    shortest = std::min(shortest, row.prompt_tokens + row.output_tokens);
-    longest = std::max(longest, row.prompt_tokens + row.output_tokens);
+    const std::int64_t length = row.prompt_tokens + row.output_tokens;
+    shortest = std::min(shortest, length);
+    longest = std::max(longest, length);
+    all_blocks += std::min(tessera::blocks_for(tessera::tokens{length}, block_size).count(), blocks);
   }
   const auto need = tessera::blocks_for(tessera::tokens{shortest - 1}, block_size).count();
   if (need > blocks) {
-    throw sim::usage_error{fmt::format(
-        "{} KV blocks of {} tokens are too few: the shortest of {} requests needs {}; raise --kv-blocks", blocks,
-        block_size.count(), rows.size(), need)};
+    throw sim::usage_error{
+        fmt::format("{} KV blocks of {} tokens are too few: the shortest of {} requests needs {}; raise --kv-blocks",
+                    blocks, block_size.count(), rows.size(), need)};
   }
-  return {.instances = static_cast<std::size_t>(at_least_one(a.instances, "--instances")),
+  // No more host memory than all the requests together could ever fill.
+  const std::int64_t host_blocks = std::min(profile.host_blocks(block_size).count(), all_blocks);
+  return {.instances = static_cast<std::size_t>(positive(a.instances, max_instances, "--instances")),
           .instance = {.limits = {.requests = rows.size(),
                                   .blocks = static_cast<std::size_t>(blocks),
                                   .block_size = block_size,
-                                  .residents = static_cast<std::size_t>(at_least_one(a.max_batch, "--max-batch")),
-                                  .host_blocks = static_cast<std::size_t>(profile.host_blocks(block_size).count()),
+                                  .residents =
+                                      static_cast<std::size_t>(positive(a.max_batch, max_batch_size, "--max-batch")),
+                                  .host_blocks = static_cast<std::size_t>(host_blocks),
                                   .max_length = tessera::tokens{longest}},
                        .step = {.max_batch = static_cast<std::size_t>(a.max_batch),
-                                .token_budget = tessera::tokens{at_least_one(a.token_budget, "--token-budget")}},
+                                .token_budget =
+                                    tessera::tokens{positive(a.token_budget, max_token_budget, "--token-budget")}},
                        .timer = sim::step_timer{profile},
                        .swap_seconds_per_block = sim::swap_seconds(profile, block_size)},
           .fabric_bytes_per_s = profile.links.fabric_bytes_per_s,
           .kv_bytes_per_token = profile.model.kv_bytes_per_token()};
+}
+
+/// Whether two paths name one file, as far as can be told before it exists.
+inline bool same_file(const std::string& a, const std::string& b) {
+  const auto whole = [](const std::string& path) {
+    std::error_code unknown;
+    return std::filesystem::weakly_canonical(std::filesystem::absolute(path, unknown), unknown);
+  };
+  return whole(a) == whole(b);
 }
 
 /// Runs the tool on its arguments. Everything that can be refused is refused before the first run.
@@ -112,14 +196,25 @@ inline void run(const arguments& a, const std::vector<sim::policy>& all) {
   const sim::profile profile = sim::load_profile(a.profile);
   std::string what;
   const std::vector<sim::trace_row> rows = load_rows(a, what);
+  check_span(rows);
   const sim::cluster_options options = size_cluster(a, profile, rows);
-  if (!a.plot.empty()) sim::require_gnuplot();
+  check_step_time(options, profile.name);
+  check_memory(options, rows.size(), policies.size());
+  if (!a.json.empty() && !a.csv.empty() && same_file(a.json, a.csv)) {
+    throw sim::usage_error{"--json and --csv name the same file"};
+  }
+  if (!a.plot.empty()) {
+    sim::require_gnuplot();
+    std::error_code failure;
+    std::filesystem::create_directories(a.plot, failure);
+    if (failure) throw sim::output_error{fmt::format("cannot make {}: {}", a.plot, failure.message())};
+  }
   std::unique_ptr<sim::output_file> json;
   std::unique_ptr<sim::output_file> csv;
   if (!a.json.empty()) json = std::make_unique<sim::output_file>(a.json);
   if (!a.csv.empty()) csv = std::make_unique<sim::output_file>(a.csv);
 
-  fmt::print("{}\n{} requests, {:.2f} per second, {} x {}, {} KV blocks of {} tokens each\n\n", what, rows.size(),
+  fmt::print("{}\n{} requests, {:.4g} per second, {} x {}, {} KV blocks of {} tokens each\n\n", what, rows.size(),
              sim::mean_rate(rows), options.instances, profile.name, options.instance.limits.blocks, a.block_size);
 
   std::vector<sim::run_result> runs;
@@ -143,6 +238,9 @@ inline void run(const arguments& a, const std::vector<sim::policy>& all) {
   if (!a.plot.empty()) {
     const auto format = a.plot_format == "png" ? sim::plot_format::png : sim::plot_format::svg;
     for (const auto& picture : sim::write_plots(a.plot, runs, format)) fmt::print("{}\n", picture.string());
+  }
+  if (std::fflush(stdout) != 0) {
+    throw sim::output_error{fmt::format("cannot write the table: {}", std::strerror(errno))};
   }
 }
 
@@ -170,7 +268,9 @@ inline int main(int argc, char** argv, const std::vector<sim::policy>& policies)
   app.add_option("--json", a.json, "write the numbers of each policy");
   app.add_option("--csv", a.csv, "write a row per policy and request");
   app.add_option("--plot", a.plot, "write plots into this folder (needs gnuplot)");
-  app.add_option("--plot-format", a.plot_format, "svg or png")->check(CLI::IsMember({"svg", "png"}))->capture_default_str();
+  app.add_option("--plot-format", a.plot_format, "svg or png")
+      ->check(CLI::IsMember({"svg", "png"}))
+      ->capture_default_str();
   try {
     app.parse(argc, argv);
     run(a, policies);
@@ -179,6 +279,8 @@ inline int main(int argc, char** argv, const std::vector<sim::policy>& policies)
     return app.exit(help);
   } catch (const CLI::ParseError& wrong) {
     fmt::print(stderr, "replay: {} (see --help)\n", wrong.what());
+  } catch (const std::bad_alloc&) {
+    fmt::print(stderr, "replay: out of memory; take fewer --instances, --requests or --kv-blocks\n");
   } catch (const std::exception& wrong) {
     fmt::print(stderr, "replay: {}\n", wrong.what());
   }

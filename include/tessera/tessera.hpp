@@ -37,6 +37,8 @@
 #include <tessera/pacing/slo.hpp>
 #include <tessera/pacing/token_pacer.hpp>
 #include <tessera/pipeline/iteration_scheduler.hpp>
+#include <tessera/pipeline/kv_ledger.hpp>
+#include <tessera/pipeline/limits.hpp>
 #include <tessera/pipeline/plan.hpp>
 #include <tessera/pipeline/resident_set.hpp>
 #include <tessera/placement/concepts.hpp>

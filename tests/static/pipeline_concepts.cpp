@@ -38,8 +38,7 @@ static_assert(is_scheduler<pascal<hashed_request, kv::prefix_cache>>);
 static_assert(is_scheduler<iteration_scheduler<tick_request, order::ranked<>>>);
 static_assert(std::is_same_v<pascal<tick_request>::time_point, basic_time_point<nanoseconds_clock>>);
 
-// A request without hashes can use a prefix cache: it finds nothing there.
-static_assert(is_scheduler<fcfs<request, kv::prefix_cache>>);
+// (A request without hashes cannot use a prefix cache: tests/compile_fail.)
 
 // Storage is known at compile time, and grows with each limit.
 constexpr std::size_t bytes_for(const scheduler_limits& l) { return pascal<request>::required_bytes(l); }

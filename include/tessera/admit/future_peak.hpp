@@ -9,6 +9,15 @@
 TESSERA_NAMESPACE_BEGIN
 namespace admit {
 
+/// The most that a request says it will generate.
+struct max_output_bound {
+  tokens if_unknown{2048};  ///< Taken for requests that state no `max_output`.
+  template <schedulable R>
+  [[nodiscard]] constexpr tokens operator()(const R& r) const noexcept {
+    return r.max_output.count() > 0 ? r.max_output : if_unknown;
+  }
+};
+
 /// Admits only if the KV that all running requests will need together, at the worst moment to come, fits: a request
 /// that ends soon gives its blocks back before the long ones need them (the idea of LightLLM's past-future scheduler).
 /// When to use: output lengths are bounded by `max_output` or predicted, and preemptions are expensive.
@@ -18,14 +27,6 @@ namespace admit {
 /// all that were running at its near edge, so the estimate never falls below the true peak. O(residents + bins).
 ///
 /// @tparam ExpectedOutput `tokens operator()(const R&) const noexcept`: most tokens the request will generate.
-struct max_output_bound {
-  tokens if_unknown{2048};  ///< Taken for requests that state no `max_output`.
-  template <schedulable R>
-  [[nodiscard]] constexpr tokens operator()(const R& r) const noexcept {
-    return r.max_output.count() > 0 ? r.max_output : if_unknown;
-  }
-};
-
 template <class ExpectedOutput = max_output_bound>
 struct basic_future_peak {
   double headroom = 0.0;  ///< Fraction of the capacity that stays out of the estimate, in [0, 1).
@@ -34,6 +35,8 @@ struct basic_future_peak {
   template <schedulable R>
   [[nodiscard]] constexpr bool admits(const R& candidate, const admission_view<R>& view) const noexcept {
     if (view.residents.empty() && view.admitted.empty()) return true;
+    const tokens most = view.block_size * view.capacity.count();  // nobody can have more, whatever is expected
+    const auto remaining = [&](const R& r) { return min(this->remaining(r), most); };
     tokens longest = remaining(candidate);
     for (const R* r : view.residents) longest = max(longest, remaining(*r));
     for (const R* r : view.admitted) longest = max(longest, remaining(*r));

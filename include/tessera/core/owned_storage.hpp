@@ -5,7 +5,7 @@
 
 /// @file
 /// `storage_for<Component>(limits)`: the one allocation, made before a component exists, for callers without a
-/// buffer of their own. The only header of the library that names the heap.
+/// buffer of their own. The only part of the library that uses the heap.
 
 TESSERA_NAMESPACE_BEGIN
 

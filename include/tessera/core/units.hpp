@@ -70,7 +70,7 @@ template <class Unit>
 
 /// Blocks that hold `length` tokens at `block_size` tokens a block, rounded up. Requires `block_size > 0`.
 [[nodiscard]] constexpr blocks blocks_for(tokens length, tokens block_size) noexcept {
-  return blocks{(length.count() + block_size.count() - 1) / block_size.count()};
+  return blocks{length.count() / block_size.count() + (length.count() % block_size.count() > 0 ? 1 : 0)};
 }
 
 inline namespace literals {

@@ -52,9 +52,10 @@ class copy_on_write {
     const std::span<const block_id> ids = table_->row(row);
     if (first.count() < 0 || count.count() < 0) return {status::invalid, 0};
     if (count.count() == 0) return {status::ok, 0};
+    const tokens room = table_->block_size() * static_cast<std::int64_t>(ids.size());
+    if (first > room || count > room - first) return {status::invalid, 0};
     const auto begin = static_cast<std::size_t>(first / table_->block_size());
     const auto end = static_cast<std::size_t>(blocks_for(first + count, table_->block_size()).count());
-    if (end > ids.size()) return {status::invalid, 0};
 
     std::size_t shared = 0;
     for (std::size_t i = begin; i != end; ++i) shared += store_->references(ids[i]) > 1;

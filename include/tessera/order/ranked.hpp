@@ -29,7 +29,8 @@ concept request_scorer = std::copyable<S> && requires(const S& s, const R& r) {
 /// sequence). A request that has waited longer than `threshold` is boosted ahead of all that have not, the oldest
 /// first, so none starves. A score that is NaN ranks last.
 ///
-/// Not preemptive: only a higher priority displaces a resident, so a wrong score costs a wait and never an eviction.
+/// Not preemptive: only a higher priority displaces a resident, so a score never takes a resident's blocks for a waiting request. (When
+/// residents outgrow the memory, the one that ranks last gives way, as in every order.)
 /// A request that is preempted keeps its score and the time it has waited.
 ///
 /// When to use: prompts whose output lengths can be ranked ahead; cuts the mean latency most where the waiting queue
@@ -85,7 +86,7 @@ struct ranked {
     return waiting.priority > resident.priority;
   }
 
-  /// When a request that joins now will be boosted; `never()` if the clock cannot tell that time.
+  /// When a request that arrived at `now` will be boosted; `never()` if the clock cannot tell that time.
   template <clock_policy Clock>
   [[nodiscard]] basic_time_point<Clock> boost_time(basic_time_point<Clock> now) const noexcept {
     const double left = basic_time_point<Clock>::never().seconds() - now.seconds() - 1.0;

@@ -16,7 +16,7 @@ namespace order {
 struct round_robin {
   static constexpr bool ages = false;
 
-  tokens quantum{500};      ///< Tokens run between two turns. At least 1.
+  tokens quantum{500};      ///< Tokens generated between two turns. At least 1.
   std::uint64_t turns = 0;  ///< Turns given so far.
 
   template <schedulable R>

@@ -22,7 +22,7 @@ namespace order {
 struct two_phase {
   static constexpr bool ages = false;
 
-  tokens quantum{500};        ///< Tokens run between two turns, on either level. At least 1.
+  tokens quantum{500};        ///< Tokens generated between two turns, on either level. At least 1.
   tokens demote_above{5000};  ///< KV length above which a reasoning request is demoted.
   std::uint64_t turns = 0;    ///< Turns given so far.
 

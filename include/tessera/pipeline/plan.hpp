@@ -17,7 +17,7 @@ TESSERA_NAMESPACE_BEGIN
 struct step_limits {
   std::size_t max_batch = 256;    ///< Most requests in the step.
   tokens token_budget{8192};      ///< Most tokens computed in the step, prefill and decode together (without chunked
-                                  ///< prefill, one prompt may exceed it).
+                                  ///< prefill, one prompt may exceed it). Lookahead tokens are not counted.
   tokens max_chunk{};             ///< Most prefill tokens of one request in the step; 0: only the budget binds.
   tokens lookahead{};             ///< Extra KV slots wanted per request, for speculative tokens. Given if free.
 };
@@ -83,7 +83,7 @@ struct step_plan {
 /// What became of one scheduled entry. The default is the common case: one token, and on it goes.
 struct outcome {
   std::uint16_t produced = 1;     ///< Tokens sampled, up to 1 + the entry's lookahead. Ignored if it does not sample.
-  bool end_of_reasoning = false;  ///< The last produced token ends the reasoning phase.
+  bool end_of_reasoning = false;  ///< The last produced token ends the reasoning phase (cut speculation off there).
   bool finished = false;          ///< The request is done.
   bool failed = false;            ///< The request cannot go on.
 };

@@ -5,8 +5,8 @@
 
 #include <concepts>
 #include <cstddef>
-#include <iterator>
 #include <type_traits>
+#include <utility>
 
 /// @file
 /// What a placement policy is shown of each instance: any range of any type with the members that the policy reads.

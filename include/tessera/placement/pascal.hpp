@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <tessera/core/assert.hpp>
 #include <tessera/placement/concepts.hpp>
 
 #include <range/v3/algorithm/min_element.hpp>
@@ -29,7 +30,7 @@ namespace detail {
 template <class V>
 [[nodiscard]] auto meeting_slo(const V& instances) noexcept {
   return ranges::views::iota(std::size_t{0}, static_cast<std::size_t>(instances.size())) |
-         ranges::views::filter([&instances](std::size_t i) noexcept { return bool{instances[i].slo_met}; });
+         ranges::views::filter([&instances](std::size_t i) noexcept { return static_cast<bool>(instances[i].slo_met); });
 }
 
 /// argmin over the candidates; `nowhere` if there is none.
@@ -108,6 +109,7 @@ struct pascal_migrate_adaptively {
     requires pascal_view<view_t<V>>
   [[nodiscard]] std::size_t operator()(const V& instances, std::size_t current, blocks grows,
                                        blocks moves) const noexcept {
+    TESSERA_ASSERT(current < instances.size(), "the request is on one of the instances");
     const std::size_t selected = pascal_phase_change{}(instances);
     const bool fits_here = instances[current].free_blocks >= grows;
     const bool fits_there = instances[selected].free_blocks >= moves;

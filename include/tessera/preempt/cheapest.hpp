@@ -15,9 +15,9 @@ struct cheapest {
   double seconds_per_token_squared = 1e-9;  ///< Prefill, attention part.
 
   template <schedulable R>
-  [[nodiscard]] constexpr preemption_mode mode(const R& victim, blocks held) const noexcept {
+  [[nodiscard]] constexpr preemption_mode mode(const R& victim, blocks written) const noexcept {
     const auto n = static_cast<double>(victim.state().computed.count());
-    const double move = 2.0 * seconds_per_block * static_cast<double>(held.count());
+    const double move = 2.0 * seconds_per_block * static_cast<double>(written.count());
     const double compute = n * seconds_per_token + n * n * seconds_per_token_squared;
     return move <= compute ? preemption_mode::swap : preemption_mode::recompute;
   }

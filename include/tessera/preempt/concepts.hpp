@@ -18,13 +18,13 @@ enum class preemption_mode : std::uint8_t {
 };
 
 /// Chooses between swap and recompute for one victim.
-/// Requires: (1) `p.mode(victim, held) noexcept -> preemption_mode`, `held` = the device blocks that it holds.
+/// Requires: (1) `p.mode(victim, written) noexcept -> preemption_mode`, `written` = the blocks that a swap would copy.
 /// Not checked: a pure function of its arguments. Complexity: O(1).
 /// Which request is the victim is not a policy: it is always the resident that ranks last, so that no preemption
 /// can invert the order. Models: `preempt::swap`, `preempt::recompute`, `preempt::cheapest`.
 template <class P, class R>
-concept preemption_policy = schedulable<R> && std::copyable<P> && requires(const P& p, const R& r, blocks held) {
-  { p.mode(r, held) } noexcept -> std::same_as<preemption_mode>;
+concept preemption_policy = schedulable<R> && std::copyable<P> && requires(const P& p, const R& r, blocks written) {
+  { p.mode(r, written) } noexcept -> std::same_as<preemption_mode>;
 };
 
 TESSERA_NAMESPACE_END

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <tessera/core/assert.hpp>
 #include <tessera/request/state.hpp>
 
 #include <boost/intrusive/link_mode.hpp>
@@ -52,6 +53,8 @@ class basic_request_hook : public detail::rank_hook, public detail::boost_hook {
         score{other.score},
         starts_in{other.starts_in} {}
   basic_request_hook& operator=(const basic_request_hook& other) noexcept {
+    TESSERA_ASSERT(state_.life != lifecycle::waiting && state_.life != lifecycle::resident,
+                   "assigned over a request that is scheduled");
     prompt = other.prompt;
     max_output = other.max_output;
     priority = other.priority;
@@ -62,8 +65,8 @@ class basic_request_hook : public detail::rank_hook, public detail::boost_hook {
 
   /// What the scheduler knows. Valid at any time.
   [[nodiscard]] const state_type& state() const noexcept { return state_; }
-  /// Tokens generated so far.
-  [[nodiscard]] tokens generated() const noexcept { return state_.length - prompt; }
+  /// Tokens generated so far. 0 before `submit`.
+  [[nodiscard]] tokens generated() const noexcept { return state_.length > prompt ? state_.length - prompt : tokens{}; }
 
  private:
   friend struct request_access;

@@ -18,7 +18,7 @@ enum class phase : std::uint8_t { reasoning, answering };
 
 /// Where a request is in its life.
 enum class lifecycle : std::uint8_t {
-  idle,       ///< Never submitted, or done and ready to be submitted again.
+  idle,       ///< Never submitted, or given up by `evacuate`.
   waiting,    ///< In the waiting queue: new, or preempted.
   resident,   ///< Holds KV blocks on the device.
   finished,   ///< Ended by the engine.
@@ -66,7 +66,7 @@ struct request_state {
   tokens computed{};      ///< Tokens whose KV is on the device (or, while swapped out, on the host).
   tokens length{};        ///< Prompt plus generated tokens.
   tokens room{};          ///< Tokens that the blocks held on the device have room for.
-  tokens quantum_used{};  ///< Tokens run since the request took its present place.
+  tokens quantum_used{};  ///< Tokens generated since the request took its present place.
   std::uint32_t row = no_index;          ///< Row in the block table while resident.
   std::uint32_t shared_blocks = 0;       ///< Leading blocks found in the prefix cache at the latest admission.
   std::uint32_t cached_blocks = 0;       ///< Leading blocks whose hashes are known to the prefix cache.

@@ -13,6 +13,7 @@
 #include <chrono>
 #include <concepts>
 #include <cstddef>
+#include <functional>
 #include <limits>
 #include <memory>
 #include <span>
@@ -45,11 +46,14 @@ concept phase_reader = requires { requires P::reads_phases; };
 struct cluster_options {
   std::size_t instances = 1;
   instance_options instance;
-  double timeline_interval_s = 1.0;  ///< Between two samples of the timeline.
+  double timeline_interval_s = 1.0;  ///< Between two samples of the timeline; doubled when there are too many.
   double fabric_bytes_per_s = 12.5e9;  ///< Of an instance's link to the others, each way.
   double kv_bytes_per_token = 0;       ///< What a migration moves per token.
   tokens quantum{500};                 ///< An answer that is no longer is still fresh (PASCAL's a_i).
 };
+
+/// Most samples of a timeline. Each time there would be more, every second one is dropped.
+inline constexpr std::size_t max_timeline_points = 16384;
 
 /// Runs a workload through `instances` copies of one scheduler.
 ///
@@ -72,7 +76,10 @@ class cluster {
         fabric_{options.instances, options.fabric_bytes_per_s},
         views_(options.instances),
         incoming_(options.instances),
-        stranded_(options.instances) {
+        stranded_(options.instances),
+        sample_interval_s_{options.timeline_interval_s} {
+    TESSERA_ASSERT(options.instances > 0, "a cluster has at least one instance");
+    TESSERA_ASSERT(options.timeline_interval_s > 0, "samples need time between them");
     for (std::size_t i = 0; i != options.instances; ++i) {
       instances_.push_back(std::make_unique<instance<Scheduler>>(options_.instance, config));
       views_[i].id = i;
@@ -81,21 +88,21 @@ class cluster {
   }
 
   /// Runs to the end of the last request. `rows` in order of arrival. `progress(completed)` is called after each
-  /// request that ends. Call once.
+  /// request that ends. Call once. O(log instances) per event, and what placement and migration take.
   template <class Progress>
   [[nodiscard]] run_result run(std::span<const trace_row> rows, Progress&& progress) {
     const auto wall_start = std::chrono::steady_clock::now();
     requests_.resize(rows.size());
     result_.requests.reserve(rows.size());
     demand_ = reference_demand(rows);
+    for (std::size_t i = 0; i != instances_.size(); ++i) look_at(i);
     std::size_t next_row = 0;
     std::size_t completed = 0;
     double now_s = rows.empty() ? 0.0 : rows.front().arrival_s;
     last_s_ = next_sample_s_ = now_s;
     while (true) {
-      const std::size_t soonest = soonest_instance();
       const double arrival_s = next_row < rows.size() ? rows[next_row].arrival_s : no_event;
-      const double end_s = soonest < instances_.size() ? instances_[soonest]->ends_s() : no_event;
+      const double end_s = ends_.empty() ? no_event : ends_.front().first;
       const double moved_s = fabric_.next_end_s();
       now_s = std::min({arrival_s, moved_s, end_s});
       if (now_s == no_event) break;
@@ -106,10 +113,14 @@ class cluster {
       } else if (moved_s == now_s) {
         fabric_.advance(now_s, [&](const fabric::completion& done) { arrive_with_kv(done); });
       } else {
-        end_step(soonest, completed, progress);
-        begin_step(soonest, now_s);
+        const std::size_t i = ends_.front().second;
+        std::pop_heap(ends_.begin(), ends_.end(), std::greater<>{});
+        ends_.pop_back();
+        end_step(i, completed, progress);
+        begin_step(i, now_s);
       }
     }
+    TESSERA_ASSERT(result_.requests.size() == rows.size(), "every request ends");
     sum_up(std::chrono::duration<double>(std::chrono::steady_clock::now() - wall_start).count());
     return std::move(result_);
   }
@@ -126,18 +137,6 @@ class cluster {
     const auto p95 = prompts.begin() + static_cast<std::ptrdiff_t>((prompts.size() - 1) * 95 / 100);
     std::nth_element(prompts.begin(), p95, prompts.end());
     return blocks_for(tokens{*p95}, options_.instance.limits.block_size) + blocks{1};
-  }
-
-  [[nodiscard]] std::size_t soonest_instance() const noexcept {
-    std::size_t soonest = instances_.size();
-    double at = no_event;
-    for (std::size_t i = 0; i != instances_.size(); ++i) {
-      if (instances_[i]->running() && instances_[i]->ends_s() < at) {
-        at = instances_[i]->ends_s();
-        soonest = i;
-      }
-    }
-    return soonest;
   }
 
   void arrive(const trace_row& row, std::size_t index) {
@@ -199,6 +198,10 @@ class cluster {
   void begin_step(std::size_t i, double now_s) {
     if (!instances_[i]->scheduler().idle()) {
       instances_[i]->start_step(now_s, [this](std::uint64_t ns) { plan_ns_ = ns; });
+      if (instances_[i]->running()) {
+        ends_.emplace_back(instances_[i]->ends_s(), i);
+        std::push_heap(ends_.begin(), ends_.end(), std::greater<>{});
+      }
     }
     look_at(i);
   }
@@ -243,18 +246,29 @@ class cluster {
     const auto total = static_cast<double>(options_.instance.limits.blocks * instances_.size());
     facts_.fragmentation.add(static_cast<double>(stranded_total_.count()) / total, now_s - last_s_);
     last_s_ = now_s;
-    for (; next_sample_s_ <= now_s; next_sample_s_ += options_.timeline_interval_s) {
-      timeline_point sample{.time = next_sample_s_};
-      double used = 0;
-      for (const auto& one : instances_) {
-        const Scheduler& s = one->scheduler();
-        sample.running += static_cast<double>(s.resident_count());
-        sample.waiting += static_cast<double>(s.waiting_count());
-        used += static_cast<double>(s.device_blocks_held().count());
-      }
-      sample.kv_used = used / total;
+    if (now_s < next_sample_s_) return;
+    timeline_point sample{};
+    double used = 0;
+    for (const auto& one : instances_) {
+      const Scheduler& s = one->scheduler();
+      sample.running += static_cast<double>(s.resident_count());
+      sample.waiting += static_cast<double>(s.waiting_count());
+      used += static_cast<double>(s.device_blocks_held().count());
+    }
+    sample.kv_used = used / total;
+    for (; next_sample_s_ <= now_s; next_sample_s_ += sample_interval_s_) {
+      if (result_.timeline.size() == max_timeline_points) thin_timeline();
+      sample.time = next_sample_s_;
       result_.timeline.push_back(sample);
     }
+  }
+
+  /// Drops every second sample, so that a run of any length has a timeline of bounded size.
+  void thin_timeline() noexcept {
+    std::vector<timeline_point>& line = result_.timeline;
+    for (std::size_t i = 0; 2 * i < line.size(); ++i) line[i] = line[2 * i];
+    line.resize((line.size() + 1) / 2);
+    sample_interval_s_ *= 2;
   }
 
   void record(const request& r, double arrival_s, double finish_s) {
@@ -303,6 +317,7 @@ class cluster {
   Migration migration_;
   fabric fabric_;
   std::vector<std::unique_ptr<instance<Scheduler>>> instances_;
+  std::vector<std::pair<double, std::size_t>> ends_;  ///< Heap: when each running step ends, and whose it is.
   std::vector<instance_view> views_;
   std::vector<on_the_way> incoming_;
   std::vector<request> requests_;
@@ -311,6 +326,7 @@ class cluster {
   blocks demand_{1};
   double last_s_ = 0;
   double next_sample_s_ = 0;
+  double sample_interval_s_;
   std::uint64_t plan_ns_ = 0;
   run_facts facts_;
   run_result result_;

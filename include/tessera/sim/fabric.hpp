@@ -62,7 +62,8 @@ class fabric {
     progress(now_s);
     for (std::size_t i = 0; i < flows_.size();) {
       const flow f = flows_[i];
-      if (f.left > rate(f) * nanosecond) {
+      const double wait_s = f.left / rate(f);
+      if (wait_s > nanosecond && now_s + wait_s > now_s) {
         ++i;
         continue;
       }
@@ -82,7 +83,9 @@ class fabric {
     double started_s;
   };
 
-  static constexpr double nanosecond = 1e-9;  // above the rounding of a moment in double seconds, so every end is reached
+  // A transfer this close to its end has ended; so has one that is closer than the rounding of the moment, which a long
+  // run may bring above a nanosecond. Otherwise time could stand still before an end.
+  static constexpr double nanosecond = 1e-9;
 
   [[nodiscard]] double rate(const flow& f) const noexcept {
     const std::size_t sharers = outgoing_[f.from] > incoming_[f.to] ? outgoing_[f.from] : incoming_[f.to];
@@ -91,7 +94,10 @@ class fabric {
 
   void progress(double now_s) noexcept {
     TESSERA_ASSERT(now_s >= now_, "time runs forward");
-    for (flow& f : flows_) f.left -= rate(f) * (now_s - now_);
+    for (flow& f : flows_) {
+      const double left = f.left - rate(f) * (now_s - now_);
+      f.left = left > 0 ? left : 0;  // rounding must not put an end before now
+    }
     now_ = now_s;
   }
 

@@ -102,7 +102,10 @@ struct profile {
   }
 
  private:
-  [[nodiscard]] static blocks whole(double n) noexcept { return blocks{n < 0 ? 0 : static_cast<std::int64_t>(n)}; }
+  [[nodiscard]] static blocks whole(double n) noexcept {
+    constexpr double most = 9e18;  // what 64 bits hold
+    return blocks{static_cast<std::int64_t>(n > 0 ? (n < most ? n : most) : 0)};
+  }
 };
 
 /// The built-in profiles.

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+#include <tessera/rank/dense.hpp>
+#include <tessera/rank/mlp.hpp>
+#include <tessera/rank/model_file.hpp>
+#include <tessera/rank/scorer.hpp>
+
+template class tessera::rank::prompt_scorer<tessera::rank::hashed_features, tessera::rank::linear_model>;
+template class tessera::rank::prompt_scorer<tessera::rank::hashed_features, tessera::rank::mlp_model>;
+template class tessera::rank::prompt_scorer<
+    tessera::rank::joined_features<tessera::rank::hashed_features, tessera::rank::dense_features>,
+    tessera::rank::linear_model>;
+
+tessera::rank::model_status load(std::span<const std::byte> file, std::span<float> storage,
+                                 tessera::rank::linear_model& out) {
+  return tessera::rank::load_model(file, 1, storage, out);
+}
+tessera::rank::model_status save(const tessera::rank::mlp_model& model, std::span<std::byte> out) {
+  return tessera::rank::encode_model(model, 1, out);
+}
+std::size_t features(std::string_view text, std::span<tessera::rank::feature> out) {
+  return tessera::rank::extract(tessera::rank::hashed_features{}, text, out);
+}
