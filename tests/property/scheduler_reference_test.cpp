@@ -105,6 +105,8 @@ class textbook {
         if (!outranks && !alone) go = go && static_cast<double>(free() - need) >= s_.watermark * static_cast<double>(s_.blocks);
         const bool row = kept + started < s_.residents;
         if (!row && next == kept) go = false;
+        // Nobody starts who ranks behind one that had to go.
+        if (kept != residents.size() && key(*residents[kept]) < key(*w)) go = false;
         if (!go) {
           open = false;
           continue;

@@ -548,6 +548,9 @@ class scheduler_world {
       const wait_reason why = scheduler_.why(*r);
       if (runs) {
         must(!nobody_runs && !(waits(*r) && nobody_starts), "nobody overtakes");
+        for (const text_request* v : victims) {
+          must(!waits(*r) || Order::before(*r, *v), "nobody starts on what was taken from one who ranks before");
+        }
         continue;
       }
       must(why != wait_reason::none && why != wait_reason::not_planned, "who waits knows why");
@@ -562,7 +565,9 @@ class scheduler_world {
       }
       must(outgrown.count(r) == 0, "only who has outgrown the limits is told so");
       if (waits(*r)) {
-        must((why == wait_reason::behind_others) == nobody_starts, "the first who cannot start says why");
+        const bool behind_victim = !victims.empty() && !Order::before(*r, *plan_.preempted.back().request);
+        must(why == wait_reason::behind_others ? nobody_starts || behind_victim : !nobody_starts,
+             "the first who cannot start says why");
         switch (why) {
           case wait_reason::batch_full: must(n >= std::min(step_.max_batch, limits_.residents), "the batch is full"); break;
           case wait_reason::budget_spent: must(sum >= step_.token_budget || !config_.chunked_prefill, "the budget is spent"); break;

@@ -126,6 +126,7 @@ class iteration_scheduler {
     s.swapped = s.computed > tokens{0};
     s.cached_blocks = 0;
     s.preempted_by = 0;
+    s.stalled_by = 0;
     s.served_by = 0;
     join(r, s.arrived);  // it has waited since then
     return status::accepted;
@@ -216,7 +217,7 @@ class iteration_scheduler {
     if (s.life != lifecycle::waiting && s.life != lifecycle::resident) return wait_reason::none;
     if (s.planned) return s.preempted_by == plan_id_ ? wait_reason::preempted : wait_reason::none;
     if (s.sequence >= seen_) return wait_reason::not_planned;
-    if (&r == stalled_ || s.length > longest_) return wait_reason::stalled;
+    if (s.stalled_by == plan_id_ || s.length > longest_) return wait_reason::stalled;
     if (&r == blocked_) return blocked_reason_;
     if (s.preempted_by == plan_id_) return wait_reason::preempted;
     if (s.life == lifecycle::resident) return s.served_by == plan_id_ ? wait_reason::none : stopped_;
@@ -309,7 +310,6 @@ class iteration_scheduler {
     next_ = 0;
     kept_ = residents_.size();
     blocked_ = nullptr;
-    stalled_ = nullptr;
     stopped_ = wait_reason::none;
     seen_ = next_sequence_;
     decode_.clear();
@@ -383,7 +383,7 @@ class iteration_scheduler {
   [[nodiscard]] bool make_room_to_grow(Request& r) noexcept {
     const auto more = static_cast<std::size_t>(blocks_for(r.state().length, limits_.block_size).count() - kv_.held(r));
     if (!make_free(more, 0)) {
-      stalled_ = &r;
+      state_of(r).stalled_by = plan_id_;
       return false;
     }
     kv_.take(r, more);
@@ -411,9 +411,14 @@ class iteration_scheduler {
     const std::size_t residents = kept_ + admitted_.size();
     const std::size_t slots = residents < limits_.residents ? 0 : 1;
     if (slots != 0 && next_ == kept_) return block(r, wait_reason::residents_full), false;
+    // What a victim leaves over is not for those who rank behind it.
+    if (kept_ != residents_.size() && !Order::before(r, *residents_[kept_])) {
+      return block(r, wait_reason::behind_others), false;
+    }
 
-    // What did not fit does not fit until something is given back: do not match its prefix in every step.
-    if (&r == refused_ && refused_at_ == changes_ && refused_next_ == next_) return block(r, wait_reason::no_blocks), false;
+    // What did not fit does not fit until something is given back: do not match its prefix in every step. (A victim of
+    // this plan has given something back; without chunked prefill the budget is a reason that comes first.)
+    if (config_.chunked_prefill && kept_ == residents_.size() && &r == refused_ && refused_at_ == changes_ && refused_next_ == next_) return block(r, wait_reason::no_blocks), false;
 
     const std::size_t mark = kv_.mark();
     kv_.open_row(r);
@@ -542,7 +547,6 @@ class iteration_scheduler {
     state& s = state_of(r);
     s.planned = false;
     s.served_by = plan_id_;
-    if (e.count > tokens{1}) ++changes_;  // it may have published a prefix
     if (s.ends_as != lifecycle::idle) [[unlikely]] return;
     s.computed = e.first + e.count;
     tokens produced{};
@@ -553,7 +557,7 @@ class iteration_scheduler {
       s.length += produced;
       if (o.produced > 1) s.computed = s.length - tokens{1};
     }
-    if (!o.failed) kv_.publish(r);
+    if (!o.failed && kv_.publish(r)) ++changes_;
     if (o.finished || o.failed) {
       remove(r, o.failed ? lifecycle::failed : lifecycle::finished);
       return;
@@ -595,7 +599,6 @@ class iteration_scheduler {
     s.life = as;
     s.ends_as = lifecycle::idle;
     if (blocked_ == &r) blocked_ = nullptr;
-    if (stalled_ == &r) stalled_ = nullptr;
   }
 
   limits limits_;
@@ -617,7 +620,6 @@ class iteration_scheduler {
   std::size_t next_ = 0;  ///< Residents before it have had their turn.
   std::size_t kept_ = 0;  ///< Residents from here on are victims.
   Request* blocked_ = nullptr;
-  Request* stalled_ = nullptr;
   Request* refused_ = nullptr;       ///< Did not get its blocks,
   std::uint64_t refused_at_ = 0;     ///< when `changes_` was this
   std::size_t refused_next_ = 0;     ///< and so many residents were before it.

@@ -215,19 +215,22 @@ class kv_ledger {
     close_row(r);
   }
 
-  /// Prompt blocks that are now full become findable.
-  void publish(Request& r) noexcept {
+  /// Prompt blocks that are now full become findable. Returns whether there were any.
+  bool publish(Request& r) noexcept {
     if constexpr (prefix_hashed<Request> && kv::prefix_store<BlockStore>) {
       state& s = state_of(r);
       const std::span<const std::uint64_t> hashes = r.prefix_hashes();
-      if (s.cached_blocks >= hashes.size()) return;
+      if (s.cached_blocks >= hashes.size()) return false;
       const auto full = static_cast<std::size_t>(s.computed / block_size_);
+      const std::uint32_t before = s.cached_blocks;
       const std::span<const kv::block_id> row = table_.row(s.row);
       for (; s.cached_blocks < hashes.size() && s.cached_blocks < full; ++s.cached_blocks) {
         static_cast<void>(blocks_.publish(row[s.cached_blocks], hashes[s.cached_blocks]));
       }
+      return s.cached_blocks != before;
     } else {
       static_cast<void>(r);
+      return false;
     }
   }
 

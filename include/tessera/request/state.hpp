@@ -83,6 +83,7 @@ struct request_state {
   float rank = 0;                        ///< Score it was queued with (ranked).
   std::uint32_t preemptions = 0;         ///< How often it lost its blocks.
   std::uint64_t preempted_by = 0;        ///< Id of the plan that took its blocks last; 0: none.
+  std::uint64_t stalled_by = 0;          ///< Id of the plan that found no block for its next token last; 0: none.
   std::uint64_t served_by = 0;           ///< Id of the plan that it ran in last; 0: none.
   std::uint32_t host_head = no_index;    ///< First host block while swapped out.
   std::uint32_t host_blocks = 0;         ///< Number of host blocks while swapped out.

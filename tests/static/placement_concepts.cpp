@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+// Truth tables of what placement policies ask of instance views. Compiled, never run.
+
+#include <tessera/placement/least_kv.hpp>
+
+#include <cstddef>
+#include <span>
+#include <vector>
+
+namespace placement_truth {
+
+using namespace tessera;
+using namespace tessera::placement;
+
+/// The least that is a range of views: not even iterators.
+struct archetype {
+  int operator[](std::size_t) const;
+  std::size_t size() const;
+};
+static_assert(instance_views<archetype>);
+static_assert(instance_views<std::vector<int>>);
+static_assert(instance_views<std::span<const int>>);
+static_assert(std::is_same_v<view_t<archetype>, int>);
+static_assert(std::is_same_v<view_t<std::span<const long>>, long>);
+
+struct without_index {
+  std::size_t size() const;
+};
+static_assert(!instance_views<without_index>);
+
+struct index_not_const {
+  int operator[](std::size_t);
+  std::size_t size() const;
+};
+static_assert(!instance_views<index_not_const>);
+
+struct without_size {
+  int operator[](std::size_t) const;
+};
+static_assert(!instance_views<without_size>);
+
+struct size_of_nothing {
+  int operator[](std::size_t) const;
+  void size() const;
+};
+static_assert(!instance_views<size_of_nothing>);
+static_assert(!instance_views<int>);
+
+// Members of a view. `blocks` do not come from bare numbers, and a view may hold more than is asked for.
+struct nothing {};
+static_assert(!shows_kv_held<nothing> && !shows_requests<nothing> && !shows_slo<nothing> && !shows_phases<nothing> &&
+              !shows_free_blocks<nothing>);
+
+struct kv {
+  blocks kv_held;
+};
+struct kv_in_tokens {
+  tokens kv_held;
+};
+struct kv_in_numbers {
+  int kv_held;
+};
+static_assert(shows_kv_held<kv> && !shows_kv_held<kv_in_tokens> && !shows_kv_held<kv_in_numbers>);
+
+struct count {
+  std::size_t requests;
+};
+struct count_as_text {
+  const char* requests;
+};
+static_assert(shows_requests<count> && !shows_requests<count_as_text>);
+
+struct slo {
+  bool slo_met;
+};
+struct slo_as_nothing {
+  nothing slo_met;
+};
+static_assert(shows_slo<slo> && !shows_slo<slo_as_nothing>);
+
+struct phases {
+  std::size_t reasoning;
+  std::size_t fresh_answers;
+};
+struct only_reasoning {
+  std::size_t reasoning;
+};
+struct only_answers {
+  std::size_t fresh_answers;
+};
+static_assert(shows_phases<phases> && !shows_phases<only_reasoning> && !shows_phases<only_answers>);
+
+struct room {
+  blocks free_blocks;
+};
+struct room_in_bytes {
+  bytes free_blocks;
+};
+static_assert(shows_free_blocks<room> && !shows_free_blocks<room_in_bytes>);
+
+// least_kv names two of them.
+struct enough {
+  blocks kv_held;
+  std::size_t requests;
+};
+template <class P, class V>
+concept places = requires(const P& p, const V& v) {
+  { p(v) } noexcept -> std::same_as<std::size_t>;
+};
+static_assert(places<least_kv, std::vector<enough>>);
+static_assert(places<least_kv, std::span<const enough>>);
+static_assert(!places<least_kv, std::vector<kv>>);
+static_assert(!places<least_kv, std::vector<count>>);
+static_assert(!places<least_kv, enough>);
+
+}  // namespace placement_truth
