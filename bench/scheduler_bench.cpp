@@ -17,9 +17,9 @@
 #include <thread>
 #include <vector>
 
-// One scheduling step: plan (block tables included) and commit. Closed loop: a request that finishes is submitted again,
-// so that as many wait as at the start. Prompts of 1024 tokens, outputs of 128 to 256. What is measured is the sum of the
-// two calls; submitting and what an engine does in between is not. Counters: nanoseconds per step.
+// One scheduling step: plan (block tables included) and commit. Closed loop: a request that finishes is submitted
+// again, so that as many wait as at the start. Prompts of 1024 tokens, outputs of 128 to 256. What is measured is the
+// sum of the two calls; submitting and what an engine does in between is not. Counters: nanoseconds per step.
 
 namespace {
 

@@ -11,9 +11,10 @@ struct my_admit {
 #else
   bool admits(const request&, const tessera::admission_view<request>&) noexcept {
 #endif
-    return true;
-  }
-};
+      return true;
+}
+}
+;
 
 std::size_t bytes() {
   return tessera::iteration_scheduler<request, tessera::order::fcfs, tessera::preempt::swap, my_admit>::required_bytes(

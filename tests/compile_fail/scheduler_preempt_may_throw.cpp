@@ -11,9 +11,10 @@ struct my_preempt {
 #else
   tessera::preemption_mode mode(const request&, tessera::blocks) const {
 #endif
-    return tessera::preemption_mode::recompute;
-  }
-};
+      return tessera::preemption_mode::recompute;
+}
+}
+;
 
 std::size_t bytes() {
   return tessera::iteration_scheduler<request, tessera::order::fcfs, my_preempt>::required_bytes({.blocks = 4});

@@ -19,7 +19,12 @@ class scheduler_operations {
 
   /// @param extra adds plans that are abandoned at once, before every plan; null: none. They must change nothing.
   explicit scheduler_operations(Choice& choice, Choice* extra = nullptr)
-      : choice_{choice}, extra_{extra}, limits_{make_limits()}, config_{make_config()}, a_{limits_, config_}, b_{limits_, config_} {}
+      : choice_{choice},
+        extra_{extra},
+        limits_{make_limits()},
+        config_{make_config()},
+        a_{limits_, config_},
+        b_{limits_, config_} {}
 
   void run(std::size_t operations) {
     for (std::size_t i = 0; i != operations && !choice_.done(); ++i) {
@@ -115,7 +120,8 @@ class scheduler_operations {
     const tokens length = tokens{1 + static_cast<std::int64_t>(below(static_cast<std::uint64_t>(longest)))};
     r.write(requests_.size(), length, upto(40), below(3), limits_.block_size);
     const tokens most = limits_.longest() - length + tokens{1};
-    r.output = tokens{1} + upto(static_cast<std::uint64_t>(most.count()));  // now and then one more than there is room for
+    r.output =
+        tokens{1} + upto(static_cast<std::uint64_t>(most.count()));  // now and then one more than there is room for
     const bool known = below(4) != 0;
     r.max_output = known ? r.output : tokens{};
     r.reasoning = upto(static_cast<std::uint64_t>(r.output.count()));
@@ -123,7 +129,9 @@ class scheduler_operations {
     r.priority = below(4) == 0 ? static_cast<int>(below(3)) - 1 : 0;
     r.score = static_cast<float>(below(10));
     const bool full = w.scheduler().waiting_count() >= limits_.requests;
-    const status expected = known && r.output > most ? status::never_fits : full ? status::queue_full : status::accepted;
+    const status expected = known && r.output > most ? status::never_fits
+                            : full                   ? status::queue_full
+                                                     : status::accepted;
     must(w.submit(r, now_) == expected, "submit answers what the limits say");
   }
 

@@ -102,7 +102,8 @@ class textbook {
         for (std::size_t i = next; i != kept; ++i) could_be_free += residents[i]->held;
         const bool alone = kept == 0 && started == 0;
         bool go = could_be_free >= need;
-        if (!outranks && !alone) go = go && static_cast<double>(free() - need) >= s_.watermark * static_cast<double>(s_.blocks);
+        if (!outranks && !alone)
+          go = go && static_cast<double>(free() - need) >= s_.watermark * static_cast<double>(s_.blocks);
         const bool row = kept + started < s_.residents;
         if (!row && next == kept) go = false;
         // Nobody starts who ranks behind one that had to go.
@@ -158,7 +159,9 @@ class textbook {
   [[nodiscard]] bool displaces(const task& w, const task& r) const {
     return s_.how == rule::first_come ? w.priority > r.priority : key(w) < key(r);
   }
-  [[nodiscard]] std::int64_t blocks_of(std::int64_t length) const { return (length + s_.block_size - 1) / s_.block_size; }
+  [[nodiscard]] std::int64_t blocks_of(std::int64_t length) const {
+    return (length + s_.block_size - 1) / s_.block_size;
+  }
   [[nodiscard]] bool samples(const share& e) const { return e.first + e.count == all_[e.id].length; }
 
   /// `behind`: residents whose turn is still to come; each that the batch has a place for keeps a token of the budget.
@@ -222,7 +225,13 @@ void compare(rule how) {
     INFO("seed " << seed);
     std::mt19937 random{seed};
     const auto upto = [&](int n) { return static_cast<std::int64_t>(random() % (static_cast<unsigned>(n) + 1)); };
-    settings s{how, 6 + upto(20), 1 + upto(4), 1 + upto(6), upto(20), 1 + static_cast<std::size_t>(upto(6)), 0.05 * static_cast<double>(upto(4))};
+    settings s{how,
+               6 + upto(20),
+               1 + upto(4),
+               1 + upto(6),
+               upto(20),
+               1 + static_cast<std::size_t>(upto(6)),
+               0.05 * static_cast<double>(upto(4))};
     using scheduler_type = iteration_scheduler<request, Order, preempt::recompute, admit::watermark>;
     const scheduler_limits limits{.requests = 64,
                                   .blocks = static_cast<std::size_t>(s.blocks),
@@ -263,14 +272,16 @@ void compare(rule how) {
       const auto same = [](const auto& entries, const std::vector<share>& shares) {
         if (entries.size() != shares.size()) return false;
         for (std::size_t i = 0; i != shares.size(); ++i) {
-          if (share{entries[i].request->id, entries[i].first.count(), entries[i].count.count()} != shares[i]) return false;
+          if (share{entries[i].request->id, entries[i].first.count(), entries[i].count.count()} != shares[i])
+            return false;
         }
         return true;
       };
       REQUIRE(same(plan.decode, expected.decode));
       REQUIRE(same(plan.prefill, expected.prefill));
       REQUIRE(plan.preempted.size() == expected.evicted.size());
-      for (std::size_t i = 0; i != expected.evicted.size(); ++i) REQUIRE(plan.preempted[i].request->id == expected.evicted[i]);
+      for (std::size_t i = 0; i != expected.evicted.size(); ++i)
+        REQUIRE(plan.preempted[i].request->id == expected.evicted[i]);
       evictions += expected.evicted.size();
 
       std::vector<outcome> outcomes;

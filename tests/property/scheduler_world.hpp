@@ -72,8 +72,8 @@ struct text_request : request_hook {
     std::uint64_t chain = 0;
     contents.clear();
     for (std::int64_t i = 0; i != length.count(); ++i) {
-      text.push_back(static_cast<std::int32_t>(mix(i < common.count() ? family : 1000 + name,
-                                                   static_cast<std::uint64_t>(i)) & 0x7fff'ffff));
+      text.push_back(static_cast<std::int32_t>(
+          mix(i < common.count() ? family : 1000 + name, static_cast<std::uint64_t>(i)) & 0x7fff'ffff));
       chain = mix(chain, static_cast<std::uint64_t>(text.back()));
       contents.push_back(chain);
     }
@@ -95,8 +95,8 @@ struct any_preempt {
     if (kind == 0) return preempt::swap{}.mode(r, held);
     if (kind == 1) return preempt::recompute{}.mode(r, held);
     // Such rates that both answers occur among the short sequences of a test.
-    return preempt::cheapest{.seconds_per_block = 1.0, .seconds_per_token = 0.1, .seconds_per_token_squared = 0.05}.mode(
-        r, held);
+    return preempt::cheapest{.seconds_per_block = 1.0, .seconds_per_token = 0.1, .seconds_per_token_squared = 0.05}
+        .mode(r, held);
   }
 };
 struct any_admit {
@@ -105,7 +105,8 @@ struct any_admit {
   [[nodiscard]] bool admits(const R& r, const admission_view<R>& view) const noexcept {
     if (kind == 0) return admit::always{}.admits(r, view);
     if (kind == 1) return admit::watermark{.fraction = 0.1}.admits(r, view);
-    return admit::basic_future_peak<admit::max_output_bound>{.expected_output = {.if_unknown = tokens{8}}}.admits(r, view);
+    return admit::basic_future_peak<admit::max_output_bound>{.expected_output = {.if_unknown = tokens{8}}}.admits(r,
+                                                                                                                  view);
   }
 };
 
@@ -179,7 +180,8 @@ class scheduler_world {
     const status done = scheduler_.evacuate(r);
     must(done == (pending_ ? status::busy : status::ok), "evacuate works between plans");
     if (done == status::ok) {
-      must(r.state().life == lifecycle::idle && r.state().computed == computed, "an evacuated request keeps its progress");
+      must(r.state().life == lifecycle::idle && r.state().computed == computed,
+           "an evacuated request keeps its progress");
       forget(r);
       r.host_ids.clear();
       r.in_transit = saved;
@@ -315,7 +317,7 @@ class scheduler_world {
       const auto& s = r->state();
       must(s.life == lifecycle::resident, "who is resident is resident");
       must(s.length > s.computed && s.computed <= s.room, "there is KV room for what is computed, and a token to come");
-      must(s.room.count() == static_cast<std::int64_t>(scheduler_.tables().row(s.row).size() * block_size_) ,
+      must(s.room.count() == static_cast<std::int64_t>(scheduler_.tables().row(s.row).size() * block_size_),
            "room is the blocks held");
       if (victims.count(r) == 0) {
         own(s.row);
@@ -326,7 +328,8 @@ class scheduler_world {
     must(rows == scheduler_.tables().rows() - scheduler_.tables().free_rows(), "every row is somebody's");
     std::size_t used = 0;
     for (std::size_t b = 0; b != owners.size(); ++b) {
-      must(scheduler_.store().references(static_cast<kv::block_id>(b)) == owners[b], "a block has as many owners as the store counts");
+      must(scheduler_.store().references(static_cast<kv::block_id>(b)) == owners[b],
+           "a block has as many owners as the store counts");
       used += owners[b] != 0;
     }
     must(scheduler_.device_blocks_held() == blocks{static_cast<std::int64_t>(used)}, "no block is lost");
@@ -458,7 +461,8 @@ class scheduler_world {
       must(std::find(live_.begin(), live_.end(), e.request) != live_.end(), "who runs is live");
       must(e.count >= tokens{1} && (i >= plan_.decode.size() || e.count == tokens{1}), "a decode is one token");
       must(e.samples == (e.first + e.count == s.length), "it samples when all is computed");
-      must(step_.max_chunk <= tokens{} || !config_.chunked_prefill || e.count <= step_.max_chunk, "a chunk is within its limit");
+      must(step_.max_chunk <= tokens{} || !config_.chunked_prefill || e.count <= step_.max_chunk,
+           "a chunk is within its limit");
       must(e.lookahead >= tokens{} && e.lookahead <= step_.lookahead, "lookahead is what was wanted, or less");
       must((e.first + e.count + e.lookahead).count() <=
                static_cast<std::int64_t>(scheduler_.tables().row(e.row).size() * block_size_),
@@ -474,7 +478,8 @@ class scheduler_world {
       }
     }
     must(sum == plan_.computed, "the plan knows what it computes");
-    must(sum <= step_.token_budget || (!config_.chunked_prefill && plan_.prefill.size() == 1), "the step is within its budget");
+    must(sum <= step_.token_budget || (!config_.chunked_prefill && plan_.prefill.size() == 1),
+         "the step is within its budget");
     for (const auto list : {plan_.decode, plan_.prefill}) {
       // Who displaces a resident goes first, others wait for their turn behind all residents.
       for (std::size_t i = 1; i < list.size(); ++i) {
@@ -485,7 +490,8 @@ class scheduler_world {
     }
 
     // Block tables.
-    must(plan_.tables.indptr.size() == n + 1 && plan_.tables.last_page_len.size() == n, "one table entry per scheduled one");
+    must(plan_.tables.indptr.size() == n + 1 && plan_.tables.last_page_len.size() == n,
+         "one table entry per scheduled one");
     must(plan_.tables.indptr[0] == 0, "tables start at 0");
     for (std::size_t i = 0; i != n; ++i) {
       const auto length = count(plan_[i].first + plan_[i].count);
@@ -521,7 +527,8 @@ class scheduler_world {
         must(scheduler_.store().free() < held, "nobody is evicted without need");
       }
     }
-    for (const kv_transfer<text_request>& t : plan_.swap_out) must(victims.count(t.request) == 1, "victims are swapped out");
+    for (const kv_transfer<text_request>& t : plan_.swap_out)
+      must(victims.count(t.request) == 1, "victims are swapped out");
     for (const kv_transfer<text_request>& t : plan_.swap_in) {
       must(entry.count(t.request) == 1 && t.request->state().swapped, "who was swapped out is swapped in");
     }
@@ -569,18 +576,26 @@ class scheduler_world {
         must(why == wait_reason::behind_others ? nobody_starts || behind_victim : !nobody_starts,
              "the first who cannot start says why");
         switch (why) {
-          case wait_reason::batch_full: must(n >= std::min(step_.max_batch, limits_.residents), "the batch is full"); break;
-          case wait_reason::budget_spent: must(sum >= step_.token_budget || !config_.chunked_prefill, "the budget is spent"); break;
+          case wait_reason::batch_full:
+            must(n >= std::min(step_.max_batch, limits_.residents), "the batch is full");
+            break;
+          case wait_reason::budget_spent:
+            must(sum >= step_.token_budget || !config_.chunked_prefill, "the budget is spent");
+            break;
           case wait_reason::residents_full:
             must(residents.size() - victims.size() + started == limits_.residents, "rows are full");
             break;
           case wait_reason::no_blocks: {
-            must(kv::prefix_store<BlockStore> || static_cast<std::int64_t>(scheduler_.store().free()) <
-                         blocks_for(min(r->state().length + step_.lookahead, limits_.longest()), limits_.block_size).count(),
+            must(kv::prefix_store<BlockStore> ||
+                     static_cast<std::int64_t>(scheduler_.store().free()) <
+                         blocks_for(min(r->state().length + step_.lookahead, limits_.longest()), limits_.block_size)
+                             .count(),
                  "blocks are short");
             break;
           }
-          case wait_reason::held_back: must(residents.size() - victims.size() + started > 0, "held back for others"); break;
+          case wait_reason::held_back:
+            must(residents.size() - victims.size() + started > 0, "held back for others");
+            break;
           default: must(why == wait_reason::behind_others, "a reason to wait");
         }
         nobody_starts = true;
@@ -588,7 +603,8 @@ class scheduler_world {
         must(scheduler_.store().free() == 0, "a stalled request lacks a block");
         nobody_starts = true;
       } else {
-        must(full && (why == wait_reason::batch_full || why == wait_reason::budget_spent), "a resident waits for its turn");
+        must(full && (why == wait_reason::batch_full || why == wait_reason::budget_spent),
+             "a resident waits for its turn");
         nobody_runs = true;
       }
     }
@@ -603,7 +619,8 @@ class scheduler_world {
     note(plan_.size());
     for (std::size_t i = 0; i != plan_.size(); ++i) {
       const scheduled<text_request>& e = plan_[i];
-      for (const auto x : {e.first.count(), e.count.count(), e.lookahead.count(), static_cast<std::int64_t>(e.samples)}) {
+      for (const auto x :
+           {e.first.count(), e.count.count(), e.lookahead.count(), static_cast<std::int64_t>(e.samples)}) {
         note(static_cast<std::uint64_t>(x));
       }
       note(e.request->id);

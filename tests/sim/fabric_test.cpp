@@ -31,8 +31,7 @@ std::vector<double> ends_of(std::size_t instances, double link, const std::vecto
   std::size_t rounds = 0;
   while (next < transfers.size() || f.active() > 0) {
     REQUIRE(++rounds <= 4 * transfers.size() + 4);  // time never stands still
-    const double start =
-        next < transfers.size() ? transfers[next].at : std::numeric_limits<double>::infinity();
+    const double start = next < transfers.size() ? transfers[next].at : std::numeric_limits<double>::infinity();
     const double end = f.next_end_s();
     if (start < end) {
       f.start(start, transfers[next].from, transfers[next].to, bytes{transfers[next].size}, next);
@@ -51,7 +50,8 @@ std::vector<double> ends_of(std::size_t instances, double link, const std::vecto
 }
 
 /// The same in small steps of time.
-std::vector<double> ends_in_steps(std::size_t instances, double link, const std::vector<transfer>& transfers, double dt) {
+std::vector<double> ends_in_steps(std::size_t instances, double link, const std::vector<transfer>& transfers,
+                                  double dt) {
   std::vector<double> ends(transfers.size(), -1);
   std::vector<double> left;
   for (const transfer& t : transfers) left.push_back(static_cast<double>(t.size));

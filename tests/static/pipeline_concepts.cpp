@@ -29,7 +29,7 @@ constexpr bool is_scheduler =
     stays_where_it_is<S> && std::is_nothrow_constructible_v<S, std::span<std::byte>, scheduler_limits> &&
     std::is_nothrow_constructible_v<S, std::span<std::byte>, scheduler_limits, typename S::config> &&
     std::is_nothrow_constructible_v<S, owned_storage<scheduler_limits>&, typename S::config> &&
-    std::is_same_v<typename S::limits, scheduler_limits> && noexcept(S::required_bytes(scheduler_limits{}));
+    std::is_same_v<typename S::limits, scheduler_limits>&& noexcept(S::required_bytes(scheduler_limits{}));
 
 static_assert(is_scheduler<fcfs<request>>);
 static_assert(is_scheduler<round_robin<request>>);
@@ -42,7 +42,8 @@ static_assert(std::is_same_v<pascal<tick_request>::time_point, basic_time_point<
 
 // Storage is known at compile time, and grows with each limit.
 constexpr std::size_t bytes_for(const scheduler_limits& l) { return pascal<request>::required_bytes(l); }
-constexpr scheduler_limits base{.blocks = 100, .block_size = 16_tok, .residents = 8, .host_blocks = 10, .max_length = 320_tok};
+constexpr scheduler_limits base{
+    .blocks = 100, .block_size = 16_tok, .residents = 8, .host_blocks = 10, .max_length = 320_tok};
 constexpr scheduler_limits with(auto change) {
   scheduler_limits l = base;
   change(l);

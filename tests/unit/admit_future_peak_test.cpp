@@ -44,12 +44,14 @@ std::int64_t true_peak(const std::vector<request*>& all, std::int64_t block_size
 }
 
 /// The smallest capacity with which the candidate is admitted.
-std::int64_t least_capacity(const admit::future_peak& policy, const request& candidate, std::span<request* const> others,
-                            std::int64_t block_size) {
+std::int64_t least_capacity(const admit::future_peak& policy, const request& candidate,
+                            std::span<request* const> others, std::int64_t block_size) {
   std::int64_t low = 0, high = 1 << 20;
   while (low < high) {
     const std::int64_t middle = (low + high) / 2;
-    const admission_view<request> view{.free_after = blocks{0}, .capacity = blocks{middle}, .block_size = tokens{block_size},
+    const admission_view<request> view{.free_after = blocks{0},
+                                       .capacity = blocks{middle},
+                                       .block_size = tokens{block_size},
                                        .residents = others.first(others.size() / 2),
                                        .admitted = others.subspan(others.size() / 2)};
     if (policy.admits(candidate, view)) {
@@ -65,7 +67,8 @@ std::int64_t least_capacity(const admit::future_peak& policy, const request& can
 
 TEST_CASE("future_peak admits whoever comes first") {
   const request big = running(1'000'000, 0, 1'000'000);
-  const admission_view<request> nothing{.free_after = blocks{0}, .capacity = blocks{1}, .block_size = tokens{16}, .residents = {}, .admitted = {}};
+  const admission_view<request> nothing{
+      .free_after = blocks{0}, .capacity = blocks{1}, .block_size = tokens{16}, .residents = {}, .admitted = {}};
   CHECK(admit::future_peak{}.admits(big, nothing));
 }
 

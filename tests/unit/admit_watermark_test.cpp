@@ -18,7 +18,11 @@ TEST_CASE("watermark keeps a fraction of the capacity free") {
   request other;
   const std::array<request*, 1> one{&other};
   const auto view = [&](std::int64_t free_after) {
-    return admission_view<request>{.free_after = blocks{free_after}, .capacity = blocks{200}, .block_size = tokens{16}, .residents = one, .admitted = {}};
+    return admission_view<request>{.free_after = blocks{free_after},
+                                   .capacity = blocks{200},
+                                   .block_size = tokens{16},
+                                   .residents = one,
+                                   .admitted = {}};
   };
   const admit::watermark one_percent{};
   CHECK_FALSE(one_percent.admits(candidate, view(0)));
@@ -36,7 +40,8 @@ TEST_CASE("watermark lets a request into an empty instance, whatever it leaves f
   request other;
   const std::array<request*, 1> one{&other};
   const admit::watermark half{.fraction = 0.5};
-  admission_view<request> view{.free_after = blocks{0}, .capacity = blocks{200}, .block_size = tokens{16}, .residents = {}, .admitted = {}};
+  admission_view<request> view{
+      .free_after = blocks{0}, .capacity = blocks{200}, .block_size = tokens{16}, .residents = {}, .admitted = {}};
   CHECK(half.admits(candidate, view));
   view.admitted = one;
   CHECK_FALSE(half.admits(candidate, view));

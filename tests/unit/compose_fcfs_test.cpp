@@ -20,7 +20,8 @@ TEST_CASE("fcfs: PASCAL figure 2(a), no limit on memory: everyone starts on arri
   CHECK(r[2].tokens_at == times{3, 4, 5, 6, 7, 8});
 }
 
-TEST_CASE("fcfs: PASCAL figure 2(b), memory for two: C joins when A is done and has waited 7 units for its first token") {
+TEST_CASE(
+    "fcfs: PASCAL figure 2(b), memory for two: C joins when A is done and has waited 7 units for its first token") {
   const auto r = timeline<tessera::fcfs<timed_request>>({{0, 8}, {1, 8}, {2, 6}}, 2, {.watermark = 0});
   CHECK(r[0].tokens_at == times{1, 2, 3, 4, 5, 6, 7, 8});
   CHECK(r[1].tokens_at == times{2, 3, 4, 5, 6, 7, 8, 9});

@@ -15,7 +15,8 @@ using times = std::vector<int>;
 
 TEST_CASE("pascal: reasoning takes the memory of answering, and each queue is round-robin (section IV-C)") {
   // Memory for one. A reasons for 2 tokens and answers with 6, B comes at 4 and reasons for 3 of its 5.
-  const auto r = timeline<tessera::pascal<timed_request>>({{0, 8, 2}, {4, 5, 3}}, 1, {.quantum = 4_tok, .watermark = 0});
+  const auto r =
+      timeline<tessera::pascal<timed_request>>({{0, 8, 2}, {4, 5, 3}}, 1, {.quantum = 4_tok, .watermark = 0});
   // A gives way at 4 to B, which reasons until 7. Both answer then; A has the earlier turn: it entered the low queue
   // first, has used 2 of its quantum and goes on for 2. B answers with its 2 and is done.
   CHECK(r[0].tokens_at == times{1, 2, 3, 4, 8, 9, 12, 13});
@@ -23,7 +24,8 @@ TEST_CASE("pascal: reasoning takes the memory of answering, and each queue is ro
 }
 
 TEST_CASE("pascal: two that reason share the high queue by quantum") {
-  const auto r = timeline<tessera::pascal<timed_request>>({{0, 5, 4}, {0, 5, 4}}, 1, {.quantum = 2_tok, .watermark = 0});
+  const auto r =
+      timeline<tessera::pascal<timed_request>>({{0, 5, 4}, {0, 5, 4}}, 1, {.quantum = 2_tok, .watermark = 0});
   CHECK(r[0].tokens_at == times{1, 2, 5, 6, 9});
   CHECK(r[1].tokens_at == times{3, 4, 7, 8, 10});
 }

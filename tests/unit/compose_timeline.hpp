@@ -51,7 +51,8 @@ std::deque<timed_request> timeline(const std::vector<job>& jobs, std::size_t cap
       while (&r[which] != &x) ++which;
       x.tokens_at.push_back(t + 1);
       const auto generated = static_cast<std::int64_t>(x.tokens_at.size());
-      outcomes.push_back({.end_of_reasoning = generated == jobs[which].reasoning, .finished = generated == jobs[which].output});
+      outcomes.push_back(
+          {.end_of_reasoning = generated == jobs[which].reasoning, .finished = generated == jobs[which].output});
     }
     scheduler.commit(plan, outcomes, time_point::at_seconds(t + 1));
   }

@@ -168,7 +168,7 @@ TEST_CASE("nobody is evicted before it is certain that this is enough") {
     REQUIRE(f.submit(x) == status::accepted);
     return x;
   };
-  add(14, 9);               // 4 blocks, more urgent than all that follow
+  add(14, 9);                // 4 blocks, more urgent than all that follow
   request& low = add(5, 0);  // 2 blocks
   f.step();
   REQUIRE(f.scheduler.store().free() == 2);
@@ -372,6 +372,29 @@ TEST_CASE("a preempted request keeps its place: before all that came after it") 
   for (request& x : r) static_cast<void>(f.scheduler.cancel(x));
 }
 
+TEST_CASE("what a victim leaves over is not for those who rank behind it") {
+  std::deque<request> r;
+  fixture<> f{small};
+  const auto add = [&](std::int64_t prompt) -> request& {
+    request& x = r.emplace_back(make(prompt));
+    REQUIRE(f.submit(x) == status::accepted);
+    return x;
+  };
+  request& first = add(16);
+  request& second = add(13);
+  f.step();
+  request& late = add(1);
+  const auto p = f.plan();  // `second` gives four blocks, of which `first` needs one
+  REQUIRE(p.preempted.size() == 1);
+  CHECK(p.size() == 1);
+  CHECK(f.scheduler.why(first) == wait_reason::none);
+  CHECK(f.scheduler.why(second) == wait_reason::preempted);
+  CHECK(f.scheduler.why(late) == wait_reason::behind_others);
+  CHECK(f.scheduler.store().free() == 3);
+  f.commit(p);
+  for (request& x : r) static_cast<void>(f.scheduler.cancel(x));
+}
+
 TEST_CASE("swapping needs host blocks; without, a victim is recomputed") {
   for (const std::size_t host : {0U, 3U, 4U}) {
     scheduler_limits l = small;
@@ -561,9 +584,9 @@ TEST_CASE("cancel during a plan: settled with it, whether it is committed or aba
     for (int i = 0; i != 2; ++i) REQUIRE(f.submit(r.emplace_back(make(15))) == status::accepted);
     f.step();
     f.step();
+    REQUIRE(f.submit(r.emplace_back(make(3, 0, 1))) == status::accepted);
     REQUIRE(f.submit(r.emplace_back(make(3))) == status::accepted);
-    REQUIRE(f.submit(r.emplace_back(make(3))) == status::accepted);
-    const auto p = f.plan();  // r[0] grows, r[1] is the victim, r[2] starts
+    const auto p = f.plan();  // r[2] starts, r[0] grows, r[1] is the victim, r[3] waits
     REQUIRE(p.preempted.size() == 1);
     REQUIRE(f.scheduler.why(r[2]) == wait_reason::none);
     const auto held = f.scheduler.device_blocks_held();

@@ -30,8 +30,8 @@ TEST_CASE("cheapest compares two transfers with one prefill") {
   CHECK(mode(p, 301, 3) == preemption_mode::swap);
   // The quadratic part: linear alone would recompute at any length.
   const preempt::cheapest q{.seconds_per_block = 0.16, .seconds_per_token = 0.01, .seconds_per_token_squared = 1e-5};
-  CHECK(mode(q, 160, 10) == preemption_mode::recompute);    // 3.2 s against 1.6 + 0.256 s
-  CHECK(mode(q, 1600, 100) == preemption_mode::swap);       // 32 s against 16 + 25.6 s
+  CHECK(mode(q, 160, 10) == preemption_mode::recompute);  // 3.2 s against 1.6 + 0.256 s
+  CHECK(mode(q, 1600, 100) == preemption_mode::swap);     // 32 s against 16 + 25.6 s
 }
 
 TEST_CASE("cheapest: a request of which nothing is computed is recomputed") {

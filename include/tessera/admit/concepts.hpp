@@ -14,11 +14,11 @@ TESSERA_NAMESPACE_BEGIN
 /// What an admission policy is shown. Spans point into the scheduler and are valid during the call only.
 template <class R>
 struct admission_view {
-  blocks free_after{};                  ///< Blocks that would still be free after admitting the candidate.
-  blocks capacity{};                    ///< Blocks of the instance.
-  tokens block_size{};                  ///< Tokens per block.
-  std::span<R* const> residents;        ///< Requests that hold blocks and keep them, in rank order.
-  std::span<R* const> admitted;         ///< Requests admitted earlier in this plan.
+  blocks free_after{};            ///< Blocks that would still be free after admitting the candidate.
+  blocks capacity{};              ///< Blocks of the instance.
+  tokens block_size{};            ///< Tokens per block.
+  std::span<R* const> residents;  ///< Requests that hold blocks and keep them, in rank order.
+  std::span<R* const> admitted;   ///< Requests admitted earlier in this plan.
 };
 
 /// Says whether a candidate whose blocks are available may take them.
@@ -27,9 +27,9 @@ struct admission_view {
 /// would idle forever. Complexity: at most O(residents), asked once per candidate and step.
 /// Models: `admit::watermark`, `admit::future_peak`, `admit::always`.
 template <class A, class R>
-concept admission_policy = schedulable<R> && std::copyable<A> &&
-                           requires(const A& a, const R& r, const admission_view<R>& view) {
-                             { a.admits(r, view) } noexcept -> std::same_as<bool>;
-                           };
+concept admission_policy =
+    schedulable<R> && std::copyable<A> && requires(const A& a, const R& r, const admission_view<R>& view) {
+      { a.admits(r, view) } noexcept -> std::same_as<bool>;
+    };
 
 TESSERA_NAMESPACE_END

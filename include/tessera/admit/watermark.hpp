@@ -6,7 +6,8 @@
 TESSERA_NAMESPACE_BEGIN
 namespace admit {
 
-/// Whoever fits. When to use: with orders that time-share anyway, or to reproduce a paper that says nothing of admission.
+/// Whoever fits. When to use: with orders that time-share anyway, or to reproduce a paper that says nothing of
+/// admission.
 struct always {
   template <schedulable R>
   [[nodiscard]] constexpr bool admits(const R&, const admission_view<R>&) const noexcept {

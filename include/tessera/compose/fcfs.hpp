@@ -21,8 +21,7 @@ class fcfs : public iteration_scheduler<Request, order::fcfs, preempt::swap, adm
 
   fcfs(std::span<std::byte> memory, const scheduler_limits& l, const config& c = {}) noexcept
       : base{memory, l, policies(c)} {}
-  explicit fcfs(owned_storage<scheduler_limits>& storage, const config& c = {}) noexcept
-      : base{storage, policies(c)} {}
+  explicit fcfs(owned_storage<scheduler_limits>& storage, const config& c = {}) noexcept : base{storage, policies(c)} {}
 
  private:
   static typename base::config policies(const config& c) noexcept { return {.admit = {.fraction = c.watermark}}; }

@@ -11,7 +11,8 @@ TESSERA_NAMESPACE_BEGIN
 /// When to use: as the time-sharing baseline; short requests get through quickly, long ones are interrupted often.
 /// Source: PASCAL, section II-C and figure 2(c).
 template <schedulable Request, class BlockStore = kv::block_pool>
-class round_robin : public iteration_scheduler<Request, order::round_robin, preempt::swap, admit::watermark, BlockStore> {
+class round_robin
+    : public iteration_scheduler<Request, order::round_robin, preempt::swap, admit::watermark, BlockStore> {
   using base = iteration_scheduler<Request, order::round_robin, preempt::swap, admit::watermark, BlockStore>;
 
  public:

@@ -21,7 +21,7 @@ TESSERA_NAMESPACE_BEGIN
 /// Not checked: time never runs backwards between two calls to one object.
 /// Models: `seconds_clock`, `nanoseconds_clock`.
 template <class C>
-concept clock_policy = (std::floating_point<typename C::rep> || std::signed_integral<typename C::rep>) && requires {
+concept clock_policy = (std::floating_point<typename C::rep> || std::signed_integral<typename C::rep>)&&requires {
   { C::ticks_per_second } -> std::convertible_to<double>;
   requires C::ticks_per_second > 0;
 };

@@ -29,9 +29,9 @@ concept request_scorer = std::copyable<S> && requires(const S& s, const R& r) {
 /// sequence). A request that has waited longer than `threshold` is boosted ahead of all that have not, the oldest
 /// first, so none starves. A score that is NaN ranks last.
 ///
-/// Not preemptive: only a higher priority displaces a resident, so a score never takes a resident's blocks for a waiting request. (When
-/// residents outgrow the memory, the one that ranks last gives way, as in every order.)
-/// A request that is preempted keeps its score and the time it has waited.
+/// Not preemptive: only a higher priority displaces a resident, so a score never takes a resident's blocks for a
+/// waiting request. (When residents outgrow the memory, the one that ranks last gives way, as in every order.) A
+/// request that is preempted keeps its score and the time it has waited.
 ///
 /// When to use: prompts whose output lengths can be ranked ahead; cuts the mean latency most where the waiting queue
 /// is long.

@@ -35,8 +35,8 @@ TESSERA_NAMESPACE_BEGIN
 ///
 /// Complexity of a step: O(scheduled + evicted + blocks given or taken), whatever the number of requests that wait and
 /// of blocks that are cached; the CSR view moves the batch's indices (4 bytes a block) when rows grow, and a request
-/// whose place changes moves up to `residents` pointers. Allocation: none after construction. Errors: values; misuse is asserted.
-/// One thread, one plan at a time. Deterministic: the same calls give the same plans.
+/// whose place changes moves up to `residents` pointers. Allocation: none after construction. Errors: values; misuse is
+/// asserted. One thread, one plan at a time. Deterministic: the same calls give the same plans.
 ///
 /// @tparam Order      who goes first: a `queue_discipline`.
 /// @tparam Preempt    how blocks are given up: a `preemption_policy`.
@@ -68,7 +68,8 @@ class iteration_scheduler {
     Order order{};
     Preempt preempt{};
     Admit admit{};
-    bool chunked_prefill = true;  ///< False: a prompt is computed in one step, or waits for a step with the budget for it.
+    bool chunked_prefill =
+        true;  ///< False: a prompt is computed in one step, or waits for a step with the budget for it.
   };
 
   /// Bytes that a scheduler of these limits takes from the caller's memory.
@@ -142,8 +143,8 @@ class iteration_scheduler {
     return status::ok;
   }
 
-  /// Ends a request at any moment, as cancelled. Its blocks are free when this returns, or, if it is resident and a plan
-  /// is pending, when that plan is settled. O(log n + blocks held). Returns `unknown_request` if it is not here.
+  /// Ends a request at any moment, as cancelled. Its blocks are free when this returns, or, if it is resident and a
+  /// plan is pending, when that plan is settled. O(log n + blocks held). Returns `unknown_request` if it is not here.
   status cancel(Request& r) noexcept { return end(r, lifecycle::cancelled); }
 
   /// As `cancel`, but the request counts as finished: for one that has outgrown the instance, or whose last token the
@@ -164,7 +165,8 @@ class iteration_scheduler {
     Request* candidate = waiting_.front();
     while (true) {
       Request* resident = next_ < kept_ ? residents_[next_] : nullptr;
-      const bool candidate_first = candidate != nullptr && (resident == nullptr || Order::displaces(*candidate, *resident));
+      const bool candidate_first =
+          candidate != nullptr && (resident == nullptr || Order::displaces(*candidate, *resident));
       if (!candidate_first && resident == nullptr) break;
       if (step_is_full()) {
         if (candidate != nullptr) block(*candidate, stopped_);
@@ -182,7 +184,8 @@ class iteration_scheduler {
 
   /// Settles a plan that was run. `outcomes[i]` belongs to `p[i]`: decode entries, then prefill entries.
   /// Requires: `p` is the pending plan, `outcomes.size() == p.size()`, a sampling entry produced at least one token or
-  /// failed (asserted). O(scheduled + evicted), plus O(log residents) comparisons and a move of pointers per request whose place changes.
+  /// failed (asserted). O(scheduled + evicted), plus O(log residents) comparisons and a move of pointers per request
+  /// whose place changes.
   void commit(const plan_type& p, std::span<const outcome> outcomes, time_point now) noexcept {
     TESSERA_ASSERT(pending_ && p.id == plan_id_ && p.decode.data() == decode_.data(), "not the pending plan");
     TESSERA_ASSERT(outcomes.size() == decode_.size() + prefill_.size(), "one outcome per scheduled entry");
@@ -195,23 +198,24 @@ class iteration_scheduler {
     settle_endings();
   }
 
-  /// Drops the pending plan as if it had never been made (except that its `now` has come: requests have aged). O(blocks it had reserved).
-  /// Only for a plan that was not run, not even in part: blocks that it took from others count as untouched again.
+  /// Drops the pending plan as if it had never been made (except that its `now` has come: requests have aged). O(blocks
+  /// it had reserved). Only for a plan that was not run, not even in part: blocks that it took from others count as
+  /// untouched again.
   void abandon(const plan_type& p) noexcept {
     TESSERA_ASSERT(pending_ && p.id == plan_id_ && p.decode.data() == decode_.data(), "not the pending plan");
     kept_ += kv_.roll_back(0);
     for (const scheduled<Request>& e : decode_) state_of(*e.request).planned = false;
     for (const scheduled<Request>& e : prefill_) state_of(*e.request).planned = false;
     pending_ = false;
-    seen_ = 0;  // for `why`: nobody is in this plan
+    seen_ = 0;   // for `why`: nobody is in this plan
     ++changes_;  // what was refused may fit without what the plan had reserved
     settle_endings();
   }
 
   // -- what is known -----------------------------------------------------------------------------------------------
 
-  /// Why a live request is not in the latest plan; `none` if it is, or has ended; `not_planned` after an `abandon`. O(1).
-  /// Requires: if it lives, it is here.
+  /// Why a live request is not in the latest plan; `none` if it is, or has ended; `not_planned` after an `abandon`.
+  /// O(1). Requires: if it lives, it is here.
   [[nodiscard]] wait_reason why(const Request& r) const noexcept {
     const state& s = r.state();
     if (s.life != lifecycle::waiting && s.life != lifecycle::resident) return wait_reason::none;
@@ -335,7 +339,8 @@ class iteration_scheduler {
   /// A resident's turn. False: it lacks a block and nobody behind it can give one.
   [[nodiscard]] bool go_on(Request& r) noexcept {
     state& s = state_of(r);
-    if (s.length > longest_) [[unlikely]] return pass_over(r), true;
+    if (s.length > longest_) [[unlikely]]
+      return pass_over(r), true;
     const tokens left = s.length - s.computed;
     if (left == tokens{1}) [[likely]] {
       if (s.room < s.length && !make_room_to_grow(r)) return false;
@@ -396,7 +401,8 @@ class iteration_scheduler {
     for (scheduled<Request>& e : entries) {
       if (!e.samples) continue;
       const state& s = e.request->state();
-      std::int64_t more = blocks_for(min(s.length + step_.lookahead, longest_), limits_.block_size).count() - kv_.held(*e.request);
+      std::int64_t more =
+          blocks_for(min(s.length + step_.lookahead, longest_), limits_.block_size).count() - kv_.held(*e.request);
       if (more > free_blocks()) more = free_blocks();
       if (more > 0) kv_.take(*e.request, static_cast<std::size_t>(more));
       e.lookahead = min(step_.lookahead, min(s.room, longest_) - s.length);
@@ -407,7 +413,8 @@ class iteration_scheduler {
   /// blocks of its sequence, or nothing has changed. False: nobody behind it may start.
   [[nodiscard]] bool start(Request& r, bool outranks) noexcept {
     state& s = state_of(r);
-    if (s.length > longest_) [[unlikely]] return pass_over(r), true;
+    if (s.length > longest_) [[unlikely]]
+      return pass_over(r), true;
     const std::size_t residents = kept_ + admitted_.size();
     const std::size_t slots = residents < limits_.residents ? 0 : 1;
     if (slots != 0 && next_ == kept_) return block(r, wait_reason::residents_full), false;
@@ -416,9 +423,7 @@ class iteration_scheduler {
       return block(r, wait_reason::behind_others), false;
     }
 
-    // What did not fit does not fit until something is given back: do not match its prefix in every step. (A victim of
-    // this plan has given something back; without chunked prefill the budget is a reason that comes first.)
-    if (config_.chunked_prefill && kept_ == residents_.size() && &r == refused_ && refused_at_ == changes_ && refused_next_ == next_) return block(r, wait_reason::no_blocks), false;
+    if (still_refused(r)) return block(r, wait_reason::no_blocks), false;
 
     const std::size_t mark = kv_.mark();
     kv_.open_row(r);
@@ -457,14 +462,22 @@ class iteration_scheduler {
     return true;
   }
 
+  /// What did not fit does not fit until something is given back: its prefix need not be matched in every step. (A
+  /// victim of this plan has given something back; without chunked prefill the budget is a reason that comes first.)
+  [[nodiscard]] bool still_refused(const Request& r) const noexcept {
+    return &r == refused_ && refused_at_ == changes_ && refused_next_ == next_ && kept_ == residents_.size() &&
+           config_.chunked_prefill;
+  }
+
   [[nodiscard]] bool admits(const Request& r, std::size_t more) const noexcept {
     const blocks free_after{free_blocks() - static_cast<std::int64_t>(more)};
     if (free_after < blocks{0}) return false;
-    return config_.admit.admits(r, admission_view<Request>{.free_after = free_after,
-                                                           .capacity = blocks{static_cast<std::int64_t>(kv_.store().capacity())},
-                                                           .block_size = limits_.block_size,
-                                                           .residents = residents_.all().first(kept_),
-                                                           .admitted = admitted_});
+    return config_.admit.admits(
+        r, admission_view<Request>{.free_after = free_after,
+                                   .capacity = blocks{static_cast<std::int64_t>(kv_.store().capacity())},
+                                   .block_size = limits_.block_size,
+                                   .residents = residents_.all().first(kept_),
+                                   .admitted = admitted_});
   }
 
   /// Makes `n` blocks free by evicting, from the lowest-ranked resident up, at least `at_least` of those whose turn has
@@ -547,7 +560,8 @@ class iteration_scheduler {
     state& s = state_of(r);
     s.planned = false;
     s.served_by = plan_id_;
-    if (s.ends_as != lifecycle::idle) [[unlikely]] return;
+    if (s.ends_as != lifecycle::idle) [[unlikely]]
+      return;
     s.computed = e.first + e.count;
     tokens produced{};
     if (e.samples) {
@@ -620,10 +634,10 @@ class iteration_scheduler {
   std::size_t next_ = 0;  ///< Residents before it have had their turn.
   std::size_t kept_ = 0;  ///< Residents from here on are victims.
   Request* blocked_ = nullptr;
-  Request* refused_ = nullptr;       ///< Did not get its blocks,
-  std::uint64_t refused_at_ = 0;     ///< when `changes_` was this
-  std::size_t refused_next_ = 0;     ///< and so many residents were before it.
-  std::uint64_t changes_ = 0;        ///< Grows whenever blocks, places or published prefixes may have changed.
+  Request* refused_ = nullptr;    ///< Did not get its blocks,
+  std::uint64_t refused_at_ = 0;  ///< when `changes_` was this
+  std::size_t refused_next_ = 0;  ///< and so many residents were before it.
+  std::uint64_t changes_ = 0;     ///< Grows whenever blocks, places or published prefixes may have changed.
   wait_reason blocked_reason_ = wait_reason::none;
   wait_reason stopped_ = wait_reason::none;
   std::uint64_t plan_id_ = 0;

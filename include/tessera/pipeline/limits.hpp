@@ -9,12 +9,12 @@ TESSERA_NAMESPACE_BEGIN
 
 /// How large a scheduler is. All storage follows from it.
 struct scheduler_limits {
-  std::size_t requests = 4096;   ///< Most requests waiting; `submit` refuses more. Preempted ones always find room.
-  std::size_t blocks = 0;        ///< KV blocks on the device.
-  tokens block_size{16};         ///< Tokens per block.
-  std::size_t residents = 256;   ///< Most requests that hold device blocks at once.
-  std::size_t host_blocks = 0;   ///< KV blocks in host memory for swapped requests; 0: preemption always recomputes.
-  tokens max_length{};           ///< Most KV of one sequence (the model's context); 0: as much as the blocks allow.
+  std::size_t requests = 4096;  ///< Most requests waiting; `submit` refuses more. Preempted ones always find room.
+  std::size_t blocks = 0;       ///< KV blocks on the device.
+  tokens block_size{16};        ///< Tokens per block.
+  std::size_t residents = 256;  ///< Most requests that hold device blocks at once.
+  std::size_t host_blocks = 0;  ///< KV blocks in host memory for swapped requests; 0: preemption always recomputes.
+  tokens max_length{};          ///< Most KV of one sequence (the model's context); 0: as much as the blocks allow.
 
   /// Most tokens of one sequence that have KV.
   [[nodiscard]] constexpr tokens longest() const noexcept {

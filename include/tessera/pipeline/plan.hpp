@@ -15,22 +15,22 @@ TESSERA_NAMESPACE_BEGIN
 
 /// What one step of the engine can take.
 struct step_limits {
-  std::size_t max_batch = 256;    ///< Most requests in the step.
-  tokens token_budget{8192};      ///< Most tokens computed in the step, prefill and decode together (without chunked
-                                  ///< prefill, one prompt may exceed it). Lookahead tokens are not counted.
-  tokens max_chunk{};             ///< Most prefill tokens of one request in the step; 0: only the budget binds.
-  tokens lookahead{};             ///< Extra KV slots wanted per request, for speculative tokens. Given if free.
+  std::size_t max_batch = 256;  ///< Most requests in the step.
+  tokens token_budget{8192};    ///< Most tokens computed in the step, prefill and decode together (without chunked
+                                ///< prefill, one prompt may exceed it). Lookahead tokens are not counted.
+  tokens max_chunk{};           ///< Most prefill tokens of one request in the step; 0: only the budget binds.
+  tokens lookahead{};           ///< Extra KV slots wanted per request, for speculative tokens. Given if free.
 };
 
 /// One request's share of a step: compute the KV of tokens [first, first + count) of its sequence.
 template <class R>
 struct scheduled {
   R* request;
-  tokens first;         ///< Tokens of the sequence whose KV is there already.
-  tokens count;         ///< Tokens to compute. 1 for a decode.
-  tokens lookahead;     ///< KV slots after those, for speculative tokens: at most what `step_limits` asked for.
-  std::uint32_t row;    ///< Row of the block table.
-  bool samples;         ///< The last token's logits are needed: the step yields a token for this request.
+  tokens first;       ///< Tokens of the sequence whose KV is there already.
+  tokens count;       ///< Tokens to compute. 1 for a decode.
+  tokens lookahead;   ///< KV slots after those, for speculative tokens: at most what `step_limits` asked for.
+  std::uint32_t row;  ///< Row of the block table.
+  bool samples;       ///< The last token's logits are needed: the step yields a token for this request.
 };
 
 /// KV to copy between device and host before the step runs. Both spans have the same length.
@@ -56,19 +56,19 @@ struct preemption {
 };
 
 /// Everything an engine does in one step. All spans point into the scheduler's storage and are valid until the plan is
-/// committed or abandoned. The engine must finish the copies of `swap_out` before those of `swap_in` and `fetch`, and all before
-/// the first kernel, because blocks given up by one request may be another's in the same step.
+/// committed or abandoned. The engine must finish the copies of `swap_out` before those of `swap_in` and `fetch`, and
+/// all before the first kernel, because blocks given up by one request may be another's in the same step.
 template <class R>
 struct step_plan {
-  std::span<const scheduled<R>> decode;     ///< One token each, in rank order.
-  std::span<const scheduled<R>> prefill;    ///< Chunks of prompts (or of recomputed sequences), in rank order.
+  std::span<const scheduled<R>> decode;   ///< One token each, in rank order.
+  std::span<const scheduled<R>> prefill;  ///< Chunks of prompts (or of recomputed sequences), in rank order.
   std::span<const kv_transfer<R>> swap_out;
   std::span<const kv_transfer<R>> swap_in;
   std::span<const kv_fetch<R>> fetch;
   std::span<const preemption<R>> preempted;
-  std::span<R* const> outgrown;             ///< Longer than the limits allow: finish or cancel them.
-  kv::csr_view tables;                      ///< Block tables of `decode`, then `prefill`.
-  tokens computed{};                        ///< Sum of `count` over decode and prefill.
+  std::span<R* const> outgrown;  ///< Longer than the limits allow: finish or cancel them.
+  kv::csr_view tables;           ///< Block tables of `decode`, then `prefill`.
+  tokens computed{};             ///< Sum of `count` over decode and prefill.
   std::uint64_t id = 0;
 
   /// Number of outcomes that `commit` wants.

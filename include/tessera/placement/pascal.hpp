@@ -21,8 +21,8 @@ namespace placement {
 
 /// A view with all that PASCAL reads.
 template <class View>
-concept pascal_view = shows_slo<View> && shows_kv_held<View> && shows_phases<View> && shows_requests<View> &&
-                      shows_free_blocks<View>;
+concept pascal_view =
+    shows_slo<View> && shows_kv_held<View> && shows_phases<View> && shows_requests<View> && shows_free_blocks<View>;
 
 namespace detail {
 
@@ -30,7 +30,8 @@ namespace detail {
 template <class V>
 [[nodiscard]] auto meeting_slo(const V& instances) noexcept {
   return ranges::views::iota(std::size_t{0}, static_cast<std::size_t>(instances.size())) |
-         ranges::views::filter([&instances](std::size_t i) noexcept { return static_cast<bool>(instances[i].slo_met); });
+         ranges::views::filter(
+             [&instances](std::size_t i) noexcept { return static_cast<bool>(instances[i].slo_met); });
 }
 
 /// argmin over the candidates; `nowhere` if there is none.
@@ -57,9 +58,9 @@ struct pascal_arrival {
   }
 };
 
-/// Algorithm 2: the instance for a request that begins to answer is the one with the fewest reasoning requests (r_i) among
-/// those whose answers meet their SLO; if there is none, the one with the smallest r_i + a_i among all, a_i being the
-/// answering requests that have not used up their first quantum.
+/// Algorithm 2: the instance for a request that begins to answer is the one with the fewest reasoning requests (r_i)
+/// among those whose answers meet their SLO; if there is none, the one with the smallest r_i + a_i among all, a_i being
+/// the answering requests that have not used up their first quantum.
 struct pascal_phase_change {
   static constexpr bool reads_phases = true;
 
@@ -97,8 +98,8 @@ struct pascal_migrate_always {
   }
 };
 
-/// Adaptive migration (section IV-B, figure 7): where Algorithm 2 says, unless the request has the memory it needs where
-/// it is and would not have it there.
+/// Adaptive migration (section IV-B, figure 7): where Algorithm 2 says, unless the request has the memory it needs
+/// where it is and would not have it there.
 struct pascal_migrate_adaptively {
   static constexpr bool reads_phases = true;
 

@@ -7,7 +7,8 @@ TESSERA_NAMESPACE_BEGIN
 namespace preempt {
 
 /// Always to host memory (PASCAL, section II-B; vLLM's swap mode).
-/// When to use: contexts are long, or the interconnect to the host is fast, so that moving KV costs less than a prefill.
+/// When to use: contexts are long, or the interconnect to the host is fast, so that moving KV costs less than a
+/// prefill.
 struct swap {
   template <schedulable R>
   [[nodiscard]] constexpr preemption_mode mode(const R&, blocks) const noexcept {

@@ -17,8 +17,8 @@ TESSERA_NAMESPACE_BEGIN
 /// `basic_request_hook<R::clock_type>`.
 /// Not checked: it stays in place while it is scheduled. Models: anything derived from `request_hook`.
 template <class R>
-concept schedulable = clock_policy<typename R::clock_type> &&
-                      std::derived_from<R, basic_request_hook<typename R::clock_type>>;
+concept schedulable =
+    clock_policy<typename R::clock_type> && std::derived_from<R, basic_request_hook<typename R::clock_type>>;
 
 /// A request whose prompt can be found in a prefix cache.
 /// Requires: (1) `schedulable`; (2) `r.prefix_hashes()` converts to `std::span<const std::uint64_t>`: one chained hash

@@ -28,8 +28,9 @@ using boost_hook = boost::intrusive::set_base_hook<boost::intrusive::tag<boost_t
 ///
 /// Set the public members before `submit`; they must not change while the request is in a scheduler. A request must
 /// stay where it is, and alive, from a successful `submit` until it is finished, failed or cancelled (in checked
-/// builds Boost.Intrusive asserts in its destructor that it is in no queue), so declare requests before their scheduler.
-/// Copying copies the description, never the state or the queue links: a copy is a request that was not submitted.
+/// builds Boost.Intrusive asserts in its destructor that it is in no queue), so declare requests before their
+/// scheduler. Copying copies the description, never the state or the queue links: a copy is a request that was not
+/// submitted.
 template <clock_policy Clock = seconds_clock>
 class basic_request_hook : public detail::rank_hook, public detail::boost_hook {
  public:

@@ -33,9 +33,9 @@ struct instance_view {
   blocks free_blocks{};      ///< On the device.
   std::size_t requests = 0;  ///< Waiting and resident.
   // Filled in only for policies with a member `reads_phases`:
-  bool slo_met = true;             ///< PASCAL's t_i.
-  std::size_t reasoning = 0;       ///< PASCAL's r_i.
-  std::size_t fresh_answers = 0;   ///< PASCAL's a_i.
+  bool slo_met = true;            ///< PASCAL's t_i.
+  std::size_t reasoning = 0;      ///< PASCAL's r_i.
+  std::size_t fresh_answers = 0;  ///< PASCAL's a_i.
 };
 
 /// A placement or migration policy that looks at the phases: it has a true constant `reads_phases`.
@@ -46,7 +46,7 @@ concept phase_reader = requires { requires P::reads_phases; };
 struct cluster_options {
   std::size_t instances = 1;
   instance_options instance;
-  double timeline_interval_s = 1.0;  ///< Between two samples of the timeline; doubled when there are too many.
+  double timeline_interval_s = 1.0;    ///< Between two samples of the timeline; doubled when there are too many.
   double fabric_bytes_per_s = 12.5e9;  ///< Of an instance's link to the others, each way.
   double kv_bytes_per_token = 0;       ///< What a migration moves per token.
   tokens quantum{500};                 ///< An answer that is no longer is still fresh (PASCAL's a_i).
@@ -58,9 +58,9 @@ inline constexpr std::size_t max_timeline_points = 16384;
 /// Runs a workload through `instances` copies of one scheduler.
 ///
 /// Events are arrivals, ends of transfers and ends of steps. At equal times they come in this order, steps by the
-/// instance's number, so that a run is a function of its inputs: it repeats exactly. The scheduler is driven through its
-/// public calls alone. A request that migrates frees its blocks at once and computes nothing until its KV has crossed
-/// the fabric; meanwhile it counts as being at its destination.
+/// instance's number, so that a run is a function of its inputs: it repeats exactly. The scheduler is driven through
+/// its public calls alone. A request that migrates frees its blocks at once and computes nothing until its KV has
+/// crossed the fabric; meanwhile it counts as being at its destination.
 /// @tparam Scheduler any composition over `sim::request`.
 /// @tparam Placement a function from a range of `instance_view` to the index of the instance for a new request.
 /// @tparam Migration a function from the range, the current instance and the blocks needed there and elsewhere to the
@@ -215,7 +215,8 @@ class cluster {
           record(r, r.state().arrived.seconds(), end_s);
           progress(++completed);
         },
-        [&](request& r) { place_answer(r, end_s); }, [this](std::uint64_t ns) { facts_.scheduler_ns.add(plan_ns_ + ns); });
+        [&](request& r) { place_answer(r, end_s); },
+        [this](std::uint64_t ns) { facts_.scheduler_ns.add(plan_ns_ + ns); });
   }
 
   [[nodiscard]] blocks capacity() const noexcept {
@@ -273,23 +274,23 @@ class cluster {
 
   void record(const request& r, double arrival_s, double finish_s) {
     const auto moment = [](double at) { return at < 0 ? sim::never : at; };
-    request_record out{.id = r.index,
-                       .instance = static_cast<std::uint32_t>(r.where),
-                       .preemptions = r.state().preemptions,
-                       .migrations = r.migrations,
-                       .rejected = finish_s < 0,
-                       .prompt_tokens = r.prompt.count(),
-                       .reasoning_tokens = r.reasoning.count(),
-                       .answer_tokens = (r.output - r.reasoning).count(),
-                       .arrival = arrival_s,
-                       .first_scheduled = moment(r.first_step_s),
-                       .first_token = moment(r.first_token_s),
-                       .phase_change = r.reasoning > tokens{} ? moment(r.phase_change_s) : arrival_s,
-                       .answer_scheduled = moment(r.answering_step_s),
-                       .first_answer = moment(r.first_answer_s),
-                       .finish = moment(finish_s),
-                       .executed = r.executed_s,
-                       .preempted = r.preempted_s};
+    request_record out{
+        .id = r.index,
+        .instance = static_cast<std::uint32_t>(r.where),
+        .preemptions = r.state().preemptions,
+        .migrations = r.migrations,
+        .rejected = finish_s<0, .prompt_tokens = r.prompt.count(), .reasoning_tokens = r.reasoning.count(),
+                             .answer_tokens = (r.output - r.reasoning).count(), .arrival = arrival_s,
+                             .first_scheduled = moment(r.first_step_s), .first_token = moment(r.first_token_s),
+                             .phase_change = r.reasoning>
+                            tokens{}
+                        ? moment(r.phase_change_s)
+                        : arrival_s,
+        .answer_scheduled = moment(r.answering_step_s),
+        .first_answer = moment(r.first_answer_s),
+        .finish = moment(finish_s),
+        .executed = r.executed_s,
+        .preempted = r.preempted_s};
     if (!out.rejected) {
       out.blocked = std::max(finish_s - arrival_s - r.executed_s - r.preempted_s, 0.0);
       out.qoe = r.qoe.value();

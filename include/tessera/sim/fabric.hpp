@@ -14,8 +14,8 @@
 TESSERA_NAMESPACE_BEGIN
 namespace sim {
 
-/// Every instance has one full-duplex link to a switch that never blocks. A transfer runs at the smaller of its share of
-/// the sender's link and its share of the receiver's; links are shared evenly among the transfers that use them. So
+/// Every instance has one full-duplex link to a switch that never blocks. A transfer runs at the smaller of its share
+/// of the sender's link and its share of the receiver's; links are shared evenly among the transfers that use them. So
 /// three migrations into one target take three times as long, and two between disjoint pairs do not notice each other.
 /// Each start and each end re-evaluates the rates: O(active transfers).
 class fabric {

@@ -22,21 +22,21 @@ namespace sim {
 
 /// A request as the simulator runs it: what the model will do, and what has been measured so far.
 struct request : request_hook {
-  std::size_t index = 0;         ///< Row of the workload.
-  tokens output{};               ///< Tokens it will generate in all. At least 1.
-  tokens reasoning{};            ///< Of these, tokens of the reasoning phase. Less than `output`.
-  std::size_t where = 0;         ///< The instance it is on.
-  double executed_s = 0;         ///< Time in steps that computed something for it.
-  double preempted_s = 0;        ///< Time between losing its blocks and the next step it was in.
-  double preempted_since_s = -1; ///< When it lost its blocks; -1: it has them, or never had.
-  double first_step_s = -1;      ///< Start of the first such step; -1: none yet.
-  double phase_change_s = -1;    ///< When reasoning ended; -1: not yet, or never reasoned.
-  double answering_step_s = -1;  ///< Start of the first step of the answering phase; -1: none yet.
-  double first_token_s = -1;     ///< End of the step that gave its first token; -1: none yet.
-  double first_answer_s = -1;    ///< First answering token; -1: none yet.
-  std::size_t answering_at = 0;  ///< Place in the list of its instance's answering requests.
-  std::uint32_t migrations = 0;  ///< Moves to another instance.
-  bool counted_demoted = false;  ///< In its instance's count of demoted requests.
+  std::size_t index = 0;          ///< Row of the workload.
+  tokens output{};                ///< Tokens it will generate in all. At least 1.
+  tokens reasoning{};             ///< Of these, tokens of the reasoning phase. Less than `output`.
+  std::size_t where = 0;          ///< The instance it is on.
+  double executed_s = 0;          ///< Time in steps that computed something for it.
+  double preempted_s = 0;         ///< Time between losing its blocks and the next step it was in.
+  double preempted_since_s = -1;  ///< When it lost its blocks; -1: it has them, or never had.
+  double first_step_s = -1;       ///< Start of the first such step; -1: none yet.
+  double phase_change_s = -1;     ///< When reasoning ended; -1: not yet, or never reasoned.
+  double answering_step_s = -1;   ///< Start of the first step of the answering phase; -1: none yet.
+  double first_token_s = -1;      ///< End of the step that gave its first token; -1: none yet.
+  double first_answer_s = -1;     ///< First answering token; -1: none yet.
+  std::size_t answering_at = 0;   ///< Place in the list of its instance's answering requests.
+  std::uint32_t migrations = 0;   ///< Moves to another instance.
+  bool counted_demoted = false;   ///< In its instance's count of demoted requests.
   qoe_integrator qoe{};
   token_pacer pacer{};
 };
@@ -68,7 +68,8 @@ class instance {
   /// Tokens computed in all steps so far, prompts and outputs.
   [[nodiscard]] std::uint64_t tokens_computed() const noexcept { return tokens_; }
 
-  /// A request comes: from the user, or with its KV from another instance. Returns as the scheduler's `submit`, `adopt`.
+  /// A request comes: from the user, or with its KV from another instance. Returns as the scheduler's `submit`,
+  /// `adopt`.
   status submit(request& r, double now_s) {
     const status s = scheduler_.submit(r, time_point::at_seconds(now_s));
     if (ok(s)) joined(r);

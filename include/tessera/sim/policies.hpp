@@ -36,8 +36,8 @@ struct policy {
   std::function<run_result(const cluster_options&, std::span<const trace_row>, const progress_callback&)> run;
 };
 
-/// A policy that runs `Scheduler` on every instance of a cluster, places new requests with `Placement` and requests that
-/// begin to answer with `Migration` (see `cluster`).
+/// A policy that runs `Scheduler` on every instance of a cluster, places new requests with `Placement` and requests
+/// that begin to answer with `Migration` (see `cluster`).
 /// @tparam Scheduler a composition over `sim::request`.
 template <class Scheduler, class Placement = placement::least_kv, class Migration = placement::stay>
 [[nodiscard]] policy make_policy(std::string name, std::string summary, const typename Scheduler::config& config = {},
@@ -55,7 +55,8 @@ template <class Scheduler, class Placement = placement::least_kv, class Migratio
 /// The policies that come with the library.
 [[nodiscard]] inline std::vector<policy> published_policies() {
   return {
-      make_policy<fcfs<request>>("fcfs", "first come, first served; the newest is swapped out when blocks run out (vLLM)"),
+      make_policy<fcfs<request>>("fcfs",
+                                 "first come, first served; the newest is swapped out when blocks run out (vLLM)"),
       make_policy<round_robin<request>>("rr", "round-robin with a quantum of 500 tokens, both phases alike"),
       make_policy<pascal<request>, placement::pascal_arrival, placement::pascal_migrate_adaptively>(
           "pascal", "PASCAL: reasoning first, answers share the rest and move to where it is quiet"),
