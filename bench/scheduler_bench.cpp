@@ -73,7 +73,7 @@ class prompts {
   }
 
  private:
-  static constexpr std::size_t count = 8192;
+  static constexpr std::size_t count = 32'768;  // more than any pool here caches
   std::size_t blocks_;
   std::vector<std::uint64_t> hash_;
 };
@@ -157,6 +157,9 @@ class closed_loop {
     state.counters["running"] = static_cast<double>(running_) / steps;
     state.counters["waiting"] = static_cast<double>(scheduler_.waiting_count());
     state.counters["free_blocks"] = free / steps;
+    if constexpr (requires { scheduler_.store().cached(); }) {
+      state.counters["cached_blocks"] = static_cast<double>(scheduler_.store().cached());
+    }
     state.counters["evicted_per_step"] = static_cast<double>(evicted_) / steps;
   }
 
