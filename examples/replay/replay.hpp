@@ -271,6 +271,10 @@ inline int main(int argc, char** argv, const std::vector<sim::policy>& policies)
   app.add_option("--plot-format", a.plot_format, "svg or png")
       ->check(CLI::IsMember({"svg", "png"}))
       ->capture_default_str();
+  // An empty value, as of an unset variable in a script, must not pass for none at all.
+  const CLI::Validator given{[](const std::string& value) { return std::string{value.empty() ? "needs a value" : ""}; },
+                             ""};
+  for (CLI::Option* option : app.get_options()) option->check(given);
   try {
     app.parse(argc, argv);
     run(a, policies);

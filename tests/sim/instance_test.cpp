@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include <tessera/compose/fcfs.hpp>
 #include <tessera/compose/pascal.hpp>
+#include <tessera/compose/round_robin.hpp>
 #include <tessera/sim/instance.hpp>
 
 #include "sim/toy_profile.hpp"
@@ -123,7 +124,7 @@ TEST_CASE("instance: one request alone takes the sum of its steps") {
   CHECK(!b.one.scheduler().plan_pending());
 }
 
-TEST_CASE("instance: a step takes the larger copy, and then its kernels") {
+TEST_CASE("instance: a step takes its copies, and then its kernels") {
   // Eight blocks. Two prompts of three blocks grow alike; at 65 tokens each needs a fifth.
   bench<fcfs<request>> b{toy_cluster(1, 8).instance};
   request& old = b.add(0, 48, 0, 20);
@@ -159,6 +160,31 @@ TEST_CASE("instance: a step takes the larger copy, and then its kernels") {
   CHECK(b.finished == std::vector<std::size_t>{1});
   CHECK(young.executed_s + young.preempted_s == 7.0);
   CHECK(old.executed_s == 5.75);
+}
+
+TEST_CASE("instance: copies out and in go on at once") {
+  // Eight blocks for two who need six and seven: they take turns of four tokens.
+  bench<round_robin<request>> b{toy_cluster(1, 8).instance, {.quantum = tokens{4}}};
+  request& small = b.add(0, 80, 0, 8);
+  request& large = b.add(0, 96, 0, 8);
+  double t = b.step(0);
+  for (int i = 0; i < 3; ++i) t = b.step(t);
+  CHECK(t == 1.25);
+  t = b.step(t);  // 83 tokens out, 96 computed
+  CHECK(t == 1.25 + 6 * 0.125 + 0.5);
+  for (int i = 0; i < 3; ++i) t = b.step(t);
+  CHECK(t == 3.25);
+  CHECK(small.generated() == tokens{4});
+  CHECK(large.generated() == tokens{4});
+  t = b.step(t);  // 99 tokens out while 83 come in
+  CHECK(t == 3.25 + 7 * 0.125 + 0.25);
+  CHECK(small.generated() == tokens{5});
+  CHECK(small.preempted_s == 2);
+  for (int i = 0; i < 3; ++i) t = b.step(t);
+  CHECK(b.finished == std::vector<std::size_t>{0});
+  t = b.step(t);
+  CHECK(t == 5.125 + 7 * 0.125 + 0.25);
+  CHECK(large.preempted_s == 5.125 - 3.25);
 }
 
 TEST_CASE("instance: recomputing copies nothing, but takes a prefill") {

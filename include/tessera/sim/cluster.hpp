@@ -251,10 +251,9 @@ class cluster {
     timeline_point sample{};
     double used = 0;
     for (const auto& one : instances_) {
-      const Scheduler& s = one->scheduler();
-      sample.running += static_cast<double>(s.resident_count());
-      sample.waiting += static_cast<double>(s.waiting_count());
-      used += static_cast<double>(s.device_blocks_held().count());
+      sample.running += static_cast<double>(one->holding());
+      sample.waiting += static_cast<double>(one->waiting());
+      used += static_cast<double>(one->scheduler().device_blocks_held().count());
     }
     sample.kv_used = used / total;
     for (; next_sample_s_ <= now_s; next_sample_s_ += sample_interval_s_) {

@@ -68,6 +68,11 @@ class instance {
   /// Tokens computed in all steps so far, prompts and outputs.
   [[nodiscard]] std::uint64_t tokens_computed() const noexcept { return tokens_; }
 
+  /// Requests that hold blocks on the device, the step under way included; and those that do not: new or preempted.
+  /// O(1).
+  [[nodiscard]] std::size_t holding() const noexcept { return scheduler_.resident_count() + starting_ - losing_; }
+  [[nodiscard]] std::size_t waiting() const noexcept { return scheduler_.waiting_count() + losing_ - starting_; }
+
   /// A request comes: from the user, or with its KV from another instance. Returns as the scheduler's `submit`,
   /// `adopt`.
   status submit(request& r, double now_s) {
@@ -120,16 +125,17 @@ class instance {
     }
     started_s_ = now_s;
     for (const preemption<request>& p : plan_.preempted) p.request->preempted_since_s = now_s;
+    losing_ = plan_.preempted.size();
     tokens_ += static_cast<std::uint64_t>(plan_.computed.count());
     step_shape shape{};
     outcomes_.clear();
     for (const scheduled<request>& e : plan_.decode) {
       shape.add_decode(e.first + e.count);
-      outcomes_.push_back(outcome_of(e));
+      schedule(e);
     }
     for (const scheduled<request>& e : plan_.prefill) {
       shape.add_prefill(e.first, e.count);
-      outcomes_.push_back(outcome_of(e));
+      schedule(e);
     }
     ends_s_ = now_s + copy_seconds() + options_->timer(shape);
     running_ = true;
@@ -149,6 +155,7 @@ class instance {
     scheduler_.commit(plan_, outcomes_, now);
     timed(nanoseconds_since(before));
     running_ = false;
+    starting_ = losing_ = 0;
     last_step_s_ = took_s;
     for (request* r : changed_) {
       if (r->state().life == lifecycle::finished) {
@@ -169,10 +176,13 @@ class instance {
         std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now() - before).count());
   }
 
-  [[nodiscard]] static outcome outcome_of(const scheduled<request>& e) noexcept {
+  /// Notes who starts, and what will come of the step: the model's part.
+  void schedule(const scheduled<request>& e) {
     const request& r = *e.request;
+    if (r.state().life == lifecycle::waiting) ++starting_;
     const tokens generated = r.generated() + tokens{e.samples ? 1 : 0};
-    return {.end_of_reasoning = e.samples && generated == r.reasoning, .finished = e.samples && generated == r.output};
+    outcomes_.push_back(
+        {.end_of_reasoning = e.samples && generated == r.reasoning, .finished = e.samples && generated == r.output});
   }
 
   void measure(const scheduled<request>& e, const outcome& o, time_point now, double took_s) {
@@ -239,7 +249,9 @@ class instance {
   std::vector<outcome> outcomes_;
   std::vector<request*> changed_;
   std::vector<request*> answering_;
-  std::size_t demoted_ = 0;  ///< Counted when a demoted request is next in a step.
+  std::size_t starting_ = 0;  ///< In the step under way, waiting until it is committed.
+  std::size_t losing_ = 0;    ///< Preempted in the step under way, resident until it is committed.
+  std::size_t demoted_ = 0;   ///< Counted when a demoted request is next in a step.
   double last_step_s_ = 0;
   double started_s_ = 0;
   double ends_s_ = 0;

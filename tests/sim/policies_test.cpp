@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include <tessera/sim/policies.hpp>
+#include <tessera/sim/report.hpp>
+
+#include "sim/toy_profile.hpp"
+#include "support/catch.hpp"
+
+#include <algorithm>
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace {
+
+using namespace tessera;
+using sim::policy;
+using tessera_test::row;
+using tessera_test::toy_cluster;
+
+std::vector<std::string> names_of(const std::vector<policy>& policies) {
+  std::vector<std::string> names;
+  for (const policy& p : policies) names.push_back(p.name);
+  return names;
+}
+
+/// The message of the usage error; empty if there is none.
+std::string refusal(std::string_view names) {
+  try {
+    static_cast<void>(sim::select_policies(sim::published_policies(), names));
+  } catch (const sim::usage_error& e) {
+    return e.what();
+  }
+  return {};
+}
+
+TEST_CASE("policies: the published ones have names, summaries and no namesake") {
+  const auto all = sim::published_policies();
+  const auto names = names_of(all);
+  for (const char* needed : {"fcfs", "rr", "pascal", "pascal-nonadaptive", "pascal-nomigration"}) {
+    CHECK(std::count(names.begin(), names.end(), needed) == 1);
+  }
+  for (const policy& p : all) {
+    CHECK(std::count(names.begin(), names.end(), p.name) == 1);
+    CHECK(p.name.find_first_of(", \n") == std::string::npos);
+    CHECK(!p.summary.empty());
+    CHECK(p.summary.find('\n') == std::string::npos);
+    CHECK(p.run);
+  }
+}
+
+TEST_CASE("policies: a list selects by name, in its order") {
+  const auto all = sim::published_policies();
+  CHECK(names_of(sim::select_policies(all, "rr,fcfs")) == std::vector<std::string>{"rr", "fcfs"});
+  CHECK(names_of(sim::select_policies(all, "pascal")) == std::vector<std::string>{"pascal"});
+  std::string everything;
+  for (const policy& p : all) everything += (everything.empty() ? "" : ",") + p.name;
+  CHECK(names_of(sim::select_policies(all, everything)) == names_of(all));
+}
+
+TEST_CASE("policies: what is not there is refused, with what there is") {
+  for (const char* names :
+       {"", ",", "fcfs,", ",fcfs", "fcfs,,rr", "FCFS", " fcfs", "fcfs rr", "none", "fcf", "fcfs,nobody"}) {
+    const std::string why = refusal(names);
+    CAPTURE(names, why);
+    CHECK(why.find("unknown policy") != std::string::npos);
+    CHECK(why.find("fcfs, rr, pascal") != std::string::npos);
+    CHECK(why.find('\n') == std::string::npos);
+  }
+  CHECK(refusal("fcfs,nobody").find("'nobody'") != std::string::npos);
+  CHECK(refusal("fcfs,rr,fcfs") == "the policy 'fcfs' is named twice");
+  CHECK(refusal("fcfs").empty());
+}
+
+TEST_CASE("policies: each runs, under its name, and reports its progress") {
+  std::vector<sim::trace_row> rows;
+  for (int i = 0; i < 30; ++i) rows.push_back(row(i * 0.2, 20 + i, i % 3 == 0 ? 0 : 10, 5 + i % 7));
+  for (const policy& p : sim::published_policies()) {
+    CAPTURE(p.name);
+    std::vector<std::size_t> ended;
+    const auto options = toy_cluster(2, 20, sim::profiles().front());
+    const sim::run_result first = p.run(options, rows, [&](std::size_t n) { ended.push_back(n); });
+    CHECK(first.numbers.policy == p.name);
+    CHECK(first.numbers.completed == rows.size());
+    REQUIRE(ended.size() == rows.size());
+    for (std::size_t i = 0; i < ended.size(); ++i) CHECK(ended[i] == i + 1);
+    // A policy is no run: it can be run again, and does the same.
+    const sim::run_result second = p.run(options, rows, [](std::size_t) {});
+    CHECK(sim::format_csv(first) == sim::format_csv(second));
+  }
+}
+
+/// The shortest prompt first.
+struct shortest_first : order::fcfs {
+  template <class R>
+  static bool before(const R& a, const R& b) noexcept {
+    return a.prompt != b.prompt ? a.prompt < b.prompt : a.state().sequence < b.state().sequence;
+  }
+  template <class R>
+  static bool displaces(const R&, const R&) noexcept {
+    return false;
+  }
+};
+
+/// Everything on the last instance.
+struct last_one {
+  template <placement::instance_views V>
+  std::size_t operator()(const V& views) const noexcept {
+    return views.size() - 1;
+  }
+};
+
+TEST_CASE("policies: one's own joins the list") {
+  auto all = sim::published_policies();
+  using mine = iteration_scheduler<sim::request, shortest_first>;
+  all.push_back(sim::make_policy<mine, last_one>("mine", "shortest prompt first", {.chunked_prefill = false}));
+  const auto chosen = sim::select_policies(all, "mine,fcfs");
+  REQUIRE(chosen.size() == 2);
+  auto options = toy_cluster(2, 100);
+  options.instance.limits.residents = 1;  // one at a time
+  const std::vector<sim::trace_row> rows{row(0, 50, 0, 1), row(0.1, 40, 0, 1), row(0.2, 10, 0, 1), row(0.3, 20, 0, 1)};
+  const sim::run_result result = chosen[0].run(options, rows, [](std::size_t) {});
+  CHECK(result.numbers.policy == "mine");
+  CHECK(result.requests[0].finish == 0.5);
+  CHECK(result.requests[2].finish == 1.0);
+  CHECK(result.requests[3].finish == 1.5);
+  CHECK(result.requests[1].finish == 2.0);
+  for (const auto& r : result.requests) CHECK(r.instance == 1);
+}
+
+}  // namespace
