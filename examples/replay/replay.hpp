@@ -248,6 +248,7 @@ inline void run(const arguments& a, const std::vector<sim::policy>& all) {
 inline int main(int argc, char** argv, const std::vector<sim::policy>& policies) {
   arguments a;
   CLI::App app{"Replays a workload through scheduling policies and prints who wins."};
+  app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);  // scripts append to their defaults
   std::string names = "comma-separated:";
   for (const sim::policy& p : policies) names += fmt::format("\n{:<10} {}", p.name, p.summary);
   app.add_option("--policy", a.policies, names)->capture_default_str();
