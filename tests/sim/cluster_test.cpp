@@ -40,7 +40,7 @@ template <class Scheduler, class Placement = placement::least_kv, class Migratio
 run_result simulate(const cluster_options& o, const std::vector<trace_row>& rows,
                     const typename Scheduler::config& config = {}, const Placement& placement = {},
                     const Migration& migration = {}) {
-  return cluster<Scheduler, Placement, Migration>{o, config, placement, migration}.run(rows, quiet);
+  return cluster<Scheduler, sim::placed<Placement, Migration>>{o, config, {placement, migration}}.run(rows, quiet);
 }
 
 /// Rows with lengths and arrivals that make memory bind or not, depending on the blocks; some arrive at once.
@@ -376,7 +376,7 @@ template <class Scheduler, class Placement = placement::least_kv, class Migratio
 run_result check_run(const cluster_options& o, const std::vector<trace_row>& rows,
                      const typename Scheduler::config& config = {}) {
   std::vector<std::size_t> ended;
-  cluster<Scheduler, Placement, Migration> first{o, config};
+  cluster<Scheduler, sim::placed<Placement, Migration>> first{o, config};
   const run_result result = first.run(rows, [&](std::size_t n) { ended.push_back(n); });
   check_invariants(result, rows);
   CHECK(ended.size() == result.numbers.completed);

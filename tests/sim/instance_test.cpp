@@ -46,8 +46,9 @@ struct bench {
     one.start_step(now, untimed);
     REQUIRE(one.running());
     const double end = one.ends_s();
-    one.end_step([&](request& r) { finished.push_back(r.index); }, [&](request& r) { answers.push_back(r.index); },
-                 untimed);
+    prefilled.clear();
+    one.end_step([&](request& r) { finished.push_back(r.index); }, [&](request& r) { prefilled.push_back(r.index); },
+                 [&](request& r) { answers.push_back(r.index); }, untimed);
     CHECK(!one.running());
     return end;
   }
@@ -56,6 +57,7 @@ struct bench {
   std::deque<request> all;
   sim::instance<Scheduler> one;
   std::vector<std::size_t> finished;
+  std::vector<std::size_t> prefilled;
   std::vector<std::size_t> answers;
 };
 

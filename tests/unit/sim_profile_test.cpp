@@ -31,7 +31,7 @@ TEST_CASE("PASCAL's setting has the KV per token and the room that the paper's d
 }
 
 TEST_CASE("every built-in profile has room, and is read back as it is written", "[sim]") {
-  CHECK(sim::profile_names().size() == 3);
+  CHECK(sim::profile_names().size() == 4);
   for (const sim::profile& p : sim::profiles()) {
     INFO(p.name);
     CHECK(p.kv_blocks(16_tok) > 1000_blk);
@@ -173,7 +173,8 @@ TEST_CASE("a profile is found by name or read from a file", "[sim]") {
     FAIL("no error");
   } catch (const sim::usage_error& e) {
     CHECK(std::string{e.what()} ==
-          "unknown profile 'h100'; there are: h100-96gb-qwen-32b, h200-llama-3.1-8b, v100-qwen2.5-7b; or give a .json "
+          "unknown profile 'h100'; there are: h100-96gb-qwen-32b, h200-llama-3.1-8b, v100-qwen2.5-7b, "
+          "h20-llama-3.2-3b; or give a .json "
           "file");
   }
   CHECK_THROWS_AS(sim::load_profile("missing.json"), sim::input_error);

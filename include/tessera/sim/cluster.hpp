@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <compare>
 #include <concepts>
 #include <cstddef>
 #include <functional>
@@ -50,34 +51,87 @@ struct cluster_options {
   double fabric_bytes_per_s = 12.5e9;  ///< Of an instance's link to the others, each way.
   double kv_bytes_per_token = 0;       ///< What a migration moves per token.
   tokens quantum{500};                 ///< An answer that is no longer is still fresh (PASCAL's a_i).
+  std::size_t in_flight = 0;  ///< Not 0: a closed loop. So many requests run at any time, and the arrivals of the rows
+                              ///< are not read: each request that ends makes the next one arrive.
 };
+
+/// Decides where requests run; called by a cluster `c`, see there for what a control may do.
+///
+/// Requires: (1) `control.place(c, r) -> std::size_t`: the instance on which the new request `r` starts.
+///
+/// A control has those of these members that it needs; each returns nothing:
+/// - `starts(c)`: before the first event.
+/// - `prefilled(c, r)`: `r` has its first token. `answers(c, r)`: `r` has just ended its reasoning. Its instance is
+///   between two steps.
+/// - `moved(c, r)`: `r` has arrived with its KV on `r.where`.
+/// - `finished(c, r)`: `r` has ended.
+/// - `step_ended(c, i)`: instance `i` is between two steps.
+/// - `alarm(c, what)`: what `c.call_after` ordered is due.
+template <class Control, class C>
+concept cluster_control = requires(Control& control, C& c, const request& r) {
+  { control.place(c, r) } -> std::convertible_to<std::size_t>;
+};
+
+/// The control of a placement policy for new requests and a migration policy for those that begin to answer.
+/// @tparam Placement a function from a range of `instance_view` to the index of the instance for a new request.
+/// @tparam Migration a function from the range, the current instance and the blocks needed there and elsewhere to the
+///         instance on which a request goes on when it begins to answer.
+template <class Placement = placement::least_kv, class Migration = placement::stay>
+struct placed {
+  Placement placement{};
+  Migration migration{};
+
+  template <class C>
+  [[nodiscard]] std::size_t place(C& c, const request& /*r*/) {
+    if constexpr (phase_reader<Placement>) c.look_at_phases();
+    return placement(c.views());
+  }
+
+  template <class C>
+  void answers(C& c, request& r)
+    requires(!std::same_as<Migration, placement::stay>)
+  {
+    if constexpr (phase_reader<Migration>) c.look_at_phases();
+    const tokens block_size = c.options().instance.limits.block_size;
+    const blocks moves = blocks_for(r.state().length, block_size);
+    const blocks grows = moves - blocks_for(r.state().room, block_size);
+    const std::size_t to = migration(c.views(), r.where, max(grows, blocks{}), moves);
+    if (to != r.where) c.move(r, to);
+  }
+};
+
+/// Most copies of a live migration while the request runs on.
+inline constexpr std::uint32_t max_copies = 8;
 
 /// Most samples of a timeline. Each time there would be more, every second one is dropped.
 inline constexpr std::size_t max_timeline_points = 16384;
 
 /// Runs a workload through `instances` copies of one scheduler.
 ///
-/// Events are arrivals, ends of transfers and ends of steps. At equal times they come in this order, steps by the
-/// instance's number, so that a run is a function of its inputs: it repeats exactly. The scheduler is driven through
-/// its public calls alone. A request that migrates frees its blocks at once and computes nothing until its KV has
-/// crossed the fabric; meanwhile it counts as being at its destination.
+/// Events are arrivals, ends of transfers, alarms and ends of steps. At equal times they come in this order, alarms in
+/// the order in which they were set, steps by the instance's number, so that a run is a function of its inputs: it
+/// repeats exactly. The scheduler is driven through its public calls alone.
+///
+/// A request changes its instance in one of two ways. `move`: it frees its blocks at once and computes nothing until
+/// its KV has crossed the fabric. `migrate`: it goes on decoding while its KV is copied, then while the tokens of the
+/// meantime are, until so little is left that the rest is copied with the request stopped (live migration). Either way
+/// it counts as being at its destination from the beginning.
 /// @tparam Scheduler any composition over `sim::request`.
-/// @tparam Placement a function from a range of `instance_view` to the index of the instance for a new request.
-/// @tparam Migration a function from the range, the current instance and the blocks needed there and elsewhere to the
-///         instance on which a request goes on when it begins to answer.
-template <class Scheduler, class Placement = placement::least_kv, class Migration = placement::stay>
+/// @tparam Control a `cluster_control`.
+template <class Scheduler, class Control = placed<>>
 class cluster {
  public:
   explicit cluster(const cluster_options& options, const typename Scheduler::config& config = {},
-                   const Placement& placement = {}, const Migration& migration = {})
+                   const Control& control = {})
       : options_{options},
-        placement_{placement},
-        migration_{migration},
+        control_{control},
         fabric_{options.instances, options.fabric_bytes_per_s},
         views_(options.instances),
         incoming_(options.instances),
         stranded_(options.instances),
         sample_interval_s_{options.timeline_interval_s} {
+    static_assert(cluster_control<Control, cluster>,
+                  "a control has a member place(cluster, request) that returns the index of an instance");
     TESSERA_ASSERT(options.instances > 0, "a cluster has at least one instance");
     TESSERA_ASSERT(options.timeline_interval_s > 0, "samples need time between them");
     for (std::size_t i = 0; i != options.instances; ++i) {
@@ -88,7 +142,7 @@ class cluster {
   }
 
   /// Runs to the end of the last request. `rows` in order of arrival. `progress(completed)` is called after each
-  /// request that ends. Call once. O(log instances) per event, and what placement and migration take.
+  /// request that ends. Call once. O(log instances) per event, and what the control takes.
   template <class Progress>
   [[nodiscard]] run_result run(std::span<const trace_row> rows, Progress&& progress) {
     const auto wall_start = std::chrono::steady_clock::now();
@@ -98,31 +152,91 @@ class cluster {
     for (std::size_t i = 0; i != instances_.size(); ++i) look_at(i);
     std::size_t next_row = 0;
     std::size_t completed = 0;
-    double now_s = rows.empty() ? 0.0 : rows.front().arrival_s;
-    last_s_ = next_sample_s_ = now_s;
-    while (true) {
-      const double arrival_s = next_row < rows.size() ? rows[next_row].arrival_s : no_event;
-      const double end_s = ends_.empty() ? no_event : ends_.front().first;
+    now_s_ = rows.empty() ? 0.0 : rows.front().arrival_s;
+    last_s_ = next_sample_s_ = now_s_;
+    if constexpr (requires { control_.starts(*this); }) control_.starts(*this);
+    while (result_.requests.size() != rows.size()) {
+      double arrival_s = no_event;
+      if (next_row < rows.size()) {
+        if (options_.in_flight == 0) {
+          arrival_s = rows[next_row].arrival_s;
+        } else if (next_row - result_.requests.size() < options_.in_flight) {
+          arrival_s = now_s_;
+        }
+      }
       const double moved_s = fabric_.next_end_s();
-      now_s = std::min({arrival_s, moved_s, end_s});
-      if (now_s == no_event) break;
-      pass_time_to(now_s);
-      if (arrival_s == now_s) {
+      const double alarm_s = alarms_.empty() ? no_event : alarms_.front().at_s;
+      const double end_s = ends_.empty() ? no_event : ends_.front().first;
+      now_s_ = std::min({arrival_s, moved_s, alarm_s, end_s});
+      TESSERA_ASSERT(now_s_ != no_event, "every request ends");
+      pass_time_to(now_s_);
+      if (arrival_s == now_s_) {
         arrive(rows[next_row], next_row);
         ++next_row;
-      } else if (moved_s == now_s) {
-        fabric_.advance(now_s, [&](const fabric::completion& done) { arrive_with_kv(done); });
+      } else if (moved_s == now_s_) {
+        fabric_.advance(now_s_, [&](const fabric::completion& done) { copied(requests_[done.token]); });
+      } else if (alarm_s == now_s_) {
+        std::pop_heap(alarms_.begin(), alarms_.end(), std::greater<>{});
+        const std::uint64_t what = alarms_.back().what;
+        alarms_.pop_back();
+        if constexpr (requires { control_.alarm(*this, what); }) control_.alarm(*this, what);
       } else {
         const std::size_t i = ends_.front().second;
         std::pop_heap(ends_.begin(), ends_.end(), std::greater<>{});
         ends_.pop_back();
         end_step(i, completed, progress);
-        begin_step(i, now_s);
+        begin_step(i);
       }
     }
-    TESSERA_ASSERT(result_.requests.size() == rows.size(), "every request ends");
     sum_up(std::chrono::duration<double>(std::chrono::steady_clock::now() - wall_start).count());
     return std::move(result_);
+  }
+
+  // What a control may ask and do.
+
+  [[nodiscard]] const cluster_options& options() const noexcept { return options_; }
+  [[nodiscard]] double now_s() const noexcept { return now_s_; }
+  [[nodiscard]] std::size_t size() const noexcept { return instances_.size(); }
+  /// The instances as placement policies see them, always up to date, but for the phases.
+  [[nodiscard]] const std::vector<instance_view>& views() const noexcept { return views_; }
+  [[nodiscard]] const instance<Scheduler>& at(std::size_t i) const noexcept { return *instances_[i]; }
+  /// The requests of the workload by row; those that have not arrived yet are empty.
+  [[nodiscard]] std::span<request> requests() noexcept { return requests_; }
+
+  /// Brings the phases in the views up to date. O(answering requests).
+  void look_at_phases() noexcept {
+    for (std::size_t i = 0; i != instances_.size(); ++i) {
+      views_[i].slo_met = instances_[i]->slo_met(now_s_);
+      views_[i].reasoning = instances_[i]->reasoning();
+      views_[i].fresh_answers = instances_[i]->fresh_answers(options_.quantum) + incoming_[i].requests;
+    }
+  }
+
+  /// Moves `r` with its KV to another instance, where it goes on when the KV is there.
+  /// Requires: `r` is not in a step that is under way, nor on its way already.
+  void move(request& r, std::size_t to) {
+    begin_migration(r, to);
+    stop(r);
+  }
+
+  /// Begins to migrate `r`, which runs on, to another instance. False, and nothing is changed, if it holds no blocks,
+  /// has no token yet or is on its way already. A migration comes to nothing when the request ends or loses its blocks
+  /// meanwhile.
+  bool migrate(request& r, std::size_t to) {
+    if (r.migration.stage != migration_stage::none || r.state().life != lifecycle::resident ||
+        r.generated() < tokens{1}) {
+      return false;
+    }
+    begin_migration(r, to);
+    r.migration.stage = migration_stage::copies;
+    copy(r);
+    return true;
+  }
+
+  /// Calls the control's `alarm(what)` after `delay_s` seconds.
+  void call_after(double delay_s, std::uint64_t what) {
+    alarms_.push_back({now_s_ + delay_s, alarms_set_++, what});
+    std::push_heap(alarms_.begin(), alarms_.end(), std::greater<>{});
   }
 
  private:
@@ -149,55 +263,106 @@ class cluster {
     r.reasoning = min(tokens{row.reasoning_tokens}, r.output - tokens{1});
     r.starts_in = r.reasoning > tokens{} ? phase::reasoning : phase::answering;
     r.score = row.score;
-    if constexpr (phase_reader<Placement>) look_at_phases(row.arrival_s);
-    const std::size_t to = placement_(std::as_const(views_));
+    const std::size_t to = control_.place(*this, std::as_const(r));
+    TESSERA_ASSERT(to < instances_.size(), "a request is placed on an instance");
     r.where = to;
-    if (instances_[to]->submit(r, row.arrival_s) != status::accepted) {
-      record(r, row.arrival_s, -1);
+    if (instances_[to]->submit(r, now_s_) != status::accepted) {
+      record(r, now_s_, -1);
       return;
     }
-    if (!instances_[to]->running()) begin_step(to, row.arrival_s);
+    if (!instances_[to]->running()) begin_step(to);
     look_at(to);
   }
 
-  /// A request has just begun to answer, and its instance is between two steps: here it goes on, or elsewhere.
-  void place_answer(request& r, double now_s) {
-    if constexpr (!std::same_as<Migration, placement::stay>) {
-      const std::size_t from = r.where;
-      look_at(from);
-      if constexpr (phase_reader<Migration>) look_at_phases(now_s);
-      const tokens block_size = options_.instance.limits.block_size;
-      const blocks moves = blocks_for(r.state().length, block_size);
-      const blocks grows = moves - blocks_for(r.state().room, block_size);
-      const std::size_t to = migration_(std::as_const(views_), from, max(grows, blocks{}), moves);
-      if (to == from) return;
-      instances_[from]->evacuate(r);
-      look_at(from);
-      r.where = to;
-      ++r.migrations;
-      incoming_[to].requests += 1;
-      incoming_[to].held += moves;
-      look_at(to);
-      const double size = options_.kv_bytes_per_token * static_cast<double>(r.state().computed.count());
-      fabric_.start(now_s, from, to, bytes{static_cast<std::int64_t>(size)}, r.index);
+  // A request on its way: from the beginning `incoming_` counts it, and the blocks that it will take, at its
+  // destination.
+
+  void begin_migration(request& r, std::size_t to) {
+    TESSERA_ASSERT(to < instances_.size() && to != r.where, "another instance");
+    TESSERA_ASSERT(r.migration.stage == migration_stage::none, "not on its way already");
+    r.migration = {
+        .to = to, .takes = blocks_for(r.state().length, options_.instance.limits.block_size), .began_s = now_s_};
+    incoming_[to].requests += 1;
+    incoming_[to].held += r.migration.takes;
+    look_at(to);
+  }
+  void end_migration(request& r) {
+    const std::size_t to = r.migration.to;
+    incoming_[to].requests -= 1;
+    incoming_[to].held -= r.migration.takes;
+    r.migration = {};
+    look_at(to);
+  }
+  /// Copies what is computed and not copied.
+  void copy(request& r) {
+    const tokens fresh = r.state().computed - r.migration.copied;
+    r.migration.copied = r.state().computed;
+    const double size = options_.kv_bytes_per_token * static_cast<double>(fresh.count());
+    fabric_.start(now_s_, r.where, r.migration.to, bytes{static_cast<std::int64_t>(size)}, r.index);
+  }
+  /// Takes `r` off its instance and copies the rest.
+  void stop(request& r) {
+    instances_[r.where]->evacuate(r);
+    look_at(r.where);
+    r.migration.stage = migration_stage::stopped;
+    r.migration.stopped_s = now_s_;
+    copy(r);
+  }
+  /// Whether the copy of a request that runs on is still worth something.
+  [[nodiscard]] static bool still_there(const request& r) noexcept {
+    return r.state().life == lifecycle::resident && r.state().computed >= r.migration.copied;
+  }
+
+  /// A copy has crossed the fabric.
+  void copied(request& r) {
+    if (r.migration.stage == migration_stage::stopped) return arrive_with_kv(r);
+    TESSERA_ASSERT(r.migration.stage == migration_stage::copies, "nothing is being copied");
+    if (!still_there(r)) return end_migration(r);
+    const tokens fresh = r.state().computed - r.migration.copied;
+    if (fresh > options_.instance.limits.block_size && ++r.migration.copies < max_copies) return copy(r);
+    r.migration.stage = migration_stage::stops;
+    stopping_.push_back(&r);
+    if (!instances_[r.where]->running()) stop_those_on(r.where);
+  }
+
+  /// Instance `i` is between two steps: those who wait for that to stop, do.
+  void stop_those_on(std::size_t i) {
+    for (std::size_t k = 0; k != stopping_.size();) {
+      request& r = *stopping_[k];
+      if (r.where != i) {
+        ++k;
+        continue;
+      }
+      stopping_.erase(stopping_.begin() + static_cast<std::ptrdiff_t>(k));
+      still_there(r) ? stop(r) : end_migration(r);
     }
   }
 
-  void arrive_with_kv(const fabric::completion& done) {
-    request& r = requests_[done.token];
-    facts_.kv_transfers.push_back(done.ended_s - done.started_s);
-    incoming_[r.where].requests -= 1;
-    incoming_[r.where].held -= blocks_for(r.state().length, options_.instance.limits.block_size);
-    const status adopted = instances_[r.where]->adopt(r, done.ended_s);
+  /// A request that is on its way has ended where it was.
+  void forget_migration(request& r) {
+    if (r.migration.stage == migration_stage::none) return;
+    if (r.migration.stage == migration_stage::copies) fabric_.cancel(now_s_, r.index);
+    std::erase(stopping_, &r);
+    end_migration(r);
+  }
+
+  void arrive_with_kv(request& r) {
+    facts_.kv_transfers.push_back(now_s_ - r.migration.began_s);
+    result_.downtimes.push_back(now_s_ - r.migration.stopped_s);
+    r.where = r.migration.to;
+    ++r.migrations;
+    end_migration(r);
+    const status adopted = instances_[r.where]->adopt(r, now_s_);
     TESSERA_ASSERT(ok(adopted), "every instance has the same limits");
     static_cast<void>(adopted);
-    if (!instances_[r.where]->running()) begin_step(r.where, done.ended_s);
+    if constexpr (requires { control_.moved(*this, r); }) control_.moved(*this, r);
+    if (!instances_[r.where]->running()) begin_step(r.where);
     look_at(r.where);
   }
 
-  void begin_step(std::size_t i, double now_s) {
+  void begin_step(std::size_t i) {
     if (!instances_[i]->scheduler().idle()) {
-      instances_[i]->start_step(now_s, [this](std::uint64_t ns) { plan_ns_ = ns; });
+      instances_[i]->start_step(now_s_, [this](std::uint64_t ns) { plan_ns_ = ns; });
       if (instances_[i]->running()) {
         ends_.emplace_back(instances_[i]->ends_s(), i);
         std::push_heap(ends_.begin(), ends_.end(), std::greater<>{});
@@ -208,15 +373,32 @@ class cluster {
 
   template <class Progress>
   void end_step(std::size_t i, std::size_t& completed, Progress& progress) {
-    const double end_s = instances_[i]->ends_s();
     instances_[i]->end_step(
         [&](request& r) {
+          forget_migration(r);
           r.qoe.finish();
-          record(r, r.state().arrived.seconds(), end_s);
+          record(r, r.state().arrived.seconds(), now_s_);
+          if constexpr (requires { control_.finished(*this, r); }) control_.finished(*this, r);
           progress(++completed);
         },
-        [&](request& r) { place_answer(r, end_s); },
+        [&](request& r) {
+          if constexpr (requires { control_.prefilled(*this, r); }) {
+            look_at(i);
+            control_.prefilled(*this, r);
+          }
+        },
+        [&](request& r) {
+          if constexpr (requires { control_.answers(*this, r); }) {
+            look_at(i);
+            control_.answers(*this, r);
+          }
+        },
         [this](std::uint64_t ns) { facts_.scheduler_ns.add(plan_ns_ + ns); });
+    stop_those_on(i);
+    if constexpr (requires { control_.step_ended(*this, i); }) {
+      look_at(i);
+      control_.step_ended(*this, i);
+    }
   }
 
   [[nodiscard]] blocks capacity() const noexcept {
@@ -233,14 +415,6 @@ class cluster {
     const blocks stranded = kv::stranded_below{demand_}({.total = capacity(), .free = free});
     stranded_total_ += stranded - stranded_[i];
     stranded_[i] = stranded;
-  }
-
-  void look_at_phases(double now_s) noexcept {
-    for (std::size_t i = 0; i != instances_.size(); ++i) {
-      views_[i].slo_met = instances_[i]->slo_met(now_s);
-      views_[i].reasoning = instances_[i]->reasoning();
-      views_[i].fresh_answers = instances_[i]->fresh_answers(options_.quantum) + incoming_[i].requests;
-    }
   }
 
   void pass_time_to(double now_s) {
@@ -301,7 +475,11 @@ class cluster {
     // Records are made as requests end; reports are in order of arrival.
     std::sort(result_.requests.begin(), result_.requests.end(),
               [](const request_record& a, const request_record& b) { return a.id < b.id; });
-    for (const auto& one : instances_) facts_.simulated_tokens += static_cast<double>(one->tokens_computed());
+    for (const auto& one : instances_) {
+      facts_.simulated_tokens += static_cast<double>(one->tokens_computed());
+      result_.instances.push_back(
+          {.busy_s = one->busy_s(), .computed_tokens = one->tokens_computed(), .output_tokens = one->output_tokens()});
+    }
     facts_.wall_seconds = wall_s;
     result_.numbers = summarize(result_.requests, facts_);
   }
@@ -312,18 +490,29 @@ class cluster {
     blocks held{};
   };
 
+  /// A call that the control has ordered.
+  struct alarm {
+    double at_s;
+    std::uint64_t number;
+    std::uint64_t what;
+    friend auto operator<=>(const alarm&, const alarm&) = default;
+  };
+
   cluster_options options_;
-  Placement placement_;
-  Migration migration_;
+  Control control_;
   fabric fabric_;
   std::vector<std::unique_ptr<instance<Scheduler>>> instances_;
   std::vector<std::pair<double, std::size_t>> ends_;  ///< Heap: when each running step ends, and whose it is.
   std::vector<instance_view> views_;
+  std::vector<alarm> alarms_;  ///< Heap.
+  std::uint64_t alarms_set_ = 0;
   std::vector<on_the_way> incoming_;
+  std::vector<request*> stopping_;  ///< Wait for the end of a step to be taken off their instance.
   std::vector<request> requests_;
   std::vector<blocks> stranded_;
   blocks stranded_total_{};
   blocks demand_{1};
+  double now_s_ = 0;
   double last_s_ = 0;
   double next_sample_s_ = 0;
   double sample_interval_s_;

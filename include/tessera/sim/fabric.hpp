@@ -4,6 +4,7 @@
 #include <tessera/core/assert.hpp>
 #include <tessera/core/units.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <limits>
 #include <vector>
@@ -41,6 +42,16 @@ class fabric {
     ++outgoing_[from];
     ++incoming_[to];
     flows_.push_back({token, from, to, static_cast<double>(size.count()), now_s});
+  }
+
+  /// Ends the transfer with this token before its time; there is no completion. Requires: it is active.
+  void cancel(double now_s, std::size_t token) {
+    progress(now_s);
+    const auto found = std::find_if(flows_.begin(), flows_.end(), [&](const flow& f) { return f.token == token; });
+    TESSERA_ASSERT(found != flows_.end(), "only a transfer that is under way can be cancelled");
+    --outgoing_[found->from];
+    --incoming_[found->to];
+    flows_.erase(found);
   }
 
   [[nodiscard]] std::size_t active() const noexcept { return flows_.size(); }

@@ -12,6 +12,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 /// @file
@@ -19,6 +20,25 @@
 
 TESSERA_NAMESPACE_BEGIN
 namespace sim {
+
+/// How far a migration is.
+enum class migration_stage : std::uint8_t {
+  none,
+  copies,   ///< Runs on while its KV is copied.
+  stops,    ///< Copied but for the last tokens; stops when the step under way ends.
+  stopped,  ///< Runs nowhere; the last copy is on its way.
+};
+
+/// The migration of a request to another instance.
+struct migration_progress {
+  migration_stage stage = migration_stage::none;
+  std::uint32_t copies = 0;  ///< Ended while it ran on.
+  std::size_t to = 0;
+  tokens copied{};  ///< Of the computed tokens; what is on the fabric counts.
+  blocks takes{};   ///< Blocks announced at the destination.
+  double began_s = 0;
+  double stopped_s = 0;
+};
 
 /// A request as the simulator runs it: what the model will do, and what has been measured so far.
 struct request : request_hook {
@@ -36,7 +56,9 @@ struct request : request_hook {
   double first_answer_s = -1;     ///< First answering token; -1: none yet.
   std::size_t answering_at = 0;   ///< Place in the list of its instance's answering requests.
   std::uint32_t migrations = 0;   ///< Moves to another instance.
-  bool counted_demoted = false;   ///< In its instance's count of demoted requests.
+  std::size_t listed_at = 0;      ///< Place in the list of its instance's requests.
+  migration_progress migration{};
+  bool counted_demoted = false;  ///< In its instance's count of demoted requests.
   qoe_integrator qoe{};
   token_pacer pacer{};
 };
@@ -67,6 +89,12 @@ class instance {
   [[nodiscard]] double ends_s() const noexcept { return ends_s_; }
   /// Tokens computed in all steps so far, prompts and outputs.
   [[nodiscard]] std::uint64_t tokens_computed() const noexcept { return tokens_; }
+
+  /// Of them, outputs; and the time spent in steps that have ended.
+  [[nodiscard]] std::uint64_t output_tokens() const noexcept { return output_tokens_; }
+  [[nodiscard]] double busy_s() const noexcept { return busy_s_; }
+  /// The requests that are here, in no particular order.
+  [[nodiscard]] std::span<request* const> requests() const noexcept { return here_; }
 
   /// Requests that hold blocks on the device, the step under way included; and those that do not: new or preempted.
   /// O(1).
@@ -142,9 +170,10 @@ class instance {
   }
 
   /// Ends the step: measures, commits, and calls `finished(request&)` for each request that is done and
-  /// `answers(request&)` for each that has just ended its reasoning. `timed(nanoseconds)` is told what `commit` took.
-  template <class Finished, class Answers, class Timed>
-  void end_step(Finished&& finished, Answers&& answers, Timed&& timed) {
+  /// `answers(request&)` for each that has just ended its reasoning, then `prefilled(request&)` for each that has its
+  /// first token and is still here. `timed(nanoseconds)` is told what `commit` took.
+  template <class Finished, class Prefilled, class Answers, class Timed>
+  void end_step(Finished&& finished, Prefilled&& prefilled, Answers&& answers, Timed&& timed) {
     const double now_s = ends_s_;
     const double took_s = now_s - started_s_;
     const time_point now = time_point::at_seconds(now_s);
@@ -157,6 +186,7 @@ class instance {
     running_ = false;
     starting_ = losing_ = 0;
     last_step_s_ = took_s;
+    busy_s_ += took_s;
     for (request* r : changed_) {
       if (r->state().life == lifecycle::finished) {
         left(*r);
@@ -168,6 +198,10 @@ class instance {
       }
     }
     changed_.clear();
+    for (request* r : first_tokens_) {
+      if (r->state().life == lifecycle::resident) prefilled(*r);
+    }
+    first_tokens_.clear();
   }
 
  private:
@@ -189,7 +223,11 @@ class instance {
     request& r = *e.request;
     r.executed_s += took_s;
     if (r.first_step_s < 0) r.first_step_s = started_s_;
-    if (r.first_token_s < 0 && e.samples) r.first_token_s = now.seconds();
+    if (e.samples) ++output_tokens_;
+    if (r.first_token_s < 0 && e.samples) {
+      r.first_token_s = now.seconds();
+      first_tokens_.push_back(&r);
+    }
     if (r.preempted_since_s >= 0) {
       r.preempted_s += started_s_ - r.preempted_since_s;
       r.preempted_since_s = -1;
@@ -215,6 +253,8 @@ class instance {
   }
 
   void joined(request& r) {
+    r.listed_at = here_.size();
+    here_.push_back(&r);
     if (r.state().phase == phase::answering) begins_to_answer(r);
   }
   void begins_to_answer(request& r) {
@@ -222,6 +262,9 @@ class instance {
     answering_.push_back(&r);
   }
   void left(request& r) {
+    here_[r.listed_at] = here_.back();
+    here_[r.listed_at]->listed_at = r.listed_at;
+    here_.pop_back();
     forget_demotion(r);
     if (r.state().phase != phase::answering) return;
     answering_[r.answering_at] = answering_.back();
@@ -248,6 +291,8 @@ class instance {
   typename Scheduler::plan_type plan_{};
   std::vector<outcome> outcomes_;
   std::vector<request*> changed_;
+  std::vector<request*> first_tokens_;
+  std::vector<request*> here_;
   std::vector<request*> answering_;
   std::size_t starting_ = 0;  ///< In the step under way, waiting until it is committed.
   std::size_t losing_ = 0;    ///< Preempted in the step under way, resident until it is committed.
@@ -255,7 +300,9 @@ class instance {
   double last_step_s_ = 0;
   double started_s_ = 0;
   double ends_s_ = 0;
+  double busy_s_ = 0;
   std::uint64_t tokens_ = 0;
+  std::uint64_t output_tokens_ = 0;
   bool running_ = false;
 };
 

@@ -297,11 +297,20 @@ struct timeline_point {
   double kv_used = 0;  ///< Part of the KV blocks in use, 0 to 1.
 };
 
+/// What one instance did in a run.
+struct instance_facts {
+  double busy_s = 0;  ///< Time in steps.
+  std::uint64_t computed_tokens = 0;
+  std::uint64_t output_tokens = 0;
+};
+
 /// All that a run leaves behind.
 struct run_result {
   summary numbers;
   std::vector<request_record> requests;
   std::vector<timeline_point> timeline;
+  std::vector<instance_facts> instances;
+  std::vector<double> downtimes;  ///< Seconds in which a request that moved ran nowhere, by move.
 };
 
 }  // namespace sim

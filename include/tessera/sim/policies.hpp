@@ -2,6 +2,7 @@
 #pragma once
 
 #include <tessera/compose/fcfs.hpp>
+#include <tessera/compose/pars.hpp>
 #include <tessera/compose/pascal.hpp>
 #include <tessera/compose/round_robin.hpp>
 #include <tessera/sim/cluster.hpp>
@@ -34,6 +35,12 @@ struct policy {
   std::string name;
   std::string summary;  ///< One line.
   std::function<run_result(const cluster_options&, std::span<const trace_row>, const progress_callback&)> run;
+  bool needs_scores = false;  ///< It means nothing where requests have no score.
+};
+
+/// Scores with the true output length, which only a simulation knows: what a perfect predictor would say.
+struct true_length {
+  [[nodiscard]] float operator()(const request& r) const noexcept { return static_cast<float>(r.output.count()); }
 };
 
 /// A policy that runs `Scheduler` on every instance of a cluster, places new requests with `Placement` and requests
@@ -46,10 +53,29 @@ template <class Scheduler, class Placement = placement::least_kv, class Migratio
           [name, config, placement, migration](const cluster_options& options, std::span<const trace_row> rows,
                                                const progress_callback& progress) {
             run_result result =
-                cluster<Scheduler, Placement, Migration>{options, config, placement, migration}.run(rows, progress);
+                cluster<Scheduler, placed<Placement, Migration>>{options, config, {placement, migration}}.run(rows,
+                                                                                                              progress);
             result.numbers.policy = name;
             return result;
           }};
+}
+
+/// The same policy, for requests with scores only.
+[[nodiscard]] inline policy needing_scores(policy p) {
+  p.needs_scores = true;
+  return p;
+}
+
+/// Refuses rows that `p` can make no sense of. @param what what messages call the rows.
+/// @throws usage_error a policy that needs scores and a row without one.
+inline void require_scores(const policy& p, std::span<const trace_row> rows, std::string_view what) {
+  if (!p.needs_scores) return;
+  const auto missing = std::count_if(rows.begin(), rows.end(), [](const trace_row& r) { return r.score != r.score; });
+  if (missing == 0) return;
+  throw usage_error{
+      fmt::format("the policy {} needs a score for every request; {} of {} in {} have none (a trace with "
+                  "scores comes from `rank score --trace`; `sjf` needs none)",
+                  p.name, missing, rows.size(), what)};
 }
 
 /// The policies that come with the library.
@@ -64,6 +90,9 @@ template <class Scheduler, class Placement = placement::least_kv, class Migratio
           "pascal-nonadaptive", "PASCAL, but answers always go where Algorithm 2 says"),
       make_policy<pascal<request>, placement::pascal_arrival>("pascal-nomigration",
                                                               "PASCAL, but answers stay where they reasoned"),
+      needing_scores(make_policy<pars<request>>(
+          "pars", "PARS: lowest score first; whoever has waited 120 s goes ahead (needs scores)")),
+      make_policy<pars<request, true_length>>("sjf", "as pars, with the true lengths for scores (an oracle)"),
   };
 }
 

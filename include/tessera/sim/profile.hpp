@@ -63,6 +63,14 @@ struct link_spec {
   double fabric_bytes_per_s = 0;  ///< Instance to instance.
 };
 
+/// How the decode attention kernel spreads a batch over the device: it cuts the KV of a sequence, for each KV head,
+/// into chunks that multiprocessors work off. How many is decided for the batch as a whole, so that the chunks of one
+/// long sequence among short ones are long too, and the device waits for the last of them (CascadeInfer, section 2.3).
+struct attention_spec {
+  std::int64_t multiprocessors = 0;  ///< 0: every batch is spread perfectly.
+  double splits = 1;                 ///< Chunks per sequence and KV head in a batch that fills the device. At least 1.
+};
+
 /// Measured step times, in place of the roofline's. Either table may be empty.
 struct measured_times {
   /// A decode step of `batch` sequences with `context` tokens of KV each.
@@ -87,6 +95,7 @@ struct profile {
   gpu_spec gpu;
   link_spec links;
   measured_times measured;
+  attention_spec attention{};
 
   /// Tokens whose KV fits beside the weights; not more than 0 when the weights alone do not fit.
   [[nodiscard]] double kv_tokens() const noexcept {
@@ -116,6 +125,9 @@ struct profile {
 ///   256 KiB of KV per token and room for about 80,000 tokens.
 /// - `h200-llama-3.1-8b`: Llama-3.1-8B on an H200.
 /// - `v100-qwen2.5-7b`: Phasor's setting: Qwen2.5-7B on a V100 with 32 GB.
+/// - `h20-llama-3.2-3b`: CascadeInfer's setting: Llama-3.2-3B on an H20 with 141 GB, 400 Gbit/s fabric, and an attention
+///   kernel that does not split sequences in a batch that fills the device. On an H100 such a kernel makes mixed batches
+///   take 1.1 to 2.2 times as long as uniform ones with as many tokens; the paper measured 1.1 to 2.1 (figure 2).
 [[nodiscard]] inline const std::vector<profile>& profiles() {
   static const std::vector<profile> all{
       {.name = "h100-96gb-qwen-32b",
@@ -175,6 +187,26 @@ struct profile {
                .launch_seconds = 0.56e-3},
        .links = {.host_bytes_per_s = 12e9, .host_memory_bytes = 256e9, .fabric_bytes_per_s = 12.5e9},
        .measured = {}},
+      {.name = "h20-llama-3.2-3b",
+       .model = {.name = "Llama-3.2-3B",
+                 .parameters = 3.21e9,
+                 .layers = 28,
+                 .query_heads = 24,
+                 .kv_heads = 8,
+                 .head_dim = 128,
+                 .bytes_per_weight = 2,
+                 .bytes_per_kv_value = 2},
+       .gpu = {.name = "H20 141 GB",
+               .flops = 148e12,
+               .flops_efficiency = 0.8,
+               .bytes_per_s = 4.8e12,
+               .bandwidth_efficiency = 0.85,
+               .memory_bytes = 141e9,
+               .usable_memory = 0.9,
+               .launch_seconds = 0.56e-3},
+       .links = {.host_bytes_per_s = 50e9, .host_memory_bytes = 1000e9, .fabric_bytes_per_s = 50e9},
+       .measured = {},
+       .attention = {.multiprocessors = 78, .splits = 1}},
   };
   return all;
 }
@@ -218,6 +250,9 @@ struct profile {
   for (const auto& d : p.measured.prefill)
     measured["prefill"].push_back({{"length", d.length}, {"seconds", d.seconds}});
   if (!measured.empty()) j["measured"] = measured;
+  if (p.attention.multiprocessors > 0) {
+    j["attention"] = {{"multiprocessors", p.attention.multiprocessors}, {"splits", p.attention.splits}};
+  }
   return j.dump(2) + "\n";
 }
 
@@ -474,7 +509,7 @@ class profile_reader {
 
 }  // namespace detail
 
-/// Reads a profile from JSON: the keys of `to_json`, all of them needed but `measured`, no others.
+/// Reads a profile from JSON: the keys of `to_json`, all of them needed but `measured` and `attention`, no others.
 /// @param file what messages call it.
 /// @throws input_error at the first key or value that is not as it should be.
 [[nodiscard]] inline profile parse_profile(std::string_view text, std::string_view file) {
@@ -489,7 +524,7 @@ class profile_reader {
   }
   const nlohmann::json document = nlohmann::json::parse(text);
   const detail::profile_reader root{text, file, document};
-  root.allow({"name", "model", "gpu", "links", "measured"});
+  root.allow({"name", "model", "gpu", "links", "measured", "attention"});
 
   profile p;
   p.name = root.text("name");
@@ -525,6 +560,12 @@ class profile_reader {
              .fabric_bytes_per_s = links.number("fabric_bytes_per_s", 1, 1e18)};
 
   if (root.has("measured")) p.measured = detail::read_measured(root.object("measured"));
+  if (root.has("attention")) {
+    const auto attention = root.object("attention");
+    attention.allow({"multiprocessors", "splits"});
+    p.attention = {.multiprocessors = attention.whole("multiprocessors", 1, 100'000),
+                   .splits = attention.number("splits", 1, 100'000)};
+  }
   if (!(p.kv_tokens() >= 1)) {
     gpu.refuse(
         "memory_bytes",

@@ -15,10 +15,12 @@ TESSERA_NAMESPACE_BEGIN
 
 namespace sim {
 
-/// What of a step its time depends on: sums over its entries, so that a step of any size is costed in O(1).
+/// What of a step its time depends on: sums (and one maximum) over its entries, so that a step of any size is costed in
+/// O(1).
 struct step_shape {
   std::int64_t decodes = 0;          ///< Sequences that decode one token.
   std::int64_t decode_context = 0;   ///< Sum of the KV tokens that they read.
+  std::int64_t longest_context = 0;  ///< The most that one of them reads.
   std::int64_t prefill_tokens = 0;   ///< Prompt tokens computed.
   std::int64_t prefill_context = 0;  ///< Sum over the chunks of the KV tokens that they read.
   std::int64_t prefill_pairs = 0;    ///< Sum over the chunks of the (query, context) pairs under the causal mask.
@@ -27,6 +29,7 @@ struct step_shape {
   constexpr void add_decode(tokens context) noexcept {
     ++decodes;
     decode_context += context.count();
+    if (context.count() > longest_context) longest_context = context.count();
   }
   /// A chunk of `count` prompt tokens after the `first` that are computed already.
   constexpr void add_prefill(tokens first, tokens count) noexcept {
@@ -57,6 +60,16 @@ struct step_shape {
 /// last segment; below the first they stay at it. Mixed steps read the weights once: the decode table's first point,
 /// which is nearly nothing else, is taken off.
 ///
+/// **Mixed lengths.** With an `attention_spec`, a batch of sequences of different lengths takes longer than one of
+/// equal lengths with as many tokens. A chunk of the longest sequence has longest / splits tokens of one KV head; work
+/// handed out chunk by chunk to m multiprocessors ends at most (m - 1) / m of the last chunk after it would if it could
+/// be divided at will (Graham's bound), and a multiprocessor reads at 1 / m of the bandwidth. So, beyond the time of a
+/// uniform batch, which the bandwidth efficiency stands for:
+///
+///     + KV bytes of (longest - mean context) (m - 1) / (KV heads max(splits, m / (KV heads batch))) / B
+///
+/// A batch too small to fill the device is split more finely, as such kernels do.
+///
 /// Copyable. A roofline call is a few ns and allocates nothing; with tables, O(log of their size).
 class step_timer {
  public:
@@ -65,7 +78,10 @@ class step_timer {
         weights_{p.model.weight_bytes() / (p.gpu.bytes_per_s * p.gpu.bandwidth_efficiency)},
         kv_token_{p.model.kv_bytes_per_token() / (p.gpu.bytes_per_s * p.gpu.bandwidth_efficiency)},
         token_{2 * p.model.parameters / (p.gpu.flops * p.gpu.flops_efficiency)},
-        pair_{p.model.attention_flops_per_pair() / (p.gpu.flops * p.gpu.flops_efficiency)} {
+        pair_{p.model.attention_flops_per_pair() / (p.gpu.flops * p.gpu.flops_efficiency)},
+        multiprocessors_{static_cast<double>(p.attention.multiprocessors)},
+        splits_{p.attention.splits},
+        kv_heads_{static_cast<double>(p.model.kv_heads)} {
     for (const auto& d : p.measured.prefill) {
       lengths_.push_back(static_cast<double>(d.length));
       prefill_.push_back(d.seconds);
@@ -82,8 +98,16 @@ class step_timer {
   /// Seconds that the step takes; 0 for an empty one.
   [[nodiscard]] double operator()(const step_shape& s) const noexcept {
     if (s.empty()) return 0;
-    if (decode_.empty() && prefill_.empty()) return roofline(s);
-    return measured(s);
+    return (decode_.empty() && prefill_.empty() ? roofline(s) : measured(s)) + tail(s);
+  }
+
+  /// Of this, what a uniform decode batch of as many tokens would not take.
+  [[nodiscard]] double tail(const step_shape& s) const noexcept {
+    if (multiprocessors_ == 0 || s.decodes == 0) return 0;
+    const double batch = static_cast<double>(s.decodes);
+    const double excess = static_cast<double>(s.longest_context) - static_cast<double>(s.decode_context) / batch;
+    const double splits = larger(splits_, multiprocessors_ / (kv_heads_ * batch));
+    return kv_token_ * excess * (multiprocessors_ - 1) / (kv_heads_ * splits);
   }
 
  private:
@@ -153,6 +177,9 @@ class step_timer {
   double kv_token_;
   double token_;
   double pair_;
+  double multiprocessors_;
+  double splits_;
+  double kv_heads_;
   std::vector<double> lengths_;
   std::vector<double> prefill_;
   std::vector<double> batches_;

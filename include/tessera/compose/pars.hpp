@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <tessera/order/ranked.hpp>
+#include <tessera/pipeline/iteration_scheduler.hpp>
+
+TESSERA_NAMESPACE_BEGIN
+
+/// PARS's predictor-guided scheduler (section III-B): at every iteration the places in the batch that are free go to
+/// the waiting requests with the lowest predicted output length. A request that has waited longer than `threshold` is
+/// boosted ahead of all that have not, the oldest first. Requests that run are not interrupted for a better score; when
+/// blocks run out, the resident that ranks last is swapped out to host memory, and waits again with its old score.
+///
+/// The prediction is made once, before `submit`: write it into the request's member `score` (`rank::prompt_scorer`
+/// computes it from the prompt), or pass a `Scorer`. Only the order of scores counts. Listwise and pointwise
+/// shortest-job-first are this scheduler with the scores of other models; shortest-job-first with perfect knowledge is
+/// this scheduler with the true lengths.
+///
+/// How long one waits: from the boost on, a request is overtaken by nobody of its priority, so it starts as soon as the
+/// older boosted requests have started and one resident ends. While fewer requests are boosted than run, no wait
+/// exceeds the threshold plus the longest residence.
+///
+/// When to use: output lengths can be ranked ahead and requests queue. Without a queue it is `fcfs`. Where the queue
+/// stays longer than the threshold, most requests are boosted and it is `fcfs` again: shed load, or raise the
+/// threshold.
+/// @tparam Scorer an `order::request_scorer`.
+template <schedulable Request, class Scorer = order::score_member, class BlockStore = kv::block_pool>
+class pars : public iteration_scheduler<Request, order::ranked<Scorer>, preempt::swap, admit::watermark, BlockStore> {
+  using base = iteration_scheduler<Request, order::ranked<Scorer>, preempt::swap, admit::watermark, BlockStore>;
+
+ public:
+  struct config {
+    duration threshold = duration{120.0};      ///< Wait after which a request is boosted; `duration::forever()`: never.
+    double watermark = 0.01;                   ///< Fraction of the blocks kept free when a request starts.
+    [[no_unique_address]] Scorer scorer = {};  ///< Says how long a request is expected to take.
+  };
+
+  pars(std::span<std::byte> memory, const scheduler_limits& l, const config& c = {}) noexcept
+      : base{memory, l, policies(c)} {}
+  explicit pars(owned_storage<scheduler_limits>& storage, const config& c = {}) noexcept : base{storage, policies(c)} {}
+
+ private:
+  static typename base::config policies(const config& c) noexcept {
+    return {.order = {.threshold = c.threshold, .scorer = c.scorer}, .admit = {.fraction = c.watermark}};
+  }
+};
+
+TESSERA_NAMESPACE_END

@@ -1,0 +1,283 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include <tessera/compose/fcfs.hpp>
+#include <tessera/sim/cluster.hpp>
+
+#include "sim/toy_profile.hpp"
+#include "support/catch.hpp"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <random>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace {
+
+using namespace tessera;
+using sim::cluster;
+using sim::cluster_options;
+using sim::request;
+using sim::run_result;
+using sim::trace_row;
+using tessera_test::approx;
+using tessera_test::row;
+using tessera_test::toy_cluster;
+
+constexpr auto quiet = [](std::size_t) {};
+
+/// What a control was told, and when.
+struct note {
+  std::string what;
+  double at_s;
+  std::size_t who;
+  friend bool operator==(const note&, const note&) = default;
+};
+
+/// Everything starts on instance 0; after `delay_s` the first request migrates to instance 1, running on.
+struct migrates_later {
+  double delay_s = 0;
+  std::vector<note>* notes;
+  bool refused = false;
+
+  template <class C>
+  void starts(C& c) {
+    c.call_after(delay_s, 7);
+  }
+  template <class C>
+  std::size_t place(C&, const request&) {
+    return 0;
+  }
+  template <class C>
+  void alarm(C& c, std::uint64_t what) {
+    REQUIRE(what == 7);
+    notes->push_back({c.migrate(c.requests()[0], 1) ? "migrates" : "refused", c.now_s(), 0});
+  }
+  template <class C>
+  void prefilled(C& c, request& r) {
+    notes->push_back({"prefilled", c.now_s(), r.index});
+  }
+  template <class C>
+  void moved(C& c, request& r) {
+    notes->push_back({"moved", c.now_s(), r.index});
+    CHECK(r.where == 1);
+  }
+  template <class C>
+  void finished(C& c, request& r) {
+    notes->push_back({"finished", c.now_s(), r.index});
+  }
+};
+
+TEST_CASE("control: a live migration copies while the request runs, and stops it for the last tokens only") {
+  auto options = toy_cluster(2, 100);
+  options.fabric_bytes_per_s = 20;  // 100 tokens in 5 s
+  std::vector<note> notes;
+  const std::vector<trace_row> rows{row(0, 100, 0, 60)};
+  const run_result result =
+      cluster<fcfs<request>, migrates_later>{options, {}, {.delay_s = 0.6, .notes = &notes}}.run(rows, quiet);
+  // At 0.6 s, 100 tokens have KV: copied by 5.6 s. By then 20 steps of 0.25 s have ended, so 20 tokens are new, more
+  // than a block: a second copy takes 1 s, until 6.6 s. Four more steps: fewer than a block, so it stops when the step
+  // under way ends, at 6.75 s, with 25 tokens generated since the first, and the last 5 of 125 take 0.25 s.
+  CHECK(notes ==
+        std::vector<note>{{"prefilled", 0.5, 0}, {"migrates", 0.6, 0}, {"moved", 7.0, 0}, {"finished", 15.5, 0}});
+  REQUIRE(result.downtimes.size() == 1);
+  CHECK(result.downtimes[0] == approx(0.25));
+  CHECK(result.numbers.kv_transfer_p99 == approx(6.4));
+  CHECK(result.requests[0].migrations == 1);
+  CHECK(result.requests[0].instance == 1);
+  CHECK(result.requests[0].blocked == approx(0.25));
+  CHECK(result.numbers.completed == 1);
+  REQUIRE(result.instances.size() == 2);
+  CHECK(result.instances[0].output_tokens == 26);
+  CHECK(result.instances[1].output_tokens == 34);
+  CHECK(result.instances[0].busy_s == approx(6.75));
+  CHECK(result.instances[1].busy_s == approx(8.5));
+  CHECK(result.instances[0].computed_tokens + result.instances[1].computed_tokens == 159);
+}
+
+TEST_CASE("control: the time a migrating request stands still does not depend on its length") {
+  auto options = toy_cluster(2, 10'000);
+  options.fabric_bytes_per_s = 400;
+  std::vector<double> downtimes;
+  for (const std::int64_t prompt : {500, 5'000, 50'000}) {
+    std::vector<note> notes;
+    const std::vector<trace_row> rows{row(0, prompt, 0, 2000)};
+    const run_result result =
+        cluster<fcfs<request>, migrates_later>{options, {}, {.delay_s = 20, .notes = &notes}}.run(rows, quiet);
+    REQUIRE(result.downtimes.size() == 1);
+    downtimes.push_back(result.downtimes[0]);
+    // A block and what one step adds, at 400 tokens a second.
+    CHECK(result.downtimes[0] <= 17.0 / 400 + 1e-9);
+    CHECK(result.numbers.kv_transfer_p99 >= static_cast<double>(prompt) / 400);
+  }
+}
+
+TEST_CASE("control: a migration ends with its request, and frees what it had announced") {
+  auto options = toy_cluster(2, 100);
+  options.fabric_bytes_per_s = 1;  // far too slow
+  std::vector<note> notes;
+  const std::vector<trace_row> rows{row(0, 100, 0, 8), row(10, 50, 0, 1)};
+  const run_result result =
+      cluster<fcfs<request>, migrates_later>{options, {}, {.delay_s = 0.6, .notes = &notes}}.run(rows, quiet);
+  CHECK(notes ==
+        std::vector<note>{{"prefilled", 0.5, 0}, {"migrates", 0.6, 0}, {"finished", 2.25, 0}, {"finished", 10.5, 1}});
+  CHECK(result.downtimes.empty());
+  CHECK(result.numbers.migrations == 0);
+  // A request without a token, or that has ended, does not migrate.
+  for (const double delay : {0.1, 2.5}) {
+    notes.clear();
+    cluster<fcfs<request>, migrates_later> c{options, {}, {.delay_s = delay, .notes = &notes}};
+    (void)c.run(rows, quiet);
+    CHECK(std::count_if(notes.begin(), notes.end(), [](const note& n) { return n.what == "refused"; }) == 1);
+    for (const sim::instance_view& v : c.views()) {
+      CHECK(v.requests == 0);
+      CHECK(v.kv_held == blocks{});
+      CHECK(v.free_blocks == blocks{100});
+    }
+  }
+}
+
+/// Sets alarms and writes down what comes when.
+struct alarmed {
+  std::vector<note>* notes;
+  template <class C>
+  void starts(C& c) {
+    c.call_after(2, 2);
+    c.call_after(1, 10);
+    c.call_after(1, 11);
+    c.call_after(0.5, 1);
+  }
+  template <class C>
+  std::size_t place(C& c, const request& r) {
+    notes->push_back({"place", c.now_s(), r.index});
+    return 0;
+  }
+  template <class C>
+  void alarm(C& c, std::uint64_t what) {
+    notes->push_back({"alarm", c.now_s(), static_cast<std::size_t>(what)});
+    if (what == 1) c.call_after(0.25, 3);
+  }
+  template <class C>
+  void step_ended(C& c, std::size_t i) {
+    notes->push_back({"step", c.now_s(), i});
+  }
+};
+
+TEST_CASE("control: at equal times arrivals, then alarms in the order of setting, then ends of steps") {
+  std::vector<note> notes;
+  const std::vector<trace_row> rows{row(0, 10, 0, 3), row(1, 10, 0, 1)};
+  const run_result result = cluster<fcfs<request>, alarmed>{toy_cluster(1, 100), {}, {&notes}}.run(rows, quiet);
+  CHECK(result.numbers.completed == 2);
+  CHECK(notes == std::vector<note>{{"place", 0, 0},
+                                   {"alarm", 0.5, 1},
+                                   {"step", 0.5, 0},
+                                   {"alarm", 0.75, 3},
+                                   {"step", 0.75, 0},
+                                   {"place", 1, 1},
+                                   {"alarm", 1, 10},
+                                   {"alarm", 1, 11},
+                                   {"step", 1, 0},
+                                   {"step", 1.5, 0}});
+}
+
+/// Counts how many requests are in flight.
+struct counting {
+  std::size_t* now;
+  std::size_t* most;
+  template <class C>
+  std::size_t place(C&, const request&) {
+    *most = std::max(*most, ++*now);
+    return 0;
+  }
+  template <class C>
+  void finished(C&, request&) {
+    --*now;
+  }
+};
+
+TEST_CASE("control: in a closed loop as many run as asked for, whatever their arrivals say") {
+  for (const std::size_t in_flight : {std::size_t{1}, std::size_t{3}, std::size_t{50}}) {
+    auto options = toy_cluster(1, 100);
+    options.in_flight = in_flight;
+    std::vector<trace_row> rows;
+    for (int i = 0; i < 40; ++i) rows.push_back(row(i * 100.0, 10, 0, 1 + i % 5));
+    std::size_t now = 0;
+    std::size_t most = 0;
+    const run_result result = cluster<fcfs<request>, counting>{options, {}, {&now, &most}}.run(rows, quiet);
+    CHECK(result.numbers.completed == 40);
+    CHECK(most == std::min<std::size_t>(in_flight, 40));
+    CHECK(now == 0);
+    CHECK(result.requests.back().finish < 40.0 * 2);  // nobody waits for an arrival in the trace
+    if (in_flight == 1) {
+      double expected = 0;
+      for (const sim::request_record& r : result.requests) {
+        CHECK(r.arrival == approx(expected));
+        expected = r.finish;
+      }
+    }
+  }
+}
+
+/// Migrates and moves at random, as fast as it can.
+struct restless {
+  std::uint64_t seed;
+  std::mt19937_64 random{seed};
+  std::size_t* moves;
+
+  template <class C>
+  std::size_t place(C& c, const request&) {
+    return random() % c.size();
+  }
+  template <class C>
+  void step_ended(C& c, std::size_t i) {
+    const auto here = c.at(i).requests();
+    if (here.empty()) return;
+    request& r = *here[random() % here.size()];
+    const std::size_t to = random() % c.size();
+    if (to == i || r.migration.stage != sim::migration_stage::none) return;
+    if (random() % 2 == 0) {
+      *moves += c.migrate(r, to) ? 1U : 0U;
+    } else {
+      c.move(r, to);
+      ++*moves;
+    }
+  }
+};
+
+TEST_CASE("control: requests that are moved all the time lose nothing and all end") {
+  for (std::uint64_t seed = 1; seed <= 12; ++seed) {
+    auto options = toy_cluster(1 + seed % 4, seed % 2 == 0 ? 400 : 40);
+    options.fabric_bytes_per_s = 300;
+    std::mt19937_64 random{seed};
+    std::vector<trace_row> rows;
+    double at = 0;
+    for (int i = 0; i < 150; ++i) {
+      at += std::exponential_distribution<double>{2}(random);
+      rows.push_back(
+          row(at, 1 + static_cast<std::int64_t>(random() % 99), 0, 1 + static_cast<std::int64_t>(random() % 60)));
+    }
+    std::size_t moves = 0;
+    cluster<fcfs<request>, restless> c{options, {}, {.seed = seed, .moves = &moves}};
+    const run_result result = c.run(rows, quiet);
+    CHECK(result.numbers.completed == rows.size());
+    if (c.size() > 1) CHECK(moves > 50);
+    std::uint64_t outputs = 0;
+    for (const sim::instance_facts& f : result.instances) outputs += f.output_tokens;
+    std::uint64_t expected = 0;
+    for (const trace_row& r : rows) expected += static_cast<std::uint64_t>(r.output_tokens);
+    CHECK(outputs == expected);  // no token is generated twice
+    for (const sim::request_record& r : result.requests) {
+      CHECK(r.executed + r.blocked + r.preempted == approx(r.finish - r.arrival).epsilon(1e-9));
+    }
+    for (const sim::instance_view& v : c.views()) {
+      CHECK(v.requests == 0);
+      CHECK(v.kv_held == blocks{});
+    }
+  }
+}
+
+}  // namespace
