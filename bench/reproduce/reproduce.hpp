@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <tessera/sim/report.hpp>
+
+#include <fmt/format.h>
+
+#include <atomic>
+#include <cstddef>
+#include <exception>
+#include <filesystem>
+#include <functional>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <utility>
+#include <vector>
+
+/// @file
+/// What the reproductions of the papers' evaluations share: a page of results with tables and plots, and runs in
+/// parallel. Each reproduction is one source file beside this one that adds itself to `reproductions()`.
+
+namespace reproduce {
+
+namespace sim = tessera::sim;
+
+/// What the command line says.
+struct options {
+  std::filesystem::path out;   ///< Folder of the page and its plots.
+  std::filesystem::path data;  ///< Folder of real traces and prompts; empty: what needs them is left out, and says so.
+  std::size_t seeds = 5;       ///< Runs that every number is a mean of.
+  bool quick = false;          ///< Few requests, to see that everything runs. The numbers mean nothing.
+  std::size_t threads = 1;
+};
+
+/// One paper's evaluation.
+struct reproduction {
+  std::string name;     ///< The word on the command line, and the folder's name.
+  std::string summary;  ///< One line.
+  std::function<void(const options&)> run;
+};
+
+[[nodiscard]] inline std::vector<reproduction>& reproductions() {
+  static std::vector<reproduction> all;
+  return all;
+}
+
+/// Adds one at start: `const bool added = reproduce::add({"pascal", "...", run});`
+inline bool add(reproduction r) {
+  reproductions().push_back(std::move(r));
+  return true;
+}
+
+/// Calls `work(i)` for 0 <= i < n on several threads. The first exception is thrown again here, after all have ended.
+template <class Work>
+void parallel_for(std::size_t n, std::size_t threads, Work&& work) {
+  std::atomic<std::size_t> next{0};
+  std::mutex guard;
+  std::exception_ptr failure;
+  const auto run = [&] {
+    for (std::size_t i = next++; i < n; i = next++) {
+      try {
+        work(i);
+      } catch (...) {
+        const std::lock_guard lock{guard};
+        if (!failure) failure = std::current_exception();
+        next = n;
+      }
+    }
+  };
+  {
+    std::vector<std::jthread> crew;
+    for (std::size_t t = 1; t < threads; ++t) crew.emplace_back(run);
+    run();
+  }
+  if (failure) std::rethrow_exception(failure);
+}
+
+/// Mean and the half-width of its 95 % interval over the seeds.
+struct estimate {
+  double mean = 0;
+  double half_width = 0;
+};
+/// Student's t for few samples. NaN of no samples; half-width 0 of one.
+[[nodiscard]] estimate estimate_of(const std::vector<double>& samples);
+
+/// One curve, or one group of bars, of a plot.
+struct series {
+  std::string name;
+  std::vector<double> x;
+  std::vector<double> y;
+};
+enum class style { lines, steps, bars };
+struct plot {
+  std::string title;
+  std::string x_label;
+  std::string y_label;
+  std::vector<series> curves;
+  style drawn_as = style::lines;
+  bool log_x = false;
+  bool log_y = false;
+  std::vector<std::string> x_names{};  ///< Names of the groups of bars; x is then not read.
+};
+
+/// A page of results in Markdown, written when it is finished: a run that fails leaves the old page.
+class page {
+ public:
+  /// `folder/README.md`; plots lie beside it. @throws sim::output_error
+  page(const options& o, std::string_view title);
+
+  void heading(std::string_view text);    ///< Of a section.
+  void text(std::string_view paragraph);  ///< Markdown.
+  /// A table; every row as long as the header.
+  void table(const std::vector<std::string>& header, const std::vector<std::vector<std::string>>& rows);
+  /// Draws `name.svg` (and `name.gp`, which has the data) and shows it. Without gnuplot the page says that it is
+  /// missing.
+  void figure(std::string_view name, std::string_view caption, const plot& p);
+  void finish();
+
+ private:
+  std::filesystem::path folder_;
+  std::string markdown_;
+};
+
+}  // namespace reproduce
