@@ -1,0 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "plan.hpp"
+
+int main(int argc, char** argv) { return plan::main(argc, argv); }

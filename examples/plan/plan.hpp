@@ -1,0 +1,430 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <tessera/core/owned_storage.hpp>
+#include <tessera/partition/bucketed.hpp>
+#include <tessera/partition/chain.hpp>
+#include <tessera/partition/exact.hpp>
+#include <tessera/partition/flat.hpp>
+#include <tessera/partition/merge.hpp>
+#include <tessera/sim/cost_file.hpp>
+#include <tessera/sim/cost_profile.hpp>
+#include <tessera/sim/report.hpp>
+#include <tessera/sim/trace.hpp>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <CLI/CLI.hpp>
+
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <chrono>
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <memory>
+#include <new>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <vector>
+
+/// @file
+/// The command line of `plan`: lengths in, stages out.
+
+namespace plan {
+
+namespace sim = tessera::sim;
+namespace partition = tessera::partition;
+using tessera::cost::request_lengths;
+
+struct arguments {
+  std::string lengths;
+  std::int64_t instances = 0;
+  std::string cost;
+  std::string profile = "h20-llama-3.2-3b";
+  std::string method = "exact";
+  std::optional<double> in_flight;
+  bool compare = false;
+  bool to_json = false;  ///< `--json` was given,
+  std::string json;      ///< with this file, or none: standard output.
+  std::string plot;
+  std::string plot_format = "svg";
+};
+
+inline constexpr std::array<const char*, 5> methods{"exact", "bucketed", "merge", "chain", "flat"};
+
+// What is refused because nobody means it: it would take hours, or more memory than there is.
+inline constexpr std::int64_t max_instances = 4096;
+inline constexpr double max_in_flight = 1e9;
+inline constexpr double max_memory = 8.0 * (1 << 30);  ///< Bytes that a method may write to.
+
+/// Lengths: a trace, or a file of one column that begins with the line `length`; then nothing is known of prompts, and
+/// every sequence counts as one that grows from nothing.
+inline std::vector<request_lengths> load_lengths(const std::string& path) {
+  const std::string text = sim::read_file(path);
+  std::vector<request_lengths> sample;
+  const std::string_view head = std::string_view{text}.substr(0, text.find('\n'));
+  if (head != "length") {
+    for (const sim::trace_row& r : sim::parse_trace(text, path).rows) {
+      sample.push_back({tessera::tokens{r.prompt_tokens}, tessera::tokens{r.prompt_tokens + r.output_tokens}});
+    }
+    return sample;
+  }
+  sim::require_plain_text(text, path, "a header and lengths");
+  std::uint64_t line = 2;
+  for (std::size_t at = head.size() + 1; at < text.size(); ++line) {
+    const std::size_t newline = std::min(text.find('\n', at), text.size());
+    const std::string_view row = std::string_view{text}.substr(at, newline - at);
+    std::int64_t n = 0;
+    const auto [stop, failure] = std::from_chars(row.data(), row.data() + row.size(), n);
+    if (failure != std::errc{} || stop != row.data() + row.size() || n < 1 || n > sim::max_trace_tokens) {
+      throw sim::input_error{path,
+                             {line, 1},
+                             fmt::format("length, a whole number from 1 to {}", sim::max_trace_tokens),
+                             row.empty() ? std::string{"an empty line"} : sim::shown(row)};
+    }
+    if (sample.size() == sim::max_trace_rows) {
+      throw sim::input_error{path, {line, 1}, fmt::format("at most {} rows", sim::max_trace_rows), "another one"};
+    }
+    sample.push_back({tessera::tokens{0}, tessera::tokens{n}});
+    at = newline + 1;
+  }
+  if (sample.empty()) throw sim::input_error{path, {2, 1}, "at least one length", "the end of the file"};
+  return sample;
+}
+
+/// Prices from a file, or fitted to simulated batches of a profile. `what` says which.
+inline sim::cost_file load_cost(const arguments& a, std::string& what) {
+  if (!a.cost.empty()) {
+    what = a.cost;
+    return sim::read_cost(a.cost);
+  }
+  const sim::profile p = sim::load_profile(a.profile);
+  tessera::cost::fit_result fitted;
+  const auto rows = sim::profile_costs(p);
+  if (!ok(tessera::cost::fit(rows, {}, fitted))) {
+    throw sim::usage_error{fmt::format("no cost model fits the profile {}; give --cost FILE.json", p.name)};
+  }
+  what = fmt::format("fitted to the profile {} (mean error {:.1f} %)", p.name, 100 * fitted.held_out_error);
+  return {.qoe = fitted.model,
+          .transfer = {.per_sequence = 0, .per_token = p.model.kv_bytes_per_token() / p.links.fabric_bytes_per_s}};
+}
+
+/// A plan that owns its stages, and the seconds it took.
+struct outcome {
+  std::string method;
+  std::vector<partition::stage> stages;
+  double quality = 0;
+  double seconds = 0;
+};
+
+/// Sorting and pricing are not in the time; they are the same for all.
+template <class P, class Limits>
+outcome run_with(const char* name, const partition::length_table& table, std::size_t instances, const Limits& limits) {
+  const double bytes = static_cast<double>(P::required_bytes(limits));
+  if (bytes > max_memory) {
+    throw sim::usage_error{
+        fmt::format("{} would use {:.1f} GiB of memory; at most {:.0f} are allowed: take fewer "
+                    "--instances, a smaller sample or another --method",
+                    name, bytes / (1 << 30), max_memory / (1 << 30))};
+  }
+  auto memory = tessera::storage_for<P>(limits);
+  tessera::arena arena{memory.memory()};
+  P planner{arena, limits};
+  outcome o{name, std::vector<partition::stage>(std::min(instances, table.size())), 0, 0};
+  const auto start = std::chrono::steady_clock::now();
+  const partition::stage_plan found = planner(table, instances, o.stages);
+  o.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  o.quality = found.quality;
+  o.stages.resize(found.stages.size());
+  return o;
+}
+
+inline outcome run_method(std::string_view method, const partition::length_table& table, std::size_t instances) {
+  if (method == "exact") {
+    return run_with<partition::exact>("exact", table, instances,
+                                      partition::exact::limits{.lengths = table.size(), .instances = instances});
+  }
+  if (method == "chain") {
+    return run_with<partition::chain>("chain", table, instances,
+                                      partition::chain::limits{.lengths = table.size(), .instances = instances});
+  }
+  if (method == "bucketed") {
+    return run_with<partition::bucketed>("bucketed", table, instances,
+                                         partition::bucketed::limits{.instances = instances});
+  }
+  if (method == "merge") return run_with<partition::merge>("merge", table, instances, partition::merge::limits{});
+  outcome o{"flat", std::vector<partition::stage>(std::min(instances, table.size())), 0, 0};
+  const auto start = std::chrono::steady_clock::now();
+  o.quality = partition::flat{}(table, instances, o.stages).quality;
+  o.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  o.stages.resize(1);
+  return o;
+}
+
+inline std::string show_range_end(const partition::stage& s) {
+  return s.to == partition::unbounded ? std::string{"-"} : fmt::format("{}", s.to.count());
+}
+
+inline std::string format_stages(const outcome& o, std::size_t requests) {
+  std::string out = fmt::format("{:>5} {:>10} {:>10} {:>9} {:>9} {:>7} {:>12} {:>12}\n", "stage", "from", "to",
+                                "instances", "requests", "share", "quality", "transfer");
+  for (std::size_t h = 0; h != o.stages.size(); ++h) {
+    const partition::stage& s = o.stages[h];
+    out += fmt::format("{:>5} {:>10} {:>10} {:>9} {:>9} {:>5.1f} % {:>12.5g} {:>12.5g}\n", h + 1, s.from.count(),
+                       show_range_end(s), s.instances, s.requests,
+                       100 * static_cast<double>(s.requests) / static_cast<double>(requests), s.quality, s.transfer);
+  }
+  return out;
+}
+
+inline std::string format_comparison(const std::vector<outcome>& all) {
+  double best = all.front().quality;
+  for (const outcome& o : all) best = std::min(best, o.quality);
+  std::string out =
+      fmt::format("{:<9} {:>6} {:>14} {:>10} {:>12}\n", "method", "stages", "quality", "to best", "planning ms");
+  for (const outcome& o : all) {
+    out += fmt::format("{:<9} {:>6} {:>14.8g} {:>+8.2f} % {:>12.3f}\n", o.method, o.stages.size(), o.quality,
+                       best > 0 ? 100 * (o.quality / best - 1) : 0.0, 1e3 * o.seconds);
+  }
+  return out;
+}
+
+inline nlohmann::ordered_json describe(const outcome& o) {
+  nlohmann::ordered_json stages = nlohmann::ordered_json::array();
+  for (const partition::stage& s : o.stages) {
+    const nlohmann::ordered_json to =
+        s.to == partition::unbounded ? nlohmann::ordered_json{} : nlohmann::ordered_json(s.to.count());
+    stages.push_back({{"from", s.from.count()},
+                      {"to", to},
+                      {"instances", s.instances},
+                      {"requests", s.requests},
+                      {"quality", s.quality},
+                      {"transfer", s.transfer}});
+  }
+  return {{"method", o.method}, {"quality", o.quality}, {"planning_seconds", o.seconds}, {"stages", std::move(stages)}};
+}
+
+/// The lengths in four bins per doubling, and the stages behind them. A script that lacks its terminal and output.
+inline std::string layout_script(const outcome& o, const std::vector<request_lengths>& sample) {
+  constexpr int per_octave = 4;
+  std::vector<std::size_t> bins;
+  double shortest = 1e18;
+  double longest = 1;
+  for (const request_lengths& r : sample) {
+    const auto l = static_cast<double>(r.length.count());
+    shortest = std::min(shortest, l);
+    longest = std::max(longest, l);
+    const auto bin = static_cast<std::size_t>(std::log2(l) * per_octave);
+    if (bin >= bins.size()) bins.resize(bin + 1);
+    ++bins[bin];
+  }
+  const auto edge = [](std::size_t bin) { return std::exp2(static_cast<double>(bin) / per_octave); };
+  const auto first = static_cast<std::size_t>(std::log2(shortest) * per_octave);
+  const double low = edge(first);
+  const double high = edge(bins.size());
+  std::size_t most = 1;
+  std::string data = "$lengths << EOD\n";
+  for (std::size_t b = first; b != bins.size(); ++b) {
+    most = std::max(most, bins[b]);
+    data += fmt::format("{:.6g} {} {:.6g} {:.6g}\n", std::sqrt(edge(b) * edge(b + 1)), bins[b], edge(b), edge(b + 1));
+  }
+  data += "EOD\n";
+  std::size_t instances = 0;
+  std::string stages;
+  constexpr std::array<const char*, 2> colours{"#fdf3dc", "#e3f0f7"};
+  for (std::size_t h = 0; h != o.stages.size(); ++h) {
+    const partition::stage& s = o.stages[h];
+    instances += s.instances;
+    const double from = std::max(low, static_cast<double>(s.from.count()));
+    const double to = s.to == partition::unbounded ? high : std::min(high, static_cast<double>(s.to.count()));
+    stages +=
+        fmt::format("set object {} rect from {:.6g}, graph 0 to {:.6g}, graph 1 fc rgb '{}' fs solid noborder behind\n",
+                    h + 1, from, to, colours[h % 2]);
+    if (h != 0) {
+      stages += fmt::format(
+          "set arrow from {0:.6g}, graph 0 to {0:.6g}, graph 1 nohead front lc rgb '#d55e00' lw 1.5\n", from);
+      stages += fmt::format(
+          "set label '{0}' at {1:.6g}, graph 0.02 rotate by 90 offset character -0.6,0 tc rgb '#a04000' front\n",
+          s.from.count(), from);
+    }
+    stages += fmt::format("set label '{}' at {:.6g}, graph {} center tc rgb '#000000' front\n", s.instances,
+                          std::sqrt(from * to), h % 2 == 0 ? "0.97" : "0.93");
+  }
+  return data +
+         fmt::format("set title '{}: {} instances in {} stages (instances on top, cuts in red)'\n", o.method, instances,
+                     o.stages.size()) +
+         "set border 3\nset tics nomirror\nunset key\nset logscale x 2\nset format x '%.0f'\n"
+         "set xlabel 'final length of a sequence, tokens'\nset ylabel 'requests'\n" +
+         fmt::format("set xrange [{:.6g}:{:.6g}]\nset yrange [0:{:.6g}]\n", low, high,
+                     1.18 * static_cast<double>(most)) +
+         stages +
+         "plot $lengths using 1:2:3:4:(0):2 with boxxyerror fs solid 0.4 border rgb '#0072b2' lc rgb '#0072b2'\n";
+}
+
+/// Where the picture and its script go.
+struct picture {
+  std::filesystem::path image;
+  std::filesystem::path script;
+  sim::plot_format format = sim::plot_format::svg;
+};
+
+inline picture place_picture(const arguments& a) {
+  std::filesystem::path image{a.plot};
+  const auto extension = image.extension();
+  if (extension == ".svg" || extension == ".png") {
+    std::filesystem::path script = image;
+    script.replace_extension(".gp");
+    return {image, script, extension == ".png" ? sim::plot_format::png : sim::plot_format::svg};
+  }
+  std::error_code failure;
+  std::filesystem::create_directories(image, failure);
+  if (failure) throw sim::output_error{fmt::format("cannot make {}: {}", a.plot, failure.message())};
+  const bool png = a.plot_format == "png";
+  return {image / (png ? "plan.png" : "plan.svg"), image / "plan.gp",
+          png ? sim::plot_format::png : sim::plot_format::svg};
+}
+
+inline void draw(const picture& p, sim::output_file& script, const std::string& text) {
+  script.write(fmt::format("if (!exists('picture')) picture = {}\n{}set output picture\n{}",
+                           sim::detail::gnuplot_quoted(p.image.filename().string()),
+                           sim::detail::script_head(p.format, 540), text));
+  script.commit();
+  std::filesystem::path growing = p.image;
+  growing += ".partial";
+  std::error_code failure;
+  try {
+    sim::detail::run_gnuplot(p.script, growing);
+    std::filesystem::rename(growing, p.image, failure);
+    if (failure) throw sim::output_error{fmt::format("cannot write {}: {}", p.image.string(), failure.message())};
+  } catch (...) {
+    std::error_code ignored;
+    std::filesystem::remove(growing, ignored);
+    throw;
+  }
+}
+
+/// Runs the tool on its arguments. Everything that can be refused is refused before the planning begins.
+inline void run(const arguments& a) {
+  if (a.instances < 1 || a.instances > max_instances) {
+    throw sim::usage_error{fmt::format("--instances must be from 1 to {}, not {}", max_instances, a.instances)};
+  }
+  if (a.in_flight && !(*a.in_flight > 0 && *a.in_flight <= max_in_flight)) {
+    throw sim::usage_error{
+        fmt::format("--in-flight must be above 0 and at most {:g}, not {:g}", max_in_flight, *a.in_flight)};
+  }
+  const auto instances = static_cast<std::size_t>(a.instances);
+  std::string prices;
+  const sim::cost_file cost = load_cost(a, prices);
+  const std::vector<request_lengths> sample = load_lengths(a.lengths);
+  const partition::length_table::limits limits{.requests = sample.size()};
+  auto memory = tessera::storage_for<partition::length_table>(limits);
+  tessera::arena arena{memory.memory()};
+  partition::length_table table{arena, limits};
+  if (!ok(table.assign(sample, {.qoe = cost.qoe, .transfer = cost.transfer, .in_flight = a.in_flight.value_or(0)}))) {
+    throw sim::usage_error{
+        fmt::format("{}: the lengths or the prices are too large to add up: requests x longest^2 must "
+                    "stay below 2^63, and the cost of the sample below 1e300",
+                    a.lengths)};
+  }
+  std::optional<picture> image;
+  if (!a.plot.empty()) {
+    sim::require_gnuplot();
+    image = place_picture(a);
+  }
+  std::unique_ptr<sim::output_file> json;
+  std::unique_ptr<sim::output_file> script;
+  if (!a.json.empty()) json = std::make_unique<sim::output_file>(a.json);
+  if (image) script = std::make_unique<sim::output_file>(image->script);
+
+  const outcome chosen = run_method(a.method, table, instances);
+  std::vector<outcome> all;
+  if (a.compare) {
+    for (const char* m : methods) all.push_back(m == a.method ? chosen : run_method(m, table, instances));
+  }
+  std::string text;
+  if (!a.to_json || json) {
+    text = fmt::format("{}: {} requests, {} distinct lengths, {} instances\ncost: {}\n\n", a.lengths, sample.size(),
+                       table.size(), instances, prices);
+    text += format_stages(chosen, sample.size());
+    text += fmt::format("\n{}: quality {:.8g}, smaller is better; planned in {:.3f} ms\n", chosen.method,
+                        chosen.quality, 1e3 * chosen.seconds);
+    if (a.compare) text += "\n" + format_comparison(all);
+  }
+  if (a.to_json) {
+    nlohmann::ordered_json j = describe(chosen);
+    j["instances"] = instances;
+    j["requests"] = sample.size();
+    j["distinct_lengths"] = table.size();
+    j["cost"] = nlohmann::ordered_json::parse(sim::to_json(cost));
+    if (a.compare) {
+      j["compare"] = nlohmann::ordered_json::array();
+      for (const outcome& o : all) j["compare"].push_back(describe(o));
+    }
+    if (json) {
+      json->write(j.dump(2) + "\n");
+    } else {
+      text += j.dump(2) + "\n";
+    }
+  }
+  if (image) draw(*image, *script, layout_script(chosen, sample));
+  if (json) json->commit();
+  fmt::print("{}", text);
+  if (image && !(a.to_json && !json)) fmt::print("{}\n", image->image.string());
+  if (std::fflush(stdout) != 0) {
+    throw sim::output_error{fmt::format("cannot write the table: {}", std::strerror(errno))};
+  }
+}
+
+/// The whole program. Exit code 2 and one line on stderr for anything that the user can mend.
+inline int main(int argc, char** argv) {
+  arguments a;
+  CLI::App app{"Divides instances and sequence lengths into stages."};
+  app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);  // scripts append to their defaults
+  app.add_option("--lengths", a.lengths, "CSV: a trace with prompt_tokens and output_tokens, or one column `length`")
+      ->required();
+  app.add_option("--instances", a.instances, "engine instances")->required();
+  app.add_option("--cost", a.cost, "JSON with the prices of a batch and of a transfer (default: fitted to --profile)");
+  app.add_option("--profile", a.profile, fmt::format("{}, or a .json file", fmt::join(sim::profile_names(), ", ")))
+      ->capture_default_str();
+  app.add_option("--method", a.method, fmt::format("{}", fmt::join(methods, ", ")))
+      ->check(CLI::IsMember(std::vector<std::string>(methods.begin(), methods.end())))
+      ->capture_default_str();
+  app.add_option("--in-flight", a.in_flight, "requests in flight that the sample stands for (default: all of it)");
+  app.add_flag("--compare", a.compare, "all methods side by side");
+  CLI::Option* const json = app.add_option("--json", a.json, "JSON instead of the table, or into a file beside it");
+  json->expected(0, 1);
+  app.add_option("--plot", a.plot, "picture FILE.svg or FILE.png, or a folder for it (needs gnuplot)");
+  app.add_option("--plot-format", a.plot_format, "svg or png, in a folder")
+      ->check(CLI::IsMember({"svg", "png"}))
+      ->capture_default_str();
+  try {
+    // An empty value, as of an unset variable in a script, must not pass for none at all.
+    for (int i = 1; i < argc; ++i) {
+      const std::string_view word{argv[i]};
+      if (word.empty() || (word.substr(0, 2) == "--" && word.back() == '=')) {
+        throw sim::usage_error{fmt::format("{} needs a value", word.empty() ? argv[i - 1] : argv[i])};
+      }
+    }
+    app.parse(argc, argv);
+    a.to_json = json->count() > 0;
+    run(a);
+    return 0;
+  } catch (const CLI::CallForHelp& help) {
+    return app.exit(help);
+  } catch (const CLI::ParseError& wrong) {
+    fmt::print(stderr, "plan: {} (see --help)\n", wrong.what());
+  } catch (const std::bad_alloc&) {
+    fmt::print(stderr, "plan: out of memory; take fewer --instances or a smaller sample\n");
+  } catch (const std::exception& wrong) {
+    fmt::print(stderr, "plan: {}\n", wrong.what());
+  }
+  return sim::exit_bad_input;
+}
+
+}  // namespace plan

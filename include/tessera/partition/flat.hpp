@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <tessera/partition/plan.hpp>
+
+TESSERA_NAMESPACE_BEGIN
+namespace partition {
+
+/// All instances in one stage, as without any specialisation; a layout to compare with. Needs no storage.
+struct flat {
+  stage_plan operator()(const length_table& table, std::size_t instances, std::span<stage> out) const noexcept {
+    detail::check_call(table, instances, out);
+    out[0] = {.from = tokens{}, .to = unbounded, .instances = instances};
+    return detail::finish(table, out.first(1));
+  }
+};
+
+}  // namespace partition
+TESSERA_NAMESPACE_END

@@ -1,0 +1,116 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+# The contract of plan: what it prints and writes, and that bad input is one message and exit code 2.
+
+set -euo pipefail
+[[ -n ${TESSERA_PLAN:-} ]] || exit 77
+plan=$TESSERA_PLAN
+fail() { echo "plan.sh: $*" >&2; exit 1; }
+rm -rf ./*
+
+# A sample of three kinds of request, and prices at which three stages pay.
+python3 - <<'P'
+with open("lengths.csv", "w") as f:
+    f.write("arrival_s,prompt_tokens,output_tokens\n")
+    for i in range(300):
+        f.write(f",{(100, 1000, 9000)[i % 3] + i % 7},{10 + i % 5}\n")
+P
+cat > cost.json <<'P'
+{"qoe": {"d0": 0.001, "d1": 1e-5, "d2": 1e-7, "d3": 0, "d4": 1e-6},
+ "transfer": {"per_sequence": 0.001, "per_token": 1e-7}}
+P
+some=(--lengths lengths.csv --instances 6 --cost cost.json)
+"$plan" "${some[@]}" > a.txt 2> a.err
+[[ ! -s a.err ]] || fail "said: $(cat a.err)"
+grep -q '300 requests, .* distinct lengths, 6 instances' a.txt || fail "no summary: $(cat a.txt)"
+grep -q '^exact: quality ' a.txt || fail "no quality"
+"$plan" "${some[@]}" --json > a.json
+"$plan" "${some[@]}" --compare --json b.json > b.txt
+for method in exact bucketed merge chain flat; do
+  grep -q "^$method " b.txt || fail "--compare lacks $method"
+  "$plan" "${some[@]}" --method "$method" --json > "$method.json" || fail "$method"
+done
+python3 - <<'P'
+import json
+def check(p, name):
+    assert p["method"] == name
+    s = p["stages"]
+    assert s[0]["from"] == 0 and s[-1]["to"] is None
+    assert all(x["to"] == y["from"] for x, y in zip(s, s[1:]))
+    assert sum(x["instances"] for x in s) == 6 and sum(x["requests"] for x in s) == 300
+    assert abs(sum(x["quality"] + x["transfer"] for x in s) - p["quality"]) <= 1e-9 * p["quality"]
+a = json.load(open("a.json"))
+check(a, "exact")
+assert a["requests"] == 300 and a["instances"] == 6 and a["cost"]["qoe"]["d4"] == 1e-6
+b = json.load(open("b.json"))
+for name, p in zip("exact bucketed merge chain flat".split(), b["compare"], strict=True):
+    check(p, name)
+    check(json.load(open(name + ".json")), name)
+    assert a["quality"] <= p["quality"] * (1 + 1e-12), name
+assert b["stages"] == a["stages"] and len(b["compare"][3]["stages"]) == 6 and len(b["compare"][4]["stages"]) == 1
+assert len(a["stages"]) >= 2
+P
+printf 'length\n5\n7\n7\n900\n' > plain.csv
+"$plan" --lengths plain.csv --instances 2 | grep -q '4 requests, 3 distinct lengths' || fail "a plain column of lengths"
+"$plan" "${some[@]}" --instances 1 --instances 3 --json | grep -q '"instances": 3,' || fail "the last of an option counts"
+# With next to nothing in flight no sequence is worth moving; a cut that none grows across is still free.
+"$plan" "${some[@]}" --in-flight 0.01 --json > few.json
+python3 -c 'import json; s = json.load(open("few.json"))["stages"]; assert len(s) > 1 and all(x["transfer"] == 0 for x in s)' ||
+  fail "with next to nothing in flight: $(cat few.json)"
+
+refused() { # arguments
+  local code=0
+  "$plan" "$@" --json out.json > out.txt 2> err.txt || code=$?
+  [[ $code -eq 2 ]] || fail "exit code $code, not 2: $*"
+  [[ $(wc -l < err.txt) -eq 1 ]] || fail "not one line: $* : $(cat err.txt)"
+  [[ ! -s out.txt ]] || fail "output in spite of an error: $*"
+  [[ -z $(find . -name 'out.json*' -o -name '*.partial*') ]] || fail "left-overs: $*"
+}
+refused_at() { # line:column, content for printf
+  printf "$2" > bad.csv
+  refused --lengths bad.csv --instances 2
+  grep -q "bad.csv:$1: expected" err.txt || fail "not at $1: $(cut -c1-200 err.txt)"
+}
+refused
+refused --lengths lengths.csv
+refused --instances 3
+refused --lengths missing.csv --instances 3
+for n in 0 -1 x 1.5 5000 99999999999999999999 ''; do refused --lengths lengths.csv --instances "$n"; done
+refused "${some[@]}" --method nonsense
+refused "${some[@]}" --method ''
+refused "${some[@]}" --cost ''
+refused "${some[@]}" --profile=
+refused --lengths lengths.csv --instances 3 --profile nonsense
+for x in 0 -1 nan inf 1e300 ''; do refused "${some[@]}" --in-flight "$x"; done
+code=0; "$plan" "${some[@]}" --json missing/folder/x.json > out.txt 2> err.txt || code=$?
+[[ $code -eq 2 && ! -s out.txt && $(wc -l < err.txt) -eq 1 ]] || fail "an unwritable file"
+refused_at 1:1 ''
+refused_at 1:1 'a,b\n1,2\n'
+refused_at 2:1 'prompt_tokens,output_tokens\n'
+refused_at 2:1 'prompt_tokens,output_tokens\n0,3\n'
+refused_at 2:1 'length\n'
+refused_at 3:1 'length\n5\n0\n'
+refused_at 2:1 'length\n-5\n'
+refused_at 2:1 'length\n5x\n'
+refused_at 3:1 'length\n5\n\n7\n'
+refused_at 2:2 'length\n5\r\n'
+printf 'length\n%s' "$(yes 1000000000 | head -20)" > bad.csv
+refused --lengths bad.csv --instances 2
+grep -q 'requests x longest^2' err.txt || fail "lengths that do not add up: $(cat err.txt)"
+for json in '' '{' '[]' '{"qoe": 1}' '{"qoe": {"d0": 1}, "transfer": {}}'; do
+  printf '%s' "$json" > bad.json
+  refused --lengths lengths.csv --instances 3 --cost bad.json
+  grep -q '^plan: bad.json:1:[0-9]*: expected' err.txt || fail "no place: $(cat err.txt)"
+done
+
+if command -v gnuplot > /dev/null; then
+  "$plan" "${some[@]}" --plot "a folder" > /dev/null
+  tail -c 20 "a folder/plan.svg" | grep -q '</svg>' || fail "no whole SVG"
+  "$plan" "${some[@]}" --plot layout.png > plot.txt
+  [[ $(head -c 8 layout.png | od -An -tx1 | tr -d ' \n') == 89504e470d0a1a0a ]] || fail "no PNG"
+  grep -qx 'layout.png' plot.txt || fail "the picture is not named"
+  rm layout.png && gnuplot layout.gp && [[ -s layout.png ]] || fail "layout.gp does not draw again"
+  [[ -z $(find . -name '*.partial*') ]] || fail "left-overs"
+fi
+echo "plan.sh: ok"
