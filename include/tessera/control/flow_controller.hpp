@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <tessera/control/telemetry.hpp>
+#include <tessera/core/storage.hpp>
+
+#include <limits>
+#include <optional>
+
+/// @file
+/// Macro scale of Phasor: workers go over from the mixed pool to whichever of prefill and decode is short of headroom.
+/// Source: Phasor, algorithm 1, lines 12 to 18, and appendices B.4 and B.5.
+
+TESSERA_NAMESPACE_BEGIN
+namespace control {
+
+/// Whether a pool with mean freeness `a` is starved beside one with mean freeness `b`.
+///
+/// The paper's test, a < theta b with 0 < theta < 1, turns over when b is negative: a = b = -1 would starve both pools.
+/// For b < 0 this says a < b / theta instead. It is the only test that
+///   1. is the paper's wherever `b` is not negative;
+///   2. does not depend on the unit: starved(ca, cb) = starved(a, b) for c > 0;
+///   3. treats overload as it treats headroom: a is starved beside b if and only if -b, as headroom, is beside -a.
+/// For by 2 the bound on a at b < 0 is k b, and by 3 and the paper's rule a < k b is -b < theta (-a), so k = 1 / theta.
+/// The bound, theta b or b / theta, rises with b, is never above b, and is continuous. Hence less headroom never ends
+/// starvation, a starved pool always has the lower mean, and two pools are never starved at once.
+/// False if either is NaN. Requires 0 < theta <= 1.
+[[nodiscard]] constexpr bool starved(double a, double b, double theta) noexcept {
+  return a < (b >= 0 ? theta * b : b / theta);
+}
+
+/// Mean freeness of the two pools: Phi_T of prefill workers, Phi_S of decode workers. A pool without workers has less
+/// headroom than any: minus infinity.
+struct pool_means {
+  double prefill = -std::numeric_limits<double>::infinity();
+  double decode = -std::numeric_limits<double>::infinity();
+  std::size_t prefill_workers = 0;
+  std::size_t decode_workers = 0;
+};
+
+/// O(workers), no allocation.
+[[nodiscard]] constexpr pool_means mean_freeness(std::span<const worker> workers) noexcept {
+  pool_means m;
+  double prefill = 0;
+  double decode = 0;
+  for (const worker& w : workers) {
+    if (!w.available) continue;
+    if (w.role == role::prefill) {
+      prefill += w.time_phi;
+      ++m.prefill_workers;
+    } else if (w.role == role::decode) {
+      decode += space_phi(w);
+      ++m.decode_workers;
+    }
+  }
+  if (m.prefill_workers != 0) m.prefill = prefill / static_cast<double>(m.prefill_workers);
+  if (m.decode_workers != 0) m.decode = decode / static_cast<double>(m.decode_workers);
+  return m;
+}
+
+/// Mean freeness that a pool of `n` workers would have without one of them, its load spread over the others: loads,
+/// which are 1 - Phi, add up. Minus infinity if none is left.
+[[nodiscard]] constexpr double mean_without_one(double mean, std::size_t n) noexcept {
+  if (n <= 1) return -std::numeric_limits<double>::infinity();
+  return 1.0 - (1.0 - mean) * static_cast<double>(n) / static_cast<double>(n - 1);
+}
+
+/// Decides, once an epoch, whether one worker changes its role.
+///
+/// 1. If a pool is `starved`, it gets a mixed worker. If none may be had, it gets an elastic worker of the other pool,
+///    provided that pool could spare it: without it, it would still have at least the mean of the starved one.
+/// 2. If none is starved, an elastic worker goes back to the mixed pool, provided its pool would still have at least
+/// the
+///    mean of the other one without it. No pool gives its last worker.
+/// 3. A worker whose role has changed keeps it for `cooldown` epochs, whatever happens. Workers that are not elastic
+///    and not mixed never change. Of several, the one with the most headroom in both phases goes; then the first.
+///
+/// Why nothing flaps: a worker leaves a pool only when that pool, without it, has the higher mean, and joins one only
+/// when that has less than theta of the other's. Between the two lies a band in which noise moves nothing; noise that
+/// is wider meets rule 3: at most one change per worker in any `cooldown` consecutive epochs, whatever the telemetry.
+/// (The paper says when a worker may be recalled, not when it is: rule 2 is ours. `recall = false` leaves it and the
+/// second half of rule 1 out: algorithm 1 as printed.)
+///
+/// Holds the number of epochs and 8 bytes a worker. `decide` is O(workers); nothing allocates.
+class flow_controller {
+ public:
+  struct limits {
+    std::size_t workers = 0;  ///< Most workers in a report. Below 2^32 - 1.
+  };
+  struct settings {
+    double theta = 0.62;          ///< theta_flow: above 0, at most 1.
+    std::uint64_t cooldown = 20;  ///< T_cool in epochs: one second of 50 ms.
+    bool recall = true;           ///< Whether workers ever leave a pool again.
+  };
+
+  [[nodiscard]] static constexpr std::size_t required_bytes(const limits& l) noexcept {
+    return storage_layout{}.add<std::uint64_t>(l.workers).bytes_unaligned();
+  }
+
+  flow_controller(arena& memory, const limits& l, const settings& s) noexcept
+      : free_from_{memory.take<std::uint64_t>(l.workers)}, workers_{l.workers}, settings_{s} {
+    TESSERA_ASSERT(l.workers < no_index, "worker ids have 32 bits");
+    TESSERA_ASSERT(s.theta > 0 && s.theta <= 1, "theta is above 0 and at most 1");
+  }
+  flow_controller(arena& memory, const limits& l) noexcept : flow_controller(memory, l, settings{}) {}
+  flow_controller(const flow_controller&) = delete;
+  flow_controller& operator=(const flow_controller&) = delete;
+
+  /// The role change of this epoch, if any. Each call is an epoch. Requires: no more workers than `limits` says, and
+  /// plausible counts (asserted). A mean that is NaN changes nothing.
+  [[nodiscard]] std::optional<role_change> decide(std::span<const worker> workers) noexcept {
+    TESSERA_ASSERT(workers.size() <= workers_, "more workers than the controller has room for");
+    means_ = mean_freeness(workers);
+    const std::optional<role_change> change = choose(workers);
+    if (change) free_from_[change->worker] = epoch_ + settings_.cooldown;
+    ++epoch_;
+    return change;
+  }
+
+  /// What the last decision was based on.
+  [[nodiscard]] const pool_means& means() const noexcept { return means_; }
+  /// Decisions so far.
+  [[nodiscard]] std::uint64_t epochs() const noexcept { return epoch_; }
+  /// Whether a worker has to keep its role in the next epoch. Requires `worker` below the limit.
+  [[nodiscard]] bool cooling(std::size_t worker) const noexcept {
+    TESSERA_ASSERT(worker < workers_, "no such worker");
+    return epoch_ < free_from_[worker];
+  }
+
+ private:
+  [[nodiscard]] std::optional<role_change> choose(std::span<const worker> workers) const noexcept {
+    const double p = means_.prefill;
+    const double d = means_.decode;
+    const bool prefill_has_spare = means_.prefill_workers > 1 && mean_without_one(p, means_.prefill_workers) >= d;
+    const bool decode_has_spare = means_.decode_workers > 1 && mean_without_one(d, means_.decode_workers) >= p;
+    if (starved(p, d, settings_.theta)) return reinforce(workers, role::prefill, role::decode, decode_has_spare);
+    if (starved(d, p, settings_.theta)) return reinforce(workers, role::decode, role::prefill, prefill_has_spare);
+    if (!settings_.recall) return std::nullopt;
+    if (prefill_has_spare) {
+      if (const auto w = idlest(workers, role::prefill); w != no_index) {
+        return role_change{w, role::prefill, role::mixed};
+      }
+    }
+    if (decode_has_spare) {
+      if (const auto w = idlest(workers, role::decode); w != no_index) return role_change{w, role::decode, role::mixed};
+    }
+    return std::nullopt;
+  }
+
+  [[nodiscard]] std::optional<role_change> reinforce(std::span<const worker> workers, role to, role other,
+                                                     bool other_has_spare) const noexcept {
+    if (const auto w = idlest(workers, role::mixed); w != no_index) return role_change{w, role::mixed, to};
+    if (!settings_.recall || !other_has_spare) return std::nullopt;
+    if (const auto w = idlest(workers, other); w != no_index) return role_change{w, other, to};
+    return std::nullopt;
+  }
+
+  /// The worker of a pool with the most headroom, by the phase that has less of it, among those that may change.
+  [[nodiscard]] std::uint32_t idlest(std::span<const worker> workers, role pool) const noexcept {
+    std::uint32_t best = no_index;
+    double most = 0;
+    for (std::size_t i = 0; i != workers.size(); ++i) {
+      const worker& w = workers[i];
+      if (w.role != pool || !w.available || epoch_ < free_from_[i]) continue;
+      if (pool != role::mixed && !w.elastic) continue;
+      const double space = space_phi(w);
+      const double headroom = w.time_phi < space ? w.time_phi : space;
+      if (best == no_index || headroom > most) {
+        best = static_cast<std::uint32_t>(i);
+        most = headroom;
+      }
+    }
+    return best;
+  }
+
+  std::uint64_t* free_from_;  // By worker: the first epoch in which it may change again.
+  std::size_t workers_;
+  settings settings_;
+  std::uint64_t epoch_ = 0;
+  pool_means means_{};
+};
+
+}  // namespace control
+TESSERA_NAMESPACE_END

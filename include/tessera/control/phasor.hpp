@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <tessera/control/defragmenter.hpp>
+#include <tessera/control/flow_controller.hpp>
+
+TESSERA_NAMESPACE_BEGIN
+namespace control {
+
+/// What an epoch asks of the engine. Valid until the next epoch.
+struct phasor_actions {
+  std::span<const move> moves{};
+  std::optional<role_change> change{};
+  pool_means means{};  ///< What the role change, or none, was based on.
+};
+
+/// One epoch of Phasor's control loop over the whole cluster, every 50 ms or so: the macro and the meso scale. Routing,
+/// the micro scale, is done per request: `placement::phasor_router`.
+///
+/// The role change comes first, so that no KV is moved to or from a worker that is about to change. Pure but for the
+/// cool-down; nothing allocates. Source: Phasor, algorithm 1, lines 6 to 18.
+class phasor {
+ public:
+  struct limits {
+    std::size_t workers = 0;  ///< Most workers in a report.
+    defragmenter::limits defragment{};
+  };
+  struct settings {
+    flow_controller::settings flow{};
+    defragmenter::settings defragment{};
+  };
+
+  [[nodiscard]] static constexpr std::size_t required_bytes(const limits& l) noexcept {
+    return storage_layout{}
+        .add_bytes(flow_controller::required_bytes({l.workers}))
+        .add_bytes(defragmenter::required_bytes(l.defragment))
+        .bytes_unaligned();
+  }
+
+  phasor(arena& memory, const limits& l, const settings& s) noexcept
+      : flow_{memory, {l.workers}, s.flow}, defragment_{memory, l.defragment, s.defragment} {}
+  phasor(arena& memory, const limits& l) noexcept : phasor(memory, l, settings{}) {}
+
+  /// O(workers) and what `defragmenter` says. Requirements as those of the two controllers.
+  [[nodiscard]] phasor_actions epoch(std::span<const worker> workers) noexcept {
+    phasor_actions a;
+    a.change = flow_.decide(workers);
+    a.means = flow_.means();
+    a.moves = defragment_.plan(workers, a.change ? a.change->worker : no_index);
+    return a;
+  }
+
+  [[nodiscard]] const flow_controller& flow() const noexcept { return flow_; }
+  [[nodiscard]] const defragmenter& defragment() const noexcept { return defragment_; }
+
+ private:
+  flow_controller flow_;
+  defragmenter defragment_;
+};
+
+}  // namespace control
+TESSERA_NAMESPACE_END

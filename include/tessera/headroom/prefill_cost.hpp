@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <tessera/core/assert.hpp>
+#include <tessera/core/clock.hpp>
+#include <tessera/core/units.hpp>
+
+/// @file
+/// What a prompt costs to compute, and what a prefill worker can compute before a prompt is late. The numerator and the
+/// denominator of Phasor's time-bound freeness (section 3.1, equation 2; appendix B).
+
+TESSERA_NAMESPACE_BEGIN
+namespace headroom {
+
+/// Longest prompt that the load sums take: its square has 64 bits.
+inline constexpr tokens longest_prompt{(std::int64_t{1} << 32) - 1};
+
+/// Cost of a prompt of l tokens in FLOP-equivalents: alpha l^2 + beta P_m l. Attention is the square, all else is
+/// linear. Coefficients come from `calibrate`, fitted to prefill times of the stack in use.
+struct prefill_cost {
+  double alpha = 0;        ///< FLOP per token squared. At least 0.
+  double beta = 0;         ///< FLOP per token of the reference model. At least 0.
+  double model_scale = 1;  ///< P_m: parameters of the model over those of the reference model. Above 0.
+
+  /// What is left to compute of a prompt of which `computed` tokens are in the KV cache already (chunked prefill,
+  /// shared prefixes): cost(prompt) - cost(computed), since the tokens left attend to all before them. O(1).
+  [[nodiscard]] constexpr double flops(tokens prompt, tokens computed = {}) const noexcept {
+    const auto l = static_cast<double>(prompt.count());
+    const auto c = static_cast<double>(computed.count());
+    return (alpha * (l + c) + beta * model_scale) * (l - c);
+  }
+};
+
+/// P_m for a model with so many parameters (the active ones of a mixture of experts). Requires both above 0.
+[[nodiscard]] constexpr double model_scale(double parameters, double reference_parameters) noexcept {
+  TESSERA_ASSERT(parameters > 0 && reference_parameters > 0, "a model has parameters");
+  return parameters / reference_parameters;
+}
+
+/// P_peak T_SLO: what a worker computes within the time to first token that is promised.
+struct prefill_budget {
+  double peak_flops = 0;  ///< Measured on the stack in use, FLOP per second. Above 0.
+  duration ttft{};        ///< The target. Above 0.
+
+  [[nodiscard]] constexpr double flops() const noexcept { return peak_flops * ttft.seconds(); }
+};
+
+/// The coefficients as Phasor prints them (table 4), for comparison only. They name no unit, and no power of a thousand
+/// makes them fit: a prompt of 1,024 tokens costs 51.5 of them, which at 121 TFLOP/s is 0.43 s if they are TFLOP and
+/// 0.43 ms if they are GFLOP, where the paper measures 0.116 s. Their shape is off as well: the square outweighs the
+/// linear term from 160 tokens on, where the arithmetic of a model with 7 billion parameters puts that at some 75,000.
+inline constexpr prefill_cost phasor_printed_cost{.alpha = 4.25e-5, .beta = 6.80e-3, .model_scale = 1};
+
+/// Phasor's effective peak of a V100 in half precision (appendix B.1), FLOP per second.
+inline constexpr double phasor_printed_peak_flops = 121e12;
+
+}  // namespace headroom
+TESSERA_NAMESPACE_END

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <tessera/core/assert.hpp>
+#include <tessera/core/storage.hpp>
+#include <tessera/placement/concepts.hpp>
+
+#include <cstdint>
+#include <limits>
+
+/// @file
+/// Micro-scale routing of Phasor (algorithm 1, line 3): a request goes to the worker with the highest freeness.
+/// Negative freeness is overload and is compared like any other: the least overloaded worker gets the request, none is
+/// refused.
+///
+/// Two forms of one rule. `highest_phi` looks at all views, for routers that get a fresh snapshot of every worker;
+/// `phi_index` is told of one change at a time and always knows the answer.
+
+TESSERA_NAMESPACE_BEGIN
+namespace placement {
+
+/// `phi`: freeness, see `headroom::time_freeness`. Any finite number; NaN counts as less than all.
+template <class View>
+concept shows_phi = requires(const View& v) {
+  { v.phi } -> std::convertible_to<double>;
+};
+
+namespace detail {
+
+/// NaN, which compares with nothing, would make the answer depend on the order of the views.
+[[nodiscard]] constexpr double comparable_phi(double phi) noexcept {
+  return phi == phi ? phi : -std::numeric_limits<double>::infinity();
+}
+
+}  // namespace detail
+
+/// The worker with the highest Phi; then the one with fewer requests; then the first.
+/// When to use: prefill workers, by time-bound freeness; decode workers, by space-bound freeness.
+/// A pure function. O(workers), no allocation. `nowhere` for an empty range.
+struct highest_phi {
+  template <instance_views V>
+    requires shows_phi<view_t<V>> && shows_requests<view_t<V>>
+  [[nodiscard]] constexpr std::size_t operator()(const V& workers) const noexcept {
+    const std::size_t n = workers.size();
+    // First the highest Phi, as four independent maxima, for one chain of comparisons would wait for itself. NaN loses
+    // every comparison.
+    constexpr double least = -std::numeric_limits<double>::infinity();
+    const auto higher = [](double phi, double than) { return phi > than ? phi : than; };
+    double a = least, b = least, c = least, d = least;
+    std::size_t i = 0;
+    for (; i + 4 <= n; i += 4) {
+      a = higher(workers[i].phi, a);
+      b = higher(workers[i + 1].phi, b);
+      c = higher(workers[i + 2].phi, c);
+      d = higher(workers[i + 3].phi, d);
+    }
+    for (; i != n; ++i) a = higher(workers[i].phi, a);
+    const double highest = higher(higher(a, b), higher(c, d));
+    // Then who has it.
+    std::size_t best = nowhere;
+    for (i = 0; i != n; ++i) {
+      if (workers[i].phi < highest || detail::comparable_phi(workers[i].phi) != highest) continue;
+      if (best == nowhere || workers[i].requests < workers[best].requests) best = i;
+    }
+    return best;
+  }
+};
+
+/// The worker with the highest Phi among those of a pool, kept up to date: a tournament whose leaves are the workers
+/// and whose inner nodes are the winners of their children. Same order as `highest_phi`.
+///
+/// `best` O(1); `set`, `remove` O(log workers), always exactly one path from a leaf to the root; nothing allocates.
+/// About 28 bytes a worker.
+class phi_index {
+ public:
+  struct limits {
+    std::size_t workers = 0;  ///< Ids are below this. At least 1, at most 2^31.
+  };
+
+  [[nodiscard]] static constexpr std::size_t required_bytes(const limits& l) noexcept {
+    const std::size_t leaves = leaves_for(l.workers);
+    return storage_layout{}.add<key>(l.workers).add<std::uint32_t>(leaves).bytes_unaligned();
+  }
+
+  /// An empty pool. O(workers).
+  phi_index(arena& memory, const limits& l) noexcept : workers_{l.workers}, leaves_{leaves_for(l.workers)} {
+    TESSERA_ASSERT(l.workers >= 1 && l.workers <= (std::size_t{1} << 31), "1 to 2^31 workers");
+    keys_ = memory.take<key>(l.workers);
+    winners_ = memory.take<std::uint32_t>(leaves_);
+    for (std::size_t node = 0; node != leaves_; ++node) winners_[node] = none;
+  }
+  phi_index(const phi_index&) = delete;
+  phi_index& operator=(const phi_index&) = delete;
+
+  /// Most workers.
+  [[nodiscard]] std::size_t workers() const noexcept { return workers_; }
+  /// Workers of the pool.
+  [[nodiscard]] std::size_t size() const noexcept { return size_; }
+  [[nodiscard]] bool contains(std::size_t worker) const noexcept { return worker < workers_ && keys_[worker].present; }
+
+  /// A worker joins the pool, or has changed. Requires `worker < workers()` and that `phi` is not NaN.
+  void set(std::size_t worker, double phi, std::size_t requests) noexcept {
+    TESSERA_ASSERT(worker < workers_, "no such worker");
+    TESSERA_ASSERT(phi == phi, "a freeness is a number");
+    size_ += keys_[worker].present ? 0 : 1;
+    keys_[worker] = {phi, requests, true};
+    replay(worker);
+  }
+  /// A worker leaves the pool. Nothing happens if it is not in it. Requires `worker < workers()`.
+  void remove(std::size_t worker) noexcept {
+    TESSERA_ASSERT(worker < workers_, "no such worker");
+    if (!keys_[worker].present) return;
+    --size_;
+    keys_[worker].present = false;
+    replay(worker);
+  }
+
+  /// Where the next request goes: the highest Phi, then fewer requests, then the lower id; `nowhere` in an empty pool.
+  [[nodiscard]] std::size_t best() const noexcept {
+    const std::uint32_t winner = leaves_ == 1 ? contender(0) : winners_[1];
+    return winner == none ? nowhere : winner;
+  }
+  /// Phi of a worker of the pool. Requires `contains(worker)`.
+  [[nodiscard]] double phi(std::size_t worker) const noexcept {
+    TESSERA_ASSERT(contains(worker), "this worker is not in the pool");
+    return keys_[worker].phi;
+  }
+
+ private:
+  static constexpr std::uint32_t none = 0xffff'ffffU;
+
+  struct key {
+    double phi = 0;
+    std::size_t requests = 0;
+    bool present = false;
+  };
+
+  [[nodiscard]] static constexpr std::size_t leaves_for(std::size_t workers) noexcept {
+    std::size_t leaves = 1;
+    while (leaves < workers) leaves *= 2;
+    return leaves;
+  }
+
+  /// The worker at a leaf, if it takes part.
+  [[nodiscard]] std::uint32_t contender(std::size_t leaf) const noexcept {
+    return leaf < workers_ && keys_[leaf].present ? static_cast<std::uint32_t>(leaf) : none;
+  }
+  /// Ids rise from left to right, so that a tie goes to the left.
+  [[nodiscard]] std::uint32_t winner_of(std::uint32_t left, std::uint32_t right) const noexcept {
+    if (right == none) return left;
+    if (left == none) return right;
+    const key& a = keys_[left];
+    const key& b = keys_[right];
+    if (a.phi != b.phi) return a.phi > b.phi ? left : right;
+    return a.requests <= b.requests ? left : right;
+  }
+  void replay(std::size_t worker) noexcept {
+    if (leaves_ == 1) return;
+    const std::size_t pair = worker & ~std::size_t{1};
+    std::size_t node = (leaves_ + worker) / 2;
+    winners_[node] = winner_of(contender(pair), contender(pair + 1));
+    for (node /= 2; node != 0; node /= 2) winners_[node] = winner_of(winners_[2 * node], winners_[2 * node + 1]);
+  }
+
+  std::size_t workers_;
+  std::size_t leaves_;  // A power of two.
+  std::size_t size_ = 0;
+  key* keys_ = nullptr;               // By worker.
+  std::uint32_t* winners_ = nullptr;  // Nodes 1 to leaves_ - 1; the children of i are 2i and 2i + 1, those of the last
+                                      // level are the leaves.
+};
+
+}  // namespace placement
+TESSERA_NAMESPACE_END
