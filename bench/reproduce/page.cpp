@@ -14,6 +14,13 @@
 
 namespace reproduce {
 
+namespace {
+
+/// Most points of a curve that are drawn.
+constexpr std::size_t plot_points = 400;
+
+}  // namespace
+
 estimate estimate_of(const std::vector<double>& samples) {
   const std::size_t n = samples.size();
   if (n == 0) return {std::numeric_limits<double>::quiet_NaN(), 0};
@@ -69,7 +76,7 @@ void page::figure(std::string_view name, std::string_view caption, const plot& p
   for (std::size_t i = 0; i != p.curves.size(); ++i) {
     script += fmt::format("$curve{} << EOD\n", i);
     const series& s = p.curves[i];
-    for (std::size_t k = 0; k != s.y.size(); ++k) {
+    for (const std::size_t k : sim::detail::thin_out(s.y.size(), plot_points)) {
       if (std::isnan(s.y[k])) {
         script += bars ? "0\n" : "\n";
       } else if (bars) {

@@ -64,9 +64,14 @@ struct cluster_options {
 /// - `prefilled(c, r)`: `r` has its first token. `answers(c, r)`: `r` has just ended its reasoning. Its instance is
 ///   between two steps.
 /// - `moved(c, r)`: `r` has arrived with its KV on `r.where`.
+/// - `arrived(c, r)`: the KV of `r` is at its destination, and `r` runs nowhere. A control with this member decides
+/// when
+///   it goes on, by `c.admit(r)`, or `c.cut_migration(r)`. Without, it goes on there at once.
+/// - `migration_failed(c, r)`: `r` has ended or lost its blocks before it was copied, and stays where it is.
 /// - `finished(c, r)`: `r` has ended.
 /// - `step_ended(c, i)`: instance `i` is between two steps.
 /// - `alarm(c, what)`: what `c.call_after` ordered is due.
+/// - `ended(c, result)`: all requests have ended, and `result` is complete but for what the control has measured.
 template <class Control, class C>
 concept cluster_control = requires(Control& control, C& c, const request& r) {
   { control.place(c, r) } -> std::convertible_to<std::size_t>;
@@ -121,10 +126,9 @@ inline constexpr std::size_t max_timeline_points = 16384;
 template <class Scheduler, class Control = placed<>>
 class cluster {
  public:
-  explicit cluster(const cluster_options& options, const typename Scheduler::config& config = {},
-                   const Control& control = {})
+  explicit cluster(const cluster_options& options, const typename Scheduler::config& config = {}, Control control = {})
       : options_{options},
-        control_{control},
+        control_{std::move(control)},
         fabric_{options.instances, options.fabric_bytes_per_s},
         views_(options.instances),
         incoming_(options.instances),
@@ -189,6 +193,7 @@ class cluster {
       }
     }
     sum_up(std::chrono::duration<double>(std::chrono::steady_clock::now() - wall_start).count());
+    if constexpr (requires { control_.ended(*this, result_); }) control_.ended(*this, result_);
     return std::move(result_);
   }
 
@@ -231,6 +236,25 @@ class cluster {
     r.migration.stage = migration_stage::copies;
     copy(r);
     return true;
+  }
+
+  /// Lets a request whose KV has arrived go on at its destination.
+  void admit(request& r) {
+    TESSERA_ASSERT(r.migration.stage == migration_stage::arrived, "its KV is there, and it runs nowhere");
+    arrive_with_kv(r);
+  }
+
+  /// Calls a migration off. A request that has stopped already goes on where it was, with its KV.
+  void cut_migration(request& r) {
+    TESSERA_ASSERT(r.migration.stage != migration_stage::none, "it is being migrated");
+    const bool stopped = r.migration.stage == migration_stage::stopped || r.migration.stage == migration_stage::arrived;
+    drop_migration(r);
+    if (!stopped) return;
+    const status adopted = instances_[r.where]->adopt(r, now_s_);
+    TESSERA_ASSERT(ok(adopted), "it was there before");
+    static_cast<void>(adopted);
+    if (!instances_[r.where]->running()) begin_step(r.where);
+    look_at(r.where);
   }
 
   /// Calls the control's `alarm(what)` after `delay_s` seconds.
@@ -315,9 +339,17 @@ class cluster {
 
   /// A copy has crossed the fabric.
   void copied(request& r) {
-    if (r.migration.stage == migration_stage::stopped) return arrive_with_kv(r);
+    if (r.migration.stage == migration_stage::stopped) {
+      r.migration.stage = migration_stage::arrived;
+      if constexpr (requires { control_.arrived(*this, r); }) {
+        control_.arrived(*this, r);
+      } else {
+        arrive_with_kv(r);
+      }
+      return;
+    }
     TESSERA_ASSERT(r.migration.stage == migration_stage::copies, "nothing is being copied");
-    if (!still_there(r)) return end_migration(r);
+    if (!still_there(r)) return fail_migration(r);
     const tokens fresh = r.state().computed - r.migration.copied;
     if (fresh > options_.instance.limits.block_size && ++r.migration.copies < max_copies) return copy(r);
     r.migration.stage = migration_stage::stops;
@@ -334,14 +366,16 @@ class cluster {
         continue;
       }
       stopping_.erase(stopping_.begin() + static_cast<std::ptrdiff_t>(k));
-      still_there(r) ? stop(r) : end_migration(r);
+      still_there(r) ? stop(r) : fail_migration(r);
     }
   }
 
-  /// A request that is on its way has ended where it was.
-  void forget_migration(request& r) {
-    if (r.migration.stage == migration_stage::none) return;
-    if (r.migration.stage == migration_stage::copies) fabric_.cancel(now_s_, r.index);
+  void fail_migration(request& r) {
+    drop_migration(r);
+    if constexpr (requires { control_.migration_failed(*this, r); }) control_.migration_failed(*this, r);
+  }
+  void drop_migration(request& r) {
+    if (fabric_.carries(r.index)) fabric_.cancel(now_s_, r.index);
     std::erase(stopping_, &r);
     end_migration(r);
   }
@@ -375,7 +409,7 @@ class cluster {
   void end_step(std::size_t i, std::size_t& completed, Progress& progress) {
     instances_[i]->end_step(
         [&](request& r) {
-          forget_migration(r);
+          if (r.migration.stage != migration_stage::none) fail_migration(r);
           r.qoe.finish();
           record(r, r.state().arrived.seconds(), now_s_);
           if constexpr (requires { control_.finished(*this, r); }) control_.finished(*this, r);

@@ -54,6 +54,11 @@ class fabric {
     flows_.erase(found);
   }
 
+  /// Whether a transfer with this token is under way.
+  [[nodiscard]] bool carries(std::size_t token) const noexcept {
+    return std::any_of(flows_.begin(), flows_.end(), [&](const flow& f) { return f.token == token; });
+  }
+
   [[nodiscard]] std::size_t active() const noexcept { return flows_.size(); }
 
   /// When the next transfer ends, if none is started before; infinity when none is active.

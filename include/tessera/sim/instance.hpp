@@ -27,6 +27,7 @@ enum class migration_stage : std::uint8_t {
   copies,   ///< Runs on while its KV is copied.
   stops,    ///< Copied but for the last tokens; stops when the step under way ends.
   stopped,  ///< Runs nowhere; the last copy is on its way.
+  arrived,  ///< Runs nowhere; all its KV is at the destination.
 };
 
 /// The migration of a request to another instance.

@@ -15,6 +15,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 /// @file
@@ -311,6 +312,9 @@ struct run_result {
   std::vector<timeline_point> timeline;
   std::vector<instance_facts> instances;
   std::vector<double> downtimes;  ///< Seconds in which a request that moved ran nowhere, by move.
+  // What the control has measured, by name: numbers, and curves of (seconds, value).
+  std::map<std::string, double> measures;
+  std::map<std::string, std::vector<std::pair<double, double>>> curves;
 };
 
 }  // namespace sim

@@ -1,0 +1,446 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <tessera/control/phasor.hpp>
+#include <tessera/core/owned_storage.hpp>
+#include <tessera/headroom/calibration.hpp>
+#include <tessera/headroom/prefill_load.hpp>
+#include <tessera/headroom/reference_demand.hpp>
+#include <tessera/headroom/space.hpp>
+#include <tessera/placement/phi.hpp>
+#include <tessera/sim/cluster.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+/// @file
+/// Serving with prefill and decode on different workers: a control of `cluster` with pools, and the policies that are
+/// compared in Phasor's evaluation. A request is computed up to its first token by a prefill worker, then its KV
+/// crosses the fabric to a decode worker, where it goes on. Its blocks on the prefill worker are free as soon as it has
+/// left; while a decode worker has no room for it, its KV waits beside the fabric.
+
+TESSERA_NAMESPACE_BEGIN
+namespace sim {
+
+/// How the instances are divided at the start, in this order: prefill, decode, mixed.
+struct pool_sizes {
+  std::size_t prefill = 4;
+  std::size_t decode = 4;
+  std::size_t mixed = 0;
+};
+
+/// A worker as the routing policies see it.
+struct pool_worker {
+  std::size_t id = 0;
+  control::role role = control::role::mixed;
+  bool elastic = false;
+  headroom::prefill_load load{};  ///< Prompts that are not computed yet.
+  double phi = 0;                 ///< Whichever freeness the policy has filled in.
+  std::size_t requests = 0;       ///< Whichever queue the policy counts.
+  blocks free_blocks{};           ///< Less what is on its way here.
+};
+
+/// The freeness of prefill workers for a profile: what prompts of 128 to 8,192 tokens take, fitted as Phasor does.
+struct prefill_model {
+  headroom::prefill_cost cost{};
+  headroom::prefill_budget budget{};
+  double r_squared = 0;
+};
+
+/// Measures the profile's prefill times and calibrates alpha and beta from them (Phasor, appendix B.2).
+[[nodiscard]] inline prefill_model calibrate_prefill(const profile& p, duration ttft) {
+  const step_timer timer{p};
+  std::vector<headroom::prefill_sample> samples;
+  for (std::int64_t length = 128; length <= 8192; length += 128) {
+    step_shape shape;
+    shape.add_prefill(tokens{}, tokens{length});
+    samples.push_back({tokens{length}, timer(shape)});
+  }
+  const double peak = p.gpu.flops * p.gpu.flops_efficiency;
+  const headroom::calibration fit = headroom::calibrate(samples, peak);
+  TESSERA_ASSERT(ok(fit.status), "a profile has prefill times");
+  return {.cost = fit.cost, .budget = {.peak_flops = peak, .ttft = ttft}, .r_squared = fit.r_squared};
+}
+
+/// The workers that a policy chooses from, and what was measured of them.
+class pools {
+ public:
+  pools(const pool_sizes& sizes, tokens block_size, std::span<std::byte> demand_memory)
+      : arena_{demand_memory}, demand_{arena_, {}, {.block_size = block_size}} {
+    for (std::size_t i = 0; i != sizes.prefill + sizes.decode + sizes.mixed; ++i) {
+      pool_worker w;
+      w.id = i;
+      w.role = i < sizes.prefill                  ? control::role::prefill
+               : i < sizes.prefill + sizes.decode ? control::role::decode
+                                                  : control::role::mixed;
+      w.elastic = w.role == control::role::mixed;
+      workers_.push_back(w);
+    }
+    queue_seconds_.assign(workers_.size(), 0.0);
+  }
+
+  [[nodiscard]] std::vector<pool_worker>& workers() noexcept { return workers_; }
+  [[nodiscard]] headroom::reference_demand& demand() noexcept { return demand_; }
+
+  /// The workers for which `takes(worker)` holds, as views for a placement policy.
+  template <class Takes>
+  [[nodiscard]] const std::vector<pool_worker>& choose_from(Takes&& takes) {
+    chosen_.clear();
+    for (const pool_worker& w : workers_) {
+      if (takes(w)) chosen_.push_back(w);
+    }
+    return chosen_;
+  }
+
+  /// Free blocks of a decode worker that are of no use to a typical request.
+  [[nodiscard]] static blocks stranded(blocks free, blocks total, blocks demand) noexcept {
+    return kv::stranded_below{demand}({.total = total, .free = free});
+  }
+
+  /// Takes the time average of queues and fragmentation up to `now_s`. `head_of_line`: by worker, the blocks that its
+  /// first waiting request needs, or 0.
+  void measure(double now_s, std::span<const instance_view> views, std::span<const blocks> head_of_line, blocks total) {
+    const double passed = now_s - measured_s_;
+    measured_s_ = now_s;
+    blocks lost{};
+    blocks free{};
+    blocks all{};
+    for (const pool_worker& w : workers_) {
+      queue_seconds_[w.id] += passed * static_cast<double>(w.load.requests());
+      if (w.role == control::role::prefill) continue;
+      lost += stranded(views[w.id].free_blocks, total, demand_.value());
+      free += views[w.id].free_blocks;
+      all += total;
+    }
+    bool blocked = false;
+    for (const pool_worker& w : workers_) {
+      if (w.role == control::role::prefill) continue;
+      blocked = blocked || (views[w.id].free_blocks < head_of_line[w.id] && head_of_line[w.id] <= free);
+    }
+    if (all == blocks{}) return;
+    const auto part = [&](blocks b) { return static_cast<double>(b.count()) / static_cast<double>(all.count()); };
+    stranded_.add(part(lost), passed);
+    blocked_.add(blocked ? part(free) : 0, passed);
+    if (now_s < next_sample_s_) return;
+    next_sample_s_ = now_s + 1;
+    for (const pool_worker& w : workers_) {
+      curves["queue " + std::to_string(w.id)].emplace_back(now_s, static_cast<double>(w.load.requests()));
+    }
+    curves["blocked"].emplace_back(now_s, blocked ? part(free) : 0);
+  }
+
+  std::map<std::string, std::vector<std::pair<double, double>>> curves;
+  std::size_t role_changes = 0;
+  std::size_t defragmentations = 0;
+
+  /// The mean length of the longest prefill queue over the mean of the others, among workers that only ever prefilled.
+  [[nodiscard]] double queue_skew(std::size_t prefill_workers) const {
+    const std::span<const double> queues{queue_seconds_.data(), prefill_workers};
+    if (queues.size() < 2) return 1;
+    const double most = *std::max_element(queues.begin(), queues.end());
+    double all = 0;
+    for (const double q : queues) all += q;
+    const double others = (all - most) / static_cast<double>(queues.size() - 1);
+    return others > 0 ? most / others : 1;
+  }
+  /// The part of the decode memory that is free and of no use: to a typical request, where it is (H_frag); and while a
+  /// request waits on one worker for memory that the workers together have.
+  [[nodiscard]] const time_average& stranded_part() const noexcept { return stranded_; }
+  [[nodiscard]] const time_average& blocked_part() const noexcept { return blocked_; }
+
+ private:
+  arena arena_;
+  headroom::reference_demand demand_;
+  std::vector<pool_worker> workers_;
+  std::vector<pool_worker> chosen_;
+  std::vector<double> queue_seconds_;
+  time_average stranded_;
+  time_average blocked_;
+  double measured_s_ = 0;
+  double next_sample_s_ = 0;
+};
+
+/// A control with pools.
+/// @tparam Policy has `prefill_worker(c, pools, r)` and `decode_worker(c, pools, r)`, each the id of a worker, and
+///         perhaps `epoch(c, pools)`, which is called every `epoch_s` seconds.
+template <class Policy>
+class disaggregated {
+ public:
+  disaggregated(const pool_sizes& sizes, Policy policy, double epoch_s = 0.05)
+      : sizes_{sizes}, policy_{std::move(policy)}, epoch_s_{epoch_s} {}
+
+  template <class C>
+  void starts(C& c) {
+    TESSERA_ASSERT(sizes_.prefill + sizes_.decode + sizes_.mixed == c.size(), "every instance is in a pool");
+    memory_.resize(headroom::reference_demand::required_bytes({}));
+    pools_ = std::make_unique<pools>(sizes_, c.options().instance.limits.block_size, memory_);
+    queued_.assign(c.requests().size(), false);
+    if constexpr (requires { policy_.starts(c, *pools_); }) policy_.starts(c, *pools_);
+    c.call_after(epoch_s_, 0);
+  }
+
+  template <class C>
+  [[nodiscard]] std::size_t place(C& c, const request& r) {
+    pools_->demand().observe(r.prompt);
+    look_at(c);
+    const std::size_t w = policy_.prefill_worker(c, *pools_, r);
+    pools_->workers()[w].load.join(r.prompt);
+    queued_[r.index] = true;
+    return w;
+  }
+
+  template <class C>
+  void prefilled(C& c, request& r) {
+    computed(r);
+    look_at(c);
+    const std::size_t w = policy_.decode_worker(c, *pools_, r);
+    if (w != r.where) c.move(r, w);
+  }
+
+  template <class C>
+  void finished(C&, request& r) {
+    if (queued_[r.index]) computed(r);
+  }
+
+  template <class C>
+  void alarm(C& c, std::uint64_t) {
+    find_heads_of_line(c);
+    pools_->measure(c.now_s(), c.views(), heads_, capacity(c));
+    if constexpr (requires { policy_.epoch(c, *pools_); }) {
+      look_at(c);
+      policy_.epoch(c, *pools_);
+    }
+    c.call_after(epoch_s_, 0);
+  }
+
+  template <class C>
+  void ended(C&, run_result& result) {
+    result.numbers.fragmentation_mean = pools_->stranded_part().mean();
+    result.numbers.fragmentation_peak = pools_->stranded_part().peak();
+    result.measures["blocked_memory_mean"] = pools_->blocked_part().mean();
+    result.measures["blocked_memory_peak"] = pools_->blocked_part().peak();
+    result.curves = std::move(pools_->curves);
+    result.measures["prefill_queue_skew"] = pools_->queue_skew(sizes_.prefill);
+    result.measures["role_changes"] = static_cast<double>(pools_->role_changes);
+    result.measures["defragmentation_moves"] = static_cast<double>(pools_->defragmentations);
+  }
+
+ private:
+  template <class C>
+  [[nodiscard]] static blocks capacity(const C& c) {
+    return blocks{static_cast<std::int64_t>(c.options().instance.limits.blocks)};
+  }
+  template <class C>
+  void look_at(C& c) {
+    for (pool_worker& w : pools_->workers()) w.free_blocks = c.views()[w.id].free_blocks;
+  }
+  /// What the request that waits first on each worker needs; the oldest one waits first.
+  template <class C>
+  void find_heads_of_line(C& c) {
+    heads_.assign(c.size(), blocks{});
+    for (std::size_t i = 0; i != c.size(); ++i) {
+      const request* first = nullptr;
+      for (const request* r : c.at(i).requests()) {
+        if (r->state().life == lifecycle::waiting && (first == nullptr || r->index < first->index)) first = r;
+      }
+      if (first != nullptr) heads_[i] = blocks_for(first->state().length, c.options().instance.limits.block_size);
+    }
+  }
+  void computed(const request& r) {
+    pools_->workers()[r.where].load.leave(r.prompt);
+    queued_[r.index] = false;
+  }
+
+  pool_sizes sizes_;
+  Policy policy_;
+  double epoch_s_;
+  std::vector<std::byte> memory_;
+  std::unique_ptr<pools> pools_;
+  std::vector<bool> queued_;
+  std::vector<blocks> heads_;
+};
+
+namespace detail {
+
+/// Fewest requests, then the lower id.
+[[nodiscard]] inline std::size_t shortest_queue(const std::vector<pool_worker>& workers) {
+  const auto best = std::min_element(workers.begin(), workers.end(), [](const pool_worker& a, const pool_worker& b) {
+    return a.requests < b.requests;
+  });
+  return best->id;
+}
+
+}  // namespace detail
+
+/// DistServe's control plane: a static split, each phase to the worker with the fewest requests.
+struct distserve {
+  template <class C>
+  [[nodiscard]] std::size_t prefill_worker(C&, pools& p, const request&) {
+    for (pool_worker& w : p.workers()) w.requests = w.load.requests();
+    return detail::shortest_queue(p.choose_from([](const pool_worker& w) { return w.role == control::role::prefill; }));
+  }
+  template <class C>
+  [[nodiscard]] std::size_t decode_worker(C& c, pools& p, const request&) {
+    for (pool_worker& w : p.workers()) w.requests = c.views()[w.id].requests;
+    return detail::shortest_queue(p.choose_from([](const pool_worker& w) { return w.role == control::role::decode; }));
+  }
+};
+
+/// DistServe's pools with prefill routed to the most free memory: the scheduler that Phasor's section 2 takes apart.
+struct memory_aware : distserve {
+  template <class C>
+  [[nodiscard]] std::size_t prefill_worker(C&, pools& p, const request&) {
+    const auto& workers = p.choose_from([](const pool_worker& w) { return w.role == control::role::prefill; });
+    return std::max_element(workers.begin(), workers.end(),
+                            [](const pool_worker& a, const pool_worker& b) { return a.free_blocks < b.free_blocks; })
+        ->id;
+  }
+};
+
+/// Splitwise's control plane: shortest queue, and a mixed pool that helps out: a prompt goes there when every queue of
+/// the prefill pool is longer than `threshold`, a sequence when no decode worker has room for it.
+struct splitwise {
+  std::size_t threshold = 4;
+
+  template <class C>
+  [[nodiscard]] std::size_t prefill_worker(C&, pools& p, const request&) {
+    for (pool_worker& w : p.workers()) w.requests = w.load.requests();
+    const std::size_t best =
+        detail::shortest_queue(p.choose_from([](const pool_worker& w) { return w.role == control::role::prefill; }));
+    if (p.workers()[best].requests <= threshold) return best;
+    const auto& with_mixed = p.choose_from([](const pool_worker& w) { return w.role != control::role::decode; });
+    return detail::shortest_queue(with_mixed);
+  }
+  template <class C>
+  [[nodiscard]] std::size_t decode_worker(C& c, pools& p, const request& r) {
+    // A mixed worker keeps what it has prefilled.
+    if (p.workers()[r.where].role == control::role::mixed) return r.where;
+    const blocks needs = blocks_for(r.state().length, c.options().instance.limits.block_size) + blocks{1};
+    for (pool_worker& w : p.workers()) w.requests = c.views()[w.id].requests;
+    const auto& roomy =
+        p.choose_from([&](const pool_worker& w) { return w.role == control::role::decode && needs <= w.free_blocks; });
+    if (!roomy.empty()) return detail::shortest_queue(roomy);
+    const auto& mixed =
+        p.choose_from([&](const pool_worker& w) { return w.role == control::role::mixed && needs <= w.free_blocks; });
+    if (!mixed.empty()) return detail::shortest_queue(mixed);
+    return detail::shortest_queue(p.choose_from([](const pool_worker& w) { return w.role == control::role::decode; }));
+  }
+};
+
+/// Phasor: prompts go to the highest Phi_T, sequences to the highest Phi_S; each epoch the controllers move KV away
+/// from workers whose free memory is stranded, and workers between the pools. Each part can be switched off.
+class phasor_control {
+ public:
+  struct config {
+    prefill_model model{};
+    control::phasor::settings controllers{};
+    bool by_phi = true;  ///< Off: to the shortest queue.
+    bool defragments = true;
+    bool changes_roles = true;
+  };
+
+  explicit phasor_control(const config& c) : config_{c} {}
+
+  template <class C>
+  void starts(C& c, pools&) {
+    const control::phasor::limits limits{.workers = c.size(), .defragment = {}};
+    memory_.resize(control::phasor::required_bytes(limits));
+    arena_ = std::make_unique<arena>(memory_);
+    controllers_ = std::make_unique<control::phasor>(*arena_, limits, config_.controllers);
+    telemetry_.resize(c.size());
+    sequences_.resize(c.size());
+  }
+
+  template <class C>
+  [[nodiscard]] std::size_t prefill_worker(C&, pools& p, const request&) {
+    for (pool_worker& w : p.workers()) {
+      w.requests = w.load.requests();
+      w.phi = config_.by_phi ? headroom::time_freeness(w.load, config_.model.cost, config_.model.budget)
+                             : -static_cast<double>(w.requests);
+    }
+    return highest(p, control::role::prefill);
+  }
+  template <class C>
+  [[nodiscard]] std::size_t decode_worker(C& c, pools& p, const request&) {
+    const blocks total{static_cast<std::int64_t>(c.options().instance.limits.blocks)};
+    for (pool_worker& w : p.workers()) {
+      w.requests = c.views()[w.id].requests;
+      const blocks free = w.free_blocks;
+      w.phi = config_.by_phi ? headroom::space_freeness(std::max(c.views()[w.id].kv_held, total - free),
+                                                        pools::stranded(free, total, p.demand().value()), total)
+                             : -static_cast<double>(w.requests);
+    }
+    return highest(p, control::role::decode);
+  }
+
+  template <class C>
+  void epoch(C& c, pools& p) {
+    const cluster_options& o = c.options();
+    const blocks total{static_cast<std::int64_t>(o.instance.limits.blocks)};
+    for (pool_worker& w : p.workers()) {
+      control::worker& t = telemetry_[w.id];
+      std::vector<control::sequence>& movable = sequences_[w.id];
+      movable.clear();
+      blocks leaving{};
+      for (const request* r : c.at(w.id).requests()) {
+        const blocks held = blocks_for(r->state().room, o.instance.limits.block_size);
+        if (r->migration.stage != migration_stage::none) {
+          leaving += held;
+        } else if (r->state().life == lifecycle::resident && r->generated() >= tokens{1}) {
+          const double size = o.kv_bytes_per_token * static_cast<double>(r->state().computed.count());
+          movable.push_back(
+              {.id = r->index, .held = held, .size = bytes{std::max<std::int64_t>(1, std::llround(size))}});
+        }
+      }
+      // The requests of an instance are in no order that means anything; the telemetry is in the order of arrival.
+      std::sort(movable.begin(), movable.end(), [](const auto& a, const auto& b) { return a.id < b.id; });
+      t = {.role = w.role,
+           .elastic = w.elastic,
+           .available = true,
+           .time_phi = headroom::time_freeness(w.load, config_.model.cost, config_.model.budget),
+           .total = total,
+           .free = w.free_blocks,
+           .leaving = std::min(leaving, total - w.free_blocks),
+           .demand = p.demand().value(),
+           .sequences_held = c.views()[w.id].requests,
+           .sequences = movable};
+    }
+    const control::phasor_actions actions = controllers_->epoch(telemetry_);
+    if (config_.defragments) {
+      for (const control::move& m : actions.moves) {
+        p.defragmentations += c.migrate(c.requests()[m.sequence], m.to) ? 1U : 0U;
+      }
+    }
+    if (config_.changes_roles && actions.change) {
+      p.workers()[actions.change->worker].role = actions.change->to;
+      ++p.role_changes;
+    }
+  }
+
+ private:
+  /// Prompts never go to a decode worker nor sequences to a prefill worker; if a pool is empty, the mixed one serves.
+  [[nodiscard]] static std::size_t highest(pools& p, control::role role) {
+    const auto* workers = &p.choose_from([&](const pool_worker& w) { return w.role == role; });
+    if (workers->empty()) workers = &p.choose_from([](const pool_worker& w) { return w.role == control::role::mixed; });
+    if (workers->empty()) workers = &p.choose_from([](const pool_worker&) { return true; });
+    return (*workers)[placement::highest_phi{}(*workers)].id;
+  }
+
+  config config_;
+  std::vector<std::byte> memory_;
+  std::unique_ptr<arena> arena_;
+  std::unique_ptr<control::phasor> controllers_;
+  std::vector<control::worker> telemetry_;
+  std::vector<std::vector<control::sequence>> sequences_;
+};
+
+}  // namespace sim
+TESSERA_NAMESPACE_END
