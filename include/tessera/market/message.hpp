@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <tessera/core/units.hpp>
+
+#include <cstdint>
+
+/// @file
+/// What instances say to each other on the bid-ask market (CascadeInfer, section 4.4).
+
+TESSERA_NAMESPACE_BEGIN
+namespace market {
+
+/// An instance, numbered from 0 without gaps.
+using instance_id = std::uint32_t;
+/// A request, named by the front end. The same on all instances; never used for another request.
+using request_id = std::uint64_t;
+
+/// One life of an instance. An instance that restarts takes a larger incarnation, so that what was said to or by its
+/// former self is recognised.
+struct peer {
+  instance_id id = 0;
+  std::uint32_t incarnation = 0;  ///< From 1. 0 in an address: whichever lives.
+
+  friend constexpr bool operator==(const peer&, const peer&) noexcept = default;
+};
+
+enum class message_kind : std::uint8_t {
+  // The auction. s: sent by the sender of requests, r: by a receiver.
+  ask,        ///< s: who takes this request? (length, size, load of the sender)
+  bid,        ///< r: I do. (load, start)
+  decline,    ///< r: not I.
+  confirm,    ///< s: it is yours to pull. Repeated as a reminder.
+  accepted,   ///< r: it is in my queue.
+  rejected,   ///< r: it is not, or no longer, in my queue.
+  withdrawn,  ///< s: it is not for sale any more.
+  // The transfer; see migration/handover.hpp.
+  pull,    ///< r: send it to me under this ticket. Repeated while the transfer lasts.
+  start,   ///< s: I am sending it.
+  busy,    ///< s: I am sending another one. This ticket is void.
+  wait,    ///< s: it will be my next one.
+  grant,   ///< s: all of it is with you; it is yours.
+  ack,     ///< r: it is mine.
+  refuse,  ///< r: I do not take it under this ticket.
+  closed,  ///< s: I know nothing of this ticket any more.
+  // To someone who addresses a former incarnation.
+  restarted,
+};
+inline constexpr std::uint8_t message_kinds = static_cast<std::uint8_t>(message_kind::restarted) + 1;
+
+/// One message, 80 bytes, copied as it is. Members that a kind does not name above are 0.
+struct message {
+  peer from;
+  peer to;
+  message_kind kind = message_kind::ask;
+  bool starving = false;        ///< pull: it has failed too often, serve it next.
+  std::uint16_t candidate = 0;  ///< ask, bid, decline: the receiver's place in the sender's list.
+  std::uint32_t epoch = 0;      ///< How often the request has changed hands, this time included.
+  request_id request = 0;
+  std::uint64_t offer = 0;   ///< Number of the auction, unique in the sender's incarnation.
+  std::uint64_t ticket = 0;  ///< Number of the transfer, unique and ascending in the receiver's incarnation.
+  tokens length{};           ///< Of the request's KV, as last known.
+  blocks size{};             ///< ask, confirm: blocks it needs; pull: blocks reserved for it.
+  tokens load{};             ///< ask, confirm: what the sender wants to move; bid: what the receiver has.
+  double start = 0;          ///< bid: seconds until the receiver could begin to pull.
+};
+
+/// What a message from outside must satisfy before it is looked at: a known kind and quantities that can be added up
+/// without overflow. Not a protection against a peer that lies.
+[[nodiscard]] constexpr bool well_formed(const message& m) noexcept {
+  constexpr std::int64_t most = std::int64_t{1} << 40U;
+  const auto sane = [](std::int64_t n) { return n >= 0 && n <= most; };
+  return static_cast<std::uint8_t>(m.kind) < message_kinds && m.from.incarnation != 0 && sane(m.length.count()) &&
+         sane(m.size.count()) && sane(m.load.count()) && m.start >= 0 && m.start <= 1e18;
+}
+
+/// A lower-case name, for logs.
+[[nodiscard]] constexpr const char* to_string(message_kind k) noexcept {
+  switch (k) {
+    case message_kind::ask: return "ask";
+    case message_kind::bid: return "bid";
+    case message_kind::decline: return "decline";
+    case message_kind::confirm: return "confirm";
+    case message_kind::accepted: return "accepted";
+    case message_kind::rejected: return "rejected";
+    case message_kind::withdrawn: return "withdrawn";
+    case message_kind::pull: return "pull";
+    case message_kind::start: return "start";
+    case message_kind::busy: return "busy";
+    case message_kind::wait: return "wait";
+    case message_kind::grant: return "grant";
+    case message_kind::ack: return "ack";
+    case message_kind::refuse: return "refuse";
+    case message_kind::closed: return "closed";
+    case message_kind::restarted: return "restarted";
+  }
+  return "?";
+}
+
+}  // namespace market
+TESSERA_NAMESPACE_END

@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <tessera/core/assert.hpp>
+#include <tessera/core/units.hpp>
+
+#include <concepts>
+#include <cstdint>
+
+/// @file
+/// Live migration: the KV of a sequence is copied to another instance while it goes on decoding, in rounds of fewer and
+/// fewer blocks; then it stops for the last few (Phasor, appendix D; CascadeInfer, section 4.4; after Llumnix).
+///
+/// With `iteration_scheduler` at both ends the last round lies between two steps of the source:
+///
+///     source.commit(plan, outcomes, now);      // the step after which `next` answered `stop`
+///     m.stopped(computed, transport) ...       // the last blocks are copied; no plan is made meanwhile
+///     source.evacuate(r);                      // when `next` answers `hand_over`: its blocks are free again
+///     trader.hand_over(id, now, port);         // or another hand-over: see migration/handover.hpp
+///     target.adopt(r, now);                    // when the target is told that it owns it: `activate`
+///
+/// Up to `evacuate` an abort costs nothing: the request is where it was and takes part in the next plan. The plan of
+/// the target that starts the request lists it in `fetch`: its KV is then moved from where it landed, on the same
+/// device, to the blocks of the plan. examples/live_migration.cpp does all of this.
+
+TESSERA_NAMESPACE_BEGIN
+namespace migration {
+
+/// Blocks [first, last) of one sequence, in sequence order.
+struct block_range {
+  blocks first{};
+  blocks last{};
+
+  [[nodiscard]] constexpr blocks size() const noexcept { return last - first; }
+  friend constexpr bool operator==(const block_range&, const block_range&) noexcept = default;
+};
+
+/// What carries KV from one instance to another. `t.copy(range)` begins to copy blocks to their places at the target
+/// and returns; when all of them have arrived, the engine calls `copied`. It must not call back.
+template <class T>
+concept transport = requires(T& t, const block_range& range) {
+  { t.copy(range) } noexcept;
+};
+
+/// What the source has to do next.
+enum class next : std::uint8_t {
+  copying,    ///< A copy is on its way: go on decoding (unless stopped) until `copied` can be called.
+  stop,       ///< Stop decoding this sequence, at the next step's end at the latest, and call `stopped`.
+  hand_over,  ///< All is with the target: give the request away, or call `abort`.
+  over,       ///< The migration has ended or has not begun.
+};
+
+/// The source's side of the copy: which blocks to send, and when to stop. Knows nothing of ownership.
+///
+/// KV is append-only: a full block does not change any more. So the blocks that a round has to send are those from the
+/// one that was partly filled when the last round began.
+///
+///     begin -> [snapshot] -> [dirty blocks]* -> stop -> [last dirty blocks] -> hand_over
+///
+/// Decoding stops when no more than `stop_below` blocks are dirty, or a round did not have fewer blocks to send than
+/// the one before (decoding is as fast as the link), or after `most_rounds`, or when the target's room is nearly used
+/// up. In the first case the downtime is that of sending `stop_below` + 1 blocks (a step may end between the decision
+/// and the stop), whatever the length of the sequence; the others bound the time that a migration can take.
+///
+/// Each call O(1). A value of a few words; no storage, no clock, no I/O.
+class live_migration {
+ public:
+  struct config {
+    tokens block_size{16};          ///< Tokens per block. Positive.
+    blocks stop_below{2};           ///< Stop when no more blocks than this are dirty. Not negative.
+    std::uint32_t most_rounds = 8;  ///< Rounds while decoding, the snapshot included. At least 1.
+  };
+
+  constexpr live_migration() noexcept = default;
+  explicit constexpr live_migration(const config& c) noexcept : config_{c} {
+    TESSERA_ASSERT(c.block_size > tokens{} && c.stop_below >= blocks{} && c.most_rounds >= 1, "impossible limits");
+  }
+
+  /// Begins with the snapshot. `computed`: tokens of the sequence that have KV. `room`: blocks reserved at the target.
+  /// Returns `copying`; `over`, and does nothing, if the room is too small. Requires: no migration is under way,
+  /// `computed` is positive.
+  template <transport T>
+  [[nodiscard]] constexpr next begin(tokens computed, blocks room, T& t) noexcept {
+    TESSERA_ASSERT(step_ == next::over, "a migration is under way");
+    TESSERA_ASSERT(computed > tokens{}, "nothing to migrate");
+    if (covering(computed) > room) return step_;
+    room_ = room;
+    rounds_ = 0;
+    stopped_ = false;
+    sent_ = tokens{};
+    total_ = blocks{};
+    downtime_ = blocks{};
+    send(computed, t);
+    return step_;
+  }
+
+  /// The latest copy has arrived. `computed`: tokens that have KV by now; it does not shrink. Requires: a copy is on
+  /// its way.
+  template <transport T>
+  [[nodiscard]] constexpr next copied(tokens computed, T& t) noexcept {
+    TESSERA_ASSERT(step_ == next::copying && computed >= sent_, "a copy of what there is has arrived");
+    if (stopped_) return step_ = next::hand_over;
+    const blocks dirty = dirty_at(computed).size();
+    // Decoding goes on during the next round: a round's worth of growth must find room.
+    const bool cramped = covering(computed) + max(dirty, blocks{1}) > room_;
+    if (dirty <= config_.stop_below || dirty >= last_round_ || rounds_ >= config_.most_rounds || cramped) {
+      return step_ = next::stop;
+    }
+    send(computed, t);
+    return step_;
+  }
+
+  /// Decoding has stopped, with `computed` tokens that have KV; it does not go on before the migration is over. Returns
+  /// `copying` for the last time, `hand_over` if nothing is dirty, or `over`, aborted, if it has outgrown the room.
+  /// Requires: asked to `stop`.
+  template <transport T>
+  [[nodiscard]] constexpr next stopped(tokens computed, T& t) noexcept {
+    TESSERA_ASSERT(step_ == next::stop && computed >= sent_, "asked to stop");
+    if (covering(computed) > room_) return step_ = next::over;
+    stopped_ = true;
+    downtime_ = dirty_at(computed).size();
+    if (downtime_ == blocks{}) return step_ = next::hand_over;
+    send(computed, t);
+    return step_;
+  }
+
+  /// The request has been given away.  Requires: told to `hand_over`.
+  constexpr void handed_over() noexcept {
+    TESSERA_ASSERT(step_ == next::hand_over, "all has arrived");
+    step_ = next::over;
+  }
+
+  /// Ends the migration at any moment before `handed_over`: the source has all it had. A copy on its way must be cut
+  /// off. True if decoding had stopped and may go on.
+  constexpr bool abort() noexcept {
+    step_ = next::over;
+    const bool resume = stopped_;
+    stopped_ = false;
+    return resume;
+  }
+
+  [[nodiscard]] constexpr next state() const noexcept { return step_; }
+  /// Rounds while decoding, the snapshot included.
+  [[nodiscard]] constexpr std::uint32_t rounds() const noexcept { return rounds_; }
+  /// Blocks sent, again and again counted.
+  [[nodiscard]] constexpr blocks sent() const noexcept { return total_; }
+  /// Blocks sent while the sequence did not run: what the downtime is made of.
+  [[nodiscard]] constexpr blocks sent_stopped() const noexcept { return downtime_; }
+
+ private:
+  [[nodiscard]] constexpr blocks covering(tokens n) const noexcept { return blocks_for(n, config_.block_size); }
+
+  /// What has changed since the last round was sent. The block that was partly filled then is dirty only if it has
+  /// grown.
+  [[nodiscard]] constexpr block_range dirty_at(tokens computed) const noexcept {
+    const blocks last = covering(computed);
+    return {computed == sent_ ? last : blocks{sent_ / config_.block_size}, last};
+  }
+
+  template <transport T>
+  constexpr void send(tokens computed, T& t) noexcept {
+    const block_range range = dirty_at(computed);
+    sent_ = computed;
+    if (!stopped_) {
+      last_round_ = range.size();
+      ++rounds_;
+    }
+    total_ += range.size();
+    step_ = next::copying;
+    t.copy(range);
+  }
+
+  config config_{};
+  blocks room_{};
+  blocks last_round_{};
+  blocks total_{};
+  blocks downtime_{};
+  tokens sent_{};
+  std::uint32_t rounds_ = 0;
+  next step_ = next::over;
+  bool stopped_ = false;
+};
+
+}  // namespace migration
+TESSERA_NAMESPACE_END
