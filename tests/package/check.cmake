@@ -1,7 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 # cmake -DWAY=... -DSOURCE_DIR=... -DBUILD_DIR=... -DVERSION=... -DGENERATOR=... -DMAKE_PROGRAM=... -DCOMPILER=...
 #       -DSCRATCH=... -P check.cmake
-# Consumes the library in one of its ways, from nothing, in SCRATCH, and runs the result.
+# Consumes the library in one of its ways, from nothing, in SCRATCH, and runs the result. The ways conan and vcpkg need
+# more: see the files that they include, and tests/CMakeLists.txt. Each takes seconds: none compiles more than a few small
+# sources.
+
+cmake_minimum_required(VERSION 3.25)
 
 set(consumer ${SOURCE_DIR}/tests/package)
 file(REMOVE_RECURSE ${SCRATCH})
@@ -28,11 +32,27 @@ function(install prefix)
   run(${CMAKE_COMMAND} --install ${BUILD_DIR} --prefix ${prefix})
 endfunction()
 
+set(cmake ${CMAKE_COMMAND} -G ${GENERATOR} -DCMAKE_MAKE_PROGRAM=${MAKE_PROGRAM} -DCMAKE_CXX_COMPILER=${COMPILER})
+
+function(configure project)
+  run(${cmake} -S ${consumer}/${project} -B ${SCRATCH}/build -DEXPECTED_VERSION=${VERSION} ${ARGN})
+endfunction()
+
 function(build project)
-  run(${CMAKE_COMMAND} -G ${GENERATOR} -DCMAKE_MAKE_PROGRAM=${MAKE_PROGRAM} -DCMAKE_CXX_COMPILER=${COMPILER} -S
-      ${consumer}/${project} -B ${SCRATCH}/build -DEXPECTED_VERSION=${VERSION} ${ARGN})
+  configure(${project} ${ARGN})
   run(${CMAKE_COMMAND} --build ${SCRATCH}/build)
   run_program(${SCRATCH}/build/consumer)
+endfunction()
+
+# Configuring must fail, and say something that matches.
+function(must_fail what pattern)
+  execute_process(COMMAND ${cmake} ${ARGN} RESULT_VARIABLE result OUTPUT_VARIABLE said ERROR_VARIABLE said)
+  if(result EQUAL 0)
+    message(FATAL_ERROR "${what} was satisfied")
+  endif()
+  if(NOT said MATCHES "${pattern}")
+    message(FATAL_ERROR "${what} was refused, but without saying '${pattern}':\n${said}")
+  endif()
 endfunction()
 
 if(WAY STREQUAL "find_package")
@@ -42,29 +62,62 @@ if(WAY STREQUAL "find_package")
         -DCMAKE_DISABLE_FIND_PACKAGE_fmt=ON)
 
   # A version that this one does not promise to be compatible with is refused.
-  execute_process(
-    COMMAND ${CMAKE_COMMAND} -G ${GENERATOR} -DCMAKE_MAKE_PROGRAM=${MAKE_PROGRAM} -DCMAKE_CXX_COMPILER=${COMPILER}
-            -S ${consumer}/find_package -B ${SCRATCH}/newer -DEXPECTED_VERSION=99.0
-            -DCMAKE_PREFIX_PATH=${SCRATCH}/prefix
-    RESULT_VARIABLE result OUTPUT_VARIABLE said ERROR_VARIABLE said)
-  if(result EQUAL 0)
-    message(FATAL_ERROR "find_package(tessera 99.0) was satisfied by ${VERSION}")
-  endif()
+  must_fail("find_package(tessera 99.0)" "requested[ \n]+version" -S ${consumer}/find_package -B ${SCRATCH}/newer
+            -DEXPECTED_VERSION=99.0 -DCMAKE_PREFIX_PATH=${SCRATCH}/prefix)
 elseif(WAY STREQUAL "find_package_sim")
   install(${SCRATCH}/prefix)
   build(find_package_sim -DCMAKE_PREFIX_PATH=${SCRATCH}/prefix)
 
   # Asked for but impossible: found at configure time, not by the compiler.
-  execute_process(
-    COMMAND ${CMAKE_COMMAND} -G ${GENERATOR} -DCMAKE_MAKE_PROGRAM=${MAKE_PROGRAM} -DCMAKE_CXX_COMPILER=${COMPILER}
-            -S ${consumer}/find_package_sim -B ${SCRATCH}/without -DEXPECTED_VERSION=${VERSION}
-            -DCMAKE_PREFIX_PATH=${SCRATCH}/prefix -DCMAKE_DISABLE_FIND_PACKAGE_nlohmann_json=ON
-    RESULT_VARIABLE result OUTPUT_VARIABLE said ERROR_VARIABLE said)
-  if(result EQUAL 0)
-    message(FATAL_ERROR "find_package(tessera COMPONENTS sim) was satisfied without nlohmann_json")
+  must_fail("find_package(tessera COMPONENTS sim) without nlohmann_json" "nlohmann_json" -S
+            ${consumer}/find_package_sim -B ${SCRATCH}/without -DEXPECTED_VERSION=${VERSION}
+            -DCMAKE_PREFIX_PATH=${SCRATCH}/prefix -DCMAKE_DISABLE_FIND_PACKAGE_nlohmann_json=ON)
+elseif(WAY STREQUAL "find_package_cuda")
+  # A source in CUDA that includes us; compiled for a GPU that need not be there, and not run.
+  if(NOT CUDA)
+    message("there is no CUDA toolkit")
+    return()
   endif()
+  install(${SCRATCH}/prefix)
+  configure(find_package_cuda -DCMAKE_PREFIX_PATH=${SCRATCH}/prefix -DCMAKE_CUDA_COMPILER=${CUDA})
+  run(${CMAKE_COMMAND} --build ${SCRATCH}/build)
+
+  # Without the toolkit the component is refused at configure time.
+  must_fail("find_package(tessera COMPONENTS cuda) without CUDA" "needs[ \n]+the[ \n]+CUDA[ \n]+toolkit" -S
+            ${consumer}/find_package_cuda -B ${SCRATCH}/without -DEXPECTED_VERSION=${VERSION}
+            -DCMAKE_PREFIX_PATH=${SCRATCH}/prefix -DCMAKE_DISABLE_FIND_PACKAGE_CUDAToolkit=ON)
 elseif(WAY STREQUAL "add_subdirectory")
   build(add_subdirectory -DTESSERA_SOURCE_DIR=${SOURCE_DIR})
+elseif(WAY STREQUAL "fetch_content")
+  # From a repository that holds the tree as it is now, committed or not.
+  find_program(GIT git)
+  if(NOT GIT)
+    message("git is not installed")
+    return()
+  endif()
+  set(repository ${SCRATCH}/repository)
+  file(COPY ${SOURCE_DIR}/CMakeLists.txt ${SOURCE_DIR}/cmake ${SOURCE_DIR}/include ${SOURCE_DIR}/LICENSE
+       DESTINATION ${repository})
+  set(git ${GIT} -C ${repository} -c user.name=nobody -c user.email=nobody@example.org -c commit.gpgsign=false
+          -c init.defaultBranch=main)
+  run(${git} init --quiet)
+  run(${git} add --all)
+  run(${git} commit --quiet --message state)
+  run(${git} rev-parse HEAD)
+  string(STRIP "${said}" commit)
+  build(fetch_content -DTESSERA_REPOSITORY=file://${repository} -DTESSERA_TAG=${commit})
+elseif(WAY STREQUAL "reexport")
+  # Three projects: ours, one that uses ours in its own headers and is a package itself, and one that uses that.
+  install(${SCRATCH}/prefix)
+  run(${cmake} -S ${consumer}/reexport/engine -B ${SCRATCH}/engine -DEXPECTED_VERSION=${VERSION}
+      -DCMAKE_PREFIX_PATH=${SCRATCH}/prefix)
+  run(${CMAKE_COMMAND} --build ${SCRATCH}/engine)
+  run(${CMAKE_COMMAND} --install ${SCRATCH}/engine --prefix ${SCRATCH}/engine_prefix)
+  build(reexport/app -Dengine_ROOT=${SCRATCH}/engine_prefix -Dtessera_ROOT=${SCRATCH}/prefix)
+
+  # Without us, the engine is not found: its own package says that it needs ours.
+  must_fail("find_package(engine) without tessera" "tessera" -S ${consumer}/reexport/app -B ${SCRATCH}/without
+            -Dengine_ROOT=${SCRATCH}/engine_prefix)
 elseif(WAY STREQUAL "include_path")
   run(${COMPILER} -std=c++20 -I${SOURCE_DIR}/include ${consumer}/consumer.cpp -o ${SCRATCH}/consumer)
   run_program(${SCRATCH}/consumer)
@@ -74,11 +127,9 @@ elseif(WAY STREQUAL "pkg_config")
     message("pkg-config is not installed")
     return()
   endif()
-  # The prefix is written when the project is configured: so configure for this one, alone.
-  run(${CMAKE_COMMAND} -G ${GENERATOR} -DCMAKE_MAKE_PROGRAM=${MAKE_PROGRAM} -DCMAKE_CXX_COMPILER=${COMPILER} -S
-      ${SOURCE_DIR} -B ${SCRATCH}/build -DCMAKE_INSTALL_PREFIX=${SCRATCH}/prefix -DTESSERA_BUILD_TESTS=OFF
-      -DTESSERA_BUILD_EXAMPLES=OFF -DTESSERA_BUILD_BENCH=OFF -DTESSERA_BUILD_DOCS=OFF)
-  run(${CMAKE_COMMAND} --install ${SCRATCH}/build)
+  # Installed, and then moved: tessera.pc finds the headers from where it lies.
+  install(${SCRATCH}/first)
+  file(RENAME ${SCRATCH}/first ${SCRATCH}/prefix)
   set(ENV{PKG_CONFIG_PATH} ${SCRATCH}/prefix/share/pkgconfig)
   run(${PKG_CONFIG} --modversion tessera)
   if(NOT said STREQUAL "${VERSION}\n")
@@ -88,6 +139,8 @@ elseif(WAY STREQUAL "pkg_config")
   separate_arguments(flags UNIX_COMMAND "${said}")
   run(${COMPILER} -std=c++20 ${flags} ${consumer}/consumer.cpp -o ${SCRATCH}/consumer)
   run_program(${SCRATCH}/consumer)
+elseif(EXISTS ${consumer}/${WAY}.cmake)
+  include(${consumer}/${WAY}.cmake)
 else()
   message(FATAL_ERROR "unknown way: ${WAY}")
 endif()

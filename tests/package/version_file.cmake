@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+# Which requests the version file satisfies: those of this minor version before 1.0.0, of this major version from then
+# on; with any size of a pointer, because headers have none. Included by check.cmake.
+
+install(${SCRATCH}/prefix)
+
+function(ask version pointer expected)
+  set(PACKAGE_FIND_VERSION ${version})
+  string(REPLACE "." ";" parts "${version}")
+  list(LENGTH parts PACKAGE_FIND_VERSION_COUNT)
+  list(APPEND parts 0 0)
+  list(GET parts 0 PACKAGE_FIND_VERSION_MAJOR)
+  list(GET parts 1 PACKAGE_FIND_VERSION_MINOR)
+  list(GET parts 2 PACKAGE_FIND_VERSION_PATCH)
+  set(CMAKE_SIZEOF_VOID_P ${pointer})
+  include(${SCRATCH}/prefix/share/cmake/tessera/tesseraConfigVersion.cmake)
+  set(suits NO)
+  if(PACKAGE_VERSION_COMPATIBLE AND NOT PACKAGE_VERSION_UNSUITABLE)
+    set(suits YES)
+  endif()
+  if(NOT suits STREQUAL expected)
+    message(FATAL_ERROR "tessera ${VERSION} for a request of ${version} with pointers of ${pointer} bytes: ${suits}, "
+                        "but should be ${expected}")
+  endif()
+endfunction()
+
+string(REPLACE "." ";" parts "${VERSION}")
+list(GET parts 0 major)
+list(GET parts 1 minor)
+list(GET parts 2 patch)
+math(EXPR next_major "${major} + 1")
+math(EXPR next_minor "${minor} + 1")
+math(EXPR next_patch "${patch} + 1")
+foreach(pointer 4 8)
+  ask(${VERSION} ${pointer} YES)
+  ask(${major}.${minor} ${pointer} YES)
+  ask(${major}.${minor}.${next_patch} ${pointer} NO)
+  ask(${major}.${next_minor} ${pointer} NO)
+  ask(${next_major}.0 ${pointer} NO)
+  if(minor GREATER 0)
+    math(EXPR last_minor "${minor} - 1")
+    if(major EQUAL 0)
+      ask(${major}.${last_minor} ${pointer} NO)
+    else()
+      ask(${major}.${last_minor} ${pointer} YES)
+    endif()
+  endif()
+endforeach()
+
+# The other place that says the version, for people who cite.
+file(STRINGS ${SOURCE_DIR}/CITATION.cff line REGEX "^version:")
+if(NOT line STREQUAL "version: ${VERSION}")
+  message(FATAL_ERROR "CITATION.cff says '${line}', the headers say ${VERSION}")
+endif()
