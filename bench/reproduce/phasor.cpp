@@ -26,7 +26,13 @@ constexpr double burst_cv = 3;
 constexpr double nvlink_bytes_per_s = 75e9;
 
 const sim::profile& testbed() {
-  static const sim::profile p = sim::load_profile("v100-qwen2.5-7b");
+  static const sim::profile p = [] {
+    sim::profile v100 = sim::load_profile("v100-qwen2.5-7b");
+    // What the paper measured as the effective peak of its stack (appendix B.1).
+    v100.gpu.flops = headroom::phasor_printed_peak_flops;
+    v100.gpu.flops_efficiency = 1;
+    return v100;
+  }();
   return p;
 }
 
@@ -75,7 +81,7 @@ contestant phasor(std::string name, const variant& v, const sim::profile& p = te
   return {std::move(name),
           [v, p](const sim::cluster_options& o, const archetype& a, const std::vector<trace_row>& rows) {
             sim::phasor_control::config c;
-            c.model = sim::calibrate_prefill(p, duration{a.ttft_slo_s});
+            c.model = sim::calibrate_prefill(sim::step_timer{p}, duration{a.ttft_slo_s});
             c.model.cost.alpha *= v.alpha;
             c.by_phi = v.by_phi;
             c.defragments = v.defragments;
@@ -143,13 +149,14 @@ estimate mean_of(const std::vector<Result>& runs, Get&& get) {
 
 void setup(page& p, const options& o) {
   const sim::profile& v100 = testbed();
-  const sim::prefill_model model = sim::calibrate_prefill(v100, duration{0.4});
+  const sim::prefill_model model =
+      sim::calibrate_prefill(sim::step_timer{v100}, duration{0.4}, v100.gpu.flops * v100.gpu.flops_efficiency);
   p.text(fmt::format(
       "Eight simulated V100 with 32 GB run Qwen2.5-7B in half precision ({} KV blocks of 16 tokens each, at most 256 "
       "requests "
       "and 2,048 tokens a step), {:.0f} GB/s between them. Arrivals are gamma distributed with a coefficient of "
       "variation of {}. "
-      "Lengths: table 1 of the paper, log-normal with a variation of 0.3 (production mix: 1), which is our assumption: "
+      "Lengths: table 1 of the paper, log-normal with a variation of 0.3, which is our assumption: "
       "the "
       "paper's samples are not published. Promises: table 3. Pools: DistServe 4 prefill and 4 decode workers, shortest "
       "queue; Splitwise 3, 3 and 2 mixed, shortest queue, mixed workers help when every prefill queue is longer than 4 "

@@ -143,7 +143,8 @@ TEST_CASE("disaggregated: routing by memory piles prompts up, routing by queue o
   options.instance.step = {.max_batch = 256, .token_budget = tokens{2048}};
   options.fabric_bytes_per_s = 75e9;
   options.kv_bytes_per_token = v100.model.kv_bytes_per_token();
-  sim::phasor_control::config config{.model = sim::calibrate_prefill(v100, duration{0.4}), .changes_roles = false};
+  sim::phasor_control::config config{.model = sim::calibrate_prefill(sim::step_timer{v100}, duration{0.4}),
+                                     .changes_roles = false};
   CHECK(config.model.r_squared > 0.99);
   const run_result memory = simulate(options, {4, 4, 0}, sim::memory_aware{}, rows);
   const run_result phi = simulate(options, {4, 4, 0}, sim::phasor_control{config}, rows);

@@ -37,7 +37,7 @@ std::string refusal(std::string_view names) {
 TEST_CASE("policies: the published ones have names, summaries and no namesake") {
   const auto all = sim::published_policies();
   const auto names = names_of(all);
-  for (const char* needed : {"fcfs", "rr", "pascal", "pascal-nonadaptive", "pascal-nomigration"}) {
+  for (const char* needed : {"fcfs", "rr", "pascal", "pascal-nonadaptive", "pascal-nomigration", "pars", "sjf"}) {
     CHECK(std::count(names.begin(), names.end(), needed) == 1);
   }
   for (const policy& p : all) {

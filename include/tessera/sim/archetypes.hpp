@@ -36,13 +36,7 @@ struct archetype {
       {.name = "S-L", .task = "code", .prompt = 128, .output = 2048, .ttft_slo_s = 0.125, .tpot_slo_s = 0.2},
       {.name = "L-S", .task = "summaries", .prompt = 2048, .output = 128, .ttft_slo_s = 2.25, .tpot_slo_s = 0.13},
       {.name = "L-L", .task = "translation", .prompt = 2048, .output = 512, .ttft_slo_s = 3.0, .tpot_slo_s = 0.18},
-      {.name = "mix",
-       .task = "production mix",
-       .prompt = 1024,
-       .output = 256,
-       .variation = 1,
-       .ttft_slo_s = 0.4,
-       .tpot_slo_s = 0.2},
+      {.name = "mix", .task = "production mix", .prompt = 1024, .output = 256, .ttft_slo_s = 0.4, .tpot_slo_s = 0.2},
   }};
   return all;
 }

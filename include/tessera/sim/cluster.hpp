@@ -105,8 +105,8 @@ struct placed {
   }
 };
 
-/// Most copies of a live migration while the request runs on.
-inline constexpr std::uint32_t max_copies = 8;
+/// Blocks that a live migration announces at the destination for a request that has `held`: it grows meanwhile.
+[[nodiscard]] constexpr blocks migration_room(blocks held) noexcept { return held + held / 4 + blocks{4}; }
 
 /// Most samples of a timeline. Each time there would be more, every second one is dropped.
 inline constexpr std::size_t max_timeline_points = 16384;
@@ -118,9 +118,9 @@ inline constexpr std::size_t max_timeline_points = 16384;
 /// repeats exactly. The scheduler is driven through its public calls alone.
 ///
 /// A request changes its instance in one of two ways. `move`: it frees its blocks at once and computes nothing until
-/// its KV has crossed the fabric. `migrate`: it goes on decoding while its KV is copied, then while the tokens of the
-/// meantime are, until so little is left that the rest is copied with the request stopped (live migration). Either way
-/// it counts as being at its destination from the beginning.
+/// its KV has crossed the fabric. `migrate`: it goes on decoding while its KV is copied, round by round, and stops for
+/// the last few blocks (`migration::live_migration`). Either way it counts as being at its destination from the
+/// beginning.
 /// @tparam Scheduler any composition over `sim::request`.
 /// @tparam Control a `cluster_control`.
 template <class Scheduler, class Control = placed<>>
@@ -220,8 +220,10 @@ class cluster {
   /// Moves `r` with its KV to another instance, where it goes on when the KV is there.
   /// Requires: `r` is not in a step that is under way, nor on its way already.
   void move(request& r, std::size_t to) {
-    begin_migration(r, to);
-    stop(r);
+    begin_migration(r, to, held(r));
+    leave(r);
+    const tokens all = r.state().computed;
+    start_copy(r, static_cast<double>(all.count()));
   }
 
   /// Begins to migrate `r`, which runs on, to another instance. False, and nothing is changed, if it holds no blocks,
@@ -232,9 +234,16 @@ class cluster {
         r.generated() < tokens{1}) {
       return false;
     }
-    begin_migration(r, to);
+    begin_migration(r, to, migration_room(held(r)));
     r.migration.stage = migration_stage::copies;
-    copy(r);
+    r.migration.live = true;
+    r.migration.copy =
+        migration::live_migration{{.block_size = options_.instance.limits.block_size, .stop_below = blocks{2}}};
+    r.migration.copied = r.state().computed;
+    wire w{*this, r};
+    const migration::next step = r.migration.copy.begin(r.state().computed, r.migration.takes, w);
+    TESSERA_ASSERT(step == migration::next::copying, "there is room for what it has");
+    static_cast<void>(step);
     return true;
   }
 
@@ -301,14 +310,19 @@ class cluster {
   // A request on its way: from the beginning `incoming_` counts it, and the blocks that it will take, at its
   // destination.
 
-  void begin_migration(request& r, std::size_t to) {
+  void begin_migration(request& r, std::size_t to, blocks takes) {
     TESSERA_ASSERT(to < instances_.size() && to != r.where, "another instance");
     TESSERA_ASSERT(r.migration.stage == migration_stage::none, "not on its way already");
-    r.migration = {
-        .to = to, .takes = blocks_for(r.state().length, options_.instance.limits.block_size), .began_s = now_s_};
+    r.migration = {};
+    r.migration.to = to;
+    r.migration.takes = takes;
+    r.migration.began_s = now_s_;
     incoming_[to].requests += 1;
     incoming_[to].held += r.migration.takes;
     look_at(to);
+  }
+  [[nodiscard]] blocks held(const request& r) const noexcept {
+    return blocks_for(r.state().length, options_.instance.limits.block_size);
   }
   void end_migration(request& r) {
     const std::size_t to = r.migration.to;
@@ -317,20 +331,24 @@ class cluster {
     r.migration = {};
     look_at(to);
   }
-  /// Copies what is computed and not copied.
-  void copy(request& r) {
-    const tokens fresh = r.state().computed - r.migration.copied;
-    r.migration.copied = r.state().computed;
-    const double size = options_.kv_bytes_per_token * static_cast<double>(fresh.count());
+  void start_copy(const request& r, double length) {
+    const double size = options_.kv_bytes_per_token * length;
     fabric_.start(now_s_, r.where, r.migration.to, bytes{static_cast<std::int64_t>(size)}, r.index);
   }
-  /// Takes `r` off its instance and copies the rest.
-  void stop(request& r) {
+  /// The fabric, as a live migration uses it.
+  struct wire {
+    cluster& all;
+    const request& r;
+    void copy(const migration::block_range& range) noexcept {
+      all.start_copy(r, static_cast<double>((range.size() * all.options_.instance.limits.block_size.count()).count()));
+    }
+  };
+  /// Takes `r` off its instance.
+  void leave(request& r) {
     instances_[r.where]->evacuate(r);
     look_at(r.where);
     r.migration.stage = migration_stage::stopped;
     r.migration.stopped_s = now_s_;
-    copy(r);
   }
   /// Whether the copy of a request that runs on is still worth something.
   [[nodiscard]] static bool still_there(const request& r) noexcept {
@@ -339,19 +357,13 @@ class cluster {
 
   /// A copy has crossed the fabric.
   void copied(request& r) {
-    if (r.migration.stage == migration_stage::stopped) {
-      r.migration.stage = migration_stage::arrived;
-      if constexpr (requires { control_.arrived(*this, r); }) {
-        control_.arrived(*this, r);
-      } else {
-        arrive_with_kv(r);
-      }
-      return;
-    }
+    if (r.migration.stage == migration_stage::stopped) return arrive(r);
     TESSERA_ASSERT(r.migration.stage == migration_stage::copies, "nothing is being copied");
     if (!still_there(r)) return fail_migration(r);
-    const tokens fresh = r.state().computed - r.migration.copied;
-    if (fresh > options_.instance.limits.block_size && ++r.migration.copies < max_copies) return copy(r);
+    wire w{*this, r};
+    const migration::next step = r.migration.copy.copied(r.state().computed, w);
+    r.migration.copied = r.state().computed;
+    if (step == migration::next::copying) return;
     r.migration.stage = migration_stage::stops;
     stopping_.push_back(&r);
     if (!instances_[r.where]->running()) stop_those_on(r.where);
@@ -366,7 +378,28 @@ class cluster {
         continue;
       }
       stopping_.erase(stopping_.begin() + static_cast<std::ptrdiff_t>(k));
-      still_there(r) ? stop(r) : fail_migration(r);
+      if (!still_there(r)) {
+        fail_migration(r);
+        continue;
+      }
+      wire w{*this, r};
+      const migration::next step = r.migration.copy.stopped(r.state().computed, w);
+      if (step == migration::next::over) {
+        fail_migration(r);
+        continue;
+      }
+      leave(r);
+      if (step == migration::next::hand_over) arrive(r);
+    }
+  }
+
+  /// All KV of a request that has left is at its destination.
+  void arrive(request& r) {
+    r.migration.stage = migration_stage::arrived;
+    if constexpr (requires { control_.arrived(*this, r); }) {
+      control_.arrived(*this, r);
+    } else {
+      arrive_with_kv(r);
     }
   }
 

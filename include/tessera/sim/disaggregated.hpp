@@ -48,26 +48,25 @@ struct pool_worker {
   blocks free_blocks{};           ///< Less what is on its way here.
 };
 
-/// The freeness of prefill workers for a profile: what prompts of 128 to 8,192 tokens take, fitted as Phasor does.
+/// What the freeness of prefill workers is computed with.
 struct prefill_model {
   headroom::prefill_cost cost{};
   headroom::prefill_budget budget{};
   double r_squared = 0;
 };
 
-/// Measures the profile's prefill times and calibrates alpha and beta from them (Phasor, appendix B.2).
-[[nodiscard]] inline prefill_model calibrate_prefill(const profile& p, duration ttft) {
-  const step_timer timer{p};
+/// Measures the prefill times of a step model and calibrates alpha and beta from them (Phasor, appendix B.2).
+/// @param peak_flops cancels out of the freeness; it only gives alpha and beta their unit.
+[[nodiscard]] inline prefill_model calibrate_prefill(const step_timer& timer, duration ttft, double peak_flops = 1e12) {
   std::vector<headroom::prefill_sample> samples;
   for (std::int64_t length = 128; length <= 8192; length += 128) {
     step_shape shape;
     shape.add_prefill(tokens{}, tokens{length});
     samples.push_back({tokens{length}, timer(shape)});
   }
-  const double peak = p.gpu.flops * p.gpu.flops_efficiency;
-  const headroom::calibration fit = headroom::calibrate(samples, peak);
-  TESSERA_ASSERT(ok(fit.status), "a profile has prefill times");
-  return {.cost = fit.cost, .budget = {.peak_flops = peak, .ttft = ttft}, .r_squared = fit.r_squared};
+  const headroom::calibration fit = headroom::calibrate(samples, peak_flops);
+  TESSERA_ASSERT(ok(fit.status), "every step model has prefill times");
+  return {.cost = fit.cost, .budget = {.peak_flops = peak_flops, .ttft = ttft}, .r_squared = fit.r_squared};
 }
 
 /// The workers that a policy chooses from, and what was measured of them.

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <tessera/core/owned_storage.hpp>
+#include <tessera/migration/live_migration.hpp>
 #include <tessera/pacing/slo.hpp>
 #include <tessera/pacing/token_pacer.hpp>
 #include <tessera/pipeline/iteration_scheduler.hpp>
@@ -33,10 +34,11 @@ enum class migration_stage : std::uint8_t {
 /// The migration of a request to another instance.
 struct migration_progress {
   migration_stage stage = migration_stage::none;
-  std::uint32_t copies = 0;  ///< Ended while it ran on.
-  std::size_t to = 0;
+  bool live = false;  ///< It runs on while it is copied; `copy` says in what rounds.
+  migration::live_migration copy{};
   tokens copied{};  ///< Of the computed tokens; what is on the fabric counts.
-  blocks takes{};   ///< Blocks announced at the destination.
+  std::size_t to = 0;
+  blocks takes{};  ///< Blocks announced at the destination.
   double began_s = 0;
   double stopped_s = 0;
 };

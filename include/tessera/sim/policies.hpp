@@ -4,7 +4,9 @@
 #include <tessera/compose/fcfs.hpp>
 #include <tessera/compose/pars.hpp>
 #include <tessera/compose/pascal.hpp>
+#include <tessera/compose/pascal_paced.hpp>
 #include <tessera/compose/round_robin.hpp>
+#include <tessera/placement/migrate_when_tight.hpp>
 #include <tessera/sim/cluster.hpp>
 
 #include <fmt/format.h>
@@ -78,6 +80,33 @@ inline void require_scores(const policy& p, std::span<const trace_row> rows, std
                   p.name, missing, rows.size(), what)};
 }
 
+/// First come, first served with all the KV memory that `rows` can ever take: what no scheduler can do better for
+/// memory, and a bound for those that preempt for it.
+[[nodiscard]] inline policy oracle_policy() {
+  return {"oracle", "first come, first served with unlimited KV memory (an oracle)",
+          [](const cluster_options& options, std::span<const trace_row> rows, const progress_callback& progress) {
+            cluster_options unlimited = options;
+            scheduler_limits& limits = unlimited.instance.limits;
+            std::int64_t longest = 0;
+            std::int64_t all = 0;
+            for (const trace_row& row : rows) {
+              const std::int64_t n =
+                  blocks_for(tokens{row.prompt_tokens + row.output_tokens}, limits.block_size).count();
+              longest = std::max(longest, n);
+              all += n;
+            }
+            // Those that run at a time, all at their longest, or everything at once. Nothing is kept free besides.
+            const std::int64_t needed = std::min(all, longest * static_cast<std::int64_t>(limits.residents));
+            limits.blocks = std::max(limits.blocks, static_cast<std::size_t>(needed));
+            run_result result = cluster<fcfs<request>>{unlimited, {.watermark = 0}}.run(rows, progress);
+            result.numbers.policy = "oracle";
+            return result;
+          }};
+}
+
+/// One quantum of answer in blocks of the usual 16 tokens: what PASCAL wants free before an answer stays.
+inline constexpr blocks quantum_blocks{32};
+
 /// The policies that come with the library.
 [[nodiscard]] inline std::vector<policy> published_policies() {
   return {
@@ -85,11 +114,16 @@ inline void require_scores(const policy& p, std::span<const trace_row> rows, std
                                  "first come, first served; the newest is swapped out when blocks run out (vLLM)"),
       make_policy<round_robin<request>>("rr", "round-robin with a quantum of 500 tokens, both phases alike"),
       make_policy<pascal<request>, placement::pascal_arrival, placement::pascal_migrate_adaptively>(
-          "pascal", "PASCAL: reasoning first, answers share the rest and move to where it is quiet"),
+          "pascal", "PASCAL: reasoning first, answers share the rest and move to where it is quiet", {}, {},
+          {.headroom = quantum_blocks}),
       make_policy<pascal<request>, placement::pascal_arrival, placement::pascal_migrate_always>(
           "pascal-nonadaptive", "PASCAL, but answers always go where Algorithm 2 says"),
       make_policy<pascal<request>, placement::pascal_arrival>("pascal-nomigration",
                                                               "PASCAL, but answers stay where they reasoned"),
+      make_policy<pascal_paced<request>, placement::least_kv, placement::migrate_when_tight>(
+          "pascal-paced", "reasoning first, but answers get what their readers need, just in time", {}, {},
+          {.headroom = quantum_blocks}),
+      oracle_policy(),
       needing_scores(make_policy<pars<request>>(
           "pars", "PARS: lowest score first; whoever has waited 120 s goes ahead (needs scores)")),
       make_policy<pars<request, true_length>>("sjf", "as pars, with the true lengths for scores (an oracle)"),

@@ -125,9 +125,11 @@ struct profile {
 ///   256 KiB of KV per token and room for about 80,000 tokens.
 /// - `h200-llama-3.1-8b`: Llama-3.1-8B on an H200.
 /// - `v100-qwen2.5-7b`: Phasor's setting: Qwen2.5-7B on a V100 with 32 GB.
-/// - `h20-llama-3.2-3b`: CascadeInfer's setting: Llama-3.2-3B on an H20 with 141 GB, 400 Gbit/s fabric, and an attention
-///   kernel that does not split sequences in a batch that fills the device. On an H100 such a kernel makes mixed batches
-///   take 1.1 to 2.2 times as long as uniform ones with as many tokens; the paper measured 1.1 to 2.1 (figure 2).
+/// - `h20-llama-3.2-3b`: CascadeInfer's setting: Llama-3.2-3B on an H20 with 141 GB, 400 Gbit/s fabric, and an
+/// attention
+///   kernel that does not split sequences in a batch that fills the device. On an H100 such a kernel makes mixed
+///   batches take 1.1 to 2.2 times as long as uniform ones with as many tokens; the paper measured 1.1 to 2.1 (figure
+///   2).
 [[nodiscard]] inline const std::vector<profile>& profiles() {
   static const std::vector<profile> all{
       {.name = "h100-96gb-qwen-32b",

@@ -1,0 +1,446 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <tessera/compose/cascade.hpp>
+#include <tessera/sim/cluster.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+/// @file
+/// CascadeInfer on a simulated cluster: one `cascade_instance` for each instance, driven through its public calls, with
+/// messages and reports that take time.
+
+TESSERA_NAMESPACE_BEGIN
+namespace sim {
+
+/// How requests find their instance within a stage (CascadeInfer, figure 16).
+enum class stage_balance : std::uint8_t {
+  in_turn,    ///< Each goes to the next one, whatever its load.
+  hand_over,  ///< To the least loaded on arrival, by the market when they move on.
+  full,       ///< And instances above the mean of their stage sell requests to their peers.
+};
+
+/// How the ranges of the stages follow the lengths that there are (CascadeInfer, figure 15).
+enum class refinement : std::uint8_t {
+  none,     ///< As planned.
+  quality,  ///< The least predicted Q: CascadeInfer's.
+  count,    ///< As many requests on both sides.
+  memory,   ///< As many tokens of KV on both sides.
+};
+
+/// A `partition::split_rule` that is chosen at run time.
+struct refinement_rule {
+  refinement kind = refinement::quality;
+  cost::qoe_model model{};
+
+  [[nodiscard]] std::size_t operator()(std::span<const cost::request_lengths> sorted) const noexcept {
+    switch (kind) {
+      case refinement::count: return partition::by_count{}(sorted);
+      case refinement::memory: return partition::by_memory{}(sorted);
+      case refinement::none:
+      case refinement::quality: break;
+    }
+    return partition::by_quality{model}(sorted);
+  }
+};
+
+/// CascadeInfer's control plane. Measures, beside what every run has: `market_messages`, `market_offers`,
+/// `market_unsold`, `refinements`, and `stage_output_cv`, the coefficient of variation of the output tokens per
+/// instance, averaged over the stages with several instances. Curves `boundary N`: where stage N ends, the mean of its
+/// instances.
+class cascade {
+ public:
+  struct config {
+    std::vector<partition::stage> stages{};  ///< As planned; the instances are numbered through them.
+    stage_balance balance = stage_balance::full;
+    refinement refine = refinement::quality;
+    cost::qoe_model model{};   ///< What `refinement::quality` predicts with.
+    double smoothing = 0.3;    ///< Of the refined boundaries; see `partition::range_refiner`.
+    double message_s = 50e-6;  ///< From one instance to another.
+    double report_s = 0.05;    ///< Between two load reports of an instance.
+    double rebalance_s = 0.5;  ///< Between two looks of an instance at its stage.
+    double refine_s = 1;       ///< Between two refinements of an instance's range.
+    double retry_s = 0.5;      ///< Before a request that nobody took is offered again.
+    market::rebalance trigger{};
+    market::trader_config<seconds_clock> market{};
+  };
+
+  explicit cascade(config c) : config_{std::move(c)} {
+    TESSERA_ASSERT(config_.refine != refinement::quality || config_.model.valid(), "a model to predict with");
+    turn_.resize(config_.stages.size());
+    // A request grows while it is copied; a few blocks more are set apart for that.
+    config_.market.receiving.growth = blocks{4};
+  }
+
+  template <class C>
+  void starts(C& c) {
+    promised_.assign(c.size(), blocks{});
+    trades_.assign(c.requests().size(), {});
+    const stage_map::limits of_map{.instances = c.size(), .stages = config_.stages.size()};
+    front_memory_ = std::make_unique<owned_storage<stage_map::limits>>(storage_for<stage_map>(of_map));
+    front_ = std::make_unique<stage_map>(*front_memory_, config_.stages);
+    TESSERA_ASSERT(front_->instances() == c.size(), "every instance is in a stage");
+    member::config m{.refinement = {.rule = {config_.refine, config_.model}, .smoothing = config_.smoothing},
+                     .trigger = config_.trigger,
+                     .market = config_.market};
+    if (const tokens most = c.options().instance.limits.max_length; most > tokens{1}) m.longest = most;
+    for (std::size_t i = 0; i != c.size(); ++i) {
+      memory_.push_back(storage_for<member>(
+          {.instances = of_map.instances, .stages = of_map.stages, .offers = 256, .purchases = 256}));
+      members_.push_back(std::make_unique<member>(memory_.back(), config_.stages,
+                                                  market::peer{static_cast<market::instance_id>(i), 1}, m));
+    }
+    c.call_after(tick_s, tick);
+    c.call_after(config_.report_s, report);
+    if (config_.balance == stage_balance::full) c.call_after(config_.rebalance_s, rebalance);
+    if (config_.refine != refinement::none && members_.front()->map().stages() > 1)
+      c.call_after(config_.refine_s, refine);
+  }
+
+  template <class C>
+  [[nodiscard]] std::size_t place(C&, const request& r) {
+    if (config_.balance == stage_balance::in_turn) return in_turn(front_->stage_for(r.prompt));
+    const std::size_t to = front_->route(r.prompt);
+    front_->sent(to, r.prompt);
+    return to;
+  }
+
+  template <class C>
+  void step_ended(C& c, std::size_t i) {
+    member& m = *members_[i];
+    if (m.in_last_stage()) return;
+    movable_.clear();
+    for (const request* r : c.at(i).requests()) {
+      if (market::outgrows(r->state().length, m.range_end()) && may_move(*r, c.now_s())) add_movable(c, *r);
+    }
+    if (movable_.empty()) return;
+    std::sort(movable_.begin(), movable_.end(), [](const auto& a, const auto& b) { return a.request < b.request; });
+    engine<C> e{*this, c, i};
+    if (config_.balance == stage_balance::in_turn) {
+      for (const member::candidate& r : movable_) {
+        const std::size_t to = in_turn(m.map().stage_for(r.length, m.stage() + 1));
+        if (!ok(m.trader().assign(r.request, r.epoch, r.length, r.size, static_cast<market::instance_id>(to), now(c),
+                                  e)))
+          break;
+        offered(i, r.request);
+      }
+    } else {
+      m.hand_over(movable_, now(c), e, [&](const member::candidate& r) { offered(i, r.request); });
+    }
+    withdraw_the_failed(c);
+  }
+
+  template <class C>
+  void alarm(C& c, std::uint64_t what) {
+    switch (what) {
+      case tick:
+        for (std::size_t i = 0; i != members_.size(); ++i) {
+          engine<C> e{*this, c, i};
+          members_[i]->trader().tick(now(c), e);
+        }
+        withdraw_the_failed(c);
+        return c.call_after(tick_s, tick);
+      case report:
+        reports_.clear();
+        for (std::size_t i = 0; i != members_.size(); ++i) reports_.push_back(members_[i]->report(load_of(c, i)));
+        TESSERA_ASSERT(config_.message_s < config_.report_s, "a report arrives before the next one");
+        c.call_after(config_.message_s, reported);
+        return c.call_after(config_.report_s, report);
+      case reported:
+        for (const load_report& r : reports_) {
+          front_->update(r);
+          for (std::size_t i = 0; i != members_.size(); ++i) {
+            if (i != r.from) members_[i]->update(r);
+          }
+        }
+        return;
+      case rebalance:
+        for (std::size_t i = 0; i != members_.size(); ++i) sell_excess(c, i);
+        return c.call_after(config_.rebalance_s, rebalance);
+      case refine:
+        for (std::size_t i = 0; i != members_.size(); ++i) refine_range(c, i);
+        note_boundaries(c.now_s());
+        return c.call_after(config_.refine_s, refine);
+      default: break;
+    }
+    const std::size_t slot = static_cast<std::size_t>(what - first_message);
+    const market::message m = messages_[slot];
+    free_slots_.push_back(slot);
+    engine<C> e{*this, c, m.to.id};
+    members_[m.to.id]->trader().receive(m, now(c), e);
+    withdraw_the_failed(c);
+  }
+
+  /// The KV of `r` is at its destination and the request has stopped.
+  template <class C>
+  void arrived(C& c, request& r) {
+    const std::size_t from = r.where;
+    TESSERA_ASSERT(trades_[r.index].on_offer, "only the market moves requests");
+    engine<C> e{*this, c, from};
+    market::trader<seconds_clock>& t = members_[from]->trader();
+    t.update(r.index, r.state().length, blocks_for(r.state().length, c.options().instance.limits.block_size));
+    if (ok(t.hand_over(r.index, now(c), e))) return;
+    // It has outgrown what was set apart for it: back where it was.
+    c.cut_migration(r);
+    take_off(c, r);
+  }
+
+  /// `r` has ended or lost its blocks while it was being copied.
+  template <class C>
+  void migration_failed(C& c, request& r) {
+    take_off(c, r);
+  }
+
+  template <class C>
+  void finished(C& c, request& r) {
+    take_off(c, r);
+  }
+
+  template <class C>
+  void ended(C&, run_result& result) {
+    result.measures["market_messages"] = static_cast<double>(sent_);
+    result.measures["market_offers"] = static_cast<double>(offers_);
+    result.measures["market_unsold"] = static_cast<double>(unsold_);
+    result.measures["most_transfers"] = static_cast<double>(most_transfers_);
+    result.measures["refinements"] = static_cast<double>(refinements_);
+    double sum = 0;
+    std::size_t stages = 0;
+    for (std::size_t s = 0; s != front_->stages(); ++s) {
+      const stage_map::group g = front_->stage(s);
+      if (g.size() < 2) continue;
+      sum += output_variation(std::span{result.instances}.subspan(g.first, g.size()));
+      ++stages;
+    }
+    result.measures["stage_output_cv"] = stages == 0 ? 0.0 : sum / static_cast<double>(stages);
+    result.curves = std::move(curves_);
+  }
+
+  /// Coefficient of variation of the output tokens; 0 of none.
+  [[nodiscard]] static double output_variation(std::span<const instance_facts> instances) noexcept {
+    double mean = 0;
+    for (const instance_facts& f : instances) mean += static_cast<double>(f.output_tokens);
+    mean /= static_cast<double>(instances.size());
+    double squares = 0;
+    for (const instance_facts& f : instances) {
+      squares += (static_cast<double>(f.output_tokens) - mean) * (static_cast<double>(f.output_tokens) - mean);
+    }
+    return mean > 0 ? std::sqrt(squares / static_cast<double>(instances.size())) / mean : 0;
+  }
+
+ private:
+  using member = cascade_instance<refinement_rule>;
+
+  static constexpr double tick_s = 0.005;
+  static constexpr std::uint64_t tick = 0;
+  static constexpr std::uint64_t rebalance = 1;
+  static constexpr std::uint64_t refine = 2;
+  static constexpr std::uint64_t report = 3;
+  static constexpr std::uint64_t reported = 4;
+  static constexpr std::uint64_t first_message = 5;
+
+  /// What the market knows of a request.
+  struct trade {
+    bool on_offer = false;
+    std::size_t seller = 0;
+    std::uint32_t epoch = 0;
+    double rests_until_s = 0;
+    std::size_t reserved_on = 0;
+    blocks reserved{};  ///< Not yet announced to the cluster.
+  };
+
+  /// An instance's engine as its trader uses it.
+  template <class C>
+  struct engine {
+    cascade& all;
+    C& c;
+    std::size_t me;
+
+    void send(const market::message& m) noexcept { all.post(c, m); }
+    void copy(const market::transfer& t) noexcept {
+      request& r = c.requests()[t.request];
+      all.settle(t.request);
+      if (r.where != me || !c.migrate(r, t.other.id)) all.failed_.push_back(&r);
+      for (const auto& m : all.members_) all.most_transfers_ = std::max(all.most_transfers_, m->trader().transfers());
+    }
+    void kept(market::request_id id) noexcept {
+      request& r = c.requests()[id];
+      if (r.migration.stage != migration_stage::none) c.cut_migration(r);
+      all.rest(r, c.now_s());
+    }
+    void released(market::request_id) noexcept {}
+    void unresolved(market::request_id, market::peer) noexcept { TESSERA_ASSERT(false, "no instance dies here"); }
+    void unsold(market::request_id id) noexcept {
+      ++all.unsold_;
+      all.rest(c.requests()[id], c.now_s());
+    }
+    tokens load() noexcept { return all.load_of(c, me); }
+    blocks idle_blocks() noexcept { return max(c.views()[me].free_blocks - all.promised_[me], blocks{}); }
+    bool reserve(const market::transfer& t) noexcept {
+      if (idle_blocks() < t.room) return false;
+      trade& of = all.trades_[t.request];
+      of.reserved_on = me;
+      of.reserved = t.room;
+      all.promised_[me] += t.room;
+      return true;
+    }
+    void discard(const market::transfer& t) noexcept {
+      if (all.trades_[t.request].reserved_on == me) all.settle(t.request);
+    }
+    void activate(const market::transfer& t) noexcept {
+      trade& of = all.trades_[t.request];
+      of.on_offer = false;
+      of.epoch = t.epoch;
+      c.admit(c.requests()[t.request]);
+    }
+  };
+
+  template <class C>
+  [[nodiscard]] static time_point now(const C& c) {
+    return time_point::at_seconds(c.now_s());
+  }
+
+  [[nodiscard]] std::size_t in_turn(std::size_t s) {
+    const stage_map::group g = front_->stage(s);
+    return g.first + turn_[s]++ % g.size();
+  }
+
+  /// The tokens of all requests of instance `i`, those that wait included.
+  template <class C>
+  [[nodiscard]] static tokens load_of(const C& c, std::size_t i) {
+    tokens load{};
+    for (const request* r : c.at(i).requests()) load += r->state().length;
+    return load;
+  }
+
+  [[nodiscard]] bool may_move(const request& r, double now_s) const {
+    const trade& t = trades_[r.index];
+    return !t.on_offer && t.rests_until_s <= now_s && r.state().life == lifecycle::resident &&
+           r.generated() >= tokens{1} && r.migration.stage == migration_stage::none;
+  }
+  template <class C>
+  void add_movable(const C& c, const request& r) {
+    const tokens length = r.state().length;
+    movable_.push_back(
+        {r.index, trades_[r.index].epoch, length, blocks_for(length, c.options().instance.limits.block_size)});
+  }
+  void offered(std::size_t seller, market::request_id id) {
+    trades_[id].on_offer = true;
+    trades_[id].seller = seller;
+    ++offers_;
+  }
+
+  template <class C>
+  void sell_excess(C& c, std::size_t i) {
+    static_cast<void>(members_[i]->report(load_of(c, i)));  // its own load as it is now, not as last sent
+    movable_.clear();
+    for (const request* r : c.at(i).requests()) {
+      if (may_move(*r, c.now_s())) add_movable(c, *r);
+    }
+    engine<C> e{*this, c, i};
+    members_[i]->rebalance(movable_, now(c), e, [&](const member::candidate& r) { offered(i, r.request); });
+    withdraw_the_failed(c);
+  }
+
+  template <class C>
+  static void add_lengths(const C& c, std::size_t i, std::vector<cost::request_lengths>& to) {
+    for (const request* r : c.at(i).requests()) to.push_back({r->prompt, r->state().length});
+  }
+  template <class C>
+  void refine_range(const C& c, std::size_t i) {
+    member& m = *members_[i];
+    if (m.in_last_stage()) return;
+    own_.clear();
+    theirs_.clear();
+    add_lengths(c, i, own_);
+    const stage_map::group next = m.map().stage(m.stage() + 1);
+    for (std::size_t k = next.first; k != next.last; ++k) add_lengths(c, k, theirs_);
+    scratch_.resize(own_.size() + theirs_.size());
+    if (m.refine(own_, theirs_, scratch_)) ++refinements_;
+  }
+  void note_boundaries(double now_s) {
+    for (std::size_t s = 0; s + 1 < front_->stages(); ++s) {
+      const stage_map::group g = front_->stage(s);
+      double sum = 0;
+      for (std::size_t i = g.first; i != g.last; ++i) sum += static_cast<double>(members_[i]->range_end().count());
+      curves_["boundary " + std::to_string(s)].emplace_back(now_s, sum / static_cast<double>(g.size()));
+    }
+  }
+
+  template <class C>
+  void post(C& c, const market::message& m) {
+    std::size_t slot = messages_.size();
+    if (free_slots_.empty()) {
+      messages_.push_back(m);
+    } else {
+      slot = free_slots_.back();
+      free_slots_.pop_back();
+      messages_[slot] = m;
+    }
+    ++sent_;
+    c.call_after(config_.message_s, first_message + slot);
+  }
+
+  /// The blocks that were set apart for a request are announced to the cluster, or not needed any more.
+  void settle(market::request_id id) {
+    trade& t = trades_[id];
+    promised_[t.reserved_on] -= t.reserved;
+    t.reserved = blocks{};
+  }
+  void rest(const request& r, double now_s) {
+    trades_[r.index].on_offer = false;
+    trades_[r.index].rests_until_s = now_s + config_.retry_s;
+  }
+  template <class C>
+  void take_off(C& c, request& r) {
+    const trade t = trades_[r.index];
+    if (!t.on_offer) return;
+    engine<C> e{*this, c, t.seller};
+    rest(r, c.now_s());
+    members_[t.seller]->trader().withdraw(r.index, now(c), e);
+    withdraw_the_failed(c);
+  }
+  /// Copies that could not begin: the request had ended, or lost its blocks.
+  template <class C>
+  void withdraw_the_failed(C& c) {
+    while (!failed_.empty()) {
+      request* const r = failed_.back();
+      failed_.pop_back();
+      take_off(c, *r);
+    }
+  }
+
+  config config_;
+  std::unique_ptr<owned_storage<stage_map::limits>> front_memory_;
+  std::unique_ptr<stage_map> front_;  ///< What the front end knows.
+  std::vector<owned_storage<member::limits>> memory_;
+  std::vector<std::unique_ptr<member>> members_;
+  std::vector<std::size_t> turn_;  ///< By stage.
+  std::vector<blocks> promised_;
+  std::vector<trade> trades_;  ///< By request.
+  std::vector<load_report> reports_;
+  std::vector<market::message> messages_;
+  std::vector<std::size_t> free_slots_;
+  std::vector<member::candidate> movable_;
+  std::vector<cost::request_lengths> own_;
+  std::vector<cost::request_lengths> theirs_;
+  std::vector<cost::request_lengths> scratch_;
+  std::vector<request*> failed_;
+  std::map<std::string, std::vector<std::pair<double, double>>> curves_;
+  std::uint64_t sent_ = 0;
+  std::uint64_t offers_ = 0;
+  std::uint64_t unsold_ = 0;
+  std::uint64_t refinements_ = 0;
+  std::size_t most_transfers_ = 0;
+};
+
+}  // namespace sim
+TESSERA_NAMESPACE_END

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <tessera/sim/cluster.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+/// @file
+/// Two ways to use many instances that know nothing of lengths: the baselines of CascadeInfer's evaluation.
+
+TESSERA_NAMESPACE_BEGIN
+namespace sim {
+
+/// New requests go to the instances in turn, and stay: vLLM or SGLang behind a plain load balancer.
+class in_turn {
+ public:
+  template <class C>
+  [[nodiscard]] std::size_t place(C& c, const request& /*r*/) {
+    return next_++ % c.size();
+  }
+
+ private:
+  std::size_t next_ = 0;
+};
+
+/// Load-aware dispatching and live migration in the manner of Llumnix. The freeness of an instance is the memory it has
+/// left for each of its requests: (free blocks - blocks that its queue waits for) / requests. A new request goes where
+/// that is highest. Every `epoch_s` seconds instances that have less than `low` are paired with those that
+/// have more than `high`, the lowest with the highest, and each pair migrates its shortest running request.
+class llumnix {
+ public:
+  struct config {
+    double epoch_s = 0.5;
+    double low = 10;   ///< Blocks per request below which an instance gives requests away.
+    double high = 20;  ///< Above which it takes some.
+  };
+
+  llumnix() = default;
+  explicit llumnix(const config& c) : config_{c} {}
+
+  template <class C>
+  void starts(C& c) {
+    freeness_.resize(c.size());
+    c.call_after(config_.epoch_s, 0);
+  }
+
+  template <class C>
+  [[nodiscard]] std::size_t place(C& c, const request& /*r*/) {
+    look_at(c);
+    std::size_t best = 0;
+    for (std::size_t i = 1; i != freeness_.size(); ++i) {
+      if (freeness_[i] > freeness_[best] ||
+          (freeness_[i] == freeness_[best] && c.views()[i].requests < c.views()[best].requests)) {
+        best = i;
+      }
+    }
+    return best;
+  }
+
+  template <class C>
+  void alarm(C& c, std::uint64_t /*what*/) {
+    look_at(c);
+    std::vector<bool> paired(c.size(), false);
+    while (true) {
+      std::size_t low = c.size();
+      std::size_t high = c.size();
+      for (std::size_t i = 0; i != c.size(); ++i) {
+        if (paired[i]) continue;
+        if (freeness_[i] < config_.low && (low == c.size() || freeness_[i] < freeness_[low])) low = i;
+        if (freeness_[i] > config_.high && (high == c.size() || freeness_[i] > freeness_[high])) high = i;
+      }
+      if (low == c.size() || high == c.size()) break;
+      paired[low] = paired[high] = true;
+      migrate_one(c, low, high);
+    }
+    c.call_after(config_.epoch_s, 0);
+  }
+
+ private:
+  template <class C>
+  void look_at(C& c) {
+    for (std::size_t i = 0; i != c.size(); ++i) {
+      double demand = 0;
+      for (const request* r : c.at(i).requests()) {
+        if (r->state().life != lifecycle::waiting) continue;
+        demand += static_cast<double>(blocks_for(r->state().length, c.options().instance.limits.block_size).count());
+      }
+      const double requests = static_cast<double>(c.views()[i].requests == 0 ? 1 : c.views()[i].requests);
+      freeness_[i] = (static_cast<double>(c.views()[i].free_blocks.count()) - demand) / requests;
+    }
+  }
+
+  template <class C>
+  void migrate_one(C& c, std::size_t from, std::size_t to) {
+    request* shortest = nullptr;
+    for (request* r : c.at(from).requests()) {
+      if (r->state().life != lifecycle::resident || r->migration.stage != migration_stage::none) continue;
+      if (r->generated() < tokens{1}) continue;
+      if (shortest == nullptr || r->state().length < shortest->state().length ||
+          (r->state().length == shortest->state().length && r->index < shortest->index)) {
+        shortest = r;
+      }
+    }
+    if (shortest == nullptr) return;
+    const blocks needs = blocks_for(shortest->state().length, c.options().instance.limits.block_size) + blocks{1};
+    if (needs <= c.views()[to].free_blocks) c.migrate(*shortest, to);
+  }
+
+  config config_{};
+  std::vector<double> freeness_;
+};
+
+}  // namespace sim
+TESSERA_NAMESPACE_END
