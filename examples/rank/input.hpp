@@ -5,6 +5,7 @@
 #include <tessera/rank/features.hpp>
 #include <tessera/sim/error.hpp>
 #include <tessera/sim/input.hpp>
+#include <tessera/sim/trace.hpp>
 
 #include <nlohmann/json.hpp>
 
@@ -30,6 +31,7 @@ struct example {
   nlohmann::ordered_json object;
   std::string prompt;
   float length = 0;  ///< output_tokens, where they were asked for.
+  std::uint64_t line = 0;
 };
 
 /// The member `name` of a line, or an error that says what should be there.
@@ -54,6 +56,7 @@ inline std::vector<example> read_examples(const std::string& path, bool with_len
     at.column = 1;
     if (line.find_first_not_of(" \t\r") == line.npos) continue;
     example e;
+    e.line = at.line;
     try {
       e.object = nlohmann::ordered_json::parse(line);
     } catch (const nlohmann::json::parse_error& wrong) {
@@ -77,6 +80,66 @@ inline std::vector<example> read_examples(const std::string& path, bool with_len
   if (examples.empty()) throw sim::input_error{path, {}, "at least one prompt", "none"};
   return examples;
 }
+
+/// Scored prompts as a trace that `replay` reads: who asked for how much, and when if the lines say so.
+class trace_writer {
+ public:
+  trace_writer() = default;
+  /// Takes the counts from the lines. @throws sim::input_error for a line without them, or whose counts are none.
+  trace_writer(const std::vector<example>& examples, const std::string& path)
+      : with_arrivals_{examples.front().object.contains("arrival_s")} {
+    double last = 0;
+    for (const example& e : examples) {
+      const sim::file_position at{e.line, 1};
+      const std::int64_t prompt = count(e, "prompt_tokens", "a member \"prompt_tokens\", which a trace needs", 1, path);
+      const std::int64_t output = count(e, "output_tokens", "a member \"output_tokens\", which a trace needs", 1, path);
+      const std::int64_t reasoning =
+          e.object.contains("reasoning_tokens") ? count(e, "reasoning_tokens", "", 0, path) : 0;
+      if (reasoning > output) {
+        throw sim::input_error{path, at, fmt::format("\"reasoning_tokens\" of at most output_tokens = {}", output),
+                               fmt::format("{}", reasoning)};
+      }
+      std::string arrival;
+      if (e.object.contains("arrival_s") != with_arrivals_) {
+        throw sim::input_error{path, at, "\"arrival_s\" in all lines or in none", "both"};
+      }
+      if (with_arrivals_) {
+        const auto& s = e.object["arrival_s"];
+        if (!s.is_number() || !(s.get<double>() >= last && s.get<double>() <= sim::max_trace_seconds)) {
+          throw sim::input_error{path, at, fmt::format("an \"arrival_s\" in seconds, not before {}", last),
+                                 sim::shown(s.dump())};
+        }
+        last = s.get<double>();
+        arrival = fmt::format("{}", last);
+      }
+      rows_.push_back(fmt::format("{},{},{},{},{}", arrival, prompt, output, reasoning, output - reasoning));
+    }
+  }
+
+  /// The line of request `i`, after the header if it is the first one.
+  [[nodiscard]] std::string row(std::size_t i, float score) const {
+    return fmt::format("{}{},{}\n",
+                       i == 0 ? "arrival_s,prompt_tokens,output_tokens,reasoning_tokens,answer_tokens,score\n" : "",
+                       rows_[i], score);
+  }
+
+ private:
+  [[nodiscard]] static std::int64_t count(const example& e, const char* name, const char* expected, std::int64_t least,
+                                          const std::string& path) {
+    const sim::file_position at{e.line, 1};
+    const auto& value = member(e.object, name, expected, path, at);
+    if (!value.is_number_integer() || value.get<std::int64_t>() < least ||
+        value.get<std::int64_t>() > sim::max_trace_tokens) {
+      throw sim::input_error{path, at,
+                             fmt::format("a whole number, {} to {}, as \"{}\"", least, sim::max_trace_tokens, name),
+                             sim::shown(value.dump())};
+    }
+    return value.get<std::int64_t>();
+  }
+
+  std::vector<std::string> rows_{};
+  bool with_arrivals_ = false;
+};
 
 /// The rows of an embedding file: one per example, in the same order.
 class embeddings {

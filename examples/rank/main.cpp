@@ -4,6 +4,9 @@
 //   rank train --data prompts.jsonl --model lengths.rank
 //   rank eval --data others.jsonl --model lengths.rank
 //   rank score --data new.jsonl --model lengths.rank
+// And what the order is worth in a server:
+//   rank score --data others.jsonl --model lengths.rank --output scored.jsonl --trace scored.csv
+//   replay --trace scored.csv --rate 40 --policy fcfs,pars,sjf
 
 #include "tool.hpp"
 
@@ -52,6 +55,9 @@ int main(int argc, char** argv) {
   train.add_option("--model", a.model, "the file to write")->required();
   train.add_option("--json", a.json, "write the learning curve");
   train.add_option("--plot", a.plot, "draw the learning curve into this folder (needs gnuplot)");
+  train.add_option("--plot-format", a.plot_format, "svg or png")
+      ->check(CLI::IsMember({"svg", "png"}))
+      ->capture_default_str();
 
   CLI::App& eval = *app.add_subcommand("eval", "Kendall's tau-b of a model, or of training itself");
   common(eval);
@@ -66,6 +72,9 @@ int main(int argc, char** argv) {
   common(score);
   score.add_option("--model", a.model, "the model to score with")->required();
   score.add_option("--output", a.output, "the file to write; - is the standard output")->capture_default_str();
+  score.add_option("--trace", a.trace,
+                   "write a trace for `replay --policy pars` as well; lines need \"prompt_tokens\" and "
+                   "\"output_tokens\", and may have \"arrival_s\" and \"reasoning_tokens\"");
 
   try {
     app.parse(argc, argv);

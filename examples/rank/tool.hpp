@@ -42,6 +42,8 @@ struct arguments {
   std::string json;
   std::string output = "-";
   std::string plot;
+  std::string plot_format = "svg";
+  std::string trace;
 };
 
 using hashed = rank::hashed_features;
@@ -220,18 +222,21 @@ inline void plot_curve(const arguments& a, const std::vector<rank::curve_point>&
                             p.validation_tau);
     }
   }
+  const bool svg = a.plot_format == "svg";
   const std::filesystem::path script = std::filesystem::path{a.plot} / "learning_curve.gp";
-  const std::filesystem::path picture = std::filesystem::path{a.plot} / "learning_curve.svg";
+  const std::filesystem::path picture =
+      std::filesystem::path{a.plot} / (svg ? "learning_curve.svg" : "learning_curve.png");
   sim::output_file out{script};
   out.write(fmt::format(
-      "if (!exists('picture')) picture = 'learning_curve.svg'\n{}EOD\n{}EOD\n"
-      "set terminal svg size 960,720 background rgb 'white'\nset output picture\nset multiplot layout 2,1\nset grid\n"
+      "if (!exists('picture')) picture = '{}'\n{}EOD\n{}EOD\n{}"
+      "set output picture\nset multiplot layout 2,1\nset grid\n"
       "set y2tics\nset ytics nomirror\nset ylabel 'tau-b, validation'\nset y2label 'loss, training'\n{}"
       "plot $search using 1:3 with linespoints title 'tau-b', $search using 1:2 axes x1y2 with linespoints title "
       "'loss'\n"
       "unset logscale\nset xrange [*:*] noreverse\nunset y2tics\nunset y2label\nset ylabel 'loss'\nset xlabel '{}'\n"
       "plot $refit using 1:2 with lines title 'loss on all examples'\nunset multiplot\n",
-      search, refit,
+      picture.filename().string(), search, refit,
+      sim::detail::script_head(svg ? sim::plot_format::svg : sim::plot_format::png, 720),
       a.hidden == 0 ? "set logscale x\nset xrange [*:*] reverse\nset xlabel 'penalty x examples'\n"
                     : "set xlabel 'epoch'\n",
       a.hidden == 0 ? "iteration" : "epoch"));
@@ -398,12 +403,16 @@ inline void eval(const arguments& a) {
       features_for(a, a.bits));
 }
 
-/// Every line again, with its score.
+/// Every line again, with its score; and a row of a trace for each, if asked for.
 inline void score(const arguments& a) {
   const loaded m = load_model(a);
   std::vector<example> examples = read_examples(a.data, false);
+  trace_writer trace;
+  if (!a.trace.empty()) trace = trace_writer{examples, a.data};
   std::unique_ptr<sim::output_file> file;
+  std::unique_ptr<sim::output_file> rows_file;
   if (a.output != "-") file = std::make_unique<sim::output_file>(a.output);
+  if (!a.trace.empty()) rows_file = std::make_unique<sim::output_file>(a.trace);
   std::visit(
       [&](const auto& f, const auto& model) {
         const rank::prompt_scorer scorer{f, model};
@@ -413,6 +422,7 @@ inline void score(const arguments& a) {
         for (std::size_t i = 0; i != examples.size(); ++i) {
           const float s = with_input(f, examples, *rows, i, [&](auto input) { return scorer(input); });
           examples[i].object["score"] = number(static_cast<double>(s));
+          if (rows_file) rows_file->write(trace.row(i, s));
           const std::string line = examples[i].object.dump() + "\n";
           if (file) {
             file->write(line);
@@ -423,6 +433,7 @@ inline void score(const arguments& a) {
       },
       m.features, m.model.view);
   if (file) file->commit();
+  if (rows_file) rows_file->commit();
 }
 
 }  // namespace rank_tool

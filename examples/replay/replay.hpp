@@ -197,6 +197,7 @@ inline void run(const arguments& a, const std::vector<sim::policy>& all) {
   std::string what;
   const std::vector<sim::trace_row> rows = load_rows(a, what);
   check_span(rows);
+  for (const sim::policy& p : policies) sim::require_scores(p, rows, a.trace.empty() ? a.workload : a.trace);
   const sim::cluster_options options = size_cluster(a, profile, rows);
   check_step_time(options, profile.name);
   check_memory(options, rows.size(), policies.size());

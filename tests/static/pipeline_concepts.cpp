@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include <tessera/compose/fcfs.hpp>
+#include <tessera/compose/pars.hpp>
 #include <tessera/compose/pascal.hpp>
 #include <tessera/compose/round_robin.hpp>
 #include <tessera/kv/prefix_cache.hpp>
@@ -33,6 +34,8 @@ constexpr bool is_scheduler =
 
 static_assert(is_scheduler<fcfs<request>>);
 static_assert(is_scheduler<round_robin<request>>);
+static_assert(is_scheduler<pars<request>>);
+static_assert(is_scheduler<pars<hashed_request, order::score_member, kv::prefix_cache>>);
 static_assert(is_scheduler<pascal<request>>);
 static_assert(is_scheduler<pascal<hashed_request, kv::prefix_cache>>);
 static_assert(is_scheduler<iteration_scheduler<tick_request, order::ranked<>>>);

@@ -4,6 +4,7 @@
 
 #include <tessera/admit/future_peak.hpp>
 #include <tessera/compose/fcfs.hpp>
+#include <tessera/compose/pars.hpp>
 #include <tessera/compose/pascal.hpp>
 #include <tessera/compose/round_robin.hpp>
 #include <tessera/kv/prefix_cache.hpp>
@@ -34,5 +35,7 @@ template class tessera::iteration_scheduler<hashed_request, order::fcfs, preempt
                                             kv::prefix_cache>;
 template class tessera::fcfs<request>;
 template class tessera::round_robin<request>;
+template class tessera::pars<request>;
+template class tessera::pars<hashed_request, order::score_member, kv::prefix_cache>;
 template class tessera::pascal<request>;
 template class tessera::pascal<hashed_request, kv::prefix_cache>;
