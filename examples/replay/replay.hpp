@@ -199,6 +199,7 @@ inline void run(const arguments& a, const std::vector<sim::policy>& all) {
   check_span(rows);
   for (const sim::policy& p : policies) sim::require_scores(p, rows, a.trace.empty() ? a.workload : a.trace);
   const sim::cluster_options options = size_cluster(a, profile, rows);
+  for (const sim::policy& p : policies) sim::require_instances(p, options.instances);
   check_step_time(options, profile.name);
   check_memory(options, rows.size(), policies.size());
   if (!a.json.empty() && !a.csv.empty() && same_file(a.json, a.csv)) {

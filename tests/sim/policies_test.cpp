@@ -78,7 +78,7 @@ TEST_CASE("policies: each runs, under its name, and reports its progress") {
   for (const policy& p : sim::published_policies()) {
     CAPTURE(p.name);
     std::vector<std::size_t> ended;
-    const auto options = toy_cluster(2, 20, sim::profiles().front());
+    const auto options = toy_cluster(4, 20, sim::profiles().front());
     const sim::run_result first = p.run(options, rows, [&](std::size_t n) { ended.push_back(n); });
     CHECK(first.numbers.policy == p.name);
     CHECK(first.numbers.completed == rows.size());
@@ -87,6 +87,43 @@ TEST_CASE("policies: each runs, under its name, and reports its progress") {
     // A policy is no run: it can be run again, and does the same.
     const sim::run_result second = p.run(options, rows, [](std::size_t) {});
     CHECK(sim::format_csv(first) == sim::format_csv(second));
+  }
+}
+
+TEST_CASE("policies: the oracle never waits for memory, whatever there is") {
+  std::vector<sim::trace_row> rows;
+  for (int i = 0; i < 40; ++i) rows.push_back(row(i * 0.1, 20 + i, 30, 30));
+  const auto run = [&](const char* name, std::size_t blocks) {
+    const auto options = toy_cluster(1, blocks, sim::profiles().front());
+    return sim::select_policies(sim::published_policies(), name).front().run(options, rows, [](std::size_t) {});
+  };
+  const sim::run_result tight = run("oracle", 20);
+  CHECK(tight.numbers.completed == rows.size());
+  CHECK(tight.numbers.preemptions == 0);
+  CHECK(run("fcfs", 20).numbers.e2e.mean > 1.5 * tight.numbers.e2e.mean);
+  CHECK(sim::format_csv(tight) == sim::format_csv(run("oracle", 100'000)));
+}
+
+TEST_CASE("policies: a cluster that is too small for one is refused") {
+  for (const policy& p : sim::published_policies()) {
+    CAPTURE(p.name);
+    CHECK(p.least_instances >= 1);
+    CHECK(p.least_instances <= 3);
+    CHECK_NOTHROW(sim::require_instances(p, p.least_instances));
+    if (p.least_instances > 1) CHECK_THROWS_AS(sim::require_instances(p, p.least_instances - 1), sim::usage_error);
+    // On as few as it says, it runs.
+    const std::vector<sim::trace_row> rows{row(0, 20, 0, 5), row(0.5, 20, 3, 5)};
+    const sim::run_result result = p.run(toy_cluster(p.least_instances, 20), rows, [](std::size_t) {});
+    CHECK(result.numbers.completed == 2);
+  }
+  for (std::size_t n = 3; n != 40; ++n) {
+    const sim::pool_sizes three = sim::three_pools(n);
+    CHECK(three.prefill + three.decode + three.mixed == n);
+    CHECK(three.prefill >= 1);
+    CHECK(three.decode >= 1);
+    CHECK(three.mixed >= 1);
+    const sim::pool_sizes two = sim::halves(n);
+    CHECK(two.prefill + two.decode == n);
   }
 }
 

@@ -36,6 +36,7 @@ namespace control {
 /// practice O(workers), plus O(sources pieces (sequences + targets)). Nothing allocates.
 class defragmenter {
  public:
+  /// What there must be room for; fixed at construction.
   struct limits {
     std::size_t moves = 16;       ///< Most moves in an epoch.
     std::size_t sources = 8;      ///< Most workers that are considered as sources in an epoch.
@@ -43,6 +44,7 @@ class defragmenter {
     std::size_t pieces = 8;       ///< Most moves from one source in an epoch.
     std::size_t sequences = 512;  ///< Most sequences of one source that are looked at: the first ones.
   };
+  /// Parameters. The defaults are the source's where it gives one.
   struct settings {
     double threshold = 0.168;  ///< theta_frag: workers with more freeness are left alone.
     double floor = 0.168;      ///< Phi_S that a target keeps. At least `threshold`, lest targets become sources.
@@ -52,6 +54,7 @@ class defragmenter {
     double least_return = 0;  ///< Batches that free fewer blocks per block moved are not worth it.
   };
 
+  /// Bytes that an object with these limits takes from its arena, alignment included.
   [[nodiscard]] static constexpr std::size_t required_bytes(const limits& l) noexcept {
     return storage_layout{}
         .add<source>(l.sources)
@@ -63,6 +66,7 @@ class defragmenter {
         .bytes_unaligned();
   }
 
+  /// Takes `required_bytes(l)` from `memory`.
   defragmenter(arena& memory, const limits& l, const settings& s) noexcept
       : sources_{memory, l.sources},
         open_{memory, l.targets},
@@ -75,6 +79,7 @@ class defragmenter {
     TESSERA_ASSERT(s.floor >= s.threshold, "targets would become sources");
     TESSERA_ASSERT(s.growth >= blocks{} && s.most_bytes >= bytes{} && s.least_return >= 0, "a bound is not negative");
   }
+  /// The same with the default settings.
   defragmenter(arena& memory, const limits& l) noexcept : defragmenter(memory, l, settings{}) {}
   defragmenter(const defragmenter&) = delete;
   defragmenter& operator=(const defragmenter&) = delete;

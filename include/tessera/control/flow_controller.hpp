@@ -32,10 +32,12 @@ namespace control {
 /// Mean freeness of the two pools: Phi_T of prefill workers, Phi_S of decode workers. A pool without workers has less
 /// headroom than any: minus infinity.
 struct pool_means {
+  /// Mean Phi_T of the prefill workers; minus infinity if there are none.
   double prefill = -std::numeric_limits<double>::infinity();
+  /// Mean Phi_S of the decode workers; minus infinity if there are none.
   double decode = -std::numeric_limits<double>::infinity();
-  std::size_t prefill_workers = 0;
-  std::size_t decode_workers = 0;
+  std::size_t prefill_workers = 0;  ///< Available workers that prefill.
+  std::size_t decode_workers = 0;   ///< Available workers that decode.
 };
 
 /// O(workers), no allocation.
@@ -84,24 +86,29 @@ struct pool_means {
 /// Holds the number of epochs and 8 bytes a worker. `decide` is O(workers); nothing allocates.
 class flow_controller {
  public:
+  /// What there must be room for; fixed at construction.
   struct limits {
     std::size_t workers = 0;  ///< Most workers in a report. Below 2^32 - 1.
   };
+  /// Parameters. The defaults are the source's where it gives one.
   struct settings {
     double theta = 0.62;          ///< theta_flow: above 0, at most 1.
     std::uint64_t cooldown = 20;  ///< T_cool in epochs: one second of 50 ms.
     bool recall = true;           ///< Whether workers ever leave a pool again.
   };
 
+  /// Bytes that an object with these limits takes from its arena, alignment included.
   [[nodiscard]] static constexpr std::size_t required_bytes(const limits& l) noexcept {
     return storage_layout{}.add<std::uint64_t>(l.workers).bytes_unaligned();
   }
 
+  /// Takes `required_bytes(l)` from `memory`.
   flow_controller(arena& memory, const limits& l, const settings& s) noexcept
       : free_from_{memory.take<std::uint64_t>(l.workers)}, workers_{l.workers}, settings_{s} {
     TESSERA_ASSERT(l.workers < no_index, "worker ids have 32 bits");
     TESSERA_ASSERT(s.theta > 0 && s.theta <= 1, "theta is above 0 and at most 1");
   }
+  /// The same with the default settings.
   flow_controller(arena& memory, const limits& l) noexcept : flow_controller(memory, l, settings{}) {}
   flow_controller(const flow_controller&) = delete;
   flow_controller& operator=(const flow_controller&) = delete;

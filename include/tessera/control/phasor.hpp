@@ -9,9 +9,9 @@ namespace control {
 
 /// What an epoch asks of the engine. Valid until the next epoch.
 struct phasor_actions {
-  std::span<const move> moves{};
-  std::optional<role_change> change{};
-  pool_means means{};  ///< What the role change, or none, was based on.
+  std::span<const move> moves{};        ///< Sequences to send, valid until the next epoch.
+  std::optional<role_change> change{};  ///< At most one worker's new role.
+  pool_means means{};                   ///< What the role change, or none, was based on.
 };
 
 /// One epoch of Phasor's control loop over the whole cluster, every 50 ms or so: the macro and the meso scale. Routing,
@@ -21,15 +21,18 @@ struct phasor_actions {
 /// cool-down; nothing allocates. Source: Phasor, algorithm 1, lines 6 to 18.
 class phasor {
  public:
+  /// What there must be room for; fixed at construction.
   struct limits {
-    std::size_t workers = 0;  ///< Most workers in a report.
-    defragmenter::limits defragment{};
+    std::size_t workers = 0;            ///< Most workers in a report.
+    defragmenter::limits defragment{};  ///< Of the meso controller.
   };
+  /// Parameters. The defaults are the source's where it gives one.
   struct settings {
-    flow_controller::settings flow{};
-    defragmenter::settings defragment{};
+    flow_controller::settings flow{};     ///< Of the macro controller.
+    defragmenter::settings defragment{};  ///< Of the meso controller.
   };
 
+  /// Bytes that an object with these limits takes from its arena, alignment included.
   [[nodiscard]] static constexpr std::size_t required_bytes(const limits& l) noexcept {
     return storage_layout{}
         .add_bytes(flow_controller::required_bytes({l.workers}))
@@ -37,8 +40,10 @@ class phasor {
         .bytes_unaligned();
   }
 
+  /// Takes `required_bytes(l)` from `memory`.
   phasor(arena& memory, const limits& l, const settings& s) noexcept
       : flow_{memory, {l.workers}, s.flow}, defragment_{memory, l.defragment, s.defragment} {}
+  /// The same with the default settings.
   phasor(arena& memory, const limits& l) noexcept : phasor(memory, l, settings{}) {}
 
   /// O(workers) and what `defragmenter` says. Requirements as those of the two controllers.
@@ -50,7 +55,9 @@ class phasor {
     return a;
   }
 
+  /// The macro controller, to look at.
   [[nodiscard]] const flow_controller& flow() const noexcept { return flow_; }
+  /// The meso controller, to look at.
   [[nodiscard]] const defragmenter& defragment() const noexcept { return defragment_; }
 
  private:

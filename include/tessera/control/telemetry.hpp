@@ -33,22 +33,24 @@ enum class role : std::uint8_t { prefill, decode, mixed };
 
 /// A sequence that could be moved: it decodes, and is not on its way elsewhere already.
 struct sequence {
-  std::uint64_t id = 0;
-  blocks held{};  ///< Blocks that moving it frees; as many are needed where it goes. At least 1.
-  bytes size{};   ///< What has to be sent. At least 1.
+  std::uint64_t id = 0;  ///< The engine's name for it.
+  blocks held{};         ///< Blocks that moving it frees; as many are needed where it goes. At least 1.
+  bytes size{};          ///< What has to be sent. At least 1.
 };
 
 /// One worker at the time of the report.
 struct worker {
-  control::role role = role::mixed;
+  control::role role = role::mixed;  ///< The role it has now.
   bool elastic = false;   ///< From the mixed pool: it may be promoted, and recalled later. False: it keeps its role.
   bool available = true;  ///< False: unreachable, or changing its role. Counts for nothing and gets nothing to do.
   double time_phi = 1;    ///< Phi_T of its prefill queue, see `headroom::time_freeness`.
   blocks total{};         ///< KV blocks of the worker.
   blocks free{};          ///< Of these, neither in use nor promised to a sequence on its way here.
   blocks leaving{};       ///< Of those in use, held by sequences on their way elsewhere: free before long.
-  blocks demand{};        ///< Fewer free blocks than this are stranded, see `headroom::reference_demand`.
-  std::size_t sequences_held = 0;         ///< Sequences that grow here, those on their way here included.
+  blocks queued{};        ///< What sequences need that wait here and hold none: they count as used in Phi_S, so that a
+                    ///< worker with more than fits is below 0. The paper counts allocated blocks only: leave it 0.
+  blocks demand{};                 ///< Fewer free blocks than this are stranded, see `headroom::reference_demand`.
+  std::size_t sequences_held = 0;  ///< Sequences that grow here, those on their way here included.
   std::span<const sequence> sequences{};  ///< Those that could be moved.
 };
 
@@ -62,31 +64,34 @@ struct worker {
 
 /// Phi_S. O(1).
 [[nodiscard]] constexpr double space_phi(const worker& w) noexcept {
-  return headroom::space_freeness(w.total - settled_free(w), stranded(w), w.total);
+  return headroom::space_freeness(w.total - settled_free(w) + w.queued, stranded(w), w.total);
 }
 
 /// Whether the counts of a report can be true. The controllers assert it of every worker that is available.
 [[nodiscard]] constexpr bool plausible(const worker& w) noexcept {
-  return blocks{} <= w.free && blocks{} <= w.leaving && w.free + w.leaving <= w.total && blocks{} <= w.demand;
+  return blocks{} <= w.free && blocks{} <= w.leaving && w.free + w.leaving <= w.total && blocks{} <= w.demand &&
+         blocks{} <= w.queued;
 }
 
 /// Action: send the KV of a sequence to another worker, live.
 struct move {
-  std::uint64_t sequence = 0;
-  std::uint32_t from = no_index;
-  std::uint32_t to = no_index;
-  blocks held{};
-  bytes size{};
+  std::uint64_t sequence = 0;     ///< The `id` of the sequence.
+  std::uint32_t from = no_index;  ///< Worker that holds it.
+  std::uint32_t to = no_index;    ///< Worker that gets it.
+  blocks held{};                  ///< Blocks that become free at the one and are taken at the other.
+  bytes size{};                   ///< Bytes to send.
 
+  /// Memberwise.
   friend constexpr bool operator==(const move&, const move&) noexcept = default;
 };
 
 /// Action: give a worker another role.
 struct role_change {
-  std::uint32_t worker = no_index;
-  role from = role::mixed;
-  role to = role::mixed;
+  std::uint32_t worker = no_index;  ///< Its place in the telemetry.
+  role from = role::mixed;          ///< The role it has.
+  role to = role::mixed;            ///< The role it gets.
 
+  /// Memberwise.
   friend constexpr bool operator==(const role_change&, const role_change&) noexcept = default;
 };
 

@@ -19,13 +19,13 @@ namespace sim {
 
 /// A kind of task. The paper gives mean lengths; that they are log-normal about them is our assumption.
 struct archetype {
-  std::string_view name;
-  std::string_view task;
-  double prompt = 0;  ///< Mean tokens.
-  double output = 0;
+  std::string_view name;   ///< Short name, as in the paper.
+  std::string_view task;   ///< What such requests are.
+  double prompt = 0;       ///< Mean tokens.
+  double output = 0;       ///< Mean tokens.
   double variation = 0.3;  ///< Coefficient of variation of both lengths.
-  double ttft_slo_s = 0;
-  double tpot_slo_s = 0;
+  double ttft_slo_s = 0;   ///< Promised time to first token, in seconds.
+  double tpot_slo_s = 0;   ///< Promised time per output token, in seconds.
 };
 
 /// Phasor's six: lengths by table 1, promises by table 3.
@@ -43,8 +43,8 @@ struct archetype {
 
 /// A stretch of time with one mean rate of arrivals.
 struct rate_phase {
-  double seconds = 0;
-  double rate = 0;  ///< Requests per second, above 0.
+  double seconds = 0;  ///< How long it lasts.
+  double rate = 0;     ///< Requests per second, above 0.
 };
 
 /// Requests of one kind whose arrivals have the coefficient of variation `cv` about a rate that changes by phases. The

@@ -63,13 +63,15 @@ class cascade {
     std::vector<partition::stage> stages{};  ///< As planned; the instances are numbered through them.
     stage_balance balance = stage_balance::full;
     refinement refine = refinement::quality;
-    cost::qoe_model model{};   ///< What `refinement::quality` predicts with.
-    double smoothing = 0.3;    ///< Of the refined boundaries; see `partition::range_refiner`.
-    double message_s = 50e-6;  ///< From one instance to another.
-    double report_s = 0.05;    ///< Between two load reports of an instance.
-    double rebalance_s = 0.5;  ///< Between two looks of an instance at its stage.
-    double refine_s = 1;       ///< Between two refinements of an instance's range.
-    double retry_s = 0.5;      ///< Before a request that nobody took is offered again.
+    cost::qoe_model model{};    ///< What `refinement::quality` predicts with.
+    double backlog_weight = 1;  ///< How much more a prompt token that is not computed yet weighs than one that is,
+                                ///< when the front end looks for the least load. The paper does not say; see below.
+    double smoothing = 0.3;     ///< Of the refined boundaries; see `partition::range_refiner`.
+    double message_s = 50e-6;   ///< From one instance to another.
+    double report_s = 0.05;     ///< Between two load reports of an instance.
+    double rebalance_s = 0.5;   ///< Between two looks of an instance at its stage.
+    double refine_s = 1;        ///< Between two refinements of an instance's range.
+    double retry_s = 0.5;       ///< Before a request that nobody took is offered again.
     market::rebalance trigger{};
     market::trader_config<seconds_clock> market{};
   };
@@ -110,7 +112,7 @@ class cascade {
   [[nodiscard]] std::size_t place(C&, const request& r) {
     if (config_.balance == stage_balance::in_turn) return in_turn(front_->stage_for(r.prompt));
     const std::size_t to = front_->route(r.prompt);
-    front_->sent(to, r.prompt);
+    front_->sent(to, tokens{static_cast<std::int64_t>(config_.backlog_weight * static_cast<double>(r.prompt.count()))});
     return to;
   }
 
@@ -151,13 +153,17 @@ class cascade {
         return c.call_after(tick_s, tick);
       case report:
         reports_.clear();
-        for (std::size_t i = 0; i != members_.size(); ++i) reports_.push_back(members_[i]->report(load_of(c, i)));
+        backlogs_.clear();
+        for (std::size_t i = 0; i != members_.size(); ++i) {
+          reports_.push_back(members_[i]->report(load_of(c, i)));
+          backlogs_.push_back(extra_backlog(c, i));
+        }
         TESSERA_ASSERT(config_.message_s < config_.report_s, "a report arrives before the next one");
         c.call_after(config_.message_s, reported);
         return c.call_after(config_.report_s, report);
       case reported:
         for (const load_report& r : reports_) {
-          front_->update(r);
+          front_->update({r.from, r.load + backlogs_[r.from], r.range_end});
           for (std::size_t i = 0; i != members_.size(); ++i) {
             if (i != r.from) members_[i]->update(r);
           }
@@ -321,6 +327,14 @@ class cascade {
     return load;
   }
 
+  /// What the prompt tokens that are not computed yet weigh more than those that are.
+  template <class C>
+  [[nodiscard]] tokens extra_backlog(const C& c, std::size_t i) const {
+    tokens waits{};
+    for (const request* r : c.at(i).requests()) waits += max(r->prompt - r->state().computed, tokens{});
+    return tokens{static_cast<std::int64_t>((config_.backlog_weight - 1) * static_cast<double>(waits.count()))};
+  }
+
   [[nodiscard]] bool may_move(const request& r, double now_s) const {
     const trade& t = trades_[r.index];
     return !t.on_offer && t.rests_until_s <= now_s && r.state().life == lifecycle::resident &&
@@ -427,6 +441,7 @@ class cascade {
   std::vector<blocks> promised_;
   std::vector<trade> trades_;  ///< By request.
   std::vector<load_report> reports_;
+  std::vector<tokens> backlogs_;
   std::vector<market::message> messages_;
   std::vector<std::size_t> free_slots_;
   std::vector<member::candidate> movable_;

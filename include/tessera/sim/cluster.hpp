@@ -29,7 +29,7 @@ namespace sim {
 
 /// What a placement policy sees of a simulated instance.
 struct instance_view {
-  std::size_t id = 0;
+  std::size_t id = 0;        ///< Which instance.
   blocks kv_held{};          ///< On device and host.
   blocks free_blocks{};      ///< On the device.
   std::size_t requests = 0;  ///< Waiting and resident.
@@ -45,8 +45,8 @@ concept phase_reader = requires { requires P::reads_phases; };
 
 /// How a run is set up.
 struct cluster_options {
-  std::size_t instances = 1;
-  instance_options instance;
+  std::size_t instances = 1;           ///< How many there are.
+  instance_options instance;           ///< They are all alike.
   double timeline_interval_s = 1.0;    ///< Between two samples of the timeline; doubled when there are too many.
   double fabric_bytes_per_s = 12.5e9;  ///< Of an instance's link to the others, each way.
   double kv_bytes_per_token = 0;       ///< What a migration moves per token.
@@ -83,15 +83,17 @@ concept cluster_control = requires(Control& control, C& c, const request& r) {
 ///         instance on which a request goes on when it begins to answer.
 template <class Placement = placement::least_kv, class Migration = placement::stay>
 struct placed {
-  Placement placement{};
-  Migration migration{};
+  Placement placement{};  ///< Where arrivals go.
+  Migration migration{};  ///< Where requests go that begin to answer.
 
+  /// The instance that a request which has just arrived goes to.
   template <class C>
   [[nodiscard]] std::size_t place(C& c, const request& /*r*/) {
     if constexpr (phase_reader<Placement>) c.look_at_phases();
     return placement(c.views());
   }
 
+  /// A request begins to answer: it may move.
   template <class C>
   void answers(C& c, request& r)
     requires(!std::same_as<Migration, placement::stay>)
@@ -126,6 +128,7 @@ inline constexpr std::size_t max_timeline_points = 16384;
 template <class Scheduler, class Control = placed<>>
 class cluster {
  public:
+  /// Creates the instances. Allocates.
   explicit cluster(const cluster_options& options, const typename Scheduler::config& config = {}, Control control = {})
       : options_{options},
         control_{std::move(control)},
@@ -199,11 +202,15 @@ class cluster {
 
   // What a control may ask and do.
 
+  /// As given at construction.
   [[nodiscard]] const cluster_options& options() const noexcept { return options_; }
+  /// Simulated time, in seconds.
   [[nodiscard]] double now_s() const noexcept { return now_s_; }
+  /// Number of instances.
   [[nodiscard]] std::size_t size() const noexcept { return instances_.size(); }
   /// The instances as placement policies see them, always up to date, but for the phases.
   [[nodiscard]] const std::vector<instance_view>& views() const noexcept { return views_; }
+  /// Instance `i`, to look at.
   [[nodiscard]] const instance<Scheduler>& at(std::size_t i) const noexcept { return *instances_[i]; }
   /// The requests of the workload by row; those that have not arrived yet are empty.
   [[nodiscard]] std::span<request> requests() noexcept { return requests_; }

@@ -25,6 +25,7 @@ struct cost_file {
   cost::qoe_model qoe{};           ///< Seconds per output token.
   cost::transfer_cost transfer{};  ///< Seconds.
 
+  /// Memberwise.
   friend bool operator==(const cost_file&, const cost_file&) = default;
 };
 

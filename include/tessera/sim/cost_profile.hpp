@@ -17,22 +17,22 @@ TESSERA_NAMESPACE_BEGIN
 
 namespace sim {
 
+/// Which batches are measured.
 struct cost_profile_options {
   std::int64_t shortest = 128;     ///< Prompts below are of no interest.
   std::int64_t longest = 131'072;  ///< Of a prompt.
   std::int64_t output = 256;       ///< Mean output; that of a request is from half to one and a half of it.
-  std::int64_t max_batch = 512;
-  int repeats = 8;  ///< Batches per length bucket and batch size.
-  std::uint64_t seed = 1;
+  std::int64_t max_batch = 512;    ///< Largest batch.
+  int repeats = 8;                 ///< Batches per length bucket and batch size.
+  std::uint64_t seed = 1;          ///< Of the random numbers. The same seed gives the same result.
 };
 
-/// CascadeInfer's way to profile (section 4.1) on the step times of `p`: prompts from buckets that double in length
-/// under batch sizes 1, 2, 4, ... as far as memory goes. While a request generates its output, every other of its batch
+/// CascadeInfer's way to profile (section 4.1) on step times, with room for `kv_tokens`: prompts from buckets that
+/// double in length under batch sizes 1, 2, 4, ... as far as memory goes. While a request generates its output, every other of its batch
 /// is replaced once, on average; so its latency per output token is a decode step with all at half of their output,
 /// and its batch's prefills spread over the mean output. Deterministic.
-[[nodiscard]] inline std::vector<cost::profile_row> profile_costs(const profile& p,
+[[nodiscard]] inline std::vector<cost::profile_row> profile_costs(const step_timer& time, double kv_tokens,
                                                                   const cost_profile_options& o = {}) {
-  const step_timer time{p};
   std::mt19937_64 random{o.seed};
   const auto between = [&random](std::int64_t least, std::int64_t below) {
     return least + static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(below - least));
@@ -40,7 +40,7 @@ struct cost_profile_options {
   std::vector<cost::profile_row> rows;
   for (std::int64_t low = o.shortest; low < o.longest; low *= 2) {
     for (std::int64_t n = 1; n <= o.max_batch; n *= 2) {
-      if (static_cast<double>(n) * (1.5 * static_cast<double>(low) + static_cast<double>(o.output)) > p.kv_tokens())
+      if (static_cast<double>(n) * (1.5 * static_cast<double>(low) + static_cast<double>(o.output)) > kv_tokens)
         break;
       for (int repeat = 0; repeat != o.repeats; ++repeat) {
         cost::batch_features batch;
@@ -64,6 +64,12 @@ struct cost_profile_options {
     }
   }
   return rows;
+}
+
+/// The same on the step times and with the memory of `p`.
+[[nodiscard]] inline std::vector<cost::profile_row> profile_costs(const profile& p,
+                                                                  const cost_profile_options& o = {}) {
+  return profile_costs(step_timer{p}, p.kv_tokens(), o);
 }
 
 }  // namespace sim

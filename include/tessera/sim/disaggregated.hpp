@@ -32,27 +32,30 @@ namespace sim {
 
 /// How the instances are divided at the start, in this order: prefill, decode, mixed.
 struct pool_sizes {
-  std::size_t prefill = 4;
-  std::size_t decode = 4;
-  std::size_t mixed = 0;
+  std::size_t prefill = 4;  ///< Workers that only prefill.
+  std::size_t decode = 4;   ///< Workers that only decode.
+  std::size_t mixed = 0;    ///< Workers that do either, as the policy says.
 };
 
 /// A worker as the routing policies see it.
 struct pool_worker {
-  std::size_t id = 0;
-  control::role role = control::role::mixed;
-  bool elastic = false;
-  headroom::prefill_load load{};  ///< Prompts that are not computed yet.
-  double phi = 0;                 ///< Whichever freeness the policy has filled in.
-  std::size_t requests = 0;       ///< Whichever queue the policy counts.
-  blocks free_blocks{};           ///< Less what is on its way here.
+  std::size_t id = 0;                         ///< Which instance.
+  control::role role = control::role::mixed;  ///< What it does now.
+  bool elastic = false;                       ///< Whether its role may change.
+  headroom::prefill_load load{};              ///< Prompts that are not computed yet.
+  double phi = 0;                             ///< Whichever freeness the policy has filled in.
+  std::size_t requests = 0;                   ///< Whichever queue the policy counts.
+  blocks free_blocks{};                       ///< Less what is on its way here.
 };
+
+/// The time to first token that the freeness is measured against where nobody promises another.
+inline constexpr duration default_ttft_target{1.0};
 
 /// What the freeness of prefill workers is computed with.
 struct prefill_model {
-  headroom::prefill_cost cost{};
-  headroom::prefill_budget budget{};
-  double r_squared = 0;
+  headroom::prefill_cost cost{};      ///< Calibrated to the simulated engine.
+  headroom::prefill_budget budget{};  ///< What a worker can do within the TTFT.
+  double r_squared = 0;               ///< How well the calibration fits.
 };
 
 /// Measures the prefill times of a step model and calibrates alpha and beta from them (Phasor, appendix B.2).
@@ -72,6 +75,7 @@ struct prefill_model {
 /// The workers that a policy chooses from, and what was measured of them.
 class pools {
  public:
+  /// `demand_memory` holds the window of recent prompts.
   pools(const pool_sizes& sizes, tokens block_size, std::span<std::byte> demand_memory)
       : arena_{demand_memory}, demand_{arena_, {}, {.block_size = block_size}} {
     for (std::size_t i = 0; i != sizes.prefill + sizes.decode + sizes.mixed; ++i) {
@@ -86,7 +90,9 @@ class pools {
     queue_seconds_.assign(workers_.size(), 0.0);
   }
 
+  /// All workers, by instance.
   [[nodiscard]] std::vector<pool_worker>& workers() noexcept { return workers_; }
+  /// The reference demand of the requests seen so far.
   [[nodiscard]] headroom::reference_demand& demand() noexcept { return demand_; }
 
   /// The workers for which `takes(worker)` holds, as views for a placement policy.
@@ -136,9 +142,10 @@ class pools {
     curves["blocked"].emplace_back(now_s, blocked ? part(free) : 0);
   }
 
+  /// Series over time for plots: (seconds, value).
   std::map<std::string, std::vector<std::pair<double, double>>> curves;
-  std::size_t role_changes = 0;
-  std::size_t defragmentations = 0;
+  std::size_t role_changes = 0;      ///< Role changes carried out.
+  std::size_t defragmentations = 0;  ///< Sequences moved to free room.
 
   /// The mean length of the longest prefill queue over the mean of the others, among workers that only ever prefilled.
   [[nodiscard]] double queue_skew(std::size_t prefill_workers) const {
@@ -153,6 +160,7 @@ class pools {
   /// The part of the decode memory that is free and of no use: to a typical request, where it is (H_frag); and while a
   /// request waits on one worker for memory that the workers together have.
   [[nodiscard]] const time_average& stranded_part() const noexcept { return stranded_; }
+  /// See `stranded_part`.
   [[nodiscard]] const time_average& blocked_part() const noexcept { return blocked_; }
 
  private:
@@ -173,9 +181,11 @@ class pools {
 template <class Policy>
 class disaggregated {
  public:
+  /// `policy` chooses workers; every `epoch_s` seconds it may move sequences and change roles.
   disaggregated(const pool_sizes& sizes, Policy policy, double epoch_s = 0.05)
       : sizes_{sizes}, policy_{std::move(policy)}, epoch_s_{epoch_s} {}
 
+  /// Called once, before the first event.
   template <class C>
   void starts(C& c) {
     TESSERA_ASSERT(sizes_.prefill + sizes_.decode + sizes_.mixed == c.size(), "every instance is in a pool");
@@ -186,6 +196,7 @@ class disaggregated {
     c.call_after(epoch_s_, 0);
   }
 
+  /// The instance that a request which has just arrived goes to.
   template <class C>
   [[nodiscard]] std::size_t place(C& c, const request& r) {
     pools_->demand().observe(r.prompt);
@@ -196,6 +207,7 @@ class disaggregated {
     return w;
   }
 
+  /// The prompt of a request is computed: its KV goes to a decode worker.
   template <class C>
   void prefilled(C& c, request& r) {
     computed(r);
@@ -204,11 +216,13 @@ class disaggregated {
     if (w != r.where) c.move(r, w);
   }
 
+  /// A request is done.
   template <class C>
   void finished(C&, request& r) {
     if (queued_[r.index]) computed(r);
   }
 
+  /// Called at the time that was asked for with `alarm_at`.
   template <class C>
   void alarm(C& c, std::uint64_t) {
     find_heads_of_line(c);
@@ -220,6 +234,7 @@ class disaggregated {
     c.call_after(epoch_s_, 0);
   }
 
+  /// Called once, after the last event: adds its own measures to the result.
   template <class C>
   void ended(C&, run_result& result) {
     result.numbers.fragmentation_mean = pools_->stranded_part().mean();
@@ -281,11 +296,13 @@ namespace detail {
 
 /// DistServe's control plane: a static split, each phase to the worker with the fewest requests.
 struct distserve {
+  /// The worker that computes a request's prompt.
   template <class C>
   [[nodiscard]] std::size_t prefill_worker(C&, pools& p, const request&) {
     for (pool_worker& w : p.workers()) w.requests = w.load.requests();
     return detail::shortest_queue(p.choose_from([](const pool_worker& w) { return w.role == control::role::prefill; }));
   }
+  /// The worker that decodes a request, or none if it has to wait.
   template <class C>
   [[nodiscard]] std::size_t decode_worker(C& c, pools& p, const request&) {
     for (pool_worker& w : p.workers()) w.requests = c.views()[w.id].requests;
@@ -295,6 +312,7 @@ struct distserve {
 
 /// DistServe's pools with prefill routed to the most free memory: the scheduler that Phasor's section 2 takes apart.
 struct memory_aware : distserve {
+  /// The worker that computes a request's prompt.
   template <class C>
   [[nodiscard]] std::size_t prefill_worker(C&, pools& p, const request&) {
     const auto& workers = p.choose_from([](const pool_worker& w) { return w.role == control::role::prefill; });
@@ -307,8 +325,9 @@ struct memory_aware : distserve {
 /// Splitwise's control plane: shortest queue, and a mixed pool that helps out: a prompt goes there when every queue of
 /// the prefill pool is longer than `threshold`, a sequence when no decode worker has room for it.
 struct splitwise {
-  std::size_t threshold = 4;
+  std::size_t threshold = 4;  ///< Requests in a queue.
 
+  /// The worker that computes a request's prompt.
   template <class C>
   [[nodiscard]] std::size_t prefill_worker(C&, pools& p, const request&) {
     for (pool_worker& w : p.workers()) w.requests = w.load.requests();
@@ -318,6 +337,7 @@ struct splitwise {
     const auto& with_mixed = p.choose_from([](const pool_worker& w) { return w.role != control::role::decode; });
     return detail::shortest_queue(with_mixed);
   }
+  /// The worker that decodes a request, or none if it has to wait.
   template <class C>
   [[nodiscard]] std::size_t decode_worker(C& c, pools& p, const request& r) {
     // A mixed worker keeps what it has prefilled.
@@ -338,16 +358,20 @@ struct splitwise {
 /// from workers whose free memory is stranded, and workers between the pools. Each part can be switched off.
 class phasor_control {
  public:
+  /// Parameters of the parts; each is described at its own type.
   struct config {
-    prefill_model model{};
-    control::phasor::settings controllers{};
-    bool by_phi = true;  ///< Off: to the shortest queue.
-    bool defragments = true;
-    bool changes_roles = true;
+    prefill_model model{};                    ///< What a prefill costs.
+    control::phasor::settings controllers{};  ///< Parameters of the controllers.
+    bool by_phi = true;                       ///< Off: to the shortest queue.
+    bool defragments = true;                  ///< Off: KV stays where it is.
+    bool changes_roles = true;                ///< Off: the pools keep their sizes.
+    bool counts_queues = false;               ///< Not in the paper: what sequences wait for counts as used in Phi_S.
   };
 
+  /// The controllers are made when the cluster starts.
   explicit phasor_control(const config& c) : config_{c} {}
 
+  /// Called once, before the first event.
   template <class C>
   void starts(C& c, pools&) {
     const control::phasor::limits limits{.workers = c.size(), .defragment = {}};
@@ -358,6 +382,7 @@ class phasor_control {
     sequences_.resize(c.size());
   }
 
+  /// The worker that computes a request's prompt.
   template <class C>
   [[nodiscard]] std::size_t prefill_worker(C&, pools& p, const request&) {
     for (pool_worker& w : p.workers()) {
@@ -367,19 +392,21 @@ class phasor_control {
     }
     return highest(p, control::role::prefill);
   }
+  /// The worker that decodes a request, or none if it has to wait.
   template <class C>
   [[nodiscard]] std::size_t decode_worker(C& c, pools& p, const request&) {
     const blocks total{static_cast<std::int64_t>(c.options().instance.limits.blocks)};
     for (pool_worker& w : p.workers()) {
       w.requests = c.views()[w.id].requests;
       const blocks free = w.free_blocks;
-      w.phi = config_.by_phi ? headroom::space_freeness(std::max(c.views()[w.id].kv_held, total - free),
-                                                        pools::stranded(free, total, p.demand().value()), total)
+      const blocks used = total - free + (config_.counts_queues ? queued(c, w.id) : blocks{});
+      w.phi = config_.by_phi ? headroom::space_freeness(used, pools::stranded(free, total, p.demand().value()), total)
                              : -static_cast<double>(w.requests);
     }
     return highest(p, control::role::decode);
   }
 
+  /// One round of the controllers: telemetry in, actions carried out.
   template <class C>
   void epoch(C& c, pools& p) {
     const cluster_options& o = c.options();
@@ -408,6 +435,7 @@ class phasor_control {
            .total = total,
            .free = w.free_blocks,
            .leaving = std::min(leaving, total - w.free_blocks),
+           .queued = config_.counts_queues ? queued(c, w.id) : blocks{},
            .demand = p.demand().value(),
            .sequences_held = c.views()[w.id].requests,
            .sequences = movable};
@@ -425,6 +453,16 @@ class phasor_control {
   }
 
  private:
+  /// Blocks that the requests need which wait on worker `i`, new, arrived with their KV, or swapped out.
+  template <class C>
+  [[nodiscard]] static blocks queued(C& c, std::size_t i) {
+    blocks sum{};
+    for (const request* r : c.at(i).requests()) {
+      if (r->state().life != lifecycle::waiting) continue;
+      sum += blocks_for(r->state().length, c.options().instance.limits.block_size);
+    }
+    return sum;
+  }
   /// Prompts never go to a decode worker nor sequences to a prefill worker; if a pool is empty, the mixed one serves.
   [[nodiscard]] static std::size_t highest(pools& p, control::role role) {
     const auto* workers = &p.choose_from([&](const pool_worker& w) { return w.role == role; });

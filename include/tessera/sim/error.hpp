@@ -68,8 +68,8 @@ class output_error : public error {
 
 /// Where in a file something is: lines and columns count from 1, columns in bytes. Line 0: the file as a whole.
 struct file_position {
-  std::uint64_t line = 0;
-  std::uint64_t column = 0;
+  std::uint64_t line = 0;    ///< From 1; 0 if unknown.
+  std::uint64_t column = 0;  ///< From 1; 0 if unknown.
 };
 
 /// A bad file. `what()` reads `file:line:column: expected ..., found ...`, without line and column when the file could
@@ -81,10 +81,15 @@ class input_error : public error {
   input_error(std::string_view file, file_position at, std::string_view expected, std::string_view found)
       : error{message(file, at, expected, found)}, file_{file}, expected_{expected}, found_{found}, at_{at} {}
 
+  /// Which file.
   [[nodiscard]] const std::string& file() const noexcept { return file_; }
+  /// What should have been there.
   [[nodiscard]] const std::string& expected() const noexcept { return expected_; }
+  /// What was there.
   [[nodiscard]] const std::string& found() const noexcept { return found_; }
+  /// From 1; 0 if unknown.
   [[nodiscard]] std::uint64_t line() const noexcept { return at_.line; }
+  /// From 1; 0 if unknown.
   [[nodiscard]] std::uint64_t column() const noexcept { return at_.column; }
 
  private:

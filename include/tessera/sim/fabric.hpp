@@ -24,8 +24,8 @@ class fabric {
   /// One transfer that has ended.
   struct completion {
     std::size_t token;  ///< What `start` was given.
-    double started_s;
-    double ended_s;
+    double started_s;   ///< When it was started.
+    double ended_s;     ///< When its last byte arrived.
   };
 
   /// @param bytes_per_second of each link, each way. More than 0.
@@ -59,6 +59,7 @@ class fabric {
     return std::any_of(flows_.begin(), flows_.end(), [&](const flow& f) { return f.token == token; });
   }
 
+  /// Transfers under way.
   [[nodiscard]] std::size_t active() const noexcept { return flows_.size(); }
 
   /// When the next transfer ends, if none is started before; infinity when none is active.

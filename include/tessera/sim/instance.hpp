@@ -33,44 +33,44 @@ enum class migration_stage : std::uint8_t {
 
 /// The migration of a request to another instance.
 struct migration_progress {
-  migration_stage stage = migration_stage::none;
-  bool live = false;  ///< It runs on while it is copied; `copy` says in what rounds.
-  migration::live_migration copy{};
-  tokens copied{};  ///< Of the computed tokens; what is on the fabric counts.
-  std::size_t to = 0;
-  blocks takes{};  ///< Blocks announced at the destination.
-  double began_s = 0;
-  double stopped_s = 0;
+  migration_stage stage = migration_stage::none;  ///< How far it is.
+  bool live = false;                              ///< It runs on while it is copied; `copy` says in what rounds.
+  migration::live_migration copy{};               ///< The rounds of a live migration.
+  tokens copied{};                                ///< Of the computed tokens; what is on the fabric counts.
+  std::size_t to = 0;                             ///< The destination.
+  blocks takes{};                                 ///< Blocks announced at the destination.
+  double began_s = 0;                             ///< When the copy began.
+  double stopped_s = 0;                           ///< When the request was stopped.
 };
 
 /// A request as the simulator runs it: what the model will do, and what has been measured so far.
 struct request : request_hook {
-  std::size_t index = 0;          ///< Row of the workload.
-  tokens output{};                ///< Tokens it will generate in all. At least 1.
-  tokens reasoning{};             ///< Of these, tokens of the reasoning phase. Less than `output`.
-  std::size_t where = 0;          ///< The instance it is on.
-  double executed_s = 0;          ///< Time in steps that computed something for it.
-  double preempted_s = 0;         ///< Time between losing its blocks and the next step it was in.
-  double preempted_since_s = -1;  ///< When it lost its blocks; -1: it has them, or never had.
-  double first_step_s = -1;       ///< Start of the first such step; -1: none yet.
-  double phase_change_s = -1;     ///< When reasoning ended; -1: not yet, or never reasoned.
-  double answering_step_s = -1;   ///< Start of the first step of the answering phase; -1: none yet.
-  double first_token_s = -1;      ///< End of the step that gave its first token; -1: none yet.
-  double first_answer_s = -1;     ///< First answering token; -1: none yet.
-  std::size_t answering_at = 0;   ///< Place in the list of its instance's answering requests.
-  std::uint32_t migrations = 0;   ///< Moves to another instance.
-  std::size_t listed_at = 0;      ///< Place in the list of its instance's requests.
-  migration_progress migration{};
-  bool counted_demoted = false;  ///< In its instance's count of demoted requests.
-  qoe_integrator qoe{};
-  token_pacer pacer{};
+  std::size_t index = 0;           ///< Row of the workload.
+  tokens output{};                 ///< Tokens it will generate in all. At least 1.
+  tokens reasoning{};              ///< Of these, tokens of the reasoning phase. Less than `output`.
+  std::size_t where = 0;           ///< The instance it is on.
+  double executed_s = 0;           ///< Time in steps that computed something for it.
+  double preempted_s = 0;          ///< Time between losing its blocks and the next step it was in.
+  double preempted_since_s = -1;   ///< When it lost its blocks; -1: it has them, or never had.
+  double first_step_s = -1;        ///< Start of the first such step; -1: none yet.
+  double phase_change_s = -1;      ///< When reasoning ended; -1: not yet, or never reasoned.
+  double answering_step_s = -1;    ///< Start of the first step of the answering phase; -1: none yet.
+  double first_token_s = -1;       ///< End of the step that gave its first token; -1: none yet.
+  double first_answer_s = -1;      ///< First answering token; -1: none yet.
+  std::size_t answering_at = 0;    ///< Place in the list of its instance's answering requests.
+  std::uint32_t migrations = 0;    ///< Moves to another instance.
+  std::size_t listed_at = 0;       ///< Place in the list of its instance's requests.
+  migration_progress migration{};  ///< Its current migration.
+  bool counted_demoted = false;    ///< In its instance's count of demoted requests.
+  qoe_integrator qoe{};            ///< Measures the answer.
+  token_pacer pacer{};             ///< Releases the answer.
 };
 
 /// What every instance of a cluster has in common.
 struct instance_options {
-  scheduler_limits limits{};
-  step_limits step{};
-  step_timer timer;
+  scheduler_limits limits{};          ///< Of its scheduler.
+  step_limits step{};                 ///< Of each step.
+  step_timer timer;                   ///< How long a step takes.
   double swap_seconds_per_block = 0;  ///< One KV block over the link to host memory, one way.
 };
 
@@ -79,22 +79,27 @@ struct instance_options {
 template <class Scheduler>
 class instance {
  public:
+  /// Takes its scheduler's storage from the heap.
   instance(const instance_options& options, const typename Scheduler::config& config)
       : options_{&options}, storage_{storage_for<Scheduler>(options.limits)}, scheduler_{storage_, config} {
     outcomes_.reserve(options.limits.residents);
   }
 
+  /// The scheduler that is driven.
   [[nodiscard]] Scheduler& scheduler() noexcept { return scheduler_; }
+  /// The scheduler that is driven.
   [[nodiscard]] const Scheduler& scheduler() const noexcept { return scheduler_; }
 
   /// Whether a step is under way, and when it ends.
   [[nodiscard]] bool running() const noexcept { return running_; }
+  /// When the step under way ends, in simulated seconds.
   [[nodiscard]] double ends_s() const noexcept { return ends_s_; }
   /// Tokens computed in all steps so far, prompts and outputs.
   [[nodiscard]] std::uint64_t tokens_computed() const noexcept { return tokens_; }
 
   /// Of them, outputs; and the time spent in steps that have ended.
   [[nodiscard]] std::uint64_t output_tokens() const noexcept { return output_tokens_; }
+  /// Simulated seconds spent in steps that have ended.
   [[nodiscard]] double busy_s() const noexcept { return busy_s_; }
   /// The requests that are here, in no particular order.
   [[nodiscard]] std::span<request* const> requests() const noexcept { return here_; }
@@ -102,6 +107,7 @@ class instance {
   /// Requests that hold blocks on the device, the step under way included; and those that do not: new or preempted.
   /// O(1).
   [[nodiscard]] std::size_t holding() const noexcept { return scheduler_.resident_count() + starting_ - losing_; }
+  /// New or preempted requests that are here. O(1).
   [[nodiscard]] std::size_t waiting() const noexcept { return scheduler_.waiting_count() + losing_ - starting_; }
 
   /// A request comes: from the user, or with its KV from another instance. Returns as the scheduler's `submit`,
@@ -111,6 +117,7 @@ class instance {
     if (ok(s)) joined(r);
     return s;
   }
+  /// A request comes with its KV from another instance. Returns as the scheduler's `adopt`.
   status adopt(request& r, double now_s) {
     const status s = scheduler_.adopt(r, time_point::at_seconds(now_s));
     if (ok(s)) joined(r);

@@ -32,27 +32,29 @@ inline constexpr double never = std::numeric_limits<double>::quiet_NaN();
 
 /// The life of one request.
 struct request_record {
-  std::uint64_t id = 0;        ///< Row of the workload, from 0.
-  std::uint32_t instance = 0;  ///< Where it ended.
-  std::uint32_t preemptions = 0;
-  std::uint32_t migrations = 0;
-  bool rejected = false;  ///< Refused at submission: it can never fit, or the queue was full.
-  std::int64_t prompt_tokens = 0;
-  std::int64_t reasoning_tokens = 0;
-  std::int64_t answer_tokens = 0;
-  double arrival = 0;
-  double first_scheduled = never;   ///< Start of the first step it was in.
-  double first_token = never;       ///< End of the step that gave its first token, reasoning or answer.
-  double phase_change = never;      ///< End of its reasoning; its arrival if it does not reason.
-  double answer_scheduled = never;  ///< Start of the first step it was in after the phase change.
-  double first_answer = never;      ///< End of the step that gave its first answering token.
-  double finish = never;            ///< End of the step that gave its last token.
-  double executed = 0;              ///< Time in steps.
-  double blocked = 0;               ///< Time ready to run, never yet run or not preempted, but not in a step.
-  double preempted = 0;             ///< Time without its blocks after a preemption.
-  double qoe = never;               ///< Of a finished request with an answer.
+  std::uint64_t id = 0;               ///< Row of the workload, from 0.
+  std::uint32_t instance = 0;         ///< Where it ended.
+  std::uint32_t preemptions = 0;      ///< How often it lost its blocks.
+  std::uint32_t migrations = 0;       ///< How often it moved.
+  bool rejected = false;              ///< Refused at submission: it can never fit, or the queue was full.
+  std::int64_t prompt_tokens = 0;     ///< As in the workload.
+  std::int64_t reasoning_tokens = 0;  ///< As in the workload.
+  std::int64_t answer_tokens = 0;     ///< As in the workload.
+  double arrival = 0;                 ///< In simulated seconds.
+  double first_scheduled = never;     ///< Start of the first step it was in.
+  double first_token = never;         ///< End of the step that gave its first token, reasoning or answer.
+  double phase_change = never;        ///< End of its reasoning; its arrival if it does not reason.
+  double answer_scheduled = never;    ///< Start of the first step it was in after the phase change.
+  double first_answer = never;        ///< End of the step that gave its first answering token.
+  double finish = never;              ///< End of the step that gave its last token.
+  double executed = 0;                ///< Time in steps.
+  double blocked = 0;                 ///< Time ready to run, never yet run or not preempted, but not in a step.
+  double preempted = 0;               ///< Time without its blocks after a preemption.
+  double qoe = never;                 ///< Of a finished request with an answer.
 
+  /// Reasoning and answer.
   [[nodiscard]] std::int64_t output_tokens() const noexcept { return reasoning_tokens + answer_tokens; }
+  /// Whether its last token was produced.
   [[nodiscard]] bool completed() const noexcept { return !std::isnan(finish); }
   /// Submission to first *answering* token (PASCAL, section V-A).
   [[nodiscard]] double ttft() const noexcept { return first_answer - arrival; }
@@ -60,6 +62,7 @@ struct request_record {
   [[nodiscard]] double tpot() const noexcept {
     return answer_tokens < 2 ? never : (finish - first_answer) / static_cast<double>(answer_tokens - 1);
   }
+  /// Seconds from arrival to the last token.
   [[nodiscard]] double e2e() const noexcept { return finish - arrival; }
   /// End-to-end latency per output token (PARS).
   [[nodiscard]] double normalized_latency() const noexcept { return e2e() / static_cast<double>(output_tokens()); }
@@ -81,12 +84,12 @@ struct request_record {
 
 /// The spread of some samples.
 struct distribution {
-  std::size_t count = 0;
-  double mean = never;
-  double p50 = never;
-  double p90 = never;
-  double p99 = never;
-  double max = never;
+  std::size_t count = 0;  ///< How many values.
+  double mean = never;    ///< Their mean.
+  double p50 = never;     ///< The median.
+  double p90 = never;     ///< The 90th percentile.
+  double p99 = never;     ///< The 99th percentile.
+  double max = never;     ///< The largest.
 };
 
 /// Sorts the samples, without the NaNs, and sums them up. O(n log n). The mean does not depend on the order given.
@@ -113,7 +116,9 @@ class time_average {
     time_ += seconds;
     if (seconds > 0 && peak_ < value) peak_ = value;
   }
+  /// Weighted by time; 0 if no time has passed.
   [[nodiscard]] double mean() const noexcept { return time_ > 0 ? area_ / time_ : 0; }
+  /// The largest value.
   [[nodiscard]] double peak() const noexcept { return peak_; }
 
  private:
@@ -126,6 +131,7 @@ class time_average {
 /// steps, of which a run has millions. `add` is O(1) and allocates nothing.
 class count_histogram {
  public:
+  /// Counts one more of this value. O(1).
   void add(std::uint64_t value) noexcept {
     ++counts_[bucket(value)];
     ++count_;
@@ -137,7 +143,9 @@ class count_histogram {
     count_ += other.count_;
     sum_ += other.sum_;
   }
+  /// How many were added.
   [[nodiscard]] std::uint64_t count() const noexcept { return count_; }
+  /// Their mean; `never` if there are none.
   [[nodiscard]] double mean() const noexcept { return count_ == 0 ? never : sum_ / static_cast<double>(count_); }
   /// The largest value that shares a bucket with the quantile `p`. NaN if empty.
   [[nodiscard]] double quantile(double p) const noexcept {
@@ -209,7 +217,7 @@ inline constexpr std::int64_t tail_bin_tokens = 256;
 
 /// What the records of the requests do not tell about a run.
 struct run_facts {
-  std::string policy;
+  std::string policy;                ///< Its name.
   std::vector<double> kv_transfers;  ///< Seconds that each move of KV between instances took.
   time_average fragmentation;        ///< Of the cluster, 0 to 1.
   count_histogram scheduler_ns;      ///< Wall time of plan and commit, per step.
@@ -219,27 +227,27 @@ struct run_facts {
 
 /// The numbers of a run: one row of the comparison.
 struct summary {
-  std::string policy;
-  std::size_t requests = 0;
-  std::size_t completed = 0;
-  std::size_t rejected = 0;
-  distribution ttft;  ///< Submission to first answering token.
-  distribution tpot;  ///< Mean time between the answering tokens of a request.
-  distribution e2e;
-  distribution normalized_latency;    ///< End-to-end seconds per output token.
-  double slo_violation_rate = never;  ///< Part of the answers with a QoE below the target.
-  double qoe_mean = never;
-  double blocking_p99 = never;         ///< Phase change to first scheduled.
-  double throughput_tokens_per_s = 0;  ///< Output tokens of completed requests, first arrival to last finish.
-  std::uint64_t preemptions = 0;
-  std::uint64_t migrations = 0;
-  double kv_transfer_p99 = never;
-  double fragmentation_mean = 0;
-  double fragmentation_peak = 0;
-  std::vector<tail_bin> ttft_by_reasoning_bin;
-  double scheduler_ns_mean = never;
-  double scheduler_ns_p99 = never;
-  double simulated_tokens_per_wall_s = never;
+  std::string policy;                           ///< Its name.
+  std::size_t requests = 0;                     ///< How many there were.
+  std::size_t completed = 0;                    ///< Of these, finished.
+  std::size_t rejected = 0;                     ///< Of these, refused by `submit`.
+  distribution ttft;                            ///< Submission to first answering token.
+  distribution tpot;                            ///< Mean time between the answering tokens of a request.
+  distribution e2e;                             ///< Arrival to last token, in seconds.
+  distribution normalized_latency;              ///< End-to-end seconds per output token.
+  double slo_violation_rate = never;            ///< Part of the answers with a QoE below the target.
+  double qoe_mean = never;                      ///< Over completed requests.
+  double blocking_p99 = never;                  ///< Phase change to first scheduled.
+  double throughput_tokens_per_s = 0;           ///< Output tokens of completed requests, first arrival to last finish.
+  std::uint64_t preemptions = 0;                ///< In all.
+  std::uint64_t migrations = 0;                 ///< In all.
+  double kv_transfer_p99 = never;               ///< Of the seconds that migrated KV was under way.
+  double fragmentation_mean = 0;                ///< Part of the memory that is stranded, averaged over time.
+  double fragmentation_peak = 0;                ///< The same at its worst.
+  std::vector<tail_bin> ttft_by_reasoning_bin;  ///< Tail TTFT of requests by the length of their reasoning.
+  double scheduler_ns_mean = never;             ///< Wall time that a step spent in the scheduler.
+  double scheduler_ns_p99 = never;              ///< The same, 99th percentile.
+  double simulated_tokens_per_wall_s = never;   ///< How fast the simulation ran.
 };
 
 /// Sums a run up. O(n log n).
@@ -292,7 +300,7 @@ struct summary {
 
 /// The state of the cluster at one moment.
 struct timeline_point {
-  double time = 0;
+  double time = 0;     ///< In simulated seconds.
   double running = 0;  ///< Requests that hold blocks.
   double waiting = 0;  ///< Requests that do not: new or preempted.
   double kv_used = 0;  ///< Part of the KV blocks in use, 0 to 1.
@@ -300,20 +308,21 @@ struct timeline_point {
 
 /// What one instance did in a run.
 struct instance_facts {
-  double busy_s = 0;  ///< Time in steps.
-  std::uint64_t computed_tokens = 0;
-  std::uint64_t output_tokens = 0;
+  double busy_s = 0;                  ///< Time in steps.
+  std::uint64_t computed_tokens = 0;  ///< Prompts and outputs, recomputation included.
+  std::uint64_t output_tokens = 0;    ///< Of these, generated ones.
 };
 
 /// All that a run leaves behind.
 struct run_result {
-  summary numbers;
-  std::vector<request_record> requests;
-  std::vector<timeline_point> timeline;
-  std::vector<instance_facts> instances;
-  std::vector<double> downtimes;  ///< Seconds in which a request that moved ran nowhere, by move.
+  summary numbers;                        ///< The row of the table.
+  std::vector<request_record> requests;   ///< One record per request, in order of arrival.
+  std::vector<timeline_point> timeline;   ///< Samples of the cluster's state.
+  std::vector<instance_facts> instances;  ///< One per instance.
+  std::vector<double> downtimes;          ///< Seconds in which a request that moved ran nowhere, by move.
   // What the control has measured, by name: numbers, and curves of (seconds, value).
-  std::map<std::string, double> measures;
+  std::map<std::string, double> measures;  ///< What the policy measures beside the common numbers, by name.
+  /// Series over time for plots: (seconds, value), by name.
   std::map<std::string, std::vector<std::pair<double, double>>> curves;
 };
 

@@ -7,7 +7,10 @@
 #include <tessera/compose/pascal_paced.hpp>
 #include <tessera/compose/round_robin.hpp>
 #include <tessera/placement/migrate_when_tight.hpp>
+#include <tessera/sim/cascade_plan.hpp>
 #include <tessera/sim/cluster.hpp>
+#include <tessera/sim/disaggregated.hpp>
+#include <tessera/sim/llumnix.hpp>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -34,14 +37,17 @@ using progress_callback = std::function<void(std::size_t completed)>;
 
 /// A scheduler and a placement under a name.
 struct policy {
-  std::string name;
+  std::string name;     ///< As in `--policy`.
   std::string summary;  ///< One line.
+  /// Simulates a workload under it, from the first arrival to the last token.
   std::function<run_result(const cluster_options&, std::span<const trace_row>, const progress_callback&)> run;
-  bool needs_scores = false;  ///< It means nothing where requests have no score.
+  bool needs_scores = false;        ///< It means nothing where requests have no score.
+  std::size_t least_instances = 1;  ///< It cannot run on fewer.
 };
 
 /// Scores with the true output length, which only a simulation knows: what a perfect predictor would say.
 struct true_length {
+  /// The output length, which a real scheduler cannot know.
   [[nodiscard]] float operator()(const request& r) const noexcept { return static_cast<float>(r.output.count()); }
 };
 
@@ -62,10 +68,34 @@ template <class Scheduler, class Placement = placement::least_kv, class Migratio
           }};
 }
 
+/// A policy that runs `Scheduler` on every instance, under a control that `make(options, rows)` makes for a run (see
+/// `cluster_control`). @tparam Scheduler a composition over `sim::request`.
+template <class Scheduler, class Make>
+[[nodiscard]] policy make_control_policy(std::string name, std::string summary, Make make,
+                                         std::size_t least_instances = 1,
+                                         const typename Scheduler::config& config = {}) {
+  policy p{.name = name, .summary = std::move(summary), .run = {}, .least_instances = least_instances};
+  p.run = [name, make, config](const cluster_options& options, std::span<const trace_row> rows,
+                               const progress_callback& progress) {
+    auto control = make(options, rows);
+    run_result result = cluster<Scheduler, decltype(control)>{options, config, std::move(control)}.run(rows, progress);
+    result.numbers.policy = name;
+    return result;
+  };
+  return p;
+}
+
 /// The same policy, for requests with scores only.
 [[nodiscard]] inline policy needing_scores(policy p) {
   p.needs_scores = true;
   return p;
+}
+
+/// Refuses a cluster that is too small for `p`. @throws usage_error
+inline void require_instances(const policy& p, std::size_t instances) {
+  if (instances >= p.least_instances) return;
+  throw usage_error{
+      fmt::format("the policy {} needs at least {} instances, not {}", p.name, p.least_instances, instances)};
 }
 
 /// Refuses rows that `p` can make no sense of. @param what what messages call the rows.
@@ -107,6 +137,16 @@ inline void require_scores(const policy& p, std::span<const trace_row> rows, std
 /// One quantum of answer in blocks of the usual 16 tokens: what PASCAL wants free before an answer stays.
 inline constexpr blocks quantum_blocks{32};
 
+/// Half of the workers prefill, half decode; or three eighths each, and the rest is mixed, as in Phasor's evaluation.
+[[nodiscard]] constexpr pool_sizes halves(std::size_t instances) noexcept {
+  return {.prefill = instances - instances / 2, .decode = instances / 2, .mixed = 0};
+}
+/// Three eighths prefill, three eighths decode (at least one each), and the rest is mixed.
+[[nodiscard]] constexpr pool_sizes three_pools(std::size_t instances) noexcept {
+  const std::size_t each = instances * 3 / 8 > 0 ? instances * 3 / 8 : 1;
+  return {.prefill = each, .decode = each, .mixed = instances - 2 * each};
+}
+
 /// The policies that come with the library.
 [[nodiscard]] inline std::vector<policy> published_policies() {
   return {
@@ -127,6 +167,40 @@ inline constexpr blocks quantum_blocks{32};
       needing_scores(make_policy<pars<request>>(
           "pars", "PARS: lowest score first; whoever has waited 120 s goes ahead (needs scores)")),
       make_policy<pars<request, true_length>>("sjf", "as pars, with the true lengths for scores (an oracle)"),
+      make_control_policy<fcfs<request>>(
+          "distserve", "half of the instances prefill, half decode, each the shortest queue",
+          [](const cluster_options& o, auto) {
+            return disaggregated{halves(o.instances), distserve{}};
+          },
+          2),
+      make_control_policy<fcfs<request>>(
+          "splitwise", "prefill and decode pools by the shortest queue, and a mixed one that helps out",
+          [](const cluster_options& o, auto) {
+            return disaggregated{three_pools(o.instances), splitwise{}};
+          },
+          3),
+      make_control_policy<fcfs<request>>(
+          "phasor", "Phasor: prefill and decode pools by headroom, defragmented, workers change between them",
+          [](const cluster_options& o, auto) {
+            return disaggregated{three_pools(o.instances),
+                                 phasor_control{{.model = calibrate_prefill(o.instance.timer, default_ttft_target)}}};
+          },
+          3),
+      make_control_policy<fcfs<request>>("in-turn", "first come, first served; new requests to the instances in turn",
+                                         [](const cluster_options&, auto) { return in_turn{}; }),
+      make_control_policy<fcfs<request>>("llumnix", "load-aware dispatch and live migration, in the manner of Llumnix",
+                                         [](const cluster_options&, auto) { return llumnix{}; }),
+      // Their stages are planned from the workload itself, as from a history of the same traffic.
+      make_control_policy<fcfs<request>>(
+          "cascade", "CascadeInfer: instances in stages by length, planned from this workload's lengths",
+          [](const cluster_options& o, std::span<const trace_row> rows) {
+            return cascade{published_cascade(plan_cascade(o, rows, arrival_rate(rows)))};
+          }),
+      make_control_policy<fcfs<request>>(
+          "cascade-steady", "as cascade, with stages planned for a steady load, and dispatch by what waits",
+          [](const cluster_options& o, std::span<const trace_row> rows) {
+            return cascade{steady_cascade(plan_cascade(o, rows, arrival_rate(rows), layout::steady))};
+          }),
   };
 }
 

@@ -24,15 +24,16 @@ namespace sim {
 
 /// A decoder-only transformer with grouped-query attention.
 struct model_spec {
-  std::string name;
-  double parameters = 0;  ///< All of them, embeddings included.
-  std::int64_t layers = 0;
-  std::int64_t query_heads = 0;
-  std::int64_t kv_heads = 0;
-  std::int64_t head_dim = 0;
-  double bytes_per_weight = 2;  ///< 2: bf16, fp16.
-  double bytes_per_kv_value = 2;
+  std::string name;               ///< For reports.
+  double parameters = 0;          ///< All of them, embeddings included.
+  std::int64_t layers = 0;        ///< Transformer layers.
+  std::int64_t query_heads = 0;   ///< Attention heads of a layer.
+  std::int64_t kv_heads = 0;      ///< Heads whose keys and values are kept.
+  std::int64_t head_dim = 0;      ///< Numbers in a head.
+  double bytes_per_weight = 2;    ///< 2: bf16, fp16.
+  double bytes_per_kv_value = 2;  ///< 2 for 16-bit KV, 1 for 8-bit.
 
+  /// Of the whole model.
   [[nodiscard]] double weight_bytes() const noexcept { return parameters * bytes_per_weight; }
   /// KV cache of one token: a key and a value per layer and KV head.
   [[nodiscard]] double kv_bytes_per_token() const noexcept {
@@ -46,14 +47,14 @@ struct model_spec {
 
 /// One device.
 struct gpu_spec {
-  std::string name;
+  std::string name;                 ///< For reports.
   double flops = 0;                 ///< Dense peak at the model's precision, operations per second.
   double flops_efficiency = 1;      ///< Part of it that large matrix products reach.
   double bytes_per_s = 0;           ///< Memory bandwidth.
   double bandwidth_efficiency = 1;  ///< Part of it that reading weights and KV reaches.
-  double memory_bytes = 0;
-  double usable_memory = 1;   ///< Part of the memory that weights and KV may take; the rest is activations.
-  double launch_seconds = 0;  ///< Fixed cost of a step: kernel launches, sampling, the engine's own work.
+  double memory_bytes = 0;          ///< Of one GPU.
+  double usable_memory = 1;         ///< Part of the memory that weights and KV may take; the rest is activations.
+  double launch_seconds = 0;        ///< Fixed cost of a step: kernel launches, sampling, the engine's own work.
 };
 
 /// What a device is connected to.
@@ -75,14 +76,14 @@ struct attention_spec {
 struct measured_times {
   /// A decode step of `batch` sequences with `context` tokens of KV each.
   struct decode_point {
-    std::int64_t batch;
-    std::int64_t context;
-    double seconds;
+    std::int64_t batch;    ///< Requests in the batch.
+    std::int64_t context;  ///< Tokens of each.
+    double seconds;        ///< Measured time of the step.
   };
   /// The prefill of one prompt of `length` tokens.
   struct prefill_point {
-    std::int64_t length;
-    double seconds;
+    std::int64_t length;  ///< Tokens of the prompt.
+    double seconds;       ///< Measured time of the step.
   };
   std::vector<decode_point> decode;    ///< A full grid of batch x context, by batch, then context.
   std::vector<prefill_point> prefill;  ///< By length.
@@ -90,12 +91,12 @@ struct measured_times {
 
 /// A model on a device.
 struct profile {
-  std::string name;
-  model_spec model;
-  gpu_spec gpu;
-  link_spec links;
-  measured_times measured;
-  attention_spec attention{};
+  std::string name;            ///< As in `--profile`.
+  model_spec model;            ///< The model that is served.
+  gpu_spec gpu;                ///< What serves it.
+  link_spec links;             ///< What connects the GPUs, and the host.
+  measured_times measured;     ///< Measured step times; used instead of the estimate where there are any.
+  attention_spec attention{};  ///< How attention is estimated.
 
   /// Tokens whose KV fits beside the weights; not more than 0 when the weights alone do not fit.
   [[nodiscard]] double kv_tokens() const noexcept {

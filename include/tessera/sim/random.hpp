@@ -24,8 +24,9 @@ namespace sim {
 /// Generators with different `stream` of one seed are independent for every practical purpose.
 class random_engine {
  public:
-  using result_type = std::uint64_t;
+  using result_type = std::uint64_t;  ///< 64 bits.
 
+  /// Streams of one seed are independent of each other.
   constexpr explicit random_engine(std::uint64_t seed = 1, std::uint64_t stream = 0) noexcept {
     // splitmix64 fills the state, as the authors advise; the odd multiplier keeps (seed, stream) pairs apart.
     std::uint64_t x = seed ^ (stream * 0xd1342543de82ef95U);
@@ -38,9 +39,12 @@ class random_engine {
     }
   }
 
+  /// 0.
   [[nodiscard]] static constexpr result_type min() noexcept { return 0; }
+  /// 2^64 - 1.
   [[nodiscard]] static constexpr result_type max() noexcept { return std::numeric_limits<result_type>::max(); }
 
+  /// The next 64 bits.
   constexpr result_type operator()() noexcept {
     const std::uint64_t result = std::rotl(state_[1] * 5, 7) * 9;
     const std::uint64_t t = state_[1] << 17;

@@ -37,6 +37,7 @@ struct step_shape {
     prefill_context += first.count() + count.count();
     prefill_pairs += count.count() * first.count() + count.count() * (count.count() + 1) / 2;
   }
+  /// Whether there is nothing to compute.
   [[nodiscard]] constexpr bool empty() const noexcept { return decodes == 0 && prefill_tokens == 0; }
 };
 
@@ -73,6 +74,7 @@ struct step_shape {
 /// Copyable. A roofline call is a few ns and allocates nothing; with tables, O(log of their size).
 class step_timer {
  public:
+  /// Copies what it needs of the profile.
   explicit step_timer(const profile& p)
       : launch_{p.gpu.launch_seconds},
         weights_{p.model.weight_bytes() / (p.gpu.bytes_per_s * p.gpu.bandwidth_efficiency)},

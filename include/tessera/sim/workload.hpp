@@ -30,7 +30,7 @@ inline constexpr std::array<double, 29> quantile_levels{0,   0.01, 0.02, 0.05, 0
 
 /// A distribution: its quantiles at `quantile_levels`, linear in between.
 struct quantile_table {
-  std::array<double, quantile_levels.size()> values;
+  std::array<double, quantile_levels.size()> values;  ///< One for each of `quantile_levels`, ascending.
 
   /// The quantile at `u`. Requires `u` in [0, 1].
   [[nodiscard]] double at(double u) const noexcept { return interpolate_quantile(quantile_levels, values, u); }
@@ -54,31 +54,31 @@ struct length_law {
     output_and_share,      ///< `first`: output tokens, `second`: the share of it that is reasoning.
   };
 
-  double weight = 1;  ///< How often this kind comes, relative to the others of the workload.
-  form is = form::answer;
-  const quantile_table* prompt = nullptr;
-  const quantile_table* first = nullptr;
-  const quantile_table* second = nullptr;
+  double weight = 1;                       ///< How often this kind comes, relative to the others of the workload.
+  form is = form::answer;                  ///< What is drawn.
+  const quantile_table* prompt = nullptr;  ///< Prompt tokens.
+  const quantile_table* first = nullptr;   ///< See `form`.
+  const quantile_table* second = nullptr;  ///< See `form`.
   /// Rank correlation of `first` and `second`, 0 to 1: so often both are drawn at the same level, else independently.
   double correlation = 0;
 };
 
 /// A built-in workload.
 struct workload {
-  std::string_view name;
+  std::string_view name;     ///< As in `--workload`.
   std::string_view summary;  ///< One line.
   std::string_view source;   ///< Data, licence, and what was computed from it.
   /// Requests per second if the caller names none: the data's, or, where it has no arrivals or they are made up,
   /// about 85 % of what the KV of eight instances of `h100-96gb-qwen-32b` sustains.
   double rate = 1;
-  double cv = 1;  ///< Coefficient of variation of the gaps between arrivals (see `arrival_process`).
-  std::vector<length_law> laws;
+  double cv = 1;                 ///< Coefficient of variation of the gaps between arrivals (see `arrival_process`).
+  std::vector<length_law> laws;  ///< The kinds of requests, with their weights.
 };
 
 /// Gaps between arrivals: gamma distributed with the coefficient of variation `cv`. 1: Poisson. More than 1: bursty.
 /// 0: as regular as a clock.
 struct arrival_process {
-  double cv = 1;
+  double cv = 1;  ///< Coefficient of variation of the gaps: 1 is Poisson, 0 a clock.
 };
 
 /// Draws arrivals one after the other, beginning with the first gap.
@@ -274,9 +274,9 @@ inline constexpr std::string_view prompt_source =
 
 /// Mean lengths of a workload, from its tables.
 struct length_means {
-  double prompt = 0;
-  double reasoning = 0;
-  double answer = 0;
+  double prompt = 0;     ///< Tokens.
+  double reasoning = 0;  ///< Tokens.
+  double answer = 0;     ///< Tokens.
 };
 
 /// The means of what `generate` draws, but for rounding to whole tokens.
