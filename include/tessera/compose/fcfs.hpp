@@ -15,12 +15,15 @@ class fcfs : public iteration_scheduler<Request, order::fcfs, preempt::swap, adm
   using base = iteration_scheduler<Request, order::fcfs, preempt::swap, admit::watermark, BlockStore>;
 
  public:
+  /// Parameters of the parts; each is described at its own type.
   struct config {
     double watermark = 0.01;  ///< Fraction of the blocks kept free when a request starts.
   };
 
+  /// Over a buffer of at least `required_bytes(l)`.
   fcfs(std::span<std::byte> memory, const scheduler_limits& l, const config& c = {}) noexcept
       : base{memory, l, policies(c)} {}
+  /// Over storage from `storage_for`.
   explicit fcfs(owned_storage<scheduler_limits>& storage, const config& c = {}) noexcept : base{storage, policies(c)} {}
 
  private:

@@ -29,14 +29,17 @@ class pars : public iteration_scheduler<Request, order::ranked<Scorer>, preempt:
   using base = iteration_scheduler<Request, order::ranked<Scorer>, preempt::swap, admit::watermark, BlockStore>;
 
  public:
+  /// Parameters of the parts; each is described at its own type.
   struct config {
     duration threshold = duration{120.0};      ///< Wait after which a request is boosted; `duration::forever()`: never.
     double watermark = 0.01;                   ///< Fraction of the blocks kept free when a request starts.
     [[no_unique_address]] Scorer scorer = {};  ///< Says how long a request is expected to take.
   };
 
+  /// Over a buffer of at least `required_bytes(l)`.
   pars(std::span<std::byte> memory, const scheduler_limits& l, const config& c = {}) noexcept
       : base{memory, l, policies(c)} {}
+  /// Over storage from `storage_for`.
   explicit pars(owned_storage<scheduler_limits>& storage, const config& c = {}) noexcept : base{storage, policies(c)} {}
 
  private:

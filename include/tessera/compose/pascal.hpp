@@ -19,20 +19,26 @@ class pascal : public iteration_scheduler<Request, order::two_phase, preempt::sw
   using base = iteration_scheduler<Request, order::two_phase, preempt::swap, admit::watermark, BlockStore>;
 
  public:
+  /// Parameters of the parts; each is described at its own type.
   struct config {
-    tokens quantum{500};        ///< Tokens generated between two turns, in either queue.
-    tokens demote_above{5000};  ///< KV length above which a reasoning request is demoted.
-    double watermark = 0.01;    ///< Fraction of the blocks kept free when a request starts without displacing anyone.
+    tokens quantum{500};              ///< Tokens generated between two turns, in either queue.
+    tokens demote_above{5000};        ///< KV length above which a reasoning request is demoted.
+    bool fewest_quanta_first = true;  ///< How each queue takes turns; false: in a circle. See `order::two_phase`.
+    double watermark = 0.01;  ///< Fraction of the blocks kept free when a request starts without displacing anyone.
   };
 
+  /// Over a buffer of at least `required_bytes(l)`.
   pascal(std::span<std::byte> memory, const scheduler_limits& l, const config& c = {}) noexcept
       : base{memory, l, policies(c)} {}
+  /// Over storage from `storage_for`.
   explicit pascal(owned_storage<scheduler_limits>& storage, const config& c = {}) noexcept
       : base{storage, policies(c)} {}
 
  private:
   static typename base::config policies(const config& c) noexcept {
-    return {.order = {.quantum = c.quantum, .demote_above = c.demote_above}, .admit = {.fraction = c.watermark}};
+    return {
+        .order = {.quantum = c.quantum, .demote_above = c.demote_above, .fewest_quanta_first = c.fewest_quanta_first},
+        .admit = {.fraction = c.watermark}};
   }
 };
 

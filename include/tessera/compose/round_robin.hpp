@@ -16,19 +16,24 @@ class round_robin
   using base = iteration_scheduler<Request, order::round_robin, preempt::swap, admit::watermark, BlockStore>;
 
  public:
+  /// Parameters of the parts; each is described at its own type.
   struct config {
-    tokens quantum{500};      ///< Tokens generated between two turns.
+    tokens quantum{500};               ///< Tokens generated between two turns.
+    bool fewest_quanta_first = false;  ///< False: turns in a circle. See `order::round_robin`.
     double watermark = 0.01;  ///< Fraction of the blocks kept free when a request starts without displacing anyone.
   };
 
+  /// Over a buffer of at least `required_bytes(l)`.
   round_robin(std::span<std::byte> memory, const scheduler_limits& l, const config& c = {}) noexcept
       : base{memory, l, policies(c)} {}
+  /// Over storage from `storage_for`.
   explicit round_robin(owned_storage<scheduler_limits>& storage, const config& c = {}) noexcept
       : base{storage, policies(c)} {}
 
  private:
   static typename base::config policies(const config& c) noexcept {
-    return {.order = {.quantum = c.quantum}, .admit = {.fraction = c.watermark}};
+    return {.order = {.quantum = c.quantum, .fewest_quanta_first = c.fewest_quanta_first},
+            .admit = {.fraction = c.watermark}};
   }
 };
 

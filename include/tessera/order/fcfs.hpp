@@ -12,22 +12,27 @@ namespace order {
 /// (and `displaces`, if a waiting request of equal priority may evict a resident one).
 /// Source: PASCAL, section II-C.
 struct fcfs {
-  static constexpr bool ages = false;
+  static constexpr bool ages = false;  ///< Whether waiting too long moves a request to the front.
 
+  /// A place for a request that joins.
   template <schedulable R>
   void enter(R& /*r*/, typename R::time_point /*now*/) noexcept {}
 
+  /// Accounts for tokens that were run; true if the request is due for a new place.
   template <schedulable R>
   [[nodiscard]] bool charge(R& /*r*/, tokens /*ran*/) noexcept {
     return false;
   }
 
+  /// A new place for a request that was due.
   template <schedulable R>
   void requeue(R& /*r*/) noexcept {}
 
+  /// A new place for a request that begins to answer.
   template <schedulable R>
   void change_phase(R& /*r*/) noexcept {}
 
+  /// By priority, then by arrival.
   template <schedulable R>
   [[nodiscard]] static bool before(const R& a, const R& b) noexcept {
     if (a.priority != b.priority) return a.priority > b.priority;

@@ -10,6 +10,7 @@ namespace order {
 
 /// The score that the engine wrote into the request.
 struct score_member {
+  /// Reads `r.score`.
   template <schedulable R>
   [[nodiscard]] float operator()(const R& r) const noexcept {
     return r.score;
@@ -39,13 +40,14 @@ concept request_scorer = std::copyable<S> && requires(const S& s, const R& r) {
 /// @tparam Scorer a `request_scorer`; by default the request's member `score`.
 template <class Scorer = score_member>
 struct ranked {
-  static constexpr bool ages = true;
+  static constexpr bool ages = true;  ///< Whether waiting too long moves a request to the front.
 
   /// Waiting time after which a request is boosted, rounded to ticks of the request's clock. `duration::forever()`:
   /// never.
   duration threshold = duration{120.0};
-  [[no_unique_address]] Scorer scorer{};
+  [[no_unique_address]] Scorer scorer{};  ///< Called once per request, when it joins.
 
+  /// A place for a request that joins.
   template <schedulable R>
   void enter(R& r, typename R::time_point now) noexcept {
     static_assert(request_scorer<Scorer, R>, "tessera: the scorer lacks `float operator()(const R&) const noexcept`");
@@ -56,17 +58,21 @@ struct ranked {
     s.boost_at = boost_time(now);
   }
 
+  /// Accounts for tokens that were run; true if the request is due for a new place.
   template <schedulable R>
   [[nodiscard]] bool charge(R& /*r*/, tokens /*ran*/) noexcept {
     return false;
   }
 
+  /// A new place for a request that was due.
   template <schedulable R>
   void requeue(R& /*r*/) noexcept {}
 
+  /// A new place for a request that begins to answer.
   template <schedulable R>
   void change_phase(R& /*r*/) noexcept {}
 
+  /// By priority, then the boosted ones by age, then by score, then by arrival.
   template <schedulable R>
   [[nodiscard]] static bool before(const R& a, const R& b) noexcept {
     if (a.priority != b.priority) return a.priority > b.priority;
@@ -81,6 +87,7 @@ struct ranked {
     return s.sequence < t.sequence;
   }
 
+  /// Whether a waiting request may take the blocks of a resident.
   template <schedulable R>
   [[nodiscard]] static bool displaces(const R& waiting, const R& resident) noexcept {
     return waiting.priority > resident.priority;

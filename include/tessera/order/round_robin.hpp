@@ -11,19 +11,29 @@ namespace order {
 /// Round-robin with a token quantum: (priority, turn, sequence). Both phases alike. A request that has used its
 /// quantum goes behind its peers, and one that waits displaces a resident whose turn is later.
 ///
+/// Behind which peers, there are two readings of. In a circle (the default): behind all that are there, and one that
+/// arrives comes last as well. By quanta (`fewest_quanta_first`): behind those that have used fewer quanta, among
+/// equals by age; one that arrives goes ahead of all that have used a quantum, and the longest requests wait for
+/// everyone.
+///
 /// When to use: as the time-sharing baseline; short requests get through quickly, long ones are interrupted often.
 /// Source: PASCAL, section II-C and figure 2(c).
 struct round_robin {
-  static constexpr bool ages = false;
+  static constexpr bool ages = false;  ///< Whether waiting too long moves a request to the front.
 
-  tokens quantum{500};      ///< Tokens generated between two turns. At least 1.
-  std::uint64_t turns = 0;  ///< Turns given so far.
+  tokens quantum{500};               ///< Tokens generated between two turns. At least 1.
+  bool fewest_quanta_first = false;  ///< False: in a circle.
+  std::uint64_t turns = 0;           ///< Turns given so far, in a circle.
 
+  /// A place for a request that joins.
   template <schedulable R>
   void enter(R& r, typename R::time_point /*now*/) noexcept {
-    requeue(r);
+    auto& s = request_access::state(r);
+    s.quantum_used = tokens{};
+    s.turn = fewest_quanta_first ? 0 : ++turns;
   }
 
+  /// Accounts for tokens that were run; true if the request is due for a new place.
   template <schedulable R>
   [[nodiscard]] bool charge(R& r, tokens ran) noexcept {
     auto& s = request_access::state(r);
@@ -31,16 +41,19 @@ struct round_robin {
     return s.quantum_used >= quantum;
   }
 
+  /// A new place for a request that was due.
   template <schedulable R>
   void requeue(R& r) noexcept {
     auto& s = request_access::state(r);
     s.quantum_used = tokens{};
-    s.turn = ++turns;
+    s.turn = fewest_quanta_first ? s.turn + 1 : ++turns;
   }
 
+  /// A new place for a request that begins to answer.
   template <schedulable R>
   void change_phase(R& /*r*/) noexcept {}
 
+  /// By priority, then by turn, then by arrival.
   template <schedulable R>
   [[nodiscard]] static bool before(const R& a, const R& b) noexcept {
     if (a.priority != b.priority) return a.priority > b.priority;
@@ -48,6 +61,7 @@ struct round_robin {
     return a.state().sequence < b.state().sequence;
   }
 
+  /// Whether a waiting request may take the blocks of a resident.
   template <schedulable R>
   [[nodiscard]] static bool displaces(const R& waiting, const R& resident) noexcept {
     return before(waiting, resident);

@@ -4,11 +4,11 @@
 #include <tessera/core/assert.hpp>
 #include <tessera/placement/concepts.hpp>
 
-#include <range/v3/algorithm/min_element.hpp>
 #include <range/v3/view/filter.hpp>
 #include <range/v3/view/iota.hpp>
 
-#include <tuple>
+#include <cstddef>
+#include <type_traits>
 
 /// @file
 /// PASCAL's instance-level scheduler (section IV-B): where a request reasons, and where it answers.
@@ -26,19 +26,35 @@ concept pascal_view =
 
 namespace detail {
 
+/// I = all instances.
+template <class V>
+[[nodiscard]] auto every(const V& instances) noexcept {
+  return ranges::views::iota(std::size_t{0}, static_cast<std::size_t>(instances.size()));
+}
+
 /// E = the instances whose answering requests all meet their SLO.
 template <class V>
 [[nodiscard]] auto meeting_slo(const V& instances) noexcept {
-  return ranges::views::iota(std::size_t{0}, static_cast<std::size_t>(instances.size())) |
-         ranges::views::filter(
-             [&instances](std::size_t i) noexcept { return static_cast<bool>(instances[i].slo_met); });
+  return every(instances) | ranges::views::filter([&instances](std::size_t i) noexcept {
+           return static_cast<bool>(instances[i].slo_met);
+         });
 }
 
-/// argmin over the candidates; `nowhere` if there is none.
-template <class Candidates, class Key>
-[[nodiscard]] std::size_t argmin(Candidates&& candidates, Key key) noexcept {
-  const auto best = ranges::min_element(candidates, {}, key);
-  return best == ranges::end(candidates) ? nowhere : static_cast<std::size_t>(*best);
+/// argmin over the candidates, ties by requests, then by place; `nowhere` if there is none. Each view is read once:
+/// what `ranges::min_element` with a projection to a tuple says in a line takes twice the time.
+template <class V, class Candidates, class Key>
+[[nodiscard]] std::size_t argmin(const V& instances, Candidates&& candidates, Key key) noexcept {
+  std::size_t best = nowhere;
+  std::remove_cvref_t<decltype(key(std::size_t{}))> least{};
+  for (const std::size_t i : candidates) {
+    const auto value = key(i);
+    if (best != nowhere && least < value) continue;
+    if (best == nowhere || value < least || instances[i].requests < instances[best].requests) {
+      best = i;
+      least = value;
+    }
+  }
+  return best;
 }
 
 }  // namespace detail
@@ -51,10 +67,9 @@ struct pascal_arrival {
   template <instance_views V>
     requires pascal_view<view_t<V>>
   [[nodiscard]] std::size_t operator()(const V& instances) const noexcept {
-    const auto m = [&](std::size_t i) { return std::tuple{instances[i].kv_held, instances[i].requests, i}; };
-    const std::size_t selected = detail::argmin(detail::meeting_slo(instances), m);
-    if (selected != nowhere) return selected;
-    return detail::argmin(ranges::views::iota(std::size_t{0}, static_cast<std::size_t>(instances.size())), m);
+    const auto m = [&](std::size_t i) noexcept { return blocks{instances[i].kv_held}; };
+    const std::size_t selected = detail::argmin(instances, detail::meeting_slo(instances), m);
+    return selected != nowhere ? selected : detail::argmin(instances, detail::every(instances), m);
   }
 };
 
@@ -67,13 +82,13 @@ struct pascal_phase_change {
   template <instance_views V>
     requires pascal_view<view_t<V>>
   [[nodiscard]] std::size_t operator()(const V& instances) const noexcept {
-    const auto r = [&](std::size_t i) { return std::tuple{instances[i].reasoning, instances[i].requests, i}; };
-    const std::size_t selected = detail::argmin(detail::meeting_slo(instances), r);
+    const auto r = [&](std::size_t i) noexcept { return std::size_t{instances[i].reasoning}; };
+    const std::size_t selected = detail::argmin(instances, detail::meeting_slo(instances), r);
     if (selected != nowhere) return selected;
-    const auto r_plus_a = [&](std::size_t i) {
-      return std::tuple{instances[i].reasoning + instances[i].fresh_answers, instances[i].requests, i};
+    const auto r_plus_a = [&](std::size_t i) noexcept {
+      return std::size_t{instances[i].reasoning} + std::size_t{instances[i].fresh_answers};
     };
-    return detail::argmin(ranges::views::iota(std::size_t{0}, static_cast<std::size_t>(instances.size())), r_plus_a);
+    return detail::argmin(instances, detail::every(instances), r_plus_a);
   }
 };
 
@@ -103,6 +118,11 @@ struct pascal_migrate_always {
 struct pascal_migrate_adaptively {
   static constexpr bool reads_phases = true;
 
+  /// Blocks that it needs besides those of its next token, here as there: room for the answer that is to come. With 0
+  /// an instance whose last block is free counts as roomy, and an answer that stays there loses its blocks at the next
+  /// arrival. A good value is one quantum.
+  blocks headroom{};
+
   /// @param current the instance it is on.
   /// @param grows blocks that it will take next where it is.
   /// @param moves blocks that it needs on another instance.
@@ -112,8 +132,8 @@ struct pascal_migrate_adaptively {
                                        blocks moves) const noexcept {
     TESSERA_ASSERT(current < instances.size(), "the request is on one of the instances");
     const std::size_t selected = pascal_phase_change{}(instances);
-    const bool fits_here = instances[current].free_blocks >= grows;
-    const bool fits_there = instances[selected].free_blocks >= moves;
+    const bool fits_here = instances[current].free_blocks >= grows + headroom;
+    const bool fits_there = instances[selected].free_blocks >= moves + headroom;
     return fits_here && !fits_there ? current : selected;
   }
 };

@@ -1,0 +1,151 @@
+if (!exists('picture')) picture = 'r1-servegen_tail_high.svg'
+set terminal svg size 900,480 dynamic background 'white'
+set output picture
+set grid lc rgb '#dddddd'
+set border 3
+set tics nomirror
+set key top right noenhanced
+set style line 1 lw 2 lc rgb '#0072b2'
+set style line 2 lw 2 lc rgb '#d55e00'
+set style line 3 lw 2 lc rgb '#009e73'
+set style line 4 lw 2 lc rgb '#cc79a7'
+set style line 5 lw 2 lc rgb '#e69f00'
+set style line 6 lw 2 lc rgb '#56b4e9'
+set style line 7 lw 2 lc rgb '#000000'
+set style line 8 lw 2 lc rgb '#999999'
+set title 'Figures 9 and 10: r1-servegen, high load'
+set xlabel 'reasoning tokens (bins of 256)'
+set ylabel 'tail TTFT, s'
+set key outside right top
+set yrange [0:*]
+$curve0 << EOD
+0 433.429
+256 439.817
+512 442.401
+768 451.294
+1024 468.688
+1280 460.671
+1536 319.031
+1792 174.436
+2048 272.12
+2304 338.849
+2560 232.056
+2816 443.149
+3072 243.157
+3328 346.188
+3584 327.924
+3840 429.029
+4096 267.514
+4352 208.851
+4608 354.254
+4864 236.242
+5120 404.386
+5376 429.062
+5632 268.063
+6144 304.563
+EOD
+$curve1 << EOD
+0 23.9993
+256 26.4992
+512 48.8019
+768 59.8639
+1024 59.2745
+1280 80.5859
+1536 71.5275
+1792 74.3937
+2048 84.1695
+2304 111.812
+2560 103.214
+2816 108.317
+3072 122.09
+3328 132.276
+3584 135.366
+3840 151.072
+4096 152.657
+4352 169.419
+4608 167.776
+4864 179.494
+5120 189.607
+5376 197.962
+5632 207.72
+6144 227.045
+EOD
+$curve2 << EOD
+0 11.5264
+256 18.9806
+512 27.8612
+768 36.2709
+1024 44.433
+1280 53.0167
+1536 59.6895
+1792 67.6533
+2048 76.4052
+2304 84.5625
+2560 91.9913
+2816 100.452
+3072 107.956
+3328 116.835
+3584 123.819
+3840 133.794
+4096 140.416
+4352 146.168
+4608 156.194
+4864 164.752
+5120 175.237
+5376 181.749
+5632 188.494
+6144 232.185
+EOD
+$curve3 << EOD
+0 11.3883
+256 19.1276
+512 27.9952
+768 36.4556
+1024 44.7982
+1280 54.312
+1536 60.6176
+1792 68.2108
+2048 77.3152
+2304 85.3581
+2560 91.861
+2816 101.382
+3072 108.438
+3328 116.843
+3584 125.159
+3840 134.192
+4096 139.721
+4352 148.145
+4608 156.776
+4864 162.755
+5120 179.18
+5376 192.686
+5632 194.677
+6144 206.501
+EOD
+$curve4 << EOD
+0 11.6133
+256 19.331
+512 33.7266
+768 40.8041
+1024 47.3045
+1280 55.7782
+1536 59.5208
+1792 67.9975
+2048 76.2419
+2304 85.9613
+2560 93.6622
+2816 100.284
+3072 109.854
+3328 120.882
+3584 123.964
+3840 151.391
+4096 140.43
+4352 150.337
+4608 163.164
+4864 166.227
+5120 174.931
+5376 183.649
+5632 191.81
+6144 213.527
+EOD
+plot $curve0 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 1 title 'fcfs', $curve1 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 2 title 'rr', $curve2 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 3 title 'rr-quanta', $curve3 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 4 title 'pascal', $curve4 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 5 title 'pascal-paced'

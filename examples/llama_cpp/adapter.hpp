@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <tessera/pipeline/plan.hpp>
+#include <tessera/request/hook.hpp>
+
+#include <llama.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <numeric>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+/// @file
+/// The adapter between a scheduler's plan and llama.cpp: a plan goes in, logits come out. Everything that a port to
+/// another engine has to write is here; the rest of the example is a server around it. docs/porting.md walks through
+/// it.
+
+namespace llama_cpp {
+
+/// What the engine keeps of a request: its tokens, and where their KV is.
+struct engine_request : tessera::request_hook {
+  std::vector<llama_token> sequence;  ///< Prompt and generated tokens.
+  llama_seq_id slot = -1;             ///< Sequence id in the context while its KV is there.
+  std::vector<std::uint8_t> saved;    ///< Its KV while it is swapped out, or on its way to another context.
+};
+
+/// llama.cpp answered with something that must not happen.
+class engine_error : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+/// How large a context is.
+struct context_options {
+  std::uint32_t cells = 4096;  ///< KV cells in all. Padded to 256 (a slot, if not unified).
+  std::uint32_t slots = 16;    ///< Sequences at once: not less than the scheduler's `residents`. At most 256.
+  std::uint32_t batch = 512;   ///< Tokens in a step: not less than the step's `token_budget`.
+  /// True: one pool of cells for all, as a block pool counts; any scheduler with `blocks * block_size <= cells` is
+  /// safe. False: every slot has `cells / slots` of its own, which must cover `max_length`; then a sequence's logits
+  /// are the same to the last bit, whoever runs beside it and wherever it was moved to.
+  bool unified = true;
+  int threads = 1;
+};
+
+/// A llama.cpp context that runs plans. Sequences have slots from the step in which they start until they are preempted
+/// or released. Its own arrays are reserved at construction; llama.cpp's, and the saved states, are allocated as it
+/// goes.
+class context {
+ public:
+  /// `model` must outlive it. @throws engine_error
+  context(llama_model* model, const context_options& o) : slots_(o.slots, false) {
+    llama_context_params p = llama_context_default_params();
+    p.n_ctx = o.cells;
+    p.n_batch = p.n_ubatch = o.batch;
+    p.n_seq_max = o.slots;
+    p.kv_unified = o.unified;
+    // Its CPU kernel computes chunks of a prompt in another order of sums than single tokens.
+    if (!o.unified) p.flash_attn_type = LLAMA_FLASH_ATTN_TYPE_DISABLED;
+    p.n_threads = p.n_threads_batch = o.threads;
+    p.no_perf = true;
+    llama_.reset(llama_init_from_model(model, p));
+    if (!llama_) throw engine_error{"llama.cpp could not make a context"};
+    vocabulary_ = static_cast<std::size_t>(llama_vocab_n_tokens(llama_model_get_vocab(model)));
+    batch_ = llama_batch_init(static_cast<std::int32_t>(o.batch), 0, 1);
+    order_.reserve(o.slots);
+    last_.reserve(o.slots);
+    sampled_.reserve(o.slots);
+  }
+  ~context() { llama_batch_free(batch_); }
+  context(const context&) = delete;
+  context& operator=(const context&) = delete;
+
+  /// Runs one step: copies first, out before in, then the batch. Afterwards `logits(i)` and `sampled(i)` belong to
+  /// `plan[i]`. @throws engine_error
+  template <class Request>
+  void run(const tessera::step_plan<Request>& plan) {
+    for (const auto& t : plan.swap_out) save(*t.request);
+    for (const auto& p : plan.preempted) release_slot(*p.request);
+    for (const auto& t : plan.swap_in) restore(*t.request);
+    for (const auto& t : plan.fetch) restore(*t.request);
+    sampled_.assign(plan.size(), -1);
+    last_.assign(plan.size(), -1);
+    if (plan.empty()) return;
+
+    fill_batch(plan);
+    const int result = llama_decode(llama_.get(), batch_);
+    if (result != 0) throw engine_error{"llama_decode answered " + std::to_string(result)};
+    for (std::size_t i = 0; i < plan.size(); ++i) {
+      if (plan[i].samples) sampled_[i] = most_likely(logits(i));
+    }
+  }
+
+  /// The token to append to the sequence of `plan[i]`: the most likely one, of equals the first. -1 if the entry does
+  /// not sample.
+  [[nodiscard]] llama_token sampled(std::size_t i) const noexcept { return sampled_[i]; }
+  /// The logits after the last token of `plan[i]`, which samples, until the next step.
+  [[nodiscard]] std::span<const float> logits(std::size_t i) const noexcept {
+    return {llama_get_logits_ith(llama_.get(), last_[i]), vocabulary_};
+  }
+
+  /// Copies a sequence's KV to the request: before it is evacuated to another context, and when it is swapped out.
+  void save(engine_request& r) {
+    r.saved.resize(llama_state_seq_get_size(llama_.get(), r.slot));
+    const std::size_t size = llama_state_seq_get_data(llama_.get(), r.saved.data(), r.saved.size(), r.slot);
+    if (size != r.saved.size()) throw engine_error{"llama.cpp could not save a sequence"};
+  }
+
+  /// Forgets all that is kept of a request: it has ended.
+  void release(engine_request& r) {
+    release_slot(r);
+    r.saved = {};
+  }
+  /// Forgets the KV of a request in this context: it was preempted, or goes elsewhere.
+  void release_slot(engine_request& r) {
+    if (r.slot < 0) return;
+    llama_memory_seq_rm(llama_get_memory(llama_.get()), r.slot, -1, -1);
+    slots_[static_cast<std::size_t>(r.slot)] = false;
+    r.slot = -1;
+  }
+
+  /// Slots in use. O(slots).
+  [[nodiscard]] std::size_t slots_in_use() const { return slots_.size() - free_slots(); }
+  /// Sequences of which llama.cpp still has KV: as many as `slots_in_use` between two steps. O(slots).
+  [[nodiscard]] std::size_t sequences() const {
+    std::size_t n = 0;
+    for (std::size_t s = 0; s < slots_.size(); ++s) {
+      if (llama_memory_seq_pos_max(llama_get_memory(llama_.get()), static_cast<llama_seq_id>(s)) >= 0) ++n;
+    }
+    return n;
+  }
+  /// Tokens of a request that have KV here.
+  [[nodiscard]] std::int64_t kv_length(const engine_request& r) const {
+    return r.slot < 0 ? 0 : std::int64_t{llama_memory_seq_pos_max(llama_get_memory(llama_.get()), r.slot)} + 1;
+  }
+
+ private:
+  struct deleter {
+    void operator()(llama_context* c) const noexcept { llama_free(c); }
+  };
+
+  /// An entry is a run of positions of one sequence. Only the last needs logits, and only if it samples.
+  template <class Request>
+  void fill_batch(const tessera::step_plan<Request>& plan) {
+    // llama.cpp splits a batch where slots do not follow each other, so entries go in by slot, not by rank.
+    order_.resize(plan.size());
+    std::iota(order_.begin(), order_.end(), std::size_t{0});
+    for (const std::size_t i : order_) {
+      if (plan[i].request->slot < 0) take_slot(*plan[i].request);
+    }
+    std::sort(order_.begin(), order_.end(),
+              [&](std::size_t a, std::size_t b) { return plan[a].request->slot < plan[b].request->slot; });
+
+    batch_.n_tokens = 0;
+    for (const std::size_t i : order_) {
+      const auto& e = plan[i];
+      for (auto position = e.first.count(); position < (e.first + e.count).count(); ++position) {
+        const std::int32_t n = batch_.n_tokens++;
+        batch_.token[n] = e.request->sequence[static_cast<std::size_t>(position)];
+        batch_.pos[n] = static_cast<llama_pos>(position);
+        batch_.n_seq_id[n] = 1;
+        batch_.seq_id[n][0] = e.request->slot;
+        batch_.logits[n] = 0;
+      }
+      if (e.samples) {
+        last_[i] = batch_.n_tokens - 1;
+        batch_.logits[last_[i]] = 1;
+      }
+    }
+  }
+
+  void restore(engine_request& r) {
+    take_slot(r);
+    if (llama_state_seq_set_data(llama_.get(), r.saved.data(), r.saved.size(), r.slot) != r.saved.size()) {
+      throw engine_error{"llama.cpp could not restore a sequence"};
+    }
+    r.saved = {};
+  }
+
+  /// The first free slot: there is one, because the scheduler has no more residents than there are slots.
+  void take_slot(engine_request& r) {
+    const auto free = std::find(slots_.begin(), slots_.end(), false);
+    if (free == slots_.end()) throw engine_error{"more residents than slots"};
+    *free = true;
+    r.slot = static_cast<llama_seq_id>(free - slots_.begin());
+  }
+
+  [[nodiscard]] std::size_t free_slots() const {
+    return static_cast<std::size_t>(std::count(slots_.begin(), slots_.end(), false));
+  }
+
+  [[nodiscard]] static llama_token most_likely(std::span<const float> logits) noexcept {
+    return static_cast<llama_token>(std::max_element(logits.begin(), logits.end()) - logits.begin());
+  }
+
+  std::unique_ptr<llama_context, deleter> llama_;
+  llama_batch batch_{};
+  std::size_t vocabulary_ = 0;
+  std::vector<bool> slots_;           ///< Whether each is in use.
+  std::vector<std::size_t> order_;    ///< Entries of the plan by slot.
+  std::vector<std::int32_t> last_;    ///< Of each entry that samples, the place of its last token in the batch.
+  std::vector<llama_token> sampled_;  ///< Of each entry.
+};
+
+}  // namespace llama_cpp

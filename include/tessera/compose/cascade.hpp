@@ -1,0 +1,328 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <tessera/core/owned_storage.hpp>
+#include <tessera/market/trader.hpp>
+#include <tessera/market/triggers.hpp>
+#include <tessera/partition/plan.hpp>
+#include <tessera/partition/range_refiner.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+
+/// @file
+/// CascadeInfer: instances in stages by length, through which requests pass as they grow.
+///
+/// `stage_map` is what is known of the cluster: the stages, and each instance's load and range as last reported. The
+/// front end has one, to route new requests; and so has every instance, within its `cascade_instance`.
+
+TESSERA_NAMESPACE_BEGIN
+
+/// What an instance says of itself to its peers, to the stage before it and to the front end, now and then.
+struct load_report {
+  market::instance_id from = 0;
+  tokens load{};       ///< KV of its requests, those that wait included.
+  tokens range_end{};  ///< First length that is not its business any more; `partition::unbounded` in the last stage.
+};
+
+/// Stages, and what is known of their instances. Instances are numbered through the stages, from 0.
+class stage_map {
+ public:
+  struct limits {
+    std::size_t instances = 64;
+    std::size_t stages = 64;
+  };
+  /// The instances [first, last).
+  struct group {
+    std::size_t first = 0;
+    std::size_t last = 0;
+    [[nodiscard]] constexpr std::size_t size() const noexcept { return last - first; }
+  };
+
+  [[nodiscard]] static constexpr std::size_t required_bytes(const limits& l) noexcept {
+    return storage_layout{}
+        .add<group>(l.stages)
+        .add<std::uint32_t>(l.instances)
+        .add<tokens>(l.instances)
+        .add<tokens>(l.instances)
+        .bytes_unaligned();
+  }
+
+  /// Over caller-provided storage of `required_bytes(l)`, which must outlive it.
+  /// @param stages a plan: ranges that join from 0 to `unbounded`, each with an instance; within the limits (asserted).
+  stage_map(std::span<std::byte> memory, const limits& l, std::span<const partition::stage> stages) noexcept
+      : stage_map{arena{memory}, l, stages} {}
+  /// Over what `storage_for` made.
+  stage_map(owned_storage<limits>& storage, std::span<const partition::stage> stages) noexcept
+      : stage_map{storage.memory(), storage.limits(), stages} {}
+  stage_map(const stage_map&) = delete;
+  stage_map& operator=(const stage_map&) = delete;
+
+  [[nodiscard]] std::size_t stages() const noexcept { return stages_; }
+  [[nodiscard]] std::size_t instances() const noexcept { return instances_; }
+  [[nodiscard]] group stage(std::size_t s) const noexcept {
+    TESSERA_ASSERT(s < stages_, "no such stage");
+    return groups_[s];
+  }
+  [[nodiscard]] std::size_t stage_of(std::size_t i) const noexcept {
+    TESSERA_ASSERT(i < instances_, "no such instance");
+    return stage_of_[i];
+  }
+  [[nodiscard]] tokens load(std::size_t i) const noexcept {
+    TESSERA_ASSERT(i < instances_, "no such instance");
+    return loads_[i];
+  }
+  [[nodiscard]] tokens range_end(std::size_t i) const noexcept {
+    TESSERA_ASSERT(i < instances_, "no such instance");
+    return ends_[i];
+  }
+  /// The loads of stage `s`, by instance.
+  [[nodiscard]] std::span<const tokens> loads(std::size_t s) const noexcept {
+    return {loads_ + stage(s).first, stage(s).size()};
+  }
+
+  /// Takes in a report. False, and no effect, if it is of no instance or of a negative load or an empty range.
+  bool update(const load_report& r) noexcept {
+    if (r.from >= instances_ || r.load < tokens{} || r.range_end < tokens{1}) return false;
+    loads_[r.from] = r.load;
+    if (stage_of_[r.from] + 1 != stages_) ends_[r.from] = r.range_end;
+    return true;
+  }
+  /// The front end has sent `length` tokens there: counted until the next report.
+  void sent(std::size_t i, tokens length) noexcept {
+    TESSERA_ASSERT(i < instances_, "no such instance");
+    loads_[i] += length;
+  }
+
+  /// The earliest stage, from `from` on, with an instance whose range has this length. O(instances).
+  [[nodiscard]] std::size_t stage_for(tokens length, std::size_t from = 0) const noexcept {
+    std::size_t s = from;
+    for (; s + 1 < stages_; ++s) {
+      const auto end = std::max_element(ends_ + groups_[s].first, ends_ + groups_[s].last);
+      if (!market::outgrows(length, *end)) break;
+    }
+    return s;
+  }
+  /// The instance for a new request: of those in the earliest stage that covers its length the one with the least load,
+  /// then the lowest number. O(instances).
+  [[nodiscard]] std::size_t route(tokens length) const noexcept {
+    const group g = groups_[stage_for(length)];
+    std::size_t best = g.last;
+    for (std::size_t i = g.first; i != g.last; ++i) {
+      if (market::outgrows(length, ends_[i])) continue;
+      if (best == g.last || loads_[i] < loads_[best]) best = i;
+    }
+    return best;
+  }
+
+ private:
+  stage_map(arena memory, const limits& l, std::span<const partition::stage> stages) noexcept
+      : groups_{memory.take<group>(l.stages)},
+        stage_of_{memory.take<std::uint32_t>(l.instances)},
+        loads_{memory.take<tokens>(l.instances)},
+        ends_{memory.take<tokens>(l.instances)} {
+    TESSERA_ASSERT(!stages.empty() && stages.size() <= l.stages, "there are stages, and no more than the limit");
+    TESSERA_ASSERT(stages.back().to == partition::unbounded, "the last stage takes all lengths");
+    for (const partition::stage& s : stages) {
+      TESSERA_ASSERT(s.instances > 0 && s.instances <= l.instances - instances_,
+                     "a stage has instances that there are");
+      groups_[stages_] = {instances_, instances_ + s.instances};
+      for (; instances_ != groups_[stages_].last; ++instances_) {
+        stage_of_[instances_] = static_cast<std::uint32_t>(stages_);
+        ends_[instances_] = s.to;
+      }
+      ++stages_;
+    }
+  }
+
+  group* groups_;
+  std::uint32_t* stage_of_;
+  tokens* loads_;
+  tokens* ends_;
+  std::size_t stages_ = 0;
+  std::size_t instances_ = 0;
+};
+
+/// What makes an engine instance a member of a cascade (CascadeInfer, section 3.1): the load tracker, the coordinator
+/// that hands requests over, and the refinement of the instance's range.
+///
+/// The engine calls
+/// - `update` for each report that it receives, and for its own, which it sends as often as it likes;
+/// - `hand_over` between two steps, with the requests that could move: those that outgrow the range are offered to the
+///   next stage;
+/// - `rebalance` now and then: what is above the mean of the stage is offered to the peers;
+/// - `refine` now and then, with the lengths of its requests and of its successors';
+/// - the members of `trader()` as described there: every message, every tick, `hand_over` of what has been copied.
+///
+/// A request that could move has KV, is not on offer, and is not resting after nobody took it (`port::unsold`); which
+/// those are, only the engine knows.
+///
+/// Decentralised: instances share nothing but messages. No allocation after construction.
+/// @tparam Rule how ranges are refined, a `partition::split_rule`.
+template <partition::split_rule Rule = partition::by_quality, clock_policy Clock = seconds_clock>
+class cascade_instance {
+ public:
+  using time_point = basic_time_point<Clock>;
+  using refiner = partition::range_refiner<Rule>;
+
+  struct limits {
+    std::size_t instances = 64;
+    std::size_t stages = 64;
+    std::size_t offers = 64;     ///< See `market::trader`.
+    std::size_t purchases = 64;  ///< See `market::trader`.
+  };
+  struct config {
+    typename refiner::options refinement{};
+    market::rebalance trigger{};
+    market::trader_config<Clock> market{};
+    tokens longest{131'072};  ///< The range of the last stage but one ends here at the latest.
+  };
+  /// A request that could move.
+  struct candidate {
+    market::request_id request = 0;
+    std::uint32_t epoch = 0;  ///< How often it has changed hands.
+    tokens length{};
+    blocks size{};
+  };
+
+  [[nodiscard]] static constexpr std::size_t required_bytes(const limits& l) noexcept {
+    return storage_layout{}
+        .add_bytes(market::trader<Clock>::required_bytes({l.instances, l.offers, l.purchases}))
+        .add_bytes(stage_map::required_bytes({l.instances, l.stages}))
+        .template add<market::instance_id>(l.instances)
+        .bytes_unaligned();
+  }
+
+  /// Over the caller's memory, at least `required_bytes(l)` (asserted), which must outlive it.
+  /// @param stages the plan, the same for all. @param self see `market::trader`; one of the plan's instances
+  /// (asserted).
+  cascade_instance(std::span<std::byte> memory, const limits& l, std::span<const partition::stage> stages,
+                   market::peer self, const config& c = {}) noexcept
+      : cascade_instance{arena{memory}, l, stages, self, c} {}
+  cascade_instance(owned_storage<limits>& storage, std::span<const partition::stage> stages, market::peer self,
+                   const config& c = {}) noexcept
+      : cascade_instance{storage.memory(), storage.limits(), stages, self, c} {}
+  cascade_instance(const cascade_instance&) = delete;
+  cascade_instance& operator=(const cascade_instance&) = delete;
+
+  [[nodiscard]] market::trader<Clock>& trader() noexcept { return trader_; }
+  [[nodiscard]] const market::trader<Clock>& trader() const noexcept { return trader_; }
+  /// What this instance knows of all.
+  [[nodiscard]] const stage_map& map() const noexcept { return map_; }
+  [[nodiscard]] std::size_t stage() const noexcept { return map_.stage_of(self()); }
+  [[nodiscard]] bool in_last_stage() const noexcept { return !refiner_; }
+  /// First length that is the next stage's business.
+  [[nodiscard]] tokens range_end() const noexcept { return refiner_ ? refiner_->boundary() : partition::unbounded; }
+
+  // -- the load tracker --------------------------------------------------------------------------------------------
+
+  /// What to tell the others, with the load as it is now.
+  [[nodiscard]] load_report report(tokens load) noexcept {
+    const load_report r{trader_.self().id, load, range_end()};
+    map_.update(r);
+    return r;
+  }
+  /// A report of another instance. Returns as `stage_map::update`.
+  bool update(const load_report& r) noexcept { return map_.update(r); }
+
+  /// Moves the end of the range to where `Rule` splits the requests of this instance and its average successor; not
+  /// out of the ranges that the neighbours have reported (section 4.3).
+  /// @param own the requests here. @param theirs those of all successors. @param scratch room for both.
+  /// @return whether there was enough traffic to look at. Always false in the last stage. O(n log n).
+  bool refine(std::span<const cost::request_lengths> own, std::span<const cost::request_lengths> theirs,
+              std::span<cost::request_lengths> scratch) noexcept {
+    if (in_last_stage()) return false;
+    tokens low{1};
+    if (stage() != 0) {
+      const stage_map::group before = map_.stage(stage() - 1);
+      for (std::size_t i = before.first; i != before.last; ++i) low = max(low, map_.range_end(i) + tokens{1});
+    }
+    tokens high = config_.longest;
+    const stage_map::group after = map_.stage(stage() + 1);
+    for (std::size_t i = after.first; i != after.last; ++i) {
+      if (map_.range_end(i) != partition::unbounded) high = min(high, map_.range_end(i) - tokens{1});
+    }
+    return low <= high && refiner_->update(own, theirs, after.size(), low, high, scratch).has_value();
+  }
+
+  // -- the coordinator ---------------------------------------------------------------------------------------------
+
+  /// Offers those of `movable` that have outgrown the range to the next stage whose ranges have their length, in the
+  /// order given, as far as the market has room. Calls `offered(candidate)` for each that is on offer now. Returns how
+  /// many. O(movable (instances + offers)).
+  template <market::port P, class Offered>
+  std::size_t hand_over(std::span<const candidate> movable, time_point now, P& p, Offered&& offered) noexcept {
+    std::size_t offers = 0;
+    if (in_last_stage()) return offers;
+    for (const candidate& r : movable) {
+      if (!market::outgrows(r.length, range_end())) continue;
+      if (!offer(r, map_.stage(map_.stage_for(r.length, stage() + 1)), now, p)) break;
+      offered(r);
+      ++offers;
+    }
+    return offers;
+  }
+
+  /// If the load is above the mean of the stage by more than the threshold, offers to the peers as much as is above and
+  /// not on offer already: the longest of `movable` that are no longer than that, so that few have to move. Sorts
+  /// `movable`. Returns as `hand_over`.
+  template <market::port P, class Offered>
+  std::size_t rebalance(std::span<candidate> movable, time_point now, P& p, Offered&& offered) noexcept {
+    const stage_map::group peers = map_.stage(stage());
+    tokens excess = config_.trigger.excess(map_.loads(stage()), self() - peers.first) - trader_.selling().load();
+    if (peers.size() < 2 || excess <= tokens{}) return 0;
+    std::sort(movable.begin(), movable.end(), [](const candidate& a, const candidate& b) {
+      return a.length != b.length ? a.length > b.length : a.request < b.request;
+    });
+    std::size_t offers = 0;
+    for (const candidate& r : movable) {
+      if (r.length > excess) continue;
+      if (!offer(r, peers, now, p)) break;
+      offered(r);
+      excess -= r.length;
+      ++offers;
+    }
+    return offers;
+  }
+
+ private:
+  cascade_instance(arena memory, const limits& l, std::span<const partition::stage> stages, market::peer self,
+                   const config& c) noexcept
+      : config_{c},
+        trader_{part_of(memory, market::trader<Clock>::required_bytes({l.instances, l.offers, l.purchases})),
+                {l.instances, l.offers, l.purchases},
+                self,
+                c.market},
+        map_{part_of(memory, stage_map::required_bytes({l.instances, l.stages})), {l.instances, l.stages}, stages},
+        receivers_{memory.take<market::instance_id>(l.instances)} {
+    TESSERA_ASSERT(self.id < map_.instances(), "an instance of the plan");
+    if (const std::size_t s = map_.stage_of(self.id); s + 1 != map_.stages())
+      refiner_.emplace(stages[s].to, c.refinement);
+  }
+
+  static std::span<std::byte> part_of(arena& memory, std::size_t size) noexcept {
+    return {memory.take_uninitialised<std::byte>(size), size};
+  }
+
+  [[nodiscard]] std::size_t self() const noexcept { return trader_.self().id; }
+
+  template <market::port P>
+  bool offer(const candidate& r, stage_map::group to, time_point now, P& p) noexcept {
+    std::size_t n = 0;
+    for (std::size_t i = to.first; i != to.last; ++i) {
+      if (i != self()) receivers_[n++] = static_cast<market::instance_id>(i);
+    }
+    return ok(trader_.offer(r.request, r.epoch, r.length, r.size, {receivers_, n}, now, p));
+  }
+
+  config config_;
+  market::trader<Clock> trader_;
+  stage_map map_;
+  market::instance_id* receivers_;
+  std::optional<refiner> refiner_;
+};
+
+TESSERA_NAMESPACE_END

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <tessera/order/paced.hpp>
+#include <tessera/pipeline/iteration_scheduler.hpp>
+
+TESSERA_NAMESPACE_BEGIN
+
+/// PASCAL's instance scheduler with its token pacer in the order: reasoning still goes before answering, except before
+/// an answer whose reader is about to run dry. Answers get what their readers need, when they need it; whatever else
+/// there is goes to reasoning. Three of the paper's rules fall away: answers take no turns among themselves but go by
+/// their readers' deadlines, reasoning is not interrupted once a request has used two quanta, except by younger ones,
+/// and nothing is demoted.
+///
+/// The engine keeps a `token_pacer` in each request as the member `pacer`, and tells it of a step's answering tokens
+/// before it commits the step. (Or pass a `Deadline`, see `order::paced`.)
+///
+/// When to use: in place of `pascal`, whose answers starve when load comes near saturation. Together with
+/// `placement::least_kv` for new requests and `placement::migrate_when_tight` at the phase change.
+template <schedulable Request, class Deadline = order::pacer_member, class BlockStore = kv::block_pool>
+class pascal_paced
+    : public iteration_scheduler<Request, order::paced<Deadline>, preempt::swap, admit::watermark, BlockStore> {
+  using base = iteration_scheduler<Request, order::paced<Deadline>, preempt::swap, admit::watermark, BlockStore>;
+
+ public:
+  struct config {
+    tokens quantum{500};              ///< Tokens generated between two places of a reasoning request.
+    std::uint64_t young_quanta = 2;   ///< From so many quanta on, reasoning requests go by age alone.
+    tokens slice{250};                ///< Tokens generated between two looks at an answer's reader.
+    duration margin = duration{1.0};  ///< An answer is urgent so long before its reader runs dry.
+    double watermark = 0.01;  ///< Fraction of the blocks kept free when a request starts without displacing anyone.
+    [[no_unique_address]] Deadline deadline{};  ///< Says when a request's reader runs dry.
+  };
+
+  pascal_paced(std::span<std::byte> memory, const scheduler_limits& l, const config& c = {}) noexcept
+      : base{memory, l, policies(c)} {}
+  explicit pascal_paced(owned_storage<scheduler_limits>& storage, const config& c = {}) noexcept
+      : base{storage, policies(c)} {}
+
+ private:
+  static typename base::config policies(const config& c) noexcept {
+    return {.order = {.quantum = c.quantum,
+                      .young_quanta = c.young_quanta,
+                      .slice = c.slice,
+                      .margin = c.margin,
+                      .deadline = c.deadline},
+            .admit = {.fraction = c.watermark}};
+  }
+};
+
+TESSERA_NAMESPACE_END

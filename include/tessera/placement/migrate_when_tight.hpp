@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <tessera/core/assert.hpp>
+#include <tessera/placement/concepts.hpp>
+
+TESSERA_NAMESPACE_BEGIN
+namespace placement {
+
+/// Where a request goes on after its phase change: where it is while there is `headroom` to spare; otherwise where the
+/// least KV is held, device and host together, if that is less than what its own instance would be left with.
+///
+/// Counts memory where PASCAL's Algorithm 2 counts requests, so the instance with the fewest reasoning requests does
+/// not collect all the answers, and whoever moves leaves both instances more alike than they were. Ties: it stays; then
+/// the earlier instance.
+///
+/// When to use: with `pascal_paced`, or whenever a move should be the exception.
+/// A pure function. O(instances), no allocation.
+struct migrate_when_tight {
+  /// Blocks that must be free besides those of its next token for it to stay without a look around. A good value is one
+  /// quantum.
+  blocks headroom{};
+
+  /// @param current the instance it is on.
+  /// @param grows blocks that it will take next where it is.
+  /// @param moves blocks that it needs on another instance.
+  template <instance_views V>
+    requires shows_kv_held<view_t<V>> && shows_free_blocks<view_t<V>>
+  [[nodiscard]] constexpr std::size_t operator()(const V& instances, std::size_t current, blocks grows,
+                                                 blocks moves) const noexcept {
+    TESSERA_ASSERT(current < instances.size(), "the request is on one of the instances");
+    if (instances[current].free_blocks >= grows + headroom) return current;
+    std::size_t best = current;
+    blocks least = instances[current].kv_held - moves;
+    for (std::size_t i = 0; i != instances.size(); ++i) {
+      if (instances[i].kv_held < least) {
+        least = instances[i].kv_held;
+        best = i;
+      }
+    }
+    return best;
+  }
+};
+
+}  // namespace placement
+TESSERA_NAMESPACE_END

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <tessera/placement/concepts.hpp>
+
+#include <cstdint>
+
+TESSERA_NAMESPACE_BEGIN
+namespace placement {
+
+/// Any instance, each as likely as the others, whatever they hold. The same seed gives the same choices on every
+/// machine (SplitMix64).
+/// When to use: as a baseline, and for routers that cannot agree on whose turn it is.
+/// Holds the state of the generator: one value per router, each with a seed of its own. O(1), no allocation. `nowhere`
+/// for an empty range; then nothing is drawn.
+struct random {
+  std::uint64_t state = 1;  ///< The seed; then the state.
+
+  template <instance_views V>
+  [[nodiscard]] constexpr std::size_t operator()(const V& instances) noexcept {
+    const std::uint64_t n = instances.size();
+    if (n == 0) return nowhere;
+    // Numbers below 2^64 mod n are drawn again, so that each instance has the same share of those that count.
+    const std::uint64_t uneven = (0 - n) % n;
+    std::uint64_t drawn = draw();
+    while (drawn < uneven) drawn = draw();
+    return static_cast<std::size_t>(drawn % n);
+  }
+
+ private:
+  constexpr std::uint64_t draw() noexcept {
+    std::uint64_t z = state += 0x9e37'79b9'7f4a'7c15U;
+    z = (z ^ (z >> 30U)) * 0xbf58'476d'1ce4'e5b9U;
+    z = (z ^ (z >> 27U)) * 0x94d0'49bb'1331'11ebU;
+    return z ^ (z >> 31U);
+  }
+};
+
+}  // namespace placement
+TESSERA_NAMESPACE_END

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <tessera/placement/concepts.hpp>
+
+TESSERA_NAMESPACE_BEGIN
+namespace placement {
+
+/// The instances one after the other, whatever they hold.
+/// When to use: as a baseline; requests that are alike on instances that are alike.
+/// Holds the next turn: one value per router. O(1), no allocation. `nowhere` for an empty range. When the number of
+/// instances changes the turn goes on from where it was, from the first if that instance is gone.
+struct round_robin {
+  std::size_t next = 0;  ///< Whose turn it is.
+
+  template <instance_views V>
+  [[nodiscard]] constexpr std::size_t operator()(const V& instances) noexcept {
+    const std::size_t n = instances.size();
+    if (n == 0) return nowhere;
+    const std::size_t chosen = next < n ? next : 0;
+    next = chosen + 1;
+    return chosen;
+  }
+};
+
+}  // namespace placement
+TESSERA_NAMESPACE_END

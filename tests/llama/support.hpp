@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <model.hpp>
+
+#include <unistd.h>
+
+#include <fmt/format.h>
+#include <filesystem>
+
+namespace test {
+
+/// A model of random weights, written and loaded once for all tests.
+inline const llama_cpp::model& random_model() {
+  static const llama_cpp::model m = [] {
+    const auto path = std::filesystem::temp_directory_path() / fmt::format("tessera-test-{}.gguf", getpid());
+    llama_cpp::write_random_model(path.string(), 1);
+    llama_cpp::model loaded{path.string()};
+    std::filesystem::remove(path);
+    return loaded;
+  }();
+  return m;
+}
+
+}  // namespace test
