@@ -20,15 +20,22 @@
 #  endif
 #endif
 
+// v0_1, v0_1_checked: before 1.0.0 every minor version may change the layout of things.
+#define TESSERA_DETAIL_ABI(major, minor, suffix) TESSERA_DETAIL_JOIN(major, minor, suffix)
+#define TESSERA_DETAIL_JOIN(major, minor, suffix) v##major##_##minor##suffix
+
 #if TESSERA_CHECKED
-#  define TESSERA_ABI v0_checked
+/// The inline namespace: checked and unchecked builds differ in it, so they do not link together.
+#  define TESSERA_ABI TESSERA_DETAIL_ABI(TESSERA_VERSION_MAJOR, TESSERA_VERSION_MINOR, _checked)
 #else
-#  define TESSERA_ABI v0
+#  define TESSERA_ABI TESSERA_DETAIL_ABI(TESSERA_VERSION_MAJOR, TESSERA_VERSION_MINOR, )
 #endif
 
+/// Opens `tessera` and its inline namespace.
 #define TESSERA_NAMESPACE_BEGIN \
   namespace tessera {           \
   inline namespace TESSERA_ABI {
+/// Closes both.
 #define TESSERA_NAMESPACE_END \
   }                           \
   }

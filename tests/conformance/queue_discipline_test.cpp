@@ -4,6 +4,7 @@
 // vector, sorted anew for each look, aged by a scan. A new model is one line in TESSERA_TEST_MODELS.
 
 #include <tessera/order/fcfs.hpp>
+#include <tessera/order/paced.hpp>
 #include <tessera/order/ranked.hpp>
 #include <tessera/order/round_robin.hpp>
 #include <tessera/order/two_phase.hpp>
@@ -52,6 +53,21 @@ struct by_prompt {
   }
 };
 
+/// A reader who has as long to read as the prompt is long.
+struct reads_the_prompt {
+  template <schedulable R>
+  [[nodiscard]] typename R::time_point operator()(const R& r) const noexcept {
+    using length = basic_duration<typename R::clock_type>;
+    return r.state().answering_since + length::from_seconds(0.2 * static_cast<double>(r.prompt.count()));
+  }
+};
+struct round_robin_by_quanta : order::round_robin {
+  round_robin_by_quanta() { fewest_quanta_first = true; }
+};
+struct two_phase_by_quanta : order::two_phase {
+  two_phase_by_quanta() { fewest_quanta_first = true; }
+};
+
 template <class Discipline, class Request = request>
 struct model {
   using discipline = Discipline;
@@ -64,13 +80,16 @@ struct model {
     if constexpr (requires { d.quantum; }) d.quantum = tokens{20};
     if constexpr (requires { d.demote_above; }) d.demote_above = tokens{150};
     if constexpr (requires { d.threshold; }) d.threshold = duration{6.0};
+    if constexpr (requires { d.slice; }) d.slice = tokens{15};
     return d;
   }
 };
 
-#define TESSERA_TEST_MODELS                                                                        \
-  model<order::fcfs>, model<order::round_robin>, model<order::two_phase>, model<order::ranked<>>,  \
-      model<order::ranked<by_prompt>>, model<shortest_prompt>, (model<order::fcfs, tick_request>), \
+#define TESSERA_TEST_MODELS                                                                       \
+  model<order::fcfs>, model<order::round_robin>, model<order::two_phase>, model<order::ranked<>>, \
+      model<order::ranked<by_prompt>>, model<shortest_prompt>, model<round_robin_by_quanta>,      \
+      model<two_phase_by_quanta>, model<order::paced<reads_the_prompt>>,                          \
+      (model<order::paced<reads_the_prompt>, tick_request>), (model<order::fcfs, tick_request>),  \
       (model<order::two_phase, tick_request>), (model<order::ranked<>, tick_request>)
 
 /// The same requests and the same operations, done the slow way.

@@ -2,7 +2,11 @@
 
 // Truth tables of what placement policies ask of instance views. Compiled, never run.
 
+#include <tessera/placement/join_shortest_queue.hpp>
 #include <tessera/placement/least_kv.hpp>
+#include <tessera/placement/migrate_when_tight.hpp>
+#include <tessera/placement/random.hpp>
+#include <tessera/placement/round_robin.hpp>
 
 #include <cstddef>
 #include <span>
@@ -113,5 +117,29 @@ static_assert(places<least_kv, std::span<const enough>>);
 static_assert(!places<least_kv, std::vector<kv>>);
 static_assert(!places<least_kv, std::vector<count>>);
 static_assert(!places<least_kv, enough>);
+
+// The baselines: some name nothing, and two change as they are called.
+template <class P, class V>
+concept takes_turns = requires(P& p, const V& v) {
+  { p(v) } noexcept -> std::same_as<std::size_t>;
+};
+static_assert(places<join_shortest_queue, std::vector<count>>);
+static_assert(!places<join_shortest_queue, std::vector<kv>>);
+static_assert(takes_turns<round_robin, std::vector<nothing>> && !places<round_robin, std::vector<nothing>>);
+static_assert(takes_turns<placement::random, archetype> && !places<placement::random, archetype>);
+static_assert(!takes_turns<round_robin, int> && !takes_turns<placement::random, int>);
+
+// migrate_when_tight names two.
+struct memory {
+  blocks kv_held;
+  blocks free_blocks;
+};
+template <class P, class V>
+concept migrates = requires(const P& p, const V& v) {
+  { p(v, std::size_t{}, blocks{}, blocks{}) } noexcept -> std::same_as<std::size_t>;
+};
+static_assert(migrates<migrate_when_tight, std::vector<memory>>);
+static_assert(!migrates<migrate_when_tight, std::vector<kv>>);
+static_assert(!migrates<migrate_when_tight, std::vector<room>>);
 
 }  // namespace placement_truth

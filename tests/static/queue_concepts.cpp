@@ -5,9 +5,11 @@
 
 #include <tessera/order/concepts.hpp>
 #include <tessera/order/fcfs.hpp>
+#include <tessera/order/paced.hpp>
 #include <tessera/order/ranked.hpp>
 #include <tessera/order/round_robin.hpp>
 #include <tessera/order/two_phase.hpp>
+#include <tessera/pacing/token_pacer.hpp>
 #include <tessera/queue/fcfs.hpp>
 #include <tessera/queue/ranked.hpp>
 #include <tessera/queue/round_robin.hpp>
@@ -31,6 +33,36 @@ static_assert(queue_discipline<order::two_phase, request>);
 static_assert(queue_discipline<order::two_phase, tick_request>);
 static_assert(queue_discipline<order::ranked<>, request>);
 static_assert(queue_discipline<order::ranked<>, tick_request>);
+
+// order::paced wants to know when a reader runs dry.
+struct paced_request : request_hook {
+  token_pacer pacer{};
+};
+struct paced_tick_request : basic_request_hook<nanoseconds_clock> {
+  basic_token_pacer<nanoseconds_clock> pacer{};
+};
+struct never_dry {
+  template <class R>
+  typename R::time_point operator()(const R&) const noexcept;
+};
+struct dry_in_seconds {
+  template <class R>
+  double operator()(const R&) const noexcept;
+};
+struct dry_may_throw {
+  template <class R>
+  typename R::time_point operator()(const R&) const;
+};
+static_assert(order::reader_deadline<order::pacer_member, paced_request>);
+static_assert(order::reader_deadline<order::pacer_member, paced_tick_request>);
+static_assert(order::reader_deadline<never_dry, request> && order::reader_deadline<never_dry, tick_request>);
+static_assert(!order::reader_deadline<dry_in_seconds, request>);
+static_assert(!order::reader_deadline<dry_may_throw, request>);
+static_assert(!order::reader_deadline<never_dry, int>);
+static_assert(queue_discipline<order::paced<>, paced_request>);
+static_assert(queue_discipline<order::paced<>, paced_tick_request>);
+static_assert(queue_discipline<order::paced<never_dry>, request>);
+static_assert(order::paced<>::ages);
 
 static_assert(!order::fcfs::ages && !order::round_robin::ages && !order::two_phase::ages && order::ranked<>::ages);
 static_assert(std::is_aggregate_v<order::two_phase> && std::is_aggregate_v<order::ranked<>>);

@@ -6,15 +6,21 @@
 #include <tessera/compose/fcfs.hpp>
 #include <tessera/compose/pars.hpp>
 #include <tessera/compose/pascal.hpp>
+#include <tessera/compose/pascal_paced.hpp>
 #include <tessera/compose/round_robin.hpp>
 #include <tessera/kv/prefix_cache.hpp>
 #include <tessera/order/ranked.hpp>
+#include <tessera/pacing/token_pacer.hpp>
 #include <tessera/preempt/cheapest.hpp>
 #include <tessera/preempt/recompute.hpp>
 
 using namespace tessera;
 
 struct request : request_hook {};
+
+struct read_request : request_hook {
+  token_pacer pacer{};
+};
 
 struct hashed_request : request_hook {
   std::span<const std::uint64_t> hashes;
@@ -39,3 +45,4 @@ template class tessera::pars<request>;
 template class tessera::pars<hashed_request, order::score_member, kv::prefix_cache>;
 template class tessera::pascal<request>;
 template class tessera::pascal<hashed_request, kv::prefix_cache>;
+template class tessera::pascal_paced<read_request>;

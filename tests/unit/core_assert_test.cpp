@@ -40,9 +40,9 @@ TEST_CASE("the assertion macro can be replaced", "[core]") {
 
 TEST_CASE("the inline namespace says whether preconditions are checked", "[core]") {
 #if TESSERA_CHECKED
-  STATIC_REQUIRE(noexcept(tessera::v0_checked::detail::assertion_failed("", "", "", 0)));
+  STATIC_REQUIRE(noexcept(tessera::v0_1_checked::detail::assertion_failed("", "", "", 0)));
 #else
-  STATIC_REQUIRE(noexcept(tessera::v0::detail::assertion_failed("", "", "", 0)));
+  STATIC_REQUIRE(noexcept(tessera::v0_1::detail::assertion_failed("", "", "", 0)));
 #endif
 }
 

@@ -91,4 +91,32 @@ TEST_CASE("round_robin: the earlier turn displaces the later, both phases alike"
   CHECK(order::round_robin::displaces(a, b));
 }
 
+TEST_CASE("round_robin: by quanta, the fewest used first, then by age; as sorting by them", "[order][round_robin]") {
+  std::mt19937 random{9};
+  std::vector<request> requests(40);
+  round_robin_queue<request> queue{order::round_robin{.quantum = tokens{7}, .fewest_quanta_first = true}};
+  std::vector<std::int64_t> ran(requests.size());
+  std::size_t next = 0;
+  for (int step = 0; step != 3'000; ++step) {
+    if (next != requests.size() && random() % 8 == 0) {
+      requests[next].id = next;
+      queue.push(requests[next], time_point{});
+      // One that arrives goes ahead of all that have used a quantum.
+      for (std::size_t i = 0; i != next; ++i)
+        CHECK((ran[i] < 7) == order::round_robin::before(requests[i], requests[next]));
+      ++next;
+    }
+    if (queue.empty()) continue;
+    // Tokens one at a time, so that a quantum is used up exactly.
+    request& r = requests[random() % next];
+    CHECK(queue.charge(r, tokens{1}) == (++ran[r.id] % 7 == 0));
+    std::size_t best = 0;
+    for (std::size_t i = 1; i != next; ++i) {
+      if (ran[i] / 7 < ran[best] / 7) best = i;
+    }
+    REQUIRE(queue.front() == &requests[best]);
+  }
+  while (!queue.empty()) queue.pop_front();
+}
+
 }  // namespace

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <deque>
 #include <random>
+#include <utility>
 #include <vector>
 
 namespace {
@@ -206,6 +207,61 @@ TEST_CASE("two_phase: as two deques, over random operations", "[order][two_phase
     CHECK(demotions > 0);
     CHECK(changes > 0);
   }
+}
+
+TEST_CASE("two_phase: by quanta, the fewest used on the level first, then by age", "[order][two_phase]") {
+  // Level, quanta used on it, age: kept beside, sorted for each look.
+  struct runner {
+    std::size_t level = 0;
+    std::int64_t quanta = 0;
+    std::int64_t used = 0;
+    std::int64_t kv = 0;
+    bool demoted = false;
+  };
+  std::mt19937 random{17};
+  std::vector<request> requests(50);
+  two_phase_queue<request> queue{
+      order::two_phase{.quantum = tokens{20}, .demote_above = tokens{70}, .fewest_quanta_first = true}};
+  std::vector<runner> runners(requests.size());
+  std::size_t next = 0;
+  std::size_t demotions = 0;
+  for (int step = 0; step != 5'000; ++step) {
+    if (next != requests.size() && random() % 20 == 0) {
+      requests[next].id = next;
+      requests[next].starts_in = random() % 3 == 0 ? phase::answering : phase::reasoning;
+      runners[next].level = requests[next].starts_in == phase::answering ? 1 : 0;
+      queue.push(requests[next++], time_point{});
+    }
+    if (next == 0) continue;
+    const std::size_t i = random() % next;
+    runner& x = runners[i];
+    if (random() % 40 == 0 && requests[i].state().phase == phase::reasoning) {
+      queue.update(requests[i], [&](request& r) { answer(queue.discipline(), r); });
+      if (x.level == 0) x = {.level = 1, .quanta = 0, .used = 0, .kv = x.kv, .demoted = false};
+      x.demoted = false;
+    } else {
+      const auto n = static_cast<std::int64_t>(1 + random() % 9);
+      state(requests[i]).computed += tokens{n};
+      x.kv += n;
+      x.used += n;
+      queue.charge(requests[i], tokens{n});
+      if (x.level == 0 && x.kv > 70) {
+        x = {.level = 1, .quanta = 0, .used = 0, .kv = x.kv, .demoted = true};
+        ++demotions;
+      } else if (x.used >= 20) {
+        ++x.quanta;
+        x.used = 0;
+      }
+    }
+    std::size_t best = 0;
+    for (std::size_t k = 1; k != next; ++k) {
+      if (std::pair{runners[k].level, runners[k].quanta} < std::pair{runners[best].level, runners[best].quanta})
+        best = k;
+    }
+    REQUIRE(queue.front() == &requests[best]);
+  }
+  CHECK(demotions > 0);
+  while (!queue.empty()) queue.pop_front();
 }
 
 }  // namespace

@@ -12,6 +12,7 @@ namespace admit {
 /// The most that a request says it will generate.
 struct max_output_bound {
   tokens if_unknown{2048};  ///< Taken for requests that state no `max_output`.
+  /// `max_output`.
   template <schedulable R>
   [[nodiscard]] constexpr tokens operator()(const R& r) const noexcept {
     return r.max_output.count() > 0 ? r.max_output : if_unknown;
@@ -29,9 +30,10 @@ struct max_output_bound {
 /// @tparam ExpectedOutput `tokens operator()(const R&) const noexcept`: most tokens the request will generate.
 template <class ExpectedOutput = max_output_bound>
 struct basic_future_peak {
-  double headroom = 0.0;  ///< Fraction of the capacity that stays out of the estimate, in [0, 1).
-  ExpectedOutput expected_output{};
+  double headroom = 0.0;             ///< Fraction of the capacity that stays out of the estimate, in [0, 1).
+  ExpectedOutput expected_output{};  ///< The predictor of output lengths.
 
+  /// Whether the memory of all who run fits at its peak. O(residents).
   template <schedulable R>
   [[nodiscard]] constexpr bool admits(const R& candidate, const admission_view<R>& view) const noexcept {
     if (view.residents.empty() && view.admitted.empty()) return true;

@@ -9,6 +9,7 @@ namespace admit {
 /// Whoever fits. When to use: with orders that time-share anyway, or to reproduce a paper that says nothing of
 /// admission.
 struct always {
+  /// True.
   template <schedulable R>
   [[nodiscard]] constexpr bool admits(const R&, const admission_view<R>&) const noexcept {
     return true;
@@ -20,6 +21,7 @@ struct always {
 struct watermark {
   double fraction = 0.01;  ///< Of the capacity, in [0, 1].
 
+  /// Whether the reserve stays free. O(1).
   template <schedulable R>
   [[nodiscard]] constexpr bool admits(const R&, const admission_view<R>& view) const noexcept {
     return (view.residents.empty() && view.admitted.empty()) ||

@@ -28,6 +28,8 @@ TESSERA_NAMESPACE_END
 
 #ifndef TESSERA_ASSERT
 #  if TESSERA_CHECKED
+/// Checks a precondition if `TESSERA_CHECKED`; may be defined before the first include to install a handler of one's
+/// own.
 #    define TESSERA_ASSERT(condition, message) \
       ((condition) ? static_cast<void>(0)      \
                    : ::tessera::detail::assertion_failed(#condition, message, __FILE__, __LINE__))

@@ -28,23 +28,24 @@ concept clock_policy = (std::floating_point<typename C::rep> || std::signed_inte
 
 /// Double seconds.
 struct seconds_clock {
-  using rep = double;
-  static constexpr double ticks_per_second = 1.0;
+  using rep = double;                              ///< What ticks are counted in.
+  static constexpr double ticks_per_second = 1.0;  ///< One tick is one second.
 };
 
 /// Integer nanoseconds: exact sums, 292 years of range.
 struct nanoseconds_clock {
-  using rep = std::int64_t;
-  static constexpr double ticks_per_second = 1e9;
+  using rep = std::int64_t;                        ///< What ticks are counted in.
+  static constexpr double ticks_per_second = 1e9;  ///< 10^9 ticks.
 };
 
 /// A span of time in ticks of `Clock`.
 template <clock_policy Clock>
 class basic_duration {
  public:
-  using rep = typename Clock::rep;
+  using rep = typename Clock::rep;  ///< What ticks are counted in.
 
   constexpr basic_duration() noexcept = default;
+  /// From a number of the clock's ticks.
   constexpr explicit basic_duration(rep ticks) noexcept : ticks_{ticks} {}
 
   /// Rounded to the nearest tick, so that 1.001 s is 1,001,000,000 ns whatever its double is. Requires a result that
@@ -66,28 +67,38 @@ class basic_duration {
     }
   }
 
+  /// The number of ticks.
   [[nodiscard]] constexpr rep ticks() const noexcept { return ticks_; }
+  /// The same in seconds; rounded if the clock is finer than `double` can tell.
   [[nodiscard]] constexpr double seconds() const noexcept {
     return static_cast<double>(ticks_) / Clock::ticks_per_second;
   }
 
+  /// Exact if `rep` is an integer.
   constexpr basic_duration& operator+=(basic_duration d) noexcept {
     ticks_ += d.ticks_;
     return *this;
   }
+  /// Exact if `rep` is an integer.
   constexpr basic_duration& operator-=(basic_duration d) noexcept {
     ticks_ -= d.ticks_;
     return *this;
   }
+  /// The sum.
   friend constexpr basic_duration operator+(basic_duration a, basic_duration b) noexcept {
     return basic_duration{a.ticks_ + b.ticks_};
   }
+  /// The difference; may be negative.
   friend constexpr basic_duration operator-(basic_duration a, basic_duration b) noexcept {
     return basic_duration{a.ticks_ - b.ticks_};
   }
+  /// A multiple.
   friend constexpr basic_duration operator*(basic_duration a, rep k) noexcept { return basic_duration{a.ticks_ * k}; }
+  /// A multiple.
   friend constexpr basic_duration operator*(rep k, basic_duration a) noexcept { return basic_duration{a.ticks_ * k}; }
+  /// Memberwise.
   friend constexpr bool operator==(basic_duration, basic_duration) noexcept = default;
+  /// In numeric order.
   friend constexpr auto operator<=>(basic_duration, basic_duration) noexcept = default;
 
  private:
@@ -98,49 +109,63 @@ class basic_duration {
 template <clock_policy Clock>
 class basic_time_point {
  public:
-  using rep = typename Clock::rep;
-  using duration = basic_duration<Clock>;
+  using rep = typename Clock::rep;         ///< What ticks are counted in.
+  using duration = basic_duration<Clock>;  ///< A length of time on that clock.
 
   constexpr basic_time_point() noexcept = default;
+  /// From the time since the origin of the caller's time line.
   constexpr explicit basic_time_point(duration since_origin) noexcept : since_origin_{since_origin} {}
 
+  /// `s` seconds after the origin, rounded to the clock's ticks.
   [[nodiscard]] static constexpr basic_time_point at_seconds(double s) noexcept {
     return basic_time_point{duration::from_seconds(s)};
   }
   /// Later than any other moment.
   [[nodiscard]] static constexpr basic_time_point never() noexcept { return basic_time_point{duration::forever()}; }
 
+  /// The time since the origin.
   [[nodiscard]] constexpr duration since_origin() const noexcept { return since_origin_; }
+  /// The same in seconds.
   [[nodiscard]] constexpr double seconds() const noexcept { return since_origin_.seconds(); }
 
+  /// Moves it forwards, or back if `d` is negative.
   constexpr basic_time_point& operator+=(duration d) noexcept {
     since_origin_ += d;
     return *this;
   }
+  /// `d` later.
   friend constexpr basic_time_point operator+(basic_time_point t, duration d) noexcept {
     return basic_time_point{t.since_origin_ + d};
   }
+  /// `d` earlier.
   friend constexpr basic_time_point operator-(basic_time_point t, duration d) noexcept {
     return basic_time_point{t.since_origin_ - d};
   }
+  /// The time from `b` to `a`.
   friend constexpr duration operator-(basic_time_point a, basic_time_point b) noexcept {
     return a.since_origin_ - b.since_origin_;
   }
+  /// Memberwise.
   friend constexpr bool operator==(basic_time_point, basic_time_point) noexcept = default;
+  /// In numeric order.
   friend constexpr auto operator<=>(basic_time_point, basic_time_point) noexcept = default;
 
  private:
   duration since_origin_{};
 };
 
-using duration = basic_duration<seconds_clock>;
-using time_point = basic_time_point<seconds_clock>;
+using duration = basic_duration<seconds_clock>;      ///< Double seconds.
+using time_point = basic_time_point<seconds_clock>;  ///< Double seconds since the origin of your time line.
 
 inline namespace literals {
 
+/// Seconds.
 constexpr duration operator""_s(long double s) noexcept { return duration{static_cast<double>(s)}; }
+/// Seconds.
 constexpr duration operator""_s(unsigned long long s) noexcept { return duration{static_cast<double>(s)}; }
+/// Milliseconds.
 constexpr duration operator""_ms(long double ms) noexcept { return duration{static_cast<double>(ms) / 1e3}; }
+/// Milliseconds.
 constexpr duration operator""_ms(unsigned long long ms) noexcept { return duration{static_cast<double>(ms) / 1e3}; }
 
 }  // namespace literals

@@ -19,10 +19,12 @@ class owned_storage {
       : first_{static_cast<std::byte*>(::operator new(size))}, size_{size}, limits_{limits} {}
   ~owned_storage() { ::operator delete(first_); }
 
+  /// Takes the buffer over; its address stays the same.
   owned_storage(owned_storage&& other) noexcept : first_{other.first_}, size_{other.size_}, limits_{other.limits_} {
     other.first_ = nullptr;
     other.size_ = 0;
   }
+  /// Frees its own buffer and takes the other's over.
   owned_storage& operator=(owned_storage&& other) noexcept {
     if (this != &other) {
       ::operator delete(first_);
@@ -35,7 +37,9 @@ class owned_storage {
     return *this;
   }
 
+  /// The buffer.
   [[nodiscard]] std::span<std::byte> memory() noexcept { return {first_, size_}; }
+  /// What there must be room for; fixed at construction.
   [[nodiscard]] const Limits& limits() const noexcept { return limits_; }
 
  private:

@@ -24,6 +24,7 @@ enum class status : std::uint8_t {
   invalid,          ///< An argument outside its documented range.
 };
 
+/// Whether it is `ok`.
 [[nodiscard]] constexpr bool ok(status s) noexcept { return s == status::ok; }
 
 /// A lower-case name, for logs.

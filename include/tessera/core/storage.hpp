@@ -35,6 +35,7 @@ class storage_layout {
     bytes_ += (n + storage_alignment - 1) / storage_alignment * storage_alignment;
     return *this;
   }
+  /// The sum so far, each array on its own cache line.
   [[nodiscard]] constexpr std::size_t bytes() const noexcept { return bytes_; }
   /// `bytes()` plus what aligning an arbitrary first byte can cost.
   [[nodiscard]] constexpr std::size_t bytes_unaligned() const noexcept { return bytes_ + storage_alignment; }
@@ -85,22 +86,34 @@ class fixed_vector {
 
  public:
   constexpr fixed_vector() noexcept = default;
+  /// Takes room for `capacity` elements from `memory`.
   fixed_vector(arena& memory, std::size_t capacity) noexcept
       : data_{memory.take_uninitialised<T>(capacity)}, capacity_{capacity} {}
 
+  /// Bytes that an object with these limits takes from its arena, alignment included.
   [[nodiscard]] static constexpr std::size_t required_bytes(std::size_t capacity) noexcept {
     return storage_layout{}.add<T>(capacity).bytes();
   }
 
+  /// Iterators are pointers, valid as long as the memory is.
   [[nodiscard]] T* begin() noexcept { return data_; }
+  /// One past the last element.
   [[nodiscard]] T* end() noexcept { return data_ + size_; }
+  /// Iterators are pointers, valid as long as the memory is.
   [[nodiscard]] const T* begin() const noexcept { return data_; }
+  /// One past the last element.
   [[nodiscard]] const T* end() const noexcept { return data_ + size_; }
+  /// The first element's address.
   [[nodiscard]] T* data() noexcept { return data_; }
+  /// The first element's address.
   [[nodiscard]] const T* data() const noexcept { return data_; }
+  /// How many there are. O(1).
   [[nodiscard]] std::size_t size() const noexcept { return size_; }
+  /// How many there is room for. O(1).
   [[nodiscard]] std::size_t capacity() const noexcept { return capacity_; }
+  /// Whether there is none. O(1).
   [[nodiscard]] bool empty() const noexcept { return size_ == 0; }
+  /// Whether there is no room left. O(1).
   [[nodiscard]] bool full() const noexcept { return size_ == capacity_; }
 
   /// Requires `i < size()`.
@@ -108,11 +121,14 @@ class fixed_vector {
     TESSERA_ASSERT(i < size_, "index out of range");
     return data_[i];
   }
+  /// Requires `i < size()` (asserted).
   [[nodiscard]] const T& operator[](std::size_t i) const noexcept {
     TESSERA_ASSERT(i < size_, "index out of range");
     return data_[i];
   }
+  /// The last element. Requires that there is one (asserted).
   [[nodiscard]] T& back() noexcept { return (*this)[size_ - 1]; }
+  /// The last element. Requires that there is one (asserted).
   [[nodiscard]] const T& back() const noexcept { return (*this)[size_ - 1]; }
 
   /// Requires `!full()`.
@@ -121,10 +137,12 @@ class fixed_vector {
     ::new (static_cast<void*>(data_ + size_)) T(value);
     ++size_;
   }
+  /// Removes the last element. Requires that there is one (asserted).
   void pop_back() noexcept {
     TESSERA_ASSERT(!empty(), "fixed_vector is empty");
     --size_;
   }
+  /// Removes all elements. O(1).
   void clear() noexcept { size_ = 0; }
 
  private:

@@ -17,33 +17,44 @@ TESSERA_NAMESPACE_BEGIN
 template <class Unit>
 class quantity {
  public:
-  using rep = std::int64_t;
+  using rep = std::int64_t;  ///< What ticks are counted in.
 
   constexpr quantity() noexcept = default;
+  /// A count of the unit.
   constexpr explicit quantity(rep count) noexcept : count_{count} {}
 
   /// The bare number. The only way out of the unit.
   [[nodiscard]] constexpr rep count() const noexcept { return count_; }
 
+  /// Requires that the sum fits 64 bits.
   constexpr quantity& operator+=(quantity other) noexcept {
     count_ += other.count_;
     return *this;
   }
+  /// May become negative.
   constexpr quantity& operator-=(quantity other) noexcept {
     count_ -= other.count_;
     return *this;
   }
 
+  /// The sum.
   friend constexpr quantity operator+(quantity a, quantity b) noexcept { return quantity{a.count_ + b.count_}; }
+  /// The difference; may be negative.
   friend constexpr quantity operator-(quantity a, quantity b) noexcept { return quantity{a.count_ - b.count_}; }
+  /// A multiple.
   friend constexpr quantity operator*(quantity a, rep k) noexcept { return quantity{a.count_ * k}; }
+  /// A multiple.
   friend constexpr quantity operator*(rep k, quantity a) noexcept { return quantity{a.count_ * k}; }
+  /// A part, rounded towards 0. Requires `k != 0`.
   friend constexpr quantity operator/(quantity a, rep k) noexcept { return quantity{a.count_ / k}; }
   /// How many times `b` goes into `a`, rounded towards zero. Requires `b != 0`.
   friend constexpr rep operator/(quantity a, quantity b) noexcept { return a.count_ / b.count_; }
+  /// The remainder. Requires `b != 0`.
   friend constexpr quantity operator%(quantity a, quantity b) noexcept { return quantity{a.count_ % b.count_}; }
 
+  /// Memberwise.
   friend constexpr bool operator==(quantity, quantity) noexcept = default;
+  /// In numeric order.
   friend constexpr auto operator<=>(quantity, quantity) noexcept = default;
 
  private:
@@ -75,8 +86,11 @@ template <class Unit>
 
 inline namespace literals {
 
+/// Tokens.
 constexpr tokens operator""_tok(unsigned long long n) noexcept { return tokens{static_cast<std::int64_t>(n)}; }
+/// Blocks.
 constexpr blocks operator""_blk(unsigned long long n) noexcept { return blocks{static_cast<std::int64_t>(n)}; }
+/// Bytes.
 constexpr bytes operator""_B(unsigned long long n) noexcept { return bytes{static_cast<std::int64_t>(n)}; }
 
 }  // namespace literals

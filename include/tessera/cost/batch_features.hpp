@@ -20,6 +20,7 @@ struct request_lengths {
   tokens input{};   ///< I: the prompt. 0 to `length`.
   tokens length{};  ///< L: prompt and output, so far (a running batch) or in the end (a sample to plan with).
 
+  /// Memberwise.
   friend constexpr bool operator==(const request_lengths&, const request_lengths&) noexcept = default;
 };
 
@@ -64,6 +65,7 @@ class batch_features {
                    "the request that leaves is not in this batch");
   }
 
+  /// n. O(1).
   [[nodiscard]] std::int64_t requests() const noexcept { return n_; }
   [[nodiscard]] tokens input() const noexcept { return tokens{input_}; }                ///< Sum of I.
   [[nodiscard]] std::int64_t input_squared() const noexcept { return input_squared_; }  ///< Sum of I^2.
@@ -75,6 +77,7 @@ class batch_features {
             static_cast<double>(length_)};
   }
 
+  /// Memberwise.
   friend bool operator==(const batch_features&, const batch_features&) noexcept = default;
 
  private:

@@ -21,7 +21,7 @@ namespace cost {
 template <std::size_t N>
 class least_squares {
  public:
-  using vector = std::array<double, N>;
+  using vector = std::array<double, N>;  ///< A row, or the coefficients.
 
   /// Takes a row. O(N^2).
   void add(vector a, double b) noexcept {

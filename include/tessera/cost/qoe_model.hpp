@@ -15,7 +15,7 @@ namespace cost {
 /// and the batch as a whole Q = n q. The coefficients are fitted to measurements (see `fit`). They must not be
 /// negative: a negative cost has no physical meaning, and the planner's exactness rests on it.
 struct qoe_model {
-  std::array<double, 5> d{};
+  std::array<double, 5> d{};  ///< D0 to D4, in seconds per token and unit of the feature.
 
   /// Whether every coefficient is finite and not negative.
   [[nodiscard]] constexpr bool valid() const noexcept {
@@ -30,6 +30,7 @@ struct qoe_model {
   }
   /// Q = n q: of the whole batch; 0 for an empty one. O(1).
   [[nodiscard]] constexpr double batch(const feature_vector& f) const noexcept { return f[1] * per_request(f); }
+  /// Q, the sum over the batch, in seconds per token.
   [[nodiscard]] double batch(const batch_features& b) const noexcept { return batch(b.features()); }
   /// What one request adds to the q of all in its batch: D1 + D2 I + D3 I^2 + D4 L.
   [[nodiscard]] constexpr double load(const request_lengths& r) const noexcept {
@@ -37,6 +38,7 @@ struct qoe_model {
     return d[1] + d[2] * i + d[3] * (i * i) + d[4] * static_cast<double>(r.length.count());
   }
 
+  /// Memberwise.
   friend constexpr bool operator==(const qoe_model&, const qoe_model&) noexcept = default;
 };
 
@@ -45,6 +47,7 @@ struct transfer_cost {
   double per_sequence = 0;  ///< Fixed part. Finite, at least 0.
   double per_token = 0;     ///< Bytes of KV per token / bandwidth. Finite, at least 0.
 
+  /// Neither negative nor infinite.
   [[nodiscard]] constexpr bool valid() const noexcept {
     constexpr double most = std::numeric_limits<double>::max();
     return per_sequence >= 0 && per_sequence <= most && per_token >= 0 && per_token <= most;
@@ -54,6 +57,7 @@ struct transfer_cost {
     return per_sequence + per_token * static_cast<double>(length.count());
   }
 
+  /// Memberwise.
   friend constexpr bool operator==(const transfer_cost&, const transfer_cost&) noexcept = default;
 };
 

@@ -16,8 +16,8 @@ namespace headroom {
 
 /// One prompt, computed alone.
 struct prefill_sample {
-  tokens length{};
-  double seconds = 0;
+  tokens length{};     ///< Prompt length.
+  double seconds = 0;  ///< Measured time of the prefill.
 };
 
 /// Why there is no fit.
@@ -29,6 +29,7 @@ enum class calibration_status : std::uint8_t {
   collinear,     ///< All lengths are (nearly) the same: the square cannot be told from the linear term.
 };
 
+/// Whether it is `ok`.
 [[nodiscard]] constexpr bool ok(calibration_status s) noexcept { return s == calibration_status::ok; }
 
 /// A lower-case name, for logs.
@@ -45,8 +46,8 @@ enum class calibration_status : std::uint8_t {
 
 /// A fit, or why there is none.
 struct calibration {
-  calibration_status status = calibration_status::too_few_rows;
-  prefill_cost cost{};   ///< All 0 without a fit.
+  calibration_status status = calibration_status::too_few_rows;  ///< Whether the rest means anything.
+  prefill_cost cost{};                                           ///< All 0 without a fit.
   double r_squared = 0;  ///< 1 - residual / total squares about the mean; 0 if all times are equal. May be negative.
   bool bounded = false;  ///< Plain least squares had a negative coefficient: it is 0, and the other was fitted alone.
   std::size_t rows = 0;  ///< Rows used; with `bad_row` the index of the first bad one.

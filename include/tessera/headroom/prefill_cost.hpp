@@ -42,6 +42,7 @@ struct prefill_budget {
   double peak_flops = 0;  ///< Measured on the stack in use, FLOP per second. Above 0.
   duration ttft{};        ///< The target. Above 0.
 
+  /// C: what can be computed within the TTFT.
   [[nodiscard]] constexpr double flops() const noexcept { return peak_flops * ttft.seconds(); }
 };
 

@@ -82,11 +82,13 @@ class prefill_load {
     }
   }
 
+  /// Requests in the queue, those under way included. O(1).
   [[nodiscard]] constexpr std::size_t requests() const noexcept { return requests_; }
   /// The sum of what is left to compute, in FLOP-equivalents. Three roundings, whatever the number of prompts.
   [[nodiscard]] constexpr double flops(const prefill_cost& cost) const noexcept {
     return cost.alpha * squares_.value() + cost.beta * cost.model_scale * left_.value();
   }
+  /// Memberwise.
   friend constexpr bool operator==(const prefill_load&, const prefill_load&) noexcept = default;
 
  private:

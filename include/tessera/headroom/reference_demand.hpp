@@ -12,9 +12,11 @@ namespace headroom {
 /// `observe` is O(log window), `value` O(1); nothing allocates.
 class reference_demand {
  public:
+  /// What there must be room for; fixed at construction.
   struct limits {
     std::size_t window = 1024;  ///< Prompts that count. At least 1.
   };
+  /// Parameters. The defaults are the source's where it gives one.
   struct settings {
     tokens block_size{16};   ///< Above 0.
     double quantile = 0.95;  ///< Above 0, at most 1.
@@ -22,14 +24,17 @@ class reference_demand {
     blocks before_any{};     ///< The demand before the first prompt was seen. 0: nothing is stranded.
   };
 
+  /// Bytes that an object with these limits takes from its arena, alignment included.
   [[nodiscard]] static constexpr std::size_t required_bytes(const limits& l) noexcept {
     return window_quantile<blocks>::required_bytes({l.window});
   }
 
+  /// Takes `required_bytes(l)` from `memory`.
   reference_demand(arena& memory, const limits& l, const settings& s) noexcept
       : prompts_{memory, {l.window}, s.quantile}, settings_{s} {
     TESSERA_ASSERT(s.block_size > tokens{}, "a block has a size");
   }
+  /// The same with the default settings.
   reference_demand(arena& memory, const limits& l) noexcept : reference_demand(memory, l, settings{}) {}
 
   /// A prompt has arrived. Requires a length that is not negative.
@@ -37,9 +42,11 @@ class reference_demand {
     TESSERA_ASSERT(prompt >= tokens{}, "a length is not negative");
     prompts_.push(blocks_for(prompt, settings_.block_size));
   }
+  /// d: the quantile of the recent prompts, in blocks, plus room to grow; `before_any` if there was none.
   [[nodiscard]] blocks value() const noexcept {
     return prompts_.empty() ? settings_.before_any : prompts_.value() + settings_.growth;
   }
+  /// Prompts in the window. O(1).
   [[nodiscard]] std::size_t observed() const noexcept { return prompts_.size(); }
 
  private:

@@ -34,6 +34,7 @@ struct stranded_by_blocked_demand {
   blocks head_of_line{};  ///< What the first waiting request needs; 0 if none waits.
   blocks cluster_free{};  ///< Free blocks of all workers, this one included.
 
+  /// All free blocks if the head of line needs more, and the cluster together has as many.
   [[nodiscard]] constexpr blocks operator()(const kv::memory_use& use) const noexcept {
     return use.free < head_of_line && head_of_line <= cluster_free ? use.free : blocks{};
   }

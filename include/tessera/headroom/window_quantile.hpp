@@ -24,10 +24,12 @@ template <std::totally_ordered T>
   requires std::is_trivially_copyable_v<T> && std::is_default_constructible_v<T>
 class window_quantile {
  public:
+  /// What there must be room for; fixed at construction.
   struct limits {
     std::size_t window = 1024;  ///< Values that count. At least 1, below 2^31.
   };
 
+  /// Bytes that an object with these limits takes from its arena, alignment included.
   [[nodiscard]] static constexpr std::size_t required_bytes(const limits& l) noexcept {
     storage_layout layout;
     layout.add<T>(l.window);
@@ -49,8 +51,11 @@ class window_quantile {
   window_quantile(const window_quantile&) = delete;
   window_quantile& operator=(const window_quantile&) = delete;
 
+  /// How many there are. O(1).
   [[nodiscard]] std::size_t size() const noexcept { return size_; }
+  /// Most values that are looked back upon.
   [[nodiscard]] std::size_t window() const noexcept { return window_; }
+  /// Whether there is none. O(1).
   [[nodiscard]] bool empty() const noexcept { return size_ == 0; }
 
   /// The value of rank ceil(q n), counted from 1. Requires `!empty()`.

@@ -15,10 +15,12 @@ namespace kv {
 /// references: a double free).
 class block_pool {
  public:
+  /// What there must be room for; fixed at construction.
   struct limits {
     std::size_t blocks = 0;  ///< Fewer than 2^32 - 1.
   };
 
+  /// Bytes that an object with these limits takes from its arena, alignment included.
   [[nodiscard]] static constexpr std::size_t required_bytes(const limits& l) noexcept {
     return storage_layout{}.add<std::uint32_t>(l.blocks).add<block_id>(l.blocks).bytes_unaligned();
   }
@@ -35,6 +37,7 @@ class block_pool {
   block_pool(const block_pool&) = delete;
   block_pool& operator=(const block_pool&) = delete;
 
+  /// How many there is room for. O(1).
   [[nodiscard]] std::size_t capacity() const noexcept { return capacity_; }
   /// Blocks that can be allocated now.
   [[nodiscard]] std::size_t free() const noexcept { return free_size_; }

@@ -30,12 +30,14 @@ struct csr_view {
 /// entries again, `acquire_row` after `release_row` gives the same row.
 class block_table {
  public:
+  /// What there must be room for; fixed at construction.
   struct limits {
     std::size_t rows = 0;            ///< Resident requests, and entries of a batch.
     std::size_t blocks_per_row = 0;  ///< Blocks of the longest request. rows x blocks_per_row < 2^31.
     tokens block_size{16};           ///< Tokens per block. blocks_per_row x block_size < 2^31.
   };
 
+  /// Bytes that an object with these limits takes from its arena, alignment included.
   [[nodiscard]] static constexpr std::size_t required_bytes(const limits& l) noexcept {
     return storage_layout{}
         .add<block_id>(l.rows * l.blocks_per_row)
@@ -74,9 +76,13 @@ class block_table {
   block_table(const block_table&) = delete;
   block_table& operator=(const block_table&) = delete;
 
+  /// Rows in all. O(1).
   [[nodiscard]] std::size_t rows() const noexcept { return rows_; }
+  /// Rows that can be acquired. O(1).
   [[nodiscard]] std::size_t free_rows() const noexcept { return free_size_; }
+  /// Longest row, in blocks. O(1).
   [[nodiscard]] std::size_t blocks_per_row() const noexcept { return stride_; }
+  /// Tokens in a block.
   [[nodiscard]] tokens block_size() const noexcept { return tokens{block_size_}; }
 
   /// An empty row, or `no_index` when all are in use. O(1).

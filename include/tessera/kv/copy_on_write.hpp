@@ -8,13 +8,13 @@ namespace kv {
 
 /// KV of one block that the engine must copy, before it writes to `to`.
 struct block_copy {
-  block_id from;
-  block_id to;
+  block_id from;  ///< The shared block.
+  block_id to;    ///< The copy, which one owner writes to.
 };
 
 /// What `copy_on_write::ensure_writable` did.
 struct writable_result {
-  status outcome;
+  status outcome;      ///< `ok`, or why the block cannot be written.
   std::size_t copies;  ///< How many entries of `out` were written.
 };
 
@@ -24,6 +24,7 @@ struct writable_result {
 template <block_store Store>
 class copy_on_write {
  public:
+  /// Both must outlive it.
   copy_on_write(Store& store, block_table& table) noexcept : store_{&store}, table_{&table} {}
 
   /// A new row with the same blocks as `parent`, each with one more reference; `no_index`, and no change, when no row

@@ -37,8 +37,9 @@ concept stranded_policy = std::copyable<S> && requires(const S& s, const memory_
 /// All free blocks are stranded when they are fewer than one typical request needs (the reference demand: for instance
 /// the 95th percentile of recent prompts plus one block to grow). When to use: the default; needs no queue.
 struct stranded_below {
-  blocks demand{};
+  blocks demand{};  ///< Blocks that a typical request needs.
 
+  /// All free blocks if they are fewer than `demand`.
   [[nodiscard]] constexpr blocks operator()(const memory_use& use) const noexcept {
     return use.free < demand ? use.free : blocks{};
   }
@@ -47,8 +48,9 @@ struct stranded_below {
 /// All free blocks are stranded when the request at the head of the instance's own queue needs more (0: none waits).
 /// When to use: per instance, with the real queue at hand.
 struct stranded_by_demand {
-  blocks head_of_line{};
+  blocks head_of_line{};  ///< Blocks that the first waiting request needs; 0 if none waits.
 
+  /// All free blocks if the head of line needs more than there are.
   [[nodiscard]] constexpr blocks operator()(const memory_use& use) const noexcept {
     return use.free < head_of_line ? use.free : blocks{};
   }

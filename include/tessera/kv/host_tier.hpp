@@ -13,10 +13,12 @@ namespace kv {
 /// order: `store` after `release` gives the same ids again. 12 bytes a block.
 class host_tier {
  public:
+  /// What there must be room for; fixed at construction.
   struct limits {
     std::size_t host_blocks = 0;  ///< May be 0: nothing can be swapped. Fewer than 2^32 - 1.
   };
 
+  /// Bytes that an object with these limits takes from its arena, alignment included.
   [[nodiscard]] static constexpr std::size_t required_bytes(const limits& l) noexcept {
     return storage_layout{}.add<link>(l.host_blocks).bytes_unaligned();
   }
@@ -33,6 +35,7 @@ class host_tier {
   host_tier(const host_tier&) = delete;
   host_tier& operator=(const host_tier&) = delete;
 
+  /// How many there is room for. O(1).
   [[nodiscard]] std::size_t capacity() const noexcept { return capacity_; }
   /// Host blocks that can be stored to now.
   [[nodiscard]] std::size_t free() const noexcept { return free_size_; }

@@ -28,10 +28,12 @@ namespace kv {
 /// blocks again and again could a caller get there. Asserted.)
 class prefix_cache {
  public:
+  /// What there must be room for; fixed at construction.
   struct limits {
     std::size_t blocks = 0;  ///< At most 2^30.
   };
 
+  /// Bytes that an object with these limits takes from its arena, alignment included.
   [[nodiscard]] static constexpr std::size_t required_bytes(const limits& l) noexcept {
     return storage_layout{}
         .add<block_state>(l.blocks + 1)
@@ -58,6 +60,7 @@ class prefix_cache {
   prefix_cache(const prefix_cache&) = delete;
   prefix_cache& operator=(const prefix_cache&) = delete;
 
+  /// How many there is room for. O(1).
   [[nodiscard]] std::size_t capacity() const noexcept { return capacity_; }
   /// Blocks that can be allocated now: free ones and cached ones.
   [[nodiscard]] std::size_t free() const noexcept { return free_size_ + cached_; }

@@ -19,12 +19,14 @@ using request_id = std::uint64_t;
 /// One life of an instance. An instance that restarts takes a larger incarnation, so that what was said to or by its
 /// former self is recognised.
 struct peer {
-  instance_id id = 0;
+  instance_id id = 0;             ///< The instance.
   std::uint32_t incarnation = 0;  ///< From 1. 0 in an address: whichever lives.
 
+  /// Memberwise.
   friend constexpr bool operator==(const peer&, const peer&) noexcept = default;
 };
 
+/// What a message says. The comments say who sends it.
 enum class message_kind : std::uint8_t {
   // The auction. s: sent by the sender of requests, r: by a receiver.
   ask,        ///< s: who takes this request? (length, size, load of the sender)
@@ -46,18 +48,19 @@ enum class message_kind : std::uint8_t {
   // To someone who addresses a former incarnation.
   restarted,
 };
+/// How many kinds there are.
 inline constexpr std::uint8_t message_kinds = static_cast<std::uint8_t>(message_kind::restarted) + 1;
 
 /// One message, 80 bytes, copied as it is. Members that a kind does not name above are 0.
 struct message {
-  peer from;
-  peer to;
-  message_kind kind = message_kind::ask;
-  bool starving = false;        ///< pull: it has failed too often, serve it next.
-  std::uint16_t candidate = 0;  ///< ask, bid, decline: the receiver's place in the sender's list.
-  std::uint32_t epoch = 0;      ///< How often the request has changed hands, this time included.
-  request_id request = 0;
-  std::uint64_t offer = 0;   ///< Number of the auction, unique in the sender's incarnation.
+  peer from;                              ///< Sender, with its incarnation.
+  peer to;                                ///< Receiver, with the incarnation that the sender means.
+  message_kind kind = message_kind::ask;  ///< What is said; which of the other members count depends on it.
+  bool starving = false;                  ///< pull: it has failed too often, serve it next.
+  std::uint16_t candidate = 0;            ///< ask, bid, decline: the receiver's place in the sender's list.
+  std::uint32_t epoch = 0;                ///< How often the request has changed hands, this time included.
+  request_id request = 0;                 ///< The request it is about, except in `restarted`.
+  std::uint64_t offer = 0;                ///< Number of the auction, unique in the sender's incarnation.
   std::uint64_t ticket = 0;  ///< Number of the transfer, unique and ascending in the receiver's incarnation.
   tokens length{};           ///< Of the request's KV, as last known.
   blocks size{};             ///< ask, confirm: blocks it needs; pull: blocks reserved for it.

@@ -14,7 +14,7 @@ namespace market {
 
 /// One transfer, as the engine at either end sees it.
 struct transfer {
-  request_id request = 0;
+  request_id request = 0;    ///< The request.
   peer other;                ///< At the source: the target. At the target: the source.
   std::uint64_t ticket = 0;  ///< Names the transfer at the target. The addresses of its reserved blocks go by it.
   std::uint32_t epoch = 0;   ///< The request's count of hand-overs, this one included: a fencing token.

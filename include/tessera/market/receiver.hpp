@@ -19,7 +19,7 @@ namespace market {
 /// How a receiver deals. The paper gives none of the times, and calls `starving_after` a threshold.
 template <clock_policy Clock = seconds_clock>
 struct receiver_config {
-  using duration = basic_duration<Clock>;
+  using duration = basic_duration<Clock>;  ///< A length of time on that clock.
 
   duration retransmit = duration::from_seconds(0.02);  ///< What has no answer is said again after this.
   duration retrying = duration::from_seconds(0.02);    ///< After a busy sender, or without idle blocks.
@@ -42,18 +42,21 @@ struct receiver_config {
 template <clock_policy Clock = seconds_clock>
 class receiver {
  public:
-  using duration = basic_duration<Clock>;
-  using time_point = basic_time_point<Clock>;
-  using config = receiver_config<Clock>;
+  using duration = basic_duration<Clock>;      ///< A length of time on that clock.
+  using time_point = basic_time_point<Clock>;  ///< A moment on that clock.
+  using config = receiver_config<Clock>;       ///< Parameters of the parts; each is described at its own type.
 
+  /// What there must be room for; fixed at construction.
   struct limits {
     std::size_t purchases = 64;  ///< Requests bought, until both sides have forgotten them. Below 2^16.
   };
 
+  /// Bytes that an object with these limits takes from its arena, alignment included.
   [[nodiscard]] static constexpr std::size_t required_bytes(const limits& l) noexcept {
     return storage_layout{}.template add<entry>(l.purchases).bytes_unaligned();
   }
 
+  /// Takes `required_bytes(l)` from `memory`.
   receiver(arena& memory, const limits& l, peer self, const config& c) noexcept
       : entries_{memory.take<entry>(l.purchases)}, limits_{l}, config_{c}, self_{self}, throughput_{c.throughput} {
     TESSERA_ASSERT(l.purchases < 0x10000, "purchases have 16-bit numbers");

@@ -14,7 +14,7 @@ namespace market {
 
 /// What one receiver has answered to an ask.
 struct bid {
-  peer from;
+  peer from;                  ///< Who bids.
   tokens load{};              ///< What the receiver has, its purchases included.
   double start = 0;           ///< Seconds until it could begin to pull. Not NaN.
   std::uint32_t arrival = 0;  ///< 0 for the bid that came first.

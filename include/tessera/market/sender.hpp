@@ -25,7 +25,7 @@ inline constexpr std::size_t most_kept = 8;
 /// How a sender deals. The paper gives none of the times.
 template <clock_policy Clock = seconds_clock>
 struct sender_config {
-  using duration = basic_duration<Clock>;
+  using duration = basic_duration<Clock>;  ///< A length of time on that clock.
 
   duration bidding = duration::from_seconds(0.01);     ///< How long bids are waited for.
   duration retransmit = duration::from_seconds(0.02);  ///< What has no answer is said again after this.
@@ -50,15 +50,17 @@ struct sender_config {
 template <clock_policy Clock = seconds_clock>
 class sender {
  public:
-  using duration = basic_duration<Clock>;
-  using time_point = basic_time_point<Clock>;
-  using config = sender_config<Clock>;
+  using duration = basic_duration<Clock>;      ///< A length of time on that clock.
+  using time_point = basic_time_point<Clock>;  ///< A moment on that clock.
+  using config = sender_config<Clock>;         ///< Parameters of the parts; each is described at its own type.
 
+  /// What there must be room for; fixed at construction.
   struct limits {
     std::size_t offers = 64;     ///< Requests on offer or in transfer at a time. Below 2^16.
     std::size_t receivers = 64;  ///< Most candidates of one request. Below 2^16.
   };
 
+  /// Bytes that an object with these limits takes from its arena, alignment included.
   [[nodiscard]] static constexpr std::size_t required_bytes(const limits& l) noexcept {
     return storage_layout{}
         .template add<entry>(l.offers)
@@ -67,6 +69,7 @@ class sender {
         .bytes_unaligned();
   }
 
+  /// Takes `required_bytes(l)` from `memory`.
   sender(arena& memory, const limits& l, peer self, const config& c) noexcept
       : entries_{memory.take<entry>(l.offers)},
         candidates_{memory.take<candidate>(l.offers * l.receivers)},

@@ -43,8 +43,8 @@ namespace market {
 template <clock_policy Clock = seconds_clock>
 struct trader_config {
   std::size_t transfers = 3;  ///< At a time, in and out together. At least 2, so that one may wait for a starving one.
-  sender_config<Clock> sending{};
-  receiver_config<Clock> receiving{};
+  sender_config<Clock> sending{};      ///< Of the side that offers.
+  receiver_config<Clock> receiving{};  ///< Of the side that bids.
 };
 
 /// Sells and buys requests: a `sender` and a `receiver` that share the limit of transfers, and know which incarnations
@@ -58,15 +58,17 @@ struct trader_config {
 template <clock_policy Clock = seconds_clock>
 class trader {
  public:
-  using time_point = basic_time_point<Clock>;
-  using config = trader_config<Clock>;
+  using time_point = basic_time_point<Clock>;  ///< A moment on that clock.
+  using config = trader_config<Clock>;         ///< Parameters of the parts; each is described at its own type.
 
+  /// What there must be room for; fixed at construction.
   struct limits {
     std::size_t instances = 64;  ///< Ids are below this.
     std::size_t offers = 64;     ///< Requests that this instance sells at a time.
     std::size_t purchases = 64;  ///< Requests that this instance buys at a time.
   };
 
+  /// Bytes that an object with these limits takes from its arena, alignment included.
   [[nodiscard]] static constexpr std::size_t required_bytes(const limits& l) noexcept {
     return storage_layout{}
         .template add<std::uint32_t>(l.instances)
@@ -211,12 +213,16 @@ class trader {
   /// From now on no request leaves: `offer`, `assign` and `hand_over` answer `busy`, copies that are complete wait.
   /// What has been granted is still settled.
   void pause() noexcept { paused_ = true; }
+  /// Takes part again after `pause`.
   void resume() noexcept { paused_ = false; }
 
   // -- what is known -----------------------------------------------------------------------------------------------
 
+  /// This instance, with its incarnation.
   [[nodiscard]] peer self() const noexcept { return self_; }
+  /// The side that offers, to look at.
   [[nodiscard]] const sender<Clock>& selling() const noexcept { return sender_; }
+  /// The side that bids, to look at.
   [[nodiscard]] const receiver<Clock>& buying() const noexcept { return receiver_; }
   /// Transfers in and out.
   [[nodiscard]] std::size_t transfers() const noexcept { return sender_.outgoing() + receiver_.incoming(); }

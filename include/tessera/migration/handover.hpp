@@ -62,6 +62,7 @@ namespace migration {
 /// The source's side of one transfer.
 class handover_source {
  public:
+  /// What the source knows.
   enum class phase : std::uint8_t {
     copying,     ///< Owns the request and may run it.
     granted,     ///< May not run it. Repeats the grant.
@@ -70,6 +71,7 @@ class handover_source {
     unresolved,  ///< The target is dead; may not run it, and does not know who does.
   };
 
+  /// The phase it is in.
   [[nodiscard]] constexpr phase state() const noexcept { return phase_; }
   /// Whether this side may run the request.
   [[nodiscard]] constexpr bool may_run() const noexcept { return phase_ == phase::copying || phase_ == phase::kept; }
@@ -102,6 +104,7 @@ class handover_source {
 /// The target's side of one transfer.
 class handover_target {
  public:
+  /// What the target knows.
   enum class phase : std::uint8_t {
     receiving,  ///< Has asked for the request; its blocks are reserved and may be written to.
     refusing,   ///< Does not want it any more; repeats the refusal. The blocks may still be written to.
@@ -111,6 +114,7 @@ class handover_target {
   /// What is to be said when the source's message has been taken in.
   enum class answer : std::uint8_t { nothing, ack, refuse };
 
+  /// The phase it is in.
   [[nodiscard]] constexpr phase state() const noexcept { return phase_; }
   /// No message can change it any more, and the ticket may be forgotten.
   [[nodiscard]] constexpr bool over() const noexcept { return phase_ == phase::closed; }

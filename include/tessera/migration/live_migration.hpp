@@ -28,10 +28,12 @@ namespace migration {
 
 /// Blocks [first, last) of one sequence, in sequence order.
 struct block_range {
-  blocks first{};
-  blocks last{};
+  blocks first{};  ///< The first.
+  blocks last{};   ///< One past the last.
 
+  /// Number of blocks.
   [[nodiscard]] constexpr blocks size() const noexcept { return last - first; }
+  /// Memberwise.
   friend constexpr bool operator==(const block_range&, const block_range&) noexcept = default;
 };
 
@@ -65,6 +67,7 @@ enum class next : std::uint8_t {
 /// Each call O(1). A value of a few words; no storage, no clock, no I/O.
 class live_migration {
  public:
+  /// When to stop the request, and how often to try.
   struct config {
     tokens block_size{16};          ///< Tokens per block. Positive.
     blocks stop_below{2};           ///< Stop when no more blocks than this are dirty. Not negative.
@@ -72,6 +75,7 @@ class live_migration {
   };
 
   constexpr live_migration() noexcept = default;
+  /// Not begun. Requires a positive block size, `stop_below >= 0` and at least one round (asserted).
   explicit constexpr live_migration(const config& c) noexcept : config_{c} {
     TESSERA_ASSERT(c.block_size > tokens{} && c.stop_below >= blocks{} && c.most_rounds >= 1, "impossible limits");
   }
@@ -139,6 +143,7 @@ class live_migration {
     return resume;
   }
 
+  /// What was last asked for.
   [[nodiscard]] constexpr next state() const noexcept { return step_; }
   /// Rounds while decoding, the snapshot included.
   [[nodiscard]] constexpr std::uint32_t rounds() const noexcept { return rounds_; }

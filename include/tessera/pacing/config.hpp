@@ -17,6 +17,6 @@ struct basic_pacing_config {
   basic_duration<Clock> ttfat = basic_duration<Clock>::from_seconds(0.25);
 };
 
-using pacing_config = basic_pacing_config<>;
+using pacing_config = basic_pacing_config<>;  ///< On the default clock.
 
 TESSERA_NAMESPACE_END

@@ -29,11 +29,11 @@ TESSERA_NAMESPACE_BEGIN
 template <clock_policy Clock = seconds_clock>
 class basic_token_pacer {
  public:
-  using clock_type = Clock;
-  using rep = typename Clock::rep;
-  using duration = basic_duration<Clock>;
-  using time_point = basic_time_point<Clock>;
-  using config = basic_pacing_config<Clock>;
+  using clock_type = Clock;                    ///< The clock of every time point and duration in the interface.
+  using rep = typename Clock::rep;             ///< What ticks are counted in.
+  using duration = basic_duration<Clock>;      ///< A length of time on that clock.
+  using time_point = basic_time_point<Clock>;  ///< A moment on that clock.
+  using config = basic_pacing_config<Clock>;   ///< Parameters of the parts; each is described at its own type.
 
   /// Requires `c.tpot > 0` (asserted).
   constexpr explicit basic_token_pacer(const config& c = {}) noexcept : tpot_{c.tpot} {
@@ -59,8 +59,10 @@ class basic_token_pacer {
 
   /// No more tokens will come. Idempotent.
   constexpr void finish() noexcept { finished_ = true; }
+  /// Whether `finish` was called.
   [[nodiscard]] constexpr bool finished() const noexcept { return finished_; }
 
+  /// The time in which a reader takes in one token.
   [[nodiscard]] constexpr duration tpot() const noexcept { return tpot_; }
   /// Tokens generated.
   [[nodiscard]] constexpr tokens delivered() const noexcept { return delivered_; }
@@ -124,6 +126,6 @@ class basic_token_pacer {
   bool finished_ = false;
 };
 
-using token_pacer = basic_token_pacer<>;
+using token_pacer = basic_token_pacer<>;  ///< On the default clock.
 
 TESSERA_NAMESPACE_END

@@ -55,15 +55,18 @@ struct power_buckets {
 /// The best plan with cuts at powers of two: CascadeInfer's first simplification (section 4.2). To compare with.
 class bucketed {
  public:
+  /// What there must be room for; fixed at construction.
   struct limits {
     std::size_t instances = 0;  ///< Fewer than 65,536.
   };
+  /// Bytes that an object with these limits takes from its arena, alignment included.
   [[nodiscard]] static constexpr std::size_t required_bytes(const limits& l) noexcept {
     return storage_layout{}
         .add<program_stage>(l.instances)
         .add_bytes(stage_program::required_bytes({.positions = detail::power_buckets::most, .instances = l.instances}))
         .bytes_unaligned();
   }
+  /// Takes `required_bytes(l)` from `memory`.
   bucketed(arena& memory, const limits& l) noexcept
       : found_{memory.take<program_stage>(l.instances)},
         capacity_{l.instances},

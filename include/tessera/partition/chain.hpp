@@ -11,10 +11,12 @@ namespace partition {
 /// gains most at that moment, the lowest stage first.
 class chain {
  public:
-  using limits = exact::limits;
+  using limits = exact::limits;  ///< As for the exact planner.
+  /// Bytes that an object with these limits takes from its arena, alignment included.
   [[nodiscard]] static constexpr std::size_t required_bytes(const limits& l) noexcept {
     return exact::required_bytes(l);
   }
+  /// Takes `required_bytes(l)` from `memory`.
   chain(arena& memory, const limits& l) noexcept
       : found_{memory.take<program_stage>(l.instances)},
         capacity_{l.instances},

@@ -25,16 +25,19 @@ inline stage_plan finish(const length_table& table, std::span<const program_stag
 /// out the instances. The one to use. See `stage_program` for how and at what cost.
 class exact {
  public:
+  /// What there must be room for; fixed at construction.
   struct limits {
     std::size_t lengths = 0;    ///< Most distinct lengths of a sample; its number of requests is enough.
     std::size_t instances = 0;  ///< Fewer than 65,536.
   };
+  /// Bytes that an object with these limits takes from its arena, alignment included.
   [[nodiscard]] static constexpr std::size_t required_bytes(const limits& l) noexcept {
     return storage_layout{}
         .add<program_stage>(l.instances)
         .add_bytes(stage_program::required_bytes({.positions = l.lengths, .instances = l.instances}))
         .bytes_unaligned();
   }
+  /// Takes `required_bytes(l)` from `memory`.
   exact(arena& memory, const limits& l) noexcept
       : found_{memory.take<program_stage>(l.instances)},
         capacity_{l.instances},

@@ -8,6 +8,7 @@ namespace partition {
 
 /// All instances in one stage, as without any specialisation; a layout to compare with. Needs no storage.
 struct flat {
+  /// One stage with all instances. Requires a place in `out`.
   stage_plan operator()(const length_table& table, std::size_t instances, std::span<stage> out) const noexcept {
     detail::check_call(table, instances, out);
     out[0] = {.from = tokens{}, .to = unbounded, .instances = instances};

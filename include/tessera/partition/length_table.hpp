@@ -21,12 +21,14 @@ namespace partition {
 /// positions hold an optimum over all cuts in the range.
 class length_table {
  public:
+  /// What there must be room for; fixed at construction.
   struct limits {
     std::size_t requests = 0;  ///< Most requests of a sample. Fewer than 2^32.
   };
+  /// What a stage and a transfer cost.
   struct prices {
-    cost::qoe_model qoe{};
-    cost::transfer_cost transfer{};
+    cost::qoe_model qoe{};           ///< Of a stage.
+    cost::transfer_cost transfer{};  ///< Of a cut.
     /// How many requests in flight at a time the sample stands for; 0: as many as it has, as in the paper. The cost of
     /// a stage grows with the square of this number and that of a transfer only with itself.
     double in_flight = 0;
@@ -45,6 +47,7 @@ class length_table {
         .bytes_unaligned();
   }
 
+  /// Takes `required_bytes(l)` from `memory`.
   length_table(arena& memory, const limits& l) noexcept
       : keys_{memory.take_uninitialised<std::uint64_t>(l.requests)},
         spare_{memory.take_uninitialised<std::uint64_t>(l.requests)},
@@ -99,6 +102,7 @@ class length_table {
   [[nodiscard]] std::size_t size() const noexcept { return size_; }
   /// Requests of the sample.
   [[nodiscard]] std::size_t requests() const noexcept { return size_ == 0 ? 0 : total_; }
+  /// The prices of the last `assign`.
   [[nodiscard]] const prices& priced() const noexcept { return prices_; }
 
   /// First length behind position j: a_j + 1, and 0 for j = 0. Requires j <= size() (asserted).

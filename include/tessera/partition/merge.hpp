@@ -17,9 +17,11 @@ class merge {
  public:
   /// 12 KB, whatever the sample and the number of instances.
   struct limits {};
+  /// Bytes that an object with these limits takes from its arena, alignment included.
   [[nodiscard]] static constexpr std::size_t required_bytes(const limits&) noexcept {
     return stage_program::required_bytes({.positions = most, .instances = most});
   }
+  /// Takes `required_bytes(l)` from `memory`.
   merge(arena& memory, const limits&) noexcept : program_{memory, {.positions = most, .instances = most}} {}
 
   /// O(32^2 log 32), and O(32) for each instance beyond the buckets.

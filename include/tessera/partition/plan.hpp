@@ -20,13 +20,14 @@ struct stage {
   double quality = 0;         ///< k Q, predicted: the sum of the instances' Q.
   double transfer = 0;        ///< Cost of moving every sequence that grows across `from`; 0 in the first.
 
+  /// Memberwise.
   friend bool operator==(const stage&, const stage&) noexcept = default;
 };
 
 /// A layout: stages by ascending length. Smaller quality is better.
 struct stage_plan {
-  std::span<const stage> stages{};
-  double quality = 0;  ///< Sum over the stages of quality and transfer.
+  std::span<const stage> stages{};  ///< In order of length; valid while the span given to the planner is.
+  double quality = 0;               ///< Sum over the stages of quality and transfer.
 };
 
 /// Divides instances and lengths into stages: what `exact`, `bucketed`, `merge`, `chain` and `flat` model.

@@ -40,8 +40,9 @@ inline std::size_t average_part(std::span<cost::request_lengths> sorted, std::si
 
 /// The split with the least Q of both parts together: CascadeInfer's.
 struct by_quality {
-  cost::qoe_model model{};
+  cost::qoe_model model{};  ///< What a batch costs.
 
+  /// The first place with the least Q of both sides together. O(requests).
   [[nodiscard]] std::size_t operator()(std::span<const cost::request_lengths> sorted) const noexcept {
     TESSERA_ASSERT(!sorted.empty(), "there is nothing to split");
     cost::batch_features low;
@@ -92,6 +93,7 @@ template <class Amount>
 
 /// As many requests on both sides: the paper's quantity-based baseline.
 struct by_count {
+  /// The place that splits the requests into halves. O(requests).
   [[nodiscard]] std::size_t operator()(std::span<const cost::request_lengths> sorted) const noexcept {
     return detail::split_evenly(sorted, [](const cost::request_lengths&) { return std::int64_t{1}; });
   }
@@ -99,6 +101,7 @@ struct by_count {
 
 /// As many tokens of KV on both sides: the paper's memory-based baseline.
 struct by_memory {
+  /// The place that splits the tokens held into halves. O(requests).
   [[nodiscard]] std::size_t operator()(std::span<const cost::request_lengths> sorted) const noexcept {
     return detail::split_evenly(sorted, [](const cost::request_lengths& r) { return r.length.count(); });
   }
@@ -118,8 +121,9 @@ concept split_rule = requires(const R& rule, std::span<const cost::request_lengt
 template <split_rule Rule = by_quality>
 class range_refiner {
  public:
+  /// How a boundary follows the requests.
   struct options {
-    Rule rule{};
+    Rule rule{};             ///< Where a sample would be split.
     double smoothing = 0.3;  ///< Part of the way towards the new split, in (0, 1]; 1: no memory.
     std::size_t fewest = 5;  ///< Requests, after averaging, below which the boundary is frozen.
   };

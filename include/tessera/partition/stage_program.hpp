@@ -16,9 +16,9 @@ namespace partition {
 
 /// One stage over positions (first, last] with `instances`.
 struct program_stage {
-  std::size_t first = 0;
-  std::size_t last = 0;
-  std::size_t instances = 0;
+  std::size_t first = 0;      ///< First position of the stage.
+  std::size_t last = 0;       ///< One past its last position.
+  std::size_t instances = 0;  ///< Instances it gets.
 };
 
 /// Finds the stages of least cost over the positions 0..M of three prefix sums (see `length_table`): a stage (i, j] on
@@ -44,10 +44,12 @@ struct program_stage {
 /// stage for all comes first; then the lowest cut.
 class stage_program {
  public:
+  /// What there must be room for; fixed at construction.
   struct limits {
     std::size_t positions = 0;  ///< M: most distinct lengths.
     std::size_t instances = 0;  ///< E. Fewer than 65,536.
   };
+  /// The problem: prefix sums over the distinct lengths, each of M + 1 numbers.
   struct sums {
     std::span<const double> n;  ///< N_0..N_M, ascending from 0.
     std::span<const double> s;  ///< S_0..S_M, ascending from 0.
@@ -62,6 +64,7 @@ class stage_program {
     return layout.add<window>(l.instances).bytes_unaligned();
   }
 
+  /// Takes `required_bytes(l)` from `memory`.
   stage_program(arena& memory, const limits& l) noexcept
       : limits_{l},
         costs_{memory.take_uninitialised<double>(l.instances * (l.positions + 1))},

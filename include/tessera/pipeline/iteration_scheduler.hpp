@@ -57,17 +57,17 @@ class iteration_scheduler {
                 "`std::span<const std::uint64_t> prefix_hashes() const noexcept`");
 
  public:
-  using request_type = Request;
-  using clock_type = typename Request::clock_type;
-  using time_point = basic_time_point<clock_type>;
-  using plan_type = step_plan<Request>;
-  using limits = scheduler_limits;
+  using request_type = Request;                     ///< The type of the requests.
+  using clock_type = typename Request::clock_type;  ///< The clock of every time point and duration in the interface.
+  using time_point = basic_time_point<clock_type>;  ///< A moment on that clock.
+  using plan_type = step_plan<Request>;             ///< What `plan` returns.
+  using limits = scheduler_limits;                  ///< What there must be room for; fixed at construction.
 
   /// The policies' values.
   struct config {
-    Order order{};
-    Preempt preempt{};
-    Admit admit{};
+    Order order{};      ///< Parameters of the order.
+    Preempt preempt{};  ///< Parameters of the preemption policy.
+    Admit admit{};      ///< Parameters of the admission policy.
     bool chunked_prefill =
         true;  ///< False: a prompt is computed in one step, or waits for a step with the budget for it.
   };
@@ -228,8 +228,11 @@ class iteration_scheduler {
     return wait_reason::behind_others;
   }
 
+  /// Whether a plan waits for `commit` or `abandon`. O(1).
   [[nodiscard]] bool plan_pending() const noexcept { return pending_; }
+  /// Requests that hold no blocks: new or preempted. O(1).
   [[nodiscard]] std::size_t waiting_count() const noexcept { return waiting_.size(); }
+  /// Requests that hold blocks. O(1).
   [[nodiscard]] std::size_t resident_count() const noexcept { return residents_.size(); }
   /// No request is here.
   [[nodiscard]] bool idle() const noexcept { return waiting_.empty() && residents_.size() == 0; }
@@ -237,9 +240,13 @@ class iteration_scheduler {
   [[nodiscard]] std::span<Request* const> residents() const noexcept { return residents_.all(); }
   /// The waiting requests, in rank order from `front()`.
   [[nodiscard]] const ordered_queue<Request, Order>& waiting() const noexcept { return waiting_; }
+  /// The block store, to look at.
   [[nodiscard]] const BlockStore& store() const noexcept { return kv_.store(); }
+  /// The block table; rows are named by the entries of a plan.
   [[nodiscard]] const kv::block_table& tables() const noexcept { return kv_.tables(); }
+  /// The host tier, to look at.
   [[nodiscard]] const kv::host_tier& host() const noexcept { return kv_.host(); }
+  /// As given at construction.
   [[nodiscard]] const limits& size_limits() const noexcept { return limits_; }
   /// Device blocks that requests hold (cached blocks that nobody uses do not count).
   [[nodiscard]] blocks device_blocks_held() const noexcept {

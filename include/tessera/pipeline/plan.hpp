@@ -25,7 +25,7 @@ struct step_limits {
 /// One request's share of a step: compute the KV of tokens [first, first + count) of its sequence.
 template <class R>
 struct scheduled {
-  R* request;
+  R* request;         ///< The request.
   tokens first;       ///< Tokens of the sequence whose KV is there already.
   tokens count;       ///< Tokens to compute. 1 for a decode.
   tokens lookahead;   ///< KV slots after those, for speculative tokens: at most what `step_limits` asked for.
@@ -36,23 +36,23 @@ struct scheduled {
 /// KV to copy between device and host before the step runs. Both spans have the same length.
 template <class R>
 struct kv_transfer {
-  R* request;
-  std::span<const kv::block_id> device;
-  std::span<const kv::block_id> host;
+  R* request;                            ///< The request.
+  std::span<const kv::block_id> device;  ///< Its blocks on the device, in the order of the sequence.
+  std::span<const kv::block_id> host;    ///< The blocks in the host tier, one for each on the device.
 };
 
 /// Device blocks to fill before the step runs with the KV of an adopted request, which comes from another instance.
 template <class R>
 struct kv_fetch {
-  R* request;
-  std::span<const kv::block_id> device;
+  R* request;                            ///< The request.
+  std::span<const kv::block_id> device;  ///< Its blocks on the device, in the order of the sequence.
 };
 
 /// A request that lost its blocks.
 template <class R>
 struct preemption {
-  R* request;
-  preemption_mode mode;
+  R* request;            ///< The request.
+  preemption_mode mode;  ///< Swapped out or dropped.
 };
 
 /// Everything an engine does in one step. All spans point into the scheduler's storage and are valid until the plan is
@@ -60,19 +60,20 @@ struct preemption {
 /// all before the first kernel, because blocks given up by one request may be another's in the same step.
 template <class R>
 struct step_plan {
-  std::span<const scheduled<R>> decode;   ///< One token each, in rank order.
-  std::span<const scheduled<R>> prefill;  ///< Chunks of prompts (or of recomputed sequences), in rank order.
-  std::span<const kv_transfer<R>> swap_out;
-  std::span<const kv_transfer<R>> swap_in;
-  std::span<const kv_fetch<R>> fetch;
-  std::span<const preemption<R>> preempted;
-  std::span<R* const> outgrown;  ///< Longer than the limits allow: finish or cancel them.
-  kv::csr_view tables;           ///< Block tables of `decode`, then `prefill`.
-  tokens computed{};             ///< Sum of `count` over decode and prefill.
-  std::uint64_t id = 0;
+  std::span<const scheduled<R>> decode;      ///< One token each, in rank order.
+  std::span<const scheduled<R>> prefill;     ///< Chunks of prompts (or of recomputed sequences), in rank order.
+  std::span<const kv_transfer<R>> swap_out;  ///< KV that leaves the device: first of all.
+  std::span<const kv_transfer<R>> swap_in;   ///< KV that comes back to the device.
+  std::span<const kv_fetch<R>> fetch;        ///< KV that arrives with adopted requests.
+  std::span<const preemption<R>> preempted;  ///< Who lost its blocks, swapped or dropped.
+  std::span<R* const> outgrown;              ///< Longer than the limits allow: finish or cancel them.
+  kv::csr_view tables;                       ///< Block tables of `decode`, then `prefill`.
+  tokens computed{};                         ///< Sum of `count` over decode and prefill.
+  std::uint64_t id = 0;                      ///< Counts the plans of a scheduler; `commit` checks it.
 
   /// Number of outcomes that `commit` wants.
   [[nodiscard]] std::size_t size() const noexcept { return decode.size() + prefill.size(); }
+  /// Whether there is none. O(1).
   [[nodiscard]] bool empty() const noexcept { return size() == 0; }
   /// Entry `i` of decode, then prefill: the order of the outcomes. Requires `i < size()`.
   [[nodiscard]] const scheduled<R>& operator[](std::size_t i) const noexcept {

@@ -14,6 +14,7 @@ struct cheapest {
   double seconds_per_token = 60e-6;         ///< Prefill, linear part (GEMMs).
   double seconds_per_token_squared = 1e-9;  ///< Prefill, attention part.
 
+  /// How this victim gives up its blocks. O(1).
   template <schedulable R>
   [[nodiscard]] constexpr preemption_mode mode(const R& victim, blocks written) const noexcept {
     const auto n = static_cast<double>(victim.state().computed.count());

@@ -43,12 +43,12 @@ inline constexpr double qoe_target = 0.95;
 template <clock_policy Clock = seconds_clock, qoe_start_policy<Clock> StartPolicy = qoe_from_first_token>
 class basic_qoe_integrator {
  public:
-  using clock_type = Clock;
-  using rep = typename Clock::rep;
-  using start_policy = StartPolicy;
-  using duration = basic_duration<Clock>;
-  using time_point = basic_time_point<Clock>;
-  using config = basic_pacing_config<Clock>;
+  using clock_type = Clock;                    ///< The clock of every time point and duration in the interface.
+  using rep = typename Clock::rep;             ///< What ticks are counted in.
+  using start_policy = StartPolicy;            ///< When the reader begins to expect tokens.
+  using duration = basic_duration<Clock>;      ///< A length of time on that clock.
+  using time_point = basic_time_point<Clock>;  ///< A moment on that clock.
+  using config = basic_pacing_config<Clock>;   ///< Parameters of the parts; each is described at its own type.
 
   /// Requires `c.tpot > 0` (asserted). `c.ttfat` is not used: the start policy decides.
   constexpr explicit basic_qoe_integrator(const config& c = {}, const StartPolicy& policy = StartPolicy{},
@@ -71,8 +71,10 @@ class basic_qoe_integrator {
 
   /// The answer is complete: its length is `delivered()`. Idempotent.
   constexpr void finish() noexcept { finished_ = true; }
+  /// Whether `finish` was called.
   [[nodiscard]] constexpr bool finished() const noexcept { return finished_; }
 
+  /// Tokens so far.
   [[nodiscard]] constexpr tokens delivered() const noexcept { return delivered_; }
   /// When the expected curve starts; `never()` while that waits for the first token.
   [[nodiscard]] constexpr time_point start() const noexcept { return start_; }
@@ -140,6 +142,6 @@ class basic_qoe_integrator {
   bool finished_ = false;
 };
 
-using qoe_integrator = basic_qoe_integrator<>;
+using qoe_integrator = basic_qoe_integrator<>;  ///< On the default clock, from the first token.
 
 TESSERA_NAMESPACE_END

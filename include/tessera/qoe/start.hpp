@@ -22,6 +22,7 @@ concept qoe_start_policy = clock_policy<Clock> && requires(const P& p, basic_tim
 /// From the first answering token. For requests whose reasoning length says nothing about their quality; TTFT is then
 /// judged apart (PASCAL, section V-A).
 struct qoe_from_first_token {
+  /// Never before the first token: `never()`.
   template <clock_policy Clock>
   [[nodiscard]] constexpr basic_time_point<Clock> start(basic_time_point<Clock>) const noexcept {
     return basic_time_point<Clock>::never();
@@ -33,8 +34,10 @@ struct qoe_from_first_token {
 template <clock_policy Clock = seconds_clock>
 class basic_qoe_from_arrival {
  public:
+  /// The reader allows `target` until the first token.
   constexpr explicit basic_qoe_from_arrival(basic_duration<Clock> target) noexcept : target_{target} {}
 
+  /// `target` after arrival.
   [[nodiscard]] constexpr basic_time_point<Clock> start(basic_time_point<Clock> arrival) const noexcept {
     return arrival + target_;
   }
@@ -43,6 +46,6 @@ class basic_qoe_from_arrival {
   basic_duration<Clock> target_;
 };
 
-using qoe_from_arrival = basic_qoe_from_arrival<>;
+using qoe_from_arrival = basic_qoe_from_arrival<>;  ///< On the default clock.
 
 TESSERA_NAMESPACE_END

@@ -82,6 +82,7 @@ class pool_allocator {
 
 /// Smaller first.
 struct smaller_first {
+  /// True if `b < a`.
   template <class T>
   [[nodiscard]] constexpr bool operator()(const T& a, const T& b) const noexcept {
     return a < b;
@@ -117,8 +118,9 @@ class fixed_heap {
   using heap = boost::heap::binomial_heap<T, boost::heap::compare<leaves_after>, boost::heap::allocator<allocator>>;
 
  public:
-  using value_type = T;
+  using value_type = T;  ///< The type of the elements.
 
+  /// What there must be room for; fixed at construction.
   struct limits {
     std::size_t capacity = 0;  ///< Most entries at once.
   };
@@ -127,6 +129,7 @@ class fixed_heap {
   class handle {
    public:
     handle() noexcept = default;
+    /// False for the null handle. Says nothing of whether the entry is still there.
     [[nodiscard]] explicit operator bool() const noexcept { return set_; }
 
    private:
@@ -141,6 +144,7 @@ class fixed_heap {
     return storage_layout{}.add<node_space>(l.capacity).bytes();
   }
 
+  /// Takes `required_bytes(l)` from `memory`.
   fixed_heap(arena& memory, const limits& l, const Compare& compare = {}) noexcept
       : pool_{reinterpret_cast<std::byte*>(memory.take_uninitialised<node_space>(l.capacity)), sizeof(node_space),
               l.capacity},
@@ -155,9 +159,13 @@ class fixed_heap {
   fixed_heap(const fixed_heap&) = delete;
   fixed_heap& operator=(const fixed_heap&) = delete;
 
+  /// How many there are. O(1).
   [[nodiscard]] std::size_t size() const noexcept { return heap_.size(); }
+  /// How many there is room for. O(1).
   [[nodiscard]] std::size_t capacity() const noexcept { return capacity_; }
+  /// Whether there is none. O(1).
   [[nodiscard]] bool empty() const noexcept { return heap_.empty(); }
+  /// Whether there is no room left. O(1).
   [[nodiscard]] bool full() const noexcept { return size() == capacity_; }
 
   /// The entry that leaves next. Requires `!empty()`.

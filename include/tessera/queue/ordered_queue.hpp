@@ -36,22 +36,28 @@ class ordered_queue {
   static_assert(sizeof(detail::explain_queue_discipline<D, R>) != 0);
 
  public:
-  using request_type = R;
-  using discipline_type = D;
-  using time_point = typename R::time_point;
+  using request_type = R;                     ///< The type of the requests.
+  using discipline_type = D;                  ///< The order that is kept.
+  using time_point = typename R::time_point;  ///< A moment on that clock.
 
   ordered_queue() noexcept = default;
+  /// An empty queue.
   explicit ordered_queue(D d) noexcept : discipline_{d} {}
   ordered_queue(const ordered_queue&) = delete;
   ordered_queue& operator=(const ordered_queue&) = delete;
 
+  /// How many there are. O(1).
   [[nodiscard]] std::size_t size() const noexcept { return order_.size(); }
+  /// Whether there is none. O(1).
   [[nodiscard]] bool empty() const noexcept { return order_.empty(); }
 
   /// The request to serve first, or last; null if the queue is empty. O(1).
   [[nodiscard]] R* front() noexcept { return empty() ? nullptr : &*order_.begin(); }
+  /// Who is served first; null if empty. O(1).
   [[nodiscard]] const R* front() const noexcept { return empty() ? nullptr : &*order_.begin(); }
+  /// Who is served last; null if empty. O(1).
   [[nodiscard]] R* back() noexcept { return empty() ? nullptr : &*order_.rbegin(); }
+  /// Who is served last; null if empty. O(1).
   [[nodiscard]] const R* back() const noexcept { return empty() ? nullptr : &*order_.rbegin(); }
 
   /// The request after `r`, or null. O(1) amortised over a walk. Requires: `r` is queued.
@@ -60,6 +66,7 @@ class ordered_queue {
     auto i = order_.iterator_to(r);
     return ++i == order_.end() ? nullptr : &*i;
   }
+  /// Who is served after `r`; null after the last. O(1) amortised.
   [[nodiscard]] const R* next(const R& r) const noexcept {
     TESSERA_ASSERT(linked(r), "the request is not queued");
     auto i = order_.iterator_to(r);
@@ -151,7 +158,9 @@ class ordered_queue {
     }
   }
 
+  /// The order's parameters and counters.
   [[nodiscard]] D& discipline() noexcept { return discipline_; }
+  /// The order's parameters and counters.
   [[nodiscard]] const D& discipline() const noexcept { return discipline_; }
 
  private:

@@ -20,15 +20,17 @@ namespace rank {
 
 /// One coordinate of a sparse feature vector. An index may occur more than once: values add up.
 struct feature {
-  std::uint32_t index = 0;
-  float value = 0;
+  std::uint32_t index = 0;  ///< Below the dimension.
+  float value = 0;          ///< How often, or how much.
 
+  /// Memberwise.
   friend bool operator==(const feature&, const feature&) = default;
 };
 
 /// The cheapest thing that features can be visited with; also the archetype that the concepts are checked against.
 struct feature_counter {
-  std::size_t count = 0;
+  std::size_t count = 0;  ///< How many so far.
+  /// Counts one.
   constexpr void operator()(std::uint32_t, float) noexcept { ++count; }
 };
 

@@ -17,7 +17,9 @@ namespace rank {
 /// A small generator whose numbers are the same everywhere (SplitMix64), so that a seed means one model.
 class random_bits {
  public:
+  /// The same seed gives the same bits.
   explicit constexpr random_bits(std::uint64_t seed) noexcept : state_{seed} {}
+  /// 64 of them.
   constexpr std::uint64_t operator()() noexcept {
     std::uint64_t z = (state_ += 0x9e3779b97f4a7c15u);
     z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
@@ -65,16 +67,22 @@ class dataset {
     lengths_.push_back(length);
   }
 
+  /// Number of examples.
   [[nodiscard]] std::size_t size() const noexcept { return lengths_.size(); }
+  /// Number of features; indices are below it.
   [[nodiscard]] std::size_t dimension() const noexcept { return dimension_; }
+  /// Features below this index are hashed words, whose weight is scaled by their rarity.
   [[nodiscard]] std::size_t lexical_dimension() const noexcept { return lexical_; }
+  /// Identifies the kind and the parameters of the features: a model fits only features with the same number.
   [[nodiscard]] std::uint64_t fingerprint() const noexcept { return fingerprint_; }
   /// Features of row `i`. Requires `i < size()`.
   [[nodiscard]] std::span<const feature> row(std::size_t i) const noexcept {
     TESSERA_ASSERT(i < size(), "row out of range");
     return {features_.data() + offsets_[i], offsets_[i + 1] - offsets_[i]};
   }
+  /// Output tokens of example `i`.
   [[nodiscard]] float length(std::size_t i) const noexcept { return lengths_[i]; }
+  /// Of all examples.
   [[nodiscard]] std::span<const float> lengths() const noexcept { return lengths_; }
 
   /// 0, 1, ..., size() - 1.
@@ -95,8 +103,8 @@ class dataset {
 
 /// Row numbers to learn from and to check with.
 struct row_split {
-  std::vector<std::uint32_t> train;
-  std::vector<std::uint32_t> held_out;
+  std::vector<std::uint32_t> train;     ///< Rows to train on.
+  std::vector<std::uint32_t> held_out;  ///< The others.
 };
 
 /// Fold `fold` of `folds` of the rows, drawn from `seed`: every row is held out in exactly one fold.

@@ -18,7 +18,7 @@ namespace rank {
 /// them alike when training and when scoring (sentence encoders usually give unit vectors).
 class dense_features {
  public:
-  using input_type = std::span<const float>;
+  using input_type = std::span<const float>;  ///< What is read: one per example.
 
   constexpr dense_features() noexcept = default;
   /// Embeddings of `dimension` floats, from the encoder that the caller calls `encoder` (any number but 0 that is
@@ -26,9 +26,13 @@ class dense_features {
   constexpr explicit dense_features(std::size_t dimension, std::uint32_t encoder = 1) noexcept
       : dimension_{dimension}, encoder_{encoder} {}
 
+  /// Number of features; indices are below it.
   [[nodiscard]] constexpr std::size_t dimension() const noexcept { return dimension_; }
+  /// Features below this index are hashed words, whose weight is scaled by their rarity.
   [[nodiscard]] constexpr std::size_t lexical_dimension() const noexcept { return 0; }
+  /// Most features that one input can have.
   [[nodiscard]] constexpr std::size_t max_features() const noexcept { return dimension_; }
+  /// Identifies the kind and the parameters of the features: a model fits only features with the same number.
   [[nodiscard]] constexpr std::uint64_t fingerprint() const noexcept {
     return (std::uint64_t{0x64656e73u} << 32 | encoder_) ^ (static_cast<std::uint64_t>(dimension_) << 8);
   }
@@ -53,24 +57,31 @@ class dense_features {
 template <prompt_features First, prompt_features Second>
 class joined_features {
  public:
+  /// What is read: one per example.
   struct input_type {
-    typename First::input_type first{};
-    typename Second::input_type second{};
+    typename First::input_type first{};    ///< Read by the first features.
+    typename Second::input_type second{};  ///< Read by the second.
   };
 
+  /// The indices of `second` follow those of `first`.
   constexpr joined_features(First first, Second second) noexcept : first_{first}, second_{second} {
     TESSERA_ASSERT(second.lexical_dimension() == 0, "the second extractor must have no lexical features");
   }
 
+  /// Number of features; indices are below it.
   [[nodiscard]] constexpr std::size_t dimension() const noexcept { return first_.dimension() + second_.dimension(); }
+  /// Features below this index are hashed words, whose weight is scaled by their rarity.
   [[nodiscard]] constexpr std::size_t lexical_dimension() const noexcept { return first_.lexical_dimension(); }
+  /// Most features that one input can have.
   [[nodiscard]] constexpr std::size_t max_features() const noexcept {
     return first_.max_features() + second_.max_features();
   }
+  /// Identifies the kind and the parameters of the features: a model fits only features with the same number.
   [[nodiscard]] constexpr std::uint64_t fingerprint() const noexcept {
     return first_.fingerprint() * 0x9e3779b97f4a7c15u ^ second_.fingerprint();
   }
 
+  /// Calls `sink(index, value)` for every feature. No allocation.
   template <class Sink>
   constexpr void visit(input_type input, Sink&& sink) const noexcept {
     first_.visit(input.first, sink);
@@ -100,8 +111,11 @@ class dense_rows {
     return rows;
   }
 
+  /// Whether the rows could be read.
   [[nodiscard]] constexpr bool valid() const noexcept { return dimension_ != 0; }
+  /// Number of features; indices are below it.
   [[nodiscard]] constexpr std::size_t dimension() const noexcept { return dimension_; }
+  /// How many there are. O(1).
   [[nodiscard]] constexpr std::size_t size() const noexcept {
     return dimension_ == 0 ? 0 : file_.size() / 4 / dimension_;
   }

@@ -24,9 +24,10 @@ namespace rank {
 /// frequencies at inference.
 class design_matrix {
  public:
+  /// A non-zero of a row.
   struct entry {
-    std::uint32_t column;
-    float value;
+    std::uint32_t column;  ///< Below `columns()`.
+    float value;           ///< Scaled.
   };
 
   /// The given rows of `data`. O(features log features per row).
@@ -70,11 +71,15 @@ class design_matrix {
     }
   }
 
+  /// Number of examples.
   [[nodiscard]] std::size_t rows() const noexcept { return offsets_.size() - 1; }
+  /// Number of features that occur.
   [[nodiscard]] std::size_t columns() const noexcept { return index_.size(); }
   /// The feature that a column stands for.
   [[nodiscard]] std::uint32_t index(std::size_t column) const noexcept { return index_[column]; }
+  /// What a weight of this column is multiplied by.
   [[nodiscard]] float scale(std::size_t column) const noexcept { return scale_[column]; }
+  /// The non-zeros of example `i`, ascending by column.
   [[nodiscard]] std::span<const entry> row(std::size_t i) const noexcept {
     return {entries_.data() + offsets_[i], offsets_[i + 1] - offsets_[i]};
   }

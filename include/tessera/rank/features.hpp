@@ -84,7 +84,7 @@ inline constexpr byte_table bytes_of{};
 /// known.
 class hashed_features {
  public:
-  using input_type = std::string_view;
+  using input_type = std::string_view;  ///< What is read: one per example.
 
   static constexpr std::size_t window = 4096;        ///< Bytes read at most.
   static constexpr unsigned default_bits = 17;       ///< 2^17 weights: 512 KiB.
@@ -97,8 +97,11 @@ class hashed_features {
     TESSERA_ASSERT(bits >= 8 && bits <= 24, "hashed_features takes 8 to 24 bits");
   }
 
+  /// log2 of the size of the hash table.
   [[nodiscard]] constexpr unsigned bits() const noexcept { return bits_; }
+  /// Features below this index are hashed words, whose weight is scaled by their rarity.
   [[nodiscard]] constexpr std::size_t lexical_dimension() const noexcept { return std::size_t{1} << bits_; }
+  /// Number of features; indices are below it.
   [[nodiscard]] constexpr std::size_t dimension() const noexcept {
     return lexical_dimension() + shape_counters * shape_buckets;
   }

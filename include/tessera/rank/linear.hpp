@@ -17,17 +17,23 @@ namespace rank {
 class linear_model {
  public:
   constexpr linear_model() noexcept = default;
+  /// A view of `weights`, which must outlive it.
   constexpr explicit linear_model(std::span<const float> weights, float bias = 0) noexcept
       : weights_{weights}, bias_{bias} {}
 
+  /// Number of features; indices are below it.
   [[nodiscard]] constexpr std::size_t dimension() const noexcept { return weights_.size(); }
+  /// One for each feature.
   [[nodiscard]] constexpr std::span<const float> weights() const noexcept { return weights_; }
+  /// Added to every score.
   [[nodiscard]] constexpr float bias() const noexcept { return bias_; }
 
   /// Takes one feature after the other. O(1) each. The index is not checked here: `score` and `prompt_scorer` do that.
   class accumulator {
    public:
+    /// Nothing added yet.
     constexpr explicit accumulator(const linear_model& m) noexcept : weights_{m.weights_.data()}, a_{m.bias_} {}
+    /// Adds one feature.
     constexpr void operator()(std::uint32_t index, float value) noexcept {
       // Four sums that take turns, so that an addition does not wait for the one before it.
       const float next = a_ + weights_[index] * value;
@@ -36,6 +42,7 @@ class linear_model {
       c_ = d_;
       d_ = next;
     }
+    /// The score.
     [[nodiscard]] constexpr float result() const noexcept { return (a_ + b_) + (c_ + d_); }
 
    private:

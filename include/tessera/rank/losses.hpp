@@ -58,6 +58,7 @@ class pairwise_loss {
   /// How many pairs pass the filter.
   [[nodiscard]] double pairs() const noexcept { return pairs_; }
 
+  /// Mean loss; writes its gradient by the scores. O(n log n).
   double operator()(std::span<const float> scores, std::span<double> gradient) {
     const std::size_t n = scores.size();
     TESSERA_ASSERT(n == by_length_.size() && gradient.size() == n, "sizes differ");
@@ -154,6 +155,7 @@ class pairwise_loss {
 /// first; of equal ones the earlier) under the Plackett-Luce model of the scores. O(n).
 class listwise_loss {
  public:
+  /// O(n log n). Allocates: training only.
   explicit listwise_loss(std::span<const float> lengths) : order_(lengths.size()), log_sum_(lengths.size()) {
     for (std::size_t i = 0; i != order_.size(); ++i) order_[i] = static_cast<std::uint32_t>(i);
     std::sort(order_.begin(), order_.end(), [&](std::uint32_t a, std::uint32_t b) {
@@ -161,6 +163,7 @@ class listwise_loss {
     });
   }
 
+  /// Mean loss; writes its gradient by the scores. O(n).
   double operator()(std::span<const float> scores, std::span<double> gradient) {
     const std::size_t n = order_.size();
     TESSERA_ASSERT(scores.size() == n && gradient.size() == n, "sizes differ");
@@ -197,9 +200,10 @@ class listwise_loss {
 
 /// How lengths become targets of regression, and scores become lengths: length = median + deviation * score.
 struct length_unit {
-  double median = 0;
+  double median = 0;     ///< In tokens.
   double deviation = 1;  ///< Mean absolute deviation from the median; 1 when that is 0.
 
+  /// O(n). Allocates: training only.
   [[nodiscard]] static length_unit of(std::span<const float> lengths) {
     length_unit u;
     if (lengths.empty()) return u;
@@ -226,6 +230,7 @@ class pointwise_loss {
     for (double& t : target_) t = (t - unit.median) / unit.deviation;
   }
 
+  /// Mean loss; writes its gradient by the scores. O(n).
   double operator()(std::span<const float> scores, std::span<double> gradient) const {
     TESSERA_ASSERT(scores.size() == target_.size() && gradient.size() == target_.size(), "sizes differ");
     if (target_.empty()) return 0;

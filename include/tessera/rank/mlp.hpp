@@ -21,7 +21,7 @@ namespace rank {
 /// bias.
 class mlp_model {
  public:
-  static constexpr std::size_t max_hidden = 64;
+  static constexpr std::size_t max_hidden = 64;  ///< The accumulator holds this many floats on the stack.
 
   /// How many floats a model of this shape has.
   [[nodiscard]] static constexpr std::size_t parameters(std::size_t dimension, std::size_t hidden) noexcept {
@@ -36,21 +36,27 @@ class mlp_model {
     TESSERA_ASSERT(weights.size() == parameters(dimension, hidden), "the parameters do not fit the model's shape");
   }
 
+  /// Number of features; indices are below it.
   [[nodiscard]] constexpr std::size_t dimension() const noexcept { return dimension_; }
+  /// Hidden units.
   [[nodiscard]] constexpr std::size_t hidden() const noexcept { return hidden_; }
+  /// All parameters, in the order of the file format.
   [[nodiscard]] constexpr std::span<const float> weights() const noexcept { return weights_; }
 
   /// Takes one feature after the other. O(hidden) each; holds the hidden layer in place.
   class accumulator {
    public:
+    /// Nothing added yet.
     constexpr explicit accumulator(const mlp_model& m) noexcept
         : in_{m.weights_.data()}, tail_{m.weights_.data() + m.dimension_ * m.hidden_}, hidden_{m.hidden_} {
       for (std::size_t h = 0; h != hidden_; ++h) unit_[h] = tail_[h];
     }
+    /// Adds one feature.
     constexpr void operator()(std::uint32_t index, float value) noexcept {
       const float* const row = in_ + std::size_t{index} * hidden_;
       for (std::size_t h = 0; h != hidden_; ++h) unit_[h] += row[h] * value;
     }
+    /// The score.
     [[nodiscard]] constexpr float result() const noexcept {
       float sum = tail_[2 * hidden_];
       for (std::size_t h = 0; h != hidden_; ++h) sum += unit_[h] > 0 ? unit_[h] * tail_[hidden_ + h] : 0.0f;

@@ -33,6 +33,7 @@
 TESSERA_NAMESPACE_BEGIN
 namespace rank {
 
+/// What kind of model a file holds. The numbers are part of the format.
 enum class model_kind : std::uint32_t { linear = 1, mlp = 2 };
 
 /// Why a model was not loaded.
@@ -49,6 +50,7 @@ enum class model_status : std::uint8_t {
   no_room,              ///< The caller's memory is too small.
 };
 
+/// Whether it is `ok`.
 [[nodiscard]] constexpr bool ok(model_status s) noexcept { return s == model_status::ok; }
 
 /// A sentence's end, for messages: "cannot load the model: it is truncated".
@@ -70,10 +72,11 @@ enum class model_status : std::uint8_t {
 
 /// What a file holds.
 struct model_info {
-  model_kind kind = model_kind::linear;
+  model_kind kind = model_kind::linear;  ///< Linear, or with a hidden layer.
+  /// Identifies the kind and the parameters of the features: a model fits only features with the same number.
   std::uint64_t fingerprint = 0;
-  std::size_t dimension = 0;
-  std::size_t hidden = 0;
+  std::size_t dimension = 0;   ///< Number of features; indices are below it.
+  std::size_t hidden = 0;      ///< Hidden units; 0 for a linear model.
   std::size_t parameters = 0;  ///< Floats that loading needs room for.
 };
 
@@ -220,6 +223,7 @@ namespace detail {
 [[nodiscard]] constexpr std::size_t encoded_bytes(const linear_model& m) noexcept {
   return detail::model_header + 4 * (m.dimension() + 1);
 }
+/// Bytes that `encode_model` writes.
 [[nodiscard]] constexpr std::size_t encoded_bytes(const mlp_model& m) noexcept {
   return detail::model_header + 4 * m.weights().size();
 }
@@ -236,6 +240,7 @@ namespace detail {
   detail::seal_model(out, {model_kind::linear, fingerprint, m.dimension(), 0, m.dimension() + 1});
   return model_status::ok;
 }
+/// The same for a network with one hidden layer.
 [[nodiscard]] constexpr model_status encode_model(const mlp_model& m, std::uint64_t fingerprint,
                                                   std::span<std::byte> out) noexcept {
   if (m.dimension() == 0 || m.dimension() > detail::model_max_dimension) return model_status::inconsistent;

@@ -20,9 +20,9 @@ namespace rank {
 template <prompt_features Features = hashed_features, ranking_model Model = linear_model>
 class prompt_scorer {
  public:
-  using input_type = typename Features::input_type;
-  using features_type = Features;
-  using model_type = Model;
+  using input_type = typename Features::input_type;  ///< What is read: one per example.
+  using features_type = Features;                    ///< How a prompt is read.
+  using model_type = Model;                          ///< What scores it.
 
   /// Requires `features.dimension() <= model.dimension()` (asserted). A model that was loaded from a file for other
   /// features is refused by `load_model`.
@@ -37,7 +37,9 @@ class prompt_scorer {
     return sum.result();
   }
 
+  /// How a prompt is read.
   [[nodiscard]] constexpr const Features& features() const noexcept { return features_; }
+  /// What scores it.
   [[nodiscard]] constexpr const Model& model() const noexcept { return model_; }
 
  private:

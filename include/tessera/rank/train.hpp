@@ -33,18 +33,19 @@ enum class objective : std::uint8_t {
 
 /// A step of the learning curve.
 struct curve_point {
-  std::size_t iteration = 0;
+  std::size_t iteration = 0;  ///< Iterations so far with this penalty, or epochs.
   double penalty = 0;         ///< What was tried (linear), or 0.
   double loss = 0;            ///< Mean training loss.
   double validation_tau = 0;  ///< tau-b on the validation split; NaN when there is none.
   bool refit = false;         ///< The last run, on all examples.
 };
 
+/// How a ranking is learnt.
 struct train_options {
-  objective goal = objective::pairwise;
+  objective goal = objective::pairwise;  ///< Pairwise (PARS), listwise or pointwise.
   double delta = 0.2;  ///< Pairs whose lengths differ relatively by less are left out. 0: all pairs of unequal lengths.
-  double margin = 1.0;
-  std::uint64_t seed = 1;
+  double margin = 1.0;     ///< How far apart the scores of a pair should be; pairwise only.
+  std::uint64_t seed = 1;  ///< Of the split into folds.
   std::size_t validation_folds =
       5;  ///< One fold of so many is held out to choose the penalty, then joins the training.
   /// L2 penalties to try, strongest first, each starting from the one before; the search stops early when tau-b has
@@ -58,10 +59,11 @@ struct train_options {
 /// A trained linear model and how it came about.
 struct linear_training {
   std::vector<float> weights;  ///< [dimension]
-  float bias = 0;
-  double penalty = 0;  ///< The multiple of 1 / examples that was chosen.
+  float bias = 0;              ///< Added to every score.
+  double penalty = 0;          ///< The multiple of 1 / examples that was chosen.
+  /// tau-b on the held-out fold; NaN when there was none.
   double validation_tau = std::numeric_limits<double>::quiet_NaN();
-  std::vector<curve_point> curve;
+  std::vector<curve_point> curve;  ///< One point per iteration.
 
   /// A view: valid while this object is.
   [[nodiscard]] linear_model model() const noexcept { return linear_model{weights, bias}; }

@@ -34,17 +34,18 @@ using boost_hook = boost::intrusive::set_base_hook<boost::intrusive::tag<boost_t
 template <clock_policy Clock = seconds_clock>
 class basic_request_hook : public detail::rank_hook, public detail::boost_hook {
  public:
-  using clock_type = Clock;
-  using time_point = basic_time_point<Clock>;
-  using state_type = request_state<Clock>;
+  using clock_type = Clock;                    ///< The clock of every time point and duration in the interface.
+  using time_point = basic_time_point<Clock>;  ///< A moment on that clock.
+  using state_type = request_state<Clock>;     ///< What the library keeps about a request.
 
   tokens prompt{};      ///< Length of the prompt. At least 1.
   tokens max_output{};  ///< Most tokens it may generate, reasoning included; 0: not known.
   int priority = 0;     ///< Higher is more urgent; compared before anything else by every discipline.
   float score = 0;      ///< For ranked order: smaller runs first (for instance a predicted output length).
-  phase starts_in = phase::reasoning;
+  phase starts_in = phase::reasoning;  ///< `answering` for a request that does not reason.
 
   basic_request_hook() noexcept = default;
+  /// Copies the description, and not the state: the copy is in no scheduler.
   basic_request_hook(const basic_request_hook& other) noexcept
       : detail::rank_hook{},
         detail::boost_hook{},
@@ -53,6 +54,7 @@ class basic_request_hook : public detail::rank_hook, public detail::boost_hook {
         priority{other.priority},
         score{other.score},
         starts_in{other.starts_in} {}
+  /// Assigns the description, and leaves the state alone.
   basic_request_hook& operator=(const basic_request_hook& other) noexcept {
     TESSERA_ASSERT(state_.life != lifecycle::waiting && state_.life != lifecycle::resident,
                    "assigned over a request that is scheduled");
@@ -74,11 +76,12 @@ class basic_request_hook : public detail::rank_hook, public detail::boost_hook {
   state_type state_{};
 };
 
-using request_hook = basic_request_hook<>;
+using request_hook = basic_request_hook<>;  ///< On the default clock, which counts seconds as `double`.
 
 /// The key to a request's mutable state, for queues, disciplines and schedulers, your own included. An engine has
 /// no use for it.
 struct request_access {
+  /// The state, to write.
   template <clock_policy Clock>
   [[nodiscard]] static request_state<Clock>& state(basic_request_hook<Clock>& r) noexcept {
     return r.state_;

@@ -61,24 +61,24 @@ enum class wait_reason : std::uint8_t {
 /// Ordered by how often a step touches it: the first 64 bytes are all that a decode step needs.
 template <clock_policy Clock>
 struct request_state {
-  using time_point = basic_time_point<Clock>;
+  using time_point = basic_time_point<Clock>;  ///< A moment on that clock.
 
-  tokens computed{};                ///< Tokens whose KV is on the device (or, while swapped out, on the host).
-  tokens length{};                  ///< Prompt plus generated tokens.
-  tokens room{};                    ///< Tokens that the blocks held on the device have room for.
-  tokens quantum_used{};            ///< Tokens generated since the request took its present place.
-  std::uint32_t row = no_index;     ///< Row in the block table while resident.
-  std::uint32_t shared_blocks = 0;  ///< Leading blocks found in the prefix cache at the latest admission.
-  std::uint32_t cached_blocks = 0;  ///< Leading blocks whose hashes are known to the prefix cache.
-  lifecycle life = lifecycle::idle;
-  tessera::phase phase = tessera::phase::reasoning;
+  tokens computed{};                 ///< Tokens whose KV is on the device (or, while swapped out, on the host).
+  tokens length{};                   ///< Prompt plus generated tokens.
+  tokens room{};                     ///< Tokens that the blocks held on the device have room for.
+  tokens quantum_used{};             ///< Tokens generated since the request took its present place.
+  std::uint32_t row = no_index;      ///< Row in the block table while resident.
+  std::uint32_t shared_blocks = 0;   ///< Leading blocks found in the prefix cache at the latest admission.
+  std::uint32_t cached_blocks = 0;   ///< Leading blocks whose hashes are known to the prefix cache.
+  lifecycle life = lifecycle::idle;  ///< Where it is between `submit` and its end.
+  tessera::phase phase = tessera::phase::reasoning;  ///< Reasoning, or answering.
   std::uint8_t level = 0;               ///< Queue within a discipline: two_phase 0 high, 1 low; ranked 0 boosted.
   bool planned = false;                 ///< In the plan that is pending.
   bool demoted = false;                 ///< Reasoning, but in PASCAL's low queue.
   bool swapped = false;                 ///< Waiting with its KV in the host tier.
   lifecycle ends_as = lifecycle::idle;  ///< Ended while a plan is pending: what it becomes when that is settled.
 
-  std::uint64_t turn = 0;              ///< Place within its level: smaller is earlier. Unique per discipline.
+  std::uint64_t turn = 0;              ///< Place within its level: smaller is earlier.
   std::uint64_t sequence = 0;          ///< Order of submission: the last tie-break of every comparison.
   float rank = 0;                      ///< Score it was queued with (ranked).
   std::uint32_t preemptions = 0;       ///< How often it lost its blocks.

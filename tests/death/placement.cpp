@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include <tessera/placement/migrate_when_tight.hpp>
+#include <tessera/placement/pascal.hpp>
+
+#include "support/death.hpp"
+
+#include <vector>
+
+namespace {
+
+using tessera::blocks;
+
+struct view {
+  blocks kv_held{};
+  blocks free_blocks{};
+  std::size_t requests = 0;
+  bool slo_met = true;
+  std::size_t reasoning = 0;
+  std::size_t fresh_answers = 0;
+};
+
+}  // namespace
+
+TESSERA_DEATH_CASE(placement_migrate_when_tight_from_nowhere, "on one of the instances") {
+  const std::vector<view> two(2);
+  static_cast<void>(tessera::placement::migrate_when_tight{}(two, 2, blocks{}, blocks{}));
+}
+
+TESSERA_DEATH_CASE(placement_pascal_migrate_adaptively_from_nowhere, "on one of the instances") {
+  const std::vector<view> two(2);
+  static_cast<void>(tessera::placement::pascal_migrate_adaptively{}(two, 2, blocks{}, blocks{}));
+}

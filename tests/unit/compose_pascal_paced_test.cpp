@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include <tessera/compose/pascal.hpp>
+#include <tessera/compose/pascal_paced.hpp>
+#include <tessera/core/owned_storage.hpp>
+#include <tessera/pacing/token_pacer.hpp>
+#include <tessera/qoe/integrator.hpp>
+
+#include "support/allocation_guard.hpp"
+#include "support/catch.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <vector>
+
+namespace {
+
+using namespace tessera;
+using namespace tessera::literals;
+
+struct request : request_hook {
+  token_pacer pacer{};
+  qoe_integrator qoe{};
+  std::int64_t reasons = 0;
+  std::int64_t output = 1;
+  double first_answer = -1;
+};
+
+struct job {
+  double arrives;
+  std::int64_t reasons;
+  std::int64_t answers;
+};
+
+/// Steps of 25 ms, one block for each request, `capacity` blocks.
+template <class Scheduler>
+std::deque<request> run(const std::vector<job>& jobs, std::size_t capacity, const typename Scheduler::config& config) {
+  const scheduler_limits limits{
+      .requests = jobs.size(), .blocks = capacity, .block_size = tokens{4096}, .host_blocks = jobs.size()};
+  auto storage = storage_for<Scheduler>(limits);
+  Scheduler scheduler{storage, config};
+  std::deque<request> all(jobs.size());
+  std::vector<outcome> outcomes;
+  outcomes.reserve(jobs.size());
+  std::size_t next = 0;
+  std::size_t heap = 0;
+  for (int step = 0; step != 100'000 && (next != jobs.size() || !scheduler.idle()); ++step) {
+    const time_point now = time_point::at_seconds(step * 0.025);
+    for (; next != jobs.size() && jobs[next].arrives <= now.seconds(); ++next) {
+      request& r = all[next];
+      r.prompt = 10_tok;
+      r.reasons = jobs[next].reasons;
+      r.output = r.reasons + jobs[next].answers;
+      r.starts_in = r.reasons > 0 ? phase::reasoning : phase::answering;
+      REQUIRE(scheduler.submit(r, now) == status::accepted);
+    }
+    const tessera_test::no_allocation guard;
+    const auto plan = scheduler.plan(now, {});
+    const time_point end = time_point::at_seconds((step + 1) * 0.025);
+    outcomes.clear();
+    for (std::size_t i = 0; i != plan.size(); ++i) {
+      request& r = *plan[i].request;
+      const std::int64_t made = r.generated().count() + 1;
+      if (r.state().phase == phase::answering) {
+        if (r.first_answer < 0) r.first_answer = end.seconds();
+        r.pacer.on_token(end);
+        r.qoe.on_token(end);
+      }
+      outcomes.push_back({.end_of_reasoning = made == r.reasons, .finished = made == r.output});
+    }
+    scheduler.commit(plan, outcomes, end);
+    heap += guard.allocations();
+  }
+  CHECK(heap == 0);
+  CHECK(scheduler.idle());
+  for (request& r : all) r.qoe.finish();
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE("pascal_paced: an answer with a store gives way to reasoning and is back before its reader notices") {
+  // Memory for one. A answers with 300 tokens: 30 s to read, made in 7.5 s if nobody comes. B comes at 5 s, when A's
+  // reader has 200 - 50 tokens to go, and reasons for 20 s.
+  const std::vector<job> jobs{{0, 0, 300}, {5, 800, 1}};
+  const auto paced = run<pascal_paced<request>>(jobs, 1, {.slice = 100_tok, .watermark = 0});
+  CHECK(paced[0].qoe.value() == 1.0);
+  // B is interrupted once, for the 100 tokens that A still lacks: 2.5 s.
+  CHECK(paced[0].state().preemptions == 1);
+  CHECK(paced[1].state().preemptions == 1);
+  CHECK(paced[1].first_answer == Catch::Detail::Approx(5 + 800 * 0.025 + 2.5 + 0.025).margin(0.1));
+  // PASCAL's order leaves A's reader dry from 20 s to the end of B's reasoning at 25 s.
+  const auto faithful = run<pascal<request>>(jobs, 1, {.watermark = 0});
+  CHECK(faithful[0].qoe.value() < 0.98);
+  CHECK(faithful[1].state().reasoning == tokens{800});
+}
+
+TEST_CASE("pascal_paced: answers share memory for fewer than they are, and every reader is served") {
+  // Twelve answers of 400 tokens in memory for six. All at reading speed need a quarter of the time each: 3 of 6
+  // places.
+  std::vector<job> jobs(12, job{0, 0, 400});
+  for (std::size_t i = 0; i != jobs.size(); ++i) jobs[i].arrives = 3.0 * static_cast<double>(i);
+  const auto all = run<pascal_paced<request>>(jobs, 6, {.watermark = 0});
+  for (std::size_t i = 0; i != all.size(); ++i) {
+    CAPTURE(i);
+    CHECK(all[i].qoe.value() == 1.0);
+    CHECK(all[i].first_answer - jobs[i].arrives < 0.25);
+  }
+}
+
+TEST_CASE("pascal_paced: past saturation answers go on, where PASCAL's starve") {
+  // Reasoning comes faster than it can be served, in memory for two; one answer is read all the while.
+  std::vector<job> jobs{{0, 0, 600}};
+  for (int i = 0; i != 60; ++i) jobs.push_back({1.0 + i, 100, 1});
+  const auto paced = run<pascal_paced<request>>(jobs, 2, {.watermark = 0});
+  CHECK(paced[0].qoe.value() == 1.0);
+  const auto faithful = run<pascal<request>>(jobs, 2, {.watermark = 0});
+  CHECK(faithful[0].qoe.value() < 0.95);
+}
