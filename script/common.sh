@@ -16,6 +16,8 @@ jobs() {
 
 if command -v ccache >/dev/null 2>&1 && [ -z "${CMAKE_CXX_COMPILER_LAUNCHER:-}" ]; then
   export CMAKE_CXX_COMPILER_LAUNCHER=ccache
+  # What one clone has compiled, another need not: paths below the root are hashed relative to it.
+  export CCACHE_BASEDIR="$root" CCACHE_NOHASHDIR=1
 fi
 
 # The clang and clang-format that bootstrap installs, or the one named by the environment.

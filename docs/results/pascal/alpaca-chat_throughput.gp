@@ -19,44 +19,44 @@ set ylabel 'output tokens/s'
 set key outside right top
 set yrange [0:*]
 $curve0 << EOD
-12919.7
-14263.6
-14794.7
+12947.8
+14349.4
+15031.2
 EOD
 $curve1 << EOD
-12891.7
-14232.1
-14706.7
+12969.3
+14410.5
+15020.1
 EOD
 $curve2 << EOD
-12884.7
-14341.9
-14891.7
+12952.6
+14479.3
+15028.8
 EOD
 $curve3 << EOD
-12938.4
-14362.7
-14841.1
+13008.5
+14486.9
+15059.5
 EOD
 $curve4 << EOD
-12981.2
-14396.1
-14922.4
+13048
+14479.9
+15000.3
 EOD
 $curve5 << EOD
-12871.3
-14318.3
-14468.5
+12972.8
+14411.8
+14937.8
 EOD
 $curve6 << EOD
-12896.6
-14365.7
-14841.2
+12955.7
+14415.8
+15107.5
 EOD
 $curve7 << EOD
-12876.8
-14360.9
-14943.7
+12964.4
+14454.2
+15071.5
 EOD
 set style data histogram
 set style histogram clustered gap 1

@@ -19,44 +19,44 @@ set ylabel 'share'
 set key outside right top
 set yrange [0:*]
 $curve0 << EOD
-0.000125
-0.006875
-0.0211
+5e-05
+0.0026
+0.0123
 EOD
 $curve1 << EOD
-5e-05
-0.001675
-0.0124
+2.5e-05
+0.000425
+0.002725
 EOD
 $curve2 << EOD
-7.5e-05
-0.001825
-0.015325
+5e-05
+0.000875
+0.004425
 EOD
 $curve3 << EOD
-2.5e-05
-0.002925
-0.064775
+0
+0.0004
+0.0095
 EOD
 $curve4 << EOD
-0.0031
-0.020125
-0.102
+0.001975
+0.012275
+0.0413
 EOD
 $curve5 << EOD
 5e-05
-0.014925
-0.11925
+0.001575
+0.0331
 EOD
 $curve6 << EOD
 2.5e-05
 5e-05
-0.0002
+0.0001
 EOD
 $curve7 << EOD
 2.5e-05
+2.5e-05
 5e-05
-0.0001
 EOD
 set style data histogram
 set style histogram clustered gap 1

@@ -19,44 +19,44 @@ set ylabel 'output tokens/s'
 set key outside right top
 set yrange [0:*]
 $curve0 << EOD
-12173.8
-13736.7
-14196.7
+12063.7
+13641.5
+14315.4
 EOD
 $curve1 << EOD
-12176.5
-13707.5
-14116.5
+12080.6
+13661
+14299.5
 EOD
 $curve2 << EOD
-12162.7
-13798
-14351.6
+12078.4
+13652.3
+14328.9
 EOD
 $curve3 << EOD
-12196.3
-13817.1
-14439.8
+12086.8
+13738.3
+14419.2
 EOD
 $curve4 << EOD
-12221.5
-13767.2
-14396.2
+12099.6
+13661.9
+14326.9
 EOD
 $curve5 << EOD
-12140.1
-13663.7
-14299.3
+12060.9
+13652.9
+14269.5
 EOD
 $curve6 << EOD
-12147.4
-13726.1
-14395.7
+12072.1
+13656.5
+14364.8
 EOD
 $curve7 << EOD
-12164.2
-13754
-14449.1
+12097.2
+13648
+14397.6
 EOD
 set style data histogram
 set style histogram clustered gap 1
