@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//
-// Schedule three requests through PASCAL's instance scheduler, with an "engine" that only counts tokens.
+
+// 1. A first schedule: three requests through PASCAL's instance scheduler, with an "engine" that only counts tokens.
 #include <tessera/compose/pascal.hpp>
 
 #include <cstdio>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-// A block pool: all or nothing, shared blocks, wrong calls that are answered instead of believed, exact undo.
+// 2. KV blocks, and the pool they come from: all or nothing, shared blocks, wrong calls that are answered instead of
+// believed, exact undo.
 
 #include <tessera/core/owned_storage.hpp>
 #include <tessera/kv/block_pool.hpp>

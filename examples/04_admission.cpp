@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-// When to let a request start: the same twelve requests under four admission policies, one of them our own. One that
-// starts too early is preempted later and has to compute its KV again; one that starts too late leaves memory unused.
+// 4. Admission, or when to let a request start: the same twelve requests under four admission policies, one of them our
+// own. One that starts too early is preempted later and has to compute its KV again; one that starts too late leaves
+// memory unused.
 #include <tessera/admit/future_peak.hpp>
 #include <tessera/admit/watermark.hpp>
 #include <tessera/order/fcfs.hpp>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-// An order of one's own: shortest prompt first, beside first come, first served. One request at a time, so that the
-// order is all there is to see.
+// 5. Orders. One of your own, shortest prompt first, beside first come, first served. One request at a time, so that
+// the order is all there is to see.
 #include <tessera/pipeline/iteration_scheduler.hpp>
 
 #include <array>

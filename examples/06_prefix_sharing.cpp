@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-// A prefix cache: the second request finds the system prompt that the first one computed.
+// 6. Prefix sharing: with a prefix cache, the second request finds the system prompt that the first one computed.
 
 #include <tessera/core/owned_storage.hpp>
 #include <tessera/kv/hash_chain.hpp>

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-// A token pacer: a burst is buffered and read at ten tokens a second; a pause of the server goes unnoticed until the
-// buffer is empty.
+// 7. The reader's pace. A burst is buffered and read at ten tokens a second; a pause of the server goes unnoticed until
+// the buffer is empty. The QoE says afterwards how much of it was noticed.
 
 #include <tessera/pacing/slo.hpp>
 #include <tessera/pacing/token_pacer.hpp>
+#include <tessera/qoe/integrator.hpp>
 
 #include <cstdio>
 
@@ -24,7 +25,12 @@ void show(const pacer& p, int ms) {
 
 int main() {
   pacer p;  // 100 ms per token.
-  for (int i = 0; i != 5; ++i) p.on_token(at_ms(20 * i));
+  tessera::basic_qoe_integrator<tessera::nanoseconds_clock> qoe{{}, {}, at_ms(0)};
+  const auto token_at = [&](int ms, tessera::tokens n) {
+    p.on_token(at_ms(ms), n);
+    qoe.on_token(at_ms(ms), n);
+  };
+  for (int i = 0; i != 5; ++i) token_at(20 * i, tessera::tokens{1});
   show(p, 80);
 
   std::printf("dry at %.0f ms\n", p.starves_at().seconds() * 1e3);
@@ -33,10 +39,12 @@ int main() {
               keeps_up(600) ? "in time" : "too late");
 
   show(p, 600);
-  p.on_token(at_ms(650), tessera::tokens{3});  // Released at 650, 750 and 850 ms.
+  token_at(650, tessera::tokens{3});  // Released at 650, 750 and 850 ms.
   p.finish();
+  qoe.finish();
   show(p, 650);
   show(p, 850);
+  std::printf("QoE %.3f\n", qoe.value());
 }
 
 /* output:
@@ -46,4 +54,5 @@ next step at 400 ms: in time; at 600 ms: too late
  600 ms: 5 of 5 released, behind by 100 ms
  650 ms: 6 of 8 released, behind by 150 ms
  850 ms: 8 of 8 released, behind by 150 ms
+QoE 0.898
 */
