@@ -9,6 +9,7 @@
 #include <tessera/admit/concepts.hpp>
 #include <tessera/admit/future_peak.hpp>
 #include <tessera/admit/watermark.hpp>
+#include <tessera/compose/cascade.hpp>
 #include <tessera/compose/fcfs.hpp>
 #include <tessera/compose/pars.hpp>
 #include <tessera/compose/pascal.hpp>

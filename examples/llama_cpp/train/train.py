@@ -62,11 +62,7 @@ def is_held_out(prompt: str) -> bool:
 
 
 def complete(labels: Iterable[str], digits: Iterable[int]) -> str:
-    """The right completion of a prompt.
-
-    Numbers are as wide as they need to be, so steps differ in length: the next item cannot be found by counting tokens
-    back, which would do for short prompts, but only by the label of the last one, which does for all.
-    """
+    """The right completion. Steps differ in length, lest the next item be found by distance instead of by label."""
     steps, total = [], 0
     for label, digit in zip(labels, digits):
         steps.append(f"{label}:{total}+{digit}={total + digit}")
@@ -182,6 +178,24 @@ def is_right(params: Params, tokens: jax.Array, wanted: jax.Array) -> jax.Array:
     return jnp.all((best == tokens[:, 1:]) | ~wanted[:, 1:], axis=1)
 
 
+@jax.jit
+def decode(params: Params, tokens: jax.Array, wanted: jax.Array) -> jax.Array:
+    """Greedy decoding after each row's prompt, up to the length of the row."""
+    prompt = jnp.argmax(wanted, axis=1)
+
+    def extend(i: int, text: jax.Array) -> jax.Array:
+        best = jnp.argmax(forward(params, text)[:, i - 1], axis=-1)
+        return text.at[:, i].set(jnp.where(i < prompt, text[:, i], best))
+
+    return jax.lax.fori_loop(1, tokens.shape[1], extend, tokens)
+
+
+def answer_of(tokens: np.ndarray) -> list[int]:
+    """What follows the first end of reasoning, up to EOS."""
+    after = tokens.tolist()[tokens.tolist().index(END_THINK) :] if END_THINK in tokens else []
+    return after[: after.index(EOS)] if EOS in after else []
+
+
 def held_out_examples(seed: int, count: int) -> Iterator[list[Example]]:
     """For each number of items, `count` examples that no training run sees (of one item, there are but 32)."""
     rng = np.random.default_rng([seed, 2])
@@ -190,13 +204,16 @@ def held_out_examples(seed: int, count: int) -> Iterator[list[Example]]:
 
 
 def evaluate(params: Params, seed: int, count: int) -> None:
-    print("items  completion tokens  right of unseen prompts")
+    print("items  completion tokens  answer right  whole text right")
     for examples in held_out_examples(seed, count):
-        items = examples[0].items
-        batches = [make_batch(examples[i : i + 50], sequence_length(items)) for i in range(0, count, 50)]
-        right = sum(int(jnp.sum(is_right(params, *batch))) for batch in batches)
-        tokens = np.mean([np.sum(wanted) / len(wanted) for _, wanted in batches])
-        print(f"{items:5}  {tokens:17.1f}  {right}/{count} = {right / count:.2%}", flush=True)
+        tokens, wanted = make_batch(examples, sequence_length(examples[0].items))
+        right = np.concatenate([is_right(params, tokens[i : i + 50], wanted[i : i + 50]) for i in range(0, count, 50)])
+        answers = int(np.sum(right))
+        if not right.all():  # a slip in the reasoning may leave the answer right: such rows have to be decoded
+            decoded = np.asarray(decode(params, tokens[~right], wanted[~right]))
+            answers += sum(answer_of(got) == answer_of(want) for got, want in zip(decoded, tokens[~right]))
+        mean = np.sum(wanted) / count
+        print(f"{examples[0].items:5}  {mean:17.1f}  {answers / count:12.2%}  {np.mean(right):16.2%}", flush=True)
 
 
 def write_gguf(path: Path, params: Params) -> None:
@@ -235,7 +252,7 @@ def training_batch(seed: int, step: int) -> tuple[np.ndarray, np.ndarray]:
     """The batch follows from seed and step alone, so a resumed run sees those of an unbroken one.
 
     It has one of four shapes, each compiled once, of about the same number of tokens. Long prompts take part from the
-    start: short ones alone reward finding the place in the prompt by its distance, and that has to be unlearned later.
+    start: short ones alone could be solved by counting positions, which would have to be unlearned.
     """
     rng = np.random.default_rng([seed, 1, step])
     batch_of = {3: 64, 6: 40, 12: 24, MAX_ITEMS: 16}  # by the most items of a prompt in the batch

@@ -23,25 +23,28 @@ TESSERA_NAMESPACE_BEGIN
 
 /// What an instance says of itself to its peers, to the stage before it and to the front end, now and then.
 struct load_report {
-  market::instance_id from = 0;
-  tokens load{};       ///< KV of its requests, those that wait included.
+  market::instance_id from = 0;  ///< The instance that reports.
+  tokens load{};                 ///< KV of its requests, those that wait included.
   tokens range_end{};  ///< First length that is not its business any more; `partition::unbounded` in the last stage.
 };
 
 /// Stages, and what is known of their instances. Instances are numbered through the stages, from 0.
 class stage_map {
  public:
+  /// What there must be room for; fixed at construction.
   struct limits {
-    std::size_t instances = 64;
-    std::size_t stages = 64;
+    std::size_t instances = 64;  ///< Most instances.
+    std::size_t stages = 64;     ///< Most stages.
   };
   /// The instances [first, last).
   struct group {
-    std::size_t first = 0;
-    std::size_t last = 0;
+    std::size_t first = 0;  ///< The first.
+    std::size_t last = 0;   ///< One past the last.
+    /// How many.
     [[nodiscard]] constexpr std::size_t size() const noexcept { return last - first; }
   };
 
+  /// Bytes that an object with these limits takes from its arena, alignment included.
   [[nodiscard]] static constexpr std::size_t required_bytes(const limits& l) noexcept {
     return storage_layout{}
         .add<group>(l.stages)
@@ -61,20 +64,26 @@ class stage_map {
   stage_map(const stage_map&) = delete;
   stage_map& operator=(const stage_map&) = delete;
 
+  /// Number of stages.
   [[nodiscard]] std::size_t stages() const noexcept { return stages_; }
+  /// Number of instances.
   [[nodiscard]] std::size_t instances() const noexcept { return instances_; }
+  /// The instances of stage `s`.
   [[nodiscard]] group stage(std::size_t s) const noexcept {
     TESSERA_ASSERT(s < stages_, "no such stage");
     return groups_[s];
   }
+  /// The stage of instance `i`.
   [[nodiscard]] std::size_t stage_of(std::size_t i) const noexcept {
     TESSERA_ASSERT(i < instances_, "no such instance");
     return stage_of_[i];
   }
+  /// The load of instance `i` as last reported.
   [[nodiscard]] tokens load(std::size_t i) const noexcept {
     TESSERA_ASSERT(i < instances_, "no such instance");
     return loads_[i];
   }
+  /// The end of the range of instance `i` as last reported.
   [[nodiscard]] tokens range_end(std::size_t i) const noexcept {
     TESSERA_ASSERT(i < instances_, "no such instance");
     return ends_[i];
@@ -165,29 +174,32 @@ class stage_map {
 template <partition::split_rule Rule = partition::by_quality, clock_policy Clock = seconds_clock>
 class cascade_instance {
  public:
-  using time_point = basic_time_point<Clock>;
-  using refiner = partition::range_refiner<Rule>;
+  using time_point = basic_time_point<Clock>;      ///< A moment on that clock.
+  using refiner = partition::range_refiner<Rule>;  ///< Follows the end of its range.
 
+  /// What there must be room for; fixed at construction.
   struct limits {
-    std::size_t instances = 64;
-    std::size_t stages = 64;
+    std::size_t instances = 64;  ///< Most instances.
+    std::size_t stages = 64;     ///< Most stages.
     std::size_t offers = 64;     ///< See `market::trader`.
     std::size_t purchases = 64;  ///< See `market::trader`.
   };
+  /// Parameters of the parts; each is described at its own type.
   struct config {
-    typename refiner::options refinement{};
-    market::rebalance trigger{};
-    market::trader_config<Clock> market{};
-    tokens longest{131'072};  ///< The range of the last stage but one ends here at the latest.
+    typename refiner::options refinement{};  ///< How the end of its range follows the requests.
+    market::rebalance trigger{};             ///< When it is above the mean.
+    market::trader_config<Clock> market{};   ///< Of the trader.
+    tokens longest{131'072};                 ///< The range of the last stage but one ends here at the latest.
   };
   /// A request that could move.
   struct candidate {
-    market::request_id request = 0;
-    std::uint32_t epoch = 0;  ///< How often it has changed hands.
-    tokens length{};
-    blocks size{};
+    market::request_id request = 0;  ///< The request.
+    std::uint32_t epoch = 0;         ///< How often it has changed hands.
+    tokens length{};                 ///< Tokens of its KV.
+    blocks size{};                   ///< Blocks of its KV.
   };
 
+  /// Bytes that an object with these limits takes from its arena, alignment included.
   [[nodiscard]] static constexpr std::size_t required_bytes(const limits& l) noexcept {
     return storage_layout{}
         .add_bytes(market::trader<Clock>::required_bytes({l.instances, l.offers, l.purchases}))
@@ -202,17 +214,22 @@ class cascade_instance {
   cascade_instance(std::span<std::byte> memory, const limits& l, std::span<const partition::stage> stages,
                    market::peer self, const config& c = {}) noexcept
       : cascade_instance{arena{memory}, l, stages, self, c} {}
+  /// Over storage from `storage_for`. `stages` is the plan, `self` this instance.
   cascade_instance(owned_storage<limits>& storage, std::span<const partition::stage> stages, market::peer self,
                    const config& c = {}) noexcept
       : cascade_instance{storage.memory(), storage.limits(), stages, self, c} {}
   cascade_instance(const cascade_instance&) = delete;
   cascade_instance& operator=(const cascade_instance&) = delete;
 
+  /// Its place on the market.
   [[nodiscard]] market::trader<Clock>& trader() noexcept { return trader_; }
+  /// Its place on the market.
   [[nodiscard]] const market::trader<Clock>& trader() const noexcept { return trader_; }
   /// What this instance knows of all.
   [[nodiscard]] const stage_map& map() const noexcept { return map_; }
+  /// The stage that it belongs to.
   [[nodiscard]] std::size_t stage() const noexcept { return map_.stage_of(self()); }
+  /// Whether its range has no end.
   [[nodiscard]] bool in_last_stage() const noexcept { return !refiner_; }
   /// First length that is the next stage's business.
   [[nodiscard]] tokens range_end() const noexcept { return refiner_ ? refiner_->boundary() : partition::unbounded; }

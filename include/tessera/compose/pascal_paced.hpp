@@ -23,6 +23,7 @@ class pascal_paced
   using base = iteration_scheduler<Request, order::paced<Deadline>, preempt::swap, admit::watermark, BlockStore>;
 
  public:
+  /// Parameters of the parts; each is described at its own type.
   struct config {
     tokens quantum{500};              ///< Tokens generated between two places of a reasoning request.
     std::uint64_t young_quanta = 2;   ///< From so many quanta on, reasoning requests go by age alone.
@@ -32,8 +33,10 @@ class pascal_paced
     [[no_unique_address]] Deadline deadline{};  ///< Says when a request's reader runs dry.
   };
 
+  /// Over a buffer of at least `required_bytes(l)`.
   pascal_paced(std::span<std::byte> memory, const scheduler_limits& l, const config& c = {}) noexcept
       : base{memory, l, policies(c)} {}
+  /// Over storage from `storage_for`.
   explicit pascal_paced(owned_storage<scheduler_limits>& storage, const config& c = {}) noexcept
       : base{storage, policies(c)} {}
 

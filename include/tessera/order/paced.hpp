@@ -11,6 +11,7 @@ namespace order {
 
 /// The token pacer that the engine keeps in the request's member `pacer`.
 struct pacer_member {
+  /// Reads `r.pacer`.
   template <schedulable R>
   [[nodiscard]] typename R::time_point operator()(const R& r) const noexcept {
     return r.pacer.starves_at();
@@ -51,21 +52,23 @@ concept reader_deadline = std::copyable<F> && schedulable<R> && requires(const F
 /// @tparam Deadline a `reader_deadline`; by default the request's member `pacer`.
 template <class Deadline = pacer_member>
 struct paced {
-  static constexpr bool ages = true;
+  static constexpr bool ages = true;  ///< Whether waiting too long moves a request to the front.
 
   tokens quantum{500};             ///< Tokens generated between two places of a reasoning request. At least 1.
   std::uint64_t young_quanta = 2;  ///< From so many quanta on, reasoning requests go by age alone.
   tokens slice{250};               ///< Tokens generated between two looks at an answer's reader. At least 1.
   duration margin =
       duration{1.0};  ///< An answer is urgent so long before its reader runs dry: the time of a few steps.
-  [[no_unique_address]] Deadline deadline{};
+  [[no_unique_address]] Deadline deadline{};  ///< Tells when a request's reader runs out of tokens.
 
+  /// A place for a request that joins.
   template <schedulable R>
   void enter(R& r, typename R::time_point /*now*/) noexcept {
     request_access::state(r).turn = 0;
     take_place(r);
   }
 
+  /// Accounts for tokens that were run; true if the request is due for a new place.
   template <schedulable R>
   [[nodiscard]] bool charge(R& r, tokens ran) noexcept {
     auto& s = request_access::state(r);
@@ -73,6 +76,7 @@ struct paced {
     return s.quantum_used >= (s.phase == phase::answering ? slice : quantum);
   }
 
+  /// A new place for a request that was due.
   template <schedulable R>
   void requeue(R& r) noexcept {
     auto& s = request_access::state(r);
@@ -87,6 +91,7 @@ struct paced {
     request_access::state(r).level = urgent;
   }
 
+  /// By priority, then level, then place on it, then arrival.
   template <schedulable R>
   [[nodiscard]] static bool before(const R& a, const R& b) noexcept {
     if (a.priority != b.priority) return a.priority > b.priority;
@@ -101,6 +106,7 @@ struct paced {
     return s.sequence < t.sequence;
   }
 
+  /// Whether a waiting request may take the blocks of a resident.
   template <schedulable R>
   [[nodiscard]] static bool displaces(const R& waiting, const R& resident) noexcept {
     if (waiting.priority != resident.priority) return waiting.priority > resident.priority;

@@ -10,6 +10,7 @@ namespace placement {
 /// When to use: as a baseline; lengths are unknown and about alike.
 /// A pure function. O(instances), no allocation. `nowhere` for an empty range.
 struct join_shortest_queue {
+  /// The index of the chosen instance.
   template <instance_views V>
     requires shows_requests<view_t<V>>
   [[nodiscard]] constexpr std::size_t operator()(const V& instances) const noexcept {

@@ -10,6 +10,7 @@ namespace placement {
 /// When to use: the baseline placement of PASCAL's evaluation for FCFS and round-robin.
 /// A pure function. O(instances), no allocation. `nowhere` for an empty range.
 struct least_kv {
+  /// The index of the chosen instance.
   template <instance_views V>
     requires shows_kv_held<view_t<V>> && shows_requests<view_t<V>>
   [[nodiscard]] constexpr std::size_t operator()(const V& instances) const noexcept {

@@ -62,8 +62,10 @@ template <class V, class Candidates, class Key>
 /// Algorithm 1: the instance for a new request is the one with the least KV (m_i, device and host) among those whose
 /// answers meet their SLO; among all if there is none.
 struct pascal_arrival {
+  /// It looks at how many requests reason and how many answer, which costs the caller O(requests) to tell.
   static constexpr bool reads_phases = true;
 
+  /// The index of the chosen instance.
   template <instance_views V>
     requires pascal_view<view_t<V>>
   [[nodiscard]] std::size_t operator()(const V& instances) const noexcept {
@@ -77,8 +79,10 @@ struct pascal_arrival {
 /// among those whose answers meet their SLO; if there is none, the one with the smallest r_i + a_i among all, a_i being
 /// the answering requests that have not used up their first quantum.
 struct pascal_phase_change {
+  /// It looks at how many requests reason and how many answer, which costs the caller O(requests) to tell.
   static constexpr bool reads_phases = true;
 
+  /// The index of the chosen instance.
   template <instance_views V>
     requires pascal_view<view_t<V>>
   [[nodiscard]] std::size_t operator()(const V& instances) const noexcept {
@@ -94,6 +98,7 @@ struct pascal_phase_change {
 
 /// Where a request goes on after its phase change: nowhere else. The baselines of PASCAL's evaluation.
 struct stay {
+  /// `current`.
   template <instance_views V>
   [[nodiscard]] constexpr std::size_t operator()(const V&, std::size_t current, blocks /*grows*/,
                                                  blocks /*moves*/) const noexcept {
@@ -103,8 +108,10 @@ struct stay {
 
 /// Where a request goes on after its phase change: where Algorithm 2 says.
 struct pascal_migrate_always {
+  /// It looks at how many requests reason and how many answer, which costs the caller O(requests) to tell.
   static constexpr bool reads_phases = true;
 
+  /// The index of the chosen instance.
   template <instance_views V>
     requires pascal_view<view_t<V>>
   [[nodiscard]] std::size_t operator()(const V& instances, std::size_t /*current*/, blocks /*grows*/,
@@ -116,6 +123,7 @@ struct pascal_migrate_always {
 /// Adaptive migration (section IV-B, figure 7): where Algorithm 2 says, unless the request has the memory it needs
 /// where it is and would not have it there.
 struct pascal_migrate_adaptively {
+  /// It looks at how many requests reason and how many answer, which costs the caller O(requests) to tell.
   static constexpr bool reads_phases = true;
 
   /// Blocks that it needs besides those of its next token, here as there: room for the answer that is to come. With 0

@@ -10,8 +10,8 @@ namespace placement {
 /// What the prefill queue of one worker is worth: its load, in its own terms. Workers of different kinds may share a
 /// pool.
 struct prefill_worker {
-  headroom::prefill_cost cost{};
-  headroom::prefill_budget budget{};
+  headroom::prefill_cost cost{};      ///< What a prefill takes on it.
+  headroom::prefill_budget budget{};  ///< What it can compute within the TTFT.
 };
 
 /// Phasor's micro scale as one object: routes each request to the prefill worker with the highest Phi_T and keeps the
@@ -24,8 +24,9 @@ struct prefill_worker {
 /// Source: Phasor, algorithm 1, lines 2 to 5, and appendix B.4.
 class phasor_router {
  public:
-  using limits = phi_index::limits;
+  using limits = phi_index::limits;  ///< How many workers there may be.
 
+  /// Bytes that an object with these limits takes from its arena, alignment included.
   [[nodiscard]] static constexpr std::size_t required_bytes(const limits& l) noexcept {
     return storage_layout{}.add<entry>(l.workers).add_bytes(phi_index::required_bytes(l)).bytes_unaligned();
   }
@@ -58,18 +59,24 @@ class phasor_router {
     at(id).load.join(prompt, computed);
     update(id);
   }
+  /// A request has left worker `id`, of whose `prompt` tokens so many were `computed`. O(log workers).
   void leave(std::size_t id, tokens prompt, tokens computed = {}) noexcept {
     at(id).load.leave(prompt, computed);
     update(id);
   }
+  /// A prefill on worker `id` has got from one number of computed tokens to another. O(log workers).
   void advance(std::size_t id, tokens from, tokens to) noexcept {
     at(id).load.advance(from, to);
     update(id);
   }
 
+  /// Most workers. O(1).
   [[nodiscard]] std::size_t workers() const noexcept { return index_.workers(); }
+  /// Workers that take requests. O(1).
   [[nodiscard]] std::size_t open_workers() const noexcept { return index_.size(); }
+  /// Whether worker `id` takes requests. O(1).
   [[nodiscard]] bool is_open(std::size_t id) const noexcept { return index_.contains(id); }
+  /// Requests in the queue of worker `id`. O(1).
   [[nodiscard]] std::size_t requests(std::size_t id) const noexcept { return at(id).load.requests(); }
   /// Phi_T of a worker, open or not. Requires: it has been open.
   [[nodiscard]] double phi(std::size_t id) const noexcept { return phi_of(at(id)); }

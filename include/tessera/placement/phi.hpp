@@ -38,6 +38,7 @@ namespace detail {
 /// When to use: prefill workers, by time-bound freeness; decode workers, by space-bound freeness.
 /// A pure function. O(workers), no allocation. `nowhere` for an empty range.
 struct highest_phi {
+  /// The index of the chosen worker.
   template <instance_views V>
     requires shows_phi<view_t<V>> && shows_requests<view_t<V>>
   [[nodiscard]] constexpr std::size_t operator()(const V& workers) const noexcept {
@@ -73,10 +74,12 @@ struct highest_phi {
 /// About 28 bytes a worker.
 class phi_index {
  public:
+  /// What there must be room for; fixed at construction.
   struct limits {
     std::size_t workers = 0;  ///< Ids are below this. At least 1, at most 2^31.
   };
 
+  /// Bytes that an object with these limits takes from its arena, alignment included.
   [[nodiscard]] static constexpr std::size_t required_bytes(const limits& l) noexcept {
     const std::size_t leaves = leaves_for(l.workers);
     return storage_layout{}.add<key>(l.workers).add<std::uint32_t>(leaves).bytes_unaligned();
@@ -96,6 +99,7 @@ class phi_index {
   [[nodiscard]] std::size_t workers() const noexcept { return workers_; }
   /// Workers of the pool.
   [[nodiscard]] std::size_t size() const noexcept { return size_; }
+  /// Whether the worker is in the pool. O(1).
   [[nodiscard]] bool contains(std::size_t worker) const noexcept { return worker < workers_ && keys_[worker].present; }
 
   /// A worker joins the pool, or has changed. Requires `worker < workers()` and that `phi` is not NaN.

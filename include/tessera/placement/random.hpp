@@ -16,6 +16,7 @@ namespace placement {
 struct random {
   std::uint64_t state = 1;  ///< The seed; then the state.
 
+  /// The index of the chosen instance. Advances the generator.
   template <instance_views V>
   [[nodiscard]] constexpr std::size_t operator()(const V& instances) noexcept {
     const std::uint64_t n = instances.size();

@@ -13,6 +13,7 @@ namespace placement {
 struct round_robin {
   std::size_t next = 0;  ///< Whose turn it is.
 
+  /// The index of the chosen instance. Advances the turn.
   template <instance_views V>
   [[nodiscard]] constexpr std::size_t operator()(const V& instances) noexcept {
     const std::size_t n = instances.size();

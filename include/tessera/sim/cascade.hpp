@@ -39,9 +39,10 @@ enum class refinement : std::uint8_t {
 
 /// A `partition::split_rule` that is chosen at run time.
 struct refinement_rule {
-  refinement kind = refinement::quality;
-  cost::qoe_model model{};
+  refinement kind = refinement::quality;  ///< Which rule.
+  cost::qoe_model model{};                ///< For the rule by quality.
 
+  /// The split that `kind` says.
   [[nodiscard]] std::size_t operator()(std::span<const cost::request_lengths> sorted) const noexcept {
     switch (kind) {
       case refinement::count: return partition::by_count{}(sorted);
@@ -55,27 +56,30 @@ struct refinement_rule {
 
 /// CascadeInfer's control plane. Measures, beside what every run has: `market_messages`, `market_offers`,
 /// `market_unsold`, `refinements`, and `stage_output_cv`, the coefficient of variation of the output tokens per
-/// instance, averaged over the stages with several instances. Curves `boundary N`: where stage N ends, the mean of its
+/// instance, averaged over the stages with several instances; `stage_load_cv`, that of their loads, averaged over time
+/// too; `most_transfers` at a time of one instance. Curves `boundary N`: where stage N ends, the mean of its
 /// instances.
 class cascade {
  public:
+  /// Parameters of the parts; each is described at its own type.
   struct config {
-    std::vector<partition::stage> stages{};  ///< As planned; the instances are numbered through them.
-    stage_balance balance = stage_balance::full;
-    refinement refine = refinement::quality;
-    cost::qoe_model model{};    ///< What `refinement::quality` predicts with.
-    double backlog_weight = 1;  ///< How much more a prompt token that is not computed yet weighs than one that is,
-                                ///< when the front end looks for the least load. The paper does not say; see below.
-    double smoothing = 0.3;     ///< Of the refined boundaries; see `partition::range_refiner`.
-    double message_s = 50e-6;   ///< From one instance to another.
-    double report_s = 0.05;     ///< Between two load reports of an instance.
-    double rebalance_s = 0.5;   ///< Between two looks of an instance at its stage.
-    double refine_s = 1;        ///< Between two refinements of an instance's range.
-    double retry_s = 0.5;       ///< Before a request that nobody took is offered again.
-    market::rebalance trigger{};
-    market::trader_config<seconds_clock> market{};
+    std::vector<partition::stage> stages{};       ///< As planned; the instances are numbered through them.
+    stage_balance balance = stage_balance::full;  ///< How the instances of a stage share its requests.
+    refinement refine = refinement::quality;      ///< How boundaries follow the requests.
+    cost::qoe_model model{};                      ///< What `refinement::quality` predicts with.
+    double backlog_weight = 1;    ///< How much more a prompt token that is not computed yet weighs than one that is,
+                                  ///< when the front end looks for the least load. The paper does not say; see below.
+    double smoothing = 0.3;       ///< Of the refined boundaries; see `partition::range_refiner`.
+    double message_s = 50e-6;     ///< From one instance to another.
+    double report_s = 0.05;       ///< Between two load reports of an instance.
+    double rebalance_s = 0.5;     ///< Between two looks of an instance at its stage.
+    double refine_s = 1;          ///< Between two refinements of an instance's range.
+    double retry_s = 0.5;         ///< Before a request that nobody took is offered again.
+    market::rebalance trigger{};  ///< When it is above the mean.
+    market::trader_config<seconds_clock> market{};  ///< Of the trader.
   };
 
+  /// The plan and the models are in `c`.
   explicit cascade(config c) : config_{std::move(c)} {
     TESSERA_ASSERT(config_.refine != refinement::quality || config_.model.valid(), "a model to predict with");
     turn_.resize(config_.stages.size());
@@ -83,6 +87,7 @@ class cascade {
     config_.market.receiving.growth = blocks{4};
   }
 
+  /// Called once, before the first event.
   template <class C>
   void starts(C& c) {
     promised_.assign(c.size(), blocks{});
@@ -108,6 +113,7 @@ class cascade {
       c.call_after(config_.refine_s, refine);
   }
 
+  /// The instance that a request which has just arrived goes to.
   template <class C>
   [[nodiscard]] std::size_t place(C&, const request& r) {
     if (config_.balance == stage_balance::in_turn) return in_turn(front_->stage_for(r.prompt));
@@ -116,6 +122,7 @@ class cascade {
     return to;
   }
 
+  /// Instance `i` is between two steps.
   template <class C>
   void step_ended(C& c, std::size_t i) {
     member& m = *members_[i];
@@ -141,6 +148,7 @@ class cascade {
     withdraw_the_failed(c);
   }
 
+  /// Called at the time that was asked for with `call_after`.
   template <class C>
   void alarm(C& c, std::uint64_t what) {
     switch (what) {
@@ -158,6 +166,7 @@ class cascade {
           reports_.push_back(members_[i]->report(load_of(c, i)));
           backlogs_.push_back(extra_backlog(c, i));
         }
+        note_loads();
         TESSERA_ASSERT(config_.message_s < config_.report_s, "a report arrives before the next one");
         c.call_after(config_.message_s, reported);
         return c.call_after(config_.report_s, report);
@@ -206,11 +215,13 @@ class cascade {
     take_off(c, r);
   }
 
+  /// A request is done.
   template <class C>
   void finished(C& c, request& r) {
     take_off(c, r);
   }
 
+  /// Called once, after the last event: adds its own measures to the result.
   template <class C>
   void ended(C&, run_result& result) {
     result.measures["market_messages"] = static_cast<double>(sent_);
@@ -226,6 +237,7 @@ class cascade {
       sum += output_variation(std::span{result.instances}.subspan(g.first, g.size()));
       ++stages;
     }
+    result.measures["stage_load_cv"] = load_cvs_ == 0 ? 0.0 : load_cv_ / static_cast<double>(load_cvs_);
     result.measures["stage_output_cv"] = stages == 0 ? 0.0 : sum / static_cast<double>(stages);
     result.curves = std::move(curves_);
   }
@@ -380,6 +392,23 @@ class cascade {
     scratch_.resize(own_.size() + theirs_.size());
     if (m.refine(own_, theirs_, scratch_)) ++refinements_;
   }
+  /// How uneven the loads within the stages are at this moment.
+  void note_loads() {
+    for (std::size_t s = 0; s != front_->stages(); ++s) {
+      const stage_map::group g = front_->stage(s);
+      double sum = 0;
+      double squares = 0;
+      for (std::size_t i = g.first; i != g.last; ++i) {
+        const auto load = static_cast<double>(reports_[i].load.count());
+        sum += load;
+        squares += load * load;
+      }
+      if (g.size() < 2 || sum == 0) continue;
+      const auto n = static_cast<double>(g.size());
+      load_cv_ += std::sqrt(std::max(squares / n - sum / n * (sum / n), 0.0)) / (sum / n);
+      ++load_cvs_;
+    }
+  }
   void note_boundaries(double now_s) {
     for (std::size_t s = 0; s + 1 < front_->stages(); ++s) {
       const stage_map::group g = front_->stage(s);
@@ -454,6 +483,8 @@ class cascade {
   std::uint64_t offers_ = 0;
   std::uint64_t unsold_ = 0;
   std::uint64_t refinements_ = 0;
+  double load_cv_ = 0;
+  std::uint64_t load_cvs_ = 0;
   std::size_t most_transfers_ = 0;
 };
 

@@ -37,31 +37,22 @@ struct cascade_plan {
 /// Rows that planning looks at, evenly spread over the history.
 inline constexpr std::size_t planning_sample = 20'000;
 
-/// Requests in flight on all instances together at `rate`, if each has an equal share: of Little's law on the cost
-/// model, n = rate output (D0 + n load), and no more than fit in memory and batch.
-[[nodiscard]] inline double expected_in_flight(const cost::qoe_model& model, std::span<const trace_row> sample,
-                                               double rate, const cluster_options& o) {
-  double load = 0;
-  double output = 0;
+/// The most requests like these that all instances together can have in flight: what memory and batch hold.
+[[nodiscard]] inline double most_in_flight(std::span<const trace_row> sample, const cluster_options& o) {
   double length = 0;
-  for (const trace_row& r : sample) {
-    load += model.load({tokens{r.prompt_tokens}, tokens{r.prompt_tokens + r.output_tokens}});
-    output += static_cast<double>(r.output_tokens);
-    length += static_cast<double>(r.prompt_tokens + r.output_tokens);
-  }
-  const auto n = static_cast<double>(sample.size());
+  for (const trace_row& r : sample) length += static_cast<double>(r.prompt_tokens + r.output_tokens);
+  length /= static_cast<double>(sample.size());
   const double kv =
       static_cast<double>(o.instance.limits.blocks) * static_cast<double>(o.instance.limits.block_size.count());
-  const double most = std::max(1.0, std::min(static_cast<double>(o.instance.step.max_batch), kv / (length / n)));
-  const double tokens_per_s = rate / static_cast<double>(o.instances) * output / n;
-  const double busy = tokens_per_s * load / n;
-  const double each = busy < 1 ? std::min(most, tokens_per_s * model.d[0] / (1 - busy)) : most;
-  return std::max(1.0, each * static_cast<double>(o.instances));
+  const double each = std::max(1.0, std::min(static_cast<double>(o.instance.step.max_batch), kv / length));
+  return each * static_cast<double>(o.instances);
 }
 
 /// Plans for `history` at `rate` requests per second. The cost model is fitted to batches like those of section 4.1,
-/// with the history's mean output. Requests that do not fit on an instance are left out. Requires at least one row; a
-/// rate that is not positive counts as more than there is room for.
+/// with the history's mean output. The sample is planned for as if all instances were full, because that is when the
+/// layout matters; with a closed loop, for as many as are in it. `rate` is read by `layout::steady` alone. Requests
+/// that do not fit on an instance are left out. Requires at least one row; a rate that is not positive counts as more
+/// than there is room for.
 [[nodiscard]] inline cascade_plan plan_cascade(const cluster_options& o, std::span<const trace_row> history,
                                                double rate, layout how = layout::exact) {
   TESSERA_ASSERT(!history.empty(), "stages are planned from a history");
@@ -85,9 +76,7 @@ inline constexpr std::size_t planning_sample = 20'000;
   const status fitted = cost::fit(profile_costs(o.instance.timer, room, profiled), {}, plan.cost);
   TESSERA_ASSERT(ok(fitted), "step times are positive");
   static_cast<void>(fitted);
-  if (!(rate > 0)) rate = 1e9;
-  plan.in_flight =
-      o.in_flight != 0 ? static_cast<double>(o.in_flight) : expected_in_flight(plan.cost.model, rows, rate, o);
+  plan.in_flight = o.in_flight != 0 ? static_cast<double>(o.in_flight) : most_in_flight(rows, o);
 
   using clock = std::chrono::steady_clock;
   const auto seconds_since = [](clock::time_point start) {
@@ -96,7 +85,10 @@ inline constexpr std::size_t planning_sample = 20'000;
   if (how == layout::steady) {
     const auto start = clock::now();
     plan.stages = steady_plan(o.instance.timer,
-                              {.sample = rows, .rate = rate, .kv_tokens = kv, .max_batch = o.instance.step.max_batch},
+                              {.sample = rows,
+                               .rate = rate > 0 ? rate : 1e3 * static_cast<double>(o.instances),
+                               .kv_tokens = kv,
+                               .max_batch = o.instance.step.max_batch},
                               o.instances);
     plan.seconds = seconds_since(start);
     return plan;

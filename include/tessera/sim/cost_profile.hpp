@@ -28,9 +28,9 @@ struct cost_profile_options {
 };
 
 /// CascadeInfer's way to profile (section 4.1) on step times, with room for `kv_tokens`: prompts from buckets that
-/// double in length under batch sizes 1, 2, 4, ... as far as memory goes. While a request generates its output, every other of its batch
-/// is replaced once, on average; so its latency per output token is a decode step with all at half of their output,
-/// and its batch's prefills spread over the mean output. Deterministic.
+/// double in length under batch sizes 1, 2, 4, ... as far as memory goes. While a request generates its output, every
+/// other of its batch is replaced once, on average; so its latency per output token is a decode step with all at half
+/// of their output, and its batch's prefills spread over the mean output. Deterministic.
 [[nodiscard]] inline std::vector<cost::profile_row> profile_costs(const step_timer& time, double kv_tokens,
                                                                   const cost_profile_options& o = {}) {
   std::mt19937_64 random{o.seed};
@@ -40,8 +40,7 @@ struct cost_profile_options {
   std::vector<cost::profile_row> rows;
   for (std::int64_t low = o.shortest; low < o.longest; low *= 2) {
     for (std::int64_t n = 1; n <= o.max_batch; n *= 2) {
-      if (static_cast<double>(n) * (1.5 * static_cast<double>(low) + static_cast<double>(o.output)) > kv_tokens)
-        break;
+      if (static_cast<double>(n) * (1.5 * static_cast<double>(low) + static_cast<double>(o.output)) > kv_tokens) break;
       for (int repeat = 0; repeat != o.repeats; ++repeat) {
         cost::batch_features batch;
         step_shape decode;

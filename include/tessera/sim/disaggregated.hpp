@@ -222,7 +222,7 @@ class disaggregated {
     if (queued_[r.index]) computed(r);
   }
 
-  /// Called at the time that was asked for with `alarm_at`.
+  /// Called at the time that was asked for with `call_after`.
   template <class C>
   void alarm(C& c, std::uint64_t) {
     find_heads_of_line(c);

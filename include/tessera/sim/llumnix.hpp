@@ -17,6 +17,7 @@ namespace sim {
 /// New requests go to the instances in turn, and stay: vLLM or SGLang behind a plain load balancer.
 class in_turn {
  public:
+  /// The instance that a request which has just arrived goes to.
   template <class C>
   [[nodiscard]] std::size_t place(C& c, const request& /*r*/) {
     return next_++ % c.size();
@@ -32,21 +33,25 @@ class in_turn {
 /// have more than `high`, the lowest with the highest, and each pair migrates its shortest running request.
 class llumnix {
  public:
+  /// Parameters of the parts; each is described at its own type.
   struct config {
-    double epoch_s = 0.5;
-    double low = 10;   ///< Blocks per request below which an instance gives requests away.
-    double high = 20;  ///< Above which it takes some.
+    double epoch_s = 0.5;  ///< Seconds between two looks at the loads.
+    double low = 10;       ///< Blocks per request below which an instance gives requests away.
+    double high = 20;      ///< Above which it takes some.
   };
 
   llumnix() = default;
+  /// Nothing is allocated before the cluster starts.
   explicit llumnix(const config& c) : config_{c} {}
 
+  /// Called once, before the first event.
   template <class C>
   void starts(C& c) {
     freeness_.resize(c.size());
     c.call_after(config_.epoch_s, 0);
   }
 
+  /// The instance that a request which has just arrived goes to.
   template <class C>
   [[nodiscard]] std::size_t place(C& c, const request& /*r*/) {
     look_at(c);
@@ -60,6 +65,7 @@ class llumnix {
     return best;
   }
 
+  /// Called at the time that was asked for with `call_after`.
   template <class C>
   void alarm(C& c, std::uint64_t /*what*/) {
     look_at(c);

@@ -23,9 +23,9 @@ struct steady_load {
   std::span<const trace_row> sample;  ///< At least one request.
   double rate = 1;                    ///< Of requests like these, per second.
   double kv_tokens = 0;               ///< Room of an instance.
-  std::size_t max_batch = 256;  ///< Largest batch.
-  double hand_over_s = 0.01;  ///< What a hand-over takes beside the step that it waits for.
-  double most_handing = 0.6;  ///< Part of the time that an instance may be handing over; it does one at a time.
+  std::size_t max_batch = 256;        ///< Largest batch.
+  double hand_over_s = 0.01;          ///< What a hand-over takes beside the step that it waits for.
+  double most_handing = 0.6;          ///< Part of the time that an instance may be handing over; it does one at a time.
 };
 
 /// Divides lengths and instances into stages like CascadeInfer's planner (section 4.2), with another cost of a stage.

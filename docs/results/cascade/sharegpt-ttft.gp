@@ -1,0 +1,45 @@
+if (!exists('picture')) picture = 'sharegpt-ttft.svg'
+set terminal svg size 900,480 dynamic background 'white'
+set output picture
+set grid lc rgb '#dddddd'
+set border 3
+set tics nomirror
+set key top right noenhanced
+set style line 1 lw 2 lc rgb '#0072b2'
+set style line 2 lw 2 lc rgb '#d55e00'
+set style line 3 lw 2 lc rgb '#009e73'
+set style line 4 lw 2 lc rgb '#cc79a7'
+set style line 5 lw 2 lc rgb '#e69f00'
+set style line 6 lw 2 lc rgb '#56b4e9'
+set style line 7 lw 2 lc rgb '#000000'
+set style line 8 lw 2 lc rgb '#999999'
+set title 'Mean time to first token'
+set xlabel 'load of the prompts'
+set ylabel 'seconds'
+set key outside right top
+set logscale y
+$curve0 << EOD
+0.25 0.14316
+0.5 0.183526
+0.7 0.326757
+0.85 0.734191
+EOD
+$curve1 << EOD
+0.25 0.146366
+0.5 0.175507
+0.7 0.230408
+0.85 0.396187
+EOD
+$curve2 << EOD
+0.25 0.157943
+0.5 0.209877
+0.7 0.332335
+0.85 0.844944
+EOD
+$curve3 << EOD
+0.25 0.148679
+0.5 0.180926
+0.7 0.233933
+0.85 0.405543
+EOD
+plot $curve0 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 1 title 'round-robin', $curve1 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 2 title 'Llumnix-like', $curve2 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 3 title 'CascadeInfer', $curve3 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 4 title 'steady'

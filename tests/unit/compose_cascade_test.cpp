@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include <tessera/compose/cascade.hpp>
+
+#include "support/allocation_guard.hpp"
+#include "support/catch.hpp"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+namespace {
+
+using namespace tessera;
+using namespace tessera::literals;
+using member = cascade_instance<partition::by_count>;
+
+const std::vector<partition::stage> three{{.from = 0_tok, .to = 100_tok, .instances = 2},
+                                          {.from = 100_tok, .to = 500_tok, .instances = 3},
+                                          {.from = 500_tok, .to = partition::unbounded, .instances = 1}};
+constexpr stage_map::limits six{.instances = 6, .stages = 3};
+
+/// Writes down whom it asks, and for what.
+struct port {
+  std::vector<market::message> sent = [] {
+    std::vector<market::message> v;
+    v.reserve(256);
+    return v;
+  }();
+  void send(const market::message& m) noexcept { sent.push_back(m); }
+  void copy(const market::transfer&) noexcept {}
+  void kept(market::request_id) noexcept {}
+  void released(market::request_id) noexcept {}
+  void unresolved(market::request_id, market::peer) noexcept {}
+  void unsold(market::request_id) noexcept {}
+  tokens load() noexcept { return {}; }
+  blocks idle_blocks() noexcept { return 100_blk; }
+  bool reserve(const market::transfer&) noexcept { return true; }
+  void discard(const market::transfer&) noexcept {}
+  void activate(const market::transfer&) noexcept {}
+
+  std::vector<std::uint32_t> asked(market::request_id r) const {
+    std::vector<std::uint32_t> out;
+    for (const market::message& m : sent) {
+      if (m.kind == market::message_kind::ask && m.request == r) out.push_back(m.to.id);
+    }
+    return out;
+  }
+};
+using ids = std::vector<std::uint32_t>;
+
+struct fixture {
+  owned_storage<member::limits> storage;
+  member m;
+  explicit fixture(std::uint32_t self, const member::config& c = {}, std::size_t offers = 8)
+      : storage{storage_for<member>({.instances = 6, .stages = 3, .offers = offers, .purchases = 8})},
+        m{storage, three, {self, 1}, c} {}
+};
+
+TEST_CASE("stage map: instances are numbered through the stages") {
+  auto storage = storage_for<stage_map>(six);
+  const stage_map map{storage, three};
+  CHECK(map.stages() == 3);
+  CHECK(map.instances() == 6);
+  CHECK(map.stage(1).first == 2);
+  CHECK(map.stage(1).size() == 3);
+  for (std::size_t i = 0; i != 6; ++i) CHECK(map.stage_of(i) == (i < 2 ? 0U : i < 5 ? 1U : 2U));
+  CHECK(map.range_end(1) == 100_tok);
+  CHECK(map.range_end(5) == partition::unbounded);
+}
+
+TEST_CASE("stage map: a request goes to the least load of the earliest stage that has its length") {
+  auto storage = storage_for<stage_map>(six);
+  stage_map map{storage, three};
+  CHECK(map.route(0_tok) == 0);
+  CHECK(map.route(99_tok) == 0);
+  CHECK(map.route(100_tok) == 2);
+  CHECK(map.route(100'000_tok) == 5);
+  map.sent(0, 10_tok);
+  CHECK(map.route(50_tok) == 1);
+  CHECK(map.update({0, 5_tok, 100_tok}));  // a report replaces what was counted
+  map.sent(1, 7_tok);
+  CHECK(map.route(50_tok) == 0);
+  // Instances of a stage have ranges of their own: 0 ends at 60, 1 at 100.
+  CHECK(map.update({0, 0_tok, 60_tok}));
+  CHECK(map.route(59_tok) == 0);
+  CHECK(map.route(60_tok) == 1);
+  CHECK(map.update({1, 0_tok, 55_tok}));
+  CHECK(map.route(60_tok) == 2);
+  CHECK(map.stage_for(60_tok) == 1);
+  // Nonsense has no effect; the last stage has no end.
+  CHECK(!map.update({6, 0_tok, 60_tok}));
+  CHECK(!map.update({2, tokens{-1}, 60_tok}));
+  CHECK(!map.update({2, 0_tok, 0_tok}));
+  CHECK(map.update({5, 9_tok, 60_tok}));
+  CHECK(map.range_end(5) == partition::unbounded);
+  CHECK(map.load(5) == 9_tok);
+}
+
+TEST_CASE("cascade instance: what outgrows the range is offered to the stage that has its length, and nothing else") {
+  fixture f{0};
+  port p;
+  std::vector<market::request_id> offered;
+  offered.reserve(8);
+  const std::vector<member::candidate> movable{
+      {7, 0, 99_tok, 7_blk}, {8, 0, 100_tok, 7_blk}, {9, 0, 600_tok, 38_blk}, {10, 2, 130_tok, 9_blk}};
+  std::size_t n = 0;
+  {
+    const tessera_test::no_allocation guard;
+    n = f.m.hand_over(movable, {}, p, [&](const member::candidate& r) { offered.push_back(r.request); });
+    CHECK(guard.allocations() == 0);
+  }
+  CHECK(n == 3);
+  CHECK(offered == std::vector<market::request_id>{8, 9, 10});
+  CHECK(p.asked(7).empty());
+  CHECK(p.asked(8) == ids{2, 3, 4});
+  CHECK(p.asked(9) == ids{5});
+  CHECK(p.asked(10) == ids{2, 3, 4});
+  // In the last stage nothing outgrows.
+  fixture last{5};
+  CHECK(last.m.in_last_stage());
+  CHECK(last.m.range_end() == partition::unbounded);
+  CHECK(last.m.hand_over(movable, {}, p, [](const auto&) { FAIL(); }) == 0);
+  // A full market takes no more: the engine offers the others again.
+  fixture small{0, {}, 2};
+  CHECK(small.m.hand_over(movable, {}, p, [](const auto&) {}) == 2);
+}
+
+TEST_CASE("cascade instance: above 125 % of the mean it sells the longest that are no longer than the excess") {
+  fixture f{2};
+  port p;
+  for (const std::uint32_t i : {3U, 4U}) CHECK(f.m.update({i, 1000_tok, 500_tok}));
+  std::vector<member::candidate> movable{
+      {1, 0, 900_tok, 57_blk}, {2, 0, 300_tok, 19_blk}, {3, 0, 500_tok, 32_blk}, {4, 0, 300_tok, 19_blk}};
+  const auto offers = [&](tokens load) {
+    static_cast<void>(f.m.report(load));
+    return f.m.rebalance(movable, {}, p, [](const auto&) {});
+  };
+  CHECK(offers(1428_tok) == 0);  // 1.2497 times the mean
+  // 2,200 against a mean of 1,400: 800 above. 900 is too long; 500 leaves 300, which the lower of the two numbers
+  // takes.
+  CHECK(offers(2200_tok) == 2);
+  CHECK(p.asked(3) == ids{3, 4});
+  CHECK(p.asked(2) == ids{3, 4});
+  CHECK(p.asked(4).empty());
+  CHECK(p.asked(1).empty());
+  CHECK(offers(2200_tok) == 0);  // all of it is on offer already
+  fixture alone{5};
+  static_cast<void>(alone.m.report(10'000_tok));
+  CHECK(alone.m.rebalance(movable, {}, p, [](const auto&) { FAIL(); }) == 0);
+}
+
+TEST_CASE("cascade instance: refinement stays within the neighbours' ranges") {
+  member::config c;
+  c.refinement.smoothing = 1;
+  const auto requests = [](std::int64_t from, std::int64_t step) {
+    std::vector<cost::request_lengths> out;
+    for (std::int64_t i = 0; i != 12; ++i) out.push_back({0_tok, tokens{from + i * step}});
+    return out;
+  };
+  std::vector<cost::request_lengths> scratch(64);
+  {
+    fixture f{2, c};  // its range is [100, 500)
+    CHECK(f.m.refine(requests(200, 10), requests(400, 10), scratch));
+    CHECK(f.m.range_end() == 400_tok);  // twelve on either side
+    CHECK(f.m.report(0_tok).range_end == 400_tok);
+    CHECK(f.m.map().range_end(2) == 400_tok);
+    CHECK(f.m.refine(requests(10, 1), requests(20, 1), scratch));
+    CHECK(f.m.range_end() == 101_tok);  // not below where the first stage ends
+    CHECK(f.m.update({1, 0_tok, 300_tok}));
+    CHECK(f.m.refine(requests(10, 1), requests(20, 1), scratch));
+    CHECK(f.m.range_end() == 301_tok);
+  }
+  fixture first{0, c};
+  CHECK(first.m.update({3, 0_tok, 150_tok}));
+  CHECK(first.m.refine(requests(900, 10), requests(900, 10), scratch));
+  CHECK(first.m.range_end() == 149_tok);  // the tightest of the successors ends at 150
+  const std::vector<cost::request_lengths> few(2, {0_tok, 10_tok});
+  CHECK(!first.m.refine(few, few, scratch));
+  CHECK(first.m.range_end() == 149_tok);
+  fixture last{5, c};
+  CHECK(!last.m.refine(requests(1, 1), requests(1, 1), scratch));
+}
+
+}  // namespace
