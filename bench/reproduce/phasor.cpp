@@ -299,6 +299,12 @@ void latency(page& p, const options& o) {
   p.table({"", "req/s", "TTFT, s", "TPOT, ms", "end to end, s", "Phasor to Splitwise", "to DistServe",
            "queues counted to Splitwise", "to DistServe"},
           table);
+  p.text(
+      "Where Phasor is behind: translation at 20 requests a second. Prefill is late, so both mixed workers "
+      "prefill; three decode workers hold what four do elsewhere, memory runs out and sequences are "
+      "swapped, which shows in TPOT. The controller cannot see that it gave too much: a late prefill queue "
+      "takes Phi_T as far below 0 as it is long, and no shortage of memory does that to Phi_S. Counting "
+      "queues does not mend it, because seconds of late prompts outweigh gigabytes of waiting KV.");
   const auto mean_change = [&](std::size_t which) {
     double sum = 0;
     for (const auto& ratios : high["mix"]) sum += ratios[which];
@@ -374,6 +380,11 @@ void capacity(page& p, const options& o) {
   p.table({"", "Splitwise", "DistServe", "Phasor", "queues counted", "4 and 4", "Phasor / DistServe",
            "queues counted / DistServe"},
           rows);
+  p.text(
+      "Where Phasor is not ahead: dialogue, whose promise of 0.4 s leaves room for less than three prompts "
+      "in a queue. In a closed loop load is steady, a pool of four prefill workers always beats one of "
+      "three that is reinforced when its headroom has fallen already, and a worker that comes over from "
+      "decoding still has sequences to decode.");
   p.figure("figure5", "Concurrency within the promises, relative to DistServe", bars);
 }
 
