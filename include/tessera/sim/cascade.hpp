@@ -349,8 +349,7 @@ class cascade {
 
   [[nodiscard]] bool may_move(const request& r, double now_s) const {
     const trade& t = trades_[r.index];
-    return !t.on_offer && t.rests_until_s <= now_s && r.state().life == lifecycle::resident &&
-           r.generated() >= tokens{1} && r.migration.stage == migration_stage::none;
+    return !t.on_offer && t.rests_until_s <= now_s && may_migrate(r);
   }
   template <class C>
   void add_movable(const C& c, const request& r) {

@@ -237,13 +237,9 @@ class cluster {
   /// has no token yet or is on its way already. A migration comes to nothing when the request ends or loses its blocks
   /// meanwhile.
   bool migrate(request& r, std::size_t to) {
-    if (r.migration.stage != migration_stage::none || r.state().life != lifecycle::resident ||
-        r.generated() < tokens{1}) {
-      return false;
-    }
+    if (!may_migrate(r)) return false;
     begin_migration(r, to, migration_room(held(r)));
     r.migration.stage = migration_stage::copies;
-    r.migration.live = true;
     r.migration.copy =
         migration::live_migration{{.block_size = options_.instance.limits.block_size, .stop_below = blocks{2}}};
     r.migration.copied = r.state().computed;

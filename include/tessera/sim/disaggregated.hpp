@@ -399,7 +399,7 @@ class phasor_control {
     for (pool_worker& w : p.workers()) {
       w.requests = c.views()[w.id].requests;
       const blocks free = w.free_blocks;
-      const blocks used = total - free + (config_.counts_queues ? queued(c, w.id) : blocks{});
+      const blocks used = total - free + (config_.counts_queues ? c.at(w.id).queued_blocks() : blocks{});
       w.phi = config_.by_phi ? headroom::space_freeness(used, pools::stranded(free, total, p.demand().value()), total)
                              : -static_cast<double>(w.requests);
     }
@@ -420,7 +420,7 @@ class phasor_control {
         const blocks held = blocks_for(r->state().room, o.instance.limits.block_size);
         if (r->migration.stage != migration_stage::none) {
           leaving += held;
-        } else if (r->state().life == lifecycle::resident && r->generated() >= tokens{1}) {
+        } else if (may_migrate(*r)) {
           const double size = o.kv_bytes_per_token * static_cast<double>(r->state().computed.count());
           movable.push_back(
               {.id = r->index, .held = held, .size = bytes{std::max<std::int64_t>(1, std::llround(size))}});
@@ -435,7 +435,7 @@ class phasor_control {
            .total = total,
            .free = w.free_blocks,
            .leaving = std::min(leaving, total - w.free_blocks),
-           .queued = config_.counts_queues ? queued(c, w.id) : blocks{},
+           .queued = config_.counts_queues ? c.at(w.id).queued_blocks() : blocks{},
            .demand = p.demand().value(),
            .sequences_held = c.views()[w.id].requests,
            .sequences = movable};
@@ -453,16 +453,6 @@ class phasor_control {
   }
 
  private:
-  /// Blocks that the requests need which wait on worker `i`, new, arrived with their KV, or swapped out.
-  template <class C>
-  [[nodiscard]] static blocks queued(C& c, std::size_t i) {
-    blocks sum{};
-    for (const request* r : c.at(i).requests()) {
-      if (r->state().life != lifecycle::waiting) continue;
-      sum += blocks_for(r->state().length, c.options().instance.limits.block_size);
-    }
-    return sum;
-  }
   /// Prompts never go to a decode worker nor sequences to a prefill worker; if a pool is empty, the mixed one serves.
   [[nodiscard]] static std::size_t highest(pools& p, control::role role) {
     const auto* workers = &p.choose_from([&](const pool_worker& w) { return w.role == role; });

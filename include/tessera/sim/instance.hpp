@@ -34,8 +34,7 @@ enum class migration_stage : std::uint8_t {
 /// The migration of a request to another instance.
 struct migration_progress {
   migration_stage stage = migration_stage::none;  ///< How far it is.
-  bool live = false;                              ///< It runs on while it is copied; `copy` says in what rounds.
-  migration::live_migration copy{};               ///< The rounds of a live migration.
+  migration::live_migration copy{};               ///< In what rounds it is copied while it runs on.
   tokens copied{};                                ///< Of the computed tokens; what is on the fabric counts.
   std::size_t to = 0;                             ///< The destination.
   blocks takes{};                                 ///< Blocks announced at the destination.
@@ -65,6 +64,12 @@ struct request : request_hook {
   qoe_integrator qoe{};            ///< Measures the answer.
   token_pacer pacer{};             ///< Releases the answer.
 };
+
+/// Whether a live migration of `r` may begin: it holds blocks, has a token and is not on its way already.
+[[nodiscard]] inline bool may_migrate(const request& r) noexcept {
+  return r.migration.stage == migration_stage::none && r.state().life == lifecycle::resident &&
+         r.generated() >= tokens{1};
+}
 
 /// What every instance of a cluster has in common.
 struct instance_options {
@@ -103,6 +108,15 @@ class instance {
   [[nodiscard]] double busy_s() const noexcept { return busy_s_; }
   /// The requests that are here, in no particular order.
   [[nodiscard]] std::span<request* const> requests() const noexcept { return here_; }
+
+  /// Blocks that the requests need which wait here: new, arrived with their KV, or preempted. O(requests).
+  [[nodiscard]] blocks queued_blocks() const noexcept {
+    blocks sum{};
+    for (const request* r : here_) {
+      if (r->state().life == lifecycle::waiting) sum += blocks_for(r->state().length, options_->limits.block_size);
+    }
+    return sum;
+  }
 
   /// Requests that hold blocks on the device, the step under way included; and those that do not: new or preempted.
   /// O(1).

@@ -89,11 +89,7 @@ class llumnix {
   template <class C>
   void look_at(C& c) {
     for (std::size_t i = 0; i != c.size(); ++i) {
-      double demand = 0;
-      for (const request* r : c.at(i).requests()) {
-        if (r->state().life != lifecycle::waiting) continue;
-        demand += static_cast<double>(blocks_for(r->state().length, c.options().instance.limits.block_size).count());
-      }
+      const auto demand = static_cast<double>(c.at(i).queued_blocks().count());
       const double requests = static_cast<double>(c.views()[i].requests == 0 ? 1 : c.views()[i].requests);
       freeness_[i] = (static_cast<double>(c.views()[i].free_blocks.count()) - demand) / requests;
     }
@@ -103,8 +99,7 @@ class llumnix {
   void migrate_one(C& c, std::size_t from, std::size_t to) {
     request* shortest = nullptr;
     for (request* r : c.at(from).requests()) {
-      if (r->state().life != lifecycle::resident || r->migration.stage != migration_stage::none) continue;
-      if (r->generated() < tokens{1}) continue;
+      if (!may_migrate(*r)) continue;
       if (shortest == nullptr || r->state().length < shortest->state().length ||
           (r->state().length == shortest->state().length && r->index < shortest->index)) {
         shortest = r;
