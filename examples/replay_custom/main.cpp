@@ -7,7 +7,8 @@
 
 namespace sim = tessera::sim;
 
-/// Waiting requests in order of their prompt's length; whoever runs is not displaced.
+/// Waiting requests in order of their prompt's length. Whoever runs is not displaced, not even by one of a higher
+/// priority, which `order::fcfs` would allow.
 struct shortest_prompt_first : tessera::order::fcfs {
   template <class R>
   static bool before(const R& a, const R& b) noexcept {
