@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+# cmake -DNVCC=... -DARCH=... -DINCLUDE=... -DNM=... -DSOURCE=... -DOBJECT=... -P check.cmake
+#
+# Compiles SOURCE with nvcc, as an engine would for production, and looks at what the host's part of the object asks of
+# the rest of the program: no memory of the device or the heap, no waiting for the device, no exceptions. A control says
+# what must be found in it with lines "// violates: REGEX".
+#
+# Not forbidden: __cxa_guard_*, for CUB counts the devices once, at the first call in a program, and keeps the number;
+# __cxa_atexit and std::ios_base::Init, which the toolkit's headers bring; dlopen and getenv of NVTX, which they contain
+# unless NVTX_DISABLE is defined, and which run once, when a profiler may be attached.
+
+cmake_minimum_required(VERSION 3.25)
+
+if(NOT NVCC OR NOT NM)
+  message(STATUS "skipped: there is no nvcc, or no nm")
+  return()
+endif()
+set(ENV{LC_ALL} C)
+file(STRINGS ${SOURCE} controls REGEX "^// violates: ")
+set(exceptions -fno-exceptions,-fno-rtti,-Wall,-Wextra)
+if(controls)
+  set(exceptions -O2)
+endif()
+execute_process(
+  COMMAND ${NVCC} -std=c++20 -arch=${ARCH} -O2 -DNDEBUG -Werror all-warnings -Xcompiler ${exceptions} -I${INCLUDE} -c ${SOURCE} -o ${OBJECT}
+  RESULT_VARIABLE result OUTPUT_VARIABLE said ERROR_VARIABLE said)
+if(NOT result EQUAL 0)
+  message(FATAL_ERROR "${SOURCE} does not compile:\n${said}")
+endif()
+execute_process(COMMAND ${NM} -C ${OBJECT} OUTPUT_VARIABLE symbols RESULT_VARIABLE result)
+if(NOT result EQUAL 0)
+  message(FATAL_ERROR "${NM} -C ${OBJECT} failed")
+endif()
+# A source that launches nothing would prove nothing.
+if(NOT symbols MATCHES " T use\\(" OR NOT symbols MATCHES " U _*cudaLaunchKernel")
+  message(FATAL_ERROR "${SOURCE} defines no use(), or launches no kernel")
+endif()
+
+set(forbidden
+    " U cuda[A-Za-z0-9]*(Malloc|Free|HostAlloc|HostRegister|MemAlloc)"
+    " U cuda[A-Za-z0-9]*Synchronize"
+    " U cudaMemcpy[0-9A-Z]*[a-z]*\n"
+    " U cudaMemset\n"
+    " U (malloc|calloc|realloc|free|aligned_alloc|posix_memalign)\n"
+    " U operator (new|delete)"
+    " U (__cxa_(throw|rethrow|allocate_exception|begin_catch)|_Unwind_|std::__throw_|std::terminate|abort\n)"
+    " U pthread_")
+set(found "")
+foreach(regex IN LISTS forbidden)
+  string(REGEX MATCHALL "[^\n]*${regex}[^\n]*" lines "${symbols}")
+  if(lines)
+    string(REPLACE ";" "\n" lines "${lines}")
+    string(APPEND found "${lines}\n")
+  endif()
+endforeach()
+# What copies or sets without waiting for it is allowed.
+string(REGEX REPLACE "[^\n]* U cuda(Memcpy|Memset)[A-Za-z0-9]*Async[^\n]*\n" "" found "${found}")
+
+if(controls)
+  foreach(line IN LISTS controls)
+    string(REGEX REPLACE "^// violates: " "" regex "${line}")
+    if(NOT found MATCHES "${regex}")
+      message(FATAL_ERROR "${SOURCE}: the check did not find '${regex}', only:\n${found}")
+    endif()
+  endforeach()
+elseif(found)
+  message(FATAL_ERROR "${SOURCE} needs what a call on a stream must not:\n${found}")
+endif()
