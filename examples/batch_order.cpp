@@ -59,7 +59,8 @@ int main() {
   const std::array<std::uint32_t, 1> free{100};
   std::array<std::uint32_t, 1> admitted{};
   if (!ok(first_and_fitting(sorter, keys, blocks, free, order, admitted, offsets, space))) return 1;
-  for (const auto i : order) std::printf("%s ", batch[i].name);
+  std::printf("order:");
+  for (const auto i : order) std::printf(" %s", batch[i].name);
   std::printf("\n%u fit into %u blocks\n", static_cast<unsigned>(admitted[0]), static_cast<unsigned>(free[0]));
 
   const std::array<std::uint32_t, 2> bounds{256, 1024};  // buckets: below 256, below 1024, the rest
@@ -74,7 +75,7 @@ int main() {
 }
 
 /* output:
-late short same long chat
+order: late short same long chat
 3 fit into 100 blocks
 bucket 0: short same
 bucket 1: chat late
