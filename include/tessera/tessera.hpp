@@ -54,6 +54,7 @@
 #include <tessera/market/triggers.hpp>
 #include <tessera/migration/handover.hpp>
 #include <tessera/migration/live_migration.hpp>
+#include <tessera/order/boost_time.hpp>
 #include <tessera/order/concepts.hpp>
 #include <tessera/order/fcfs.hpp>
 #include <tessera/order/paced.hpp>
@@ -76,7 +77,9 @@
 #include <tessera/pipeline/kv_ledger.hpp>
 #include <tessera/pipeline/limits.hpp>
 #include <tessera/pipeline/plan.hpp>
+#include <tessera/pipeline/refusal.hpp>
 #include <tessera/pipeline/resident_set.hpp>
+#include <tessera/pipeline/roster.hpp>
 #include <tessera/placement/concepts.hpp>
 #include <tessera/placement/join_shortest_queue.hpp>
 #include <tessera/placement/least_kv.hpp>
@@ -92,6 +95,7 @@
 #include <tessera/preempt/swap.hpp>
 #include <tessera/qoe/integrator.hpp>
 #include <tessera/qoe/start.hpp>
+#include <tessera/queue/due_set.hpp>
 #include <tessera/queue/fcfs.hpp>
 #include <tessera/queue/heap.hpp>
 #include <tessera/queue/ordered_queue.hpp>

@@ -31,17 +31,18 @@ class scheduler_operations {
       now_ += duration{static_cast<double>(below(4)) * 0.5};
       world& w = below(3) == 0 ? b_ : a_;
       if (w.pending()) {
-        switch (below(8)) {
+        switch (below(9)) {
+          case 8: suspend_or_resume(w); break;
           case 0: submit(w); break;
           case 1: cancel(w); break;
           case 2: w.abandon(); break;
-          case 3:
-            if (!w.live().empty()) static_cast<void>(w.evacuate(any(w)));
-            break;
+          case 3: migrate(w); break;
           default: commit(w);
         }
       } else {
-        switch (below(12)) {
+        switch (below(14)) {
+          case 12:
+          case 13: suspend_or_resume(w); break;
           case 0:
           case 1: submit(w); break;
           case 2: submit_wrong(w); break;
@@ -57,6 +58,9 @@ class scheduler_operations {
   void drain() {
     for (world* w : {&a_, &b_}) {
       if (w->pending()) commit(*w);
+      for (text_request* r : w->live()) {
+        if (r->state().life == lifecycle::suspended) w->resume(*r);
+      }
       std::int64_t left = 0;
       for (const text_request* r : w->live()) left += r->prompt.count() + r->output.count() + 8;
       // Every step computes at least one token. Recomputation repeats work, but every interval between two preemptions
@@ -77,6 +81,8 @@ class scheduler_operations {
   [[nodiscard]] std::size_t preempted() const { return preempted_; }
   [[nodiscard]] std::size_t hits() const { return hits_; }
   [[nodiscard]] std::size_t migrated() const { return migrated_; }
+  [[nodiscard]] std::size_t resumed() const { return resumed_; }
+  [[nodiscard]] std::size_t lost() const { return lost_; }
 
  private:
   std::uint64_t below(std::uint64_t n) { return choice_(n); }
@@ -100,6 +106,11 @@ class scheduler_operations {
     c.chunked_prefill = below(4) != 0;
     if constexpr (requires { c.order.quantum; }) c.order.quantum = tokens{1} + upto(5);
     if constexpr (requires { c.order.demote_above; }) c.order.demote_above = upto(30);
+    if constexpr (requires { c.order.young_quanta; }) {
+      c.order.young_quanta = below(3);
+      c.order.slice = tokens{1} + upto(5);
+      c.order.margin = duration{static_cast<double>(below(3))};
+    }
     if constexpr (requires { c.order.threshold; }) c.order.threshold = duration{static_cast<double>(below(8))};
     return c;
   }
@@ -162,18 +173,55 @@ class scheduler_operations {
     if (!w.live().empty()) w.cancel(any(w));
   }
 
+  void suspend_or_resume(world& w) {
+    if (w.live().empty()) return;
+    text_request& r = any(w);
+    // Half of those who resume can be any, to be refused.
+    if (r.state().life == lifecycle::suspended ? below(8) != 0 : below(8) == 0) {
+      resumed_ += !w.pending() && r.state().life == lifecycle::suspended;
+      w.resume(r);
+    } else {
+      w.suspend(r);
+    }
+  }
+
+  /// A request goes to the other instance: itself, with all that its state says, or a copy as in another process. Its
+  /// KV may get lost on the way.
   void migrate(world& from) {
     if (from.live().empty()) return;
-    text_request& r = any(from);
-    static_cast<void>(from.evacuate(r));
+    text_request* r = &any(from);
+    if (from.evacuate(*r) != status::ok) return;  // it is in the plan that is pending
     world& to = &from == &a_ ? b_ : a_;
-    const status s = to.adopt(r, now_);
+    request_progress<seconds_clock> progress = r->progress();
+    const bool other_process = below(2) == 0;
+    if (other_process) {
+      ++r->ended;
+      r = &requests_.emplace_back(*r);
+      r->ended = 0;
+      must(to.scheduler().adopt(*r, now_) == status::invalid, "a copy has no progress of its own");
+      auto wrong = progress;
+      wrong.length = r->prompt - tokens{1};
+      must(to.scheduler().adopt(*r, wrong, now_) == status::invalid, "a sequence begins with its prompt");
+      wrong = progress;
+      wrong.computed = wrong.length;
+      must(to.scheduler().adopt(*r, wrong, now_) == status::invalid, "a token is to come");
+    }
+    const bool is_lost = below(4) == 0;
+    if (is_lost) {
+      progress.computed = tokens{};
+      r->in_transit.clear();
+    }
+    const status s = to.adopt(*r, now_, other_process || is_lost ? &progress : nullptr);
     if (s == status::accepted) {
       ++migrated_;
+      lost_ += is_lost;
+      must(r->progress().length == progress.length && r->progress().phase == progress.phase &&
+               r->progress().reasoning == progress.reasoning && r->progress().arrived == progress.arrived,
+           "an adopted request has its progress");
       return;
     }
     must(s == status::queue_full || s == status::never_fits, "only the limits refuse an adopted request");
-    ++r.ended;  // nobody wants it
+    ++r->ended;  // nobody wants it
   }
 
   void plan(world& w, const step_limits& step) {
@@ -227,6 +275,8 @@ class scheduler_operations {
   std::size_t preempted_ = 0;
   std::size_t hits_ = 0;
   std::size_t migrated_ = 0;
+  std::size_t resumed_ = 0;
+  std::size_t lost_ = 0;
 };
 
 }  // namespace tessera_test

@@ -24,6 +24,8 @@ struct totals {
   std::size_t preempted = 0;
   std::size_t hits = 0;
   std::size_t migrated = 0;
+  std::size_t resumed = 0;
+  std::size_t lost = 0;
 };
 
 template <class Order, class BlockStore>
@@ -36,6 +38,8 @@ std::uint64_t one_run(std::uint64_t seed, bool with_abandoned, totals& t) {
   t.preempted += run.preempted();
   t.hits += run.hits();
   t.migrated += run.migrated();
+  t.resumed += run.resumed();
+  t.lost += run.lost();
   return run.digest();
 }
 
@@ -56,6 +60,8 @@ void both_stores() {
   const totals pool = many_runs<Order, kv::block_pool>();
   CHECK(pool.preempted > 500);
   CHECK(pool.migrated > 1000);
+  CHECK(pool.resumed > 300);
+  CHECK(pool.lost > 200);
   const totals cache = many_runs<Order, kv::prefix_cache>();
   CHECK(cache.preempted > 500);
   CHECK(cache.hits > 500);
@@ -67,3 +73,4 @@ TEST_CASE("any sequence of operations: fcfs") { both_stores<order::fcfs>(); }
 TEST_CASE("any sequence of operations: round_robin") { both_stores<order::round_robin>(); }
 TEST_CASE("any sequence of operations: two_phase") { both_stores<order::two_phase>(); }
 TEST_CASE("any sequence of operations: ranked") { both_stores<order::ranked<>>(); }
+TEST_CASE("any sequence of operations: paced") { both_stores<paced_order>(); }

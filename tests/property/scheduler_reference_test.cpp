@@ -2,6 +2,8 @@
 
 // Who computes what in each step, against a textbook simulation that counts blocks and sorts everything anew.
 
+#include <tessera/order/paced.hpp>
+#include <tessera/order/ranked.hpp>
 #include <tessera/order/round_robin.hpp>
 #include <tessera/order/two_phase.hpp>
 #include <tessera/pipeline/iteration_scheduler.hpp>
@@ -12,6 +14,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <deque>
+#include <limits>
 #include <random>
 #include <tuple>
 #include <vector>
@@ -20,18 +23,24 @@ namespace {
 
 using namespace tessera;
 
-enum class rule { first_come, turns, two_queues };
+enum class rule { first_come, turns, two_queues, shortest, readers };
 
 struct task {
   std::size_t id = 0;
   std::int64_t prompt = 0, output = 0, reasoning = 0;
   int priority = 0;
+  double score = 0;
   // Its state.
   std::int64_t computed = 0, length = 0, held = 0, used = 0;
   std::uint64_t turn = 0;
   int level = 0;
-  bool demoted = false, answering = false, resident = false, done = false;
+  double boost_at = std::numeric_limits<double>::infinity(), answers_since = 0;
+  std::int64_t answered = 0;
+  bool demoted = false, answering = false, resident = false, suspended = false, done = false;
 };
+
+/// Tokens that a reader reads in a second.
+constexpr double reading_speed = 2;
 
 struct share {
   std::size_t id;
@@ -44,6 +53,9 @@ struct settings {
   std::int64_t blocks, block_size, quantum, demote_above;
   std::size_t residents;
   double watermark;
+  double threshold, margin;
+  std::int64_t slice;
+  std::uint64_t young;
 };
 
 /// The textbook: one list, sorted by who goes first.
@@ -51,26 +63,51 @@ class textbook {
  public:
   explicit textbook(const settings& s) : s_{s} {}
 
-  void submit(task t) {
+  void submit(task t, double now) {
     t.length = t.prompt;
+    t.answers_since = now;
     t.answering = t.reasoning == 0;
     t.level = t.answering && s_.how == rule::two_queues ? 1 : 0;
     t.demoted = false;
-    t.turn = s_.how == rule::first_come ? 0 : ++turns_;
+    t.turn = s_.how == rule::turns || s_.how == rule::two_queues ? ++turns_ : 0;
+    if (s_.how == rule::shortest) {
+      t.level = 1;
+      t.boost_at = now + s_.threshold;
+    }
+    if (s_.how == rule::readers) take_place(t);
     all_.push_back(t);
   }
+
+  /// Those that could be suspended, or resumed.
+  [[nodiscard]] std::vector<std::size_t> which(bool suspended) const {
+    std::vector<std::size_t> out;
+    for (const task& t : all_) {
+      if (!t.done && t.resident && t.suspended == suspended) out.push_back(t.id);
+    }
+    return out;
+  }
+  void set_suspended(std::size_t id, bool to) { all_[id].suspended = to; }
 
   struct step {
     std::vector<share> decode, prefill;
     std::vector<std::size_t> evicted;
   };
 
-  step plan(std::size_t max_batch, std::int64_t budget) {
+  step plan(std::size_t max_batch, std::int64_t budget, double now) {
     std::vector<task*> residents, waiting;
+    std::size_t suspended = 0;
+    std::int64_t capacity = s_.blocks;
     for (task& t : all_) {
-      if (!t.done) (t.resident ? residents : waiting).push_back(&t);
+      if (t.done) continue;
+      if (t.suspended) {
+        ++suspended;
+        capacity -= t.held;
+        continue;
+      }
+      if (t.boost_at <= now) t.level = 0;
+      (t.resident ? residents : waiting).push_back(&t);
     }
-    const auto sorted = [](const task* a, const task* b) { return key(*a) < key(*b); };
+    const auto sorted = [this](const task* a, const task* b) { return key(*a) < key(*b); };
     std::sort(residents.begin(), residents.end(), sorted);
     std::sort(waiting.begin(), waiting.end(), sorted);
     step out;
@@ -103,8 +140,8 @@ class textbook {
         const bool alone = kept == 0 && started == 0;
         bool go = could_be_free >= need;
         if (!outranks && !alone)
-          go = go && static_cast<double>(free() - need) >= s_.watermark * static_cast<double>(s_.blocks);
-        const bool row = kept + started < s_.residents;
+          go = go && static_cast<double>(free() - need) >= s_.watermark * static_cast<double>(capacity);
+        const bool row = kept + started + suspended < s_.residents;
         if (!row && next == kept) go = false;
         // Nobody starts who ranks behind one that had to go.
         if (kept != residents.size() && key(*residents[kept]) < key(*w)) go = false;
@@ -138,9 +175,9 @@ class textbook {
   }
 
   /// The engine: each task ends when it has all its tokens.
-  void commit(const step& s) {
+  void commit(const step& s, double now) {
     for (const auto* list : {&s.decode, &s.prefill}) {
-      for (const share& e : *list) settle(all_[e.id], e);
+      for (const share& e : *list) settle(all_[e.id], e, now);
     }
   }
 
@@ -154,10 +191,28 @@ class textbook {
   }
 
  private:
-  using key_type = std::tuple<int, int, std::uint64_t, std::size_t>;
-  static key_type key(const task& t) { return {-t.priority, t.level, t.turn, t.id}; }
+  using key_type = std::tuple<int, int, double, std::uint64_t, std::size_t>;
+  [[nodiscard]] key_type key(const task& t) const {
+    double place = 0;
+    if (s_.how == rule::shortest) place = t.level == 0 ? t.boost_at : t.score;
+    if (s_.how == rule::readers && t.level != 1) place = t.boost_at;
+    return {-t.priority, t.level, place, t.turn, t.id};
+  }
   [[nodiscard]] bool displaces(const task& w, const task& r) const {
-    return s_.how == rule::first_come ? w.priority > r.priority : key(w) < key(r);
+    if (s_.how == rule::first_come || s_.how == rule::shortest || w.priority != r.priority) {
+      return w.priority > r.priority;
+    }
+    if (s_.how == rule::readers && w.level == r.level && w.level != 1) return false;
+    return key(w) < key(r);
+  }
+  /// Reasoning, or an answer that is calm until its reader is about to run dry.
+  void take_place(task& t) const {
+    t.used = 0;
+    t.level = t.answering ? 2 : 1;
+    t.boost_at = !t.answering      ? std::numeric_limits<double>::infinity()
+                 : t.answered == 0 ? t.answers_since
+                                   : t.answers_since + static_cast<double>(t.answered) / reading_speed - s_.margin;
+    if (t.answering) t.turn = 0;
   }
   [[nodiscard]] std::int64_t blocks_of(std::int64_t length) const {
     return (length + s_.block_size - 1) / s_.block_size;
@@ -174,7 +229,7 @@ class textbook {
     budget -= n;
   }
 
-  void settle(task& t, const share& e) {
+  void settle(task& t, const share& e, double now) {
     const bool one_more = samples(e);
     const bool turns = ends_reasoning(e), ends = finishes(e);
     t.computed = e.first + e.count;
@@ -184,11 +239,25 @@ class textbook {
       t.held = 0;
       return;
     }
-    if (s_.how == rule::first_come) {
+    if (s_.how == rule::first_come || s_.how == rule::shortest) {
       t.answering = t.answering || turns;
       return;
     }
     t.used += one_more ? 1 : 0;
+    if (s_.how == rule::readers) {
+      if (t.answering && one_more) ++t.answered;
+      if (t.used >= (t.answering ? s_.slice : s_.quantum)) {
+        if (!t.answering && t.turn < s_.young) ++t.turn;
+        take_place(t);
+      }
+      if (turns) {
+        t.answering = true;
+        t.answers_since = now;
+        take_place(t);
+        t.level = 0;
+      }
+      return;
+    }
     const bool outgrown = s_.how == rule::two_queues && !t.answering && !t.demoted && t.computed > s_.demote_above;
     if (outgrown) {
       t.demoted = true;
@@ -218,9 +287,18 @@ struct request : request_hook {
   std::size_t id = 0;
 };
 
+struct reader {
+  [[nodiscard]] time_point operator()(const request& r) const noexcept {
+    const tokens answered = r.generated() - r.state().reasoning;
+    if (answered == tokens{}) return time_point::never();
+    return r.state().answering_since + duration{static_cast<double>(answered.count()) / reading_speed};
+  }
+};
+
 template <class Order>
 void compare(rule how) {
   std::size_t evictions = 0;
+  std::size_t suspensions = 0;
   for (unsigned seed = 0; seed != 400; ++seed) {
     INFO("seed " << seed);
     std::mt19937 random{seed};
@@ -231,7 +309,11 @@ void compare(rule how) {
                1 + upto(6),
                upto(20),
                1 + static_cast<std::size_t>(upto(6)),
-               0.05 * static_cast<double>(upto(4))};
+               0.05 * static_cast<double>(upto(4)),
+               static_cast<double>(upto(40)),
+               static_cast<double>(upto(2)),
+               1 + upto(6),
+               static_cast<std::uint64_t>(upto(3))};
     using scheduler_type = iteration_scheduler<request, Order, preempt::recompute, admit::watermark>;
     const scheduler_limits limits{.requests = 64,
                                   .blocks = static_cast<std::size_t>(s.blocks),
@@ -240,6 +322,12 @@ void compare(rule how) {
     typename scheduler_type::config config{.admit = {.fraction = s.watermark}};
     if constexpr (requires { config.order.quantum; }) config.order.quantum = tokens{s.quantum};
     if constexpr (requires { config.order.demote_above; }) config.order.demote_above = tokens{s.demote_above};
+    if constexpr (requires { config.order.threshold; }) config.order.threshold = duration{s.threshold};
+    if constexpr (requires { config.order.young_quanta; }) {
+      config.order.young_quanta = s.young;
+      config.order.slice = tokens{s.slice};
+      config.order.margin = duration{s.margin};
+    }
     auto storage = storage_for<scheduler_type>(limits);
     std::deque<request> requests;
     scheduler_type scheduler{storage, config};
@@ -249,6 +337,17 @@ void compare(rule how) {
     std::size_t steps = 0;
     while (requests.size() != 24 || !scheduler.idle()) {
       REQUIRE(++steps < 20000);
+      const double now = 0.5 * static_cast<double>(steps);
+      const time_point at = time_point::at_seconds(now);
+      for (const bool suspended : {false, true}) {
+        if (random() % (suspended ? 3 : 8) != 0) continue;
+        const auto ids = book.which(suspended);
+        if (ids.empty()) continue;
+        const std::size_t id = ids[random() % ids.size()];
+        REQUIRE((suspended ? scheduler.resume(requests[id]) : scheduler.suspend(requests[id])) == status::ok);
+        book.set_suspended(id, !suspended);
+        ++suspensions;
+      }
       while (requests.size() != 24 && random() % 3 == 0) {
         task t;
         t.id = requests.size();
@@ -256,19 +355,21 @@ void compare(rule how) {
         t.output = 1 + upto(static_cast<int>(longest - t.prompt));
         t.reasoning = upto(static_cast<int>(t.output) - 1);
         t.priority = random() % 5 == 0 ? 1 : 0;
+        t.score = static_cast<double>(upto(20));
         request& r = requests.emplace_back();
         r.id = t.id;
         r.prompt = tokens{t.prompt};
         r.max_output = tokens{t.output};
         r.priority = t.priority;
+        r.score = static_cast<float>(t.score);
         r.starts_in = t.reasoning == 0 ? phase::answering : phase::reasoning;
-        REQUIRE(scheduler.submit(r, time_point{}) == status::accepted);
-        book.submit(t);
+        REQUIRE(scheduler.submit(r, at) == status::accepted);
+        book.submit(t, now);
       }
       const auto max_batch = static_cast<std::size_t>(1 + upto(7));
       const std::int64_t budget = 1 + upto(random() % 2 == 0 ? 8 : 80);
-      const auto plan = scheduler.plan(time_point{}, {.max_batch = max_batch, .token_budget = tokens{budget}});
-      const auto expected = book.plan(max_batch, budget);
+      const auto plan = scheduler.plan(at, {.max_batch = max_batch, .token_budget = tokens{budget}});
+      const auto expected = book.plan(max_batch, budget, now);
       const auto same = [](const auto& entries, const std::vector<share>& shares) {
         if (entries.size() != shares.size()) return false;
         for (std::size_t i = 0; i != shares.size(); ++i) {
@@ -290,12 +391,13 @@ void compare(rule how) {
           outcomes.push_back({.end_of_reasoning = book.ends_reasoning(e), .finished = book.finishes(e)});
         }
       }
-      scheduler.commit(plan, outcomes, time_point{});
-      book.commit(expected);
+      scheduler.commit(plan, outcomes, at);
+      book.commit(expected, now);
     }
     CHECK(scheduler.store().free() == limits.blocks);
   }
   CHECK(evictions > 1000);
+  CHECK(suspensions > 1000);
 }
 
 }  // namespace
@@ -303,3 +405,5 @@ void compare(rule how) {
 TEST_CASE("fcfs decides as the textbook does") { compare<order::fcfs>(rule::first_come); }
 TEST_CASE("round_robin decides as the textbook does") { compare<order::round_robin>(rule::turns); }
 TEST_CASE("two_phase decides as the textbook does") { compare<order::two_phase>(rule::two_queues); }
+TEST_CASE("ranked decides as the textbook does, ageing included") { compare<order::ranked<>>(rule::shortest); }
+TEST_CASE("paced decides as the textbook does, ageing included") { compare<order::paced<reader>>(rule::readers); }

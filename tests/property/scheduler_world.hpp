@@ -13,6 +13,7 @@
 #include <tessera/admit/future_peak.hpp>
 #include <tessera/kv/hash_chain.hpp>
 #include <tessera/kv/prefix_cache.hpp>
+#include <tessera/order/paced.hpp>
 #include <tessera/order/ranked.hpp>
 #include <tessera/order/round_robin.hpp>
 #include <tessera/order/two_phase.hpp>
@@ -87,6 +88,16 @@ struct text_request : request_hook {
   }
 };
 
+/// A reader of 1.5 tokens a second.
+struct slow_reader {
+  [[nodiscard]] time_point operator()(const text_request& r) const noexcept {
+    const tokens answered = r.generated() - r.state().reasoning;
+    if (answered <= tokens{}) return time_point::never();
+    return r.state().answering_since + duration{static_cast<double>(answered.count()) / 1.5};
+  }
+};
+using paced_order = order::paced<slow_reader>;
+
 /// Policies chosen at run time, so that all combinations are one type.
 struct any_preempt {
   int kind = 0;
@@ -152,8 +163,9 @@ class scheduler_world {
     return s;
   }
 
-  status adopt(text_request& r, time_point now) {
-    const status s = scheduler_.adopt(r, now);
+  /// `progress` null: as it was evacuated.
+  status adopt(text_request& r, time_point now, const request_progress<seconds_clock>* progress = nullptr) {
+    const status s = progress == nullptr ? scheduler_.adopt(r, now) : scheduler_.adopt(r, *progress, now);
     note(static_cast<std::uint64_t>(s));
     if (s == status::accepted) {
       r.computed_before = r.state().computed;
@@ -167,8 +179,11 @@ class scheduler_world {
   status evacuate(text_request& r) {
     const auto& s = r.state();
     std::vector<std::uint64_t> saved;
-    for (std::size_t p = 0; p != count(s.computed) && !pending_; ++p) {
-      if (s.life == lifecycle::resident) {
+    const bool busy = pending_ && (s.life != lifecycle::suspended || r.cancelled_while_planned);
+    const std::uint32_t row = s.row;
+    const bool leaves_row = pending_ && !busy;
+    for (std::size_t p = 0; p != count(s.computed) && !busy; ++p) {
+      if (s.life != lifecycle::waiting) {
         saved.push_back(slot(scheduler_.tables().row(s.row), p));
       } else if (s.host_blocks != 0) {
         saved.push_back(host_.at(r.host_ids.at(p / block_size_) * block_size_ + p % block_size_));
@@ -178,8 +193,9 @@ class scheduler_world {
     }
     const tokens computed = s.computed;
     const status done = scheduler_.evacuate(r);
-    must(done == (pending_ ? status::busy : status::ok), "evacuate works between plans");
+    must(done == (busy ? status::busy : status::ok), "evacuate works between plans, and always for who is suspended");
     if (done == status::ok) {
+      if (leaves_row) left_rows_.push_back(row);
       must(r.state().life == lifecycle::idle && r.state().computed == computed,
            "an evacuated request keeps its progress");
       forget(r);
@@ -190,8 +206,33 @@ class scheduler_world {
     return done;
   }
 
+  /// A suspended request keeps blocks, KV, progress and place, and leaves the others theirs.
+  void suspend(text_request& r) {
+    const bool may = r.state().life == lifecycle::resident;
+    const auto before = place(r);
+    const auto blocks_before = row_of(r);
+    const status done = scheduler_.suspend(r);
+    must(done == (!may ? status::unknown_request : pending_ ? status::busy : status::ok), "residents can be suspended");
+    must(place(r) == before && row_of(r) == blocks_before, "who is suspended keeps its place and its blocks");
+    if (done == status::ok) must(scheduler_.why(r) == wait_reason::suspended, "who is suspended knows");
+    check();
+  }
+  void resume(text_request& r) {
+    const bool may = r.state().life == lifecycle::suspended;
+    const auto before = place(r);
+    const auto blocks_before = row_of(r);
+    const status done = scheduler_.resume(r);
+    must(done == (!may       ? status::unknown_request
+                  : pending_ ? status::busy
+                             : status::ok),
+         "who is suspended can resume");
+    must(place(r) == before && row_of(r) == blocks_before, "who resumes has its place and its blocks");
+    if (done == status::ok) must(r.state().life == lifecycle::resident, "who resumes is resident");
+    check();
+  }
+
   void cancel(text_request& r) {
-    const bool settled_later = pending_ && (r.state().planned || r.state().life == lifecycle::resident);
+    const bool settled_later = pending_ && (r.state().planned || r.state().life != lifecycle::waiting);
     must(scheduler_.cancel(r) == status::ok, "a live request can be cancelled");
     if (settled_later) {
       r.cancelled_while_planned = true;
@@ -207,6 +248,12 @@ class scheduler_world {
     for (text_request* r : live_) r->computed_before = r->state().computed;
     plan_ = scheduler_.plan(now, step);
     pending_ = true;
+    if constexpr (Order::ages) {
+      for (const text_request* r : live_) {
+        const auto& s = r->state();
+        must(s.level == 0 || now < s.boost_at || s.life == lifecycle::suspended, "whose time has come is boosted");
+      }
+    }
     check_plan();
     check();
     note_plan();
@@ -216,6 +263,7 @@ class scheduler_world {
   void abandon() {
     scheduler_.abandon(plan_);
     pending_ = false;
+    left_rows_.clear();
     for (text_request* r : live_) must(r->state().computed == r->computed_before, "an abandoned plan computes nothing");
     settle_cancelled();
     check();
@@ -250,6 +298,7 @@ class scheduler_world {
 
     scheduler_.commit(plan_, outcomes, now);
     pending_ = false;
+    left_rows_.clear();
     settle_cancelled();
 
     for (const preemption<text_request>& v : preempted) {
@@ -290,8 +339,15 @@ class scheduler_world {
       ++waiting;
     }
     must(waiting == scheduler_.waiting_count() && residents.size() == scheduler_.resident_count(), "counts are true");
-    must(waiting + residents.size() == live_.size(), "every live request is in one place");
-    must(residents.size() <= limits_.residents, "no more residents than the limits allow");
+    std::vector<const text_request*> holding{residents.begin(), residents.end()};
+    for (const text_request* r : live_) {
+      if (r->state().life != lifecycle::suspended) continue;
+      must(!r->state().planned && scheduler_.why(*r) == wait_reason::suspended, "who is suspended stands aside");
+      holding.push_back(r);
+    }
+    must(holding.size() - residents.size() == scheduler_.suspended_count(), "suspended requests are counted");
+    must(waiting + holding.size() == live_.size(), "every live request is in one place");
+    must(holding.size() <= limits_.residents, "no more hold blocks than the limits allow");
     must(scheduler_.idle() == live_.empty(), "idle means empty");
 
     // Whose are the blocks?
@@ -307,15 +363,16 @@ class scheduler_world {
       ++rows;
     };
     std::set<const text_request*> victims;
+    for (const std::uint32_t row : left_rows_) own(row);
     if (pending_) {
       for (const auto& v : plan_.preempted) victims.insert(v.request);
       for (std::size_t i = 0; i != plan_.size(); ++i) {
         if (plan_[i].request->state().life == lifecycle::waiting) own(plan_[i].row);
       }
     }
-    for (const text_request* r : residents) {
+    for (const text_request* r : residents) must(r->state().life == lifecycle::resident, "who is resident is resident");
+    for (const text_request* r : holding) {
       const auto& s = r->state();
-      must(s.life == lifecycle::resident, "who is resident is resident");
       must(s.length > s.computed && s.computed <= s.room, "there is KV room for what is computed, and a token to come");
       must(s.room.count() == static_cast<std::int64_t>(scheduler_.tables().row(s.row).size() * block_size_),
            "room is the blocks held");
@@ -364,6 +421,11 @@ class scheduler_world {
     return std::tuple{s.level, s.turn, s.sequence, s.rank, s.boost_at, s.quantum_used, s.demoted};
   }
   void note(std::uint64_t x) { digest_ = mix(digest_, x); }
+  [[nodiscard]] std::vector<kv::block_id> row_of(const text_request& r) const {
+    if (r.state().row == no_index) return {};
+    const auto row = scheduler_.tables().row(r.state().row);
+    return {row.begin(), row.end()};
+  }
 
   std::uint64_t& slot(std::span<const kv::block_id> row, std::size_t position) {
     return device_.at(row[position / block_size_] * block_size_ + position % block_size_);
@@ -459,6 +521,7 @@ class scheduler_world {
       sum += e.count;
       must(entry.emplace(e.request, &e).second, "nobody is in a plan twice");
       must(std::find(live_.begin(), live_.end(), e.request) != live_.end(), "who runs is live");
+      must(s.life != lifecycle::suspended, "who is suspended does not run");
       must(e.count >= tokens{1} && (i >= plan_.decode.size() || e.count == tokens{1}), "a decode is one token");
       must(e.samples == (e.first + e.count == s.length), "it samples when all is computed");
       must(step_.max_chunk <= tokens{} || !config_.chunked_prefill || e.count <= step_.max_chunk,
@@ -520,9 +583,11 @@ class scheduler_world {
       must(gained, "a victim makes room for one that ranks before it");
       must(scheduler_.why(*v.request) == wait_reason::preempted, "a victim knows");
     }
-    must(residents.size() - victims.size() + started <= limits_.residents, "no more residents than the limits allow");
+    const std::size_t suspended = scheduler_.suspended_count();
+    must(residents.size() - victims.size() + started + suspended <= limits_.residents,
+         "no more residents than the limits allow");
     if constexpr (!kv::prefix_store<BlockStore>) {
-      if (!victims.empty() && residents.size() - (victims.size() - 1) + started <= limits_.residents) {
+      if (!victims.empty() && residents.size() - (victims.size() - 1) + started + suspended <= limits_.residents) {
         const auto held = scheduler_.tables().row(plan_.preempted.back().request->state().row).size();
         must(scheduler_.store().free() < held, "nobody is evicted without need");
       }
@@ -583,7 +648,7 @@ class scheduler_world {
             must(sum >= step_.token_budget || !config_.chunked_prefill, "the budget is spent");
             break;
           case wait_reason::residents_full:
-            must(residents.size() - victims.size() + started == limits_.residents, "rows are full");
+            must(residents.size() - victims.size() + started + suspended == limits_.residents, "rows are full");
             break;
           case wait_reason::no_blocks: {
             must(kv::prefix_store<BlockStore> ||
@@ -598,6 +663,7 @@ class scheduler_world {
             break;
           default: must(why == wait_reason::behind_others, "a reason to wait");
         }
+        if (why == wait_reason::no_blocks || why == wait_reason::held_back) check_refusal(*r, victims.size(), started);
         nobody_starts = true;
       } else if (why == wait_reason::stalled) {
         must(scheduler_.store().free() == 0, "a stalled request lacks a block");
@@ -608,11 +674,43 @@ class scheduler_world {
         nobody_runs = true;
       }
     }
-    must(n != 0 || live_.empty() || outgrown.size() != 0 || nobody_starts, "an idle step has a reason");
+    must(n != 0 || turn.empty() || outgrown.size() != 0 || nobody_starts, "an idle step has a reason");
     // Somebody always gets on. One who has outgrown the limits may be in the way: that is for the engine to end.
-    if (!turn.empty() && turn.front()->state().length <= limits_.longest()) {
+    if (!turn.empty() && turn.front()->state().length <= limits_.longest() && suspended == 0) {
       must(entry.count(turn.front()) == 1, "the first in turn runs");
     }
+  }
+
+  /// One that outranks nobody is refused when all others have had their turn: what there is now is what there was then,
+  /// but for lookahead. It was refused rightly if it would be refused with every block of its prefix that there is.
+  void check_refusal(const text_request& r, std::size_t victims, std::size_t started) {
+    if (step_.lookahead > tokens{}) return;
+    const auto residents = scheduler_.residents();
+    const auto kept = residents.first(residents.size() - victims);
+    if (std::any_of(kept.begin(), kept.end(), [&](const text_request* k) { return Order::displaces(r, *k); })) return;
+    const auto free = static_cast<std::int64_t>(scheduler_.store().free());
+    std::int64_t lacks = blocks_for(r.state().length, limits_.block_size).count();
+    if constexpr (kv::prefix_store<BlockStore>) {
+      std::vector<kv::block_id> known(r.hashes.size());
+      const auto most = std::min(known.size(), (count(r.state().length) - 1) / block_size_);
+      known.resize(r.state().swapped ? 0 : scheduler_.store().match(std::span{r.hashes}.first(most), known));
+      for (const kv::block_id b : known) lacks -= scheduler_.store().references(b) != 0;
+    }
+    std::vector<text_request*> admitted;
+    for (std::size_t i = 0; i != plan_.size(); ++i) {
+      if (plan_[i].request->state().life == lifecycle::waiting) admitted.push_back(plan_[i].request);
+    }
+    must(admitted.size() == started, "who waits and is in the plan is admitted");
+    std::int64_t capacity = static_cast<std::int64_t>(limits_.blocks);
+    for (const text_request* s : live_) {
+      if (s->state().life == lifecycle::suspended) capacity -= static_cast<std::int64_t>(row_of(*s).size());
+    }
+    const admission_view<text_request> view{.free_after = blocks{free - lacks},
+                                            .capacity = blocks{std::max<std::int64_t>(capacity, 0)},
+                                            .block_size = limits_.block_size,
+                                            .residents = kept,
+                                            .admitted = admitted};
+    must(free < lacks || !config_.admit.admits(r, view), "nobody is refused who may start");
   }
 
   void note_plan() {
@@ -654,6 +752,7 @@ class scheduler_world {
   plan_type plan_{};
   step_limits step_{};
   bool pending_ = false;
+  std::vector<std::uint32_t> left_rows_;  ///< Of those who left while the plan was pending.
   std::uint64_t digest_ = 0;
 };
 

@@ -8,6 +8,7 @@
 #include "support/allocation_guard.hpp"
 #include "support/catch.hpp"
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -116,4 +117,46 @@ TEST_CASE("pascal_paced: past saturation answers go on, where PASCAL's starve") 
   CHECK(paced[0].qoe.value() == 1.0);
   const auto faithful = run<pascal<request>>(jobs, 2, {.watermark = 0});
   CHECK(faithful[0].qoe.value() < 0.95);
+}
+
+TEST_CASE("pascal_paced: a calm answer that holds its blocks is back in time when reasoning fills the batch") {
+  // Blocks for all, and two places in the batch: one request answers, and when it has some in store, two reason for
+  // ever.
+  const scheduler_limits limits{.blocks = 100'000, .residents = 8};
+  auto storage = storage_for<pascal_paced<request>>(limits);
+  std::deque<request> all(3);
+  pascal_paced<request> scheduler{storage};
+  for (request& r : all) r.prompt = 16_tok;
+  request& answers = all[0];
+  answers.starts_in = phase::answering;
+  REQUIRE(scheduler.submit(answers, time_point{}) == status::accepted);
+  std::vector<outcome> outcomes;
+  bool crowded = false;
+  double calm_steps = 0;
+  double dry_s = 0;
+  for (int step = 1; step != 5'000; ++step) {
+    const time_point now = time_point::at_seconds(step * 0.02);
+    if (!crowded && answers.state().level == 2) {
+      crowded = true;
+      for (int i : {1, 2}) {
+        REQUIRE(scheduler.submit(all[static_cast<std::size_t>(i)], now) == status::accepted);
+      }
+    }
+    const auto plan = scheduler.plan(now, {.max_batch = 2});
+    for (const auto list : {plan.decode, plan.prefill}) {
+      for (const auto& e : list) {
+        if (e.request == &answers) answers.pacer.on_token(now);
+      }
+    }
+    outcomes.assign(plan.size(), {});
+    scheduler.commit(plan, outcomes, now);
+    calm_steps += crowded && answers.state().level == 2 ? 1 : 0;
+    if (step > 1) dry_s = std::max(dry_s, answers.pacer.behind(now).seconds());
+  }
+  CHECK(crowded);
+  CHECK(calm_steps > 1'000);  // most of the time the others have the batch
+  CHECK(dry_s == 0);
+  CHECK(answers.state().preemptions == 0);
+  CHECK(answers.state().life == lifecycle::resident);
+  for (request& r : all) CHECK(scheduler.cancel(r) == status::ok);
 }

@@ -183,4 +183,39 @@ TEST_CASE("paced: a clock of ticks, and a deadline that is not a pacer's") {
   CHECK(r.state().boost_at == basic_time_point<nanoseconds_clock>::at_seconds(1.25));
 }
 
+TEST_CASE("paced: whatever the margin, no clock overflows") {
+  struct tick_request : basic_request_hook<nanoseconds_clock> {
+    basic_token_pacer<nanoseconds_clock> pacer{};
+  };
+  const auto seconds = [](double s) { return basic_time_point<nanoseconds_clock>::at_seconds(s); };
+  const auto boost_at = [&](duration margin) {
+    tick_request r;
+    r.pacer.on_token(seconds(5));  // dry at 5.1
+    request_access::state(r).phase = phase::answering;
+    order::paced<>{.margin = margin}.enter(r, seconds(5));
+    return r.state().boost_at;
+  };
+  CHECK(boost_at(duration{1.0}) == seconds(4.1));
+  for (const duration longest : {duration::forever(), duration{1e30}, duration{9.3e9}}) {
+    CHECK(boost_at(longest) < seconds(-9e9));  // always urgent
+    CHECK(boost_at(duration{-longest.seconds()}) == basic_time_point<nanoseconds_clock>::never());
+  }
+  CHECK(boost_at(duration{9e9}) < seconds(-8.9e9));
+
+  ordered_queue<tick_request, paced> q{paced{.margin = duration::forever()}};
+  tick_request r;
+  r.starts_in = phase::answering;
+  r.pacer.on_token(seconds(5));
+  q.push(r, seconds(5));
+  q.advance(seconds(5));
+  CHECK(r.state().level == 0);
+  q.erase(r);
+
+  request with_doubles;
+  make_answer(with_doubles, 0, 10);
+  state(with_doubles).phase = phase::answering;
+  paced{.margin = duration::forever()}.enter(with_doubles, at(0));
+  CHECK(with_doubles.state().boost_at < at(-1e300));
+}
+
 }  // namespace

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include <tessera/order/fcfs.hpp>
+#include <tessera/order/ranked.hpp>
 #include <tessera/pipeline/resident_set.hpp>
 
 #include "support/catch.hpp"
@@ -51,4 +52,58 @@ TEST_CASE("residents stay sorted, whatever comes and goes") {
   residents.truncate(0);
   CHECK(residents.size() == 0);
   CHECK_FALSE(residents.contains(all[0]));
+}
+
+TEST_CASE("residents age: whose time has come is boosted, once, and the set stays sorted") {
+  using aged_set = detail::resident_set<request, order::ranked<>>;
+  std::vector<std::byte> memory(aged_set::required_bytes(32) + 64);
+  arena a{memory};
+  std::deque<request> all(32);
+  aged_set residents{a, 32};
+  order::ranked<> order{.threshold = duration{10}};
+  std::vector<request*> in, out;
+  for (std::size_t i = 0; i != all.size(); ++i) {
+    request_access::state(all[i]).sequence = i;
+    out.push_back(&all[i]);
+  }
+  std::mt19937 random{5};
+  std::size_t boosted = 0;
+  double now = 0;
+  for (int i = 0; i != 5000; ++i) {
+    now += 0.25 * static_cast<double>(random() % 4);
+    if (random() % 3 == 0 && !in.empty()) {
+      if (random() % 4 == 0) {
+        const std::size_t keep = random() % in.size();  // the set is sorted, and so is `in`
+        for (std::size_t k = keep; k != in.size(); ++k) out.push_back(in[k]);
+        in.resize(keep);
+        residents.truncate(keep);
+      } else {
+        const auto at = in.begin() + static_cast<std::ptrdiff_t>(random() % in.size());
+        residents.erase(**at);
+        out.push_back(*at);
+        in.erase(at);
+      }
+    } else if (!out.empty()) {
+      request& r = *out.back();
+      out.pop_back();
+      r.score = static_cast<float>(random() % 8);
+      // Some come back with the age they had, or boosted already; some are new.
+      if (random() % 2 == 0) order.enter(r, time_point::at_seconds(now - static_cast<double>(random() % 12)));
+      residents.insert(r);
+      in.push_back(&r);
+    }
+    const time_point at = time_point::at_seconds(now);
+    bool due = false;
+    for (request* r : in) {
+      auto& s = request_access::state(*r);
+      due = due || (s.level != 0 && s.boost_at <= at);
+    }
+    REQUIRE(residents.advance(at) == due);
+    boosted += due;
+    for (const request* r : in) REQUIRE((r->state().level == 0 || at < r->state().boost_at));
+    std::sort(in.begin(), in.end(), [](const request* x, const request* y) { return order::ranked<>::before(*x, *y); });
+    REQUIRE(std::equal(in.begin(), in.end(), residents.all().begin(), residents.all().end()));
+  }
+  CHECK(boosted > 300);
+  residents.truncate(0);
 }

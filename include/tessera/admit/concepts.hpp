@@ -15,16 +15,17 @@ TESSERA_NAMESPACE_BEGIN
 template <class R>
 struct admission_view {
   blocks free_after{};            ///< Blocks that would still be free after admitting the candidate.
-  blocks capacity{};              ///< Blocks of the instance.
+  blocks capacity{};              ///< Blocks of the instance, less those of suspended requests.
   tokens block_size{};            ///< Tokens per block.
-  std::span<R* const> residents;  ///< Requests that hold blocks and keep them, in rank order.
+  std::span<R* const> residents;  ///< Requests that run and keep their blocks, in rank order.
   std::span<R* const> admitted;   ///< Requests admitted earlier in this plan.
 };
 
 /// Says whether a candidate whose blocks are available may take them.
 /// Requires: (1) `a.admits(candidate, view) noexcept -> bool`.
 /// Not checked: a pure function of its arguments; true whenever nothing is resident or admitted, or the instance
-/// would idle forever. Complexity: at most O(residents), asked once per candidate and step.
+/// would idle forever; with more blocks free after it, all else equal, it admits whom it admits with fewer. Complexity:
+/// at most O(residents), asked at most twice per candidate and step.
 /// Models: `admit::watermark`, `admit::future_peak`, `admit::always`.
 template <class A, class R>
 concept admission_policy =

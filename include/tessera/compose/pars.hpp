@@ -7,9 +7,10 @@
 TESSERA_NAMESPACE_BEGIN
 
 /// PARS's predictor-guided scheduler (section III-B): at every iteration the places in the batch that are free go to
-/// the waiting requests with the lowest predicted output length. A request that has waited longer than `threshold` is
-/// boosted ahead of all that have not, the oldest first. Requests that run are not interrupted for a better score; when
-/// blocks run out, the resident that ranks last is swapped out to host memory, and waits again with its old score.
+/// the waiting requests with the lowest predicted output length. A request that came longer than `threshold` ago is
+/// boosted ahead of all that came later, the oldest first; the time that it has run counts. Requests that run are not
+/// interrupted for a better score; when blocks run out, the resident that ranks last is swapped out to host memory, and
+/// waits again with its old score and its age.
 ///
 /// The prediction is made once, before `submit`: write it into the request's member `score` (`rank::prompt_scorer`
 /// computes it from the prompt), or pass a `Scorer`. Only the order of scores counts. Listwise and pointwise
@@ -17,8 +18,9 @@ TESSERA_NAMESPACE_BEGIN
 /// this scheduler with the true lengths.
 ///
 /// How long one waits: from the boost on, a request is overtaken by nobody of its priority, so it starts as soon as the
-/// older boosted requests have started and one resident ends. While fewer requests are boosted than run, no wait
-/// exceeds the threshold plus the longest residence.
+/// older boosted requests have started and so many residents have ended that there is a place and blocks for all of
+/// its sequence, which for a long one among short ones may be many. Where there are blocks enough and fewer requests
+/// are boosted than run, no wait exceeds the threshold plus the longest residence.
 ///
 /// When to use: output lengths can be ranked ahead and requests queue. Without a queue it is `fcfs`. Where the queue
 /// stays longer than the threshold, most requests are boosted and it is `fcfs` again: shed load, or raise the
@@ -31,7 +33,7 @@ class pars : public iteration_scheduler<Request, order::ranked<Scorer>, preempt:
  public:
   /// Parameters of the parts; each is described at its own type.
   struct config {
-    duration threshold = duration{120.0};      ///< Wait after which a request is boosted; `duration::forever()`: never.
+    duration threshold = duration{120.0};      ///< Age at which a request is boosted; `duration::forever()`: never.
     double watermark = 0.01;                   ///< Fraction of the blocks kept free when a request starts.
     [[no_unique_address]] Scorer scorer = {};  ///< Says how long a request is expected to take.
   };

@@ -11,17 +11,21 @@
 /// Live migration: the KV of a sequence is copied to another instance while it goes on decoding, in rounds of fewer and
 /// fewer blocks; then it stops for the last few (Phasor, appendix D; CascadeInfer, section 4.4; after Llumnix).
 ///
-/// With `iteration_scheduler` at both ends the last round lies between two steps of the source:
+/// With `iteration_scheduler` at both ends:
 ///
 ///     source.commit(plan, outcomes, now);      // the step after which `next` answered `stop`
-///     m.stopped(computed, transport) ...       // the last blocks are copied; no plan is made meanwhile
-///     source.evacuate(r);                      // when `next` answers `hand_over`: its blocks are free again
-///     trader.hand_over(id, now, port);         // or another hand-over: see migration/handover.hpp
+///     source.suspend(r);                       // it keeps its blocks and takes part in no plan; the others go on
+///     m.stopped(computed, transport) ...       // the last blocks are copied
+///     trader.hand_over(id, now, port);         // when `next` answers `hand_over`: see migration/handover.hpp
 ///     target.adopt(r, now);                    // when the target is told that it owns it: `activate`
+///     source.evacuate(r);                      // when the source is told that it is gone: `released`
+///     source.resume(r);                        // or that it is not: `kept`
 ///
-/// Up to `evacuate` an abort costs nothing: the request is where it was and takes part in the next plan. The plan of
-/// the target that starts the request lists it in `fetch`: its KV is then moved from where it landed, on the same
-/// device, to the blocks of the plan. examples/live_migration.cpp does all of this.
+/// `evacuate` comes last because it frees the blocks: before, a target that refuses leaves the request where it was,
+/// with its KV. So an abort costs nothing up to then. `suspend` and `resume` lie between two steps; who is told during
+/// one, does it after. In another process the target adopts a request of its own with what the source says of its
+/// `progress()`. The plan of the target that starts the request lists it in `fetch`: its KV is then moved from where it
+/// landed, on the same device, to the blocks of the plan. examples/live_migration.cpp does all of this.
 
 TESSERA_NAMESPACE_BEGIN
 namespace migration {
@@ -115,13 +119,13 @@ class live_migration {
   }
 
   /// Decoding has stopped, with `computed` tokens that have KV; it does not go on before the migration is over. Returns
-  /// `copying` for the last time, `hand_over` if nothing is dirty, or `over`, aborted, if it has outgrown the room.
-  /// Requires: asked to `stop`.
+  /// `copying` for the last time, `hand_over` if nothing is dirty, or `over`, aborted, if it has outgrown the room: it
+  /// must go on here. Requires: asked to `stop`.
   template <transport T>
   [[nodiscard]] constexpr next stopped(tokens computed, T& t) noexcept {
     TESSERA_ASSERT(step_ == next::stop && computed >= sent_, "asked to stop");
-    if (covering(computed) > room_) return step_ = next::over;
     stopped_ = true;
+    if (covering(computed) > room_) return step_ = next::over;
     downtime_ = dirty_at(computed).size();
     if (downtime_ == blocks{}) return step_ = next::hand_over;
     send(computed, t);
@@ -132,13 +136,14 @@ class live_migration {
   constexpr void handed_over() noexcept {
     TESSERA_ASSERT(step_ == next::hand_over, "all has arrived");
     step_ = next::over;
+    stopped_ = false;
   }
 
   /// Ends the migration at any moment before `handed_over`: the source has all it had. A copy on its way must be cut
-  /// off. True if decoding had stopped and may go on.
+  /// off. True if it was to stop decoding, or had stopped: it must go on, if it stands still.
   constexpr bool abort() noexcept {
+    const bool resume = stopped_ || step_ == next::stop;
     step_ = next::over;
-    const bool resume = stopped_;
     stopped_ = false;
     return resume;
   }

@@ -56,8 +56,8 @@ concept discipline_says_ages = requires { typename std::bool_constant<D::ages>; 
 /// 5. `d.change_phase(r)`: gives a new place to a request that has just gone over to answering.
 /// 6. `D::before(a, b) -> bool`: `a` is served before `b`.
 /// 7. `D::displaces(waiting, resident) -> bool`: a waiting request may take the blocks or the batch slot of a resident.
-/// 8. `D::ages`, a constant: if true, `enter` sets `boost_at` and a `level` above 0, and the queue sets `level` to 0
-///    once `boost_at` has come.
+/// 8. `D::ages`, a constant: if true, 2, 4 and 5 set `boost_at`, and once that has come the container sets a `level`
+///    above 0 to 0, for waiting and for resident requests.
 ///
 /// Not checked:
 /// - `before` is a strict total order over what 2, 4, 5 and 8 wrote and constant members; it compares `priority` first
@@ -66,8 +66,8 @@ concept discipline_says_ages = requires { typename std::bool_constant<D::ages>; 
 /// - `enter`, `requeue` and `change_phase` are called only while `r` is in no container.
 ///
 /// Complexity: O(1) each. Allocates: never.
-/// Models: `order::fcfs`, `order::round_robin`, `order::two_phase`, `order::ranked`. Your own: derive from
-/// `order::fcfs` and hide `before`.
+/// Models: `order::fcfs`, `order::round_robin`, `order::two_phase`, `order::paced`, `order::ranked`. Your own: derive
+/// from `order::fcfs` and hide `before`.
 template <class D, class R>
 concept queue_discipline =
     schedulable<R> && std::copyable<D> && detail::discipline_enters<D, R> && detail::discipline_charges<D, R> &&

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <tessera/order/boost_time.hpp>
 #include <tessera/order/concepts.hpp>
 
 #include <concepts>
@@ -33,15 +34,15 @@ concept reader_deadline = std::copyable<F> && schedulable<R> && requires(const F
 /// - Level 0, urgent: answers whose reader has no token yet, or runs dry within `margin`. Earliest deadline first. One
 ///   that was urgent stays so for a slice of tokens.
 /// - Level 1: reasoning. Requests in their first quantum, then those in their second, ... up to `young_quanta`, then
-/// all
-///   others; by age among equals. So a short request is through quickly, and one that has reasoned for long is
+///   all others; by age among equals. So a short request is through quickly, and one that has reasoned for long is
 ///   interrupted by the young, not by others of its kind.
 /// - Level 2, calm: answers whose reader has enough to read. Earliest deadline first.
 ///
 /// A calm answer costs nobody anything: it runs in the memory that is left, which builds up what its reader has in
-/// store, gives its blocks up to whoever needs them, and is boosted to urgent before the reader notices. Reasoning gets
-/// all the memory except what readers need at their pace; past saturation that share goes on, so answers do not starve,
-/// and new requests wait as they do under `fcfs`. Nothing is demoted, because long reasoning cannot starve answers.
+/// store, gives its blocks up to whoever needs them, and is boosted to urgent before the reader notices, whether it
+/// waits or holds its blocks while others fill the batch. Reasoning gets all the memory except what readers need at
+/// their pace; past saturation that share goes on, so answers do not starve, and new requests wait as they do under
+/// `fcfs`. Nothing is demoted, because long reasoning cannot starve answers.
 ///
 /// Who waits displaces a resident on a later level, and on level 1 one that ranks behind it. Calm answers do not
 /// displace each other: those that run are done sooner.
@@ -52,13 +53,13 @@ concept reader_deadline = std::copyable<F> && schedulable<R> && requires(const F
 /// @tparam Deadline a `reader_deadline`; by default the request's member `pacer`.
 template <class Deadline = pacer_member>
 struct paced {
-  static constexpr bool ages = true;  ///< Whether waiting too long moves a request to the front.
+  static constexpr bool ages = true;  ///< Whether a request moves to the front when its time has come.
 
   tokens quantum{500};             ///< Tokens generated between two places of a reasoning request. At least 1.
   std::uint64_t young_quanta = 2;  ///< From so many quanta on, reasoning requests go by age alone.
   tokens slice{250};               ///< Tokens generated between two looks at an answer's reader. At least 1.
-  duration margin =
-      duration{1.0};  ///< An answer is urgent so long before its reader runs dry: the time of a few steps.
+  /// An answer is urgent so long before its reader runs dry: the time of a few steps. `duration::forever()`: always.
+  duration margin = duration{1.0};
   [[no_unique_address]] Deadline deadline{};  ///< Tells when a request's reader runs out of tokens.
 
   /// A place for a request that joins.
@@ -117,11 +118,11 @@ struct paced {
   }
 
  private:
-  static constexpr std::uint8_t urgent = 0;  // the level to which a queue boosts
+  static constexpr std::uint8_t urgent = 0;  // the level to which ageing boosts
   static constexpr std::uint8_t reasoning = 1;
   static constexpr std::uint8_t calm = 2;
 
-  /// An answer is calm until its time comes; if that is now, the queue boosts it before it is looked at.
+  /// An answer is calm until its time comes; if that is now, it is boosted before the next plan looks at it.
   template <schedulable R>
   void take_place(R& r) noexcept {
     static_assert(reader_deadline<Deadline, R>,
@@ -137,9 +138,7 @@ struct paced {
     }
     const time_point dry = deadline(static_cast<const R&>(r));
     s.level = calm;
-    s.boost_at = dry == time_point::never()
-                     ? s.answering_since
-                     : dry - basic_duration<typename R::clock_type>::from_seconds(margin.seconds());
+    s.boost_at = dry == time_point::never() ? s.answering_since : detail::moved_by(dry, -margin.seconds());
   }
 };
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <tessera/order/boost_time.hpp>
 #include <tessera/order/concepts.hpp>
 
 #include <limits>
@@ -27,12 +28,13 @@ concept request_scorer = std::copyable<S> && requires(const S& s, const R& r) {
 };
 
 /// Smallest score first, with ageing: (priority, boosted, then age among the boosted or score among the rest,
-/// sequence). A request that has waited longer than `threshold` is boosted ahead of all that have not, the oldest
-/// first, so none starves. A score that is NaN ranks last.
+/// sequence). A request that came longer than `threshold` ago is boosted ahead of all that came later, the oldest
+/// first, so none starves. Its age counts from `submit`, the time that it has run included: one that is preempted after
+/// it has run for long may be boosted at once. A score that is NaN ranks last.
 ///
 /// Not preemptive: only a higher priority displaces a resident, so a score never takes a resident's blocks for a
 /// waiting request. (When residents outgrow the memory, the one that ranks last gives way, as in every order.) A
-/// request that is preempted keeps its score and the time it has waited.
+/// request that is preempted keeps its score and its age.
 ///
 /// When to use: prompts whose output lengths can be ranked ahead; cuts the mean latency most where the waiting queue
 /// is long.
@@ -40,9 +42,9 @@ concept request_scorer = std::copyable<S> && requires(const S& s, const R& r) {
 /// @tparam Scorer a `request_scorer`; by default the request's member `score`.
 template <class Scorer = score_member>
 struct ranked {
-  static constexpr bool ages = true;  ///< Whether waiting too long moves a request to the front.
+  static constexpr bool ages = true;  ///< Whether a request moves to the front when its time has come.
 
-  /// Waiting time after which a request is boosted, rounded to ticks of the request's clock. `duration::forever()`:
+  /// Time after its `submit` when a request is boosted, rounded to ticks of the request's clock. `duration::forever()`:
   /// never.
   duration threshold = duration{120.0};
   [[no_unique_address]] Scorer scorer{};  ///< Called once per request, when it joins.
@@ -96,9 +98,7 @@ struct ranked {
   /// When a request that arrived at `now` will be boosted; `never()` if the clock cannot tell that time.
   template <clock_policy Clock>
   [[nodiscard]] basic_time_point<Clock> boost_time(basic_time_point<Clock> now) const noexcept {
-    const double left = basic_time_point<Clock>::never().seconds() - now.seconds() - 1.0;
-    if (!(threshold.seconds() < left)) return basic_time_point<Clock>::never();
-    return now + basic_duration<Clock>::from_seconds(threshold.seconds());
+    return detail::moved_by(now, threshold.seconds());
   }
 };
 

@@ -8,10 +8,10 @@
 #include <tessera/kv/block_pool.hpp>
 #include <tessera/order/concepts.hpp>
 #include <tessera/order/fcfs.hpp>
-#include <tessera/pipeline/kv_ledger.hpp>
 #include <tessera/pipeline/limits.hpp>
 #include <tessera/pipeline/plan.hpp>
-#include <tessera/pipeline/resident_set.hpp>
+#include <tessera/pipeline/refusal.hpp>
+#include <tessera/pipeline/roster.hpp>
 #include <tessera/preempt/swap.hpp>
 #include <tessera/queue/ordered_queue.hpp>
 
@@ -35,8 +35,9 @@ TESSERA_NAMESPACE_BEGIN
 ///
 /// Complexity of a step: O(scheduled + evicted + blocks given or taken), whatever the number of requests that wait and
 /// of blocks that are cached; the CSR view moves the batch's indices (4 bytes a block) when rows grow, and a request
-/// whose place changes moves up to `residents` pointers. Allocation: none after construction. Errors: values; misuse is
-/// asserted. One thread, one plan at a time. Deterministic: the same calls give the same plans.
+/// whose place changes, also by ageing, moves up to `residents` pointers. The prefix of the first who cannot start is
+/// matched again only after something has changed that may let it start. Allocation: none after construction. Errors:
+/// values; misuse is asserted. One thread, one plan at a time. Deterministic: the same calls give the same plans.
 ///
 /// @tparam Order      who goes first: a `queue_discipline`.
 /// @tparam Preempt    how blocks are given up: a `preemption_policy`.
@@ -75,8 +76,7 @@ class iteration_scheduler {
   /// Bytes that a scheduler of these limits takes from the caller's memory.
   [[nodiscard]] static constexpr std::size_t required_bytes(const limits& l) noexcept {
     return storage_layout{}
-        .add_bytes(ledger::required_bytes(l))
-        .add_bytes(resident_list::required_bytes(l.residents))
+        .add_bytes(roster::required_bytes(l))
         .add_bytes(fixed_vector<scheduled<Request>>::required_bytes(l.residents) * 2)
         .add_bytes(fixed_vector<Request*>::required_bytes(l.residents) * 2)
         .add_bytes(fixed_vector<Request*>::required_bytes(2 * l.residents))
@@ -100,51 +100,71 @@ class iteration_scheduler {
   /// Returns `accepted`; `never_fits` if prompt + max_output cannot run even on the empty instance; `queue_full`;
   /// `busy` if it is in a scheduler; `invalid` if the prompt is empty or max_output negative.
   [[nodiscard]] status submit(Request& r, time_point now) noexcept {
-    state& s = state_of(r);
-    if (s.life == lifecycle::waiting || s.life == lifecycle::resident) return status::busy;
-    if (r.prompt < tokens{1} || r.max_output < tokens{0}) return status::invalid;
-    if (!fits(r.prompt, r.max_output)) return status::never_fits;
-    if (waiting_.size() >= limits_.requests) return status::queue_full;
-    s = state{};
-    s.length = r.prompt;
-    s.phase = r.starts_in;
-    s.arrived = now;
-    s.answering_since = now;
-    join(r, now);
-    return status::accepted;
+    return adopt(r, {.length = r.prompt, .phase = r.starts_in, .arrived = now, .answering_since = now}, now);
   }
 
   /// Takes over a request that another instance gave up with `evacuate`, its progress kept. Its KV is somewhere else:
   /// the plan that starts it lists it in `fetch`, and the engine brings it then.
   /// O(log waiting). Returns as `submit`; `invalid` if it was not given up by `evacuate`.
-  [[nodiscard]] status adopt(Request& r, time_point /*now*/) noexcept {
-    state& s = state_of(r);
-    if (s.life == lifecycle::waiting || s.life == lifecycle::resident) return status::busy;
-    if (s.life != lifecycle::idle || s.length < tokens{1}) return status::invalid;
-    const tokens to_come = max(r.max_output - (s.length - r.prompt), tokens{0});
-    if (!fits(s.length, to_come)) return status::never_fits;
-    if (waiting_.size() >= limits_.requests) return status::queue_full;
-    s.swapped = s.computed > tokens{0};
-    s.cached_blocks = 0;
-    s.preempted_by = 0;
-    s.stalled_by = 0;
-    s.served_by = 0;
-    join(r, s.arrived);  // it has waited since then
+  [[nodiscard]] status adopt(Request& r, time_point now) noexcept {
+    if (is_live(r.state().life)) return status::busy;
+    if (r.state().life != lifecycle::idle) return status::invalid;
+    return adopt(r, r.progress(), now);
+  }
+
+  /// The same for a request that was given up in another process: `r` has its description, `p` is its `progress()`
+  /// there, with the times on this time line. Set `p.computed` to 0 if its KV is lost: everything is computed anew.
+  /// Returns as `submit`; `invalid` also if `p` is of no request that goes on: not `prompt <= length`,
+  /// `0 <= computed < length`, `0 <= reasoning <= length - prompt`.
+  [[nodiscard]] status adopt(Request& r, const request_progress<clock_type>& p, time_point /*now*/) noexcept {
+    if (is_live(r.state().life)) return status::busy;
+    if (r.prompt < tokens{1} || r.max_output < tokens{0} || p.length < r.prompt) return status::invalid;
+    if (p.computed < tokens{0} || p.computed >= p.length) return status::invalid;
+    if (p.reasoning < tokens{0} || p.reasoning > p.length - r.prompt) return status::invalid;
+    const tokens to_come = max(r.max_output - (p.length - r.prompt), tokens{0});
+    if (!fits(p.length, to_come)) return status::never_fits;
+    if (roster_.waiting.size() >= limits_.requests) return status::queue_full;
+    roster_.join(r, p);
     return status::accepted;
   }
 
   /// Gives a request up without ending it: its blocks are free at once, its progress stays in its state for `adopt`.
-  /// Copy its KV before. O(log n + blocks held). Returns `unknown_request` if it is not here, `busy` while a plan is
-  /// pending.
+  /// Copy its KV before; if another instance has yet to agree, `suspend` it until then. O(log n + blocks held). Returns
+  /// `unknown_request` if it is not here; `busy` while a plan is pending, unless the request is suspended: then it goes
+  /// at once, and its blocks are free when the plan is settled.
   status evacuate(Request& r) noexcept {
-    if (!here(r)) return status::unknown_request;
-    if (pending_) return status::busy;
-    remove(r, lifecycle::idle);
+    if (!roster_.contains(r)) return status::unknown_request;
+    if (!pending_) {
+      roster_.remove(r, lifecycle::idle);
+    } else if (r.state().life == lifecycle::suspended && r.state().ends_as == lifecycle::idle) {
+      roster_.leave_behind(r);
+    } else {
+      return status::busy;
+    }
     return status::ok;
   }
 
-  /// Ends a request at any moment, as cancelled. Its blocks are free when this returns, or, if it is resident and a
-  /// plan is pending, when that plan is settled. O(log n + blocks held). Returns `unknown_request` if it is not here.
+  /// Lets a resident stand aside: it keeps its blocks and its place among the residents, no plan computes anything for
+  /// it, and nobody evicts it. The others make do with the blocks that are left: if these are too few for any of them,
+  /// plans are empty. O(log residents) comparisons and a move of pointers. `resume`, `evacuate`, `cancel` and `finish`
+  /// end it. Returns `unknown_request` if it is not a resident here, `busy` while a plan is pending.
+  status suspend(Request& r) noexcept {
+    if (r.state().life != lifecycle::resident || !roster_.contains(r)) return status::unknown_request;
+    if (pending_) return status::busy;
+    roster_.suspend(r);
+    return status::ok;
+  }
+
+  /// Lets a suspended request go on where it was. As `suspend`; `unknown_request` if it is not suspended here.
+  status resume(Request& r) noexcept {
+    if (r.state().life != lifecycle::suspended || !roster_.contains(r)) return status::unknown_request;
+    if (pending_) return status::busy;
+    roster_.resume(r);
+    return status::ok;
+  }
+
+  /// Ends a request at any moment, as cancelled. Its blocks are free when this returns, or, if it holds some and a plan
+  /// is pending, when that plan is settled. O(log n + blocks held). Returns `unknown_request` if it is not here.
   status cancel(Request& r) noexcept { return end(r, lifecycle::cancelled); }
 
   /// As `cancel`, but the request counts as finished: for one that has outgrown the instance, or whose last token the
@@ -160,11 +180,11 @@ class iteration_scheduler {
     TESSERA_ASSERT(!pending_, "the previous plan is neither committed nor abandoned");
     TESSERA_ASSERT(step.max_batch > 0 && step.token_budget > tokens{0}, "a step needs a batch and a token budget");
     TESSERA_ASSERT(step.lookahead >= tokens{0}, "negative lookahead");
+    roster_.advance(now);
     begin(step);
-    waiting_.advance(now);
-    Request* candidate = waiting_.front();
+    Request* candidate = roster_.waiting.front();
     while (true) {
-      Request* resident = next_ < kept_ ? residents_[next_] : nullptr;
+      Request* resident = next_ < kept_ ? roster_.residents[next_] : nullptr;
       const bool candidate_first =
           candidate != nullptr && (resident == nullptr || Order::displaces(*candidate, *resident));
       if (!candidate_first && resident == nullptr) break;
@@ -173,7 +193,7 @@ class iteration_scheduler {
         break;
       }
       if (candidate_first) {
-        candidate = start(*candidate, resident != nullptr) ? waiting_.next(*candidate) : nullptr;
+        candidate = start(*candidate, resident != nullptr) ? roster_.waiting.next(*candidate) : nullptr;
       } else {
         ++next_;
         if (!go_on(*resident)) candidate = nullptr;  // nobody starts while a resident lacks a block
@@ -189,8 +209,8 @@ class iteration_scheduler {
   void commit(const plan_type& p, std::span<const outcome> outcomes, time_point now) noexcept {
     TESSERA_ASSERT(pending_ && p.id == plan_id_ && p.decode.data() == decode_.data(), "not the pending plan");
     TESSERA_ASSERT(outcomes.size() == decode_.size() + prefill_.size(), "one outcome per scheduled entry");
-    settle_evictions();
-    settle_admissions();
+    roster_.settle_evictions(kept_);
+    roster_.settle_admissions(admitted_);
     std::size_t i = 0;
     for (const scheduled<Request>& e : decode_) settle(e, outcomes[i++], now);
     for (const scheduled<Request>& e : prefill_) settle(e, outcomes[i++], now);
@@ -203,12 +223,12 @@ class iteration_scheduler {
   /// untouched again.
   void abandon(const plan_type& p) noexcept {
     TESSERA_ASSERT(pending_ && p.id == plan_id_ && p.decode.data() == decode_.data(), "not the pending plan");
-    kept_ += kv_.roll_back(0);
+    kept_ += roster_.kv.roll_back(0);
     for (const scheduled<Request>& e : decode_) state_of(*e.request).planned = false;
     for (const scheduled<Request>& e : prefill_) state_of(*e.request).planned = false;
     pending_ = false;
-    seen_ = 0;   // for `why`: nobody is in this plan
-    ++changes_;  // what was refused may fit without what the plan had reserved
+    seen_ = 0;  // for `why`: nobody is in this plan
+    refusal_ = refusal_before_;
     settle_endings();
   }
 
@@ -218,11 +238,12 @@ class iteration_scheduler {
   /// O(1). Requires: if it lives, it is here.
   [[nodiscard]] wait_reason why(const Request& r) const noexcept {
     const state& s = r.state();
-    if (s.life != lifecycle::waiting && s.life != lifecycle::resident) return wait_reason::none;
+    if (!is_live(s.life)) return wait_reason::none;
+    if (s.life == lifecycle::suspended) return wait_reason::suspended;
     if (s.planned) return s.preempted_by == plan_id_ ? wait_reason::preempted : wait_reason::none;
     if (s.sequence >= seen_) return wait_reason::not_planned;
     if (s.stalled_by == plan_id_ || s.length > longest_) return wait_reason::stalled;
-    if (&r == blocked_) return blocked_reason_;
+    if (s.sequence == blocked_) return blocked_reason_;
     if (s.preempted_by == plan_id_) return wait_reason::preempted;
     if (s.life == lifecycle::resident) return s.served_by == plan_id_ ? wait_reason::none : stopped_;
     return wait_reason::behind_others;
@@ -231,43 +252,44 @@ class iteration_scheduler {
   /// Whether a plan waits for `commit` or `abandon`. O(1).
   [[nodiscard]] bool plan_pending() const noexcept { return pending_; }
   /// Requests that hold no blocks: new or preempted. O(1).
-  [[nodiscard]] std::size_t waiting_count() const noexcept { return waiting_.size(); }
-  /// Requests that hold blocks. O(1).
-  [[nodiscard]] std::size_t resident_count() const noexcept { return residents_.size(); }
+  [[nodiscard]] std::size_t waiting_count() const noexcept { return roster_.waiting.size(); }
+  /// Requests that hold blocks and run. O(1).
+  [[nodiscard]] std::size_t resident_count() const noexcept { return roster_.residents.size(); }
+  /// Requests that hold blocks and are suspended. O(1).
+  [[nodiscard]] std::size_t suspended_count() const noexcept { return roster_.suspended.size(); }
   /// No request is here.
-  [[nodiscard]] bool idle() const noexcept { return waiting_.empty() && residents_.size() == 0; }
-  /// Requests that hold device blocks, in rank order. Invalidated by every other call.
-  [[nodiscard]] std::span<Request* const> residents() const noexcept { return residents_.all(); }
+  [[nodiscard]] bool idle() const noexcept {
+    return roster_.waiting.empty() && roster_.residents.size() == 0 && roster_.suspended.empty();
+  }
+  /// Requests that hold device blocks and run, in rank order. Invalidated by every other call.
+  [[nodiscard]] std::span<Request* const> residents() const noexcept { return roster_.residents.all(); }
   /// The waiting requests, in rank order from `front()`.
-  [[nodiscard]] const ordered_queue<Request, Order>& waiting() const noexcept { return waiting_; }
+  [[nodiscard]] const ordered_queue<Request, Order>& waiting() const noexcept { return roster_.waiting; }
   /// The block store, to look at.
-  [[nodiscard]] const BlockStore& store() const noexcept { return kv_.store(); }
+  [[nodiscard]] const BlockStore& store() const noexcept { return roster_.kv.store(); }
   /// The block table; rows are named by the entries of a plan.
-  [[nodiscard]] const kv::block_table& tables() const noexcept { return kv_.tables(); }
+  [[nodiscard]] const kv::block_table& tables() const noexcept { return roster_.kv.tables(); }
   /// The host tier, to look at.
-  [[nodiscard]] const kv::host_tier& host() const noexcept { return kv_.host(); }
+  [[nodiscard]] const kv::host_tier& host() const noexcept { return roster_.kv.host(); }
   /// As given at construction.
   [[nodiscard]] const limits& size_limits() const noexcept { return limits_; }
   /// Device blocks that requests hold (cached blocks that nobody uses do not count).
   [[nodiscard]] blocks device_blocks_held() const noexcept {
-    return blocks{static_cast<std::int64_t>(kv_.store().capacity() - kv_.store().free())};
+    return blocks{static_cast<std::int64_t>(store().capacity() - store().free())};
   }
   /// Host blocks that swapped requests hold.
   [[nodiscard]] blocks host_blocks_held() const noexcept {
-    return blocks{static_cast<std::int64_t>(kv_.host().capacity() - kv_.host().free())};
+    return blocks{static_cast<std::int64_t>(host().capacity() - host().free())};
   }
 
  private:
   using state = typename Request::state_type;
-  using resident_list = detail::resident_set<Request, Order>;
-  using ledger = detail::kv_ledger<Request, BlockStore>;
+  using roster = detail::roster<Request, Order, BlockStore>;
 
   iteration_scheduler(arena memory, const limits& l, const config& c) noexcept
       : limits_{l},
         config_{c},
-        waiting_{c.order},
-        kv_{memory, l},
-        residents_{memory, l.residents},
+        roster_{memory, l, c.order},
         decode_{memory, l.residents},
         prefill_{memory, l.residents},
         admitted_{memory, l.residents},
@@ -277,14 +299,7 @@ class iteration_scheduler {
   }
 
   static state& state_of(Request& r) noexcept { return request_access::state(r); }
-  Order& discipline() noexcept { return waiting_.discipline(); }
-
-  [[nodiscard]] std::int64_t free_blocks() const noexcept { return kv_.free_blocks(); }
-
-  [[nodiscard]] bool here(const Request& r) const noexcept {
-    return r.state().life == lifecycle::resident ? residents_.contains(r)
-                                                 : r.state().life == lifecycle::waiting && waiting_.contains(r);
-  }
+  [[nodiscard]] std::int64_t free_blocks() const noexcept { return roster_.kv.free_blocks(); }
 
   /// The last token generated needs no KV, hence the - 1.
   [[nodiscard]] bool fits(tokens length, tokens to_come) const noexcept {
@@ -292,23 +307,29 @@ class iteration_scheduler {
   }
 
   status end(Request& r, lifecycle as) noexcept {
-    if (!here(r)) return status::unknown_request;
+    if (!roster_.contains(r)) return status::unknown_request;
     state& s = state_of(r);
-    if (pending_ && (s.planned || s.life == lifecycle::resident)) {
+    if (pending_ && (s.planned || s.life != lifecycle::waiting)) {
       if (s.ends_as == lifecycle::idle) ended_.push_back(&r);
       s.ends_as = as;
     } else {
-      remove(r, as);
+      roster_.remove(r, as);
     }
     return status::ok;
   }
 
-  void join(Request& r, time_point now) noexcept {
-    state& s = state_of(r);
-    s.sequence = next_sequence_++;
-    s.life = lifecycle::waiting;
-    discipline().enter(r, now);
-    waiting_.insert(r);
+  void settle(const scheduled<Request>& e, const outcome& o, time_point now) noexcept {
+    state& s = state_of(*e.request);
+    s.planned = false;
+    s.served_by = plan_id_;
+    if (s.ends_as == lifecycle::idle) [[likely]]
+      roster_.settle(e, o, now);
+  }
+
+  void settle_endings() noexcept {
+    for (Request* r : ended_) roster_.remove(*r, state_of(*r).ends_as);
+    ended_.clear();
+    roster_.settle_left_behind();
   }
 
   // -- planning ----------------------------------------------------------------------------------------------------
@@ -319,15 +340,16 @@ class iteration_scheduler {
     budget_ = step.token_budget;
     max_batch_ = step.max_batch < limits_.residents ? step.max_batch : limits_.residents;
     next_ = 0;
-    kept_ = residents_.size();
-    blocked_ = nullptr;
+    kept_ = roster_.residents.size();
+    blocked_ = 0;
     stopped_ = wait_reason::none;
-    seen_ = next_sequence_;
+    seen_ = roster_.next_sequence;
+    refusal_before_ = refusal_;
     decode_.clear();
     prefill_.clear();
     admitted_.clear();
     outgrown_.clear();
-    kv_.begin();
+    roster_.kv.begin();
     ++plan_id_;
     pending_ = true;
   }
@@ -338,8 +360,8 @@ class iteration_scheduler {
     return stopped_ != wait_reason::none;
   }
 
-  void block(Request& r, wait_reason why_not) noexcept {
-    blocked_ = &r;
+  void block(const Request& r, wait_reason why_not) noexcept {
+    blocked_ = r.state().sequence;
     blocked_reason_ = why_not;
   }
 
@@ -347,7 +369,7 @@ class iteration_scheduler {
   [[nodiscard]] bool go_on(Request& r) noexcept {
     state& s = state_of(r);
     if (s.length > longest_) [[unlikely]]
-      return pass_over(r), true;
+      return pass_over(r);
     const tokens left = s.length - s.computed;
     if (left == tokens{1}) [[likely]] {
       if (s.room < s.length && !make_room_to_grow(r)) return false;
@@ -362,8 +384,9 @@ class iteration_scheduler {
   }
 
   /// One that can never go on keeps nobody from starting.
-  void pass_over(Request& r) noexcept {
+  [[nodiscard]] bool pass_over(Request& r) noexcept {
     if (!outgrown_.full()) outgrown_.push_back(&r);
+    return true;
   }
 
   /// Without chunked prefill, a prompt that the budget does not cover waits, unless it is the step's only prefill.
@@ -393,12 +416,13 @@ class iteration_scheduler {
 
   /// Gives a resident the block that its next token needs, evicting for it if need be. False: there is none.
   [[nodiscard]] bool make_room_to_grow(Request& r) noexcept {
-    const auto more = static_cast<std::size_t>(blocks_for(r.state().length, limits_.block_size).count() - kv_.held(r));
+    const auto more =
+        static_cast<std::size_t>(blocks_for(r.state().length, limits_.block_size).count() - roster_.kv.held(r));
     if (!make_free(more, 0)) {
       state_of(r).stalled_by = plan_id_;
       return false;
     }
-    kv_.take(r, more);
+    roster_.kv.take(r, more);
     return true;
   }
 
@@ -408,10 +432,10 @@ class iteration_scheduler {
     for (scheduled<Request>& e : entries) {
       if (!e.samples) continue;
       const state& s = e.request->state();
-      std::int64_t more =
-          blocks_for(min(s.length + step_.lookahead, longest_), limits_.block_size).count() - kv_.held(*e.request);
+      std::int64_t more = blocks_for(min(s.length + step_.lookahead, longest_), limits_.block_size).count() -
+                          roster_.kv.held(*e.request);
       if (more > free_blocks()) more = free_blocks();
-      if (more > 0) kv_.take(*e.request, static_cast<std::size_t>(more));
+      if (more > 0) roster_.kv.take(*e.request, static_cast<std::size_t>(more));
       e.lookahead = min(step_.lookahead, min(s.room, longest_) - s.length);
     }
   }
@@ -421,70 +445,75 @@ class iteration_scheduler {
   [[nodiscard]] bool start(Request& r, bool outranks) noexcept {
     state& s = state_of(r);
     if (s.length > longest_) [[unlikely]]
-      return pass_over(r), true;
-    const std::size_t residents = kept_ + admitted_.size();
-    const std::size_t slots = residents < limits_.residents ? 0 : 1;
+      return pass_over(r);
+    const std::size_t held = kept_ + admitted_.size() + roster_.suspended.size();
+    const std::size_t slots = held < limits_.residents ? 0 : 1;
     if (slots != 0 && next_ == kept_) return block(r, wait_reason::residents_full), false;
     // What a victim leaves over is not for those who rank behind it.
-    if (kept_ != residents_.size() && !Order::before(r, *residents_[kept_])) {
+    if (kept_ != roster_.residents.size() && !Order::before(r, *roster_.residents[kept_])) {
       return block(r, wait_reason::behind_others), false;
     }
 
-    if (still_refused(r)) return block(r, wait_reason::no_blocks), false;
+    const blocks total = blocks_for(s.length, limits_.block_size);
+    wait_reason why_not = refused_as_before(r, outranks, total);
+    if (why_not != wait_reason::none) return block(r, why_not), false;
 
-    const std::size_t mark = kv_.mark();
-    kv_.open_row(r);
-    const std::size_t hits = s.swapped ? 0 : kv_.share_prefix(r);
+    const std::size_t mark = roster_.kv.mark();
+    const std::int64_t free_before = free_blocks();
+    roster_.kv.open_row(r);
+    const std::size_t hits = s.swapped ? 0 : roster_.kv.share_prefix(r);
 
     const tokens first = s.swapped ? s.computed : tokens{static_cast<std::int64_t>(hits)} * limits_.block_size.count();
     const tokens left = s.length - first;
-    const blocks total = blocks_for(s.length, limits_.block_size);
     const std::size_t more = static_cast<std::size_t>(total.count()) - hits;
 
-    wait_reason why_not = wait_reason::none;
     if (!may_compute(left)) {
       why_not = wait_reason::budget_spent;
-    } else if (!outranks && !admits(r, more)) {
+    } else if (!outranks && (why_not = refuses(r, blocks{static_cast<std::int64_t>(more)})) != wait_reason::none) {
       // One that outranks residents is not asked: they are its headroom.
-      why_not = free_blocks() < static_cast<std::int64_t>(more) ? wait_reason::no_blocks : wait_reason::held_back;
+      refusal_.of_prefix(s.sequence, roster_.sharings,
+                         blocks{static_cast<std::int64_t>(hits) - (free_before - free_blocks())});
     } else if (!make_free(more, slots)) {
       why_not = wait_reason::no_blocks;
     }
     if (why_not != wait_reason::none) {
-      if (why_not == wait_reason::no_blocks) {
-        refused_ = &r;
-        refused_at_ = changes_;
-        refused_next_ = next_;
-      }
-      kept_ += kv_.roll_back(mark);
-      block(r, why_not);
-      return false;
+      if (why_not == wait_reason::no_blocks) refusal_.of_blocks(s.sequence, roster_.changes, next_);
+      kept_ += roster_.kv.roll_back(mark);
+      return block(r, why_not), false;
     }
 
-    kv_.take(r, more);
+    roster_.kv.take(r, more);
     s.shared_blocks = static_cast<std::uint32_t>(hits);
     admitted_.push_back(&r);
-    if (s.swapped) kv_.bring_back(r);
+    if (s.swapped) roster_.kv.bring_back(r);
     schedule_prefill(r, first, left);
     return true;
   }
 
-  /// What did not fit does not fit until something is given back: its prefix need not be matched in every step. (A
-  /// victim of this plan has given something back; without chunked prefill the budget is a reason that comes first.)
-  [[nodiscard]] bool still_refused(const Request& r) const noexcept {
-    return &r == refused_ && refused_at_ == changes_ && refused_next_ == next_ && kept_ == residents_.size() &&
-           config_.chunked_prefill;
+  /// Why one that was refused is refused again, if that can be told without matching its prefix; else `none`.
+  [[nodiscard]] wait_reason refused_as_before(const Request& r, bool outranks, blocks total) const noexcept {
+    if (refusal_.sequence != r.state().sequence) return wait_reason::none;
+    // Without chunked prefill, the budget may be a reason that comes first.
+    if (!config_.chunked_prefill && !prefill_.empty()) return wait_reason::none;
+    // A victim of this plan has given something back.
+    if (kept_ == roster_.residents.size() && refusal_.still_lacks_blocks(roster_.changes, next_)) {
+      return wait_reason::no_blocks;
+    }
+    if (outranks || !admitted_.empty() || !refusal_.knows_prefix(roster_.sharings)) return wait_reason::none;
+    return refuses(r, total - refusal_.in_use);
   }
 
-  [[nodiscard]] bool admits(const Request& r, std::size_t more) const noexcept {
-    const blocks free_after{free_blocks() - static_cast<std::int64_t>(more)};
-    if (free_after < blocks{0}) return false;
-    return config_.admit.admits(
-        r, admission_view<Request>{.free_after = free_after,
-                                   .capacity = blocks{static_cast<std::int64_t>(kv_.store().capacity())},
-                                   .block_size = limits_.block_size,
-                                   .residents = residents_.all().first(kept_),
-                                   .admitted = admitted_});
+  /// Why the admission policy, or the free blocks, do not let `r` take `more` blocks; `none` if they do.
+  [[nodiscard]] wait_reason refuses(const Request& r, blocks more) const noexcept {
+    const blocks free_after = blocks{free_blocks()} - more;
+    if (free_after < blocks{0}) return wait_reason::no_blocks;
+    const blocks capacity{static_cast<std::int64_t>(store().capacity())};
+    const admission_view<Request> view{.free_after = free_after,
+                                       .capacity = max(capacity - roster_.suspended_blocks, blocks{0}),
+                                       .block_size = limits_.block_size,
+                                       .residents = residents().first(kept_),
+                                       .admitted = admitted_};
+    return config_.admit.admits(r, view) ? wait_reason::none : wait_reason::held_back;
   }
 
   /// Makes `n` blocks free by evicting, from the lowest-ranked resident up, at least `at_least` of those whose turn has
@@ -494,21 +523,21 @@ class iteration_scheduler {
     if (at_least == 0 && free_blocks() >= want) return true;
     std::int64_t most = free_blocks();
     for (std::size_t i = kept_; i > next_ && most < want; --i) {
-      most += kv_.held(*residents_[i - 1]);
+      most += roster_.kv.held(*roster_.residents[i - 1]);
     }
     if (most < want) return false;
     // Blocks that are shared with someone who stays do not become free: only trying tells.
-    const std::size_t mark = kv_.mark();
+    const std::size_t mark = roster_.kv.mark();
     const std::size_t keep = kept_ - at_least;
     while (kept_ > next_ && (free_blocks() < want || kept_ > keep)) evict_last();
     if (free_blocks() >= want && kept_ <= keep) return true;
-    kept_ += kv_.roll_back(mark);
+    kept_ += roster_.kv.roll_back(mark);
     return false;
   }
 
   void evict_last() noexcept {
-    Request& r = *residents_[--kept_];
-    kv_.evict(r, config_.preempt.mode(r, blocks_for(r.state().computed, limits_.block_size)), plan_id_);
+    Request& r = *roster_.residents[--kept_];
+    roster_.kv.evict(r, config_.preempt.mode(r, blocks_for(r.state().computed, limits_.block_size)), plan_id_);
   }
 
   [[nodiscard]] plan_type finish_plan() noexcept {
@@ -516,118 +545,26 @@ class iteration_scheduler {
       give_lookahead(decode_);
       give_lookahead(prefill_);
     }
-    kv::block_table& tables = kv_.tables();
+    kv::block_table& tables = roster_.kv.tables();
     tables.begin_batch();
     for (const scheduled<Request>& e : decode_) tables.add(e.row, e.first + e.count);
     for (const scheduled<Request>& e : prefill_) tables.add(e.row, e.first + e.count);
     return {.decode = decode_,
             .prefill = prefill_,
-            .swap_out = kv_.swap_out(),
-            .swap_in = kv_.swap_in(),
-            .fetch = kv_.fetch(),
-            .preempted = kv_.victims(),
+            .swap_out = roster_.kv.swap_out(),
+            .swap_in = roster_.kv.swap_in(),
+            .fetch = roster_.kv.fetch(),
+            .preempted = roster_.kv.victims(),
             .outgrown = outgrown_,
             .tables = tables.view(),
             .computed = step_.token_budget - budget_,
             .id = plan_id_};
   }
 
-  // -- settling ----------------------------------------------------------------------------------------------------
-
-  /// Victims are the tail of the residents: they leave together, and wait at the place they have.
-  void settle_evictions() noexcept {
-    if (kept_ != residents_.size()) ++changes_;
-    residents_.truncate(kept_);
-    for (const preemption<Request>& v : kv_.victims()) {
-      state& s = state_of(*v.request);
-      kv_.close_row(*v.request);
-      s.planned = false;
-      ++s.preemptions;
-      s.swapped = v.mode == preemption_mode::swap;
-      if (!s.swapped) s.computed = tokens{};
-      s.life = lifecycle::waiting;
-      waiting_.insert(*v.request);
-    }
-  }
-
-  void settle_admissions() noexcept {
-    for (Request* r : admitted_) {
-      state& s = state_of(*r);
-      waiting_.erase(*r);
-      s.life = lifecycle::resident;
-      s.cached_blocks = s.shared_blocks;
-      kv_.forget_host_copy(*r);
-      s.swapped = false;
-      residents_.insert(*r);
-    }
-  }
-
-  void settle(const scheduled<Request>& e, const outcome& o, time_point now) noexcept {
-    Request& r = *e.request;
-    state& s = state_of(r);
-    s.planned = false;
-    s.served_by = plan_id_;
-    if (s.ends_as != lifecycle::idle) [[unlikely]]
-      return;
-    s.computed = e.first + e.count;
-    tokens produced{};
-    if (e.samples) {
-      TESSERA_ASSERT(o.produced > 0 || o.failed, "a sampling entry produces a token or fails");
-      TESSERA_ASSERT(tokens{o.produced} <= tokens{1} + e.lookahead || o.failed, "more tokens than lookahead slots");
-      produced = tokens{o.produced};
-      s.length += produced;
-      if (o.produced > 1) s.computed = s.length - tokens{1};
-    }
-    if (!o.failed && kv_.publish(r)) ++changes_;
-    if (o.finished || o.failed) {
-      remove(r, o.failed ? lifecycle::failed : lifecycle::finished);
-      return;
-    }
-    const bool due = discipline().charge(r, produced);
-    const bool ends_reasoning = e.samples && o.end_of_reasoning && s.phase == phase::reasoning;
-    if (due || ends_reasoning) {
-      ++changes_;
-      residents_.erase(r);
-      if (due) discipline().requeue(r);
-      if (ends_reasoning) {
-        s.phase = phase::answering;
-        s.reasoning = r.generated();
-        s.answering_since = now;
-        discipline().change_phase(r);
-      }
-      residents_.insert(r);
-    }
-  }
-
-  void settle_endings() noexcept {
-    for (Request* r : ended_) remove(*r, state_of(*r).ends_as);
-    ended_.clear();
-  }
-
-  /// Takes a request out of wherever it is and gives back all it holds.
-  void remove(Request& r, lifecycle as) noexcept {
-    state& s = state_of(r);
-    if (s.life == lifecycle::resident) {
-      residents_.erase(r);
-      kv_.release(r);
-    } else {
-      waiting_.erase(r);
-      kv_.forget_host_copy(r);
-      s.swapped = false;
-    }
-    ++changes_;
-    if (refused_ == &r) refused_ = nullptr;
-    s.life = as;
-    s.ends_as = lifecycle::idle;
-    if (blocked_ == &r) blocked_ = nullptr;
-  }
-
   limits limits_;
   tokens longest_{limits_.longest()};
   config config_;
-  ordered_queue<Request, Order> waiting_;
-  ledger kv_;
-  resident_list residents_;
+  roster roster_;
 
   // The pending plan.
   fixed_vector<scheduled<Request>> decode_;
@@ -638,18 +575,14 @@ class iteration_scheduler {
   step_limits step_{};
   tokens budget_{};
   std::size_t max_batch_ = 0;
-  std::size_t next_ = 0;  ///< Residents before it have had their turn.
-  std::size_t kept_ = 0;  ///< Residents from here on are victims.
-  Request* blocked_ = nullptr;
-  Request* refused_ = nullptr;    ///< Did not get its blocks,
-  std::uint64_t refused_at_ = 0;  ///< when `changes_` was this
-  std::size_t refused_next_ = 0;  ///< and so many residents were before it.
-  std::uint64_t changes_ = 0;     ///< Grows whenever blocks, places or published prefixes may have changed.
+  std::size_t next_ = 0;                      ///< Residents before it have had their turn.
+  std::size_t kept_ = 0;                      ///< Residents from here on are victims.
+  detail::refusal refusal_, refusal_before_;  ///< Now, and as it was before the plan.
+  std::uint64_t blocked_ = 0;                 ///< Sequence number of the first who waits and could not start.
   wait_reason blocked_reason_ = wait_reason::none;
   wait_reason stopped_ = wait_reason::none;
   std::uint64_t plan_id_ = 0;
   std::uint64_t seen_ = 0;
-  std::uint64_t next_sequence_ = 1;
   bool pending_ = false;
 };
 

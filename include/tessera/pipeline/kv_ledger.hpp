@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <utility>
 
 TESSERA_NAMESPACE_BEGIN
 namespace detail {
@@ -200,19 +201,22 @@ class kv_ledger {
   // -- settling: for good ------------------------------------------------------------------------------------------
 
   /// A victim's row is given up with the plan that evicted it.
-  void close_row(Request& r) noexcept {
-    state& s = state_of(r);
-    table_.release_row(s.row);
-    s.row = no_index;
-    s.room = tokens{};
-  }
+  void close_row(Request& r) noexcept { table_.release_row(leave_row(r)); }
 
-  /// Gives back a resident's blocks and row.
-  void release(Request& r) noexcept {
-    const status released = blocks_.release(table_.row(state_of(r).row));
-    TESSERA_ASSERT(released == status::ok, "a resident's blocks are its own");
+  /// Gives back a request's blocks and row.
+  void release(Request& r) noexcept { release_row(leave_row(r)); }
+
+  /// Takes a request off its row, and gives that back: apart where the request goes before its blocks may.
+  [[nodiscard]] std::uint32_t leave_row(Request& r) noexcept {
+    state& s = state_of(r);
+    s.room = tokens{};
+    return std::exchange(s.row, no_index);
+  }
+  void release_row(std::uint32_t row) noexcept {
+    const status released = blocks_.release(table_.row(row));
+    TESSERA_ASSERT(released == status::ok, "a row's blocks are its own");
     static_cast<void>(released);
-    close_row(r);
+    table_.release_row(row);
   }
 
   /// Prompt blocks that are now full become findable. Returns whether there were any.

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <tessera/core/storage.hpp>
+#include <tessera/queue/due_set.hpp>
 #include <tessera/request/concepts.hpp>
 
 #include <cstddef>
@@ -11,9 +12,9 @@
 TESSERA_NAMESPACE_BEGIN
 namespace detail {
 
-/// The requests that hold blocks, as an array of pointers sorted by the discipline's order. A step walks all of it from
-/// the front, so contiguity is worth more than a tree; insert and erase find their place in O(log n) comparisons and
-/// move at most n pointers (2 KiB at 256 residents).
+/// The requests that hold blocks and run, as an array of pointers sorted by the discipline's order. A step walks all of
+/// it from the front, so contiguity is worth more than a tree; insert and erase find their place in O(log n)
+/// comparisons and move at most n pointers (2 KiB at 256 residents).
 template <schedulable R, class Order>
 class resident_set {
  public:
@@ -34,14 +35,16 @@ class resident_set {
     std::memmove(first_ + at + 1, first_ + at, (size_ - at) * sizeof(R*));
     first_[at] = &r;
     ++size_;
+    due_.insert(r);
   }
 
   /// Requires: `r` is in the set and its place has not changed since it was inserted.
-  void erase(const R& r) noexcept {
+  void erase(R& r) noexcept {
     const std::size_t at = place_of(r);
     TESSERA_ASSERT(at < size_ && first_[at] == &r, "the order of a resident changed outside requeue or change_phase");
     --size_;
     std::memmove(first_ + at, first_ + at + 1, (size_ - at) * sizeof(R*));
+    due_.erase(r);
   }
 
   [[nodiscard]] bool contains(const R& r) const noexcept {
@@ -49,8 +52,23 @@ class resident_set {
     return at < size_ && first_[at] == &r;
   }
 
-  /// Drops all but the first `n`.
-  void truncate(std::size_t n) noexcept { size_ = n; }
+  /// Drops all but the first `n`. O(dropped).
+  void truncate(std::size_t n) noexcept {
+    while (size_ > n) due_.erase(*first_[--size_]);
+  }
+
+  /// Lets `now` come: requests whose `boost_at` is not later are boosted. Returns whether there were any. O(1) when
+  /// nobody is due; for each who is, O(log n) comparisons and a move of pointers.
+  bool advance(typename R::time_point now) noexcept {
+    bool any = false;
+    while (R* const r = due_.first(now)) {
+      erase(*r);
+      request_access::state(*r).level = 0;
+      insert(*r);
+      any = true;
+    }
+    return any;
+  }
 
  private:
   [[nodiscard]] std::size_t place_of(const R& r) const noexcept {
@@ -70,6 +88,7 @@ class resident_set {
   R** first_;
   std::size_t capacity_;
   std::size_t size_ = 0;
+  [[no_unique_address]] due_set<R, Order> due_;
 };
 
 }  // namespace detail

@@ -3,13 +3,13 @@
 
 #include <tessera/core/assert.hpp>
 #include <tessera/order/concepts.hpp>
+#include <tessera/queue/due_set.hpp>
 
 #include <boost/intrusive/set.hpp>
 
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
-#include <type_traits>
 
 /// @file
 /// A queue of requests kept in the order of a discipline.
@@ -106,17 +106,13 @@ class ordered_queue {
     } else {
       order_.insert(r);
     }
-    if constexpr (D::ages) {
-      if (request_access::state(r).level != 0) await_boost(r);
-    }
+    due_.insert(r);
   }
 
   /// Takes a request out, wherever it is. It keeps its place, for `insert`. Requires: `r` is in this queue.
   void erase(R& r) noexcept {
     TESSERA_ASSERT(contains(r), "the request is not queued here");
-    if constexpr (D::ages) {
-      if (static_cast<const detail::boost_hook&>(r).is_linked()) due_.erase(due_.iterator_to(r));
-    }
+    due_.erase(r);
     order_.erase(order_.iterator_to(r));
   }
 
@@ -147,14 +143,8 @@ class ordered_queue {
 
   /// Lets `now` come: requests whose `boost_at` is not later are boosted. Nothing to do unless the discipline ages.
   void advance(time_point now) noexcept {
-    if constexpr (D::ages) {
-      while (!due_.empty()) {
-        R& oldest = *due_.begin();
-        if (now < oldest.state().boost_at) break;
-        update(oldest, [](R& r) noexcept { request_access::state(r).level = 0; });
-      }
-    } else {
-      static_cast<void>(now);
+    while (R* const r = due_.first(now)) {
+      update(*r, [](R& boosted) noexcept { request_access::state(boosted).level = 0; });
     }
   }
 
@@ -167,23 +157,13 @@ class ordered_queue {
   struct served_before {
     bool operator()(const R& a, const R& b) const noexcept { return D::before(a, b); }
   };
-  struct due_before {
-    bool operator()(const R& a, const R& b) const noexcept { return a.state().boost_at < b.state().boost_at; }
-  };
   using order_tree = boost::intrusive::multiset<R, boost::intrusive::base_hook<detail::rank_hook>,
                                                 boost::intrusive::compare<served_before>>;
-  using due_tree =
-      boost::intrusive::multiset<R, boost::intrusive::base_hook<detail::boost_hook>,
-                                 boost::intrusive::compare<due_before>, boost::intrusive::constant_time_size<false>>;
-  struct no_tree {};
 
   [[nodiscard]] static bool linked(const R& r) noexcept { return static_cast<const detail::rank_hook&>(r).is_linked(); }
 
-  /// Requests arrive in the order in which they will be due, so the end is the likely place.
-  void await_boost(R& r) noexcept { due_.insert(due_.end(), r); }
-
   order_tree order_;
-  [[no_unique_address]] std::conditional_t<D::ages, due_tree, no_tree> due_;
+  [[no_unique_address]] detail::due_set<R, D> due_;
   [[no_unique_address]] D discipline_{};
   std::uint64_t pushed_ = 0;
 };

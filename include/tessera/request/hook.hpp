@@ -56,8 +56,7 @@ class basic_request_hook : public detail::rank_hook, public detail::boost_hook {
         starts_in{other.starts_in} {}
   /// Assigns the description, and leaves the state alone.
   basic_request_hook& operator=(const basic_request_hook& other) noexcept {
-    TESSERA_ASSERT(state_.life != lifecycle::waiting && state_.life != lifecycle::resident,
-                   "assigned over a request that is scheduled");
+    TESSERA_ASSERT(!is_live(state_.life), "assigned over a request that is scheduled");
     prompt = other.prompt;
     max_output = other.max_output;
     priority = other.priority;
@@ -68,6 +67,17 @@ class basic_request_hook : public detail::rank_hook, public detail::boost_hook {
 
   /// What the scheduler knows. Valid at any time.
   [[nodiscard]] const state_type& state() const noexcept { return state_; }
+  /// How far it has come, for `adopt` elsewhere.
+  [[nodiscard]] request_progress<Clock> progress() const noexcept {
+    return {.length = state_.length,
+            .computed = state_.computed,
+            .reasoning = state_.reasoning,
+            .phase = state_.phase,
+            .demoted = state_.demoted,
+            .preemptions = state_.preemptions,
+            .arrived = state_.arrived,
+            .answering_since = state_.answering_since};
+  }
   /// Tokens generated so far. 0 before `submit`.
   [[nodiscard]] tokens generated() const noexcept { return state_.length > prompt ? state_.length - prompt : tokens{}; }
 

@@ -21,10 +21,16 @@ enum class lifecycle : std::uint8_t {
   idle,       ///< Never submitted, or given up by `evacuate`.
   waiting,    ///< In the waiting queue: new, or preempted.
   resident,   ///< Holds KV blocks on the device.
+  suspended,  ///< Holds KV blocks on the device and takes no part in plans, from `suspend` to `resume`.
   finished,   ///< Ended by the engine.
   cancelled,  ///< Ended by `cancel`.
   failed,     ///< Ended by the engine with a failure.
 };
+
+/// Whether a request in this state is in a scheduler.
+[[nodiscard]] constexpr bool is_live(lifecycle l) noexcept {
+  return l == lifecycle::waiting || l == lifecycle::resident || l == lifecycle::suspended;
+}
 
 /// Why a live request is not in the latest plan.
 enum class wait_reason : std::uint8_t {
@@ -38,6 +44,7 @@ enum class wait_reason : std::uint8_t {
   residents_full,  ///< Every row of the block table is taken by a request that ranks before it.
   stalled,         ///< No block is free for its next token, or it is as long as the limits allow (see `outgrown`).
   preempted,       ///< It lost its blocks in the latest plan.
+  suspended,       ///< It is suspended.
 };
 
 /// A lower-case name, for logs.
@@ -53,6 +60,7 @@ enum class wait_reason : std::uint8_t {
     case wait_reason::residents_full: return "residents_full";
     case wait_reason::stalled: return "stalled";
     case wait_reason::preempted: return "preempted";
+    case wait_reason::suspended: return "suspended";
   }
   return "?";
 }
@@ -67,7 +75,7 @@ struct request_state {
   tokens length{};                   ///< Prompt plus generated tokens.
   tokens room{};                     ///< Tokens that the blocks held on the device have room for.
   tokens quantum_used{};             ///< Tokens generated since the request took its present place.
-  std::uint32_t row = no_index;      ///< Row in the block table while resident.
+  std::uint32_t row = no_index;      ///< Row in the block table while resident or suspended.
   std::uint32_t shared_blocks = 0;   ///< Leading blocks found in the prefix cache at the latest admission.
   std::uint32_t cached_blocks = 0;   ///< Leading blocks whose hashes are known to the prefix cache.
   lifecycle life = lifecycle::idle;  ///< Where it is between `submit` and its end.
@@ -90,7 +98,22 @@ struct request_state {
   tokens reasoning{};                  ///< Tokens generated before the phase change.
   time_point arrived{};                ///< `now` of `submit`.
   time_point answering_since{};        ///< When the phase changed; `arrived` if it started in answering.
-  time_point boost_at{};               ///< When ageing boosts it (ranked).
+  time_point boost_at{};               ///< When ageing boosts it (ranked, paced).
+};
+
+/// How far a request has come, as a value: what another scheduler, perhaps in another process, needs to go on with it,
+/// beside its description. Made by `basic_request_hook::progress`, taken by `adopt`. Its times are on the time line of
+/// the scheduler that made it.
+template <clock_policy Clock>
+struct request_progress {
+  tokens length{};                                   ///< Prompt plus generated tokens.
+  tokens computed{};                                 ///< Tokens whose KV comes along; 0: none, it is computed anew.
+  tokens reasoning{};                                ///< Tokens generated before the phase change.
+  tessera::phase phase = tessera::phase::reasoning;  ///< Reasoning, or answering.
+  bool demoted = false;                              ///< Reasoning, but in PASCAL's low queue.
+  std::uint32_t preemptions = 0;                     ///< How often it lost its blocks.
+  basic_time_point<Clock> arrived{};                 ///< `now` of `submit`.
+  basic_time_point<Clock> answering_since{};         ///< When the phase changed; `arrived` if it started in answering.
 };
 
 TESSERA_NAMESPACE_END
