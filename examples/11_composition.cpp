@@ -72,7 +72,7 @@ int main() {
 
 /* output:
 seconds     TTFT mean     p99  end to end  per token  SLO missed
-pascal           39.8     140       100.5      0.155      42.8 %
+pascal           39.7     140       101.1      0.155      42.1 %
 pars             25.1     185        38.4      0.033       1.5 %
 composed         24.5     211        36.8      0.032       0.0 %
 + headroom       23.9     210        36.2      0.031       0.0 %

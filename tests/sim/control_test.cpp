@@ -282,4 +282,140 @@ TEST_CASE("control: requests that are moved all the time lose nothing and all en
   }
 }
 
+/// Request `i` starts on instance `i % 2`; the first `movers` move to the other one after their prefill. With `cut`, a
+/// migration is called off when all has arrived.
+struct moves_once {
+  std::size_t movers = 1;
+  bool cut = false;
+  std::vector<note>* notes;
+
+  template <class C>
+  std::size_t place(C&, const request& r) {
+    return movers == 1 ? 0 : r.index % 2;
+  }
+  template <class C>
+  void prefilled(C& c, request& r) {
+    if (r.index < movers && r.migrations == 0) c.move(r, 1 - r.where);
+  }
+  template <class C>
+  void arrived(C& c, request& r) {
+    notes->push_back({"arrived", c.now_s(), r.index});
+    CHECK(c.at(r.where).scheduler().device_blocks_held() >= blocks{7});
+    cut ? c.cut_migration(r) : c.admit(r);
+    CHECK(r.state().life == (cut ? lifecycle::resident : lifecycle::waiting));
+  }
+};
+
+TEST_CASE("control: the blocks of a request that moves are taken where it was until its KV has crossed") {
+  auto options = toy_cluster(2, 8);
+  options.fabric_bytes_per_s = 20;  // 100 tokens in 5 s
+  std::vector<note> notes;
+  const std::vector<trace_row> rows{row(0, 100, 0, 9), row(1, 40, 0, 1)};
+  const run_result result =
+      cluster<fcfs<request>, moves_once>{options, {}, {.movers = 1, .notes = &notes}}.run(rows, quiet);
+  CHECK(notes == std::vector<note>{{"arrived", 5.5, 0}});
+  CHECK(result.requests[0].instance == 1);
+  CHECK(result.requests[0].finish == approx(5.5 + 8 * 0.25));
+  // 7 of 8 blocks are taken: the second finds room when they have gone, and not a moment later.
+  CHECK(result.requests[1].instance == 0);
+  CHECK(result.requests[1].first_scheduled == approx(5.5));
+}
+
+TEST_CASE(
+    "control: a request whose migration is called off goes on where it was, with its KV and before all who wait") {
+  auto options = toy_cluster(2, 9);
+  options.fabric_bytes_per_s = 20;
+  std::vector<note> notes;
+  const std::vector<trace_row> rows{row(0, 100, 0, 9), row(1, 40, 0, 1)};
+  const run_result result =
+      cluster<fcfs<request>, moves_once>{options, {}, {.movers = 1, .cut = true, .notes = &notes}}.run(rows, quiet);
+  CHECK(notes == std::vector<note>{{"arrived", 5.5, 0}});
+  CHECK(result.requests[0].instance == 0);
+  CHECK(result.requests[0].migrations == 0);
+  CHECK(result.requests[0].finish == approx(5.5 + 8 * 0.25));
+  CHECK(result.requests[1].first_scheduled == approx(5.5 + 8 * 0.25));
+  CHECK(result.instances[0].computed_tokens == 100 + 8 + 40);
+}
+
+TEST_CASE("control: two full instances that send to each other both get on") {
+  auto options = toy_cluster(2, 8);
+  options.fabric_bytes_per_s = 20;
+  std::vector<note> notes;
+  const std::vector<trace_row> rows{row(0, 100, 0, 9), row(0, 100, 0, 9)};
+  const run_result result =
+      cluster<fcfs<request>, moves_once>{options, {}, {.movers = 2, .notes = &notes}}.run(rows, quiet);
+  CHECK(notes == std::vector<note>{{"arrived", 5.5, 0}, {"arrived", 5.5, 1}});
+  for (std::size_t i : {0U, 1U}) {
+    CHECK(result.requests[i].instance == 1 - i);
+    CHECK(result.requests[i].finish == approx(5.5 + 8 * 0.25));
+  }
+}
+
+/// As `restless`, and calls migrations off, at any moment, and lets those that have arrived wait.
+struct fickle : restless {
+  std::vector<request*> there{};
+  std::size_t* cut;
+
+  template <class C>
+  void starts(C& c) {
+    c.call_after(0.1, 0);
+  }
+  template <class C>
+  void arrived(C& c, request& r) {
+    if (random() % 3 == 0) return there.push_back(&r);
+    decide(c, r);
+  }
+  template <class C>
+  void alarm(C& c, std::uint64_t) {
+    for (request* r : std::exchange(there, {})) {
+      if (r->migration.stage == sim::migration_stage::arrived) decide(c, *r);
+    }
+    request& r = c.requests()[random() % c.requests().size()];
+    if (r.migration.stage != sim::migration_stage::none) {
+      ++*cut;
+      c.cut_migration(r);
+    }
+    c.call_after(0.1, 0);
+  }
+
+ private:
+  template <class C>
+  void decide(C& c, request& r) {
+    if (random() % 3 != 0) return c.admit(r);
+    ++*cut;
+    c.cut_migration(r);
+  }
+};
+
+TEST_CASE("control: requests whose migrations are called off at any moment lose nothing and all end") {
+  std::size_t cut = 0;
+  for (std::uint64_t seed = 1; seed <= 24; ++seed) {
+    auto options = toy_cluster(2 + seed % 3, seed % 2 == 0 ? 400 : 40);
+    options.fabric_bytes_per_s = 300;
+    std::mt19937_64 random{seed};
+    std::vector<trace_row> rows;
+    double at = 0;
+    for (int i = 0; i < 100; ++i) {
+      at += std::exponential_distribution<double>{2}(random);
+      rows.push_back(
+          row(at, 1 + static_cast<std::int64_t>(random() % 99), 0, 1 + static_cast<std::int64_t>(random() % 60)));
+    }
+    std::size_t moves = 0;
+    fickle control{{.seed = seed, .moves = &moves}, {}, &cut};
+    cluster<fcfs<request>, fickle> c{options, {}, control};
+    const run_result result = c.run(rows, quiet);
+    CHECK(result.numbers.completed == rows.size());
+    std::uint64_t outputs = 0;
+    for (const sim::instance_facts& f : result.instances) outputs += f.output_tokens;
+    std::uint64_t expected = 0;
+    for (const trace_row& r : rows) expected += static_cast<std::uint64_t>(r.output_tokens);
+    CHECK(outputs == expected);
+    for (const sim::instance_view& v : c.views()) {
+      CHECK(v.requests == 0);
+      CHECK(v.kv_held == blocks{});
+    }
+  }
+  CHECK(cut > 500);
+}
+
 }  // namespace

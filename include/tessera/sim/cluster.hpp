@@ -2,8 +2,7 @@
 #pragma once
 
 #include <tessera/kv/fragmentation.hpp>
-#include <tessera/placement/least_kv.hpp>
-#include <tessera/placement/pascal.hpp>
+#include <tessera/sim/cluster_control.hpp>
 #include <tessera/sim/fabric.hpp>
 #include <tessera/sim/instance.hpp>
 #include <tessera/sim/metrics.hpp>
@@ -12,7 +11,6 @@
 #include <algorithm>
 #include <chrono>
 #include <compare>
-#include <concepts>
 #include <cstddef>
 #include <functional>
 #include <limits>
@@ -27,22 +25,6 @@
 TESSERA_NAMESPACE_BEGIN
 namespace sim {
 
-/// What a placement policy sees of a simulated instance.
-struct instance_view {
-  std::size_t id = 0;        ///< Which instance.
-  blocks kv_held{};          ///< On device and host.
-  blocks free_blocks{};      ///< On the device.
-  std::size_t requests = 0;  ///< Waiting and resident.
-  // Filled in only for policies with a member `reads_phases`:
-  bool slo_met = true;            ///< PASCAL's t_i.
-  std::size_t reasoning = 0;      ///< PASCAL's r_i.
-  std::size_t fresh_answers = 0;  ///< PASCAL's a_i.
-};
-
-/// A placement or migration policy that looks at the phases: it has a true constant `reads_phases`.
-template <class P>
-concept phase_reader = requires { requires P::reads_phases; };
-
 /// How a run is set up.
 struct cluster_options {
   std::size_t instances = 1;           ///< How many there are.
@@ -53,58 +35,6 @@ struct cluster_options {
   tokens quantum{500};                 ///< An answer that is no longer is still fresh (PASCAL's a_i).
   std::size_t in_flight = 0;  ///< Not 0: a closed loop. So many requests run at any time, and the arrivals of the rows
                               ///< are not read: each request that ends makes the next one arrive.
-};
-
-/// Decides where requests run; called by a cluster `c`, see there for what a control may do.
-///
-/// Requires: (1) `control.place(c, r) -> std::size_t`: the instance on which the new request `r` starts.
-///
-/// A control has those of these members that it needs; each returns nothing:
-/// - `starts(c)`: before the first event.
-/// - `prefilled(c, r)`: `r` has its first token. `answers(c, r)`: `r` has just ended its reasoning. Its instance is
-///   between two steps.
-/// - `moved(c, r)`: `r` has arrived with its KV on `r.where`.
-/// - `arrived(c, r)`: the KV of `r` is at its destination, and `r` runs nowhere. A control with this member decides
-/// when
-///   it goes on, by `c.admit(r)`, or `c.cut_migration(r)`. Without, it goes on there at once.
-/// - `migration_failed(c, r)`: `r` has ended or lost its blocks before it was copied, and stays where it is.
-/// - `finished(c, r)`: `r` has ended.
-/// - `step_ended(c, i)`: instance `i` is between two steps.
-/// - `alarm(c, what)`: what `c.call_after` ordered is due.
-/// - `ended(c, result)`: all requests have ended, and `result` is complete but for what the control has measured.
-template <class Control, class C>
-concept cluster_control = requires(Control& control, C& c, const request& r) {
-  { control.place(c, r) } -> std::convertible_to<std::size_t>;
-};
-
-/// The control of a placement policy for new requests and a migration policy for those that begin to answer.
-/// @tparam Placement a function from a range of `instance_view` to the index of the instance for a new request.
-/// @tparam Migration a function from the range, the current instance and the blocks needed there and elsewhere to the
-///         instance on which a request goes on when it begins to answer.
-template <class Placement = placement::least_kv, class Migration = placement::stay>
-struct placed {
-  Placement placement{};  ///< Where arrivals go.
-  Migration migration{};  ///< Where requests go that begin to answer.
-
-  /// The instance that a request which has just arrived goes to.
-  template <class C>
-  [[nodiscard]] std::size_t place(C& c, const request& /*r*/) {
-    if constexpr (phase_reader<Placement>) c.look_at_phases();
-    return placement(c.views());
-  }
-
-  /// A request begins to answer: it may move.
-  template <class C>
-  void answers(C& c, request& r)
-    requires(!std::same_as<Migration, placement::stay>)
-  {
-    if constexpr (phase_reader<Migration>) c.look_at_phases();
-    const tokens block_size = c.options().instance.limits.block_size;
-    const blocks moves = blocks_for(r.state().length, block_size);
-    const blocks grows = moves - blocks_for(r.state().room, block_size);
-    const std::size_t to = migration(c.views(), r.where, max(grows, blocks{}), moves);
-    if (to != r.where) c.move(r, to);
-  }
 };
 
 /// Blocks that a live migration announces at the destination for a request that has `held`: it grows meanwhile.
@@ -119,10 +49,12 @@ inline constexpr std::size_t max_timeline_points = 16384;
 /// the order in which they were set, steps by the instance's number, so that a run is a function of its inputs: it
 /// repeats exactly. The scheduler is driven through its public calls alone.
 ///
-/// A request changes its instance in one of two ways. `move`: it frees its blocks at once and computes nothing until
-/// its KV has crossed the fabric. `migrate`: it goes on decoding while its KV is copied, round by round, and stops for
-/// the last few blocks (`migration::live_migration`). Either way it counts as being at its destination from the
-/// beginning.
+/// A request changes its instance in one of two ways. `move`: it computes nothing until its KV has crossed the fabric.
+/// `migrate`: it goes on decoding while its KV is copied, round by round, and stops for the last few blocks
+/// (`migration::live_migration`). Either way it counts as being at its destination from the beginning, and its blocks
+/// stay taken where it was until it goes on at its destination. What has crossed lies beside the destination's blocks
+/// until the request gets some there: so no transfer waits for memory, and two full instances that send to each other
+/// both get on.
 /// @tparam Scheduler any composition over `sim::request`.
 /// @tparam Control a `cluster_control`.
 template <class Scheduler, class Control = placed<>>
@@ -228,8 +160,8 @@ class cluster {
   /// Requires: `r` is not in a step that is under way, nor on its way already.
   void move(request& r, std::size_t to) {
     begin_migration(r, to, held(r));
-    leave(r);
     const tokens all = r.state().computed;
+    stop(r);
     start_copy(r, static_cast<double>(all.count()));
   }
 
@@ -262,11 +194,12 @@ class cluster {
     const bool stopped = r.migration.stage == migration_stage::stopped || r.migration.stage == migration_stage::arrived;
     drop_migration(r);
     if (!stopped) return;
-    const status adopted = instances_[r.where]->adopt(r, now_s_);
-    TESSERA_ASSERT(ok(adopted), "it was there before");
-    static_cast<void>(adopted);
-    if (!instances_[r.where]->running()) begin_step(r.where);
-    look_at(r.where);
+    if (r.state().life == lifecycle::suspended) {
+      instances_[r.where]->resume(r);
+    } else {
+      adopt(r);
+    }
+    wake(r.where);
   }
 
   /// Calls the control's `alarm(what)` after `delay_s` seconds.
@@ -277,6 +210,7 @@ class cluster {
 
  private:
   static constexpr double no_event = std::numeric_limits<double>::infinity();
+  static constexpr std::size_t no_instance = std::numeric_limits<std::size_t>::max();
 
   /// The demand below which free blocks are stranded: P95 of the prompts plus one growth block.
   [[nodiscard]] blocks reference_demand(std::span<const trace_row> rows) const {
@@ -346,9 +280,14 @@ class cluster {
       all.start_copy(r, static_cast<double>((range.size() * all.options_.instance.limits.block_size.count()).count()));
     }
   };
-  /// Takes `r` off its instance.
-  void leave(request& r) {
-    instances_[r.where]->evacuate(r);
+  /// Stops `r` where it is. It keeps its blocks there, if it has any: they are what is copied, and where it goes on if
+  /// the migration is cut off.
+  void stop(request& r) {
+    if (r.state().life == lifecycle::resident) {
+      instances_[r.where]->suspend(r);
+    } else {
+      instances_[r.where]->evacuate(r);
+    }
     look_at(r.where);
     r.migration.stage = migration_stage::stopped;
     r.migration.stopped_s = now_s_;
@@ -391,12 +330,12 @@ class cluster {
         fail_migration(r);
         continue;
       }
-      leave(r);
+      stop(r);
       if (step == migration::next::hand_over) arrive(r);
     }
   }
 
-  /// All KV of a request that has left is at its destination.
+  /// All KV of a request that has stopped is at its destination.
   void arrive(request& r) {
     r.migration.stage = migration_stage::arrived;
     if constexpr (requires { control_.arrived(*this, r); }) {
@@ -419,15 +358,27 @@ class cluster {
   void arrive_with_kv(request& r) {
     facts_.kv_transfers.push_back(now_s_ - r.migration.began_s);
     result_.downtimes.push_back(now_s_ - r.migration.stopped_s);
+    const std::size_t from = r.where;
+    if (r.state().life == lifecycle::suspended) instances_[from]->evacuate(r);
     r.where = r.migration.to;
     ++r.migrations;
     end_migration(r);
+    adopt(r);
+    if constexpr (requires { control_.moved(*this, r); }) control_.moved(*this, r);
+    wake(r.where);
+    wake(from);
+  }
+  void adopt(request& r) {
     const status adopted = instances_[r.where]->adopt(r, now_s_);
     TESSERA_ASSERT(ok(adopted), "every instance has the same limits");
     static_cast<void>(adopted);
-    if constexpr (requires { control_.moved(*this, r); }) control_.moved(*this, r);
-    if (!instances_[r.where]->running()) begin_step(r.where);
-    look_at(r.where);
+  }
+
+  /// Something has changed on instance `i`, which may have stood still. (One whose step has just ended begins the next
+  /// one by itself.)
+  void wake(std::size_t i) {
+    if (!instances_[i]->running() && i != ending_) begin_step(i);
+    look_at(i);
   }
 
   void begin_step(std::size_t i) {
@@ -443,6 +394,7 @@ class cluster {
 
   template <class Progress>
   void end_step(std::size_t i, std::size_t& completed, Progress& progress) {
+    ending_ = i;
     instances_[i]->end_step(
         [&](request& r) {
           if (r.migration.stage != migration_stage::none) fail_migration(r);
@@ -469,6 +421,7 @@ class cluster {
       look_at(i);
       control_.step_ended(*this, i);
     }
+    ending_ = no_instance;
   }
 
   [[nodiscard]] blocks capacity() const noexcept {
@@ -576,8 +529,9 @@ class cluster {
   std::vector<instance_view> views_;
   std::vector<alarm> alarms_;  ///< Heap.
   std::uint64_t alarms_set_ = 0;
+  std::size_t ending_ = no_instance;  ///< The instance whose step is being ended.
   std::vector<on_the_way> incoming_;
-  std::vector<request*> stopping_;  ///< Wait for the end of a step to be taken off their instance.
+  std::vector<request*> stopping_;  ///< Wait for the end of a step to stop.
   std::vector<request> requests_;
   std::vector<blocks> stranded_;
   blocks stranded_total_{};

@@ -24,8 +24,8 @@
 /// @file
 /// Serving with prefill and decode on different workers: a control of `cluster` with pools, and the policies that are
 /// compared in Phasor's evaluation. A request is computed up to its first token by a prefill worker, then its KV
-/// crosses the fabric to a decode worker, where it goes on. Its blocks on the prefill worker are free as soon as it has
-/// left; while a decode worker has no room for it, its KV waits beside the fabric.
+/// crosses the fabric to a decode worker, where it goes on. Its blocks on the prefill worker are free as soon as its KV
+/// has crossed; while the decode worker has no room for it, its KV waits beside that one's blocks.
 
 TESSERA_NAMESPACE_BEGIN
 namespace sim {

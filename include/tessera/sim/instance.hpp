@@ -27,8 +27,8 @@ enum class migration_stage : std::uint8_t {
   none,
   copies,   ///< Runs on while its KV is copied.
   stops,    ///< Copied but for the last tokens; stops when the step under way ends.
-  stopped,  ///< Runs nowhere; the last copy is on its way.
-  arrived,  ///< Runs nowhere; all its KV is at the destination.
+  stopped,  ///< Runs nowhere; the last copy is on its way. Its blocks are where it was.
+  arrived,  ///< Runs nowhere; all its KV is at the destination, and still where it was.
 };
 
 /// The migration of a request to another instance.
@@ -118,8 +118,8 @@ class instance {
     return sum;
   }
 
-  /// Requests that hold blocks on the device, the step under way included; and those that do not: new or preempted.
-  /// O(1).
+  /// Requests that hold blocks on the device and run, the step under way included; and those that do not: new or
+  /// preempted. O(1).
   [[nodiscard]] std::size_t holding() const noexcept { return scheduler_.resident_count() + starting_ - losing_; }
   /// New or preempted requests that are here. O(1).
   [[nodiscard]] std::size_t waiting() const noexcept { return scheduler_.waiting_count() + losing_ - starting_; }
@@ -137,12 +137,28 @@ class instance {
     if (ok(s)) joined(r);
     return s;
   }
-  /// A request goes to another instance. Requires: it is here and no step is under way.
+  /// A request goes to another instance. Requires: it is here, and suspended or no step is under way.
   void evacuate(request& r) {
+    if (r.state().life != lifecycle::suspended) stops(r);
     const status s = scheduler_.evacuate(r);
-    TESSERA_ASSERT(ok(s), "only between steps, and only who is here");
+    TESSERA_ASSERT(ok(s), "only who is here, and between steps if it runs");
     static_cast<void>(s);
     left(r);
+  }
+  /// A request stops, with its blocks. Requires: it is resident here and no step is under way.
+  void suspend(request& r) {
+    const status s = scheduler_.suspend(r);
+    TESSERA_ASSERT(ok(s), "only between steps, and only who is resident here");
+    static_cast<void>(s);
+    stops(r);
+  }
+  /// A suspended request goes on, from the next step on.
+  void resume(request& r) {
+    if (running_) return resuming_.push_back(&r);
+    const status s = scheduler_.resume(r);
+    TESSERA_ASSERT(ok(s), "only who is suspended here");
+    static_cast<void>(s);
+    runs(r);
   }
 
   /// Requests in the high-priority queue (PASCAL's r_i): reasoning and not demoted. O(1).
@@ -208,11 +224,14 @@ class instance {
     scheduler_.commit(plan_, outcomes_, now);
     timed(nanoseconds_since(before));
     running_ = false;
+    for (request* r : resuming_) resume(*r);
+    resuming_.clear();
     starting_ = losing_ = 0;
     last_step_s_ = took_s;
     busy_s_ += took_s;
     for (request* r : changed_) {
       if (r->state().life == lifecycle::finished) {
+        stops(*r);
         left(*r);
         finished(*r);
       } else {
@@ -279,6 +298,9 @@ class instance {
   void joined(request& r) {
     r.listed_at = here_.size();
     here_.push_back(&r);
+    runs(r);
+  }
+  void runs(request& r) {
     if (r.state().phase == phase::answering) begins_to_answer(r);
   }
   void begins_to_answer(request& r) {
@@ -289,6 +311,8 @@ class instance {
     here_[r.listed_at] = here_.back();
     here_[r.listed_at]->listed_at = r.listed_at;
     here_.pop_back();
+  }
+  void stops(request& r) {
     forget_demotion(r);
     if (r.state().phase != phase::answering) return;
     answering_[r.answering_at] = answering_.back();
@@ -317,10 +341,11 @@ class instance {
   std::vector<request*> changed_;
   std::vector<request*> first_tokens_;
   std::vector<request*> here_;
-  std::vector<request*> answering_;
-  std::size_t starting_ = 0;  ///< In the step under way, waiting until it is committed.
-  std::size_t losing_ = 0;    ///< Preempted in the step under way, resident until it is committed.
-  std::size_t demoted_ = 0;   ///< Counted when a demoted request is next in a step.
+  std::vector<request*> answering_;  ///< Of those that are here and not suspended.
+  std::vector<request*> resuming_;   ///< When the step under way has ended.
+  std::size_t starting_ = 0;         ///< In the step under way, waiting until it is committed.
+  std::size_t losing_ = 0;           ///< Preempted in the step under way, resident until it is committed.
+  std::size_t demoted_ = 0;          ///< Counted when a demoted request is next in a step.
   double last_step_s_ = 0;
   double started_s_ = 0;
   double ends_s_ = 0;

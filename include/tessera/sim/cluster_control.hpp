@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <tessera/core/units.hpp>
+#include <tessera/placement/least_kv.hpp>
+#include <tessera/placement/pascal.hpp>
+#include <tessera/sim/instance.hpp>
+
+#include <algorithm>
+#include <concepts>
+#include <cstddef>
+
+/// @file
+/// Who decides, in a simulated cluster, where requests run.
+
+TESSERA_NAMESPACE_BEGIN
+namespace sim {
+
+/// What a placement policy sees of a simulated instance.
+struct instance_view {
+  std::size_t id = 0;        ///< Which instance.
+  blocks kv_held{};          ///< On device and host. What is on its way counts at both ends.
+  blocks free_blocks{};      ///< On the device.
+  std::size_t requests = 0;  ///< Waiting and resident.
+  // Filled in only for policies with a member `reads_phases`:
+  bool slo_met = true;            ///< PASCAL's t_i.
+  std::size_t reasoning = 0;      ///< PASCAL's r_i.
+  std::size_t fresh_answers = 0;  ///< PASCAL's a_i.
+};
+
+/// A placement or migration policy that looks at the phases: it has a true constant `reads_phases`.
+template <class P>
+concept phase_reader = requires { requires P::reads_phases; };
+
+/// Decides where requests run; called by a cluster `c`, see there for what a control may do.
+///
+/// Requires: (1) `control.place(c, r) -> std::size_t`: the instance on which the new request `r` starts.
+///
+/// A control has those of these members that it needs; each returns nothing:
+/// - `starts(c)`: before the first event.
+/// - `prefilled(c, r)`: `r` has its first token. `answers(c, r)`: `r` has just ended its reasoning. Its instance is
+///   between two steps.
+/// - `moved(c, r)`: `r` has arrived with its KV on `r.where`.
+/// - `arrived(c, r)`: the KV of `r` is at its destination, and `r` runs nowhere. A control with this member lets it go
+///   on, by `c.admit(r)` or `c.cut_migration(r)`, when it likes; until then its blocks where it was are taken. Without,
+///   it goes on at the destination at once.
+/// - `migration_failed(c, r)`: `r` has ended or lost its blocks before it was copied, and stays where it is.
+/// - `finished(c, r)`: `r` has ended.
+/// - `step_ended(c, i)`: instance `i` is between two steps.
+/// - `alarm(c, what)`: what `c.call_after` ordered is due.
+/// - `ended(c, result)`: all requests have ended, and `result` is complete but for what the control has measured.
+template <class Control, class C>
+concept cluster_control = requires(Control& control, C& c, const request& r) {
+  { control.place(c, r) } -> std::convertible_to<std::size_t>;
+};
+
+/// The control of a placement policy for new requests and a migration policy for those that begin to answer.
+/// @tparam Placement a function from a range of `instance_view` to the index of the instance for a new request.
+/// @tparam Migration a function from the range, the current instance and the blocks needed there and elsewhere to the
+///         instance on which a request goes on when it begins to answer.
+template <class Placement = placement::least_kv, class Migration = placement::stay>
+struct placed {
+  Placement placement{};  ///< Where arrivals go.
+  Migration migration{};  ///< Where requests go that begin to answer.
+
+  /// The instance that a request which has just arrived goes to.
+  template <class C>
+  [[nodiscard]] std::size_t place(C& c, const request& /*r*/) {
+    if constexpr (phase_reader<Placement>) c.look_at_phases();
+    return placement(c.views());
+  }
+
+  /// A request begins to answer: it may move.
+  template <class C>
+  void answers(C& c, request& r)
+    requires(!std::same_as<Migration, placement::stay>)
+  {
+    if constexpr (phase_reader<Migration>) c.look_at_phases();
+    const tokens block_size = c.options().instance.limits.block_size;
+    const blocks moves = blocks_for(r.state().length, block_size);
+    const blocks grows = moves - blocks_for(r.state().room, block_size);
+    const std::size_t to = migration(c.views(), r.where, max(grows, blocks{}), moves);
+    if (to != r.where) c.move(r, to);
+  }
+};
+
+}  // namespace sim
+TESSERA_NAMESPACE_END
