@@ -561,6 +561,11 @@ void sensitivity(page& p, const options& o) {
   }
   p.text("Production mix at 20 requests a second, relative to the published settings.");
   p.table({"", "P99 end to end", "P99 TTFT", "paper, both"}, table);
+  p.text(
+      "The two rows of theta_frag cannot differ from 1 by which workers are defragmented, and are no confirmation of "
+      "the paper's. H_frag, for which the paper has no formula, is here all that is free where that is less than d; so "
+      "a worker with stranded blocks has a Phi_S of 0, below any threshold. What changes with theta_frag is the Phi_S "
+      "that a worker keeps when it takes sequences.");
 }
 
 void energy(page& p, const options& o) {

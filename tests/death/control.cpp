@@ -70,6 +70,19 @@ TESSERA_DEATH_CASE(control_negative_free, "contradicts itself") {
   w.free = blocks{-1};
   plan(w);
 }
+TESSERA_DEATH_CASE(control_flow_more_free_than_there_is, "contradicts itself") {
+  arena storage{memory};
+  flow_controller flow{storage, {.workers = 2}};
+  const std::array<worker, 2> all{worker{.role = role::prefill, .total = blocks{10}, .free = blocks{99}}, fragmented};
+  static_cast<void>(flow.decide(all));
+}
+TESSERA_DEATH_CASE(control_flow_negative_queue, "contradicts itself") {
+  arena storage{memory};
+  flow_controller flow{storage, {.workers = 1}};
+  worker w = fragmented;
+  w.queued = blocks{-3};
+  static_cast<void>(flow.decide({&w, 1}));
+}
 TESSERA_DEATH_CASE(control_sequence_of_no_blocks, "holds something") {
   const sequence s{.id = 1, .held = blocks{0}, .size = bytes{1}};
   worker w = fragmented;

@@ -78,7 +78,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       worker& w = workers[i];
       w.role = static_cast<role>(in.below(3));
       w.elastic = in.below(2) != 0;
-      w.available = in.below(8) != 0;
+      const std::int64_t odd = in.below(16);
+      w.available = odd % 8 != 0;
+      w.changing = odd == 9;
+      w.queued = blocks{odd >= 13 ? in.below(80) : 0};
       w.time_phi = in.number();
       w.total = blocks{in.below(200)};
       w.demand = blocks{in.below(60)};
@@ -97,7 +100,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     const phasor_actions a = phasor.epoch(workers);
     if (a.change) {
       const std::size_t i = a.change->worker;
-      require(i < n && a.change->from == workers[i].role && a.change->to != workers[i].role && workers[i].available);
+      require(i < n && a.change->from == workers[i].role && a.change->to != workers[i].role);
+      require(workers[i].available && !workers[i].changing);
       require(epoch - last[i] >= static_cast<std::int64_t>(settings.flow.cooldown));
       last[i] = epoch;
     }
@@ -116,7 +120,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     blocks before_all{};
     blocks after_all{};
     for (std::size_t i = 0; i != n; ++i) {
-      if (workers[i].role != role::decode || !workers[i].available) {
+      if (workers[i].role != role::decode || !workers[i].available || workers[i].changing) {
         require(from.count(i) == 0 && to.count(i) == 0);
         continue;
       }
@@ -124,7 +128,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       after_all += stranded(after[i]);
       require(from.count(i) == 0 || (to.count(i) == 0 && stranded(after[i]) == blocks{}));
       if (to.count(i) == 0) continue;
-      require(after[i].free >= blocks{});
+      require(after[i].free >= after[i].queued);
       require(settled_free(workers[i]) < workers[i].demand || stranded(after[i]) == blocks{});
     }
     require(before_all - after_all == phasor.defragment().freed());

@@ -176,7 +176,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
         e.granted.insert(c);
         const status s = t.hand_over(c, now, e);
         if (s != status::ok) {
-          require(s == status::exhausted && e.granted.erase(c) == 1 && e.copying.insert(c).second);
+          require(s == status::exhausted && e.granted.erase(c) == 1 && e.on_offer.erase(c) == 1);
         }
         break;
       }

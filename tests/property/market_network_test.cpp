@@ -52,6 +52,7 @@ totals run_seeds(world_options o, std::uint64_t seeds) {
     t.sum.kept_after_grant += c.kept_after_grant;
     t.sum.unsold += c.unsold;
     t.sum.no_blocks += c.no_blocks;
+    t.sum.outgrown += c.outgrown;
     t.sum.busy += c.busy;
     t.sum.waits += c.waits;
     t.sum.refused += c.refused;
@@ -93,6 +94,7 @@ TEST_CASE("market: a bad network, now and then a crash") {
   CHECK(t.sum.kept > 20 * effort);
   CHECK(t.sum.kept_after_grant > effort);
   CHECK(t.sum.unsold > 50 * effort);
+  CHECK(t.sum.outgrown > effort);
   CHECK(t.sum.refused > 20 * effort);
   CHECK(t.sum.crashes > effort);
   CHECK(t.sum.most_hops > 5);

@@ -80,7 +80,8 @@ class market_world {
 
   struct counts {
     std::uint64_t requests = 0, ended = 0, offered = 0, moved = 0, crashes = 0, resubmitted = 0, unresolved = 0;
-    std::uint64_t kept = 0, kept_after_grant = 0, unsold = 0, no_blocks = 0, busy = 0, waits = 0, starving_served = 0;
+    std::uint64_t kept = 0, kept_after_grant = 0, unsold = 0, outgrown = 0, no_blocks = 0, busy = 0, waits = 0,
+                  starving_served = 0;
     std::uint64_t full = 0, refused = 0, tokens = 0, most_hops = 0, digest = 0;
   };
   [[nodiscard]] const counts& seen() const { return counts_; }
@@ -291,14 +292,15 @@ class market_world {
         if (place == target.reserved.end()) return fail("wrote to blocks that are not reserved");
         if (blocks_of(data.tokens) <= c.about.room.count()) place->second.data = data;
       }
+      // What it sets free may be used before the call returns: the books must be right before it.
+      me.copies.erase(r);
       const status s = me.trade->hand_over(r, t, e);
       if (s == status::ok) {
         disown(i, r);
         me.granted[r] = {data, c.about.other, now_, c.about.ticket};
-        me.copies.erase(r);
       } else if (s == status::exhausted) {
-        me.copies.erase(r);
-        static_cast<void>(me.trade->withdraw(r, t, e));
+        ++counts_.outgrown;
+        if (me.trade->selling().offers(r)) fail("outgrown, and still on offer");
       } else {
         fail("a copy that the market does not know");
       }

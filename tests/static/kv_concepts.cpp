@@ -174,7 +174,6 @@ static_assert(!stranded_policy<strands_and_throws>);
 static_assert(!stranded_policy<strands_and_counts>);
 static_assert(!stranded_policy<strands_uncopied>);
 static_assert(stranded_policy<tessera::kv::stranded_below>);
-static_assert(stranded_policy<tessera::kv::stranded_by_demand>);
 
 // What a component asks for is known at compile time, and grows with what it is for.
 static_assert(tessera::kv::block_pool::required_bytes({.blocks = 100}) <

@@ -34,6 +34,7 @@ std::uint64_t cascade_step(std::span<std::byte> memory, std::span<const tessera:
   port p;
   const auto now = tessera::time_point::at_seconds(seconds);
   m.update(m.report(tessera::tokens{5}));
+  m.available(0, true);
   const auto offered = [&p](const member::candidate& r) { p.events += r.request; };
   const std::size_t n = m.hand_over(movable, now, p, offered) + m.rebalance(movable, now, p, offered);
   m.trader().tick(now, p);

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <random>
 #include <vector>
 
 namespace {
@@ -96,6 +97,74 @@ TEST_CASE("stage map: a request goes to the least load of the earliest stage tha
   CHECK(map.update({5, 9_tok, 60_tok}));
   CHECK(map.range_end(5) == partition::unbounded);
   CHECK(map.load(5) == 9_tok);
+  // Only the last stage has no end: or its own would never be reached.
+  CHECK(!map.update({2, 3_tok, partition::unbounded}));
+  CHECK(map.load(2) == 0_tok);
+  CHECK(map.range_end(2) == 500_tok);
+  CHECK(map.stage_for(1'000'000_tok) == 2);
+}
+
+TEST_CASE("stage map: nothing goes to an instance that is not available") {
+  auto storage = storage_for<stage_map>(six);
+  stage_map map{storage, three};
+  for (std::uint32_t i = 0; i != 6; ++i) CHECK(map.update({i, tokens{100 + i}, tokens{i < 2 ? 100 : 500}}));
+  CHECK(map.route(50_tok) == 0);
+  map.available(0, false);
+  CHECK(!map.available(0));
+  CHECK(map.available(map.stage(0)) == 1);
+  CHECK(map.route(50_tok) == 1);
+  map.available(1, false);
+  CHECK(map.stage_for(50_tok) == 1);  // nobody is left in the first stage
+  CHECK(map.route(50_tok) == 2);
+  map.available(0, true);
+  CHECK(map.route(50_tok) == 0);
+  // The longest of the range of a stage is what the living say.
+  CHECK(map.update({4, 0_tok, 700_tok}));
+  CHECK(map.stage_for(600_tok) == 1);
+  map.available(4, false);
+  CHECK(map.stage_for(600_tok) == 2);
+  // Without the last stage, long requests go to the latest one that there is.
+  map.available(5, false);
+  CHECK(map.stage_for(600_tok) == 2);
+  CHECK(map.route(600_tok) == 2);
+  for (std::size_t i = 1; i != 5; ++i) map.available(i, false);
+  CHECK(map.route(600_tok) == 0);
+  map.available(0, false);
+  CHECK(map.route(600_tok) == map.instances());
+}
+
+/// `stage_for` and `route` from their words: the candidates are written down, sorted, and the first is taken.
+std::size_t routed(const stage_map& map, tokens length) {
+  struct option {
+    bool covers;
+    std::size_t stage;
+    tokens load;
+    std::size_t id;
+  };
+  std::vector<option> all;
+  for (std::size_t i = 0; i != map.instances(); ++i) {
+    if (map.available(i)) all.push_back({length < map.range_end(i), map.stage_of(i), map.load(i), i});
+  }
+  std::sort(all.begin(), all.end(), [](const option& a, const option& b) {
+    if (a.covers != b.covers) return a.covers;
+    if (a.stage != b.stage) return a.covers ? a.stage < b.stage : a.stage > b.stage;
+    return a.load != b.load ? a.load < b.load : a.id < b.id;
+  });
+  return all.empty() ? map.instances() : all.front().id;
+}
+
+TEST_CASE("stage map: routes as its words say, whoever is there") {
+  std::mt19937_64 random{1};
+  auto storage = storage_for<stage_map>(six);
+  stage_map map{storage, three};
+  for (int round = 0; round != 5000; ++round) {
+    const auto i = static_cast<std::uint32_t>(random() % 6);
+    map.available(i, random() % 2 == 0);
+    const auto end = static_cast<std::int64_t>(1 + random() % 600);
+    static_cast<void>(map.update({i, tokens{static_cast<std::int64_t>(random() % 4)}, tokens{end}}));
+    const tokens length{static_cast<std::int64_t>(random() % 700)};
+    REQUIRE(map.route(length) == routed(map, length));
+  }
 }
 
 TEST_CASE("cascade instance: what outgrows the range is offered to the stage that has its length, and nothing else") {
@@ -125,6 +194,104 @@ TEST_CASE("cascade instance: what outgrows the range is offered to the stage tha
   // A full market takes no more: the engine offers the others again.
   fixture small{0, {}, 2};
   CHECK(small.m.hand_over(movable, {}, p, [](const auto&) {}) == 2);
+}
+
+TEST_CASE("cascade instance: what has outgrown a range is not offered to it, nor to the dead") {
+  fixture f{0};
+  port p;
+  CHECK(f.m.update({2, 0_tok, 120_tok}));
+  const std::vector<member::candidate> one{{1, 0, 150_tok, 10_blk}};
+  const std::vector<member::candidate> two{{2, 0, 150_tok, 10_blk}};
+  const std::vector<member::candidate> both{{3, 0, 900_tok, 57_blk}, {4, 0, 150_tok, 10_blk}};
+  const auto offer = [&](const std::vector<member::candidate>& movable) {
+    return f.m.hand_over(movable, {}, p, [](const auto&) {});
+  };
+  CHECK(offer(one) == 1);
+  CHECK(p.asked(1) == ids{3, 4});
+  f.m.available(4, false);
+  CHECK(offer(two) == 1);
+  CHECK(p.asked(2) == ids{3});
+  // What nobody takes stays, and holds up nothing.
+  f.m.available(5, false);
+  CHECK(offer(both) == 1);
+  CHECK(p.asked(3).empty());
+  CHECK(p.asked(4) == ids{3});
+}
+
+TEST_CASE("cascade instance: the dead count for nothing in the mean of the stage, nor in the bounds of a range") {
+  fixture f{2};
+  port p;
+  std::vector<member::candidate> movable{{1, 0, 300_tok, 19_blk}};
+  CHECK(f.m.update({3, 1000_tok, 500_tok}));
+  CHECK(f.m.update({4, 9000_tok, 500_tok}));
+  static_cast<void>(f.m.report(3000_tok));
+  const auto rebalance = [&] { return f.m.rebalance(movable, {}, p, [](const auto&) {}); };
+  CHECK(rebalance() == 0);
+  f.m.available(4, false);
+  CHECK(rebalance() == 1);  // 3,000 against a mean of 2,000
+  CHECK(p.asked(1) == ids{3});
+  f.m.available(3, false);
+  fixture alone{2};
+  alone.m.available(3, false);
+  alone.m.available(4, false);
+  static_cast<void>(alone.m.report(3000_tok));
+  CHECK(alone.m.rebalance(movable, {}, p, [](const auto&) { FAIL(); }) == 0);
+
+  member::config c;
+  c.refinement.smoothing = 1;
+  fixture first{0, c};
+  const std::vector<cost::request_lengths> requests(12, {0_tok, 900_tok});
+  std::vector<cost::request_lengths> scratch(64);
+  CHECK(first.m.update({3, 0_tok, 150_tok}));
+  CHECK(first.m.refine(requests, requests, scratch));
+  CHECK(first.m.range_end() == 149_tok);
+  first.m.available(3, false);
+  CHECK(first.m.refine(requests, requests, scratch));
+  CHECK(first.m.range_end() == 499_tok);
+  for (const std::size_t i : {2U, 4U}) first.m.available(i, false);
+  CHECK(!first.m.refine(requests, requests, scratch));  // no successor
+  fixture second{2, c};
+  CHECK(second.m.update({1, 0_tok, 300_tok}));
+  const std::vector<cost::request_lengths> little(12, {0_tok, 10_tok});
+  CHECK(second.m.refine(little, little, scratch));
+  CHECK(second.m.range_end() == 301_tok);
+  second.m.available(1, false);
+  CHECK(second.m.refine(little, little, scratch));
+  CHECK(second.m.range_end() == 101_tok);
+}
+
+TEST_CASE("cascade instance: plans for any length are followed") {
+  const std::vector<partition::stage> long_ones{{.from = 0_tok, .to = 150'000_tok, .instances = 1},
+                                                {.from = 150'000_tok, .to = 300'000_tok, .instances = 1},
+                                                {.from = 300'000_tok, .to = partition::unbounded, .instances = 1}};
+  member::config c;
+  c.refinement.smoothing = 1;
+  const auto at = [&](std::uint32_t self, const member::config& config, std::int64_t own, std::int64_t theirs) {
+    auto storage = storage_for<member>({.instances = 3, .stages = 3, .offers = 4, .purchases = 4});
+    member m{storage, long_ones, {self, 1}, config};
+    const std::vector<cost::request_lengths> here(20, {10_tok, tokens{own}});
+    const std::vector<cost::request_lengths> there(20, {10_tok, tokens{theirs}});
+    std::vector<cost::request_lengths> scratch(40);
+    CHECK(m.refine(here, there, scratch));
+    return m.range_end();
+  };
+  CHECK(at(0, c, 290'000, 310'000) == 299'999_tok);
+  CHECK(at(1, c, 290'000, 310'000) == 310'000_tok);
+  c.longest = 300'000_tok;
+  CHECK(at(1, c, 290'000, 310'000) == 300'000_tok);
+  // While the neighbours' reports leave no room, the end stays, and the caller is told.
+  fixture squeezed{2};
+  CHECK(squeezed.m.update({0, 0_tok, 600_tok}));
+  member::config tight;
+  tight.longest = 550_tok;
+  fixture none{2, tight};
+  CHECK(none.m.update({0, 0_tok, 600_tok}));
+  const std::vector<cost::request_lengths> requests(12, {0_tok, 900_tok});
+  std::vector<cost::request_lengths> scratch(64);
+  CHECK(!none.m.refine(requests, requests, scratch));
+  CHECK(none.m.range_end() == 500_tok);
+  CHECK(squeezed.m.refine(requests, requests, scratch));
+  CHECK(squeezed.m.range_end() >= 601_tok);
 }
 
 TEST_CASE("cascade instance: above 125 % of the mean it sells the longest that are no longer than the excess") {

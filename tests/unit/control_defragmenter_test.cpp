@@ -86,6 +86,30 @@ std::vector<move> plan(const cluster& c, const defragmenter::settings& s = {}, c
   return {moves.begin(), moves.end()};
 }
 
+cluster random_cluster(std::mt19937_64& random, std::size_t workers, std::size_t sequences, std::int64_t total,
+                       bool odd = true) {
+  cluster c;
+  const auto demand = static_cast<std::int64_t>(1 + random() % static_cast<std::uint64_t>(total / 2));
+  const std::uint64_t longest = 1 + random() % static_cast<std::uint64_t>(total);
+  for (std::size_t i = 0; i != workers; ++i) {
+    std::vector<std::int64_t> lengths;
+    // From nearly empty to nearly full.
+    auto left = static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(total + 1));
+    if (random() % 2 == 0) left = total - static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(demand + 1));
+    while (left > 0 && lengths.size() < sequences) {
+      const std::int64_t l = std::min(left, static_cast<std::int64_t>(1 + random() % longest));
+      lengths.push_back(l);
+      left -= l;
+    }
+    c.add(total, odd && random() % 8 == 0 ? demand / 2 : demand, lengths,
+          odd && random() % 8 == 0 ? static_cast<role>(random() % 3) : role::decode, std::max<std::int64_t>(left, 0));
+    c.workers.back().available = !odd || random() % 10 != 0;
+    if (odd && random() % 6 == 0) c.workers.back().queued = blocks{static_cast<std::int64_t>(random() % 60)};
+    c.workers.back().changing = odd && random() % 20 == 0;
+  }
+  return c;
+}
+
 // --- worked examples
 // --------------------------------------------------------------------------------------------------
 
@@ -159,6 +183,55 @@ TEST_CASE("defragmenter: a target is neither stranded nor overloaded, nor made a
   CHECK(plan(c, {.growth = blocks{0}}).size() == 1);
 }
 
+TEST_CASE("defragmenter: what waits at a target has its blocks first") {
+  const auto moves_to = [](std::int64_t free, std::int64_t queued, std::int64_t total = 100) {
+    cluster c;
+    c.add(100, 10, {5, 30, 60});  // 5 free, lacks 5
+    c.add(total, 10, {total - free});
+    c.workers[1].queued = blocks{queued};
+    return plan(c).size();
+  };
+  CHECK(moves_to(50, 0) == 1);
+  CHECK(moves_to(50, 60) == 0);  // Phi_S is -0.1 already
+  // Of 100 blocks 17 keep Phi_S at 0.168: 28 are left when 22 of 50 have their owners.
+  CHECK(moves_to(50, 28) == 1);
+  CHECK(moves_to(50, 29) == 0);
+  // Filling a stranded worker: 9 free, 5 and one to grow for each of two sequences, and what waits.
+  CHECK(moves_to(9, 0) == 1);
+  CHECK(moves_to(9, 2) == 1);
+  CHECK(moves_to(9, 3) == 0);
+  // A queue alone makes no source: nothing is stranded.
+  cluster c;
+  c.add(100, 10, {50, 30});
+  c.workers[0].queued = blocks{90};
+  c.add(1000, 10, {});
+  CHECK(plan(c).empty());
+}
+
+TEST_CASE("defragmenter: any threshold above 0 is the same, because what is stranded counts as used") {
+  std::mt19937_64 random{4};
+  std::size_t planned = 0;
+  for (int round = 0; round != 500; ++round) {
+    const cluster c = random_cluster(random, 2 + random() % 6, 1 + random() % 10, 100);
+    const auto moves = plan(c, {.threshold = 0.168, .floor = 0.9});
+    CHECK(moves == plan(c, {.threshold = 5e-324, .floor = 0.9}));
+    CHECK(moves == plan(c, {.threshold = 0.9, .floor = 0.9}));
+    planned += moves.size();
+  }
+  CHECK(planned > 100);
+}
+
+TEST_CASE("defragmenter: a worker that is changing its role is left alone") {
+  for (const std::size_t changing : {std::size_t{0}, std::size_t{1}}) {
+    cluster c;
+    c.add(100, 20, {12, 30, 50});
+    c.add(100, 20, {});
+    CHECK(plan(c).size() == 1);
+    c.workers[changing].changing = true;
+    CHECK(plan(c).empty());
+  }
+}
+
 TEST_CASE("defragmenter: stranded blocks elsewhere are filled, if that is wanted") {
   cluster c;
   c.add(100, 20, {14, 71});  // 15 free, lacks 5
@@ -216,28 +289,6 @@ TEST_CASE("defragmenter: the most freed per byte first; the bounds of an epoch")
 
 // --- properties -----------------------------------------------------------------------------------------------------
 
-cluster random_cluster(std::mt19937_64& random, std::size_t workers, std::size_t sequences, std::int64_t total,
-                       bool odd = true) {
-  cluster c;
-  const auto demand = static_cast<std::int64_t>(1 + random() % static_cast<std::uint64_t>(total / 2));
-  const std::uint64_t longest = 1 + random() % static_cast<std::uint64_t>(total);
-  for (std::size_t i = 0; i != workers; ++i) {
-    std::vector<std::int64_t> lengths;
-    // From nearly empty to nearly full.
-    auto left = static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(total + 1));
-    if (random() % 2 == 0) left = total - static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(demand + 1));
-    while (left > 0 && lengths.size() < sequences) {
-      const std::int64_t l = std::min(left, static_cast<std::int64_t>(1 + random() % longest));
-      lengths.push_back(l);
-      left -= l;
-    }
-    c.add(total, odd && random() % 8 == 0 ? demand / 2 : demand, lengths,
-          odd && random() % 8 == 0 ? static_cast<role>(random() % 3) : role::decode, std::max<std::int64_t>(left, 0));
-    c.workers.back().available = !odd || random() % 10 != 0;
-  }
-  return c;
-}
-
 TEST_CASE("defragmenter: no target is stranded or overloaded, no bound exceeded, every batch frees blocks") {
   std::mt19937_64 random{1};
   std::size_t planned = 0;
@@ -285,7 +336,7 @@ TEST_CASE("defragmenter: no target is stranded or overloaded, no bound exceeded,
       REQUIRE(pieces <= l.pieces);
       REQUIRE(to.count(i) == 0);
       REQUIRE(i != excluded);
-      REQUIRE((was.role == role::decode && was.available));
+      REQUIRE((was.role == role::decode && was.available && !was.changing));
       REQUIRE(space_phi(was) < s.threshold);
       REQUIRE(stranded(was) > blocks{});
       REQUIRE(stranded(c.workers[i]) == blocks{});
@@ -294,8 +345,8 @@ TEST_CASE("defragmenter: no target is stranded or overloaded, no bound exceeded,
       const worker& was = before.workers[i];
       const worker& is = c.workers[i];
       REQUIRE(i != excluded);
-      REQUIRE((was.role == role::decode && was.available));
-      REQUIRE(is.free >= s.growth * static_cast<std::int64_t>(is.sequences_held));
+      REQUIRE((was.role == role::decode && was.available && !was.changing));
+      REQUIRE(is.free - is.queued >= s.growth * static_cast<std::int64_t>(is.sequences_held));
       if (was.free < was.demand) {
         REQUIRE(s.fill);
         REQUIRE(is.free >= blocks{});

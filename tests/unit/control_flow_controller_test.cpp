@@ -214,8 +214,11 @@ TEST_CASE("flow: a pool does not give its last worker, and a pool of none gets o
   fixture g{1};
   for (int i = 0; i != 3; ++i) CHECK_FALSE(g.controller.decide(std::span{w}.first(1)));
   fixture h{3};
-  const std::vector<worker> mixed(3, make(role::mixed, 1, 1, true));
+  // Neither pool has any: nothing says which is short, and mixed workers do both.
+  std::vector<worker> mixed(3, make(role::mixed, -5, 0, true));
   CHECK_FALSE(h.controller.decide(mixed));
+  mixed[0].role = role::decode;
+  CHECK(h.controller.decide(mixed) == role_change{1, role::mixed, role::prefill});
   CHECK_FALSE(h.controller.decide({}));
 }
 
@@ -229,6 +232,56 @@ TEST_CASE("flow: workers that are not available count for nothing") {
   CHECK_FALSE(f.controller.decide(w));  // starved, but nobody is there
   w[3].available = true;
   CHECK(f.controller.decide(w) == role_change{3, role::mixed, role::prefill});
+}
+
+TEST_CASE("flow: a change that takes several epochs is made once") {
+  // Proved on this cluster: reported as not available while it lasted, a change was made in each of four epochs.
+  fixture f{8};
+  std::vector<worker> w(8, make(role::mixed, 1, 1, true));
+  w[0] = w[1] = make(role::prefill, 0.5, 1);
+  w[2] = w[3] = make(role::decode, 1, 1);
+  const auto change = f.controller.decide(w);
+  REQUIRE(change == role_change{4, role::mixed, role::prefill});
+  w[4].role = role::prefill;
+  w[4].changing = true;
+  for (int epoch = 0; epoch != 50; ++epoch) CHECK_FALSE(f.controller.decide(w));  // (0.5 + 0.5 + 1) / 3 >= 0.62
+  CHECK(f.controller.means().prefill == approx(2.0 / 3));
+  CHECK(f.controller.means().prefill_workers == 3);
+  CHECK(f.controller.means().prefill_coming == 1);
+  // A pool that is still starved with it gets another one.
+  w[0].time_phi = w[1].time_phi = -1;
+  CHECK(f.controller.decide(w) == role_change{5, role::mixed, role::prefill});
+}
+
+TEST_CASE("flow: who is changing is not changed again, and is nobody's last worker") {
+  fixture f{3, {.cooldown = 0}};
+  std::vector<worker> w{make(role::prefill, 1, 1, true), make(role::prefill, 1, 1, true), make(role::decode, 1, 0.9)};
+  CHECK(f.controller.decide(w) == role_change{0, role::prefill, role::mixed});
+  w[0].changing = true;
+  CHECK_FALSE(f.controller.decide(w));  // the other one is the only one that prefills
+  w[0].changing = false;
+  w[1].changing = true;
+  CHECK_FALSE(f.controller.decide(w));
+  // The same of the decode pool.
+  w[0] = w[1] = make(role::decode, 1, 0.9, true);
+  w[2] = make(role::prefill, 0.7, 1);
+  CHECK(f.controller.decide(w) == role_change{0, role::decode, role::mixed});
+  w[0].changing = true;
+  CHECK_FALSE(f.controller.decide(w));
+  CHECK(f.controller.means().decode_coming == 1);
+}
+
+TEST_CASE("flow: a cool-down of any length") {
+  constexpr std::uint64_t always = std::numeric_limits<std::uint64_t>::max();
+  for (const std::uint64_t cooldown : {always, always - 1}) {
+    fixture f{3, {.cooldown = cooldown}};
+    std::vector<worker> w{make(role::prefill, 1, 1), make(role::decode, 1, 1), make(role::mixed, 1, 1, true)};
+    for (int epoch = 0; epoch != 3; ++epoch) CHECK_FALSE(f.controller.decide(w));
+    w[0].time_phi = -1;
+    REQUIRE(f.controller.decide(w) == role_change{2, role::mixed, role::prefill});
+    CHECK(f.controller.cooling(2));
+    CHECK_FALSE(f.controller.decide(w));  // it keeps its role, though the report does not say so
+  }
 }
 
 TEST_CASE("flow: ties go to the first; decisions repeat; nothing is allocated") {
@@ -305,6 +358,7 @@ TEST_CASE("flow: at most one change per worker in any cool-down, whatever the te
         v.free = v.total == blocks{} ? blocks{} : blocks{static_cast<std::int64_t>(random() % 101)};
         v.demand = blocks{static_cast<std::int64_t>(random() % 50)};
         v.available = random() % 10 != 0;
+        v.changing = random() % 10 == 0;
         // The cluster need not even do what it is told.
         if (random() % 20 == 0) v.role = static_cast<role>(random() % 3);
         if (random() % 50 == 0) v.elastic = !v.elastic;
@@ -316,6 +370,7 @@ TEST_CASE("flow: at most one change per worker in any cool-down, whatever the te
       REQUIRE(w[c->worker].role == c->from);
       REQUIRE(c->from != c->to);
       REQUIRE(w[c->worker].available);
+      REQUIRE_FALSE(w[c->worker].changing);
       REQUIRE((c->from == role::mixed || w[c->worker].elastic));
       if (random() % 8 != 0) w[c->worker].role = c->to;
     }

@@ -27,7 +27,6 @@ TEST_CASE("space freeness: of a worker, by policy") {
   const kv::memory_use use{blocks{100}, blocks{12}, {}};
   CHECK(space_freeness(use, kv::stranded_below{blocks{12}}) == approx(0.12));
   CHECK(space_freeness(use, kv::stranded_below{blocks{13}}) == 0.0);
-  CHECK(space_freeness(use, kv::stranded_by_demand{blocks{20}}) == 0.0);
   CHECK(space_freeness(use, stranded_by_blocked_demand{blocks{20}, blocks{19}}) == approx(0.12));
   CHECK(space_freeness(use, stranded_by_blocked_demand{blocks{20}, blocks{20}}) == 0.0);
 }

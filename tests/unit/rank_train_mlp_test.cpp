@@ -51,6 +51,41 @@ TEST_CASE("a hidden layer orders what a linear model cannot, by each loss") {
   }
 }
 
+TEST_CASE("an epoch without an order does not take the place of one with a good one") {
+  // Steps so large that after some epochs all hidden units are dead: every prompt has the same score.
+  const dense_features f{4};
+  dataset data{f};
+  random_bits random{3};
+  std::array<float, 4> x{};
+  for (int i = 0; i != 400; ++i) {
+    for (float& v : x) v = random.symmetric();
+    data.add(f, x, 500 + 400 * x[0] + 50 * random.symmetric());
+  }
+  std::size_t without = 0;
+  for (const auto goal : {objective::pairwise, objective::pointwise, objective::listwise}) {
+    mlp_options o;
+    o.base.goal = goal;
+    o.base.seed = 2;
+    o.hidden = 2;
+    o.learning_rate = 1;
+    o.decay = 1;
+    o.epochs = 15;
+    o.batch = 32;
+    o.patience = 3;
+    const mlp_training t = train_mlp(data, data.all_rows(), o);
+    double best = -2;
+    std::size_t at = 0;
+    for (const curve_point& p : t.curve) {
+      if (p.refit) continue;
+      without += std::isnan(p.validation_tau);
+      if (p.validation_tau > best) best = p.validation_tau, at = p.iteration;
+    }
+    CHECK(t.epochs == at);
+    CHECK(t.validation_tau == best);
+  }
+  CHECK(without > 0);
+}
+
 TEST_CASE("training a hidden layer repeats itself") {
   const dataset data = product_problem(120, 3);
   mlp_options o = options();

@@ -64,6 +64,29 @@ TEST_CASE("training finds the planted order, by each loss") {
   }
 }
 
+TEST_CASE("a penalty that leaves no order does not take the place of one that leaves a good one") {
+  // Of coordinates so large the second penalty leaves weights below the smallest float: every prompt has the score 0.
+  const dense_features f{2};
+  dataset data{f};
+  random_bits random{5};
+  for (int i = 0; i != 200; ++i) {
+    const float a = random.symmetric();
+    const float b = random.symmetric();
+    data.add(f, std::array<float, 2>{1e18f * a, 1e18f * b}, 500 + 400 * a);
+  }
+  train_options o;
+  o.penalties = {1, 1e30};
+  const linear_training t = train_linear(data, data.all_rows(), o);
+  std::size_t without = 0;
+  for (const curve_point& p : t.curve) without += !p.refit && std::isnan(p.validation_tau);
+  CHECK(without == 1);
+  CHECK(t.penalty == 1);
+  CHECK(t.validation_tau > 0.9);
+  // If no penalty leaves an order, there is none to report.
+  o.penalties = {1e30, 1e30};
+  CHECK(std::isnan(train_linear(data, data.all_rows(), o).validation_tau));
+}
+
 TEST_CASE("training on text learns the words that matter") {
   const dataset data = text_problem(300, 3);
   const dataset fresh = text_problem(200, 4);

@@ -28,7 +28,8 @@ struct load_report {
   tokens range_end{};  ///< First length that is not its business any more; `partition::unbounded` in the last stage.
 };
 
-/// Stages, and what is known of their instances. Instances are numbered through the stages, from 0.
+/// Stages, and what is known of their instances. Instances are numbered through the stages, from 0. All are available
+/// until somebody says otherwise.
 class stage_map {
  public:
   /// What there must be room for; fixed at construction.
@@ -51,6 +52,7 @@ class stage_map {
         .add<std::uint32_t>(l.instances)
         .add<tokens>(l.instances)
         .add<tokens>(l.instances)
+        .add<bool>(l.instances)
         .bytes_unaligned();
   }
 
@@ -88,17 +90,32 @@ class stage_map {
     TESSERA_ASSERT(i < instances_, "no such instance");
     return ends_[i];
   }
-  /// The loads of stage `s`, by instance.
-  [[nodiscard]] std::span<const tokens> loads(std::size_t s) const noexcept {
-    return {loads_ + stage(s).first, stage(s).size()};
+
+  /// Whether requests may be sent to instance `i`.
+  [[nodiscard]] bool available(std::size_t i) const noexcept {
+    TESSERA_ASSERT(i < instances_, "no such instance");
+    return !gone_[i];
+  }
+  /// How many of a group are available. O(group).
+  [[nodiscard]] std::size_t available(group g) const noexcept {
+    return static_cast<std::size_t>(std::count(gone_ + g.first, gone_ + g.last, false));
   }
 
-  /// Takes in a report. False, and no effect, if it is of no instance or of a negative load or an empty range.
+  /// Takes in a report. False, and no effect, if it is of no instance, of a negative load or an empty range, or if an
+  /// instance before the last stage says that its range has no end.
   bool update(const load_report& r) noexcept {
     if (r.from >= instances_ || r.load < tokens{} || r.range_end < tokens{1}) return false;
+    const bool in_last_stage = stage_of_[r.from] + 1 == stages_;
+    if (!in_last_stage && r.range_end == partition::unbounded) return false;
     loads_[r.from] = r.load;
-    if (stage_of_[r.from] + 1 != stages_) ends_[r.from] = r.range_end;
+    if (!in_last_stage) ends_[r.from] = r.range_end;
     return true;
+  }
+  /// An instance has died, or is back. Nothing is sent to one that is not available, and its load and range, which
+  /// nobody keeps up to date any more, count for nothing.
+  void available(std::size_t i, bool is) noexcept {
+    TESSERA_ASSERT(i < instances_, "no such instance");
+    gone_[i] = !is;
   }
   /// The front end has sent `length` tokens there: counted until the next report.
   void sent(std::size_t i, tokens length) noexcept {
@@ -106,23 +123,29 @@ class stage_map {
     loads_[i] += length;
   }
 
-  /// The earliest stage, from `from` on, with an instance whose range has this length. O(instances).
+  /// Whether instance `i` is available and its range has this length.
+  [[nodiscard]] bool takes(std::size_t i, tokens length) const noexcept {
+    return available(i) && !market::outgrows(length, ends_[i]);
+  }
+  /// The earliest stage, from `from` on, with an instance that takes this length; the last one if there is none.
+  /// O(instances).
   [[nodiscard]] std::size_t stage_for(tokens length, std::size_t from = 0) const noexcept {
     std::size_t s = from;
     for (; s + 1 < stages_; ++s) {
-      const auto end = std::max_element(ends_ + groups_[s].first, ends_ + groups_[s].last);
-      if (!market::outgrows(length, *end)) break;
+      for (std::size_t i = groups_[s].first; i != groups_[s].last; ++i) {
+        if (takes(i, length)) return s;
+      }
     }
     return s;
   }
-  /// The instance for a new request: of those in the earliest stage that covers its length the one with the least load,
-  /// then the lowest number. O(instances).
+  /// The instance for a new request: of those in the earliest stage that takes its length the one with the least load,
+  /// then the lowest number. If none takes it (those of the last stage are not available), the same of the latest stage
+  /// that has an instance; `instances()` if none is available at all. O(instances).
   [[nodiscard]] std::size_t route(tokens length) const noexcept {
-    const group g = groups_[stage_for(length)];
-    std::size_t best = g.last;
-    for (std::size_t i = g.first; i != g.last; ++i) {
-      if (market::outgrows(length, ends_[i])) continue;
-      if (best == g.last || loads_[i] < loads_[best]) best = i;
+    std::size_t s = stage_for(length);
+    std::size_t best = least_load(groups_[s], [&](std::size_t i) { return takes(i, length); });
+    while (best == instances_ && s-- != 0) {
+      best = least_load(groups_[s], [&](std::size_t i) { return available(i); });
     }
     return best;
   }
@@ -132,7 +155,8 @@ class stage_map {
       : groups_{memory.take<group>(l.stages)},
         stage_of_{memory.take<std::uint32_t>(l.instances)},
         loads_{memory.take<tokens>(l.instances)},
-        ends_{memory.take<tokens>(l.instances)} {
+        ends_{memory.take<tokens>(l.instances)},
+        gone_{memory.take<bool>(l.instances)} {
     TESSERA_ASSERT(!stages.empty() && stages.size() <= l.stages, "there are stages, and no more than the limit");
     TESSERA_ASSERT(stages.back().to == partition::unbounded, "the last stage takes all lengths");
     for (const partition::stage& s : stages) {
@@ -147,10 +171,21 @@ class stage_map {
     }
   }
 
+  /// Of those of `g` that `may`, the one with the least load, then the lowest number; `instances()` if there is none.
+  template <class May>
+  [[nodiscard]] std::size_t least_load(group g, May may) const noexcept {
+    std::size_t best = instances_;
+    for (std::size_t i = g.first; i != g.last; ++i) {
+      if (may(i) && (best == instances_ || loads_[i] < loads_[best])) best = i;
+    }
+    return best;
+  }
+
   group* groups_;
   std::uint32_t* stage_of_;
   tokens* loads_;
   tokens* ends_;
+  bool* gone_;
   std::size_t stages_ = 0;
   std::size_t instances_ = 0;
 };
@@ -160,6 +195,7 @@ class stage_map {
 ///
 /// The engine calls
 /// - `update` for each report that it receives, and for its own, which it sends as often as it likes;
+/// - `available` when the failure detector says that an instance has died, and when it is back;
 /// - `hand_over` between two steps, with the requests that could move: those that outgrow the range are offered to the
 ///   next stage;
 /// - `rebalance` now and then: what is above the mean of the stage is offered to the peers;
@@ -189,7 +225,8 @@ class cascade_instance {
     typename refiner::options refinement{};  ///< How the end of its range follows the requests.
     market::rebalance trigger{};             ///< When it is above the mean.
     market::trader_config<Clock> market{};   ///< Of the trader.
-    tokens longest{131'072};                 ///< The range of the last stage but one ends here at the latest.
+    /// The range of the last stage but one ends here at the latest. Not before the plan's last cut (asserted).
+    tokens longest = partition::unbounded;
   };
   /// A request that could move.
   struct candidate {
@@ -205,6 +242,7 @@ class cascade_instance {
         .add_bytes(market::trader<Clock>::required_bytes({l.instances, l.offers, l.purchases}))
         .add_bytes(stage_map::required_bytes({l.instances, l.stages}))
         .template add<market::instance_id>(l.instances)
+        .template add<tokens>(l.instances)
         .bytes_unaligned();
   }
 
@@ -244,39 +282,49 @@ class cascade_instance {
   }
   /// A report of another instance. Returns as `stage_map::update`.
   bool update(const load_report& r) noexcept { return map_.update(r); }
+  /// An instance has died, or is back; see `stage_map::available`. Its trades end by `trader().peer_failed`.
+  void available(std::size_t i, bool is) noexcept { map_.available(i, is); }
 
   /// Moves the end of the range to where `Rule` splits the requests of this instance and its average successor; not
   /// out of the ranges that the neighbours have reported (section 4.3).
   /// @param own the requests here. @param theirs those of all successors. @param scratch room for both.
-  /// @return whether there was enough traffic to look at. Always false in the last stage. O(n log n).
+  /// @return whether the end was looked at. False in the last stage; with too little traffic; without successors; and
+  /// while the neighbours' reports leave the end nowhere to be, until a later one does. O(n log n).
   bool refine(std::span<const cost::request_lengths> own, std::span<const cost::request_lengths> theirs,
               std::span<cost::request_lengths> scratch) noexcept {
     if (in_last_stage()) return false;
     tokens low{1};
     if (stage() != 0) {
       const stage_map::group before = map_.stage(stage() - 1);
-      for (std::size_t i = before.first; i != before.last; ++i) low = max(low, map_.range_end(i) + tokens{1});
+      for (std::size_t i = before.first; i != before.last; ++i) {
+        if (map_.available(i)) low = max(low, map_.range_end(i) + tokens{1});
+      }
     }
     tokens high = config_.longest;
     const stage_map::group after = map_.stage(stage() + 1);
     for (std::size_t i = after.first; i != after.last; ++i) {
-      if (map_.range_end(i) != partition::unbounded) high = min(high, map_.range_end(i) - tokens{1});
+      if (map_.available(i) && map_.range_end(i) != partition::unbounded)
+        high = min(high, map_.range_end(i) - tokens{1});
     }
-    return low <= high && refiner_->update(own, theirs, after.size(), low, high, scratch).has_value();
+    const std::size_t successors = map_.available(after);
+    return successors != 0 && low <= high && refiner_->update(own, theirs, successors, low, high, scratch).has_value();
   }
 
   // -- the coordinator ---------------------------------------------------------------------------------------------
 
-  /// Offers those of `movable` that have outgrown the range to the next stage whose ranges have their length, in the
-  /// order given, as far as the market has room. Calls `offered(candidate)` for each that is on offer now. Returns how
-  /// many. O(movable (instances + offers)).
+  /// Offers those of `movable` that have outgrown the range to the next stage with instances that take their length,
+  /// and there to these alone, in the order given, as far as the market has room. What nobody takes stays. Calls
+  /// `offered(candidate)` for each that is on offer now. Returns how many. O(movable (instances + offers)).
   template <market::port P, class Offered>
   std::size_t hand_over(std::span<const candidate> movable, time_point now, P& p, Offered&& offered) noexcept {
     std::size_t offers = 0;
     if (in_last_stage()) return offers;
     for (const candidate& r : movable) {
       if (!market::outgrows(r.length, range_end())) continue;
-      if (!offer(r, map_.stage(map_.stage_for(r.length, stage() + 1)), now, p)) break;
+      const std::size_t n = select(map_.stage(map_.stage_for(r.length, stage() + 1)),
+                                   [&](std::size_t i) { return map_.takes(i, r.length); });
+      if (n == 0) continue;
+      if (!offer(r, n, now, p)) break;
       offered(r);
       ++offers;
     }
@@ -289,15 +337,16 @@ class cascade_instance {
   template <market::port P, class Offered>
   std::size_t rebalance(std::span<candidate> movable, time_point now, P& p, Offered&& offered) noexcept {
     const stage_map::group peers = map_.stage(stage());
-    tokens excess = config_.trigger.excess(map_.loads(stage()), self() - peers.first) - trader_.selling().load();
-    if (peers.size() < 2 || excess <= tokens{}) return 0;
+    tokens excess = excess_of(peers) - trader_.selling().load();
+    const std::size_t n = select(peers, [&](std::size_t i) { return map_.available(i); });
+    if (n == 0 || excess <= tokens{}) return 0;
     std::sort(movable.begin(), movable.end(), [](const candidate& a, const candidate& b) {
       return a.length != b.length ? a.length > b.length : a.request < b.request;
     });
     std::size_t offers = 0;
     for (const candidate& r : movable) {
       if (r.length > excess) continue;
-      if (!offer(r, peers, now, p)) break;
+      if (!offer(r, n, now, p)) break;
       offered(r);
       excess -= r.length;
       ++offers;
@@ -314,8 +363,10 @@ class cascade_instance {
                 self,
                 c.market},
         map_{part_of(memory, stage_map::required_bytes({l.instances, l.stages})), {l.instances, l.stages}, stages},
-        receivers_{memory.take<market::instance_id>(l.instances)} {
+        receivers_{memory.take<market::instance_id>(l.instances)},
+        loads_{memory.take<tokens>(l.instances)} {
     TESSERA_ASSERT(self.id < map_.instances(), "an instance of the plan");
+    TESSERA_ASSERT(c.longest >= stages.back().from, "the plan cuts above the longest request");
     if (const std::size_t s = map_.stage_of(self.id); s + 1 != map_.stages())
       refiner_.emplace(stages[s].to, c.refinement);
   }
@@ -326,19 +377,36 @@ class cascade_instance {
 
   [[nodiscard]] std::size_t self() const noexcept { return trader_.self().id; }
 
-  template <market::port P>
-  bool offer(const candidate& r, stage_map::group to, time_point now, P& p) noexcept {
+  /// What this instance is above the mean of those of its stage that are available.
+  [[nodiscard]] tokens excess_of(stage_map::group peers) noexcept {
+    std::size_t n = 0;
+    std::size_t at = 0;
+    for (std::size_t i = peers.first; i != peers.last; ++i) {
+      if (i == self()) at = n;
+      if (i == self() || map_.available(i)) loads_[n++] = map_.load(i);
+    }
+    return config_.trigger.excess({loads_, n}, at);
+  }
+  /// Puts the others of `to` that `may` into `receivers_`. Returns how many.
+  template <class May>
+  [[nodiscard]] std::size_t select(stage_map::group to, May may) noexcept {
     std::size_t n = 0;
     for (std::size_t i = to.first; i != to.last; ++i) {
-      if (i != self()) receivers_[n++] = static_cast<market::instance_id>(i);
+      if (i != self() && may(i)) receivers_[n++] = static_cast<market::instance_id>(i);
     }
+    return n;
+  }
+  /// To the first `n` of `receivers_`.
+  template <market::port P>
+  bool offer(const candidate& r, std::size_t n, time_point now, P& p) noexcept {
     return ok(trader_.offer(r.request, r.epoch, r.length, r.size, {receivers_, n}, now, p));
   }
 
   config config_;
   market::trader<Clock> trader_;
   stage_map map_;
-  market::instance_id* receivers_;
+  market::instance_id* receivers_;  // of what is offered
+  tokens* loads_;                   // of its stage
   std::optional<refiner> refiner_;
 };
 

@@ -19,10 +19,15 @@ namespace control {
 /// A *source* is a decode worker with Phi_S below the threshold and stranded blocks. It lacks demand - free blocks;
 /// once moves have freed as many, all it has is usable. So moves come in *batches*: all that one source needs, or none.
 ///
+/// The two conditions are line 8 of algorithm 1, "Phi_S < theta_frag and H_frag is high". With the H_frag of `stranded`
+/// (the paper has no formula for it) the second implies the first: where it is not 0 it is all that is free, so Phi_S
+/// is 0, or below where sequences wait. Any threshold above 0 selects the same sources; theta_frag acts through `floor`
+/// alone.
+///
 /// A *target* is another decode worker that is not a source in the same plan. It is never overloaded: it keeps free
-/// blocks for its sequences to grow into. It is never stranded: one that is not keeps its demand free, and keeps Phi_S
-/// at `floor` or above, so that it does not become a source by it. One that is stranded already may be filled: its free
-/// blocks serve nobody else.
+/// blocks for its sequences to grow into, and for those that wait there (`worker::queued`). It is never stranded: one
+/// that is not keeps its demand free besides, and keeps Phi_S at `floor` or above, so that it does not become a source
+/// by it. One that is stranded already may be filled: its free blocks serve nobody else.
 ///
 /// What a batch is worth is the stranded blocks of source and targets before it, less those after it, per byte
 /// sent. The pieces of a batch are the largest that fit, closed by the smallest that suffices; of all such batches the
@@ -46,7 +51,7 @@ class defragmenter {
   };
   /// Parameters. The defaults are the source's where it gives one.
   struct settings {
-    double threshold = 0.168;  ///< theta_frag: workers with more freeness are left alone.
+    double threshold = 0.168;  ///< theta_frag: workers with more freeness are left alone. Above 0 all are alike.
     double floor = 0.168;      ///< Phi_S that a target keeps. At least `threshold`, lest targets become sources.
     blocks growth{1};          ///< Free blocks that a target keeps for each of its sequences.
     bool fill = true;          ///< Whether stranded workers may be targets.
@@ -63,6 +68,7 @@ class defragmenter {
         .add<piece>(l.pieces)
         .add<piece>(l.pieces)
         .add<move>(l.moves)
+        .add<bool>(l.sequences)
         .bytes_unaligned();
   }
 
@@ -74,6 +80,7 @@ class defragmenter {
         trial_{memory, l.pieces},
         best_{memory, l.pieces},
         moves_{memory, l.moves},
+        in_trial_{memory.take<bool>(l.sequences)},
         limits_{l},
         settings_{s} {
     TESSERA_ASSERT(s.floor >= s.threshold, "targets would become sources");
@@ -85,7 +92,7 @@ class defragmenter {
   defragmenter& operator=(const defragmenter&) = delete;
 
   /// The moves of this epoch, valid until the next call. Workers of other roles, `excluded` (which is about to change
-  /// its role) and those that are not available are left alone. Keeps nothing from call to call.
+  /// its role) and those that are changing or not available are left alone. Keeps nothing from call to call.
   /// Requires: fewer than 2^32 - 1 workers, plausible counts, sequences of at least a block and a byte (asserted).
   [[nodiscard]] std::span<const move> plan(std::span<const worker> workers,
                                            std::uint32_t excluded = no_index) noexcept {
@@ -154,7 +161,7 @@ class defragmenter {
     const auto room = [](const target& t) { return t.room; };
     for (std::uint32_t i = 0; i != workers.size(); ++i) {
       const worker& w = workers[i];
-      if (w.role != role::decode || !w.available || i == excluded) continue;
+      if (w.role != role::decode || !w.available || w.changing || i == excluded) continue;
       TESSERA_ASSERT(plausible(w), "the telemetry contradicts itself");
       const blocks lost = stranded(w);
       if (lost > blocks{} && !w.sequences.empty() && space_phi(w) < settings_.threshold) {
@@ -164,7 +171,8 @@ class defragmenter {
       }
       const std::size_t held = w.sequences_held > w.sequences.size() ? w.sequences_held : w.sequences.size();
       const auto grown = settings_.growth * static_cast<std::int64_t>(held + 1);
-      target t{.worker = i, .room_growth = w.free - grown};
+      // What waits here takes its blocks before anything that is sent here.
+      target t{.worker = i, .room_growth = w.free - w.queued - grown};
       const bool is_stranded = settled_free(w) < w.demand;
       if (is_stranded) {
         t.room_policy = t.room_growth;
@@ -172,7 +180,7 @@ class defragmenter {
         const double kept = settings_.floor * static_cast<double>(w.total.count());
         auto least = static_cast<std::int64_t>(kept);
         if (static_cast<double>(least) < kept) ++least;
-        t.room_policy = settled_free(w) - max(w.demand, blocks{least});
+        t.room_policy = settled_free(w) - w.queued - max(w.demand, blocks{least});
       }
       t.room = min(t.room_growth, t.room_policy);
       if (t.room <= blocks{} || (is_stranded && !settings_.fill)) continue;
@@ -220,13 +228,6 @@ class defragmenter {
     return most;
   }
 
-  [[nodiscard]] bool in_trial(const sequence& s) const noexcept {
-    for (const piece& p : trial_) {
-      if (p.what == &s) return true;
-    }
-    return false;
-  }
-
   /// Puts the best batch of a source into `best_` and its worth into `best_worth_`; false if there is none.
   [[nodiscard]] bool find_batch(std::span<const worker> workers, const source& s, bytes most_bytes) noexcept {
     best_.clear();
@@ -241,9 +242,10 @@ class defragmenter {
       const blocks room = most_room(s.worker);
       const sequence* closes = nullptr;
       const sequence* extends = nullptr;
-      for (const sequence& q : looked_at) {
+      for (std::size_t i = 0; i != looked_at.size(); ++i) {
+        const sequence& q = looked_at[i];
         TESSERA_ASSERT(q.held > blocks{} && q.size > bytes{}, "a sequence holds something");
-        if (q.held > room || in_trial(q)) continue;
+        if (q.held > room || in_trial_[i]) continue;
         if (q.held >= lacks) {
           if (closes == nullptr || q.held < closes->held || (q.held == closes->held && cheaper(q, *closes)))
             closes = &q;
@@ -263,9 +265,11 @@ class defragmenter {
       const piece p = place(*extends, s.worker);
       take_room(p);
       trial_.push_back(p);
+      in_trial_[extends - looked_at.data()] = true;
       lacks -= extends->held;
     }
     while (!trial_.empty()) {
+      in_trial_[trial_.back().what - looked_at.data()] = false;
       *trial_.back().where = trial_.back().before;
       trial_.pop_back();
     }
@@ -329,6 +333,7 @@ class defragmenter {
   fixed_vector<piece> trial_;
   fixed_vector<piece> best_;
   fixed_vector<move> moves_;
+  bool* in_trial_;  // By sequence that is looked at: whether it is in `trial_`.
   limits limits_;
   settings settings_;
   blocks freed_{};

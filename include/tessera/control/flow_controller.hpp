@@ -36,23 +36,28 @@ struct pool_means {
   double prefill = -std::numeric_limits<double>::infinity();
   /// Mean Phi_S of the decode workers; minus infinity if there are none.
   double decode = -std::numeric_limits<double>::infinity();
-  std::size_t prefill_workers = 0;  ///< Available workers that prefill.
-  std::size_t decode_workers = 0;   ///< Available workers that decode.
+  std::size_t prefill_workers = 0;  ///< Available workers that prefill, or are changing to it.
+  std::size_t decode_workers = 0;   ///< Available workers that decode, or are changing to it.
+  std::size_t prefill_coming = 0;   ///< Of the prefill workers, those that are changing.
+  std::size_t decode_coming = 0;    ///< Of the decode workers, those that are changing.
 };
 
-/// O(workers), no allocation.
+/// O(workers), no allocation. Requires plausible counts of workers that are available (asserted).
 [[nodiscard]] constexpr pool_means mean_freeness(std::span<const worker> workers) noexcept {
   pool_means m;
   double prefill = 0;
   double decode = 0;
   for (const worker& w : workers) {
     if (!w.available) continue;
+    TESSERA_ASSERT(plausible(w), "the telemetry contradicts itself");
     if (w.role == role::prefill) {
       prefill += w.time_phi;
       ++m.prefill_workers;
+      m.prefill_coming += w.changing ? 1U : 0U;
     } else if (w.role == role::decode) {
       decode += space_phi(w);
       ++m.decode_workers;
+      m.decode_coming += w.changing ? 1U : 0U;
     }
   }
   if (m.prefill_workers != 0) m.prefill = prefill / static_cast<double>(m.prefill_workers);
@@ -72,10 +77,15 @@ struct pool_means {
 /// 1. If a pool is `starved`, it gets a mixed worker. If none may be had, it gets an elastic worker of the other pool,
 ///    provided that pool could spare it: without it, it would still have at least the mean of the starved one.
 /// 2. If none is starved, an elastic worker goes back to the mixed pool, provided its pool would still have at least
-/// the
-///    mean of the other one without it. No pool gives its last worker.
+///    the mean of the other one without it. No pool gives its last worker.
 /// 3. A worker whose role has changed keeps it for `cooldown` epochs, whatever happens. Workers that are not elastic
 ///    and not mixed never change. Of several, the one with the most headroom in both phases goes; then the first.
+/// 4. A worker that is changing (`worker::changing`) counts in the pool that it goes to, with the freeness that it
+///    reports, so that a change which takes several epochs is not made once an epoch. It is nobody's last worker.
+///
+/// Of a cluster of mixed workers only nothing is changed: neither pool has less than the other, and a mixed worker does
+/// both phases. The paper starts with workers in both pools. A pool that has lost all of its workers gets one first, as
+/// long as there is one in the other.
 ///
 /// Why nothing flaps: a worker leaves a pool only when that pool, without it, has the higher mean, and joins one only
 /// when that has less than theta of the other's. Between the two lies a band in which noise moves nothing; noise that
@@ -113,13 +123,17 @@ class flow_controller {
   flow_controller(const flow_controller&) = delete;
   flow_controller& operator=(const flow_controller&) = delete;
 
-  /// The role change of this epoch, if any. Each call is an epoch. Requires: no more workers than `limits` says, and
-  /// plausible counts (asserted). A mean that is NaN changes nothing.
+  /// The role change of this epoch, if any. Each call is an epoch, and the next report has what became of it: see
+  /// `worker::changing`. Requires: no more workers than `limits` says, and plausible counts of those that are available
+  /// (asserted). A mean that is NaN changes nothing.
   [[nodiscard]] std::optional<role_change> decide(std::span<const worker> workers) noexcept {
     TESSERA_ASSERT(workers.size() <= workers_, "more workers than the controller has room for");
     means_ = mean_freeness(workers);
     const std::optional<role_change> change = choose(workers);
-    if (change) free_from_[change->worker] = epoch_ + settings_.cooldown;
+    if (change) {
+      constexpr std::uint64_t never = std::numeric_limits<std::uint64_t>::max();
+      free_from_[change->worker] = settings_.cooldown < never - epoch_ ? epoch_ + settings_.cooldown : never;
+    }
     ++epoch_;
     return change;
   }
@@ -138,8 +152,10 @@ class flow_controller {
   [[nodiscard]] std::optional<role_change> choose(std::span<const worker> workers) const noexcept {
     const double p = means_.prefill;
     const double d = means_.decode;
-    const bool prefill_has_spare = means_.prefill_workers > 1 && mean_without_one(p, means_.prefill_workers) >= d;
-    const bool decode_has_spare = means_.decode_workers > 1 && mean_without_one(d, means_.decode_workers) >= p;
+    const bool prefill_has_spare =
+        means_.prefill_workers - means_.prefill_coming > 1 && mean_without_one(p, means_.prefill_workers) >= d;
+    const bool decode_has_spare =
+        means_.decode_workers - means_.decode_coming > 1 && mean_without_one(d, means_.decode_workers) >= p;
     if (starved(p, d, settings_.theta)) return reinforce(workers, role::prefill, role::decode, decode_has_spare);
     if (starved(d, p, settings_.theta)) return reinforce(workers, role::decode, role::prefill, prefill_has_spare);
     if (!settings_.recall) return std::nullopt;
@@ -168,7 +184,7 @@ class flow_controller {
     double most = 0;
     for (std::size_t i = 0; i != workers.size(); ++i) {
       const worker& w = workers[i];
-      if (w.role != pool || !w.available || epoch_ < free_from_[i]) continue;
+      if (w.role != pool || !w.available || w.changing || epoch_ < free_from_[i]) continue;
       if (pool != role::mixed && !w.elastic) continue;
       const double space = space_phi(w);
       const double headroom = w.time_phi < space ? w.time_phi : space;

@@ -40,9 +40,11 @@ struct sequence {
 
 /// One worker at the time of the report.
 struct worker {
-  control::role role = role::mixed;  ///< The role it has now.
+  control::role role = role::mixed;  ///< The role it has; while it changes, the one that it will have.
   bool elastic = false;   ///< From the mixed pool: it may be promoted, and recalled later. False: it keeps its role.
-  bool available = true;  ///< False: unreachable, or changing its role. Counts for nothing and gets nothing to do.
+  bool available = true;  ///< False: unreachable. Counts for nothing and gets nothing to do.
+  bool changing = false;  ///< On its way to `role`, from the report after the change was asked for until it is done.
+                          ///< Counts in that pool, lest a second worker is sent after it; gets nothing to do.
   double time_phi = 1;    ///< Phi_T of its prefill queue, see `headroom::time_freeness`.
   blocks total{};         ///< KV blocks of the worker.
   blocks free{};          ///< Of these, neither in use nor promised to a sequence on its way here.
@@ -67,7 +69,8 @@ struct worker {
   return headroom::space_freeness(w.total - settled_free(w) + w.queued, stranded(w), w.total);
 }
 
-/// Whether the counts of a report can be true. The controllers assert it of every worker that is available.
+/// Whether the counts of a report can be true. The controllers assert it: `flow_controller` of the workers whose
+/// freeness it reads, `defragmenter` of the decode workers.
 [[nodiscard]] constexpr bool plausible(const worker& w) noexcept {
   return blocks{} <= w.free && blocks{} <= w.leaving && w.free + w.leaving <= w.total && blocks{} <= w.demand &&
          blocks{} <= w.queued;

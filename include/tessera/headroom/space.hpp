@@ -28,8 +28,8 @@ template <kv::stranded_policy Stranded>
 
 /// Llumnix's rule as a stranded policy: a worker's free blocks are stranded when the request at the head of its queue
 /// needs more than they are, and all free blocks of the cluster together would do. A request that fits nowhere is no
-/// matter of fragmentation. When to use: per worker, with the real queue at hand; `kv::stranded_below` needs none.
-/// Source: Llumnix, section 4 (what it calls external fragmentation).
+/// matter of fragmentation. When to use: per worker, with the real queue at hand; `kv::stranded_below` needs none, and
+/// is what the controllers use. Source: Llumnix, section 4 (what it calls external fragmentation).
 struct stranded_by_blocked_demand {
   blocks head_of_line{};  ///< What the first waiting request needs; 0 if none waits.
   blocks cluster_free{};  ///< Free blocks of all workers, this one included.

@@ -28,7 +28,7 @@ struct memory_use {
 
 /// Says how many of an instance's free blocks are stranded: too few together to be of use.
 /// Requires: (1) `s(use) noexcept -> blocks`. Not checked: between 0 and `use.free`. Complexity: O(1).
-/// Models: `stranded_below`, `stranded_by_demand`.
+/// Models: `stranded_below`, `headroom::stranded_by_blocked_demand`.
 template <class S>
 concept stranded_policy = std::copyable<S> && requires(const S& s, const memory_use& use) {
   { s(use) } noexcept -> std::same_as<blocks>;
@@ -42,17 +42,6 @@ struct stranded_below {
   /// All free blocks if they are fewer than `demand`.
   [[nodiscard]] constexpr blocks operator()(const memory_use& use) const noexcept {
     return use.free < demand ? use.free : blocks{};
-  }
-};
-
-/// All free blocks are stranded when the request at the head of the instance's own queue needs more (0: none waits).
-/// When to use: per instance, with the real queue at hand.
-struct stranded_by_demand {
-  blocks head_of_line{};  ///< Blocks that the first waiting request needs; 0 if none waits.
-
-  /// All free blocks if the head of line needs more than there are.
-  [[nodiscard]] constexpr blocks operator()(const memory_use& use) const noexcept {
-    return use.free < head_of_line ? use.free : blocks{};
   }
 };
 
@@ -73,7 +62,8 @@ template <stranded_policy Stranded>
 /// Llumnix's measure: the demand of blocked head-of-line requests that the free blocks of the whole cluster would
 /// satisfy if they lay together, over all blocks. Demands are satisfied in the order given while they fit.
 /// `head_of_line[i]` is what the first waiting request of instance i needs, 0 if none waits; it is blocked if instance
-/// i has fewer free blocks. O(instances). Requires: both spans have the same length.
+/// i has fewer free blocks. O(instances). Requires: both spans have the same length. When to use: to compare with
+/// published numbers; no policy reads it.
 [[nodiscard]] constexpr double blocked_demand_fragmentation(std::span<const memory_use> instances,
                                                             std::span<const blocks> head_of_line) noexcept {
   blocks free{};

@@ -30,10 +30,11 @@ struct transfer {
 ///
 /// As the source of a transfer:
 /// - `p.copy(t)`: begin to copy the KV of `t.request` to `t.other`, for instance with `migration::live_migration`. The
-///   request goes on running. Call `hand_over` when it has stopped and the last block has arrived.
+///   request goes on running. Call `hand_over` when it has stopped and the last block has arrived; it keeps its blocks
+///   (`iteration_scheduler::suspend`), because the target may refuse it still.
 /// - `p.kept(request)`: the transfer is off. Cut the copy off: nothing may be written under its ticket any more. The
-///   request is yours; go on running it if it had stopped.
-/// - `p.released(request)`: it is another's; free what it held.
+///   request is yours; go on running it if it had stopped (`resume`).
+/// - `p.released(request)`: it is another's; free what it held (`evacuate`).
 /// - `p.unresolved(request, target)`: it was granted to an incarnation that is dead. It is not yours. Free what it held
 ///   and tell the front end.
 /// - `p.unsold(request)`: nobody took it. It is yours, and not on offer any more.

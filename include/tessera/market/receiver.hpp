@@ -9,6 +9,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 
 /// @file
 /// The buying half of an instance on the bid-ask market. `market::trader` joins it with `market::sender`.
@@ -68,16 +69,18 @@ class receiver {
 
   // -- calls of the engine -----------------------------------------------------------------------------------------
 
-  /// Does not want a request that it has bought: its blocks are needed, or its data cannot be received. `discard`
-  /// follows when the source has let go. `unknown_request` if it is not bought here, or owned already. O(purchases).
+  /// Does not want a request that it has bought: its blocks are needed, or its data cannot be received. Of a request
+  /// that was bought again while an earlier purchase is still being called off, both are meant. `discard` follows when
+  /// the source has let go. `unknown_request` if it is not bought here, or owned already. O(purchases).
   template <port P>
   status refuse(request_id request, time_point now, P& p) noexcept {
+    status found = status::unknown_request;
     for (entry& e : all()) {
       if (e.state == phase::free || e.state == phase::owned || e.about.request != request) continue;
       give_up(e, now, p);
-      return status::ok;
+      found = status::ok;
     }
-    return status::unknown_request;
+    return found;
   }
 
   // -- events ------------------------------------------------------------------------------------------------------
@@ -165,22 +168,24 @@ class receiver {
     for (const entry& e : all()) {
       if (e.state == phase::waiting || (e.state == phase::pulling && starves(e))) return;
     }
+    const auto due = [now](const entry& e) { return e.state == phase::queued && now >= e.again; };
+    blocks most{std::numeric_limits<std::int64_t>::max()};  // More than this cannot be reserved now.
     while (room != 0) {
       entry* first = nullptr;
       for (entry& e : all()) {
-        if (e.state == phase::queued && now >= e.again && (first == nullptr || before(e, *first))) first = &e;
+        if (due(e) && needs(e) <= most && (first == nullptr || before(e, *first))) first = &e;
+      }
+      // Those before it have had their turn: without asking for each, or a queue without blocks would take O(n^2).
+      for (entry& e : all()) {
+        if (due(e) && needs(e) > most && (first == nullptr || before(e, *first))) no_place(e, now, p);
       }
       if (first == nullptr) return;
       entry& e = *first;
-      e.about.room = e.size + config_.growth;
+      e.about.room = needs(e);
       e.about.ticket = ++serial_ << 16U | index(e);
       if (!p.reserve(static_cast<const transfer&>(e.about))) {
-        if (++e.unplaced >= config_.unplaced_after) {
-          tell_about(e, message_kind::rejected, p);
-          forget(e);
-        } else {
-          e.again = now + config_.retrying;
-        }
+        most = min(e.about.room - blocks{1}, p.idle_blocks());
+        no_place(e, now, p);
         continue;
       }
       --room;
@@ -265,11 +270,13 @@ class receiver {
   }
   [[nodiscard]] bool starves(const entry& e) const noexcept { return e.failed >= config_.starving_after; }
 
+  /// Blocks that are reserved for it.
+  [[nodiscard]] blocks needs(const entry& e) const noexcept { return e.size + config_.growth; }
   /// Blocks that are promised and not reserved yet.
   [[nodiscard]] blocks promised() const noexcept {
     blocks sum{};
     for (const entry& e : all()) {
-      if (e.state == phase::queued) sum += e.size + config_.growth;
+      if (e.state == phase::queued) sum += needs(e);
     }
     return sum;
   }
@@ -349,6 +356,17 @@ class receiver {
       if (!(throughput_ >= 1)) throughput_ = 1;
     }
     p.activate(static_cast<const transfer&>(e.about));
+  }
+
+  /// Its turn has come, and there are no idle blocks for it.
+  template <port P>
+  void no_place(entry& e, time_point now, P& p) noexcept {
+    if (++e.unplaced >= config_.unplaced_after) {
+      tell_about(e, message_kind::rejected, p);
+      forget(e);
+    } else {
+      e.again = now + config_.retrying;
+    }
   }
 
   template <port P>

@@ -45,8 +45,9 @@ struct sender_config {
 /// An offer's auction has a number of its own; when it fails, the next auction has another. What is said about a former
 /// auction is recognised and has no effect.
 ///
-/// Complexity: a message is O(1), except the last bid, which decides: O(receivers); `tick`, `load` and the calls by
-/// request are O(offers). No allocation after construction. Exhaustion is a value. Deterministic.
+/// Complexity: a message is O(1), except the last bid, which decides: O(receivers); `tick` and the calls by request are
+/// O(offers), and O(receivers) for each auction that begins or is decided in them. No allocation after construction.
+/// Exhaustion is a value. Deterministic.
 template <clock_policy Clock = seconds_clock>
 class sender {
  public:
@@ -115,13 +116,19 @@ class sender {
   }
 
   /// The request has stopped and all of it is with the target: gives it away. After `ok` it is not this instance's,
-  /// until `kept` says otherwise. `unknown_request` if it is not being copied, `exhausted` if it has outgrown the
-  /// blocks that are reserved for it (see `update`): then it may go on here. O(offers).
+  /// until `kept` says otherwise. `unknown_request` if it is not being copied. `exhausted` if it has outgrown the
+  /// blocks that are reserved for it (see `update`): then it is off the market, as after `withdraw`, and may go on
+  /// here; nothing may be written under its ticket any more. O(offers).
   template <port P>
   [[nodiscard]] status hand_over(request_id request, time_point now, P& p) noexcept {
     entry* const e = find(request);
     if (e == nullptr || e->state != phase::copying) return status::unknown_request;
-    if (e->size > e->room) return status::exhausted;
+    if (e->size > e->room) {
+      // Left open, it would hold its slot and the target's blocks: a request does not shrink.
+      leave_winner(*e, p);
+      drop(*e);
+      return status::exhausted;
+    }
     static_cast<void>(e->handover.grant());
     e->state = phase::granted;
     --outgoing_;

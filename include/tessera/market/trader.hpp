@@ -51,7 +51,8 @@ struct trader_config {
 /// live. A state machine: events in, messages and decisions out through the port that each call is handed.
 ///
 /// It does not buy a request that it is selling, nor one that it has handed over as long as that is not acknowledged;
-/// so an engine can keep its books by request.
+/// so an engine can keep its books of what it owns and sells by request. What it buys goes by ticket: a request that
+/// comes a second time may have its new blocks reserved while those of the first are not discarded yet.
 ///
 /// Call `receive` for each message, `tick` now and then (at most a retransmission interval apart), `peer_failed` when
 /// the failure detector says so. No I/O, no clock, no allocation after construction. One thread.
@@ -190,7 +191,8 @@ class trader {
     return status::ok;
   }
 
-  /// Does everything that is due. O(offers + purchases).
+  /// Does everything that is due. O(offers + purchases), as much again for each transfer that begins, and O(receivers)
+  /// for each auction that begins or is decided.
   template <port P>
   void tick(time_point now, P& p) noexcept {
     sender_.tick(now, p);

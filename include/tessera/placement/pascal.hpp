@@ -40,8 +40,9 @@ template <class V>
          });
 }
 
-/// argmin over the candidates, ties by requests, then by place; `nowhere` if there is none. Each view is read once:
-/// what `ranges::min_element` with a projection to a tuple says in a line takes twice the time.
+/// argmin over the candidates, ties by requests, then by place; `nowhere` if there is none. The key of each is read
+/// once, its requests at ties alone: what `ranges::min_element` with a projection to a tuple says in a line takes twice
+/// the time.
 template <class V, class Candidates, class Key>
 [[nodiscard]] std::size_t argmin(const V& instances, Candidates&& candidates, Key key) noexcept {
   std::size_t best = nowhere;

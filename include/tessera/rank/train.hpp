@@ -318,7 +318,7 @@ template <ranking_model M>
       detail::unfold(x, w, unit, data.dimension(), trial);
       const double tau = evaluate(trial.model(), data, split.held_out).tau;
       note(curve_point{iterations, penalty, problem.last_loss, tau, false});
-      if (!(tau <= out.validation_tau)) {  // also when there is none yet
+      if (std::isnan(out.validation_tau) || tau > out.validation_tau) {
         out.validation_tau = tau;
         out.penalty = penalty;
         fallen = 0;

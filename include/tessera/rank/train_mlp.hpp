@@ -172,7 +172,7 @@ class mlp_trainer {
       out.curve.push_back(p);
       if (o.base.progress) o.base.progress(p);
       if (refit) continue;
-      if (!(p.validation_tau <= out.validation_tau)) {
+      if (std::isnan(out.validation_tau) || p.validation_tau > out.validation_tau) {
         out.validation_tau = p.validation_tau;
         out.epochs = epoch;
         since_best = 0;
