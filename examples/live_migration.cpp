@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
 // Live migration between two schedulers: a request decodes on the source while its KV is copied, stops for the last
-// block, and goes on at the target. The "engine" writes a number for each token into the blocks that its plan names, so
-// that what arrives can be compared with what was computed.
+// block, and goes on at the target, which knows of it only what messages say. Another request of the source decodes all
+// the time. The "engine" writes a number for each token into the blocks that its plan names, so that what arrives can
+// be compared with what was computed.
 #include <tessera/compose/fcfs.hpp>
 #include <tessera/migration/handover.hpp>
 #include <tessera/migration/live_migration.hpp>
@@ -81,11 +82,11 @@ int main() {
   instance source{here};
   instance target{there};
 
-  my_request r;
-  r.prompt = 500_tok;
-  r.max_output = 100_tok;
+  my_request r, other;
+  r.prompt = 500_tok, r.max_output = 100_tok;
+  other.prompt = 10_tok, other.max_output = 100_tok;
   tessera::time_point now{};
-  if (!ok(source.scheduler.submit(r, now))) return 1;
+  if (!ok(source.scheduler.submit(r, now)) || !ok(source.scheduler.submit(other, now))) return 1;
   source.step(now);
   const auto computed = [&r] { return r.state().computed; };
 
@@ -106,19 +107,25 @@ int main() {
   }
   if (what != next::stop) return 1;
 
-  // Between two steps of the source: no plan is made until the last block is there, or the migration is aborted.
+  // It keeps its blocks, and no plan has it; the other one goes on.
   std::printf("stop\n");
+  if (!ok(source.scheduler.suspend(r))) return 1;
   what = migration.stopped(computed(), t);
   if (what == next::copying) {
+    for (int i = 0; i != t.steps(); ++i) source.step(now);
     t.arrive(source, target, r);
     what = migration.copied(computed(), t);
   }
   if (what != next::hand_over || !giving.grant()) return 1;
 
-  // These two lines are the hand-over. The grant and its answer are messages between instances.
-  if (!ok(source.scheduler.evacuate(r))) return 1;
-  if (!taking.on_grant() || !ok(target.scheduler.adopt(r, now))) return 1;
+  // The hand-over. The grant, with how far the request has come, and the answer are messages; the target has a request
+  // of its own. Had it refused, the source would `resume(r)`: nothing is lost until it lets go.
+  const auto progress = r.progress();
+  my_request there_now;
+  there_now.prompt = r.prompt, there_now.max_output = r.max_output;
+  if (!taking.on_grant() || !ok(target.scheduler.adopt(there_now, progress, now))) return 1;
   giving.on_ack();
+  if (!ok(source.scheduler.evacuate(r))) return 1;
   taking.on_closed();
   migration.handed_over();
   std::printf("handed over: %d blocks sent in %u rounds, %d of them while it stood still\n",
@@ -126,12 +133,11 @@ int main() {
               static_cast<int>(migration.sent_stopped().count()));
 
   for (int i = 0; i != 5; ++i) target.step(now);
+  const auto n = static_cast<std::size_t>(there_now.state().computed.count());
   int wrong = 0;
-  for (std::size_t i = 0; i != static_cast<std::size_t>(computed().count()); ++i) {
-    wrong += target.at(r, i) != static_cast<int>(1000 + i);
-  }
-  std::printf("at the target: %d tokens, %d of them wrong; %d blocks held at the source\n",
-              static_cast<int>(computed().count()), wrong,
+  for (std::size_t i = 0; i != n; ++i) wrong += target.at(there_now, i) != static_cast<int>(1000 + i);
+  std::printf("at the target: %zu tokens, %d of them wrong\n", n, wrong);
+  std::printf("the other at the source: %d tokens, in %d blocks\n", static_cast<int>(other.state().computed.count()),
               static_cast<int>(source.scheduler.device_blocks_held().count()));
 }
 
@@ -144,5 +150,6 @@ arrived; 535 tokens by now
 stop
   copy blocks [33, 34)
 handed over: 36 blocks sent in 2 rounds, 1 of them while it stood still
-at the target: 540 tokens, 0 of them wrong; 0 blocks held at the source
+at the target: 540 tokens, 0 of them wrong
+the other at the source: 46 tokens, in 3 blocks
 */
