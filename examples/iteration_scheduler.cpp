@@ -23,7 +23,7 @@ struct my_request : tessera::request_hook {
   const char* name = "";
   std::vector<std::uint64_t> hashes;  // one per full block of the prompt
 
-  // A prefix cache asks for this; without it, or with a plain block pool, nothing is shared.
+  // A prefix cache asks for this; a plain block pool shares nothing.
   [[nodiscard]] std::span<const std::uint64_t> prefix_hashes() const noexcept { return hashes; }
 };
 

@@ -118,24 +118,28 @@ int main() {
   }
   if (what != next::hand_over || !giving.grant()) return 1;
 
-  // The hand-over. The grant, with how far the request has come, and the answer are messages; the target has a request
-  // of its own. Had it refused, the source would `resume(r)`: nothing is lost until it lets go.
+  // The hand-over. The grant, with how far the request has come, and its answer are messages; the target has a request
+  // of its own. Until the target has taken it, nothing is lost: it goes on at the source if the target refuses.
   const auto progress = r.progress();
-  my_request there_now;
-  there_now.prompt = r.prompt, there_now.max_output = r.max_output;
-  if (!taking.on_grant() || !ok(target.scheduler.adopt(there_now, progress, now))) return 1;
-  giving.on_ack();
-  if (!ok(source.scheduler.evacuate(r))) return 1;
-  taking.on_closed();
-  migration.handed_over();
+  my_request moved;
+  moved.prompt = r.prompt, moved.max_output = r.max_output;
+  if (ok(target.scheduler.adopt(moved, progress, now)) && taking.on_grant()) {
+    if (!giving.on_ack() || !ok(source.scheduler.evacuate(r))) return 1;
+    taking.on_closed();
+    migration.handed_over();
+  } else {
+    if (!taking.refuse() || !giving.on_refuse() || !ok(source.scheduler.resume(r))) return 1;
+    std::printf("refused: it goes on at the source\n");
+    return 0;
+  }
   std::printf("handed over: %d blocks sent in %u rounds, %d of them while it stood still\n",
               static_cast<int>(migration.sent().count()), migration.rounds(),
               static_cast<int>(migration.sent_stopped().count()));
 
   for (int i = 0; i != 5; ++i) target.step(now);
-  const auto n = static_cast<std::size_t>(there_now.state().computed.count());
+  const auto n = static_cast<std::size_t>(moved.state().computed.count());
   int wrong = 0;
-  for (std::size_t i = 0; i != n; ++i) wrong += target.at(there_now, i) != static_cast<int>(1000 + i);
+  for (std::size_t i = 0; i != n; ++i) wrong += target.at(moved, i) != static_cast<int>(1000 + i);
   std::printf("at the target: %zu tokens, %d of them wrong\n", n, wrong);
   std::printf("the other at the source: %d tokens, in %d blocks\n", static_cast<int>(other.state().computed.count()),
               static_cast<int>(source.scheduler.device_blocks_held().count()));

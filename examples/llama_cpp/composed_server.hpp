@@ -52,9 +52,9 @@ class composed_server final : public server {
     if (instances_[to]->scheduler.waiting_count() >= options_.limits.requests) return false;
     const double before = options_.clock().seconds();
     if (r.state().computed > tokens{}) from.engine.save(r);
-    from.scheduler.evacuate(r);
+    const bool left = ok(from.scheduler.evacuate(r));
     from.engine.release_slot(r);
-    if (!ok(instances_[to]->scheduler.adopt(r, options_.clock())))
+    if (!left || !ok(instances_[to]->scheduler.adopt(r, options_.clock())))
       throw engine_error{"a request that had run was refused"};
     if (to != r.where) {
       ++counts_.moves;

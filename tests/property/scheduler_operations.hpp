@@ -31,7 +31,8 @@ class scheduler_operations {
       now_ += duration{static_cast<double>(below(4)) * 0.5};
       world& w = below(3) == 0 ? b_ : a_;
       if (w.pending()) {
-        switch (below(9)) {
+        switch (below(10)) {
+          case 9: update(w); break;
           case 8: suspend_or_resume(w); break;
           case 0: submit(w); break;
           case 1: cancel(w); break;
@@ -40,7 +41,8 @@ class scheduler_operations {
           default: commit(w);
         }
       } else {
-        switch (below(14)) {
+        switch (below(15)) {
+          case 14: update(w); break;
           case 12:
           case 13: suspend_or_resume(w); break;
           case 0:
@@ -165,12 +167,17 @@ class scheduler_operations {
     must(w.submit(r, now_) == status::never_fits, "no output is too long to be refused");
     r.max_output = tokens{-1};
     must(w.submit(r, now_) == status::invalid, "a negative output is invalid");
-    must(w.scheduler().cancel(r) == status::unknown_request && w.scheduler().evacuate(r) == status::unknown_request,
+    must(w.scheduler().cancel(r) == status::unknown_request && w.scheduler().evacuate(r) == status::unknown_request &&
+             w.scheduler().update(r, [](text_request&) { must(false, "not here"); }) == status::unknown_request,
          "what was refused is not here");
   }
 
   void cancel(world& w) {
     if (!w.live().empty()) w.cancel(any(w));
+  }
+
+  void update(world& w) {
+    if (!w.live().empty()) w.update(any(w), static_cast<int>(below(3)) - 1);
   }
 
   void suspend_or_resume(world& w) {

@@ -231,6 +231,19 @@ class scheduler_world {
     check();
   }
 
+  /// Its priority is another.
+  void update(text_request& r, int priority) {
+    bool called = false;
+    const auto blocks_before = row_of(r);
+    const status done = scheduler_.update(r, [&](text_request& q) {
+      called = true;
+      q.priority = priority;
+    });
+    must(done == (pending_ ? status::busy : status::ok) && called == (done == status::ok), "who is here can be updated");
+    must(row_of(r) == blocks_before, "who is updated keeps its blocks");
+    check();
+  }
+
   void cancel(text_request& r) {
     const bool settled_later = pending_ && (r.state().planned || r.state().life != lifecycle::waiting);
     must(scheduler_.cancel(r) == status::ok, "a live request can be cancelled");

@@ -661,6 +661,46 @@ TEST_CASE("integer time, a buffer of any alignment, and what a scheduler is made
   CHECK(s.size_limits().blocks == 8);
 }
 
+TEST_CASE("update: a request goes to where its new priority belongs, with its KV, whatever it is doing") {
+  std::deque<request> r{make(4), make(4), make(4), make(4)};
+  fixture<> f{{.requests = 8, .blocks = 8, .block_size = 4_tok, .residents = 2, .host_blocks = 8}};
+  for (request& x : r) REQUIRE(f.scheduler.submit(x, time_point{}) == status::accepted);
+  const auto to = [](int priority) { return [priority](request& x) { x.priority = priority; }; };
+  const auto served = [&f] {
+    const auto p = f.plan();
+    std::vector<const request*> all;
+    for (std::size_t i = 0; i != p.size(); ++i) all.push_back(p[i].request);
+    f.commit(p);
+    return all;
+  };
+  CHECK(served() == std::vector<const request*>{&r[0], &r[1]});
+
+  // Of those that wait, the last is first now; and it may displace a resident, the one that has become the last.
+  CHECK(f.scheduler.update(r[3], to(1)) == status::ok);
+  CHECK(f.scheduler.waiting().front() == &r[3]);
+  CHECK(f.scheduler.update(r[0], to(-1)) == status::ok);
+  CHECK(f.scheduler.residents().back() == &r[0]);
+  CHECK(r[0].state().life == lifecycle::resident);
+  CHECK(r[0].state().computed == 4_tok);
+  CHECK(served() == std::vector<const request*>{&r[1], &r[3]});
+  CHECK(r[0].state().life == lifecycle::waiting);
+  CHECK(f.scheduler.waiting().back() == &r[0]);
+
+  REQUIRE(f.scheduler.suspend(r[3]) == status::ok);
+  CHECK(f.scheduler.update(r[3], to(-2)) == status::ok);
+  REQUIRE(f.scheduler.resume(r[3]) == status::ok);
+  CHECK(f.scheduler.residents().back() == &r[3]);
+
+  // Not while a plan is pending, and not who is not here.
+  const auto p = f.plan();
+  CHECK(f.scheduler.update(r[1], to(7)) == status::busy);
+  CHECK(r[1].priority == 0);
+  f.scheduler.abandon(p);
+  REQUIRE(f.scheduler.cancel(r[1]) == status::ok);
+  CHECK(f.scheduler.update(r[1], to(7)) == status::unknown_request);
+  CHECK(r[1].priority == 0);
+}
+
 TEST_CASE("no call allocates, also none that fails") {
   using cached = fixture<order::round_robin, preempt::swap, admit::watermark, kv::prefix_cache>;
   cached f{small, {.order = {.quantum = 2_tok}}};
@@ -680,6 +720,7 @@ TEST_CASE("no call allocates, also none that fails") {
     static_cast<void>(f.scheduler.submit(refused, time_point{}));
     static_cast<void>(f.scheduler.cancel(refused));
     static_cast<void>(f.scheduler.evacuate(refused));
+    static_cast<void>(f.scheduler.update(r[3], [turn](request& x) { x.priority = turn % 2; }));
     const auto dropped = f.scheduler.plan(time_point{}, {.max_batch = 2, .lookahead = 2_tok});
     static_cast<void>(f.scheduler.evacuate(r[0]));
     f.scheduler.abandon(dropped);

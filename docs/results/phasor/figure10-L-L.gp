@@ -35,15 +35,15 @@ EOD
 $curve2 << EOD
 5 23.9963
 10 27.4418
-20 85.2932
-40 83.3879
-60 97.7736
+20 85.6852
+40 82.5474
+60 96.5849
 EOD
 $curve3 << EOD
 5 23.966
 10 27.3953
-20 86.1835
-40 82.3468
-60 96.4819
+20 86.0505
+40 81.8357
+60 96.0946
 EOD
 plot $curve0 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 1 title 'Splitwise', $curve1 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 2 title 'DistServe', $curve2 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 3 title 'Phasor', $curve3 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 4 title 'Phasor, queues counted'

@@ -35,15 +35,15 @@ EOD
 $curve2 << EOD
 5 49.1135
 10 53.6592
-20 74.4882
-40 113.167
-60 132.344
+20 74.7244
+40 110.052
+60 128.018
 EOD
 $curve3 << EOD
 5 49.0332
 10 53.9714
-20 74.1454
-40 110.13
-60 128.976
+20 74.6148
+40 107.663
+60 125.292
 EOD
 plot $curve0 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 1 title 'Splitwise', $curve1 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 2 title 'DistServe', $curve2 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 3 title 'Phasor', $curve3 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 4 title 'Phasor, queues counted'

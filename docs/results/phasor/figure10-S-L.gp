@@ -34,16 +34,16 @@ $curve1 << EOD
 EOD
 $curve2 << EOD
 5 100.356
-10 119.147
-20 165.768
-40 244.801
-60 211.873
+10 119.226
+20 167.887
+40 248.002
+60 213.661
 EOD
 $curve3 << EOD
 5 99.4798
-10 120.023
-20 160.633
-40 200.308
-60 205.807
+10 119.639
+20 159.732
+40 201.359
+60 199.831
 EOD
 plot $curve0 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 1 title 'Splitwise', $curve1 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 2 title 'DistServe', $curve2 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 3 title 'Phasor', $curve3 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 4 title 'Phasor, queues counted'

@@ -119,7 +119,8 @@ class handover_target {
   /// No message can change it any more, and the ticket may be forgotten.
   [[nodiscard]] constexpr bool over() const noexcept { return phase_ == phase::closed; }
 
-  /// The source gives the request away. True if it is owned from now on: exactly once.
+  /// The source gives the request away. True if it is owned from now on: exactly once. If the scheduler may not take
+  /// it, ask that first and `refuse`: an owner cannot.
   [[nodiscard]] constexpr bool on_grant() noexcept {
     if (phase_ != phase::receiving) return false;
     phase_ = phase::owned;

@@ -21,6 +21,10 @@
 ///     source.evacuate(r);                      // when the source is told that it is gone: `released`
 ///     source.resume(r);                        // or that it is not: `kept`
 ///
+/// A source that is short of blocks may preempt a request while it is copied: its blocks are another's from the next
+/// step on. If a plan's `preempted` lists it, `abort()` before you run that plan's copies, and call the transfer off;
+/// likewise when it ends.
+///
 /// `evacuate` comes last because it frees the blocks: before, a target that refuses leaves the request where it was,
 /// with its KV. So an abort costs nothing up to then. `suspend` and `resume` lie between two steps; who is told during
 /// one, does it after. In another process the target adopts a request of its own with what the source says of its

@@ -49,7 +49,8 @@ concept discipline_says_ages = requires { typename std::bool_constant<D::ages>; 
 ///
 /// Requires, with `d` a `D`, `r` a request, all calls `noexcept`:
 /// 1. `D` is copyable.
-/// 2. `d.enter(r, now)`: gives a place to a request that joins. Its phase and progress are set before.
+/// 2. `d.enter(r, arrived)`: gives a place to a request that joins; it has waited since `arrived`, here or, if it was
+///    adopted, elsewhere. Its phase and progress are set before.
 /// 3. `d.charge(r, ran) -> bool`: accounts tokens that were run for it (its lengths are updated before). True: it is
 ///    due for a new place. Must leave its present place as it is.
 /// 4. `d.requeue(r)`: gives a new place to a request that is due.
@@ -60,7 +61,8 @@ concept discipline_says_ages = requires { typename std::bool_constant<D::ages>; 
 ///    above 0 to 0, for waiting and for resident requests.
 ///
 /// Not checked:
-/// - `before` is a strict total order over what 2, 4, 5 and 8 wrote and constant members; it compares `priority` first
+/// - `before` is a strict total order over what 2, 4, 5 and 8 wrote and members that change only in a container's
+///   `update`; it compares `priority` first
 ///   (higher first) and `sequence` last, so that runs repeat exactly.
 /// - `displaces(w, r)` implies `before(w, r)`, and `displaces(w, s)` for every `s` that ranks behind `r`.
 /// - `enter`, `requeue` and `change_phase` are called only while `r` is in no container.

@@ -15,6 +15,7 @@
 #include <tessera/preempt/swap.hpp>
 #include <tessera/queue/ordered_queue.hpp>
 
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -128,11 +129,10 @@ class iteration_scheduler {
     return status::accepted;
   }
 
-  /// Gives a request up without ending it: its blocks are free at once, its progress stays in its state for `adopt`.
-  /// Copy its KV before; if another instance has yet to agree, `suspend` it until then. O(log n + blocks held). Returns
-  /// `unknown_request` if it is not here; `busy` while a plan is pending, unless the request is suspended: then it goes
-  /// at once, and its blocks are free when the plan is settled.
-  status evacuate(Request& r) noexcept {
+  /// Gives a request up: its blocks are free at once, its progress stays in its state for `adopt`. Copy its KV before;
+  /// if another instance has yet to agree, `suspend` it until then. O(log n + blocks held). `unknown_request` if it is
+  /// not here; `busy` while a plan is pending, unless it is suspended: then its blocks are free when that is settled.
+  [[nodiscard]] status evacuate(Request& r) noexcept {
     if (!roster_.contains(r)) return status::unknown_request;
     if (!pending_) {
       roster_.remove(r, lifecycle::idle);
@@ -148,7 +148,7 @@ class iteration_scheduler {
   /// it, and nobody evicts it. The others make do with the blocks that are left: if these are too few for any of them,
   /// plans are empty. O(log residents) comparisons and a move of pointers. `resume`, `evacuate`, `cancel` and `finish`
   /// end it. Returns `unknown_request` if it is not a resident here, `busy` while a plan is pending.
-  status suspend(Request& r) noexcept {
+  [[nodiscard]] status suspend(Request& r) noexcept {
     if (r.state().life != lifecycle::resident || !roster_.contains(r)) return status::unknown_request;
     if (pending_) return status::busy;
     roster_.suspend(r);
@@ -156,10 +156,21 @@ class iteration_scheduler {
   }
 
   /// Lets a suspended request go on where it was. As `suspend`; `unknown_request` if it is not suspended here.
-  status resume(Request& r) noexcept {
+  [[nodiscard]] status resume(Request& r) noexcept {
     if (r.state().life != lifecycle::suspended || !roster_.contains(r)) return status::unknown_request;
     if (pending_) return status::busy;
     roster_.resume(r);
+    return status::ok;
+  }
+
+  /// Calls `f(r)`, which may change what the order looks at (its priority or score, members of yours), and moves `r` to
+  /// where it then belongs. It keeps its KV. O(log n) comparisons and, for a resident, a move of pointers. Returns
+  /// `unknown_request` if it is not here, `busy` while a plan is pending: nothing is called then.
+  template <std::invocable<Request&> F>
+  [[nodiscard]] status update(Request& r, F&& f) noexcept {
+    if (!roster_.contains(r)) return status::unknown_request;
+    if (pending_) return status::busy;
+    roster_.update(r, f);
     return status::ok;
   }
 

@@ -9,7 +9,7 @@ TESSERA_NAMESPACE_BEGIN
 
 /// How large a scheduler is. All storage follows from it.
 struct scheduler_limits {
-  std::size_t requests = 4096;  ///< Most requests waiting; `submit` refuses more. Preempted ones always find room.
+  std::size_t requests = 4096;  ///< Most requests waiting; `submit` and `adopt` refuse more. Preempted ones find room.
   std::size_t blocks = 0;       ///< KV blocks on the device.
   tokens block_size{16};        ///< Tokens per block.
   std::size_t residents = 256;  ///< Most requests that hold device blocks at once.

@@ -108,6 +108,20 @@ struct roster {
     ++changes;
   }
 
+  /// `f(r)` changes what the order looks at.
+  template <class F>
+  void update(Request& r, F& f) noexcept {
+    switch (r.state().life) {
+      case lifecycle::waiting: waiting.update(r, f); break;
+      case lifecycle::suspended: suspended.update(r, f); break;
+      default:
+        residents.erase(r);
+        f(r);
+        residents.insert(r);
+    }
+    ++changes;
+  }
+
   /// A suspended request goes while a plan is pending. The plan must be undoable to the letter: the blocks go when it
   /// is settled.
   void leave_behind(Request& r) noexcept {

@@ -135,7 +135,7 @@ class ordered_queue {
   /// Calls `f(r)`, which may change what the order looks at (its priority, its phase and then
   /// `discipline().change_phase`), and moves `r` to where it then belongs. O(log n). Requires: `r` is in this queue.
   template <std::invocable<R&> F>
-  void update(R& r, F f) noexcept {
+  void update(R& r, F&& f) noexcept {
     erase(r);
     f(r);
     insert(r);
