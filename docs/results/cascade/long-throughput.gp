@@ -33,13 +33,13 @@ EOD
 $curve2 << EOD
 30 39799.2
 60 69192.6
-90 88221.2
-120 99150.4
+90 88170.2
+120 99180.5
 EOD
 $curve3 << EOD
-30 40328.3
-60 69000.6
-90 82449
-120 88191
+30 40328.2
+60 68976.8
+90 82016.4
+120 87849.6
 EOD
 plot $curve0 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 1 title 'round-robin', $curve1 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 2 title 'Llumnix-like', $curve2 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 3 title 'CascadeInfer', $curve3 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 4 title 'steady'

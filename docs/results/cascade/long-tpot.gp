@@ -33,13 +33,13 @@ EOD
 $curve2 << EOD
 30 0.00362172
 60 0.00645072
-90 0.0106144
-120 0.0162244
+90 0.0106179
+120 0.0162168
 EOD
 $curve3 << EOD
-30 0.00304189
-60 0.00569425
-90 0.0126569
-120 0.0256061
+30 0.00304184
+60 0.00573071
+90 0.0127476
+120 0.0254873
 EOD
 plot $curve0 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 1 title 'round-robin', $curve1 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 2 title 'Llumnix-like', $curve2 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 3 title 'CascadeInfer', $curve3 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 4 title 'steady'

@@ -33,13 +33,13 @@ EOD
 $curve2 << EOD
 30 0.126713
 60 0.274811
-90 0.69522
-120 1.18728
+90 0.69523
+120 1.18745
 EOD
 $curve3 << EOD
 30 0.0993954
-60 0.122035
-90 0.207383
-120 0.355775
+60 0.121478
+90 0.206749
+120 0.352704
 EOD
 plot $curve0 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 1 title 'round-robin', $curve1 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 2 title 'Llumnix-like', $curve2 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 3 title 'CascadeInfer', $curve3 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 4 title 'steady'
