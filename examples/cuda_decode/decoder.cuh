@@ -1,0 +1,680 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <decoder.hpp>
+#include <device/device.hpp>
+#include <kernels/argmax.cuh>
+#include <kernels/attention.cuh>
+#include <kernels/embed.cuh>
+#include <kernels/flashinfer.cuh>
+#include <kernels/random.cuh>
+#include <kernels/rms_norm.cuh>
+#include <kernels/rope.cuh>
+#include <kernels/silu.cuh>
+#include <safetensors.hpp>
+#include <weights.hpp>
+
+#include <tessera/gpu/sort_key.hpp>
+#ifdef __CUDACC__
+#  include <tessera/gpu/batch_sort.cuh>
+#else
+#  include <tessera/gpu/host_sorter.hpp>
+#endif
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <utility>
+
+/// @file
+/// The decoder: what a step enqueues, and all memory it needs, allocated once.
+
+namespace cuda_decode {
+
+namespace detail {
+
+#ifdef __CUDACC__
+using work_sorter = tessera::gpu::device_sorter;
+template <class Stream>
+work_sorter sorter_on(Stream stream) {
+  return work_sorter{stream};
+}
+#else
+using work_sorter = tessera::gpu::host_sorter;
+template <class Stream>
+work_sorter sorter_on(Stream /*stream*/) {
+  return {};
+}
+#endif
+
+[[noreturn]] inline void refuse(const std::string& why) { throw device_error{why}; }
+
+inline void require(bool holds, const char* what) {
+  if (!holds) refuse(what);
+}
+
+inline std::string gigabytes(double bytes) {
+  std::string s = std::to_string(bytes / 1e9);
+  s.resize(s.find('.') + 3);
+  return s + " GB";
+}
+
+constexpr std::size_t rounded_up(std::size_t n, std::size_t to) { return (n + to - 1) / to * to; }
+
+}  // namespace detail
+
+/// The model on `device`.
+class device_decoder final : public decoder {
+ public:
+  explicit device_decoder(const decoder_options& options)
+      : options_{checked(options)},
+        shape_{options_.shape},
+        layout_{shape_},
+        kv_{make_kv_layout(shape_.layers, shape_.kv_heads, shape_.head_dim, options_.block_size)},
+        device_{device::query()},
+        blas_{main_},
+        attention_{shape_.head_dim} {
+    settings_.split = options_.split;
+    settings_.group = shape_.query_heads / shape_.kv_heads;
+    settings_.kv_heads = shape_.kv_heads;
+    settings_.blocks = attention_.blocks();
+    bounds_ = attention_bounds(settings_, options_.max_rows, options_.max_tokens, options_.max_context, most_partials);
+    blocks_per_row_ = (options_.max_context + block_size() - 1) / block_size() + 1;
+    allocate();
+    options_.weights.empty() ? make_weights() : load_weights();
+    if (!device::emulated) fill_pages();
+    const std::vector<float> frequencies = rope_frequencies(shape_);
+    device::copy(main_, frequencies_.data(), frequencies.data(), frequencies.size() * sizeof(float));
+    device::clear(main_, claims_.data(), claims_.size() * sizeof(std::int32_t));
+    main_.synchronize();
+  }
+
+  [[nodiscard]] decoder_facts facts() const override {
+    return {.device = device_.name,
+            .multiprocessors = device_.multiprocessors,
+            .memory_bytes = static_cast<double>(device_.memory_bytes),
+            .kv_blocks = options_.kv_blocks,
+            .host_blocks = options_.host_blocks,
+            .emulated = device::emulated};
+  }
+
+  step_result step(const step_batch& batch) override {
+    const auto start = std::chrono::steady_clock::now();
+    check(batch);
+    sampled_rows_ = 0;
+    step_result result;
+    const bool swaps = !batch.swap_out.empty() || !batch.swap_in.empty();
+    if (swaps) swap(batch);
+    if (batch.rows.empty()) {
+      if (!swaps) return result;
+      swap_end_.synchronize();
+      result.times.swap = seconds_between(swap_begin_, swap_end_);
+      return result;
+    }
+
+    const work w = prepare(batch);
+    result.times.host = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    begin_.record(main_);
+    upload(w);
+    uploaded_.record(main_);
+    sort(w);
+    sorted_.record(main_);
+    if (swaps) main_.wait(swap_end_);
+    start_.record(main_);
+    run(w);
+    end_.record(main_);
+    device::copy(main_, tokens_.data(), sampled_.data(), w.sampled * sizeof(std::int32_t));
+    done_.record(main_);
+    if (w.decodes && options_.graphs && !graph_of(w.tokens)) capture(w);
+    done_.synchronize();
+
+    sampled_rows_ = w.sampled;
+    result.sampled = {tokens_.data(), w.sampled};
+    result.times.upload = seconds_between(begin_, uploaded_);
+    result.times.sort = seconds_between(uploaded_, sorted_);
+    result.times.kernels = seconds_between(start_, end_);
+    if (swaps) result.times.swap = seconds_between(swap_begin_, swap_end_);
+    return result;
+  }
+
+  [[nodiscard]] std::vector<float> logits(std::size_t i) override {
+    detail::require(i < sampled_rows_, "logits of a row that did not sample in the last step");
+    const auto n = static_cast<std::size_t>(shape_.vocabulary);
+    std::vector<float> out(n);
+    device::copy(main_, out.data(), logits_.data() + i * n, n * sizeof(float));
+    main_.synchronize();
+    return out;
+  }
+
+  [[nodiscard]] double copy_bandwidth() override {
+    constexpr int runs = 5;
+    const std::size_t bytes = std::min<std::size_t>(std::size_t{256} << 20, device::query().free_bytes / 4);
+    const device::buffer<std::byte> from{bytes};
+    const device::buffer<std::byte> to{bytes};
+    device::clear(main_, from.data(), bytes);
+    double best = std::numeric_limits<double>::infinity();
+    for (int i = 0; i <= runs; ++i) {
+      begin_.record(main_);
+      device::copy(main_, to.data(), from.data(), bytes);
+      end_.record(main_);
+      end_.synchronize();
+      if (i != 0) best = std::min(best, seconds_between(begin_, end_));  // the first one warms up
+    }
+    return 2.0 * static_cast<double>(bytes) / best;
+  }
+
+  [[nodiscard]] double attention_seconds(const step_batch& batch) override {
+    check(batch);
+    detail::require(!batch.rows.empty(), "attention of no rows");
+    constexpr int runs = 20;
+    const work w = prepare(batch);
+    upload(w);
+    sort(w);
+    return attention_.seconds(main_, attention_arguments(w, 0), w.decodes, w.counts.merges != 0, runs);
+  }
+
+#ifdef CUDA_DECODE_FLASHINFER
+  [[nodiscard]] double flashinfer_seconds(const step_batch& batch) override {
+    return shape_.head_dim == 64 ? time_flashinfer<64>(batch) : time_flashinfer<128>(batch);
+  }
+#endif
+
+  void split(split_policy p) override { settings_.split = p; }
+
+  /// CUDA graphs made so far.
+  [[nodiscard]] std::size_t captures() const noexcept { return captures_; }
+
+ private:
+  static constexpr std::size_t most_partials = 16384;
+  static constexpr unsigned cost_bits = 24;  // of the keys that the work list is sorted by
+
+  // A batch as it is on the device. The pointers depend on `tokens` and `samples` alone, so that a graph has them.
+  struct work {
+    std::size_t tokens = 0;   // with padding
+    std::size_t samples = 0;  // with padding
+    std::size_t sampled = 0;  // without
+    bool decodes = false;
+    attention_counts counts;
+    std::size_t keys = 0;   // bytes from the start of the upload
+    std::size_t bytes = 0;  // of the upload
+  };
+
+  // Where the arrays of the upload begin, in numbers of 32 bits.
+  struct upload_layout {
+    std::size_t counts = 0;
+    std::size_t tokens;
+    std::size_t positions;
+    std::size_t slots;
+    std::size_t samples;
+    std::size_t items;  // and behind them the block table, then the keys
+    constexpr upload_layout(std::size_t t, std::size_t s)
+        : tokens{4},
+          positions{tokens + t},
+          slots{positions + t},
+          samples{slots + t},
+          items{detail::rounded_up(samples + s, 4)} {}
+  };
+  static constexpr std::size_t item_words = sizeof(attention_item) / sizeof(std::int32_t);
+
+  // Construction.
+
+  static decoder_options checked(const decoder_options& o) {
+    using detail::require;
+    const model_shape& s = o.shape;
+    require(
+        s.layers > 0 && s.hidden > 0 && s.query_heads > 0 && s.kv_heads > 0 && s.feed_forward > 0 && s.vocabulary > 0,
+        "a model without layers, heads, or a width");
+    require(s.head_dim == 64 || s.head_dim == 128, "heads must have 64 or 128 dimensions");
+    require(s.query_heads % s.kv_heads == 0 && s.query_heads / s.kv_heads <= 8,
+            "query heads must be 1 to 8 times the KV heads");
+    require(s.hidden % vector_size == 0 && s.hidden <= max_hidden, "hidden must be a multiple of 8, at most 8192");
+    require(s.feed_forward % vector_size == 0 && s.vocabulary % vector_size == 0,
+            "feed_forward and vocabulary must be multiples of 8");
+    require(o.block_size > 0 && o.block_size <= 4096 && o.block_size % kv_tile == 0,
+            "block_size must be a multiple of 16, at most 4096");
+    require(o.max_rows > 0 && o.max_rows <= o.max_tokens, "max_rows must be 1 to max_tokens");
+    require(o.max_tokens <= std::size_t{1} << 20, "max_tokens must be at most 1048576");
+    require(o.max_context > 0 && o.max_context <= std::size_t{1} << (cost_bits - 2),
+            "max_context must be 1 to 4194304");
+    return o;
+  }
+
+  [[nodiscard]] std::size_t block_size() const noexcept { return static_cast<std::size_t>(options_.block_size); }
+  [[nodiscard]] std::size_t q_width() const noexcept {
+    return static_cast<std::size_t>(shape_.query_heads) * static_cast<std::size_t>(shape_.head_dim);
+  }
+  [[nodiscard]] std::size_t qkv_width() const noexcept {
+    return q_width() + 2 * static_cast<std::size_t>(shape_.kv_heads) * static_cast<std::size_t>(shape_.head_dim);
+  }
+
+  // Everything in one list, so that what is asked for is what was checked to fit.
+  void allocate() {
+    const auto hidden = static_cast<std::size_t>(shape_.hidden);
+    const auto width = static_cast<std::size_t>(shape_.feed_forward);
+    const auto heads = static_cast<std::size_t>(shape_.query_heads);
+    const auto dim = static_cast<std::size_t>(shape_.head_dim);
+    const std::size_t t = options_.max_tokens;
+    const std::size_t s = options_.max_rows;
+    const upload_layout most{t, s};
+    const std::size_t upload_bytes =
+        (most.items + bounds_.items * item_words + s * blocks_per_row_) * sizeof(std::int32_t) +
+        bounds_.items * sizeof(std::uint64_t) + sizeof(std::uint64_t);
+
+    device_ = device::query();  // without what streams and matrix products took
+    double needed = 0;
+    const auto all = [&](const auto& f) {
+      f(weights_, layout_.size);
+      f(residual_, t * hidden);
+      f(normed_, t * hidden);
+      f(delta_, t * hidden);
+      f(qkv_, t * qkv_width());
+      f(attended_, t * q_width());
+      f(gate_up_, t * 2 * width);
+      f(activated_, t * width);
+      f(logits_, s * static_cast<std::size_t>(shape_.vocabulary));
+      f(sampled_, s);
+      f(frequencies_, dim / 2);
+      f(upload_, upload_bytes);
+      f(merges_, bounds_.merges);
+      f(claims_, std::size_t{2});
+      f(partial_out_, bounds_.partials * heads * dim);
+      f(partial_sums_, bounds_.partials * heads);
+      f(order_, bounds_.items);
+      f(sort_space_, detail::work_sorter::required_bytes(bounds_.items));
+    };
+    all([&](const auto& b, std::size_t n) { needed += static_cast<double>(n) * sizeof(*b.data()); });
+
+    const double weights = static_cast<double>(layout_.size) * sizeof(bf16);
+    const auto free = static_cast<double>(device_.free_bytes);
+    const auto block = static_cast<double>(kv_.block_bytes());
+    const std::string rest =
+        detail::gigabytes(weights) + " of weights and " + detail::gigabytes(needed - weights) + " of activations";
+    // What libraries and graphs take later.
+    const double headroom = std::min(2e9, static_cast<double>(device_.memory_bytes) / 16);
+    if (options_.kv_blocks == 0) {
+      if (free - needed - headroom < block) {
+        detail::refuse(rest + " leave no room for KV blocks: " + detail::gigabytes(free) + " are free");
+      }
+      options_.kv_blocks = static_cast<std::size_t>((free - needed - headroom) / block);
+      options_.kv_blocks = std::min(options_.kv_blocks, most_slots / block_size());
+    }
+    if (needed + static_cast<double>(options_.kv_blocks) * block > free) {
+      detail::refuse(rest + " and " + detail::gigabytes(static_cast<double>(options_.kv_blocks) * block) +
+                     " of KV blocks do not fit: " + detail::gigabytes(free) + " are free");
+    }
+    detail::require(options_.kv_blocks <= most_slots / block_size(), "more KV blocks than 32 bits can count tokens of");
+    const double host = static_cast<double>(options_.host_blocks) * block;
+    const double memory = static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGESIZE));
+    if (host > 0.9 * memory) {
+      detail::refuse(detail::gigabytes(host) + " of pinned memory for blocks on the host, which has " +
+                     detail::gigabytes(memory));
+    }
+
+    all([](auto& b, std::size_t n) { b = std::remove_reference_t<decltype(b)>{n}; });
+    kv_pool_ = device::buffer<bf16>{options_.kv_blocks * static_cast<std::size_t>(kv_.block)};
+    host_pool_ = device::pinned<bf16>{options_.host_blocks * static_cast<std::size_t>(kv_.block)};
+    staging_ = device::pinned<std::byte>{upload_bytes};
+    staged_merges_ = device::pinned<attention_merge>{bounds_.merges};
+    tokens_ = device::pinned<std::int32_t>{s};
+    if (options_.graphs) graphs_.resize(graph_index(s) + 1);
+  }
+
+  void make_weights() {
+    constexpr std::size_t threads = 256;
+    for (std::size_t i = 0; i != layout_.tensors.size(); ++i) {
+      const weight_tensor& t = layout_.tensors[i];
+      const auto blocks =
+          static_cast<unsigned>(std::min<std::size_t>((t.size() / vector_size + threads - 1) / threads, 4096));
+      device::launch(main_, fill_random<random_numbers>, blocks, threads, weights_.data() + t.offset, t.size(),
+                     random_tensor(options_.seed, i, t.mean(), t.spread()));
+    }
+  }
+
+  // What a measurement reads without having computed it: zeros, which fresh memory has, take less power than numbers.
+  // On an emulated device it stays NaN, so that reading it shows.
+  void fill_pages() {
+    device::launch(main_, fill_random<random_numbers>, 4096U, 256U, kv_pool_.data(), kv_pool_.size(),
+                   random_tensor(options_.seed, layout_.tensors.size(), 0, 1));
+  }
+
+  void load_weights() {
+    checkpoint files{options_.weights};
+    const device::pinned<std::byte> piece{std::size_t{32} << 20};
+    for (const weight_tensor& t : layout_.tensors) {
+      bf16* to = weights_.data() + t.offset;
+      for (const tensor_part& part : t.parts) {
+        const std::array<std::int64_t, 2> matrix{part.rows, t.columns};
+        const auto& found = files.find(part.name, t.norm ? std::span{matrix}.subspan(1) : std::span{matrix});
+        for (std::uint64_t at = 0; at != found.end - found.begin;) {
+          const auto n = static_cast<std::size_t>(std::min<std::uint64_t>(piece.size(), found.end - found.begin - at));
+          files.read(found, at, {piece.data(), n});
+          device::copy(main_, to, piece.data(), n);
+          main_.synchronize();
+          to += n / sizeof(bf16);
+          at += n;
+        }
+      }
+    }
+  }
+
+  // A step.
+
+  // A wrong table would have kernels write anywhere.
+  void check(const step_batch& b) const {
+    using detail::require;
+    const std::size_t rows = b.rows.size();
+    require(rows <= options_.max_rows, "a batch of more rows than max_rows");
+    require(b.tokens.size() <= options_.max_tokens, "a batch of more tokens than max_tokens");
+    std::uint32_t greatest = 0;
+    for (const std::int32_t t : b.tokens) greatest = std::max(greatest, static_cast<std::uint32_t>(t));
+    require(b.tokens.empty() || greatest < static_cast<std::uint32_t>(shape_.vocabulary),
+            "a token that is not in the vocabulary");
+    for (const auto& swaps : {b.swap_out, b.swap_in}) {
+      for (const block_copy& c : swaps) {
+        require(c.device < options_.kv_blocks && c.host < options_.host_blocks, "a block to copy that does not exist");
+      }
+    }
+    if (rows == 0) {
+      require(b.tokens.empty(), "tokens without rows");
+      return;
+    }
+    require(b.indptr.size() == rows + 1 && b.indptr[0] == 0, "indptr must have rows + 1 numbers, from 0 on");
+    require(b.indptr[rows] >= 0 && static_cast<std::size_t>(b.indptr[rows]) == b.indices.size(),
+            "indptr must end with the number of indices");
+    require(b.indices.size() <= options_.max_rows * blocks_per_row_, "more blocks than max_rows of max_context have");
+    greatest = 0;
+    for (const std::int32_t i : b.indices) greatest = std::max(greatest, static_cast<std::uint32_t>(i));
+    require(b.indices.empty() || greatest < options_.kv_blocks, "a block in the table that does not exist");
+    std::size_t tokens = 0;
+    for (std::size_t i = 0; i != rows; ++i) {
+      const batch_row& r = b.rows[i];
+      require(r.count > 0 && r.first >= 0, "a row must compute a token, and not before its first");
+      const std::int64_t end = std::int64_t{r.first} + r.count;
+      require(end <= static_cast<std::int64_t>(options_.max_context), "a row longer than max_context");
+      require(b.indptr[i] <= b.indptr[i + 1] && b.indptr[i] >= 0, "indptr must not fall");
+      require(end <= (std::int64_t{b.indptr[i + 1]} - b.indptr[i]) * options_.block_size,
+              "a row longer than its blocks");
+      tokens += static_cast<std::size_t>(r.count);
+    }
+    require(tokens == b.tokens.size(), "the rows' counts must add up to the number of tokens");
+  }
+
+  // On a stream of their own, after the last step and before this one's kernels.
+  void swap(const step_batch& b) {
+    copies_.wait(done_);
+    swap_begin_.record(copies_);
+    const auto block = static_cast<std::size_t>(kv_.block);
+    // Neighbours here and there are one copy.
+    const auto each = [&](std::span<const block_copy> list, const auto& f) {
+      for (std::size_t i = 0; i != list.size();) {
+        const std::size_t first = i++;
+        while (i != list.size() && list[i].device == list[first].device + (i - first) &&
+               list[i].host == list[first].host + (i - first)) {
+          ++i;
+        }
+        f(kv_pool_.data() + list[first].device * block, host_pool_.data() + list[first].host * block,
+          (i - first) * kv_.block_bytes());
+      }
+    };
+    each(b.swap_out, [&](const bf16* here, bf16* host, std::size_t n) { device::copy(copies_, host, here, n); });
+    each(b.swap_in, [&](bf16* here, const bf16* host, std::size_t n) { device::copy(copies_, here, host, n); });
+    swap_end_.record(copies_);
+  }
+
+  // Sizes that have a graph: 1, 2, 4, 8, then every eighth, and max_rows.
+  [[nodiscard]] static std::size_t graph_index(std::size_t rows) noexcept {
+    return rows <= 2 ? rows - 1 : rows <= 4 ? 2 : 2 + (rows + 7) / 8;
+  }
+  [[nodiscard]] std::size_t padded(std::size_t rows) const noexcept {
+    const std::size_t size = rows <= 2 ? rows : rows <= 4 ? 4 : detail::rounded_up(rows, 8);
+    return std::min(size, options_.max_rows);
+  }
+  [[nodiscard]] device::graph& graph_of(std::size_t rows) { return graphs_[graph_index(rows)]; }
+
+  // Writes what `upload` sends. The device reads none of it now: a step waits for its end.
+  work prepare(const step_batch& b) {
+    work w;
+    const std::size_t tokens = b.tokens.size();
+    w.decodes = tokens == b.rows.size();
+    w.sampled = static_cast<std::size_t>(std::ranges::count(b.rows, true, &batch_row::samples));
+    const bool pads = w.decodes && options_.graphs;
+    w.tokens = pads ? padded(tokens) : tokens;
+    w.samples = pads ? w.tokens : w.sampled;
+    const upload_layout at{w.tokens, w.samples};
+    auto* const words = reinterpret_cast<std::int32_t*>(staging_.data());
+
+    std::ranges::copy(b.tokens, words + at.tokens);
+    std::fill(words + at.tokens + tokens, words + at.positions, 0);
+    std::fill(words + at.positions + tokens, words + at.slots, 0);
+    std::fill(words + at.slots + tokens, words + at.samples, -1);
+    std::size_t next = 0;
+    std::size_t samples = 0;
+    for (std::size_t i = 0; i != b.rows.size(); ++i) {
+      const batch_row& r = b.rows[i];
+      const std::int32_t* const blocks = b.indices.data() + b.indptr[i];
+      for (std::int32_t p = r.first; p != r.first + r.count; ++p, ++next) {
+        words[at.positions + next] = p;
+        words[at.slots + next] = blocks[p / options_.block_size] * options_.block_size + p % options_.block_size;
+      }
+      if (r.samples) words[at.samples + samples++] = static_cast<std::int32_t>(next - 1);
+    }
+    std::fill(words + at.samples + samples, words + at.samples + w.samples, 0);
+
+    const std::span items{reinterpret_cast<attention_item*>(words + at.items), bounds_.items};
+    w.counts =
+        plan_attention(settings_, b.rows, b.indptr, items, {staged_merges_.data(), bounds_.merges}, bounds_.partials);
+    words[at.counts] = w.counts.items;
+    words[at.counts + 1] = w.counts.merges;
+    // The kernel counts the block table's words from the items on, for they do not move.
+    const auto count = static_cast<std::size_t>(w.counts.items);
+    for (attention_item& i : items.first(count)) i.table += static_cast<std::int32_t>(count * item_words);
+    const std::size_t table = at.items + count * item_words;
+    std::ranges::copy(b.indices, words + table);
+    w.keys = detail::rounded_up((table + b.indices.size()) * sizeof(std::int32_t), sizeof(std::uint64_t));
+    auto* const keys = reinterpret_cast<std::uint64_t*>(staging_.data() + w.keys);
+    for (std::size_t i = 0; i != count; ++i) {
+      keys[i] = tessera::gpu::longest_first<cost_bits>(attention_cost(items[i], settings_.group));
+    }
+    w.bytes = w.keys + count * sizeof(std::uint64_t);
+    return w;
+  }
+
+  void upload(const work& w) {
+    device::copy(main_, upload_.data(), staging_.data(), w.bytes);
+    device::copy(main_, merges_.data(), staged_merges_.data(),
+                 static_cast<std::size_t>(w.counts.merges) * sizeof(attention_merge));
+  }
+
+  // The longest items first: whoever starts last shall have little to do.
+  void sort(const work& w) {
+    const auto n = static_cast<std::size_t>(w.counts.items);
+    const std::span keys{reinterpret_cast<const std::uint64_t*>(upload_.data() + w.keys), n};
+    const std::span order{order_.data(), n};
+    const std::span space{sort_space_.data(), sort_space_.size()};
+    device::enqueue(main_, [keys, order, space](auto native) {
+      const auto s = detail::sorter_on(native).sort(keys, cost_bits, order, tessera::gpu::workspace{space});
+      if (!tessera::ok(s)) detail::refuse("the device did not sort the work list");
+    });
+  }
+
+  // The graph of this size if there is one. Otherwise all kernels that it will have, so that capturing it loads none.
+  void run(const work& w) {
+    const bool by_graph = w.decodes && options_.graphs;
+    if (by_graph && graph_of(w.tokens)) {
+      graph_of(w.tokens).launch(main_);
+    } else {
+      enqueue_kernels(w, by_graph || w.counts.merges != 0);
+    }
+  }
+
+  // After the first step of this size.
+  void capture(const work& w) {
+    graph_of(w.tokens) = device::graph::capture(main_, [&] { enqueue_kernels(w, true); });
+    ++captures_;
+  }
+
+  [[nodiscard]] attention_args attention_arguments(const work& w, std::size_t layer) const {
+    const auto* const words = reinterpret_cast<const std::int32_t*>(upload_.data());
+    const std::int32_t* const items = words + upload_layout{w.tokens, w.samples}.items;
+    attention_args a;
+    a.q = qkv_.data();
+    a.out = attended_.data();
+    a.q_stride = static_cast<std::int64_t>(qkv_width());
+    a.out_stride = static_cast<std::int64_t>(q_width());
+    a.kv = kv_pool_.data() + static_cast<std::size_t>(kv_.layer) * layer;
+    a.layout = kv_;
+    a.indices = items;
+    a.items = reinterpret_cast<const attention_item*>(items);
+    a.merges = merges_.data();
+    a.counts = words;
+    a.order = order_.data();
+    a.claims = claims_.data();
+    a.partial_out = partial_out_.data();
+    a.partial_sums = partial_sums_.data();
+    a.group = settings_.group;
+    a.kv_heads = shape_.kv_heads;
+    a.scale = 1 / std::sqrt(static_cast<float>(shape_.head_dim));
+    return a;
+  }
+
+  void enqueue_kernels(const work& w, bool merges) {
+    using kind = weight_layout::kind;
+    const auto* const words = reinterpret_cast<const std::int32_t*>(upload_.data());
+    const upload_layout at{w.tokens, w.samples};
+    const auto rows = static_cast<unsigned>(w.tokens);
+    const int m = static_cast<int>(w.tokens);
+    const int hidden = shape_.hidden;
+    const int width = shape_.feed_forward;
+    const int q = static_cast<int>(q_width());
+    const auto weight = [&](std::size_t offset) { return weights_.data() + offset; };
+    rms_norm_arrays norm{residual_.data(), delta_.data(), words + at.samples, nullptr, normed_.data()};
+    const auto normalise = [&](auto kernel, unsigned blocks, std::size_t weights) {
+      norm.weight = weight(weights);
+      device::launch(main_, kernel, blocks, static_cast<unsigned>(rms_norm_threads(hidden)), norm, hidden,
+                     shape_.norm_epsilon);
+    };
+
+    device::launch(main_, embed<std::int32_t>, rows, 128U, weight(layout_.embedding()), words + at.tokens,
+                   residual_.data(), hidden);
+    for (std::size_t l = 0; l != layout_.layers; ++l) {
+      normalise(l == 0 ? rms_norm<norm_input::plain> : rms_norm<norm_input::added>, rows,
+                layout_.of(l, kind::attention_norm));
+      blas_.multiply(main_, normed_.data(), weight(layout_.of(l, kind::qkv)), qkv_.data(), m,
+                     static_cast<int>(qkv_width()), hidden);
+      const rope_arrays rope{qkv_.data(),
+                             words + at.positions,
+                             words + at.slots,
+                             frequencies_.data(),
+                             kv_pool_.data() + static_cast<std::size_t>(kv_.layer) * l,
+                             kv_};
+      device::launch(main_, shape_.head_dim == 64 ? rope_append<64> : rope_append<128>, rows,
+                     static_cast<unsigned>(rope_threads), rope, shape_.query_heads, shape_.kv_heads);
+      attention_(main_, attention_arguments(w, l), w.decodes, merges);
+      blas_.multiply(main_, attended_.data(), weight(layout_.of(l, kind::attention_output)), delta_.data(), m, hidden,
+                     q);
+      normalise(rms_norm<norm_input::added>, rows, layout_.of(l, kind::feed_forward_norm));
+      blas_.multiply(main_, normed_.data(), weight(layout_.of(l, kind::gate_up)), gate_up_.data(), m, 2 * width,
+                     hidden);
+      constexpr unsigned threads = 256;
+      const dim3 grid{rows, (static_cast<unsigned>(width) / vector_size + threads - 1) / threads};
+      device::launch(main_, activate_multiply<silu>, grid, threads, gate_up_.data(), activated_.data(), width);
+      blas_.multiply(main_, activated_.data(), weight(layout_.of(l, kind::down)), delta_.data(), m, hidden, width);
+    }
+    if (w.samples == 0) return;
+    const auto samples = static_cast<unsigned>(w.samples);
+    normalise(rms_norm<norm_input::added_gathered>, samples, layout_.final_norm());
+    blas_.multiply(main_, normed_.data(), weight(layout_.head()), logits_.data(), static_cast<int>(w.samples),
+                   shape_.vocabulary, hidden);
+    constexpr int argmax_threads = 1024;
+    device::launch(main_, argmax<argmax_threads>, samples, static_cast<unsigned>(argmax_threads), logits_.data(),
+                   sampled_.data(), shape_.vocabulary);
+  }
+
+#ifdef CUDA_DECODE_FLASHINFER
+  template <int Dim>
+  [[nodiscard]] double time_flashinfer(const step_batch& b) {
+    check(b);
+    const work w = prepare(b);
+    detail::require(w.decodes && !b.rows.empty(), "FlashInfer's attention is measured for rows that decode");
+    // Its tables have no block behind a sequence's end: [rows + 1] begins, [rows] tokens in the last block, blocks.
+    const std::size_t rows = b.rows.size();
+    const device::pinned<std::int32_t> staged(2 * rows + 1 + b.indices.size());
+    const device::buffer<std::int32_t> lists(staged.size());
+    std::int32_t* const last = staged.data() + rows + 1;
+    std::int32_t* next = last + rows;
+    staged[0] = 0;
+    for (std::size_t i = 0; i != rows; ++i) {
+      const std::int32_t blocks = b.rows[i].first / options_.block_size + 1;
+      last[i] = b.rows[i].first % options_.block_size + 1;
+      next = std::copy_n(b.indices.data() + b.indptr[i], blocks, next);
+      staged[i + 1] = staged[i] + blocks;
+    }
+    device::copy(main_, lists.data(), staged.data(), staged.size() * sizeof(std::int32_t));
+
+    flashinfer_attention<Dim> kernels;
+    kernels.plan(main_, staged.data(), static_cast<std::int32_t>(rows), settings_.group, shape_.kv_heads,
+                 options_.block_size);
+    attention_args a = attention_arguments(w, 0);
+    a.indices = lists.data() + 2 * rows + 1;
+    constexpr int runs = 20;
+    for (int i = 0; i != runs + 1; ++i) {
+      if (i == 1) begin_.record(main_);  // the first one loads the kernels
+      kernels(main_, a, lists.data(), lists.data() + rows + 1);
+    }
+    end_.record(main_);
+    end_.synchronize();
+    return seconds_between(begin_, end_) / runs;
+  }
+#endif
+
+  static constexpr std::size_t most_slots = std::numeric_limits<std::int32_t>::max();
+
+  decoder_options options_;
+  model_shape shape_;
+  weight_layout layout_;
+  kv_layout kv_;
+  device::facts device_;
+  device::stream main_;
+  device::stream copies_;
+  device::blas blas_;
+  attention attention_;
+  attention_settings settings_;
+  attention_capacity bounds_;
+  std::size_t blocks_per_row_ = 0;
+
+  device::buffer<bf16> weights_;
+  device::buffer<bf16> kv_pool_;
+  device::buffer<float> frequencies_;
+  device::buffer<bf16> residual_;  // [tokens][hidden], as the next five
+  device::buffer<bf16> normed_;
+  device::buffer<bf16> delta_;      // what is added to the residual next
+  device::buffer<bf16> qkv_;        // [..][query heads + 2 x KV heads][head_dim]
+  device::buffer<bf16> attended_;   // [..][query heads][head_dim]
+  device::buffer<bf16> gate_up_;    // [..][2][feed_forward]
+  device::buffer<bf16> activated_;  // [..][feed_forward]
+  device::buffer<float> logits_;    // [rows][vocabulary]
+  device::buffer<std::int32_t> sampled_;
+  device::buffer<std::byte> upload_;
+  device::buffer<attention_merge> merges_;
+  device::buffer<std::int32_t> claims_;
+  device::buffer<float> partial_out_;
+  device::buffer<float2> partial_sums_;
+  device::buffer<std::uint32_t> order_;
+  device::buffer<std::byte> sort_space_;
+  device::pinned<bf16> host_pool_;
+  device::pinned<std::byte> staging_;
+  device::pinned<attention_merge> staged_merges_;
+  device::pinned<std::int32_t> tokens_;
+
+  std::vector<device::graph> graphs_;
+  std::size_t captures_ = 0;
+  std::size_t sampled_rows_ = 0;
+  device::event swap_begin_, swap_end_, begin_, uploaded_, sorted_, start_, end_, done_;
+};
+
+}  // namespace cuda_decode

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include "decoder.hpp"
+
+#include <tessera/pipeline/limits.hpp>
+#include <tessera/pipeline/plan.hpp>
+#include <tessera/request/hook.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+/// @file
+/// The adapter between a scheduler's plan and a decoder with paged KV: a plan goes in, tokens come out. Everything that
+/// a port to another engine of this kind has to write is here; the rest of the example is a loop around it.
+
+namespace cuda_decode {
+
+/// What the engine keeps of a request: its tokens. Where their KV is, the scheduler knows.
+struct engine_request : tessera::request_hook {
+  std::vector<std::int32_t> sequence;  ///< Prompt and generated tokens. Reserve it: then a step allocates nothing.
+};
+
+/// Runs plans on a decoder. Its arrays have their full size from construction on.
+class engine {
+ public:
+  /// `d` must outlive it, and have at least these many blocks, rows and tokens.
+  engine(decoder& d, const tessera::scheduler_limits& l, const tessera::step_limits& s) : decoder_{&d} {
+    rows_.reserve(l.residents);
+    sampled_.reserve(l.residents);
+    tokens_.reserve(static_cast<std::size_t>(s.token_budget.count()));
+    const std::size_t swapped = l.blocks < l.host_blocks ? l.blocks : l.host_blocks;
+    swap_out_.reserve(swapped);
+    swap_in_.reserve(swapped);
+  }
+
+  /// The plan as a batch: its rows in the plan's order, its block table where the scheduler keeps it. Valid until the
+  /// plan is committed, or the next call.
+  template <class Request>
+  [[nodiscard]] step_batch batch(const tessera::step_plan<Request>& plan) {
+    rows_.clear();
+    tokens_.clear();
+    for (std::size_t i = 0; i < plan.size(); ++i) {
+      const tessera::scheduled<Request>& e = plan[i];
+      const auto first = e.request->sequence.begin() + e.first.count();
+      tokens_.insert(tokens_.end(), first, first + e.count.count());
+      rows_.push_back(
+          {static_cast<std::int32_t>(e.first.count()), static_cast<std::int32_t>(e.count.count()), e.samples});
+    }
+    copies(plan.swap_out, swap_out_);
+    copies(plan.swap_in, swap_in_);
+    return {.tokens = tokens_,
+            .rows = rows_,
+            .indptr = plan.tables.indptr,
+            .indices = plan.tables.indices,
+            .swap_out = swap_out_,
+            .swap_in = swap_in_};
+  }
+
+  /// Runs the batch that `batch(plan)` made and waits for it. Afterwards `sampled(i)` belongs to `plan[i]`.
+  /// @throws device_error
+  template <class Request>
+  step_times run(const tessera::step_plan<Request>& plan, const step_batch& b) {
+    // An adopted request's KV would come from another instance. There is none.
+    if (!plan.fetch.empty()) throw device_error{"KV of another instance cannot be fetched"};
+    const step_result result = decoder_->step(b);
+    sampled_.assign(plan.size(), -1);
+    std::size_t next = 0;
+    for (std::size_t i = 0; i < plan.size(); ++i) {
+      if (plan[i].samples) sampled_[i] = result.sampled[next++];
+    }
+    return result.times;
+  }
+
+  /// The token to append to the sequence of `plan[i]`; -1 if the entry does not sample.
+  [[nodiscard]] std::int32_t sampled(std::size_t i) const noexcept { return sampled_[i]; }
+
+ private:
+  template <class Request>
+  static void copies(std::span<const tessera::kv_transfer<Request>> transfers, std::vector<block_copy>& out) {
+    out.clear();
+    for (const tessera::kv_transfer<Request>& t : transfers) {
+      for (std::size_t k = 0; k < t.device.size(); ++k) out.push_back({t.device[k], t.host[k]});
+    }
+  }
+
+  decoder* decoder_;
+  std::vector<batch_row> rows_;
+  std::vector<std::int32_t> tokens_;
+  std::vector<block_copy> swap_out_;
+  std::vector<block_copy> swap_in_;
+  std::vector<std::int32_t> sampled_;  ///< Of each entry of the plan.
+};
+
+}  // namespace cuda_decode
