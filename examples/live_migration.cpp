@@ -123,7 +123,7 @@ int main() {
   const auto progress = r.progress();
   my_request moved;
   moved.prompt = r.prompt, moved.max_output = r.max_output;
-  if (ok(target.scheduler.adopt(moved, progress, now)) && taking.on_grant()) {
+  if (ok(target.scheduler.adopt(moved, progress)) && taking.on_grant()) {
     if (!giving.on_ack() || !ok(source.scheduler.evacuate(r))) return 1;
     taking.on_closed();
     migration.handed_over();

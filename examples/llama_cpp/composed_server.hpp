@@ -54,8 +54,7 @@ class composed_server final : public server {
     if (r.state().computed > tokens{}) from.engine.save(r);
     const bool left = ok(from.scheduler.evacuate(r));
     from.engine.release_slot(r);
-    if (!left || !ok(instances_[to]->scheduler.adopt(r, options_.clock())))
-      throw engine_error{"a request that had run was refused"};
+    if (!left || !ok(instances_[to]->scheduler.adopt(r))) throw engine_error{"a request that had run was refused"};
     if (to != r.where) {
       ++counts_.moves;
       ++r.record.migrations;

@@ -131,7 +131,7 @@ world run(const model& m, std::size_t n, std::size_t instances, std::size_t bloc
       all[r.where]->engine.save(r);
       REQUIRE(ok(all[r.where]->scheduler.evacuate(r)));
       all[r.where]->engine.release_slot(r);
-      REQUIRE(ok(all[to]->scheduler.adopt(r, now)));
+      REQUIRE(ok(all[to]->scheduler.adopt(r)));
       r.where = to;
       ++w.moves;
     }

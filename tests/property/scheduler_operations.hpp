@@ -205,20 +205,20 @@ class scheduler_operations {
       ++r->ended;
       r = &requests_.emplace_back(*r);
       r->ended = 0;
-      must(to.scheduler().adopt(*r, now_) == status::invalid, "a copy has no progress of its own");
+      must(to.scheduler().adopt(*r) == status::invalid, "a copy has no progress of its own");
       auto wrong = progress;
       wrong.length = r->prompt - tokens{1};
-      must(to.scheduler().adopt(*r, wrong, now_) == status::invalid, "a sequence begins with its prompt");
+      must(to.scheduler().adopt(*r, wrong) == status::invalid, "a sequence begins with its prompt");
       wrong = progress;
       wrong.computed = wrong.length;
-      must(to.scheduler().adopt(*r, wrong, now_) == status::invalid, "a token is to come");
+      must(to.scheduler().adopt(*r, wrong) == status::invalid, "a token is to come");
     }
     const bool is_lost = below(4) == 0;
     if (is_lost) {
       progress.computed = tokens{};
       r->in_transit.clear();
     }
-    const status s = to.adopt(*r, now_, other_process || is_lost ? &progress : nullptr);
+    const status s = to.adopt(*r, other_process || is_lost ? &progress : nullptr);
     if (s == status::accepted) {
       ++migrated_;
       lost_ += is_lost;

@@ -164,8 +164,8 @@ class scheduler_world {
   }
 
   /// `progress` null: as it was evacuated.
-  status adopt(text_request& r, time_point now, const request_progress<seconds_clock>* progress = nullptr) {
-    const status s = progress == nullptr ? scheduler_.adopt(r, now) : scheduler_.adopt(r, *progress, now);
+  status adopt(text_request& r, const request_progress<seconds_clock>* progress = nullptr) {
+    const status s = progress == nullptr ? scheduler_.adopt(r) : scheduler_.adopt(r, *progress);
     note(static_cast<std::uint64_t>(s));
     if (s == status::accepted) {
       r.computed_before = r.state().computed;
@@ -239,7 +239,8 @@ class scheduler_world {
       called = true;
       q.priority = priority;
     });
-    must(done == (pending_ ? status::busy : status::ok) && called == (done == status::ok), "who is here can be updated");
+    must(done == (pending_ ? status::busy : status::ok) && called == (done == status::ok),
+         "who is here can be updated");
     must(row_of(r) == blocks_before, "who is updated keeps its blocks");
     check();
   }

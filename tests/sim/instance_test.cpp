@@ -254,7 +254,7 @@ TEST_CASE("instance: a request goes elsewhere with its progress") {
   CHECK(a.one.fresh_answers(tokens{500}) == 1);
   CHECK(a.one.reasoning() == 0);
   CHECK(a.one.scheduler().resident_count() == 1);
-  REQUIRE(b.one.adopt(r, 10) == status::accepted);
+  REQUIRE(b.one.adopt(r) == status::accepted);
   CHECK(b.one.fresh_answers(tokens{500}) == 1);
   CHECK(b.one.reasoning() == 0);
   // Its KV came over the fabric: no copy here, and no prefill.

@@ -104,6 +104,21 @@ TEST_CASE("stage map: a request goes to the least load of the earliest stage tha
   CHECK(map.stage_for(1'000'000_tok) == 2);
 }
 
+TEST_CASE("stage map: an impossible report has no effect") {
+  const std::array plan{partition::stage{.from = tokens{}, .to = partition::unbounded, .instances = 2}};
+  auto storage = storage_for<stage_map>({.instances = 2, .stages = 1});
+  stage_map map{storage, plan};
+  REQUIRE(map.update({.from = 0, .load = tokens{100}, .range_end = partition::unbounded}));
+  for (const std::int64_t load :
+       {std::int64_t{-1}, (std::int64_t{1} << 40U) + 1, std::numeric_limits<std::int64_t>::max()}) {
+    CHECK_FALSE(map.update({.from = 0, .load = tokens{load}, .range_end = partition::unbounded}));
+  }
+  CHECK_FALSE(map.update({.from = 2, .load = tokens{1}, .range_end = partition::unbounded}));
+  CHECK_FALSE(map.update({.from = 0, .load = tokens{1}, .range_end = tokens{}}));
+  CHECK(map.load(0) == tokens{100});
+  CHECK(map.route(tokens{5}) == 1);
+}
+
 TEST_CASE("stage map: nothing goes to an instance that is not available") {
   auto storage = storage_for<stage_map>(six);
   stage_map map{storage, three};

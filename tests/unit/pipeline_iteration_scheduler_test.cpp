@@ -615,12 +615,12 @@ TEST_CASE("a request moves to another instance with its progress") {
   REQUIRE(a.submit(r) == status::accepted);
   a.step();
   a.step();
-  CHECK(a.scheduler.adopt(r, time_point{}) == status::busy);
+  CHECK(a.scheduler.adopt(r) == status::busy);
   REQUIRE(a.scheduler.evacuate(r) == status::ok);
   CHECK(a.scheduler.idle());
   CHECK(a.scheduler.device_blocks_held() == 0_blk);
   CHECK(r.generated() == 2_tok);
-  REQUIRE(b.scheduler.adopt(r, time_point{}) == status::accepted);
+  REQUIRE(b.scheduler.adopt(r) == status::accepted);
   const auto p = b.plan();
   CHECK(p.swap_in.empty());
   REQUIRE(p.fetch.size() == 1);
@@ -632,7 +632,7 @@ TEST_CASE("a request moves to another instance with its progress") {
   CHECK(r.generated() == 3_tok);
 
   request never = make(6);
-  CHECK(b.scheduler.adopt(never, time_point{}) == status::invalid);  // was never anywhere
+  CHECK(b.scheduler.adopt(never) == status::invalid);  // was never anywhere
   scheduler_limits tiny = small;
   tiny.blocks = 3;
   fixture<> c{tiny};
@@ -640,7 +640,7 @@ TEST_CASE("a request moves to another instance with its progress") {
   REQUIRE(a.submit(big) == status::accepted);
   a.step();
   REQUIRE(a.scheduler.evacuate(big) == status::ok);
-  CHECK(c.scheduler.adopt(big, time_point{}) == status::never_fits);
+  CHECK(c.scheduler.adopt(big) == status::never_fits);
 }
 
 TEST_CASE("integer time, a buffer of any alignment, and what a scheduler is made of") {
@@ -732,7 +732,7 @@ TEST_CASE("no call allocates, also none that fails") {
     f.scheduler.commit(p, std::span{outcomes}.first(p.size()), time_point{});
     request& moving = r[static_cast<std::size_t>(turn) % 5];
     if (f.scheduler.evacuate(moving) == status::ok) {
-      static_cast<void>(other.scheduler.adopt(moving, time_point{}));
+      static_cast<void>(other.scheduler.adopt(moving));
       const auto q = other.scheduler.plan(time_point{}, {});
       other.scheduler.commit(q, std::span{outcomes}.first(q.size()), time_point{});
       static_cast<void>(other.scheduler.cancel(moving));

@@ -3,6 +3,7 @@
 // How often the prefix of a request that cannot start is matched. That it is refused rightly, and no longer than it
 // must be, is for tests/property.
 
+#include <tessera/admit/future_peak.hpp>
 #include <tessera/kv/prefix_cache.hpp>
 #include <tessera/pipeline/iteration_scheduler.hpp>
 
@@ -147,4 +148,67 @@ TEST_CASE("a head of line that is held back starts as soon as another holds enou
     CHECK(head.state().life == lifecycle::resident);
     for (request& x : r) static_cast<void>(s.cancel(x));
   }
+}
+
+TEST_CASE("polling with plans that are abandoned does not match the prefix each time") {
+  // 1210 blocks: 150 and 1000 are held by two that are suspended; the head has the prefix of the second, and lacks 40.
+  auto storage = storage_for<scheduler_type>({.blocks = 1210, .residents = 8});
+  scheduler_type s{storage};
+  std::deque<request> r(3);
+  for (std::uint64_t i = 0; i != 1000; ++i) r[1].hashes.push_back(i * 7919 + 1);
+  r[2].hashes = r[1].hashes;
+  r[0].prompt = tokens{16 * 150};
+  r[1].prompt = tokens{16 * 1000};
+  r[2].prompt = tokens{16 * 1100};
+  for (int i : {0, 1}) {
+    request& x = r[static_cast<std::size_t>(i)];
+    REQUIRE(s.submit(x, time_point{}) == status::accepted);
+    step(s);
+    REQUIRE(s.suspend(x) == status::ok);
+  }
+  REQUIRE(s.submit(r[2], time_point{}) == status::accepted);
+  matched = 0;
+  for (int i = 0; i != 100; ++i) {
+    const auto p = s.plan(time_point{}, {.token_budget = 100'000_tok});
+    REQUIRE(p.empty());
+    REQUIRE(s.why(r[2]) != wait_reason::none);
+    s.abandon(p);
+  }
+  CHECK(matched == 1000);
+  // Nor is it forgotten that it may start now.
+  REQUIRE(s.resume(r[0]) == status::ok);
+  REQUIRE(s.cancel(r[0]) == status::ok);
+  step(s);
+  CHECK(r[2].state().life == lifecycle::resident);
+  for (request& x : r) static_cast<void>(s.cancel(x));
+}
+
+TEST_CASE("an instance is never smaller than what is free on it, whoever is suspended") {
+  // Three that are suspended share a prompt of 60 blocks of 100.
+  using future = iteration_scheduler<request, order::fcfs, preempt::swap, admit::future_peak, kv::prefix_cache>;
+  auto storage = storage_for<future>({.blocks = 100, .residents = 8});
+  future s{storage};
+  std::deque<request> r(5);
+  const auto go = [&s] {
+    const auto p = s.plan(time_point{}, {});
+    const std::vector<outcome> outcomes(p.size());
+    s.commit(p, outcomes, time_point{});
+  };
+  for (std::size_t i = 0; i != 3; ++i) {
+    for (std::uint64_t b = 0; b != 60; ++b) r[i].hashes.push_back(b * 7919 + 1);
+    r[i].prompt = tokens{16 * 60 + 1};
+    r[i].max_output = 2_tok;
+    REQUIRE(s.submit(r[i], time_point{}) == status::accepted);
+    go();
+    REQUIRE(s.suspend(r[i]) == status::ok);
+  }
+  for (std::size_t i : {3U, 4U}) {
+    r[i].prompt = 16_tok;
+    r[i].max_output = 10_tok;
+    REQUIRE(s.submit(r[i], time_point{}) == status::accepted);
+  }
+  go();
+  CHECK(s.why(r[3]) == wait_reason::none);
+  CHECK(s.why(r[4]) == wait_reason::none);
+  for (request& x : r) static_cast<void>(s.cancel(x));
 }

@@ -67,7 +67,7 @@ TEST_CASE("suspend: no plan has it, nobody takes its blocks, and it goes on wher
   CHECK(f.scheduler.why(r[0]) == wait_reason::suspended);
   CHECK(f.scheduler.suspend(r[0]) == status::unknown_request);
   CHECK(f.submit(r[0]) == status::busy);
-  CHECK(f.scheduler.adopt(r[0], time_point{}) == status::busy);
+  CHECK(f.scheduler.adopt(r[0]) == status::busy);
   CHECK_FALSE(f.scheduler.idle());
   CHECK(f.scheduler.residents().empty());
   CHECK(f.scheduler.suspended_count() == 1);
@@ -167,7 +167,7 @@ TEST_CASE("suspend: one that is handed over in the middle of a step is gone at o
     CHECK(r[0].state().life == lifecycle::idle);
     CHECK(f.scheduler.suspended_count() == 0);
     CHECK(f.scheduler.device_blocks_held() == held);
-    REQUIRE(target.scheduler.adopt(r[0], time_point{}) == status::accepted);
+    REQUIRE(target.scheduler.adopt(r[0]) == status::accepted);
     target.step();
     CHECK(r[0].generated() == 2_tok);
     committed ? f.commit(p) : f.scheduler.abandon(p);
@@ -261,8 +261,8 @@ TEST_CASE("a request goes on in another process with its description and its pro
   CHECK(p.reasoning == 3_tok);
   CHECK(p.arrived == time_point::at_seconds(3));
 
-  CHECK(there.scheduler.adopt(copy, time_point{}) == status::invalid);
-  REQUIRE(there.scheduler.adopt(copy, p, time_point{}) == status::accepted);
+  CHECK(there.scheduler.adopt(copy) == status::invalid);
+  REQUIRE(there.scheduler.adopt(copy, p) == status::accepted);
   CHECK(copy.generated() == 3_tok);
   CHECK(copy.state().arrived == time_point::at_seconds(3));
   CHECK(copy.state().level == 1);
@@ -277,7 +277,7 @@ TEST_CASE("a request goes on in another process with its description and its pro
   // The copy got lost: everything is computed anew, and nothing is fetched.
   request again = make(6, 10);
   p.computed = 0_tok;
-  REQUIRE(there.scheduler.adopt(again, p, time_point{}) == status::accepted);
+  REQUIRE(there.scheduler.adopt(again, p) == status::accepted);
   const auto anew = there.plan();
   CHECK(anew.fetch.empty());
   REQUIRE(anew.prefill.size() == 1);
@@ -286,7 +286,7 @@ TEST_CASE("a request goes on in another process with its description and its pro
   CHECK(anew.prefill[0].samples);
   there.commit(anew);
   CHECK(again.generated() == 4_tok);
-  CHECK(there.scheduler.adopt(again, p, time_point{}) == status::busy);
+  CHECK(there.scheduler.adopt(again, p) == status::busy);
   CHECK(there.scheduler.cancel(again) == status::ok);
 
   // One that was demoted stays so, however short its KV is by then.
@@ -299,7 +299,7 @@ TEST_CASE("a request goes on in another process with its description and its pro
   auto q = old.progress();
   q.computed = 0_tok;
   request young = old;
-  REQUIRE(there.scheduler.adopt(young, q, time_point{}) == status::accepted);
+  REQUIRE(there.scheduler.adopt(young, q) == status::accepted);
   CHECK(young.state().demoted);
   CHECK(young.state().level == 1);
   CHECK(there.scheduler.cancel(young) == status::ok);
@@ -312,7 +312,7 @@ TEST_CASE("adopt refuses a progress that no request can have") {
   const auto answer = [&](auto&& change) {
     auto p = good;
     change(p);
-    return f.scheduler.adopt(r, p, time_point{});
+    return f.scheduler.adopt(r, p);
   };
   CHECK(answer([](auto& p) { p.length = 5_tok; }) == status::invalid);
   CHECK(answer([](auto& p) { p.computed = 8_tok; }) == status::invalid);
@@ -325,6 +325,20 @@ TEST_CASE("adopt refuses a progress that no request can have") {
   CHECK(f.scheduler.cancel(r) == status::ok);
 }
 
+TEST_CASE("suspend: who resumes after a plan was made without it is not planned yet") {
+  std::deque<request> r{make(4), make(4)};
+  fixture<> f{small};
+  for (request& x : r) REQUIRE(f.submit(x) == status::accepted);
+  f.step();
+  REQUIRE(f.scheduler.suspend(r[0]) == status::ok);
+  f.step();
+  REQUIRE(f.scheduler.resume(r[0]) == status::ok);
+  CHECK(f.scheduler.why(r[0]) == wait_reason::not_planned);
+  CHECK(f.scheduler.why(r[1]) == wait_reason::none);
+  f.step();
+  CHECK(f.scheduler.why(r[0]) == wait_reason::none);
+}
+
 TEST_CASE("suspend, resume and adopt allocate nothing") {
   fixture<> f{small};
   request r = make(6, 10);
@@ -334,8 +348,7 @@ TEST_CASE("suspend, resume and adopt allocate nothing") {
   const outcome o{};
   f.scheduler.commit(p, std::span{&o, p.size()}, time_point{});
   const bool done = ok(f.scheduler.suspend(r)) && ok(f.scheduler.resume(r)) && ok(f.scheduler.suspend(r)) &&
-                    ok(f.scheduler.evacuate(r)) && ok(f.scheduler.adopt(r, r.progress(), time_point{})) &&
-                    ok(f.scheduler.cancel(r));
+                    ok(f.scheduler.evacuate(r)) && ok(f.scheduler.adopt(r, r.progress())) && ok(f.scheduler.cancel(r));
   const auto allocations = guard.allocations();
   CHECK(done);
   CHECK(allocations == 0);

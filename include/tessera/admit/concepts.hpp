@@ -15,7 +15,7 @@ TESSERA_NAMESPACE_BEGIN
 template <class R>
 struct admission_view {
   blocks free_after{};            ///< Blocks that would still be free after admitting the candidate.
-  blocks capacity{};              ///< Blocks of the instance, less those of suspended requests.
+  blocks capacity{};              ///< Blocks of the instance, less those of suspended requests; at least the free ones.
   tokens block_size{};            ///< Tokens per block.
   std::span<R* const> residents;  ///< Requests that run and keep their blocks, in rank order.
   std::span<R* const> admitted;   ///< Requests admitted earlier in this plan.

@@ -33,7 +33,8 @@ struct transfer {
 ///   request goes on running. Call `hand_over` when it has stopped and the last block has arrived; it keeps its blocks
 ///   (`iteration_scheduler::suspend`), because the target may refuse it still.
 /// - `p.kept(request)`: the transfer is off. Cut the copy off: nothing may be written under its ticket any more. The
-///   request is yours; go on running it if it had stopped (`resume`).
+///   request is yours; go on running it if it had stopped (`resume`). It is still on offer: another `copy` or `unsold`
+///   follows.
 /// - `p.released(request)`: it is another's; free what it held (`evacuate`).
 /// - `p.unresolved(request, target)`: it was granted to an incarnation that is dead. It is not yours. Free what it held
 ///   and tell the front end.

@@ -17,7 +17,7 @@
 ///     source.suspend(r);                       // it keeps its blocks and takes part in no plan; the others go on
 ///     m.stopped(computed, transport) ...       // the last blocks are copied
 ///     trader.hand_over(id, now, port);         // when `next` answers `hand_over`: see migration/handover.hpp
-///     target.adopt(r, now);                    // when the target is told that it owns it: `activate`
+///     target.adopt(r);                         // when the target is told that it owns it: `activate`
 ///     source.evacuate(r);                      // when the source is told that it is gone: `released`
 ///     source.resume(r);                        // or that it is not: `kept`
 ///

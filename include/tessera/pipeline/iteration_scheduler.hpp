@@ -37,7 +37,8 @@ TESSERA_NAMESPACE_BEGIN
 /// Complexity of a step: O(scheduled + evicted + blocks given or taken), whatever the number of requests that wait and
 /// of blocks that are cached; the CSR view moves the batch's indices (4 bytes a block) when rows grow, and a request
 /// whose place changes, also by ageing, moves up to `residents` pointers. The prefix of the first who cannot start is
-/// matched again only after something has changed that may let it start. Allocation: none after construction. Errors:
+/// matched again only after something has changed that may let it start (without chunked prefill, also while another
+/// prompt is in the plan). Allocation: none after construction. Errors:
 /// values; misuse is asserted. One thread, one plan at a time. Deterministic: the same calls give the same plans.
 ///
 /// @tparam Order      who goes first: a `queue_discipline`.
@@ -101,23 +102,23 @@ class iteration_scheduler {
   /// Returns `accepted`; `never_fits` if prompt + max_output cannot run even on the empty instance; `queue_full`;
   /// `busy` if it is in a scheduler; `invalid` if the prompt is empty or max_output negative.
   [[nodiscard]] status submit(Request& r, time_point now) noexcept {
-    return adopt(r, {.length = r.prompt, .phase = r.starts_in, .arrived = now, .answering_since = now}, now);
+    return adopt(r, {.length = r.prompt, .phase = r.starts_in, .arrived = now, .answering_since = now});
   }
 
   /// Takes over a request that another instance gave up with `evacuate`, its progress kept. Its KV is somewhere else:
   /// the plan that starts it lists it in `fetch`, and the engine brings it then.
   /// O(log waiting). Returns as `submit`; `invalid` if it was not given up by `evacuate`.
-  [[nodiscard]] status adopt(Request& r, time_point now) noexcept {
+  [[nodiscard]] status adopt(Request& r) noexcept {
     if (is_live(r.state().life)) return status::busy;
     if (r.state().life != lifecycle::idle) return status::invalid;
-    return adopt(r, r.progress(), now);
+    return adopt(r, r.progress());
   }
 
   /// The same for a request that was given up in another process: `r` has its description, `p` is its `progress()`
   /// there, with the times on this time line. Set `p.computed` to 0 if its KV is lost: everything is computed anew.
   /// Returns as `submit`; `invalid` also if `p` is of no request that goes on: not `prompt <= length`,
   /// `0 <= computed < length`, `0 <= reasoning <= length - prompt`.
-  [[nodiscard]] status adopt(Request& r, const request_progress<clock_type>& p, time_point /*now*/) noexcept {
+  [[nodiscard]] status adopt(Request& r, const request_progress<clock_type>& p) noexcept {
     if (is_live(r.state().life)) return status::busy;
     if (r.prompt < tokens{1} || r.max_output < tokens{0} || p.length < r.prompt) return status::invalid;
     if (p.computed < tokens{0} || p.computed >= p.length) return status::invalid;
@@ -145,9 +146,9 @@ class iteration_scheduler {
   }
 
   /// Lets a resident stand aside: it keeps its blocks and its place among the residents, no plan computes anything for
-  /// it, and nobody evicts it. The others make do with the blocks that are left: if these are too few for any of them,
-  /// plans are empty. O(log residents) comparisons and a move of pointers. `resume`, `evacuate`, `cancel` and `finish`
-  /// end it. Returns `unknown_request` if it is not a resident here, `busy` while a plan is pending.
+  /// it, and nobody evicts it. The others make do with the blocks that are left: if these are too few for the first of
+  /// them, plans are empty. O(log residents) comparisons and a move of pointers. `resume`, `evacuate`, `cancel` and
+  /// `finish` end it. Returns `unknown_request` if it is not a resident here, `busy` while a plan is pending.
   [[nodiscard]] status suspend(Request& r) noexcept {
     if (r.state().life != lifecycle::resident || !roster_.contains(r)) return status::unknown_request;
     if (pending_) return status::busy;
@@ -163,8 +164,8 @@ class iteration_scheduler {
     return status::ok;
   }
 
-  /// Calls `f(r)`, which may change what the order looks at (its priority or score, members of yours), and moves `r` to
-  /// where it then belongs. It keeps its KV. O(log n) comparisons and, for a resident, a move of pointers. Returns
+  /// Calls `f(r)`, which may change what the order's `before` looks at (its priority, members of yours), and moves `r`
+  /// to where it then belongs. It keeps its KV. O(log n) comparisons and, for a resident, a move of pointers. Returns
   /// `unknown_request` if it is not here, `busy` while a plan is pending: nothing is called then.
   template <std::invocable<Request&> F>
   [[nodiscard]] status update(Request& r, F&& f) noexcept {
@@ -234,12 +235,13 @@ class iteration_scheduler {
   /// untouched again.
   void abandon(const plan_type& p) noexcept {
     TESSERA_ASSERT(pending_ && p.id == plan_id_ && p.decode.data() == decode_.data(), "not the pending plan");
+    // What was found out beside admissions and victims that are undone now is not true any more.
+    if (!admitted_.empty() || kept_ != roster_.residents.size()) refusal_ = refusal_before_;
     kept_ += roster_.kv.roll_back(0);
     for (const scheduled<Request>& e : decode_) state_of(*e.request).planned = false;
     for (const scheduled<Request>& e : prefill_) state_of(*e.request).planned = false;
     pending_ = false;
     seen_ = 0;  // for `why`: nobody is in this plan
-    refusal_ = refusal_before_;
     settle_endings();
   }
 
@@ -256,8 +258,9 @@ class iteration_scheduler {
     if (s.stalled_by == plan_id_ || s.length > longest_) return wait_reason::stalled;
     if (s.sequence == blocked_) return blocked_reason_;
     if (s.preempted_by == plan_id_) return wait_reason::preempted;
-    if (s.life == lifecycle::resident) return s.served_by == plan_id_ ? wait_reason::none : stopped_;
-    return wait_reason::behind_others;
+    if (s.life != lifecycle::resident) return wait_reason::behind_others;
+    if (s.served_by == plan_id_) return wait_reason::none;
+    return stopped_ != wait_reason::none ? stopped_ : wait_reason::not_planned;  // suspended at the time
   }
 
   /// Whether a plan waits for `commit` or `abandon`. O(1).
@@ -389,7 +392,6 @@ class iteration_scheduler {
       budget_ -= tokens{1};
       return true;
     }
-    if (!may_compute(left)) return true;
     schedule_prefill(r, s.computed, left);
     return true;
   }
@@ -520,7 +522,7 @@ class iteration_scheduler {
     if (free_after < blocks{0}) return wait_reason::no_blocks;
     const blocks capacity{static_cast<std::int64_t>(store().capacity())};
     const admission_view<Request> view{.free_after = free_after,
-                                       .capacity = max(capacity - roster_.suspended_blocks, blocks{0}),
+                                       .capacity = max(capacity - roster_.suspended_blocks, blocks{free_blocks()}),
                                        .block_size = limits_.block_size,
                                        .residents = residents().first(kept_),
                                        .admitted = admitted_};

@@ -11,7 +11,8 @@ namespace detail {
 
 /// What is known of the waiting request that was refused last, so that it can be refused again without matching its
 /// prefix, which is as long as its prompt. Requests are named by their sequence numbers, `changes` and `sharings` are
-/// the counters of `roster`. Part of the transaction: an abandoned plan leaves what was known before it.
+/// the counters of `roster`. Part of the transaction: an abandoned plan that admitted or evicted somebody leaves what
+/// was known before it.
 struct refusal {
   std::uint64_t sequence = 0;  ///< Whose it is; 0: nobody's.
   blocks in_use{};             ///< Blocks of its prefix that others hold, at most.

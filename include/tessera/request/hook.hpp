@@ -26,11 +26,12 @@ using boost_hook = boost::intrusive::set_base_hook<boost::intrusive::tag<boost_t
 
 /// Base class of every request. Holds what the user says about the request, the scheduler's state and the queue links.
 ///
-/// Set the public members before `submit`; they must not change while the request is in a scheduler. A request must
-/// stay where it is, and alive, from a successful `submit` until it is finished, failed or cancelled (in checked
-/// builds Boost.Intrusive asserts in its destructor that it is in no queue), so declare requests before their
-/// scheduler. Copying copies the description, never the state or the queue links: a copy is a request that was not
-/// submitted.
+/// Set the public members before `submit`; while the request is in a scheduler, they change only in its `update`. A
+/// request must stay where it is, and alive, from a successful `submit` until `state().life` says that it has ended, or
+/// has been given up by `evacuate`. One that is cancelled or finished while a plan is pending ends when that plan is
+/// settled, unless it waited and was not in it. In checked builds Boost.Intrusive asserts in its destructor that it is
+/// in no queue. So declare requests before their scheduler. Copying copies the description, never the state or the
+/// queue links: a copy is a request that was not submitted.
 template <clock_policy Clock = seconds_clock>
 class basic_request_hook : public detail::rank_hook, public detail::boost_hook {
  public:

@@ -38,10 +38,10 @@ enum class wait_reason : std::uint8_t {
   not_planned,     ///< No plan has been made since it came.
   behind_others,   ///< A request that ranks before it could not start, or the plan was full before its turn.
   no_blocks,       ///< Not enough free blocks, even after evicting every resident request that ranks behind it.
-  held_back,       ///< The admission policy held it back.
+  held_back,       ///< The admission policy held it back; whether there are blocks for it was not looked at again.
   batch_full,      ///< `max_batch` requests rank before it.
   budget_spent,    ///< The step's token budget was spent before its turn.
-  residents_full,  ///< Every row of the block table is taken by a request that ranks before it.
+  residents_full,  ///< As many requests as the limits allow hold blocks, and none of them can give way to it.
   stalled,         ///< No block is free for its next token, or it is as long as the limits allow (see `outgrown`).
   preempted,       ///< It lost its blocks in the latest plan.
   suspended,       ///< It is suspended.
@@ -83,7 +83,8 @@ struct request_state {
   std::uint8_t level = 0;               ///< Queue within a discipline: two_phase 0 high, 1 low; ranked 0 boosted.
   bool planned = false;                 ///< In the plan that is pending.
   bool demoted = false;                 ///< Reasoning, but in PASCAL's low queue.
-  bool swapped = false;                 ///< Waiting with its KV in the host tier.
+  bool swapped = false;                 ///< Waiting with its KV in the host tier, or, if `host_blocks` is 0, where
+                                        ///< it came from.
   lifecycle ends_as = lifecycle::idle;  ///< Ended while a plan is pending: what it becomes when that is settled.
 
   std::uint64_t turn = 0;              ///< Place within its level: smaller is earlier.

@@ -91,6 +91,7 @@ class cascade {
   template <class C>
   void starts(C& c) {
     promised_.assign(c.size(), blocks{});
+    reserved_.clear();
     trades_.assign(c.requests().size(), {});
     const stage_map::limits of_map{.instances = c.size(), .stages = config_.stages.size()};
     front_memory_ = std::make_unique<owned_storage<stage_map::limits>>(storage_for<stage_map>(of_map));
@@ -227,6 +228,9 @@ class cascade {
     result.measures["market_messages"] = static_cast<double>(sent_);
     result.measures["market_offers"] = static_cast<double>(offers_);
     result.measures["market_unsold"] = static_cast<double>(unsold_);
+    blocks promised{};
+    for (const blocks b : promised_) promised += b;
+    result.measures["blocks_still_promised"] = static_cast<double>(promised.count());
     result.measures["most_transfers"] = static_cast<double>(most_transfers_);
     result.measures["refinements"] = static_cast<double>(refinements_);
     double sum = 0;
@@ -271,8 +275,6 @@ class cascade {
     std::size_t seller = 0;
     std::uint32_t epoch = 0;
     double rests_until_s = 0;
-    std::size_t reserved_on = 0;
-    blocks reserved{};  ///< Not yet announced to the cluster.
   };
 
   /// An instance's engine as its trader uses it.
@@ -285,14 +287,13 @@ class cascade {
     void send(const market::message& m) noexcept { all.post(c, m); }
     void copy(const market::transfer& t) noexcept {
       request& r = c.requests()[t.request];
-      all.settle(t.request);
+      all.settle(t.other.id, t.ticket);
       if (r.where != me || !c.migrate(r, t.other.id)) all.failed_.push_back(&r);
       for (const auto& m : all.members_) all.most_transfers_ = std::max(all.most_transfers_, m->trader().transfers());
     }
     void kept(market::request_id id) noexcept {
       request& r = c.requests()[id];
       if (r.migration.stage != migration_stage::none) c.cut_migration(r);
-      all.rest(r, c.now_s());
     }
     void released(market::request_id) noexcept {}
     void unresolved(market::request_id, market::peer) noexcept { TESSERA_ASSERT(false, "no instance dies here"); }
@@ -304,15 +305,11 @@ class cascade {
     blocks idle_blocks() noexcept { return max(c.views()[me].free_blocks - all.promised_[me], blocks{}); }
     bool reserve(const market::transfer& t) noexcept {
       if (idle_blocks() < t.room) return false;
-      trade& of = all.trades_[t.request];
-      of.reserved_on = me;
-      of.reserved = t.room;
+      all.reserved_[{me, t.ticket}] = t.room;
       all.promised_[me] += t.room;
       return true;
     }
-    void discard(const market::transfer& t) noexcept {
-      if (all.trades_[t.request].reserved_on == me) all.settle(t.request);
-    }
+    void discard(const market::transfer& t) noexcept { all.settle(me, t.ticket); }
     void activate(const market::transfer& t) noexcept {
       trade& of = all.trades_[t.request];
       of.on_offer = false;
@@ -431,11 +428,13 @@ class cascade {
     c.call_after(config_.message_s, first_message + slot);
   }
 
-  /// The blocks that were set apart for a request are announced to the cluster, or not needed any more.
-  void settle(market::request_id id) {
-    trade& t = trades_[id];
-    promised_[t.reserved_on] -= t.reserved;
-    t.reserved = blocks{};
+  /// The blocks that an instance set apart under a ticket are announced to the cluster, or not needed any more. (Not by
+  /// request: one that is bought again elsewhere may still be called off here.)
+  void settle(std::size_t on, std::uint64_t ticket) {
+    const auto found = reserved_.find({on, ticket});
+    if (found == reserved_.end()) return;
+    promised_[on] -= found->second;
+    reserved_.erase(found);
   }
   void rest(const request& r, double now_s) {
     trades_[r.index].on_offer = false;
@@ -465,9 +464,10 @@ class cascade {
   std::unique_ptr<stage_map> front_;  ///< What the front end knows.
   std::vector<owned_storage<member::limits>> memory_;
   std::vector<std::unique_ptr<member>> members_;
-  std::vector<std::size_t> turn_;  ///< By stage.
-  std::vector<blocks> promised_;
-  std::vector<trade> trades_;  ///< By request.
+  std::vector<std::size_t> turn_;                                     ///< By stage.
+  std::vector<blocks> promised_;                                      ///< By instance: the sum of `reserved_`.
+  std::map<std::pair<std::size_t, std::uint64_t>, blocks> reserved_;  ///< By instance and ticket: not announced yet.
+  std::vector<trade> trades_;                                         ///< By request.
   std::vector<load_report> reports_;
   std::vector<tokens> backlogs_;
   std::vector<market::message> messages_;

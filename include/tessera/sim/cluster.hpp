@@ -51,10 +51,10 @@ inline constexpr std::size_t max_timeline_points = 16384;
 ///
 /// A request changes its instance in one of two ways. `move`: it computes nothing until its KV has crossed the fabric.
 /// `migrate`: it goes on decoding while its KV is copied, round by round, and stops for the last few blocks
-/// (`migration::live_migration`). Either way it counts as being at its destination from the beginning, and its blocks
-/// stay taken where it was until it goes on at its destination. What has crossed lies beside the destination's blocks
-/// until the request gets some there: so no transfer waits for memory, and two full instances that send to each other
-/// both get on.
+/// (`migration::live_migration`). Either way it counts as being at its destination from the beginning, and the
+/// device blocks that it has stay taken where it was until it goes on at its destination. What has crossed lies beside
+/// the destination's blocks until the request gets some there: so no transfer waits for memory, and two full instances
+/// that send to each other both get on.
 /// @tparam Scheduler any composition over `sim::request`.
 /// @tparam Control a `cluster_control`.
 template <class Scheduler, class Control = placed<>>
@@ -157,7 +157,7 @@ class cluster {
   }
 
   /// Moves `r` with its KV to another instance, where it goes on when the KV is there.
-  /// Requires: `r` is not in a step that is under way, nor on its way already.
+  /// Requires: `r` is not on its way already, and no step of its instance is under way.
   void move(request& r, std::size_t to) {
     begin_migration(r, to, held(r));
     const tokens all = r.state().computed;
@@ -369,7 +369,7 @@ class cluster {
     wake(from);
   }
   void adopt(request& r) {
-    const status adopted = instances_[r.where]->adopt(r, now_s_);
+    const status adopted = instances_[r.where]->adopt(r);
     TESSERA_ASSERT(ok(adopted), "every instance has the same limits");
     static_cast<void>(adopted);
   }

@@ -6,7 +6,6 @@
 #include <tessera/placement/pascal.hpp>
 #include <tessera/sim/instance.hpp>
 
-#include <algorithm>
 #include <concepts>
 #include <cstddef>
 

@@ -132,14 +132,15 @@ class instance {
     return s;
   }
   /// A request comes with its KV from another instance. Returns as the scheduler's `adopt`.
-  status adopt(request& r, double now_s) {
-    const status s = scheduler_.adopt(r, time_point::at_seconds(now_s));
+  status adopt(request& r) {
+    const status s = scheduler_.adopt(r);
     if (ok(s)) joined(r);
     return s;
   }
   /// A request goes to another instance. Requires: it is here, and suspended or no step is under way.
   void evacuate(request& r) {
     if (r.state().life != lifecycle::suspended) stops(r);
+    std::erase(resuming_, &r);
     const status s = scheduler_.evacuate(r);
     TESSERA_ASSERT(ok(s), "only who is here, and between steps if it runs");
     static_cast<void>(s);
