@@ -58,8 +58,9 @@ struct step_shape {
 /// **Measured.** A table of the profile replaces the terms that it covers: `decode` by bilinear interpolation over
 /// batch and mean context, `prefill` by linear interpolation over the tokens of the step, corrected by the roofline's
 /// cost of the attention pairs that differ from those of one fresh prompt. Beyond the last point both go on along the
-/// last segment; below the first they stay at it. Mixed steps read the weights once: the decode table's first point,
-/// which is nearly nothing else, is taken off.
+/// last segment; below the first they stay at it. In mixed steps the tokens of all sequences are multiplied together, so
+/// the prefill table is read for all of them; and the weights are read once: the decode table's first point, which is
+/// nearly nothing else, is taken off.
 ///
 /// **Mixed lengths.** With an `attention_spec`, a batch of sequences of different lengths takes longer than one of
 /// equal lengths with as many tokens. A chunk of the longest sequence has longest / splits tokens of one KV head; work
@@ -133,7 +134,7 @@ class step_timer {
     if (s.prefill_tokens == 0) return decode;
     step_shape part = s;
     part.decodes = part.decode_context = 0;
-    const double prefill = prefill_.empty() ? roofline(part) : prefill_time(part);
+    const double prefill = prefill_.empty() ? roofline(part) : prefill_time(part, static_cast<double>(s.decodes));
     if (s.decodes == 0) return prefill;
     const double shared = decode_.empty() ? launch_ + weights_ : decode_.front();
     return larger(prefill, shared) + larger(decode - shared, 0);
@@ -149,8 +150,9 @@ class step_timer {
     return larger(low + b.part * (high - low), decode_.front());
   }
 
-  [[nodiscard]] double prefill_time(const step_shape& s) const noexcept {
-    const double n = static_cast<double>(s.prefill_tokens);
+  /// With `beside` more tokens in the same matrix products, whose attention is counted elsewhere.
+  [[nodiscard]] double prefill_time(const step_shape& s, double beside) const noexcept {
+    const double n = static_cast<double>(s.prefill_tokens) + beside;
     const segment l = locate(lengths_, n);
     const double fresh = prefill_[l.low] + l.part * (prefill_[l.high] - prefill_[l.low]);
     const double pairs = static_cast<double>(s.prefill_pairs) - n * (n + 1) / 2;
