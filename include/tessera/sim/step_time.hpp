@@ -58,9 +58,9 @@ struct step_shape {
 /// **Measured.** A table of the profile replaces the terms that it covers: `decode` by bilinear interpolation over
 /// batch and mean context, `prefill` by linear interpolation over the tokens of the step, corrected by the roofline's
 /// cost of the attention pairs that differ from those of one fresh prompt. Beyond the last point both go on along the
-/// last segment; below the first they stay at it. In mixed steps the tokens of all sequences are multiplied together, so
-/// the prefill table is read for all of them; and the weights are read once: the decode table's first point, which is
-/// nearly nothing else, is taken off.
+/// last segment; below the first they stay at it. In mixed steps the tokens of all sequences are multiplied together,
+/// so the prefill table is read for all of them; and the weights are read once: the decode table's first point, which
+/// is nearly nothing else, is taken off.
 ///
 /// **Mixed lengths.** With an `attention_spec`, a batch of sequences of different lengths takes longer than one of
 /// equal lengths with as many tokens. A chunk of the longest sequence has longest / splits tokens of one KV head; work
