@@ -105,9 +105,8 @@ class iteration_scheduler {
     return adopt(r, {.length = r.prompt, .phase = r.starts_in, .arrived = now, .answering_since = now});
   }
 
-  /// Takes over a request that another instance gave up with `evacuate`, its progress kept. Its KV is somewhere else:
-  /// the plan that starts it lists it in `fetch`, and the engine brings it then.
-  /// O(log waiting). Returns as `submit`; `invalid` if it was not given up by `evacuate`.
+  /// Goes on with a request that another instance gave up with `evacuate`. The plan that starts it lists it in `fetch`:
+  /// the engine brings its KV then. O(log waiting). Returns as `submit`; `invalid` if nobody gave it up.
   [[nodiscard]] status adopt(Request& r) noexcept {
     if (is_live(r.state().life)) return status::busy;
     if (r.state().life != lifecycle::idle) return status::invalid;
@@ -116,8 +115,8 @@ class iteration_scheduler {
 
   /// The same for a request that was given up in another process: `r` has its description, `p` is its `progress()`
   /// there, with the times on this time line. Set `p.computed` to 0 if its KV is lost: everything is computed anew.
-  /// Returns as `submit`; `invalid` also if `p` is of no request that goes on: not `prompt <= length`,
-  /// `0 <= computed < length`, `0 <= reasoning <= length - prompt`.
+  /// Returns as `submit`; `invalid` also unless `prompt <= length`, `computed < length`, `reasoning <= length -
+  /// prompt`.
   [[nodiscard]] status adopt(Request& r, const request_progress<clock_type>& p) noexcept {
     if (is_live(r.state().life)) return status::busy;
     if (r.prompt < tokens{1} || r.max_output < tokens{0} || p.length < r.prompt) return status::invalid;
@@ -288,9 +287,7 @@ class iteration_scheduler {
   /// As given at construction.
   [[nodiscard]] const limits& size_limits() const noexcept { return limits_; }
   /// Device blocks that requests hold (cached blocks that nobody uses do not count).
-  [[nodiscard]] blocks device_blocks_held() const noexcept {
-    return blocks{static_cast<std::int64_t>(store().capacity() - store().free())};
-  }
+  [[nodiscard]] blocks device_blocks_held() const noexcept { return capacity() - blocks{free_blocks()}; }
   /// Host blocks that swapped requests hold.
   [[nodiscard]] blocks host_blocks_held() const noexcept {
     return blocks{static_cast<std::int64_t>(host().capacity() - host().free())};
@@ -314,6 +311,7 @@ class iteration_scheduler {
 
   static state& state_of(Request& r) noexcept { return request_access::state(r); }
   [[nodiscard]] std::int64_t free_blocks() const noexcept { return roster_.kv.free_blocks(); }
+  [[nodiscard]] blocks capacity() const noexcept { return blocks{static_cast<std::int64_t>(store().capacity())}; }
 
   /// The last token generated needs no KV, hence the - 1.
   [[nodiscard]] bool fits(tokens length, tokens to_come) const noexcept {
@@ -520,9 +518,8 @@ class iteration_scheduler {
   [[nodiscard]] wait_reason refuses(const Request& r, blocks more) const noexcept {
     const blocks free_after = blocks{free_blocks()} - more;
     if (free_after < blocks{0}) return wait_reason::no_blocks;
-    const blocks capacity{static_cast<std::int64_t>(store().capacity())};
     const admission_view<Request> view{.free_after = free_after,
-                                       .capacity = max(capacity - roster_.suspended_blocks, blocks{free_blocks()}),
+                                       .capacity = max(capacity() - roster_.suspended_blocks, blocks{free_blocks()}),
                                        .block_size = limits_.block_size,
                                        .residents = residents().first(kept_),
                                        .admitted = admitted_};
