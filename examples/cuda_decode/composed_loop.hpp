@@ -160,15 +160,15 @@ template <class Real, class Simulated>
     return std::make_unique<composed_loop<Real>>(d, o, config_of<typename Real::config>(o));
   };
   c.simulate = [name](const sim::profile& p, const loop_options& o, std::span<const sim::trace_row> rows) {
-    const sim::cluster_options options{
-        .instances = 1,
-        .instance = {.limits = o.limits,
-                     .step = o.step,
-                     .timer = sim::step_timer{p},
-                     .swap_seconds_per_block = sim::swap_seconds(p, o.limits.block_size)},
-        .fabric_bytes_per_s = p.links.fabric_bytes_per_s,
-        .kv_bytes_per_token = p.model.kv_bytes_per_token(),
-        .quantum = o.quantum};
+    const sim::cluster_options options{.instances = 1,
+                                       .instance = {.limits = o.limits,
+                                                    .step = o.step,
+                                                    .timer = sim::step_timer{p},
+                                                    .swap_seconds_per_block = sim::swap_seconds(p, o.limits.block_size),
+                                                    .swaps_both_ways = false},  // one stream copies them, out before in
+                                       .fabric_bytes_per_s = p.links.fabric_bytes_per_s,
+                                       .kv_bytes_per_token = p.model.kv_bytes_per_token(),
+                                       .quantum = o.quantum};
     sim::run_result result =
         sim::cluster<Simulated>{options, config_of<typename Simulated::config>(o)}.run(rows, [](std::size_t) {});
     result.numbers.policy = name;

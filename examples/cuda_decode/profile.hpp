@@ -173,6 +173,9 @@ inline void warm_up(decoder& d, const decoder_options& o) {
   for (std::int64_t b = 1; b <= rows; b += b < 8 ? 1 : 8) d.step(make.decode(b, std::min<std::int64_t>(64, longest)));
   for (std::int64_t n = 2; n <= most; n *= 2) d.step(make.prefill(0, n));
   if (rows > 1 && most > 2) d.step(make.mixed(rows - 1, 2, std::min(most - rows, most / 2) > 0 ? most / 2 : 1));
+  // Steps of a load have any number of tokens, and a library may have a kernel for each range of them to load.
+  if (d.facts().emulated) return;
+  for (std::int64_t n = 24; n <= most; n += n / 5) d.step(make.prefill(0, n));
 }
 
 /// Measures `d`. Takes a minute or two on a GPU. @throws device_error; sim::usage_error where nothing can be measured.
@@ -368,8 +371,15 @@ class profiler {
     const double host = loop_seconds(1);
     json all = json::array();
     say("\nprefill: length, ms of the step, operations per second");
-    for (const std::int64_t length :
-         detail::powers_up_to(std::min<std::int64_t>(16, most), options_.quick ? 8 : 2, most)) {
+    std::vector<std::int64_t> lengths =
+        detail::powers_up_to(std::min<std::int64_t>(16, most), options_.quick ? 8 : 2, most);
+    // Matrix products come in tiles, and powers of two fill them: a little more than a tile takes another one.
+    if (!options_.quick) {
+      for (std::int64_t tile = 128; tile + 16 < most; tile *= 2) lengths.push_back(tile + 16);
+      std::sort(lengths.begin(), lengths.end());
+      lengths.erase(std::unique(lengths.begin(), lengths.end()), lengths.end());
+    }
+    for (const std::int64_t length : lengths) {
       const double seconds = time_step(make_.prefill(0, length)).seconds + host;
       const double rate = 2 * static_cast<double>(shape_.parameters() * length) / seconds;
       profile_.measured.prefill.push_back({length, seconds});
@@ -499,23 +509,32 @@ class profiler {
     const auto block = static_cast<std::int64_t>(options_.decoder.block_size);
     const std::int64_t room = static_cast<std::int64_t>(facts_.kv_blocks) * 98 / 100 / rows_ * block;
     const std::int64_t steps = facts_.emulated ? 4 : 32;
-    const std::int64_t prompt = std::min<std::int64_t>({1024, room - block - 2 * steps, longest_ - 2 * steps});
+    // So many tokens that all decode in the last of these steps, though the first began when their prompt was computed.
+    const std::int64_t most = std::min<std::int64_t>({1024, room - block - 2 * steps, longest_ - 2 * steps});
+    const std::int64_t beside = std::max<std::int64_t>(budget_ - rows_, 1);  // of a step with all the decodes
+    const std::int64_t output = steps + 4 + (rows_ * std::max<std::int64_t>(most, 1) + beside - 1) / beside;
+    const std::int64_t prompt = std::min<std::int64_t>({1024, room - block - output, longest_ - output});
     if (prompt < 1) return;
     std::list<served> requests;
     const std::unique_ptr<loop> l = compositions().front().make(*decoder_, options_.loop);
-    start_alike(*l, requests, batch, prompt, 2 * steps);
+    start_alike(*l, requests, batch, prompt, output);
     const auto decodes = [&] {
       return std::all_of(requests.begin(), requests.end(), [](const served& r) { return r.generated() > tokens{}; });
     };
     while (!decodes() && l->step()) {
     }
     l->reset();
+    const std::uint64_t before = l->computed_tokens();
     for (std::int64_t i = 0; i < steps && !l->idle(); ++i) l->step();
     const step_split& s = l->split();
     if (s.steps() == 0) return;
+    const double mean = static_cast<double>(l->computed_tokens() - before) / static_cast<double>(s.steps());
+    if (mean != static_cast<double>(rows_)) return say("\nloop: not measured, for want of blocks");
+    double context = 0;
+    for (const served& r : requests) context += static_cast<double>(r.sequence.size()) / static_cast<double>(batch);
+    context -= static_cast<double>(steps) / 2;
     const double share = (s.total(step_part::scheduling) + s.total(step_part::upload)) / s.total(step_part::step);
-    numbers_["loop"] = {
-        {"batch", rows_}, {"context", prompt + steps}, {"steps", s.steps()}, {"scheduling_and_upload", share}};
+    numbers_["loop"] = {{"batch", rows_}, {"context", context}, {"steps", s.steps()}, {"scheduling_and_upload", share}};
     for (std::size_t i = 0; i < step_parts; ++i) {
       numbers_["loop"][std::string{step_part_names[i]}] = s.mean(static_cast<step_part>(i));
     }

@@ -45,7 +45,7 @@ struct step_cost {
     }
     seconds += std::max(b.rows.empty() ? 0 : weights, product * static_cast<double>(b.tokens.size()));
     if (uniform && decodes > 0) seconds += tail * (longest - sum / decodes);
-    return seconds + block * static_cast<double>(std::max(b.swap_out.size(), b.swap_in.size()));
+    return seconds + block * static_cast<double>(b.swap_out.size() + b.swap_in.size());
   }
 };
 

@@ -77,10 +77,11 @@ struct instance_options {
   step_limits step{};                 ///< Of each step.
   step_timer timer;                   ///< How long a step takes.
   double swap_seconds_per_block = 0;  ///< One KV block over the link to host memory, one way.
+  bool swaps_both_ways = true;        ///< Blocks go out and come in at the same time: the link is full duplex.
 };
 
 /// Drives one scheduler through its public calls, as an engine would: plan, run for as long as the cost model says,
-/// commit. KV is copied before the step's kernels start, both directions at once (the link is full duplex).
+/// commit. KV is copied before the step's kernels start.
 template <class Scheduler>
 class instance {
  public:
@@ -330,8 +331,8 @@ class instance {
     std::size_t in = 0;
     for (const kv_transfer<request>& t : plan_.swap_out) out += t.device.size();
     for (const kv_transfer<request>& t : plan_.swap_in) in += t.host.size();
-    const std::size_t most = out > in ? out : in;
-    return static_cast<double>(most) * options_->swap_seconds_per_block;
+    const std::size_t copies = !options_->swaps_both_ways ? out + in : out > in ? out : in;
+    return static_cast<double>(copies) * options_->swap_seconds_per_block;
   }
 
   const instance_options* options_;
