@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-#include "../../examples/cuda_decode/device/device.hpp"
+#include "device_memory.hpp"
 #include "support/catch.hpp"
 
 #include <algorithm>
@@ -23,6 +23,8 @@
 namespace {
 
 using namespace cuda_decode;
+using cuda_decode_test::read;
+using cuda_decode_test::write;
 namespace emulation = device::emulation;
 
 // Chooses when streams work, for one test.
@@ -33,22 +35,6 @@ class scheduled {
   scheduled(const scheduled&) = delete;
   scheduled& operator=(const scheduled&) = delete;
 };
-
-template <class T>
-std::vector<T> read(device::stream& s, const device::buffer<T>& from) {
-  device::pinned<T> to(from.size());
-  device::copy(s, to.data(), from.data(), from.size() * sizeof(T));
-  s.synchronize();
-  return {to.data(), to.data() + to.size()};
-}
-
-template <class T>
-device::buffer<T> write(device::stream& s, const std::vector<T>& values) {
-  device::buffer<T> to(values.size());
-  device::copy(s, to.data(), values.data(), values.size() * sizeof(T));
-  s.synchronize();
-  return to;
-}
 
 // What the device says about `f`; empty: nothing.
 template <class F>

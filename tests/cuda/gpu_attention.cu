@@ -4,11 +4,11 @@
 // program, for nvcc. Exits with 77 where there is no GPU.
 
 #include "attention_case.hpp"
+#include "gpu_program.hpp"
 
 #include <kernels/flashinfer.cuh>
 
 #include <cstdio>
-#include <exception>
 #include <random>
 
 namespace {
@@ -277,17 +277,10 @@ void benchmark() {
 }  // namespace
 
 int main() {
-  try {
+  return cuda_decode_test::run_on_gpu("gpu_attention.cu", failures, [] {
     std::printf("%s\n", device::query().name.c_str());
     correct();
     invariant();
     if (failures == 0) benchmark();
-  } catch (const cuda_decode::no_device& e) {
-    std::fprintf(stderr, "skipped: %s\n", e.what());
-    return 77;
-  } catch (const std::exception& e) {
-    std::fprintf(stderr, "gpu_attention.cu: %s\n", e.what());
-    return 1;
-  }
-  return failures == 0 ? 0 : 1;
+  });
 }

@@ -5,12 +5,12 @@
 
 #include <decoder.cuh>
 
+#include "gpu_program.hpp"
 #include "reference.hpp"
 
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <exception>
 #include <numeric>
 #include <random>
 #include <string>
@@ -212,7 +212,7 @@ void real_size(const model_shape& shape) {
 }  // namespace
 
 int main() {
-  try {
+  return cuda_decode_test::run_on_gpu("gpu_decoder.cu", failures, [] {
     const model_shape& tiny = model_shapes()[0];
     against_reference(tiny, 300);
     preempted_and_resumed(tiny);
@@ -231,12 +231,5 @@ int main() {
       preempted_and_resumed(middle);
       real_size(model_shapes()[1]);
     }
-  } catch (const no_device& e) {
-    std::fprintf(stderr, "skipped: %s\n", e.what());
-    return 77;
-  } catch (const std::exception& e) {
-    std::fprintf(stderr, "gpu_decoder.cu: %s\n", e.what());
-    return 1;
-  }
-  return failures == 0 ? 0 : 1;
+  });
 }

@@ -2,7 +2,8 @@
 
 // The device layer on a GPU: a plain program, for nvcc. Exits with 77 where there is no GPU.
 
-#include "../../examples/cuda_decode/device/device.hpp"
+#include "device_memory.hpp"
+#include "gpu_program.hpp"
 
 #include <algorithm>
 #include <array>
@@ -10,13 +11,13 @@
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
-#include <cstdlib>
-#include <exception>
 #include <vector>
 
 namespace {
 
 using namespace cuda_decode;
+using cuda_decode_test::read;
+using cuda_decode_test::write;
 
 int failures = 0;
 
@@ -26,24 +27,6 @@ void expect(bool holds, const char* what, int line) {
   ++failures;
 }
 #define EXPECT(...) expect((__VA_ARGS__), #__VA_ARGS__, __LINE__)
-
-template <class T>
-std::vector<T> read(device::stream& s, const device::buffer<T>& from) {
-  device::pinned<T> to(from.size());
-  device::copy(s, to.data(), from.data(), from.size() * sizeof(T));
-  s.synchronize();
-  return {to.data(), to.data() + to.size()};
-}
-
-template <class T>
-device::buffer<T> write(device::stream& s, const std::vector<T>& values) {
-  device::pinned<T> from(values.size());
-  std::copy(values.begin(), values.end(), from.data());
-  device::buffer<T> to(values.size());
-  device::copy(s, to.data(), from.data(), values.size() * sizeof(T));
-  s.synchronize();
-  return to;
-}
 
 __global__ void widen(const std::uint16_t* in, float* out, unsigned n) {
   const unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -211,7 +194,7 @@ void refusals(device::stream& s) {
 }  // namespace
 
 int main() {
-  try {
+  return cuda_decode_test::run_on_gpu("gpu_device.cu", failures, [] {
     const auto facts = device::query();
     std::printf("%s: %d multiprocessors, %.1f of %.1f GB free\n", facts.name.c_str(), facts.multiprocessors,
                 static_cast<double>(facts.free_bytes) / 1e9, static_cast<double>(facts.memory_bytes) / 1e9);
@@ -221,12 +204,5 @@ int main() {
     streams(s);
     products(s);
     refusals(s);
-  } catch (const no_device& e) {
-    std::fprintf(stderr, "skipped: %s\n", e.what());
-    return 77;
-  } catch (const std::exception& e) {
-    std::fprintf(stderr, "%s\n", e.what());
-    return 1;
-  }
-  return failures == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+  });
 }

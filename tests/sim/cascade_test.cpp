@@ -4,6 +4,7 @@
 #include <tessera/sim/report.hpp>
 #include <tessera/sim/workload.hpp>
 
+#include "sim/served.hpp"
 #include "sim/toy_profile.hpp"
 #include "support/catch.hpp"
 
@@ -26,6 +27,7 @@ using sim::run_result;
 using sim::stage_balance;
 using sim::trace_row;
 using tessera_test::approx;
+using tessera_test::check_served;
 using tessera_test::row;
 using tessera_test::toy_cluster;
 
@@ -120,12 +122,7 @@ TEST_CASE("cascade: every request ends, no token twice, at most three transfers,
       cascade::config c = cascade_of(stages({{80, 2}, {160, 3}, {0, 1}}), refine, balance);
       c.message_s = seed % 3 == 1 ? 0.004 : 50e-6;
       const observed first = run(options, c, rows);
-      CHECK(first.result.numbers.completed == rows.size());
-      std::uint64_t outputs = 0;
-      for (const sim::instance_facts& f : first.result.instances) outputs += f.output_tokens;
-      std::uint64_t expected = 0;
-      for (const trace_row& r : rows) expected += static_cast<std::uint64_t>(r.output_tokens);
-      CHECK(outputs == expected);
+      check_served(first.result, rows);
       for (const sim::request_record& r : first.result.requests) {
         CHECK(r.executed + r.blocked + r.preempted == approx(r.finish - r.arrival).epsilon(1e-9));
       }

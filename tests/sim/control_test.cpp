@@ -2,6 +2,7 @@
 #include <tessera/compose/fcfs.hpp>
 #include <tessera/sim/cluster.hpp>
 
+#include "sim/served.hpp"
 #include "sim/toy_profile.hpp"
 #include "support/catch.hpp"
 
@@ -26,6 +27,7 @@ using sim::request;
 using sim::run_result;
 using sim::trace_row;
 using tessera_test::approx;
+using tessera_test::check_served;
 using tessera_test::row;
 using tessera_test::toy_cluster;
 
@@ -250,35 +252,40 @@ struct restless {
   }
 };
 
+std::vector<trace_row> short_rows(std::uint64_t seed, int n) {
+  std::mt19937_64 random{seed};
+  std::vector<trace_row> rows;
+  double at = 0;
+  for (int i = 0; i < n; ++i) {
+    at += std::exponential_distribution<double>{2}(random);
+    rows.push_back(
+        row(at, 1 + static_cast<std::int64_t>(random() % 99), 0, 1 + static_cast<std::int64_t>(random() % 60)));
+  }
+  return rows;
+}
+
+template <class C>
+void check_empty(C& c) {
+  for (const sim::instance_view& v : c.views()) {
+    CHECK(v.requests == 0);
+    CHECK(v.kv_held == blocks{});
+  }
+}
+
 TEST_CASE("control: requests that are moved all the time lose nothing and all end") {
   for (std::uint64_t seed = 1; seed <= 12; ++seed) {
     auto options = toy_cluster(1 + seed % 4, seed % 2 == 0 ? 400 : 40);
     options.fabric_bytes_per_s = 300;
-    std::mt19937_64 random{seed};
-    std::vector<trace_row> rows;
-    double at = 0;
-    for (int i = 0; i < 150; ++i) {
-      at += std::exponential_distribution<double>{2}(random);
-      rows.push_back(
-          row(at, 1 + static_cast<std::int64_t>(random() % 99), 0, 1 + static_cast<std::int64_t>(random() % 60)));
-    }
+    const std::vector<trace_row> rows = short_rows(seed, 150);
     std::size_t moves = 0;
     cluster<fcfs<request>, restless> c{options, {}, {.seed = seed, .moves = &moves}};
     const run_result result = c.run(rows, quiet);
-    CHECK(result.numbers.completed == rows.size());
+    check_served(result, rows);
     if (c.size() > 1) CHECK(moves > 50);
-    std::uint64_t outputs = 0;
-    for (const sim::instance_facts& f : result.instances) outputs += f.output_tokens;
-    std::uint64_t expected = 0;
-    for (const trace_row& r : rows) expected += static_cast<std::uint64_t>(r.output_tokens);
-    CHECK(outputs == expected);  // no token is generated twice
     for (const sim::request_record& r : result.requests) {
       CHECK(r.executed + r.blocked + r.preempted == approx(r.finish - r.arrival).epsilon(1e-9));
     }
-    for (const sim::instance_view& v : c.views()) {
-      CHECK(v.requests == 0);
-      CHECK(v.kv_held == blocks{});
-    }
+    check_empty(c);
   }
 }
 
@@ -392,28 +399,13 @@ TEST_CASE("control: requests whose migrations are called off at any moment lose 
   for (std::uint64_t seed = 1; seed <= 24; ++seed) {
     auto options = toy_cluster(2 + seed % 3, seed % 2 == 0 ? 400 : 40);
     options.fabric_bytes_per_s = 300;
-    std::mt19937_64 random{seed};
-    std::vector<trace_row> rows;
-    double at = 0;
-    for (int i = 0; i < 100; ++i) {
-      at += std::exponential_distribution<double>{2}(random);
-      rows.push_back(
-          row(at, 1 + static_cast<std::int64_t>(random() % 99), 0, 1 + static_cast<std::int64_t>(random() % 60)));
-    }
+    const std::vector<trace_row> rows = short_rows(seed, 100);
     std::size_t moves = 0;
     fickle control{{.seed = seed, .moves = &moves}, {}, &cut};
     cluster<fcfs<request>, fickle> c{options, {}, control};
     const run_result result = c.run(rows, quiet);
-    CHECK(result.numbers.completed == rows.size());
-    std::uint64_t outputs = 0;
-    for (const sim::instance_facts& f : result.instances) outputs += f.output_tokens;
-    std::uint64_t expected = 0;
-    for (const trace_row& r : rows) expected += static_cast<std::uint64_t>(r.output_tokens);
-    CHECK(outputs == expected);
-    for (const sim::instance_view& v : c.views()) {
-      CHECK(v.requests == 0);
-      CHECK(v.kv_held == blocks{});
-    }
+    check_served(result, rows);
+    check_empty(c);
   }
   CHECK(cut > 500);
 }

@@ -3,6 +3,7 @@
 #include <tessera/sim/archetypes.hpp>
 #include <tessera/sim/disaggregated.hpp>
 
+#include "sim/served.hpp"
 #include "sim/toy_profile.hpp"
 #include "support/catch.hpp"
 
@@ -24,6 +25,7 @@ using sim::request;
 using sim::run_result;
 using sim::trace_row;
 using tessera_test::approx;
+using tessera_test::check_served;
 using tessera_test::row;
 using tessera_test::toy_cluster;
 
@@ -83,12 +85,7 @@ run_result simulate(const sim::cluster_options& o, const sim::pool_sizes& sizes,
 }
 
 void check_complete(const run_result& r, const std::vector<trace_row>& rows) {
-  CHECK(r.numbers.completed == rows.size());
-  std::uint64_t outputs = 0;
-  for (const sim::instance_facts& f : r.instances) outputs += f.output_tokens;
-  std::uint64_t expected = 0;
-  for (const trace_row& t : rows) expected += static_cast<std::uint64_t>(t.output_tokens);
-  CHECK(outputs == expected);
+  check_served(r, rows);
   CHECK(r.numbers.fragmentation_mean <= r.numbers.fragmentation_peak);
   CHECK(r.measures.at("blocked_memory_mean") <= r.measures.at("blocked_memory_peak"));
   CHECK(r.measures.at("blocked_memory_peak") <= 1);

@@ -3,6 +3,7 @@
 #include <tessera/sim/llumnix.hpp>
 #include <tessera/sim/report.hpp>
 
+#include "sim/served.hpp"
 #include "sim/toy_profile.hpp"
 #include "support/catch.hpp"
 
@@ -18,6 +19,7 @@ using namespace tessera;
 using sim::request;
 using sim::run_result;
 using sim::trace_row;
+using tessera_test::check_served;
 using tessera_test::row;
 using tessera_test::toy_cluster;
 
@@ -78,18 +80,13 @@ TEST_CASE("llumnix: everything ends, no token twice, and the same again") {
     std::mt19937_64 random{seed};
     std::vector<trace_row> rows;
     double at = 0;
-    std::uint64_t expected = 0;
     for (int i = 0; i < 150; ++i) {
       at += std::exponential_distribution<double>{3}(random);
       rows.push_back(
           row(at, 1 + static_cast<std::int64_t>(random() % 200), 0, 1 + static_cast<std::int64_t>(random() % 90)));
-      expected += static_cast<std::uint64_t>(rows.back().output_tokens);
     }
     const run_result first = run(options, sim::llumnix{}, rows);
-    CHECK(first.numbers.completed == rows.size());
-    std::uint64_t outputs = 0;
-    for (const sim::instance_facts& f : first.instances) outputs += f.output_tokens;
-    CHECK(outputs == expected);
+    check_served(first, rows);
     CHECK(sim::format_csv(first) == sim::format_csv(run(options, sim::llumnix{}, rows)));
   }
 }

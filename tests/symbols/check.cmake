@@ -5,6 +5,7 @@
 # what the object asks of the rest of the program: no heap, no exceptions, no locks, no clocks, no virtual calls. A
 # control source says what must be found in it with lines "// violates: REGEX".
 
+include(${CMAKE_CURRENT_LIST_DIR}/object.cmake)
 set(ENV{LC_ALL} C)
 # The sanitizers' own calls are not the library's.
 string(REGEX REPLACE "-f(no-)?sanitize[^ ]*" "" FLAGS "${FLAGS}")
@@ -23,10 +24,7 @@ if(NOT result EQUAL 0)
   message(FATAL_ERROR "${SOURCE} does not compile:\n${said}")
 endif()
 
-execute_process(COMMAND ${NM} -C ${OBJECT} OUTPUT_VARIABLE symbols RESULT_VARIABLE result)
-if(NOT result EQUAL 0)
-  message(FATAL_ERROR "${NM} -C ${OBJECT} failed")
-endif()
+read_symbols(symbols)
 # A source that defines no function would prove nothing.
 if(NOT symbols MATCHES "[0-9a-f]+ [TW] ")
   message(FATAL_ERROR "${SOURCE} defines no function")
@@ -42,22 +40,6 @@ set(forbidden
     "(vtable|typeinfo|VTT) for"
     "std::function<"
     "std::(__cxx11::)?basic_string<")
-set(found "")
-foreach(regex IN LISTS forbidden)
-  string(REGEX MATCHALL "[^\n]*${regex}[^\n]*" lines "${symbols}")
-  if(lines)
-    string(REPLACE ";" "\n" lines "${lines}")
-    string(APPEND found "${lines}\n")
-  endif()
-endforeach()
+find_symbols(found "${symbols}" ${forbidden})
 
-if(controls)
-  foreach(line IN LISTS controls)
-    string(REGEX REPLACE "^// violates: " "" regex "${line}")
-    if(NOT found MATCHES "${regex}")
-      message(FATAL_ERROR "${SOURCE}: the check did not find '${regex}', only:\n${found}")
-    endif()
-  endforeach()
-elseif(found)
-  message(FATAL_ERROR "${SOURCE} needs what the hot path must not:\n${found}")
-endif()
+judge_symbols("${found}" "${controls}" "what the hot path must not")

@@ -104,8 +104,8 @@ class stage_map {
   /// Takes in a report. False, and no effect, if it is of no instance, of an impossible load or an empty range, or if
   /// an instance before the last stage says that its range has no end.
   bool update(const load_report& r) noexcept {
-    constexpr tokens most{std::int64_t{1} << 40U};  // as in a well-formed message
-    if (r.from >= instances_ || r.load < tokens{} || r.load > most || r.range_end < tokens{1}) return false;
+    if (r.from >= instances_ || r.range_end < tokens{1}) return false;
+    if (r.load < tokens{} || r.load > tokens{market::greatest_count}) return false;
     const bool in_last_stage = stage_of_[r.from] + 1 == stages_;
     if (!in_last_stage && r.range_end == partition::unbounded) return false;
     loads_[r.from] = r.load;
