@@ -59,9 +59,9 @@ TESSERA_DEATH_CASE(market_nothing_out, "empty market") {
   c.sending.outgoing = 0;
   construct({0, 1}, c);
 }
-TESSERA_DEATH_CASE(market_no_throughput, "throughput and smoothing are positive") {
+TESSERA_DEATH_CASE(market_no_throughput, "throughput at least 1, smoothing positive") {
   trader::config c;
-  c.receiving.throughput = 0;
+  c.receiving.throughput = 0.5;
   construct({0, 1}, c);
 }
 TESSERA_DEATH_CASE(market_negative_growth, "impossible limits") {

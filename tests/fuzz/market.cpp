@@ -181,6 +181,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
         break;
       }
       case 5: static_cast<void>(t.update(r, tokens{static_cast<std::int64_t>(in.byte())}, blocks{2})); break;
+      case 14: static_cast<void>(t.update(r, tokens{static_cast<std::int64_t>(in.number())}, blocks{2})); break;
       case 6: static_cast<void>(t.refuse(r, now, e)); break;
       case 7:
         t.peer_failed({static_cast<std::uint32_t>(1 + in.byte() % 4), static_cast<std::uint32_t>(in.byte() % 4)}, now,

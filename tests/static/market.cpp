@@ -95,5 +95,7 @@ constexpr message from_somebody(tokens length) {
 static_assert(!well_formed(message{}));
 static_assert(well_formed(from_somebody(tokens{})));
 static_assert(!well_formed(from_somebody(tokens{-1})));
+static_assert(well_formed(from_somebody(tokens{greatest_count})));
+static_assert(!well_formed(from_somebody(tokens{greatest_count + 1})));
 
 }  // namespace

@@ -721,6 +721,31 @@ TEST_CASE("trader: what cannot be offered") {
   CHECK(x[0].selling().load() == 160_tok);
 }
 
+TEST_CASE("trader: however much there is, what is said of it is well formed") {
+  const tokens most{market::greatest_count};
+  exchange x{3};
+  x.books[1].idle = blocks{1} * market::greatest_count * 4;
+  x.books[1].own_load = 7_tok;
+  CHECK(x[0].offer(1, 0, most + 1_tok, 1_blk, std::vector<market::instance_id>{1}, x.now, x.books[0]) ==
+        status::invalid);
+  CHECK(x[0].offer(1, 0, most, blocks{market::greatest_count} + 1_blk, std::vector<market::instance_id>{1}, x.now,
+                   x.books[0]) == status::invalid);
+  for (request_id r = 1; r != 3; ++r) {
+    REQUIRE(x[0].offer(r, 0, most, blocks{market::greatest_count}, std::vector<market::instance_id>{1}, x.now,
+                       x.books[0]) == status::ok);
+  }
+  CHECK(x[0].update(1, most + 1_tok, 1_blk) == status::invalid);
+  x.settle();
+  REQUIRE(x.offer(2, 3, 10, {1}) == status::ok);
+  x.settle();
+  // 2 hears of more than can be said; the bid arrives all the same, and so does the pull of the largest request.
+  CHECK(x[1].buying().buffered() > most);
+  CHECK(x.books[1].last(message_kind::bid).load == most);
+  CHECK(x.books[0].last(message_kind::ask).load == most);
+  CHECK(x.books[0].copies.size() == 1);
+  for (const book& b : x.books) CHECK(std::all_of(b.sent.begin(), b.sent.end(), market::well_formed));
+}
+
 TEST_CASE("trader: messages that cannot be meant for it") {
   exchange x{3};
   const auto answer = [&](auto&& change) {

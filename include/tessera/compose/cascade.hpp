@@ -105,7 +105,7 @@ class stage_map {
   /// an instance before the last stage says that its range has no end.
   bool update(const load_report& r) noexcept {
     if (r.from >= instances_ || r.range_end < tokens{1}) return false;
-    if (r.load < tokens{} || r.load > tokens{market::greatest_count}) return false;
+    if (!market::believable(r.load)) return false;
     const bool in_last_stage = stage_of_[r.from] + 1 == stages_;
     if (!in_last_stage && r.range_end == partition::unbounded) return false;
     loads_[r.from] = r.load;

@@ -68,15 +68,19 @@ struct message {
   double start = 0;          ///< bid: seconds until the receiver could begin to pull.
 };
 
-/// The greatest count that is believed of a peer: so many can be added up without overflow.
+/// The greatest count that is believed of a peer, and that is said to one: so many can be added up without overflow.
 inline constexpr std::int64_t greatest_count = std::int64_t{1} << 40U;
+/// Whether it is a count that a peer would believe.
+template <class Quantity>
+[[nodiscard]] constexpr bool believable(Quantity q) noexcept {
+  return q >= Quantity{} && q <= Quantity{greatest_count};
+}
 
 /// What a message from outside must satisfy before it is looked at: a known kind and quantities that can be added up
 /// without overflow. Not a protection against a peer that lies.
 [[nodiscard]] constexpr bool well_formed(const message& m) noexcept {
-  const auto sane = [](std::int64_t n) { return n >= 0 && n <= greatest_count; };
-  return static_cast<std::uint8_t>(m.kind) < message_kinds && m.from.incarnation != 0 && sane(m.length.count()) &&
-         sane(m.size.count()) && sane(m.load.count()) && m.start >= 0 && m.start <= 1e18;
+  return static_cast<std::uint8_t>(m.kind) < message_kinds && m.from.incarnation != 0 && believable(m.length) &&
+         believable(m.size) && believable(m.load) && m.start >= 0 && m.start <= 1e18;
 }
 
 /// A lower-case name, for logs.

@@ -28,7 +28,7 @@ struct receiver_config {
   unsigned starving_after = 3;                         ///< Failed pulls after which a request is starving.
   unsigned unplaced_after = 16;  ///< So often without idle blocks, and it is given back to the sender. At least 1.
   blocks growth{1};              ///< Reserved above the size: a request grows while it is copied.
-  double throughput = 50'000;    ///< Tokens per second, until measured. Positive.
+  double throughput = 50'000;    ///< Tokens per second, until measured. At least 1.
   double smoothing = 0.2;        ///< Weight of the latest transfer in the measured throughput, in (0, 1].
 };
 
@@ -61,7 +61,8 @@ class receiver {
   receiver(arena& memory, const limits& l, peer self, const config& c) noexcept
       : entries_{memory.take<entry>(l.purchases)}, limits_{l}, config_{c}, self_{self}, throughput_{c.throughput} {
     TESSERA_ASSERT(l.purchases < 0x10000, "purchases have 16-bit numbers");
-    TESSERA_ASSERT(c.throughput > 0 && c.smoothing > 0 && c.smoothing <= 1, "throughput and smoothing are positive");
+    TESSERA_ASSERT(c.throughput >= 1 && c.smoothing > 0 && c.smoothing <= 1,
+                   "throughput at least 1, smoothing positive");
     TESSERA_ASSERT(c.unplaced_after >= 1 && c.growth >= blocks{}, "impossible limits");
   }
   receiver(const receiver&) = delete;
@@ -271,7 +272,9 @@ class receiver {
   [[nodiscard]] bool starves(const entry& e) const noexcept { return e.failed >= config_.starving_after; }
 
   /// Blocks that are reserved for it.
-  [[nodiscard]] blocks needs(const entry& e) const noexcept { return e.size + config_.growth; }
+  [[nodiscard]] blocks needs(const entry& e) const noexcept {
+    return min(e.size + config_.growth, blocks{greatest_count});
+  }
   /// Blocks that are promised and not reserved yet.
   [[nodiscard]] blocks promised() const noexcept {
     blocks sum{};
@@ -293,7 +296,7 @@ class receiver {
     answer.candidate = m.candidate;
     if (wanted && has_place(m, p)) {
       answer.kind = message_kind::bid;
-      answer.load = p.load() + buffered_;
+      answer.load = min(p.load() + buffered_, tokens{greatest_count});
       answer.start = static_cast<double>(buffered_.count()) / throughput_;
     }
     p.send(answer);

@@ -88,7 +88,7 @@ class sender {
 
   /// Offers a request to all `receivers`. `epoch`: how often it has changed hands. Returns `ok`; `busy` if it is on
   /// offer; `queue_full`; `invalid` if there are no receivers, or more than the limit, or this instance is one of them,
-  /// or a quantity is negative. O(offers + receivers).
+  /// or a quantity is not `believable`. O(offers + receivers).
   template <port P>
   [[nodiscard]] status offer(request_id request, std::uint32_t epoch, tokens length, blocks size,
                              std::span<const instance_id> receivers, time_point now, P& p) noexcept {
@@ -149,11 +149,12 @@ class sender {
     return status::ok;
   }
 
-  /// The request on offer has grown: what is said about it from now on is up to date. O(offers).
+  /// The request on offer has grown: this is said of it from now on. `unknown_request`; `invalid` as `offer`.
+  /// O(offers).
   status update(request_id request, tokens length, blocks size) noexcept {
     entry* const e = find(request);
     if (e == nullptr) return status::unknown_request;
-    if (length < tokens{} || size < blocks{}) return status::invalid;
+    if (!believable(length) || !believable(size)) return status::invalid;
     load_ += length - e->length;
     e->length = length;
     e->size = size;
@@ -367,7 +368,7 @@ class sender {
   [[nodiscard]] status prepare(request_id request, std::uint32_t epoch, tokens length, blocks size,
                                std::span<const instance_id> receivers, entry*& out) noexcept {
     if (receivers.empty() || receivers.size() > limits_.receivers) return status::invalid;
-    if (length < tokens{} || size < blocks{}) return status::invalid;
+    if (!believable(length) || !believable(size)) return status::invalid;
     for (const instance_id id : receivers) {
       if (id == self_.id) return status::invalid;
     }
@@ -555,7 +556,7 @@ class sender {
     m.offer = e.number;
     m.length = e.length;
     m.size = e.size;
-    m.load = load_;
+    m.load = min(load_, tokens{greatest_count});
     return m;
   }
   template <port P>
