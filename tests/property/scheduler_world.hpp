@@ -628,6 +628,7 @@ class scheduler_world {
     }
     const bool full = n >= std::min(step_.max_batch, limits_.residents) || sum >= step_.token_budget;
     bool nobody_starts = false;
+    bool perhaps_behind = false;
     bool nobody_runs = false;
     for (text_request* r : turn) {
       const bool runs = entry.count(r) == 1;
@@ -646,13 +647,16 @@ class scheduler_world {
         must(outgrown.count(r) == 1 || full || nobody_starts || outgrown.size() == limits_.residents,
              "who has outgrown the limits is told");
         // Its turn had not come when the step was full: then it is the one that the others are behind.
-        nobody_starts = nobody_starts || (waits(*r) && outgrown.count(r) == 0 && outgrown.size() != limits_.residents);
+        // Unless the list of those who are told is full: then nobody can see whether its turn had come.
+        const bool untold = waits(*r) && outgrown.count(r) == 0;
+        if (untold && outgrown.size() != limits_.residents) nobody_starts = true;
+        if (untold && full) perhaps_behind = true;
         continue;
       }
       must(outgrown.count(r) == 0, "only who has outgrown the limits is told so");
       if (waits(*r)) {
         const bool behind_victim = !victims.empty() && !Order::before(*r, *plan_.preempted.back().request);
-        must(why == wait_reason::behind_others ? nobody_starts || behind_victim : !nobody_starts,
+        must(why == wait_reason::behind_others ? nobody_starts || behind_victim || perhaps_behind : !nobody_starts,
              "the first who cannot start says why");
         switch (why) {
           case wait_reason::batch_full:
