@@ -11,6 +11,7 @@
 #include <tessera/admit/watermark.hpp>
 #include <tessera/compose/cascade.hpp>
 #include <tessera/compose/fcfs.hpp>
+#include <tessera/compose/improved.hpp>
 #include <tessera/compose/pars.hpp>
 #include <tessera/compose/pascal.hpp>
 #include <tessera/compose/pascal_paced.hpp>
@@ -56,6 +57,7 @@
 #include <tessera/migration/live_migration.hpp>
 #include <tessera/order/boost_time.hpp>
 #include <tessera/order/concepts.hpp>
+#include <tessera/order/earliest_due.hpp>
 #include <tessera/order/fcfs.hpp>
 #include <tessera/order/paced.hpp>
 #include <tessera/order/ranked.hpp>

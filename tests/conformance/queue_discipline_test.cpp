@@ -3,6 +3,7 @@
 // What `queue_discipline` and `ordered_queue` promise, checked for every model against a slow reference: requests in a
 // vector, sorted anew for each look, aged by a scan. A new model is one line in TESSERA_TEST_MODELS.
 
+#include <tessera/order/earliest_due.hpp>
 #include <tessera/order/fcfs.hpp>
 #include <tessera/order/paced.hpp>
 #include <tessera/order/ranked.hpp>
@@ -61,6 +62,14 @@ struct reads_the_prompt {
     return r.state().answering_since + length::from_seconds(0.2 * static_cast<double>(r.prompt.count()));
   }
 };
+/// As long an output as the prompt.
+struct expects_the_prompt {
+  template <schedulable R>
+  [[nodiscard]] tokens operator()(const R& r) const noexcept {
+    return r.prompt;
+  }
+};
+using by_due = order::earliest_due<expects_the_prompt, reads_the_prompt>;
 struct round_robin_by_quanta : order::round_robin {
   round_robin_by_quanta() { fewest_quanta_first = true; }
 };
@@ -85,11 +94,11 @@ struct model {
   }
 };
 
-#define TESSERA_TEST_MODELS                                                                       \
-  model<order::fcfs>, model<order::round_robin>, model<order::two_phase>, model<order::ranked<>>, \
-      model<order::ranked<by_prompt>>, model<shortest_prompt>, model<round_robin_by_quanta>,      \
-      model<two_phase_by_quanta>, model<order::paced<reads_the_prompt>>,                          \
-      (model<order::paced<reads_the_prompt>, tick_request>), (model<order::fcfs, tick_request>),  \
+#define TESSERA_TEST_MODELS                                                                                            \
+  model<order::fcfs>, model<order::round_robin>, model<order::two_phase>, model<order::ranked<>>,                      \
+      model<order::ranked<by_prompt>>, model<shortest_prompt>, model<round_robin_by_quanta>,                           \
+      model<two_phase_by_quanta>, model<order::paced<reads_the_prompt>>, model<by_due>, (model<by_due, tick_request>), \
+      (model<order::paced<reads_the_prompt>, tick_request>), (model<order::fcfs, tick_request>),                       \
       (model<order::two_phase, tick_request>), (model<order::ranked<>, tick_request>)
 
 /// The same requests and the same operations, done the slow way.

@@ -29,6 +29,10 @@ struct index {
   placement::phi_index object{storage, {.workers = 4}};
 };
 
+TESSERA_DEATH_CASE(headroom_within_no_number, "a budget is a number") {
+  static_cast<void>(headroom::prefill_cost{.alpha = 1, .beta = 1}.within(std::nan("")));
+}
+
 }  // namespace
 
 TESSERA_DEATH_CASE(headroom_model_without_parameters, "a model has parameters") {

@@ -4,6 +4,7 @@
 #include <tessera/rank/dense.hpp>
 #include <tessera/rank/features.hpp>
 #include <tessera/rank/kendall.hpp>
+#include <tessera/rank/length_calibrator.hpp>
 #include <tessera/rank/mlp.hpp>
 #include <tessera/rank/scorer.hpp>
 #include <tessera/rank/train_mlp.hpp>
@@ -74,6 +75,18 @@ TESSERA_DEATH_CASE(rank_no_penalty, "no penalty") {
   train_options o;
   o.penalties.clear();
   static_cast<void>(train_linear(dataset{hashed_features{9}}, {}, o));
+}
+TESSERA_DEATH_CASE(rank_calibrator_without_window, "a window of 1 to 2^31 - 1 pairs") {
+  auto storage = tessera::storage_for<length_calibrator>({.window = 0, .groups = 1});
+  length_calibrator{storage}.fit();
+}
+TESSERA_DEATH_CASE(rank_calibrator_without_groups, "1 to 2^31 - 1 groups") {
+  auto storage = tessera::storage_for<length_calibrator>({.window = 1, .groups = 0});
+  length_calibrator{storage}.fit();
+}
+TESSERA_DEATH_CASE(rank_calibrator_of_negative_lengths, "a length is not negative") {
+  auto storage = tessera::storage_for<length_calibrator>({.window = 1, .groups = 1});
+  length_calibrator{storage}.observe(1, tessera::tokens{-1});
 }
 TESSERA_DEATH_CASE(rank_mlp_batch_of_one, "a batch needs a pair") {
   mlp_options o;

@@ -55,7 +55,12 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       case 0: run<order::fcfs>(cache, choice); break;
       case 1: run<order::round_robin>(cache, choice); break;
       case 2: run<order::two_phase>(cache, choice); break;
-      default: (data[0] & 8U) != 0 ? run<paced_order>(cache, choice) : run<order::ranked<>>(cache, choice);
+      default:
+        if ((data[0] & 8U) == 0) {
+          run<order::ranked<>>(cache, choice);
+        } else {
+          (data[0] & 16U) != 0 ? run<due_order>(cache, choice) : run<paced_order>(cache, choice);
+        }
     }
   } catch (const broken& b) {
     std::fprintf(stderr, "broken: %s\n", b.what());

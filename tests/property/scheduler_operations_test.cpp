@@ -74,3 +74,4 @@ TEST_CASE("any sequence of operations: round_robin") { both_stores<order::round_
 TEST_CASE("any sequence of operations: two_phase") { both_stores<order::two_phase>(); }
 TEST_CASE("any sequence of operations: ranked") { both_stores<order::ranked<>>(); }
 TEST_CASE("any sequence of operations: paced") { both_stores<paced_order>(); }
+TEST_CASE("any sequence of operations: earliest_due") { both_stores<due_order>(); }

@@ -2,6 +2,7 @@
 
 // Who computes what in each step, against a textbook simulation that counts blocks and sorts everything anew.
 
+#include <tessera/order/earliest_due.hpp>
 #include <tessera/order/paced.hpp>
 #include <tessera/order/ranked.hpp>
 #include <tessera/order/round_robin.hpp>
@@ -23,7 +24,7 @@ namespace {
 
 using namespace tessera;
 
-enum class rule { first_come, turns, two_queues, shortest, readers };
+enum class rule { first_come, turns, two_queues, shortest, readers, due };
 
 struct task {
   std::size_t id = 0;
@@ -34,13 +35,14 @@ struct task {
   std::int64_t computed = 0, length = 0, held = 0, used = 0;
   std::uint64_t turn = 0;
   int level = 0;
-  double boost_at = std::numeric_limits<double>::infinity(), answers_since = 0;
+  double boost_at = std::numeric_limits<double>::infinity(), answers_since = 0, due = 0;
   std::int64_t answered = 0;
   bool demoted = false, answering = false, resident = false, suspended = false, done = false;
 };
 
-/// Tokens that a reader reads in a second.
+/// Tokens that a reader reads in a second, and seconds for a token that is expected.
 constexpr double reading_speed = 2;
+constexpr double pace = 0.75;
 
 struct share {
   std::size_t id;
@@ -74,7 +76,8 @@ class textbook {
       t.level = 1;
       t.boost_at = now + s_.threshold;
     }
-    if (s_.how == rule::readers) take_place(t);
+    t.due = now + pace * t.score;
+    if (reads()) take_place(t);
     all_.push_back(t);
   }
 
@@ -195,21 +198,26 @@ class textbook {
   [[nodiscard]] key_type key(const task& t) const {
     double place = 0;
     if (s_.how == rule::shortest) place = t.level == 0 ? t.boost_at : t.score;
-    if (s_.how == rule::readers && t.level != 1) place = t.boost_at;
+    if (reads() && t.level != 1) place = t.boost_at;
+    if (s_.how == rule::due && t.level == 1) place = t.due;
     return {-t.priority, t.level, place, t.turn, t.id};
   }
   [[nodiscard]] bool displaces(const task& w, const task& r) const {
     if (s_.how == rule::first_come || s_.how == rule::shortest || w.priority != r.priority) {
       return w.priority > r.priority;
     }
+    if (s_.how == rule::due && (w.level == r.level || (w.level == 1 && w.answering))) return false;
     if (s_.how == rule::readers && w.level == r.level && w.level != 1) return false;
     return key(w) < key(r);
   }
-  /// Reasoning, or an answer that is calm until its reader is about to run dry.
+  [[nodiscard]] bool reads() const { return s_.how == rule::readers || s_.how == rule::due; }
+  /// Reasoning, or an answer that is calm until its reader is about to run dry. By due times, one that nobody reads yet
+  /// is where reasoning is.
   void take_place(task& t) const {
     t.used = 0;
-    t.level = t.answering ? 2 : 1;
-    t.boost_at = !t.answering      ? std::numeric_limits<double>::infinity()
+    const bool early = !t.answering || (s_.how == rule::due && t.answered == 0);
+    t.level = early ? 1 : 2;
+    t.boost_at = early             ? std::numeric_limits<double>::infinity()
                  : t.answered == 0 ? t.answers_since
                                    : t.answers_since + static_cast<double>(t.answered) / reading_speed - s_.margin;
     if (t.answering) t.turn = 0;
@@ -244,16 +252,19 @@ class textbook {
       return;
     }
     t.used += one_more ? 1 : 0;
-    if (s_.how == rule::readers) {
+    if (reads()) {
       if (t.answering && one_more) ++t.answered;
-      if (t.used >= (t.answering ? s_.slice : s_.quantum)) {
-        if (!t.answering && t.turn < s_.young) ++t.turn;
+      const bool by_quanta = s_.how == rule::readers && !t.answering;
+      const bool first_read = s_.how == rule::due && t.level == 1 && t.answered > 0;
+      if (by_quanta ? t.used >= s_.quantum : t.answering && (t.used >= s_.slice || first_read)) {
+        if (by_quanta && t.turn < s_.young) ++t.turn;
         take_place(t);
       }
       if (turns) {
         t.answering = true;
         t.answers_since = now;
         take_place(t);
+        if (t.level == 1) t.boost_at = now;
         t.level = 0;
       }
       return;
@@ -295,6 +306,12 @@ struct reader {
   }
 };
 
+struct by_score {
+  [[nodiscard]] tokens operator()(const request& r) const noexcept {
+    return tokens{static_cast<std::int64_t>(r.score)};
+  }
+};
+
 template <class Order>
 void compare(rule how) {
   std::size_t evictions = 0;
@@ -323,8 +340,9 @@ void compare(rule how) {
     if constexpr (requires { config.order.quantum; }) config.order.quantum = tokens{s.quantum};
     if constexpr (requires { config.order.demote_above; }) config.order.demote_above = tokens{s.demote_above};
     if constexpr (requires { config.order.threshold; }) config.order.threshold = duration{s.threshold};
-    if constexpr (requires { config.order.young_quanta; }) {
-      config.order.young_quanta = s.young;
+    if constexpr (requires { config.order.young_quanta; }) config.order.young_quanta = s.young;
+    if constexpr (requires { config.order.pace; }) config.order.pace = duration{pace};
+    if constexpr (requires { config.order.slice; }) {
       config.order.slice = tokens{s.slice};
       config.order.margin = duration{s.margin};
     }
@@ -407,3 +425,6 @@ TEST_CASE("round_robin decides as the textbook does") { compare<order::round_rob
 TEST_CASE("two_phase decides as the textbook does") { compare<order::two_phase>(rule::two_queues); }
 TEST_CASE("ranked decides as the textbook does, ageing included") { compare<order::ranked<>>(rule::shortest); }
 TEST_CASE("paced decides as the textbook does, ageing included") { compare<order::paced<reader>>(rule::readers); }
+TEST_CASE("earliest_due decides as the textbook does, ageing included") {
+  compare<order::earliest_due<by_score, reader>>(rule::due);
+}

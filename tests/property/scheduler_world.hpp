@@ -13,6 +13,7 @@
 #include <tessera/admit/future_peak.hpp>
 #include <tessera/kv/hash_chain.hpp>
 #include <tessera/kv/prefix_cache.hpp>
+#include <tessera/order/earliest_due.hpp>
 #include <tessera/order/paced.hpp>
 #include <tessera/order/ranked.hpp>
 #include <tessera/order/round_robin.hpp>
@@ -97,6 +98,12 @@ struct slow_reader {
   }
 };
 using paced_order = order::paced<slow_reader>;
+
+/// Expects what the request says it will generate at most.
+struct expects_the_most {
+  [[nodiscard]] tokens operator()(const text_request& r) const noexcept { return r.max_output; }
+};
+using due_order = order::earliest_due<expects_the_most, slow_reader>;
 
 /// Policies chosen at run time, so that all combinations are one type.
 struct any_preempt {

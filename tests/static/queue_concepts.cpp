@@ -4,6 +4,7 @@
 // lacks only it.
 
 #include <tessera/order/concepts.hpp>
+#include <tessera/order/earliest_due.hpp>
 #include <tessera/order/fcfs.hpp>
 #include <tessera/order/paced.hpp>
 #include <tessera/order/ranked.hpp>
@@ -63,6 +64,33 @@ static_assert(queue_discipline<order::paced<>, paced_request>);
 static_assert(queue_discipline<order::paced<>, paced_tick_request>);
 static_assert(queue_discipline<order::paced<never_dry>, request>);
 static_assert(order::paced<>::ages);
+
+// order::earliest_due wants to know how long an output will be as well.
+struct expecting_request : paced_request {
+  tokens expected_output{};
+};
+struct expects_ten {
+  template <class R>
+  tokens operator()(const R&) const noexcept;
+};
+struct expects_a_number {
+  template <class R>
+  std::int64_t operator()(const R&) const noexcept;
+};
+struct expects_may_throw {
+  template <class R>
+  tokens operator()(const R&) const;
+};
+static_assert(order::output_predictor<order::expected_output_member, expecting_request>);
+static_assert(order::output_predictor<expects_ten, request> && order::output_predictor<expects_ten, tick_request>);
+static_assert(!order::output_predictor<order::expected_output_member, request>);
+static_assert(!order::output_predictor<expects_a_number, request>);
+static_assert(!order::output_predictor<expects_may_throw, request>);
+static_assert(!order::output_predictor<expects_ten, int>);
+static_assert(queue_discipline<order::earliest_due<>, expecting_request>);
+static_assert(queue_discipline<order::earliest_due<expects_ten>, paced_tick_request>);
+static_assert(queue_discipline<order::earliest_due<expects_ten, never_dry>, request>);
+static_assert(order::earliest_due<>::ages);
 
 static_assert(!order::fcfs::ages && !order::round_robin::ages && !order::two_phase::ages && order::ranked<>::ages);
 static_assert(std::is_aggregate_v<order::two_phase> && std::is_aggregate_v<order::ranked<>>);

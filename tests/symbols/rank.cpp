@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
 #include <tessera/rank/dense.hpp>
+#include <tessera/rank/length_calibrator.hpp>
 #include <tessera/rank/mlp.hpp>
 #include <tessera/rank/model_file.hpp>
 #include <tessera/rank/scorer.hpp>
@@ -20,4 +21,11 @@ tessera::rank::model_status save(const tessera::rank::mlp_model& model, std::spa
 }
 std::size_t features(std::string_view text, std::span<tessera::rank::feature> out) {
   return tessera::rank::extract(tessera::rank::hashed_features{}, text, out);
+}
+tessera::tokens expected_length(std::span<std::byte> memory, const tessera::rank::length_calibrator::limits& limits,
+                                float score, tessera::tokens output) noexcept {
+  tessera::rank::length_calibrator length{memory, limits};
+  length.observe(score, output);
+  length.fit();
+  return length.size() != 0 ? length(score) : tessera::tokens{};
 }

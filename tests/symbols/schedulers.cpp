@@ -4,6 +4,7 @@
 
 #include <tessera/admit/future_peak.hpp>
 #include <tessera/compose/fcfs.hpp>
+#include <tessera/compose/improved.hpp>
 #include <tessera/compose/pars.hpp>
 #include <tessera/compose/pascal.hpp>
 #include <tessera/compose/pascal_paced.hpp>
@@ -20,6 +21,7 @@ struct request : request_hook {};
 
 struct read_request : request_hook {
   token_pacer pacer{};
+  tokens expected_output{};
 };
 
 struct hashed_request : request_hook {
@@ -46,3 +48,4 @@ template class tessera::pars<hashed_request, order::score_member, kv::prefix_cac
 template class tessera::pascal<request>;
 template class tessera::pascal<hashed_request, kv::prefix_cache>;
 template class tessera::pascal_paced<read_request>;
+template class tessera::improved<read_request>;

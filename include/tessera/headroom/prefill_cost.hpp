@@ -5,6 +5,9 @@
 #include <tessera/core/clock.hpp>
 #include <tessera/core/units.hpp>
 
+#include <cmath>
+#include <cstdint>
+
 /// @file
 /// What a prompt costs to compute, and what a prefill worker can compute before a prompt is late. The numerator and the
 /// denominator of Phasor's time-bound freeness (section 3.1, equation 2; appendix B).
@@ -28,6 +31,24 @@ struct prefill_cost {
     const auto l = static_cast<double>(prompt.count());
     const auto c = static_cast<double>(computed.count());
     return (alpha * (l + c) + beta * model_scale) * (l - c);
+  }
+
+  /// The other way round: how many tokens of a prompt, of which `computed` are in the KV cache already, cost no more
+  /// than `budget` FLOP. The rest of a step that must not take longer than some time is such a budget: P_peak times the
+  /// time that is left. 0 if not even one does; `longest_prompt` if it costs nothing. Requires `budget` not to be NaN.
+  /// O(1).
+  [[nodiscard]] tokens within(double budget, tokens computed = {}) const noexcept {
+    TESSERA_ASSERT(budget == budget, "a budget is a number");
+    if (!(budget > 0)) return {};
+    const double linear = 2 * alpha * static_cast<double>(computed.count()) + beta * model_scale;
+    const double root = linear + std::sqrt(linear * linear + 4 * alpha * budget);
+    const auto most = static_cast<double>((longest_prompt - computed).count());
+    if (!(root > 0) || !(2 * budget / root < most)) return max(longest_prompt - computed, tokens{});
+    tokens n{static_cast<std::int64_t>(2 * budget / root)};
+    // What was rounded may be one off.
+    while (n > tokens{} && flops(computed + n, computed) > budget) n -= tokens{1};
+    while (computed + n < longest_prompt && flops(computed + n + tokens{1}, computed) <= budget) n += tokens{1};
+    return n;
   }
 };
 

@@ -15,6 +15,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <utility>
 #include <vector>
 
 /// @file
@@ -31,6 +32,7 @@ struct cascade_plan {
   cost::fit_result cost{};                 ///< Fitted to profiled batches of this cluster's instances.
   double in_flight = 0;                    ///< Requests that the sample was taken to be in flight.
   std::vector<partition::stage> stages{};  ///< All instances, all lengths.
+  double gain = 1;                         ///< By `layout::steady`: see `steady_stages`.
   double seconds = 0;                      ///< What the method took, without sorting the sample.
 };
 
@@ -84,12 +86,14 @@ inline constexpr std::size_t planning_sample = 20'000;
   };
   if (how == layout::steady) {
     const auto start = clock::now();
-    plan.stages = steady_plan(o.instance.timer,
-                              {.sample = rows,
-                               .rate = rate > 0 ? rate : 1e3 * static_cast<double>(o.instances),
-                               .kv_tokens = kv,
-                               .max_batch = o.instance.step.max_batch},
-                              o.instances);
+    steady_stages best = steady_plan(o.instance.timer,
+                                     {.sample = rows,
+                                      .rate = rate > 0 ? rate : 1e3 * static_cast<double>(o.instances),
+                                      .kv_tokens = kv,
+                                      .max_batch = o.instance.step.max_batch},
+                                     o.instances);
+    plan.stages = std::move(best.stages);
+    plan.gain = best.gain;
     plan.seconds = seconds_since(start);
     return plan;
   }

@@ -31,6 +31,9 @@ struct instance_view {
 template <class P>
 concept phase_reader = requires { requires P::reads_phases; };
 
+/// One quantum of answer in blocks of the usual 16 tokens: what PASCAL wants free before an answer stays.
+inline constexpr blocks quantum_blocks{32};
+
 /// Decides where requests run; called by a cluster `c`, see there for what a control may do.
 ///
 /// Requires: (1) `control.place(c, r) -> std::size_t`: the instance on which the new request `r` starts.

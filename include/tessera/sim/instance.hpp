@@ -75,6 +75,7 @@ struct request : request_hook {
 struct instance_options {
   scheduler_limits limits{};          ///< Of its scheduler.
   step_limits step{};                 ///< Of each step.
+  tokens prefill_budget{};            ///< Not 0: a step has tokens for its residents, this, and no more.
   step_timer timer;                   ///< How long a step takes.
   double swap_seconds_per_block = 0;  ///< One KV block over the link to host memory, one way.
   bool swaps_both_ways = true;        ///< Blocks go out and come in at the same time: the link is full duplex.
@@ -187,7 +188,11 @@ class instance {
   template <class Timed>
   void start_step(double now_s, Timed&& timed) {
     const auto before = std::chrono::steady_clock::now();
-    plan_ = scheduler_.plan(time_point::at_seconds(now_s), options_->step);
+    step_limits step = options_->step;
+    if (const tokens most = options_->prefill_budget; most > tokens{}) {
+      step.token_budget = min(step.token_budget, most + tokens{static_cast<std::int64_t>(scheduler_.resident_count())});
+    }
+    plan_ = scheduler_.plan(time_point::at_seconds(now_s), step);
     timed(nanoseconds_since(before));
     if (plan_.empty()) {
       scheduler_.abandon(plan_);

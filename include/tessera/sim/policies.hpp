@@ -10,6 +10,7 @@
 #include <tessera/sim/cascade_plan.hpp>
 #include <tessera/sim/cluster.hpp>
 #include <tessera/sim/disaggregated.hpp>
+#include <tessera/sim/improved.hpp>
 #include <tessera/sim/llumnix.hpp>
 
 #include <fmt/format.h>
@@ -85,6 +86,18 @@ template <class Scheduler, class Make>
   return p;
 }
 
+/// `tessera::improved` with all that belongs to it, or with some of it. Without scores it runs too, and expects all
+/// outputs to be alike.
+[[nodiscard]] inline policy improved_policy(std::string name, const improved_config& config = {}) {
+  return {name, "ours: readers first, then who is due first by predicted length; bounded steps, headroom, stages",
+          [name, config](const cluster_options& options, std::span<const trace_row> rows,
+                         const progress_callback& progress) {
+            run_result result = run_improved(options, rows, config, progress);
+            result.numbers.policy = name;
+            return result;
+          }};
+}
+
 /// The same policy, for requests with scores only.
 [[nodiscard]] inline policy needing_scores(policy p) {
   p.needs_scores = true;
@@ -133,9 +146,6 @@ inline void require_scores(const policy& p, std::span<const trace_row> rows, std
             return result;
           }};
 }
-
-/// One quantum of answer in blocks of the usual 16 tokens: what PASCAL wants free before an answer stays.
-inline constexpr blocks quantum_blocks{32};
 
 /// Half of the workers prefill, half decode; or three eighths each, and the rest is mixed, as in Phasor's evaluation.
 [[nodiscard]] constexpr pool_sizes halves(std::size_t instances) noexcept {
@@ -201,6 +211,7 @@ inline constexpr blocks quantum_blocks{32};
           [](const cluster_options& o, std::span<const trace_row> rows) {
             return cascade{steady_cascade(plan_cascade(o, rows, arrival_rate(rows), layout::steady))};
           }),
+      improved_policy("improved"),
   };
 }
 

@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <limits>
 #include <span>
+#include <utility>
 #include <vector>
 
 /// @file
@@ -26,6 +27,13 @@ struct steady_load {
   std::size_t max_batch = 256;        ///< Largest batch.
   double hand_over_s = 0.01;          ///< What a hand-over takes beside the step that it waits for.
   double most_handing = 0.6;          ///< Part of the time that an instance may be handing over; it does one at a time.
+};
+
+/// Stages, and what they are expected to gain.
+struct steady_stages {
+  std::vector<partition::stage> stages{};  ///< All instances, all lengths.
+  double gain = 1;  ///< Requests in the system without stages, over those with these; infinity: without, it cannot keep
+                    ///< up. At least 1.
 };
 
 /// Divides lengths and instances into stages like CascadeInfer's planner (section 4.2), with another cost of a stage.
@@ -45,8 +53,8 @@ struct steady_load {
 /// generated.
 ///
 /// Cuts are on a grid of four per doubling. O(instances^2 cuts^2).
-[[nodiscard]] inline std::vector<partition::stage> steady_plan(const step_timer& timer, const steady_load& load,
-                                                               std::size_t instances) {
+[[nodiscard]] inline steady_stages steady_plan(const step_timer& timer, const steady_load& load,
+                                               std::size_t instances) {
   TESSERA_ASSERT(!load.sample.empty() && instances > 0 && load.rate > 0, "requests to plan for, and instances");
   std::int64_t longest = 1;
   for (const trace_row& r : load.sample) longest = std::max(longest, r.prompt_tokens + r.output_tokens);
@@ -177,7 +185,7 @@ struct steady_load {
       j = last.from;
     }
     std::reverse(stages.begin(), stages.end());
-    return stages;
+    return {.stages = std::move(stages), .gain = cost(0, bins, instances, rate) / best[instances][bins].cost};
   }
 }
 

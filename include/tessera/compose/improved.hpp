@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <tessera/order/earliest_due.hpp>
+#include <tessera/pipeline/iteration_scheduler.hpp>
+
+TESSERA_NAMESPACE_BEGIN
+
+/// A scheduler that is in no paper: PASCAL's phases with its token pacer in the order, PARS's predictions as due times
+/// instead of a ranking with a threshold. What has a reader gets what the reader needs, when he needs it; all else
+/// goes to the requests that are due first (see `order::earliest_due`).
+///
+/// It is one of four parts, which work without each other:
+/// - this scheduler;
+/// - `rank::length_calibrator`, which makes expected lengths of PARS's scores;
+/// - steps that are bounded in time: `step_limits::token_budget` no more than `headroom::prefill_cost::within` half the
+///   target TPOT, so that no prompt holds up those who read;
+/// - placement by headroom: `placement::highest_phi` over the smaller of Phi_T (the prompts that wait on an instance)
+///   and Phi_S (its memory when all its requests have their expected length), `placement::migrate_when_tight` when
+///   reasoning ends; or, where lengths differ so much that batches wait for their longest, CascadeInfer's stages.
+///
+/// `sim::improved` puts them together for the simulator.
+///
+/// The engine keeps a `token_pacer` in each request as the member `pacer`, tells it of a step's answering tokens before
+/// it commits the step, and writes the member `expected_output` before `submit` (0: not known). Or pass an `Expected`
+/// and a `Deadline`.
+///
+/// When to use: interactive serving under a load that queues. Measured against each paper's own policy in
+/// docs/results/improved.
+template <schedulable Request, class Expected = order::expected_output_member, class Deadline = order::pacer_member,
+          class BlockStore = kv::block_pool>
+class improved : public iteration_scheduler<Request, order::earliest_due<Expected, Deadline>, preempt::swap,
+                                            admit::watermark, BlockStore> {
+  using base = iteration_scheduler<Request, order::earliest_due<Expected, Deadline>, preempt::swap, admit::watermark,
+                                   BlockStore>;
+
+ public:
+  /// Parameters of the parts; each is described at its own type.
+  struct config {
+    duration pace = duration{0.1};    ///< Time a reader takes for a token: the target TPOT.
+    tokens slice{250};                ///< Tokens generated between two looks at an answer's reader.
+    duration margin = duration{1.0};  ///< An answer is urgent so long before its reader runs dry.
+    double watermark = 0.01;  ///< Fraction of the blocks kept free when a request starts without displacing anyone.
+    [[no_unique_address]] Expected expected{};  ///< Says how long a request's output will be.
+    [[no_unique_address]] Deadline deadline{};  ///< Says when a request's reader runs dry.
+  };
+
+  /// Over a buffer of at least `required_bytes(l)`.
+  improved(std::span<std::byte> memory, const scheduler_limits& l, const config& c = {}) noexcept
+      : base{memory, l, policies(c)} {}
+  /// Over storage from `storage_for`.
+  explicit improved(owned_storage<scheduler_limits>& storage, const config& c = {}) noexcept
+      : base{storage, policies(c)} {}
+
+ private:
+  static typename base::config policies(const config& c) noexcept {
+    return {
+        .order = {.pace = c.pace, .slice = c.slice, .margin = c.margin, .expected = c.expected, .deadline = c.deadline},
+        .admit = {.fraction = c.watermark}};
+  }
+};
+
+TESSERA_NAMESPACE_END

@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <tessera/order/boost_time.hpp>
+#include <tessera/order/paced.hpp>
+
+#include <concepts>
+#include <cstdint>
+
+TESSERA_NAMESPACE_BEGIN
+namespace order {
+
+/// The expected output length that the engine wrote into the request's member `expected_output`.
+struct expected_output_member {
+  /// Reads `r.expected_output`.
+  template <schedulable R>
+    requires requires(const R& r) {
+      { r.expected_output } -> std::convertible_to<tokens>;
+    }
+  [[nodiscard]] tokens operator()(const R& r) const noexcept {
+    return r.expected_output;
+  }
+};
+
+/// Says how many tokens a request is expected to generate, reasoning included.
+/// Requires: (1) copyable; (2) `f(r) noexcept -> tokens`.
+/// Not checked: a pure function of members that do not change. 0 or less: not known. Complexity: called once per
+/// request, when it joins. Models: `order::expected_output_member`.
+template <class F, class R>
+concept output_predictor = std::copyable<F> && schedulable<R> && requires(const F& f, const R& r) {
+  { f(r) } noexcept -> std::same_as<tokens>;
+};
+
+/// Answers just in time, as `paced`; before them, whoever is due first: (priority, level, place on it, sequence).
+///
+/// - Level 0, urgent: answers whose reader runs dry within `margin`, and reasoning that has just ended. Earliest
+///   deadline first. One that was urgent stays so for a slice of tokens.
+/// - Level 1: requests that nobody reads yet, reasoning or waiting for their first token. Each is due when its reader
+///   would have been through, had it begun on arrival: arrival + expected output x `pace`. Earliest due first.
+/// - Level 2, calm: answers whose reader has enough to read. Earliest deadline first.
+///
+/// So short requests overtake long ones that came a little earlier, by as much as they are shorter, and nobody is
+/// overtaken for ever: who comes later by a request's whole expected time is behind it. Nothing has to be boosted for
+/// its age, and past saturation the order does not tip over into arrival order. Where nothing is known of the lengths,
+/// or all are alike, it is arrival order.
+///
+/// What is urgent displaces everything else, and reasoning displaces calm answers, whose readers do not notice. A
+/// prompt that nobody has reasoned about takes nobody's place, for its answer would soon be as calm; nor does anyone
+/// take a place on his own level: a prediction is too weak a reason to throw KV out. (The first in line speaks for the
+/// line: behind a prompt that has no place yet, reasoning waits too.)
+///
+/// When to use: an engine that keeps a token pacer per request and can say, however roughly, how long outputs will be
+/// (`rank::length_calibrator` makes lengths of PARS's scores).
+/// Source: ours. Level 1 is earliest due date first, which keeps the greatest lateness least on one machine (Jackson
+/// 1955), with a due date in proportion to the length, so that what is kept low is the time per token; the other
+/// levels are those of `paced`.
+/// @tparam Expected an `output_predictor`; by default the request's member `expected_output`.
+/// @tparam Deadline a `reader_deadline`; by default the request's member `pacer`.
+template <class Expected = expected_output_member, class Deadline = pacer_member>
+struct earliest_due {
+  static constexpr bool ages = true;  ///< Whether a request moves to the front when its time has come.
+
+  duration pace = duration{0.1};  ///< Time a reader takes for a token: the target TPOT. Not negative.
+  tokens slice{250};              ///< Tokens generated between two looks at an answer's reader. At least 1.
+  /// An answer is urgent so long before its reader runs dry: the time of a few steps. `duration::forever()`: always.
+  duration margin = duration{1.0};
+  [[no_unique_address]] Expected expected{};  ///< Tells how long a request's output will be.
+  [[no_unique_address]] Deadline deadline{};  ///< Tells when a request's reader runs out of tokens.
+
+  /// A place for a request that joins.
+  template <schedulable R>
+  void enter(R& r, typename R::time_point arrived) noexcept {
+    static_assert(output_predictor<Expected, R>,
+                  "tessera: `earliest_due` needs requests with a member `expected_output`, or an Expected with "
+                  "`tokens operator()(const R&) const noexcept`");
+    const tokens output = max(expected(static_cast<const R&>(r)), tokens{});
+    request_access::state(r).turn = turn_at(arrived.seconds() + pace.seconds() * static_cast<double>(output.count()));
+    take_place(r);
+  }
+
+  /// Accounts for tokens that were run; true if the request is due for a new place.
+  template <schedulable R>
+  [[nodiscard]] bool charge(R& r, tokens ran) noexcept {
+    auto& s = request_access::state(r);
+    s.quantum_used += ran;
+    if (s.phase != phase::answering) return false;
+    return s.quantum_used >= slice || (s.level == unread && is_read(r));
+  }
+
+  /// A new place for a request that was due.
+  template <schedulable R>
+  void requeue(R& r) noexcept {
+    take_place(r);
+  }
+
+  /// A resident that has just ended its reasoning is urgent at once.
+  template <schedulable R>
+  void change_phase(R& r) noexcept {
+    auto& s = request_access::state(r);
+    take_place(r);
+    if (s.level == unread) s.boost_at = s.answering_since;
+    s.level = urgent;
+  }
+
+  /// By priority, then level, then place on it, then arrival.
+  template <schedulable R>
+  [[nodiscard]] static bool before(const R& a, const R& b) noexcept {
+    if (a.priority != b.priority) return a.priority > b.priority;
+    const auto& s = a.state();
+    const auto& t = b.state();
+    if (s.level != t.level) return s.level < t.level;
+    if (s.level == unread) {
+      if (s.turn != t.turn) return s.turn < t.turn;
+    } else if (s.boost_at != t.boost_at) {
+      return s.boost_at < t.boost_at;
+    }
+    return s.sequence < t.sequence;
+  }
+
+  /// Whether a waiting request may take the blocks of a resident.
+  template <schedulable R>
+  [[nodiscard]] static bool displaces(const R& waiting, const R& resident) noexcept {
+    if (waiting.priority != resident.priority) return waiting.priority > resident.priority;
+    const auto& w = waiting.state();
+    return w.level < resident.state().level && (w.level == urgent || w.phase == phase::reasoning);
+  }
+
+ private:
+  static constexpr std::uint8_t urgent = 0;  // the level to which ageing boosts
+  static constexpr std::uint8_t unread = 1;
+  static constexpr std::uint8_t calm = 2;
+
+  /// Places are integers: a microsecond each, so that no clock's origin costs precision.
+  [[nodiscard]] static std::uint64_t turn_at(double seconds) noexcept {
+    constexpr double most = 9e18;
+    const double us = seconds * 1e6;
+    const double within = us < most ? (us > -most ? us : -most) : most;
+    return static_cast<std::uint64_t>(static_cast<std::int64_t>(within)) ^ (std::uint64_t{1} << 63U);
+  }
+
+  template <schedulable R>
+  [[nodiscard]] bool is_read(const R& r) const noexcept {
+    return deadline(r) != R::time_point::never();
+  }
+
+  /// An answer is calm until its time comes; if that is now, it is boosted before the next plan looks at it.
+  template <schedulable R>
+  void take_place(R& r) noexcept {
+    static_assert(reader_deadline<Deadline, R>,
+                  "tessera: `earliest_due` needs requests with a token pacer as a member `pacer`, or a Deadline with "
+                  "`R::time_point operator()(const R&) const noexcept`");
+    using time_point = typename R::time_point;
+    auto& s = request_access::state(r);
+    s.quantum_used = tokens{};
+    if (s.phase == phase::reasoning || !is_read(static_cast<const R&>(r))) {
+      s.level = unread;
+      s.boost_at = time_point::never();
+      return;
+    }
+    s.level = calm;
+    s.boost_at = detail::moved_by(deadline(static_cast<const R&>(r)), -margin.seconds());
+  }
+};
+
+}  // namespace order
+TESSERA_NAMESPACE_END

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <tessera/compose/improved.hpp>
+#include <tessera/core/owned_storage.hpp>
+#include <tessera/headroom/space.hpp>
+#include <tessera/placement/migrate_when_tight.hpp>
+#include <tessera/placement/phi.hpp>
+#include <tessera/rank/length_calibrator.hpp>
+#include <tessera/sim/cascade_plan.hpp>
+#include <tessera/sim/cluster.hpp>
+#include <tessera/sim/disaggregated.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <span>
+#include <utility>
+#include <vector>
+
+/// @file
+/// What the four papers' systems give when they are put together: `tessera::improved` on every instance, predicted
+/// lengths, steps bounded in time, placement by headroom, and stages where they are expected to pay.
+
+TESSERA_NAMESPACE_BEGIN
+namespace sim {
+
+/// The expected length that is in the member `score` of a simulated request.
+struct scored_length {
+  /// 0 if there is none.
+  [[nodiscard]] tokens operator()(const request& r) const noexcept {
+    return r.score > 0 ? tokens{static_cast<std::int64_t>(std::min(r.score, 1e9F))} : tokens{};
+  }
+};
+
+/// New requests to the instance with the most headroom: the smaller of Phi_T, of the prompts that it has not computed
+/// yet, and Phi_S, of its memory when all its requests have their expected length. Both may be negative. Requests that
+/// begin to answer stay, unless memory is tight.
+class by_headroom {
+ public:
+  /// @param model what prompts cost, and the time to first token that is aimed at.
+  explicit by_headroom(const prefill_model& model) : model_{model} {}
+
+  /// The instance that a request which has just arrived goes to.
+  template <class C>
+  [[nodiscard]] std::size_t place(C& c, const request& /*r*/) {
+    views_.clear();
+    for (std::size_t i = 0; i != c.size(); ++i) views_.push_back({c.views()[i].requests, freeness(c, i)});
+    return placement::highest_phi{}(views_);
+  }
+  /// A request begins to answer: it may move.
+  template <class C>
+  void answers(C& c, request& r) {
+    migration_.answers(c, r);
+  }
+
+ private:
+  struct view {
+    std::size_t requests = 0;
+    double phi = 0;
+  };
+
+  template <class C>
+  [[nodiscard]] double freeness(C& c, std::size_t i) const {
+    const scheduler_limits& limits = c.options().instance.limits;
+    blocks used{};
+    double flops = 0;
+    for (const request* r : c.at(i).requests()) {
+      used += blocks_for(max(r->state().length, r->prompt + scored_length{}(*r)), limits.block_size);
+      if (r->state().computed < r->prompt) flops += model_.cost.flops(r->prompt, r->state().computed);
+    }
+    return std::min(1 - flops / model_.budget.flops(),
+                    headroom::space_freeness(used, {}, blocks{static_cast<std::int64_t>(limits.blocks)}));
+  }
+
+  prefill_model model_;
+  placed<placement::least_kv, placement::migrate_when_tight> migration_{{}, {.headroom = quantum_blocks}};
+  std::vector<view> views_;
+};
+
+/// Which of its parts take part: all, unless one is to be measured by its absence.
+struct improved_config {
+  bool predicts = true;       ///< Expected lengths are made of the scores; otherwise all requests expect the mean.
+  bool by_headroom = true;    ///< Placement by headroom; otherwise the least KV.
+  bool bounded_steps = true;  ///< Steps bounded in time; otherwise by the token budget alone.
+  bool stages = true;         ///< Stages where they are expected to gain `least_gain`.
+  double least_gain = 1.25;   ///< Less is not worth the moves: requests in the system without stages over with.
+  double step_s = 0.05;       ///< How long a step may take: half a target TPOT.
+};
+
+/// The scores of `rows` as expected output lengths, learned from these rows' lengths as from a history of the same
+/// traffic, 64 requests or more to each length that is told apart. Rows without a score expect the mean.
+inline void expect_lengths(std::vector<trace_row>& rows, bool predicts) {
+  if (rows.empty()) return;
+  const rank::length_calibrator::limits limits{.window = rows.size(),
+                                               .groups = std::clamp<std::size_t>(rows.size() / 64, 1, 32)};
+  auto memory = storage_for<rank::length_calibrator>(limits);
+  rank::length_calibrator calibrator{memory};
+  constexpr float none = std::numeric_limits<float>::quiet_NaN();
+  for (const trace_row& r : rows) calibrator.observe(predicts ? r.score : none, tokens{r.output_tokens});
+  calibrator.fit();
+  for (trace_row& r : rows) r.score = static_cast<float>(calibrator(predicts ? r.score : none).count());
+}
+
+/// The same cluster with so many prompt tokens in a step that it takes about `seconds`: what a decode step of one
+/// sequence leaves of them. At least one block's worth, lest a slow device compute none.
+[[nodiscard]] inline cluster_options bounded_steps(cluster_options o, const prefill_model& model, double seconds) {
+  step_shape decode;
+  decode.add_decode(tokens{1});
+  const double left = seconds - o.instance.timer(decode);
+  o.instance.prefill_budget = max(model.cost.within(model.budget.peak_flops * left), o.instance.limits.block_size);
+  return o;
+}
+
+/// Simulates a workload under `improved`.
+template <class Progress>
+[[nodiscard]] run_result run_improved(const cluster_options& options, std::span<const trace_row> rows,
+                                      const improved_config& config, Progress&& progress) {
+  using scheduler = tessera::improved<request, scored_length>;
+  std::vector<trace_row> expecting{rows.begin(), rows.end()};
+  expect_lengths(expecting, config.predicts);
+  const prefill_model model = calibrate_prefill(options.instance.timer, default_ttft_target);
+  const cluster_options o = config.bounded_steps ? bounded_steps(options, model, config.step_s) : options;
+  if (config.stages && o.instances > 1 && !rows.empty()) {
+    const cascade_plan plan = plan_cascade(o, rows, arrival_rate(rows), layout::steady);
+    if (plan.gain >= config.least_gain) {
+      return cluster<scheduler, cascade>{o, {}, cascade{steady_cascade(plan)}}.run(expecting, progress);
+    }
+  }
+  if (config.by_headroom) return cluster<scheduler, by_headroom>{o, {}, by_headroom{model}}.run(expecting, progress);
+  using placing = placed<placement::least_kv, placement::migrate_when_tight>;
+  return cluster<scheduler, placing>{o, {}, {{}, {.headroom = quantum_blocks}}}.run(expecting, progress);
+}
+
+}  // namespace sim
+TESSERA_NAMESPACE_END

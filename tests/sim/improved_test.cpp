@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include <tessera/sim/improved.hpp>
+#include <tessera/sim/policies.hpp>
+#include <tessera/sim/workload.hpp>
+
+#include "sim/served.hpp"
+#include "sim/toy_profile.hpp"
+#include "support/catch.hpp"
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <random>
+#include <string_view>
+#include <vector>
+
+namespace {
+
+using namespace tessera;
+using sim::improved_config;
+using sim::request;
+using sim::run_result;
+using sim::trace_row;
+using tessera_test::check_served;
+using tessera_test::row;
+using tessera_test::toy_cluster;
+
+constexpr auto quiet = [](std::size_t) {};
+
+sim::cluster_options cluster_of(std::string_view profile, std::size_t instances, std::size_t blocks,
+                                std::size_t max_batch) {
+  const sim::profile p = sim::load_profile(std::string{profile});
+  const tokens block_size{16};
+  if (blocks == 0) blocks = static_cast<std::size_t>(p.kv_blocks(block_size).count());
+  return {.instances = instances,
+          .instance = {.limits = {.requests = 100'000,
+                                  .blocks = blocks,
+                                  .block_size = block_size,
+                                  .residents = max_batch,
+                                  .host_blocks = 200'000,
+                                  .max_length = tokens{131'072}},
+                       .step = {.max_batch = max_batch, .token_budget = tokens{8192}},
+                       .timer = sim::step_timer{p},
+                       .swap_seconds_per_block = sim::swap_seconds(p, block_size)},
+          .fabric_bytes_per_s = p.links.fabric_bytes_per_s,
+          .kv_bytes_per_token = p.model.kv_bytes_per_token()};
+}
+
+/// Scores whose order is that of the lengths, but for noise.
+void score(std::vector<trace_row>& rows, double noise) {
+  sim::random_engine random{5};
+  for (trace_row& r : rows) {
+    r.score =
+        static_cast<float>(std::log(static_cast<double>(r.output_tokens)) + noise * sim::normal(random, 0, 1)) - 100;
+  }
+}
+
+sim::summary numbers(std::string_view policy, const sim::cluster_options& o, const std::vector<trace_row>& rows) {
+  const auto chosen = sim::select_policies(sim::published_policies(), policy);
+  return chosen.front().run(o, rows, quiet).numbers;
+}
+
+TEST_CASE("improved: a request without a score expects nothing, one with a score that many tokens") {
+  request r;
+  r.score = std::numeric_limits<float>::quiet_NaN();
+  CHECK(sim::scored_length{}(r) == tokens{});
+  r.score = -3;
+  CHECK(sim::scored_length{}(r) == tokens{});
+  r.score = 412.7F;
+  CHECK(sim::scored_length{}(r) == tokens{412});
+  r.score = std::numeric_limits<float>::infinity();
+  CHECK(sim::scored_length{}(r) == tokens{1'000'000'000});
+}
+
+TEST_CASE("improved: expected lengths rise with the score, and keep the mean") {
+  std::vector<trace_row> rows;
+  std::mt19937 random{1};
+  double sum = 0;
+  for (int i = 0; i != 640; ++i) {
+    rows.push_back(row(i, 10, 0, 1 + static_cast<std::int64_t>(random() % 1000)));
+    sum += static_cast<double>(rows.back().output_tokens);
+  }
+  auto scored = rows;
+  score(scored, 0.5);
+  auto expecting = scored;
+  sim::expect_lengths(expecting, true);
+  double expected = 0;
+  std::size_t kinds = 0;
+  for (std::size_t i = 0; i != rows.size(); ++i) {
+    expected += static_cast<double>(expecting[i].score);
+    for (std::size_t j = 0; j != i; ++j) {
+      if (scored[i].score < scored[j].score) CHECK(expecting[i].score <= expecting[j].score);
+    }
+    if (expecting[i].score != expecting[0].score) ++kinds;
+  }
+  CHECK(kinds > 100);
+  CHECK(expected == Catch::Detail::Approx(sum).margin(1.0 * 640));
+  // Without predictions, and without scores, all expect the mean.
+  for (const bool predicts : {false, true}) {
+    auto same = predicts ? rows : scored;
+    sim::expect_lengths(same, predicts);
+    for (const trace_row& r : same) CHECK(r.score == std::round(sum / 640));
+  }
+}
+
+TEST_CASE("improved: a bounded step takes no longer than it may, and at least half of it") {
+  for (const char* name : {"v100-qwen2.5-7b", "h100-96gb-qwen-32b", "h20-llama-3.2-3b"}) {
+    CAPTURE(name);
+    const auto o = cluster_of(name, 1, 0, 256);
+    const sim::prefill_model model = sim::calibrate_prefill(o.instance.timer, sim::default_ttft_target);
+    tokens before{};
+    for (const double seconds : {0.05, 0.1, 0.2}) {
+      const tokens n = sim::bounded_steps(o, model, seconds).instance.prefill_budget;
+      sim::step_shape step;
+      step.add_prefill(tokens{}, n);
+      step.add_decode(tokens{500});
+      CHECK(o.instance.timer(step) <= 1.1 * seconds);
+      CHECK(o.instance.timer(step) >= 0.5 * seconds);
+      CHECK(n > before);
+      before = n;
+    }
+    // Less than a step without prompts takes: a block's worth all the same.
+    CHECK(sim::bounded_steps(o, model, 1e-6).instance.prefill_budget == tokens{16});
+  }
+}
+
+TEST_CASE("improved: a step of a simulated instance has tokens for its residents and for so many of prompts") {
+  // Steps of the toy take as long whatever they compute, so the number of steps tells.
+  auto o = toy_cluster(1, 1000);
+  const std::vector<trace_row> rows{row(0, 320, 0, 1)};
+  const auto seconds = [&] { return sim::cluster<fcfs<request>>{o}.run(rows, quiet).numbers.ttft.mean; };
+  CHECK(seconds() == Catch::Detail::Approx(0.5).epsilon(0.01));
+  o.instance.prefill_budget = tokens{100};  // 100, then 101 beside itself as a resident, three times: 403
+  CHECK(seconds() == Catch::Detail::Approx(2.0).epsilon(0.01));
+  o.instance.prefill_budget = tokens{5000};
+  CHECK(seconds() == Catch::Detail::Approx(0.5).epsilon(0.01));
+}
+
+TEST_CASE("improved: a new request goes where most room is left when all have their expected length") {
+  auto o = toy_cluster(2, 100);
+  const sim::prefill_model model = sim::calibrate_prefill(o.instance.timer, duration{1e9});
+  const auto places = [&](std::vector<trace_row> rows) {
+    std::vector<std::uint32_t> out;
+    const run_result r =
+        sim::cluster<tessera::improved<request, sim::scored_length>, sim::by_headroom>{o, {}, sim::by_headroom{model}}
+            .run(rows, quiet);
+    for (const sim::request_record& q : r.requests) out.push_back(q.instance);
+    return out;
+  };
+  // The first expects 800 tokens more than it has yet, the second none: the third and the fourth go to the second's
+  // instance, though that has more in memory.
+  std::vector<trace_row> rows{row(0, 16, 0, 60), row(0.01, 160, 0, 60), row(0.02, 160, 0, 60), row(0.03, 16, 0, 60)};
+  rows[0].score = 800;
+  CHECK(places(rows) == std::vector<std::uint32_t>{0, 1, 1, 1});
+  for (trace_row& r : rows) r.score = 0;
+  CHECK(places(rows) == std::vector<std::uint32_t>{0, 1, 0, 1});
+}
+
+TEST_CASE("improved: and where prompts wait least, if that is the tighter of both") {
+  const auto o = cluster_of("v100-qwen2.5-7b", 2, 0, 256);
+  const sim::prefill_model model = sim::calibrate_prefill(o.instance.timer, duration{1.0});
+  // One prompt of 4,000 tokens is half a second of the second that is promised, and a sixtieth of the memory.
+  std::vector<trace_row> rows{row(0, 4000, 0, 5)};
+  for (int i = 1; i != 5; ++i) rows.push_back(row(0.001 * i, 100, 0, 5));
+  for (trace_row& r : rows) r.score = 5;
+  const run_result r =
+      sim::cluster<tessera::improved<request, sim::scored_length>, sim::by_headroom>{o, {}, sim::by_headroom{model}}
+          .run(rows, quiet);
+  CHECK(r.requests.size() == rows.size());
+  for (const sim::request_record& q : r.requests) CHECK(q.instance == (q.prompt_tokens == 4000 ? 0 : 1));
+}
+
+TEST_CASE("improved: everything ends, no token twice, and the same again; with every part and without each") {
+  for (std::uint64_t seed = 1; seed <= 3; ++seed) {
+    auto rows = sim::generate(sim::find_workload("reasoning-chat"), 150, 8.0, seed);
+    score(rows, 0.5);
+    const auto o = cluster_of("h100-96gb-qwen-32b", 3, 700, 64);
+    for (int without = 0; without != 5; ++without) {
+      CAPTURE(seed, without);
+      improved_config c;
+      if (without == 1) c.predicts = false;
+      if (without == 2) c.by_headroom = false;
+      if (without == 3) c.bounded_steps = false;
+      if (without == 4) c.stages = false;
+      const run_result r = sim::run_improved(o, rows, c, quiet);
+      check_served(r, rows);
+      CHECK(sim::run_improved(o, rows, c, quiet).numbers.e2e.mean == r.numbers.e2e.mean);
+    }
+  }
+  CHECK(sim::run_improved(toy_cluster(3, 100), {}, {}, quiet).numbers.completed == 0);
+  CHECK(sim::run_improved(toy_cluster(1, 100), std::vector{row(0, 10, 0, 3)}, {}, quiet).numbers.completed == 1);
+}
+
+TEST_CASE("improved: stages where batches wait for their longest, none where memory binds") {
+  auto long_tailed = sim::generate(sim::find_workload("r1-servegen"), 1500, 90.0, 1);
+  for (trace_row& r : long_tailed) {
+    r.reasoning_tokens = 0;
+    r.answer_tokens = r.output_tokens;
+  }
+  const auto h20 = cluster_of("h20-llama-3.2-3b", 16, 0, 1024);
+  CHECK(sim::plan_cascade(h20, long_tailed, 90.0, sim::layout::steady).gain > 1.25);
+  CHECK(sim::run_improved(h20, long_tailed, {}, quiet).measures.count("market_offers") == 1);
+  CHECK(sim::run_improved(h20, long_tailed, {.stages = false}, quiet).measures.count("market_offers") == 0);
+
+  const auto chat = sim::generate(sim::find_workload("arena-chat"), 1500, 14.2, 1);
+  const auto h100 = cluster_of("h100-96gb-qwen-32b", 8, 0, 256);
+  const double gain = sim::plan_cascade(h100, chat, 14.2, sim::layout::steady).gain;
+  CHECK(gain >= 1);
+  CHECK(gain < 1.25);
+  CHECK(sim::run_improved(h100, chat, {}, quiet).measures.count("market_offers") == 0);
+}
+
+TEST_CASE("improved: ahead of PASCAL's and of PARS's own policy where theirs is strained") {
+  auto rows = sim::generate(sim::find_workload("arena-chat"), 2000, 17.0, 3);
+  score(rows, 0.8);
+  const auto h100 = cluster_of("h100-96gb-qwen-32b", 8, 0, 256);
+  const sim::summary ours = numbers("improved", h100, rows);
+  const sim::summary theirs = numbers("pascal", h100, rows);
+  CHECK(ours.ttft.mean < theirs.ttft.mean);
+  CHECK(ours.slo_violation_rate < 0.005);
+
+  auto burst = sim::generate(sim::find_workload("r1-servegen"), 1500, 1.0, 3);
+  for (trace_row& r : burst) {
+    r.arrival_s = 0;
+    r.reasoning_tokens = 0;
+    r.answer_tokens = r.output_tokens;
+  }
+  score(burst, 0.8);
+  const auto one = cluster_of("h200-llama-3.1-8b", 1, 9000, 256);
+  const double per_token = numbers("improved", one, burst).normalized_latency.mean;
+  CHECK(per_token < 0.95 * numbers("pars", one, burst).normalized_latency.mean);
+  CHECK(per_token < 0.5 * numbers("fcfs", one, burst).normalized_latency.mean);
+}
+
+}  // namespace

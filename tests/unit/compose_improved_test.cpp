@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include <tessera/compose/improved.hpp>
+#include <tessera/compose/pars.hpp>
+#include <tessera/compose/pascal.hpp>
+#include <tessera/core/owned_storage.hpp>
+#include <tessera/pacing/token_pacer.hpp>
+#include <tessera/qoe/integrator.hpp>
+
+#include "support/allocation_guard.hpp"
+#include "support/catch.hpp"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <vector>
+
+namespace {
+
+using namespace tessera;
+using namespace tessera::literals;
+
+struct request : request_hook {
+  token_pacer pacer{};
+  qoe_integrator qoe{};
+  tokens expected_output{};
+  std::int64_t reasons = 0;
+  std::int64_t output = 1;
+  double first_answer = -1;
+  double ended = -1;
+};
+
+struct job {
+  double arrives;
+  std::int64_t reasons;
+  std::int64_t answers;
+  std::int64_t expected = 0;
+};
+
+/// Steps of 25 ms, one block for each request, `capacity` blocks.
+template <class Scheduler>
+std::deque<request> run(const std::vector<job>& jobs, std::size_t capacity, const typename Scheduler::config& config) {
+  const scheduler_limits limits{
+      .requests = jobs.size(), .blocks = capacity, .block_size = tokens{8192}, .host_blocks = jobs.size()};
+  auto storage = storage_for<Scheduler>(limits);
+  Scheduler scheduler{storage, config};
+  std::deque<request> all(jobs.size());
+  std::vector<outcome> outcomes;
+  outcomes.reserve(jobs.size());
+  std::size_t next = 0;
+  std::size_t heap = 0;
+  for (int step = 0; step != 100'000 && (next != jobs.size() || !scheduler.idle()); ++step) {
+    const time_point now = time_point::at_seconds(step * 0.025);
+    for (; next != jobs.size() && jobs[next].arrives <= now.seconds(); ++next) {
+      request& r = all[next];
+      r.prompt = 10_tok;
+      r.reasons = jobs[next].reasons;
+      r.output = r.reasons + jobs[next].answers;
+      r.expected_output = tokens{jobs[next].expected};
+      r.score = static_cast<float>(jobs[next].expected);
+      r.starts_in = r.reasons > 0 ? phase::reasoning : phase::answering;
+      REQUIRE(scheduler.submit(r, now) == status::accepted);
+    }
+    const tessera_test::no_allocation guard;
+    const auto plan = scheduler.plan(now, {});
+    const time_point end = time_point::at_seconds((step + 1) * 0.025);
+    outcomes.clear();
+    for (std::size_t i = 0; i != plan.size(); ++i) {
+      request& r = *plan[i].request;
+      const std::int64_t made = r.generated().count() + 1;
+      if (r.state().phase == phase::answering) {
+        if (r.first_answer < 0) r.first_answer = end.seconds();
+        r.pacer.on_token(end);
+        r.qoe.on_token(end);
+      }
+      if (made == r.output) r.ended = end.seconds();
+      outcomes.push_back({.end_of_reasoning = made == r.reasons, .finished = made == r.output});
+    }
+    scheduler.commit(plan, outcomes, end);
+    heap += guard.allocations();
+  }
+  CHECK(heap == 0);
+  CHECK(scheduler.idle());
+  for (request& r : all) r.qoe.finish();
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE("improved: short requests overtake, as far as they are shorter") {
+  // One place. While the first one runs, a long one, a short one and, much later, another short one come.
+  const std::vector<job> jobs{{0, 0, 400, 400}, {1, 0, 100, 100}, {2, 0, 20, 20}, {9.5, 0, 20, 20}};
+  const auto all = run<improved<request>>(jobs, 1, {.margin = duration{0.0}, .watermark = 0});
+  CHECK(all[2].first_answer < all[1].first_answer);
+  // Due at 1 + 10 and at 9.5 + 2: the long one is not overtaken by who comes when it is nearly due.
+  CHECK(all[1].first_answer < all[3].first_answer);
+}
+
+TEST_CASE("improved: what is predicted does not take a place away, what is read does") {
+  // Memory for one; reasoning for 10 s has it. A request that expects to be due first waits; a reader does not.
+  const std::vector<job> jobs{{0, 400, 1, 400}, {0.1, 0, 5, 5}};
+  const auto all = run<improved<request>>(jobs, 1, {.watermark = 0});
+  CHECK(all[0].state().preemptions == 0);
+  CHECK(all[1].first_answer > 10);
+}
+
+TEST_CASE("improved: reasoning borrows the memory of an answer that can wait; a prompt without reasoning does not") {
+  // Memory for one. An answer of 300 tokens is made in 7.5 s, and read in 30.
+  const auto borrowed = run<improved<request>>({{0, 0, 300, 300}, {5, 200, 1, 201}}, 1, {.watermark = 0});
+  CHECK(borrowed[0].state().preemptions >= 1);
+  CHECK(borrowed[0].qoe.value() == 1.0);
+  CHECK(borrowed[1].first_answer < 12);  // 12.5 behind it
+  const auto waited = run<improved<request>>({{0, 0, 300, 300}, {5, 0, 200, 200}}, 1, {.watermark = 0});
+  CHECK(waited[0].state().preemptions == 0);
+  CHECK(waited[1].first_answer > 7.5);
+}
+
+TEST_CASE("improved: readers are served at their pace while others reason, and past saturation") {
+  std::vector<job> jobs{{0, 0, 600, 600}};
+  for (int i = 0; i != 60; ++i) jobs.push_back({1.0 + i, 100, 1, 101});
+  const auto ours = run<improved<request>>(jobs, 2, {.watermark = 0});
+  CHECK(ours[0].qoe.value() == 1.0);
+  CHECK(run<pascal<request>>(jobs, 2, {.watermark = 0})[0].qoe.value() < 0.95);
+}
+
+TEST_CASE("improved: past saturation short requests go on, where PARS is in arrival order") {
+  // One place, one short request among three long ones, twice as much as can be served: after 4 s all are boosted.
+  std::vector<job> jobs;
+  for (int i = 0; i != 200; ++i) jobs.push_back({0.5 * i, i % 4 == 0 ? 5 : 50, 1, i % 4 == 0 ? 6 : 51});
+  const auto wait_of_short = [&](const std::deque<request>& all) {
+    double sum = 0;
+    for (std::size_t i = 0; i < all.size(); i += 4) sum += all[i].first_answer - jobs[i].arrives;
+    return sum / 50;
+  };
+  const double ours = wait_of_short(run<improved<request>>(jobs, 1, {.watermark = 0}));
+  const double theirs = wait_of_short(run<pars<request>>(jobs, 1, {.threshold = duration{4.0}, .watermark = 0}));
+  CHECK(ours < 0.9 * theirs);
+  // And the long ones do not starve for it: none waits longer than all the work that is due before it.
+  const auto all = run<improved<request>>(jobs, 1, {.watermark = 0});
+  double work = 0;
+  for (const request& r : all) work += 0.025 * static_cast<double>(r.output);
+  for (const request& r : all) CHECK(r.ended < work + 5);
+}
+
+TEST_CASE("improved: as the parts say, with another prediction and another reader") {
+  struct ten {
+    tokens operator()(const request&) const noexcept { return 10_tok; }
+  };
+  struct never {
+    time_point operator()(const request&) const noexcept { return time_point::never(); }
+  };
+  // Nobody reads, all expect the same: first come, first served.
+  std::vector<job> jobs;
+  for (int i = 0; i != 20; ++i) jobs.push_back({0.1 * i, 0, 10 + 7 * (i % 3)});
+  const auto all = run<improved<request, ten, never>>(jobs, 1, {.watermark = 0});
+  for (std::size_t i = 1; i != all.size(); ++i) CHECK(all[i - 1].ended < all[i].first_answer);
+}

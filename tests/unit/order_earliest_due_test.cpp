@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include <tessera/order/earliest_due.hpp>
+#include <tessera/pacing/token_pacer.hpp>
+#include <tessera/queue/ordered_queue.hpp>
+
+#include "support/catch.hpp"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <random>
+#include <vector>
+
+namespace {
+
+using namespace tessera;
+
+struct request : request_hook {
+  token_pacer pacer{};
+  tokens expected_output{};
+};
+using earliest_due = order::earliest_due<>;
+using queue = ordered_queue<request, earliest_due>;
+
+request_hook::state_type& state(request& r) { return request_access::state(r); }
+time_point at(double s) { return time_point::at_seconds(s); }
+
+/// The requests in the order in which the queue gives them out.
+std::vector<std::size_t> served(queue& q, const std::vector<request>& all) {
+  std::vector<std::size_t> out;
+  for (; !q.empty(); q.pop_front()) out.push_back(static_cast<std::size_t>(q.front() - all.data()));
+  return out;
+}
+
+TEST_CASE("earliest_due: who nobody reads goes by arrival plus expected output, reasoning or not") {
+  queue q;
+  std::vector<request> r(5);
+  const std::int64_t expected[] = {100, 40, 0, 500, 30};  // at 0.1 s a token: due at 10, 5, 2, 53, 7
+  for (std::size_t i = 0; i != r.size(); ++i) {
+    r[i].expected_output = tokens{expected[i]};
+    r[i].starts_in = i % 2 == 0 ? phase::reasoning : phase::answering;
+    q.push(r[i], at(static_cast<double>(i)));
+  }
+  q.advance(at(1000));  // nothing is boosted for its age
+  CHECK(served(q, r) == std::vector<std::size_t>{2, 1, 4, 0, 3});
+}
+
+TEST_CASE("earliest_due: without predictions, and for requests that are alike, it is arrival order") {
+  for (const std::int64_t expected : {0, 7, 1'000'000}) {
+    queue q;
+    std::vector<request> r(20);
+    std::vector<std::size_t> arrival;
+    for (std::size_t i = 0; i != r.size(); ++i) {
+      r[i].expected_output = tokens{expected};
+      q.push(r[i], at(0.25 * static_cast<double>(i / 3)));  // three at a time
+      arrival.push_back(i);
+    }
+    CHECK(served(q, r) == arrival);
+  }
+}
+
+TEST_CASE("earliest_due: nobody is overtaken by who comes its own expected time later, nor by who expects more") {
+  std::mt19937 random{7};
+  queue q;
+  std::vector<request> r(300);
+  std::vector<double> arrived;
+  double now = 0;
+  for (request& x : r) {
+    now += static_cast<double>(random() % 100) / 100;
+    arrived.push_back(now);
+    x.expected_output = tokens{static_cast<std::int64_t>(random() % 400)};
+    q.push(x, at(now));
+  }
+  const auto out = served(q, r);
+  for (std::size_t i = 0; i != out.size(); ++i) {
+    for (std::size_t j = i + 1; j != out.size(); ++j) {
+      const std::size_t first = out[i];
+      const std::size_t later = out[j];
+      const double whole = 0.1 * static_cast<double>(r[later].expected_output.count());
+      CHECK(arrived[first] <= arrived[later] + whole + 1e-6);
+      if (first > later) CHECK(r[first].expected_output < r[later].expected_output);
+    }
+  }
+}
+
+TEST_CASE("earliest_due: the first token makes an answer a reader's, and frees its place") {
+  earliest_due d{.slice = tokens{100}};
+  request r;
+  r.starts_in = state(r).phase = phase::answering;
+  d.enter(r, at(3));
+  CHECK(r.state().level == 1);
+  CHECK(r.state().boost_at == time_point::never());
+  CHECK_FALSE(d.charge(r, tokens{}));  // a chunk of its prompt
+  r.pacer.on_token(at(5), tokens{30});
+  REQUIRE(d.charge(r, tokens{30}));
+  d.requeue(r);
+  CHECK(r.state().level == 2);
+  CHECK(r.state().boost_at == at(7));  // read until 8, less the margin
+  CHECK_FALSE(d.charge(r, tokens{99}));
+  r.pacer.on_token(at(6), tokens{100});
+  REQUIRE(d.charge(r, tokens{1}));
+  d.requeue(r);
+  CHECK(r.state().boost_at == at(17));
+}
+
+TEST_CASE("earliest_due: reasoning keeps its place however long it takes, and is urgent when it ends") {
+  earliest_due d{.slice = tokens{100}};
+  request r;
+  r.expected_output = tokens{50};
+  state(r).phase = phase::reasoning;
+  d.enter(r, at(1));
+  const std::uint64_t place = r.state().turn;
+  for (int i = 0; i != 1000; ++i) CHECK_FALSE(d.charge(r, tokens{50}));
+  CHECK(r.state().turn == place);
+  CHECK(r.state().level == 1);
+  state(r).phase = phase::answering;
+  state(r).answering_since = at(9);
+  d.change_phase(r);
+  CHECK(r.state().level == 0);
+  CHECK(r.state().boost_at == at(9));
+  // It stays so for a slice, with a reader or without.
+  CHECK_FALSE(d.charge(r, tokens{99}));
+  r.pacer.on_token(at(9.5), tokens{100});
+  CHECK(d.charge(r, tokens{1}));
+  d.requeue(r);
+  CHECK(r.state().level == 2);
+}
+
+TEST_CASE("earliest_due: readers before those that nobody reads, those before readers who can wait") {
+  request dry;
+  request unread;
+  request calm;
+  state(dry).level = 0;
+  state(unread).level = 1;
+  state(calm).level = 2;
+  CHECK(earliest_due::displaces(dry, unread));
+  CHECK(earliest_due::displaces(unread, calm));
+  CHECK_FALSE(earliest_due::displaces(unread, dry));
+  // A prompt without reasoning is served before calm answers, and takes nothing from them.
+  request prompt;
+  state(prompt).level = 1;
+  state(prompt).phase = phase::answering;
+  CHECK(earliest_due::before(prompt, calm));
+  CHECK_FALSE(earliest_due::displaces(prompt, calm));
+  // On one level nobody takes another's blocks, however early he is due.
+  request sooner;
+  state(sooner).level = 1;
+  state(unread).turn = 10;
+  CHECK(earliest_due::before(sooner, unread));
+  CHECK_FALSE(earliest_due::displaces(sooner, unread));
+  // Priority is above all.
+  unread.priority = 1;
+  CHECK(earliest_due::displaces(unread, dry));
+  CHECK(earliest_due::before(unread, dry));
+}
+
+TEST_CASE("earliest_due: any clock's origin, any prediction") {
+  earliest_due d;
+  const auto place = [&](double arrived, std::int64_t expected) {
+    request r;
+    r.expected_output = tokens{expected};
+    d.enter(r, at(arrived));
+    return r.state().turn;
+  };
+  // A second apart in the year 2026 is still a second apart; before the origin is before it.
+  CHECK(place(1.8e9 + 1, 0) - place(1.8e9, 0) == 1'000'000);
+  CHECK(place(-5, 0) < place(-4, 0));
+  CHECK(place(-1e-3, 0) < place(0, 0));
+  CHECK(place(0, -7) == place(0, 0));
+  constexpr std::int64_t most = std::numeric_limits<std::int64_t>::max();
+  CHECK(place(0, most) > place(1e9, 1'000'000));
+  CHECK(place(1e300, 0) >= place(0, most));
+  CHECK(place(-1e300, 0) < place(-1e9, 0));
+}
+
+}  // namespace
