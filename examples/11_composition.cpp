@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
 // 11. A scheduler that is in no paper: PASCAL's two phases, answers first; PARS's ranking in each; Phasor's headroom,
-// with predicted lengths, to choose the instance. It is ahead of its parts in the mean, and behind them in the tail.
+// with predicted lengths, to choose the instance. It is ahead of its parts in the mean, and behind them in the tail;
+// `compose/improved.hpp` is what became of it.
 #include <tessera/headroom/space.hpp>
 #include <tessera/placement/phi.hpp>
 #include <tessera/sim/policies.hpp>

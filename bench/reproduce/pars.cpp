@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // PARS's evaluation: how well rankings of prompts are learnt (tables II and IV of the paper), and what they are worth
 // in a server (sections IV-D and IV-E).
-#include "reproduce.hpp"
+#include "settings.hpp"
 
 #include <tessera/rank/features.hpp>
 #include <tessera/rank/scorer.hpp>
@@ -34,6 +34,7 @@
 namespace {
 
 using namespace reproduce;
+using namespace reproduce::pars_setting;
 namespace rank = tessera::rank;
 using tessera::duration;
 using rows_type = std::vector<std::uint32_t>;
@@ -150,38 +151,6 @@ estimate difference(const std::vector<double>& a, const std::vector<double>& b) 
 }
 
 // -- the server -----------------------------------------------------------------------------------------------------
-
-/// The paper's engine in kind: Llama 3.1 8B on one A100 with 40 GB (vendor's peaks; efficiencies as in the built-in
-/// profiles), vLLM's limit of 256 requests in a batch.
-sim::profile testbed() {
-  sim::profile p = sim::load_profile("h200-llama-3.1-8b");
-  p.name = "a100-40gb-llama-3.1-8b";
-  p.gpu.name = "A100 40 GB";
-  p.gpu.flops = 312e12;
-  p.gpu.bytes_per_s = 1.555e12;
-  p.gpu.memory_bytes = 40e9;
-  p.links.host_bytes_per_s = 25e9;
-  return p;
-}
-constexpr std::size_t max_batch = 256;
-constexpr tessera::tokens block_size{16};
-
-sim::cluster_options server_for(const sim::profile& p, std::span<const sim::trace_row> rows) {
-  std::int64_t longest = 0;
-  for (const sim::trace_row& r : rows) longest = std::max(longest, r.prompt_tokens + r.output_tokens);
-  return {.instances = 1,
-          .instance = {.limits = {.requests = rows.size(),
-                                  .blocks = static_cast<std::size_t>(p.kv_blocks(block_size).count()),
-                                  .block_size = block_size,
-                                  .residents = max_batch,
-                                  .host_blocks = static_cast<std::size_t>(p.host_blocks(block_size).count()),
-                                  .max_length = tessera::tokens{longest}},
-                       .step = {.max_batch = max_batch, .token_budget = tessera::tokens{8192}},
-                       .timer = sim::step_timer{p},
-                       .swap_seconds_per_block = sim::swap_seconds(p, block_size)},
-          .fabric_bytes_per_s = p.links.fabric_bytes_per_s,
-          .kv_bytes_per_token = p.model.kv_bytes_per_token()};
-}
 
 /// What one run is judged by. Latency per token is end-to-end latency / output tokens.
 struct outcome {
@@ -359,23 +328,9 @@ sim::policy policy_for(std::size_t scored, double threshold = 120) {
   return scored == first_come ? fcfs() : by_score(threshold);
 }
 
-/// log(length) with normal noise: an oracle made as bad as `tau`. Bisection on the noise, which falls in tau.
+/// Scores with the tau-b `tau` to the truth.
 std::vector<float> noised(const std::vector<float>& truth, double tau, std::uint64_t seed) {
-  const auto make = [&](double sigma) {
-    sim::random_engine rng{seed, 9};
-    std::vector<float> scores;
-    for (const float t : truth)
-      scores.push_back(static_cast<float>(std::log(static_cast<double>(t)) + sigma * sim::normal(rng)));
-    return scores;
-  };
-  if (tau >= 1) return truth;
-  double low = 0;
-  double high = 50;
-  for (int i = 0; i != 40; ++i) {
-    const double middle = 0.5 * (low + high);
-    (rank::kendall_tau_b(make(middle), truth).tau > tau ? low : high) = middle;
-  }
-  return make(0.5 * (low + high));
+  return tau >= 1 ? truth : with_noise(truth, noise_for(truth, tau, seed), seed);
 }
 
 // -- the page -------------------------------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // PASCAL's evaluation: sections III (figures 4 and 5) and V (figures 9 to 13, 15, 16 and the cost of migration), what
 // each of the paper's rules contributes, and where they do not hold.
-#include "reproduce.hpp"
+#include "settings.hpp"
 
 #include <tessera/compose/pascal.hpp>
 #include <tessera/compose/pascal_paced.hpp>
@@ -26,44 +26,12 @@
 namespace {
 
 using namespace reproduce;
+using namespace reproduce::pascal_setting;
 using tessera::blocks;
-using tessera::tokens;
 namespace placement = tessera::placement;
 namespace order = tessera::order;
 using sim::make_policy;
 using sim::request;
-using rows_type = std::vector<sim::trace_row>;
-
-constexpr std::string_view profile_name = "h100-96gb-qwen-32b";
-constexpr tokens block_size{16};
-
-// -- the cluster ----------------------------------------------------------------------------------------------------
-
-/// The paper's cluster: `instances` H100 with 96 GB, DeepSeek-R1-Distill-Qwen-32B, 100 Gbit/s.
-sim::cluster_options cluster_for(const rows_type& rows, std::size_t instances = 8, std::size_t batch = 256) {
-  const sim::profile profile = sim::load_profile(std::string{profile_name});
-  std::int64_t longest = 0;
-  std::int64_t all = 0;
-  for (const sim::trace_row& row : rows) {
-    longest = std::max(longest, row.prompt_tokens + row.output_tokens);
-    all += tessera::blocks_for(tokens{row.prompt_tokens + row.output_tokens}, block_size).count();
-  }
-  sim::cluster_options o{
-      .instances = instances,
-      .instance = {
-          .limits = {.requests = rows.size(),
-                     .blocks = static_cast<std::size_t>(profile.kv_blocks(block_size).count()),
-                     .block_size = block_size,
-                     .residents = batch,
-                     .host_blocks = static_cast<std::size_t>(std::min(profile.host_blocks(block_size).count(), all)),
-                     .max_length = tokens{longest}},
-          .step = {.max_batch = batch, .token_budget = tokens{8192}},
-          .timer = sim::step_timer{profile},
-          .swap_seconds_per_block = sim::swap_seconds(profile, block_size)}};
-  o.fabric_bytes_per_s = profile.links.fabric_bytes_per_s;
-  o.kv_bytes_per_token = profile.model.kv_bytes_per_token();
-  return o;
-}
 
 // -- policies -------------------------------------------------------------------------------------------------------
 
@@ -151,9 +119,9 @@ std::vector<sim::policy> ablations() {
 /// What is kept of a run.
 struct sample {
   sim::summary numbers;
-  std::map<std::int64_t, double> tail;       ///< Tail TTFT per bin of reasoning length.
-  std::map<std::int64_t, double> reasoning;  ///< Mean latency of the reasoning phase per bin.
-  double same_target = 0;                    ///< Mean run of successive phase changes that go on at one instance.
+  bins_type tail;          ///< Tail TTFT per bin of reasoning length.
+  bins_type reasoning;     ///< Mean latency of the reasoning phase per bin.
+  double same_target = 0;  ///< Mean run of successive phase changes that go on at one instance.
 };
 
 double mean_run_of_targets(std::vector<sim::request_record> requests) {
@@ -176,7 +144,7 @@ sample keep(sim::run_result&& run) {
     n += 1;
   }
   for (const auto& [bin, sum_and_n] : phases) s.reasoning[bin] = sum_and_n.first / sum_and_n.second;
-  for (const sim::tail_bin& b : run.numbers.ttft_by_reasoning_bin) s.tail[b.bin] = b.value;
+  s.tail = tails_of(run.numbers);
   s.same_target = mean_run_of_targets(std::move(run.requests));
   s.numbers = std::move(run.numbers);
   return s;
@@ -193,48 +161,9 @@ estimate over(const samples& all, F&& f) {
   return estimate_of(values);
 }
 
-/// Mean per bin over the seeds, of the bins that every seed has.
-std::map<std::int64_t, double> bins(const samples& all, std::map<std::int64_t, double> sample::*which) {
-  std::map<std::int64_t, double> mean;
-  for (const auto& [bin, first] : all.front().*which) {
-    double sum = 0;
-    const bool everywhere = std::all_of(all.begin(), all.end(), [&](const sample& s) {
-      const auto found = (s.*which).find(bin);
-      if (found == (s.*which).end()) return false;
-      sum += found->second;
-      return true;
-    });
-    if (everywhere) mean[bin] = sum / static_cast<double>(all.size());
-  }
-  return mean;
-}
-
 /// How the tails of one policy compare with another's, over the bins.
-struct comparison {
-  double best = 0;   ///< Most negative change.
-  double worst = 0;  ///< Largest change: positive where it is worse.
-  std::int64_t best_bin = 0;
-  std::int64_t worst_bin = 0;
-  double best_seconds = 0;
-};
 comparison compare(const samples& a, const samples& b) {
-  comparison c{.best = std::numeric_limits<double>::infinity(), .worst = -std::numeric_limits<double>::infinity()};
-  const auto base = bins(b, &sample::tail);
-  for (const auto& [bin, value] : bins(a, &sample::tail)) {
-    const auto found = base.find(bin);
-    if (found == base.end()) continue;
-    const double change = value / found->second - 1;
-    if (change < c.best) {
-      c.best = change;
-      c.best_bin = bin;
-      c.best_seconds = value - found->second;
-    }
-    if (change > c.worst) {
-      c.worst = change;
-      c.worst_bin = bin;
-    }
-  }
-  return c;
+  return compare_tails(bins(a, &sample::tail), bins(b, &sample::tail));
 }
 
 /// The rows of the comparisons: other ones than those that were looked at while the policies were made (seeds 1 to 4).
@@ -251,49 +180,6 @@ std::vector<samples> run_all(const options& o, const std::vector<sim::policy>& p
     all[p][seed] = keep(policies[p].run(cluster_for(rows), rows, [](std::size_t) {}));
   });
   return all;
-}
-
-// -- saturation -----------------------------------------------------------------------------------------------------
-
-/// Output tokens of requests that end in the last two thirds of the arrivals, per token that arrives then.
-double followed(const sim::run_result& run) {
-  double end = 0;
-  for (const auto& r : run.requests) end = std::max(end, r.arrival);
-  double in = 0;
-  double out = 0;
-  for (const auto& r : run.requests) {
-    const auto n = static_cast<double>(r.output_tokens());
-    if (r.arrival >= end / 3) in += n;
-    if (r.finish >= end / 3 && r.finish <= end) out += n;
-  }
-  return in > 0 ? out / in : 0;
-}
-
-constexpr double follows_at_least = 0.99;
-
-/// The highest rate at which the throughput of FCFS follows the arrivals, to 1 %.
-double saturation_rate(const sim::workload& w, std::size_t requests, std::size_t seeds, std::size_t threads) {
-  const sim::policy fcfs = sim::select_policies(sim::published_policies(), "fcfs").front();
-  const auto follows = [&](double rate) {
-    std::vector<double> share(seeds);
-    parallel_for(seeds, threads, [&](std::size_t seed) {
-      const rows_type rows = sim::generate(w, requests, rate, 1000 + seed);
-      share[seed] = followed(fcfs.run(cluster_for(rows), rows, [](std::size_t) {}));
-    });
-    return std::accumulate(share.begin(), share.end(), 0.0) / static_cast<double>(seeds) >= follows_at_least;
-  };
-  double low = w.rate;
-  while (!follows(low)) low /= 1.25;
-  double high = low * 1.25;
-  while (follows(high)) {
-    low = high;
-    high *= 1.25;
-  }
-  while (high / low > 1.01) {
-    const double middle = (low + high) / 2;
-    (follows(middle) ? low : high) = middle;
-  }
-  return low;
 }
 
 // -- section III ----------------------------------------------------------------------------------------------------

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Phasor's evaluation: figures 1, 2, 4 to 7 and 10, tables 2, 5 and 6.
-#include <tessera/compose/fcfs.hpp>
+#include "settings.hpp"
+
 #include <tessera/sim/archetypes.hpp>
 #include <tessera/sim/disaggregated.hpp>
-
-#include "reproduce.hpp"
 
 #include <algorithm>
 #include <array>
@@ -16,108 +15,7 @@ namespace {
 
 using namespace tessera;
 using namespace reproduce;
-using sim::archetype;
-using sim::run_result;
-using sim::trace_row;
-
-constexpr std::size_t workers = 8;
-constexpr double burst_cv = 3;
-/// NVLink between the GPUs of the testbed, each way; the profile's own fabric is Ethernet.
-constexpr double nvlink_bytes_per_s = 75e9;
-
-const sim::profile& testbed() {
-  static const sim::profile p = [] {
-    sim::profile v100 = sim::load_profile("v100-qwen2.5-7b");
-    // What the paper measured as the effective peak of its stack (appendix B.1).
-    v100.gpu.flops = headroom::phasor_printed_peak_flops;
-    v100.gpu.flops_efficiency = 1;
-    return v100;
-  }();
-  return p;
-}
-
-sim::cluster_options cluster_of(const sim::profile& p, std::size_t rows) {
-  const tokens block_size{16};
-  return {.instances = workers,
-          .instance = {.limits = {.requests = rows,
-                                  .blocks = static_cast<std::size_t>(p.kv_blocks(block_size).count()),
-                                  .block_size = block_size,
-                                  .residents = 256,
-                                  .host_blocks = static_cast<std::size_t>(p.host_blocks(block_size).count()) / workers,
-                                  .max_length = tokens{65'536}},
-                       .step = {.max_batch = 256, .token_budget = tokens{2048}},
-                       .timer = sim::step_timer{p},
-                       .swap_seconds_per_block = sim::swap_seconds(p, block_size)},
-          .fabric_bytes_per_s = nvlink_bytes_per_s,
-          .kv_bytes_per_token = p.model.kv_bytes_per_token()};
-}
-
-/// One system of the comparison.
-struct contestant {
-  std::string name;
-  std::function<run_result(const sim::cluster_options&, const archetype&, const std::vector<trace_row>&)> run;
-};
-
-template <class Policy>
-run_result simulate(const sim::cluster_options& o, const sim::pool_sizes& sizes, Policy policy,
-                    const std::vector<trace_row>& rows, double epoch_s = 0.05) {
-  using control = sim::disaggregated<Policy>;
-  return sim::cluster<fcfs<sim::request>, control>{o, {}, control{sizes, std::move(policy), epoch_s}}.run(
-      rows, [](std::size_t) {});
-}
-
-/// What of Phasor is switched off or changed.
-struct variant {
-  bool by_phi = true;
-  bool defragments = true;
-  bool mixed_pool = true;
-  bool counts_queues = false;
-  double alpha = 1;
-  double theta_frag = 0.168;
-  double theta_flow = 0.62;
-  double epoch_s = 0.05;
-};
-
-contestant phasor(std::string name, const variant& v, const sim::profile& p = testbed()) {
-  return {std::move(name),
-          [v, p](const sim::cluster_options& o, const archetype& a, const std::vector<trace_row>& rows) {
-            sim::phasor_control::config c;
-            c.model = sim::calibrate_prefill(sim::step_timer{p}, duration{a.ttft_slo_s});
-            c.model.cost.alpha *= v.alpha;
-            c.by_phi = v.by_phi;
-            c.defragments = v.defragments;
-            c.changes_roles = v.mixed_pool;
-            c.counts_queues = v.counts_queues;
-            c.controllers.flow.theta = v.theta_flow;
-            c.controllers.defragment.threshold = v.theta_frag;
-            c.controllers.defragment.floor = v.theta_frag;
-            const sim::pool_sizes sizes =
-                v.mixed_pool ? sim::pool_sizes{3, 3, 2} : sim::pool_sizes{workers / 2, workers / 2, 0};
-            return simulate(o, sizes, sim::phasor_control{c}, rows, v.epoch_s);
-          }};
-}
-contestant phasor_with_queues() { return phasor("Phasor, queues counted", {.counts_queues = true}); }
-contestant distserve() {
-  return {"DistServe", [](const sim::cluster_options& o, const archetype&, const std::vector<trace_row>& rows) {
-            return simulate(o, {workers / 2, workers / 2, 0}, sim::distserve{}, rows);
-          }};
-}
-contestant splitwise() {
-  return {"Splitwise", [](const sim::cluster_options& o, const archetype&, const std::vector<trace_row>& rows) {
-            return simulate(o, {3, 3, 2}, sim::splitwise{}, rows);
-          }};
-}
-
-const archetype& find(std::string_view name) {
-  for (const archetype& a : sim::archetypes()) {
-    if (a.name == name) return a;
-  }
-  throw sim::usage_error{"no such archetype"};
-}
-
-std::vector<trace_row> steady(const archetype& a, double rate, std::size_t requests, std::uint64_t seed) {
-  return sim::generate(a, {{static_cast<double>(requests) / rate, rate}}, burst_cv, seed);
-}
+using namespace reproduce::phasor_setting;
 
 /// Section 2.1: 5 requests a second, 25 for half a minute, and 5 again.
 std::vector<trace_row> shock(const archetype& a, std::uint64_t seed, double length_s = 30, double rate = 25) {

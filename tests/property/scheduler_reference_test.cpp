@@ -215,7 +215,7 @@ class textbook {
   /// is where reasoning is.
   void take_place(task& t) const {
     t.used = 0;
-    const bool early = !t.answering || (s_.how == rule::due && t.answered == 0);
+    const bool early = !t.answering || (s_.how == rule::due && t.length == t.prompt);
     t.level = early ? 1 : 2;
     t.boost_at = early             ? std::numeric_limits<double>::infinity()
                  : t.answered == 0 ? t.answers_since
@@ -264,7 +264,6 @@ class textbook {
         t.answering = true;
         t.answers_since = now;
         take_place(t);
-        if (t.level == 1) t.boost_at = now;
         t.level = 0;
       }
       return;

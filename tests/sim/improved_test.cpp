@@ -84,7 +84,7 @@ TEST_CASE("improved: expected lengths rise with the score, and keep the mean") {
   auto scored = rows;
   score(scored, 0.5);
   auto expecting = scored;
-  sim::expect_lengths(expecting, true);
+  sim::expect_lengths(expecting, scored, true);
   double expected = 0;
   std::size_t kinds = 0;
   for (std::size_t i = 0; i != rows.size(); ++i) {
@@ -99,7 +99,8 @@ TEST_CASE("improved: expected lengths rise with the score, and keep the mean") {
   // Without predictions, and without scores, all expect the mean.
   for (const bool predicts : {false, true}) {
     auto same = predicts ? rows : scored;
-    sim::expect_lengths(same, predicts);
+    const auto history = same;
+    sim::expect_lengths(same, history, predicts);
     for (const trace_row& r : same) CHECK(r.score == std::round(sum / 640));
   }
 }
@@ -183,13 +184,13 @@ TEST_CASE("improved: everything ends, no token twice, and the same again; with e
       if (without == 2) c.by_headroom = false;
       if (without == 3) c.bounded_steps = false;
       if (without == 4) c.stages = false;
-      const run_result r = sim::run_improved(o, rows, c, quiet);
+      const run_result r = sim::run_improved(o, rows, rows, c, quiet);
       check_served(r, rows);
-      CHECK(sim::run_improved(o, rows, c, quiet).numbers.e2e.mean == r.numbers.e2e.mean);
+      CHECK(sim::run_improved(o, rows, rows, c, quiet).numbers.e2e.mean == r.numbers.e2e.mean);
     }
   }
-  CHECK(sim::run_improved(toy_cluster(3, 100), {}, {}, quiet).numbers.completed == 0);
-  CHECK(sim::run_improved(toy_cluster(1, 100), std::vector{row(0, 10, 0, 3)}, {}, quiet).numbers.completed == 1);
+  CHECK(sim::run_improved(toy_cluster(3, 100), {}, {}, {}, quiet).numbers.completed == 0);
+  CHECK(sim::run_improved(toy_cluster(1, 100), std::vector{row(0, 10, 0, 3)}, {}, {}, quiet).numbers.completed == 1);
 }
 
 TEST_CASE("improved: stages where batches wait for their longest, none where memory binds") {
@@ -200,15 +201,16 @@ TEST_CASE("improved: stages where batches wait for their longest, none where mem
   }
   const auto h20 = cluster_of("h20-llama-3.2-3b", 16, 0, 1024);
   CHECK(sim::plan_cascade(h20, long_tailed, 90.0, sim::layout::steady).gain > 1.25);
-  CHECK(sim::run_improved(h20, long_tailed, {}, quiet).measures.count("market_offers") == 1);
-  CHECK(sim::run_improved(h20, long_tailed, {.stages = false}, quiet).measures.count("market_offers") == 0);
+  CHECK(sim::run_improved(h20, long_tailed, long_tailed, {}, quiet).measures.count("market_offers") == 1);
+  CHECK(sim::run_improved(h20, long_tailed, long_tailed, {.stages = false}, quiet).measures.count("market_offers") ==
+        0);
 
   const auto chat = sim::generate(sim::find_workload("arena-chat"), 1500, 14.2, 1);
   const auto h100 = cluster_of("h100-96gb-qwen-32b", 8, 0, 256);
   const double gain = sim::plan_cascade(h100, chat, 14.2, sim::layout::steady).gain;
   CHECK(gain >= 1);
   CHECK(gain < 1.25);
-  CHECK(sim::run_improved(h100, chat, {}, quiet).measures.count("market_offers") == 0);
+  CHECK(sim::run_improved(h100, chat, chat, {}, quiet).measures.count("market_offers") == 0);
 }
 
 TEST_CASE("improved: ahead of PASCAL's and of PARS's own policy where theirs is strained") {
@@ -219,6 +221,9 @@ TEST_CASE("improved: ahead of PASCAL's and of PARS's own policy where theirs is 
   const sim::summary theirs = numbers("pascal", h100, rows);
   CHECK(ours.ttft.mean < theirs.ttft.mean);
   CHECK(ours.slo_violation_rate < 0.005);
+  // An answer that moves with its KV goes on at once where it arrives.
+  CHECK(ours.migrations > 100);
+  CHECK(ours.blocking_p99 < 1);
 
   auto burst = sim::generate(sim::find_workload("r1-servegen"), 1500, 1.0, 3);
   for (trace_row& r : burst) {

@@ -93,6 +93,7 @@ TEST_CASE("earliest_due: the first token makes an answer a reader's, and frees i
   CHECK(r.state().boost_at == time_point::never());
   CHECK_FALSE(d.charge(r, tokens{}));  // a chunk of its prompt
   r.pacer.on_token(at(5), tokens{30});
+  state(r).length += tokens{30};
   REQUIRE(d.charge(r, tokens{30}));
   d.requeue(r);
   CHECK(r.state().level == 2);
@@ -115,6 +116,7 @@ TEST_CASE("earliest_due: reasoning keeps its place however long it takes, and is
   CHECK(r.state().turn == place);
   CHECK(r.state().level == 1);
   state(r).phase = phase::answering;
+  state(r).length = tokens{50'000};
   state(r).answering_since = at(9);
   d.change_phase(r);
   CHECK(r.state().level == 0);
@@ -125,6 +127,30 @@ TEST_CASE("earliest_due: reasoning keeps its place however long it takes, and is
   CHECK(d.charge(r, tokens{1}));
   d.requeue(r);
   CHECK(r.state().level == 2);
+}
+
+TEST_CASE("earliest_due: who has reasoned elsewhere and comes to answer is urgent at once, whatever is due before") {
+  queue q;
+  request early;
+  q.push(early, at(0));
+  request moved;
+  moved.expected_output = tokens{1'000'000};
+  earliest_due d;
+  state(moved).phase = phase::answering;
+  state(moved).length = moved.prompt + tokens{80};
+  state(moved).answering_since = at(4);
+  d.enter(moved, at(1));
+  q.insert(moved);
+  q.advance(at(4));
+  CHECK(q.front() == &moved);
+  CHECK(moved.state().level == 0);
+  // And one that was being read goes on by its reader's deadline.
+  q.erase(moved);
+  moved.pacer.on_token(at(4), tokens{100});
+  d.enter(moved, at(1));
+  CHECK(moved.state().level == 2);
+  CHECK(moved.state().boost_at == at(13));
+  while (!q.empty()) q.pop_front();
 }
 
 TEST_CASE("earliest_due: readers before those that nobody reads, those before readers who can wait") {

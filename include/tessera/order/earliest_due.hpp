@@ -33,9 +33,9 @@ concept output_predictor = std::copyable<F> && schedulable<R> && requires(const 
 
 /// Answers just in time, as `paced`; before them, whoever is due first: (priority, level, place on it, sequence).
 ///
-/// - Level 0, urgent: answers whose reader runs dry within `margin`, and reasoning that has just ended. Earliest
-///   deadline first. One that was urgent stays so for a slice of tokens.
-/// - Level 1: requests that nobody reads yet, reasoning or waiting for their first token. Each is due when its reader
+/// - Level 0, urgent: answers whose reader runs dry within `margin`, and those that have reasoned and have no token
+///   yet. Earliest deadline first. One that was urgent stays so for a slice of tokens.
+/// - Level 1: what has no reader yet, reasoning or a prompt before its first token. Each is due when its reader
 ///   would have been through, had it begun on arrival: arrival + expected output x `pace`. Earliest due first.
 /// - Level 2, calm: answers whose reader has enough to read. Earliest deadline first.
 ///
@@ -84,7 +84,7 @@ struct earliest_due {
     auto& s = request_access::state(r);
     s.quantum_used += ran;
     if (s.phase != phase::answering) return false;
-    return s.quantum_used >= slice || (s.level == unread && is_read(r));
+    return s.quantum_used >= slice || (s.level == unread && r.generated() > tokens{});
   }
 
   /// A new place for a request that was due.
@@ -96,10 +96,8 @@ struct earliest_due {
   /// A resident that has just ended its reasoning is urgent at once.
   template <schedulable R>
   void change_phase(R& r) noexcept {
-    auto& s = request_access::state(r);
     take_place(r);
-    if (s.level == unread) s.boost_at = s.answering_since;
-    s.level = urgent;
+    request_access::state(r).level = urgent;
   }
 
   /// By priority, then level, then place on it, then arrival.
@@ -138,12 +136,8 @@ struct earliest_due {
     return static_cast<std::uint64_t>(static_cast<std::int64_t>(within)) ^ (std::uint64_t{1} << 63U);
   }
 
-  template <schedulable R>
-  [[nodiscard]] bool is_read(const R& r) const noexcept {
-    return deadline(r) != R::time_point::never();
-  }
-
-  /// An answer is calm until its time comes; if that is now, it is boosted before the next plan looks at it.
+  /// An answer is calm until its time comes; if that is now, as for one that has reasoned and has no token for its
+  /// reader yet, it is boosted before the next plan looks at it.
   template <schedulable R>
   void take_place(R& r) noexcept {
     static_assert(reader_deadline<Deadline, R>,
@@ -152,13 +146,14 @@ struct earliest_due {
     using time_point = typename R::time_point;
     auto& s = request_access::state(r);
     s.quantum_used = tokens{};
-    if (s.phase == phase::reasoning || !is_read(static_cast<const R&>(r))) {
+    if (s.phase == phase::reasoning || r.generated() <= tokens{}) {
       s.level = unread;
       s.boost_at = time_point::never();
       return;
     }
+    const time_point dry = deadline(static_cast<const R&>(r));
     s.level = calm;
-    s.boost_at = detail::moved_by(deadline(static_cast<const R&>(r)), -margin.seconds());
+    s.boost_at = dry == time_point::never() ? s.answering_since : detail::moved_by(dry, -margin.seconds());
   }
 };
 

@@ -23,7 +23,7 @@ struct pacer_member {
 /// token.
 /// Requires: (1) copyable; (2) `f(r) noexcept` is an `R::time_point`.
 /// Not checked: it is up to date with the tokens of a step when the step is committed. Complexity: called once per
-/// slice and request, by `earliest_due` also in each step until there is a token. Models: `order::pacer_member`.
+/// slice and request. Models: `order::pacer_member`.
 template <class F, class R>
 concept reader_deadline = std::copyable<F> && schedulable<R> && requires(const F& f, const R& r) {
   { f(r) } noexcept -> std::same_as<typename R::time_point>;

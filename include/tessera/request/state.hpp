@@ -99,7 +99,7 @@ struct request_state {
   tokens reasoning{};                  ///< Tokens generated before the phase change.
   time_point arrived{};                ///< `now` of `submit`.
   time_point answering_since{};        ///< When the phase changed; `arrived` if it started in answering.
-  time_point boost_at{};               ///< When ageing boosts it (ranked, paced).
+  time_point boost_at{};               ///< When ageing boosts it (ranked, paced, earliest_due).
 };
 
 /// How far a request has come, as a value: what another scheduler, perhaps in another process, needs to go on with it,

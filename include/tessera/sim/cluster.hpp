@@ -238,6 +238,7 @@ class cluster {
     r.where = to;
     if (instances_[to]->submit(r, now_s_) != status::accepted) {
       record(r, now_s_, -1);
+      if constexpr (requires { control_.rejected(*this, r); }) control_.rejected(*this, r);
       return;
     }
     if (!instances_[to]->running()) begin_step(to);

@@ -40,6 +40,7 @@ inline constexpr blocks quantum_blocks{32};
 ///
 /// A control has those of these members that it needs; each returns nothing:
 /// - `starts(c)`: before the first event.
+/// - `rejected(c, r)`: the instance that `r` was placed on has refused it: it is too long, or too many wait.
 /// - `prefilled(c, r)`: `r` has its first token. `answers(c, r)`: `r` has just ended its reasoning. Its instance is
 ///   between two steps.
 /// - `moved(c, r)`: `r` has arrived with its KV on `r.where`.

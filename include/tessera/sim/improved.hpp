@@ -38,46 +38,87 @@ struct scored_length {
 
 /// New requests to the instance with the most headroom: the smaller of Phi_T, of the prompts that it has not computed
 /// yet, and Phi_S, of its memory when all its requests have their expected length. Both may be negative. Requests that
-/// begin to answer stay, unless memory is tight.
+/// begin to answer stay, unless memory is tight. O(instances) a request.
 class by_headroom {
  public:
   /// @param model what prompts cost, and the time to first token that is aimed at.
   explicit by_headroom(const prefill_model& model) : model_{model} {}
 
+  /// Called once, before the first event.
+  template <class C>
+  void starts(C& c) {
+    taken_.assign(c.requests().size(), {});
+    totals_.assign(c.size(), {});
+    views_.resize(c.size());
+  }
   /// The instance that a request which has just arrived goes to.
   template <class C>
-  [[nodiscard]] std::size_t place(C& c, const request& /*r*/) {
-    views_.clear();
-    for (std::size_t i = 0; i != c.size(); ++i) views_.push_back({c.views()[i].requests, freeness(c, i)});
-    return placement::highest_phi{}(views_);
+  [[nodiscard]] std::size_t place(C& c, const request& r) {
+    const scheduler_limits& limits = c.options().instance.limits;
+    for (std::size_t i = 0; i != c.size(); ++i) {
+      // One that has generated more than was expected takes what it holds.
+      const blocks used = max(totals_[i].memory, c.views()[i].kv_held);
+      views_[i] = {c.views()[i].requests,
+                   std::min(1 - totals_[i].flops / model_.budget.flops(),
+                            headroom::space_freeness(used, {}, blocks{static_cast<std::int64_t>(limits.blocks)}))};
+    }
+    const std::size_t to = placement::highest_phi{}(views_);
+    taken_[r.index] = {to, {blocks_for(r.prompt + scored_length{}(r), limits.block_size), model_.cost.flops(r.prompt)}};
+    totals_[to] += taken_[r.index].what;
+    return to;
+  }
+  /// `r` has its first token.
+  template <class C>
+  void prefilled(C&, const request& r) {
+    taken& t = taken_[r.index];
+    totals_[t.at].flops -= t.what.flops;
+    t.what.flops = 0;
   }
   /// A request begins to answer: it may move.
   template <class C>
   void answers(C& c, request& r) {
     migration_.answers(c, r);
   }
+  /// `r` has arrived with its KV.
+  template <class C>
+  void moved(C&, const request& r) {
+    taken& t = taken_[r.index];
+    totals_[t.at] -= t.what;
+    t.at = r.where;
+    totals_[t.at] += t.what;
+  }
+  /// `r` was refused.
+  template <class C>
+  void rejected(C& c, const request& r) {
+    finished(c, r);
+  }
+  /// `r` has ended.
+  template <class C>
+  void finished(C&, const request& r) {
+    totals_[taken_[r.index].at] -= taken_[r.index].what;
+  }
 
  private:
+  /// What requests take of an instance.
+  struct demand {
+    blocks memory{};   // when they have their expected length
+    double flops = 0;  // until they have their first token
+    void operator+=(const demand& d) noexcept { memory += d.memory, flops += d.flops; }
+    void operator-=(const demand& d) noexcept { memory -= d.memory, flops -= d.flops; }
+  };
+  struct taken {
+    std::size_t at = 0;
+    demand what{};
+  };
   struct view {
     std::size_t requests = 0;
     double phi = 0;
   };
 
-  template <class C>
-  [[nodiscard]] double freeness(C& c, std::size_t i) const {
-    const scheduler_limits& limits = c.options().instance.limits;
-    blocks used{};
-    double flops = 0;
-    for (const request* r : c.at(i).requests()) {
-      used += blocks_for(max(r->state().length, r->prompt + scored_length{}(*r)), limits.block_size);
-      if (r->state().computed < r->prompt) flops += model_.cost.flops(r->prompt, r->state().computed);
-    }
-    return std::min(1 - flops / model_.budget.flops(),
-                    headroom::space_freeness(used, {}, blocks{static_cast<std::int64_t>(limits.blocks)}));
-  }
-
   prefill_model model_;
   placed<placement::least_kv, placement::migrate_when_tight> migration_{{}, {.headroom = quantum_blocks}};
+  std::vector<taken> taken_;    // by request
+  std::vector<demand> totals_;  // by instance
   std::vector<view> views_;
 };
 
@@ -91,16 +132,16 @@ struct improved_config {
   double step_s = 0.05;       ///< How long a step may take: half a target TPOT.
 };
 
-/// The scores of `rows` as expected output lengths, learned from these rows' lengths as from a history of the same
-/// traffic, 64 requests or more to each length that is told apart. Rows without a score expect the mean.
-inline void expect_lengths(std::vector<trace_row>& rows, bool predicts) {
-  if (rows.empty()) return;
-  const rank::length_calibrator::limits limits{.window = rows.size(),
-                                               .groups = std::clamp<std::size_t>(rows.size() / 64, 1, 32)};
+/// The scores of `rows` as expected output lengths, learned from the scores and lengths of a `history`, 64 requests or
+/// more to each length that is told apart. Rows without a score expect the mean.
+inline void expect_lengths(std::vector<trace_row>& rows, std::span<const trace_row> history, bool predicts) {
+  if (history.empty()) return;
+  const rank::length_calibrator::limits limits{.window = history.size(),
+                                               .groups = std::clamp<std::size_t>(history.size() / 64, 1, 32)};
   auto memory = storage_for<rank::length_calibrator>(limits);
   rank::length_calibrator calibrator{memory};
   constexpr float none = std::numeric_limits<float>::quiet_NaN();
-  for (const trace_row& r : rows) calibrator.observe(predicts ? r.score : none, tokens{r.output_tokens});
+  for (const trace_row& r : history) calibrator.observe(predicts ? r.score : none, tokens{r.output_tokens});
   calibrator.fit();
   for (trace_row& r : rows) r.score = static_cast<float>(calibrator(predicts ? r.score : none).count());
 }
@@ -115,17 +156,19 @@ inline void expect_lengths(std::vector<trace_row>& rows, bool predicts) {
   return o;
 }
 
-/// Simulates a workload under `improved`.
+/// Simulates a workload under `improved`. What it knows of the traffic, lengths and rate, is that of `history`: earlier
+/// requests of the same kind, or, for want of any, the rows themselves.
 template <class Progress>
 [[nodiscard]] run_result run_improved(const cluster_options& options, std::span<const trace_row> rows,
-                                      const improved_config& config, Progress&& progress) {
+                                      std::span<const trace_row> history, const improved_config& config,
+                                      Progress&& progress) {
   using scheduler = tessera::improved<request, scored_length>;
   std::vector<trace_row> expecting{rows.begin(), rows.end()};
-  expect_lengths(expecting, config.predicts);
+  expect_lengths(expecting, history, config.predicts);
   const prefill_model model = calibrate_prefill(options.instance.timer, default_ttft_target);
   const cluster_options o = config.bounded_steps ? bounded_steps(options, model, config.step_s) : options;
-  if (config.stages && o.instances > 1 && !rows.empty()) {
-    const cascade_plan plan = plan_cascade(o, rows, arrival_rate(rows), layout::steady);
+  if (config.stages && o.instances > 1 && !history.empty()) {
+    const cascade_plan plan = plan_cascade(o, history, arrival_rate(history), layout::steady);
     if (plan.gain >= config.least_gain) {
       return cluster<scheduler, cascade>{o, {}, cascade{steady_cascade(plan)}}.run(expecting, progress);
     }

@@ -86,13 +86,13 @@ template <class Scheduler, class Make>
   return p;
 }
 
-/// `tessera::improved` with all that belongs to it, or with some of it. Without scores it runs too, and expects all
-/// outputs to be alike.
+/// `tessera::improved` with all that belongs to it, or with some of it. It knows the workload's lengths and rate as
+/// from a history of the same traffic. Without scores it runs too, and expects all outputs to be alike.
 [[nodiscard]] inline policy improved_policy(std::string name, const improved_config& config = {}) {
   return {name, "ours: readers first, then who is due first by predicted length; bounded steps, headroom, stages",
           [name, config](const cluster_options& options, std::span<const trace_row> rows,
                          const progress_callback& progress) {
-            run_result result = run_improved(options, rows, config, progress);
+            run_result result = run_improved(options, rows, rows, config, progress);
             result.numbers.policy = name;
             return result;
           }};
