@@ -421,6 +421,15 @@ void summary(page& p, const std::vector<setting>& settings, const std::vector<fo
       table.size(), total(ahead) + total(alike) + total(behind), total(ahead), total(alike), total(behind),
       count[0][ahead] + count[0][alike] + count[0][behind], count[0][ahead], count[0][alike], count[0][behind]));
   p.table({"setting", "workload", "", "headline", "the paper's policy", "improved", "change", ""}, table);
+  p.text(
+      "Where it is behind, and why. *Phasor, production mix below saturation*: every instance computes prompts, so "
+      "its decode steps are longer than those of a pool that only decodes; the bound on steps keeps that to some "
+      "percent of the P99, and above saturation the whole cluster's arithmetic outweighs it. *CascadeInfer, "
+      "long-tailed at 120 requests a second*: its stages are those of `cascade-steady`, planned for a steady load, "
+      "which trade throughput at overload for TTFT (CascadeInfer's page has the comparison). *CascadeInfer, ShareGPT "
+      "at 0.85*: TTFT is what bounded steps cost; without the bound it is lower, and TPOT higher. *PASCAL, "
+      "reasoning-heavy*: its best bin is that of the shortest reasoning, which two-phase queues favour by taking "
+      "turns; without predictions `improved` cannot tell who is short, and its worst bin is where that pays.");
 }
 
 void show_setting(page& p, const setting& s, const found_type& found) {
@@ -507,7 +516,8 @@ void run(const options& o) {
   p.text(
       "`improved` is in no paper. It is made of the library's parts: `order::earliest_due`, in which readers who are "
       "about to run dry go first and all else by when it is due; placement by headroom, of the prompts to compute and "
-      "of the memory; steps bounded in time; and CascadeInfer's stages where the planner expects a gain of a fifth or "
+      "of the memory; a bound on what prompts add to a step; and CascadeInfer's stages where the planner expects a "
+      "gain of a fifth or "
       "more. The same rules and parameters are used everywhere on this page. The claim that is examined: it beats each "
       "paper's own policy on that paper's headline metric, with the same requests, cluster and cost model. Losses are "
       "shown as wins are.");
@@ -522,7 +532,7 @@ void run(const options& o) {
       fmt::format("**Scores.** In PARS's setting `pars` and `improved` get the same: the logarithm of the true output "
                   "length with normal noise, as much as gives a tau-b of {}, that of PARS's model on its page. "
                   "`improved` turns them into expected lengths, learned from the scores and lengths of the earlier "
-                  "requests, at least 64 to each length that is told apart. In the other "
+                  "requests, with a step for every 64. In the other "
                   "settings nobody has scores: `improved` expects the mean of these lengths of every request.",
                   tau_of_pars));
   summary(p, settings, found);

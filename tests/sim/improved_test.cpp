@@ -7,12 +7,15 @@
 #include "sim/toy_profile.hpp"
 #include "support/catch.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <random>
+#include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace {
@@ -96,6 +99,10 @@ TEST_CASE("improved: expected lengths rise with the score, and keep the mean") {
   }
   CHECK(kinds > 100);
   CHECK(expected == Catch::Detail::Approx(sum).margin(1.0 * 640));
+  // Without a history nothing is expected, whatever the scores.
+  auto unknown = scored;
+  sim::expect_lengths(unknown, {}, true);
+  for (const trace_row& r : unknown) CHECK(r.score == 0);
   // Without predictions, and without scores, all expect the mean.
   for (const bool predicts : {false, true}) {
     auto same = predicts ? rows : scored;
@@ -105,7 +112,7 @@ TEST_CASE("improved: expected lengths rise with the score, and keep the mean") {
   }
 }
 
-TEST_CASE("improved: a bounded step takes no longer than it may, and at least half of it") {
+TEST_CASE("improved: a bounded step with one decode takes no longer than it may, and at least half of it") {
   for (const char* name : {"v100-qwen2.5-7b", "h100-96gb-qwen-32b", "h20-llama-3.2-3b"}) {
     CAPTURE(name);
     const auto o = cluster_of(name, 1, 0, 256);
@@ -158,6 +165,38 @@ TEST_CASE("improved: a new request goes where most room is left when all have th
   CHECK(places(rows) == std::vector<std::uint32_t>{0, 1, 0, 1});
 }
 
+TEST_CASE("improved: what has ended, was refused or has moved weighs nothing where it was") {
+  auto o = toy_cluster(2, 100);
+  o.instance.limits.max_length = tokens{800};
+  const sim::prefill_model model = sim::calibrate_prefill(o.instance.timer, duration{1e9});
+  using cluster = sim::cluster<tessera::improved<request, sim::scored_length>, sim::by_headroom>;
+  // Too long; one that ends with its first token; one that ends after some. Then, when all is empty again, ties go to
+  // the first instance: whatever was left on it would send the next to the second.
+  for (const auto& [prompt, output] : {std::pair{900, 5}, std::pair{700, 1}, std::pair{300, 40}}) {
+    CAPTURE(prompt);
+    std::vector<trace_row> rows{row(0, prompt, 0, output), row(1000, 16, 0, 2)};
+    rows[0].score = 50;
+    const run_result r = cluster{o, {}, sim::by_headroom{model}}.run(rows, quiet);
+    for (const sim::request_record& q : r.requests) {
+      if (q.prompt_tokens == 16) CHECK(q.instance == 0);
+      if (q.prompt_tokens == 900) CHECK(q.rejected);
+    }
+  }
+  // The first expects much and reasons on 0; of the next six, four go to 1 and end soon, two come to 0 and stay until
+  // memory is tight there. It answers on 1, for long: the last one, which comes when the others have ended, goes to 0.
+  o.fabric_bytes_per_s = 1e6;
+  std::vector<trace_row> rows{row(0, 160, 30, 500)};
+  rows[0].score = 1000;
+  for (const std::int64_t output : {2, 2, 2, 60, 2, 60}) rows.push_back(row(0.005, 450, 0, output));
+  rows.push_back(row(100, 16, 0, 2));
+  const run_result r = cluster{o, {}, sim::by_headroom{model}}.run(rows, quiet);
+  REQUIRE(r.numbers.migrations >= 1);
+  const auto moved = std::find_if(r.requests.begin(), r.requests.end(), [](auto& q) { return q.migrations > 0; });
+  for (const sim::request_record& q : r.requests) {
+    if (q.arrival == 100) CHECK(q.instance == 1 - moved->instance);
+  }
+}
+
 TEST_CASE("improved: and where prompts wait least, if that is the tighter of both") {
   const auto o = cluster_of("v100-qwen2.5-7b", 2, 0, 256);
   const sim::prefill_model model = sim::calibrate_prefill(o.instance.timer, duration{1.0});
@@ -177,6 +216,7 @@ TEST_CASE("improved: everything ends, no token twice, and the same again; with e
     auto rows = sim::generate(sim::find_workload("reasoning-chat"), 150, 8.0, seed);
     score(rows, 0.5);
     const auto o = cluster_of("h100-96gb-qwen-32b", 3, 700, 64);
+    double whole = 0;
     for (int without = 0; without != 5; ++without) {
       CAPTURE(seed, without);
       improved_config c;
@@ -186,6 +226,8 @@ TEST_CASE("improved: everything ends, no token twice, and the same again; with e
       if (without == 4) c.stages = false;
       const run_result r = sim::run_improved(o, rows, rows, c, quiet);
       check_served(r, rows);
+      if (without == 0) whole = r.numbers.e2e.mean;
+      if (without != 0 && without != 4) CHECK(r.numbers.e2e.mean != whole);  // no stages here anyway
       CHECK(sim::run_improved(o, rows, rows, c, quiet).numbers.e2e.mean == r.numbers.e2e.mean);
     }
   }

@@ -4,6 +4,9 @@
 #include <tessera/order/earliest_due.hpp>
 #include <tessera/pipeline/iteration_scheduler.hpp>
 
+/// @file
+/// The four papers' ideas in one scheduler.
+
 TESSERA_NAMESPACE_BEGIN
 
 /// A scheduler that is in no paper: PASCAL's phases with its token pacer in the order, PARS's predictions as due times
@@ -13,8 +16,10 @@ TESSERA_NAMESPACE_BEGIN
 /// It is one of four parts, which work without each other:
 /// - this scheduler;
 /// - `rank::length_calibrator`, which makes expected lengths of PARS's scores;
-/// - steps that are bounded in time: `step_limits::token_budget` no more than `headroom::prefill_cost::within` half the
-///   target TPOT, so that no prompt holds up those who read;
+/// - a bound on what prompts add to a step: `step_limits::token_budget` no more than the residents and the prompt
+/// tokens
+///   that `headroom::prefill_cost::within` allows for what a decode step leaves of half the target TPOT, so that no
+///   prompt holds up those who read;
 /// - placement by headroom: `placement::highest_phi` over the smaller of Phi_T (the prompts that wait on an instance)
 ///   and Phi_S (its memory when all its requests have their expected length), `placement::migrate_when_tight` when
 ///   reasoning ends; or, where lengths differ so much that batches wait for their longest, CascadeInfer's stages.

@@ -68,8 +68,8 @@ concept discipline_says_ages = requires { typename std::bool_constant<D::ages>; 
 /// - `enter`, `requeue` and `change_phase` are called only while `r` is in no container.
 ///
 /// Complexity: O(1) each. Allocates: never.
-/// Models: `order::fcfs`, `order::round_robin`, `order::two_phase`, `order::paced`, `order::ranked`. Your own: derive
-/// from `order::fcfs` and hide `before`.
+/// Models: `order::fcfs`, `order::round_robin`, `order::two_phase`, `order::paced`, `order::ranked`,
+/// `order::earliest_due`. Your own: derive from `order::fcfs` and hide `before`.
 template <class D, class R>
 concept queue_discipline =
     schedulable<R> && std::copyable<D> && detail::discipline_enters<D, R> && detail::discipline_charges<D, R> &&

@@ -7,6 +7,9 @@
 #include <concepts>
 #include <cstdint>
 
+/// @file
+/// Readers just in time, and before them whoever is due first by expected length.
+
 TESSERA_NAMESPACE_BEGIN
 namespace order {
 
@@ -34,7 +37,7 @@ concept output_predictor = std::copyable<F> && schedulable<R> && requires(const 
 /// Answers just in time, as `paced`; before them, whoever is due first: (priority, level, place on it, sequence).
 ///
 /// - Level 0, urgent: answers whose reader runs dry within `margin`, and those that have reasoned and have no token
-///   yet. Earliest deadline first. One that was urgent stays so for a slice of tokens.
+///   yet. Earliest deadline first. One that became urgent stays so until its slice is used up, and stores meanwhile.
 /// - Level 1: what has no reader yet, reasoning or a prompt before its first token. Each is due when its reader
 ///   would have been through, had it begun on arrival: arrival + expected output x `pace`. Earliest due first.
 /// - Level 2, calm: answers whose reader has enough to read. Earliest deadline first.
@@ -51,9 +54,12 @@ concept output_predictor = std::copyable<F> && schedulable<R> && requires(const 
 ///
 /// When to use: an engine that keeps a token pacer per request and can say, however roughly, how long outputs will be
 /// (`rank::length_calibrator` makes lengths of PARS's scores).
-/// Source: ours. Level 1 is earliest due date first, which keeps the greatest lateness least on one machine (Jackson
-/// 1955), with a due date in proportion to the length, so that what is kept low is the time per token; the other
-/// levels are those of `paced`.
+/// Where lengths are known of some requests only, give the others the mean (a `length_calibrator` does, for NaN): 0
+/// tokens would put them ahead of everyone.
+///
+/// Source: ours. Level 1 is earliest due date first, which keeps the greatest lateness least where all are there at
+/// once (Jackson 1955), with a due date in proportion to the length, so that what is kept low is the time per token;
+/// the other levels are those of `paced`.
 /// @tparam Expected an `output_predictor`; by default the request's member `expected_output`.
 /// @tparam Deadline a `reader_deadline`; by default the request's member `pacer`.
 template <class Expected = expected_output_member, class Deadline = pacer_member>

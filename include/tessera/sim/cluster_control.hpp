@@ -41,8 +41,9 @@ inline constexpr blocks quantum_blocks{32};
 /// A control has those of these members that it needs; each returns nothing:
 /// - `starts(c)`: before the first event.
 /// - `rejected(c, r)`: the instance that `r` was placed on has refused it: it is too long, or too many wait.
-/// - `prefilled(c, r)`: `r` has its first token. `answers(c, r)`: `r` has just ended its reasoning. Its instance is
-///   between two steps.
+/// - `answers(c, r)`: `r` has just ended its reasoning. `prefilled(c, r)`: `r` has its first token, and is still here:
+/// it
+///   has not ended with it, nor been moved by `answers`. Its instance is between two steps.
 /// - `moved(c, r)`: `r` has arrived with its KV on `r.where`.
 /// - `arrived(c, r)`: the KV of `r` is at its destination, and `r` runs nowhere. A control with this member lets it go
 ///   on, by `c.admit(r)` or `c.cut_migration(r)`, when it likes; until then its blocks where it was are taken. Without,

@@ -23,7 +23,7 @@
 
 /// @file
 /// What the four papers' systems give when they are put together: `tessera::improved` on every instance, predicted
-/// lengths, steps bounded in time, placement by headroom, and stages where they are expected to pay.
+/// lengths, a bound on what prompts add to a step, placement by headroom, and stages where they are expected to pay.
 
 TESSERA_NAMESPACE_BEGIN
 namespace sim {
@@ -36,9 +36,9 @@ struct scored_length {
   }
 };
 
-/// New requests to the instance with the most headroom: the smaller of Phi_T, of the prompts that it has not computed
-/// yet, and Phi_S, of its memory when all its requests have their expected length. Both may be negative. Requests that
-/// begin to answer stay, unless memory is tight. O(instances) a request.
+/// New requests to the instance with the most headroom: the smaller of Phi_T, of the prompts of requests that have no
+/// token yet, and Phi_S, of its memory when all its requests have their expected length. Both may be negative. Requests
+/// that begin to answer stay, unless memory is tight. O(instances) a request.
 class by_headroom {
  public:
   /// @param model what prompts cost, and the time to first token that is aimed at.
@@ -56,7 +56,7 @@ class by_headroom {
   [[nodiscard]] std::size_t place(C& c, const request& r) {
     const scheduler_limits& limits = c.options().instance.limits;
     for (std::size_t i = 0; i != c.size(); ++i) {
-      // One that has generated more than was expected takes what it holds.
+      // Where more was generated than expected, all in all, it is what is held.
       const blocks used = max(totals_[i].memory, c.views()[i].kv_held);
       views_[i] = {c.views()[i].requests,
                    std::min(1 - totals_[i].flops / model_.budget.flops(),
@@ -77,6 +77,7 @@ class by_headroom {
   /// A request begins to answer: it may move.
   template <class C>
   void answers(C& c, request& r) {
+    prefilled(c, r);  // which is not said of one that has moved
     migration_.answers(c, r);
   }
   /// `r` has arrived with its KV.
@@ -126,18 +127,24 @@ class by_headroom {
 struct improved_config {
   bool predicts = true;       ///< Expected lengths are made of the scores; otherwise all requests expect the mean.
   bool by_headroom = true;    ///< Placement by headroom; otherwise the least KV.
-  bool bounded_steps = true;  ///< Steps bounded in time; otherwise by the token budget alone.
+  bool bounded_steps = true;  ///< Prompts bounded by what they add to a step; otherwise by the token budget alone.
   bool stages = true;         ///< Stages where they are expected to gain `least_gain`.
-  double least_gain = 1.25;   ///< Less is not worth the moves: requests in the system without stages over with.
-  double step_s = 0.05;       ///< How long a step may take: half a target TPOT.
+  double least_gain = 1.25;   ///< Less is not worth the moves; see `steady_stages::gain`.
+  double step_s = 0.05;       ///< See `bounded_steps`: half a target TPOT.
 };
 
-/// The scores of `rows` as expected output lengths, learned from the scores and lengths of a `history`, 64 requests or
-/// more to each length that is told apart. Rows without a score expect the mean.
+/// The scores of `rows` as expected output lengths, learned from the scores and lengths of a `history`, with a step for
+/// every 64 scores. Rows without a score expect the mean; without a history nobody expects anything.
 inline void expect_lengths(std::vector<trace_row>& rows, std::span<const trace_row> history, bool predicts) {
-  if (history.empty()) return;
+  const auto scores =
+      std::count_if(history.begin(), history.end(), [](const trace_row& r) { return r.score == r.score; });
+  const auto steps = static_cast<std::size_t>(scores) / 64;
+  if (history.empty()) {
+    for (trace_row& r : rows) r.score = 0;
+    return;
+  }
   const rank::length_calibrator::limits limits{.window = history.size(),
-                                               .groups = std::clamp<std::size_t>(history.size() / 64, 1, 32)};
+                                               .groups = std::clamp<std::size_t>(steps, 1, 32)};
   auto memory = storage_for<rank::length_calibrator>(limits);
   rank::length_calibrator calibrator{memory};
   constexpr float none = std::numeric_limits<float>::quiet_NaN();
@@ -146,8 +153,9 @@ inline void expect_lengths(std::vector<trace_row>& rows, std::span<const trace_r
   for (trace_row& r : rows) r.score = static_cast<float>(calibrator(predicts ? r.score : none).count());
 }
 
-/// The same cluster with so many prompt tokens in a step that it takes about `seconds`: what a decode step of one
-/// sequence leaves of them. At least one block's worth, lest a slow device compute none.
+/// The same cluster with so many prompt tokens in a step, beside one for each resident, as a decode step of one
+/// sequence leaves time for in `seconds`. With a full batch, or far into a long prompt, a step takes longer: this
+/// bounds what prompts add. At least one block's worth, lest a slow device compute none.
 [[nodiscard]] inline cluster_options bounded_steps(cluster_options o, const prefill_model& model, double seconds) {
   step_shape decode;
   decode.add_decode(tokens{1});

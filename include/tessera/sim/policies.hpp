@@ -86,8 +86,9 @@ template <class Scheduler, class Make>
   return p;
 }
 
-/// `tessera::improved` with all that belongs to it, or with some of it. It knows the workload's lengths and rate as
-/// from a history of the same traffic. Without scores it runs too, and expects all outputs to be alike.
+/// `tessera::improved` with all that belongs to it, or with some of it. What it should know from earlier traffic,
+/// lengths and rate, it takes from the workload itself, as `cascade` does; `run_improved` takes a history. Without
+/// scores it runs too, and expects all outputs to be alike.
 [[nodiscard]] inline policy improved_policy(std::string name, const improved_config& config = {}) {
   return {name, "ours: readers first, then who is due first by predicted length; bounded steps, headroom, stages",
           [name, config](const cluster_options& options, std::span<const trace_row> rows,

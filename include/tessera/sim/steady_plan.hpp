@@ -32,8 +32,9 @@ struct steady_load {
 /// Stages, and what they are expected to gain.
 struct steady_stages {
   std::vector<partition::stage> stages{};  ///< All instances, all lengths.
-  double gain = 1;  ///< Requests in the system without stages, over those with these; infinity: without, it cannot keep
-                    ///< up. At least 1.
+  double gain = 1;  ///< Requests in the system without stages, over those with these, at the rate that was planned for:
+                    ///< if no plan can keep up with the load, the largest that one can. Infinity: without stages it
+                    ///< cannot keep up with that. At least 1.
 };
 
 /// Divides lengths and instances into stages like CascadeInfer's planner (section 4.2), with another cost of a stage.
