@@ -55,7 +55,8 @@ void serve(const char* name, const tessera::rank::length_calibrator& expected) {
     outcomes.clear();
     for (std::size_t i = 0; i != plan.size(); ++i) {
       my_request& r = *plan[i].request;
-      if (plan[i].samples) r.pacer.on_token(tessera::time_point::at_seconds(now));  // before `commit`
+      // Before `commit`, and of answering tokens alone: what is reasoned nobody reads.
+      if (plan[i].samples) r.pacer.on_token(tessera::time_point::at_seconds(now));
       const bool finished = plan[i].samples && r.generated() + 1_tok == r.output;
       if (finished) per_token += now / static_cast<double>(r.output.count());
       outcomes.push_back({.finished = finished});
