@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
 // `improved` asks three things of an engine: a token pacer in each request, how long its output is expected to be, and
-// a token budget that bounds the step in time. Here all three, in a loop that counts seconds instead of running a
-// model, beside first come, first served under the same load: a burst of 96 requests, the long ones first.
+// a token budget that bounds what prompts add to a step. Here all three, in a loop that counts seconds instead of
+// running a model, beside first come, first served under the same load: a burst of 96 requests, the long ones first.
+// Who is short is through sooner; all together take longer, because what is left at the end are long ones.
 #include <tessera/compose/fcfs.hpp>
 #include <tessera/compose/improved.hpp>
 #include <tessera/headroom/prefill_cost.hpp>
