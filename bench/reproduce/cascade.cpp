@@ -55,17 +55,6 @@ sim::profile in_parallel(sim::profile p, int ways) {
 
 // -- systems ---------------------------------------------------------------------------------------------------------
 
-using contestant_run = std::function<run_result(const cluster_options&, const rows_type& history, const rows_type&)>;
-struct contestant {
-  std::string name;
-  contestant_run run;
-};
-
-template <class Control>
-run_result simulate(const cluster_options& o, Control control, const rows_type& rows) {
-  return sim::cluster<fcfs<sim::request>, Control>{o, {}, std::move(control)}.run(rows, [](std::size_t) {});
-}
-
 contestant in_turn() {
   return {"round-robin", [](const cluster_options& o, const rows_type&, const rows_type& rows) {
             return simulate(o, sim::in_turn{}, rows);
@@ -78,16 +67,6 @@ contestant llumnix() {
           }};
 }
 
-contestant cascade(std::string name, sim::layout how = sim::layout::exact,
-                   const std::function<void(sim::cascade::config&)>& change = {}) {
-  return {std::move(name), [how, change](const cluster_options& o, const rows_type& history, const rows_type& rows) {
-            const sim::cascade_plan plan = sim::plan_cascade(o, history, sim::arrival_rate(history), how);
-            sim::cascade::config c =
-                how == sim::layout::steady ? sim::steady_cascade(plan) : sim::published_cascade(plan);
-            if (change) change(c);
-            return simulate(o, sim::cascade{c}, rows);
-          }};
-}
 std::vector<contestant> four() {
   return {in_turn(), llumnix(), cascade("CascadeInfer"), cascade("steady", sim::layout::steady)};
 }

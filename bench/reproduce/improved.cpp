@@ -19,6 +19,7 @@
 namespace {
 
 using namespace reproduce;
+using cascade_setting::contestant;
 
 /// Other requests than those of the papers' pages.
 constexpr std::uint64_t first_seed = 201;
@@ -47,12 +48,6 @@ struct metric {
   bool in_points = false;  ///< Per cent of something already: changes are differences.
 };
 
-struct contestant {
-  std::string name;
-  /// What is known of the traffic beforehand is in `history`: as many requests of the same kind, under another seed.
-  std::function<run_result(const cluster_options&, const rows_type& history, const rows_type& rows)> run;
-};
-
 /// One workload at one load.
 struct trial {
   std::string workload;
@@ -78,13 +73,6 @@ constexpr auto quiet = [](std::size_t) {};
 contestant ours(std::string name, const sim::improved_config& config = {}) {
   return {std::move(name), [config](const cluster_options& c, const rows_type& history, const rows_type& rows) {
             return sim::run_improved(c, rows, history, config, quiet);
-          }};
-}
-contestant in_stages(std::string name, sim::layout how) {
-  return {std::move(name), [how](const cluster_options& c, const rows_type& history, const rows_type& rows) {
-            const sim::cascade_plan plan = sim::plan_cascade(c, history, sim::arrival_rate(history), how);
-            sim::cascade control{how == sim::layout::steady ? sim::steady_cascade(plan) : sim::published_cascade(plan)};
-            return sim::cluster<tessera::fcfs<sim::request>, sim::cascade>{c, {}, std::move(control)}.run(rows, quiet);
           }};
 }
 std::vector<contestant> named(std::string_view names) {
@@ -329,8 +317,8 @@ setting cascades(const options& o) {
          .cluster = [p](const rows_type& rows) { return cluster_of(p, rows.size()); },
          .contestants = {}});
     std::vector<contestant> others = named("in-turn,llumnix");
-    others.push_back(in_stages("cascade", sim::layout::exact));
-    others.push_back(in_stages("cascade-steady", sim::layout::steady));
+    others.push_back(cascade("cascade"));
+    others.push_back(cascade("cascade-steady", sim::layout::steady));
     s.trials.back().contestants = and_ours(std::move(others));
   };
   const source azure{.name = "azure-conv", .built_in = &sim::find_workload("azure-conv")};

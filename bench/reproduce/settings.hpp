@@ -485,6 +485,29 @@ inline numbers measure(const run_result& r, const unloaded& slo = {}) {
   return out;
 }
 
+/// A system of the comparison. What it knows of the traffic beforehand is in `history`: other requests of the same
+/// kind.
+struct contestant {
+  std::string name;
+  std::function<run_result(const cluster_options&, const rows_type& history, const rows_type& rows)> run;
+};
+
+template <class Control>
+run_result simulate(const cluster_options& o, Control control, const rows_type& rows) {
+  return sim::cluster<tessera::fcfs<sim::request>, Control>{o, {}, std::move(control)}.run(rows, [](std::size_t) {});
+}
+
+inline contestant cascade(std::string name, sim::layout how = sim::layout::exact,
+                          const std::function<void(sim::cascade::config&)>& change = {}) {
+  return {std::move(name), [how, change](const cluster_options& o, const rows_type& history, const rows_type& rows) {
+            const sim::cascade_plan plan = sim::plan_cascade(o, history, sim::arrival_rate(history), how);
+            sim::cascade::config c =
+                how == sim::layout::steady ? sim::steady_cascade(plan) : sim::published_cascade(plan);
+            if (change) change(c);
+            return simulate(o, sim::cascade{c}, rows);
+          }};
+}
+
 }  // namespace cascade_setting
 
 }  // namespace reproduce

@@ -61,6 +61,7 @@
 #include <tessera/order/fcfs.hpp>
 #include <tessera/order/paced.hpp>
 #include <tessera/order/ranked.hpp>
+#include <tessera/order/reader_levels.hpp>
 #include <tessera/order/round_robin.hpp>
 #include <tessera/order/two_phase.hpp>
 #include <tessera/pacing/config.hpp>

@@ -268,8 +268,8 @@ TEMPLATE_TEST_CASE("ordered_queue: as the slow reference, over random operations
     INFO("seed " << seed);
     CHECK(agrees);
     CHECK((boosts > 0) == D::ages);
-    CHECK((moves > 0) == (
-                             requires(D d) { d.quantum; } || requires(D d) { d.slice; }));
+    constexpr bool takes_turns = requires(D d) { d.quantum; } || requires(D d) { d.slice; };
+    CHECK((moves > 0) == takes_turns);
 
     while (queue.pop_front() != nullptr) {
     }

@@ -30,6 +30,7 @@ using tessera_test::row;
 using tessera_test::toy_cluster;
 
 constexpr auto quiet = [](std::size_t) {};
+using cluster = sim::cluster<tessera::improved<request, sim::scored_length>, sim::by_headroom>;
 
 sim::cluster_options cluster_of(std::string_view profile, std::size_t instances, std::size_t blocks,
                                 std::size_t max_batch) {
@@ -57,6 +58,15 @@ void score(std::vector<trace_row>& rows, double noise) {
     r.score =
         static_cast<float>(std::log(static_cast<double>(r.output_tokens)) + noise * sim::normal(random, 0, 1)) - 100;
   }
+}
+
+/// As requests that do not reason.
+std::vector<trace_row> all_answer(std::vector<trace_row> rows) {
+  for (trace_row& r : rows) {
+    r.reasoning_tokens = 0;
+    r.answer_tokens = r.output_tokens;
+  }
+  return rows;
 }
 
 sim::summary numbers(std::string_view policy, const sim::cluster_options& o, const std::vector<trace_row>& rows) {
@@ -150,9 +160,7 @@ TEST_CASE("improved: a new request goes where most room is left when all have th
   const sim::prefill_model model = sim::calibrate_prefill(o.instance.timer, duration{1e9});
   const auto places = [&](std::vector<trace_row> rows) {
     std::vector<std::uint32_t> out;
-    const run_result r =
-        sim::cluster<tessera::improved<request, sim::scored_length>, sim::by_headroom>{o, {}, sim::by_headroom{model}}
-            .run(rows, quiet);
+    const run_result r = cluster{o, {}, sim::by_headroom{model}}.run(rows, quiet);
     for (const sim::request_record& q : r.requests) out.push_back(q.instance);
     return out;
   };
@@ -169,7 +177,6 @@ TEST_CASE("improved: what has ended, was refused or has moved weighs nothing whe
   auto o = toy_cluster(2, 100);
   o.instance.limits.max_length = tokens{800};
   const sim::prefill_model model = sim::calibrate_prefill(o.instance.timer, duration{1e9});
-  using cluster = sim::cluster<tessera::improved<request, sim::scored_length>, sim::by_headroom>;
   // Too long; one that ends with its first token; one that ends after some. Then, when all is empty again, ties go to
   // the first instance: whatever was left on it would send the next to the second.
   for (const auto& [prompt, output] : {std::pair{900, 5}, std::pair{700, 1}, std::pair{300, 40}}) {
@@ -204,9 +211,7 @@ TEST_CASE("improved: and where prompts wait least, if that is the tighter of bot
   std::vector<trace_row> rows{row(0, 4000, 0, 5)};
   for (int i = 1; i != 5; ++i) rows.push_back(row(0.001 * i, 100, 0, 5));
   for (trace_row& r : rows) r.score = 5;
-  const run_result r =
-      sim::cluster<tessera::improved<request, sim::scored_length>, sim::by_headroom>{o, {}, sim::by_headroom{model}}
-          .run(rows, quiet);
+  const run_result r = cluster{o, {}, sim::by_headroom{model}}.run(rows, quiet);
   CHECK(r.requests.size() == rows.size());
   for (const sim::request_record& q : r.requests) CHECK(q.instance == (q.prompt_tokens == 4000 ? 0 : 1));
 }
@@ -236,11 +241,7 @@ TEST_CASE("improved: everything ends, no token twice, and the same again; with e
 }
 
 TEST_CASE("improved: stages where batches wait for their longest, none where memory binds") {
-  auto long_tailed = sim::generate(sim::find_workload("r1-servegen"), 1500, 90.0, 1);
-  for (trace_row& r : long_tailed) {
-    r.reasoning_tokens = 0;
-    r.answer_tokens = r.output_tokens;
-  }
+  const auto long_tailed = all_answer(sim::generate(sim::find_workload("r1-servegen"), 1500, 90.0, 1));
   const auto h20 = cluster_of("h20-llama-3.2-3b", 16, 0, 1024);
   CHECK(sim::plan_cascade(h20, long_tailed, 90.0, sim::layout::steady).gain > 1.25);
   CHECK(sim::run_improved(h20, long_tailed, long_tailed, {}, quiet).measures.count("market_offers") == 1);
@@ -267,12 +268,8 @@ TEST_CASE("improved: ahead of PASCAL's and of PARS's own policy where theirs is 
   CHECK(ours.migrations > 100);
   CHECK(ours.blocking_p99 < 1);
 
-  auto burst = sim::generate(sim::find_workload("r1-servegen"), 1500, 1.0, 3);
-  for (trace_row& r : burst) {
-    r.arrival_s = 0;
-    r.reasoning_tokens = 0;
-    r.answer_tokens = r.output_tokens;
-  }
+  auto burst = all_answer(sim::generate(sim::find_workload("r1-servegen"), 1500, 1.0, 3));
+  for (trace_row& r : burst) r.arrival_s = 0;
   score(burst, 0.8);
   const auto one = cluster_of("h200-llama-3.1-8b", 1, 9000, 256);
   const double per_token = numbers("improved", one, burst).normalized_latency.mean;

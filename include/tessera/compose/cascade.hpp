@@ -104,8 +104,7 @@ class stage_map {
   /// Takes in a report. False, and no effect, if it is of no instance, of an impossible load or an empty range, or if
   /// an instance before the last stage says that its range has no end.
   bool update(const load_report& r) noexcept {
-    if (r.from >= instances_ || r.range_end < tokens{1}) return false;
-    if (!market::believable(r.load)) return false;
+    if (r.from >= instances_ || !market::believable(r.load) || r.range_end < tokens{1}) return false;
     const bool in_last_stage = stage_of_[r.from] + 1 == stages_;
     if (!in_last_stage && r.range_end == partition::unbounded) return false;
     loads_[r.from] = r.load;

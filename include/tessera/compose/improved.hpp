@@ -16,9 +16,8 @@ TESSERA_NAMESPACE_BEGIN
 /// It is one of four parts, which work without each other:
 /// - this scheduler;
 /// - `rank::length_calibrator`, which makes expected lengths of PARS's scores;
-/// - a bound on what prompts add to a step: `step_limits::token_budget` no more than the residents and the prompt
-/// tokens
-///   that `headroom::prefill_cost::within` allows for what a decode step leaves of half the target TPOT, so that no
+/// - a bound on what prompts add to a step: `step_limits::token_budget` no more than the residents and what
+///   `headroom::prefill_cost::within` allows for the time that a decode step leaves of half the target TPOT, so that no
 ///   prompt holds up those who read;
 /// - placement by headroom: `placement::highest_phi` over the smaller of Phi_T (the prompts that wait on an instance)
 ///   and Phi_S (its memory when all its requests have their expected length), `placement::migrate_when_tight` when

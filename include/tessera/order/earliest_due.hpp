@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
-#include <tessera/order/boost_time.hpp>
-#include <tessera/order/paced.hpp>
+#include <tessera/order/reader_levels.hpp>
 
 #include <concepts>
 #include <cstdint>
@@ -90,7 +89,7 @@ struct earliest_due {
     auto& s = request_access::state(r);
     s.quantum_used += ran;
     if (s.phase != phase::answering) return false;
-    return s.quantum_used >= slice || (s.level == unread && r.generated() > tokens{});
+    return s.quantum_used >= slice || (s.level == detail::unread && r.generated() > tokens{});
   }
 
   /// A new place for a request that was due.
@@ -103,22 +102,13 @@ struct earliest_due {
   template <schedulable R>
   void change_phase(R& r) noexcept {
     take_place(r);
-    request_access::state(r).level = urgent;
+    request_access::state(r).level = detail::urgent;
   }
 
   /// By priority, then level, then place on it, then arrival.
   template <schedulable R>
   [[nodiscard]] static bool before(const R& a, const R& b) noexcept {
-    if (a.priority != b.priority) return a.priority > b.priority;
-    const auto& s = a.state();
-    const auto& t = b.state();
-    if (s.level != t.level) return s.level < t.level;
-    if (s.level == unread) {
-      if (s.turn != t.turn) return s.turn < t.turn;
-    } else if (s.boost_at != t.boost_at) {
-      return s.boost_at < t.boost_at;
-    }
-    return s.sequence < t.sequence;
+    return detail::before_by_level(a, b);
   }
 
   /// Whether a waiting request may take the blocks of a resident.
@@ -126,14 +116,10 @@ struct earliest_due {
   [[nodiscard]] static bool displaces(const R& waiting, const R& resident) noexcept {
     if (waiting.priority != resident.priority) return waiting.priority > resident.priority;
     const auto& w = waiting.state();
-    return w.level < resident.state().level && (w.level == urgent || w.phase == phase::reasoning);
+    return w.level < resident.state().level && (w.level == detail::urgent || w.phase == phase::reasoning);
   }
 
  private:
-  static constexpr std::uint8_t urgent = 0;  // the level to which ageing boosts
-  static constexpr std::uint8_t unread = 1;
-  static constexpr std::uint8_t calm = 2;
-
   /// Places are integers: a microsecond each, so that no clock's origin costs precision.
   [[nodiscard]] static std::uint64_t turn_at(double seconds) noexcept {
     constexpr double most = 9e18;
@@ -142,24 +128,14 @@ struct earliest_due {
     return static_cast<std::uint64_t>(static_cast<std::int64_t>(within)) ^ (std::uint64_t{1} << 63U);
   }
 
-  /// An answer is calm until its time comes; if that is now, as for one that has reasoned and has no token for its
-  /// reader yet, it is boosted before the next plan looks at it.
   template <schedulable R>
   void take_place(R& r) noexcept {
     static_assert(reader_deadline<Deadline, R>,
                   "tessera: `earliest_due` needs requests with a token pacer as a member `pacer`, or a Deadline with "
                   "`R::time_point operator()(const R&) const noexcept`");
-    using time_point = typename R::time_point;
-    auto& s = request_access::state(r);
-    s.quantum_used = tokens{};
-    if (s.phase == phase::reasoning || r.generated() <= tokens{}) {
-      s.level = unread;
-      s.boost_at = time_point::never();
-      return;
-    }
-    const time_point dry = deadline(static_cast<const R&>(r));
-    s.level = calm;
-    s.boost_at = dry == time_point::never() ? s.answering_since : detail::moved_by(dry, -margin.seconds());
+    // Whether it has begun: one that has ended its reasoning is waited for, though its reader has nothing yet.
+    const bool is_read = r.state().phase == phase::answering && r.generated() > tokens{};
+    detail::place_by_reader(r, is_read, deadline, margin);
   }
 };
 

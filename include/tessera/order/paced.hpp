@@ -1,33 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
-#include <tessera/order/boost_time.hpp>
-#include <tessera/order/concepts.hpp>
+#include <tessera/order/reader_levels.hpp>
 
-#include <concepts>
 #include <cstdint>
 
 TESSERA_NAMESPACE_BEGIN
 namespace order {
-
-/// The token pacer that the engine keeps in the request's member `pacer`.
-struct pacer_member {
-  /// Reads `r.pacer`.
-  template <schedulable R>
-  [[nodiscard]] typename R::time_point operator()(const R& r) const noexcept {
-    return r.pacer.starves_at();
-  }
-};
-
-/// Says when the reader of a request's answer runs dry if nothing more comes; `never()` before the first answering
-/// token.
-/// Requires: (1) copyable; (2) `f(r) noexcept` is an `R::time_point`.
-/// Not checked: it is up to date with the tokens of a step when the step is committed. Complexity: called once per
-/// slice and request. Models: `order::pacer_member`.
-template <class F, class R>
-concept reader_deadline = std::copyable<F> && schedulable<R> && requires(const F& f, const R& r) {
-  { f(r) } noexcept -> std::same_as<typename R::time_point>;
-};
 
 /// Answers just in time, reasoning before everything that can wait: (priority, level, place on it, sequence).
 ///
@@ -89,22 +68,13 @@ struct paced {
   template <schedulable R>
   void change_phase(R& r) noexcept {
     take_place(r);
-    request_access::state(r).level = urgent;
+    request_access::state(r).level = detail::urgent;
   }
 
   /// By priority, then level, then place on it, then arrival.
   template <schedulable R>
   [[nodiscard]] static bool before(const R& a, const R& b) noexcept {
-    if (a.priority != b.priority) return a.priority > b.priority;
-    const auto& s = a.state();
-    const auto& t = b.state();
-    if (s.level != t.level) return s.level < t.level;
-    if (s.level == reasoning) {
-      if (s.turn != t.turn) return s.turn < t.turn;
-    } else if (s.boost_at != t.boost_at) {
-      return s.boost_at < t.boost_at;
-    }
-    return s.sequence < t.sequence;
+    return detail::before_by_level(a, b);
   }
 
   /// Whether a waiting request may take the blocks of a resident.
@@ -114,31 +84,16 @@ struct paced {
     const auto& w = waiting.state();
     const auto& r = resident.state();
     if (w.level != r.level) return w.level < r.level;
-    return w.level == reasoning && before(waiting, resident);
+    return w.level == detail::unread && before(waiting, resident);
   }
 
  private:
-  static constexpr std::uint8_t urgent = 0;  // the level to which ageing boosts
-  static constexpr std::uint8_t reasoning = 1;
-  static constexpr std::uint8_t calm = 2;
-
-  /// An answer is calm until its time comes; if that is now, it is boosted before the next plan looks at it.
   template <schedulable R>
   void take_place(R& r) noexcept {
     static_assert(reader_deadline<Deadline, R>,
                   "tessera: `paced` needs requests with a token pacer as a member `pacer`, or a Deadline with "
                   "`R::time_point operator()(const R&) const noexcept`");
-    using time_point = typename R::time_point;
-    auto& s = request_access::state(r);
-    s.quantum_used = tokens{};
-    if (s.phase == phase::reasoning) {
-      s.level = reasoning;
-      s.boost_at = time_point::never();
-      return;
-    }
-    const time_point dry = deadline(static_cast<const R&>(r));
-    s.level = calm;
-    s.boost_at = dry == time_point::never() ? s.answering_since : detail::moved_by(dry, -margin.seconds());
+    detail::place_by_reader(r, r.state().phase == phase::answering, deadline, margin);
   }
 };
 

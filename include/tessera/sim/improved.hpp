@@ -12,13 +12,10 @@
 #include <tessera/sim/disaggregated.hpp>
 
 #include <algorithm>
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <limits>
 #include <span>
-#include <utility>
 #include <vector>
 
 /// @file
@@ -136,13 +133,13 @@ struct improved_config {
 /// The scores of `rows` as expected output lengths, learned from the scores and lengths of a `history`, with a step for
 /// every 64 scores. Rows without a score expect the mean; without a history nobody expects anything.
 inline void expect_lengths(std::vector<trace_row>& rows, std::span<const trace_row> history, bool predicts) {
-  const auto scores =
-      std::count_if(history.begin(), history.end(), [](const trace_row& r) { return r.score == r.score; });
-  const auto steps = static_cast<std::size_t>(scores) / 64;
   if (history.empty()) {
     for (trace_row& r : rows) r.score = 0;
     return;
   }
+  const auto scores =
+      std::count_if(history.begin(), history.end(), [](const trace_row& r) { return r.score == r.score; });
+  const auto steps = static_cast<std::size_t>(scores) / 64;
   const rank::length_calibrator::limits limits{.window = history.size(),
                                                .groups = std::clamp<std::size_t>(steps, 1, 32)};
   auto memory = storage_for<rank::length_calibrator>(limits);
