@@ -4,6 +4,7 @@
 #include <tessera/request/concepts.hpp>
 
 #include <concepts>
+#include <cstdint>
 #include <span>
 
 /// @file
@@ -14,11 +15,20 @@ TESSERA_NAMESPACE_BEGIN
 /// What an admission policy is shown. Spans point into the scheduler and are valid during the call only.
 template <class R>
 struct admission_view {
-  blocks free_after{};            ///< Blocks that would still be free after admitting the candidate.
+  blocks free_after{};            ///< Blocks that would still be free if the candidate had all blocks of its sequence,
+                                  ///< and those who compute their prompts in chunks had all theirs.
+  blocks needed{};                ///< Blocks that the candidate would take from the free ones for that.
   blocks capacity{};              ///< Blocks of the instance, less those of suspended requests; at least the free ones.
   tokens block_size{};            ///< Tokens per block.
   std::span<R* const> residents;  ///< Requests that run and keep their blocks, in rank order.
   std::span<R* const> admitted;   ///< Requests admitted earlier in this plan.
+  std::span<const std::uint32_t> own{};  ///< By row: blocks that nobody shares.
+
+  /// Blocks that become free when a resident or admitted request ends, at least: those of its prefix that others hold
+  /// stay. O(1).
+  [[nodiscard]] blocks gives_back(const R& r) const noexcept {
+    return r.state().row < own.size() ? blocks{own[r.state().row]} : blocks{};
+  }
 };
 
 /// Says whether a candidate whose blocks are available may take them.

@@ -23,9 +23,10 @@ struct max_output_bound {
 /// that ends soon gives its blocks back before the long ones need them (the idea of LightLLM's past-future scheduler).
 /// When to use: output lengths are bounded by `max_output` or predicted, and preemptions are expensive.
 ///
-/// Usage at t steps from now is the sum, over the requests that still run then, of (tokens held + t). Its maximum
-/// lies where a request ends. The ends are sorted into a fixed number of bins, each evaluated at its far edge with
-/// all that were running at its near edge, so the estimate never falls below the true peak. O(residents + bins).
+/// Usage at t steps from now is what is in use now, a shared prefix once, plus what those who still run have grown by
+/// then, less what those who have ended give back, which is what they share with nobody. Its maximum lies where a
+/// request ends. The ends are sorted into a fixed number of bins, each evaluated at its far edge with all that were
+/// running at its near edge, so the estimate never falls below the true peak. O(residents + bins).
 ///
 /// @tparam ExpectedOutput `tokens operator()(const R&) const noexcept`: most tokens the request will generate.
 template <class ExpectedOutput = max_output_bound>
@@ -44,26 +45,36 @@ struct basic_future_peak {
     for (const R* r : view.admitted) longest = max(longest, remaining(*r));
     const std::int64_t width = longest.count() / static_cast<std::int64_t>(bins) + 1;
 
-    // Per bin of remaining lengths: how many requests end in it, and the tokens they hold now, in whole blocks.
+    // Per bin of remaining lengths: how many requests end in it, the tokens that they grow by before the first step (a
+    // block is taken as a whole; less what they have room for), and the tokens that they give back at their ends.
     std::array<std::int64_t, bins> count{};
-    std::array<std::int64_t, bins> held{};
-    const auto put = [&](const R& r) {
+    std::array<std::int64_t, bins> grow{};
+    std::array<std::int64_t, bins> give{};
+    std::int64_t given_back = 0;
+    const auto put = [&](const R& r, blocks own) {
       const auto bin = static_cast<std::size_t>(remaining(r).count() / width);
+      const std::int64_t has = (view.block_size * blocks_for(r.state().length, view.block_size).count()).count();
       count[bin] += 1;
-      held[bin] += r.state().length.count() + view.block_size.count();
+      grow[bin] += r.state().length.count() + view.block_size.count() - has;
+      const std::int64_t gives = own.count() * view.block_size.count();
+      give[bin] += gives;
+      given_back += gives;
     };
-    put(candidate);
-    for (const R* r : view.residents) put(*r);
-    for (const R* r : view.admitted) put(*r);
+    put(candidate, view.needed);
+    for (const R* r : view.residents) put(*r, view.gives_back(*r));
+    for (const R* r : view.admitted) put(*r, view.gives_back(*r));
 
     const double room = (1.0 - headroom) * static_cast<double>(view.capacity.count() * view.block_size.count());
+    const std::int64_t in_use = (view.capacity - view.free_after).count() * view.block_size.count();
     std::int64_t running = 0;
-    std::int64_t tokens_held = 0;
+    std::int64_t growth = 0;
     for (std::size_t bin = bins; bin-- != 0;) {  // from the last to end to the first
       running += count[bin];
-      tokens_held += held[bin];
+      growth += grow[bin];
+      given_back -= give[bin];  // of those who have ended before
       const std::int64_t at = (static_cast<std::int64_t>(bin) + 1) * width;
-      if (count[bin] != 0 && static_cast<double>(tokens_held + running * at) > room) return false;
+      const std::int64_t used = in_use + growth + running * at - given_back;
+      if (count[bin] != 0 && static_cast<double>(used) > room) return false;
     }
     return true;
   }

@@ -10,9 +10,11 @@ TESSERA_NAMESPACE_BEGIN
 /// resident is preempted to host memory; preempted requests resume before new ones start (they arrived earlier).
 /// When to use: as the baseline, or when memory never binds.
 /// Source: PASCAL, section II-C.
-template <schedulable Request, class BlockStore = kv::block_pool>
-class fcfs : public iteration_scheduler<Request, order::fcfs, preempt::swap, admit::watermark, BlockStore> {
-  using base = iteration_scheduler<Request, order::fcfs, preempt::swap, admit::watermark, BlockStore>;
+template <schedulable Request, class BlockStore = kv::block_pool, class Tables = kv::csr_tables,
+          class Gate = gate::in_line>
+class fcfs
+    : public iteration_scheduler<Request, order::fcfs, preempt::swap, admit::watermark, BlockStore, Tables, Gate> {
+  using base = iteration_scheduler<Request, order::fcfs, preempt::swap, admit::watermark, BlockStore, Tables, Gate>;
 
  public:
   /// Parameters of the parts; each is described at its own type.

@@ -9,6 +9,9 @@
 
 TESSERA_NAMESPACE_BEGIN
 
+/// A request for `improved`: derive yours from it.
+using improved_request = request_hook_for<order::earliest_due<>>;
+
 /// A scheduler that is in no paper: PASCAL's phases with its token pacer in the order, PARS's predictions as due times
 /// instead of a ranking with a threshold. What has a reader gets what the reader needs, when he needs it; all else
 /// goes to the requests that are due first (see `order::earliest_due`).
@@ -32,11 +35,11 @@ TESSERA_NAMESPACE_BEGIN
 /// When to use: interactive serving under a load that queues. Measured against each paper's own policy in
 /// docs/results/improved.
 template <schedulable Request, class Expected = order::expected_output_member, class Deadline = order::pacer_member,
-          class BlockStore = kv::block_pool>
+          class BlockStore = kv::block_pool, class Tables = kv::csr_tables, class Gate = gate::in_line>
 class improved : public iteration_scheduler<Request, order::earliest_due<Expected, Deadline>, preempt::swap,
-                                            admit::watermark, BlockStore> {
+                                            admit::watermark, BlockStore, Tables, Gate> {
   using base = iteration_scheduler<Request, order::earliest_due<Expected, Deadline>, preempt::swap, admit::watermark,
-                                   BlockStore>;
+                                   BlockStore, Tables, Gate>;
 
  public:
   /// Parameters of the parts; each is described at its own type.

@@ -6,6 +6,11 @@
 
 TESSERA_NAMESPACE_BEGIN
 
+/// A request for `pars`: derive yours from it.
+struct pars_request : request_hook_for<order::ranked<>> {
+  float score = 0;  ///< Smaller runs first (for instance a predicted output length).
+};
+
 /// PARS's predictor-guided scheduler (section III-B): at every iteration the places in the batch that are free go to
 /// the waiting requests with the lowest predicted output length. A request that came longer than `threshold` ago is
 /// boosted ahead of all that came later, the oldest first; the time that it has run counts. Requests that run are not
@@ -26,9 +31,12 @@ TESSERA_NAMESPACE_BEGIN
 /// stays longer than the threshold, most requests are boosted and it is `fcfs` again: shed load, or raise the
 /// threshold.
 /// @tparam Scorer an `order::request_scorer`.
-template <schedulable Request, class Scorer = order::score_member, class BlockStore = kv::block_pool>
-class pars : public iteration_scheduler<Request, order::ranked<Scorer>, preempt::swap, admit::watermark, BlockStore> {
-  using base = iteration_scheduler<Request, order::ranked<Scorer>, preempt::swap, admit::watermark, BlockStore>;
+template <schedulable Request, class Scorer = order::score_member, class BlockStore = kv::block_pool,
+          class Tables = kv::csr_tables, class Gate = gate::in_line>
+class pars : public iteration_scheduler<Request, order::ranked<Scorer>, preempt::swap, admit::watermark, BlockStore,
+                                        Tables, Gate> {
+  using base =
+      iteration_scheduler<Request, order::ranked<Scorer>, preempt::swap, admit::watermark, BlockStore, Tables, Gate>;
 
  public:
   /// Parameters of the parts; each is described at its own type.

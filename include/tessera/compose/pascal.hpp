@@ -6,6 +6,9 @@
 
 TESSERA_NAMESPACE_BEGIN
 
+/// A request for `pascal`: derive yours from it.
+using pascal_request = request_hook_for<order::two_phase>;
+
 /// PASCAL's instance scheduler (section IV-C): two queues. Reasoning requests are in the high one and get batch slots
 /// and KV blocks first; answering requests are in the low one and share what is left. Each queue is round-robin with a
 /// token quantum. A reasoning request whose KV outgrows `demote_above` moves to the low queue. When blocks run out, the
@@ -14,9 +17,12 @@ TESSERA_NAMESPACE_BEGIN
 /// When to use: reasoning models with a user who reads the answer as it streams, when KV memory binds. With memory to
 /// spare it behaves like `fcfs`. Past saturation, strict priority starves answers: shed load before that.
 /// Which instance a request runs on, at arrival and at its phase change, is decided outside (PASCAL, section IV-B).
-template <schedulable Request, class BlockStore = kv::block_pool>
-class pascal : public iteration_scheduler<Request, order::two_phase, preempt::swap, admit::watermark, BlockStore> {
-  using base = iteration_scheduler<Request, order::two_phase, preempt::swap, admit::watermark, BlockStore>;
+template <schedulable Request, class BlockStore = kv::block_pool, class Tables = kv::csr_tables,
+          class Gate = gate::in_line>
+class pascal
+    : public iteration_scheduler<Request, order::two_phase, preempt::swap, admit::watermark, BlockStore, Tables, Gate> {
+  using base =
+      iteration_scheduler<Request, order::two_phase, preempt::swap, admit::watermark, BlockStore, Tables, Gate>;
 
  public:
   /// Parameters of the parts; each is described at its own type.

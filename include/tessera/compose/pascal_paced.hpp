@@ -6,6 +6,9 @@
 
 TESSERA_NAMESPACE_BEGIN
 
+/// A request for `pascal_paced`: derive yours from it.
+using pascal_paced_request = request_hook_for<order::paced<>>;
+
 /// PASCAL's instance scheduler with its token pacer in the order: reasoning still goes before answering, except before
 /// an answer whose reader is about to run dry. Answers get what their readers need, when they need it; whatever else
 /// there is goes to reasoning. Three of the paper's rules fall away: answers take no turns among themselves but go by
@@ -17,10 +20,12 @@ TESSERA_NAMESPACE_BEGIN
 ///
 /// When to use: in place of `pascal`, whose answers starve when load comes near saturation. Together with
 /// `placement::least_kv` for new requests and `placement::migrate_when_tight` at the phase change.
-template <schedulable Request, class Deadline = order::pacer_member, class BlockStore = kv::block_pool>
-class pascal_paced
-    : public iteration_scheduler<Request, order::paced<Deadline>, preempt::swap, admit::watermark, BlockStore> {
-  using base = iteration_scheduler<Request, order::paced<Deadline>, preempt::swap, admit::watermark, BlockStore>;
+template <schedulable Request, class Deadline = order::pacer_member, class BlockStore = kv::block_pool,
+          class Tables = kv::csr_tables, class Gate = gate::in_line>
+class pascal_paced : public iteration_scheduler<Request, order::paced<Deadline>, preempt::swap, admit::watermark,
+                                                BlockStore, Tables, Gate> {
+  using base =
+      iteration_scheduler<Request, order::paced<Deadline>, preempt::swap, admit::watermark, BlockStore, Tables, Gate>;
 
  public:
   /// Parameters of the parts; each is described at its own type.

@@ -6,14 +6,19 @@
 
 TESSERA_NAMESPACE_BEGIN
 
+/// A request for `round_robin`: derive yours from it.
+using round_robin_request = request_hook_for<order::round_robin>;
+
 /// Round-robin with a token quantum, both phases alike: a request that has generated its quantum goes behind its
 /// peers, and when blocks run out those at the back are swapped out.
 /// When to use: as the time-sharing baseline; short requests get through quickly, long ones are interrupted often.
 /// Source: PASCAL, section II-C and figure 2(c).
-template <schedulable Request, class BlockStore = kv::block_pool>
-class round_robin
-    : public iteration_scheduler<Request, order::round_robin, preempt::swap, admit::watermark, BlockStore> {
-  using base = iteration_scheduler<Request, order::round_robin, preempt::swap, admit::watermark, BlockStore>;
+template <schedulable Request, class BlockStore = kv::block_pool, class Tables = kv::csr_tables,
+          class Gate = gate::in_line>
+class round_robin : public iteration_scheduler<Request, order::round_robin, preempt::swap, admit::watermark, BlockStore,
+                                               Tables, Gate> {
+  using base =
+      iteration_scheduler<Request, order::round_robin, preempt::swap, admit::watermark, BlockStore, Tables, Gate>;
 
  public:
   /// Parameters of the parts; each is described at its own type.

@@ -16,11 +16,14 @@ namespace kv {
 /// on the LRU list). `allocate` takes free blocks first, then the coldest cached one. Published blocks are full and
 /// must not be written to.
 ///
+/// Blocks that were computed apart from each other may hold the same and be published under one hash: they are twins,
+/// and each of them is found as long as it is there. `match` prefers one that is in use, which costs no free block.
+///
 /// Hashes are trusted: two blocks with one hash are taken to hold the same KV. Make them with `hash_chain`, 64 bits
 /// over all tokens from the start, with a seed per tenant.
 ///
 /// Every call is O(blocks named), whatever the number of blocks in use or cached; nothing allocates. Calls leave the
-/// cache alone unless they return `ok`. 68 to 100 bytes a block.
+/// cache alone unless they return `ok`. 76 to 108 bytes a block.
 ///
 /// Undo. The `undo_` calls are exact in strictly reverse order, also for the order of eviction, provided that (1)
 /// `publish` and `clear` are not called between an operation and its undoing; (2) at most 2 x capacity blocks left the
@@ -87,26 +90,33 @@ class prefix_cache {
       if (i + ahead < n) prefetch(slot_ + home(hashes[i + ahead]));
       const block_id id = find(hashes[i]);
       if (id == no_index) return i;
-      out[i] = id;
+      out[i] = in_use_twin(id);
     }
     return n;
   }
 
-  /// Makes a block in use findable by the hash of its contents. Expected O(1). A hash that another block is known by
-  /// already is left to that one, and this block remains unpublished. `foreign`; `not_allocated`: no references;
-  /// `invalid`: published with another hash.
+  /// Whether a block is known by this hash. Expected O(1).
+  [[nodiscard]] bool knows(std::uint64_t hash) const noexcept { return find(hash) != no_index; }
+
+  /// Makes a block in use findable by the hash of its contents, beside others that are known by it. Expected O(1).
+  /// `foreign`; `not_allocated`: no references; `invalid`: published with another hash.
   [[nodiscard]] status publish(block_id id, std::uint64_t hash) noexcept {
     if (id >= capacity_) return status::foreign;
     block_state& b = block_[id];
     if (b.references == 0) return status::not_allocated;
     if (b.is_published()) return b.hash == hash ? status::ok : status::invalid;
     std::size_t i = home(hash);
-    for (; slot_[i].id != no_index; i = (i + 1) & mask_) {
-      if (slot_[i].hash == hash) return status::ok;
-    }
-    slot_[i] = {hash, id};
+    while (slot_[i].id != no_index && slot_[i].hash != hash) i = (i + 1) & mask_;
     b.hash = hash;
     b.takes = block_state::published_mark;
+    if (slot_[i].id == no_index) {
+      slot_[i] = {hash, id};
+      b.twin_before = b.twin_after = id;
+    } else {
+      b.twin_after = slot_[i].id;  // last of the ring
+      b.twin_before = block_[b.twin_after].twin_before;
+      join_twins(id);
+    }
     return status::ok;
   }
 
@@ -199,12 +209,11 @@ class prefix_cache {
       block_state& b = block_[ids[i]];
       TESSERA_ASSERT(!b.is_published(), "published since it was allocated");
       b.references = 0;
-      if (b.takes != 0) {
+      if ((b.takes & block_state::count_mask) != 0) {
         --b.takes;
         free_[free_size_++] = ids[i];
       } else {
-        insert(b.hash, ids[i]);
-        b.takes = block_state::published_mark;
+        find_again(ids[i]);
         link(ids[i], ends(), block_[capacity_].next);
       }
     }
@@ -237,20 +246,28 @@ class prefix_cache {
   }
 
  private:
-  struct block_state {
+  // Half a cache line, so that none lies in two.
+  struct alignas(32) block_state {
     // `takes` counts how often the block was taken from the free stack since it was evicted, which is how undo knows
     // where an allocation came from: 0 means by eviction. It saturates far above what any undo reaches back over.
-    static constexpr std::uint32_t published_mark = 0xffff'ffffU;
-    static constexpr std::uint32_t half_range = 0x8000'0000U;
+    static constexpr std::uint32_t published_mark = 0x8000'0000U;
+    static constexpr std::uint32_t was_first_mark = 0x4000'0000U;  // evicted while first of its twins
+    static constexpr std::uint32_t count_mask = 0x3fff'ffffU;
+    static constexpr std::uint32_t half_range = 0x2000'0000U;
 
     std::uint64_t hash = 0;  // while published, and after an eviction until the next publish
     std::uint32_t references = 0;
     std::uint32_t takes = 0;       // published_mark: published
     block_id previous = no_index;  // in the LRU list, towards the cold end
     block_id next = no_index;      // towards the warm end
+    // The ring of the blocks that are published under one hash; the table of hashes names its first. One that was
+    // evicted still knows where it stood.
+    block_id twin_before = no_index;
+    block_id twin_after = no_index;
 
     [[nodiscard]] bool is_published() const noexcept { return takes == published_mark; }
   };
+  static_assert(sizeof(block_state) == 32);
   struct slot {
     std::uint64_t hash = 0;
     block_id id = no_index;  // no_index: empty
@@ -277,6 +294,12 @@ class prefix_cache {
     while (slot_[i].id != no_index && slot_[i].hash != hash) i = (i + 1) & mask_;
     return slot_[i].id;
   }
+  /// Requires: the hash is known.
+  [[nodiscard]] slot& slot_of(std::uint64_t hash) noexcept {
+    std::size_t i = home(hash);
+    while (slot_[i].hash != hash || slot_[i].id == no_index) i = (i + 1) & mask_;
+    return slot_[i];
+  }
   void insert(std::uint64_t hash, block_id id) noexcept {
     std::size_t i = home(hash);
     while (slot_[i].id != no_index) i = (i + 1) & mask_;
@@ -293,6 +316,49 @@ class prefix_cache {
       }
     }
     slot_[hole].id = no_index;
+  }
+
+  // --- twins
+  void join_twins(block_id id) noexcept {
+    const block_state& b = block_[id];
+    block_[b.twin_before].twin_after = id;
+    block_[b.twin_after].twin_before = id;
+  }
+  /// One of the first few blocks of a ring that is in use; else the first.
+  [[nodiscard]] block_id in_use_twin(block_id first) const noexcept {
+    block_id id = first;
+    for (int looked = 0; looked != 4 && block_[id].references == 0; ++looked) {
+      id = block_[id].twin_after;
+      if (id == first) return first;
+    }
+    return block_[id].references != 0 ? id : first;
+  }
+  /// A published block cannot be found any more.
+  void forget(block_id id) noexcept {
+    block_state& b = block_[id];
+    b.takes = 0;
+    if (b.twin_after == id) {
+      erase(b.hash);
+      return;
+    }
+    block_[b.twin_before].twin_after = b.twin_after;
+    block_[b.twin_after].twin_before = b.twin_before;
+    slot& s = slot_of(b.hash);
+    if (s.id == id) {
+      s.id = b.twin_after;
+      b.takes = block_state::was_first_mark;
+    }
+  }
+  /// Undoes `forget`.
+  void find_again(block_id id) noexcept {
+    block_state& b = block_[id];
+    if (b.twin_after == id) {
+      insert(b.hash, id);
+    } else {
+      join_twins(id);
+      if (b.takes == block_state::was_first_mark) slot_of(b.hash).id = id;
+    }
+    b.takes = block_state::published_mark;
   }
 
   // --- LRU list: circular, through the element after the last block; `next` of it is the coldest
@@ -327,7 +393,7 @@ class prefix_cache {
     const block_id id = free_[--free_size_];
     block_state& b = block_[id];
     b.references = 1;
-    if (++b.takes == block_state::published_mark) b.takes = block_state::half_range;
+    if ((++b.takes & block_state::count_mask) == 0) b.takes = block_state::half_range;
     return id;
   }
   [[nodiscard]] block_id evict() noexcept {
@@ -337,9 +403,8 @@ class prefix_cache {
     const block_state& coldest = block_[b.next];  // likely to be evicted next
     prefetch(slot_ + home(coldest.hash));
     prefetch(block_ + coldest.next);
-    erase(b.hash);
+    forget(id);
     b.references = 1;
-    b.takes = 0;
     return id;
   }
 

@@ -31,41 +31,72 @@ concept discipline_changes_phase = requires(D& d, R& r) {
   { d.change_phase(r) } noexcept -> std::same_as<void>;
 };
 template <class D, class R>
-concept discipline_orders = requires(const R& a, const R& b) {
-  { D::before(a, b) } noexcept -> std::same_as<bool>;
+concept discipline_hears_ends = requires(D& d, R& r) {
+  { d.leave(r) } noexcept -> std::same_as<void>;
 };
 template <class D, class R>
-concept discipline_displaces = requires(const R& waiting, const R& resident) {
-  { D::displaces(waiting, resident) } noexcept -> std::same_as<bool>;
+concept discipline_hears_time = requires(D& d, typename R::time_point now) {
+  { d.advance(now) } noexcept -> std::same_as<void>;
+};
+template <class D, class R>
+concept discipline_orders = requires(const D& d, const R& a, const R& b) {
+  { d.before(a, b) } noexcept -> std::same_as<bool>;
+};
+template <class D, class R>
+concept discipline_displaces = requires(const D& d, const R& waiting, const R& resident) {
+  { d.displaces(waiting, resident) } noexcept -> std::same_as<bool>;
 };
 template <class D>
 concept discipline_says_ages = requires { typename std::bool_constant<D::ages>; };
+template <class D, class R>
+concept discipline_ages = !detail::ages<D> || requires(D& d, const D& c, R& r, const R& s) {
+  { c.due_at(s) } noexcept -> std::same_as<typename R::time_point>;
+  { d.age(r) } noexcept -> std::same_as<void>;
+};
+
+template <class D, class R>
+[[nodiscard]] consteval bool hook_has_room() noexcept {
+  if constexpr (schedulable<R>) {
+    return R::hook_type::template can_be_in<D> && (!detail::ages<D> || R::hook_type::can_age);
+  } else {
+    return true;
+  }
+}
 
 }  // namespace detail
 
 /// A rule that says who goes first, among waiting and resident requests alike. A small value: it holds its
-/// parameters and a counter, never the requests. It writes a request's *place* (`state().level`, `turn`, `rank`,
-/// `boost_at`, `quantum_used`, `demoted`) through `request_access`; containers keep requests sorted by it.
+/// parameters and counters, never the requests. What it keeps about each request, its *place*, is a plain struct that
+/// it brings along: a member template `state<Clock>`, which the request's hook has room for if it names the order
+/// (`request_hook_for<D>`), read by `order_state<D>(r)` and written by `request_access::order_state<D>(r)`. It begins
+/// value-initialised each time that a request joins. An order without one costs a request nothing.
 ///
 /// Requires, with `d` a `D`, `r` a request, all calls `noexcept`:
 /// 1. `D` is copyable.
 /// 2. `d.enter(r, arrived)`: gives a place to a request that joins; it has waited since `arrived`, here or, if it was
-///    adopted, elsewhere. Its phase and progress are set before.
+///    adopted, elsewhere. Its phase and progress are set before, and `state().carried` is what the same order wrote
+///    there elsewhere.
 /// 3. `d.charge(r, ran) -> bool`: accounts tokens that were run for it (its lengths are updated before). True: it is
 ///    due for a new place. Must leave its present place as it is.
 /// 4. `d.requeue(r)`: gives a new place to a request that is due.
 /// 5. `d.change_phase(r)`: gives a new place to a request that has just gone over to answering.
-/// 6. `D::before(a, b) -> bool`: `a` is served before `b`.
-/// 7. `D::displaces(waiting, resident) -> bool`: a waiting request may take the blocks or the batch slot of a resident.
-/// 8. `D::ages`, a constant: if true, 2, 4 and 5 set `boost_at`, and once that has come the container sets a `level`
-///    above 0 to 0, for waiting and for resident requests.
+/// 6. `d.leave(r)`: hears that a request has ended, or was given up.
+/// 7. `d.advance(now)`: hears the time, before each plan.
+/// 8. `d.before(a, b) -> bool`, const or static: `a` is served before `b`.
+/// 9. `d.displaces(waiting, resident) -> bool`, const or static: a waiting request may take the blocks or the batch
+///    slot of a resident.
+/// 10. `D::ages`, a constant. If true: `d.due_at(r)`, const or static, the moment at which `r` ages, `never()` if it
+///    does not or has; and `d.age(r)`, which gives it the place that it has from then on.
 ///
 /// Not checked:
-/// - `before` is a strict total order over what 2, 4, 5 and 8 wrote and members that change only in a container's
-///   `update`; it compares `priority` first
-///   (higher first) and `sequence` last, so that runs repeat exactly.
+/// - `before` is a strict total order over what 2, 4, 5 and 10 wrote and members that change only in a container's
+///   `update`; it compares `priority` first (higher first) and `sequence` last, so that runs repeat exactly. What 3, 6
+///   and 7 write does not change it.
 /// - `displaces(w, r)` implies `before(w, r)`, and `displaces(w, s)` for every `s` that ranks behind `r`.
-/// - `enter`, `requeue` and `change_phase` are called only while `r` is in no container.
+/// - Of two requests of one priority that age, the one that was due first is before the other, and those that have aged
+///   are before those of their priority that were not due then. After `age(r)`, `due_at(r)` is `never()` until `r` is
+///   given a new place. So a container need not move all who are due at once: it moves them when it comes to them.
+/// - `enter`, `requeue`, `change_phase` and `age` are called only while `r` is in no container.
 ///
 /// Complexity: O(1) each. Allocates: never.
 /// Models: `order::fcfs`, `order::round_robin`, `order::two_phase`, `order::paced`, `order::ranked`,
@@ -73,8 +104,10 @@ concept discipline_says_ages = requires { typename std::bool_constant<D::ages>; 
 template <class D, class R>
 concept queue_discipline =
     schedulable<R> && std::copyable<D> && detail::discipline_enters<D, R> && detail::discipline_charges<D, R> &&
-    detail::discipline_requeues<D, R> && detail::discipline_changes_phase<D, R> && detail::discipline_orders<D, R> &&
-    detail::discipline_displaces<D, R> && detail::discipline_says_ages<D>;
+    detail::discipline_requeues<D, R> && detail::discipline_changes_phase<D, R> &&
+    detail::discipline_hears_ends<D, R> && detail::discipline_hears_time<D, R> && detail::discipline_orders<D, R> &&
+    detail::discipline_displaces<D, R> && detail::discipline_says_ages<D> && detail::discipline_ages<D, R> &&
+    detail::hook_has_room<D, R>();
 
 namespace detail {
 
@@ -91,11 +124,21 @@ struct explain_queue_discipline {
                 "tessera: the discipline lacks `void requeue(R&) noexcept`");
   static_assert(!schedulable<R> || discipline_changes_phase<D, R>,
                 "tessera: the discipline lacks `void change_phase(R&) noexcept`");
+  static_assert(!schedulable<R> || discipline_hears_ends<D, R>,
+                "tessera: the discipline lacks `void leave(R&) noexcept`");
+  static_assert(!schedulable<R> || discipline_hears_time<D, R>,
+                "tessera: the discipline lacks `void advance(R::time_point now) noexcept`");
   static_assert(!schedulable<R> || discipline_orders<D, R>,
-                "tessera: the discipline lacks `static bool before(const R&, const R&) noexcept`");
+                "tessera: the discipline lacks `bool before(const R&, const R&) const noexcept`");
   static_assert(!schedulable<R> || discipline_displaces<D, R>,
-                "tessera: the discipline lacks `static bool displaces(const R& waiting, const R& resident) noexcept`");
+                "tessera: the discipline lacks `bool displaces(const R& waiting, const R& resident) const noexcept`");
   static_assert(discipline_says_ages<D>, "tessera: the discipline lacks `static constexpr bool ages`");
+  static_assert(!schedulable<R> || discipline_ages<D, R>,
+                "tessera: a discipline that ages needs `R::time_point due_at(const R&) const noexcept` and "
+                "`void age(R&) noexcept`");
+  static_assert(hook_has_room<D, R>(),
+                "tessera: this discipline keeps something about each request: derive the request from "
+                "`tessera::request_hook_for<the discipline>` instead of `tessera::request_hook`");
 };
 
 }  // namespace detail

@@ -65,6 +65,10 @@ template <class Expected = expected_output_member, class Deadline = pacer_member
 struct earliest_due {
   static constexpr bool ages = true;  ///< Whether a request moves to the front when its time has come.
 
+  /// What it keeps about each request.
+  template <clock_policy Clock>
+  using state = reader_place<Clock>;
+
   duration pace = duration{0.1};  ///< Time a reader takes for a token: the target TPOT. Not negative.
   tokens slice{250};              ///< Tokens generated between two looks at an answer's reader. At least 1.
   /// An answer is urgent so long before its reader runs dry: the time of a few steps. `duration::forever()`: always.
@@ -79,17 +83,18 @@ struct earliest_due {
                   "tessera: `earliest_due` needs requests with a member `expected_output`, or an Expected with "
                   "`tokens operator()(const R&) const noexcept`");
     const tokens output = max(expected(static_cast<const R&>(r)), tokens{});
-    request_access::state(r).turn = turn_at(arrived.seconds() + pace.seconds() * static_cast<double>(output.count()));
+    request_access::order_state<earliest_due>(r).turn =
+        turn_at(arrived.seconds() + pace.seconds() * static_cast<double>(output.count()));
     take_place(r);
   }
 
   /// Accounts for tokens that were run; true if the request is due for a new place.
   template <schedulable R>
   [[nodiscard]] bool charge(R& r, tokens ran) noexcept {
-    auto& s = request_access::state(r);
-    s.quantum_used += ran;
-    if (s.phase != phase::answering) return false;
-    return s.quantum_used >= slice || (s.level == detail::unread && r.generated() > tokens{});
+    auto& place = request_access::order_state<earliest_due>(r);
+    place.quantum_used += ran;
+    if (r.state().phase != phase::answering) return false;
+    return place.quantum_used >= slice || (place.level == detail::unread && r.generated() > tokens{});
   }
 
   /// A new place for a request that was due.
@@ -102,21 +107,41 @@ struct earliest_due {
   template <schedulable R>
   void change_phase(R& r) noexcept {
     take_place(r);
-    request_access::state(r).level = detail::urgent;
+    request_access::order_state<earliest_due>(r).level = detail::urgent;
+  }
+
+  /// Hears that a request has ended or left.
+  template <schedulable R>
+  void leave(R& /*r*/) noexcept {}
+
+  /// Hears the time.
+  template <clock_policy Clock>
+  void advance(basic_time_point<Clock> /*now*/) noexcept {}
+
+  /// When it becomes urgent; `never()` if it is, or has no reader.
+  template <schedulable R>
+  [[nodiscard]] static typename R::time_point due_at(const R& r) noexcept {
+    return detail::due_by_level<earliest_due>(r);
+  }
+  /// Makes it urgent.
+  template <schedulable R>
+  void age(R& r) noexcept {
+    request_access::order_state<earliest_due>(r).level = detail::urgent;
   }
 
   /// By priority, then level, then place on it, then arrival.
   template <schedulable R>
   [[nodiscard]] static bool before(const R& a, const R& b) noexcept {
-    return detail::before_by_level(a, b);
+    return detail::before_by_level<earliest_due>(a, b);
   }
 
   /// Whether a waiting request may take the blocks of a resident.
   template <schedulable R>
   [[nodiscard]] static bool displaces(const R& waiting, const R& resident) noexcept {
     if (waiting.priority != resident.priority) return waiting.priority > resident.priority;
-    const auto& w = waiting.state();
-    return w.level < resident.state().level && (w.level == detail::urgent || w.phase == phase::reasoning);
+    const auto& w = order_state<earliest_due>(waiting);
+    return w.level < order_state<earliest_due>(resident).level &&
+           (w.level == detail::urgent || waiting.state().phase == phase::reasoning);
   }
 
  private:
@@ -135,7 +160,7 @@ struct earliest_due {
                   "`R::time_point operator()(const R&) const noexcept`");
     // Whether it has begun: one that has ended its reasoning is waited for, though its reader has nothing yet.
     const bool is_read = r.state().phase == phase::answering && r.generated() > tokens{};
-    detail::place_by_reader(r, is_read, deadline, margin);
+    detail::place_by_reader<earliest_due>(r, is_read, deadline, margin);
   }
 };
 

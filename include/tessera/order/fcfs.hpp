@@ -9,7 +9,8 @@ namespace order {
 /// First come, first served: (priority, sequence). Both phases alike. Nobody is ever due for a new place.
 ///
 /// When to use: memory never binds, or as the baseline. Also the base of your own order: derive and hide `before`
-/// (and `displaces`, if a waiting request of equal priority may evict a resident one).
+/// (and `displaces`, if a waiting request of equal priority may evict a resident one; both may look at your order's
+/// parameters).
 /// Source: PASCAL, section II-C.
 struct fcfs {
   static constexpr bool ages = false;  ///< Whether waiting too long moves a request to the front.
@@ -31,6 +32,14 @@ struct fcfs {
   /// A new place for a request that begins to answer.
   template <schedulable R>
   void change_phase(R& /*r*/) noexcept {}
+
+  /// Hears that a request has ended or left.
+  template <schedulable R>
+  void leave(R& /*r*/) noexcept {}
+
+  /// Hears the time.
+  template <clock_policy Clock>
+  void advance(basic_time_point<Clock> /*now*/) noexcept {}
 
   /// By priority, then by arrival.
   template <schedulable R>

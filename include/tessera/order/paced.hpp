@@ -34,6 +34,10 @@ template <class Deadline = pacer_member>
 struct paced {
   static constexpr bool ages = true;  ///< Whether a request moves to the front when its time has come.
 
+  /// What it keeps about each request.
+  template <clock_policy Clock>
+  using state = reader_place<Clock>;
+
   tokens quantum{500};             ///< Tokens generated between two places of a reasoning request. At least 1.
   std::uint64_t young_quanta = 2;  ///< From so many quanta on, reasoning requests go by age alone.
   tokens slice{250};               ///< Tokens generated between two looks at an answer's reader. At least 1.
@@ -44,23 +48,22 @@ struct paced {
   /// A place for a request that joins.
   template <schedulable R>
   void enter(R& r, typename R::time_point /*now*/) noexcept {
-    request_access::state(r).turn = 0;
     take_place(r);
   }
 
   /// Accounts for tokens that were run; true if the request is due for a new place.
   template <schedulable R>
   [[nodiscard]] bool charge(R& r, tokens ran) noexcept {
-    auto& s = request_access::state(r);
-    s.quantum_used += ran;
-    return s.quantum_used >= (s.phase == phase::answering ? slice : quantum);
+    auto& place = request_access::order_state<paced>(r);
+    place.quantum_used += ran;
+    return place.quantum_used >= (r.state().phase == phase::answering ? slice : quantum);
   }
 
   /// A new place for a request that was due.
   template <schedulable R>
   void requeue(R& r) noexcept {
-    auto& s = request_access::state(r);
-    if (s.phase == phase::reasoning && s.turn < young_quanta) ++s.turn;
+    auto& place = request_access::order_state<paced>(r);
+    if (r.state().phase == phase::reasoning && place.turn < young_quanta) ++place.turn;
     take_place(r);
   }
 
@@ -68,21 +71,40 @@ struct paced {
   template <schedulable R>
   void change_phase(R& r) noexcept {
     take_place(r);
-    request_access::state(r).level = detail::urgent;
+    request_access::order_state<paced>(r).level = detail::urgent;
+  }
+
+  /// Hears that a request has ended or left.
+  template <schedulable R>
+  void leave(R& /*r*/) noexcept {}
+
+  /// Hears the time.
+  template <clock_policy Clock>
+  void advance(basic_time_point<Clock> /*now*/) noexcept {}
+
+  /// When it becomes urgent; `never()` if it is, or has no reader.
+  template <schedulable R>
+  [[nodiscard]] static typename R::time_point due_at(const R& r) noexcept {
+    return detail::due_by_level<paced>(r);
+  }
+  /// Makes it urgent.
+  template <schedulable R>
+  void age(R& r) noexcept {
+    request_access::order_state<paced>(r).level = detail::urgent;
   }
 
   /// By priority, then level, then place on it, then arrival.
   template <schedulable R>
   [[nodiscard]] static bool before(const R& a, const R& b) noexcept {
-    return detail::before_by_level(a, b);
+    return detail::before_by_level<paced>(a, b);
   }
 
   /// Whether a waiting request may take the blocks of a resident.
   template <schedulable R>
   [[nodiscard]] static bool displaces(const R& waiting, const R& resident) noexcept {
     if (waiting.priority != resident.priority) return waiting.priority > resident.priority;
-    const auto& w = waiting.state();
-    const auto& r = resident.state();
+    const auto& w = order_state<paced>(waiting);
+    const auto& r = order_state<paced>(resident);
     if (w.level != r.level) return w.level < r.level;
     return w.level == detail::unread && before(waiting, resident);
   }
@@ -93,7 +115,7 @@ struct paced {
     static_assert(reader_deadline<Deadline, R>,
                   "tessera: `paced` needs requests with a token pacer as a member `pacer`, or a Deadline with "
                   "`R::time_point operator()(const R&) const noexcept`");
-    detail::place_by_reader(r, r.state().phase == phase::answering, deadline, margin);
+    detail::place_by_reader<paced>(r, r.state().phase == phase::answering, deadline, margin);
   }
 };
 

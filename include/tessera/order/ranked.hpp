@@ -9,10 +9,13 @@
 TESSERA_NAMESPACE_BEGIN
 namespace order {
 
-/// The score that the engine wrote into the request.
+/// The score that the engine wrote into the request's member `score`.
 struct score_member {
   /// Reads `r.score`.
   template <schedulable R>
+    requires requires(const R& r) {
+      { r.score } -> std::convertible_to<float>;
+    }
   [[nodiscard]] float operator()(const R& r) const noexcept {
     return r.score;
   }
@@ -44,6 +47,14 @@ template <class Scorer = score_member>
 struct ranked {
   static constexpr bool ages = true;  ///< Whether a request moves to the front when its time has come.
 
+  /// What it keeps about each request.
+  template <clock_policy Clock>
+  struct state {
+    basic_time_point<Clock> boost_at{};  ///< When it is boosted.
+    float rank = 0;                      ///< The score that it was queued with.
+    bool boosted = false;                ///< Whether it has been.
+  };
+
   /// Time after its `submit` when a request is boosted, rounded to ticks of the request's clock. `duration::forever()`:
   /// never.
   duration threshold = duration{120.0};
@@ -52,12 +63,12 @@ struct ranked {
   /// A place for a request that joins.
   template <schedulable R>
   void enter(R& r, typename R::time_point now) noexcept {
-    static_assert(request_scorer<Scorer, R>, "tessera: the scorer lacks `float operator()(const R&) const noexcept`");
-    auto& s = request_access::state(r);
+    static_assert(request_scorer<Scorer, R>,
+                  "tessera: `ranked` needs requests with a member `score`, or a Scorer with "
+                  "`float operator()(const R&) const noexcept`");
     const float score = static_cast<float>(scorer(static_cast<const R&>(r)));
-    s.rank = score == score ? score : std::numeric_limits<float>::infinity();
-    s.level = 1;
-    s.boost_at = boost_time(now);
+    request_access::order_state<ranked>(r) = {.boost_at = boost_time(now),
+                                              .rank = score == score ? score : std::numeric_limits<float>::infinity()};
   }
 
   /// Accounts for tokens that were run; true if the request is due for a new place.
@@ -74,19 +85,39 @@ struct ranked {
   template <schedulable R>
   void change_phase(R& /*r*/) noexcept {}
 
+  /// Hears that a request has ended or left.
+  template <schedulable R>
+  void leave(R& /*r*/) noexcept {}
+
+  /// Hears the time.
+  template <clock_policy Clock>
+  void advance(basic_time_point<Clock> /*now*/) noexcept {}
+
+  /// When it will be boosted; `never()` if it has been.
+  template <schedulable R>
+  [[nodiscard]] static typename R::time_point due_at(const R& r) noexcept {
+    const auto& s = order_state<ranked>(r);
+    return s.boosted ? R::time_point::never() : s.boost_at;
+  }
+  /// Boosts it.
+  template <schedulable R>
+  void age(R& r) noexcept {
+    request_access::order_state<ranked>(r).boosted = true;
+  }
+
   /// By priority, then the boosted ones by age, then by score, then by arrival.
   template <schedulable R>
   [[nodiscard]] static bool before(const R& a, const R& b) noexcept {
     if (a.priority != b.priority) return a.priority > b.priority;
-    const auto& s = a.state();
-    const auto& t = b.state();
-    if (s.level != t.level) return s.level < t.level;
-    if (s.level == 0) {
+    const auto& s = order_state<ranked>(a);
+    const auto& t = order_state<ranked>(b);
+    if (s.boosted != t.boosted) return s.boosted;
+    if (s.boosted) {
       if (s.boost_at != t.boost_at) return s.boost_at < t.boost_at;
     } else if (s.rank != t.rank) {
       return s.rank < t.rank;
     }
-    return s.sequence < t.sequence;
+    return a.state().sequence < b.state().sequence;
   }
 
   /// Whether a waiting request may take the blocks of a resident.

@@ -32,43 +32,61 @@ concept reader_deadline = std::copyable<F> && schedulable<R> && requires(const F
   { f(r) } noexcept -> std::same_as<typename R::time_point>;
 };
 
+/// What `paced` and `earliest_due` keep about each request.
+template <clock_policy Clock>
+struct reader_place {
+  std::uint64_t turn = 0;                                                ///< Place of one that has no reader yet.
+  tokens quantum_used{};                                                 ///< Tokens generated since it took its place.
+  basic_time_point<Clock> urgent_at = basic_time_point<Clock>::never();  ///< When its reader must be looked after.
+  std::uint8_t level = 0;                                                ///< 0: urgent; 1: no reader yet; 2: calm.
+};
+
 namespace detail {
 
-inline constexpr std::uint8_t urgent = 0;  // answers whose reader runs dry: the level to which ageing boosts
+inline constexpr std::uint8_t urgent = 0;  // answers whose reader runs dry: the level to which they age
 inline constexpr std::uint8_t unread = 1;  // what has no reader yet
 inline constexpr std::uint8_t calm = 2;    // answers whose reader has enough
 
+// For an order `D` whose `state` is a `reader_place`:
+
+/// When a request becomes urgent; `never()` if it is, or has no reader.
+template <class D, schedulable R>
+[[nodiscard]] typename R::time_point due_by_level(const R& r) noexcept {
+  const auto& s = order_state<D>(r);
+  return s.level == calm ? s.urgent_at : R::time_point::never();
+}
+
 /// By priority, then level; on it the unread ones by `turn`, the others by the time at which they become urgent; then
-/// arrival.
-template <schedulable R>
+/// by arrival.
+template <class D, schedulable R>
 [[nodiscard]] bool before_by_level(const R& a, const R& b) noexcept {
   if (a.priority != b.priority) return a.priority > b.priority;
-  const auto& s = a.state();
-  const auto& t = b.state();
+  const auto& s = order_state<D>(a);
+  const auto& t = order_state<D>(b);
   if (s.level != t.level) return s.level < t.level;
   if (s.level == unread) {
     if (s.turn != t.turn) return s.turn < t.turn;
-  } else if (s.boost_at != t.boost_at) {
-    return s.boost_at < t.boost_at;
+  } else if (s.urgent_at != t.urgent_at) {
+    return s.urgent_at < t.urgent_at;
   }
-  return s.sequence < t.sequence;
+  return a.state().sequence < b.state().sequence;
 }
 
 /// A new place. An answer is calm until its time comes; if that is now, as for one that has reasoned and has no token
-/// for its reader yet, it is boosted before the next plan looks at it.
-template <schedulable R, reader_deadline<R> Deadline>
+/// for its reader yet, it is urgent before the next plan looks at it.
+template <class D, schedulable R, reader_deadline<R> Deadline>
 void place_by_reader(R& r, bool is_read, const Deadline& deadline, duration margin) noexcept {
   using time_point = typename R::time_point;
-  auto& s = request_access::state(r);
+  auto& s = request_access::order_state<D>(r);
   s.quantum_used = tokens{};
   if (!is_read) {
     s.level = unread;
-    s.boost_at = time_point::never();
+    s.urgent_at = time_point::never();
     return;
   }
   const time_point dry = deadline(static_cast<const R&>(r));
   s.level = calm;
-  s.boost_at = dry == time_point::never() ? s.answering_since : moved_by(dry, -margin.seconds());
+  s.urgent_at = dry == time_point::never() ? r.state().answering_since : moved_by(dry, -margin.seconds());
 }
 
 }  // namespace detail

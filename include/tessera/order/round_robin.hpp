@@ -21,6 +21,13 @@ namespace order {
 struct round_robin {
   static constexpr bool ages = false;  ///< Whether waiting too long moves a request to the front.
 
+  /// What it keeps about each request.
+  template <clock_policy Clock>
+  struct state {
+    std::uint64_t turn = 0;  ///< Smaller is earlier.
+    tokens quantum_used{};   ///< Tokens generated since it took that turn.
+  };
+
   tokens quantum{500};               ///< Tokens generated between two turns. At least 1.
   bool fewest_quanta_first = false;  ///< False: in a circle.
   std::uint64_t turns = 0;           ///< Turns given so far, in a circle.
@@ -28,7 +35,7 @@ struct round_robin {
   /// A place for a request that joins.
   template <schedulable R>
   void enter(R& r, typename R::time_point /*now*/) noexcept {
-    auto& s = request_access::state(r);
+    auto& s = request_access::order_state<round_robin>(r);
     s.quantum_used = tokens{};
     s.turn = fewest_quanta_first ? 0 : ++turns;
   }
@@ -36,7 +43,7 @@ struct round_robin {
   /// Accounts for tokens that were run; true if the request is due for a new place.
   template <schedulable R>
   [[nodiscard]] bool charge(R& r, tokens ran) noexcept {
-    auto& s = request_access::state(r);
+    auto& s = request_access::order_state<round_robin>(r);
     s.quantum_used += ran;
     return s.quantum_used >= quantum;
   }
@@ -44,7 +51,7 @@ struct round_robin {
   /// A new place for a request that was due.
   template <schedulable R>
   void requeue(R& r) noexcept {
-    auto& s = request_access::state(r);
+    auto& s = request_access::order_state<round_robin>(r);
     s.quantum_used = tokens{};
     s.turn = fewest_quanta_first ? s.turn + 1 : ++turns;
   }
@@ -53,11 +60,21 @@ struct round_robin {
   template <schedulable R>
   void change_phase(R& /*r*/) noexcept {}
 
+  /// Hears that a request has ended or left.
+  template <schedulable R>
+  void leave(R& /*r*/) noexcept {}
+
+  /// Hears the time.
+  template <clock_policy Clock>
+  void advance(basic_time_point<Clock> /*now*/) noexcept {}
+
   /// By priority, then by turn, then by arrival.
   template <schedulable R>
   [[nodiscard]] static bool before(const R& a, const R& b) noexcept {
     if (a.priority != b.priority) return a.priority > b.priority;
-    if (a.state().turn != b.state().turn) return a.state().turn < b.state().turn;
+    const auto& s = order_state<round_robin>(a);
+    const auto& t = order_state<round_robin>(b);
+    if (s.turn != t.turn) return s.turn < t.turn;
     return a.state().sequence < b.state().sequence;
   }
 

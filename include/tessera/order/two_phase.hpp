@@ -27,61 +27,77 @@ namespace order {
 struct two_phase {
   static constexpr bool ages = false;  ///< Whether waiting too long moves a request to the front.
 
+  /// What it keeps about each request.
+  template <clock_policy Clock>
+  struct state {
+    std::uint64_t turn = 0;  ///< Place within its level: smaller is earlier.
+    tokens quantum_used{};   ///< Tokens generated since it took that turn.
+    std::uint8_t level = 0;  ///< 0: high; 1: low.
+  };
+
   tokens quantum{500};               ///< Tokens generated between two turns, on either level. At least 1.
   tokens demote_above{5000};         ///< KV length above which a reasoning request is demoted.
   bool fewest_quanta_first = false;  ///< False: in a circle.
   std::uint64_t turns = 0;           ///< Turns given so far, in a circle.
 
+  /// Whether a request is reasoning, but in the low queue. This goes with it to another instance.
+  template <schedulable R>
+  [[nodiscard]] static bool is_demoted(const R& r) noexcept {
+    return r.state().carried != 0;
+  }
+
   /// A place for a request that joins.
   template <schedulable R>
   void enter(R& r, typename R::time_point /*now*/) noexcept {
-    auto& s = request_access::state(r);
-    s.demoted = s.phase == phase::reasoning && (s.demoted || outgrown(s));
-    s.level = s.phase == phase::answering || s.demoted ? 1 : 0;
-    take_first_turn(s);
+    set_demoted(r, r.state().phase == phase::reasoning && (is_demoted(r) || outgrown(r)));
+    take_first_turn(r, r.state().phase == phase::answering || is_demoted(r) ? 1 : 0);
   }
 
   /// Accounts for tokens that were run; true if the request is due for a new place.
   template <schedulable R>
   [[nodiscard]] bool charge(R& r, tokens ran) noexcept {
-    auto& s = request_access::state(r);
-    s.quantum_used += ran;
-    return s.quantum_used >= quantum || outgrown(s);
+    auto& place = request_access::order_state<two_phase>(r);
+    place.quantum_used += ran;
+    return place.quantum_used >= quantum || outgrown(r);
   }
 
   /// A new place for a request that was due.
   template <schedulable R>
   void requeue(R& r) noexcept {
-    auto& s = request_access::state(r);
-    if (outgrown(s)) {
-      s.demoted = true;
-      s.level = 1;
-      take_first_turn(s);
+    if (outgrown(r)) {
+      set_demoted(r, true);
+      take_first_turn(r, 1);
     } else {
-      s.quantum_used = tokens{};
-      s.turn = fewest_quanta_first ? s.turn + 1 : ++turns;
+      auto& place = request_access::order_state<two_phase>(r);
+      place.quantum_used = tokens{};
+      place.turn = fewest_quanta_first ? place.turn + 1 : ++turns;
     }
   }
 
   /// A new place for a request that begins to answer.
   template <schedulable R>
   void change_phase(R& r) noexcept {
-    auto& s = request_access::state(r);
-    s.demoted = false;
-    if (s.level == 1) return;
-    s.level = 1;
-    take_first_turn(s);
+    set_demoted(r, false);
+    if (order_state<two_phase>(r).level == 0) take_first_turn(r, 1);
   }
+
+  /// Hears that a request has ended or left.
+  template <schedulable R>
+  void leave(R& /*r*/) noexcept {}
+
+  /// Hears the time.
+  template <clock_policy Clock>
+  void advance(basic_time_point<Clock> /*now*/) noexcept {}
 
   /// By priority, level, turn, then by arrival.
   template <schedulable R>
   [[nodiscard]] static bool before(const R& a, const R& b) noexcept {
     if (a.priority != b.priority) return a.priority > b.priority;
-    const auto& s = a.state();
-    const auto& t = b.state();
+    const auto& s = order_state<two_phase>(a);
+    const auto& t = order_state<two_phase>(b);
     if (s.level != t.level) return s.level < t.level;
     if (s.turn != t.turn) return s.turn < t.turn;
-    return s.sequence < t.sequence;
+    return a.state().sequence < b.state().sequence;
   }
 
   /// Whether a waiting request may take the blocks of a resident.
@@ -91,16 +107,22 @@ struct two_phase {
   }
 
   /// Reasoning, still high, and too large for it.
-  template <clock_policy Clock>
-  [[nodiscard]] bool outgrown(const request_state<Clock>& s) const noexcept {
-    return s.phase == phase::reasoning && !s.demoted && s.computed > demote_above;
+  template <schedulable R>
+  [[nodiscard]] bool outgrown(const R& r) const noexcept {
+    const auto& s = r.state();
+    return s.phase == phase::reasoning && !is_demoted(r) && s.computed > demote_above;
+  }
+
+ private:
+  template <schedulable R>
+  static void set_demoted(R& r, bool is) noexcept {
+    request_access::state(r).carried = is ? 1 : 0;
   }
 
   /// The turn of one that is new on its level, with a fresh quantum.
-  template <clock_policy Clock>
-  void take_first_turn(request_state<Clock>& s) noexcept {
-    s.quantum_used = tokens{};
-    s.turn = fewest_quanta_first ? 0 : ++turns;
+  template <schedulable R>
+  void take_first_turn(R& r, std::uint8_t level) noexcept {
+    request_access::order_state<two_phase>(r) = {.turn = fewest_quanta_first ? 0 : ++turns, .level = level};
   }
 };
 

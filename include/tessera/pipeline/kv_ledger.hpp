@@ -5,7 +5,9 @@
 #include <tessera/core/storage.hpp>
 #include <tessera/kv/block_table.hpp>
 #include <tessera/kv/concepts.hpp>
+#include <tessera/kv/copy_on_write.hpp>
 #include <tessera/kv/host_tier.hpp>
+#include <tessera/pipeline/exclusive_blocks.hpp>
 #include <tessera/pipeline/limits.hpp>
 #include <tessera/pipeline/plan.hpp>
 
@@ -26,16 +28,22 @@ namespace detail {
 template <schedulable Request, class BlockStore>
 class kv_ledger {
   using state = typename Request::state_type;
+  static constexpr bool shares = prefix_hashed<Request> && kv::prefix_store<BlockStore>;
 
  public:
+  [[nodiscard]] static constexpr kv::block_table::limits table_limits(const scheduler_limits& l) noexcept {
+    return {.rows = 2 * l.residents, .blocks_per_row = l.blocks_per_row(), .block_size = l.block_size};
+  }
   [[nodiscard]] static constexpr std::size_t required_bytes(const scheduler_limits& l) noexcept {
     return storage_layout{}
         .add_bytes(BlockStore::required_bytes(store_limits(l)))
         .add_bytes(kv::block_table::required_bytes(table_limits(l)))
         .add_bytes(kv::host_tier::required_bytes(host_limits(l)))
+        .add_bytes(exclusive_blocks<shares>::required_bytes(2 * l.residents, l.blocks))
         .add_bytes(fixed_vector<kv_transfer<Request>>::required_bytes(l.residents) * 2)
         .add_bytes(fixed_vector<kv_fetch<Request>>::required_bytes(l.residents))
         .add_bytes(fixed_vector<preemption<Request>>::required_bytes(l.residents))
+        .add_bytes(fixed_vector<kv::block_copy>::required_bytes(l.residents))
         .add_bytes(fixed_vector<kv::block_id>::required_bytes(l.host_blocks))
         .add_bytes(fixed_vector<reservation>::required_bytes(reservations(l)))
         .bytes();
@@ -46,27 +54,34 @@ class kv_ledger {
         blocks_{memory, store_limits(l)},
         table_{memory, table_limits(l)},
         host_{memory, host_limits(l)},
+        own_{memory, 2 * l.residents, l.blocks},
         swap_out_{memory, l.residents},
         swap_in_{memory, l.residents},
         fetch_{memory, l.residents},
         victims_{memory, l.residents},
+        copies_{memory, l.residents},
         host_ids_{memory, l.host_blocks},
         journal_{memory, reservations(l)} {}
 
+  [[nodiscard]] BlockStore& store() noexcept { return blocks_; }
   [[nodiscard]] const BlockStore& store() const noexcept { return blocks_; }
-  [[nodiscard]] kv::block_table& tables() noexcept { return table_; }
-  [[nodiscard]] const kv::block_table& tables() const noexcept { return table_; }
+  [[nodiscard]] kv::block_table& table() noexcept { return table_; }
+  [[nodiscard]] const kv::block_table& table() const noexcept { return table_; }
   [[nodiscard]] const kv::host_tier& host() const noexcept { return host_; }
+  [[nodiscard]] const exclusive_blocks<shares>& own() const noexcept { return own_; }
   [[nodiscard]] std::int64_t free_blocks() const noexcept { return static_cast<std::int64_t>(blocks_.free()); }
   /// Device blocks in the request's row. Requires: it has one.
   [[nodiscard]] std::int64_t held(const Request& r) const noexcept {
-    return static_cast<std::int64_t>(table_.row(r.state().row).size());
+    return static_cast<std::int64_t>(table_.size(r.state().row));
   }
+  /// Blocks that a row does not share with another.
+  [[nodiscard]] std::int64_t exclusive(const Request& r) const noexcept { return own_.of(r.state().row); }
 
   [[nodiscard]] std::span<const kv_transfer<Request>> swap_out() const noexcept { return swap_out_; }
   [[nodiscard]] std::span<const kv_transfer<Request>> swap_in() const noexcept { return swap_in_; }
   [[nodiscard]] std::span<const kv_fetch<Request>> fetch() const noexcept { return fetch_; }
   [[nodiscard]] std::span<const preemption<Request>> victims() const noexcept { return victims_; }
+  [[nodiscard]] std::span<const kv::block_copy> copies() const noexcept { return copies_; }
 
   // -- within a plan: undone by `roll_back` ------------------------------------------------------------------------
 
@@ -94,66 +109,99 @@ class kv_ledger {
   /// Takes the blocks that the prefix cache has of this prompt. At least one token is left to compute, because the
   /// step must sample from it.
   [[nodiscard]] std::size_t share_prefix(Request& r) noexcept {
-    if constexpr (prefix_hashed<Request> && kv::prefix_store<BlockStore>) {
-      state& s = state_of(r);
-      std::span<const std::uint64_t> hashes = r.prefix_hashes();
-      const auto most = static_cast<std::size_t>((s.length.count() - 1) / block_size_.count());
-      if (hashes.size() > most) hashes = hashes.first(most);
+    if constexpr (shares) {
+      const state& s = r.state();
+      const std::span<const std::uint64_t> hashes = usable_hashes(r);
       const std::span<kv::block_id> ids = table_.extend(s.row, hashes.size());
       const std::size_t hits = blocks_.match(hashes, ids);
       table_.truncate(s.row, hits);
       const status shared = blocks_.share(ids.first(hits));
       TESSERA_ASSERT(shared == status::ok, "a matched block can be shared");
       static_cast<void>(shared);
+      own_.joined(s.row, ids.first(hits), blocks_);
       note(reservation::what::shared, r, hits);
-      s.room = tokens{static_cast<std::int64_t>(hits)} * block_size_.count();
       return hits;
     } else {
       static_cast<void>(r);
       return 0;
     }
   }
+  /// How many more blocks of its prefix are known than `known`.
+  [[nodiscard]] std::size_t known_beyond(const Request& r, std::size_t known) const noexcept {
+    std::size_t n = known;
+    if constexpr (shares) {
+      const std::span<const std::uint64_t> hashes = usable_hashes(r);
+      while (n < hashes.size() && blocks_.knows(hashes[n])) ++n;
+    } else {
+      static_cast<void>(r);
+    }
+    return n - known;
+  }
 
   /// Gives a request `n` more blocks. Requires: as many are free. O(n).
   void take(Request& r, std::size_t n) noexcept {
-    state& s = state_of(r);
-    const status taken = blocks_.allocate(table_.extend(s.row, n));
+    const std::uint32_t row = r.state().row;
+    const std::span<kv::block_id> ids = table_.extend(row, n);
+    const status taken = blocks_.allocate(ids);
     TESSERA_ASSERT(taken == status::ok, "make_free promised the blocks");
     static_cast<void>(taken);
-    s.room += tokens{static_cast<std::int64_t>(n)} * block_size_.count();
+    own_.taken(row, ids);
     note(reservation::what::grown, r, n);
   }
 
-  /// Takes a request's blocks away, after copying them to the host if `mode` says so and there is room. O(blocks held).
-  void evict(Request& r, preemption_mode mode, std::uint64_t plan_id) noexcept {
+  /// Leading blocks of a victim that need no copy: others hold them, and they can be found by their hashes. O(these).
+  [[nodiscard]] std::size_t kept_by_others(const Request& r) const noexcept {
+    std::size_t n = 0;
+    if constexpr (shares) {
+      const state& s = r.state();
+      const std::span<const kv::block_id> row = table_.row(s.row);
+      const auto written = static_cast<std::size_t>(s.computed / block_size_);
+      while (n < s.cached_blocks && n < written && blocks_.references(row[n]) > 1) ++n;
+    } else {
+      static_cast<void>(r);
+    }
+    return n;
+  }
+  /// Blocks that a swapped request left to others: its host copy begins behind them.
+  [[nodiscard]] std::size_t left_to_others(const Request& r) const noexcept {
+    const state& s = r.state();
+    return s.host_head == no_index ? 0 : written_blocks(s) - host_.size(s.host_head);
+  }
+
+  /// Takes a request's blocks away, after copying those that nobody else holds to the host if `mode` says so and there
+  /// is room. `kept` is what `kept_by_others` said. O(blocks held).
+  void evict(Request& r, preemption_mode mode, std::size_t kept, std::uint32_t plan_id) noexcept {
     state& s = state_of(r);
     const std::span<const kv::block_id> row = table_.row(s.row);
-    const auto written = static_cast<std::size_t>(blocks_for(s.computed, block_size_).count());
-    if (written == 0 || (mode == preemption_mode::swap && host_.store(written, s.host_head) != status::ok)) {
+    const std::size_t written = written_blocks(s);
+    if (written == kept || (mode == preemption_mode::swap && host_.store(written - kept, s.host_head) != status::ok)) {
       mode = preemption_mode::recompute;
     }
     if (mode == preemption_mode::swap) {
-      s.host_blocks = static_cast<std::uint32_t>(written);
-      swap_out_.push_back({&r, row.first(written), copy_host_ids(s)});
+      swap_out_.push_back({&r, kept, row.subspan(kept, written - kept), copy_host_ids(s.host_head)});
     }
-    s.planned = true;
     victims_.push_back({&r, mode});
     const status released = blocks_.release(row);
     TESSERA_ASSERT(released == status::ok, "a resident's blocks are its own");
     static_cast<void>(released);
-    note(reservation::what::evicted, r, s.preempted_by);
-    s.preempted_by = plan_id;
+    own_.left(s.row, row, blocks_);
+    note(reservation::what::evicted, r, std::uint64_t{s.marked_in} << 8U | static_cast<std::uint64_t>(s.mark));
+    s.marked_in = plan_id;
+    s.mark = plan_mark::preempted;
   }
 
-  /// Has the KV of a swapped or adopted request brought to the row that it was given.
-  void bring_back(Request& r) noexcept {
-    const state& s = state_of(r);
-    const auto written = static_cast<std::size_t>(blocks_for(s.computed, block_size_).count());
-    const std::span<const kv::block_id> device = table_.row(s.row).first(written);
-    if (s.host_blocks == 0) {
-      fetch_.push_back({&r, device});
+  /// Has the KV of a swapped or adopted request brought to the row that it was given, but for the first `hits` blocks,
+  /// which are there.
+  void bring_back(Request& r, std::size_t hits) noexcept {
+    const state& s = r.state();
+    const std::size_t written = written_blocks(s);
+    if (hits >= written) return;
+    const std::span<const kv::block_id> device = table_.row(s.row).first(written).subspan(hits);
+    if (s.host_head == no_index) {
+      fetch_.push_back({&r, hits, device});
     } else {
-      swap_in_.push_back({&r, device, copy_host_ids(s)});
+      const std::span<const kv::block_id> host = copy_host_ids(s.host_head);
+      swap_in_.push_back({&r, hits, device, host.last(written - hits)});
     }
   }
 
@@ -168,29 +216,33 @@ class kv_ledger {
         case reservation::what::row:
           table_.release_row(s.row);
           s.row = no_index;
-          s.room = tokens{};
           break;
         case reservation::what::shared:
-          if constexpr (kv::prefix_store<BlockStore>) blocks_.undo_share(table_.row(s.row).first(done.count));
-          table_.truncate(s.row, table_.row(s.row).size() - done.count);
+          if constexpr (shares) {
+            const std::span<const kv::block_id> ids = table_.row(s.row).first(done.count);
+            blocks_.undo_share(ids);
+            own_.left(s.row, ids, blocks_);
+          }
+          table_.truncate(s.row, table_.size(s.row) - done.count);
           break;
         case reservation::what::grown: {
           const std::span<const kv::block_id> row = table_.row(s.row);
           blocks_.undo_allocate(row.last(done.count));
+          own_.untaken(s.row, done.count);
           table_.truncate(s.row, row.size() - done.count);
-          s.room -= tokens{static_cast<std::int64_t>(done.count)} * block_size_.count();
           break;
         }
         case reservation::what::evicted:
           blocks_.undo_release(table_.row(s.row));
+          own_.joined(s.row, table_.row(s.row), blocks_);
           if (victims_.back().mode == preemption_mode::swap) {
-            for (std::size_t i = 0; i != s.host_blocks; ++i) host_ids_.pop_back();
+            for (std::size_t i = swap_out_.back().host.size(); i != 0; --i) host_ids_.pop_back();
             forget_host_copy(r);
             swap_out_.pop_back();
           }
           victims_.pop_back();
-          s.preempted_by = done.count;
-          s.planned = false;
+          s.marked_in = static_cast<std::uint32_t>(done.count >> 8U);
+          s.mark = static_cast<plan_mark>(done.count & 0xffU);
           ++evictions;
           break;
       }
@@ -200,6 +252,9 @@ class kv_ledger {
 
   // -- settling: for good ------------------------------------------------------------------------------------------
 
+  /// Copies on write have been told of, by a plan that was run.
+  void copies_done() noexcept { copies_.clear(); }
+
   /// A victim's row is given up with the plan that evicted it.
   void close_row(Request& r) noexcept { table_.release_row(leave_row(r)); }
 
@@ -207,47 +262,73 @@ class kv_ledger {
   void release(Request& r) noexcept { release_row(leave_row(r)); }
 
   /// Takes a request off its row, and gives that back: apart where the request goes before its blocks may.
-  [[nodiscard]] std::uint32_t leave_row(Request& r) noexcept {
-    state& s = state_of(r);
-    s.room = tokens{};
-    return std::exchange(s.row, no_index);
+  [[nodiscard]] static std::uint32_t leave_row(Request& r) noexcept {
+    return std::exchange(request_access::state(r).row, no_index);
   }
   void release_row(std::uint32_t row) noexcept {
-    const status released = blocks_.release(table_.row(row));
-    TESSERA_ASSERT(released == status::ok, "a row's blocks are its own");
-    static_cast<void>(released);
+    give_back(row, 0);
     table_.release_row(row);
   }
 
-  /// Prompt blocks that are now full become findable. Returns whether there were any.
-  bool publish(Request& r) noexcept {
-    if constexpr (prefix_hashed<Request> && kv::prefix_store<BlockStore>) {
+  /// Keeps the first `n` blocks of a request. Returns how many it gave back.
+  std::size_t trim(Request& r, std::size_t n) noexcept {
+    const std::uint32_t row = r.state().row;
+    const std::size_t size = table_.size(row);
+    if (size <= n) return 0;
+    give_back(row, n);
+    table_.truncate(row, n);
+    return size - n;
+  }
+
+  /// Prompt blocks that are now full become findable.
+  void publish(Request& r) noexcept {
+    if constexpr (shares) {
       state& s = state_of(r);
       const std::span<const std::uint64_t> hashes = r.prefix_hashes();
-      if (s.cached_blocks >= hashes.size()) return false;
+      if (s.cached_blocks >= hashes.size()) return;
       const auto full = static_cast<std::size_t>(s.computed / block_size_);
-      const std::uint32_t before = s.cached_blocks;
       const std::span<const kv::block_id> row = table_.row(s.row);
       for (; s.cached_blocks < hashes.size() && s.cached_blocks < full; ++s.cached_blocks) {
         static_cast<void>(blocks_.publish(row[s.cached_blocks], hashes[s.cached_blocks]));
       }
-      return s.cached_blocks != before;
     } else {
       static_cast<void>(r);
-      return false;
     }
+  }
+
+  /// `child` gets a row of its own with the blocks of `parent`; the last one, if it is not full, is copied by the next
+  /// plan. False, and no change, if there is no row, no block for the copy, or too many copies are to be told of.
+  [[nodiscard]] bool fork(const Request& parent, Request& child) noexcept {
+    const std::uint32_t from = parent.state().row;
+    const tokens computed = parent.state().computed;
+    const bool partial = computed % block_size_ != tokens{};
+    if (table_.free_rows() == 0 || (partial && (blocks_.free() == 0 || copies_.full()))) return false;
+    kv::copy_on_write<BlockStore> copies{blocks_, table_};
+    const std::uint32_t row = copies.fork(from);
+    own_.joined(row, table_.row(row), blocks_);
+    request_access::state(child).row = row;
+    trim(child, written_blocks(parent.state()));
+    if (partial) {
+      const std::size_t last = table_.size(row) - 1;
+      const kv::block_id before = table_.row(row)[last];
+      kv::block_copy copy{};
+      static_cast<void>(copies.ensure_writable(row, computed, copy));
+      own_.left(row, {&before, 1}, blocks_);
+      own_.taken(row, table_.row(row).subspan(last, 1));
+      copies_.push_back(copy);
+    }
+    return true;
   }
 
   /// Gives back a request's host blocks, if it has any.
   void forget_host_copy(Request& r) noexcept {
     state& s = state_of(r);
-    if (s.host_blocks != 0) {
+    if (s.host_head != no_index) {
       const status released = host_.release(s.host_head);
       TESSERA_ASSERT(released == status::ok, "a swapped request's host blocks are its own");
       static_cast<void>(released);
     }
     s.host_head = no_index;
-    s.host_blocks = 0;
   }
 
  private:
@@ -255,7 +336,7 @@ class kv_ledger {
   struct reservation {
     enum class what : std::uint8_t { row, shared, grown, evicted } kind;
     Request* request;
-    std::uint64_t count;  ///< Blocks (`shared`, `grown`), or the previous `preempted_by` (`evicted`).
+    std::uint64_t count;  ///< Blocks (`shared`, `grown`), or the previous mark (`evicted`).
   };
 
   // Per admitted request a row, a shared prefix and an allocation; per resident a growth or an eviction; per scheduled
@@ -264,19 +345,35 @@ class kv_ledger {
   static constexpr typename BlockStore::limits store_limits(const scheduler_limits& l) noexcept {
     return {.blocks = l.blocks};
   }
-  static constexpr kv::block_table::limits table_limits(const scheduler_limits& l) noexcept {
-    return {.rows = 2 * l.residents, .blocks_per_row = l.blocks_per_row(), .block_size = l.block_size};
-  }
   static constexpr kv::host_tier::limits host_limits(const scheduler_limits& l) noexcept {
     return {.host_blocks = l.host_blocks};
   }
 
   static state& state_of(Request& r) noexcept { return request_access::state(r); }
+  [[nodiscard]] std::size_t written_blocks(const state& s) const noexcept {
+    return static_cast<std::size_t>(blocks_for(s.computed, block_size_).count());
+  }
+  /// Hashes of the blocks that it may take from the cache.
+  [[nodiscard]] std::span<const std::uint64_t> usable_hashes(const Request& r) const noexcept
+    requires shares
+  {
+    const std::span<const std::uint64_t> hashes = r.prefix_hashes();
+    const auto most = static_cast<std::size_t>((r.state().length.count() - 1) / block_size_.count());
+    return hashes.size() > most ? hashes.first(most) : hashes;
+  }
 
-  /// The request's host blocks as a span for the plan.
-  [[nodiscard]] std::span<const kv::block_id> copy_host_ids(const state& s) noexcept {
+  void give_back(std::uint32_t row, std::size_t keep) noexcept {
+    const std::span<const kv::block_id> ids = table_.row(row).subspan(keep);
+    const status released = blocks_.release(ids);
+    TESSERA_ASSERT(released == status::ok, "a row's blocks are its own");
+    static_cast<void>(released);
+    own_.left(row, ids, blocks_);
+  }
+
+  /// A chain of host blocks as a span for the plan.
+  [[nodiscard]] std::span<const kv::block_id> copy_host_ids(std::uint32_t head) noexcept {
     const std::size_t begin = host_ids_.size();
-    host_.for_each(s.host_head, [this](kv::block_id id) noexcept { host_ids_.push_back(id); });
+    host_.for_each(head, [this](kv::block_id id) noexcept { host_ids_.push_back(id); });
     return {host_ids_.data() + begin, host_ids_.size() - begin};
   }
 
@@ -288,10 +385,12 @@ class kv_ledger {
   BlockStore blocks_;
   kv::block_table table_;
   kv::host_tier host_;
+  exclusive_blocks<shares> own_;
   fixed_vector<kv_transfer<Request>> swap_out_;
   fixed_vector<kv_transfer<Request>> swap_in_;
   fixed_vector<kv_fetch<Request>> fetch_;
   fixed_vector<preemption<Request>> victims_;
+  fixed_vector<kv::block_copy> copies_;  ///< Until a plan with them was run.
   fixed_vector<kv::block_id> host_ids_;
   fixed_vector<reservation> journal_;
 };

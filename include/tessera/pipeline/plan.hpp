@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
-#include <tessera/kv/block_table.hpp>
+#include <tessera/kv/copy_on_write.hpp>
+#include <tessera/kv/csr_tables.hpp>
 #include <tessera/preempt/concepts.hpp>
 
 #include <cstddef>
@@ -16,28 +17,39 @@ TESSERA_NAMESPACE_BEGIN
 /// What one step of the engine can take.
 struct step_limits {
   std::size_t max_batch = 256;  ///< Most requests in the step.
-  tokens token_budget{8192};    ///< Most tokens computed in the step, prefill and decode together (without chunked
-                                ///< prefill, one prompt may exceed it). Lookahead tokens are not counted.
+  tokens token_budget{8192};    ///< Most tokens run in the step: prefill, decode and lookahead together (without
+                                ///< chunked prefill, one prompt may exceed it).
   tokens max_chunk{};           ///< Most prefill tokens of one request in the step; 0: only the budget binds.
   tokens lookahead{};           ///< Extra KV slots wanted per request, for speculative tokens. Given if free.
+  std::size_t max_starts = ~std::size_t{0};  ///< Most waiting requests that start in the step; 0: no new admissions.
+};
+
+/// Where an entry of a plan comes from.
+enum class entry_origin : std::uint8_t {
+  going_on,  ///< It was resident before.
+  started,   ///< It starts for the first time here, or comes from another instance, or was forked.
+  resumed,   ///< It was preempted, and goes on with what is in `swap_in`, in the prefix cache, or from the beginning.
 };
 
 /// One request's share of a step: compute the KV of tokens [first, first + count) of its sequence.
 template <class R>
 struct scheduled {
-  R* request;         ///< The request.
-  tokens first;       ///< Tokens of the sequence whose KV is there already.
-  tokens count;       ///< Tokens to compute. 1 for a decode.
-  tokens lookahead;   ///< KV slots after those, for speculative tokens: at most what `step_limits` asked for.
-  std::uint32_t row;  ///< Row of the block table.
-  bool samples;       ///< The last token's logits are needed: the step yields a token for this request.
+  R* request;                ///< The request.
+  tokens first;              ///< Tokens of the sequence whose KV is there already.
+  tokens count;              ///< Tokens to compute. 1 for a decode.
+  tokens lookahead;          ///< KV slots after those, for speculative tokens: at most what `step_limits` asked for.
+  std::uint32_t row;         ///< Row of the block table.
+  std::uint32_t new_blocks;  ///< So many blocks at the end of the row were in no plan before that was run.
+  bool samples;              ///< The last token's logits are needed: the step yields a token for this request.
+  entry_origin origin;       ///< Whether the engine knows it.
 };
 
 /// KV to copy between device and host before the step runs. Both spans have the same length.
 template <class R>
 struct kv_transfer {
   R* request;                            ///< The request.
-  std::span<const kv::block_id> device;  ///< Its blocks on the device, in the order of the sequence.
+  std::size_t first;                     ///< Its blocks before this one need no copy: others hold them.
+  std::span<const kv::block_id> device;  ///< Its blocks on the device from there on, in the order of the sequence.
   std::span<const kv::block_id> host;    ///< The blocks in the host tier, one for each on the device.
 };
 
@@ -45,7 +57,8 @@ struct kv_transfer {
 template <class R>
 struct kv_fetch {
   R* request;                            ///< The request.
-  std::span<const kv::block_id> device;  ///< Its blocks on the device, in the order of the sequence.
+  std::size_t first;                     ///< Its blocks before this one were found in the prefix cache here.
+  std::span<const kv::block_id> device;  ///< Its blocks on the device from there on, in the order of the sequence.
 };
 
 /// A request that lost its blocks.
@@ -56,18 +69,20 @@ struct preemption {
 };
 
 /// Everything an engine does in one step. All spans point into the scheduler's storage and are valid until the plan is
-/// committed or abandoned. The engine must finish the copies of `swap_out` before those of `swap_in` and `fetch`, and
-/// all before the first kernel, because blocks given up by one request may be another's in the same step.
-template <class R>
+/// committed or abandoned. The engine must finish the copies of `swap_out` and `copies` before those of `swap_in` and
+/// `fetch`, and all before the first kernel, because blocks given up by one request may be another's in the same step.
+/// @tparam Tables the block tables as the engine's kernels take them: `kv::csr_view`, `kv::row_view` or changes alone.
+template <class R, class Tables = kv::csr_view>
 struct step_plan {
   std::span<const scheduled<R>> decode;      ///< One token each, in rank order.
   std::span<const scheduled<R>> prefill;     ///< Chunks of prompts (or of recomputed sequences), in rank order.
   std::span<const kv_transfer<R>> swap_out;  ///< KV that leaves the device: first of all.
+  std::span<const kv::block_copy> copies;    ///< KV to copy on the device, for forks: first of all as well.
   std::span<const kv_transfer<R>> swap_in;   ///< KV that comes back to the device.
   std::span<const kv_fetch<R>> fetch;        ///< KV that arrives with adopted requests.
   std::span<const preemption<R>> preempted;  ///< Who lost its blocks, swapped or dropped.
   std::span<R* const> outgrown;              ///< Longer than the limits allow: finish or cancel them.
-  kv::csr_view tables;                       ///< Block tables of `decode`, then `prefill`.
+  Tables tables{};                           ///< Block tables of `decode`, then `prefill`.
   tokens computed{};                         ///< Sum of `count` over decode and prefill.
   std::uint64_t id = 0;                      ///< Counts the plans of a scheduler; `commit` checks it.
 

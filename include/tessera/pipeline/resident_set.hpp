@@ -5,6 +5,8 @@
 #include <tessera/queue/due_set.hpp>
 #include <tessera/request/concepts.hpp>
 
+#include <algorithm>
+#include <bit>
 #include <cstddef>
 #include <cstring>
 #include <span>
@@ -12,71 +14,166 @@
 TESSERA_NAMESPACE_BEGIN
 namespace detail {
 
-/// The requests that hold blocks and run, as an array of pointers sorted by the discipline's order. A step walks all of
-/// it from the front, so contiguity is worth more than a tree; insert and erase find their place in O(log n)
-/// comparisons and move at most n pointers (2 KiB at 256 residents).
+/// The requests that hold blocks and run, as an array of pointers sorted by the discipline's order, which is a matter
+/// of three ranks: first those that had to start anew (`restarted`), last the guests, each in order. A step walks all
+/// of it from the front, so contiguity is worth more than a tree.
+///
+/// One request that comes or goes finds its place in O(log n) comparisons and moves at most n pointers (2 KiB at 256
+/// residents). Several that come, go or change their places at once are collected (`vacate`, `collect`) and dealt with
+/// together by `settle`: one pass over the pointers, and a sort of those that come, which is nothing where they come in
+/// order already, as they do when their turns end together.
+///
+/// A bookmark divides those at the front from the rest, for as long as wanted: whoever stood before it does until he
+/// goes or moves, and whoever comes to stand among them, or next to them, is counted in.
 template <schedulable R, class Order>
 class resident_set {
  public:
-  resident_set(arena& memory, std::size_t capacity) noexcept
-      : first_{memory.take_uninitialised<R*>(capacity)}, capacity_{capacity} {}
+  /// `order` must outlive it.
+  resident_set(arena& memory, std::size_t capacity, const Order& order) noexcept
+      : order_{&order},
+        first_{memory.take_uninitialised<R*>(capacity)},
+        coming_{memory, capacity},
+        due_{make_due(order)} {}
 
   [[nodiscard]] static constexpr std::size_t required_bytes(std::size_t capacity) noexcept {
-    return storage_layout{}.add<R*>(capacity).bytes();
+    return storage_layout{}.add<R*>(capacity).add_bytes(fixed_vector<R*>::required_bytes(capacity)).bytes();
   }
 
   [[nodiscard]] std::size_t size() const noexcept { return size_; }
   [[nodiscard]] R* operator[](std::size_t i) const noexcept { return first_[i]; }
   [[nodiscard]] std::span<R* const> all() const noexcept { return {first_, size_}; }
+  /// How many of them, at the end, are guests.
+  [[nodiscard]] std::size_t guests() const noexcept { return guests_; }
+
+  /// How many stand before the bookmark.
+  [[nodiscard]] std::size_t bookmark() const noexcept { return bookmark_; }
+  void set_bookmark(std::size_t n) noexcept { bookmark_ = n; }
+
+  [[nodiscard]] bool before(const R& a, const R& b) const noexcept {
+    const int p = rank(a.state());
+    const int q = rank(b.state());
+    return p != q ? p < q : order_->before(a, b);
+  }
 
   void insert(R& r) noexcept {
-    TESSERA_ASSERT(size_ < capacity_, "more residents than the limits allow");
-    const std::size_t at = place_of(r);
+    TESSERA_ASSERT(size_ < coming_.capacity(), "more residents than the limits allow");
+    const std::size_t at = place_of(r, size_);
     std::memmove(first_ + at + 1, first_ + at, (size_ - at) * sizeof(R*));
     first_[at] = &r;
     ++size_;
-    due_.insert(r);
+    guests_ += r.state().guest ? 1U : 0U;
+    if (at <= bookmark_) ++bookmark_;
+    due_.insert(r, *order_);
   }
 
-  /// Requires: `r` is in the set and its place has not changed since it was inserted.
-  void erase(R& r) noexcept {
-    const std::size_t at = place_of(r);
+  /// Requires: `r` is in the set and its place has not changed since it was inserted. Returns where it stood.
+  std::size_t erase(R& r) noexcept {
+    const std::size_t at = place_of(r, size_);
     TESSERA_ASSERT(at < size_ && first_[at] == &r, "the order of a resident changed outside requeue or change_phase");
     --size_;
     std::memmove(first_ + at, first_ + at + 1, (size_ - at) * sizeof(R*));
+    if (at < bookmark_) --bookmark_;
+    guests_ -= r.state().guest ? 1U : 0U;
     due_.erase(r);
+    return at;
   }
 
   [[nodiscard]] bool contains(const R& r) const noexcept {
-    const std::size_t at = place_of(r);
+    const std::size_t at = place_of(r, size_);
     return at < size_ && first_[at] == &r;
   }
 
   /// Drops all but the first `n`. O(dropped).
   void truncate(std::size_t n) noexcept {
-    while (size_ > n) due_.erase(*first_[--size_]);
+    for (; size_ > n; --size_) {
+      guests_ -= first_[size_ - 1]->state().guest ? 1U : 0U;
+      due_.erase(*first_[size_ - 1]);
+    }
+    bookmark_ = std::min(bookmark_, size_);
   }
 
-  /// Lets `now` come: requests whose `boost_at` is not later are boosted. Returns whether there were any. O(1) when
-  /// nobody is due; for each who is, O(log n) comparisons and a move of pointers.
-  bool advance(typename R::time_point now) noexcept {
-    bool any = false;
-    while (R* const r = due_.first(now)) {
-      erase(*r);
-      request_access::state(*r).level = 0;
-      insert(*r);
-      any = true;
+  // -- many at once: between the first of these calls and `settle`, nothing else is called ------------------------
+
+  /// The resident at `at` goes, or is about to change its place. O(1).
+  void vacate(std::size_t at) noexcept {
+    due_.erase(*first_[at]);
+    guests_ -= first_[at]->state().guest ? 1U : 0U;
+    first_[at] = nullptr;
+    if (at < hole_) hole_ = at;
+  }
+  /// One comes, or comes back with another place. O(1).
+  void collect(R& r) noexcept { coming_.push_back(&r); }
+  /// Takes those who come to their places.
+  void settle() noexcept {
+    close_holes();
+    if (coming_.empty()) return;
+    const auto earlier = [this](const R* a, const R* b) noexcept { return before(*a, *b); };
+    if (!std::is_sorted(coming_.begin(), coming_.end(), earlier)) std::sort(coming_.begin(), coming_.end(), earlier);
+    merge();
+    for (R* r : coming_) {
+      guests_ += r->state().guest ? 1U : 0U;
+      due_.insert(*r, *order_);
     }
-    return any;
+    coming_.clear();
+  }
+
+  /// Lets `now` come: who is due is given its place by `age(r)`. O(1) when nobody is due, else as `settle`.
+  template <class F>
+  void advance(typename R::time_point now, F&& age) noexcept
+    requires Order::ages
+  {
+    due_.take_due(now, [this](R& r) noexcept { collect(r); });
+    if (coming_.empty()) return;
+    if (coming_.size() * static_cast<std::size_t>(std::bit_width(size_)) < size_) {
+      for (R* r : coming_) {
+        erase(*r);
+        age(*r);
+        insert(*r);
+      }
+      coming_.clear();
+      return;
+    }
+    for (std::size_t i = 0; i != size_; ++i) {
+      if (!(now < order_->due_at(*first_[i]))) vacate(i);
+    }
+    for (R* r : coming_) age(*r);
+    settle();
+  }
+
+  /// Nobody is a guest any more.
+  void welcome_guests() noexcept {
+    for (std::size_t i = size_ - guests_; guests_ != 0; ++i) {
+      R& r = *first_[i];
+      vacate(i);
+      request_access::state(r).guest = false;
+      collect(r);
+    }
+    settle();
   }
 
  private:
-  [[nodiscard]] std::size_t place_of(const R& r) const noexcept {
+  using due_set = detail::due_set<R, Order>;
+
+  [[nodiscard]] static due_set make_due(const Order& order) noexcept {
+    if constexpr (Order::ages) {
+      return due_set{order};
+    } else {
+      static_cast<void>(order);
+      return {};
+    }
+  }
+  template <class State>
+  [[nodiscard]] static int rank(const State& s) noexcept {
+    return s.restarted ? 0 : s.guest ? 2 : 1;
+  }
+
+  /// Among the first `n`, which are sorted.
+  [[nodiscard]] std::size_t place_of(const R& r, std::size_t n) const noexcept {
     std::size_t low = 0;
-    std::size_t high = size_;
+    std::size_t high = n;
     while (low < high) {
       const std::size_t middle = low + (high - low) / 2;
-      if (Order::before(*first_[middle], r)) {
+      if (before(*first_[middle], r)) {
         low = middle + 1;
       } else {
         high = middle;
@@ -85,10 +182,54 @@ class resident_set {
     return low;
   }
 
+  void close_holes() noexcept {
+    if (hole_ == never) return;
+    std::size_t to = hole_;
+    std::size_t before_bookmark = hole_ < bookmark_ ? hole_ : bookmark_;
+    for (std::size_t i = hole_; i != size_; ++i) {
+      if (first_[i] == nullptr) continue;
+      first_[to++] = first_[i];
+      before_bookmark += i < bookmark_ ? 1U : 0U;
+    }
+    size_ = to;
+    bookmark_ = before_bookmark;
+    hole_ = never;
+  }
+
+  /// Those who come, sorted, go to their places from the last on. Few find theirs by bisection, many by walking.
+  void merge() noexcept {
+    std::size_t left = coming_.size();
+    TESSERA_ASSERT(size_ + left <= coming_.capacity(), "more residents than the limits allow");
+    const bool walk = left * static_cast<std::size_t>(std::bit_width(size_)) > size_ + left;
+    std::size_t end = size_;
+    std::size_t counted_in = 0;
+    size_ += left;
+    for (; left != 0; --left) {
+      R& r = *coming_[left - 1];
+      std::size_t at = end;
+      if (walk) {
+        while (at != 0 && before(r, *first_[at - 1])) --at;
+      } else if (at != 0 && before(r, *first_[at - 1])) {
+        at = place_of(r, at - 1);
+      }
+      std::memmove(first_ + at + left, first_ + at, (end - at) * sizeof(R*));
+      first_[at + left - 1] = &r;
+      if (at <= bookmark_) ++counted_in;
+      end = at;
+    }
+    bookmark_ += counted_in;
+  }
+
+  static constexpr std::size_t never = ~std::size_t{0};
+
+  const Order* order_;
   R** first_;
-  std::size_t capacity_;
+  fixed_vector<R*> coming_;
+  [[no_unique_address]] due_set due_;
   std::size_t size_ = 0;
-  [[no_unique_address]] due_set<R, Order> due_;
+  std::size_t guests_ = 0;
+  std::size_t bookmark_ = 0;
+  std::size_t hole_ = never;
 };
 
 }  // namespace detail

@@ -2,9 +2,11 @@
 #pragma once
 
 #include <tessera/core/storage.hpp>
+#include <tessera/order/fcfs.hpp>
 #include <tessera/pipeline/kv_ledger.hpp>
 #include <tessera/pipeline/limits.hpp>
 #include <tessera/pipeline/plan.hpp>
+#include <tessera/pipeline/refusal.hpp>
 #include <tessera/pipeline/resident_set.hpp>
 #include <tessera/queue/ordered_queue.hpp>
 
@@ -16,14 +18,14 @@ TESSERA_NAMESPACE_BEGIN
 namespace detail {
 
 /// The requests of one instance, each waiting, resident or suspended, with the KV that it holds; and the ways from one
-/// to the other, for good. Knows nothing of a step's limits, nor of who is chosen for it.
+/// to the other, for good. Knows nothing of a step's limits, nor of who is chosen for it. Tells the refusal that is
+/// remembered of what may make it false.
 ///
 /// Residents and suspended requests together are at most `scheduler_limits::residents`: who starts one sees to that.
 template <schedulable Request, class Order, class BlockStore>
 struct roster {
   using state = typename Request::state_type;
   using time_point = basic_time_point<typename Request::clock_type>;
-  using queue = ordered_queue<Request, Order>;
 
   [[nodiscard]] static constexpr std::size_t required_bytes(const scheduler_limits& l) noexcept {
     return storage_layout{}
@@ -34,7 +36,11 @@ struct roster {
   }
 
   roster(arena& memory, const scheduler_limits& l, const Order& order) noexcept
-      : waiting{order}, kv{memory, l}, residents{memory, l.residents}, left_rows{memory, l.residents} {}
+      : waiting{order},
+        kv{memory, l},
+        residents{memory, l.residents, waiting.discipline()},
+        left_rows{memory, l.residents},
+        block_size{l.block_size} {}
 
   static state& state_of(Request& r) noexcept { return request_access::state(r); }
   Order& discipline() noexcept { return waiting.discipline(); }
@@ -48,10 +54,10 @@ struct roster {
     }
   }
 
-  /// Lets `now` come: whose time has come is boosted, waiting or resident.
+  /// Lets `now` come: whose time has come ages, residents at once, those who wait when it is their turn.
   void advance(time_point now) noexcept {
     waiting.advance(now);
-    if (residents.advance(now)) ++changes;
+    if constexpr (Order::ages) residents.advance(now, [this](Request& r) noexcept { discipline().age(r); });
   }
 
   /// A request comes. It has waited since it arrived, here or elsewhere.
@@ -63,14 +69,33 @@ struct roster {
     s.swapped = p.computed > tokens{};
     s.reasoning = p.reasoning;
     s.phase = p.phase;
-    s.demoted = p.demoted;
+    s.carried = p.carried;
     s.preemptions = p.preemptions;
     s.arrived = p.arrived;
     s.answering_since = p.answering_since;
     s.sequence = next_sequence++;
     s.life = lifecycle::waiting;
+    request_access::begin_order_state<Order>(r);
     discipline().enter(r, s.arrived);
     waiting.insert(r);
+  }
+
+  /// A request begins as a copy of a resident one, with its KV. False, and no change, if there is no room for it.
+  [[nodiscard]] bool fork(const Request& parent, Request& child) noexcept {
+    request_progress<typename Request::clock_type> p = parent.progress();
+    p.preemptions = 0;
+    state& s = state_of(child);
+    if (!kv.fork(parent, child)) return false;
+    const std::uint32_t row = s.row;
+    join(child, p);
+    waiting.erase(child);
+    s.row = row;
+    s.swapped = false;
+    s.cached_blocks = parent.state().cached_blocks;
+    s.shared_blocks = static_cast<std::uint32_t>(kv.held(child));
+    s.life = lifecycle::resident;
+    residents.insert(child);
+    return true;
   }
 
   /// Takes a request out of wherever it is and gives back all it holds.
@@ -80,17 +105,16 @@ struct roster {
       waiting.erase(r);
       kv.forget_host_copy(r);
       s.swapped = false;
+      if (refused.sequence == s.sequence) refused.forget();
     } else {
       if (s.life == lifecycle::resident) {
-        residents.erase(r);
+        departs(r, residents.erase(r));
       } else {
         leave_suspended(r);
       }
       kv.release(r);
     }
-    ++changes;
-    s.life = as;
-    s.ends_as = lifecycle::idle;
+    end(r, as);
   }
 
   /// A resident stands aside with its blocks, and comes back.
@@ -99,13 +123,24 @@ struct roster {
     suspended.insert(r);
     suspended_blocks += blocks{kv.held(r)};
     state_of(r).life = lifecycle::suspended;
-    ++changes;
   }
   void resume(Request& r) noexcept {
     leave_suspended(r);
     residents.insert(r);
     state_of(r).life = lifecycle::resident;
-    ++changes;
+  }
+
+  /// A resident loses its KV, and waits at the place that it has.
+  void preempt(Request& r) noexcept {
+    departs(r, residents.erase(r));
+    kv.release(r);
+    wait_again(r, preemption_mode::recompute);
+  }
+
+  /// The prefix cache knows nothing any more.
+  void forget_prefixes() noexcept {
+    kv.store().clear();
+    refused.forget();
   }
 
   /// `f(r)` changes what the order looks at.
@@ -113,13 +148,13 @@ struct roster {
   void update(Request& r, F& f) noexcept {
     switch (r.state().life) {
       case lifecycle::waiting: waiting.update(r, f); break;
-      case lifecycle::suspended: suspended.update(r, f); break;
+      case lifecycle::suspended: f(r); break;
       default:
         residents.erase(r);
         f(r);
         residents.insert(r);
     }
-    ++changes;
+    refused.forget();
   }
 
   /// A suspended request goes while a plan is pending. The plan must be undoable to the letter: the blocks go when it
@@ -127,45 +162,42 @@ struct roster {
   void leave_behind(Request& r) noexcept {
     leave_suspended(r);
     left_rows.push_back(kv.leave_row(r));
+    discipline().leave(r);
     state_of(r).life = lifecycle::idle;
   }
   void settle_left_behind() noexcept {
-    if (!left_rows.empty()) ++changes;
     for (const std::uint32_t row : left_rows) kv.release_row(row);
     left_rows.clear();
   }
 
   /// The plan's victims are all residents but the first `kept`: they leave together, and wait at the place they have.
   void settle_evictions(std::size_t kept) noexcept {
-    if (kept != residents.size()) ++changes;
+    if (kept == residents.size()) return;
     residents.truncate(kept);
     for (const preemption<Request>& v : kv.victims()) {
-      state& s = state_of(*v.request);
       kv.close_row(*v.request);
-      s.planned = false;
-      ++s.preemptions;
-      s.swapped = v.mode == preemption_mode::swap;
-      if (!s.swapped) s.computed = tokens{};
-      s.life = lifecycle::waiting;
-      waiting.insert(*v.request);
+      wait_again(*v.request, v.mode);
     }
   }
 
-  void settle_admissions(std::span<Request* const> admitted) noexcept {
-    if (!admitted.empty()) ++sharings;
-    for (Request* r : admitted) {
+  /// Those who start stop waiting; `settle_places` makes them residents. From `first_guest` on they are guests.
+  void settle_admissions(std::span<Request* const> admitted, std::size_t first_guest) noexcept {
+    for (std::size_t i = 0; i != admitted.size(); ++i) {
+      Request* const r = admitted[i];
       state& s = state_of(*r);
+      s.guest = i >= first_guest;
       waiting.erase(*r);
       s.life = lifecycle::resident;
       s.cached_blocks = s.shared_blocks;
+      refused.more_in_use(blocks{static_cast<std::int64_t>(s.shared_blocks)});
       kv.forget_host_copy(*r);
       s.swapped = false;
-      residents.insert(*r);
     }
   }
 
-  /// What came of an entry of a plan.
-  void settle(const scheduled<Request>& e, const outcome& o, time_point now) noexcept {
+  /// What came of an entry of a plan. `at`: where the request stands among the residents; `no_index` if it has started
+  /// in this plan. Places are given, but not taken before `settle_places`.
+  void settle(const scheduled<Request>& e, const outcome& o, std::uint32_t at, time_point now) noexcept {
     Request& r = *e.request;
     state& s = state_of(r);
     s.computed = e.first + e.count;
@@ -173,48 +205,91 @@ struct roster {
     if (e.samples) {
       TESSERA_ASSERT(o.produced > 0 || o.failed, "a sampling entry produces a token or fails");
       TESSERA_ASSERT(tokens{o.produced} <= tokens{1} + e.lookahead || o.failed, "more tokens than lookahead slots");
-      produced = tokens{o.produced};
+      // What has no KV, or would leave nothing to compute, is not believed.
+      produced = min(max(tokens{o.produced}, tokens{o.failed ? 0 : 1}), tokens{1} + e.lookahead);
       s.length += produced;
-      if (o.produced > 1) s.computed = s.length - tokens{1};
+      if (produced > tokens{1}) s.computed = s.length - tokens{1};
     }
-    if (!o.failed && kv.publish(r)) {
-      ++changes;
-      ++sharings;
-    }
+    if (e.new_blocks != 0) kv.table().tell(s.row);
+    if (!o.failed) kv.publish(r);
     if (o.finished || o.failed) {
-      remove(r, o.failed ? lifecycle::failed : lifecycle::finished);
+      departs(r, at);
+      if (at != no_index) residents.vacate(at);
+      kv.release(r);
+      end(r, o.failed ? lifecycle::failed : lifecycle::finished);
       return;
+    }
+    if (e.lookahead > tokens{}) {
+      const auto needed = static_cast<std::size_t>(blocks_for(s.length, block_size).count());
+      refused.given_back(blocks{static_cast<std::int64_t>(kv.trim(r, needed))});
     }
     const bool due = discipline().charge(r, produced);
     const bool ends_reasoning = e.samples && o.end_of_reasoning && s.phase == phase::reasoning;
-    if (due || ends_reasoning) {
-      ++changes;
-      residents.erase(r);
-      if (due) discipline().requeue(r);
-      if (ends_reasoning) {
-        s.phase = phase::answering;
-        s.reasoning = r.generated();
-        s.answering_since = now;
-        discipline().change_phase(r);
-      }
-      residents.insert(r);
+    const bool restarts = s.restarted && produced > tokens{};
+    if (at == no_index) {
+      residents.collect(r);
+    } else if (due || ends_reasoning || restarts) {
+      departs(r, at);  // perhaps to a place behind who was refused
+      residents.vacate(at);
+      residents.collect(r);
+    }
+    if (restarts) s.restarted = false;
+    if (due) discipline().requeue(r);
+    if (ends_reasoning) {
+      s.phase = phase::answering;
+      s.reasoning = r.generated();
+      s.answering_since = now;
+      discipline().change_phase(r);
     }
   }
+  /// One that started in the plan, and was cancelled meanwhile, is a resident until that is settled.
+  void settle_cancelled(Request& r, std::uint32_t at) noexcept {
+    if (at == no_index) residents.collect(r);
+  }
+  void settle_places() noexcept { residents.settle(); }
 
-  queue waiting;
+  ordered_queue<Request, Order> waiting;
   kv_ledger<Request, BlockStore> kv;
   resident_set<Request, Order> residents;
-  queue suspended;
-  fixed_vector<std::uint32_t> left_rows;  ///< Of requests that have left since the plan was made.
+  ordered_queue<Request, order::fcfs> suspended;  ///< In no order that matters: to be found.
+  fixed_vector<std::uint32_t> left_rows;          ///< Of requests that have left since the plan was made.
+  tokens block_size;
   blocks suspended_blocks{};        ///< That suspended requests hold; a block that two of them share counts twice.
-  std::uint64_t changes = 0;        ///< Grows whenever blocks, places or published prefixes may have changed.
-  std::uint64_t sharings = 0;       ///< Grows whenever more of a prefix may be in use.
   std::uint64_t next_sequence = 1;  ///< Of the next request that joins.
+  refusal refused;                  ///< The waiting request that was refused last.
 
  private:
+  /// Perhaps one of those who may be evicted from now on, or gone.
   void leave_suspended(Request& r) noexcept {
     suspended.erase(r);
     suspended_blocks -= blocks{kv.held(r)};
+    departs(r, no_index);
+  }
+  /// One that stands at `at`, or nowhere (`no_index`), is about to give back what it has and what it was promised. Its
+  /// row is still its own.
+  void departs(const Request& r, std::size_t at) noexcept {
+    if (at <= residents.bookmark() || at == no_index) {
+      refused.given_back(max(blocks{kv.held(r)}, blocks_for(r.state().length, block_size)));
+    }
+  }
+  void end(Request& r, lifecycle as) noexcept {
+    state& s = state_of(r);
+    discipline().leave(r);
+    s.life = as;
+    s.ends_as = lifecycle::idle;
+    s.restarted = s.guest = false;
+  }
+  void wait_again(Request& r, preemption_mode mode) noexcept {
+    state& s = state_of(r);
+    ++s.preemptions;
+    s.swapped = mode == preemption_mode::swap;
+    if (!s.swapped) {
+      s.computed = tokens{};
+      s.restarted = true;
+    }
+    s.guest = false;
+    s.life = lifecycle::waiting;
+    waiting.insert(r);
   }
 };
 

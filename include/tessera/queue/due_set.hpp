@@ -5,56 +5,81 @@
 
 #include <boost/intrusive/set.hpp>
 
-#include <type_traits>
-
 TESSERA_NAMESPACE_BEGIN
 namespace detail {
 
-/// The requests of one container that ageing will boost, the earliest first, linked through their own hooks; of an
-/// order `D` that does not age, nothing. A request is in at most one. `insert` and `first` O(1) amortised if requests
-/// come in the order in which they will be due, else O(log n); `erase` O(1) amortised. Allocates: never.
+/// The requests of one container that have yet to age, by priority and then by when they are due, linked through their
+/// own hooks; of an order `D` that does not age, nothing. A request is in at most one. All O(log n), `insert` and
+/// `erase` O(1) amortised if requests of one priority come in the order in which they will be due. Allocates: never.
 template <class R, class D>
 class due_set {
  public:
-  /// Does nothing for a request that is boosted already, or never will be.
-  void insert(R& r) noexcept {
-    if constexpr (D::ages) {
-      const auto& s = r.state();
-      if (s.level != 0 && s.boost_at != R::time_point::never()) tree_.insert(tree_.end(), r);
-    } else {
-      static_cast<void>(r);
-    }
-  }
+  void insert(R&, const D&) noexcept {}
+  void erase(R&) noexcept {}
+  [[nodiscard]] static R* first(typename R::time_point, int) noexcept { return nullptr; }
+  template <class F>
+  static void take_due(typename R::time_point, F&&) noexcept {}
+};
 
+template <class R, class D>
+  requires D::ages
+class due_set<R, D> {
+  using time_point = typename R::time_point;
+  struct sooner {
+    const D* order;
+    [[nodiscard]] bool operator()(const R& a, const R& b) const noexcept {
+      return a.priority != b.priority ? a.priority > b.priority : order->due_at(a) < order->due_at(b);
+    }
+  };
+  using tree = boost::intrusive::multiset<R, boost::intrusive::base_hook<due_hook>, boost::intrusive::compare<sooner>,
+                                          boost::intrusive::constant_time_size<false>>;
+
+ public:
+  /// `order` must outlive it.
+  explicit due_set(const D& order) noexcept : tree_{sooner{&order}} {}
+
+  /// Does nothing for a request that will not age.
+  void insert(R& r, const D& order) noexcept {
+    if (order.due_at(r) != time_point::never()) tree_.insert(tree_.end(), r);
+  }
   /// Requires: if `r` is in a set, it is in this one.
   void erase(R& r) noexcept {
-    if constexpr (D::ages) {
-      if (static_cast<const boost_hook&>(r).is_linked()) tree_.erase(tree_.iterator_to(r));
-    } else {
-      static_cast<void>(r);
-    }
+    if (static_cast<const due_hook&>(r).is_linked()) tree_.erase(tree_.iterator_to(r));
   }
 
-  /// The first whose `boost_at` is not later than `now`; null if there is none.
-  [[nodiscard]] R* first(typename R::time_point now) noexcept {
-    if constexpr (D::ages) {
-      return tree_.empty() || now < tree_.begin()->state().boost_at ? nullptr : &*tree_.begin();
-    } else {
-      static_cast<void>(now);
-      return nullptr;
+  /// Of the requests of a priority, the one that is due first, if it is due now; else null.
+  [[nodiscard]] R* first(time_point now, int priority) noexcept {
+    return const_cast<R*>(static_cast<const due_set*>(this)->first(now, priority));
+  }
+  [[nodiscard]] const R* first(time_point now, int priority) const noexcept {
+    auto i = tree_.begin();
+    if (i != tree_.end() && i->priority > priority) {
+      i = tree_.lower_bound(priority, [](const auto& a, const auto& b) noexcept { return level(a) > level(b); });
+    }
+    return i != tree_.end() && i->priority == priority && !(now < tree_.key_comp().order->due_at(*i)) ? &*i : nullptr;
+  }
+
+  /// Takes everybody out who is due now, by priority and then by when, and calls `f(r)`. O(log n) for each who is and
+  /// for each priority that occurs.
+  template <class F>
+  void take_due(time_point now, F&& f) noexcept {
+    const D& order = *tree_.key_comp().order;
+    for (auto i = tree_.begin(); i != tree_.end();) {
+      if (now < order.due_at(*i)) {
+        i = tree_.upper_bound(i->priority, [](const auto& a, const auto& b) noexcept { return level(a) > level(b); });
+      } else {
+        R& r = *i;
+        i = tree_.erase(i);
+        f(r);
+      }
     }
   }
 
  private:
-  struct earlier {
-    bool operator()(const R& a, const R& b) const noexcept { return a.state().boost_at < b.state().boost_at; }
-  };
-  using tree =
-      boost::intrusive::multiset<R, boost::intrusive::base_hook<boost_hook>, boost::intrusive::compare<earlier>,
-                                 boost::intrusive::constant_time_size<false>>;
-  struct nothing {};
+  static int level(int priority) noexcept { return priority; }
+  static int level(const R& r) noexcept { return r.priority; }
 
-  [[no_unique_address]] std::conditional_t<D::ages, tree, nothing> tree_;
+  tree tree_;
 };
 
 }  // namespace detail

@@ -22,9 +22,12 @@ TESSERA_NAMESPACE_BEGIN
 /// Used by itself, `push` and `pop_front` are all it takes. Used by a scheduler, which also holds requests elsewhere
 /// and gives them their places through `discipline()`, `insert` and `erase` move them in and out, places untouched.
 ///
-/// Complexity, in the number of queued requests: `front`, `back`, `size` O(1); `push` and `insert` at either end, and
-/// `pop_front`, O(1) amortised, elsewhere O(log n) comparisons; `erase` O(1) amortised; `advance` O(1) when nobody is
-/// due, and O(log n) for each who is. No operation scans. Allocates: never. Misuse is asserted.
+/// Where the discipline ages, requests whose time has come are not moved when it comes, however many they are, but when
+/// `front` or `next` comes to where they belong: each of these two moves at most one.
+///
+/// Complexity, in the number of queued requests: `back`, `size` O(1); `front` and `next` O(1) amortised, O(log n) where
+/// the discipline ages; `push` and `insert` at either end, and `pop_front`, O(1) amortised, elsewhere O(log n)
+/// comparisons; `erase` O(1) amortised; `advance` O(1). No operation scans. Allocates: never. Misuse is asserted.
 ///
 /// A request is in at most one queue. It must outlive its stay, and the queue must not move meanwhile: it cannot.
 /// Destroying the queue unlinks what is left, O(n).
@@ -40,9 +43,12 @@ class ordered_queue {
   using discipline_type = D;                  ///< The order that is kept.
   using time_point = typename R::time_point;  ///< A moment on that clock.
 
-  ordered_queue() noexcept = default;
+  ordered_queue() noexcept
+    requires std::default_initializable<D>
+      : ordered_queue{D{}} {}
   /// An empty queue.
-  explicit ordered_queue(D d) noexcept : discipline_{d} {}
+  explicit ordered_queue(const D& d) noexcept
+      : discipline_{d}, order_{served_before{&discipline_}}, due_{make_due(discipline_)} {}
   ordered_queue(const ordered_queue&) = delete;
   ordered_queue& operator=(const ordered_queue&) = delete;
 
@@ -51,26 +57,32 @@ class ordered_queue {
   /// Whether there is none. O(1).
   [[nodiscard]] bool empty() const noexcept { return order_.empty(); }
 
-  /// The request to serve first, or last; null if the queue is empty. O(1).
-  [[nodiscard]] R* front() noexcept { return empty() ? nullptr : &*order_.begin(); }
-  /// Who is served first; null if empty. O(1).
-  [[nodiscard]] const R* front() const noexcept { return empty() ? nullptr : &*order_.begin(); }
+  /// The request to serve first, at the time last told; null if the queue is empty.
+  [[nodiscard]] R* front() noexcept { return empty() ? nullptr : served_at(order_.begin()); }
+  /// The same, to look at: nothing is moved.
+  [[nodiscard]] const R* front() const noexcept {
+    if (empty()) return nullptr;
+    const R& here = *order_.begin();
+    const R* const due = due_.first(now_, here.priority);
+    return due != nullptr && !has_aged(here) ? due : &here;
+  }
   /// Who is served last; null if empty. O(1).
   [[nodiscard]] R* back() noexcept { return empty() ? nullptr : &*order_.rbegin(); }
   /// Who is served last; null if empty. O(1).
   [[nodiscard]] const R* back() const noexcept { return empty() ? nullptr : &*order_.rbegin(); }
 
-  /// The request after `r`, or null. O(1) amortised over a walk. Requires: `r` is queued.
+  /// The request after `r`, or null. Requires: `r` is queued.
   [[nodiscard]] R* next(R& r) noexcept {
     TESSERA_ASSERT(linked(r), "the request is not queued");
     auto i = order_.iterator_to(r);
-    return ++i == order_.end() ? nullptr : &*i;
+    return ++i == order_.end() ? nullptr : served_at(i);
   }
-  /// Who is served after `r`; null after the last. O(1) amortised.
-  [[nodiscard]] const R* next(const R& r) const noexcept {
-    TESSERA_ASSERT(linked(r), "the request is not queued");
-    auto i = order_.iterator_to(r);
-    return ++i == order_.end() ? nullptr : &*i;
+
+  /// Calls `f(r)` for each request, const, in the order in which they are queued: of those that are due to age, some
+  /// may not have been moved to the front yet. O(n).
+  template <std::invocable<const R&> F>
+  void for_each(F&& f) const {
+    for (const R& r : order_) f(r);
   }
 
   /// Whether `r` is in this queue. O(log n); O(1) if it is in none.
@@ -91,6 +103,7 @@ class ordered_queue {
     s.arrived = now;
     s.answering_since = now;
     s.sequence = ++pushed_;
+    request_access::begin_order_state<D>(r);
     discipline_.enter(r, now);
     insert(r);
   }
@@ -99,14 +112,14 @@ class ordered_queue {
   /// Requires: `r` is in no queue; its `sequence` differs from those of the others.
   void insert(R& r) noexcept {
     TESSERA_ASSERT(!linked(r), "the request is already queued");
-    if (order_.empty() || D::before(*order_.rbegin(), r)) {
+    if (order_.empty() || discipline_.before(*order_.rbegin(), r)) {
       order_.push_back(r);
-    } else if (D::before(r, *order_.begin())) {
+    } else if (discipline_.before(r, *order_.begin())) {
       order_.push_front(r);
     } else {
       order_.insert(r);
     }
-    due_.insert(r);
+    due_.insert(r, discipline_);
   }
 
   /// Takes a request out, wherever it is. It keeps its place, for `insert`. Requires: `r` is in this queue.
@@ -141,11 +154,10 @@ class ordered_queue {
     insert(r);
   }
 
-  /// Lets `now` come: requests whose `boost_at` is not later are boosted. Nothing to do unless the discipline ages.
+  /// Lets `now` come, for the discipline and for requests that age. O(1).
   void advance(time_point now) noexcept {
-    while (R* const r = due_.first(now)) {
-      update(*r, [](R& boosted) noexcept { request_access::state(boosted).level = 0; });
-    }
+    discipline_.advance(now);
+    now_ = now;
   }
 
   /// The order's parameters and counters.
@@ -155,16 +167,47 @@ class ordered_queue {
 
  private:
   struct served_before {
-    bool operator()(const R& a, const R& b) const noexcept { return D::before(a, b); }
+    const D* discipline;
+    bool operator()(const R& a, const R& b) const noexcept { return discipline->before(a, b); }
   };
   using order_tree = boost::intrusive::multiset<R, boost::intrusive::base_hook<detail::rank_hook>,
                                                 boost::intrusive::compare<served_before>>;
+  using due_set = detail::due_set<R, D>;
 
   [[nodiscard]] static bool linked(const R& r) noexcept { return static_cast<const detail::rank_hook&>(r).is_linked(); }
+  [[nodiscard]] static due_set make_due(const D& d) noexcept {
+    if constexpr (D::ages) {
+      return due_set{d};
+    } else {
+      return {};
+    }
+  }
 
+  [[nodiscard]] bool has_aged(const R& r) const noexcept {
+    if constexpr (D::ages) {
+      return discipline_.due_at(r) == time_point::never();
+    } else {
+      return false;
+    }
+  }
+
+  /// Who is served at `i`: who stands there, unless another of that priority is due to age, which goes to its place
+  /// first. The earliest of them is enough, because they come to stand in the order in which they were due.
+  [[nodiscard]] R* served_at(typename order_tree::iterator i) noexcept {
+    R* const here = &*i;
+    if constexpr (D::ages) {
+      if (R* const due = due_.first(now_, here->priority); due != nullptr) {
+        update(*due, [this](R& aged) noexcept { discipline_.age(aged); });
+        if (due == here || discipline_.before(*due, *here)) return due;
+      }
+    }
+    return here;
+  }
+
+  D discipline_;
   order_tree order_;
-  [[no_unique_address]] detail::due_set<R, D> due_;
-  [[no_unique_address]] D discipline_{};
+  [[no_unique_address]] due_set due_;
+  time_point now_{};
   std::uint64_t pushed_ = 0;
 };
 

@@ -11,14 +11,21 @@
 /// What a type must be to be scheduled.
 
 TESSERA_NAMESPACE_BEGIN
+namespace detail {
+
+template <class H>
+inline constexpr bool is_request_hook = false;
+template <class Clock, class... Orders>
+inline constexpr bool is_request_hook<basic_request_hook<Clock, Orders...>> = true;
+
+}  // namespace detail
 
 /// A request that schedulers and queues can hold.
-/// Requires: (1) `R::clock_type` is a clock policy; (2) `R` derives publicly and unambiguously from
-/// `basic_request_hook<R::clock_type>`.
-/// Not checked: it stays in place while it is scheduled. Models: anything derived from `request_hook`.
+/// Requires: `R` derives publicly and unambiguously from a `basic_request_hook`.
+/// Not checked: it stays in place while it is scheduled. Models: anything derived from `request_hook` or
+/// `request_hook_for<Order>`.
 template <class R>
-concept schedulable =
-    clock_policy<typename R::clock_type> && std::derived_from<R, basic_request_hook<typename R::clock_type>>;
+concept schedulable = detail::is_request_hook<typename R::hook_type> && std::derived_from<R, typename R::hook_type>;
 
 /// A request whose prompt can be found in a prefix cache.
 /// Requires: (1) `schedulable`; (2) `r.prefix_hashes()` converts to `std::span<const std::uint64_t>`: one chained hash

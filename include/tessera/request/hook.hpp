@@ -5,22 +5,72 @@
 #include <tessera/request/state.hpp>
 
 #include <boost/intrusive/link_mode.hpp>
+#include <boost/intrusive/options.hpp>
 #include <boost/intrusive/set_hook.hpp>
+
+#include <concepts>
+#include <cstddef>
+#include <initializer_list>
+#include <new>
+#include <type_traits>
 
 /// @file
 /// The hook that an engine's request type derives from, so that queueing it allocates nothing.
 ///
 ///     struct my_request : tessera::request_hook { int engine_slot; };
+///
+/// An order that keeps something about each request brings it along, and only who uses that order pays for it:
+///
+///     struct my_request : tessera::request_hook_for<tessera::order::two_phase> { int engine_slot; };
 
 TESSERA_NAMESPACE_BEGIN
 namespace detail {
 
 struct rank_tag;
-struct boost_tag;
-using rank_hook = boost::intrusive::set_base_hook<boost::intrusive::tag<rank_tag>,
+struct due_tag;
+// Three pointers, the colour of the node hidden in one of them.
+template <class Tag>
+using tree_hook = boost::intrusive::set_base_hook<boost::intrusive::tag<Tag>, boost::intrusive::optimize_size<true>,
                                                   boost::intrusive::link_mode<boost::intrusive::safe_link>>;
-using boost_hook = boost::intrusive::set_base_hook<boost::intrusive::tag<boost_tag>,
-                                                   boost::intrusive::link_mode<boost::intrusive::safe_link>>;
+using rank_hook = tree_hook<rank_tag>;
+using due_hook = tree_hook<due_tag>;
+struct no_due_hook {};
+
+/// What the order `D` keeps about each request: its member template `state`; nothing if it has none.
+struct no_order_state {};
+template <class D, class Clock>
+struct order_state_of {
+  using type = no_order_state;
+};
+template <class D, class Clock>
+  requires requires { typename D::template state<Clock>; }
+struct order_state_of<D, Clock> {
+  using type = typename D::template state<Clock>;
+};
+
+template <class D>
+inline constexpr bool ages = false;
+template <class D>
+  requires requires { typename std::bool_constant<D::ages>; }
+inline constexpr bool ages<D> = D::ages;
+
+/// Room for the state of any one of the orders. A request is in one scheduler at a time, so they share it.
+template <std::size_t Size>
+struct order_room {
+  alignas(8) std::byte bytes[Size];
+};
+template <>
+struct order_room<0> {};
+
+template <class... States>
+[[nodiscard]] consteval std::size_t largest_state() noexcept {
+  std::size_t most = 0;
+  for (const std::size_t size :
+       {std::size_t{0}, (std::same_as<States, no_order_state> ? std::size_t{0} : sizeof(States))...}) {
+    if (size > most) most = size;
+  }
+  return most;
+}
 
 }  // namespace detail
 
@@ -32,28 +82,44 @@ using boost_hook = boost::intrusive::set_base_hook<boost::intrusive::tag<boost_t
 /// settled, unless it waited and was not in it. In checked builds Boost.Intrusive asserts in its destructor that it is
 /// in no queue. So declare requests before their scheduler. Copying copies the description, never the state or the
 /// queue links: a copy is a request that was not submitted.
-template <clock_policy Clock = seconds_clock>
-class basic_request_hook : public detail::rank_hook, public detail::boost_hook {
+///
+/// @tparam Orders the orders that it may be served in, if they keep something about each request. One type of request
+///                can name several and be in one scheduler of any of them at a time.
+template <clock_policy Clock = seconds_clock, class... Orders>
+class basic_request_hook
+    : public detail::rank_hook,
+      public std::conditional_t<(detail::ages<Orders> || ... || false), detail::due_hook, detail::no_due_hook> {
+  using due_base = std::conditional_t<(detail::ages<Orders> || ... || false), detail::due_hook, detail::no_due_hook>;
+
  public:
   using clock_type = Clock;                    ///< The clock of every time point and duration in the interface.
   using time_point = basic_time_point<Clock>;  ///< A moment on that clock.
   using state_type = request_state<Clock>;     ///< What the library keeps about a request.
+  using hook_type = basic_request_hook;        ///< This class, by which a request type is known.
 
-  tokens prompt{};      ///< Length of the prompt. At least 1.
-  tokens max_output{};  ///< Most tokens it may generate, reasoning included; 0: not known.
-  int priority = 0;     ///< Higher is more urgent; compared before anything else by every discipline.
-  float score = 0;      ///< For ranked order: smaller runs first (for instance a predicted output length).
+  /// Whether it has room for what the order `D` keeps.
+  template <class D>
+  static constexpr bool can_be_in =
+      std::same_as<typename detail::order_state_of<D, Clock>::type, detail::no_order_state> ||
+      (std::same_as<typename detail::order_state_of<D, Clock>::type,
+                    typename detail::order_state_of<Orders, Clock>::type> ||
+       ... || false);
+  /// Whether it has the links that an order that ages needs.
+  static constexpr bool can_age = (detail::ages<Orders> || ... || false);
+
+  tokens prompt{};                     ///< Length of the prompt. At least 1.
+  tokens max_output{};                 ///< Most tokens it may generate, reasoning included; 0: not known.
+  int priority = 0;                    ///< Higher is more urgent; compared before anything else by every discipline.
   phase starts_in = phase::reasoning;  ///< `answering` for a request that does not reason.
 
   basic_request_hook() noexcept = default;
   /// Copies the description, and not the state: the copy is in no scheduler.
   basic_request_hook(const basic_request_hook& other) noexcept
       : detail::rank_hook{},
-        detail::boost_hook{},
+        due_base{},
         prompt{other.prompt},
         max_output{other.max_output},
         priority{other.priority},
-        score{other.score},
         starts_in{other.starts_in} {}
   /// Assigns the description, and leaves the state alone.
   basic_request_hook& operator=(const basic_request_hook& other) noexcept {
@@ -61,7 +127,6 @@ class basic_request_hook : public detail::rank_hook, public detail::boost_hook {
     prompt = other.prompt;
     max_output = other.max_output;
     priority = other.priority;
-    score = other.score;
     starts_in = other.starts_in;
     return *this;
   }
@@ -74,7 +139,7 @@ class basic_request_hook : public detail::rank_hook, public detail::boost_hook {
             .computed = state_.computed,
             .reasoning = state_.reasoning,
             .phase = state_.phase,
-            .demoted = state_.demoted,
+            .carried = state_.carried,
             .preemptions = state_.preemptions,
             .arrived = state_.arrived,
             .answering_since = state_.answering_since};
@@ -85,18 +150,57 @@ class basic_request_hook : public detail::rank_hook, public detail::boost_hook {
  private:
   friend struct request_access;
   state_type state_{};
+  [[no_unique_address]] detail::order_room<
+      detail::largest_state<typename detail::order_state_of<Orders, Clock>::type...>()>
+      order_{};
 };
 
-using request_hook = basic_request_hook<>;  ///< On the default clock, which counts seconds as `double`.
+using request_hook = basic_request_hook<>;  ///< On the default clock, for orders that keep nothing about a request.
 
-/// The key to a request's mutable state, for queues, disciplines and schedulers, your own included. An engine has
-/// no use for it.
+/// The hook of requests for these orders, on the default clock.
+template <class... Orders>
+using request_hook_for = basic_request_hook<seconds_clock, Orders...>;
+
+/// The key to what schedulers, queues and orders write, for those of your own. An engine has no use for it.
 struct request_access {
   /// The state, to write.
-  template <clock_policy Clock>
-  [[nodiscard]] static request_state<Clock>& state(basic_request_hook<Clock>& r) noexcept {
+  template <clock_policy Clock, class... Orders>
+  [[nodiscard]] static request_state<Clock>& state(basic_request_hook<Clock, Orders...>& r) noexcept {
     return r.state_;
   }
+
+  /// What the order `D` keeps about the request, to write. Requires: it is, or was last, in a container of that order.
+  template <class D, clock_policy Clock, class... Orders>
+    requires basic_request_hook<Clock, Orders...>::template
+  can_be_in<D> [[nodiscard]] static auto& order_state(basic_request_hook<Clock, Orders...>& r) noexcept {
+    using state = typename detail::order_state_of<D, Clock>::type;
+    return *std::launder(reinterpret_cast<state*>(r.order_.bytes));
+  }
+  /// The same, to read.
+  template <class D, clock_policy Clock, class... Orders>
+    requires basic_request_hook<Clock, Orders...>::template
+  can_be_in<D> [[nodiscard]] static const auto& order_state(const basic_request_hook<Clock, Orders...>& r) noexcept {
+    using state = typename detail::order_state_of<D, Clock>::type;
+    return *std::launder(reinterpret_cast<const state*>(r.order_.bytes));
+  }
+
+  /// Begins the state of a request that joins a container of the order `D`.
+  template <class D, clock_policy Clock, class... Orders>
+  static void begin_order_state(basic_request_hook<Clock, Orders...>& r) noexcept {
+    using state = typename detail::order_state_of<D, Clock>::type;
+    if constexpr (!std::same_as<state, detail::no_order_state>) {
+      static_assert(std::is_trivially_copyable_v<state> && alignof(state) <= 8,
+                    "tessera: an order's state is a plain value, aligned to 8 bytes at most");
+      ::new (static_cast<void*>(r.order_.bytes)) state{};
+    }
+  }
 };
+
+/// What the order `D` keeps about a request: its level, its turn, ... Requires: the request is in a container of that
+/// order.
+template <class D, clock_policy Clock, class... Orders>
+[[nodiscard]] const auto& order_state(const basic_request_hook<Clock, Orders...>& r) noexcept {
+  return request_access::order_state<D>(r);
+}
 
 TESSERA_NAMESPACE_END

@@ -38,6 +38,7 @@ enum class wait_reason : std::uint8_t {
   not_planned,     ///< No plan has been made since it came.
   behind_others,   ///< A request that ranks before it could not start, or the plan was full before its turn.
   no_blocks,       ///< Not enough free blocks, even after evicting every resident request that ranks behind it.
+  not_wanted,      ///< The engine wanted nobody new in this step (`step_limits::max_starts`).
   held_back,       ///< The admission policy held it back; whether there are blocks for it was not looked at again.
   batch_full,      ///< `max_batch` requests rank before it.
   budget_spent,    ///< The step's token budget was spent before its turn.
@@ -54,6 +55,7 @@ enum class wait_reason : std::uint8_t {
     case wait_reason::not_planned: return "not_planned";
     case wait_reason::behind_others: return "behind_others";
     case wait_reason::no_blocks: return "no_blocks";
+    case wait_reason::not_wanted: return "not_wanted";
     case wait_reason::held_back: return "held_back";
     case wait_reason::batch_full: return "batch_full";
     case wait_reason::budget_spent: return "budget_spent";
@@ -65,41 +67,40 @@ enum class wait_reason : std::uint8_t {
   return "?";
 }
 
-/// The part of a request that schedulers and queues write. Users read it through `request_hook::state()`.
-/// Ordered by how often a step touches it: the first 64 bytes are all that a decode step needs.
+/// What a plan did with a request; says something together with the number of the plan.
+enum class plan_mark : std::uint8_t {
+  none,       ///< Nothing.
+  runs,       ///< It is in it.
+  preempted,  ///< It lost its blocks to it.
+  stalled,    ///< It found no block for it.
+};
+
+/// The part of a request that schedulers write, whatever the order is; what an order keeps beside it, it brings itself
+/// (`order_state`). Users read it through `request_hook::state()`. 80 bytes, with the rest of the hook 128.
 template <clock_policy Clock>
 struct request_state {
   using time_point = basic_time_point<Clock>;  ///< A moment on that clock.
 
   tokens computed{};                 ///< Tokens whose KV is on the device (or, while swapped out, on the host).
   tokens length{};                   ///< Prompt plus generated tokens.
-  tokens room{};                     ///< Tokens that the blocks held on the device have room for.
-  tokens quantum_used{};             ///< Tokens generated since the request took its present place.
   std::uint32_t row = no_index;      ///< Row in the block table while resident or suspended.
-  std::uint32_t shared_blocks = 0;   ///< Leading blocks found in the prefix cache at the latest admission.
+  std::uint32_t marked_in = 0;       ///< The plan (its id, cut to 32 bits) that `mark` is of.
   std::uint32_t cached_blocks = 0;   ///< Leading blocks whose hashes are known to the prefix cache.
   lifecycle life = lifecycle::idle;  ///< Where it is between `submit` and its end.
   tessera::phase phase = tessera::phase::reasoning;  ///< Reasoning, or answering.
-  std::uint8_t level = 0;               ///< Queue within a discipline: two_phase 0 high, 1 low; ranked 0 boosted.
-  bool planned = false;                 ///< In the plan that is pending.
-  bool demoted = false;                 ///< Reasoning, but in PASCAL's low queue.
-  bool swapped = false;                 ///< Waiting with its KV in the host tier, or, if `host_blocks` is 0, where
-                                        ///< it came from.
+  plan_mark mark = plan_mark::none;                  ///< What the plan `marked_in` did with it.
   lifecycle ends_as = lifecycle::idle;  ///< Ended while a plan is pending: what it becomes when that is settled.
-
-  std::uint64_t turn = 0;              ///< Place within its level: smaller is earlier.
-  std::uint64_t sequence = 0;          ///< Order of submission: the last tie-break of every comparison.
-  float rank = 0;                      ///< Score it was queued with (ranked).
+  bool swapped = false;    ///< Waiting, with its KV in the host tier or, if `host_head` says none, where it came from.
+  bool restarted = false;  ///< Its KV was dropped and it has sampled nothing since: it keeps its blocks until then.
+  bool guest = false;      ///< Resident by grace of one that waits before it (backfill), and gives way to that.
+  std::uint8_t carried = 0;  ///< A word of the order's that goes with it to another instance; 0: it says nothing.
+  std::uint32_t shared_blocks = 0;     ///< Leading blocks found in the prefix cache at the latest admission.
+  std::uint32_t host_head = no_index;  ///< First block of its chain in the host tier while swapped out.
   std::uint32_t preemptions = 0;       ///< How often it lost its blocks.
-  std::uint64_t preempted_by = 0;      ///< Id of the plan that took its blocks last; 0: none.
-  std::uint64_t stalled_by = 0;        ///< Id of the plan that found no block for its next token last; 0: none.
-  std::uint64_t served_by = 0;         ///< Id of the plan that it ran in last; 0: none.
-  std::uint32_t host_head = no_index;  ///< First host block while swapped out.
-  std::uint32_t host_blocks = 0;       ///< Number of host blocks while swapped out.
+  std::uint64_t sequence = 0;          ///< Order of submission: the last tie-break of every comparison.
   tokens reasoning{};                  ///< Tokens generated before the phase change.
   time_point arrived{};                ///< `now` of `submit`.
   time_point answering_since{};        ///< When the phase changed; `arrived` if it started in answering.
-  time_point boost_at{};               ///< When ageing boosts it (ranked, paced, earliest_due).
 };
 
 /// How far a request has come, as a value: what another scheduler, perhaps in another process, needs to go on with it,
@@ -111,7 +112,7 @@ struct request_progress {
   tokens computed{};                                 ///< Tokens whose KV comes along; 0: none, it is computed anew.
   tokens reasoning{};                                ///< Tokens generated before the phase change.
   tessera::phase phase = tessera::phase::reasoning;  ///< Reasoning, or answering.
-  bool demoted = false;                              ///< Reasoning, but in PASCAL's low queue.
+  std::uint8_t carried = 0;                          ///< The order's word about it, for the same order elsewhere.
   std::uint32_t preemptions = 0;                     ///< How often it lost its blocks.
   basic_time_point<Clock> arrived{};                 ///< `now` of `submit`.
   basic_time_point<Clock> answering_since{};         ///< When the phase changed; `arrived` if it started in answering.

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <tessera/gate/concepts.hpp>
+#include <tessera/pipeline/share.hpp>
+
+TESSERA_NAMESPACE_BEGIN
+namespace detail {
+
+/// Blocks that guests would give back, at most: what they share among each other is counted in. O(guests).
+template <class Planning>
+[[nodiscard]] blocks held_by_guests(const Planning& p) noexcept {
+  const std::size_t from = p.ordinary();
+  if (from == p.step.kept) return blocks{};
+  blocks n{static_cast<std::int64_t>(p.roster.kv.own().shared())};
+  for (std::size_t i = from; i != p.step.kept; ++i) n += blocks{p.roster.kv.exclusive(*p.roster.residents[i])};
+  return n;
+}
+
+/// Why the admission policy, or the blocks, do not let `r` take `more` of `free` blocks; `none` if they do. Those who
+/// compute their prompts have what they were promised.
+template <class Planning>
+[[nodiscard]] wait_reason refuses(const Planning& p, const typename Planning::request& r, blocks free,
+                                  blocks more) noexcept {
+  using request = typename Planning::request;
+  const blocks free_after = free - p.step.promised - more;
+  if (free_after < blocks{}) return wait_reason::no_blocks;
+  const blocks all{static_cast<std::int64_t>(p.roster.kv.store().capacity())};
+  const admission_view<request> view{.free_after = free_after,
+                                     .needed = more,
+                                     .capacity = max(all - p.roster.suspended_blocks, free),
+                                     .block_size = p.limits.block_size,
+                                     .residents = p.roster.residents.all().first(p.ordinary()),
+                                     .admitted = p.step.admitted,
+                                     .own = p.roster.kv.own().by_row()};
+  return p.config.admit.admits(r, view) ? wait_reason::none : wait_reason::held_back;
+}
+
+/// Why one that was refused is refused again, if that can be told without matching its prefix; else `none`.
+template <class Planning>
+[[nodiscard]] wait_reason refused_as_before(Planning& p, const typename Planning::request& r, bool outranks,
+                                            blocks total) noexcept {
+  refusal& refused = p.roster.refused;
+  if (!p.config.remember_refusals || refused.sequence != r.state().sequence) return wait_reason::none;
+  // Without chunked prefill, the budget may be a reason that comes first.
+  if (!p.config.chunked_prefill && !p.step.prefill.empty()) return wait_reason::none;
+  if (refused.matched) {
+    const std::size_t more = p.roster.kv.known_beyond(r, refused.known);
+    refused.known += more;
+    refused.more_in_use(blocks{static_cast<std::int64_t>(more)});
+  }
+  // A victim of this plan has given something back.
+  if (p.step.kept == p.roster.residents.size() && refused.lack > blocks{} &&
+      p.step.next >= p.roster.residents.bookmark()) {
+    return wait_reason::no_blocks;
+  }
+  if (outranks || !p.step.admitted.empty() || !refused.matched) return wait_reason::none;
+  return refuses(p, r, p.free() + held_by_guests(p), total - refused.in_use);
+}
+
+/// A waiting request's turn. Either it is in the plan afterwards, or nothing has changed, and the reason is returned.
+/// `as_guest`: it passes one that waits before it, and evicts nobody.
+template <class Planning>
+[[nodiscard]] wait_reason start(Planning& p, typename Planning::request& r, bool as_guest) noexcept {
+  auto& [limits, longest, config, roster, step] = p;
+  auto& kv = roster.kv;
+  auto& s = request_access::state(r);
+  const std::size_t held = step.kept + step.admitted.size() + roster.suspended.size();
+  const std::size_t slots = held < limits.residents ? 0 : 1;
+  if (slots != 0 && (as_guest || step.next == step.kept)) return wait_reason::residents_full;
+  // What a victim leaves over is not for those who rank behind it.
+  if (step.kept != roster.residents.size() && !roster.discipline().before(r, *roster.residents[step.kept])) {
+    return wait_reason::behind_others;
+  }
+  // One that outranks residents asks nobody: they are its headroom.
+  const bool outranks = step.next < p.ordinary();
+  const blocks total = p.whole(r);
+  if (!as_guest) {
+    const wait_reason again = refused_as_before(p, r, outranks, total);
+    if (again != wait_reason::none) return again;
+  }
+
+  const std::size_t mark = kv.mark();
+  const blocks free_before = p.free();
+  kv.open_row(r);
+  const std::size_t hits = kv.share_prefix(r);
+  const blocks found{static_cast<std::int64_t>(hits)};
+  // What a swapped request left to others may be gone: then its copy is of no use, because nothing leads up to it.
+  const bool comes_back = s.swapped && kv.left_to_others(r) <= hits;
+  const tokens cached = limits.block_size * found.count();
+  const tokens first = comes_back ? max(s.computed, cached) : cached;
+  const tokens left = s.length - first;
+  // Without chunked prefill, a prompt that the budget does not cover waits, unless it is the step's only prefill.
+  const bool may_compute = config.chunked_prefill || left <= step.budget || step.prefill.empty();
+  const tokens count = chunk_of(p, left);
+  const bool whole = config.reserve == reservation::whole_sequence || s.restarted;
+  const blocks to_take = (whole ? total : blocks_for(first + count, limits.block_size)) - found;
+
+  const blocks in_all = total - found + step.promised;
+  wait_reason why_not = wait_reason::none;
+  blocks lacking{};
+  if (!may_compute) {
+    why_not = wait_reason::budget_spent;
+  } else if (!outranks) {
+    const blocks free = p.free() + (as_guest ? blocks{} : held_by_guests(p));
+    why_not = refuses(p, r, free, total - found);
+    if (why_not == wait_reason::no_blocks) lacking = in_all - free;
+  }
+  if (why_not == wait_reason::none && !as_guest) {  // for a guest they are free
+    lacking = make_free(p, to_take, slots, in_all);
+    if (lacking > blocks{}) why_not = wait_reason::no_blocks;
+  }
+  if (why_not != wait_reason::none) {
+    if (!as_guest && why_not != wait_reason::budget_spent) {
+      roster.refused.begin(s.sequence);
+      roster.refused.of_prefix(hits, found - (free_before - p.free()));
+      roster.refused.lack = lacking;
+      roster.residents.set_bookmark(step.next);
+    }
+    step.kept += kv.roll_back(mark);
+    return why_not;
+  }
+
+  kv.take(r, static_cast<std::size_t>(to_take.count()));
+  promise(p, r);
+  s.shared_blocks = static_cast<std::uint32_t>(hits);
+  step.admitted.push_back(&r);
+  if (comes_back) kv.bring_back(r, hits);
+  schedule(p, r, first, count, left, no_index, s.preemptions != 0 ? entry_origin::resumed : entry_origin::started);
+  return wait_reason::none;
+}
+
+}  // namespace detail
+TESSERA_NAMESPACE_END

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <tessera/config.hpp>
+
+#include <concepts>
+#include <cstdint>
+
+TESSERA_NAMESPACE_BEGIN
+
+/// When a request that starts takes the blocks of what it has yet to compute. Either way it starts only if all of them
+/// could be had then.
+enum class reservation : std::uint8_t {
+  /// Chunk by chunk, as it computes them. What is still to come is promised to it as far as those are concerned who
+  /// would start after it; those who run may grow into it, and those whom it cannot hold up, who outrank it, may start
+  /// in it. If it is missed then, the lowest-ranked gives way, as whenever blocks are missed. The default.
+  by_chunk,
+  /// All at its start. When to use: preemption is worse than idle memory, or an engine must know all blocks of a prompt
+  /// before it begins with it.
+  whole_sequence,
+};
+
+/// The values of a scheduler's policies.
+template <class Order, class Preempt, class Admit, class Gate>
+struct scheduler_config {
+  Order order{};                ///< Parameters of the order.
+  Preempt preempt{};            ///< Parameters of the preemption policy.
+  Admit admit{};                ///< Parameters of the admission policy.
+  Gate gate{};                  ///< Parameters of the gate.
+  bool chunked_prefill = true;  ///< False: a prompt is computed in one step, or waits for one with the budget for it.
+  reservation reserve = reservation::by_chunk;  ///< When a prompt takes its blocks.
+  bool remember_refusals = true;  ///< False: who waits is looked at anew in each plan. The plans are the same, and take
+                                  ///< longer; for tests that compare.
+};
+
+/// The same for an order that cannot be made without parameters.
+template <class Order, class Preempt, class Admit, class Gate>
+  requires(!std::default_initializable<Order>)
+struct scheduler_config<Order, Preempt, Admit, Gate> {
+  Order order;                                  ///< As above.
+  Preempt preempt{};                            ///< As above.
+  Admit admit{};                                ///< As above.
+  Gate gate{};                                  ///< As above.
+  bool chunked_prefill = true;                  ///< As above.
+  reservation reserve = reservation::by_chunk;  ///< As above.
+  bool remember_refusals = true;                ///< As above.
+};
+
+TESSERA_NAMESPACE_END

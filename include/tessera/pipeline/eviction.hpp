@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <tessera/pipeline/step.hpp>
+
+TESSERA_NAMESPACE_BEGIN
+namespace detail {
+
+/// The lowest-ranked resident that is kept gives up its blocks. A guest's are not worth a copy: the host tier stays as
+/// it would be without guests.
+template <class Planning>
+void evict_last(Planning& p) noexcept {
+  auto& r = *p.roster.residents[--p.step.kept];
+  const std::size_t kept = p.roster.kv.kept_by_others(r);
+  const blocks to_copy = blocks_for(r.state().computed, p.limits.block_size) - blocks{static_cast<std::int64_t>(kept)};
+  const preemption_mode mode = r.state().guest ? preemption_mode::recompute : p.config.preempt.mode(r, to_copy);
+  p.roster.kv.evict(r, mode, kept, p.step.mark());
+}
+
+/// Makes `now` blocks free by evicting, from the lowest-ranked resident up, at least `at_least` of those whose turn has
+/// not come; `in_all` must be possible, `now <= in_all`. Either they suffice, or nobody is evicted. Returns how many
+/// blocks are lacking, at least: 0 if it is done.
+///
+/// That they do not suffice is told from the sizes of what each holds for itself and of what several share, O(residents
+/// behind); blocks that are shared with someone who stays do not become free, and where this decides, only trying
+/// tells, O(blocks held).
+template <class Planning>
+[[nodiscard]] blocks make_free(Planning& p, blocks now, std::size_t at_least, blocks in_all) noexcept {
+  auto& kv = p.roster.kv;
+  auto& step = p.step;
+  if (at_least == 0 && p.free() >= in_all) return blocks{};
+  blocks most = p.free();
+  for (std::size_t i = step.kept; i > step.next && most < in_all; --i) {
+    most += blocks{kv.exclusive(*p.roster.residents[i - 1])};
+  }
+  const bool certain = most >= in_all;
+  if (!certain) {
+    most += blocks{static_cast<std::int64_t>(kv.own().shared())};
+    if (most < in_all) return in_all - most;
+  }
+
+  const std::size_t before = kv.mark();
+  const std::size_t keep = step.kept - at_least;
+  std::size_t enough = kv.mark();
+  bool has_enough = p.free() >= now && step.kept <= keep;
+  while (step.kept > step.next && !(has_enough && (certain || p.free() >= in_all))) {
+    evict_last(p);
+    if (!has_enough) {
+      enough = kv.mark();
+      has_enough = p.free() >= now && step.kept <= keep;
+    }
+  }
+  const blocks lacking = certain ? blocks{} : in_all - p.free();
+  step.kept += kv.roll_back(has_enough && lacking <= blocks{} ? enough : before);
+  return max(has_enough ? lacking : max(lacking, blocks{1}), blocks{});
+}
+
+}  // namespace detail
+TESSERA_NAMESPACE_END

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <tessera/kv/concepts.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+TESSERA_NAMESPACE_BEGIN
+namespace detail {
+
+/// Counts how many blocks each row of a block table has for itself alone: what would become free if its request went.
+/// Told of every block that a row takes, shares and gives back; a block is O(1), for it remembers the sum (exclusive
+/// or) of the rows that have it, which is the row if there is one.
+///
+/// @tparam Shares whether blocks are shared in the ordinary course of things (`kv::prefix_store`). If not, a row's
+///                blocks are counted as its own, forks' included, and a call is O(1).
+template <bool Shares>
+class exclusive_blocks {
+ public:
+  [[nodiscard]] static constexpr std::size_t required_bytes(std::size_t rows, std::size_t blocks) noexcept {
+    return storage_layout{}.add<std::uint32_t>(rows).add<std::uint32_t>(Shares ? blocks : 0).bytes();
+  }
+  exclusive_blocks(arena& memory, std::size_t rows, std::size_t blocks) noexcept
+      : own_{memory.take<std::uint32_t>(rows)},
+        holders_{memory.take_uninitialised<std::uint32_t>(Shares ? blocks : 0)},
+        rows_{rows} {}
+
+  /// Per row. Of a row that is not in use, 0.
+  [[nodiscard]] std::span<const std::uint32_t> by_row() const noexcept { return {own_, rows_}; }
+  [[nodiscard]] std::uint32_t of(std::uint32_t row) const noexcept { return own_[row]; }
+  /// Blocks that several rows have, each counted once.
+  [[nodiscard]] std::size_t shared() const noexcept { return shared_; }
+
+  /// A row has new blocks that nobody had, or gives back such blocks unused.
+  void taken(std::uint32_t row, std::span<const kv::block_id> ids) noexcept {
+    own_[row] += static_cast<std::uint32_t>(ids.size());
+    if constexpr (Shares) {
+      for (const kv::block_id id : ids) holders_[id] = row;
+    }
+  }
+  void untaken(std::uint32_t row, std::size_t n) noexcept { own_[row] -= static_cast<std::uint32_t>(n); }
+
+  /// After `store.share(ids)` for a row, or after a release by it was undone.
+  template <class Store>
+  void joined(std::uint32_t row, std::span<const kv::block_id> ids, const Store& store) noexcept {
+    if constexpr (Shares) {
+      for (const kv::block_id id : ids) {
+        switch (store.references(id)) {
+          case 1:
+            holders_[id] = row;
+            ++own_[row];
+            break;
+          case 2:
+            --own_[holders_[id]];
+            ++shared_;
+            [[fallthrough]];
+          default: holders_[id] ^= row;
+        }
+      }
+    } else {
+      own_[row] += static_cast<std::uint32_t>(ids.size());
+    }
+  }
+  /// After `store.release(ids)` by a row, or after a share was undone.
+  template <class Store>
+  void left(std::uint32_t row, std::span<const kv::block_id> ids, const Store& store) noexcept {
+    if constexpr (Shares) {
+      for (const kv::block_id id : ids) {
+        switch (store.references(id)) {
+          case 0: --own_[row]; break;
+          case 1:
+            holders_[id] ^= row;
+            ++own_[holders_[id]];
+            --shared_;
+            break;
+          default: holders_[id] ^= row;
+        }
+      }
+    } else {
+      own_[row] -= static_cast<std::uint32_t>(ids.size());
+    }
+  }
+
+ private:
+  std::uint32_t* own_;
+  std::uint32_t* holders_;
+  std::size_t rows_;
+  std::size_t shared_ = 0;
+};
+
+}  // namespace detail
+TESSERA_NAMESPACE_END

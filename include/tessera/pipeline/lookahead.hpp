@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <tessera/pipeline/step.hpp>
+
+TESSERA_NAMESPACE_BEGIN
+namespace detail {
+
+/// Lookahead slots for those who sample, in rank order, from what is left of the budget and of the blocks when all have
+/// had their turn; no more than the request can generate. What a step does not use is given back when it is settled, so
+/// speculation costs nobody an eviction, nor a start. (What it takes from a prefix cache is forgotten there, the
+/// coldest first.)
+template <class Planning>
+void give_lookahead(Planning& p) noexcept {
+  auto& step = p.step;
+  const tokens wanted = min(step.limits.lookahead, p.longest);
+  for (auto* entries : {&step.decode, &step.prefill}) {
+    for (auto& e : *entries) {
+      const auto& r = *e.request;
+      tokens n = min(wanted, min(step.budget, p.longest - r.state().length));
+      if (r.max_output > tokens{}) n = min(n, r.max_output - r.generated() - tokens{1});
+      if (!e.samples || n <= tokens{}) continue;
+      const tokens length = r.state().length;
+      blocks more = max(blocks_for(length + n, p.limits.block_size) - p.held(r), blocks{});
+      more = min(more, p.free());
+      n = min(n, p.limits.block_size * (p.held(r) + more).count() - length);
+      if (n <= tokens{}) continue;
+      if (more > blocks{}) p.roster.kv.take(*e.request, static_cast<std::size_t>(more.count()));
+      e.lookahead = n;
+      step.budget -= n;
+      step.drafts += n;
+    }
+  }
+}
+
+}  // namespace detail
+TESSERA_NAMESPACE_END

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <tessera/pipeline/eviction.hpp>
+
+TESSERA_NAMESPACE_BEGIN
+namespace detail {
+
+/// How many of the `left` tokens of a prompt are computed in this step. A long prompt must not stop those who decode: a
+/// token of the budget is left to each resident that can follow. (Guests take what nobody else does.)
+template <class Planning>
+[[nodiscard]] tokens chunk_of(const Planning& p, tokens left) noexcept {
+  if (!p.config.chunked_prefill) return left;
+  const std::size_t slots = p.step.max_batch - p.step.size() - 1;
+  const std::size_t ordinary = p.ordinary();
+  const std::size_t behind = ordinary > p.step.next ? ordinary - p.step.next : 0;
+  const tokens others{static_cast<std::int64_t>(behind < slots ? behind : slots)};
+  tokens count = min(left, max(p.step.budget - others, tokens{1}));
+  if (p.step.limits.max_chunk > tokens{}) count = min(count, p.step.limits.max_chunk);
+  return count;
+}
+
+/// Writes a request's share down: tokens [first, first + count), with `left` tokens to compute from `first` on.
+template <class Planning>
+void schedule(Planning& p, typename Planning::request& r, tokens first, tokens count, tokens left, std::uint32_t at,
+              entry_origin origin) noexcept {
+  auto& step = p.step;
+  step.set_mark(r, plan_mark::runs);
+  step.budget -= count;
+  const scheduled<typename Planning::request> entry{&r, first,         count, tokens{}, r.state().row,
+                                                    0,  count == left, origin};
+  if (left == tokens{1}) {
+    step.decode.push_back(entry);
+    step.decode_at.push_back(at);
+  } else {
+    step.prefill.push_back(entry);
+    step.prefill_at.push_back(at);
+  }
+}
+
+/// What a resident that has started to run has not been given yet is promised to it.
+template <class Planning>
+void promise(Planning& p, const typename Planning::request& r) noexcept {
+  p.step.promised += max(p.whole(r) - p.held(r), blocks{});
+}
+
+/// A resident's turn: its next token, or a chunk of its prompt. False: it lacks a block and nobody behind it can give
+/// one.
+template <class Planning>
+[[nodiscard]] bool go_on(Planning& p, typename Planning::request& r, std::uint32_t at) noexcept {
+  auto& kv = p.roster.kv;
+  const auto& s = r.state();
+  // One that can never go on keeps nobody from starting.
+  if (s.length > p.longest) [[unlikely]] {
+    if (!p.step.outgrown.full()) p.step.outgrown.push_back(&r);
+    return true;
+  }
+  const tokens left = s.length - s.computed;
+  const tokens room = p.limits.block_size * kv.held(r);
+  tokens count = left == tokens{1} ? left : chunk_of(p, left);
+  if (s.computed + count > room) {
+    blocks more = blocks_for(s.computed + count, p.limits.block_size) - p.held(r);
+    if (make_free(p, more, 0, more) > blocks{}) {
+      // Part of a chunk is better than nothing, and one block is enough for that.
+      if (p.free() == blocks{} && room == s.computed && make_free(p, blocks{1}, 0, blocks{1}) > blocks{}) {
+        p.step.set_mark(r, plan_mark::stalled);
+        return false;
+      }
+      more = min(more, p.free());
+      count = min(count, room + p.limits.block_size * more.count() - s.computed);
+      if (count <= tokens{}) {
+        p.step.set_mark(r, plan_mark::stalled);
+        return false;
+      }
+    }
+    kv.take(r, static_cast<std::size_t>(more.count()));
+  }
+  if (left != tokens{1}) promise(p, r);
+  schedule(p, r, s.computed, count, left, at, entry_origin::going_on);
+  return true;
+}
+
+}  // namespace detail
+TESSERA_NAMESPACE_END

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <tessera/core/storage.hpp>
+#include <tessera/pipeline/config.hpp>
+#include <tessera/pipeline/plan.hpp>
+#include <tessera/pipeline/roster.hpp>
+
+#include <cstddef>
+#include <cstdint>
+
+TESSERA_NAMESPACE_BEGIN
+namespace detail {
+
+/// The step that is being planned, or whose plan is pending: who is in it, and how far the walk has come.
+template <class Request>
+struct step {
+  [[nodiscard]] static constexpr std::size_t required_bytes(const scheduler_limits& l) noexcept {
+    return storage_layout{}
+        .add_bytes(fixed_vector<scheduled<Request>>::required_bytes(l.residents) * 2)
+        .add_bytes(fixed_vector<std::uint32_t>::required_bytes(l.residents) * 2)
+        .add_bytes(fixed_vector<Request*>::required_bytes(l.residents) * 2)
+        .add_bytes(fixed_vector<Request*>::required_bytes(2 * l.residents))
+        .bytes();
+  }
+  step(arena& memory, std::size_t residents) noexcept
+      : decode{memory, residents},
+        prefill{memory, residents},
+        decode_at{memory, residents},
+        prefill_at{memory, residents},
+        admitted{memory, residents},
+        outgrown{memory, residents},
+        ended{memory, 2 * residents} {}
+
+  fixed_vector<scheduled<Request>> decode;
+  fixed_vector<scheduled<Request>> prefill;
+  fixed_vector<std::uint32_t>
+      decode_at;  ///< Where those of `decode` stand among the residents; `no_index`: they start.
+  fixed_vector<std::uint32_t> prefill_at;  ///< The same of `prefill`.
+  fixed_vector<Request*> admitted;
+  fixed_vector<Request*> outgrown;
+  fixed_vector<Request*> ended;  ///< Ended while the plan is pending.
+
+  step_limits limits{};
+  tokens budget{};  ///< Of tokens, what is left.
+  tokens drafts{};  ///< Lookahead that was given.
+  std::size_t max_batch = 0;
+  std::size_t starts = 0;           ///< Requests that may still start.
+  std::size_t next = 0;             ///< Residents before it have had their turn.
+  std::size_t kept = 0;             ///< Residents from here on are victims.
+  std::size_t first_guest = 0;      ///< In `admitted`: those from here on passed one that waits before them.
+  blocks promised{};                ///< What those who compute their prompts have yet to take.
+  refusal refused_before;           ///< The refusal as it was before the plan,
+  std::size_t bookmark_before = 0;  ///< and its bookmark.
+  std::uint64_t blocked = 0;        ///< Sequence number of the first who waits and could not start.
+  wait_reason blocked_reason = wait_reason::none;
+  wait_reason stopped = wait_reason::none;
+  std::uint64_t id = 0;
+  std::uint64_t seen = 0;  ///< Sequence numbers from here on came after the plan.
+  bool pending = false;
+
+  [[nodiscard]] std::uint32_t mark() const noexcept { return static_cast<std::uint32_t>(id); }
+  [[nodiscard]] std::size_t size() const noexcept { return decode.size() + prefill.size(); }
+  [[nodiscard]] bool is_full() noexcept {
+    if (size() >= max_batch) stopped = wait_reason::batch_full;
+    if (budget <= tokens{}) stopped = wait_reason::budget_spent;
+    return stopped != wait_reason::none;
+  }
+  [[nodiscard]] bool has_mark(const Request& r, plan_mark m) const noexcept {
+    return r.state().marked_in == mark() && r.state().mark == m;
+  }
+  void set_mark(Request& r, plan_mark m) const noexcept {
+    auto& s = request_access::state(r);
+    s.marked_in = mark();
+    s.mark = m;
+  }
+  void block(const Request& r, wait_reason why_not) noexcept {
+    blocked = r.state().sequence;
+    blocked_reason = why_not;
+  }
+};
+
+/// What the parts of the planning work on.
+template <schedulable R, class Order, class Preempt, class Admit, class BlockStore, class Gate>
+struct planning {
+  using request = R;
+  using order = Order;
+  using gate = Gate;
+
+  const scheduler_limits& limits;
+  tokens longest;
+  const scheduler_config<Order, Preempt, Admit, Gate>& config;
+  detail::roster<R, Order, BlockStore>& roster;
+  detail::step<R>& step;
+
+  [[nodiscard]] blocks whole(const R& r) const noexcept { return blocks_for(r.state().length, limits.block_size); }
+  [[nodiscard]] blocks free() const noexcept { return blocks{roster.kv.free_blocks()}; }
+  [[nodiscard]] blocks held(const R& r) const noexcept { return blocks{roster.kv.held(r)}; }
+  /// Residents that are kept and are no guests: they stand before those who are.
+  [[nodiscard]] std::size_t ordinary() const noexcept {
+    const std::size_t n = roster.residents.size() - roster.residents.guests();
+    return n < step.kept ? n : step.kept;
+  }
+};
+
+}  // namespace detail
+TESSERA_NAMESPACE_END

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <tessera/pipeline/admission.hpp>
+
+TESSERA_NAMESPACE_BEGIN
+namespace detail {
+
+/// Whether a waiting request may take a resident's place. Nobody takes that of one who had to start anew, until it has
+/// made up for it; anybody takes a guest's.
+template <class Planning>
+[[nodiscard]] bool displaces(const Planning& p, const typename Planning::request& waiting,
+                             const typename Planning::request& resident) noexcept {
+  if (resident.state().restarted) return false;
+  if (resident.state().guest) return true;
+  return p.roster.waiting.discipline().displaces(waiting, resident);
+}
+
+/// Where a waiting request's turn comes among the residents: before the first that it displaces. It displaces all
+/// behind that one, too, so that is found by bisection, and by one look where it displaces nobody.
+template <class Planning>
+[[nodiscard]] std::size_t turn_of(const Planning& p, const typename Planning::request& waiting) noexcept {
+  const auto& residents = p.roster.residents;
+  std::size_t high = p.step.kept;
+  if (high == p.step.next || !displaces(p, waiting, *residents[high - 1])) return high;
+  std::size_t low = p.step.next;
+  while (low < high) {
+    const std::size_t middle = low + (high - low) / 2;
+    if (displaces(p, waiting, *residents[middle])) {
+      high = middle;
+    } else {
+      low = middle + 1;
+    }
+  }
+  return low;
+}
+
+/// Guests who rank before all that wait are guests no more.
+template <class Planning>
+void welcome_guests(Planning& p) noexcept {
+  auto& residents = p.roster.residents;
+  while (residents.guests() != 0) {
+    auto& guest = *residents[residents.size() - residents.guests()];
+    const auto* const first = p.roster.waiting.front();
+    if (first != nullptr && p.roster.waiting.discipline().before(*first, guest)) return;
+    residents.erase(guest);
+    request_access::state(guest).guest = false;
+    residents.insert(guest);
+  }
+}
+
+/// Those behind the first who waits and cannot start, as far as the gate lets them pass it.
+template <class Planning>
+void let_pass(Planning& p, typename Planning::request& blocked) noexcept {
+  using request = typename Planning::request;
+  auto& step = p.step;
+  const auto& gate = p.config.gate;
+  const wait_reason why = step.blocked_reason;
+  if (why != wait_reason::no_blocks && why != wait_reason::held_back) return;
+  std::size_t skipped = 0;
+  step.first_guest = step.admitted.size();
+  const blocks hold_before = held_by_guests(p);
+  blocks new_guests{};
+  for (request* r = p.roster.waiting.next(blocked); r != nullptr; r = p.roster.waiting.next(*r)) {
+    if (step.starts == 0 || step.is_full()) return;
+    // What it lacks, were there no guests.
+    const blocks lacks =
+        p.whole(blocked) - p.roster.refused.in_use + step.promised - p.free() - hold_before - new_guests;
+    const gate_view<request> view{.blocked = blocked,
+                                  .lacks = why == wait_reason::no_blocks ? max(lacks, blocks{1}) : blocks{},
+                                  .free = p.free() - step.promised,
+                                  .needed = p.whole(*r),
+                                  .guests_hold = hold_before + new_guests,
+                                  .block_size = p.limits.block_size,
+                                  .residents = p.roster.residents.all().first(p.ordinary()),
+                                  .admitted = step.admitted,
+                                  .own = p.roster.kv.own().by_row()};
+    // Who lost its KV would keep its blocks until it has made up for it: no guest.
+    const passage answer = r->state().restarted || r->state().length > p.longest ? passage::skip : gate.ask(*r, view);
+    if (answer == passage::stop) return;
+    if (answer == passage::start && start(p, *r, true) == wait_reason::none) {
+      --step.starts;
+      new_guests += p.held(*r);
+    } else if (++skipped >= gate.most_skipped) {
+      return;
+    }
+  }
+}
+
+/// Goes through residents and waiting requests in one order, that of the discipline, until the step is full.
+template <class Planning>
+void walk(Planning& p) noexcept {
+  using request = typename Planning::request;
+  auto& [limits, longest, config, roster, step] = p;
+  if constexpr (Planning::gate::passes) welcome_guests(p);
+  request* candidate = roster.waiting.front();
+  request* blocked = nullptr;
+  if (candidate != nullptr && step.starts == 0) {
+    step.block(*candidate, wait_reason::not_wanted);
+    candidate = nullptr;
+  }
+  while (true) {
+    const std::size_t turn = candidate != nullptr ? turn_of(p, *candidate) : step.kept;
+    while (step.next < turn && step.next < step.kept && !step.is_full()) {
+      const std::size_t at = step.next++;
+      // Nobody starts while a resident lacks a block.
+      if (!go_on(p, *roster.residents[at], static_cast<std::uint32_t>(at))) {
+        candidate = blocked = nullptr;
+        break;
+      }
+    }
+    if (candidate == nullptr && step.next >= step.kept) break;
+    if (step.is_full()) {
+      if (candidate != nullptr) step.block(*candidate, step.stopped);
+      return;
+    }
+    if (candidate == nullptr || step.next < (turn < step.kept ? turn : step.kept)) continue;
+
+    // One that can never go on keeps nobody from starting.
+    if (candidate->state().length > longest) [[unlikely]] {
+      if (!step.outgrown.full()) step.outgrown.push_back(candidate);
+      candidate = roster.waiting.next(*candidate);
+      continue;
+    }
+    const wait_reason why_not = start(p, *candidate, false);
+    if (why_not != wait_reason::none) {
+      step.block(*candidate, why_not);
+      blocked = candidate;
+      candidate = nullptr;
+      continue;
+    }
+    --step.starts;
+    candidate = roster.waiting.next(*candidate);
+    if (candidate != nullptr && step.starts == 0) {
+      step.block(*candidate, wait_reason::not_wanted);
+      candidate = nullptr;
+    }
+  }
+  if constexpr (Planning::gate::passes) {
+    if (blocked != nullptr) let_pass(p, *blocked);
+  }
+}
+
+}  // namespace detail
+TESSERA_NAMESPACE_END
