@@ -4,7 +4,8 @@
 /// @file
 /// Everything that an engine can use, for a first try; a build that minds its compile time includes what it needs, for
 /// instance `<tessera/compose/pascal.hpp>`. The simulator (`tessera/sim/`) and the training of predictors
-/// (`tessera/rank/`) are not part of it.
+/// (`tessera/rank/`) are not part of it, nor is `tessera/queue/heap.hpp`: Boost.Heap is slow to compile, and nothing
+/// here needs it.
 
 #include <tessera/admit/concepts.hpp>
 #include <tessera/admit/future_peak.hpp>
@@ -100,7 +101,6 @@
 #include <tessera/qoe/start.hpp>
 #include <tessera/queue/due_set.hpp>
 #include <tessera/queue/fcfs.hpp>
-#include <tessera/queue/heap.hpp>
 #include <tessera/queue/ordered_queue.hpp>
 #include <tessera/queue/ranked.hpp>
 #include <tessera/queue/round_robin.hpp>
