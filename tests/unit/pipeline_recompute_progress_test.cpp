@@ -57,31 +57,33 @@ TEST_CASE("progress: who has begun anew is before everybody, whatever the priori
   CHECK(low.state().restarted);
   while (is_live(high.state().life)) e.step({.token_budget = 30_tok});
   // It starts again, with all blocks of its sequence.
-  e.step({.token_budget = 10_tok});
+  const step_limits limits{.token_budget = 30_tok, .max_chunk = 10_tok};
+  e.step(limits);
   REQUIRE(low.state().life == lifecycle::resident);
+  CHECK(low.state().computed == 10_tok);
   CHECK(e.scheduler.blocks_held(low) == blocks_for(low.state().length, 4_tok));
   // Nobody displaces it now,
   request& urgent = e.submit(60, 2, 7);
-  e.step({.token_budget = 10_tok});
+  e.step(limits);
   CHECK(e.why(urgent) == wait_reason::no_blocks);
   CHECK(low.state().computed == 20_tok);
   // nor gets ahead of it in the step,
-  request& small = e.submit(4, 2, 7);
   REQUIRE(e.scheduler.cancel(urgent) == status::ok);
-  const auto p = e.plan({.token_budget = 10_tok});
-  CHECK(p[0].request == &low);
-  CHECK(e.why(small) != wait_reason::none);
+  request& small = e.submit(4, 2, 7);
+  const auto p = e.plan(limits);
+  REQUIRE(p.prefill.size() == 2);
+  CHECK(p.prefill[0].request == &low);
+  CHECK(p.prefill[1].request == &small);
   e.commit(p);
+  REQUIRE(e.scheduler.cancel(small) == status::ok);
   // until it has sampled.
   e.submit(urgent);
-  while (low.generated() == 0_tok) {
-    CHECK(low.state().restarted);
-    CHECK(low.state().life == lifecycle::resident);
-    e.step({.token_budget = 20_tok});
-  }
+  e.step(limits);
+  CHECK(low.generated() == 1_tok);
   CHECK_FALSE(low.state().restarted);
   e.step({.token_budget = 30_tok});
   CHECK(urgent.state().life == lifecycle::resident);
+  for (int i = 0; i != 3; ++i) e.step({.token_budget = 30_tok});
   CHECK(low.state().preemptions == 2);
 }
 
@@ -109,7 +111,6 @@ TEMPLATE_TEST_CASE("progress: between two preemptions by which it loses its KV, 
     CAPTURE(seed);
     std::mt19937 random{seed};
     const auto below = [&](std::size_t n) { return static_cast<std::int64_t>(random() % n); };
-    typename TestType::request* forced = nullptr;
     auto config = [] {
       typename decltype(TestType::scheduler)::config c{};
       if constexpr (requires { c.order.quantum; }) c.order.quantum = 4_tok;
@@ -139,9 +140,9 @@ TEMPLATE_TEST_CASE("progress: between two preemptions by which it loses its KV, 
       }
       e.commit(p);
       if (below(40) == 0 && e.scheduler.resident_count() != 0) {
-        forced = e.scheduler.residents()[static_cast<std::size_t>(below(e.scheduler.resident_count()))];
-        REQUIRE(e.scheduler.preempt(*forced) == status::ok);
-        when.erase(forced);
+        auto& forced = *e.scheduler.residents()[static_cast<std::size_t>(below(e.scheduler.resident_count()))];
+        REQUIRE(e.scheduler.preempt(forced) == status::ok);
+        when.erase(&forced);
       }
       for (std::size_t i = p.outgrown.size(); i-- != 0;) {
         if (is_live(p.outgrown[i]->state().life)) REQUIRE(e.scheduler.finish(*p.outgrown[i]) == status::ok);
