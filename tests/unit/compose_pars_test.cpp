@@ -75,7 +75,7 @@ TEST_CASE("pars: when residents outgrow the memory the one expected to be longes
 
 TEST_CASE("pars: by default the score is the request's own, and the threshold two minutes") {
   using tessera::scheduler_limits;
-  struct request : tessera::request_hook {};
+  struct request : tessera::pars_request {};
   constexpr scheduler_limits limits{.requests = 2, .blocks = 4, .block_size = 64_tok, .residents = 1, .host_blocks = 4};
   auto storage = tessera::storage_for<tessera::pars<request>>(limits);
   request slow;

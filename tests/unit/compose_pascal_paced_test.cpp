@@ -79,7 +79,7 @@ TEST_CASE("pascal_paced: a calm answer that holds its blocks is back in time whe
   double dry_s = 0;
   for (int step = 1; step != 5'000; ++step) {
     const time_point now = time_point::at_seconds(step * 0.02);
-    if (!crowded && answers.state().level == 2) {
+    if (!crowded && order_state<order::paced<>>(answers).level == 2) {
       crowded = true;
       for (int i : {1, 2}) {
         REQUIRE(scheduler.submit(all[static_cast<std::size_t>(i)], now) == status::accepted);
@@ -93,7 +93,7 @@ TEST_CASE("pascal_paced: a calm answer that holds its blocks is back in time whe
     }
     outcomes.assign(plan.size(), {});
     scheduler.commit(plan, outcomes, now);
-    calm_steps += crowded && answers.state().level == 2 ? 1 : 0;
+    calm_steps += crowded && order_state<order::paced<>>(answers).level == 2 ? 1 : 0;
     if (step > 1) dry_s = std::max(dry_s, answers.pacer.behind(now).seconds());
   }
   CHECK(crowded);

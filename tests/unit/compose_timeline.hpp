@@ -5,6 +5,9 @@
 /// Runs a composition step by step, one unit of time each, and writes down when every token appeared.
 
 #include <tessera/core/owned_storage.hpp>
+#include <tessera/order/ranked.hpp>
+#include <tessera/order/round_robin.hpp>
+#include <tessera/order/two_phase.hpp>
 #include <tessera/pipeline/plan.hpp>
 
 #include <cstddef>
@@ -21,7 +24,8 @@ struct job {
   std::int64_t prompt = 1;
 };
 
-struct timed_request : tessera::request_hook {
+struct timed_request
+    : tessera::request_hook_for<tessera::order::round_robin, tessera::order::two_phase, tessera::order::ranked<>> {
   std::vector<int> tokens_at;  ///< A token of the step [t, t + 1) appears at t + 1.
 };
 

@@ -3,10 +3,7 @@
 #include <tessera/kv/block_table.hpp>
 
 #include <algorithm>
-#include <array>
-#include <random>
 #include <span>
-#include <utility>
 #include <vector>
 
 #include "support/allocation_guard.hpp"
@@ -19,7 +16,6 @@ using tessera::status;
 using tessera::tokens;
 using tessera::kv::block_id;
 using tessera::kv::block_table;
-using tessera::kv::csr_view;
 
 struct table_on_heap {
   explicit table_on_heap(const block_table::limits& l) : storage{tessera::storage_for<block_table>(l)} {}
@@ -29,7 +25,6 @@ struct table_on_heap {
 };
 
 std::vector<block_id> copy(std::span<const block_id> s) { return {s.begin(), s.end()}; }
-std::vector<int> ints(std::span<const std::int32_t> s) { return {s.begin(), s.end()}; }
 
 void fill(block_table& t, std::uint32_t row, std::initializer_list<block_id> ids) {
   const auto out = t.extend(row, ids.size());
@@ -84,176 +79,47 @@ TEST_CASE("block_table: opposites in reverse order restore a row", "[kv]") {
   CHECK(copy(t.table.row(a)) == std::vector<block_id>{1, 2, 3});
 }
 
-TEST_CASE("block_table: the batch has the shapes of paged attention kernels", "[kv]") {
-  table_on_heap t{{.rows = 4, .blocks_per_row = 4, .block_size = tokens{16}}};
-  CHECK(ints(t.table.view().indptr) == std::vector<int>{0});
+TEST_CASE("block_table: the matrix is the rows, one behind the other", "[kv]") {
+  table_on_heap t{{.rows = 3, .blocks_per_row = 4}};
   const auto a = t.table.acquire_row();
   const auto b = t.table.acquire_row();
-  const auto c = t.table.acquire_row();
-  fill(t.table, a, {10, 11, 12});  // one more than the 32 tokens need: a lookahead slot
-  fill(t.table, b, {20});
-  fill(t.table, c, {30, 31, 32});
-  t.table.begin_batch();
-  t.table.add(c, tokens{33});
-  t.table.add(a, tokens{32});
-  t.table.add(b, tokens{1});
-  const csr_view v = t.table.view();
-  CHECK(ints(v.indptr) == std::vector<int>{0, 3, 5, 6});
-  CHECK(ints(v.indices) == std::vector<int>{30, 31, 32, 10, 11, 20});
-  CHECK(ints(v.last_page_len) == std::vector<int>{1, 16, 1});
-
-  t.table.begin_batch();
-  CHECK(t.table.view().indices.empty());
-  CHECK(t.table.view().indptr.size() == 1);
-  CHECK(t.table.view().last_page_len.empty());
-}
-
-TEST_CASE("block_table: last_page_len lies in 1 to block_size for every length", "[kv]") {
-  for (const std::int64_t size : {1, 2, 3, 16, 24, 64}) {
-    table_on_heap t{{.rows = 1, .blocks_per_row = 5, .block_size = tokens{size}}};
-    const auto r = t.table.acquire_row();
-    fill(t.table, r, {0, 1, 2, 3, 4});
-    for (std::int64_t length = 1; length <= 5 * size; ++length) {
-      t.table.begin_batch();
-      t.table.add(r, tokens{length});
-      const csr_view v = t.table.view();
-      REQUIRE(v.last_page_len[0] >= 1);
-      REQUIRE(v.last_page_len[0] <= size);
-      REQUIRE((v.indptr[1] - 1) * size + v.last_page_len[0] == length);
-    }
+  fill(t.table, b, {4, 5});
+  fill(t.table, a, {1, 2, 3});
+  CHECK(t.table.blocks_per_row() == 4);
+  for (const std::uint32_t r : {a, b}) {
+    CHECK(t.table.row(r).data() == t.table.matrix() + r * t.table.blocks_per_row());
   }
 }
 
-// The joined array is written to behind the table's back: what a step leaves alone keeps the mark.
-TEST_CASE("block_table: a step writes only what changed", "[kv]") {
-  table_on_heap t{{.rows = 4, .blocks_per_row = 4, .block_size = tokens{16}}};
-  const auto a = t.table.acquire_row();
-  const auto b = t.table.acquire_row();
-  const auto c = t.table.acquire_row();
-  fill(t.table, a, {10, 11});
-  fill(t.table, b, {20, 21});
-  fill(t.table, c, {30, 31});
-  const auto step = [&](std::initializer_list<std::pair<std::uint32_t, int>> entries) {
-    t.table.begin_batch();
-    for (const auto& [row, length] : entries) t.table.add(row, tokens{length});
-    return t.table.view();
-  };
-  const auto mark = [](csr_view v) {
-    for (std::size_t i = 0; i != v.indices.size(); ++i) {
-      const_cast<std::int32_t&>(v.indices[i]) = 1000 + static_cast<int>(i);
-    }
-  };
-  mark(step({{a, 20}, {b, 20}, {c, 20}}));
-
-  SECTION("nothing, if nothing changed") {
-    CHECK(ints(step({{a, 21}, {b, 32}, {c, 17}}).indices) == std::vector<int>{1000, 1001, 1002, 1003, 1004, 1005});
+TEST_CASE("block_table: what was told stays told as long as it stays as it was", "[kv]") {
+  table_on_heap t{{.rows = 2, .blocks_per_row = 6}};
+  const auto r = t.table.acquire_row();
+  CHECK(t.table.told(r) == 0);
+  fill(t.table, r, {1, 2, 3});
+  CHECK(t.table.told(r) == 0);
+  t.table.tell(r);
+  CHECK(t.table.told(r) == 3);
+  fill(t.table, r, {4});
+  CHECK(t.table.told(r) == 3);
+  SECTION("growth that is taken back was never told") {
+    t.table.truncate(r, 3);
+    CHECK(t.table.told(r) == 3);
   }
-  SECTION("the tail of the entry that grew; its followers move") {
-    fill(t.table, b, {22});
-    CHECK(ints(step({{a, 20}, {b, 33}, {c, 20}}).indices) == std::vector<int>{1000, 1001, 1002, 1003, 22, 1004, 1005});
+  SECTION("what comes where a row was cut is news, whatever was there before") {
+    t.table.truncate(r, 1);
+    CHECK(t.table.told(r) == 1);
+    fill(t.table, r, {8, 9});
+    CHECK(t.table.told(r) == 1);
   }
-  SECTION("an entry that left: its followers move") {
-    CHECK(ints(step({{a, 20}, {c, 20}}).indices) == std::vector<int>{1000, 1001, 1004, 1005});
-    CHECK(ints(step({{a, 20}, {b, 20}, {c, 20}}).indices) == std::vector<int>{1000, 1001, 20, 21, 1004, 1005});
+  SECTION("another block is news from there on") {
+    t.table.replace(r, 1, 9);
+    CHECK(t.table.told(r) == 1);
   }
-  SECTION("from the replaced block on") {
-    t.table.replace(b, 1, 77);
-    CHECK(ints(step({{a, 20}, {b, 20}, {c, 20}}).indices) == std::vector<int>{1000, 1001, 1002, 77, 1004, 1005});
-  }
-  SECTION("all of a row that changed hands") {
-    REQUIRE(t.table.release_row(b) == status::ok);
-    REQUIRE(t.table.acquire_row() == b);
-    fill(t.table, b, {40, 41});
-    CHECK(ints(step({{a, 20}, {b, 20}, {c, 20}}).indices) == std::vector<int>{1000, 1001, 40, 41, 1004, 1005});
-  }
-  SECTION("from where a row was cut and grew again") {
-    t.table.truncate(a, 1);
-    fill(t.table, a, {50});
-    CHECK(ints(step({{a, 20}, {b, 20}, {c, 20}}).indices) == std::vector<int>{1000, 50, 1002, 1003, 1004, 1005});
-  }
-  SECTION("what a shorter kv_length hid is written again") {
-    CHECK(ints(step({{a, 16}, {b, 20}, {c, 20}}).indices) == std::vector<int>{1000, 1002, 1003, 1004, 1005});
-    CHECK(ints(step({{a, 20}, {b, 20}, {c, 20}}).indices) == std::vector<int>{1000, 11, 1002, 1003, 1004, 1005});
-  }
-}
-
-// Against joining the rows anew at every step.
-TEST_CASE("block_table: agrees with a plain join through random steps", "[kv]") {
-  for (const std::int64_t block_size : {16, 7}) {
-    for (std::uint32_t seed = 1; seed != 7; ++seed) {
-      std::mt19937 random{seed};
-      const auto below = [&](std::size_t n) { return static_cast<std::size_t>(random() % n); };
-      constexpr std::size_t rows = 12;
-      constexpr std::size_t stride = 9;
-      table_on_heap t{{.rows = rows, .blocks_per_row = stride, .block_size = tokens{block_size}}};
-      std::vector<std::vector<block_id>> model(rows);
-      std::vector<std::uint32_t> live;  // in the order of the batch
-      block_id next_id = 0;
-
-      for (int step = 0; step != 1500; ++step) {
-        // A few changes, then a batch: mostly the same rows in the same order, as in an engine; sometimes anything.
-        for (std::size_t changes = below(4); changes-- != 0;) {
-          const std::size_t what = below(10);
-          if (what < 2 || live.empty()) {
-            const std::uint32_t r = t.table.acquire_row();
-            REQUIRE((r == no_index) == (live.size() == rows));
-            if (r == no_index) continue;
-            live.insert(
-                live.begin() + static_cast<std::ptrdiff_t>(below(2) == 0 ? live.size() : below(live.size() + 1)), r);
-            model[r].clear();
-          }
-          const std::size_t at = below(live.size());
-          const std::uint32_t r = live[at];
-          if (what == 2) {
-            REQUIRE(t.table.release_row(r) == status::ok);
-            live.erase(live.begin() + static_cast<std::ptrdiff_t>(at));
-          } else if (what == 3) {
-            const std::size_t n = below(model[r].size() + 1);
-            t.table.truncate(r, n);
-            model[r].resize(n);
-          } else if (what == 4 && !model[r].empty()) {
-            const std::size_t i = below(model[r].size());
-            t.table.replace(r, i, next_id);
-            model[r][i] = next_id++;
-          } else if (what == 5) {
-            std::shuffle(live.begin(), live.end(), random);
-          } else {
-            const std::size_t n = below(4);
-            const auto out = t.table.extend(r, n);
-            REQUIRE(out.size() == (model[r].size() + n <= stride ? n : 0));
-            for (block_id& id : out) {
-              id = next_id;
-              model[r].push_back(next_id++);
-            }
-          }
-          for (const std::uint32_t row : live) REQUIRE(copy(t.table.row(row)) == model[row]);
-        }
-
-        t.table.begin_batch();
-        std::vector<int> indptr{0};
-        std::vector<int> indices;
-        std::vector<int> last;
-        const auto add = [&](std::uint32_t r) {
-          if (model[r].empty() || last.size() == rows) return;
-          const std::size_t used = below(4) == 0 ? 1 + below(model[r].size()) : model[r].size();
-          const auto in_last = static_cast<int>(1 + below(static_cast<std::size_t>(block_size)));
-          t.table.add(r, tokens{static_cast<std::int64_t>(used - 1) * block_size + in_last});
-          for (std::size_t i = 0; i != used; ++i) indices.push_back(static_cast<int>(model[r][i]));
-          indptr.push_back(static_cast<int>(indices.size()));
-          last.push_back(in_last);
-        };
-        for (const std::uint32_t r : live) {
-          if (below(12) != 0) add(r);
-          if (below(40) == 0) add(r);  // twice in one batch
-        }
-        if (below(10) == 0) continue;  // dropped before it was joined
-        const csr_view v = t.table.view();
-        REQUIRE(ints(v.indptr) == indptr);
-        REQUIRE(ints(v.indices) == indices);
-        REQUIRE(ints(v.last_page_len) == last);
-        REQUIRE(t.table.view().indices.data() == v.indices.data());
-      }
-    }
+  SECTION("another owner of the row knows nothing") {
+    REQUIRE(t.table.release_row(r) == status::ok);
+    REQUIRE(t.table.acquire_row() == r);
+    fill(t.table, r, {1, 2, 3});
+    CHECK(t.table.told(r) == 0);
   }
 }
 
@@ -267,9 +133,7 @@ TEST_CASE("block_table: works in unaligned memory of exactly required_bytes", "[
       REQUIRE(table.acquire_row() == i);
       fill(table, i, {i, i, i});
     }
-    table.begin_batch();
-    for (std::uint32_t i = 0; i != 5; ++i) table.add(i, tokens{48});
-    CHECK(table.view().indices.size() == 15);
+    for (std::uint32_t i = 0; i != 5; ++i) CHECK(copy(table.row(i)) == std::vector<block_id>{i, i, i});
   }
 }
 
@@ -282,14 +146,10 @@ TEST_CASE("block_table: no call allocates", "[kv]") {
   for (block_id& id : t.table.extend(a, 3)) id = 1;
   for (block_id& id : t.table.extend(b, 4)) id = 2;
   fits &= t.table.extend(b, 1).empty();
-  for (int step = 0; step != 3; ++step) {
-    t.table.begin_batch();
-    if (step != 1) t.table.add(b, tokens{64});
-    t.table.add(a, tokens{16 + step * 16});
-    fits &= !t.table.view().indices.empty();
-  }
+  t.table.tell(a);
   t.table.truncate(a, 1);
   t.table.replace(a, 0, 7);
+  fits &= t.table.told(a) == 0;
   fits &= t.table.release_row(a) == status::ok;
   const std::size_t allocations = guard.allocations();
   CHECK(allocations == 0);

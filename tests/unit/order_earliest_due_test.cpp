@@ -16,14 +16,20 @@ namespace {
 
 using namespace tessera;
 
-struct request : request_hook {
+struct request : request_hook_for<order::earliest_due<>> {
   token_pacer pacer{};
   tokens expected_output{};
 };
 using earliest_due = order::earliest_due<>;
 using queue = ordered_queue<request, earliest_due>;
 
-request_hook::state_type& state(request& r) { return request_access::state(r); }
+request::state_type& state(request& r) { return request_access::state(r); }
+auto& place(request& r) { return request_access::order_state<earliest_due>(r); }
+/// What a container does with a request that joins it.
+void join(earliest_due& d, request& r, time_point now) {
+  request_access::begin_order_state<earliest_due>(r);
+  d.enter(r, now);
+}
 time_point at(double s) { return time_point::at_seconds(s); }
 
 /// The requests in the order in which the queue gives them out.
@@ -88,21 +94,21 @@ TEST_CASE("earliest_due: the first token makes an answer a reader's, and frees i
   earliest_due d{.slice = tokens{100}};
   request r;
   r.starts_in = state(r).phase = phase::answering;
-  d.enter(r, at(3));
-  CHECK(r.state().level == 1);
-  CHECK(r.state().boost_at == time_point::never());
+  join(d, r, at(3));
+  CHECK(place(r).level == 1);
+  CHECK(place(r).urgent_at == time_point::never());
   CHECK_FALSE(d.charge(r, tokens{}));  // a chunk of its prompt
   r.pacer.on_token(at(5), tokens{30});
   state(r).length += tokens{30};
   REQUIRE(d.charge(r, tokens{30}));
   d.requeue(r);
-  CHECK(r.state().level == 2);
-  CHECK(r.state().boost_at == at(7));  // read until 8, less the margin
+  CHECK(place(r).level == 2);
+  CHECK(place(r).urgent_at == at(7));  // read until 8, less the margin
   CHECK_FALSE(d.charge(r, tokens{99}));
   r.pacer.on_token(at(6), tokens{100});
   REQUIRE(d.charge(r, tokens{1}));
   d.requeue(r);
-  CHECK(r.state().boost_at == at(17));
+  CHECK(place(r).urgent_at == at(17));
 }
 
 TEST_CASE("earliest_due: reasoning keeps its place however long it takes, and is urgent when it ends") {
@@ -110,23 +116,23 @@ TEST_CASE("earliest_due: reasoning keeps its place however long it takes, and is
   request r;
   r.expected_output = tokens{50};
   state(r).phase = phase::reasoning;
-  d.enter(r, at(1));
-  const std::uint64_t place = r.state().turn;
+  join(d, r, at(1));
+  const std::uint64_t turn = place(r).turn;
   for (int i = 0; i != 1000; ++i) CHECK_FALSE(d.charge(r, tokens{50}));
-  CHECK(r.state().turn == place);
-  CHECK(r.state().level == 1);
+  CHECK(place(r).turn == turn);
+  CHECK(place(r).level == 1);
   state(r).phase = phase::answering;
   state(r).length = tokens{50'000};
   state(r).answering_since = at(9);
   d.change_phase(r);
-  CHECK(r.state().level == 0);
-  CHECK(r.state().boost_at == at(9));
+  CHECK(place(r).level == 0);
+  CHECK(place(r).urgent_at == at(9));
   // It stays so for a slice, with a reader or without.
   CHECK_FALSE(d.charge(r, tokens{99}));
   r.pacer.on_token(at(9.5), tokens{100});
   CHECK(d.charge(r, tokens{1}));
   d.requeue(r);
-  CHECK(r.state().level == 2);
+  CHECK(place(r).level == 2);
 }
 
 TEST_CASE("earliest_due: who has reasoned elsewhere and comes to answer is urgent at once, whatever is due before") {
@@ -139,17 +145,17 @@ TEST_CASE("earliest_due: who has reasoned elsewhere and comes to answer is urgen
   state(moved).phase = phase::answering;
   state(moved).length = moved.prompt + tokens{80};
   state(moved).answering_since = at(4);
-  d.enter(moved, at(1));
+  join(d, moved, at(1));
   q.insert(moved);
   q.advance(at(4));
   CHECK(q.front() == &moved);
-  CHECK(moved.state().level == 0);
+  CHECK(place(moved).level == 0);
   // And one that was being read goes on by its reader's deadline.
   q.erase(moved);
   moved.pacer.on_token(at(4), tokens{100});
-  d.enter(moved, at(1));
-  CHECK(moved.state().level == 2);
-  CHECK(moved.state().boost_at == at(13));
+  join(d, moved, at(1));
+  CHECK(place(moved).level == 2);
+  CHECK(place(moved).urgent_at == at(13));
   while (!q.empty()) q.pop_front();
 }
 
@@ -157,22 +163,22 @@ TEST_CASE("earliest_due: readers before those that nobody reads, those before re
   request dry;
   request unread;
   request calm;
-  state(dry).level = 0;
-  state(unread).level = 1;
-  state(calm).level = 2;
+  place(dry).level = 0;
+  place(unread).level = 1;
+  place(calm).level = 2;
   CHECK(earliest_due::displaces(dry, unread));
   CHECK(earliest_due::displaces(unread, calm));
   CHECK_FALSE(earliest_due::displaces(unread, dry));
   // A prompt without reasoning is served before calm answers, and takes nothing from them.
   request prompt;
-  state(prompt).level = 1;
+  place(prompt).level = 1;
   state(prompt).phase = phase::answering;
   CHECK(earliest_due::before(prompt, calm));
   CHECK_FALSE(earliest_due::displaces(prompt, calm));
   // On one level nobody takes another's blocks, however early he is due.
   request sooner;
-  state(sooner).level = 1;
-  state(unread).turn = 10;
+  place(sooner).level = 1;
+  place(unread).turn = 10;
   CHECK(earliest_due::before(sooner, unread));
   CHECK_FALSE(earliest_due::displaces(sooner, unread));
   // Priority is above all.
@@ -183,21 +189,21 @@ TEST_CASE("earliest_due: readers before those that nobody reads, those before re
 
 TEST_CASE("earliest_due: any clock's origin, any prediction") {
   earliest_due d;
-  const auto place = [&](double arrived, std::int64_t expected) {
+  const auto turn_of = [&](double arrived, std::int64_t expected) {
     request r;
     r.expected_output = tokens{expected};
-    d.enter(r, at(arrived));
-    return r.state().turn;
+    join(d, r, at(arrived));
+    return place(r).turn;
   };
   // A second apart in the year 2026 is still a second apart; before the origin is before it.
-  CHECK(place(1.8e9 + 1, 0) - place(1.8e9, 0) == 1'000'000);
-  CHECK(place(-5, 0) < place(-4, 0));
-  CHECK(place(-1e-3, 0) < place(0, 0));
-  CHECK(place(0, -7) == place(0, 0));
+  CHECK(turn_of(1.8e9 + 1, 0) - turn_of(1.8e9, 0) == 1'000'000);
+  CHECK(turn_of(-5, 0) < turn_of(-4, 0));
+  CHECK(turn_of(-1e-3, 0) < turn_of(0, 0));
+  CHECK(turn_of(0, -7) == turn_of(0, 0));
   constexpr std::int64_t most = std::numeric_limits<std::int64_t>::max();
-  CHECK(place(0, most) > place(1e9, 1'000'000));
-  CHECK(place(1e300, 0) >= place(0, most));
-  CHECK(place(-1e300, 0) < place(-1e9, 0));
+  CHECK(turn_of(0, most) > turn_of(1e9, 1'000'000));
+  CHECK(turn_of(1e300, 0) >= turn_of(0, most));
+  CHECK(turn_of(-1e300, 0) < turn_of(-1e9, 0));
 }
 
 }  // namespace

@@ -13,13 +13,23 @@ namespace {
 
 using namespace tessera;
 
-struct request : request_hook {
+struct request : request_hook_for<order::paced<>> {
   token_pacer pacer{};
 };
 using paced = order::paced<>;
 using queue = ordered_queue<request, paced>;
 
-request_hook::state_type& state(request& r) { return request_access::state(r); }
+request::state_type& state(request& r) { return request_access::state(r); }
+template <class R>
+const auto& place(const R& r) {
+  return order_state<paced>(r);
+}
+/// What a container does with a request that joins it.
+template <class D, class R>
+void join(D&& d, R& r, typename R::time_point now) {
+  request_access::begin_order_state<paced>(r);
+  d.enter(r, now);
+}
 time_point at(double s) { return time_point::at_seconds(s); }
 
 /// An answer that was given `n` tokens at once, at `s`: its reader runs dry n / 10 seconds later.
@@ -60,12 +70,12 @@ TEST_CASE("paced: an answer without a token is urgent at once, waiting or reside
 
   paced d;
   request resident;
-  d.enter(resident, at(0));
+  join(d, resident, at(0));
   state(resident).phase = phase::answering;
   state(resident).answering_since = at(7);
   d.change_phase(resident);
-  CHECK(resident.state().level == 0);
-  CHECK(resident.state().boost_at == at(7));
+  CHECK(place(resident).level == 0);
+  CHECK(place(resident).urgent_at == at(7));
 }
 
 TEST_CASE("paced: answers go by their readers' deadlines, urgent and calm ones alike") {
@@ -81,7 +91,7 @@ TEST_CASE("paced: answers go by their readers' deadlines, urgent and calm ones a
   std::vector<bool> urgent;
   while (const request* next = q.front()) {
     order.push_back(next->pacer.delivered().count());
-    urgent.push_back(next->state().level == 0);
+    urgent.push_back(place(*next).level == 0);
     q.pop_front();
   }
   CHECK(order == std::vector<std::int64_t>{20, 40, 90, 150, 200, 300});
@@ -95,13 +105,13 @@ TEST_CASE("paced: among answers nobody displaces a resident unless it is urgent 
   make_answer(b, 0, 500);
   paced d;
   state(a).phase = state(b).phase = phase::answering;
-  d.enter(a, at(0));
-  d.enter(b, at(0));
+  join(d, a, at(0));
+  join(d, b, at(0));
   CHECK(paced::before(a, b));
   CHECK_FALSE(paced::displaces(a, b));
-  state(a).level = 0;  // boosted
+  d.age(a);
   CHECK(paced::displaces(a, b));
-  state(b).level = 0;
+  d.age(b);
   CHECK_FALSE(paced::displaces(a, b));
   CHECK_FALSE(paced::displaces(b, a));
 }
@@ -111,16 +121,16 @@ TEST_CASE("paced: an urgent answer stays so for a slice, then its reader is aske
   request r;
   make_answer(r, 0, 10);
   state(r).phase = phase::answering;
-  d.enter(r, at(0));
-  state(r).level = 0;
+  join(d, r, at(0));
+  d.age(r);
   CHECK_FALSE(d.charge(r, tokens{99}));
-  CHECK(r.state().level == 0);
+  CHECK(place(r).level == 0);
   r.pacer.on_token(at(0.5), tokens{100});  // dry at 11 now
   CHECK(d.charge(r, tokens{1}));
   d.requeue(r);
-  CHECK(r.state().level == 2);
-  CHECK(r.state().boost_at.seconds() == Catch::Detail::Approx(10.0));
-  CHECK(r.state().quantum_used == tokens{0});
+  CHECK(place(r).level == 2);
+  CHECK(place(r).urgent_at.seconds() == Catch::Detail::Approx(10.0));
+  CHECK(place(r).quantum_used == tokens{0});
 }
 
 TEST_CASE("paced: young reasoning first, up to so many quanta; then by age") {
@@ -128,7 +138,7 @@ TEST_CASE("paced: young reasoning first, up to so many quanta; then by age") {
   std::vector<request> r(4);
   for (std::size_t i = 0; i != r.size(); ++i) {
     state(r[i]).sequence = i + 1;
-    d.enter(r[i], at(0));
+    join(d, r[i], at(0));
   }
   const auto use_quanta = [&](std::size_t i, int n) {
     for (int k = 0; k != n; ++k) {
@@ -152,22 +162,22 @@ TEST_CASE("paced: young reasoning first, up to so many quanta; then by age") {
 TEST_CASE("paced: nothing is demoted, and a priority comes before everything") {
   paced d;
   request r;
-  d.enter(r, at(0));
+  join(d, r, at(0));
   state(r).computed = tokens{1'000'000};
   CHECK_FALSE(d.charge(r, tokens{1}));
-  CHECK_FALSE(r.state().demoted);
+  CHECK(r.state().carried == 0);
   request urgent;
   make_answer(urgent, 0, 1);
   state(urgent).phase = phase::answering;
-  d.enter(urgent, at(0));
-  state(urgent).level = 0;
+  join(d, urgent, at(0));
+  d.age(urgent);
   r.priority = 1;
   CHECK(paced::before(r, urgent));
   CHECK(paced::displaces(r, urgent));
 }
 
 TEST_CASE("paced: a clock of ticks, and a deadline that is not a pacer's") {
-  struct tick_request : basic_request_hook<nanoseconds_clock> {
+  struct tick_request : basic_request_hook<nanoseconds_clock, order::paced<>> {
     std::int64_t dry_at_ms = 0;
   };
   struct dry_at {
@@ -179,12 +189,12 @@ TEST_CASE("paced: a clock of ticks, and a deadline that is not a pacer's") {
   tick_request r;
   r.dry_at_ms = 1500;
   request_access::state(r).phase = phase::answering;
-  d.enter(r, basic_time_point<nanoseconds_clock>{});
-  CHECK(r.state().boost_at == basic_time_point<nanoseconds_clock>::at_seconds(1.25));
+  join(d, r, basic_time_point<nanoseconds_clock>{});
+  CHECK(place(r).urgent_at == basic_time_point<nanoseconds_clock>::at_seconds(1.25));
 }
 
 TEST_CASE("paced: whatever the margin, no clock overflows") {
-  struct tick_request : basic_request_hook<nanoseconds_clock> {
+  struct tick_request : basic_request_hook<nanoseconds_clock, order::paced<>> {
     basic_token_pacer<nanoseconds_clock> pacer{};
   };
   const auto seconds = [](double s) { return basic_time_point<nanoseconds_clock>::at_seconds(s); };
@@ -192,8 +202,8 @@ TEST_CASE("paced: whatever the margin, no clock overflows") {
     tick_request r;
     r.pacer.on_token(seconds(5));  // dry at 5.1
     request_access::state(r).phase = phase::answering;
-    order::paced<>{.margin = margin}.enter(r, seconds(5));
-    return r.state().boost_at;
+    join(order::paced<>{.margin = margin}, r, seconds(5));
+    return place(r).urgent_at;
   };
   CHECK(boost_at(duration{1.0}) == seconds(4.1));
   for (const duration longest : {duration::forever(), duration{1e30}, duration{9.3e9}}) {
@@ -208,14 +218,15 @@ TEST_CASE("paced: whatever the margin, no clock overflows") {
   r.pacer.on_token(seconds(5));
   q.push(r, seconds(5));
   q.advance(seconds(5));
-  CHECK(r.state().level == 0);
+  CHECK(q.front() == &r);
+  CHECK(place(r).level == 0);
   q.erase(r);
 
   request with_doubles;
   make_answer(with_doubles, 0, 10);
   state(with_doubles).phase = phase::answering;
-  paced{.margin = duration::forever()}.enter(with_doubles, at(0));
-  CHECK(with_doubles.state().boost_at < at(-1e300));
+  join(paced{.margin = duration::forever()}, with_doubles, at(0));
+  CHECK(place(with_doubles).urgent_at < at(-1e300));
 }
 
 }  // namespace

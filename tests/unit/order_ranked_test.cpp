@@ -13,10 +13,24 @@ namespace {
 
 using namespace tessera;
 
-struct request : request_hook {
+struct request : request_hook_for<order::ranked<>> {
+  float score = 0;
   int id = 0;
 };
-struct tick_request : basic_request_hook<nanoseconds_clock> {};
+struct tick_request : basic_request_hook<nanoseconds_clock, order::ranked<>> {
+  float score = 0;
+};
+
+template <class R>
+const auto& place(const R& r) {
+  return order_state<order::ranked<>>(r);
+}
+/// What a container does with a request that joins it.
+template <class R>
+void join(order::ranked<>& d, R& r, typename R::time_point now) {
+  request_access::begin_order_state<order::ranked<>>(r);
+  d.enter(r, now);
+}
 
 constexpr time_point at(double s) { return time_point::at_seconds(s); }
 
@@ -53,8 +67,8 @@ TEST_CASE("ranked: whoever has waited the threshold is boosted, oldest first", "
   CHECK(queue.front()->id == 4);
   queue.advance(at(120));
   CHECK(queue.front()->id == 0);
-  CHECK(r[0].state().level == 0);
-  CHECK(r[1].state().level == 1);
+  CHECK(place(r[0]).boosted);
+  CHECK_FALSE(place(r[1]).boosted);
   queue.advance(at(122.5));
   CHECK(drain(queue) == std::vector<int>{0, 1, 2, 4, 3});
 }
@@ -69,8 +83,8 @@ TEST_CASE("ranked: priority stands above ageing", "[order][ranked]") {
   queue.push(r[0], at(0));
   queue.push(r[1], at(1000));
   queue.advance(at(1000));
-  CHECK(r[0].state().level == 0);
   CHECK(drain(queue) == std::vector<int>{1, 0});
+  CHECK(place(r[0]).boosted);
 }
 
 TEST_CASE("ranked: one that is put back keeps its score and its age", "[order][ranked]") {
@@ -90,9 +104,9 @@ TEST_CASE("ranked: one that is put back keeps its score and its age", "[order][r
   queue.erase(r[0]);
   queue.advance(at(130));
   queue.insert(r[0]);  // its time came while it was away
-  CHECK(queue.back() == &r[0]);
-  queue.advance(at(130));
+  CHECK_FALSE(place(r[0]).boosted);
   CHECK(queue.front() == &r[0]);
+  CHECK(place(r[0]).boosted);
   queue.erase(r[0]);
   queue.insert(r[0]);  // still boosted
   CHECK(drain(queue) == std::vector<int>{0, 1, 2});
@@ -113,22 +127,22 @@ TEST_CASE("ranked: the threshold to the nanosecond, and its extremes", "[order][
     CHECK(queue.front() == &b);
     queue.advance(ticks(250'000'001));
     CHECK(queue.front() == &a);
-    CHECK(b.state().level == 1);
+    CHECK_FALSE(place(b).boosted);
   }
   for (const duration never :
        {duration::forever(), duration{1e30}, duration{std::numeric_limits<double>::quiet_NaN()}}) {
     order::ranked<> d{.threshold = never};
-    d.enter(a, ticks(5));
-    CHECK(a.state().boost_at == ns::never());
+    join(d, a, ticks(5));
+    CHECK(place(a).boost_at == ns::never());
   }
   order::ranked<> at_once{.threshold = 0_s};
-  at_once.enter(a, ticks(5));
-  CHECK(a.state().boost_at == ticks(5));
+  join(at_once, a, ticks(5));
+  CHECK(place(a).boost_at == ticks(5));
 
   request r;
   order::ranked<> forever{.threshold = duration::forever()};
-  forever.enter(r, at(5));
-  CHECK(r.state().boost_at == time_point::never());
+  join(forever, r, at(5));
+  CHECK(place(r).boost_at == time_point::never());
 }
 
 TEST_CASE("ranked: a scorer of one's own", "[order][ranked]") {
@@ -150,9 +164,9 @@ TEST_CASE("ranked: nothing but a higher priority displaces", "[order][ranked]") 
   request waiting;
   request resident;
   resident.score = 7;
-  d.enter(waiting, time_point{});
-  d.enter(resident, time_point{});
-  request_access::state(waiting).level = 0;
+  join(d, waiting, time_point{});
+  join(d, resident, time_point{});
+  d.age(waiting);
   CHECK(order::ranked<>::before(waiting, resident));
   CHECK_FALSE(order::ranked<>::displaces(waiting, resident));
   waiting.priority = 1;

@@ -14,22 +14,28 @@ namespace {
 
 using namespace tessera;
 
-struct request : request_hook {
+struct request : request_hook_for<order::round_robin> {
   std::size_t id = 0;
 };
+
+/// What a container does with a request that joins it.
+void join(order::round_robin& d, request& r) {
+  request_access::begin_order_state<order::round_robin>(r);
+  d.enter(r, time_point{});
+}
 
 TEST_CASE("round_robin: due at the quantum, not before", "[order][round_robin]") {
   for (const std::int64_t quantum : {1, 2, 500}) {
     order::round_robin d{.quantum = tokens{quantum}};
     request r;
-    d.enter(r, time_point{});
+    join(d, r);
     if (quantum > 1) {
       CHECK_FALSE(d.charge(r, tokens{quantum - 1}));
-      CHECK(r.state().quantum_used == tokens{quantum - 1});
+      CHECK(order_state<order::round_robin>(r).quantum_used == tokens{quantum - 1});
     }
     CHECK(d.charge(r, tokens{1}));
     d.requeue(r);
-    CHECK(r.state().quantum_used == tokens{0});
+    CHECK(order_state<order::round_robin>(r).quantum_used == tokens{0});
     CHECK(d.charge(r, tokens{quantum + 1}));
   }
 }
@@ -37,7 +43,7 @@ TEST_CASE("round_robin: due at the quantum, not before", "[order][round_robin]")
 TEST_CASE("round_robin: prefill alone uses no quantum", "[order][round_robin]") {
   order::round_robin d{.quantum = tokens{4}};
   request r;
-  d.enter(r, time_point{});
+  join(d, r);
   request_access::state(r).computed = tokens{4096};
   CHECK_FALSE(d.charge(r, tokens{0}));
 }
@@ -79,8 +85,8 @@ TEST_CASE("round_robin: the earlier turn displaces the later, both phases alike"
   order::round_robin d;
   request a;
   request b;
-  d.enter(a, time_point{});
-  d.enter(b, time_point{});
+  join(d, a);
+  join(d, b);
   request_access::state(a).phase = phase::answering;
   d.change_phase(a);
   CHECK(order::round_robin::displaces(a, b));

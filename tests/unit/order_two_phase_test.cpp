@@ -16,11 +16,18 @@ namespace {
 
 using namespace tessera;
 
-struct request : request_hook {
+struct request : request_hook_for<order::two_phase> {
   std::size_t id = 0;
 };
 
-request_hook::state_type& state(request& r) { return request_access::state(r); }
+request::state_type& state(request& r) { return request_access::state(r); }
+const auto& place(const request& r) { return order_state<order::two_phase>(r); }
+
+/// What a container does with a request that joins it.
+void join(order::two_phase& d, request& r) {
+  request_access::begin_order_state<order::two_phase>(r);
+  d.enter(r, time_point{});
+}
 
 void answer(order::two_phase& d, request& r) {
   state(r).phase = phase::answering;
@@ -32,15 +39,15 @@ TEST_CASE("two_phase: due at the quantum, not before", "[order][two_phase]") {
     order::two_phase d{.quantum = tokens{500}};
     request r;
     state(r).phase = p;
-    d.enter(r, time_point{});
-    CHECK(r.state().level == (p == phase::reasoning ? 0 : 1));
+    join(d, r);
+    CHECK(place(r).level == (p == phase::reasoning ? 0 : 1));
     CHECK_FALSE(d.charge(r, tokens{499}));
     CHECK(d.charge(r, tokens{1}));
-    const auto turn = r.state().turn;
+    const auto turn = place(r).turn;
     d.requeue(r);
-    CHECK(r.state().turn > turn);
-    CHECK(r.state().level == (p == phase::reasoning ? 0 : 1));
-    CHECK(r.state().quantum_used == tokens{0});
+    CHECK(place(r).turn > turn);
+    CHECK(place(r).level == (p == phase::reasoning ? 0 : 1));
+    CHECK(place(r).quantum_used == tokens{0});
   }
 }
 
@@ -48,20 +55,20 @@ TEST_CASE("two_phase: demoted above the threshold, not at it", "[order][two_phas
   for (const std::int64_t kv : {4999, 5000, 5001}) {
     order::two_phase d{.demote_above = tokens{5000}};
     request r;
-    d.enter(r, time_point{});
+    join(d, r);
     state(r).computed = tokens{kv};
     const bool due = d.charge(r, tokens{1});
     CHECK(due == (kv > 5000));
     if (!due) continue;
     d.requeue(r);
-    CHECK(r.state().demoted);
-    CHECK(r.state().level == 1);
-    CHECK(r.state().quantum_used == tokens{0});
+    CHECK(order::two_phase::is_demoted(r));
+    CHECK(place(r).level == 1);
+    CHECK(place(r).quantum_used == tokens{0});
     CHECK_FALSE(d.charge(r, tokens{1}));  // once
     state(r).computed = tokens{0};        // preempted, to be computed anew
     CHECK(d.charge(r, tokens{499}));
     d.requeue(r);
-    CHECK(r.state().level == 1);
+    CHECK(place(r).level == 1);
   }
 }
 
@@ -69,37 +76,37 @@ TEST_CASE("two_phase: an answering request is never demoted, however long", "[or
   order::two_phase d{.demote_above = tokens{10}};
   request r;
   state(r).phase = phase::answering;
-  d.enter(r, time_point{});
+  join(d, r);
   state(r).computed = tokens{1000};
   CHECK_FALSE(d.charge(r, tokens{1}));
-  CHECK_FALSE(r.state().demoted);
+  CHECK_FALSE(order::two_phase::is_demoted(r));
 }
 
 TEST_CASE("two_phase: the quantum restarts when a request enters the low queue", "[order][two_phase]") {
   order::two_phase d{.quantum = tokens{500}, .demote_above = tokens{100}};
   request r;
-  d.enter(r, time_point{});
+  join(d, r);
   CHECK_FALSE(d.charge(r, tokens{300}));
 
   SECTION("by its phase change") {
-    const auto turn = r.state().turn;
+    const auto turn = place(r).turn;
     answer(d, r);
-    CHECK(r.state().level == 1);
-    CHECK(r.state().turn > turn);
-    CHECK(r.state().quantum_used == tokens{0});
+    CHECK(place(r).level == 1);
+    CHECK(place(r).turn > turn);
+    CHECK(place(r).quantum_used == tokens{0});
   }
   SECTION("by demotion; its phase change then changes nothing") {
     state(r).computed = tokens{101};
     REQUIRE(d.charge(r, tokens{1}));
     d.requeue(r);
-    CHECK(r.state().quantum_used == tokens{0});
+    CHECK(place(r).quantum_used == tokens{0});
     CHECK_FALSE(d.charge(r, tokens{200}));
-    const auto turn = r.state().turn;
+    const auto turn = place(r).turn;
     answer(d, r);
-    CHECK(r.state().level == 1);
-    CHECK_FALSE(r.state().demoted);
-    CHECK(r.state().turn == turn);
-    CHECK(r.state().quantum_used == tokens{200});
+    CHECK(place(r).level == 1);
+    CHECK_FALSE(order::two_phase::is_demoted(r));
+    CHECK(place(r).turn == turn);
+    CHECK(place(r).quantum_used == tokens{200});
   }
 }
 
@@ -107,16 +114,16 @@ TEST_CASE("two_phase: a request that joins in the middle of its life", "[order][
   order::two_phase d{.demote_above = tokens{100}};
   request r;
   state(r).computed = tokens{101};
-  d.enter(r, time_point{});
-  CHECK(r.state().demoted);
-  CHECK(r.state().level == 1);
+  join(d, r);
+  CHECK(order::two_phase::is_demoted(r));
+  CHECK(place(r).level == 1);
   state(r).computed = tokens{0};  // its KV is elsewhere, but it was demoted before
-  d.enter(r, time_point{});
-  CHECK(r.state().level == 1);
+  join(d, r);
+  CHECK(place(r).level == 1);
   state(r).phase = phase::answering;
-  d.enter(r, time_point{});
-  CHECK_FALSE(r.state().demoted);
-  CHECK(r.state().level == 1);
+  join(d, r);
+  CHECK_FALSE(order::two_phase::is_demoted(r));
+  CHECK(place(r).level == 1);
 }
 
 TEST_CASE("two_phase: high displaces low, never the reverse, unless it is more urgent", "[order][two_phase]") {
@@ -124,8 +131,8 @@ TEST_CASE("two_phase: high displaces low, never the reverse, unless it is more u
   request low;
   request high;
   state(low).phase = phase::answering;
-  d.enter(low, time_point{});
-  d.enter(high, time_point{});
+  join(d, low);
+  join(d, high);
   CHECK(order::two_phase::displaces(high, low));
   CHECK_FALSE(order::two_phase::displaces(low, high));
   low.priority = 1;
@@ -201,7 +208,7 @@ TEST_CASE("two_phase: as two deques, over random operations", "[order][two_phase
       for (const runner& r : high) expected.push_back(r.id);
       for (const runner& r : low) expected.push_back(r.id);
       std::vector<std::size_t> actual;
-      for (const request* r = queue.front(); r != nullptr; r = queue.next(*r)) actual.push_back(r->id);
+      for (request* r = queue.front(); r != nullptr; r = queue.next(*r)) actual.push_back(r->id);
       REQUIRE(actual == expected);
     }
     CHECK(demotions > 0);

@@ -23,7 +23,7 @@ namespace {
 using namespace tessera;
 using namespace tessera::literals;
 
-struct request : request_hook {
+struct request : request_hook_for<order::round_robin> {
   std::vector<std::uint64_t> hashes;
   [[nodiscard]] std::span<const std::uint64_t> prefix_hashes() const noexcept { return hashes; }
 };
@@ -48,8 +48,9 @@ struct fixture {
   auto plan(const step_limits& step = {}) { return scheduler.plan(time_point{}, step); }
   void commit(const step_plan<request>& p, const outcome& o = {}) {
     const std::vector<outcome> outcomes(p.size(), o);
-    scheduler.commit(p, outcomes, time_point{});
+    CHECK(scheduler.commit(p, outcomes, time_point{}) == status::ok);
   }
+  void abandon(const step_plan<request>& p) { CHECK(scheduler.abandon(p) == status::ok); }
   void step(const step_limits& step = {}) { commit(plan(step)); }
   status submit(request& r) { return scheduler.submit(r, time_point{}); }
 
@@ -510,7 +511,7 @@ TEST_CASE("lookahead: slots for speculative tokens where blocks are free, never 
   p = g.plan();
   CHECK(p.empty());
   REQUIRE(p.outgrown.size() == 1);
-  g.scheduler.abandon(p);
+  g.abandon(p);
   CHECK(g.scheduler.cancel(last) == status::ok);
 }
 
@@ -598,7 +599,7 @@ TEST_CASE("cancel during a plan: settled with it, whether it is committed or aba
     if (committed) {
       f.commit(p);
     } else {
-      f.scheduler.abandon(p);
+      f.abandon(p);
     }
     for (request& x : r) CHECK(x.state().life == lifecycle::cancelled);
     CHECK(f.scheduler.idle());
@@ -644,7 +645,9 @@ TEST_CASE("a request moves to another instance with its progress") {
 }
 
 TEST_CASE("integer time, a buffer of any alignment, and what a scheduler is made of") {
-  struct tick_request : basic_request_hook<nanoseconds_clock> {};
+  struct tick_request : basic_request_hook<nanoseconds_clock, order::ranked<>> {
+    float score = 0;
+  };
   using ticks = iteration_scheduler<tick_request, order::ranked<>, preempt::recompute, admit::future_peak>;
   std::vector<std::byte> memory(ticks::required_bytes(small) + 1);
   ticks s{std::span{memory}.subspan(1), small};
@@ -695,7 +698,7 @@ TEST_CASE("update: a request goes to where its new priority belongs, with its KV
   const auto p = f.plan();
   CHECK(f.scheduler.update(r[1], to(7)) == status::busy);
   CHECK(r[1].priority == 0);
-  f.scheduler.abandon(p);
+  f.abandon(p);
   REQUIRE(f.scheduler.cancel(r[1]) == status::ok);
   CHECK(f.scheduler.update(r[1], to(7)) == status::unknown_request);
   CHECK(r[1].priority == 0);

@@ -9,9 +9,11 @@
 TEST_CASE("a plan's entries are those of decode, then those of prefill") {
   using namespace tessera;
   std::array<request_hook, 3> r;
-  const std::array decode{scheduled<request_hook>{&r[0], tokens{7}, tokens{1}, tokens{}, 0, true}};
-  const std::array prefill{scheduled<request_hook>{&r[1], tokens{0}, tokens{9}, tokens{}, 1, true},
-                           scheduled<request_hook>{&r[2], tokens{4}, tokens{2}, tokens{}, 2, false}};
+  const std::array decode{
+      scheduled<request_hook>{&r[0], tokens{7}, tokens{1}, tokens{}, 0, 0, true, entry_origin::going_on}};
+  const std::array prefill{
+      scheduled<request_hook>{&r[1], tokens{0}, tokens{9}, tokens{}, 1, 1, true, entry_origin::started},
+      scheduled<request_hook>{&r[2], tokens{4}, tokens{2}, tokens{}, 2, 0, false, entry_origin::going_on}};
   step_plan<request_hook> p;
   CHECK(p.empty());
   CHECK(p.size() == 0);

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-// How often the prefix of a request that cannot start is matched. That it is refused rightly, and no longer than it
-// must be, is for tests/property.
+// How often the prefix of a request that cannot start is matched, and that it starts as soon as it may. That it is
+// refused rightly in whatever case is for tests/property.
 
 #include <tessera/admit/future_peak.hpp>
+#include <tessera/compose/improved.hpp>
 #include <tessera/kv/prefix_cache.hpp>
+#include <tessera/pacing/token_pacer.hpp>
 #include <tessera/pipeline/iteration_scheduler.hpp>
 
 #include "support/catch.hpp"
@@ -211,4 +213,57 @@ TEST_CASE("an instance is never smaller than what is free on it, whoever is susp
   CHECK(s.why(r[3]) == wait_reason::none);
   CHECK(s.why(r[4]) == wait_reason::none);
   for (request& x : r) static_cast<void>(s.cancel(x));
+}
+
+TEST_CASE("who may displace somebody does so as soon as that is enough, whoever has started ahead of him") {
+  // `calm` answers, and its reader has plenty. `prompt` may not displace it, and starts beside it. `reasons` is due
+  // later than `prompt`, may displace `calm`, and needs more than is free with `prompt` there. Who stands before whom
+  // among the residents changes when `prompt` starts.
+  struct read_request : improved_request {
+    token_pacer pacer{};
+    tokens expected_output{};
+  };
+  using scheduler = improved<read_request>;
+  auto storage = storage_for<scheduler>(
+      {.blocks = 3000, .block_size = 16_tok, .residents = 8, .host_blocks = 6000, .max_length = 40'000_tok});
+  std::deque<read_request> r(3);
+  read_request &calm = r[0], &prompt = r[1], &reasons = r[2];
+  scheduler s{storage};
+  time_point now{};
+  const auto step = [&] {
+    const auto p = s.plan(now, {.max_batch = 8, .token_budget = 2048_tok, .max_chunk = 512_tok});
+    const std::vector<outcome> outcomes(p.size());
+    for (std::size_t i = 0; i != p.size(); ++i) {
+      if (p[i].samples && p[i].request->state().phase == phase::answering) p[i].request->pacer.on_token(now);
+    }
+    now += 20_ms;
+    REQUIRE(s.commit(p, outcomes, now) == status::ok);
+  };
+  calm.prompt = 12'000_tok;
+  calm.max_output = 2000_tok;
+  calm.starts_in = phase::answering;
+  calm.expected_output = 100_tok;
+  REQUIRE(s.submit(calm, now) == status::accepted);
+  for (int i = 0; i != 290; ++i) step();
+  REQUIRE(order_state<order::earliest_due<>>(calm).level == 2);
+  prompt.prompt = 24'000_tok;
+  prompt.max_output = prompt.expected_output = 10_tok;
+  prompt.starts_in = phase::answering;
+  reasons.prompt = 14'400_tok;
+  reasons.max_output = 10_tok;
+  reasons.expected_output = 20_tok;
+  REQUIRE(s.submit(prompt, now) == status::accepted);
+  REQUIRE(s.submit(reasons, now) == status::accepted);
+  step();
+  CHECK(prompt.state().life == lifecycle::resident);
+  CHECK(s.why(reasons) == wait_reason::no_blocks);
+  // From now on `calm` ranks last. Only it can give way, and with its blocks there is enough for `reasons` beside
+  // `prompt`.
+  const blocks there = s.blocks_held(calm) + blocks{3000} - s.device_blocks_held();
+  const blocks missing = blocks_for(14'400_tok, 16_tok) + blocks_for(24'000_tok, 16_tok) - s.blocks_held(prompt);
+  REQUIRE(there >= missing);
+  int late = 0;
+  for (; late != 100 && reasons.state().life != lifecycle::resident; ++late) step();
+  CHECK(late == 1);
+  for (read_request& x : r) static_cast<void>(s.cancel(x));
 }

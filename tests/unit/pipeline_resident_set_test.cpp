@@ -14,7 +14,9 @@ namespace {
 
 using namespace tessera;
 
-struct request : request_hook {};
+struct request : request_hook_for<order::ranked<>> {
+  float score = 0;
+};
 using set = detail::resident_set<request, order::fcfs>;
 
 }  // namespace
@@ -22,7 +24,8 @@ using set = detail::resident_set<request, order::fcfs>;
 TEST_CASE("residents stay sorted, whatever comes and goes") {
   std::vector<std::byte> memory(set::required_bytes(64) + 64);
   arena a{memory};
-  set residents{a, 64};
+  const order::fcfs order;
+  set residents{a, 64, order};
   std::deque<request> all(64);
   std::vector<request*> in, out;
   for (std::size_t i = 0; i != all.size(); ++i) {
@@ -59,11 +62,12 @@ TEST_CASE("residents age: whose time has come is boosted, once, and the set stay
   std::vector<std::byte> memory(aged_set::required_bytes(32) + 64);
   arena a{memory};
   std::deque<request> all(32);
-  aged_set residents{a, 32};
   order::ranked<> order{.threshold = duration{10}};
+  aged_set residents{a, 32, order};
   std::vector<request*> in, out;
   for (std::size_t i = 0; i != all.size(); ++i) {
     request_access::state(all[i]).sequence = i;
+    request_access::begin_order_state<order::ranked<>>(all[i]);
     out.push_back(&all[i]);
   }
   std::mt19937 random{5};
@@ -88,19 +92,24 @@ TEST_CASE("residents age: whose time has come is boosted, once, and the set stay
       out.pop_back();
       r.score = static_cast<float>(random() % 8);
       // Some come back with the age they had, or boosted already; some are new.
-      if (random() % 2 == 0) order.enter(r, time_point::at_seconds(now - static_cast<double>(random() % 12)));
+      if (random() % 2 == 0) {
+        request_access::begin_order_state<order::ranked<>>(r);
+        order.enter(r, time_point::at_seconds(now - static_cast<double>(random() % 12)));
+      }
       residents.insert(r);
       in.push_back(&r);
     }
     const time_point at = time_point::at_seconds(now);
-    bool due = false;
-    for (request* r : in) {
-      auto& s = request_access::state(*r);
-      due = due || (s.level != 0 && s.boost_at <= at);
-    }
-    REQUIRE(residents.advance(at) == due);
+    std::size_t due = 0;
+    for (const request* r : in) due += order.due_at(*r) <= at ? 1U : 0U;
+    std::size_t told = 0;
+    residents.advance(at, [&](request& r) {
+      order.age(r);
+      ++told;
+    });
+    REQUIRE(told == due);
     boosted += due;
-    for (const request* r : in) REQUIRE((r->state().level == 0 || at < r->state().boost_at));
+    for (const request* r : in) REQUIRE(at < order.due_at(*r));
     std::sort(in.begin(), in.end(), [](const request* x, const request* y) { return order::ranked<>::before(*x, *y); });
     REQUIRE(std::equal(in.begin(), in.end(), residents.all().begin(), residents.all().end()));
   }

@@ -21,7 +21,7 @@ namespace {
 using namespace tessera;
 using namespace tessera::literals;
 
-struct request : request_hook {};
+struct request : request_hook_for<order::two_phase> {};
 
 request make(std::int64_t prompt, std::int64_t max_output = 0, int priority = 0) {
   request r;
@@ -39,8 +39,9 @@ struct fixture {
   step_plan<request> plan() { return scheduler.plan(time_point{}, {}); }
   void commit(const step_plan<request>& p, const outcome& o = {}) {
     const std::vector<outcome> outcomes(p.size(), o);
-    scheduler.commit(p, outcomes, time_point{});
+    CHECK(scheduler.commit(p, outcomes, time_point{}) == status::ok);
   }
+  void abandon(const step_plan<request>& p) { CHECK(scheduler.abandon(p) == status::ok); }
   void step() { commit(plan()); }
   status submit(request& r) { return scheduler.submit(r, time_point{}); }
   std::vector<kv::block_id> blocks_of(const request& r) const {
@@ -140,7 +141,7 @@ TEST_CASE("suspend: cancel, finish and evacuate end it, also while a plan is pen
       const auto held = f.scheduler.device_blocks_held();
       CHECK(f.scheduler.cancel(r[0]) == status::ok);
       CHECK(f.scheduler.device_blocks_held() == held);
-      how == 2 ? f.commit(p) : f.scheduler.abandon(p);
+      how == 2 ? f.commit(p) : f.abandon(p);
       CHECK(r[0].state().life == lifecycle::cancelled);
     }
     CHECK(f.scheduler.suspended_count() == 0);
@@ -170,7 +171,7 @@ TEST_CASE("suspend: one that is handed over in the middle of a step is gone at o
     REQUIRE(target.scheduler.adopt(r[0]) == status::accepted);
     target.step();
     CHECK(r[0].generated() == 2_tok);
-    committed ? f.commit(p) : f.scheduler.abandon(p);
+    committed ? f.commit(p) : f.abandon(p);
     CHECK(f.scheduler.device_blocks_held() == held - (committed ? 2_blk : 3_blk));  // with what the plan had reserved
     REQUIRE(f.submit(r[2]) == status::accepted);  // fits only without what was left behind
     f.step();
@@ -202,7 +203,7 @@ TEST_CASE("suspend: its row is taken, and admission counts without its blocks") 
   const auto p = f.plan();
   REQUIRE(p.size() == 1);
   CHECK(p[0].request == &r[3]);
-  f.scheduler.abandon(p);
+  f.abandon(p);
   for (request& x : r) static_cast<void>(f.scheduler.cancel(x));
 
   // 32 tokens in all. One holds 3 blocks and stands aside; in the 20 that are left the two others are too many, by the
@@ -239,7 +240,7 @@ TEST_CASE("a hand-over that is refused costs nothing: the KV is where it was") {
   CHECK(p.decode[0].request == &r[0]);
   CHECK(p.decode[0].first == 14_tok);
   CHECK(source.blocks_of(r[0]) == had);
-  source.scheduler.abandon(p);
+  source.abandon(p);
   for (request& x : r) CHECK(source.scheduler.cancel(x) == status::ok);
 }
 
@@ -265,7 +266,7 @@ TEST_CASE("a request goes on in another process with its description and its pro
   REQUIRE(there.scheduler.adopt(copy, p) == status::accepted);
   CHECK(copy.generated() == 3_tok);
   CHECK(copy.state().arrived == time_point::at_seconds(3));
-  CHECK(copy.state().level == 1);
+  CHECK(order_state<order::two_phase>(copy).level == 1);
   const auto plan = there.plan();
   REQUIRE(plan.fetch.size() == 1);
   CHECK(plan.fetch[0].device.size() == 2);
@@ -294,14 +295,14 @@ TEST_CASE("a request goes on in another process with its description and its pro
   REQUIRE(here.submit(old) == status::accepted);
   here.step();
   here.step();
-  REQUIRE(old.state().demoted);
+  REQUIRE(order::two_phase::is_demoted(old));
   REQUIRE(here.scheduler.evacuate(old) == status::ok);
   auto q = old.progress();
   q.computed = 0_tok;
   request young = old;
   REQUIRE(there.scheduler.adopt(young, q) == status::accepted);
-  CHECK(young.state().demoted);
-  CHECK(young.state().level == 1);
+  CHECK(order::two_phase::is_demoted(young));
+  CHECK(order_state<order::two_phase>(young).level == 1);
   CHECK(there.scheduler.cancel(young) == status::ok);
 }
 

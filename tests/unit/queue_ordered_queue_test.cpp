@@ -16,8 +16,9 @@ namespace {
 
 using namespace tessera;
 
-struct request : request_hook {
+struct request : request_hook_for<order::two_phase, order::ranked<>> {
   int id = 0;
+  float score = 0;
 };
 
 static_assert(!std::is_copy_constructible_v<fcfs_queue<request>>);
@@ -29,18 +30,19 @@ TEST_CASE("ordered_queue: push starts a request anew", "[queue]") {
   r.starts_in = phase::answering;
   auto& s = request_access::state(r);
   s.computed = tokens{99};
-  s.quantum_used = tokens{9};
-  s.demoted = true;
+  s.carried = 1;
+  request_access::begin_order_state<order::two_phase>(r);
+  request_access::order_state<order::two_phase>(r).quantum_used = tokens{9};
   s.preemptions = 3;
   two_phase_queue<request> queue;
   const time_point now = time_point::at_seconds(4);
   queue.push(r, now);
   CHECK(s.computed == tokens{0});
   CHECK(s.length == tokens{12});
-  CHECK(s.quantum_used == tokens{0});
+  CHECK(order_state<order::two_phase>(r).quantum_used == tokens{0});
   CHECK(s.phase == phase::answering);
-  CHECK(s.level == 1);
-  CHECK_FALSE(s.demoted);
+  CHECK(order_state<order::two_phase>(r).level == 1);
+  CHECK_FALSE(order::two_phase::is_demoted(r));
   CHECK(s.preemptions == 0);
   CHECK(s.arrived == now);
   CHECK(s.answering_since == now);
@@ -83,25 +85,33 @@ TEST_CASE("ordered_queue: a queue that ends leaves its requests free", "[queue]"
   CHECK(queue.size() == 3);
 }
 
-TEST_CASE("ordered_queue: advance boosts those who are due and no others, in any order of insertion", "[queue]") {
+TEST_CASE(
+    "ordered_queue: those who are due are boosted when it comes to them, and no others, in any order of insertion",
+    "[queue]") {
   std::vector<request> r(100);
   ranked_queue<request> queue{order::ranked<>{.threshold = 50_s}};
   for (std::size_t i = 0; i != r.size(); ++i) {
     const std::size_t k = i * 37 % r.size();
     r[k].id = static_cast<int>(k);
     r[k].score = static_cast<float>(k);
+    request_access::begin_order_state<order::ranked<>>(r[k]);
     queue.discipline().enter(r[k], time_point::at_seconds(static_cast<double>(k)));
     request_access::state(r[k]).sequence = k;
     queue.insert(r[k]);
   }
+  const auto boosted = [](const request& one) { return order_state<order::ranked<>>(one).boosted; };
   for (int now = 40; now != 160; ++now) {
     queue.advance(time_point::at_seconds(now));
-    int boosted = 0;
-    for (const request& one : r) {
-      boosted += one.state().level == 0 ? 1 : 0;
-      CHECK((one.state().level == 0) == (one.id + 50 <= now));
+    int known = 0;
+    for (const request& one : r) known += boosted(one) ? 1 : 0;
+    CHECK(known <= (now <= 50 ? 0 : now - 50));  // time alone moves nobody
+    int seen = 0;
+    for (request* one = queue.front(); one != nullptr; one = queue.next(*one)) {
+      CHECK(boosted(*one) == (one->id + 50 <= now));
+      seen += boosted(*one) ? 1 : 0;
+      CHECK((seen == 0 || one->id == seen - 1 || !boosted(*one)));  // the oldest first
     }
-    CHECK(boosted == (now < 50 ? 0 : now >= 149 ? 100 : now - 49));
+    CHECK(seen == (now < 50 ? 0 : now >= 149 ? 100 : now - 49));
   }
 }
 

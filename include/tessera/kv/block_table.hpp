@@ -103,6 +103,7 @@ class block_table {
     TESSERA_ASSERT(in_use(r) && n <= state_[r].size, "a row in use with at least n entries");
     state_[r].size = static_cast<std::uint32_t>(n);
     keep(r, n);
+    if (state_[r].known > n) state_[r].known = static_cast<std::uint32_t>(n);
   }
   /// Puts another block at index `i`. O(1). Requires: `r` is in use, `i < row(r).size()`.
   void replace(std::uint32_t r, std::size_t i, block_id id) noexcept {
@@ -127,7 +128,7 @@ class block_table {
   /// How many leading entries whoever runs the batch has been told of, by `tell`. O(1). Requires: `r` is in use.
   [[nodiscard]] std::size_t told(std::uint32_t r) const noexcept {
     TESSERA_ASSERT(in_use(r), "not a row in use");
-    return state_[r].known < state_[r].size ? state_[r].known : state_[r].size;
+    return state_[r].known;
   }
   /// Whoever runs the batch knows the row as it is. O(1). Requires: `r` is in use.
   void tell(std::uint32_t r) noexcept {

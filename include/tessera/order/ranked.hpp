@@ -30,6 +30,14 @@ concept request_scorer = std::copyable<S> && requires(const S& s, const R& r) {
   { s(r) } noexcept -> std::convertible_to<float>;
 };
 
+/// What `ranked` keeps about each request, whoever scores it.
+template <clock_policy Clock>
+struct ranked_place {
+  basic_time_point<Clock> boost_at{};  ///< When it is boosted.
+  float rank = 0;                      ///< The score that it was queued with.
+  bool boosted = false;                ///< Whether it has been.
+};
+
 /// Smallest score first, with ageing: (priority, boosted, then age among the boosted or score among the rest,
 /// sequence). A request that came longer than `threshold` ago is boosted ahead of all that came later, the oldest
 /// first, so none starves. Its age counts from `submit`, the time that it has run included: one that is preempted after
@@ -49,11 +57,7 @@ struct ranked {
 
   /// What it keeps about each request.
   template <clock_policy Clock>
-  struct state {
-    basic_time_point<Clock> boost_at{};  ///< When it is boosted.
-    float rank = 0;                      ///< The score that it was queued with.
-    bool boosted = false;                ///< Whether it has been.
-  };
+  using state = ranked_place<Clock>;
 
   /// Time after its `submit` when a request is boosted, rounded to ticks of the request's clock. `duration::forever()`:
   /// never.

@@ -231,7 +231,7 @@ struct roster {
       return;
     }
     if (e.lookahead > tokens{}) {
-      const auto needed = static_cast<std::size_t>(blocks_for(s.length, block_size).count());
+      const auto needed = static_cast<std::size_t>(blocks_for(s.computed, block_size).count());
       refused.given_back(blocks{static_cast<std::int64_t>(kv.trim(r, needed))});
     }
     const bool due = discipline().charge(r, produced);

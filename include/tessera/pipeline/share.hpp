@@ -76,7 +76,9 @@ template <class Planning>
     kv.take(r, static_cast<std::size_t>(more.count()));
   }
   if (left != tokens{1}) promise(p, r);
-  schedule(p, r, s.computed, count, left, at, entry_origin::going_on);
+  // A fork is resident before the engine has heard of it.
+  schedule(p, r, s.computed, count, left, at,
+           kv.table().told(s.row) == 0 ? entry_origin::started : entry_origin::going_on);
   return true;
 }
 

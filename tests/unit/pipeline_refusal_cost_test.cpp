@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+// What a request costs that waits and cannot start, in calls of the block store: next to nothing, whatever the number
+// of blocks of its prefix, of those who share them, and of blocks that others publish meanwhile.
+
+#include <tessera/kv/prefix_cache.hpp>
+#include <tessera/pipeline/iteration_scheduler.hpp>
+#include <tessera/preempt/recompute.hpp>
+#include <tessera/preempt/swap.hpp>
+
+#include "support/catch.hpp"
+#include "support/step_engine.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace {
+
+using namespace tessera;
+using namespace tessera::literals;
+
+/// Blocks that a store was asked to look up, to share or to give back, and to take that back.
+struct traffic {
+  std::size_t matched = 0;
+  std::size_t shared = 0;
+  std::size_t released = 0;
+  std::size_t undone = 0;
+  std::size_t asked = 0;  ///< `knows`.
+  std::size_t allocated = 0;
+  [[nodiscard]] std::size_t all() const { return matched + shared + released + undone + asked + allocated; }
+};
+traffic seen;
+
+/// A prefix cache that counts, and has a prefix cache inside.
+class counting_store {
+ public:
+  using limits = kv::prefix_cache::limits;
+  [[nodiscard]] static constexpr std::size_t required_bytes(const limits& l) noexcept {
+    return kv::prefix_cache::required_bytes(l);
+  }
+  counting_store(arena& memory, const limits& l) noexcept : inner_{memory, l} {}
+
+  [[nodiscard]] std::size_t capacity() const noexcept { return inner_.capacity(); }
+  [[nodiscard]] std::size_t free() const noexcept { return inner_.free(); }
+  [[nodiscard]] std::uint32_t references(kv::block_id id) const noexcept { return inner_.references(id); }
+  [[nodiscard]] bool knows(std::uint64_t hash) const noexcept {
+    ++seen.asked;
+    return inner_.knows(hash);
+  }
+  [[nodiscard]] std::size_t match(std::span<const std::uint64_t> hashes, std::span<kv::block_id> out) const noexcept {
+    seen.matched += hashes.size();
+    return inner_.match(hashes, out);
+  }
+  [[nodiscard]] status publish(kv::block_id id, std::uint64_t hash) noexcept { return inner_.publish(id, hash); }
+  [[nodiscard]] status allocate(std::span<kv::block_id> out) noexcept {
+    seen.allocated += out.size();
+    return inner_.allocate(out);
+  }
+  [[nodiscard]] status share(std::span<const kv::block_id> ids) noexcept {
+    seen.shared += ids.size();
+    return inner_.share(ids);
+  }
+  [[nodiscard]] status release(std::span<const kv::block_id> ids) noexcept {
+    seen.released += ids.size();
+    return inner_.release(ids);
+  }
+  void undo_allocate(std::span<const kv::block_id> ids) noexcept {
+    seen.undone += ids.size();
+    inner_.undo_allocate(ids);
+  }
+  void undo_share(std::span<const kv::block_id> ids) noexcept {
+    seen.undone += ids.size();
+    inner_.undo_share(ids);
+  }
+  void undo_release(std::span<const kv::block_id> ids) noexcept {
+    seen.undone += ids.size();
+    inner_.undo_release(ids);
+  }
+
+ private:
+  kv::prefix_cache inner_;
+};
+static_assert(kv::prefix_store<counting_store>);
+
+using request = tessera_test::prompt_request<>;
+template <class Preempt>
+using engine_of =
+    tessera_test::step_engine<iteration_scheduler<request, order::fcfs, Preempt, admit::watermark, counting_store>>;
+
+/// 200 share 256 blocks with one that outranks them and goes on publishing. A candidate outranks the 200, too, and
+/// would not have enough without them all.
+template <class Preempt>
+traffic among_sharers(bool with_candidate) {
+  constexpr step_limits limits{.max_batch = 256, .token_budget = 8192_tok, .max_chunk = 16_tok};
+  engine_of<Preempt> e{{.blocks = 256 + 200 * 2 + 2000 + 100,
+                        .block_size = 16_tok,
+                        .residents = 256,
+                        .host_blocks = 100'000,
+                        .max_length = 60'000_tok}};
+  e.submit_hashed(256 * 16 + 4, 1, 256, 256, 5);
+  e.run_out({.max_batch = 256});
+  e.submit_hashed(2256 * 16 + 4, 400, 2256, 256, 5);
+  e.step(limits);
+  for (int i = 0; i != 200; ++i) e.submit_hashed(256 * 16 + 4, 200, 256, 256);
+  for (int i = 0; i != 5; ++i) e.step(limits);
+  request* const candidate = with_candidate ? &e.submit_hashed(700 * 16 + 4, 10, 700, 0, 3) : nullptr;
+  seen = {};
+  e.step(limits);
+  if (with_candidate) CHECK(seen.undone > 200);  // once it is tried: no bound tells, because so much is shared
+  seen = {};
+  for (int i = 0; i != 100; ++i) {
+    e.step(limits);
+    if (with_candidate) REQUIRE(e.why(*candidate) == wait_reason::no_blocks);
+  }
+  CHECK(e.preemptions == 0);
+  CHECK(e.scheduler.resident_count() == 201);
+  return seen;
+}
+
+/// One computes a prompt and publishes 32 blocks in each step. A candidate has `prefix` blocks in the cache, and lacks
+/// blocks.
+traffic behind_a_prefix(bool with_candidate, std::size_t prefix) {
+  constexpr step_limits limits{.max_batch = 256, .token_budget = 8192_tok, .max_chunk = 512_tok};
+  engine_of<preempt::recompute> e{
+      {.blocks = 25'600, .block_size = 16_tok, .residents = 256, .max_length = 300'000_tok}};
+  e.submit_hashed(static_cast<std::int64_t>(prefix) * 16 + 4, 1, prefix, prefix);
+  e.run_out(limits);
+  for (int i = 0; i != 64; ++i) e.submit_hashed(64 * 16 + 4, 2000, 64, 0);
+  for (int i = 0; i != 60; ++i) e.step(limits);
+  e.submit_hashed(12'000 * 16 + 4, 10, 12'000, 0);
+  e.step(limits);
+  request* const candidate =
+      with_candidate ? &e.submit_hashed(static_cast<std::int64_t>(prefix + 9000) * 16 + 4, 10, prefix + 9000, prefix)
+                     : nullptr;
+  e.step(limits);
+  seen = {};
+  for (int i = 0; i != 100; ++i) {
+    e.step(limits);
+    if (with_candidate) REQUIRE(e.why(*candidate) != wait_reason::none);
+  }
+  return seen;
+}
+
+}  // namespace
+
+TEMPLATE_TEST_CASE("who cannot start although 200 sharers rank behind has nobody evicted in vain, step after step", "",
+                   preempt::swap, preempt::recompute) {
+  const traffic without = among_sharers<TestType>(false);
+  const traffic with = among_sharers<TestType>(true);
+  CHECK(with.matched == without.matched);
+  CHECK(with.shared == without.shared);
+  CHECK(with.released == without.released);
+  CHECK(with.undone == without.undone);
+  CHECK(with.allocated == without.allocated);
+  CHECK(with.asked <= without.asked + 100 * 4);
+}
+
+TEST_CASE("the prefix of who cannot start is not matched again because others publish theirs") {
+  for (const std::size_t prefix : {2048U, 8192U}) {
+    CAPTURE(prefix);
+    const traffic without = behind_a_prefix(false, prefix);
+    const traffic with = behind_a_prefix(true, prefix);
+    CHECK(with.matched == without.matched);
+    CHECK(with.shared == without.shared);
+    CHECK(with.released == without.released);
+    CHECK(with.undone == without.undone);
+    CHECK(with.allocated == without.allocated);
+    CHECK(with.asked <= without.asked + 100 * 4);
+  }
+}
+
+TEST_CASE("what is published of the prefix of who cannot start is looked up once") {
+  // The one who computes has the candidate's own prefix: it becomes known block by block.
+  constexpr step_limits limits{.max_batch = 8, .token_budget = 8192_tok, .max_chunk = 512_tok};
+  engine_of<preempt::recompute> e{{.blocks = 9000, .block_size = 16_tok, .residents = 8, .max_length = 144'000_tok}};
+  e.submit_hashed(4000 * 16 + 4, 200, 4000, 4000);
+  e.step(limits);
+  request& candidate = e.submit_hashed(8800 * 16, 10, 8700, 4000);
+  e.step(limits);
+  REQUIRE(e.why(candidate) == wait_reason::no_blocks);
+  seen = {};
+  for (int i = 0; i != 100; ++i) e.step(limits);
+  CHECK(e.why(candidate) == wait_reason::no_blocks);
+  CHECK(seen.undone <= 4000);           // tried again once at most
+  CHECK(seen.matched <= 8700);          // and matched for that
+  CHECK(seen.asked <= 3200 + 100 * 2);  // 32 blocks a step are new
+}
