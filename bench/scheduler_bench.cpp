@@ -83,6 +83,7 @@ struct setting {
   std::size_t block_size = 16;
   std::size_t batch = 256;
   std::size_t waiting = 1000;
+  tokens token_budget = step_limits{}.token_budget;
 };
 
 template <class Scheduler>
@@ -101,9 +102,10 @@ class closed_loop {
         scheduler_{storage_} {
     for (request& r : requests_) submit(r);
     step_.max_batch = s.batch;
+    step_.token_budget = s.token_budget;
     outcomes_.reserve(s.batch);
     // Until lengths are mixed, and all blocks have been used.
-    for (std::size_t i = 0; i != 3000 + s.blocks / 16; ++i) static_cast<void>(step());
+    for (std::size_t i = 0; i != 3000 + s.blocks * 16 / s.batch; ++i) static_cast<void>(step());
   }
 
   /// Nanoseconds of plan and commit.
@@ -217,6 +219,15 @@ using future = iteration_scheduler<request, order::fcfs, preempt::swap, admit::f
   add("step/pool_full/pascal/prefix_cache", &step<pascal<request, cache>>, {.blocks = 10'240});
   add("step/pool_full/fcfs/batch:512", &step<fcfs<request, pool>>, {.batch = 512});
   add("step/pool_full/pascal/batch:512", &step<pascal<request, pool>>, {.batch = 512});
+  // More that run, with blocks and budget in proportion.
+  add("step/running:1024/fcfs", &step<fcfs<request, pool>>,
+      {.blocks = 102'400, .batch = 1024, .token_budget = 32'768_tok});
+  add("step/running:1024/fcfs/prefix_cache", &step<fcfs<request, cache>>,
+      {.blocks = 102'400, .batch = 1024, .token_budget = 32'768_tok});
+  add("step/running:4096/fcfs", &step<fcfs<request, pool>>,
+      {.blocks = 409'600, .batch = 4096, .token_budget = 131'072_tok});
+  add("step/running:4096/fcfs/prefix_cache", &step<fcfs<request, cache>>,
+      {.blocks = 409'600, .batch = 4096, .token_budget = 131'072_tok});
   // Block size.
   add("step/block_size:64/pascal", &step<pascal<request, pool>>, {.blocks = 6'400, .block_size = 64});
   add("step/block_size:64/pascal/prefix_cache", &step<pascal<request, cache>>, {.blocks = 6'400, .block_size = 64});
