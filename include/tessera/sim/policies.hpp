@@ -46,12 +46,6 @@ struct policy {
   std::size_t least_instances = 1;  ///< It cannot run on fewer.
 };
 
-/// Scores with the true output length, which only a simulation knows: what a perfect predictor would say.
-struct true_length {
-  /// The output length, which a real scheduler cannot know.
-  [[nodiscard]] float operator()(const request& r) const noexcept { return static_cast<float>(r.output.count()); }
-};
-
 /// A policy that runs `Scheduler` on every instance of a cluster, places new requests with `Placement` and requests
 /// that begin to answer with `Migration` (see `cluster`).
 /// @tparam Scheduler a composition over `sim::request`.
