@@ -11,7 +11,7 @@ namespace {
 
 using namespace tessera;
 
-struct request : request_hook {};
+struct request : round_robin_request {};
 
 constexpr scheduler_limits limits{
     .requests = 4, .blocks = 8, .block_size = tokens{4}, .residents = 2, .host_blocks = 4};
@@ -116,7 +116,8 @@ TESSERA_DEATH_CASE(scheduler_rank_changed_behind_its_back, "order of a resident 
 TESSERA_DEATH_CASE(resident_set_full, "more residents than the limits allow") {
   using set = detail::resident_set<request, order::fcfs>;
   arena a{memory};
-  set s{a, 1};
+  const order::fcfs order;
+  set s{a, 1, order};
   request one;
   request two;
   request_access::state(two).sequence = 1;

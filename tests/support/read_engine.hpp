@@ -2,6 +2,10 @@
 #pragma once
 
 #include <tessera/core/owned_storage.hpp>
+#include <tessera/order/earliest_due.hpp>
+#include <tessera/order/paced.hpp>
+#include <tessera/order/ranked.hpp>
+#include <tessera/order/two_phase.hpp>
 #include <tessera/pacing/token_pacer.hpp>
 #include <tessera/pipeline/iteration_scheduler.hpp>
 #include <tessera/qoe/integrator.hpp>
@@ -21,7 +25,9 @@ namespace tessera_test {
 
 using namespace tessera;
 
-struct read_request : request_hook {
+struct read_request
+    : request_hook_for<order::two_phase, order::ranked<>, order::paced<>, order::earliest_due<>> {
+  float score = 0;
   token_pacer pacer{};
   qoe_integrator qoe{};
   tokens expected_output{};
