@@ -2,6 +2,7 @@
 #include <benchmark/benchmark.h>
 
 #include <tessera/admit/future_peak.hpp>
+#include <tessera/gate/backfill.hpp>
 #include <tessera/kv/prefix_cache.hpp>
 #include <tessera/order/ranked.hpp>
 #include <tessera/order/round_robin.hpp>
@@ -37,10 +38,11 @@ using namespace tessera::literals;
 
 // The one place that names the hook: what a request must derive from to be scheduled in this order.
 template <class Order>
-using hook_for = request_hook;
+using hook_for = request_hook_for<Order>;
 
 template <class Order>
 struct request : hook_for<Order> {
+  float score = 0;
   std::vector<std::uint64_t> hashes;
   tokens output{};     ///< Ends when it has generated so many.
   tokens reasoning{};  ///< Begins to answer when it has generated so many; 0: never.
@@ -461,7 +463,10 @@ void urgent_over_long(benchmark::State& state, bool urgent, std::size_t host_blo
   add("shared_prefix_admission/future_peak", 1, &shared_prefix_admission<admit::future_peak>);
 
   add("behind_a_giant/fcfs", 1, &behind_a_giant<scheduler<order::fcfs, preempt::recompute>>);
-  // BACKFILL: add the same day here, under a scheduler that starts whoever does not delay the first who waits.
+  // Who starts behind it must not delay it.
+  add("behind_a_giant/backfill", 1,
+      &behind_a_giant<iteration_scheduler<request<order::fcfs>, order::fcfs, preempt::recompute, admit::watermark,
+                                          kv::block_pool, kv::csr_tables, gate::backfill>>);
 
   add("urgent_over_long/nobody_urgent", 1,
       [](benchmark::State& state) { urgent_over_long<preempt::recompute>(state, false, 0); });
