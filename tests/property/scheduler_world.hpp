@@ -915,7 +915,7 @@ class scheduler_world {
     for (const text_request* r : live_) {
       // Which of two reasons it is that one is refused for may be left open where refusals are remembered.
       const wait_reason why = scheduler_.why(*r);
-      note(static_cast<std::uint64_t>(why == wait_reason::held_back && !looks_ ? wait_reason::no_blocks : why));
+      note(static_cast<std::uint64_t>(why == wait_reason::held_back ? wait_reason::no_blocks : why));
     }
   }
 
