@@ -137,6 +137,18 @@ class fixed_vector {
     ::new (static_cast<void*>(data_ + size_)) T(value);
     ++size_;
   }
+  /// Appends `n` elements for the caller to write, and returns the first. Requires room for them (asserted).
+  [[nodiscard]] T* extend(std::size_t n) noexcept {
+    TESSERA_ASSERT(n <= capacity_ - size_, "fixed_vector is full");
+    T* const first = data_ + size_;
+    size_ += n;
+    return first;
+  }
+  /// Keeps the first `n` elements. Requires that there are as many (asserted).
+  void truncate(std::size_t n) noexcept {
+    TESSERA_ASSERT(n <= size_, "fixed_vector has fewer");
+    size_ = n;
+  }
   /// Removes the last element. Requires that there is one (asserted).
   void pop_back() noexcept {
     TESSERA_ASSERT(!empty(), "fixed_vector is empty");

@@ -29,6 +29,7 @@ class block_table {
         .add<block_id>(l.rows * l.blocks_per_row)
         .add<row_state>(l.rows)
         .add<std::uint32_t>(l.rows)
+        .add<std::uint32_t>(l.rows)
         .bytes_unaligned();
   }
 
@@ -37,6 +38,7 @@ class block_table {
       : ids_{memory.take_uninitialised<block_id>(l.rows * l.blocks_per_row)},
         state_{memory.take<row_state>(l.rows)},
         free_rows_{memory.take_uninitialised<std::uint32_t>(l.rows)},
+        cut_{memory.take_uninitialised<std::uint32_t>(l.rows)},
         rows_{l.rows},
         stride_{l.blocks_per_row},
         free_size_{l.rows},
@@ -66,14 +68,17 @@ class block_table {
   [[nodiscard]] std::uint32_t acquire_row() noexcept {
     if (free_size_ == 0) return no_index;
     const std::uint32_t r = free_rows_[--free_size_];
-    state_[r] = {.used = true};
+    state_[r].used = true;
+    state_[r].size = state_[r].known = 0;
     return r;
   }
   /// Gives the row up; its blocks are the caller's to release. O(1). `foreign`, `not_allocated`.
   status release_row(std::uint32_t r) noexcept {
     if (r >= rows_) return status::foreign;
     if (!state_[r].used) return status::not_allocated;
-    state_[r] = {};
+    state_[r].used = false;
+    state_[r].size = state_[r].known = 0;
+    keep(r, 0);
     free_rows_[free_size_++] = r;
     return status::ok;
   }
@@ -87,6 +92,13 @@ class block_table {
   [[nodiscard]] std::size_t size(std::uint32_t r) const noexcept {
     TESSERA_ASSERT(in_use(r), "not a row in use");
     return state_[r].size;
+  }
+
+  /// Blocks in a row that has been told of, by `tell`; 0 of one that has not, or that has blocks of which nobody was
+  /// told. O(1). Requires: `r` is in use.
+  [[nodiscard]] std::size_t told_size(std::uint32_t r) const noexcept {
+    TESSERA_ASSERT(in_use(r), "not a row in use");
+    return state_[r].known >= state_[r].size ? state_[r].size : 0;
   }
 
   /// Appends `n` entries for the caller to fill; until then they are what was there before. An empty span, and no
@@ -113,16 +125,14 @@ class block_table {
     if (state_[r].known > i) state_[r].known = static_cast<std::uint32_t>(i);
   }
 
-  /// For a view of the rows that is kept from step to step: how many leading entries are as they were at the latest
-  /// `mark_read`. O(1). Requires: `r` is in use.
-  [[nodiscard]] std::size_t unread_from(std::uint32_t r) const noexcept {
-    TESSERA_ASSERT(in_use(r), "not a row in use");
-    return state_[r].kept;
-  }
-  /// All entries of the row have been read. O(1). Requires: `r` is in use.
-  void mark_read(std::uint32_t r) noexcept {
-    TESSERA_ASSERT(in_use(r), "not a row in use");
-    state_[r].kept = state_[r].size;
+  /// For one view of the rows that is kept from step to step: rows that lost entries, or had them replaced, since the
+  /// latest `mark_read`, each once.
+  [[nodiscard]] std::span<const std::uint32_t> cut_rows() const noexcept { return {cut_, cut_size_}; }
+  /// How many leading entries of a row are as they were at the latest `mark_read`, or have come since. O(1).
+  [[nodiscard]] std::size_t unread_from(std::uint32_t r) const noexcept { return state_[r].kept; }
+  /// All rows have been read as they are. O(rows cut).
+  void mark_read() noexcept {
+    for (; cut_size_ != 0; --cut_size_) state_[cut_[cut_size_ - 1]].kept = never_cut;
   }
 
   /// How many leading entries whoever runs the batch has been told of, by `tell`. O(1). Requires: `r` is in use.
@@ -139,24 +149,28 @@ class block_table {
  private:
   static constexpr std::int64_t max_int32 = 0x7fff'ffff;
 
+  static constexpr std::uint32_t never_cut = 0xffff'ffffU;
   struct row_state {
     std::uint32_t size = 0;
-    std::uint32_t kept = 0;   // leading entries that are as when they were read last
-    std::uint32_t known = 0;  // leading entries that were told
+    std::uint32_t kept = never_cut;  // leading entries that are as when they were read last; never_cut: all
+    std::uint32_t known = 0;         // leading entries that were told
     bool used = false;
   };
 
   [[nodiscard]] bool in_use(std::uint32_t r) const noexcept { return r < rows_ && state_[r].used; }
   void keep(std::uint32_t r, std::size_t n) noexcept {
+    if (state_[r].kept == never_cut) cut_[cut_size_++] = r;
     if (state_[r].kept > n) state_[r].kept = static_cast<std::uint32_t>(n);
   }
 
   block_id* ids_;
   row_state* state_;
   std::uint32_t* free_rows_;
+  std::uint32_t* cut_;
   std::size_t rows_;
   std::size_t stride_;
   std::size_t free_size_;
+  std::size_t cut_size_ = 0;
   tokens block_size_;
 };
 

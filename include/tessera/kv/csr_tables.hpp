@@ -5,6 +5,7 @@
 
 #include <bit>
 #include <cstring>
+#include <utility>
 
 TESSERA_NAMESPACE_BEGIN
 namespace kv {
@@ -17,10 +18,10 @@ struct csr_view {
   std::span<const std::int32_t> last_page_len;  ///< [n]; tokens in the last block, 1 to block_size.
 };
 
-/// Joins the rows of a batch for the kernels. The joined arrays persist from step to step. A step pays for what
+/// Joins the rows of a batch for the kernels. The joined array persists from step to step. A step pays for what
 /// changed: an entry that stays where it was is not touched, one that grew has its new blocks written, neighbours that
-/// shifted are moved together. So when rows grow, the indices behind them move (4 bytes a block).
-/// When to use: the default; kernels that take CSR.
+/// shifted are moved together. So when rows grow, the indices behind them move (4 bytes a block). When to use: the
+/// default; kernels that take CSR.
 class csr_tables {
  public:
   using view_type = csr_view;  ///< What a plan shows.
@@ -28,34 +29,45 @@ class csr_tables {
   /// Bytes that an object with these limits takes from its arena. rows x blocks_per_row < 2^31.
   [[nodiscard]] static constexpr std::size_t required_bytes(const block_table::limits& l) noexcept {
     return storage_layout{}
-        .add<mirror>(l.rows)
+        .add<std::uint32_t>(l.rows)
+        .add<std::uint32_t>(l.rows)
         .add<std::int32_t>(l.rows + 1)
+        .add<std::int32_t>(l.rows + 1)
+        .add<std::uint32_t>(l.rows)
         .add<std::int32_t>(l.rows * l.blocks_per_row)
         .add<std::int32_t>(l.rows)
-        .add<std::uint32_t>(l.rows)
         .add<move>(l.rows)
+        .add<piece>(l.rows)
         .bytes();
   }
 
   /// The batch is empty. O(rows).
   csr_tables(arena& memory, const block_table::limits& l) noexcept
-      : mirror_{memory.take<mirror>(l.rows)},
+      : row_{memory.take_uninitialised<std::uint32_t>(l.rows)},
+        latest_row_{memory.take_uninitialised<std::uint32_t>(l.rows)},
         indptr_{memory.take_uninitialised<std::int32_t>(l.rows + 1)},
+        latest_indptr_{memory.take_uninitialised<std::int32_t>(l.rows + 1)},
+        place_{memory.take<std::uint32_t>(l.rows)},
         indices_{memory.take_uninitialised<std::int32_t>(l.rows * l.blocks_per_row)},
         last_page_len_{memory.take_uninitialised<std::int32_t>(l.rows)},
-        entry_{memory.take_uninitialised<std::uint32_t>(l.rows)},
         moves_{memory.take_uninitialised<move>(l.rows)},
+        fresh_{memory.take_uninitialised<piece>(l.rows)},
         rows_{l.rows},
         block_size_{static_cast<std::uint32_t>(l.block_size.count())},
         shift_{std::has_single_bit(block_size_) ? std::countr_zero(block_size_) : -1} {
     TESSERA_ASSERT(l.rows * l.blocks_per_row <= 0x7fff'ffff, "the batch's arrays have 31-bit offsets");
-    indptr_[0] = 0;
+    indptr_[0] = latest_indptr_[0] = 0;
   }
   csr_tables(const csr_tables&) = delete;
   csr_tables& operator=(const csr_tables&) = delete;
 
   /// Starts the next step's batch. Invalidates the last `view`. O(1).
   void begin() noexcept {
+    if (built_) {  // what was not viewed was not joined, and does not become the latest
+      std::swap(row_, latest_row_);
+      std::swap(indptr_, latest_indptr_);
+      latest_size_ = size_;
+    }
     size_ = 0;
     built_ = false;
   }
@@ -69,7 +81,7 @@ class csr_tables {
     const std::uint32_t full = shift_ >= 0 ? before >> shift_ : before / block_size_;
     TESSERA_ASSERT(full < table.size(r), "the row has too few blocks for kv_length");
     static_cast<void>(table);
-    entry_[size_] = r;
+    row_[size_] = r;
     last_page_len_[size_] = static_cast<std::int32_t>(before - full * block_size_ + 1);
     indptr_[size_ + 1] = indptr_[size_] + static_cast<std::int32_t>(full + 1);
     ++size_;
@@ -81,54 +93,70 @@ class csr_tables {
   }
 
  private:
-  // The joined array has the first `size` entries of the row from `begin` on, if the row was in the latest batch
-  // (`batch` says so).
-  struct mirror {
-    std::uint64_t batch = 0;
-    std::uint32_t size = 0;
-    std::int32_t begin = 0;
-  };
   struct move {
     std::int32_t to;
     std::int32_t from;
     std::int32_t count;
   };
+  // Entries of a row that are not in the joined array yet.
+  struct piece {
+    std::uint32_t row;
+    std::int32_t to;
+    std::int32_t from;
+    std::int32_t count;
+  };
+
+  /// Whether a row was in the latest batch, where `place_` says.
+  [[nodiscard]] bool was_in(std::uint32_t r) const noexcept {
+    return place_[r] < latest_size_ && latest_row_[place_[r]] == r;
+  }
 
   void build(block_table& table) noexcept {
-    // 1. What can be kept: entries that were in the latest batch, in the same order. Those that moved by the same
-    //    distance and lie side by side are one move. Whatever breaks the order is copied from its row instead.
-    const std::uint64_t latest = batch_++;
+    // Rows of the latest batch that lost entries since: only these need a look at what they have kept.
+    bool any_cut = false;
+    for (const std::uint32_t r : table.cut_rows()) any_cut = any_cut || was_in(r);
+
+    // 1. What can be kept: entries that were in the latest batch, in the same order, which mostly is entry by entry.
+    //    Those that moved by the same distance and lie side by side are one move. Whatever breaks the order is copied
+    //    from its row instead.
     std::size_t moves = 0;
-    std::size_t fresh = 0;  // entries with something to copy from their rows
-    std::int32_t kept_end = 0;
+    std::size_t fresh = 0;
+    std::size_t j = 0;  // where the latest batch has come to
+    std::int32_t run_from = 0;
+    std::int32_t run_to = 0;
+    std::int32_t run_end = 0;  // [run_from, run_end) is kept, from run_to on
+    const auto end_run = [&]() noexcept {
+      if (run_end != run_from && run_from != run_to) moves_[moves++] = {run_to, run_from, run_end - run_from};
+    };
     for (std::size_t i = 0; i != size_; ++i) {
-      const std::uint32_t r = entry_[i];
-      mirror& m = mirror_[r];
+      const std::uint32_t r = row_[i];
       const std::int32_t to = indptr_[i];
       const std::int32_t count = indptr_[i + 1] - to;
-      std::int32_t keep = 0;
-      if (m.batch == latest && m.begin >= kept_end) {
-        keep = static_cast<std::int32_t>(m.size);
-        const auto unread = static_cast<std::int32_t>(table.unread_from(r));
-        if (keep > unread) keep = unread;
-        if (keep > count) keep = count;
-        if (keep != 0) kept_end = m.begin + keep;
-      }
-      if (keep != 0 && to != m.begin) {
-        move* const last = moves != 0 ? moves_ + (moves - 1) : nullptr;
-        if (last != nullptr && last->from + last->count == m.begin && last->to + last->count == to) {
-          last->count += keep;
-        } else {
-          moves_[moves++] = {to, m.begin, keep};
+      if (j == latest_size_ || latest_row_[j] != r) [[unlikely]] {
+        if (!was_in(r) || place_[r] < j) {
+          fresh_[fresh++] = {r, to, 0, count};
+          continue;
         }
+        j = place_[r];
       }
-      if (keep != count) {
-        m.size = static_cast<std::uint32_t>(keep);
-        ++fresh;
-      } else {
-        m = {batch_, static_cast<std::uint32_t>(count), to};
+      const std::int32_t from = latest_indptr_[j];
+      std::int32_t keep = latest_indptr_[j + 1] - from;
+      ++j;
+      if (any_cut) [[unlikely]] {
+        const std::size_t kept = table.unread_from(r);
+        if (static_cast<std::size_t>(keep) > kept) keep = static_cast<std::int32_t>(kept);
       }
+      if (keep > count) keep = count;
+      if (from != run_end || to - from != run_to - run_from) {
+        end_run();
+        run_from = from;
+        run_to = to;
+      }
+      run_end = from + keep;
+      if (keep != count) [[unlikely]]
+        fresh_[fresh++] = {r, to + keep, keep, count - keep};
     }
+    end_run();
     // 2. Sources and targets both ascend, so a move down and a move up never meet; among themselves, moves down are
     //    safe from front to back and moves up from back to front.
     for (std::size_t i = 0; i != moves; ++i) {
@@ -138,24 +166,17 @@ class csr_tables {
       if (moves_[i].to > moves_[i].from) shift(moves_[i]);
     }
     // 3. The rest comes from the rows.
-    for (std::size_t i = 0; fresh != 0; ++i) {
-      const std::uint32_t r = entry_[i];
-      mirror& m = mirror_[r];
-      const std::int32_t to = indptr_[i];
-      const auto count = static_cast<std::uint32_t>(indptr_[i + 1] - to);
-      if (m.batch == batch_ && m.begin == to) continue;
-      --fresh;
-      // A row that is in the batch twice was kept once at most; its second entry must not trust the first one's mirror.
-      const std::uint32_t keep = m.batch == batch_ ? 0 : m.size;
-      const block_id* const ids = table.row(r).data();
-      if (count - keep == 1) {
-        indices_[to + static_cast<std::int32_t>(keep)] = static_cast<std::int32_t>(ids[keep]);
+    for (std::size_t i = 0; i != fresh; ++i) {
+      const piece& f = fresh_[i];
+      const block_id* const ids = table.row(f.row).data() + f.from;
+      if (f.count == 1) {
+        indices_[f.to] = static_cast<std::int32_t>(*ids);
       } else {
-        std::memcpy(indices_ + to + keep, ids + keep, (count - keep) * sizeof(std::int32_t));
+        std::memcpy(indices_ + f.to, ids, static_cast<std::size_t>(f.count) * sizeof(std::int32_t));
       }
-      m = {batch_, count, to};
-      table.mark_read(r);
     }
+    for (std::size_t i = 0; i != size_; ++i) place_[row_[i]] = static_cast<std::uint32_t>(i);
+    table.mark_read();
     built_ = true;
   }
 
@@ -163,15 +184,18 @@ class csr_tables {
     std::memmove(indices_ + m.to, indices_ + m.from, static_cast<std::size_t>(m.count) * sizeof(std::int32_t));
   }
 
-  mirror* mirror_;
+  std::uint32_t* row_;  // the row of each entry of the batch
+  std::uint32_t* latest_row_;
   std::int32_t* indptr_;
+  std::int32_t* latest_indptr_;
+  std::uint32_t* place_;  // by row: its entry in the latest batch that it was in
   std::int32_t* indices_;
   std::int32_t* last_page_len_;
-  std::uint32_t* entry_;  // the row of each entry of the batch
   move* moves_;
+  piece* fresh_;
   std::size_t rows_;
   std::size_t size_ = 0;
-  std::uint64_t batch_ = 1;
+  std::size_t latest_size_ = 0;
   std::uint32_t block_size_;
   int shift_;
   bool built_ = true;

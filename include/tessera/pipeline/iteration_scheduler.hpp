@@ -262,7 +262,11 @@ class iteration_scheduler {
     roster_.settle_evictions(step_.kept);
     roster_.settle_admissions(step_.admitted, step_.first_guest);
     const outcome* o = outcomes.data();
-    for (std::size_t i = 0; i != step_.decode.size(); ++i) settle(step_.decode[i], *o++, step_.decode_at[i], now);
+    const std::uint32_t mark = step_.mark();
+    for (std::size_t i = 0; i != step_.decode.size(); ++i, ++o) {
+      if (!roster_.settle_decode(step_.decode[i], *o, step_.decode_at[i], mark)) [[unlikely]]
+        settle(step_.decode[i], *o, step_.decode_at[i], now);
+    }
     for (std::size_t i = 0; i != step_.prefill.size(); ++i) settle(step_.prefill[i], *o++, step_.prefill_at[i], now);
     roster_.settle_places();
     roster_.kv.copies_done();
@@ -300,9 +304,9 @@ class iteration_scheduler {
   }
 
   /// Why a live request is not in the latest plan; `none` if it is, or has ended; `not_planned` after an `abandon`.
-  /// O(1). Requires: if it lives, it is here.
+  /// O(1), or O(log residents) for a resident while a plan is pending. Requires: if it lives, it is here.
   [[nodiscard]] wait_reason why(const Request& r) const noexcept {
-    return is_live(r.state().life) ? detail::why_not_in(step_, longest_, r) : wait_reason::none;
+    return is_live(r.state().life) ? detail::why_not_in(step_, roster_.residents, longest_, r) : wait_reason::none;
   }
 
   /// Whether a plan waits for `commit` or `abandon`. O(1).
@@ -438,7 +442,7 @@ class iteration_scheduler {
 
   void settle(const scheduled<Request>& e, const outcome& o, std::uint32_t at, time_point now) noexcept {
     if (e.request->state().ends_as == lifecycle::idle) [[likely]] {
-      roster_.settle(e, o, at, now);
+      roster_.settle(e, o, at, now, step_.mark());
     } else {
       roster_.settle_cancelled(*e.request, at);
     }

@@ -28,9 +28,10 @@ namespace detail {
 template <schedulable Request, class BlockStore>
 class kv_ledger {
   using state = typename Request::state_type;
-  static constexpr bool shares = prefix_hashed<Request> && kv::prefix_store<BlockStore>;
 
  public:
+  static constexpr bool shares = prefix_hashed<Request> && kv::prefix_store<BlockStore>;  ///< Whether blocks are.
+
   [[nodiscard]] static constexpr kv::block_table::limits table_limits(const scheduler_limits& l) noexcept {
     return {.rows = 2 * l.residents, .blocks_per_row = l.blocks_per_row(), .block_size = l.block_size};
   }

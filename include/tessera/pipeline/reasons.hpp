@@ -6,9 +6,11 @@
 TESSERA_NAMESPACE_BEGIN
 namespace detail {
 
-/// Why a live request is not in the latest plan; `none` if it is.
-template <class Request>
-[[nodiscard]] wait_reason why_not_in(const step<Request>& step, tokens longest, const Request& r) noexcept {
+/// Why a live request is not in the latest plan; `none` if it is. O(log residents) for a resident while the plan is
+/// pending, else O(1).
+template <class Request, class Residents>
+[[nodiscard]] wait_reason why_not_in(const step<Request>& step, const Residents& residents, tokens longest,
+                                     const Request& r) noexcept {
   const auto& s = r.state();
   if (s.life == lifecycle::suspended) return wait_reason::suspended;
   if (s.sequence >= step.seen) return wait_reason::not_planned;
@@ -17,6 +19,8 @@ template <class Request>
   if (step.has_mark(r, plan_mark::stalled) || s.length > longest) return wait_reason::stalled;
   if (s.sequence == step.blocked) return step.blocked_reason;
   if (s.life != lifecycle::resident) return wait_reason::behind_others;
+  // Who was resident before the plan is marked when it has run; until then, who has had its turn runs.
+  if (step.pending && residents.place_of(r) < step.next) return wait_reason::none;
   return step.stopped != wait_reason::none ? step.stopped : wait_reason::not_planned;  // suspended at the time
 }
 

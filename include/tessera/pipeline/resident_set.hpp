@@ -83,6 +83,9 @@ class resident_set {
     return at < size_ && first_[at] == &r;
   }
 
+  /// Where a resident stands. O(log n).
+  [[nodiscard]] std::size_t place_of(const R& r) const noexcept { return place_of(r, size_); }
+
   /// Drops all but the first `n`. O(dropped).
   void truncate(std::size_t n) noexcept {
     for (; size_ > n; --size_) {

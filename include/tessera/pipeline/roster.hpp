@@ -202,11 +202,35 @@ struct roster {
     }
   }
 
-  /// What came of an entry of a plan. `at`: where the request stands among the residents; `no_index` if it has started
-  /// in this plan. Places are given, but not taken before `settle_places`.
-  void settle(const scheduled<Request>& e, const outcome& o, std::uint32_t at, time_point now) noexcept {
+  /// The common case of `settle`: one token of a resident that goes on. False, and no change, if it is not that.
+  [[nodiscard]] bool settle_decode(const scheduled<Request>& e, const outcome& o, std::uint32_t at,
+                                   std::uint32_t mark) noexcept {
     Request& r = *e.request;
     state& s = state_of(r);
+    if (o.produced != 1 || o.finished || o.failed || o.end_of_reasoning || at == no_index || s.restarted ||
+        e.lookahead != tokens{} || s.ends_as != lifecycle::idle) {
+      return false;
+    }
+    s.computed = s.length;
+    s.length += tokens{1};
+    s.marked_in = mark;
+    s.mark = plan_mark::runs;
+    if (e.new_blocks != 0) kv.table().tell(s.row);
+    if constexpr (kv_ledger<Request, BlockStore>::shares) {
+      if (s.computed % block_size == tokens{}) publish(r);  // else no block is full that was not
+    }
+    if (discipline().charge(r, tokens{1})) move(r, at, true, false, {});
+    return true;
+  }
+
+  /// What came of an entry of a plan. `at`: where the request stands among the residents; `no_index` if it has started
+  /// in this plan. Places are given, but not taken before `settle_places`.
+  void settle(const scheduled<Request>& e, const outcome& o, std::uint32_t at, time_point now,
+              std::uint32_t mark) noexcept {
+    Request& r = *e.request;
+    state& s = state_of(r);
+    s.marked_in = mark;
+    s.mark = plan_mark::runs;
     s.computed = e.first + e.count;
     tokens produced{};
     if (e.samples) {
@@ -218,11 +242,7 @@ struct roster {
       if (produced > tokens{1}) s.computed = s.length - tokens{1};
     }
     if (e.new_blocks != 0) kv.table().tell(s.row);
-    if (!o.failed) {
-      // What was only cached of a refused prefix, or not known, is in use with that.
-      const std::size_t seen = kv.publish(r, refused.matched ? refused_request : nullptr);
-      refused.more_in_use(blocks{static_cast<std::int64_t>(seen)});
-    }
+    if (!o.failed) publish(r);
     if (o.finished || o.failed) {
       departs(r, at);
       if (at != no_index) residents.vacate(at);
@@ -237,17 +257,10 @@ struct roster {
     const bool due = discipline().charge(r, produced);
     const bool ends_reasoning = e.samples && o.end_of_reasoning && s.phase == phase::reasoning;
     const bool restarts = s.restarted && produced > tokens{};
-    const bool moves = due || ends_reasoning || restarts;
-    if (moves) departs(r, at);  // perhaps to a place behind who was refused
-    if (moves && at != no_index) residents.vacate(at);
-    if (moves || at == no_index) residents.collect(r);
-    if (restarts) s.restarted = false;
-    if (due) discipline().requeue(r);
-    if (ends_reasoning) {
-      s.phase = phase::answering;
-      s.reasoning = r.generated();
-      s.answering_since = now;
-      discipline().change_phase(r);
+    if (due || ends_reasoning || restarts) {
+      move(r, at, due, ends_reasoning, now);
+    } else if (at == no_index) {
+      residents.collect(r);
     }
   }
   /// One that started in the plan, and was cancelled meanwhile, is a resident until that is settled.
@@ -268,6 +281,26 @@ struct roster {
   const Request* refused_request = nullptr;  ///< and which it is, while `refused.matched`.
 
  private:
+  /// Full blocks of the prompt become findable. What was only cached of a refused prefix, or not known, is in use then.
+  void publish(Request& r) noexcept {
+    const std::size_t seen = kv.publish(r, refused.matched ? refused_request : nullptr);
+    refused.more_in_use(blocks{static_cast<std::int64_t>(seen)});
+  }
+  /// A resident gets another place, perhaps behind who was refused.
+  void move(Request& r, std::uint32_t at, bool due, bool ends_reasoning, time_point now) noexcept {
+    state& s = state_of(r);
+    departs(r, at);
+    if (at != no_index) residents.vacate(at);
+    residents.collect(r);
+    s.restarted = false;
+    if (due) discipline().requeue(r);
+    if (ends_reasoning) {
+      s.phase = phase::answering;
+      s.reasoning = r.generated();
+      s.answering_since = now;
+      discipline().change_phase(r);
+    }
+  }
   /// Perhaps one of those who may be evicted from now on, or gone.
   void leave_suspended(Request& r) noexcept {
     suspended.erase(r);

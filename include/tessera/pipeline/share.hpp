@@ -25,7 +25,7 @@ template <class Planning>
 void schedule(Planning& p, typename Planning::request& r, tokens first, tokens count, tokens left, std::uint32_t at,
               entry_origin origin) noexcept {
   auto& step = p.step;
-  step.set_mark(r, plan_mark::runs);
+  if (at == no_index) step.set_mark(r, plan_mark::runs);  // a resident's is set when it has run
   step.budget -= count;
   const scheduled<typename Planning::request> entry{&r, first,         count, tokens{}, r.state().row,
                                                     0,  count == left, origin};
@@ -42,6 +42,48 @@ void schedule(Planning& p, typename Planning::request& r, tokens first, tokens c
 template <class Planning>
 void promise(Planning& p, const typename Planning::request& r) noexcept {
   p.step.promised += max(p.whole(r) - p.held(r), blocks{});
+}
+
+/// The common case: residents before `end`, from `step.next` on, whose next token has room in a block that it has.
+/// Stops at the first of which that is not true, or when the step is full.
+template <class Planning>
+void go_on_decoding(Planning& p, std::size_t end) noexcept {
+  using request = typename Planning::request;
+  auto& step = p.step;
+  std::size_t most = end - step.next;
+  const std::size_t places = step.max_batch - step.size();
+  if (most > places) most = places;
+  if (tokens{static_cast<std::int64_t>(most)} > step.budget) most = static_cast<std::size_t>(step.budget.count());
+
+  const auto& table = p.roster.kv.table();
+  const auto residents = p.roster.residents.all().subspan(step.next, most);
+  const std::size_t before = step.decode.size();
+  scheduled<request>* const entry = step.decode.extend(most);
+  std::uint32_t* const place = step.decode_at.extend(most);
+  const std::int64_t block_size = p.limits.block_size.count();
+  const std::int64_t longest = p.longest.count();
+  std::size_t n = 0;
+  for (; n != most; ++n) {
+    request& r = *residents[n];
+    const auto& s = r.state();
+    const std::int64_t length = s.length.count();
+    const auto room = static_cast<std::int64_t>(table.told_size(s.row)) * block_size;
+    if (s.computed.count() + 1 != length || length > room || length > longest) break;
+    scheduled<request>& e = entry[n];  // member by member: as a whole, it is built elsewhere and copied
+    e.request = &r;
+    e.first = s.computed;
+    e.count = tokens{1};
+    e.lookahead = tokens{};
+    e.row = s.row;
+    e.new_blocks = 0;
+    e.samples = true;
+    e.origin = entry_origin::going_on;
+    place[n] = static_cast<std::uint32_t>(step.next + n);
+  }
+  step.decode.truncate(before + n);
+  step.decode_at.truncate(before + n);
+  step.next += n;
+  step.budget -= tokens{static_cast<std::int64_t>(n)};
 }
 
 /// A resident's turn: its next token, or a chunk of its prompt. False: it lacks a block and nobody behind it can give

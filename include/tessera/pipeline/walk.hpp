@@ -97,6 +97,8 @@ void walk(Planning& p) noexcept {
   while (true) {
     const std::size_t turn = candidate != nullptr ? turn_of(p, *candidate) : step.kept;
     while (step.next < turn && step.next < step.kept && !step.is_full()) {
+      go_on_decoding(p, turn < step.kept ? turn : step.kept);
+      if (step.next >= turn || step.next >= step.kept || step.is_full()) break;
       const std::size_t at = step.next++;
       // Nobody starts while a resident lacks a block.
       if (!go_on(p, *roster.residents[at], static_cast<std::uint32_t>(at))) {

@@ -107,6 +107,15 @@ class basic_request_hook
   /// Whether it has the links that an order that ages needs.
   static constexpr bool can_age = (detail::ages<Orders> || ... || false);
 
+ private:
+  friend struct request_access;
+  // First of all what each step touches: with the queue's links before it, it begins in the same cache line.
+  state_type state_{};
+  [[no_unique_address]] detail::order_room<
+      detail::largest_state<typename detail::order_state_of<Orders, Clock>::type...>()>
+      order_{};
+
+ public:
   tokens prompt{};                     ///< Length of the prompt. At least 1.
   tokens max_output{};                 ///< Most tokens it may generate, reasoning included; 0: not known.
   int priority = 0;                    ///< Higher is more urgent; compared before anything else by every discipline.
@@ -146,13 +155,6 @@ class basic_request_hook
   }
   /// Tokens generated so far. 0 before `submit`.
   [[nodiscard]] tokens generated() const noexcept { return state_.length > prompt ? state_.length - prompt : tokens{}; }
-
- private:
-  friend struct request_access;
-  state_type state_{};
-  [[no_unique_address]] detail::order_room<
-      detail::largest_state<typename detail::order_state_of<Orders, Clock>::type...>()>
-      order_{};
 };
 
 using request_hook = basic_request_hook<>;  ///< On the default clock, for orders that keep nothing about a request.
