@@ -24,8 +24,10 @@ namespace {
 
 using namespace tessera;
 
-struct alignas(64) bench_request : request_hook {
-  std::byte payload[320 - 64 * ((sizeof(request_hook) + 63) / 64)];
+using bench_hook = request_hook_for<order::round_robin, order::two_phase, order::ranked<>>;
+struct alignas(64) bench_request : bench_hook {
+  float score = 0;
+  std::byte payload[320 - sizeof(bench_hook) - sizeof(float)];
 };
 static_assert(sizeof(bench_request) == 320);
 

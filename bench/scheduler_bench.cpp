@@ -28,7 +28,9 @@ using namespace tessera::literals;
 
 constexpr std::size_t prompt_tokens = 1024;
 
-struct request : request_hook {
+/// With room for what its order keeps about it, and no more.
+template <class... Order>
+struct request_for : request_hook_for<Order...> {
   std::span<const std::uint64_t> hashes;
   tokens output{};
   tokens reasoning{};
@@ -83,10 +85,13 @@ struct setting {
   std::size_t block_size = 16;
   std::size_t batch = 256;
   std::size_t waiting = 1000;
+  tokens token_budget = step_limits{}.token_budget;
 };
 
 template <class Scheduler>
 class closed_loop {
+  using request = typename Scheduler::request_type;
+
  public:
   explicit closed_loop(const setting& s)
       : limits_{.requests = s.waiting + s.batch,
@@ -101,9 +106,10 @@ class closed_loop {
         scheduler_{storage_} {
     for (request& r : requests_) submit(r);
     step_.max_batch = s.batch;
+    step_.token_budget = s.token_budget;
     outcomes_.reserve(s.batch);
     // Until lengths are mixed, and all blocks have been used.
-    for (std::size_t i = 0; i != 3000 + s.blocks / 16; ++i) static_cast<void>(step());
+    for (std::size_t i = 0; i != 3000 + s.blocks * 16 / s.batch; ++i) static_cast<void>(step());
   }
 
   /// Nanoseconds of plan and commit.
@@ -197,37 +203,49 @@ void step(benchmark::State& state, const setting& s) {
 
 using pool = kv::block_pool;
 using cache = kv::prefix_cache;
-using future = iteration_scheduler<request, order::fcfs, preempt::swap, admit::future_peak, pool>;
+using plain = request_for<>;
+using in_turns = request_for<order::round_robin>;
+using phased = request_for<order::two_phase>;
+using future = iteration_scheduler<plain, order::fcfs, preempt::swap, admit::future_peak, pool>;
 
 [[maybe_unused]] const int registered = [] {
   const auto add = [](const char* name, auto* function, const setting& s) {
     benchmark::RegisterBenchmark(name, [function, s](benchmark::State& state) { function(state, s); })->UseManualTime();
   };
   // 256 run, with blocks to spare; the prefix cache fills what is left with cached blocks, so its pool is full.
-  add("step/fcfs", &step<fcfs<request, pool>>, {});
-  add("step/round_robin", &step<round_robin<request, pool>>, {});
-  add("step/pascal", &step<pascal<request, pool>>, {});
+  add("step/fcfs", &step<fcfs<plain, pool>>, {});
+  add("step/round_robin", &step<round_robin<in_turns, pool>>, {});
+  add("step/pascal", &step<pascal<phased, pool>>, {});
   add("step/future_peak", &step<future>, {});
-  add("step/fcfs/prefix_cache", &step<fcfs<request, cache>>, {});
-  add("step/round_robin/prefix_cache", &step<round_robin<request, cache>>, {});
-  add("step/pascal/prefix_cache", &step<pascal<request, cache>>, {});
+  add("step/fcfs/prefix_cache", &step<fcfs<plain, cache>>, {});
+  add("step/round_robin/prefix_cache", &step<round_robin<in_turns, cache>>, {});
+  add("step/pascal/prefix_cache", &step<pascal<phased, cache>>, {});
   // The pool is what limits the batch: 72 blocks per request for 256 requests, or 25,600 blocks for all who fit.
-  add("step/pool_full/fcfs", &step<fcfs<request, pool>>, {.blocks = 18'432});
-  add("step/pool_full/pascal", &step<pascal<request, pool>>, {.blocks = 18'432});
-  add("step/pool_full/pascal/prefix_cache", &step<pascal<request, cache>>, {.blocks = 10'240});
-  add("step/pool_full/fcfs/batch:512", &step<fcfs<request, pool>>, {.batch = 512});
-  add("step/pool_full/pascal/batch:512", &step<pascal<request, pool>>, {.batch = 512});
+  add("step/pool_full/fcfs", &step<fcfs<plain, pool>>, {.blocks = 18'432});
+  add("step/pool_full/pascal", &step<pascal<phased, pool>>, {.blocks = 18'432});
+  add("step/pool_full/pascal/prefix_cache", &step<pascal<phased, cache>>, {.blocks = 10'240});
+  add("step/pool_full/fcfs/batch:512", &step<fcfs<plain, pool>>, {.batch = 512});
+  add("step/pool_full/pascal/batch:512", &step<pascal<phased, pool>>, {.batch = 512});
+  // More that run, with blocks and budget in proportion.
+  add("step/running:1024/fcfs", &step<fcfs<plain, pool>>,
+      {.blocks = 102'400, .batch = 1024, .token_budget = 32'768_tok});
+  add("step/running:1024/fcfs/prefix_cache", &step<fcfs<plain, cache>>,
+      {.blocks = 102'400, .batch = 1024, .token_budget = 32'768_tok});
+  add("step/running:4096/fcfs", &step<fcfs<plain, pool>>,
+      {.blocks = 409'600, .batch = 4096, .token_budget = 131'072_tok});
+  add("step/running:4096/fcfs/prefix_cache", &step<fcfs<plain, cache>>,
+      {.blocks = 409'600, .batch = 4096, .token_budget = 131'072_tok});
   // Block size.
-  add("step/block_size:64/pascal", &step<pascal<request, pool>>, {.blocks = 6'400, .block_size = 64});
-  add("step/block_size:64/pascal/prefix_cache", &step<pascal<request, cache>>, {.blocks = 6'400, .block_size = 64});
+  add("step/block_size:64/pascal", &step<pascal<phased, pool>>, {.blocks = 6'400, .block_size = 64});
+  add("step/block_size:64/pascal/prefix_cache", &step<pascal<phased, cache>>, {.blocks = 6'400, .block_size = 64});
   // Against the number that wait, and the number of cached blocks.
-  add("step/waiting:1000", &step<pascal<request, pool>>, {.waiting = 1000});
-  add("step/waiting:10000", &step<pascal<request, pool>>, {.waiting = 10'000});
-  add("step/waiting:100000", &step<pascal<request, pool>>, {.waiting = 100'000});
-  add("step/waiting:1000000", &step<pascal<request, pool>>, {.waiting = 1'000'000});
-  add("step/cached_blocks:25600", &step<pascal<request, cache>>, {.blocks = 25'600});
-  add("step/cached_blocks:102400", &step<pascal<request, cache>>, {.blocks = 102'400});
-  add("step/cached_blocks:409600", &step<pascal<request, cache>>, {.blocks = 409'600});
+  add("step/waiting:1000", &step<pascal<phased, pool>>, {.waiting = 1000});
+  add("step/waiting:10000", &step<pascal<phased, pool>>, {.waiting = 10'000});
+  add("step/waiting:100000", &step<pascal<phased, pool>>, {.waiting = 100'000});
+  add("step/waiting:1000000", &step<pascal<phased, pool>>, {.waiting = 1'000'000});
+  add("step/cached_blocks:25600", &step<pascal<phased, cache>>, {.blocks = 25'600});
+  add("step/cached_blocks:102400", &step<pascal<phased, cache>>, {.blocks = 102'400});
+  add("step/cached_blocks:409600", &step<pascal<phased, cache>>, {.blocks = 409'600});
   return 0;
 }();
 

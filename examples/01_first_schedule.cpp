@@ -8,7 +8,7 @@
 
 using namespace tessera::literals;
 
-struct my_request : tessera::request_hook {  // the hook: queued without allocation
+struct my_request : tessera::pascal_request {  // the hook: queued without allocation
   char name = '?';
   int reasoning = 0;  // what the model will do; an engine finds out as it goes
   int answer = 0;

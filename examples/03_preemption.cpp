@@ -18,7 +18,7 @@ struct my_request : tessera::request_hook {};
 /// A policy is a type with one member function. This one asks how much there is to lose.
 struct swap_the_long {
   template <tessera::schedulable R>
-  tessera::preemption_mode mode(const R& victim, tessera::blocks /*held*/) const noexcept {
+  tessera::preemption_mode mode(const R& victim, tessera::blocks /*to_copy*/) const noexcept {
     return victim.state().length > 64_tok ? tessera::preemption_mode::swap : tessera::preemption_mode::recompute;
   }
 };

@@ -13,7 +13,7 @@
 using namespace tessera::literals;
 namespace rank = tessera::rank;
 
-struct my_request : tessera::request_hook {  // `score` is a member of the hook
+struct my_request : tessera::pars_request {  // `score` is a member of it
   std::string text;
   int answer = 0;  // tokens; the engine finds out as it goes
 };

@@ -1,17 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-// Block tables: rows of block ids, joined for the attention kernels of one step.
+// Block tables: rows of block ids, and how they are joined for the attention kernels of one step.
 
-#include <tessera/core/owned_storage.hpp>
-#include <tessera/kv/block_table.hpp>
+#include <tessera/kv/csr_tables.hpp>
 
+#include <cstddef>
 #include <cstdio>
 #include <initializer_list>
 #include <span>
+#include <vector>
 
 namespace {
 
 using tessera::kv::block_table;
+using tessera::kv::csr_tables;
 
 void append(block_table& table, std::uint32_t row, std::initializer_list<tessera::kv::block_id> ids) {
   const auto room = table.extend(row, ids.size());
@@ -35,26 +37,29 @@ void print(const tessera::kv::csr_view& batch) {
 int main() {
   using namespace tessera::literals;
 
-  auto storage = tessera::storage_for<block_table>({.rows = 4, .blocks_per_row = 8, .block_size = 16_tok});
-  tessera::arena memory{storage.memory()};
-  block_table table{memory, storage.limits()};
+  // Both take their arrays from one buffer.
+  const block_table::limits limits{.rows = 4, .blocks_per_row = 8, .block_size = 16_tok};
+  std::vector<std::byte> buffer(block_table::required_bytes(limits) + csr_tables::required_bytes(limits));
+  tessera::arena memory{buffer};
+  block_table table{memory, limits};
+  csr_tables batch{memory, limits};
 
   const auto a = table.acquire_row();
   const auto b = table.acquire_row();
   append(table, a, {10, 11});
   append(table, b, {20, 21, 22});
 
-  table.begin_batch();
-  table.add(a, 32_tok);
-  table.add(b, 33_tok);
-  print(table.view());
+  batch.begin();
+  batch.add(table, a, 32_tok);
+  batch.add(table, b, 33_tok);
+  print(batch.view(table));
 
   // One step later, a has outgrown its second block; b only moves.
   append(table, a, {12});
-  table.begin_batch();
-  table.add(a, 33_tok);
-  table.add(b, 34_tok);
-  print(table.view());
+  batch.begin();
+  batch.add(table, a, 33_tok);
+  batch.add(table, b, 34_tok);
+  print(batch.view(table));
 }
 
 /* output:

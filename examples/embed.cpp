@@ -13,7 +13,7 @@
 
 using namespace tessera::literals;
 
-struct my_request : tessera::request_hook {
+struct my_request : tessera::pascal_request {
   std::vector<std::int32_t> sequence;  // prompt and generated tokens; the engine's own
 };
 
@@ -58,6 +58,7 @@ struct toy_engine {
     for (const auto& t : plan.swap_out) {
       for (std::size_t i = 0; i < t.device.size(); ++i) copy(host, t.host[i], device, t.device[i]);
     }
+    for (const auto& c : plan.copies) copy(device, c.to, device, c.from);  // forks: this engine makes none
     for (const auto& t : plan.swap_in) {
       for (std::size_t i = 0; i < t.device.size(); ++i) copy(device, t.device[i], host, t.host[i]);
     }

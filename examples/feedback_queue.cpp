@@ -10,37 +10,36 @@
 
 using namespace tessera::literals;
 
-struct my_request : tessera::request_hook {
-  char name = '?';
-};
-
 /// `charge` says when a place is due to change, `requeue` changes it, and both write only what `before` and they
 /// themselves read. A waiting request of a higher level takes the place of a running one: `displaces`.
 struct feedback_queue : tessera::order::fcfs {
+  /// What is kept about each request; it begins anew when one joins. The hook below has room for it.
+  template <tessera::clock_policy Clock>
+  struct state {
+    int level = 0;
+    tessera::tokens used{};  ///< Tokens generated since it came to that level.
+  };
+
   tessera::tokens quantum{2};  ///< Tokens generated at the top.
 
   template <tessera::schedulable R>
-  void enter(R& r, typename R::time_point /*now*/) noexcept {
-    auto& s = tessera::request_access::state(r);
-    s.level = 0;
-    s.quantum_used = tessera::tokens{};
-  }
-  template <tessera::schedulable R>
   [[nodiscard]] bool charge(R& r, tessera::tokens ran) noexcept {
-    auto& s = tessera::request_access::state(r);
-    s.quantum_used += ran;
-    return s.level < lowest && s.quantum_used >= quantum * (1 << s.level);
+    auto& place = tessera::request_access::order_state<feedback_queue>(r);
+    place.used += ran;
+    return place.level < lowest && place.used >= quantum * (1 << place.level);
   }
   template <tessera::schedulable R>
   void requeue(R& r) noexcept {
-    auto& s = tessera::request_access::state(r);
-    ++s.level;
-    s.quantum_used = tessera::tokens{};
+    auto& place = tessera::request_access::order_state<feedback_queue>(r);
+    ++place.level;
+    place.used = tessera::tokens{};
   }
   template <tessera::schedulable R>
   [[nodiscard]] static bool before(const R& a, const R& b) noexcept {
     if (a.priority != b.priority) return a.priority > b.priority;
-    if (a.state().level != b.state().level) return a.state().level < b.state().level;
+    const int level = tessera::order_state<feedback_queue>(a).level;
+    const int other = tessera::order_state<feedback_queue>(b).level;
+    if (level != other) return level < other;
     return a.state().sequence < b.state().sequence;
   }
   template <tessera::schedulable R>
@@ -50,6 +49,10 @@ struct feedback_queue : tessera::order::fcfs {
 
  private:
   static constexpr int lowest = 4;
+};
+
+struct my_request : tessera::request_hook_for<feedback_queue> {
+  char name = '?';
 };
 
 template <class Scheduler>

@@ -16,7 +16,8 @@
 
 using namespace tessera::literals;
 
-struct my_request : tessera::request_hook {  // `score` is a member of the hook
+struct my_request : tessera::improved_request {
+  float score = 0;
   tessera::token_pacer pacer{};
   tessera::tokens expected_output{};
   tessera::tokens output{};  // what the model will do, which no scheduler knows

@@ -19,8 +19,9 @@ using namespace tessera::literals;
 
 constexpr std::size_t block_size = 16;
 
-struct my_request : tessera::request_hook {
+struct my_request : tessera::request_hook_for<tessera::order::ranked<>> {  // with room for what the order keeps
   const char* name = "";
+  float score = 0;
   std::vector<std::uint64_t> hashes;  // one per full block of the prompt
 
   // A prefix cache asks for this; a plain block pool shares nothing.

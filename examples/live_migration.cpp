@@ -38,10 +38,11 @@ struct instance {
 
   void step(tessera::time_point& now) {
     const auto plan = scheduler.plan(now, {.max_batch = 8, .token_budget = 512_tok});
-    // What was adopted has landed here: one copy on the device, to the blocks that the plan gives it.
+    // What was adopted has landed here: one copy on the device, to the blocks that the plan gives it. (With a prefix
+    // cache, its first blocks may be there already.)
     for (const auto& f : plan.fetch) {
       for (std::size_t i = 0; i != f.device.size() * block_size; ++i) {
-        kv[f.device[i / block_size] * block_size + i % block_size] = landing[i];
+        kv[f.device[i / block_size] * block_size + i % block_size] = landing[f.first * block_size + i];
       }
     }
     for (std::size_t i = 0; i != plan.size(); ++i) {

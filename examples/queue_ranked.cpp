@@ -8,20 +8,23 @@
 
 using namespace tessera::literals;
 
-struct my_request : tessera::request_hook {
-  const char* name = "";
-  int words = 0;
-};
-
 /// What a trained predictor would say; only the order of the scores matters.
 struct by_words {
-  float operator()(const my_request& r) const noexcept { return static_cast<float>(r.words); }
+  template <tessera::schedulable R>
+  float operator()(const R& r) const noexcept {
+    return static_cast<float>(r.words);
+  }
+};
+
+struct my_request : tessera::request_hook_for<tessera::order::ranked<by_words>> {
+  const char* name = "";
+  int words = 0;
 };
 
 void show(double now, tessera::ranked_queue<my_request, by_words>& queue) {
   queue.advance(tessera::time_point::at_seconds(now));
   std::printf("at %3.0f s:", now);
-  for (const my_request* r = queue.front(); r != nullptr; r = queue.next(*r)) std::printf(" %s", r->name);
+  for (my_request* r = queue.front(); r != nullptr; r = queue.next(*r)) std::printf(" %s", r->name);
   std::printf("\n");
 }
 

@@ -9,7 +9,7 @@
 
 using namespace tessera::literals;
 
-struct my_request : tessera::request_hook {
+struct my_request : tessera::request_hook_for<tessera::order::round_robin> {
   char name = '?';
   tessera::tokens left{};
 };

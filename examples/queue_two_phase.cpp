@@ -8,15 +8,15 @@
 
 using namespace tessera::literals;
 
-struct my_request : tessera::request_hook {
+struct my_request : tessera::request_hook_for<tessera::order::two_phase> {
   const char* name = "";
 };
 
 void show(const char* what, const tessera::two_phase_queue<my_request>& queue) {
   std::printf("%-23s", what);
-  for (const my_request* r = queue.front(); r != nullptr; r = queue.next(*r)) {
-    std::printf(" %s(%s)", r->name, r->state().level == 0 ? "high" : "low");
-  }
+  queue.for_each([](const my_request& r) {
+    std::printf(" %s(%s)", r.name, tessera::order_state<tessera::order::two_phase>(r).level == 0 ? "high" : "low");
+  });
   std::printf("\n");
 }
 

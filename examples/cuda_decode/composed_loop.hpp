@@ -95,15 +95,16 @@ class composed_loop final : public loop {
   [[nodiscard]] std::string inconsistency() const override {
     if (scheduler_.plan_pending()) return "a plan is pending";
     std::int64_t held = 0;
-    const std::int64_t block = options_.limits.block_size.count();
+    const tokens block = options_.limits.block_size;
     for (const served* r : scheduler_.residents()) {
       const auto& s = r->state();
       if (static_cast<std::int64_t>(r->sequence.size()) != s.length.count()) {
         return fmt::format("request {} has {} tokens, but the scheduler counts {}", r->id, r->sequence.size(),
                            s.length.count());
       }
-      if (s.computed > s.room) return fmt::format("request {} has more KV than room", r->id);
-      held += (s.room.count() + block - 1) / block;
+      const tessera::blocks has = scheduler_.blocks_held(*r);
+      if (s.computed > block * has.count()) return fmt::format("request {} has more KV than room", r->id);
+      held += has.count();
     }
     if (held != scheduler_.device_blocks_held().count()) {
       return fmt::format("residents have {} blocks, {} are taken", held, scheduler_.device_blocks_held().count());

@@ -108,7 +108,7 @@ class device_decoder final : public decoder {
     check(batch);
     sampled_rows_ = 0;
     step_result result;
-    const bool swaps = !batch.swap_out.empty() || !batch.swap_in.empty();
+    const bool swaps = !batch.swap_out.empty() || !batch.copies.empty() || !batch.swap_in.empty();
     if (swaps) swap(batch);
     if (batch.rows.empty()) {
       if (!swaps) return result;
@@ -379,6 +379,9 @@ class device_decoder final : public decoder {
         require(c.device < options_.kv_blocks && c.host < options_.host_blocks, "a block to copy that does not exist");
       }
     }
+    for (const device_copy& c : b.copies) {
+      require(c.from < options_.kv_blocks && c.to < options_.kv_blocks, "a block to copy that does not exist");
+    }
     if (rows == 0) {
       require(b.tokens.empty(), "tokens without rows");
       return;
@@ -422,6 +425,9 @@ class device_decoder final : public decoder {
       }
     };
     each(b.swap_out, [&](const bf16* here, bf16* host, std::size_t n) { device::copy(copies_, host, here, n); });
+    for (const device_copy& c : b.copies) {
+      device::copy(copies_, kv_pool_.data() + c.to * block, kv_pool_.data() + c.from * block, kv_.block_bytes());
+    }
     each(b.swap_in, [&](bf16* here, const bf16* host, std::size_t n) { device::copy(copies_, here, host, n); });
     swap_end_.record(copies_);
   }

@@ -130,6 +130,12 @@ struct block_copy {
   std::uint32_t host = 0;
 };
 
+/// A block that is copied on the device.
+struct device_copy {
+  std::uint32_t from = 0;
+  std::uint32_t to = 0;
+};
+
 /// What one step computes. Nothing is referred to after `step` has returned.
 struct step_batch {
   std::span<const std::int32_t> tokens;    ///< Those of all rows, one row after the other.
@@ -137,6 +143,7 @@ struct step_batch {
   std::span<const std::int32_t> indptr;    ///< [rows + 1]: the block table, as in `kv::csr_view`.
   std::span<const std::int32_t> indices;   ///< [indptr[rows]]: device blocks, in the order of the sequences.
   std::span<const block_copy> swap_out{};  ///< First of all,
+  std::span<const device_copy> copies{};   ///< then these,
   std::span<const block_copy> swap_in{};   ///< then these, then the kernels.
 };
 

@@ -3,6 +3,8 @@
 
 #include "decoder.hpp"
 
+#include <tessera/order/round_robin.hpp>
+#include <tessera/order/two_phase.hpp>
 #include <tessera/pipeline/limits.hpp>
 #include <tessera/pipeline/plan.hpp>
 #include <tessera/request/hook.hpp>
@@ -17,8 +19,9 @@
 
 namespace cuda_decode {
 
-/// What the engine keeps of a request: its tokens. Where their KV is, the scheduler knows.
-struct engine_request : tessera::request_hook {
+/// What the engine keeps of a request: its tokens. Where their KV is, the scheduler knows. It names the orders that it
+/// may be served in, of those that keep something about each request.
+struct engine_request : tessera::request_hook_for<tessera::order::round_robin, tessera::order::two_phase> {
   std::vector<std::int32_t> sequence;  ///< Prompt and generated tokens. Reserve it: then a step allocates nothing.
 };
 
@@ -33,6 +36,7 @@ class engine {
     const std::size_t swapped = l.blocks < l.host_blocks ? l.blocks : l.host_blocks;
     swap_out_.reserve(swapped);
     swap_in_.reserve(swapped);
+    copies_.reserve(l.residents);
   }
 
   /// The plan as a batch: its rows in the plan's order, its block table where the scheduler keeps it. Valid until the
@@ -48,13 +52,16 @@ class engine {
       rows_.push_back(
           {static_cast<std::int32_t>(e.first.count()), static_cast<std::int32_t>(e.count.count()), e.samples});
     }
-    copies(plan.swap_out, swap_out_);
-    copies(plan.swap_in, swap_in_);
+    transfer(plan.swap_out, swap_out_);
+    transfer(plan.swap_in, swap_in_);
+    copies_.clear();
+    for (const tessera::kv::block_copy& c : plan.copies) copies_.push_back({c.from, c.to});
     return {.tokens = tokens_,
             .rows = rows_,
             .indptr = plan.tables.indptr,
             .indices = plan.tables.indices,
             .swap_out = swap_out_,
+            .copies = copies_,
             .swap_in = swap_in_};
   }
 
@@ -78,7 +85,7 @@ class engine {
 
  private:
   template <class Request>
-  static void copies(std::span<const tessera::kv_transfer<Request>> transfers, std::vector<block_copy>& out) {
+  static void transfer(std::span<const tessera::kv_transfer<Request>> transfers, std::vector<block_copy>& out) {
     out.clear();
     for (const tessera::kv_transfer<Request>& t : transfers) {
       for (std::size_t k = 0; k < t.device.size(); ++k) out.push_back({t.device[k], t.host[k]});
@@ -90,6 +97,7 @@ class engine {
   std::vector<std::int32_t> tokens_;
   std::vector<block_copy> swap_out_;
   std::vector<block_copy> swap_in_;
+  std::vector<device_copy> copies_;
   std::vector<std::int32_t> sampled_;  ///< Of each entry of the plan.
 };
 

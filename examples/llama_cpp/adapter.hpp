@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <tessera/order/round_robin.hpp>
+#include <tessera/order/two_phase.hpp>
 #include <tessera/pipeline/plan.hpp>
 #include <tessera/request/hook.hpp>
 
@@ -23,8 +25,9 @@
 
 namespace llama_cpp {
 
-/// What the engine keeps of a request: its tokens, and where their KV is.
-struct engine_request : tessera::request_hook {
+/// What the engine keeps of a request: its tokens, and where their KV is. It names the orders that it may be served in,
+/// of those that keep something about each request.
+struct engine_request : tessera::request_hook_for<tessera::order::round_robin, tessera::order::two_phase> {
   std::vector<llama_token> sequence;  ///< Prompt and generated tokens.
   llama_seq_id slot = -1;             ///< Sequence id in the context while its KV is there.
   std::vector<std::uint8_t> saved;    ///< Its KV while it is swapped out, or on its way to another context.
@@ -77,9 +80,11 @@ class context {
   context& operator=(const context&) = delete;
 
   /// Runs one step: copies first, out before in, then the batch. Afterwards `logits(i)` and `sampled(i)` belong to
-  /// `plan[i]`. @throws engine_error
-  template <class Request>
-  void run(const tessera::step_plan<Request>& plan) {
+  /// `plan[i]`. Sequences are saved whole and share nothing: for schedulers over a `block_pool` that do not `fork`.
+  /// Any block tables will do, llama.cpp has its own. @throws engine_error
+  template <class Request, class Tables>
+  void run(const tessera::step_plan<Request, Tables>& plan) {
+    if (!plan.copies.empty()) throw engine_error{"forks are not implemented"};
     for (const auto& t : plan.swap_out) save(*t.request);
     for (const auto& p : plan.preempted) release_slot(*p.request);
     for (const auto& t : plan.swap_in) restore(*t.request);
@@ -145,13 +150,15 @@ class context {
   };
 
   /// An entry is a run of positions of one sequence. Only the last needs logits, and only if it samples.
-  template <class Request>
-  void fill_batch(const tessera::step_plan<Request>& plan) {
+  template <class Request, class Tables>
+  void fill_batch(const tessera::step_plan<Request, Tables>& plan) {
     // llama.cpp splits a batch where slots do not follow each other, so entries go in by slot, not by rank.
     order_.resize(plan.size());
     std::iota(order_.begin(), order_.end(), std::size_t{0});
     for (const std::size_t i : order_) {
-      if (plan[i].request->slot < 0) take_slot(*plan[i].request);
+      if (plan[i].request->slot >= 0) continue;
+      if (plan[i].first > tessera::tokens{}) throw engine_error{"KV of another sequence is not shared"};
+      take_slot(*plan[i].request);
     }
     std::sort(order_.begin(), order_.end(),
               [&](std::size_t a, std::size_t b) { return plan[a].request->slot < plan[b].request->slot; });

@@ -141,7 +141,7 @@ class composed_server final : public server {
     if constexpr (!std::same_as<Migration, tessera::placement::stay>) {
       look(now);
       const blocks moves = blocks_for(r.state().length, options_.limits.block_size);
-      const blocks grows = moves - blocks_for(r.state().room, options_.limits.block_size);
+      const blocks grows = moves - instances_[r.where]->scheduler.blocks_held(r);
       const std::size_t to = Migration{}(std::as_const(views_), r.where, max(grows, blocks{}), moves);
       if (to != r.where) move(r, to);
     }
@@ -158,7 +158,7 @@ class composed_server final : public server {
       instance_view& v = views_[r->where];
       const auto& state = r->state();
       if (state.phase == tessera::phase::reasoning) {
-        v.reasoning += state.demoted ? 0U : 1U;
+        v.reasoning += tessera::order::two_phase::is_demoted(*r) ? 0U : 1U;
         continue;
       }
       v.fresh_answers += r->generated() - state.reasoning < options_.quantum ? 1U : 0U;

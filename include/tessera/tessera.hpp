@@ -4,7 +4,8 @@
 /// @file
 /// Everything that an engine can use, for a first try; a build that minds its compile time includes what it needs, for
 /// instance `<tessera/compose/pascal.hpp>`. The simulator (`tessera/sim/`) and the training of predictors
-/// (`tessera/rank/`) are not part of it.
+/// (`tessera/rank/`) are not part of it, nor is `tessera/queue/heap.hpp`: Boost.Heap is slow to compile, and nothing
+/// here needs it.
 
 #include <tessera/admit/concepts.hpp>
 #include <tessera/admit/future_peak.hpp>
@@ -32,6 +33,8 @@
 #include <tessera/cost/fit.hpp>
 #include <tessera/cost/least_squares.hpp>
 #include <tessera/cost/qoe_model.hpp>
+#include <tessera/gate/backfill.hpp>
+#include <tessera/gate/concepts.hpp>
 #include <tessera/headroom/calibration.hpp>
 #include <tessera/headroom/prefill_cost.hpp>
 #include <tessera/headroom/prefill_load.hpp>
@@ -40,12 +43,16 @@
 #include <tessera/headroom/window_quantile.hpp>
 #include <tessera/kv/block_pool.hpp>
 #include <tessera/kv/block_table.hpp>
+#include <tessera/kv/changed_tables.hpp>
 #include <tessera/kv/concepts.hpp>
 #include <tessera/kv/copy_on_write.hpp>
+#include <tessera/kv/csr_tables.hpp>
 #include <tessera/kv/fragmentation.hpp>
 #include <tessera/kv/hash_chain.hpp>
 #include <tessera/kv/host_tier.hpp>
 #include <tessera/kv/prefix_cache.hpp>
+#include <tessera/kv/row_tables.hpp>
+#include <tessera/kv/table_view.hpp>
 #include <tessera/market/message.hpp>
 #include <tessera/market/port.hpp>
 #include <tessera/market/receiver.hpp>
@@ -76,13 +83,22 @@
 #include <tessera/partition/plan.hpp>
 #include <tessera/partition/range_refiner.hpp>
 #include <tessera/partition/stage_program.hpp>
+#include <tessera/pipeline/admission.hpp>
+#include <tessera/pipeline/config.hpp>
+#include <tessera/pipeline/eviction.hpp>
+#include <tessera/pipeline/exclusive_blocks.hpp>
 #include <tessera/pipeline/iteration_scheduler.hpp>
 #include <tessera/pipeline/kv_ledger.hpp>
 #include <tessera/pipeline/limits.hpp>
+#include <tessera/pipeline/lookahead.hpp>
 #include <tessera/pipeline/plan.hpp>
+#include <tessera/pipeline/reasons.hpp>
 #include <tessera/pipeline/refusal.hpp>
 #include <tessera/pipeline/resident_set.hpp>
 #include <tessera/pipeline/roster.hpp>
+#include <tessera/pipeline/share.hpp>
+#include <tessera/pipeline/step.hpp>
+#include <tessera/pipeline/walk.hpp>
 #include <tessera/placement/concepts.hpp>
 #include <tessera/placement/join_shortest_queue.hpp>
 #include <tessera/placement/least_kv.hpp>
@@ -100,7 +116,6 @@
 #include <tessera/qoe/start.hpp>
 #include <tessera/queue/due_set.hpp>
 #include <tessera/queue/fcfs.hpp>
-#include <tessera/queue/heap.hpp>
 #include <tessera/queue/ordered_queue.hpp>
 #include <tessera/queue/ranked.hpp>
 #include <tessera/queue/round_robin.hpp>

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // expect: .earliest_due. needs requests with a member .expected_output.
 
-#include <tessera/order/earliest_due.hpp>
+#include <tessera/compose/improved.hpp>
 #include <tessera/pacing/token_pacer.hpp>
 #include <tessera/queue/ordered_queue.hpp>
 
-struct request : tessera::request_hook {
+struct request : tessera::improved_request {
   tessera::token_pacer pacer{};
 #ifdef EXPECT_OK
   tessera::tokens expected_output{};

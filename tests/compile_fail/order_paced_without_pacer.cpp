@@ -4,16 +4,21 @@
 #include <tessera/order/paced.hpp>
 #include <tessera/queue/ordered_queue.hpp>
 
-struct request : tessera::request_hook {
-  double dry_at = 0;
+struct my_deadline {
+  template <tessera::schedulable R>
+#ifdef EXPECT_OK
+  tessera::time_point operator()(const R& r) const noexcept {
+    return tessera::time_point::at_seconds(r.dry_at);
+  }
+#else
+  double operator()(const R& r) const noexcept {
+    return r.dry_at;
+  }
+#endif
 };
 
-struct my_deadline {
-#ifdef EXPECT_OK
-  tessera::time_point operator()(const request& r) const noexcept { return tessera::time_point::at_seconds(r.dry_at); }
-#else
-  double operator()(const request& r) const noexcept { return r.dry_at; }
-#endif
+struct request : tessera::request_hook_for<tessera::order::paced<my_deadline>> {
+  double dry_at = 0;
 };
 
 int main() {

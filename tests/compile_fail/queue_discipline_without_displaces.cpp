@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// expect: the discipline lacks .static bool displaces\(const R& waiting, const R& resident\) noexcept.
+// expect: the discipline lacks .bool displaces\(const R& waiting, const R& resident\) const noexcept.
 
 #include <tessera/queue/ordered_queue.hpp>
 
@@ -11,6 +11,8 @@ struct arrival {
   bool charge(request&, tessera::tokens) noexcept { return false; }
   void requeue(request&) noexcept {}
   void change_phase(request&) noexcept {}
+  void leave(request&) noexcept {}
+  void advance(tessera::time_point) noexcept {}
   static bool before(const request& a, const request& b) noexcept { return a.state().sequence < b.state().sequence; }
 #ifdef EXPECT_OK
   static bool displaces(const request&, const request&) noexcept { return false; }

@@ -1,17 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// expect: the scorer lacks .float operator\(\)\(const R&\) const noexcept.
+// expect: .ranked. needs requests with a member .score., or a Scorer with .float operator\(\)\(const R&\) const noexcept.
 
 #include <tessera/queue/ranked.hpp>
 
-struct request : tessera::request_hook {};
-
 struct my_scorer {
+  template <tessera::schedulable R>
 #ifdef EXPECT_OK
-  float operator()(const request& r) const noexcept { return static_cast<float>(r.prompt.count()); }
+  float operator()(const R& r) const noexcept {
 #else
-  float score(const request& r) const noexcept { return static_cast<float>(r.prompt.count()); }
+  float score(const R& r) const noexcept {
 #endif
+    return static_cast<float>(r.prompt.count());
+  }
 };
+
+struct request : tessera::request_hook_for<tessera::order::ranked<my_scorer>> {};
 
 int main() {
   request r;

@@ -5,7 +5,7 @@
 #include <tessera/compose/pascal.hpp>
 
 #ifdef EXPECT_OK
-struct request : tessera::request_hook {};
+struct request : tessera::pascal_request {};
 #else
 struct request {
   tessera::tokens prompt;

@@ -105,6 +105,7 @@ struct batch {
   std::vector<std::int32_t> indptr{0};
   std::vector<std::int32_t> indices;
   std::vector<block_copy> out, in;
+  std::vector<device_copy> copies;
 
   /// The next `count` tokens of a sequence; it samples if they are its last.
   void add(sequence& s, std::int32_t count, block_list& blocks) {
@@ -115,7 +116,7 @@ struct batch {
     indptr.push_back(static_cast<std::int32_t>(indices.size()));
     s.computed += count;
   }
-  [[nodiscard]] step_batch view() const { return {tokens, rows, indptr, indices, out, in}; }
+  [[nodiscard]] step_batch view() const { return {tokens, rows, indptr, indices, out, copies, in}; }
 };
 
 /// Computes all sequences' tokens, at most `piece` of each in a step, and then `n` more of each, one by one.
@@ -404,6 +405,44 @@ TEST_CASE("decoder: rows that do not sample") {
     CHECK_THROWS_AS(d.logits(0), device_error);
     for (sequence* s : {&a, &b, &c}) blocks.release(*s);
   }
+}
+
+TEST_CASE("decoder: a fork's last block is copied, and both go on with the same tokens") {
+  device_decoder d{small()};
+  block_list blocks{64, 3};
+  sequence a{some_prompts()[4]};
+  batch first;
+  first.add(a, a.length(), blocks);
+  a.tokens.push_back(d.step(first.view()).sampled[0]);
+  const auto last = static_cast<std::size_t>(a.computed / block_size);
+  REQUIRE(a.computed % block_size != 0);
+
+  // The full blocks are shared. The copy comes before what is written in the same step.
+  sequence b = a;
+  sequence own;
+  blocks.grow(own, 1);
+  b.blocks[last] = own.blocks[0];
+  for (int i = 0; i != 20; ++i) {
+    batch s;
+    if (i == 0) {
+      s.copies.push_back({static_cast<std::uint32_t>(a.blocks[last]), static_cast<std::uint32_t>(b.blocks[last])});
+    }
+    if (i % 2 == 0) {
+      s.add(a, 1, blocks);
+      s.add(b, 1, blocks);
+    } else {
+      s.add(b, 1, blocks);
+      s.add(a, 1, blocks);
+    }
+    const auto r = d.step(s.view());
+    REQUIRE(r.sampled.size() == 2);
+    CHECK(r.sampled[0] == r.sampled[1]);
+    CHECK((r.times.swap > 0) == (i == 0));
+    a.tokens.push_back(r.sampled[0]);
+    b.tokens.push_back(r.sampled[0]);
+  }
+  const auto alone = generate(d, {some_prompts()[4]}, 21);
+  CHECK(std::vector<std::int32_t>(a.tokens.end() - 21, a.tokens.end()) == alone[0]);
 }
 
 TEST_CASE("decoder: a sequence that was swapped out and in again goes on with the same tokens") {
@@ -805,6 +844,8 @@ TEST_CASE("decoder: batches that would corrupt memory are refused, and change no
         }).find("more blocks than") != std::string::npos);
   CHECK(error([](batch& b) { b.out.push_back({64, 0}); }).find("block to copy") != std::string::npos);
   CHECK(error([](batch& b) { b.in.push_back({0, 16}); }).find("block to copy") != std::string::npos);
+  CHECK(error([](batch& b) { b.copies.push_back({64, 0}); }).find("block to copy") != std::string::npos);
+  CHECK(error([](batch& b) { b.copies.push_back({0, 64}); }).find("block to copy") != std::string::npos);
   CHECK_THROWS_AS(d.logits(1), device_error);
   batch next;
   s.tokens.push_back(d.step(good.view()).sampled[0]);

@@ -224,17 +224,19 @@ TEST_CASE("engine: a plan becomes a batch over the scheduler's own block table")
   served a, b;
   a.sequence = {5, 6, 7};
   b.sequence = {1, 2, 3, 4};
-  const tessera::scheduled<served> decode{&a, tokens{2}, tokens{1}, tokens{}, 0, true};
-  const tessera::scheduled<served> prefill{&b, tokens{1}, tokens{2}, tokens{}, 1, false};
+  const tessera::scheduled<served> decode{&a, tokens{2}, tokens{1}, tokens{}, 0, 0, true, {}};
+  const tessera::scheduled<served> prefill{&b, tokens{1}, tokens{2}, tokens{}, 1, 0, false, {}};
   const std::vector<std::int32_t> indptr{0, 1, 2};
   const std::vector<std::int32_t> indices{9, 4};
   const std::vector<tessera::kv::block_id> d{3, 1};
   const std::vector<tessera::kv::block_id> h{0, 7};
-  const tessera::kv_transfer<served> out{&a, d, h};
+  const tessera::kv_transfer<served> out{&a, 0, d, h};
+  const tessera::kv::block_copy copy{4, 9};
   tessera::step_plan<served> plan;
   plan.decode = {&decode, 1};
   plan.prefill = {&prefill, 1};
   plan.swap_out = {&out, 1};
+  plan.copies = {&copy, 1};
   plan.tables = {.indptr = indptr, .indices = indices, .last_page_len = {}};
   const step_batch batch = e.batch(plan);
   CHECK(std::vector<std::int32_t>(batch.tokens.begin(), batch.tokens.end()) == std::vector<std::int32_t>{7, 2, 3});
@@ -246,10 +248,12 @@ TEST_CASE("engine: a plan becomes a batch over the scheduler's own block table")
   REQUIRE(batch.swap_out.size() == 2);
   CHECK((batch.swap_out[0].device == 3 && batch.swap_out[0].host == 0));
   CHECK((batch.swap_out[1].device == 1 && batch.swap_out[1].host == 7));
+  REQUIRE(batch.copies.size() == 1);
+  CHECK((batch.copies[0].from == 4 && batch.copies[0].to == 9));
   CHECK(batch.swap_in.empty());
   CHECK_THROWS_AS(e.run(plan, batch), device_error);  // nobody wrote what `a` reads
   plan.fetch = std::span<const tessera::kv_fetch<served>>{static_cast<const tessera::kv_fetch<served>*>(nullptr), 0};
-  const tessera::kv_fetch<served> fetched{&a, d};
+  const tessera::kv_fetch<served> fetched{&a, 0, d};
   plan.fetch = {&fetched, 1};
   CHECK_THROWS_AS(e.run(plan, batch), device_error);
 }
@@ -262,9 +266,9 @@ TEST_CASE("engine: tokens go to the entries that sample") {
   a.sequence = {7};
   b.sequence = {1, 2, 3, 4};
   c.sequence = {9, 8, 9};
-  const tessera::scheduled<served> decode{&a, tokens{0}, tokens{1}, tokens{}, 0, true};
-  const std::vector<tessera::scheduled<served>> prefill{{&b, tokens{0}, tokens{2}, tokens{}, 1, false},
-                                                        {&c, tokens{0}, tokens{3}, tokens{}, 2, true}};
+  const tessera::scheduled<served> decode{&a, tokens{0}, tokens{1}, tokens{}, 0, 0, true, {}};
+  const std::vector<tessera::scheduled<served>> prefill{{&b, tokens{0}, tokens{2}, tokens{}, 1, 0, false, {}},
+                                                        {&c, tokens{0}, tokens{3}, tokens{}, 2, 0, true, {}}};
   const std::vector<std::int32_t> indptr{0, 1, 2, 3};
   const std::vector<std::int32_t> indices{9, 4, 6};
   tessera::step_plan<served> plan;

@@ -2,6 +2,7 @@
 #include <tessera/kv/block_pool.hpp>
 #include <tessera/kv/block_table.hpp>
 #include <tessera/kv/copy_on_write.hpp>
+#include <tessera/kv/csr_tables.hpp>
 #include <tessera/kv/host_tier.hpp>
 #include <tessera/kv/prefix_cache.hpp>
 
@@ -16,6 +17,7 @@ using tessera::tokens;
 using tessera::kv::block_id;
 using tessera::kv::block_pool;
 using tessera::kv::block_table;
+using tessera::kv::csr_tables;
 using tessera::kv::host_tier;
 using tessera::kv::prefix_cache;
 
@@ -31,6 +33,14 @@ struct fixture {
 using pool = fixture<block_pool>;
 using cache = fixture<prefix_cache>;
 using table = fixture<block_table>;
+
+/// A table and its batch, over one buffer.
+struct joined {
+  explicit joined(const block_table::limits& l) : object{storage, l}, batch{storage, l} {}
+  arena storage{memory};
+  block_table object;
+  csr_tables batch;
+};
 
 template <std::size_t n>
 std::array<block_id, n> allocated(auto& store) {
@@ -145,7 +155,7 @@ TESSERA_DEATH_CASE(kv_cache_undo_release_out_of_order, "out of order") {
 TESSERA_DEATH_CASE(kv_table_block_size_zero, "block_size") {
   table{{.rows = 1, .blocks_per_row = 1, .block_size = tokens{0}}};
 }
-TESSERA_DEATH_CASE(kv_table_positions_beyond_32_bits, "32 bits") {
+TESSERA_DEATH_CASE(kv_table_positions_beyond_31_bits, "31 bits") {
   table{{.rows = 1, .blocks_per_row = 2, .block_size = tokens{std::int64_t{1} << 30}}};
 }
 TESSERA_DEATH_CASE(kv_table_storage_too_small, "storage is smaller") {
@@ -175,36 +185,45 @@ TESSERA_DEATH_CASE(kv_table_replace_beyond_the_end, "out of range") {
   table t{{.rows = 2, .blocks_per_row = 4}};
   t.object.replace(three_blocks(t.object), 3, 0);
 }
-TESSERA_DEATH_CASE(kv_table_add_after_view, "between begin_batch and view") {
-  table t{{.rows = 2, .blocks_per_row = 4}};
-  const auto r = three_blocks(t.object);
-  t.object.begin_batch();
-  (void)t.object.view();
-  t.object.add(r, tokens{1});
+TESSERA_DEATH_CASE(kv_csr_storage_too_small, "storage is smaller") {
+  const block_table::limits l{.rows = 4, .blocks_per_row = 8};
+  arena small{std::span{memory}.first(csr_tables::required_bytes(l) - 64)};
+  csr_tables{small, l};
 }
-TESSERA_DEATH_CASE(kv_table_add_too_many, "at most rows()") {
-  table t{{.rows = 1, .blocks_per_row = 4}};
+TESSERA_DEATH_CASE(kv_csr_add_after_view, "between begin and view") {
+  joined t{{.rows = 2, .blocks_per_row = 4}};
   const auto r = three_blocks(t.object);
-  t.object.begin_batch();
-  t.object.add(r, tokens{1});
-  t.object.add(r, tokens{1});
+  t.batch.begin();
+  (void)t.batch.view(t.object);
+  t.batch.add(t.object, r, tokens{1});
 }
-TESSERA_DEATH_CASE(kv_table_add_row_not_in_use, "not a row in use") {
-  table t{{.rows = 2, .blocks_per_row = 4}};
-  t.object.begin_batch();
-  t.object.add(1, tokens{1});
+TESSERA_DEATH_CASE(kv_csr_add_before_begin, "between begin and view") {
+  joined t{{.rows = 2, .blocks_per_row = 4}};
+  t.batch.add(t.object, three_blocks(t.object), tokens{1});
 }
-TESSERA_DEATH_CASE(kv_table_add_no_tokens, "kv_length out of range") {
-  table t{{.rows = 2, .blocks_per_row = 4}};
+TESSERA_DEATH_CASE(kv_csr_add_too_many, "at most `rows` times") {
+  joined t{{.rows = 1, .blocks_per_row = 4}};
   const auto r = three_blocks(t.object);
-  t.object.begin_batch();
-  t.object.add(r, tokens{0});
+  t.batch.begin();
+  t.batch.add(t.object, r, tokens{1});
+  t.batch.add(t.object, r, tokens{1});
 }
-TESSERA_DEATH_CASE(kv_table_add_more_tokens_than_blocks, "too few blocks") {
-  table t{{.rows = 2, .blocks_per_row = 4, .block_size = tokens{16}}};
+TESSERA_DEATH_CASE(kv_csr_add_row_not_in_use, "not a row in use") {
+  joined t{{.rows = 2, .blocks_per_row = 4}};
+  t.batch.begin();
+  t.batch.add(t.object, 1, tokens{1});
+}
+TESSERA_DEATH_CASE(kv_csr_add_no_tokens, "kv_length out of range") {
+  joined t{{.rows = 2, .blocks_per_row = 4}};
   const auto r = three_blocks(t.object);
-  t.object.begin_batch();
-  t.object.add(r, tokens{49});
+  t.batch.begin();
+  t.batch.add(t.object, r, tokens{0});
+}
+TESSERA_DEATH_CASE(kv_csr_add_more_tokens_than_blocks, "too few blocks") {
+  joined t{{.rows = 2, .blocks_per_row = 4, .block_size = tokens{16}}};
+  const auto r = three_blocks(t.object);
+  t.batch.begin();
+  t.batch.add(t.object, r, tokens{49});
 }
 
 TESSERA_DEATH_CASE(kv_host_storage_too_small, "storage is smaller") {

@@ -11,7 +11,7 @@ namespace {
 
 using namespace tessera;
 
-struct request : request_hook {};
+struct request : round_robin_request {};
 
 constexpr scheduler_limits limits{
     .requests = 4, .blocks = 8, .block_size = tokens{4}, .residents = 2, .host_blocks = 4};
@@ -109,14 +109,14 @@ TESSERA_DEATH_CASE(scheduler_rank_changed_behind_its_back, "order of a resident 
   other.prompt = tokens{4};
   static_cast<void>(f.scheduler.submit(other, time_point{}));
   f.commit(f.plan(), std::array<outcome, 2>{});
-  const auto p = f.plan();
   r.priority = -1;
-  f.commit(p, std::array<outcome, 2>{});
+  static_cast<void>(f.scheduler.cancel(r));  // it is looked for where it belongs
 }
 TESSERA_DEATH_CASE(resident_set_full, "more residents than the limits allow") {
   using set = detail::resident_set<request, order::fcfs>;
   arena a{memory};
-  set s{a, 1};
+  const order::fcfs order;
+  set s{a, 1, order};
   request one;
   request two;
   request_access::state(two).sequence = 1;

@@ -7,7 +7,7 @@
 
 using namespace tessera::literals;
 
-struct request : tessera::request_hook {};
+struct request : tessera::pascal_request {};
 
 int main() {
   auto storage = tessera::storage_for<tessera::pascal<request>>({.requests = 8, .blocks = 16, .residents = 4});

@@ -12,19 +12,26 @@
 namespace tessera_test {
 
 /// `Choice`: `std::uint64_t operator()(std::uint64_t n)` gives a number below n (n > 0); `bool done() const`.
-template <class Order, class BlockStore, class Choice>
+template <class Order, class BlockStore, class Choice, class Gate = gate::in_line>
 class scheduler_operations {
  public:
-  using world = scheduler_world<Order, BlockStore>;
+  using world = scheduler_world<Order, BlockStore, Gate>;
 
   /// @param extra adds plans that are abandoned at once, before every plan; null: none. They must change nothing.
-  explicit scheduler_operations(Choice& choice, Choice* extra = nullptr)
+  /// @param remember whether refusals are remembered, and
+  /// @param looks whether anything is checked but what the digest tells.
+  explicit scheduler_operations(Choice& choice, Choice* extra = nullptr, bool remember = true, bool looks = true)
       : choice_{choice},
         extra_{extra},
         limits_{make_limits()},
-        config_{make_config()},
+        config_{make_config(remember)},
         a_{limits_, config_},
-        b_{limits_, config_} {}
+        b_{limits_, config_} {
+    if (!looks) {
+      a_.look_away();
+      b_.look_away();
+    }
+  }
 
   void run(std::size_t operations) {
     for (std::size_t i = 0; i != operations && !choice_.done(); ++i) {
@@ -41,7 +48,14 @@ class scheduler_operations {
           default: commit(w);
         }
       } else {
-        switch (below(15)) {
+        switch (below(18)) {
+          case 17: fork(w); break;
+          case 16: preempt(w); break;
+          case 15:
+            if constexpr (kv::prefix_store<BlockStore>) {
+              if (below(4) == 0) w.forget_prefixes();
+            }
+            break;
           case 14: update(w); break;
           case 12:
           case 13: suspend_or_resume(w); break;
@@ -85,6 +99,7 @@ class scheduler_operations {
   [[nodiscard]] std::size_t migrated() const { return migrated_; }
   [[nodiscard]] std::size_t resumed() const { return resumed_; }
   [[nodiscard]] std::size_t lost() const { return lost_; }
+  [[nodiscard]] std::size_t forked() const { return forked_; }
 
  private:
   std::uint64_t below(std::uint64_t n) { return choice_(n); }
@@ -101,11 +116,13 @@ class scheduler_operations {
     l.max_length = below(2) == 0 ? tokens{} : tokens{1} + upto(40);
     return l;
   }
-  typename world::scheduler_type::config make_config() {
+  typename world::scheduler_type::config make_config(bool remember) {
     typename world::scheduler_type::config c;
+    c.remember_refusals = remember;
     c.preempt.kind = static_cast<int>(below(3));
     c.admit.kind = static_cast<int>(below(3));
     c.chunked_prefill = below(4) != 0;
+    c.reserve = below(4) == 0 ? reservation::whole_sequence : reservation::by_chunk;
     if constexpr (requires { c.order.quantum; }) c.order.quantum = tokens{1} + upto(5);
     if constexpr (requires { c.order.demote_above; }) c.order.demote_above = upto(30);
     if constexpr (requires { c.order.young_quanta; }) c.order.young_quanta = below(3);
@@ -121,6 +138,7 @@ class scheduler_operations {
     s.max_batch = 1 + choice(8);
     s.token_budget = tokens{1 + static_cast<std::int64_t>(choice(choice(2) == 0 ? 6 : 60))};
     if (choice(3) == 0) s.max_chunk = tokens{1 + static_cast<std::int64_t>(choice(6))};
+    if (choice(8) == 0) s.max_starts = choice(3);
     if (choice(3) == 0) s.lookahead = tokens{static_cast<std::int64_t>(choice(4))};
     return s;
   }
@@ -180,6 +198,31 @@ class scheduler_operations {
     if (!w.live().empty()) w.update(any(w), static_cast<int>(below(3)) - 1);
   }
 
+  void preempt(world& w) {
+    if (!w.live().empty() && below(2) == 0) w.preempt(any(w));
+  }
+
+  void fork(world& w) {
+    const auto residents = w.scheduler().residents();
+    if (residents.empty()) return;
+    text_request& parent = *residents[below(residents.size())];
+    text_request& child = requests_.emplace_back(parent);
+    child.id = requests_.size();
+    child.accepted = child.ended = 0;
+    child.copy_pending = false;
+    for (std::int64_t p = 0; p != parent.state().length.count(); ++p) {
+      static_cast<void>(parent.content(static_cast<std::size_t>(p)));
+    }
+    child.contents = parent.contents;
+    child.contents.resize(static_cast<std::size_t>(parent.state().length.count()));
+    child.host_ids.clear();
+    child.in_transit.clear();
+    const status s = w.fork(parent, child);
+    must(s == status::ok || s == status::exhausted || s == status::never_fits,
+         "a resident can be forked, or is too large");
+    forked_ += s == status::ok;
+  }
+
   void suspend_or_resume(world& w) {
     if (w.live().empty()) return;
     text_request& r = any(w);
@@ -197,6 +240,7 @@ class scheduler_operations {
   void migrate(world& from) {
     if (from.live().empty()) return;
     text_request* r = &any(from);
+    if (r->copy_pending) return;
     if (from.evacuate(*r) != status::ok) return;  // it is in the plan that is pending
     world& to = &from == &a_ ? b_ : a_;
     request_progress<seconds_clock> progress = r->progress();
@@ -284,6 +328,7 @@ class scheduler_operations {
   std::size_t migrated_ = 0;
   std::size_t resumed_ = 0;
   std::size_t lost_ = 0;
+  std::size_t forked_ = 0;
 };
 
 }  // namespace tessera_test

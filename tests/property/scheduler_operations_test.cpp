@@ -26,13 +26,14 @@ struct totals {
   std::size_t migrated = 0;
   std::size_t resumed = 0;
   std::size_t lost = 0;
+  std::size_t forked = 0;
 };
 
-template <class Order, class BlockStore>
+template <class Order, class BlockStore, class Gate>
 std::uint64_t one_run(std::uint64_t seed, bool with_abandoned, totals& t) {
   seeded choice{std::mt19937_64{seed}};
   seeded extra{std::mt19937_64{seed + 1}};
-  scheduler_operations<Order, BlockStore, seeded> run{choice, with_abandoned ? &extra : nullptr};
+  scheduler_operations<Order, BlockStore, seeded, Gate> run{choice, with_abandoned ? &extra : nullptr};
   run.run(150);
   run.drain();
   t.preempted += run.preempted();
@@ -40,17 +41,18 @@ std::uint64_t one_run(std::uint64_t seed, bool with_abandoned, totals& t) {
   t.migrated += run.migrated();
   t.resumed += run.resumed();
   t.lost += run.lost();
+  t.forked += run.forked();
   return run.digest();
 }
 
-template <class Order, class BlockStore>
+template <class Order, class BlockStore, class Gate = gate::in_line>
 totals many_runs() {
   totals t;
   for (std::uint64_t seed = 0; seed != 300; ++seed) {
     INFO("seed " << seed);
-    const auto digest = one_run<Order, BlockStore>(seed, false, t);
-    REQUIRE(one_run<Order, BlockStore>(seed, false, t) == digest);
-    REQUIRE(one_run<Order, BlockStore>(seed, true, t) == digest);
+    const auto digest = one_run<Order, BlockStore, Gate>(seed, false, t);
+    REQUIRE(one_run<Order, BlockStore, Gate>(seed, false, t) == digest);
+    REQUIRE(one_run<Order, BlockStore, Gate>(seed, true, t) == digest);
   }
   return t;
 }
@@ -62,9 +64,12 @@ void both_stores() {
   CHECK(pool.migrated > 1000);
   CHECK(pool.resumed > 300);
   CHECK(pool.lost > 200);
+  CHECK(pool.forked > 200);
   const totals cache = many_runs<Order, kv::prefix_cache>();
   CHECK(cache.preempted > 500);
   CHECK(cache.hits > 500);
+  CHECK(many_runs<Order, kv::block_pool, gate::backfill>().preempted > 500);
+  CHECK(many_runs<Order, kv::prefix_cache, gate::backfill>().preempted > 500);
 }
 
 }  // namespace

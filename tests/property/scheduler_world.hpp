@@ -11,6 +11,7 @@
 /// A broken promise is a `broken` exception, so that the same checks serve tests and fuzz targets.
 
 #include <tessera/admit/future_peak.hpp>
+#include <tessera/gate/backfill.hpp>
 #include <tessera/kv/hash_chain.hpp>
 #include <tessera/kv/prefix_cache.hpp>
 #include <tessera/order/earliest_due.hpp>
@@ -50,7 +51,15 @@ inline std::uint64_t mix(std::uint64_t a, std::uint64_t b) {
 }
 
 /// A request with a text, of which the first `common` tokens are those of its family.
-struct text_request : request_hook {
+struct text_request;
+struct slow_reader;
+struct expects_the_most;
+using paced_order = order::paced<slow_reader>;
+using due_order = order::earliest_due<expects_the_most, slow_reader>;
+using text_hook =
+    request_hook_for<order::round_robin, order::two_phase, order::ranked<>, order::paced<>, order::earliest_due<>>;
+struct text_request : text_hook {
+  float score = 0;
   std::size_t id = 0;
   tokens output{};     ///< Tokens after which the engine ends it. At least 1.
   tokens reasoning{};  ///< Tokens after which its reasoning ends; 0: it does not reason, or never ends.
@@ -61,7 +70,9 @@ struct text_request : request_hook {
   int ended = 0;
   bool cancelled_while_planned = false;
   tokens computed_before{};
-  std::vector<kv::block_id> host_ids;     ///< Where it was swapped to.
+  bool copy_pending = false;              ///< It was forked, and no plan with the copy of its last block was run.
+  std::vector<kv::block_id> host_ids;     ///< Where it was swapped to,
+  std::size_t host_first = 0;             ///< from this block of its sequence on.
   std::vector<std::uint64_t> in_transit;  ///< Its KV on the way between two instances.
   std::vector<std::uint64_t> contents;    ///< What the KV of its tokens is, by position.
 
@@ -97,13 +108,11 @@ struct slow_reader {
     return r.state().answering_since + duration{static_cast<double>(answered.count()) / 1.5};
   }
 };
-using paced_order = order::paced<slow_reader>;
 
 /// Expects what the request says it will generate at most.
 struct expects_the_most {
   [[nodiscard]] tokens operator()(const text_request& r) const noexcept { return r.max_output; }
 };
-using due_order = order::earliest_due<expects_the_most, slow_reader>;
 
 /// Policies chosen at run time, so that all combinations are one type.
 struct any_preempt {
@@ -128,13 +137,14 @@ struct any_admit {
   }
 };
 
-template <class Order, class BlockStore>
-using any_scheduler = iteration_scheduler<text_request, Order, any_preempt, any_admit, BlockStore>;
+template <class Order, class BlockStore, class Gate = gate::in_line>
+using any_scheduler =
+    iteration_scheduler<text_request, Order, any_preempt, any_admit, BlockStore, kv::csr_tables, Gate>;
 
-template <class Order, class BlockStore>
+template <class Order, class BlockStore, class Gate = gate::in_line>
 class scheduler_world {
  public:
-  using scheduler_type = any_scheduler<Order, BlockStore>;
+  using scheduler_type = any_scheduler<Order, BlockStore, Gate>;
   using plan_type = step_plan<text_request>;
 
   scheduler_world(const scheduler_limits& l, const typename scheduler_type::config& c)
@@ -143,6 +153,7 @@ class scheduler_world {
         block_size_{static_cast<std::size_t>(l.block_size.count())},
         storage_(scheduler_type::required_bytes(l)),
         scheduler_{storage_, l, c},
+        order_{c.order},
         device_(l.blocks * block_size_),
         host_(l.host_blocks * block_size_) {}
 
@@ -153,6 +164,8 @@ class scheduler_world {
   /// Tells runs apart: everything that the scheduler has decided so far.
   [[nodiscard]] std::uint64_t digest() const { return digest_; }
   void set_digest(std::uint64_t d) { digest_ = d; }
+  /// Nothing is looked at but what becomes part of the digest: faster, and nobody ages because somebody looks.
+  void look_away() { looks_ = false; }
 
   status submit(text_request& r, time_point now) {
     const auto before = scheduler_.waiting_count();
@@ -189,16 +202,18 @@ class scheduler_world {
     const bool busy = pending_ && (s.life != lifecycle::suspended || r.cancelled_while_planned);
     const std::uint32_t row = s.row;
     const bool leaves_row = pending_ && !busy;
-    for (std::size_t p = 0; p != count(s.computed) && !busy; ++p) {
+    // What it left to others when it was swapped out is lost to it.
+    const bool incomplete = s.life == lifecycle::waiting && s.host_head != no_index && r.host_first != 0;
+    for (std::size_t p = 0; p != count(s.computed) && !busy && !incomplete; ++p) {
       if (s.life != lifecycle::waiting) {
         saved.push_back(slot(scheduler_.tables().row(s.row), p));
-      } else if (s.host_blocks != 0) {
+      } else if (s.host_head != no_index) {
         saved.push_back(host_.at(r.host_ids.at(p / block_size_) * block_size_ + p % block_size_));
       } else {
         saved.push_back(r.in_transit.at(p));  // adopted, and not started yet
       }
     }
-    const tokens computed = s.computed;
+    const tokens computed = incomplete && !busy ? tokens{} : s.computed;
     const status done = scheduler_.evacuate(r);
     must(done == (busy ? status::busy : status::ok), "evacuate works between plans, and always for who is suspended");
     if (done == status::ok) {
@@ -253,7 +268,7 @@ class scheduler_world {
   }
 
   void cancel(text_request& r) {
-    const bool settled_later = pending_ && (r.state().planned || r.state().life != lifecycle::waiting);
+    const bool settled_later = pending_ && (in_plan(r) || r.state().life != lifecycle::waiting);
     must(scheduler_.cancel(r) == status::ok, "a live request can be cancelled");
     if (settled_later) {
       r.cancelled_while_planned = true;
@@ -270,15 +285,50 @@ class scheduler_world {
     plan_ = scheduler_.plan(now, step);
     pending_ = true;
     if constexpr (Order::ages) {
-      for (const text_request* r : live_) {
-        const auto& s = r->state();
-        must(s.level == 0 || now < s.boost_at || s.life == lifecycle::suspended, "whose time has come is boosted");
-      }
+      for (const text_request* r : scheduler_.residents()) must(now < order_.due_at(*r), "whose time has come ages");
     }
     check_plan();
     check();
     note_plan();
     return plan_;
+  }
+
+  /// A resident loses its KV.
+  void preempt(text_request& r) {
+    const bool may = r.state().life == lifecycle::resident;
+    const auto before = place(r);
+    const status done = scheduler_.preempt(r);
+    must(done == (!may ? status::unknown_request : pending_ ? status::busy : status::ok), "residents can be preempted");
+    must(place(r) == before, "who is preempted keeps its place");
+    if (done == status::ok) {
+      must(r.state().life == lifecycle::waiting && r.state().computed == tokens{}, "who is preempted waits");
+      r.copy_pending = false;
+    }
+    check();
+  }
+
+  /// `child` goes on where `parent` is, with a text of its own from there on.
+  status fork(text_request& parent, text_request& child) {
+    const status s = scheduler_.fork(parent, child);
+    note(static_cast<std::uint64_t>(s));
+    if (s == status::ok) {
+      must(child.state().life == lifecycle::resident && child.generated() == parent.generated(), "a fork goes on");
+      ++child.accepted;
+      child.computed_before = child.state().computed;
+      child.copy_pending = true;
+      live_.push_back(&child);
+    }
+    check();
+    return s;
+  }
+
+  void forget_prefixes()
+    requires kv::prefix_store<BlockStore>
+  {
+    must(scheduler_.forget_prefixes() == (pending_ ? status::busy : status::ok),
+         "prefixes are forgotten between plans");
+    must(pending_ || scheduler_.store().cached() == 0, "nothing is known any more");
+    check();
   }
 
   void abandon() {
@@ -314,7 +364,10 @@ class scheduler_world {
       expected.push_back({e.request, computed, length, e.request->state().phase, outcomes[i], e.samples});
     }
     std::map<text_request*, decltype(place(*live_.front()))> places;
-    for (const preemption<text_request>& v : plan_.preempted) places.emplace(v.request, place(*v.request));
+    for (const preemption<text_request>& v : plan_.preempted) {
+      must(!v.request->state().restarted, "nobody loses its KV again before it has sampled");
+      places.emplace(v.request, place(*v.request));
+    }
     std::vector<preemption<text_request>> preempted{plan_.preempted.begin(), plan_.preempted.end()};
 
     scheduler_.commit(plan_, outcomes, now);
@@ -322,6 +375,7 @@ class scheduler_world {
     left_rows_.clear();
     settle_cancelled();
 
+    for (text_request* r : live_) r->copy_pending = false;
     for (const preemption<text_request>& v : preempted) {
       if (v.request->state().life == lifecycle::cancelled) continue;
       const auto& s = v.request->state();
@@ -347,23 +401,22 @@ class scheduler_world {
 
   /// What holds at any moment.
   void check() {
+    if (!looks_) return;
     const auto residents = scheduler_.residents();
     for (std::size_t i = 1; i < residents.size(); ++i) {
-      must(Order::before(*residents[i - 1], *residents[i]), "residents are in rank order");
+      must(before(*residents[i - 1], *residents[i]), "residents are in rank order");
     }
-    std::size_t waiting = 0;
-    const text_request* last = nullptr;
-    for (const text_request* r = scheduler_.waiting().front(); r != nullptr; r = scheduler_.waiting().next(*r)) {
-      if (last != nullptr) must(Order::before(*last, *r), "waiting requests are in rank order");
-      must(r->state().life == lifecycle::waiting, "who waits is waiting");
-      last = r;
-      ++waiting;
+    const std::vector<text_request*> line = in_line();
+    const std::size_t waiting = line.size();
+    for (std::size_t i = 0; i != waiting; ++i) {
+      must(i == 0 || order_.before(*line[i - 1], *line[i]), "waiting requests are in rank order");
+      must(line[i]->state().life == lifecycle::waiting, "who waits is waiting");
     }
     must(waiting == scheduler_.waiting_count() && residents.size() == scheduler_.resident_count(), "counts are true");
     std::vector<const text_request*> holding{residents.begin(), residents.end()};
     for (const text_request* r : live_) {
       if (r->state().life != lifecycle::suspended) continue;
-      must(!r->state().planned && scheduler_.why(*r) == wait_reason::suspended, "who is suspended stands aside");
+      must(scheduler_.why(*r) == wait_reason::suspended, "who is suspended stands aside");
       holding.push_back(r);
     }
     must(holding.size() - residents.size() == scheduler_.suspended_count(), "suspended requests are counted");
@@ -394,9 +447,8 @@ class scheduler_world {
     for (const text_request* r : residents) must(r->state().life == lifecycle::resident, "who is resident is resident");
     for (const text_request* r : holding) {
       const auto& s = r->state();
-      must(s.length > s.computed && s.computed <= s.room, "there is KV room for what is computed, and a token to come");
-      must(s.room.count() == static_cast<std::int64_t>(scheduler_.tables().row(s.row).size() * block_size_),
-           "room is the blocks held");
+      must(s.length > s.computed && count(s.computed) <= scheduler_.tables().row(s.row).size() * block_size_,
+           "there is KV room for what is computed, and a token to come");
       if (victims.count(r) == 0) {
         own(s.row);
       } else {
@@ -416,11 +468,16 @@ class scheduler_world {
       std::size_t host = 0;
       for (const text_request* r : live_) {
         const auto& s = r->state();
-        if (s.host_blocks != 0) {
+        if (s.host_head != no_index) {
           must(s.swapped && s.life == lifecycle::waiting, "only swapped requests hold host blocks");
-          host += s.host_blocks;
+          host += scheduler_.host().size(s.host_head);
         }
-        must(!s.planned && s.ends_as == lifecycle::idle, "nothing stays of a settled plan");
+        must(s.ends_as == lifecycle::idle, "nothing stays of a settled plan");
+        must(!s.guest || (Gate::passes && s.life != lifecycle::waiting), "only residents are guests");
+        if (s.life == lifecycle::resident && s.shared_blocks == 0) {
+          // Blocks beyond the known length are lookahead, which goes back with the plan that had it.
+          must(scheduler_.tables().row(s.row).size() <= count(blocks_for_length(s.length)), "no lookahead is kept");
+        }
       }
       must(scheduler_.host_blocks_held() == blocks{static_cast<std::int64_t>(host)}, "no host block is lost");
     }
@@ -437,9 +494,59 @@ class scheduler_world {
 
  private:
   static std::size_t count(tokens n) { return static_cast<std::size_t>(n.count()); }
+  static std::size_t count(blocks n) { return static_cast<std::size_t>(n.count()); }
+  [[nodiscard]] blocks blocks_for_length(tokens n) const { return blocks_for(n, limits_.block_size); }
+  /// What the order keeps about a request.
   static auto place(const text_request& r) {
-    const auto& s = r.state();
-    return std::tuple{s.level, s.turn, s.sequence, s.rank, s.boost_at, s.quantum_used, s.demoted};
+    const auto& s = order_state<Order>(r);
+    std::tuple<std::uint64_t, std::uint64_t, double, double, std::uint8_t, std::uint64_t> p{};
+    std::get<0>(p) = r.state().sequence;
+    if constexpr (requires { s.turn; }) std::get<1>(p) = s.turn;
+    if constexpr (requires { s.boost_at; }) std::get<2>(p) = s.boost_at.seconds();
+    if constexpr (requires { s.urgent_at; }) std::get<2>(p) = s.urgent_at.seconds();
+    if constexpr (requires { s.rank; }) std::get<3>(p) = static_cast<double>(s.rank);
+    if constexpr (requires { s.quantum_used; }) std::get<3>(p) = static_cast<double>(s.quantum_used.count());
+    if constexpr (requires { s.level; }) std::get<4>(p) = s.level;
+    if constexpr (requires { s.boosted; }) std::get<4>(p) = s.boosted;
+    std::get<5>(p) = r.state().carried;
+    return p;
+  }
+  static auto place(const text_request& r)
+    requires std::same_as<Order, order::fcfs>
+  {
+    return r.state().sequence;
+  }
+  /// The order among residents: who had to start anew, everybody else, guests.
+  [[nodiscard]] bool before(const text_request& a, const text_request& b) const {
+    const auto rank = [](const text_request& r) { return r.state().restarted ? 0 : r.state().guest ? 2 : 1; };
+    return rank(a) != rank(b) ? rank(a) < rank(b) : order_.before(a, b);
+  }
+  [[nodiscard]] bool displaces(const text_request& waiting, const text_request& resident) const {
+    return !resident.state().restarted && (resident.state().guest || order_.displaces(waiting, resident));
+  }
+  /// Those who wait, in the order in which they are served. Looking makes those age whose turn has come.
+  [[nodiscard]] std::vector<text_request*> in_line() {
+    auto& queue = const_cast<ordered_queue<text_request, Order>&>(scheduler_.waiting());
+    std::vector<text_request*> line;
+    for (text_request* r = queue.front(); r != nullptr; r = queue.next(*r)) line.push_back(r);
+    return line;
+  }
+  [[nodiscard]] bool in_plan(const text_request& r) const {
+    for (std::size_t i = 0; i != plan_.size(); ++i) {
+      if (plan_[i].request == &r) return true;
+    }
+    return std::any_of(plan_.preempted.begin(), plan_.preempted.end(), [&](const auto& v) { return v.request == &r; });
+  }
+  /// What those who compute their prompts have yet to take.
+  [[nodiscard]] std::int64_t promised() const {
+    std::int64_t n = 0;
+    for (std::size_t i = 0; i != plan_.size(); ++i) {
+      const auto& s = plan_[i].request->state();
+      if (s.length - plan_[i].first == tokens{1}) continue;
+      n += std::max<std::int64_t>(
+          blocks_for_length(s.length).count() - static_cast<std::int64_t>(scheduler_.tables().row(s.row).size()), 0);
+    }
+    return n;
   }
   void note(std::uint64_t x) { digest_ = mix(digest_, x); }
   [[nodiscard]] std::vector<kv::block_id> row_of(const text_request& r) const {
@@ -476,32 +583,45 @@ class scheduler_world {
 
   /// Does what a plan says to device and host memory.
   void run(const std::vector<outcome>& outcomes) {
+    for (const kv::block_copy& c : plan_.copies) {
+      for (std::size_t i = 0; i != block_size_; ++i) {
+        device_.at(c.to * block_size_ + i) = device_.at(c.from * block_size_ + i);
+      }
+    }
     for (const kv_transfer<text_request>& t : plan_.swap_out) {
-      must(t.device.size() == t.host.size(), "as many blocks out as in");
+      must(t.device.size() == t.host.size() && !t.host.empty(), "as many blocks out as in");
       for (std::size_t b = 0; b != t.device.size(); ++b) {
         for (std::size_t i = 0; i != block_size_; ++i) {
           host_.at(t.host[b] * block_size_ + i) = device_.at(t.device[b] * block_size_ + i);
         }
       }
       t.request->host_ids.assign(t.host.begin(), t.host.end());
+      t.request->host_first = t.first;
     }
     for (const kv_fetch<text_request>& t : plan_.fetch) {
       const std::size_t n = count(t.request->computed_before);
       must(t.request->in_transit.size() == n, "an adopted request brings its KV");
-      must(t.device.size() == (n + block_size_ - 1) / block_size_, "an adopted request has room for its KV");
-      for (std::size_t p = 0; p != n; ++p) slot(t.device, p) = t.request->in_transit[p];
-      t.request->in_transit.clear();
+      must(t.first + t.device.size() == (n + block_size_ - 1) / block_size_ && !t.device.empty(),
+           "an adopted request has room for its KV");
+      for (std::size_t p = t.first * block_size_; p != n; ++p) {
+        slot(t.device, p - t.first * block_size_) = t.request->in_transit[p];
+      }
     }
     for (const kv_transfer<text_request>& t : plan_.swap_in) {
-      must(t.device.size() == t.host.size(), "as many blocks in as out");
-      must(std::equal(t.host.begin(), t.host.end(), t.request->host_ids.begin(), t.request->host_ids.end()),
+      must(t.device.size() == t.host.size() && !t.host.empty(), "as many blocks in as out");
+      text_request& r = *t.request;
+      must(t.first >= r.host_first && t.first - r.host_first + t.host.size() == r.host_ids.size() &&
+               std::equal(t.host.rbegin(), t.host.rend(), r.host_ids.rbegin()),
            "a request comes back from where it went");
       for (std::size_t b = 0; b != t.device.size(); ++b) {
         for (std::size_t i = 0; i != block_size_; ++i) {
           device_.at(t.device[b] * block_size_ + i) = host_.at(t.host[b] * block_size_ + i);
         }
       }
-      t.request->host_ids.clear();
+    }
+    for (std::size_t i = 0; i != plan_.size(); ++i) {
+      plan_[i].request->in_transit.clear();
+      plan_[i].request->host_ids.clear();
     }
     // The kernels read what was there before the step ...
     const auto row_of = [&](std::size_t i) { return scheduler_.tables().row(plan_[i].row); };
@@ -529,17 +649,20 @@ class scheduler_world {
   }
 
   void check_plan() {
+    if (!looks_) return;
     const std::size_t n = plan_.size();
     const auto waits = [](const text_request& r) { return r.state().life == lifecycle::waiting; };
     must(n <= step_.max_batch && n <= limits_.residents, "the batch is within its limit");
 
     tokens sum{};
+    tokens drafts{};
     std::map<const text_request*, const scheduled<text_request>*> entry;
     std::size_t started = 0;
     for (std::size_t i = 0; i != n; ++i) {
       const scheduled<text_request>& e = plan_[i];
       const auto& s = e.request->state();
       sum += e.count;
+      drafts += e.lookahead;
       must(entry.emplace(e.request, &e).second, "nobody is in a plan twice");
       must(std::find(live_.begin(), live_.end(), e.request) != live_.end(), "who runs is live");
       must(s.life != lifecycle::suspended, "who is suspended does not run");
@@ -551,10 +674,19 @@ class scheduler_world {
       must((e.first + e.count + e.lookahead).count() <=
                static_cast<std::int64_t>(scheduler_.tables().row(e.row).size() * block_size_),
            "there is a block for every token");
+      must(e.lookahead == tokens{} || e.request->max_output == tokens{} ||
+               e.request->generated() + tokens{1} + e.lookahead <= e.request->max_output,
+           "nobody guesses beyond what it may generate");
+      must((e.origin == entry_origin::going_on) == (!waits(*e.request) && !e.request->copy_pending) ||
+               e.request->copy_pending || !waits(*e.request),
+           "who starts is said to");
+      must(e.new_blocks == scheduler_.tables().size(e.row) || !waits(*e.request), "who starts has new blocks only");
       must(e.row == s.row && scheduler_.why(*e.request) == wait_reason::none, "who is planned is known to be");
       if (waits(*e.request)) {
         ++started;
-        if (s.swapped) must(e.first == s.computed, "a swapped request goes on where it was");
+        if (s.swapped) {
+          must(e.first == s.computed || kv::prefix_store<BlockStore>, "a swapped request goes on where it was");
+        }
         if (!s.swapped && !kv::prefix_store<BlockStore>) must(e.first == tokens{}, "a new request starts at the front");
         must(e.first < s.length, "one token at least is computed");
       } else {
@@ -562,14 +694,16 @@ class scheduler_world {
       }
     }
     must(sum == plan_.computed, "the plan knows what it computes");
-    must(sum <= step_.token_budget || (!config_.chunked_prefill && plan_.prefill.size() == 1),
+    must(started <= step_.max_starts, "no more start than are wanted");
+    must(sum + drafts <= step_.token_budget || (!config_.chunked_prefill && plan_.prefill.size() == 1),
          "the step is within its budget");
     for (const auto list : {plan_.decode, plan_.prefill}) {
       // Who displaces a resident goes first, others wait for their turn behind all residents.
       for (std::size_t i = 1; i < list.size(); ++i) {
         const text_request &a = *list[i - 1].request, &b = *list[i].request;
-        if (waits(a) == waits(b)) must(Order::before(a, b), "a plan is in rank order");
-        if (waits(a) && !waits(b)) must(Order::displaces(a, b), "only who displaces goes before a resident");
+        if (waits(a) && waits(b)) must(order_.before(a, b), "a plan is in rank order");
+        if (!waits(a) && !waits(b)) must(before(a, b), "a plan is in rank order");
+        if (waits(a) && !waits(b)) must(displaces(a, b), "only who displaces goes before a resident");
       }
     }
 
@@ -578,7 +712,7 @@ class scheduler_world {
          "one table entry per scheduled one");
     must(plan_.tables.indptr[0] == 0, "tables start at 0");
     for (std::size_t i = 0; i != n; ++i) {
-      const auto length = count(plan_[i].first + plan_[i].count);
+      const auto length = count(plan_[i].first + plan_[i].count + plan_[i].lookahead);
       const auto row = scheduler_.tables().row(plan_[i].row);
       const auto begin = static_cast<std::size_t>(plan_.tables.indptr[i]);
       const auto end = static_cast<std::size_t>(plan_.tables.indptr[i + 1]);
@@ -599,7 +733,8 @@ class scheduler_world {
       for (const auto& [r, e] : entry) {
         const bool grew = !waits(*r) && static_cast<std::int64_t>(scheduler_.tables().row(e->row).size()) >
                                             blocks_for(r->computed_before, limits_.block_size).count();
-        gained = gained || ((waits(*r) || grew) && Order::before(*r, *v.request));
+        const bool first = waits(*r) ? displaces(*r, *v.request) : before(*r, *v.request);
+        gained = gained || ((waits(*r) || grew) && first);
       }
       must(gained, "a victim makes room for one that ranks before it");
       must(scheduler_.why(*v.request) == wait_reason::preempted, "a victim knows");
@@ -624,11 +759,11 @@ class scheduler_world {
 
     // Who has to wait for whom: residents and waiting requests in the order in which they have their turn.
     std::vector<text_request*> turn;
-    const text_request* w = scheduler_.waiting().front();
-    for (std::size_t i = 0; i != residents.size() || w != nullptr;) {
-      if (w != nullptr && (i == residents.size() || Order::displaces(*w, *residents[i]))) {
-        turn.push_back(const_cast<text_request*>(w));
-        w = scheduler_.waiting().next(*w);
+    const std::vector<text_request*> line = in_line();
+    auto w = line.begin();
+    for (std::size_t i = 0; i != residents.size() || w != line.end();) {
+      if (w != line.end() && (i == residents.size() || displaces(**w, *residents[i]))) {
+        turn.push_back(*w++);
       } else {
         turn.push_back(residents[i++]);
       }
@@ -641,9 +776,10 @@ class scheduler_world {
       const bool runs = entry.count(r) == 1;
       const wait_reason why = scheduler_.why(*r);
       if (runs) {
-        must(!nobody_runs && !(waits(*r) && nobody_starts), "nobody overtakes");
+        must(!nobody_runs && !(waits(*r) && nobody_starts && !Gate::passes), "nobody overtakes");
         for (const text_request* v : victims) {
-          must(!waits(*r) || Order::before(*r, *v), "nobody starts on what was taken from one who ranks before");
+          must(!waits(*r) || v->state().guest || order_.before(*r, *v),
+               "nobody starts on what was taken from one who ranks before");
         }
         continue;
       }
@@ -662,10 +798,11 @@ class scheduler_world {
       }
       must(outgrown.count(r) == 0, "only who has outgrown the limits is told so");
       if (waits(*r)) {
-        const bool behind_victim = !victims.empty() && !Order::before(*r, *plan_.preempted.back().request);
+        const bool behind_victim = !victims.empty() && !order_.before(*r, *plan_.preempted.back().request);
         must(why == wait_reason::behind_others ? nobody_starts || behind_victim || perhaps_behind : !nobody_starts,
              "the first who cannot start says why");
         switch (why) {
+          case wait_reason::not_wanted: must(started == step_.max_starts, "nobody else was wanted"); break;
           case wait_reason::batch_full:
             must(n >= std::min(step_.max_batch, limits_.residents), "the batch is full");
             break;
@@ -676,10 +813,8 @@ class scheduler_world {
             must(residents.size() - victims.size() + started + suspended == limits_.residents, "rows are full");
             break;
           case wait_reason::no_blocks: {
-            must(kv::prefix_store<BlockStore> ||
-                     static_cast<std::int64_t>(scheduler_.store().free()) <
-                         blocks_for(min(r->state().length + step_.lookahead, limits_.longest()), limits_.block_size)
-                             .count(),
+            must(kv::prefix_store<BlockStore> || static_cast<std::int64_t>(scheduler_.store().free()) <
+                                                     blocks_for_length(r->state().length).count() + promised(),
                  "blocks are short");
             break;
           }
@@ -701,7 +836,8 @@ class scheduler_world {
     }
     must(n != 0 || turn.empty() || outgrown.size() != 0 || nobody_starts, "an idle step has a reason");
     // Somebody always gets on. One who has outgrown the limits may be in the way: that is for the engine to end.
-    if (!turn.empty() && turn.front()->state().length <= limits_.longest() && suspended == 0) {
+    if (!turn.empty() && turn.front()->state().length <= limits_.longest() && suspended == 0 &&
+        (!waits(*turn.front()) || step_.max_starts != 0)) {
       must(entry.count(turn.front()) == 1, "the first in turn runs");
     }
   }
@@ -709,16 +845,16 @@ class scheduler_world {
   /// One that outranks nobody is refused when all others have had their turn: what there is now is what there was then,
   /// but for lookahead. It was refused rightly if it would be refused with every block of its prefix that there is.
   void check_refusal(const text_request& r, std::size_t victims, std::size_t started) {
-    if (step_.lookahead > tokens{}) return;
+    if (step_.lookahead > tokens{} || Gate::passes) return;
     const auto residents = scheduler_.residents();
     const auto kept = residents.first(residents.size() - victims);
-    if (std::any_of(kept.begin(), kept.end(), [&](const text_request* k) { return Order::displaces(r, *k); })) return;
+    if (std::any_of(kept.begin(), kept.end(), [&](const text_request* k) { return displaces(r, *k); })) return;
     const auto free = static_cast<std::int64_t>(scheduler_.store().free());
-    std::int64_t lacks = blocks_for(r.state().length, limits_.block_size).count();
+    std::int64_t lacks = blocks_for_length(r.state().length).count();
+    std::vector<kv::block_id> known(kv::prefix_store<BlockStore> ? r.hashes.size() : 0);
     if constexpr (kv::prefix_store<BlockStore>) {
-      std::vector<kv::block_id> known(r.hashes.size());
       const auto most = std::min(known.size(), (count(r.state().length) - 1) / block_size_);
-      known.resize(r.state().swapped ? 0 : scheduler_.store().match(std::span{r.hashes}.first(most), known));
+      known.resize(scheduler_.store().match(std::span{r.hashes}.first(most), known));
       for (const kv::block_id b : known) lacks -= scheduler_.store().references(b) != 0;
     }
     std::vector<text_request*> admitted;
@@ -730,12 +866,25 @@ class scheduler_world {
     for (const text_request* s : live_) {
       if (s->state().life == lifecycle::suspended) capacity -= static_cast<std::int64_t>(row_of(*s).size());
     }
-    const admission_view<text_request> view{.free_after = blocks{free - lacks},
-                                            .capacity = blocks{std::max<std::int64_t>(capacity, 0)},
+    std::vector<std::uint32_t> own(scheduler_.tables().rows());
+    for (const auto list : {std::span<text_request* const>{kept}, std::span<text_request* const>{admitted}}) {
+      for (const text_request* k : list) {
+        for (const kv::block_id b : row_of(*k)) {
+          // What the candidate would share stays when another ends.
+          const bool would_share = std::find(known.begin(), known.end(), b) != known.end();
+          own[k->state().row] +=
+              !kv::prefix_store<BlockStore> || (scheduler_.store().references(b) == 1 && !would_share);
+        }
+      }
+    }
+    const admission_view<text_request> view{.free_after = blocks{free - lacks - promised()},
+                                            .needed = blocks{lacks},
+                                            .capacity = blocks{std::max(std::max<std::int64_t>(capacity, 0), free)},
                                             .block_size = limits_.block_size,
                                             .residents = kept,
-                                            .admitted = admitted};
-    must(free < lacks || !config_.admit.admits(r, view), "nobody is refused who may start");
+                                            .admitted = admitted,
+                                            .own = own};
+    must(free < lacks + promised() || !config_.admit.admits(r, view), "nobody is refused who may start");
   }
 
   void note_plan() {
@@ -763,7 +912,11 @@ class scheduler_world {
     }
     for (const auto& v : plan_.preempted) note(v.request->id * 2 + (v.mode == preemption_mode::swap));
     for (const text_request* r : plan_.outgrown) note(r->id);
-    for (const text_request* r : live_) note(static_cast<std::uint64_t>(scheduler_.why(*r)));
+    for (const text_request* r : live_) {
+      // Which of two reasons it is that one is refused for may be left open where refusals are remembered.
+      const wait_reason why = scheduler_.why(*r);
+      note(static_cast<std::uint64_t>(why == wait_reason::held_back ? wait_reason::no_blocks : why));
+    }
   }
 
   scheduler_limits limits_;
@@ -771,6 +924,8 @@ class scheduler_world {
   std::size_t block_size_;
   std::vector<std::byte> storage_;
   scheduler_type scheduler_;
+  Order order_;  ///< To compare with.
+  bool looks_ = true;
   std::vector<std::uint64_t> device_;
   std::vector<std::uint64_t> host_;
   std::vector<text_request*> live_;

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include <tessera/kv/block_pool.hpp>
+#include <tessera/kv/changed_tables.hpp>
 #include <tessera/kv/concepts.hpp>
+#include <tessera/kv/csr_tables.hpp>
 #include <tessera/kv/fragmentation.hpp>
 #include <tessera/kv/prefix_cache.hpp>
+#include <tessera/kv/row_tables.hpp>
 
 // Truth tables: an archetype that passes with nothing to spare, and a near-miss per requirement.
 
@@ -12,8 +15,10 @@ using tessera::arena;
 using tessera::status;
 using tessera::kv::block_id;
 using tessera::kv::block_store;
+using tessera::kv::block_table;
 using tessera::kv::prefix_store;
 using tessera::kv::stranded_policy;
+using tessera::kv::table_policy;
 
 using ids = std::span<const block_id>;
 
@@ -174,6 +179,56 @@ static_assert(!stranded_policy<strands_and_throws>);
 static_assert(!stranded_policy<strands_and_counts>);
 static_assert(!stranded_policy<strands_uncopied>);
 static_assert(stranded_policy<tessera::kv::stranded_below>);
+
+// Views of block tables. Requirement `missing` is left out; 0: none is.
+template <int missing>
+struct tables {
+  using view_type = int;
+  static constexpr std::size_t required_bytes(const block_table::limits&) noexcept
+    requires(missing != 1)
+  {
+    return 0;
+  }
+  tables(arena&, const block_table::limits&) noexcept
+    requires(missing != 2)
+  {}
+  void begin() noexcept
+    requires(missing != 3)
+  {}
+  void add(block_table&, std::uint32_t, tessera::tokens, std::size_t) noexcept
+    requires(missing != 4)
+  {}
+  int view(block_table&) noexcept
+    requires(missing != 5)
+  {
+    return 0;
+  }
+};
+static_assert(table_policy<tables<0>>);
+static_assert(!table_policy<tables<1>>, "no required_bytes");
+static_assert(!table_policy<tables<2>>, "no constructor from an arena");
+static_assert(!table_policy<tables<3>>, "no begin");
+static_assert(!table_policy<tables<4>>, "no add");
+static_assert(!table_policy<tables<5>>, "no view");
+
+struct view_of_another_type : tables<0> {
+  using tables::tables;
+  using view_type = long;
+};
+struct view_may_throw : tables<0> {
+  using tables::tables;
+  int view(block_table&) { return 0; }
+};
+struct add_without_new_blocks : tables<0> {
+  using tables::tables;
+  void add(block_table&, std::uint32_t, tessera::tokens) noexcept {}
+};
+static_assert(!table_policy<view_of_another_type>);
+static_assert(!table_policy<view_may_throw>);
+static_assert(!table_policy<add_without_new_blocks>);
+static_assert(table_policy<tessera::kv::csr_tables> && table_policy<tessera::kv::row_tables> &&
+              table_policy<tessera::kv::changed_tables>);
+static_assert(tessera::kv::row_tables::required_bytes({.rows = 100, .blocks_per_row = 100}) == 0);
 
 // What a component asks for is known at compile time, and grows with what it is for.
 static_assert(tessera::kv::block_pool::required_bytes({.blocks = 100}) <

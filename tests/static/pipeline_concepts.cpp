@@ -3,7 +3,10 @@
 #include <tessera/compose/pars.hpp>
 #include <tessera/compose/pascal.hpp>
 #include <tessera/compose/round_robin.hpp>
+#include <tessera/gate/backfill.hpp>
+#include <tessera/kv/changed_tables.hpp>
 #include <tessera/kv/prefix_cache.hpp>
+#include <tessera/kv/row_tables.hpp>
 #include <tessera/order/ranked.hpp>
 
 #include <type_traits>
@@ -15,11 +18,16 @@ namespace {
 using namespace tessera;
 using namespace tessera::literals;
 
-struct request : request_hook {};
-struct hashed_request : request_hook {
+struct request : request_hook_for<order::round_robin, order::two_phase, order::ranked<>> {
+  float score = 0;
+};
+struct hashed_request : request {
   [[nodiscard]] std::span<const std::uint64_t> prefix_hashes() const noexcept { return {}; }
 };
-struct tick_request : basic_request_hook<nanoseconds_clock> {};
+struct tick_request : basic_request_hook<nanoseconds_clock, order::ranked<>, order::two_phase> {
+  float score = 0;
+};
+struct plain_request : request_hook {};
 
 template <class S>
 constexpr bool stays_where_it_is = !std::is_copy_constructible_v<S> && !std::is_move_constructible_v<S> &&
@@ -39,6 +47,9 @@ static_assert(is_scheduler<pars<hashed_request, order::score_member, kv::prefix_
 static_assert(is_scheduler<pascal<request>>);
 static_assert(is_scheduler<pascal<hashed_request, kv::prefix_cache>>);
 static_assert(is_scheduler<iteration_scheduler<tick_request, order::ranked<>>>);
+static_assert(is_scheduler<fcfs<plain_request>>);
+static_assert(is_scheduler<fcfs<request, kv::block_pool, kv::row_tables>>);
+static_assert(is_scheduler<pascal<hashed_request, kv::prefix_cache, kv::changed_tables, gate::backfill>>);
 static_assert(std::is_same_v<pascal<tick_request>::time_point, basic_time_point<nanoseconds_clock>>);
 
 // (A request without hashes cannot use a prefix cache: tests/compile_fail.)
@@ -64,6 +75,14 @@ static_assert(base.longest() == 320_tok && base.blocks_per_row() == 20);
 static_assert(with([](auto& l) { l.max_length = 321_tok; }).blocks_per_row() == 21);
 static_assert(with([](auto& l) { l.max_length = 0_tok; }).longest() == 1600_tok);
 static_assert(with([](auto& l) { l.max_length = 1601_tok; }).longest() == 1600_tok);
+
+// A plan shows the tables in the form that was chosen. Rows cost no storage.
+static_assert(std::is_same_v<pascal<request>::plan_type, step_plan<request>>);
+static_assert(std::is_same_v<fcfs<request, kv::block_pool, kv::row_tables>::plan_type, step_plan<request, kv::row_view>>);
+static_assert(std::is_same_v<fcfs<request, kv::block_pool, kv::changed_tables>::plan_type,
+                             step_plan<request, std::span<const kv::table_change>>>);
+static_assert(fcfs<request, kv::block_pool, kv::row_tables>::required_bytes(base) <
+              fcfs<request>::required_bytes(base));
 
 static_assert(std::is_trivially_copyable_v<scheduled<request>> && std::is_trivially_copyable_v<step_plan<request>>);
 static_assert(sizeof(outcome) <= 8, "one per request and step");

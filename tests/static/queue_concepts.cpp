@@ -22,8 +22,25 @@ namespace {
 
 using namespace tessera;
 
-struct request : request_hook {};
-struct tick_request : basic_request_hook<nanoseconds_clock> {};
+struct never_dry {
+  template <class R>
+  typename R::time_point operator()(const R&) const noexcept;
+};
+struct expects_ten {
+  template <class R>
+  tokens operator()(const R&) const noexcept;
+};
+
+// In any order, on either clock.
+template <class Clock>
+using any_order_hook = basic_request_hook<Clock, order::round_robin, order::two_phase, order::ranked<>, order::paced<>>;
+struct request : any_order_hook<seconds_clock> {
+  float score = 0;
+};
+struct tick_request : any_order_hook<nanoseconds_clock> {
+  float score = 0;
+};
+struct plain_request : request_hook {};
 
 // The library's models, for either clock.
 static_assert(queue_discipline<order::fcfs, request>);
@@ -36,15 +53,11 @@ static_assert(queue_discipline<order::ranked<>, request>);
 static_assert(queue_discipline<order::ranked<>, tick_request>);
 
 // order::paced wants to know when a reader runs dry.
-struct paced_request : request_hook {
+struct paced_request : request {
   token_pacer pacer{};
 };
-struct paced_tick_request : basic_request_hook<nanoseconds_clock> {
+struct paced_tick_request : tick_request {
   basic_token_pacer<nanoseconds_clock> pacer{};
-};
-struct never_dry {
-  template <class R>
-  typename R::time_point operator()(const R&) const noexcept;
 };
 struct dry_in_seconds {
   template <class R>
@@ -69,10 +82,6 @@ static_assert(order::paced<>::ages);
 struct expecting_request : paced_request {
   tokens expected_output{};
 };
-struct expects_ten {
-  template <class R>
-  tokens operator()(const R&) const noexcept;
-};
 struct expects_a_number {
   template <class R>
   std::int64_t operator()(const R&) const noexcept;
@@ -92,6 +101,13 @@ static_assert(queue_discipline<order::earliest_due<expects_ten>, paced_tick_requ
 static_assert(queue_discipline<order::earliest_due<expects_ten, never_dry>, request>);
 static_assert(order::earliest_due<>::ages);
 
+// Room for what an order keeps, and links if it ages.
+static_assert(queue_discipline<order::fcfs, plain_request>);
+static_assert(!queue_discipline<order::round_robin, plain_request>);
+static_assert(!queue_discipline<order::two_phase, plain_request>);
+static_assert(!queue_discipline<order::ranked<>, plain_request>);
+static_assert(!queue_discipline<order::paced<never_dry>, plain_request>);
+
 static_assert(!order::fcfs::ages && !order::round_robin::ages && !order::two_phase::ages && order::ranked<>::ages);
 static_assert(std::is_aggregate_v<order::two_phase> && std::is_aggregate_v<order::ranked<>>);
 static_assert(order::two_phase{.quantum = tokens{7}}.demote_above == tokens{5000});
@@ -107,6 +123,8 @@ struct archetype {
   bool charge(request&, tokens) noexcept;
   void requeue(request&) noexcept;
   void change_phase(request&) noexcept;
+  void leave(request&) noexcept;
+  void advance(time_point) noexcept;
   static bool before(const request&, const request&) noexcept;
   static bool displaces(const request&, const request&) noexcept;
   static constexpr bool ages = false;
@@ -181,12 +199,39 @@ struct change_phase_may_throw : archetype {
 static_assert(!queue_discipline<no_change_phase, request>);
 static_assert(!queue_discipline<change_phase_may_throw, request>);
 
-// (6) before
+// (6) leave
+struct no_leave : archetype {
+  void leave(request&) = delete;
+};
+struct leave_may_throw : archetype {
+  void leave(request&);
+};
+static_assert(!queue_discipline<no_leave, request>);
+static_assert(!queue_discipline<leave_may_throw, request>);
+
+// (7) advance
+struct no_advance : archetype {
+  void advance(time_point) = delete;
+};
+struct advance_may_throw : archetype {
+  void advance(time_point);
+};
+struct advance_without_time : archetype {
+  void advance() noexcept;
+};
+static_assert(!queue_discipline<no_advance, request>);
+static_assert(!queue_discipline<advance_may_throw, request>);
+static_assert(!queue_discipline<advance_without_time, request>);
+
+// (8) before
 struct no_before : archetype {
   static bool before(const request&, const request&) = delete;
 };
-struct before_is_no_static : archetype {
+struct before_is_const : archetype {
   bool before(const request&, const request&) const noexcept;
+};
+struct before_changes_itself : archetype {
+  bool before(const request&, const request&) noexcept;
 };
 struct before_may_throw : archetype {
   static bool before(const request&, const request&);
@@ -198,26 +243,31 @@ struct before_is_no_bool : archetype {
   static int before(const request&, const request&) noexcept;
 };
 static_assert(!queue_discipline<no_before, request>);
-static_assert(!queue_discipline<before_is_no_static, request>);
+static_assert(queue_discipline<before_is_const, request>);
+static_assert(!queue_discipline<before_changes_itself, request>);
 static_assert(!queue_discipline<before_may_throw, request>);
 static_assert(!queue_discipline<before_wants_to_write, request>);
 static_assert(!queue_discipline<before_is_no_bool, request>);
 
-// (7) displaces
+// (9) displaces
 struct no_displaces : archetype {
   static bool displaces(const request&, const request&) = delete;
 };
-struct displaces_is_no_static : archetype {
+struct displaces_is_const : archetype {
   bool displaces(const request&, const request&) const noexcept;
+};
+struct displaces_changes_itself : archetype {
+  bool displaces(const request&, const request&) noexcept;
 };
 struct displaces_may_throw : archetype {
   static bool displaces(const request&, const request&);
 };
 static_assert(!queue_discipline<no_displaces, request>);
-static_assert(!queue_discipline<displaces_is_no_static, request>);
+static_assert(queue_discipline<displaces_is_const, request>);
+static_assert(!queue_discipline<displaces_changes_itself, request>);
 static_assert(!queue_discipline<displaces_may_throw, request>);
 
-// (8) ages
+// (10) ages, and then due_at and age
 struct ages_is_a_function : archetype {
   static bool ages() noexcept { return false; }
 };
@@ -230,6 +280,56 @@ struct ages_is_no_static : archetype {
 static_assert(!queue_discipline<ages_is_a_function, request>);
 static_assert(!queue_discipline<ages_is_no_constant, request>);
 static_assert(!queue_discipline<ages_is_no_static, request>);
+
+struct aging : archetype {
+  static constexpr bool ages = true;
+  static time_point due_at(const request&) noexcept;
+  void age(request&) noexcept;
+};
+struct due_is_const : aging {
+  time_point due_at(const request&) const noexcept;
+};
+struct no_due : aging {
+  static time_point due_at(const request&) = delete;
+};
+struct due_may_throw : aging {
+  static time_point due_at(const request&);
+};
+struct due_in_seconds : aging {
+  static double due_at(const request&) noexcept;
+};
+struct due_wants_to_write : aging {
+  static time_point due_at(request&) noexcept;
+};
+struct no_age : aging {
+  void age(request&) = delete;
+};
+struct age_may_throw : aging {
+  void age(request&);
+};
+struct age_returns : aging {
+  bool age(request&) noexcept;
+};
+static_assert(queue_discipline<aging, request>);
+static_assert(queue_discipline<due_is_const, request>);
+static_assert(!queue_discipline<no_due, request>);
+static_assert(!queue_discipline<due_may_throw, request>);
+static_assert(!queue_discipline<due_in_seconds, request>);
+static_assert(!queue_discipline<due_wants_to_write, request>);
+static_assert(!queue_discipline<no_age, request>);
+static_assert(!queue_discipline<age_may_throw, request>);
+static_assert(!queue_discipline<age_returns, request>);
+
+// What it keeps about each request needs room in the hook.
+struct keeps : archetype {
+  template <clock_policy Clock>
+  struct state {
+    int level = 0;
+  };
+};
+struct request_of_keeps : request_hook_for<keeps> {};
+static_assert(!queue_discipline<keeps, request>);
+static_assert(request_of_keeps::can_be_in<keeps> && !request_of_keeps::can_be_in<order::two_phase>);
 
 // A discipline of one's own, the short way.
 struct shortest_prompt : order::fcfs {
@@ -245,6 +345,10 @@ static_assert(queue_discipline<shortest_prompt, request>);
 // request_scorer
 struct scorer {
   float operator()(const request&) const noexcept;
+};
+struct scorer_of_all {
+  template <class R>
+  float operator()(const R&) const noexcept;
 };
 struct scorer_of_doubles {
   double operator()(const request&) const noexcept;
@@ -274,6 +378,7 @@ static_assert(!order::request_scorer<scorer_with_mutable_state, request>);
 static_assert(!order::request_scorer<scorer_of_nothing, request>);
 static_assert(!order::request_scorer<scorer_not_copyable, request>);
 static_assert(!order::request_scorer<scorer, tick_request>);
-static_assert(queue_discipline<order::ranked<scorer>, request>);
+struct scored_request : request_hook_for<order::ranked<scorer_of_all>> {};
+static_assert(queue_discipline<order::ranked<scorer_of_all>, scored_request>);
 
 }  // namespace

@@ -2,6 +2,12 @@
 
 // Truth tables of schedulable and prefix_hashed.
 
+#include <tessera/order/earliest_due.hpp>
+#include <tessera/order/fcfs.hpp>
+#include <tessera/order/paced.hpp>
+#include <tessera/order/ranked.hpp>
+#include <tessera/order/round_robin.hpp>
+#include <tessera/order/two_phase.hpp>
 #include <tessera/request/concepts.hpp>
 
 #include <array>
@@ -14,6 +20,8 @@ using namespace tessera;
 // schedulable
 struct request : request_hook {};
 struct tick_request : basic_request_hook<nanoseconds_clock> {};
+struct ranked_request : request_hook_for<order::ranked<>> {};
+struct any_request : request_hook_for<order::ranked<>, order::two_phase, order::fcfs> {};
 struct more_specific : request {};
 struct other_base {
   virtual ~other_base() = default;
@@ -22,39 +30,50 @@ struct second_base : other_base, request_hook {};
 static_assert(schedulable<request_hook>);
 static_assert(schedulable<request>);
 static_assert(schedulable<tick_request>);
+static_assert(schedulable<ranked_request>);
+static_assert(schedulable<any_request>);
 static_assert(schedulable<more_specific>);
 static_assert(schedulable<second_base>);
 
-// (1) a clock policy
-struct no_clock {};
-struct clock_is_none {
-  using clock_type = int;
+// (1) has a hook
+struct no_hook {};
+struct hook_is_none {
+  using hook_type = int;
 };
 static_assert(!schedulable<int>);
 static_assert(!schedulable<request*>);
 static_assert(!schedulable<request&>);
-static_assert(!schedulable<no_clock>);
-static_assert(!schedulable<clock_is_none>);
+static_assert(!schedulable<no_hook>);
+static_assert(!schedulable<hook_is_none>);
 
-// (2) derives publicly and unambiguously from the hook of that clock
+// (2) derives publicly and unambiguously from it
 struct only_says_so {
-  using clock_type = seconds_clock;
+  using hook_type = request_hook;
 };
 struct hidden : private request_hook {
-  using clock_type = seconds_clock;
+  using hook_type = request_hook;
 };
-struct another_clock : request_hook {
-  using clock_type = nanoseconds_clock;
+struct another_hook : request_hook {
+  using hook_type = basic_request_hook<nanoseconds_clock>;
 };
 struct left : request_hook {};
 struct right : request_hook {};
 struct twice : left, right {
-  using clock_type = seconds_clock;
+  using hook_type = request_hook;
 };
 static_assert(!schedulable<only_says_so>);
 static_assert(!schedulable<hidden>);
-static_assert(!schedulable<another_clock>);
+static_assert(!schedulable<another_hook>);
 static_assert(!schedulable<twice>);
+
+// What the hook has room for.
+static_assert(request::can_be_in<order::fcfs> && !request::can_be_in<order::two_phase> && !request::can_age);
+static_assert(ranked_request::can_be_in<order::ranked<>> && ranked_request::can_age);
+static_assert(ranked_request::can_be_in<order::fcfs> && !ranked_request::can_be_in<order::two_phase>);
+static_assert(any_request::can_be_in<order::ranked<>> && any_request::can_be_in<order::two_phase> &&
+              any_request::can_age);
+static_assert(request_hook_for<order::paced<>>::can_be_in<order::earliest_due<>>, "they keep the same");
+static_assert(!request_hook_for<order::two_phase>::can_age);
 
 // prefix_hashed
 struct hashed : request_hook {
@@ -68,7 +87,7 @@ static_assert(prefix_hashed<hashed_by_reference>);
 
 // (1) schedulable
 struct hashed_but_no_request {
-  using clock_type = seconds_clock;
+  using hook_type = request_hook;
   std::span<const std::uint64_t> prefix_hashes() const noexcept;
 };
 static_assert(!prefix_hashed<hashed_but_no_request>);
@@ -96,5 +115,9 @@ static_assert(!prefix_hashed<hashes_are_data>);
 static_assert(std::is_copy_constructible_v<request>);
 static_assert(!std::is_trivially_copyable_v<request>, "links are not copied");
 static_assert(std::is_same_v<request::time_point, time_point>);
+static_assert(sizeof(request_state<seconds_clock>) <= 80 && sizeof(request_hook) <= 128);
+static_assert(sizeof(request_hook_for<order::fcfs>) == sizeof(request_hook), "what keeps nothing costs nothing");
+static_assert(sizeof(request_hook_for<order::ranked<>, order::round_robin>) == sizeof(ranked_request),
+              "a request is in one order at a time");
 
 }  // namespace

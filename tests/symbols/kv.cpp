@@ -4,10 +4,13 @@
 
 #include <tessera/kv/block_pool.hpp>
 #include <tessera/kv/block_table.hpp>
+#include <tessera/kv/changed_tables.hpp>
 #include <tessera/kv/copy_on_write.hpp>
+#include <tessera/kv/csr_tables.hpp>
 #include <tessera/kv/hash_chain.hpp>
 #include <tessera/kv/host_tier.hpp>
 #include <tessera/kv/prefix_cache.hpp>
+#include <tessera/kv/row_tables.hpp>
 
 using namespace tessera;
 
@@ -33,6 +36,13 @@ std::size_t use_forks(Store& store, kv::block_table& table, std::span<kv::block_
          forks.ensure_writable(child, tokens{5}, copies[0]).copies;
 }
 
+template <kv::table_policy Tables>
+void show(Tables& tables, kv::block_table& table, std::uint32_t row) noexcept {
+  tables.begin();
+  tables.add(table, row, tokens{30}, 1);
+  static_cast<void>(tables.view(table));
+}
+
 }  // namespace
 
 std::size_t use_block_pool(arena& memory, std::size_t n, std::span<kv::block_id> ids) noexcept {
@@ -51,14 +61,22 @@ std::size_t use_prefix_cache(arena& memory, std::size_t n, std::span<kv::block_i
 
 std::size_t use_table(arena& memory, std::size_t n, kv::block_pool& pool, kv::prefix_cache& cache,
                       std::span<kv::block_copy> copies) noexcept {
-  kv::block_table table{memory, {.rows = n, .blocks_per_row = n, .block_size = tokens{16}}};
+  const kv::block_table::limits limits{.rows = n, .blocks_per_row = n, .block_size = tokens{16}};
+  kv::block_table table{memory, limits};
+  kv::csr_tables joined{memory, limits};
+  kv::row_tables rows{memory, limits};
+  kv::changed_tables changes{memory, limits};
   const std::uint32_t row = table.acquire_row();
   std::size_t done = table.extend(row, 3).size() + table.row(row).size();
   table.truncate(row, 2);
   table.replace(row, 1, 7);
-  table.begin_batch();
-  table.add(row, tokens{30});
-  done += table.view().indices.size() + table.free_rows();
+  show(joined, table, row);
+  show(rows, table, row);
+  show(changes, table, row);
+  table.tell(row);
+  table.mark_read(row);
+  done += joined.view(table).indices.size() + rows.view(table)[row].size() + changes.view(table).size();
+  done += table.free_rows() + table.told(row) + table.unread_from(row);
   done += use_forks(pool, table, copies) + use_forks(cache, table, copies);
   return done + ok(table.release_row(row));
 }

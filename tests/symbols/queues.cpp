@@ -10,7 +10,9 @@
 
 using namespace tessera;
 
-struct request : request_hook {};
+struct request : request_hook_for<order::round_robin, order::two_phase, order::ranked<>> {
+  float score = 0;
+};
 
 namespace {
 
@@ -23,8 +25,10 @@ std::size_t use(Queue& q, request& a, request& b, time_point now) noexcept {
   std::size_t done = q.size() + q.contains(a) + q.charge(a, tokens{600});
   q.update(b, [](request& r) noexcept { r.priority = 3; });
   q.advance(now);
-  for (const request* r = q.front(); r != nullptr; r = q.next(*r)) ++done;
-  done += q.back() == &b;
+  for (request* r = q.front(); r != nullptr; r = q.next(*r)) ++done;
+  const Queue& view = q;
+  view.for_each([&done](const request&) noexcept { ++done; });
+  done += (q.back() == &b) + (view.back() == &b) + (view.front() == &a);
   while (!q.empty()) q.pop_front();
   return done;
 }

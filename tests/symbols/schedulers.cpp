@@ -9,7 +9,10 @@
 #include <tessera/compose/pascal.hpp>
 #include <tessera/compose/pascal_paced.hpp>
 #include <tessera/compose/round_robin.hpp>
+#include <tessera/gate/backfill.hpp>
+#include <tessera/kv/changed_tables.hpp>
 #include <tessera/kv/prefix_cache.hpp>
+#include <tessera/kv/row_tables.hpp>
 #include <tessera/order/ranked.hpp>
 #include <tessera/pacing/token_pacer.hpp>
 #include <tessera/preempt/cheapest.hpp>
@@ -17,14 +20,16 @@
 
 using namespace tessera;
 
-struct request : request_hook {};
+struct request : request_hook_for<order::round_robin, order::two_phase, order::ranked<>> {
+  float score = 0;
+};
 
-struct read_request : request_hook {
+struct read_request : request_hook_for<order::paced<>, order::earliest_due<>> {
   token_pacer pacer{};
   tokens expected_output{};
 };
 
-struct hashed_request : request_hook {
+struct hashed_request : request {
   std::span<const std::uint64_t> hashes;
   [[nodiscard]] std::span<const std::uint64_t> prefix_hashes() const noexcept { return hashes; }
 };
@@ -41,6 +46,10 @@ template class tessera::iteration_scheduler<hashed_request, order::two_phase, pr
                                             kv::prefix_cache>;
 template class tessera::iteration_scheduler<hashed_request, order::fcfs, preempt::swap, admit::always,
                                             kv::prefix_cache>;
+template class tessera::iteration_scheduler<request, order::fcfs, preempt::swap, admit::watermark, kv::block_pool,
+                                            kv::row_tables>;
+template class tessera::iteration_scheduler<hashed_request, order::two_phase, preempt::swap, admit::watermark,
+                                            kv::prefix_cache, kv::changed_tables, gate::backfill>;
 template class tessera::fcfs<request>;
 template class tessera::round_robin<request>;
 template class tessera::pars<request>;
@@ -49,3 +58,8 @@ template class tessera::pascal<request>;
 template class tessera::pascal<hashed_request, kv::prefix_cache>;
 template class tessera::pascal_paced<read_request>;
 template class tessera::improved<read_request>;
+
+// Member templates are not emitted: `update` is called here.
+status use_update(fcfs<request>& scheduler, request& r) noexcept {
+  return scheduler.update(r, [](request& x) noexcept { x.priority = 1; });
+}

@@ -20,6 +20,16 @@ using market::message_kind;
 using market::request_id;
 using trader = market::trader<>;
 
+// A user's instance with its configuration where one would write it. Nothing above may use the defaults: g++ 12 crashed
+// when they were first needed here.
+struct trading_options {
+  constexpr explicit trading_options(const trader::config& c) noexcept : config{c} {}
+  trader::config config;
+};
+struct trading_instance {
+  trading_options options{{.sending = {.bidding = 5_ms}}};
+};
+
 /// A port that writes everything down, and whose engine has what the test says.
 struct book {
   std::vector<message> sent{};
@@ -767,6 +777,13 @@ TEST_CASE("trader: messages that cannot be meant for it") {
   CHECK(answer([](message&) {}) == status::ok);
   CHECK(answer([](message& m) { m.from.incarnation = 3; }) == status::ok);
   CHECK(answer([](message& m) { m.from.incarnation = 2; }) == status::foreign);
+}
+
+TEST_CASE("trader: can be configured in a default member initialiser") {
+  const trading_instance i;
+  CHECK(i.options.config.sending.bidding == 5_ms);
+  CHECK(i.options.config.sending.retransmit == 20_ms);
+  CHECK(i.options.config.receiving.pulling == 2_s);
 }
 
 TEST_CASE("trader: no allocation") {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
 #include <tessera/pacing/token_pacer.hpp>
+#include <tessera/qoe/integrator.hpp>
+#include <tessera/request/hook.hpp>
 
 #include "support/allocation_guard.hpp"
 #include "support/catch.hpp"
@@ -16,6 +18,14 @@ namespace {
 
 using namespace tessera::literals;
 using tessera::tokens;
+
+// A user's request with its pacer where one would write it. Nothing above may use the defaults of the configuration:
+// g++ 12 crashed when they were first needed here.
+struct paced_request : tessera::request_hook {
+  tessera::token_pacer pacer{{.tpot = 50_ms}};
+  tessera::qoe_integrator qoe{{.tpot = 50_ms}};
+  tessera::basic_token_pacer<tessera::nanoseconds_clock> by_ticks{{.ttfat = {}}};
+};
 
 using ns_pacer = tessera::basic_token_pacer<tessera::nanoseconds_clock>;
 using ns_duration = ns_pacer::duration;
@@ -210,6 +220,12 @@ TEST_CASE("a long answer on time gathers no rounding error", "[pacing]") {
   CHECK(p.starves_at() == sec(0.1 * 100'000));
   CHECK(p.behind(sec(10'000)) == 0_s);
   CHECK(p.buffered(sec(0.1 * 99'999)) == 0_tok);
+}
+
+TEST_CASE("a pacer can be configured in a default member initialiser", "[pacing]") {
+  const paced_request r;
+  CHECK(r.pacer.tpot() == 50_ms);
+  CHECK(r.by_ticks.tpot().ticks() == 100'000'000);
 }
 
 TEST_CASE("a token pacer never allocates", "[pacing]") {

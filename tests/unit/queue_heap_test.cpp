@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <random>
+#include <set>
 #include <vector>
 
 namespace {
@@ -151,6 +152,94 @@ TEST_CASE("fixed_heap: as a sorted vector, over random operations, without the h
     }
     CHECK(agrees);
     CHECK(s.heap.empty());
+  }
+}
+
+TEST_CASE("fixed_heap: equal entries leave as they came, over random operations, often full", "[queue][heap]") {
+  struct by_key_alone {
+    bool operator()(const entry& a, const entry& b) const noexcept { return a.key < b.key; }
+  };
+  using heap_type = fixed_heap<entry, by_key_alone>;
+  struct held {
+    entry value;
+    heap_type::handle handle;
+  };
+  for (const std::size_t capacity : {std::size_t{1}, std::size_t{2}, std::size_t{8}, std::size_t{65}}) {
+    sized<heap_type> s{capacity};
+    std::set<entry, by_key> slow;  // An id is the step in which it was pushed or updated.
+    std::vector<held> inside;
+    std::mt19937 random{static_cast<unsigned>(capacity)};
+    const auto drop = [&](std::size_t at) {
+      slow.erase(inside[at].value);
+      inside.erase(inside.begin() + static_cast<std::ptrdiff_t>(at));
+    };
+    std::size_t refused = 0;
+    bool agrees = true;
+    for (int step = 0; step != 20'000 && agrees; ++step) {
+      const auto what = random() % 100;
+      const entry e{static_cast<int>(random() % 4), step};
+      if (what < 60) {
+        const auto h = s.heap.push(e);
+        agrees = static_cast<bool>(h) == (inside.size() != capacity);
+        if (h) {
+          slow.insert(e);
+          inside.push_back({e, h});
+        } else {
+          ++refused;
+        }
+      } else if (what == 99 && step % 7 == 0) {
+        s.heap.clear();
+        slow.clear();
+        inside.clear();
+      } else if (!inside.empty()) {
+        std::size_t at = random() % inside.size();
+        if (what < 75) {
+          s.heap.update(inside[at].handle, e);
+          slow.erase(inside[at].value);
+          slow.insert(e);
+          inside[at].value = e;
+        } else if (what < 87) {
+          s.heap.erase(inside[at].handle);
+          drop(at);
+        } else {
+          for (at = 0; inside[at].value != *slow.begin();) ++at;
+          s.heap.pop();
+          drop(at);
+        }
+      }
+      agrees = agrees && s.heap.size() == slow.size() && s.heap.full() == (slow.size() == capacity) &&
+               (slow.empty() || s.heap.top() == *slow.begin()) &&
+               std::all_of(inside.begin(), inside.end(), [&](const held& h) { return s.heap[h.handle] == h.value; });
+    }
+    CHECK(agrees);
+    CHECK(refused > 0);
+    for (const entry& e : slow) {
+      agrees = agrees && s.heap.top() == e;
+      s.heap.pop();
+    }
+    CHECK(agrees);
+    CHECK(s.heap.empty());
+  }
+}
+
+TEST_CASE("fixed_heap: two heaps keep to their own memory, which is free when they are gone", "[queue][heap]") {
+  using heap_type = fixed_heap<int>;
+  std::vector<std::byte> bytes(heap_type::required_bytes({4}) + heap_type::required_bytes({8}) + storage_alignment);
+  for (int round = 0; round != 3; ++round) {
+    arena memory{bytes};
+    heap_type a{memory, {4}};
+    heap_type b{memory, {8}};
+    for (int i = 0; i != 8; ++i) {
+      CHECK(static_cast<bool>(a.push(i)) == (i < 4));
+      CHECK(b.push(-i));
+    }
+    CHECK_FALSE(b.push(0));
+    CHECK(a.top() == 0);
+    CHECK(b.top() == -7);
+    a.clear();
+    for (int i = 0; i != 4; ++i) CHECK(a.push(i));
+    CHECK_FALSE(a.push(4));
+    // Both are destroyed full.
   }
 }
 

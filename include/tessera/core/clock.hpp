@@ -154,6 +154,15 @@ class basic_time_point {
   duration since_origin_{};
 };
 
+namespace detail {
+/// For default member initialisers of class templates, which must not call `from_seconds` themselves: where such a
+/// default is first needed in a default member initialiser of a user's class, g++ 12 crashes on the call.
+///
+///     struct my_request { token_pacer pacer{{.tpot = 50_ms}}; };
+template <clock_policy Clock, int Count>
+inline constexpr basic_duration<Clock> milliseconds = basic_duration<Clock>::from_seconds(Count / 1e3);
+}  // namespace detail
+
 using duration = basic_duration<seconds_clock>;      ///< Double seconds.
 using time_point = basic_time_point<seconds_clock>;  ///< Double seconds since the origin of your time line.
 

@@ -15,7 +15,7 @@ TESSERA_NAMESPACE_BEGIN
 template <class R>
 struct gate_view {
   const R& blocked;               ///< The first who waits and could not start in this plan.
-  blocks lacks{};                 ///< Blocks that it lacks; 0 if it lacks something else than blocks.
+  blocks lacks{};                 ///< Blocks that it lacks if nothing of its prefix is found; 0: none.
   blocks free{};                  ///< Blocks that are free, less what those who compute their prompts are promised.
   blocks needed{};                ///< Blocks that the candidate would take of these for its whole sequence.
   blocks guests_hold{};           ///< Blocks that those hold who have been let pass.

@@ -22,10 +22,10 @@ template <clock_policy Clock = seconds_clock>
 struct receiver_config {
   using duration = basic_duration<Clock>;  ///< A length of time on that clock.
 
-  duration retransmit = duration::from_seconds(0.02);  ///< What has no answer is said again after this.
-  duration retrying = duration::from_seconds(0.02);    ///< After a busy sender, or without idle blocks.
-  duration pulling = duration::from_seconds(2.0);      ///< A pull that did not start a transfer by then is given up.
-  unsigned starving_after = 3;                         ///< Failed pulls after which a request is starving.
+  duration retransmit = detail::milliseconds<Clock, 20>;  ///< What has no answer is said again after this.
+  duration retrying = detail::milliseconds<Clock, 20>;    ///< After a busy sender, or without idle blocks.
+  duration pulling = detail::milliseconds<Clock, 2000>;   ///< A pull that did not start a transfer by then is given up.
+  unsigned starving_after = 3;                            ///< Failed pulls after which a request is starving.
   unsigned unplaced_after = 16;  ///< So often without idle blocks, and it is given back to the sender. At least 1.
   blocks growth{1};              ///< Reserved above the size: a request grows while it is copied.
   double throughput = 50'000;    ///< Tokens per second, until measured. At least 1.

@@ -27,14 +27,14 @@ template <clock_policy Clock = seconds_clock>
 struct sender_config {
   using duration = basic_duration<Clock>;  ///< A length of time on that clock.
 
-  duration bidding = duration::from_seconds(0.01);     ///< How long bids are waited for.
-  duration retransmit = duration::from_seconds(0.02);  ///< What has no answer is said again after this.
-  duration confirming = duration::from_seconds(0.1);   ///< How long the winner may leave a confirm unanswered.
-  duration reminding = duration::from_seconds(0.5);    ///< A winner that has not pulled is reminded after this.
-  duration resting = duration::from_seconds(0.05);     ///< Between two auctions of one request.
-  unsigned auctions = 16;                              ///< After so many the request is `unsold`. At least 1.
-  std::size_t keep = 3;                                ///< Earliest starts that are kept, 1 to `most_kept`.
-  std::size_t outgoing = 1;                            ///< Transfers at a time; more pulls find the sender busy.
+  duration bidding = detail::milliseconds<Clock, 10>;      ///< How long bids are waited for.
+  duration retransmit = detail::milliseconds<Clock, 20>;   ///< What has no answer is said again after this.
+  duration confirming = detail::milliseconds<Clock, 100>;  ///< How long the winner may leave a confirm unanswered.
+  duration reminding = detail::milliseconds<Clock, 500>;   ///< A winner that has not pulled is reminded after this.
+  duration resting = detail::milliseconds<Clock, 50>;      ///< Between two auctions of one request.
+  unsigned auctions = 16;                                  ///< After so many the request is `unsold`. At least 1.
+  std::size_t keep = 3;                                    ///< Earliest starts that are kept, 1 to `most_kept`.
+  std::size_t outgoing = 1;                                ///< Transfers at a time; more pulls find the sender busy.
 };
 
 /// Offers requests: asks, collects bids, confirms one winner, and sends to it when it pulls.

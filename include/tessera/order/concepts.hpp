@@ -93,8 +93,8 @@ template <class D, class R>
 ///   `update`; it compares `priority` first (higher first) and `sequence` last, so that runs repeat exactly. What 3, 6
 ///   and 7 write does not change it.
 /// - `displaces(w, r)` implies `before(w, r)`, and `displaces(w, s)` for every `s` that ranks behind `r`.
-/// - Of two requests of one priority that age, the one that was due first is before the other, and those that have aged
-///   are before those of their priority that were not due then. After `age(r)`, `due_at(r)` is `never()` until `r` is
+/// - Of two requests of one priority that age, the one that was due first, or among equals arrived first, is before the
+///   other, and those that have aged are before those of their priority that were not due then. After `age(r)`, `due_at(r)` is `never()` until `r` is
 ///   given a new place. So a container need not move all who are due at once: it moves them when it comes to them.
 /// - `enter`, `requeue`, `change_phase` and `age` are called only while `r` is in no container.
 ///

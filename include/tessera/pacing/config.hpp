@@ -12,9 +12,9 @@ TESSERA_NAMESPACE_BEGIN
 template <clock_policy Clock = seconds_clock>
 struct basic_pacing_config {
   /// Time per output token: the reader takes one token per `tpot`. More than 0.
-  basic_duration<Clock> tpot = basic_duration<Clock>::from_seconds(0.1);
+  basic_duration<Clock> tpot = detail::milliseconds<Clock, 100>;
   /// Longest acceptable time from the end of reasoning to the first answering token. At least 0.
-  basic_duration<Clock> ttfat = basic_duration<Clock>::from_seconds(0.25);
+  basic_duration<Clock> ttfat = detail::milliseconds<Clock, 250>;
 };
 
 using pacing_config = basic_pacing_config<>;  ///< On the default clock.

@@ -17,17 +17,17 @@ template <class Planning>
   return n;
 }
 
-/// Why the admission policy, or the blocks, do not let `r` take `more` of `free` blocks; `none` if they do. Those who
-/// compute their prompts have what they were promised.
+/// Why the admission policy, or the blocks, do not let `r` take `more` of `free` blocks; `none` if they do. With them
+/// it has taken `from_cache` that nobody else holds. Those who compute their prompts have what they were promised.
 template <class Planning>
-[[nodiscard]] wait_reason refuses(const Planning& p, const typename Planning::request& r, blocks free,
-                                  blocks more) noexcept {
+[[nodiscard]] wait_reason refuses(const Planning& p, const typename Planning::request& r, blocks free, blocks more,
+                                  blocks from_cache) noexcept {
   using request = typename Planning::request;
   const blocks free_after = free - p.step.promised - more;
   if (free_after < blocks{}) return wait_reason::no_blocks;
   const blocks all{static_cast<std::int64_t>(p.roster.kv.store().capacity())};
   const admission_view<request> view{.free_after = free_after,
-                                     .needed = more,
+                                     .needed = more + from_cache,
                                      .capacity = max(all - p.roster.suspended_blocks, free),
                                      .block_size = p.limits.block_size,
                                      .residents = p.roster.residents.all().first(p.ordinary()),
@@ -55,7 +55,7 @@ template <class Planning>
     return wait_reason::no_blocks;
   }
   if (outranks || !p.step.admitted.empty() || !refused.matched) return wait_reason::none;
-  return refuses(p, r, p.free() + held_by_guests(p), total - refused.in_use);
+  return refuses(p, r, p.free() + held_by_guests(p), total - refused.in_use, blocks{});
 }
 
 /// A waiting request's turn. Either it is in the plan afterwards, or nothing has changed, and the reason is returned.
@@ -82,9 +82,11 @@ template <class Planning>
 
   const std::size_t mark = kv.mark();
   const blocks free_before = p.free();
+  const blocks guests_hold = as_guest ? blocks{} : held_by_guests(p);
   kv.open_row(r);
   const std::size_t hits = kv.share_prefix(r);
   const blocks found{static_cast<std::int64_t>(hits)};
+  const blocks from_cache = free_before - p.free();
   // What a swapped request left to others may be gone: then its copy is of no use, because nothing leads up to it.
   const bool comes_back = s.swapped && kv.left_to_others(r) <= hits;
   const tokens cached = limits.block_size * found.count();
@@ -102,8 +104,8 @@ template <class Planning>
   if (!may_compute) {
     why_not = wait_reason::budget_spent;
   } else if (!outranks) {
-    const blocks free = p.free() + (as_guest ? blocks{} : held_by_guests(p));
-    why_not = refuses(p, r, free, total - found);
+    const blocks free = p.free() + guests_hold;
+    why_not = refuses(p, r, free, total - found, from_cache);
     if (why_not == wait_reason::no_blocks) lacking = in_all - free;
   }
   if (why_not == wait_reason::none && !as_guest) {  // for a guest they are free
@@ -113,7 +115,8 @@ template <class Planning>
   if (why_not != wait_reason::none) {
     if (!as_guest && why_not != wait_reason::budget_spent) {
       roster.refused.begin(s.sequence);
-      roster.refused.of_prefix(hits, found - (free_before - p.free()));
+      roster.refused_request = &r;
+      roster.refused.of_prefix(hits, found - from_cache);
       roster.refused.lack = lacking;
       roster.residents.set_bookmark(step.next);
     }

@@ -33,7 +33,7 @@ template <class Planning>
   for (std::size_t i = step.kept; i > step.next && most < in_all; --i) {
     most += blocks{kv.exclusive(*p.roster.residents[i - 1])};
   }
-  const bool certain = most >= in_all;
+  const bool certain = most >= in_all && kv.own().is_exact();
   if (!certain) {
     most += blocks{static_cast<std::int64_t>(kv.own().shared())};
     if (most < in_all) return in_all - most;

@@ -15,7 +15,7 @@ namespace detail {
 /// or) of the rows that have it, which is the row if there is one.
 ///
 /// @tparam Shares whether blocks are shared in the ordinary course of things (`kv::prefix_store`). If not, a row's
-///                blocks are counted as its own, forks' included, and a call is O(1).
+///                blocks are counted as its own, and a call is O(1); from the first fork on, that is a bound only.
 template <bool Shares>
 class exclusive_blocks {
  public:
@@ -30,7 +30,10 @@ class exclusive_blocks {
   /// Per row. Of a row that is not in use, 0.
   [[nodiscard]] std::span<const std::uint32_t> by_row() const noexcept { return {own_, rows_}; }
   [[nodiscard]] std::uint32_t of(std::uint32_t row) const noexcept { return own_[row]; }
-  /// Blocks that several rows have, each counted once.
+  /// Whether the counts are exact; if not, they are bounds from above.
+  [[nodiscard]] bool is_exact() const noexcept { return Shares || !forked_; }
+  void forked() noexcept { forked_ = true; }
+  /// Blocks that several rows have, each counted once; 0 where that is not known.
   [[nodiscard]] std::size_t shared() const noexcept { return shared_; }
 
   /// A row has new blocks that nobody had, or gives back such blocks unused.
@@ -88,6 +91,7 @@ class exclusive_blocks {
   std::uint32_t* holders_;
   std::size_t rows_;
   std::size_t shared_ = 0;
+  bool forked_ = false;
 };
 
 }  // namespace detail

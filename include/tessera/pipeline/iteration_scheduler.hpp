@@ -152,8 +152,10 @@ class iteration_scheduler {
   }
 
   /// Gives a request up: its blocks are free at once, its progress stays in its state for `adopt`. Copy its KV before;
-  /// if another instance has yet to agree, `suspend` it until then. O(log n + blocks held). `unknown_request` if it is
-  /// not here; `busy` while a plan is pending, unless it is suspended: then its blocks are free when that is settled.
+  /// if another instance has yet to agree, `suspend` it until then. Of one that is swapped out and left its first
+  /// blocks to others, nothing is worth copying: its progress says so. O(log n + blocks held). `unknown_request` if it
+  /// is not here; `busy` while a plan is pending, unless it is suspended: then its blocks are free when that is
+  /// settled.
   [[nodiscard]] status evacuate(Request& r) noexcept {
     if (!roster_.contains(r)) return status::unknown_request;
     if (!step_.pending) {
@@ -275,9 +277,10 @@ class iteration_scheduler {
   status abandon(const plan_type& p) noexcept {
     TESSERA_ASSERT(is_pending(p), "not the pending plan");
     if (!is_pending(p)) return status::invalid;
-    // What was found out beside admissions and victims that are undone now is not true any more.
-    if (!step_.admitted.empty() || step_.kept != roster_.residents.size()) {
+    // What was found out beside what is undone now may not be true any more.
+    if (roster_.kv.mark() != 0) {
       roster_.refused = step_.refused_before;
+      roster_.refused_request = step_.refused_request_before;
       roster_.residents.set_bookmark(step_.bookmark_before);
     }
     step_.kept += roster_.kv.roll_back(0);
@@ -378,6 +381,7 @@ class iteration_scheduler {
       if (s.ends_as == lifecycle::idle) step_.ended.push_back(&r);
       s.ends_as = as;
     } else {
+      if (step_.refused_before.sequence == s.sequence) step_.refused_before.forget();
       roster_.remove(r, as);
     }
     return status::ok;
@@ -396,6 +400,7 @@ class iteration_scheduler {
     step_.stopped = wait_reason::none;
     step_.seen = roster_.next_sequence;
     step_.refused_before = roster_.refused;
+    step_.refused_request_before = roster_.refused_request;
     step_.bookmark_before = roster_.residents.bookmark();
     step_.decode.clear();
     step_.prefill.clear();

@@ -280,20 +280,28 @@ class kv_ledger {
     return size - n;
   }
 
-  /// Prompt blocks that are now full become findable.
-  void publish(Request& r) noexcept {
+  /// Prompt blocks that are now full become findable. Returns how many of them are also in the prefix of `watched`, if
+  /// that is not null.
+  std::size_t publish(Request& r, const Request* watched) noexcept {
+    std::size_t seen = 0;
     if constexpr (shares) {
       state& s = state_of(r);
       const std::span<const std::uint64_t> hashes = r.prefix_hashes();
-      if (s.cached_blocks >= hashes.size()) return;
+      if (s.cached_blocks >= hashes.size()) return 0;
       const auto full = static_cast<std::size_t>(s.computed / block_size_);
+      if (s.cached_blocks >= full) return 0;
       const std::span<const kv::block_id> row = table_.row(s.row);
-      for (; s.cached_blocks < hashes.size() && s.cached_blocks < full; ++s.cached_blocks) {
-        static_cast<void>(blocks_.publish(row[s.cached_blocks], hashes[s.cached_blocks]));
+      const std::span<const std::uint64_t> theirs =
+          watched != nullptr ? watched->prefix_hashes() : std::span<const std::uint64_t>{};
+      for (std::size_t i = s.cached_blocks; i < hashes.size() && i < full; ++i) {
+        static_cast<void>(blocks_.publish(row[i], hashes[i]));
+        seen += i < theirs.size() && theirs[i] == hashes[i] ? 1U : 0U;
+        s.cached_blocks = static_cast<std::uint32_t>(i + 1);
       }
     } else {
-      static_cast<void>(r);
+      static_cast<void>(r), static_cast<void>(watched);
     }
+    return seen;
   }
 
   /// `child` gets a row of its own with the blocks of `parent`; the last one, if it is not full, is copied by the next
@@ -306,6 +314,7 @@ class kv_ledger {
     kv::copy_on_write<BlockStore> copies{blocks_, table_};
     const std::uint32_t row = copies.fork(from);
     own_.joined(row, table_.row(row), blocks_);
+    own_.forked();
     request_access::state(child).row = row;
     trim(child, written_blocks(parent.state()));
     if (partial) {

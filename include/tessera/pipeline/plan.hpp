@@ -69,15 +69,15 @@ struct preemption {
 };
 
 /// Everything an engine does in one step. All spans point into the scheduler's storage and are valid until the plan is
-/// committed or abandoned. The engine must finish the copies of `swap_out` and `copies` before those of `swap_in` and
-/// `fetch`, and all before the first kernel, because blocks given up by one request may be another's in the same step.
+/// committed or abandoned. The engine must finish `copies` before `swap_out`, and that before `swap_in` and `fetch`,
+/// and all before the first kernel, because blocks given up by one request may be another's in the same step.
 /// @tparam Tables the block tables as the engine's kernels take them: `kv::csr_view`, `kv::row_view` or changes alone.
 template <class R, class Tables = kv::csr_view>
 struct step_plan {
   std::span<const scheduled<R>> decode;      ///< One token each, in rank order.
   std::span<const scheduled<R>> prefill;     ///< Chunks of prompts (or of recomputed sequences), in rank order.
-  std::span<const kv_transfer<R>> swap_out;  ///< KV that leaves the device: first of all.
-  std::span<const kv::block_copy> copies;    ///< KV to copy on the device, for forks: first of all as well.
+  std::span<const kv_transfer<R>> swap_out;  ///< KV that leaves the device.
+  std::span<const kv::block_copy> copies;    ///< KV to copy on the device, for forks: first of all.
   std::span<const kv_transfer<R>> swap_in;   ///< KV that comes back to the device.
   std::span<const kv_fetch<R>> fetch;        ///< KV that arrives with adopted requests.
   std::span<const preemption<R>> preempted;  ///< Who lost its blocks, swapped or dropped.

@@ -13,9 +13,9 @@ template <class Request>
   if (s.life == lifecycle::suspended) return wait_reason::suspended;
   if (s.sequence >= step.seen) return wait_reason::not_planned;
   if (step.has_mark(r, plan_mark::runs)) return wait_reason::none;
+  if (step.has_mark(r, plan_mark::preempted)) return wait_reason::preempted;
   if (step.has_mark(r, plan_mark::stalled) || s.length > longest) return wait_reason::stalled;
   if (s.sequence == step.blocked) return step.blocked_reason;
-  if (step.has_mark(r, plan_mark::preempted)) return wait_reason::preempted;
   if (s.life != lifecycle::resident) return wait_reason::behind_others;
   return step.stopped != wait_reason::none ? step.stopped : wait_reason::not_planned;  // suspended at the time
 }

@@ -103,6 +103,8 @@ struct roster {
     state& s = state_of(r);
     if (s.life == lifecycle::waiting) {
       waiting.erase(r);
+      // A copy that does not have what was left to others is of no use elsewhere.
+      if (as == lifecycle::idle && kv.left_to_others(r) != 0) s.computed = tokens{};
       kv.forget_host_copy(r);
       s.swapped = false;
       if (refused.sequence == s.sequence) refused.forget();
@@ -119,7 +121,7 @@ struct roster {
 
   /// A resident stands aside with its blocks, and comes back.
   void suspend(Request& r) noexcept {
-    residents.erase(r);
+    departs(r, residents.erase(r));  // what it was promised is promised no more
     suspended.insert(r);
     suspended_blocks += blocks{kv.held(r)};
     state_of(r).life = lifecycle::suspended;
@@ -166,13 +168,17 @@ struct roster {
     state_of(r).life = lifecycle::idle;
   }
   void settle_left_behind() noexcept {
-    for (const std::uint32_t row : left_rows) kv.release_row(row);
+    for (const std::uint32_t row : left_rows) {
+      refused.given_back(blocks{static_cast<std::int64_t>(kv.table().size(row))});
+      kv.release_row(row);
+    }
     left_rows.clear();
   }
 
   /// The plan's victims are all residents but the first `kept`: they leave together, and wait at the place they have.
   void settle_evictions(std::size_t kept) noexcept {
     if (kept == residents.size()) return;
+    for (std::size_t i = kept; i != residents.size(); ++i) departs(*residents[i], i);
     residents.truncate(kept);
     for (const preemption<Request>& v : kv.victims()) {
       kv.close_row(*v.request);
@@ -186,6 +192,7 @@ struct roster {
       Request* const r = admitted[i];
       state& s = state_of(*r);
       s.guest = i >= first_guest;
+      if (refused.sequence == s.sequence) refused.forget();
       waiting.erase(*r);
       s.life = lifecycle::resident;
       s.cached_blocks = s.shared_blocks;
@@ -211,7 +218,11 @@ struct roster {
       if (produced > tokens{1}) s.computed = s.length - tokens{1};
     }
     if (e.new_blocks != 0) kv.table().tell(s.row);
-    if (!o.failed) kv.publish(r);
+    if (!o.failed) {
+      // What was only cached of a refused prefix, or not known, is in use with that.
+      const std::size_t seen = kv.publish(r, refused.matched ? refused_request : nullptr);
+      refused.more_in_use(blocks{static_cast<std::int64_t>(seen)});
+    }
     if (o.finished || o.failed) {
       departs(r, at);
       if (at != no_index) residents.vacate(at);
@@ -226,13 +237,10 @@ struct roster {
     const bool due = discipline().charge(r, produced);
     const bool ends_reasoning = e.samples && o.end_of_reasoning && s.phase == phase::reasoning;
     const bool restarts = s.restarted && produced > tokens{};
-    if (at == no_index) {
-      residents.collect(r);
-    } else if (due || ends_reasoning || restarts) {
-      departs(r, at);  // perhaps to a place behind who was refused
-      residents.vacate(at);
-      residents.collect(r);
-    }
+    const bool moves = due || ends_reasoning || restarts;
+    if (moves) departs(r, at);  // perhaps to a place behind who was refused
+    if (moves && at != no_index) residents.vacate(at);
+    if (moves || at == no_index) residents.collect(r);
     if (restarts) s.restarted = false;
     if (due) discipline().requeue(r);
     if (ends_reasoning) {
@@ -256,7 +264,8 @@ struct roster {
   tokens block_size;
   blocks suspended_blocks{};        ///< That suspended requests hold; a block that two of them share counts twice.
   std::uint64_t next_sequence = 1;  ///< Of the next request that joins.
-  refusal refused;                  ///< The waiting request that was refused last.
+  refusal refused;                  ///< What is known of the waiting request that was refused last,
+  const Request* refused_request = nullptr;  ///< and which it is, while `refused.matched`.
 
  private:
   /// Perhaps one of those who may be evicted from now on, or gone.

@@ -45,12 +45,13 @@ struct step {
   tokens budget{};  ///< Of tokens, what is left.
   tokens drafts{};  ///< Lookahead that was given.
   std::size_t max_batch = 0;
-  std::size_t starts = 0;           ///< Requests that may still start.
-  std::size_t next = 0;             ///< Residents before it have had their turn.
-  std::size_t kept = 0;             ///< Residents from here on are victims.
-  std::size_t first_guest = 0;      ///< In `admitted`: those from here on passed one that waits before them.
-  blocks promised{};                ///< What those who compute their prompts have yet to take.
-  refusal refused_before;           ///< The refusal as it was before the plan,
+  std::size_t starts = 0;       ///< Requests that may still start.
+  std::size_t next = 0;         ///< Residents before it have had their turn.
+  std::size_t kept = 0;         ///< Residents from here on are victims.
+  std::size_t first_guest = 0;  ///< In `admitted`: those from here on passed one that waits before them.
+  blocks promised{};            ///< What those who compute their prompts have yet to take.
+  refusal refused_before;       ///< The refusal as it was before the plan,
+  const Request* refused_request_before = nullptr;
   std::size_t bookmark_before = 0;  ///< and its bookmark.
   std::uint64_t blocked = 0;        ///< Sequence number of the first who waits and could not start.
   wait_reason blocked_reason = wait_reason::none;

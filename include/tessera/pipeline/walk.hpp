@@ -63,11 +63,10 @@ void let_pass(Planning& p, typename Planning::request& blocked) noexcept {
   blocks new_guests{};
   for (request* r = p.roster.waiting.next(blocked); r != nullptr; r = p.roster.waiting.next(*r)) {
     if (step.starts == 0 || step.is_full()) return;
-    // What it lacks, were there no guests.
-    const blocks lacks =
-        p.whole(blocked) - p.roster.refused.in_use + step.promised - p.free() - hold_before - new_guests;
+    // What it lacks, were there no guests and nothing of its prefix.
+    const blocks lacks = p.whole(blocked) + step.promised - p.free() - hold_before - new_guests;
     const gate_view<request> view{.blocked = blocked,
-                                  .lacks = why == wait_reason::no_blocks ? max(lacks, blocks{1}) : blocks{},
+                                  .lacks = max(lacks, blocks{}),
                                   .free = p.free() - step.promised,
                                   .needed = p.whole(*r),
                                   .guests_hold = hold_before + new_guests,
@@ -95,10 +94,6 @@ void walk(Planning& p) noexcept {
   if constexpr (Planning::gate::passes) welcome_guests(p);
   request* candidate = roster.waiting.front();
   request* blocked = nullptr;
-  if (candidate != nullptr && step.starts == 0) {
-    step.block(*candidate, wait_reason::not_wanted);
-    candidate = nullptr;
-  }
   while (true) {
     const std::size_t turn = candidate != nullptr ? turn_of(p, *candidate) : step.kept;
     while (step.next < turn && step.next < step.kept && !step.is_full()) {
@@ -122,17 +117,13 @@ void walk(Planning& p) noexcept {
       candidate = roster.waiting.next(*candidate);
       continue;
     }
-    const wait_reason why_not = start(p, *candidate, false);
-    if (why_not != wait_reason::none) {
+    const wait_reason why_not = step.starts == 0 ? wait_reason::not_wanted : start(p, *candidate, false);
+    if (why_not == wait_reason::none) {
+      --step.starts;
+      candidate = roster.waiting.next(*candidate);
+    } else {
       step.block(*candidate, why_not);
       blocked = candidate;
-      candidate = nullptr;
-      continue;
-    }
-    --step.starts;
-    candidate = roster.waiting.next(*candidate);
-    if (candidate != nullptr && step.starts == 0) {
-      step.block(*candidate, wait_reason::not_wanted);
       candidate = nullptr;
     }
   }

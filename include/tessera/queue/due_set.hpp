@@ -28,7 +28,10 @@ class due_set<R, D> {
   struct sooner {
     const D* order;
     [[nodiscard]] bool operator()(const R& a, const R& b) const noexcept {
-      return a.priority != b.priority ? a.priority > b.priority : order->due_at(a) < order->due_at(b);
+      if (a.priority != b.priority) return a.priority > b.priority;
+      const time_point due_a = order->due_at(a);
+      const time_point due_b = order->due_at(b);
+      return due_a != due_b ? due_a < due_b : a.state().sequence < b.state().sequence;
     }
   };
   using tree = boost::intrusive::multiset<R, boost::intrusive::base_hook<due_hook>, boost::intrusive::compare<sooner>,

@@ -7,6 +7,7 @@
 
 #include <concepts>
 #include <cstddef>
+#include <cstdint>
 #include <type_traits>
 
 /// @file
@@ -14,7 +15,10 @@
 ///
 /// Boost.Heap's containers allocate a node per element. Here the nodes come from a caller's memory through an allocator
 /// that has no other source, and the binomial heap is the one of them whose every operation is bounded in the worst
-/// case, not only amortised.
+/// case, not only amortised. (A d-ary heap is, too, but keeps its nodes in a `std::list` and a `std::vector`, and has
+/// no way to the allocator of the first.)
+///
+/// Not in `tessera/tessera.hpp`: Boost.Heap is slow to compile, and only who uses this should wait for it.
 
 TESSERA_NAMESPACE_BEGIN
 namespace detail {
@@ -22,8 +26,8 @@ namespace detail {
 /// Nodes of one size, handed out and taken back in O(1).
 class node_pool {
  public:
-  node_pool() noexcept = default;
-  node_pool(std::byte* first, std::size_t node_bytes, std::size_t count) noexcept {
+  /// Takes over `count` nodes, one after another from `first` on.
+  void add(std::byte* first, std::size_t node_bytes, std::size_t count) noexcept {
     for (std::size_t i = count; i != 0; --i) give_back(first + (i - 1) * node_bytes);
   }
 
@@ -42,8 +46,13 @@ class node_pool {
   free_node* free_ = nullptr;
 };
 
-/// The allocator that Boost.Heap sees. It cannot be passed to a heap's constructor in every supported version of
-/// Boost, so it starts without a pool and is bound to one afterwards.
+/// The allocator that Boost.Heap sees. One that is default constructed is a pool of its own, without nodes as yet; a
+/// copy shares the pool of what it was copied from, so that either may free what the other allocated, as the standard
+/// asks of copies. The pool lives as long as the one that was default constructed.
+///
+/// That is the way to the allocator of a heap through its interface alone: Boost.Heap makes it by default, and hands
+/// out copies of it, so nodes added to a copy's pool are the heap's. No version of Boost.Heap has a constructor that
+/// takes an allocator and a comparison, and 1.74 has none that takes an allocator.
 template <class T, std::size_t NodeBytes, std::size_t NodeAlignment>
 class pool_allocator {
  public:
@@ -53,18 +62,20 @@ class pool_allocator {
     using other = pool_allocator<U, NodeBytes, NodeAlignment>;
   };
 
-  pool_allocator() noexcept = default;
+  pool_allocator() noexcept : pool_{&own_} {}
+  pool_allocator(const pool_allocator& other) noexcept : pool_{other.pool_} {}
   template <class U>
   explicit(false) pool_allocator(const pool_allocator<U, NodeBytes, NodeAlignment>& other) noexcept
-      : pool_{other.pool()} {}
+      : pool_{&other.pool()} {}
+  pool_allocator& operator=(const pool_allocator&) = delete;  // The nodes that it gave out would be another pool's.
+  ~pool_allocator() = default;
 
-  void bind(node_pool* pool) noexcept { pool_ = pool; }
-  [[nodiscard]] node_pool* pool() const noexcept { return pool_; }
+  [[nodiscard]] node_pool& pool() const noexcept { return *pool_; }
 
   /// One node at a time, and never more than the pool has: the heap checks before it asks.
   [[nodiscard]] T* allocate(std::size_t n) noexcept {
     static_assert(sizeof(T) <= NodeBytes && alignof(T) <= NodeAlignment, "a heap node is larger than it was taken for");
-    TESSERA_ASSERT(n == 1 && pool_ != nullptr, "a heap takes its nodes one by one");
+    TESSERA_ASSERT(n == 1, "a heap takes its nodes one by one");
     static_cast<void>(n);
     void* const node = pool_->take();
     TESSERA_ASSERT(node != nullptr, "the heap is full");
@@ -72,10 +83,11 @@ class pool_allocator {
   }
   void deallocate(T* p, std::size_t /*n*/) noexcept { pool_->give_back(p); }
 
-  friend bool operator==(const pool_allocator&, const pool_allocator&) noexcept = default;
+  friend bool operator==(const pool_allocator& a, const pool_allocator& b) noexcept { return a.pool_ == b.pool_; }
 
  private:
-  node_pool* pool_ = nullptr;
+  node_pool own_;
+  node_pool* pool_;
 };
 
 }  // namespace detail
@@ -91,9 +103,10 @@ struct smaller_first {
 
 /// A heap of at most `limits::capacity` values whose entries can be erased and changed through handles.
 ///
-/// Complexity, in the number of entries: `top`, `size` O(1); `push`, `pop` O(log n); `update`, `erase` O(log^2 n), all
-/// in the worst case. Allocates: never; the memory is the caller's. Exhaustion: `push` returns a null handle.
-/// Entries that compare equal leave in an unspecified order that depends only on the calls made.
+/// Complexity, in the number of entries: `top`, `size` O(1); `push` O(log n); `pop` O(log n log log n), because it
+/// sorts the children of the top by their size; `update`, `erase` O(log^2 n); all in the worst case. Allocates: never;
+/// the memory is the caller's. Exhaustion: `push` returns a null handle. Entries that compare equal leave in an
+/// unspecified order that depends only on the calls made.
 ///
 /// @tparam T       copied in and out; trivially copyable, so that no operation can fail.
 /// @tparam Compare `compare(a, b)`: `a` leaves before `b`; a strict weak order.
@@ -103,19 +116,29 @@ class fixed_heap {
   static_assert(std::predicate<const Compare&, const T&, const T&>,
                 "tessera: the comparison lacks `bool operator()(const T&, const T&) const`");
 
-  // A node is the value, its links, its children and its parent. That this is enough is checked by the allocator.
-  static constexpr std::size_t node_alignment = alignof(T) > alignof(void*) ? alignof(T) : alignof(void*);
+  // No two entries may compare equal in Boost.Heap's binomial heap (1.74 to at least 1.81): a push of what compares
+  // equal to the top may put the top below it and still take the top for a root; a later update or erasure crashes. So
+  // the one that was pushed or updated earlier leaves first.
+  struct entry {
+    T value;
+    std::uint64_t since;
+  };
+  // A node is the entry, its links, its children and its parent. That this is enough is checked by the allocator.
+  static constexpr std::size_t node_alignment = alignof(entry) > alignof(void*) ? alignof(entry) : alignof(void*);
   struct alignas(node_alignment) node_space {
-    std::byte value[sizeof(T)];
+    std::byte value[sizeof(entry)];
     void* links[8];
   };
   // Boost.Heap has the greatest on top.
   struct leaves_after {
     [[no_unique_address]] Compare compare;
-    bool operator()(const T& a, const T& b) const noexcept { return compare(b, a); }
+    bool operator()(const entry& a, const entry& b) const noexcept {
+      if (compare(b.value, a.value)) return true;
+      return a.since > b.since && !compare(a.value, b.value);
+    }
   };
-  using allocator = detail::pool_allocator<T, sizeof(node_space), node_alignment>;
-  using heap = boost::heap::binomial_heap<T, boost::heap::compare<leaves_after>, boost::heap::allocator<allocator>>;
+  using allocator = detail::pool_allocator<entry, sizeof(node_space), node_alignment>;
+  using heap = boost::heap::binomial_heap<entry, boost::heap::compare<leaves_after>, boost::heap::allocator<allocator>>;
 
  public:
   using value_type = T;  ///< The type of the elements.
@@ -146,14 +169,9 @@ class fixed_heap {
 
   /// Takes `required_bytes(l)` from `memory`.
   fixed_heap(arena& memory, const limits& l, const Compare& compare = {}) noexcept
-      : pool_{reinterpret_cast<std::byte*>(memory.take_uninitialised<node_space>(l.capacity)), sizeof(node_space),
-              l.capacity},
-        capacity_{l.capacity},
-        heap_{leaves_after{compare}} {
-    using bound = typename heap::allocator_type;
-    static_assert(std::is_base_of_v<bound, heap>);
-    // The allocator is a private base of the heap; this is the one cast that may reach it ([expr.cast]).
-    ((bound&)heap_).bind(&pool_);
+      : capacity_{l.capacity}, heap_{leaves_after{compare}} {
+    node_space* const nodes = memory.take_uninitialised<node_space>(l.capacity);
+    heap_.get_allocator().pool().add(reinterpret_cast<std::byte*>(nodes), sizeof(node_space), l.capacity);
   }
 
   fixed_heap(const fixed_heap&) = delete;
@@ -171,16 +189,16 @@ class fixed_heap {
   /// The entry that leaves next. Requires `!empty()`.
   [[nodiscard]] const T& top() const noexcept {
     TESSERA_ASSERT(!empty(), "the heap is empty");
-    return heap_.top();
+    return heap_.top().value;
   }
 
   /// Null if the heap is full; nothing has changed then. O(log n).
   [[nodiscard]] handle push(const T& value) noexcept {
     if (full()) return {};
-    return handle{heap_.push(value)};
+    return handle{heap_.push(entry{value, calls_++})};
   }
 
-  /// Requires `!empty()`. Invalidates the handle of the entry that was on top. O(log n).
+  /// Requires `!empty()`. Invalidates the handle of the entry that was on top. O(log n log log n).
   void pop() noexcept {
     TESSERA_ASSERT(!empty(), "the heap is empty");
     heap_.pop();
@@ -189,13 +207,13 @@ class fixed_heap {
   /// The value of an entry. Requires: `h` names one of this heap.
   [[nodiscard]] const T& operator[](handle h) const noexcept {
     TESSERA_ASSERT(h.set_, "a null handle names no entry");
-    return *h.inner_;
+    return (*h.inner_).value;
   }
 
   /// Gives an entry another value. Requires: `h` names one of this heap. Its handle stays valid. O(log^2 n).
   void update(handle h, const T& value) noexcept {
     TESSERA_ASSERT(h.set_, "a null handle names no entry");
-    heap_.update(h.inner_, value);
+    heap_.update(h.inner_, entry{value, calls_++});
   }
 
   /// Requires: `h` names an entry of this heap. Invalidates it. O(log^2 n).
@@ -208,8 +226,8 @@ class fixed_heap {
   void clear() noexcept { heap_.clear(); }
 
  private:
-  detail::node_pool pool_;
   std::size_t capacity_;
+  std::uint64_t calls_ = 0;  // Of push and update. At one a nanosecond enough for 584 years.
   heap heap_;
 };
 

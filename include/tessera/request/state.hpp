@@ -34,13 +34,14 @@ enum class lifecycle : std::uint8_t {
 
 /// Why a live request is not in the latest plan.
 enum class wait_reason : std::uint8_t {
-  none,            ///< It is in the latest plan.
-  not_planned,     ///< No plan has been made since it came.
-  behind_others,   ///< A request that ranks before it could not start, or the plan was full before its turn.
-  no_blocks,       ///< Not enough free blocks, even after evicting every resident request that ranks behind it.
-  not_wanted,      ///< The engine wanted nobody new in this step (`step_limits::max_starts`).
-  held_back,       ///< The admission policy held it back; whether there are blocks for it was not looked at again.
-  batch_full,      ///< `max_batch` requests rank before it.
+  none,           ///< It is in the latest plan.
+  not_planned,    ///< No plan has been made since it came.
+  behind_others,  ///< A request that ranks before it could not start, or the plan was full before its turn.
+  no_blocks,      ///< Not enough free blocks, even after evicting every resident request that ranks behind it.
+  not_wanted,     ///< The engine wanted nobody new in this step (`step_limits::max_starts`).
+  held_back,   ///< The admission policy held it back; whether there are blocks for it was not looked at again. (Of one
+               ///< that is refused again, it may be `no_blocks` that was found at first.)
+  batch_full,  ///< `max_batch` requests rank before it.
   budget_spent,    ///< The step's token budget was spent before its turn.
   residents_full,  ///< As many requests as the limits allow hold blocks, and none of them can give way to it.
   stalled,         ///< No block is free for its next token, or it is as long as the limits allow (see `outgrown`).

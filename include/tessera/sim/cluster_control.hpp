@@ -82,7 +82,7 @@ struct placed {
     if constexpr (phase_reader<Migration>) c.look_at_phases();
     const tokens block_size = c.options().instance.limits.block_size;
     const blocks moves = blocks_for(r.state().length, block_size);
-    const blocks grows = moves - blocks_for(r.state().room, block_size);
+    const blocks grows = moves - c.at(r.where).scheduler().blocks_held(r);
     const std::size_t to = migration(c.views(), r.where, max(grows, blocks{}), moves);
     if (to != r.where) c.move(r, to);
   }

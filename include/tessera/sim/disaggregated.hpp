@@ -417,7 +417,7 @@ class phasor_control {
       movable.clear();
       blocks leaving{};
       for (const request* r : c.at(w.id).requests()) {
-        const blocks held = blocks_for(r->state().room, o.instance.limits.block_size);
+        const blocks held = c.at(w.id).scheduler().blocks_held(*r);
         if (r->migration.stage != migration_stage::none) {
           leaving += held;
         } else if (may_migrate(*r)) {

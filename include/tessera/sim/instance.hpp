@@ -3,6 +3,11 @@
 
 #include <tessera/core/owned_storage.hpp>
 #include <tessera/migration/live_migration.hpp>
+#include <tessera/order/earliest_due.hpp>
+#include <tessera/order/paced.hpp>
+#include <tessera/order/ranked.hpp>
+#include <tessera/order/round_robin.hpp>
+#include <tessera/order/two_phase.hpp>
 #include <tessera/pacing/slo.hpp>
 #include <tessera/pacing/token_pacer.hpp>
 #include <tessera/pipeline/iteration_scheduler.hpp>
@@ -42,8 +47,20 @@ struct migration_progress {
   double stopped_s = 0;                           ///< When the request was stopped.
 };
 
-/// A request as the simulator runs it: what the model will do, and what has been measured so far.
-struct request : request_hook {
+struct request;
+
+/// Scores with the true output length, which only a simulation knows: what a perfect predictor would say.
+struct true_length {
+  /// The output length, which a real scheduler cannot know.
+  [[nodiscard]] float operator()(const request& r) const noexcept;
+};
+
+/// A request as the simulator runs it: what the model will do, and what has been measured so far. It can be served in
+/// any of the library's orders. One of your own that keeps something about each request can use the state of one of
+/// these, for instance `template <clock_policy Clock> using state = order::round_robin::state<Clock>`.
+struct request : request_hook_for<order::round_robin, order::two_phase, order::paced<>, order::earliest_due<>,
+                                  order::ranked<>, order::ranked<true_length>> {
+  float score = 0;                 ///< As the workload says; smaller is expected to be shorter.
   std::size_t index = 0;           ///< Row of the workload.
   tokens output{};                 ///< Tokens it will generate in all. At least 1.
   tokens reasoning{};              ///< Of these, tokens of the reasoning phase. Less than `output`.
@@ -64,6 +81,8 @@ struct request : request_hook {
   qoe_integrator qoe{};            ///< Measures the answer.
   token_pacer pacer{};             ///< Releases the answer.
 };
+
+inline float true_length::operator()(const request& r) const noexcept { return static_cast<float>(r.output.count()); }
 
 /// Whether a live migration of `r` may begin: it holds blocks, has a token and is not on its way already.
 [[nodiscard]] inline bool may_migrate(const request& r) noexcept {
@@ -290,7 +309,7 @@ class instance {
         r.pacer.on_token(now);
       }
     } else {
-      if (r.state().demoted && !r.counted_demoted) {
+      if (order::two_phase::is_demoted(r) && !r.counted_demoted) {
         r.counted_demoted = true;
         ++demoted_;
       }

@@ -46,12 +46,6 @@ struct policy {
   std::size_t least_instances = 1;  ///< It cannot run on fewer.
 };
 
-/// Scores with the true output length, which only a simulation knows: what a perfect predictor would say.
-struct true_length {
-  /// The output length, which a real scheduler cannot know.
-  [[nodiscard]] float operator()(const request& r) const noexcept { return static_cast<float>(r.output.count()); }
-};
-
 /// A policy that runs `Scheduler` on every instance of a cluster, places new requests with `Placement` and requests
 /// that begin to answer with `Migration` (see `cluster`).
 /// @tparam Scheduler a composition over `sim::request`.
@@ -162,7 +156,7 @@ inline void require_scores(const policy& p, std::span<const trace_row> rows, std
 [[nodiscard]] inline std::vector<policy> published_policies() {
   return {
       make_policy<fcfs<request>>("fcfs",
-                                 "first come, first served; the newest is swapped out when blocks run out (vLLM)"),
+                                 "first come, first served; the newest is swapped out when blocks run out"),
       make_policy<round_robin<request>>("rr", "round-robin with a quantum of 500 tokens, both phases alike"),
       make_policy<pascal<request>, placement::pascal_arrival, placement::pascal_migrate_adaptively>(
           "pascal", "PASCAL: reasoning first, answers share the rest and move to where it is quiet", {}, {},

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <cub/version.cuh>
 
-struct request : tessera::request_hook {};
+struct request : tessera::pascal_request {};
 
 __global__ void first_blocks(const std::int32_t* indptr, const std::int32_t* indices, std::int32_t* first, int rows) {
   const int row = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+// Refusals that are remembered change no plan: with and without them, the same plans over random sequences of
+// operations, for all orders, stores and gates. Nobody looks meanwhile, so nobody ages but by the plans themselves.
+
+#include "property/scheduler_operations.hpp"
+
+#include "support/catch.hpp"
+
+#include <random>
+
+namespace {
+
+using namespace tessera_test;
+
+struct seeded {
+  std::mt19937_64 random;
+  std::uint64_t operator()(std::uint64_t n) { return random() % n; }
+  [[nodiscard]] bool done() const { return false; }
+};
+
+// A sanitizer makes a run twenty times as long.
+#if defined(__has_feature)
+#  if __has_feature(address_sanitizer)
+#    define TESSERA_TEST_IS_SLOW
+#  endif
+#endif
+#ifdef TESSERA_TEST_IS_SLOW
+constexpr std::uint64_t seeds = 500;
+#else
+constexpr std::uint64_t seeds = 10'000;
+#endif
+
+template <class Order, class BlockStore, class Gate>
+std::uint64_t one_run(std::uint64_t seed, bool remember) {
+  seeded choice{std::mt19937_64{seed}};
+  scheduler_operations<Order, BlockStore, seeded, Gate> run{choice, nullptr, remember, false};
+  run.run(150);
+  run.drain();
+  return run.digest();
+}
+
+template <class Order, class BlockStore, class Gate>
+void compare() {
+  for (std::uint64_t seed = 0; seed != seeds; ++seed) {
+    const auto remembering = one_run<Order, BlockStore, Gate>(seed, true);
+    const auto forgetting = one_run<Order, BlockStore, Gate>(seed, false);
+    if (remembering != forgetting) FAIL("the plans differ for seed " << seed);
+  }
+  SUCCEED();
+}
+
+template <class Order>
+void compare_all() {
+  compare<Order, kv::block_pool, gate::in_line>();
+  compare<Order, kv::prefix_cache, gate::in_line>();
+  compare<Order, kv::block_pool, gate::backfill>();
+  compare<Order, kv::prefix_cache, gate::backfill>();
+}
+
+}  // namespace
+
+TEST_CASE("remembered refusals change no plan: fcfs") { compare_all<order::fcfs>(); }
+TEST_CASE("remembered refusals change no plan: round_robin") { compare_all<order::round_robin>(); }
+TEST_CASE("remembered refusals change no plan: two_phase") { compare_all<order::two_phase>(); }
+TEST_CASE("remembered refusals change no plan: ranked") { compare_all<order::ranked<>>(); }
+TEST_CASE("remembered refusals change no plan: paced") { compare_all<paced_order>(); }
+TEST_CASE("remembered refusals change no plan: earliest_due") { compare_all<due_order>(); }

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include <tessera/gate/backfill.hpp>
+
+#include <cstddef>
+
+// Truth table: an archetype that passes with nothing to spare, and a near-miss per requirement.
+
+namespace {
+
+using namespace tessera;
+
+struct request : request_hook {};
+struct other_request : request_hook {};
+struct no_request {};
+using view = gate_view<request>;
+
+static_assert(gate_policy<gate::in_line, request>);
+static_assert(gate_policy<gate::backfill, request>);
+static_assert(!gate_policy<gate::in_line, no_request>);
+
+struct archetype {
+  static constexpr bool passes = true;
+  std::size_t most_skipped = 1;
+  passage ask(const request&, const view&) const noexcept { return passage::skip; }
+};
+static_assert(gate_policy<archetype, request>);
+static_assert(!gate_policy<archetype, other_request>);
+
+// (1) passes. If nobody ever may, nothing else is asked for.
+struct closed {
+  static constexpr bool passes = false;
+};
+struct passes_is_no_constant {
+  static inline bool passes = false;
+};
+struct passes_is_no_static {
+  bool passes = false;
+};
+struct passes_is_a_function {
+  static bool passes() noexcept { return false; }
+};
+struct does_not_say {};
+static_assert(gate_policy<closed, request>);
+static_assert(!gate_policy<passes_is_no_constant, request>);
+static_assert(!gate_policy<passes_is_no_static, request>);
+static_assert(!gate_policy<passes_is_a_function, request>);
+static_assert(!gate_policy<does_not_say, request>);
+
+// (2) most_skipped
+struct lacks_most_skipped {
+  static constexpr bool passes = true;
+  passage ask(const request&, const view&) const noexcept { return passage::skip; }
+};
+static_assert(!gate_policy<lacks_most_skipped, request>);
+
+// (3) ask
+struct lacks_ask {
+  static constexpr bool passes = true;
+  std::size_t most_skipped = 1;
+};
+struct may_throw : archetype {
+  passage ask(const request&, const view&) const { return passage::skip; }
+};
+struct not_const : archetype {
+  passage ask(const request&, const view&) noexcept { return passage::skip; }
+};
+struct wants_to_change_the_request : archetype {
+  passage ask(request&, const view&) const noexcept { return passage::skip; }
+};
+struct answers_yes_or_no : archetype {
+  bool ask(const request&, const view&) const noexcept { return false; }
+};
+static_assert(!gate_policy<lacks_ask, request>);
+static_assert(!gate_policy<may_throw, request>);
+static_assert(!gate_policy<not_const, request>);
+static_assert(!gate_policy<wants_to_change_the_request, request>);
+static_assert(!gate_policy<answers_yes_or_no, request>);
+
+struct not_copyable : archetype {
+  not_copyable() = default;
+  not_copyable(const not_copyable&) = delete;
+};
+static_assert(!gate_policy<not_copyable, request>);
+
+}  // namespace
