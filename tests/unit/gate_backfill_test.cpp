@@ -134,6 +134,25 @@ TEST_CASE("backfill: guests stand last, are told of as guests, and give way at o
   }
 }
 
+TEST_CASE("backfill: a guest's child is a guest, too, and delays the first no more than its parent does") {
+  engine_of<gate::backfill, preempt::recompute, admit::always> e{
+      {.blocks = 20, .block_size = 4_tok, .residents = 8, .max_length = 80_tok}};
+  request& runs = e.submit(16, 20);
+  e.step();
+  request& large = e.submit(72, 4);
+  request& guest = e.submit(12, 4);
+  e.step();
+  REQUIRE(guest.state().guest);
+  request& child = e.add(12, 4);
+  REQUIRE(e.scheduler.fork(guest, child) == status::ok);
+  CHECK(child.state().guest);
+  REQUIRE(e.scheduler.finish(runs) == status::ok);
+  e.step();
+  CHECK(large.state().life == lifecycle::resident);
+  e.run_out();
+  CHECK(child.generated() == 4_tok);
+}
+
 TEST_CASE("backfill: guests lose their places in the batch and the budget before anybody else's suffer") {
   engine_of<gate::backfill, preempt::recompute, admit::always> e{
       {.blocks = 40, .block_size = 4_tok, .residents = 8, .max_length = 160_tok}};

@@ -116,3 +116,160 @@ TEST_CASE("residents age: whose time has come is boosted, once, and the set stay
   CHECK(boosted > 300);
   residents.truncate(0);
 }
+
+namespace {
+
+/// A set and a plain vector of the same residents.
+struct two_sets {
+  explicit two_sets(std::size_t n) : memory(set::required_bytes(n) + 64), all(n) {
+    for (std::size_t i = 0; i != n; ++i) {
+      request_access::state(all[i]).sequence = i + 1;
+      out.push_back(&all[i]);
+    }
+  }
+  [[nodiscard]] static bool before(const request* x, const request* y) {
+    const auto rank = [](const request& r) { return r.state().restarted ? 0 : r.state().guest ? 2 : 1; };
+    if (rank(*x) != rank(*y)) return rank(*x) < rank(*y);
+    return order::fcfs::before(*x, *y);
+  }
+  void check() {
+    std::sort(in.begin(), in.end(), before);
+    REQUIRE(std::equal(in.begin(), in.end(), residents.all().begin(), residents.all().end()));
+    const auto guests = std::count_if(in.begin(), in.end(), [](const request* r) { return r->state().guest; });
+    REQUIRE(residents.guests() == static_cast<std::size_t>(guests));
+  }
+
+  std::vector<std::byte> memory;
+  arena a{memory};
+  order::fcfs order{};
+  std::deque<request> all;
+  set residents{a, all.size(), order};
+  std::vector<request*> in, out;
+};
+
+}  // namespace
+
+TEST_CASE("residents: those that began anew first, guests last, each in order") {
+  two_sets s{6};
+  request_access::state(s.all[4]).restarted = true;
+  request_access::state(s.all[1]).guest = true;
+  request_access::state(s.all[0]).guest = true;
+  s.all[3].priority = 1;
+  s.all[1].priority = 7;
+  for (request& r : s.all) s.residents.insert(r);
+  const std::vector<request*> expected{&s.all[4], &s.all[3], &s.all[2], &s.all[5], &s.all[1], &s.all[0]};
+  CHECK(std::equal(expected.begin(), expected.end(), s.residents.all().begin(), s.residents.all().end()));
+  CHECK(s.residents.guests() == 2);
+  s.residents.welcome_guests();
+  CHECK(s.residents.guests() == 0);
+  const std::vector<request*> welcome{&s.all[4], &s.all[1], &s.all[3], &s.all[0], &s.all[2], &s.all[5]};
+  CHECK(std::equal(welcome.begin(), welcome.end(), s.residents.all().begin(), s.residents.all().end()));
+  s.residents.truncate(0);
+}
+
+TEST_CASE("residents: many come, go and change their places at once, as one by one") {
+  for (const std::size_t n : {1U, 2U, 7U, 64U, 300U}) {
+    two_sets s{n};
+    std::mt19937 random{static_cast<unsigned>(n)};
+    const auto one_in = [&](unsigned m) { return random() % m == 0; };
+    for (int i = 0; i != 300; ++i) {
+      // Few or many.
+      const unsigned share = i % 3 == 0 ? 40 : i % 3 == 1 ? 4 : 1;
+      std::vector<request*> stay, go, move;
+      for (std::size_t at = 0; at != s.residents.size(); ++at) {
+        request& r = *s.residents[at];
+        if (!one_in(share + 1)) {
+          stay.push_back(&r);
+          continue;
+        }
+        (one_in(2) ? go : move).push_back(&r);
+        s.residents.vacate(at);
+      }
+      const auto change = [&](request& r) {
+        r.priority = static_cast<int>(random() % 5);
+        auto& state = request_access::state(r);
+        state.restarted = one_in(6);
+        state.guest = !state.restarted && one_in(4);
+      };
+      for (request* r : move) {
+        change(*r);
+        s.residents.collect(*r);
+      }
+      s.in = stay;
+      s.in.insert(s.in.end(), move.begin(), move.end());
+      std::vector<request*> left;
+      for (request* r : s.out) {
+        if (one_in(share)) {
+          change(*r);
+          s.residents.collect(*r);
+          s.in.push_back(r);
+        } else {
+          left.push_back(r);
+        }
+      }
+      s.out = left;
+      s.out.insert(s.out.end(), go.begin(), go.end());
+      s.residents.settle();
+      s.check();
+      for (const request* r : s.in) REQUIRE(s.residents.contains(*r));
+      for (const request* r : s.out) REQUIRE_FALSE(s.residents.contains(*r));
+    }
+    s.residents.truncate(0);
+  }
+}
+
+TEST_CASE("residents: whoever stood before the bookmark does until he goes or moves, and who comes among them, too") {
+  for (unsigned seed = 1; seed != 20; ++seed) {
+    two_sets s{40};
+    std::mt19937 random{seed};
+    const auto below = [&](std::size_t n) { return static_cast<std::size_t>(random() % n); };
+    for (std::size_t i = 0; i != 25; ++i) {
+      request& r = *s.out.back();
+      s.out.pop_back();
+      r.priority = static_cast<int>(below(5));
+      s.residents.insert(r);
+      s.in.push_back(&r);
+    }
+    s.check();
+    const std::size_t marked = below(26);
+    s.residents.set_bookmark(marked);
+    CHECK(s.residents.bookmark() == marked);
+    std::vector<request*> front(s.in.begin(), s.in.begin() + static_cast<std::ptrdiff_t>(marked));
+    for (int i = 0; i != 60; ++i) {
+      if (below(2) == 0 && !s.out.empty()) {
+        request& r = *s.out.back();
+        s.out.pop_back();
+        r.priority = static_cast<int>(below(5));
+        if (below(2) == 0) {
+          s.residents.insert(r);
+        } else {
+          s.residents.collect(r);
+          s.residents.settle();
+        }
+        s.in.push_back(&r);
+      } else if (!s.in.empty()) {
+        const std::size_t at = below(s.in.size());
+        request& r = *s.residents[at];
+        if (below(2) == 0) {
+          CHECK(s.residents.erase(r) == at);
+        } else {
+          s.residents.vacate(at);
+          s.residents.settle();
+        }
+        s.in.erase(std::find(s.in.begin(), s.in.end(), &r));
+        s.out.push_back(&r);
+        std::erase(front, &r);
+      }
+      s.check();
+      // Nobody who stood there has got behind it, and whoever stands before one of them is counted in.
+      const std::size_t mark = s.residents.bookmark();
+      REQUIRE(mark <= s.residents.size());
+      for (const request* r : front) {
+        const auto at = std::find(s.residents.all().begin(), s.residents.all().end(), r);
+        REQUIRE(at - s.residents.all().begin() < static_cast<std::ptrdiff_t>(mark));
+      }
+    }
+    s.residents.truncate(0);
+    CHECK(s.residents.bookmark() == 0);
+  }
+}

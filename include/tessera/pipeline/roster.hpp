@@ -93,6 +93,7 @@ struct roster {
     s.swapped = false;
     s.cached_blocks = parent.state().cached_blocks;
     s.shared_blocks = static_cast<std::uint32_t>(kv.held(child));
+    s.guest = parent.state().guest;  // it is there by the same grace
     s.life = lifecycle::resident;
     residents.insert(child);
     return true;
