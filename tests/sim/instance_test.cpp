@@ -229,7 +229,7 @@ TEST_CASE("instance: what placement reads of the phases") {
 
   // Beyond 24 tokens of KV the thinker is demoted; it is counted so from its next step on.
   for (int i = 0; i < 12; ++i) t = b.step(t);
-  CHECK(thinker.state().demoted);
+  CHECK(order::two_phase::is_demoted(thinker));
   CHECK(b.one.reasoning() == 0);
   CHECK(b.one.fresh_answers(tokens{1000}) == 0);  // the talker is done
   CHECK(b.one.slo_met(t));
