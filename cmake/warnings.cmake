@@ -8,6 +8,10 @@ target_compile_options(
     $<$<COMPILE_LANG_AND_ID:CXX,GNU,Clang,AppleClang>:-Wall;-Wextra;-Wpedantic;-Wconversion>
     $<$<AND:$<BOOL:${TESSERA_WERROR}>,$<COMPILE_LANG_AND_ID:CXX,GNU,Clang,AppleClang>>:-Werror>)
 
+# Debug builds, that of the sanitizers among them, optimise nothing: that takes a third of the time to compile. But what
+# computes for long is optimised in them too.
+set(tessera_computes_long $<$<CONFIG:Debug>:-O1>)
+
 # Makes an own executable or object library from the given sources.
 #   tessera_target(NAME executable|object SOURCES ... [LINK ...])
 function(tessera_target name kind)

@@ -53,7 +53,7 @@ int main() {
   auto rows = sim::generate(sim::find_workload("reasoning-chat"), 1500, 10.0, 1);
   sim::random_engine random{7};  // lengths are predicted within a factor of 0.5 to 2
   for (auto& row : rows) row.score = float(row.output_tokens) * float(16 + random() % 49) / 32;
-  const sim::profile profile = sim::load_profile("h100-96gb-qwen-32b");
+  const sim::profile profile = sim::find_profile("h100-96gb-qwen-32b");
   const sim::cluster_options options{.instances = 4,
                                      .instance = {.limits = {.blocks = 2500, .residents = 256, .host_blocks = 100'000},
                                                   .step = {.max_batch = 256, .token_budget = 8192_tok},

@@ -19,9 +19,9 @@ using namespace reproduce::cascade_setting;
 
 // -- testbeds --------------------------------------------------------------------------------------------------------
 
-sim::model_spec llama_8b() { return sim::load_profile("h200-llama-3.1-8b").model; }
+sim::model_spec llama_8b() { return sim::find_profile("h200-llama-3.1-8b").model; }
 sim::model_spec qwen_32b() {
-  sim::model_spec m = sim::load_profile("h100-96gb-qwen-32b").model;
+  sim::model_spec m = sim::find_profile("h100-96gb-qwen-32b").model;
   m.name = "Qwen-2.5-32B";
   return m;
 }

@@ -588,8 +588,7 @@ void run(const options& o) {
       "interval. Tail TTFT per 256-token bin of reasoning length as in the paper's figure 10, averaged over the seeds; "
       "bins that some seed lacks are left out. Saturation is the highest rate at which FCFS completes, during the last "
       "two thirds of 24,000 arrivals, at least {:.0f} % of the tokens that arrive. Written by `reproduce pascal`.",
-      profile_name, sim::load_profile(std::string{profile_name}).kv_blocks(block_size).count(), o.seeds,
-      100 * follows_at_least));
+      profile_name, sim::find_profile(profile_name).kv_blocks(block_size).count(), o.seeds, 100 * follows_at_least));
   p.heading("How the paper is read");
   p.text(
       "**Whose turn it is.** `rr` takes turns in a circle: whoever has used a quantum goes behind everyone, and so "

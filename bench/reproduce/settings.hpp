@@ -49,7 +49,7 @@ inline constexpr std::string_view profile_name = "h100-96gb-qwen-32b";
 inline constexpr tokens block_size{16};
 /// The paper's cluster: `instances` H100 with 96 GB, DeepSeek-R1-Distill-Qwen-32B, 100 Gbit/s.
 inline sim::cluster_options cluster_for(const rows_type& rows, std::size_t instances = 8, std::size_t batch = 256) {
-  const sim::profile profile = sim::load_profile(std::string{profile_name});
+  const sim::profile profile = sim::find_profile(profile_name);
   std::int64_t longest = 0;
   std::int64_t all = 0;
   for (const trace_row& row : rows) {
@@ -175,7 +175,7 @@ namespace pars_setting {
 /// The paper's engine in kind: Llama 3.1 8B on one A100 with 40 GB (vendor's peaks; efficiencies as in the built-in
 /// profiles), vLLM's limit of 256 requests in a batch.
 inline sim::profile testbed() {
-  sim::profile p = sim::load_profile("h200-llama-3.1-8b");
+  sim::profile p = sim::find_profile("h200-llama-3.1-8b");
   p.name = "a100-40gb-llama-3.1-8b";
   p.gpu.name = "A100 40 GB";
   p.gpu.flops = 312e12;
@@ -245,7 +245,7 @@ inline constexpr double burst_cv = 3;
 inline constexpr double nvlink_bytes_per_s = 75e9;
 inline const sim::profile& testbed() {
   static const sim::profile p = [] {
-    sim::profile v100 = sim::load_profile("v100-qwen2.5-7b");
+    sim::profile v100 = sim::find_profile("v100-qwen2.5-7b");
     // What the paper measured as the effective peak of its stack (appendix B.1).
     v100.gpu.flops = tessera::headroom::phasor_printed_peak_flops;
     v100.gpu.flops_efficiency = 1;
@@ -344,14 +344,14 @@ namespace cascade_setting {
 
 inline constexpr std::size_t gpus = 16;
 inline constexpr double kernels_per_layer_s = 20e-6;  // 8 kernels of 2.5 us, as in the built-in profiles
-inline sim::model_spec llama_3b() { return sim::load_profile("h20-llama-3.2-3b").model; }
+inline sim::model_spec llama_3b() { return sim::find_profile("h20-llama-3.2-3b").model; }
 inline sim::model_spec qwen_14b() {
   return {
       .name = "Qwen-2.5-14B", .parameters = 14.77e9, .layers = 48, .query_heads = 40, .kv_heads = 8, .head_dim = 128};
 }
 
 inline sim::profile on_h20(const sim::model_spec& m) {
-  sim::profile p = sim::load_profile("h20-llama-3.2-3b");
+  sim::profile p = sim::find_profile("h20-llama-3.2-3b");
   p.name = "h20 " + m.name;
   p.model = m;
   p.gpu.launch_seconds = kernels_per_layer_s * static_cast<double>(m.layers);

@@ -3,7 +3,7 @@
 
 #include <tessera/core/units.hpp>
 #include <tessera/sim/input.hpp>
-#include <tessera/sim/profile.hpp>
+#include <tessera/sim/profile_file.hpp>
 
 #include <nlohmann/json.hpp>
 

@@ -6,7 +6,9 @@
 #include "profile.hpp"
 #include "validate.hpp"
 
+#include <tessera/sim/profile_file.hpp>
 #include <tessera/sim/report.hpp>
+#include <tessera/sim/report_json.hpp>
 #include <tessera/sim/workload.hpp>
 
 #include <fmt/format.h>

@@ -3,7 +3,7 @@
 
 #include "loop.hpp"
 
-#include <tessera/sim/profile.hpp>
+#include <tessera/sim/profile_file.hpp>
 #include <tessera/sim/step_time.hpp>
 
 #include <nlohmann/json.hpp>

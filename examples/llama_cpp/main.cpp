@@ -5,6 +5,7 @@
 #include "profile.hpp"
 
 #include <tessera/sim/report.hpp>
+#include <tessera/sim/report_json.hpp>
 #include <tessera/sim/trace.hpp>
 #include <tessera/sim/workload.hpp>
 

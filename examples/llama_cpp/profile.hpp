@@ -3,7 +3,7 @@
 
 #include "load.hpp"
 
-#include <tessera/sim/profile.hpp>
+#include <tessera/sim/profile_file.hpp>
 
 #include <algorithm>
 #include <cmath>

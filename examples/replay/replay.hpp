@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
-#include <tessera/sim/policies.hpp>
+#include <tessera/compose/fcfs.hpp>
+#include <tessera/sim/policy.hpp>
+#include <tessera/sim/profile_file.hpp>
 #include <tessera/sim/progress.hpp>
 #include <tessera/sim/report.hpp>
+#include <tessera/sim/report_json.hpp>
 #include <tessera/sim/workload.hpp>
 
 #include <fmt/format.h>

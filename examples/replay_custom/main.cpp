@@ -5,6 +5,8 @@
 //     replay_custom --policy fcfs,shortest-prompt --workload azure-conv --rate 80
 #include "../replay/replay.hpp"
 
+#include <tessera/sim/policies.hpp>
+
 namespace sim = tessera::sim;
 
 /// Waiting requests in order of their prompt's length. Whoever runs is not displaced, not even by one of a higher

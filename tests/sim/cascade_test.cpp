@@ -263,7 +263,7 @@ TEST_CASE("cascade: the variation of outputs is that of the instances within a s
 TEST_CASE("cascade plan: every layout covers all lengths with all instances") {
   const auto rows = sim::generate(sim::find_workload("sharegpt"), 800, 90.0, 1);
   for (const std::size_t instances : {std::size_t{1}, std::size_t{3}, std::size_t{16}}) {
-    auto options = toy_cluster(instances, 65'000, sim::load_profile("h20-llama-3.2-3b"));
+    auto options = toy_cluster(instances, 65'000, sim::find_profile("h20-llama-3.2-3b"));
     for (const auto how : {sim::layout::exact, sim::layout::bucketed, sim::layout::merge, sim::layout::chain,
                            sim::layout::flat, sim::layout::steady}) {
       CAPTURE(instances, how);
@@ -335,7 +335,7 @@ TEST_CASE("cascade plan: as many are in flight as memory and batch hold, or as t
 }
 
 TEST_CASE("cascade: on long-tailed lengths stages shorten the time per token, as the cost of mixed batches says") {
-  const sim::profile p = sim::load_profile("h20-llama-3.2-3b");
+  const sim::profile p = sim::find_profile("h20-llama-3.2-3b");
   const auto rows = sim::generate(sim::find_workload("r1-servegen"), 700, 40.0, 3);
   const auto history = sim::generate(sim::find_workload("r1-servegen"), 2000, 40.0, 4);
   auto options = toy_cluster(16, static_cast<std::size_t>(p.kv_blocks(tokens{16}).count()), p);

@@ -133,7 +133,7 @@ TEST_CASE("disaggregated: static pools keep to their phase, whatever the load") 
 TEST_CASE("disaggregated: routing by memory piles prompts up, routing by queue or Phi does not") {
   // Long prompts that are nearly done hold memory; a worker with many short ones in its queue holds little.
   const sim::archetype& mix = sim::archetypes().back();
-  const sim::profile v100 = sim::load_profile("v100-qwen2.5-7b");
+  const sim::profile v100 = sim::find_profile("v100-qwen2.5-7b");
   const auto rows = sim::generate(mix, {{60, 20}}, 3, 1);
   auto options = toy_cluster(8, 14'000, v100);
   options.instance.limits.residents = 256;

@@ -34,7 +34,7 @@ using cluster = sim::cluster<tessera::improved<request, sim::scored_length>, sim
 
 sim::cluster_options cluster_of(std::string_view profile, std::size_t instances, std::size_t blocks,
                                 std::size_t max_batch) {
-  const sim::profile p = sim::load_profile(std::string{profile});
+  const sim::profile p = sim::find_profile(profile);
   const tokens block_size{16};
   if (blocks == 0) blocks = static_cast<std::size_t>(p.kv_blocks(block_size).count());
   return {.instances = instances,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-#include <tessera/sim/profile.hpp>
+#include <tessera/sim/profile_file.hpp>
 
 #include "support/catch.hpp"
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
 #include <tessera/sim/report.hpp>
+#include <tessera/sim/report_json.hpp>
 
 #include <tessera/sim/input.hpp>
 

@@ -249,7 +249,7 @@ class receiver {
     [[nodiscard]] entry* begin() const noexcept { return first; }
     [[nodiscard]] entry* end() const noexcept { return last; }
   };
-  [[nodiscard]] range all() const noexcept { return {entries_, entries_ + limits_.purchases}; }
+  [[nodiscard]] range all() const noexcept { return {entries_, entries_ + end_}; }
   [[nodiscard]] std::size_t index(const entry& e) const noexcept { return static_cast<std::size_t>(&e - entries_); }
 
   [[nodiscard]] entry* by_offer(const message& m) const noexcept {
@@ -318,6 +318,7 @@ class receiver {
       e->state = phase::queued;
       buffered_ += m.length;
       ++size_;
+      if (index(*e) >= end_) end_ = index(*e) + 1;
     } else if (e->state < phase::refusing) {
       buffered_ += m.length - e->about.length;
       e->about.length = m.length;
@@ -331,6 +332,7 @@ class receiver {
     if (e.state != phase::owned && e.state != phase::refusing) buffered_ -= e.about.length;
     --size_;
     e.state = phase::free;
+    while (end_ != 0 && entries_[end_ - 1].state == phase::free) --end_;
   }
 
   // -- the transfer ------------------------------------------------------------------------------------------------
@@ -444,6 +446,7 @@ class receiver {
   std::uint64_t serial_ = 0;
   std::uint64_t purchases_ = 0;
   std::size_t size_ = 0;
+  std::size_t end_ = 0;  // all entries from here on are free
   std::size_t incoming_ = 0;
   tokens buffered_{};
 };

@@ -205,7 +205,7 @@ class sender {
   /// Everything that is due.
   template <port P>
   void tick(time_point now, P& p) noexcept {
-    for (std::size_t i = 0; i != limits_.offers; ++i) {
+    for (std::size_t i = 0; i < end_; ++i) {
       entry& e = entries_[i];
       switch (e.state) {
         case phase::free: break;
@@ -246,7 +246,7 @@ class sender {
   void pump(std::size_t room, time_point now, P& p) noexcept {
     for (; room != 0 && outgoing_ < config_.outgoing && starving_ != 0; --room) {
       entry* first = nullptr;
-      for (std::size_t i = 0; i != limits_.offers; ++i) {
+      for (std::size_t i = 0; i < end_; ++i) {
         entry& e = entries_[i];
         if (e.state == phase::sold && e.starves_since != 0 &&
             (first == nullptr || e.starves_since < first->starves_since)) {
@@ -261,7 +261,7 @@ class sender {
   /// This incarnation of a receiver is dead.
   template <port P>
   void peer_failed(peer dead, time_point now, P& p) noexcept {
-    for (std::size_t i = 0; i != limits_.offers; ++i) {
+    for (std::size_t i = 0; i < end_; ++i) {
       entry& e = entries_[i];
       // A confirm to "whichever lives" was perhaps heard by nobody: the retransmission finds the next incarnation.
       if (e.state < phase::confirming || e.winner != dead) continue;
@@ -344,7 +344,7 @@ class sender {
     return number != 0 && i < limits_.offers && entries_[i].number == number ? entries_ + i : nullptr;
   }
   [[nodiscard]] const entry* find(request_id request) const noexcept {
-    for (std::size_t i = 0; i != limits_.offers; ++i) {
+    for (std::size_t i = 0; i < end_; ++i) {
       if (entries_[i].state != phase::free && entries_[i].request == request) return entries_ + i;
     }
     return nullptr;
@@ -386,6 +386,7 @@ class sender {
     number(*e);
     for (std::size_t i = 0; i != receivers.size(); ++i) candidates(*e)[i].id = receivers[i];
     ++size_;
+    if (index(*e) >= end_) end_ = index(*e) + 1;
     load_ += length;
     out = e;
     return status::ok;
@@ -400,6 +401,7 @@ class sender {
     --size_;
     e.state = phase::free;
     e.number = 0;
+    while (end_ != 0 && entries_[end_ - 1].state == phase::free) --end_;
   }
 
   // -- the auction -------------------------------------------------------------------------------------------------
@@ -591,6 +593,7 @@ class sender {
   std::uint64_t serial_ = 0;
   std::uint64_t starvations_ = 0;
   std::size_t size_ = 0;
+  std::size_t end_ = 0;  // all entries from here on are free
   std::size_t outgoing_ = 0;
   std::size_t starving_ = 0;
   tokens load_{};

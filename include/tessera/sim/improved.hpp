@@ -10,6 +10,7 @@
 #include <tessera/sim/cascade_plan.hpp>
 #include <tessera/sim/cluster.hpp>
 #include <tessera/sim/disaggregated.hpp>
+#include <tessera/sim/policy.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -163,10 +164,17 @@ inline void expect_lengths(std::vector<trace_row>& rows, std::span<const trace_r
 
 /// Simulates a workload under `improved`. What it knows of the traffic, lengths and rate, is that of `history`: earlier
 /// requests of the same kind, or, for want of any, the rows themselves.
-template <class Progress>
-[[nodiscard]] run_result run_improved(const cluster_options& options, std::span<const trace_row> rows,
-                                      std::span<const trace_row> history, const improved_config& config,
-                                      Progress&& progress) {
+[[nodiscard]] TESSERA_DETAIL_POLICIES_INLINE run_result run_improved(const cluster_options& options,
+                                                                     std::span<const trace_row> rows,
+                                                                     std::span<const trace_row> history,
+                                                                     const improved_config& config,
+                                                                     const progress_callback& progress);
+
+#if TESSERA_DETAIL_POLICIES_DEFINED
+TESSERA_DETAIL_POLICIES_INLINE run_result run_improved(const cluster_options& options, std::span<const trace_row> rows,
+                                                       std::span<const trace_row> history,
+                                                       const improved_config& config,
+                                                       const progress_callback& progress) {
   using scheduler = tessera::improved<request, scored_length>;
   std::vector<trace_row> expecting{rows.begin(), rows.end()};
   expect_lengths(expecting, history, config.predicts);
@@ -182,6 +190,7 @@ template <class Progress>
   using placing = placed<placement::least_kv, placement::migrate_when_tight>;
   return cluster<scheduler, placing>{o, {}, {{}, {.headroom = quantum_blocks}}}.run(expecting, progress);
 }
+#endif
 
 }  // namespace sim
 TESSERA_NAMESPACE_END

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <tessera/sim/cluster.hpp>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+/// @file
+/// Policies by name, so that a tool can run any of them on one workload. Adding one is one line:
+///
+///     policies.push_back(sim::make_policy<my_scheduler<sim::request>>("mine", "what it does"));
+///
+/// Each source that calls `published_policies` or `run_improved` compiles whole simulations, which takes a minute. A
+/// program that does so in several sources can do it in one alone:
+/// - `TESSERA_POLICIES_APART`, defined for all of them: these functions are only declared,
+/// - `TESSERA_POLICIES_SOURCE`, defined before the first include of one that includes `sim/policies.hpp`: but for here.
+
+#ifndef TESSERA_POLICIES_APART
+#  define TESSERA_DETAIL_POLICIES_INLINE inline
+#  define TESSERA_DETAIL_POLICIES_DEFINED 1
+#else
+#  define TESSERA_DETAIL_POLICIES_INLINE
+#  ifdef TESSERA_POLICIES_SOURCE
+#    define TESSERA_DETAIL_POLICIES_DEFINED 1
+#  else
+#    define TESSERA_DETAIL_POLICIES_DEFINED 0
+#  endif
+#endif
+
+TESSERA_NAMESPACE_BEGIN
+namespace sim {
+
+/// Told how many requests have ended, from time to time during a run.
+using progress_callback = std::function<void(std::size_t completed)>;
+
+/// A scheduler and a placement under a name.
+struct policy {
+  std::string name;     ///< As in `--policy`.
+  std::string summary;  ///< One line.
+  /// Simulates a workload under it, from the first arrival to the last token.
+  std::function<run_result(const cluster_options&, std::span<const trace_row>, const progress_callback&)> run;
+  bool needs_scores = false;        ///< It means nothing where requests have no score.
+  std::size_t least_instances = 1;  ///< It cannot run on fewer.
+};
+
+/// A policy that runs `Scheduler` on every instance of a cluster, places new requests with `Placement` and requests
+/// that begin to answer with `Migration` (see `cluster`).
+/// @tparam Scheduler a composition over `sim::request`.
+template <class Scheduler, class Placement = placement::least_kv, class Migration = placement::stay>
+[[nodiscard]] policy make_policy(std::string name, std::string summary, const typename Scheduler::config& config = {},
+                                 const Placement& placement = {}, const Migration& migration = {}) {
+  return {name, std::move(summary),
+          [name, config, placement, migration](const cluster_options& options, std::span<const trace_row> rows,
+                                               const progress_callback& progress) {
+            run_result result =
+                cluster<Scheduler, placed<Placement, Migration>>{options, config, {placement, migration}}.run(rows,
+                                                                                                              progress);
+            result.numbers.policy = name;
+            return result;
+          }};
+}
+
+/// A policy that runs `Scheduler` on every instance, under a control that `make(options, rows)` makes for a run (see
+/// `cluster_control`). @tparam Scheduler a composition over `sim::request`.
+template <class Scheduler, class Make>
+[[nodiscard]] policy make_control_policy(std::string name, std::string summary, Make make,
+                                         std::size_t least_instances = 1,
+                                         const typename Scheduler::config& config = {}) {
+  policy p{.name = name, .summary = std::move(summary), .run = {}, .least_instances = least_instances};
+  p.run = [name, make, config](const cluster_options& options, std::span<const trace_row> rows,
+                               const progress_callback& progress) {
+    auto control = make(options, rows);
+    run_result result = cluster<Scheduler, decltype(control)>{options, config, std::move(control)}.run(rows, progress);
+    result.numbers.policy = name;
+    return result;
+  };
+  return p;
+}
+
+/// The same policy, for requests with scores only.
+[[nodiscard]] inline policy needing_scores(policy p) {
+  p.needs_scores = true;
+  return p;
+}
+
+/// Refuses a cluster that is too small for `p`. @throws usage_error
+inline void require_instances(const policy& p, std::size_t instances) {
+  if (instances >= p.least_instances) return;
+  throw usage_error{
+      fmt::format("the policy {} needs at least {} instances, not {}", p.name, p.least_instances, instances)};
+}
+
+/// Refuses rows that `p` can make no sense of. @param what what messages call the rows.
+/// @throws usage_error a policy that needs scores and a row without one.
+inline void require_scores(const policy& p, std::span<const trace_row> rows, std::string_view what) {
+  if (!p.needs_scores) return;
+  const auto missing = std::count_if(rows.begin(), rows.end(), [](const trace_row& r) { return r.score != r.score; });
+  if (missing == 0) return;
+  throw usage_error{
+      fmt::format("the policy {} needs a score for every request; {} of {} in {} have none (a trace with "
+                  "scores comes from `rank score --trace`; `sjf` needs none)",
+                  p.name, missing, rows.size(), what)};
+}
+
+/// Finds policies by a comma-separated list of names. @throws usage_error for an unknown, empty or repeated name.
+[[nodiscard]] inline std::vector<policy> select_policies(std::span<const policy> all, std::string_view names) {
+  std::vector<policy> chosen;
+  for (std::size_t begin = 0; begin <= names.size();) {
+    const std::size_t end = std::min(names.find(',', begin), names.size());
+    const std::string_view name = names.substr(begin, end - begin);
+    const auto found = std::find_if(all.begin(), all.end(), [&](const policy& p) { return p.name == name; });
+    if (found == all.end()) {
+      std::vector<std::string_view> allowed;
+      for (const policy& p : all) allowed.push_back(p.name);
+      throw usage_error{fmt::format("unknown policy {}; there are: {}", shown(name), fmt::join(allowed, ", "))};
+    }
+    const auto again = [&](const policy& p) { return p.name == name; };
+    if (std::any_of(chosen.begin(), chosen.end(), again)) {
+      throw usage_error{fmt::format("the policy {} is named twice", shown(name))};
+    }
+    chosen.push_back(*found);
+    begin = end + 1;
+  }
+  return chosen;
+}
+
+}  // namespace sim
+TESSERA_NAMESPACE_END

@@ -1,0 +1,393 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <tessera/sim/input.hpp>
+#include <tessera/sim/profile.hpp>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <string>
+#include <string_view>
+#include <vector>
+
+/// @file
+/// Profiles as JSON files: the user's own, beside the built-in ones.
+
+TESSERA_NAMESPACE_BEGIN
+
+namespace sim {
+
+/// A profile as JSON, with every key that `parse_profile` wants: a start for one's own.
+[[nodiscard]] inline std::string to_json(const profile& p) {
+  nlohmann::ordered_json j{{"name", p.name},
+                           {"model",
+                            {{"name", p.model.name},
+                             {"parameters", p.model.parameters},
+                             {"layers", p.model.layers},
+                             {"query_heads", p.model.query_heads},
+                             {"kv_heads", p.model.kv_heads},
+                             {"head_dim", p.model.head_dim},
+                             {"bytes_per_weight", p.model.bytes_per_weight},
+                             {"bytes_per_kv_value", p.model.bytes_per_kv_value}}},
+                           {"gpu",
+                            {{"name", p.gpu.name},
+                             {"flops", p.gpu.flops},
+                             {"flops_efficiency", p.gpu.flops_efficiency},
+                             {"bytes_per_s", p.gpu.bytes_per_s},
+                             {"bandwidth_efficiency", p.gpu.bandwidth_efficiency},
+                             {"memory_bytes", p.gpu.memory_bytes},
+                             {"usable_memory", p.gpu.usable_memory},
+                             {"launch_seconds", p.gpu.launch_seconds}}},
+                           {"links",
+                            {{"host_bytes_per_s", p.links.host_bytes_per_s},
+                             {"host_memory_bytes", p.links.host_memory_bytes},
+                             {"fabric_bytes_per_s", p.links.fabric_bytes_per_s}}}};
+  nlohmann::ordered_json measured = nlohmann::ordered_json::object();
+  for (const auto& d : p.measured.decode) {
+    measured["decode"].push_back({{"batch", d.batch}, {"context", d.context}, {"seconds", d.seconds}});
+  }
+  for (const auto& d : p.measured.prefill)
+    measured["prefill"].push_back({{"length", d.length}, {"seconds", d.seconds}});
+  if (!measured.empty()) j["measured"] = measured;
+  if (p.attention.multiprocessors > 0) {
+    j["attention"] = {{"multiprocessors", p.attention.multiprocessors}, {"splits", p.attention.splits}};
+  }
+  return j.dump(2) + "\n";
+}
+
+namespace detail {
+
+/// Takes every JSON event, keeps nothing but where the text stops being JSON.
+class json_checker : public nlohmann::json_sax<nlohmann::json> {
+ public:
+  bool null() override { return true; }
+  bool boolean(bool) override { return true; }
+  bool number_integer(number_integer_t) override { return true; }
+  bool number_unsigned(number_unsigned_t) override { return true; }
+  bool number_float(number_float_t, const string_t&) override { return true; }
+  bool string(string_t&) override { return true; }
+  bool binary(binary_t&) override { return true; }
+  bool start_object(std::size_t) override { return true; }
+  bool key(string_t&) override { return true; }
+  bool end_object() override { return true; }
+  bool start_array(std::size_t) override { return true; }
+  bool end_array() override { return true; }
+  bool parse_error(std::size_t position, const std::string& last_token,
+                   const nlohmann::detail::exception& failure) override {
+    offset = position == 0 ? 0 : position - 1;
+    token = last_token;
+    overflow = failure.id == 406;
+    return false;
+  }
+
+  std::size_t offset = 0;
+  std::string token;
+  bool overflow = false;
+};
+
+/// Finds values in a text that is known to be JSON, for the messages.
+class json_locator {
+ public:
+  explicit json_locator(std::string_view text) noexcept : text_{text} {}
+
+  struct place {
+    std::size_t key = 0;  ///< Offset of the member's key; of the value for anything but a member.
+    std::size_t value = 0;
+    std::size_t end = 0;  ///< One past the value.
+  };
+
+  /// The value reached from the root by member names and array indices.
+  [[nodiscard]] place find(const std::vector<std::string>& path) const {
+    std::size_t at = space(0);
+    place found{at, at, skip(at)};
+    for (const std::string& step : path) found = child(found, step);
+    return found;
+  }
+
+ private:
+  [[nodiscard]] place child(const place& parent, const std::string& step) const {
+    const bool object = text_[parent.value] == '{';
+    place found = parent;
+    std::size_t at = space(parent.value + 1);
+    for (std::size_t index = 0; at < parent.end && text_[at] != '}' && text_[at] != ']'; ++index) {
+      place member{at, at, at};
+      std::string name = std::to_string(index);
+      if (object) {
+        const std::size_t key_end = skip(at);
+        name = nlohmann::json::parse(text_.substr(at, key_end - at)).get<std::string>();
+        member.value = space(space(key_end) + 1);  // Past the colon.
+      }
+      member.end = skip(member.value);
+      if (name == step) found = member;  // Of equal keys the last counts, as in the parser.
+      at = space(member.end);
+      if (at < parent.end && text_[at] == ',') at = space(at + 1);
+    }
+    return found;
+  }
+
+  [[nodiscard]] std::size_t space(std::size_t at) const noexcept {
+    while (at < text_.size() && (text_[at] == ' ' || text_[at] == '\n' || text_[at] == '\t')) ++at;
+    return at;
+  }
+
+  /// One past the value that begins at `at`.
+  [[nodiscard]] std::size_t skip(std::size_t at) const noexcept {
+    std::size_t depth = 0;
+    do {
+      const char c = text_[at];
+      if (c == '"') {
+        for (++at; text_[at] != '"'; ++at) {
+          if (text_[at] == '\\') ++at;
+        }
+        ++at;
+      } else if (c == '{' || c == '[') {
+        ++depth;
+        ++at;
+      } else if (c == '}' || c == ']') {
+        --depth;
+        ++at;
+      } else if (depth > 0) {
+        ++at;
+      } else {
+        while (at < text_.size() && std::string_view{",]} \n\t"}.find(text_[at]) == std::string_view::npos) ++at;
+      }
+    } while (depth > 0 && at < text_.size());
+    return at;
+  }
+
+  std::string_view text_;
+};
+
+/// One JSON object of a profile, read key by key; names the key, the line and the column of whatever is wrong.
+class profile_reader {
+ public:
+  profile_reader(std::string_view text, std::string_view name, const nlohmann::json& value,
+                 std::vector<std::string> path = {})
+      : text_{text}, name_{name}, value_{value}, path_{std::move(path)} {
+    if (!value_.is_object()) fail(path_, label({}) + ", an object", found(path_));
+  }
+
+  /// Refuses keys other than these.
+  void allow(std::initializer_list<std::string_view> keys) const {
+    for (const auto& item : value_.items()) {
+      if (std::find(keys.begin(), keys.end(), item.key()) != keys.end()) continue;
+      const auto place = json_locator{text_}.find(sub(item.key()));
+      throw input_error{name_, position_of(text_, place.key),
+                        fmt::format("only the keys {} in {}", fmt::join(keys, ", "), label({})), shown(item.key())};
+    }
+  }
+
+  [[nodiscard]] bool has(std::string_view key) const { return value_.contains(std::string{key}); }
+
+  [[nodiscard]] std::string text(std::string_view key) const {
+    const nlohmann::json& v = member(key, "a text");
+    if (!v.is_string()) fail(sub(key), label(key) + ", a text", found(sub(key)));
+    return v.get<std::string>();
+  }
+
+  /// A number in [least, most], or in (least, most] if `open`.
+  [[nodiscard]] double number(std::string_view key, double least, double most, bool open = false) const {
+    const std::string what = fmt::format("a number {} {:g}, at most {:g}", open ? "above" : "of at least", least, most);
+    const nlohmann::json& v = member(key, what);
+    const double x = v.is_number() ? v.get<double>() : std::nan("");
+    if (!(open ? x > least : x >= least) || !(x <= most)) fail(sub(key), label(key) + ", " + what, found(sub(key)));
+    return x;
+  }
+
+  [[nodiscard]] std::int64_t whole(std::string_view key, std::int64_t least, std::int64_t most) const {
+    const std::string what = fmt::format("a whole number from {} to {}", least, most);
+    const nlohmann::json& v = member(key, what);
+    const double x = v.is_number() ? v.get<double>() : std::nan("");
+    if (!(x >= static_cast<double>(least)) || !(x <= static_cast<double>(most)) || x != std::floor(x)) {
+      fail(sub(key), label(key) + ", " + what, found(sub(key)));
+    }
+    return static_cast<std::int64_t>(x);
+  }
+
+  [[nodiscard]] profile_reader object(std::string_view key) const {
+    return {text_, name_, member(key, "an object"), sub(key)};
+  }
+
+  /// The objects in the array `key`.
+  [[nodiscard]] std::vector<profile_reader> objects(std::string_view key) const {
+    const nlohmann::json& v = member(key, "an array");
+    if (!v.is_array() || v.empty()) fail(sub(key), label(key) + ", an array of at least one object", found(sub(key)));
+    std::vector<profile_reader> readers;
+    readers.reserve(v.size());
+    for (std::size_t i = 0; i < v.size(); ++i) {
+      auto path = sub(key);
+      path.push_back(std::to_string(i));
+      readers.push_back({text_, name_, v[i], std::move(path)});
+    }
+    return readers;
+  }
+
+  /// Refuses the value of `key`; empty: this object as a whole.
+  [[noreturn]] void refuse(std::string_view key, const std::string& expected, const std::string& instead) const {
+    fail(key.empty() ? path_ : sub(key), expected, instead);
+  }
+
+ private:
+  [[nodiscard]] const nlohmann::json& member(std::string_view key, const std::string& what) const {
+    const auto it = value_.find(std::string{key});
+    if (it == value_.end()) {
+      fail(path_, fmt::format("the key {} ({})", label(key), what), "an object without it");
+    }
+    return *it;
+  }
+
+  [[nodiscard]] std::vector<std::string> sub(std::string_view key) const {
+    auto path = path_;
+    path.emplace_back(key);
+    return path;
+  }
+
+  [[nodiscard]] std::string label(std::string_view key) const {
+    auto path = path_;
+    if (!key.empty()) path.emplace_back(key);
+    return path.empty() ? std::string{"a profile"} : fmt::format("{}", fmt::join(path, "."));
+  }
+
+  [[nodiscard]] std::string found(const std::vector<std::string>& path) const {
+    const auto place = json_locator{text_}.find(path);
+    return shown(text_.substr(place.value, place.end - place.value));
+  }
+
+  [[noreturn]] void fail(const std::vector<std::string>& path, const std::string& expected,
+                         const std::string& instead) const {
+    throw input_error{name_, position_of(text_, json_locator{text_}.find(path).value), expected, instead};
+  }
+
+  std::string_view text_;
+  std::string_view name_;
+  const nlohmann::json& value_;
+  std::vector<std::string> path_;
+};
+
+[[nodiscard]] inline measured_times read_measured(const profile_reader& in) {
+  in.allow({"decode", "prefill"});
+  measured_times out;
+  if (in.has("decode")) {
+    for (const profile_reader& point : in.objects("decode")) {
+      point.allow({"batch", "context", "seconds"});
+      out.decode.push_back({point.whole("batch", 1, 1'000'000), point.whole("context", 0, 1'000'000'000),
+                            point.number("seconds", 0, 1e6, true)});
+    }
+    std::sort(out.decode.begin(), out.decode.end(), [](const auto& a, const auto& b) {
+      return a.batch != b.batch ? a.batch < b.batch : a.context < b.context;
+    });
+    const auto columns = static_cast<std::size_t>(std::count_if(
+        out.decode.begin(), out.decode.end(), [&](const auto& d) { return d.batch == out.decode.front().batch; }));
+    bool grid = out.decode.size() % columns == 0;
+    for (std::size_t i = 0; grid && i < out.decode.size(); ++i) {
+      const bool first_row = i < columns;
+      grid = out.decode[i].context == out.decode[i % columns].context &&
+             (first_row || i % columns == 0 || out.decode[i].batch == out.decode[i - 1].batch) &&
+             (!first_row || i == 0 || out.decode[i].context > out.decode[i - 1].context) &&
+             (first_row || i % columns != 0 || out.decode[i].batch > out.decode[i - 1].batch);
+    }
+    if (!grid) {
+      in.refuse("decode", "measured.decode, every batch once with every context",
+                fmt::format("{} points that are no full grid", out.decode.size()));
+    }
+  }
+  if (in.has("prefill")) {
+    for (const profile_reader& point : in.objects("prefill")) {
+      point.allow({"length", "seconds"});
+      out.prefill.push_back({point.whole("length", 1, 1'000'000'000), point.number("seconds", 0, 1e6, true)});
+    }
+    std::sort(out.prefill.begin(), out.prefill.end(), [](const auto& a, const auto& b) { return a.length < b.length; });
+    for (std::size_t i = 1; i < out.prefill.size(); ++i) {
+      if (out.prefill[i].length == out.prefill[i - 1].length) {
+        in.refuse("prefill", "measured.prefill, every length once", fmt::format("{} twice", out.prefill[i].length));
+      }
+    }
+  }
+  return out;
+}
+
+}  // namespace detail
+
+/// Reads a profile from JSON: the keys of `to_json`, all of them needed but `measured` and `attention`, no others.
+/// @param file what messages call it.
+/// @throws input_error at the first key or value that is not as it should be.
+[[nodiscard]] inline profile parse_profile(std::string_view text, std::string_view file) {
+  require_plain_text(text, file, "a JSON object");
+  detail::json_checker checker;
+  if (!nlohmann::json::sax_parse(text, &checker)) {
+    const std::size_t offset = checker.offset < text.size() ? checker.offset : text.size();
+    const bool at_end = checker.offset >= text.size();
+    throw input_error{file, position_of(text, offset),
+                      checker.overflow ? "a number that a double can hold" : "valid JSON",
+                      at_end ? "the end of the file: is it truncated?" : shown(checker.token)};
+  }
+  const nlohmann::json document = nlohmann::json::parse(text);
+  const detail::profile_reader root{text, file, document};
+  root.allow({"name", "model", "gpu", "links", "measured", "attention"});
+
+  profile p;
+  p.name = root.text("name");
+
+  const auto model = root.object("model");
+  model.allow({"name", "parameters", "layers", "query_heads", "kv_heads", "head_dim", "bytes_per_weight",
+               "bytes_per_kv_value"});
+  p.model = {.name = model.text("name"),
+             .parameters = model.number("parameters", 1, 1e15),
+             .layers = model.whole("layers", 1, 10'000),
+             .query_heads = model.whole("query_heads", 1, 10'000),
+             .kv_heads = model.whole("kv_heads", 1, 10'000),
+             .head_dim = model.whole("head_dim", 1, 65'536),
+             .bytes_per_weight = model.number("bytes_per_weight", 0, 16, true),
+             .bytes_per_kv_value = model.number("bytes_per_kv_value", 0, 16, true)};
+
+  const auto gpu = root.object("gpu");
+  gpu.allow({"name", "flops", "flops_efficiency", "bytes_per_s", "bandwidth_efficiency", "memory_bytes",
+             "usable_memory", "launch_seconds"});
+  p.gpu = {.name = gpu.text("name"),
+           .flops = gpu.number("flops", 1, 1e21),
+           .flops_efficiency = gpu.number("flops_efficiency", 0, 1, true),
+           .bytes_per_s = gpu.number("bytes_per_s", 1, 1e18),
+           .bandwidth_efficiency = gpu.number("bandwidth_efficiency", 0, 1, true),
+           .memory_bytes = gpu.number("memory_bytes", 1, 1e18),
+           .usable_memory = gpu.number("usable_memory", 0, 1, true),
+           .launch_seconds = gpu.number("launch_seconds", 0, 10)};
+
+  const auto links = root.object("links");
+  links.allow({"host_bytes_per_s", "host_memory_bytes", "fabric_bytes_per_s"});
+  p.links = {.host_bytes_per_s = links.number("host_bytes_per_s", 1, 1e18),
+             .host_memory_bytes = links.number("host_memory_bytes", 0, 1e18),
+             .fabric_bytes_per_s = links.number("fabric_bytes_per_s", 1, 1e18)};
+
+  if (root.has("measured")) p.measured = detail::read_measured(root.object("measured"));
+  if (root.has("attention")) {
+    const auto attention = root.object("attention");
+    attention.allow({"multiprocessors", "splits"});
+    p.attention = {.multiprocessors = attention.whole("multiprocessors", 1, 100'000),
+                   .splits = attention.number("splits", 1, 100'000)};
+  }
+  if (!(p.kv_tokens() >= 1)) {
+    gpu.refuse(
+        "memory_bytes",
+        fmt::format("gpu.memory_bytes with room for KV beside {:.4g} bytes of weights", p.model.weight_bytes()),
+        fmt::format("{:.4g}, of which {:.4g} usable", p.gpu.memory_bytes, p.gpu.memory_bytes * p.gpu.usable_memory));
+  }
+  return p;
+}
+
+/// The built-in profile of that name, or the file of that name if it has a `/` or ends in `.json`.
+/// @throws usage_error that lists the built-in ones; input_error for a bad file.
+[[nodiscard]] inline profile load_profile(const std::string& name_or_path) {
+  if (name_or_path.find('/') != std::string::npos || name_or_path.ends_with(".json")) {
+    return parse_profile(read_file(name_or_path), name_or_path);
+  }
+  return find_profile(name_or_path);
+}
+
+}  // namespace sim
+TESSERA_NAMESPACE_END
