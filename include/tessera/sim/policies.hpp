@@ -28,12 +28,6 @@
 TESSERA_NAMESPACE_BEGIN
 namespace sim {
 
-/// Scores with the true output length, which only a simulation knows: what a perfect predictor would say.
-struct true_length {
-  /// The output length, which a real scheduler cannot know.
-  [[nodiscard]] float operator()(const request& r) const noexcept { return static_cast<float>(r.output.count()); }
-};
-
 /// Half of the workers prefill, half decode; or three eighths each, and the rest is mixed, as in Phasor's evaluation.
 [[nodiscard]] constexpr pool_sizes halves(std::size_t instances) noexcept {
   return {.prefill = instances - instances / 2, .decode = instances / 2, .mixed = 0};
