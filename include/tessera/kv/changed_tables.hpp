@@ -18,6 +18,7 @@ struct table_change {
 /// must not be applied: its changes come again. Entries that a row has given up are not reported; the KV length tells.
 class changed_tables {
  public:
+  using limits = block_table::limits;               ///< What there must be room for; fixed at construction.
   using view_type = std::span<const table_change>;  ///< What a plan shows.
 
   /// Bytes that an object with these limits takes from its arena.

@@ -24,7 +24,8 @@ struct csr_view {
 /// default; kernels that take CSR.
 class csr_tables {
  public:
-  using view_type = csr_view;  ///< What a plan shows.
+  using limits = block_table::limits;  ///< What there must be room for; fixed at construction.
+  using view_type = csr_view;          ///< What a plan shows.
 
   /// Bytes that an object with these limits takes from its arena. rows x blocks_per_row < 2^31.
   [[nodiscard]] static constexpr std::size_t required_bytes(const block_table::limits& l) noexcept {

@@ -146,7 +146,7 @@ class prefix_cache {
     std::size_t i = 0;
     const std::size_t from_stack = out.size() < free_size_ ? out.size() : free_size_;
     for (; i != from_stack; ++i) out[i] = take_free();
-    for (; i != out.size(); ++i) out[i] = evict();
+    if (i != out.size()) evict(out.subspan(i));
     return status::ok;
   }
 
@@ -406,6 +406,24 @@ class prefix_cache {
     forget(id);
     b.references = 1;
     return id;
+  }
+
+  /// The coldest blocks, as `evict()` one by one: they are cut off the list together, and what is looked up of each is
+  /// on its way while the list is followed.
+  void evict(std::span<block_id> out) noexcept {
+    block_id id = block_[capacity_].next;
+    for (block_id& coldest : out) {
+      coldest = id;
+      prefetch(slot_ + home(block_[id].hash));
+      id = block_[id].next;
+    }
+    block_[capacity_].next = id;
+    block_[id].previous = ends();
+    cached_ -= out.size();
+    for (const block_id coldest : out) {
+      forget(coldest);
+      block_[coldest].references = 1;
+    }
   }
 
   block_state* block_;  // one more than there are blocks: the ends of the LRU list

@@ -22,7 +22,8 @@ struct row_view {
 /// When to use: kernels take a padded table and the row of each entry; or the matrix is copied to the device as it is.
 class row_tables {
  public:
-  using view_type = row_view;  ///< What a plan shows.
+  using limits = block_table::limits;  ///< What there must be room for; fixed at construction.
+  using view_type = row_view;          ///< What a plan shows.
 
   /// Nothing is taken.
   [[nodiscard]] static constexpr std::size_t required_bytes(const block_table::limits& /*l*/) noexcept { return 0; }
