@@ -25,8 +25,7 @@ namespace tessera_test {
 
 using namespace tessera;
 
-struct read_request
-    : request_hook_for<order::two_phase, order::ranked<>, order::paced<>, order::earliest_due<>> {
+struct read_request : request_hook_for<order::two_phase, order::ranked<>, order::paced<>, order::earliest_due<>> {
   float score = 0;
   token_pacer pacer{};
   qoe_integrator qoe{};

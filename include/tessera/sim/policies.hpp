@@ -155,8 +155,7 @@ inline void require_scores(const policy& p, std::span<const trace_row> rows, std
 /// The policies that come with the library.
 [[nodiscard]] inline std::vector<policy> published_policies() {
   return {
-      make_policy<fcfs<request>>("fcfs",
-                                 "first come, first served; the newest is swapped out when blocks run out"),
+      make_policy<fcfs<request>>("fcfs", "first come, first served; the newest is swapped out when blocks run out"),
       make_policy<round_robin<request>>("rr", "round-robin with a quantum of 500 tokens, both phases alike"),
       make_policy<pascal<request>, placement::pascal_arrival, placement::pascal_migrate_adaptively>(
           "pascal", "PASCAL: reasoning first, answers share the rest and move to where it is quiet", {}, {},
