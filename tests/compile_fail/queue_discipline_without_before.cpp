@@ -12,9 +12,10 @@ struct shortest_prompt : tessera::order::fcfs {
 #else
   bool before(const request& a, const request& b) noexcept {
 #endif
-    return a.prompt != b.prompt ? a.prompt < b.prompt : a.state().sequence < b.state().sequence;
-  }
-};
+      return a.prompt != b.prompt ? a.prompt < b.prompt : a.state().sequence < b.state().sequence;
+}
+}
+;
 
 int main() {
   tessera::ordered_queue<request, shortest_prompt> queue;

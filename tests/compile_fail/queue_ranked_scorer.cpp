@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// expect: .ranked. needs requests with a member .score., or a Scorer with .float operator\(\)\(const R&\) const noexcept.
+// expect: .ranked. needs requests with a member .score., or a Scorer with .float operator\(\)\(const R&\) const
+// noexcept.
 
 #include <tessera/queue/ranked.hpp>
 
@@ -10,9 +11,10 @@ struct my_scorer {
 #else
   float score(const R& r) const noexcept {
 #endif
-    return static_cast<float>(r.prompt.count());
-  }
-};
+      return static_cast<float>(r.prompt.count());
+}
+}
+;
 
 struct request : tessera::request_hook_for<tessera::order::ranked<my_scorer>> {};
 

@@ -13,9 +13,10 @@ struct my_gate {
 #else
   tessera::passage ask(const request&, const tessera::gate_view<request>&) const {
 #endif
-    return tessera::passage::stop;
-  }
-};
+      return tessera::passage::stop;
+}
+}
+;
 
 std::size_t bytes() {
   return tessera::fcfs<request, tessera::kv::block_pool, tessera::kv::csr_tables, my_gate>::required_bytes(

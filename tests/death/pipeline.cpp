@@ -103,14 +103,17 @@ TESSERA_DEATH_CASE(scheduler_abandon_twice, "not the pending plan") {
   f.scheduler.abandon(p);
   f.scheduler.abandon(p);
 }
-TESSERA_DEATH_CASE(scheduler_rank_changed_behind_its_back, "order of a resident changed") {
-  fixture f;
-  request other;
-  other.prompt = tokens{4};
-  static_cast<void>(f.scheduler.submit(other, time_point{}));
-  f.commit(f.plan(), std::array<outcome, 2>{});
-  r.priority = -1;
-  static_cast<void>(f.scheduler.cancel(r));  // it is looked for where it belongs
+TESSERA_DEATH_CASE(resident_set_rank_changed_behind_its_back, "order of a resident changed") {
+  arena a{memory};
+  const order::fcfs order;
+  detail::resident_set<request, order::fcfs> s{a, 2, order};
+  request one;
+  request two;
+  request_access::state(two).sequence = 1;
+  s.insert(one);
+  s.insert(two);
+  one.priority = -1;
+  s.erase(one);
 }
 TESSERA_DEATH_CASE(resident_set_full, "more residents than the limits allow") {
   using set = detail::resident_set<request, order::fcfs>;

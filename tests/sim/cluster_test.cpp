@@ -438,7 +438,7 @@ class textbook {
     std::int64_t prompt, output;
     double arrival;
     std::int64_t length = 0, computed = 0, held = 0, on_host = 0;
-    bool resident = false, swapped = false, done = false;
+    bool resident = false, swapped = false, restarted = false, done = false;
     double finish = -1, executed = 0, preempted = 0, lost_at = -1;
     std::uint32_t preemptions = 0;
     std::size_t where = 0;
@@ -523,21 +523,25 @@ class textbook {
   void begin(std::size_t i, double now) {
     std::vector<job*> residents, waiting;
     here(i, [&](job& j) { (j.resident ? residents : waiting).push_back(&j); });
+    // Who had to begin again goes first until it has a token.
+    std::stable_partition(residents.begin(), residents.end(), [](const job* j) { return j->restarted; });
     std::size_t batch = std::min(o_.instance.step.max_batch, o_.instance.limits.residents);
     std::int64_t budget = o_.instance.step.token_budget.count();
     std::vector<entry>& step = entries_[i];
     step.clear();
     step_shape shape;
     std::int64_t out = 0, in = 0;
-    const auto schedule = [&](job& j, std::size_t behind) {
+    const auto chunk = [&](const job& j, std::size_t behind) {
       const std::int64_t left = j.length - j.computed;
-      std::int64_t count = left;
-      if (left > 1) {
-        const auto others = static_cast<std::int64_t>(std::min(behind, batch - step.size() - 1));
-        count = std::min(left, std::max<std::int64_t>(budget - others, 1));
-        shape.add_prefill(tokens{j.computed}, tokens{count});
-      } else {
+      if (left == 1) return left;
+      const auto others = static_cast<std::int64_t>(std::min(behind, batch - step.size() - 1));
+      return std::min(left, std::max<std::int64_t>(budget - others, 1));
+    };
+    const auto schedule = [&](job& j, std::int64_t count) {
+      if (j.length - j.computed == 1) {
         shape.add_decode(tokens{j.length});
+      } else {
+        shape.add_prefill(tokens{j.computed}, tokens{count});
       }
       step.push_back({j.id, j.computed, count});
       budget -= count;
@@ -546,52 +550,69 @@ class textbook {
     };
     const auto full = [&] { return step.size() >= batch || budget <= 0; };
     bool starts = true;
+    std::size_t victim_id = jobs_.size();  // what it leaves over is not for those who came after it
+    // Those at the end give way to number `k`, if that is enough.
+    const auto make_free = [&](std::int64_t n, std::size_t k) {
+      std::int64_t most = free(i);
+      for (std::size_t v = k + 1; v < residents.size(); ++v) most += residents[v]->held;
+      if (most < n) return false;
+      while (free(i) < n) {
+        job& victim = *residents.back();
+        residents.pop_back();
+        const std::int64_t written = blocks_of(victim.computed);
+        std::int64_t host_free = static_cast<std::int64_t>(o_.instance.limits.host_blocks);
+        here(i, [&](const job& other) { host_free -= other.on_host; });
+        victim.swapped = written > 0 && written <= host_free;
+        if (victim.swapped) {
+          victim.on_host = written;
+          out += written;
+        } else {
+          victim.computed = 0;
+          victim.restarted = true;
+        }
+        victim.held = 0;
+        victim.resident = false;
+        ++victim.preemptions;
+        victim.lost_at = now;
+        victim_id = victim.id;
+      }
+      return true;
+    };
+    std::int64_t promised = 0;  // to those who compute their prompts: what they have not got yet
+    const std::int64_t size = o_.instance.limits.block_size.count();
     for (std::size_t k = 0; k < residents.size() && !full(); ++k) {
       job& j = *residents[k];
-      if (j.length - j.computed == 1 && blocks_of(j.length) > j.held) {
-        // The youngest give way, unless it is the youngest itself.
-        while (free(i) < 1 && residents.size() > k + 1) {
-          job& victim = *residents.back();
-          residents.pop_back();
-          const std::int64_t written = blocks_of(victim.computed);
-          std::int64_t host_free = static_cast<std::int64_t>(o_.instance.limits.host_blocks);
-          here(i, [&](const job& other) { host_free -= other.on_host; });
-          victim.swapped = written > 0 && written <= host_free;
-          if (victim.swapped) {
-            victim.on_host = written;
-            out += written;
-          } else {
-            victim.computed = 0;
-          }
-          victim.held = 0;
-          victim.resident = false;
-          ++victim.preemptions;
-          victim.lost_at = now;
-          starts = false;  // what it leaves over is not for those who came after it
-        }
-        if (free(i) < 1) {
+      std::int64_t count = chunk(j, residents.size() - k - 1);
+      std::int64_t more = blocks_of(j.computed + count) - j.held;
+      if (more > 0 && !make_free(more, k)) {
+        // A part of it then, if there is a block for that.
+        if (free(i) == 0 && j.computed == j.held * size) make_free(1, k);
+        more = std::min(more, free(i));
+        count = std::min(count, (j.held + more) * size - j.computed);
+        if (count <= 0) {
           starts = false;
           continue;
         }
-        ++j.held;
       }
-      schedule(j, residents.size() - k - 1);
+      j.held += std::max<std::int64_t>(more, 0);
+      if (j.length - j.computed != 1) promised += std::max<std::int64_t>(blocks_of(j.length) - j.held, 0);
+      schedule(j, count);
     }
     std::size_t present = residents.size();
-    std::int64_t spare = free(i);
     for (std::size_t k = 0; starts && k < waiting.size() && !full(); ++k) {
       job& j = *waiting[k];
-      const std::int64_t need = blocks_of(j.length);
-      const bool room = spare >= need &&
-                        (present == 0 || static_cast<double>(spare - need) >= 0.01 * static_cast<double>(capacity()));
-      if (!room || present >= o_.instance.limits.residents) break;
-      spare -= need;
+      const std::int64_t left_over = free(i) - promised - blocks_of(j.length);
+      const bool room =
+          left_over >= 0 && (present == 0 || static_cast<double>(left_over) >= 0.01 * static_cast<double>(capacity()));
+      if (!room || present >= o_.instance.limits.residents || j.id > victim_id) break;
       ++present;
-      j.held = need;
+      const std::int64_t count = chunk(j, 0);
+      j.held = blocks_of(j.restarted ? j.length : j.computed + count);
+      promised += blocks_of(j.length) - j.held;
       j.resident = true;
       if (j.swapped) in += j.on_host;  // the host's copy is given up when the step is over
       j.swapped = false;
-      schedule(j, 0);
+      schedule(j, count);
     }
     busy_until_[i] = -1;
     if (step.empty()) return;
@@ -608,6 +629,7 @@ class textbook {
       j.on_host = 0;
       if (j.computed < j.length) continue;
       ++j.length;
+      j.restarted = false;
       if (j.length - j.prompt < j.output) continue;
       j.done = true;
       j.resident = false;

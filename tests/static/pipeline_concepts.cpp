@@ -78,7 +78,8 @@ static_assert(with([](auto& l) { l.max_length = 1601_tok; }).longest() == 1600_t
 
 // A plan shows the tables in the form that was chosen. Rows cost no storage.
 static_assert(std::is_same_v<pascal<request>::plan_type, step_plan<request>>);
-static_assert(std::is_same_v<fcfs<request, kv::block_pool, kv::row_tables>::plan_type, step_plan<request, kv::row_view>>);
+static_assert(
+    std::is_same_v<fcfs<request, kv::block_pool, kv::row_tables>::plan_type, step_plan<request, kv::row_view>>);
 static_assert(std::is_same_v<fcfs<request, kv::block_pool, kv::changed_tables>::plan_type,
                              step_plan<request, std::span<const kv::table_change>>>);
 static_assert(fcfs<request, kv::block_pool, kv::row_tables>::required_bytes(base) <

