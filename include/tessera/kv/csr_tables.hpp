@@ -112,6 +112,11 @@ class csr_tables {
     return place_[r] < latest_size_ && latest_row_[place_[r]] == r;
   }
 
+  /// Whether the entry after `i` is the one that came after `j` in the latest batch.
+  [[nodiscard]] bool goes_on_after(std::size_t i, std::size_t j) const noexcept {
+    return i + 1 == size_ || (j + 1 < latest_size_ && row_[i + 1] == latest_row_[j + 1]);
+  }
+
   void build(block_table& table) noexcept {
     // Rows of the latest batch that lost entries since: only these need a look at what they have kept.
     bool any_cut = false;
@@ -134,7 +139,9 @@ class csr_tables {
       const std::int32_t to = indptr_[i];
       const std::int32_t count = indptr_[i + 1] - to;
       if (j == latest_size_ || latest_row_[j] != r) [[unlikely]] {
-        if (!was_in(r) || place_[r] < j) {
+        // One that has moved to the front alone is not worth leaving all behind it there: then its neighbour is
+        // another.
+        if (!was_in(r) || place_[r] < j || (place_[r] - j > 8 && !goes_on_after(i, place_[r]))) {
           fresh_[fresh++] = {r, to, 0, count};
           continue;
         }

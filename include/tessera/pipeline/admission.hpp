@@ -95,7 +95,8 @@ template <class Planning>
   // Without chunked prefill, a prompt that the budget does not cover waits, unless it is the step's only prefill.
   const bool may_compute = config.chunked_prefill || left <= step.budget || step.prefill.empty();
   const tokens count = chunk_of(p, left);
-  const bool whole = config.reserve == reservation::whole_sequence || s.restarted;
+  const bool anew = s.restarted || (s.swapped && !comes_back);
+  const bool whole = config.reserve == reservation::whole_sequence || anew;
   const blocks to_take = (whole ? total : blocks_for(first + count, limits.block_size)) - found;
 
   const blocks in_all = total - found + step.promised;

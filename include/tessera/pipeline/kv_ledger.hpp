@@ -281,9 +281,9 @@ class kv_ledger {
     return size - n;
   }
 
-  /// Prompt blocks that are now full become findable. Returns how many of them are also in the prefix of `watched`, if
-  /// that is not null.
-  std::size_t publish(Request& r, const Request* watched) noexcept {
+  /// Prompt blocks that are now full become findable. Returns how many of them are also among the first `known` of the
+  /// prefix of `watched`, if that is not null.
+  std::size_t publish(Request& r, const Request* watched, std::size_t known) noexcept {
     std::size_t seen = 0;
     if constexpr (shares) {
       state& s = state_of(r);
@@ -296,11 +296,11 @@ class kv_ledger {
           watched != nullptr ? watched->prefix_hashes() : std::span<const std::uint64_t>{};
       for (std::size_t i = s.cached_blocks; i < hashes.size() && i < full; ++i) {
         static_cast<void>(blocks_.publish(row[i], hashes[i]));
-        seen += i < theirs.size() && theirs[i] == hashes[i] ? 1U : 0U;
+        seen += i < known && i < theirs.size() && theirs[i] == hashes[i] ? 1U : 0U;
         s.cached_blocks = static_cast<std::uint32_t>(i + 1);
       }
     } else {
-      static_cast<void>(r), static_cast<void>(watched);
+      static_cast<void>(r), static_cast<void>(watched), static_cast<void>(known);
     }
     return seen;
   }
@@ -325,6 +325,10 @@ class kv_ledger {
       static_cast<void>(copies.ensure_writable(row, computed, copy));
       own_.left(row, {&before, 1}, blocks_);
       own_.taken(row, table_.row(row).subspan(last, 1));
+      // Copied together, so never from what is yet to be copied to.
+      for (const kv::block_copy& c : copies_) {
+        if (c.to == copy.from) copy.from = c.from;
+      }
       copies_.push_back(copy);
     }
     return true;
@@ -374,10 +378,23 @@ class kv_ledger {
 
   void give_back(std::uint32_t row, std::size_t keep) noexcept {
     const std::span<const kv::block_id> ids = table_.row(row).subspan(keep);
+    if (!copies_.empty()) [[unlikely]]
+      forget_copies_to(ids);
     const status released = blocks_.release(ids);
     TESSERA_ASSERT(released == status::ok, "a row's blocks are its own");
     static_cast<void>(released);
     own_.left(row, ids, blocks_);
+  }
+
+  /// What was to be copied there need not be any more.
+  void forget_copies_to(std::span<const kv::block_id> ids) noexcept {
+    std::size_t kept = 0;
+    for (std::size_t i = 0; i != copies_.size(); ++i) {
+      bool goes = false;
+      for (const kv::block_id id : ids) goes = goes || (id == copies_[i].to && blocks_.references(id) == 1);
+      if (!goes) copies_[kept++] = copies_[i];
+    }
+    copies_.truncate(kept);
   }
 
   /// A chain of host blocks as a span for the plan.

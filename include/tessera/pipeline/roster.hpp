@@ -198,6 +198,8 @@ struct roster {
       s.life = lifecycle::resident;
       s.cached_blocks = s.shared_blocks;
       refused.more_in_use(blocks{static_cast<std::int64_t>(s.shared_blocks)});
+      // What it had left to others is gone, and with it the use of its copy: it begins anew.
+      if (s.swapped && kv.left_to_others(*r) > s.shared_blocks) s.restarted = true;
       kv.forget_host_copy(*r);
       s.swapped = false;
     }
@@ -284,7 +286,7 @@ struct roster {
  private:
   /// Full blocks of the prompt become findable. What was only cached of a refused prefix, or not known, is in use then.
   void publish(Request& r) noexcept {
-    const std::size_t seen = kv.publish(r, refused.matched ? refused_request : nullptr);
+    const std::size_t seen = kv.publish(r, refused.matched ? refused_request : nullptr, refused.known);
     refused.more_in_use(blocks{static_cast<std::int64_t>(seen)});
   }
   /// A resident gets another place, perhaps behind who was refused.

@@ -59,16 +59,13 @@ class ordered_queue {
 
   /// The request to serve first, at the time last told; null if the queue is empty.
   [[nodiscard]] R* front() noexcept { return empty() ? nullptr : served_at(order_.begin()); }
-  /// The same, to look at: nothing is moved.
-  [[nodiscard]] const R* front() const noexcept {
-    if (empty()) return nullptr;
-    const R& here = *order_.begin();
-    const R* const due = due_.first(now_, here.priority);
-    return due != nullptr && !has_aged(here) ? due : &here;
-  }
-  /// Who is served last; null if empty. O(1).
+  /// The same, to look at: who is due is moved all the same, which nobody can tell.
+  [[nodiscard]] const R* front() const noexcept { return const_cast<ordered_queue*>(this)->front(); }
+  /// Who stands last; null if empty. O(1). (One that is due to age stands where it stood until `front` or `next` comes
+  /// to where it belongs.)
   [[nodiscard]] R* back() noexcept { return empty() ? nullptr : &*order_.rbegin(); }
-  /// Who is served last; null if empty. O(1).
+  /// Who stands last; null if empty. O(1). (One that is due to age stands where it stood until `front` or `next` comes
+  /// to where it belongs.)
   [[nodiscard]] const R* back() const noexcept { return empty() ? nullptr : &*order_.rbegin(); }
 
   /// The request after `r`, or null. Requires: `r` is queued.
@@ -180,14 +177,6 @@ class ordered_queue {
       return due_set{d};
     } else {
       return {};
-    }
-  }
-
-  [[nodiscard]] bool has_aged(const R& r) const noexcept {
-    if constexpr (D::ages) {
-      return discipline_.due_at(r) == time_point::never();
-    } else {
-      return false;
     }
   }
 
