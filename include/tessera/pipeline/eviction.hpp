@@ -55,5 +55,13 @@ template <class Planning>
   return max(has_enough ? lacking : max(lacking, blocks{1}), blocks{});
 }
 
+/// To one who is no guest, what guests hold is as good as free: they give it up until so many blocks are free, or none
+/// of them is left.
+template <class Planning>
+void send_guests_away(Planning& p, const typename Planning::request& r, blocks wanted) noexcept {
+  if (r.state().guest) return;
+  while (p.free() < wanted && p.step.kept > p.ordinary()) evict_last(p);
+}
+
 }  // namespace detail
 TESSERA_NAMESPACE_END
