@@ -56,11 +56,18 @@ template <class Planning>
 }
 
 /// To one who is no guest, what guests hold is as good as free: they give it up until so many blocks are free, or none
-/// of them is left.
+/// of them is left whose blocks others do not hold as well.
 template <class Planning>
 void send_guests_away(Planning& p, const typename Planning::request& r, blocks wanted) noexcept {
   if (r.state().guest) return;
-  while (p.free() < wanted && p.step.kept > p.ordinary()) evict_last(p);
+  auto& kv = p.roster.kv;
+  std::size_t useful = kv.mark();
+  while (p.free() < wanted && p.step.kept > p.ordinary()) {
+    const blocks before = p.free();
+    evict_last(p);
+    if (p.free() > before) useful = kv.mark();
+  }
+  p.step.kept += kv.roll_back(useful);
 }
 
 }  // namespace detail
