@@ -38,6 +38,7 @@ struct task {
   double boost_at = std::numeric_limits<double>::infinity(), answers_since = 0, due = 0;
   std::int64_t answered = 0;
   bool demoted = false, answering = false, resident = false, suspended = false, done = false;
+  bool restarted = false;  ///< Its KV was dropped, and it has sampled nothing since.
 };
 
 /// Tokens that a reader reads in a second, and seconds for a token that is expected.
@@ -58,6 +59,7 @@ struct settings {
   double threshold, margin;
   std::int64_t slice;
   std::uint64_t young;
+  bool by_chunk;  ///< Prompts take their blocks as they compute them, or all when they start.
 };
 
 /// The textbook: one list, sorted by who goes first.
@@ -112,6 +114,8 @@ class textbook {
     }
     const auto sorted = [this](const task* a, const task* b) { return key(*a) < key(*b); };
     std::sort(residents.begin(), residents.end(), sorted);
+    // Who makes up for KV that was dropped goes first.
+    std::stable_partition(residents.begin(), residents.end(), [](const task* t) { return t->restarted; });
     std::sort(waiting.begin(), waiting.end(), sorted);
     step out;
     std::size_t next = 0;
@@ -128,22 +132,31 @@ class textbook {
       v.held = 0;
       v.computed = 0;
       v.resident = false;
+      v.restarted = true;
       out.evicted.push_back(v.id);
     };
     std::size_t started = 0;
+    std::int64_t promised = 0;  // to those who compute their prompts, of whom had their turn
     while (out.decode.size() + out.prefill.size() < max_batch && budget > 0) {
       task* r = next < kept ? residents[next] : nullptr;
       task* w = open && !waiting.empty() ? waiting.front() : nullptr;
       const bool outranks = w != nullptr && r != nullptr && displaces(*w, *r);
       if (w == nullptr && r == nullptr) break;
+      // What is free, and what would be if all whose turn has not come were evicted.
+      const auto could_be_free = [&] {
+        std::int64_t n = free();
+        for (std::size_t i = next; i != kept; ++i) n += residents[i]->held;
+        return n;
+      };
       if (w != nullptr && (r == nullptr || outranks)) {
-        const std::int64_t need = blocks_of(w->length);
-        std::int64_t could_be_free = free();
-        for (std::size_t i = next; i != kept; ++i) could_be_free += residents[i]->held;
+        const std::int64_t whole = blocks_of(w->length);
         const bool alone = kept == 0 && started == 0;
-        bool go = could_be_free >= need;
-        if (!outranks && !alone)
-          go = go && static_cast<double>(free() - need) >= s_.watermark * static_cast<double>(capacity);
+        bool go = could_be_free() >= whole + promised;
+        if (!outranks) {
+          const std::int64_t free_after = free() - promised - whole;
+          go = go && free_after >= 0;
+          if (!alone) go = go && static_cast<double>(free_after) >= s_.watermark * static_cast<double>(capacity);
+        }
         const bool row = kept + started + suspended < s_.residents;
         if (!row && next == kept) go = false;
         // Nobody starts who ranks behind one that had to go.
@@ -152,26 +165,38 @@ class textbook {
           open = false;
           continue;
         }
+        // The chunk is cut before anybody gives way to it.
+        w->computed = 0;
+        const std::int64_t chunk = chunk_of(*w, kept - next, max_batch, budget, out);
+        const std::int64_t need = s_.by_chunk && !w->restarted ? blocks_of(chunk) : whole;
         if (!row) evict_last();
         while (free() < need) evict_last();
         waiting.erase(waiting.begin());
         w->held = need;
         w->resident = true;
-        w->computed = 0;
         ++started;
-        compute(*w, kept - next, max_batch, budget, out);
+        promised += whole - need;
+        compute(*w, chunk, budget, out);
       } else {
         ++next;
-        const std::int64_t need = blocks_of(r->length) - r->held;
-        if (need > 0) {
-          while (free() < need && kept > next) evict_last();
-          if (free() < need) {
+        std::int64_t chunk = chunk_of(*r, kept - next, max_batch, budget, out);
+        const std::int64_t room = r->held * s_.block_size - r->computed;
+        const std::int64_t lacks = std::max<std::int64_t>(blocks_of(r->computed + chunk) - r->held, 0);
+        if (could_be_free() >= lacks) {
+          while (free() < lacks) evict_last();
+          r->held += lacks;
+        } else {
+          if (free() == 0 && room == 0 && kept > next) evict_last();
+          const std::int64_t part = std::min(lacks, free());
+          chunk = std::min(chunk, room + part * s_.block_size);
+          if (chunk == 0) {
             open = false;
             continue;
           }
-          r->held += need;
+          r->held += part;
         }
-        compute(*r, kept - next, max_batch, budget, out);
+        promised += r->length - r->computed == 1 ? 0 : std::max<std::int64_t>(blocks_of(r->length) - r->held, 0);
+        compute(*r, chunk, budget, out);
       }
     }
     return out;
@@ -203,6 +228,7 @@ class textbook {
     return {-t.priority, t.level, place, t.turn, t.id};
   }
   [[nodiscard]] bool displaces(const task& w, const task& r) const {
+    if (r.restarted) return false;
     if (s_.how == rule::first_come || s_.how == rule::shortest || w.priority != r.priority) {
       return w.priority > r.priority;
     }
@@ -228,12 +254,15 @@ class textbook {
   [[nodiscard]] bool samples(const share& e) const { return e.first + e.count == all_[e.id].length; }
 
   /// `behind`: residents whose turn is still to come; each that the batch has a place for keeps a token of the budget.
-  static void compute(task& t, std::size_t behind, std::size_t max_batch, std::int64_t& budget, step& out) {
-    const std::int64_t left = t.length - t.computed;
+  static std::int64_t chunk_of(const task& t, std::size_t behind, std::size_t max_batch, std::int64_t budget,
+                               const step& out) {
     const std::size_t places = max_batch - out.decode.size() - out.prefill.size() - 1;
     const auto reserved = static_cast<std::int64_t>(std::min(behind, places));
-    const std::int64_t n = std::min(left, std::max<std::int64_t>(budget - reserved, 1));
-    (left == 1 ? out.decode : out.prefill).push_back({t.id, t.computed, n});
+    return std::min(t.length - t.computed, std::max<std::int64_t>(budget - reserved, 1));
+  }
+
+  static void compute(const task& t, std::int64_t n, std::int64_t& budget, step& out) {
+    (t.length - t.computed == 1 ? out.decode : out.prefill).push_back({t.id, t.computed, n});
     budget -= n;
   }
 
@@ -241,7 +270,10 @@ class textbook {
     const bool one_more = samples(e);
     const bool turns = ends_reasoning(e), ends = finishes(e);
     t.computed = e.first + e.count;
-    if (one_more) ++t.length;
+    if (one_more) {
+      ++t.length;
+      t.restarted = false;
+    }
     if (ends) {
       t.done = true;
       t.held = 0;
@@ -293,8 +325,11 @@ class textbook {
   std::uint64_t turns_ = 0;
 };
 
-struct request : request_hook {
+using hook =
+    request_hook_for<order::round_robin, order::two_phase, order::ranked<>, order::paced<>, order::earliest_due<>>;
+struct request : hook {
   std::size_t id = 0;
+  float score = 0;
 };
 
 struct reader {
@@ -329,13 +364,15 @@ void compare(rule how) {
                static_cast<double>(upto(40)),
                static_cast<double>(upto(2)),
                1 + upto(6),
-               static_cast<std::uint64_t>(upto(3))};
+               static_cast<std::uint64_t>(upto(3)),
+               seed % 2 == 0};
     using scheduler_type = iteration_scheduler<request, Order, preempt::recompute, admit::watermark>;
     const scheduler_limits limits{.requests = 64,
                                   .blocks = static_cast<std::size_t>(s.blocks),
                                   .block_size = tokens{s.block_size},
                                   .residents = s.residents};
-    typename scheduler_type::config config{.admit = {.fraction = s.watermark}};
+    typename scheduler_type::config config{.admit = {.fraction = s.watermark},
+                                           .reserve = s.by_chunk ? reservation::by_chunk : reservation::whole_sequence};
     if constexpr (requires { config.order.quantum; }) config.order.quantum = tokens{s.quantum};
     if constexpr (requires { config.order.demote_above; }) config.order.demote_above = tokens{s.demote_above};
     if constexpr (requires { config.order.threshold; }) config.order.threshold = duration{s.threshold};

@@ -174,6 +174,28 @@ TEST_CASE("backfill: guests lose their places in the batch and the budget before
   CHECK(large.state().life == lifecycle::waiting);
 }
 
+TEST_CASE("backfill: what guests hold is free to a resident whose whole chunk cannot be had") {
+  const auto share_of_prompt = [](auto& e, bool with_guest) {
+    e.submit(14, 20, 1);  // 4 blocks of 10, and soon one more
+    e.step();
+    e.submit(36, 2);  // blocked
+    const request& guest = e.submit(1, 5);
+    e.step();
+    CHECK(guest.state().guest == with_guest);
+    const request& prompt = e.submit(24, 2, 1);
+    e.step({.max_chunk = 4_tok});
+    REQUIRE(prompt.state().computed == 4_tok);
+    e.step();  // of the 5 blocks that it lacks, 4 can be had
+    CHECK((guest.state().life == lifecycle::waiting));
+    return prompt.state().computed;
+  };
+  const scheduler_limits ten{.blocks = 10, .block_size = 4_tok, .residents = 8, .max_length = 40_tok};
+  engine_of<gate::in_line, preempt::recompute, admit::always> in_line{ten};
+  engine_of<gate::backfill, preempt::recompute, admit::always> backfill{ten};
+  CHECK(share_of_prompt(in_line, false) == 20_tok);
+  CHECK(share_of_prompt(backfill, true) == 20_tok);
+}
+
 TEST_CASE("backfill: whoever lacks a place, and not blocks, is passed by who gives it back") {
   engine_of<gate::in_line> strict{thousand};
   engine_of<gate::backfill> e{thousand, {.admit = {.fraction = 0.5}}};

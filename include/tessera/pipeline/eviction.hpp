@@ -55,5 +55,20 @@ template <class Planning>
   return max(has_enough ? lacking : max(lacking, blocks{1}), blocks{});
 }
 
+/// To one who is no guest, what guests hold is as good as free: they give it up until so many blocks are free, or none
+/// of them is left whose blocks others do not hold as well.
+template <class Planning>
+void send_guests_away(Planning& p, const typename Planning::request& r, blocks wanted) noexcept {
+  if (r.state().guest) return;
+  auto& kv = p.roster.kv;
+  std::size_t useful = kv.mark();
+  while (p.free() < wanted && p.step.kept > p.ordinary()) {
+    const blocks before = p.free();
+    evict_last(p);
+    if (p.free() > before) useful = kv.mark();
+  }
+  p.step.kept += kv.roll_back(useful);
+}
+
 }  // namespace detail
 TESSERA_NAMESPACE_END

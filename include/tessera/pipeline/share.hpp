@@ -103,7 +103,8 @@ template <class Planning>
   if (s.computed + count > room) {
     blocks more = blocks_for(s.computed + count, p.limits.block_size) - p.held(r);
     if (make_free(p, more, 0, more) > blocks{}) {
-      // Part of a chunk is better than nothing, and one block is enough for that.
+      // Part of a chunk is better than nothing: what is free or guests have, or else one block.
+      if constexpr (Planning::gate::passes) send_guests_away(p, r, more);
       if (p.free() == blocks{} && room == s.computed && make_free(p, blocks{1}, 0, blocks{1}) > blocks{}) {
         p.step.set_mark(r, plan_mark::stalled);
         return false;
