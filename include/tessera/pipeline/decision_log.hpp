@@ -476,7 +476,7 @@ class logged : public Scheduler {
   template <class... T>
   void put_members(const std::tuple<T&...>& members) noexcept {
     log_->put(detail::bytes_of(members));
-    std::apply([this](const auto&... m) noexcept { (put_member(m), ...); }, members);
+    std::apply([this](const auto&... m) noexcept { (this->put_member(m), ...); }, members);
   }
   /// A request that is to join, and whether it may.
   void newcomer(const request_type& r) noexcept {

@@ -217,7 +217,7 @@ class replayer {
     // Of another type: what follows cannot be read.
     if (in_.get<std::uint32_t>() != bytes_of(members)) values_ = false;
     if (!values_) return;
-    std::apply([this](auto&... m) noexcept { (read_member(m), ...); }, members);
+    std::apply([this](auto&... m) noexcept { (this->read_member(m), ...); }, members);
   }
   /// A request that is to join. Null: it cannot be read.
   [[nodiscard]] request* read_newcomer() {
