@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
 #include <tessera/compose/fcfs.hpp>
+#include <tessera/compose/pascal_paced.hpp>
+#include <tessera/pacing/token_pacer.hpp>
 #include <tessera/pipeline/decision_log.hpp>
 #include <tessera/pipeline/replay_decisions.hpp>
 
@@ -10,11 +12,15 @@
 
 #include <algorithm>
 #include <array>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <random>
 #include <span>
+#include <tuple>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 namespace {
@@ -48,6 +54,54 @@ typename Scheduler::config small_config() {
 
 struct plain_request : request_hook {};
 using plain = fcfs<plain_request>;
+
+struct exact_request : basic_request_hook<nanoseconds_clock> {};
+using exact = fcfs<exact_request>;
+
+struct read_request : request_hook_for<order::paced<>> {
+  token_pacer pacer{};
+};
+struct noted_request : read_request {};
+template <class R>
+  requires std::same_as<std::remove_const_t<R>, noted_request>
+[[nodiscard]] constexpr auto noted_members(R& r) noexcept {
+  return std::tie(r.pacer);
+}
+
+/// Answers to readers, more than there is room for.
+template <class Request>
+replay_result read_and_replay() {
+  using scheduler_type = pascal_paced<Request>;
+  const typename scheduler_type::config config{.quantum = 8_tok, .slice = 4_tok, .margin = duration{0.2}};
+  std::vector<std::byte> buffer(std::size_t{1} << 18);
+  decision_log log{buffer};
+  std::array<Request, 12> requests;
+  auto storage = storage_for<scheduler_type>({.blocks = 16, .residents = 8, .host_blocks = 32});
+  logged<scheduler_type> scheduler{log, storage, config};
+  std::vector<outcome> outcomes;
+  time_point now{};
+  for (Request& r : requests) {
+    r.prompt = 20_tok;
+    r.starts_in = phase::answering;
+    r.pacer = token_pacer{{.tpot = duration{0.05 + 0.05 * static_cast<double>(&r - requests.data())}}};
+    REQUIRE(ok(scheduler.submit(r, now)));
+  }
+  while (!scheduler.idle()) {
+    now += duration{0.04};
+    const auto p = scheduler.plan(now, {.max_batch = 4, .token_budget = 64_tok});
+    outcomes.assign(p.size(), {});
+    for (std::size_t i = 0; i != p.size(); ++i) {
+      Request& r = *p[i].request;
+      if (!p[i].samples) continue;
+      r.pacer.on_token(now);
+      scheduler.note(r);
+      outcomes[i].finished = r.generated() == 40_tok;
+    }
+    scheduler.commit(p, outcomes, now);
+  }
+  REQUIRE(!log.full());
+  return replay_decisions<scheduler_type>(log.written(), config);
+}
 
 TEMPLATE_TEST_CASE("any calls are made again with the same answers", "[pipeline]", logged_phases, logged_ranks) {
   const auto config = small_config<TestType>();
@@ -191,6 +245,80 @@ TEST_CASE("a request of another scheduler has no name", "[pipeline]") {
   const replay_result r = replay_decisions<plain>(log.written());
   CHECK(r.outcome == replay_outcome::same);
   CHECK(r.calls == 6);
+}
+
+TEST_CASE("a pacer is as it was where it is noted", "[pipeline]") {
+  CHECK(read_and_replay<noted_request>().outcome == replay_outcome::same);
+  CHECK(read_and_replay<read_request>().outcome == replay_outcome::differs);
+}
+
+TEST_CASE("times are as exact in a log as they were", "[pipeline]") {
+  std::vector<std::byte> buffer(4096);
+  decision_log log{buffer};
+  std::array<exact_request, 2> requests;
+  auto storage = storage_for<exact>({.blocks = 8, .residents = 4});
+  logged<exact> scheduler{log, storage};
+  const exact::time_point now{exact::time_point::duration{9'007'199'254'740'993}};  // no double is
+  for (exact_request& r : requests) {
+    r.prompt = 10_tok;
+    REQUIRE(ok(scheduler.submit(r, now)));
+  }
+  scheduler.commit(scheduler.plan(now, {}), std::array<outcome, 2>{}, now);
+  CHECK(replay_decisions<exact>(log.written()).calls == 4);
+  CHECK(replay_decisions<plain>(log.written()).outcome == replay_outcome::malformed);
+  std::int64_t ticks = 0;
+  constexpr std::size_t header = 8 + 1 + 1 + 8 + 6 * 8;
+  std::memcpy(&ticks, log.written().data() + header + 1, sizeof ticks);
+  CHECK(ticks == now.since_origin().ticks());
+}
+
+TEST_CASE("a digest is of everything that an engine acts on", "[pipeline]") {
+  auto storage = storage_for<plain>({.blocks = 16, .residents = 4});
+  std::array<plain_request, 3> requests;
+  plain scheduler{storage};
+  for (plain_request& r : requests) {
+    r.prompt = 20_tok;
+    REQUIRE(ok(scheduler.submit(r, {})));
+  }
+  const auto p = scheduler.plan({}, {});
+  const std::uint64_t right = detail::digest_of(p, scheduler.tables());
+  const auto other = [&](auto&& change) {
+    std::vector<scheduled<plain_request>> entries(p.prefill.begin(), p.prefill.end());
+    auto changed = p;
+    changed.prefill = entries;
+    REQUIRE(detail::digest_of(changed, scheduler.tables()) == right);
+    change(changed, entries);
+    return detail::digest_of(changed, scheduler.tables()) != right;
+  };
+  using entries_type = std::vector<scheduled<plain_request>>;
+  using plan_type = plain::plan_type;
+  CHECK(other([](plan_type&, entries_type& e) { e[1].request = e[0].request; }));
+  CHECK(other([](plan_type&, entries_type& e) { e[1].first += 1_tok; }));
+  CHECK(other([](plan_type&, entries_type& e) { e[1].count -= 1_tok; }));
+  CHECK(other([](plan_type&, entries_type& e) { e[1].lookahead += 1_tok; }));
+  CHECK(other([](plan_type&, entries_type& e) { e[1].samples = !e[1].samples; }));
+  CHECK(other([](plan_type&, entries_type& e) { e[1].origin = entry_origin::resumed; }));
+  CHECK(other([](plan_type&, entries_type& e) { e[1].row = e[2].row; }));
+  CHECK(other([](plan_type&, entries_type& e) { --e[1].new_blocks; }));
+  CHECK(other([](plan_type&, entries_type& e) { std::swap(e[1], e[2]); }));
+  CHECK(other([](plan_type& q, entries_type& e) { q.prefill = std::span{e}.first(2); }));
+  CHECK(other([](plan_type& q, entries_type&) {
+    q.decode = q.prefill.first(1);
+    q.prefill = q.prefill.subspan(1);
+  }));
+  const std::array<kv::block_id, 2> ids{1, 2};
+  const std::array transfers{kv_transfer<plain_request>{requests.data(), 0, ids, ids}};
+  const std::array fetched{kv_fetch<plain_request>{requests.data(), 0, ids}};
+  const std::array copies{kv::block_copy{1, 2}};
+  const std::array lost{preemption<plain_request>{requests.data(), preemption_mode::swap}};
+  const std::array<plain_request*, 1> outgrown{requests.data()};
+  CHECK(other([&](plan_type& q, entries_type&) { q.swap_out = transfers; }));
+  CHECK(other([&](plan_type& q, entries_type&) { q.swap_in = transfers; }));
+  CHECK(other([&](plan_type& q, entries_type&) { q.fetch = fetched; }));
+  CHECK(other([&](plan_type& q, entries_type&) { q.copies = copies; }));
+  CHECK(other([&](plan_type& q, entries_type&) { q.preempted = lost; }));
+  CHECK(other([&](plan_type& q, entries_type&) { q.outgrown = outgrown; }));
+  CHECK(ok(scheduler.abandon(p)));
 }
 
 TEST_CASE("writing allocates nothing", "[pipeline]") {
