@@ -85,6 +85,7 @@
 #include <tessera/partition/stage_program.hpp>
 #include <tessera/pipeline/admission.hpp>
 #include <tessera/pipeline/config.hpp>
+#include <tessera/pipeline/decision_log.hpp>
 #include <tessera/pipeline/eviction.hpp>
 #include <tessera/pipeline/exclusive_blocks.hpp>
 #include <tessera/pipeline/iteration_scheduler.hpp>
@@ -94,6 +95,7 @@
 #include <tessera/pipeline/plan.hpp>
 #include <tessera/pipeline/reasons.hpp>
 #include <tessera/pipeline/refusal.hpp>
+#include <tessera/pipeline/replay_decisions.hpp>
 #include <tessera/pipeline/resident_set.hpp>
 #include <tessera/pipeline/roster.hpp>
 #include <tessera/pipeline/share.hpp>

@@ -15,6 +15,7 @@
 #include <tessera/kv/row_tables.hpp>
 #include <tessera/order/ranked.hpp>
 #include <tessera/pacing/token_pacer.hpp>
+#include <tessera/pipeline/decision_log.hpp>
 #include <tessera/preempt/cheapest.hpp>
 #include <tessera/preempt/recompute.hpp>
 
@@ -58,8 +59,13 @@ template class tessera::pascal<request>;
 template class tessera::pascal<hashed_request, kv::prefix_cache>;
 template class tessera::pascal_paced<read_request>;
 template class tessera::improved<read_request>;
+template class tessera::logged<fcfs<request>>;
+template class tessera::logged<pascal<hashed_request, kv::prefix_cache>>;
 
 // Member templates are not emitted: `update` is called here.
 status use_update(fcfs<request>& scheduler, request& r) noexcept {
+  return scheduler.update(r, [](request& x) noexcept { x.priority = 1; });
+}
+status use_update(logged<fcfs<request>>& scheduler, request& r) noexcept {
   return scheduler.update(r, [](request& x) noexcept { x.priority = 1; });
 }

@@ -1,0 +1,528 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <tessera/kv/concepts.hpp>
+#include <tessera/pipeline/iteration_scheduler.hpp>
+
+#include <bit>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+
+/// @file
+/// What a scheduler was told and what it decided, written to the caller's buffer: a bug report is a file.
+/// `replay_decisions.hpp` makes the same calls again and says which answer is the first that differs.
+///
+/// A log begins with its scheduler and goes on until the buffer is full: its beginning cannot be dropped, since all
+/// that follows depends on it. In the buffer, numbers are little-endian and without padding:
+///
+///     "TESSLOG", a byte with the version, what clock and whether there are hashes, the limits;
+///     then for each call: the `decision` (a byte), the arguments, and the answer: the status + 1 (a byte) or the
+///     digest of the plan (8 bytes, never 0).
+///
+/// The arguments are there before the call is made. So where the program dies in a call, the log ends with that call,
+/// without an answer; in a file that was mapped and zeroed the log ends where zeros begin.
+
+TESSERA_NAMESPACE_BEGIN
+
+/// A call, as logs name it.
+enum class decision : std::uint8_t {
+  none,             ///< No call: the log ends here.
+  submit,           ///< `submit`.
+  adopt,            ///< `adopt(r)`.
+  adopt_progress,   ///< `adopt(r, progress)`.
+  evacuate,         ///< `evacuate`.
+  suspend,          ///< `suspend`.
+  resume,           ///< `resume`.
+  preempt,          ///< `preempt`.
+  fork,             ///< `fork`.
+  update,           ///< `update`.
+  forget_prefixes,  ///< `forget_prefixes`.
+  cancel,           ///< `cancel`.
+  finish,           ///< `finish`.
+  plan,             ///< `plan`.
+  commit,           ///< `commit`.
+  abandon,          ///< `abandon`.
+  note,             ///< `logged::note`.
+};
+
+/// A lower-case name, for logs.
+[[nodiscard]] constexpr const char* to_string(decision d) noexcept {
+  switch (d) {
+    case decision::none: return "none";
+    case decision::submit: return "submit";
+    case decision::adopt: return "adopt";
+    case decision::adopt_progress: return "adopt_progress";
+    case decision::evacuate: return "evacuate";
+    case decision::suspend: return "suspend";
+    case decision::resume: return "resume";
+    case decision::preempt: return "preempt";
+    case decision::fork: return "fork";
+    case decision::update: return "update";
+    case decision::forget_prefixes: return "forget_prefixes";
+    case decision::cancel: return "cancel";
+    case decision::finish: return "finish";
+    case decision::plan: return "plan";
+    case decision::commit: return "commit";
+    case decision::abandon: return "abandon";
+    case decision::note: return "note";
+  }
+  return "?";
+}
+
+/// Records in the caller's buffer, whole ones only. When one does not fit, the log is over. Allocates nothing.
+class decision_log {
+ public:
+  /// Does not own `buffer`, which must outlive it.
+  explicit decision_log(std::span<std::byte> buffer) noexcept : buffer_{buffer} {}
+
+  /// The log so far: what a file gets. Within a call it ends with that call, without an answer.
+  [[nodiscard]] std::span<const std::byte> written() const noexcept { return buffer_.first(size_); }
+  /// Whether something is missing, because there was no room for it. What was written before that is a good log.
+  [[nodiscard]] bool full() const noexcept { return full_; }
+
+ private:
+  template <class>
+  friend class logged;
+
+  /// Begins a record. The first byte comes last, so that half a record reads as the end.
+  void open() noexcept {
+    next_ = size_ + 1;
+    fits_ = !full_ && size_ != buffer_.size();
+  }
+  void put_bytes(const void* from, std::size_t n) noexcept {
+    if (!fits_ || buffer_.size() - next_ < n) {
+      fits_ = false;
+    } else if (n != 0) {
+      std::memcpy(buffer_.data() + next_, from, n);
+      next_ += n;
+    }
+  }
+  template <class T>
+  void put(T value) noexcept {
+    if constexpr (std::is_enum_v<T>) {
+      put(static_cast<std::underlying_type_t<T>>(value));
+    } else if constexpr (std::floating_point<T>) {
+      static_assert(sizeof(T) == 4 || sizeof(T) == 8, "tessera: float or double");
+      put(std::bit_cast<std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>>(value));
+    } else {
+      static_assert(std::integral<T>);
+      if constexpr (std::endian::native == std::endian::little) {
+        put_bytes(&value, sizeof value);
+      } else {
+        std::byte out[sizeof(T)];
+        for (std::size_t i = 0; i != sizeof(T); ++i) {
+          out[i] = static_cast<std::byte>(static_cast<std::uint64_t>(value) >> (8 * i));
+        }
+        put_bytes(out, sizeof out);
+      }
+    }
+  }
+  /// Ends a record, or what of it is known before the call if `answer` bytes are to follow.
+  void close(decision d, std::size_t answer = 0) noexcept {
+    if (!fits_ || buffer_.size() - next_ < answer) {
+      full_ = true;
+      fits_ = false;
+      return;
+    }
+    buffer_[size_] = static_cast<std::byte>(d);
+    record_ = size_;
+    size_ = next_;
+  }
+  template <class T>
+  void answer(T value) noexcept {
+    if (!fits_) return;
+    put(value);
+    size_ = next_;
+  }
+  /// The request of the call is not here.
+  void forget_name() noexcept {
+    if (fits_) std::memset(buffer_.data() + record_ + 1, 0, sizeof(std::uint64_t));
+  }
+
+  std::span<std::byte> buffer_;
+  std::size_t size_ = 0;    ///< Of what may be read.
+  std::size_t next_ = 0;    ///< Where the next field goes,
+  std::size_t record_ = 0;  ///< Where the latest record begins.
+  bool fits_ = false;       ///< Whether the record that is being written does.
+  bool full_ = false;
+};
+
+namespace detail {
+
+inline constexpr char log_magic[8] = {'T', 'E', 'S', 'S', 'L', 'O', 'G', 1};
+
+/// What the request's order looks at beside its hook: what the user says, or what the orders of the library look at.
+template <class R>
+[[nodiscard]] constexpr auto log_members(R& r) noexcept {
+  if constexpr (requires { logged_members(r); }) {
+    return logged_members(r);
+  } else if constexpr (requires { r.score, r.expected_output; }) {
+    return std::tie(r.score, r.expected_output);
+  } else if constexpr (requires { r.score; }) {
+    return std::tie(r.score);
+  } else if constexpr (requires { r.expected_output; }) {
+    return std::tie(r.expected_output);
+  } else {
+    return std::tuple<>{};
+  }
+}
+/// What may change while the request is in the scheduler, outside `update`.
+template <class R>
+[[nodiscard]] constexpr auto note_members(R& r) noexcept {
+  if constexpr (requires { noted_members(r); }) {
+    return noted_members(r);
+  } else {
+    return std::tuple<>{};
+  }
+}
+template <class T>
+inline constexpr bool is_loggable = std::is_trivially_copyable_v<T> && !std::is_pointer_v<T>;
+
+/// Written as a number, whatever the machine.
+template <class T>
+inline constexpr bool is_number =
+    std::integral<T> || std::is_enum_v<T> || std::same_as<T, float> || std::same_as<T, double>;
+
+template <class... T>
+[[nodiscard]] constexpr std::uint32_t bytes_of(const std::tuple<T&...>& /*members*/) noexcept {
+  static_assert((is_loggable<T> && ...), "tessera: members in a log are plain values, and no pointers");
+  return static_cast<std::uint32_t>((sizeof(T) + ... + 0));
+}
+
+/// Whether the scheduler finds prompts by their hashes.
+template <class Scheduler>
+inline constexpr bool uses_hashes =
+    kv::prefix_store<std::remove_cvref_t<decltype(std::declval<const Scheduler&>().store())>>;
+
+/// One number for a plan. Terms are independent of each other, so that a processor works on many at a time.
+class plan_digest {
+ public:
+  void add(std::uint64_t a, std::uint64_t b = 0, std::uint64_t c = 0, std::uint64_t d = 0) noexcept {
+    const std::uint64_t sum = (a + 0x9e37'79b9'7f4a'7c15ULL) * 0xff51'afd7'ed55'8ccdULL +
+                              (b ^ 0xc2b2'ae3d'27d4'eb4fULL) * k1 + std::rotl(c * k2, 31) + std::rotl(d * k3, 17);
+    value_ = (std::rotl(value_, 5) ^ sum ^ (sum >> 29)) * k1;
+  }
+  /// Not 0.
+  [[nodiscard]] std::uint64_t value() const noexcept {
+    const std::uint64_t v = value_ ^ (value_ >> 32);
+    return v == 0 ? 1 : v;
+  }
+
+ private:
+  static constexpr std::uint64_t k1 = 0x9fb2'1c65'1e98'df25ULL;
+  static constexpr std::uint64_t k2 = 0xd6e8'feb8'6659'fd93ULL;
+  static constexpr std::uint64_t k3 = 0xa076'1d64'78bd'642fULL;
+  std::uint64_t value_ = 0x2545'f491'4f6c'dd1dULL;
+};
+
+/// Everything in a plan that an engine acts on. Of a row of the block tables, its length and the blocks that were in no
+/// plan before it: the others were in an earlier digest. O(entries + new blocks + blocks to copy).
+template <class Plan>
+[[nodiscard]] std::uint64_t digest_of(const Plan& p, const kv::block_table& table) noexcept {
+  const auto number = [](auto count) noexcept { return static_cast<std::uint64_t>(count.count()); };
+  plan_digest d;
+  d.add(p.decode.size(), p.prefill.size(), number(p.computed), p.id);
+  for (const auto entries : {p.decode, p.prefill}) {
+    for (const auto& e : entries) {
+      const std::uint64_t row = e.row | static_cast<std::uint64_t>(table.size(e.row)) << 32;
+      const std::uint64_t kind = static_cast<std::uint64_t>(e.samples) | static_cast<std::uint64_t>(e.origin) << 1;
+      d.add(e.request->state().sequence, number(e.first), number(e.count) << 8 | kind,
+            row ^ std::rotl(number(e.lookahead), 52));
+      if (e.new_blocks == 0) continue;
+      d.add(e.new_blocks);
+      for (const kv::block_id b : table.row(e.row).last(e.new_blocks)) d.add(b);
+    }
+  }
+  for (const auto transfers : {p.swap_out, p.swap_in}) {
+    d.add(transfers.size());
+    for (const auto& t : transfers) {
+      d.add(t.request->state().sequence, t.first, t.device.size());
+      for (std::size_t i = 0; i != t.device.size(); ++i) d.add(t.device[i], t.host[i]);
+    }
+  }
+  d.add(p.fetch.size(), p.copies.size(), p.preempted.size(), p.outgrown.size());
+  for (const auto& t : p.fetch) {
+    d.add(t.request->state().sequence, t.first, t.device.size());
+    for (const kv::block_id b : t.device) d.add(b);
+  }
+  for (const kv::block_copy& c : p.copies) d.add(c.from, c.to);
+  for (const auto& v : p.preempted) d.add(v.request->state().sequence, static_cast<std::uint64_t>(v.mode));
+  for (const auto* r : p.outgrown) d.add(r->state().sequence);
+  return d.value();
+}
+
+}  // namespace detail
+
+/// A scheduler that writes down its calls, each before it is made and its answer after it. It is used as the scheduler
+/// is; what is called through a reference to the base class is not in the log.
+///
+/// Requests are named by their `state().sequence`. With one that joins, its description goes to the log: prompt,
+/// max_output, priority, starts_in, its prefix hashes if the scheduler looks at them, and what its order looks at. That
+/// is `score` and `expected_output`, if it has them, or what a function beside the request type says:
+///
+///     auto logged_members(auto& r) noexcept { return std::tie(r.score, r.user); }
+///
+/// with `const my_request&` when it is written, with `my_request&` when it is read. Plain values; others than numbers
+/// and enumerations are bytes as they are in memory. They may change in `update`, which writes them again. What an
+/// order looks at and something else changes, as a `token_pacer` does, is not known to the scheduler's calls. To have
+/// the same decisions again, name it in `noted_members` in the same way, and call `note` after each change.
+///
+/// Complexity: as the call; and O(outcomes) for `commit`, O(entries + new blocks) for `plan`, O(hashes) for who joins.
+/// Allocates nothing.
+template <class Scheduler>
+class logged : public Scheduler {
+ public:
+  using request_type = typename Scheduler::request_type;  ///< As the scheduler's.
+  using clock_type = typename Scheduler::clock_type;      ///< As the scheduler's.
+  using time_point = typename Scheduler::time_point;      ///< As the scheduler's.
+  using plan_type = typename Scheduler::plan_type;        ///< As the scheduler's.
+  using config = typename Scheduler::config;              ///< As the scheduler's.
+
+  /// As the scheduler, with an empty log, which must outlive it.
+  logged(decision_log& log, std::span<std::byte> memory, const scheduler_limits& l, const config& c) noexcept
+      : Scheduler{memory, l, c}, log_{&log} {
+    begin(l);
+  }
+  /// The same over storage from `storage_for`.
+  logged(decision_log& log, owned_storage<scheduler_limits>& storage, const config& c) noexcept
+      : logged{log, storage.memory(), storage.limits(), c} {}
+  /// The same with the policies' defaults.
+  logged(decision_log& log, owned_storage<scheduler_limits>& storage) noexcept
+    requires std::default_initializable<config>
+      : logged{log, storage, config{}} {}
+
+  /// As the scheduler's.
+  [[nodiscard]] status submit(request_type& r, time_point now) noexcept {
+    log_->open();
+    put(now);
+    newcomer(r);
+    log_->close(decision::submit, 1);
+    return answered(Scheduler::submit(r, now));
+  }
+  /// As the scheduler's.
+  [[nodiscard]] status adopt(request_type& r) noexcept {
+    log_->open();
+    put(r.progress());
+    newcomer(r);
+    log_->close(decision::adopt, 1);
+    return answered(Scheduler::adopt(r));
+  }
+  /// As the scheduler's.
+  [[nodiscard]] status adopt(request_type& r, const request_progress<clock_type>& p) noexcept {
+    log_->open();
+    put(p);
+    newcomer(r);
+    log_->close(decision::adopt_progress, 1);
+    return answered(Scheduler::adopt(r, p));
+  }
+  /// As the scheduler's.
+  [[nodiscard]] status fork(const request_type& parent, request_type& child) noexcept {
+    log_->open();
+    put_name(parent);
+    newcomer(child);
+    log_->close(decision::fork, 1);
+    return answered_of(Scheduler::fork(parent, child));
+  }
+  /// As the scheduler's.
+  [[nodiscard]] status evacuate(request_type& r) noexcept {
+    name(decision::evacuate, r);
+    return answered_of(Scheduler::evacuate(r));
+  }
+  /// As the scheduler's.
+  [[nodiscard]] status suspend(request_type& r) noexcept {
+    name(decision::suspend, r);
+    return answered_of(Scheduler::suspend(r));
+  }
+  /// As the scheduler's.
+  [[nodiscard]] status resume(request_type& r) noexcept {
+    name(decision::resume, r);
+    return answered_of(Scheduler::resume(r));
+  }
+  /// As the scheduler's.
+  [[nodiscard]] status preempt(request_type& r) noexcept {
+    name(decision::preempt, r);
+    return answered_of(Scheduler::preempt(r));
+  }
+  /// As the scheduler's.
+  status cancel(request_type& r) noexcept {
+    name(decision::cancel, r);
+    return answered_of(Scheduler::cancel(r));
+  }
+  /// As the scheduler's.
+  status finish(request_type& r) noexcept {
+    name(decision::finish, r);
+    return answered_of(Scheduler::finish(r));
+  }
+  /// As the scheduler's. Written are the priority, `max_output` and the members; once `f` has said what they are.
+  template <std::invocable<request_type&> F>
+  [[nodiscard]] status update(request_type& r, F&& f) noexcept {
+    bool called = false;
+    const status s = Scheduler::update(r, [&](request_type& q) noexcept {
+      f(q);
+      called = true;
+      updates(q, true);
+    });
+    if (!called) updates(r, false);
+    return answered_of(s);
+  }
+  /// As the scheduler's.
+  [[nodiscard]] status forget_prefixes() noexcept
+    requires requires(Scheduler& s) { s.forget_prefixes(); }
+  {
+    log_->open();
+    log_->close(decision::forget_prefixes, 1);
+    return answered(Scheduler::forget_prefixes());
+  }
+  /// The request's `noted_members` are other than they were.
+  void note(const request_type& r) noexcept {
+    log_->open();
+    put_name(r);
+    put_members(detail::note_members(r));
+    log_->close(decision::note);
+  }
+
+  /// As the scheduler's.
+  [[nodiscard]] plan_type plan(time_point now, const step_limits& step) noexcept {
+    log_->open();
+    put(now);
+    log_->put(static_cast<std::uint64_t>(step.max_batch));
+    log_->put(step.token_budget.count());
+    log_->put(step.max_chunk.count());
+    log_->put(step.lookahead.count());
+    log_->put(static_cast<std::uint64_t>(step.max_starts));
+    log_->close(decision::plan, sizeof(std::uint64_t));
+    const plan_type p = Scheduler::plan(now, step);
+    if (log_->fits_) log_->answer(detail::digest_of(p, this->tables()));
+    return p;
+  }
+  /// As the scheduler's. Written are the outcomes that are not the default.
+  status commit(const plan_type& p, std::span<const outcome> outcomes, time_point now) noexcept {
+    log_->open();
+    put(now);
+    log_->put(static_cast<std::uint32_t>(outcomes.size()));
+    for (std::size_t i = 0; i != outcomes.size(); ++i) {
+      const outcome& o = outcomes[i];
+      const int flags =
+          static_cast<int>(o.end_of_reasoning) | static_cast<int>(o.finished) << 1 | static_cast<int>(o.failed) << 2;
+      if (o.produced == 1 && flags == 0) [[likely]]
+        continue;
+      log_->put(static_cast<std::uint32_t>(i));
+      log_->put(o.produced);
+      log_->put(static_cast<std::uint8_t>(flags));
+    }
+    log_->put(no_index);
+    log_->close(decision::commit, 1);
+    return answered(Scheduler::commit(p, outcomes, now));
+  }
+  /// As the scheduler's.
+  status abandon(const plan_type& p) noexcept {
+    log_->open();
+    log_->close(decision::abandon, 1);
+    return answered(Scheduler::abandon(p));
+  }
+
+ private:
+  void begin(const scheduler_limits& l) noexcept {
+    TESSERA_ASSERT(log_->written().empty(), "a log begins with its scheduler");
+    log_->open();
+    log_->put_bytes(detail::log_magic + 1, sizeof detail::log_magic - 1);
+    log_->put(std::floating_point<typename clock_type::rep>);
+    log_->put(detail::uses_hashes<Scheduler>);
+    log_->put(static_cast<double>(clock_type::ticks_per_second));
+    log_->put(static_cast<std::uint64_t>(l.requests));
+    log_->put(static_cast<std::uint64_t>(l.blocks));
+    log_->put(l.block_size.count());
+    log_->put(static_cast<std::uint64_t>(l.residents));
+    log_->put(static_cast<std::uint64_t>(l.host_blocks));
+    log_->put(l.max_length.count());
+    log_->close(static_cast<decision>(detail::log_magic[0]));
+  }
+
+  void put(time_point t) noexcept {
+    if constexpr (std::floating_point<typename clock_type::rep>) {
+      log_->put(static_cast<double>(t.since_origin().ticks()));
+    } else {
+      log_->put(static_cast<std::int64_t>(t.since_origin().ticks()));
+    }
+  }
+  void put(const request_progress<clock_type>& p) noexcept {
+    log_->put(p.length.count());
+    log_->put(p.computed.count());
+    log_->put(p.reasoning.count());
+    log_->put(p.phase);
+    log_->put(p.carried);
+    log_->put(p.preemptions);
+    put(p.arrived);
+    put(p.answering_since);
+  }
+  /// 0: it is not here.
+  void put_name(const request_type& r) noexcept {
+    log_->put(is_live(r.state().life) ? r.state().sequence : std::uint64_t{0});
+  }
+  template <class T>
+  void put_member(const T& value) noexcept {
+    if constexpr (detail::is_number<T>) {
+      log_->put(value);
+    } else {
+      log_->put_bytes(&value, sizeof value);
+    }
+  }
+  template <class... T>
+  void put_members(const std::tuple<T&...>& members) noexcept {
+    log_->put(detail::bytes_of(members));
+    std::apply([this](const auto&... m) noexcept { (this->put_member(m), ...); }, members);
+  }
+  /// A request that is to join, and whether it may.
+  void newcomer(const request_type& r) noexcept {
+    // One in a queue of the user's is refused as one that is scheduled.
+    const bool queued = static_cast<const detail::rank_hook&>(r).is_linked();
+    log_->put(queued ? lifecycle::waiting : r.state().life);
+    log_->put(r.prompt.count());
+    log_->put(r.max_output.count());
+    log_->put(static_cast<std::int32_t>(r.priority));
+    log_->put(r.starts_in);
+    put_members(detail::log_members(r));
+    put_members(detail::note_members(r));
+    if constexpr (detail::uses_hashes<Scheduler>) {
+      const std::span<const std::uint64_t> hashes = r.prefix_hashes();
+      log_->put(static_cast<std::uint32_t>(hashes.size()));
+      for (const std::uint64_t h : hashes) log_->put(h);
+    }
+  }
+  void name(decision d, const request_type& r) noexcept {
+    log_->open();
+    put_name(r);
+    log_->close(d, 1);
+  }
+  void updates(const request_type& r, bool called) noexcept {
+    log_->open();
+    put_name(r);
+    log_->put(called);
+    if (called) {
+      log_->put(r.max_output.count());
+      log_->put(static_cast<std::int32_t>(r.priority));
+      put_members(detail::log_members(r));
+    }
+    log_->close(decision::update, 1);
+  }
+
+  status answered(status s) noexcept {
+    log_->answer(static_cast<std::uint8_t>(static_cast<unsigned>(s) + 1));
+    return s;
+  }
+  /// A call about one request. Its name may be another scheduler's.
+  status answered_of(status s) noexcept {
+    if (s == status::unknown_request) log_->forget_name();
+    return answered(s);
+  }
+
+  decision_log* log_;
+};
+
+TESSERA_NAMESPACE_END
