@@ -104,6 +104,8 @@ template <class Planning>
   blocks lacking{};
   if (!may_compute) {
     why_not = wait_reason::budget_spent;
+  } else if (as_guest && anew) {
+    why_not = wait_reason::behind_others;  // it would keep its blocks until it has made up for what it lost
   } else if (!outranks) {
     const blocks free = p.free() + guests_hold;
     why_not = refuses(p, r, free, total - found, from_cache);
