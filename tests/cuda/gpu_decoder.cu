@@ -71,7 +71,7 @@ class session {
       indptr.push_back(static_cast<std::int32_t>(indices.size()));
       s->computed = static_cast<std::int32_t>(s->tokens.size());
     }
-    const step_result r = decoder_.step({tokens, rows, indptr, indices, out, in});
+    const step_result r = decoder_.step({tokens, rows, indptr, indices, out, {}, in});
     for (std::size_t i = 0; i != all.size(); ++i) all[i]->tokens.push_back(r.sampled[i]);
     return r.times;
   }
