@@ -55,10 +55,10 @@ struct toy_engine {
 
   void run(const my_scheduler::plan_type& plan) {
     // 1. Copies first, out before in: a block given up here may be someone else's further down.
+    for (const auto& c : plan.copies) copy(device, c.to, device, c.from);  // forks: this engine makes none
     for (const auto& t : plan.swap_out) {
       for (std::size_t i = 0; i < t.device.size(); ++i) copy(host, t.host[i], device, t.device[i]);
     }
-    for (const auto& c : plan.copies) copy(device, c.to, device, c.from);  // forks: this engine makes none
     for (const auto& t : plan.swap_in) {
       for (std::size_t i = 0; i < t.device.size(); ++i) copy(device, t.device[i], host, t.host[i]);
     }

@@ -30,7 +30,7 @@ int main() {
     std::printf("prefill %zu, decode %zu, tokens %lld\n", plan.prefill.size(), plan.decode.size(),
                 static_cast<long long>(plan.computed.count()));
 
-    // Your engine's part: copy plan.swap_out and plan.copies, then plan.swap_in, then run the batch with plan.tables.
+    // Your engine's part: plan.copies, then plan.swap_out, then plan.swap_in, then the batch with plan.tables.
     outcomes.assign(plan.size(), {});  // by default: one token sampled, the request goes on
     for (std::size_t i = 0; i < plan.size(); ++i) {
       const my_request& r = *plan[i].request;

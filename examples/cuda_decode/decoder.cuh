@@ -424,10 +424,10 @@ class device_decoder final : public decoder {
           (i - first) * kv_.block_bytes());
       }
     };
-    each(b.swap_out, [&](const bf16* here, bf16* host, std::size_t n) { device::copy(copies_, host, here, n); });
     for (const device_copy& c : b.copies) {
       device::copy(copies_, kv_pool_.data() + c.to * block, kv_pool_.data() + c.from * block, kv_.block_bytes());
     }
+    each(b.swap_out, [&](const bf16* here, bf16* host, std::size_t n) { device::copy(copies_, host, here, n); });
     each(b.swap_in, [&](bf16* here, const bf16* host, std::size_t n) { device::copy(copies_, here, host, n); });
     swap_end_.record(copies_);
   }

@@ -142,8 +142,8 @@ struct step_batch {
   std::span<const batch_row> rows;         ///< In any order.
   std::span<const std::int32_t> indptr;    ///< [rows + 1]: the block table, as in `kv::csr_view`.
   std::span<const std::int32_t> indices;   ///< [indptr[rows]]: device blocks, in the order of the sequences.
-  std::span<const block_copy> swap_out{};  ///< First of all,
-  std::span<const device_copy> copies{};   ///< then these,
+  std::span<const block_copy> swap_out{};  ///< After `copies`,
+  std::span<const device_copy> copies{};   ///< First of all; then `swap_out`,
   std::span<const block_copy> swap_in{};   ///< then these, then the kernels.
 };
 

@@ -53,11 +53,11 @@ class fake_decoder final : public decoder {
   step_result step(const step_batch& b) override {
     const tessera_test::allow_allocation ours;
     if (steps_++ == fail_at) throw device_error{"it was told to fail"};
-    for (const block_copy& c : b.swap_out) move(host_, c.host, device_, c.device);
     for (const device_copy& c : b.copies) {
       store read = device_;  // what is copied from stays
       move(device_, c.to, read, c.from);
     }
+    for (const block_copy& c : b.swap_out) move(host_, c.host, device_, c.device);
     for (const block_copy& c : b.swap_in) move(device_, c.device, host_, c.host);
     require(b.rows.size() <= options_.max_rows, "more rows than there is room for");
     require(b.tokens.size() <= options_.max_tokens, "more tokens than there is room for");
