@@ -259,8 +259,9 @@ struct roster {
     }
     const bool due = discipline().charge(r, produced);
     const bool ends_reasoning = e.samples && o.end_of_reasoning && s.phase == phase::reasoning;
-    const bool restarts = s.restarted && produced > tokens{};
-    if (due || ends_reasoning || restarts) {
+    const bool made_up = s.restarted && produced > tokens{};
+    if (due || ends_reasoning || made_up) {
+      if (made_up) s.restarted = false;
       move(r, at, due, ends_reasoning, now);
     } else if (at == no_index) {
       residents.collect(r);
@@ -295,7 +296,6 @@ struct roster {
     departs(r, at);
     if (at != no_index) residents.vacate(at);
     residents.collect(r);
-    s.restarted = false;
     if (due) discipline().requeue(r);
     if (ends_reasoning) {
       s.phase = phase::answering;
