@@ -6,6 +6,7 @@
 #include "property/scheduler_operations.hpp"
 
 #include "support/catch.hpp"
+#include "support/is_slow.hpp"
 
 #include <random>
 
@@ -19,17 +20,7 @@ struct seeded {
   [[nodiscard]] bool done() const { return false; }
 };
 
-// A sanitizer makes a run twenty times as long.
-#if defined(__has_feature)
-#  if __has_feature(address_sanitizer)
-#    define TESSERA_TEST_IS_SLOW
-#  endif
-#endif
-#ifdef TESSERA_TEST_IS_SLOW
-constexpr std::uint64_t seeds = 500;
-#else
-constexpr std::uint64_t seeds = 10'000;
-#endif
+constexpr std::uint64_t seeds = is_slow ? 300 : 10'000;
 
 template <class Order, class BlockStore, class Gate>
 std::uint64_t one_run(std::uint64_t seed, bool remember) {
