@@ -91,6 +91,11 @@ struct archetype {
   {
     return status::ok;
   }
+  bool knows(std::uint64_t) const noexcept
+    requires(missing != 15)
+  {
+    return false;
+  }
 };
 
 static_assert(block_store<archetype<0>>);
@@ -140,7 +145,8 @@ static_assert(prefix_store<archetype<0>>);
 static_assert(!prefix_store<archetype<12>>, "no block_store");
 static_assert(!prefix_store<archetype<13>>, "no match");
 static_assert(!prefix_store<archetype<14>>, "no publish");
-static_assert(block_store<archetype<13>> && block_store<archetype<14>>);
+static_assert(!prefix_store<archetype<15>>, "no knows");
+static_assert(block_store<archetype<13>> && block_store<archetype<14>> && block_store<archetype<15>>);
 
 struct match_changes : archetype<0> {
   using archetype::archetype;

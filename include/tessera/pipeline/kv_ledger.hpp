@@ -325,10 +325,8 @@ class kv_ledger {
       static_cast<void>(copies.ensure_writable(row, computed, copy));
       own_.left(row, {&before, 1}, blocks_);
       own_.taken(row, table_.row(row).subspan(last, 1));
-      // Copied together, so never from what is yet to be copied to.
-      for (const kv::block_copy& c : copies_) {
-        if (c.to == copy.from) copy.from = c.from;
-      }
+      // In the order in which they were asked for, each is right, even if its source is the target of one before, or
+      // has been given up and taken again since.
       copies_.push_back(copy);
     }
     return true;
@@ -378,23 +376,10 @@ class kv_ledger {
 
   void give_back(std::uint32_t row, std::size_t keep) noexcept {
     const std::span<const kv::block_id> ids = table_.row(row).subspan(keep);
-    if (!copies_.empty()) [[unlikely]]
-      forget_copies_to(ids);
     const status released = blocks_.release(ids);
     TESSERA_ASSERT(released == status::ok, "a row's blocks are its own");
     static_cast<void>(released);
     own_.left(row, ids, blocks_);
-  }
-
-  /// What was to be copied there need not be any more.
-  void forget_copies_to(std::span<const kv::block_id> ids) noexcept {
-    std::size_t kept = 0;
-    for (std::size_t i = 0; i != copies_.size(); ++i) {
-      bool goes = false;
-      for (const kv::block_id id : ids) goes = goes || (id == copies_[i].to && blocks_.references(id) == 1);
-      if (!goes) copies_[kept++] = copies_[i];
-    }
-    copies_.truncate(kept);
   }
 
   /// A chain of host blocks as a span for the plan.

@@ -77,9 +77,9 @@ struct step_plan {
   std::span<const scheduled<R>> decode;      ///< One token each, in rank order.
   std::span<const scheduled<R>> prefill;     ///< Chunks of prompts (or of recomputed sequences), in rank order.
   std::span<const kv_transfer<R>> swap_out;  ///< KV that leaves the device.
-  std::span<const kv::block_copy> copies;    ///< KV to copy on the device, for forks: first of all.
-  std::span<const kv_transfer<R>> swap_in;   ///< KV that comes back to the device.
-  std::span<const kv_fetch<R>> fetch;        ///< KV that arrives with adopted requests.
+  std::span<const kv::block_copy> copies;   ///< KV to copy on the device, for forks: first of all, one after the other.
+  std::span<const kv_transfer<R>> swap_in;  ///< KV that comes back to the device.
+  std::span<const kv_fetch<R>> fetch;       ///< KV that arrives with adopted requests.
   std::span<const preemption<R>> preempted;  ///< Who lost its blocks, swapped or dropped.
   std::span<R* const> outgrown;              ///< Longer than the limits allow: finish or cancel them.
   Tables tables{};                           ///< Block tables of `decode`, then `prefill`.
