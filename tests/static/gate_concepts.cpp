@@ -31,7 +31,7 @@ struct closed {
   static constexpr bool passes = false;
 };
 struct passes_is_no_constant {
-  static inline bool passes = false;
+  [[maybe_unused]] static inline bool passes = false;
 };
 struct passes_is_no_static {
   bool passes = false;
