@@ -122,9 +122,8 @@ class resident_set {
 
   /// Lets `now` come: who is due is given its place by `age(r)`. O(1) when nobody is due, else as `settle`.
   template <class F>
-  void advance(typename R::time_point now, F&& age) noexcept
-    requires Order::ages
-  {
+    requires(Order::ages)
+  void advance(typename R::time_point now, F&& age) noexcept {
     due_.take_due(now, [this](R& r) noexcept { collect(r); });
     if (coming_.empty()) return;
     if (coming_.size() * static_cast<std::size_t>(std::bit_width(size_)) < size_) {
