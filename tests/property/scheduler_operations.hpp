@@ -8,8 +8,16 @@
 #include "property/scheduler_world.hpp"
 
 #include <deque>
+#include <random>
 
 namespace tessera_test {
+
+/// A source of numbers that a seed repeats.
+struct seeded {
+  std::mt19937_64 random;
+  std::uint64_t operator()(std::uint64_t n) { return random() % n; }
+  [[nodiscard]] bool done() const { return false; }
+};
 
 /// `Choice`: `std::uint64_t operator()(std::uint64_t n)` gives a number below n (n > 0); `bool done() const`.
 template <class Order, class BlockStore, class Choice, class Gate = gate::in_line>

@@ -8,17 +8,9 @@
 
 #include "support/catch.hpp"
 
-#include <random>
-
 namespace {
 
 using namespace tessera_test;
-
-struct seeded {
-  std::mt19937_64 random;
-  std::uint64_t operator()(std::uint64_t n) { return random() % n; }
-  [[nodiscard]] bool done() const { return false; }
-};
 
 struct totals {
   std::size_t preempted = 0;

@@ -8,17 +8,9 @@
 #include "support/catch.hpp"
 #include "support/is_slow.hpp"
 
-#include <random>
-
 namespace {
 
 using namespace tessera_test;
-
-struct seeded {
-  std::mt19937_64 random;
-  std::uint64_t operator()(std::uint64_t n) { return random() % n; }
-  [[nodiscard]] bool done() const { return false; }
-};
 
 constexpr std::uint64_t seeds = is_slow ? 300 : 10'000;
 

@@ -142,17 +142,6 @@ class resident_set {
     settle();
   }
 
-  /// Nobody is a guest any more.
-  void welcome_guests() noexcept {
-    for (std::size_t i = size_ - guests_; guests_ != 0; ++i) {
-      R& r = *first_[i];
-      vacate(i);
-      request_access::state(r).guest = false;
-      collect(r);
-    }
-    settle();
-  }
-
  private:
   using due_set = detail::due_set<R, Order>;
 

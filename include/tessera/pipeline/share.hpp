@@ -105,10 +105,7 @@ template <class Planning>
     if (make_free(p, more, 0, more) > blocks{}) {
       // Part of a chunk is better than nothing: what is free or guests have, or else one block.
       if constexpr (Planning::gate::passes) send_guests_away(p, r, more);
-      if (p.free() == blocks{} && room == s.computed && make_free(p, blocks{1}, 0, blocks{1}) > blocks{}) {
-        p.step.set_mark(r, plan_mark::stalled);
-        return false;
-      }
+      if (p.free() == blocks{} && room == s.computed) static_cast<void>(make_free(p, blocks{1}, 0, blocks{1}));
       more = min(more, p.free());
       count = min(count, room + p.limits.block_size * more.count() - s.computed);
       if (count <= tokens{}) {
