@@ -185,7 +185,10 @@ TEST_CASE("own order: hears once of each request that ends or is given up, and o
       }
     };
     for (int step = 0; step != 1500; ++step) {
-      plain_request& fresh = e.add(1 + below(30), 1 + below(20), static_cast<int>(below(3)));
+      // One draw per statement: the order of arguments is the compiler's.
+      const std::int64_t prompt = 1 + below(30);
+      const std::int64_t output = 1 + below(20);
+      plain_request& fresh = e.add(prompt, output, static_cast<int>(below(3)));
       fresh.hashes = tessera_test::hashes_of(static_cast<std::size_t>(fresh.prompt / 4_tok), 8, 0);
       static_cast<void>(e.scheduler.submit(fresh, e.now));  // or the queue is full
       look();
@@ -212,8 +215,8 @@ TEST_CASE("own order: hears once of each request that ends or is given up, and o
           }
       }
       look();
-      const auto p =
-          e.plan({.max_batch = static_cast<std::size_t>(1 + below(5)), .token_budget = tokens{1 + below(40)}});
+      const auto max_batch = static_cast<std::size_t>(1 + below(5));
+      const auto p = e.plan({.max_batch = max_batch, .token_budget = tokens{1 + below(40)}});
       ++plans;
       CHECK(heard.advances == plans);
       if (below(3) == 0) static_cast<void>(e.scheduler.cancel(any()));  // in the middle of a step
@@ -223,7 +226,8 @@ TEST_CASE("own order: hears once of each request that ends or is given up, and o
       } else {
         std::vector<outcome> outcomes(p.size());
         for (std::size_t i = 0; i != p.size(); ++i) {
-          outcomes[i] = {.finished = p[i].samples && below(8) == 0, .failed = below(30) == 0};
+          const bool last = below(8) == 0;
+          outcomes[i] = {.finished = p[i].samples && last, .failed = below(30) == 0};
         }
         e.commit(p, outcomes);
       }
