@@ -23,7 +23,7 @@ namespace kv {
 /// over all tokens from the start, with a seed per tenant.
 ///
 /// Every call is O(blocks named), whatever the number of blocks in use or cached; nothing allocates. Calls leave the
-/// cache alone unless they return `ok`. 76 to 108 bytes a block.
+/// cache alone unless they return `ok`. 52 to 60 bytes a block.
 ///
 /// Undo. The `undo_` calls are exact in strictly reverse order, also for the order of eviction, provided that (1)
 /// `publish` and `clear` are not called between an operation and its undoing; (2) at most 2 x capacity blocks left the
@@ -39,8 +39,10 @@ class prefix_cache {
   /// Bytes that an object with these limits takes from its arena, alignment included.
   [[nodiscard]] static constexpr std::size_t required_bytes(const limits& l) noexcept {
     return storage_layout{}
-        .add<block_state>(l.blocks + 1)
-        .add<slot>(slots_for(l.blocks))
+        .add<block_state>(l.blocks)
+        .add<neighbours>(l.blocks + 1)
+        .add<neighbours>(l.blocks)
+        .add<block_id>(buckets_for(l.blocks))
         .add<block_id>(l.blocks)
         .add<block_id>(journal_for(l.blocks))
         .bytes_unaligned();
@@ -48,17 +50,19 @@ class prefix_cache {
 
   /// All blocks are free, nothing is cached; the first to be allocated is 0, then 1, ... O(blocks).
   prefix_cache(arena& memory, const limits& l) noexcept
-      : block_{memory.take<block_state>(l.blocks + 1)},
-        slot_{memory.take<slot>(slots_for(l.blocks))},
+      : block_{memory.take<block_state>(l.blocks)},
+        lru_{memory.take_uninitialised<neighbours>(l.blocks + 1)},
+        twin_{memory.take_uninitialised<neighbours>(l.blocks)},
+        bucket_{memory.take_uninitialised<block_id>(buckets_for(l.blocks))},
         free_{memory.take_uninitialised<block_id>(l.blocks)},
         journal_{memory.take_uninitialised<block_id>(journal_for(l.blocks))},
         capacity_{l.blocks},
         free_size_{l.blocks},
-        mask_{slots_for(l.blocks) - 1},
-        shift_{64 - std::countr_zero(slots_for(l.blocks))} {
+        shift_{64 - std::countr_zero(buckets_for(l.blocks))} {
     TESSERA_ASSERT(l.blocks <= std::size_t{1} << 30, "too many blocks");
     for (std::size_t i = 0; i != l.blocks; ++i) free_[i] = static_cast<block_id>(l.blocks - 1 - i);
-    block_[capacity_].previous = block_[capacity_].next = ends();
+    for (std::size_t i = 0; i != buckets_for(l.blocks); ++i) bucket_[i] = no_index;
+    lru_[capacity_] = {ends(), ends()};
   }
   prefix_cache(const prefix_cache&) = delete;
   prefix_cache& operator=(const prefix_cache&) = delete;
@@ -72,7 +76,7 @@ class prefix_cache {
   /// Owners of a block; 0: free or cached. Requires `id < capacity()`.
   [[nodiscard]] std::uint32_t references(block_id id) const noexcept {
     TESSERA_ASSERT(id < capacity_, "not a block of this cache");
-    return block_[id].references;
+    return block_[id].references();
   }
   /// Whether the block can be found by its hash. Requires `id < capacity()`.
   [[nodiscard]] bool published(block_id id) const noexcept {
@@ -85,9 +89,10 @@ class prefix_cache {
   [[nodiscard]] std::size_t match(std::span<const std::uint64_t> hashes, std::span<block_id> out) const noexcept {
     const std::size_t n = hashes.size() < out.size() ? hashes.size() : out.size();
     constexpr std::size_t ahead = 8;  // lookups are independent: let their cache misses overlap
-    for (std::size_t i = 0; i < n && i < ahead; ++i) prefetch(slot_ + home(hashes[i]));
+    for (std::size_t i = 0; i < n && i < ahead; ++i) prefetch(bucket_ + home(hashes[i]));
     for (std::size_t i = 0; i != n; ++i) {
-      if (i + ahead < n) prefetch(slot_ + home(hashes[i + ahead]));
+      if (i + ahead < n) prefetch(bucket_ + home(hashes[i + ahead]));
+      if (i + ahead / 2 < n) prefetch_first(hashes[i + ahead / 2]);
       const block_id id = find(hashes[i]);
       if (id == no_index) return i;
       out[i] = in_use_twin(id);
@@ -103,18 +108,21 @@ class prefix_cache {
   [[nodiscard]] status publish(block_id id, std::uint64_t hash) noexcept {
     if (id >= capacity_) return status::foreign;
     block_state& b = block_[id];
-    if (b.references == 0) return status::not_allocated;
+    if (b.references() == 0) return status::not_allocated;
     if (b.is_published()) return b.hash == hash ? status::ok : status::invalid;
-    std::size_t i = home(hash);
-    while (slot_[i].id != no_index && slot_[i].hash != hash) i = (i + 1) & mask_;
+    block_id& first = bucket_[home(hash)];
+    block_id known = first;
+    while (known != no_index && block_[known].hash != hash) known = block_[known].link;
     b.hash = hash;
-    b.takes = block_state::published_mark;
-    if (slot_[i].id == no_index) {
-      slot_[i] = {hash, id};
-      b.twin_before = b.twin_after = id;
+    b.owners = (b.owners & block_state::count_mask) | block_state::published_mark;
+    if (known == no_index) {
+      b.link = first;
+      first = id;
     } else {
-      b.twin_after = slot_[i].id;  // last of the ring
-      b.twin_before = block_[b.twin_after].twin_before;
+      if (!block_[known].may_have_twins()) twin_[known] = {known, known};
+      block_[known].owners |= block_state::twins_mark;
+      b.owners |= block_state::twins_mark;
+      twin_[id] = {twin_[known].previous, known};  // last of the ring
       join_twins(id);
     }
     return status::ok;
@@ -123,14 +131,15 @@ class prefix_cache {
   /// Forgets all hashes (the weights changed): cached blocks become free, blocks in use stay in use, unpublished.
   /// O(capacity).
   void clear() noexcept {
-    for (std::size_t i = 0; i != mask_ + 1; ++i) slot_[i] = {};
+    for (std::size_t i = 0; i != std::size_t{1} << (64 - shift_); ++i) bucket_[i] = no_index;
     for (std::size_t i = capacity_; i-- != 0;) {
       block_state& b = block_[i];
       if (!b.is_published()) continue;
-      b.takes = 0;
-      if (b.references == 0) free_[free_size_++] = static_cast<block_id>(i);
+      b.owners &= block_state::count_mask;
+      b.link = 0;
+      if (b.owners == 0) free_[free_size_++] = static_cast<block_id>(i);
     }
-    block_[capacity_].previous = block_[capacity_].next = ends();
+    lru_[capacity_] = {ends(), ends()};
     cached_ = 0;
     journal_size_ = 0;
   }
@@ -150,18 +159,18 @@ class prefix_cache {
     return status::ok;
   }
 
-  /// Adds an owner; a cached block leaves the LRU list. Requires fewer than 2^32 - 1 owners.
+  /// Adds an owner; a cached block leaves the LRU list. Requires fewer than 2^30 - 1 owners.
   /// `foreign`; `not_allocated`: the block is free.
   [[nodiscard]] status share(block_id id) noexcept {
     if (id >= capacity_) return status::foreign;
     block_state& b = block_[id];
-    if (b.references == 0) {
+    if (b.references() == 0) {
       if (!b.is_published()) return status::not_allocated;
-      remember(b.previous);
-      unlink(b);
+      remember(lru_[id].previous);
+      unlink(id);
     }
-    TESSERA_ASSERT(b.references != 0xffff'ffffU, "too many references to one block");
-    ++b.references;
+    TESSERA_ASSERT(b.references() != block_state::count_mask, "too many references to one block");
+    ++b.owners;
     return status::ok;
   }
   /// Adds an owner to each, all or nothing. An id may occur more than once.
@@ -180,10 +189,11 @@ class prefix_cache {
   [[nodiscard]] status release(block_id id) noexcept {
     if (id >= capacity_) return status::foreign;
     block_state& b = block_[id];
-    if (b.references == 0) return status::not_allocated;
-    if (--b.references == 0) {
+    if (b.references() == 0) return status::not_allocated;
+    --b.owners;
+    if (b.references() == 0) {
       if (b.is_published()) {
-        link(id, block_[capacity_].previous, ends());
+        link(id, lru_[capacity_].previous, ends());
       } else {
         free_[free_size_++] = id;
       }
@@ -205,16 +215,16 @@ class prefix_cache {
   /// Requires: everything done since has been undone.
   void undo_allocate(std::span<const block_id> ids) noexcept {
     for (std::size_t i = ids.size(); i-- != 0;) {
-      TESSERA_ASSERT(ids[i] < capacity_ && block_[ids[i]].references == 1, "undone out of order");
+      TESSERA_ASSERT(ids[i] < capacity_ && block_[ids[i]].references() == 1, "undone out of order");
       block_state& b = block_[ids[i]];
       TESSERA_ASSERT(!b.is_published(), "published since it was allocated");
-      b.references = 0;
-      if ((b.takes & block_state::count_mask) != 0) {
-        --b.takes;
+      --b.owners;
+      if ((b.link & block_state::takes_mask) != 0) {
+        --b.link;
         free_[free_size_++] = ids[i];
       } else {
         find_again(ids[i]);
-        link(ids[i], ends(), block_[capacity_].next);
+        link(ids[i], ends(), lru_[capacity_].next);
       }
     }
   }
@@ -222,10 +232,11 @@ class prefix_cache {
   /// Requires: everything done since has been undone.
   void undo_share(std::span<const block_id> ids) noexcept {
     for (std::size_t i = ids.size(); i-- != 0;) {
-      TESSERA_ASSERT(ids[i] < capacity_ && block_[ids[i]].references != 0, "undone out of order");
-      if (--block_[ids[i]].references == 0) {
+      TESSERA_ASSERT(ids[i] < capacity_ && block_[ids[i]].references() != 0, "undone out of order");
+      --block_[ids[i]].owners;
+      if (block_[ids[i]].references() == 0) {
         const block_id before = recall();
-        link(ids[i], before, block_[before].next);
+        link(ids[i], before, lru_[before].next);
       }
     }
   }
@@ -234,10 +245,11 @@ class prefix_cache {
     for (const block_id id : ids) {
       TESSERA_ASSERT(id < capacity_, "not a block of this cache");
       block_state& b = block_[id];
-      if (b.references++ != 0) continue;
+      ++b.owners;
+      if (b.references() != 1) continue;
       if (b.is_published()) {
-        TESSERA_ASSERT(block_[capacity_].previous == id, "undone out of order");
-        unlink(b);
+        TESSERA_ASSERT(lru_[capacity_].previous == id, "undone out of order");
+        unlink(id);
       } else {
         TESSERA_ASSERT(free_size_ != 0 && free_[free_size_ - 1] == id, "undone out of order");
         --free_size_;
@@ -246,35 +258,34 @@ class prefix_cache {
   }
 
  private:
-  // Half a cache line, so that none lies in two.
-  struct alignas(32) block_state {
-    // `takes` counts how often the block was taken from the free stack since it was evicted, which is how undo knows
-    // where an allocation came from: 0 means by eviction. It saturates far above what any undo reaches back over.
+  // What every call looks at, four to a cache line; the rest is apart, because it is needed of few blocks only.
+  struct block_state {
     static constexpr std::uint32_t published_mark = 0x8000'0000U;
-    static constexpr std::uint32_t was_first_mark = 0x4000'0000U;  // evicted while first of its twins
+    static constexpr std::uint32_t twins_mark = 0x4000'0000U;  // has had twins under this hash: look into its ring
     static constexpr std::uint32_t count_mask = 0x3fff'ffffU;
-    static constexpr std::uint32_t half_range = 0x2000'0000U;
+    static constexpr std::uint32_t was_first_mark = 0x8000'0000U;  // evicted while first of its twins
+    static constexpr std::uint32_t takes_mask = 0x7fff'ffffU;
+    static constexpr std::uint32_t half_range = 0x4000'0000U;
 
-    std::uint64_t hash = 0;  // while published, and after an eviction until the next publish
-    std::uint32_t references = 0;
-    std::uint32_t takes = 0;       // published_mark: published
-    block_id previous = no_index;  // in the LRU list, towards the cold end
-    block_id next = no_index;      // towards the warm end
-    // The ring of the blocks that are published under one hash; the table of hashes names its first. One that was
-    // evicted still knows where it stood.
-    block_id twin_before = no_index;
-    block_id twin_after = no_index;
+    std::uint64_t hash = 0;    // while published, and after an eviction until the next publish
+    std::uint32_t owners = 0;  // references, and the two marks
+    // Published and first of its twins: the next block with a hash of the same bucket. Not published: how often the
+    // block was taken from the free stack since it was evicted, which is how undo knows where an allocation came from:
+    // 0 means by eviction. It saturates far above what any undo reaches back over.
+    std::uint32_t link = 0;
 
-    [[nodiscard]] bool is_published() const noexcept { return takes == published_mark; }
+    [[nodiscard]] std::uint32_t references() const noexcept { return owners & count_mask; }
+    [[nodiscard]] bool is_published() const noexcept { return (owners & published_mark) != 0; }
+    [[nodiscard]] bool may_have_twins() const noexcept { return (owners & twins_mark) != 0; }
   };
-  static_assert(sizeof(block_state) == 32);
-  struct slot {
-    std::uint64_t hash = 0;
-    block_id id = no_index;  // no_index: empty
+  static_assert(sizeof(block_state) == 16);
+  struct neighbours {
+    block_id previous;
+    block_id next;
   };
 
-  // At most half full. At least 2, so that `home` never shifts by 64.
-  [[nodiscard]] static constexpr std::size_t slots_for(std::size_t blocks) noexcept {
+  // At most half a block a bucket. At least 2, so that `home` never shifts by 64.
+  [[nodiscard]] static constexpr std::size_t buckets_for(std::size_t blocks) noexcept {
     return std::bit_ceil(blocks < 1 ? std::size_t{2} : 2 * blocks);
   }
   [[nodiscard]] static constexpr std::size_t journal_for(std::size_t blocks) noexcept { return 2 * blocks; }
@@ -284,95 +295,95 @@ class prefix_cache {
     __builtin_prefetch(p);
 #endif
   }
+  /// The first block of a bucket that is in the processor's cache already.
+  void prefetch_first(std::uint64_t hash) const noexcept {
+    const block_id id = bucket_[home(hash)];
+    if (id != no_index) prefetch(block_ + id);
+  }
 
-  // --- hash table: open addressing, linear probing, deletion by shifting back, so that there are no tombstones
+  // --- hash table: buckets that name their first block, chained through `link`. Of twins, one is in the chain.
   [[nodiscard]] std::size_t home(std::uint64_t hash) const noexcept {
     return static_cast<std::size_t>((hash * 0x9e37'79b9'7f4a'7c15ULL) >> shift_);
   }
   [[nodiscard]] block_id find(std::uint64_t hash) const noexcept {
-    std::size_t i = home(hash);
-    while (slot_[i].id != no_index && slot_[i].hash != hash) i = (i + 1) & mask_;
-    return slot_[i].id;
+    block_id id = bucket_[home(hash)];
+    while (id != no_index && block_[id].hash != hash) id = block_[id].link;
+    return id;
   }
-  /// Requires: the hash is known.
-  [[nodiscard]] slot& slot_of(std::uint64_t hash) noexcept {
-    std::size_t i = home(hash);
-    while (slot_[i].hash != hash || slot_[i].id == no_index) i = (i + 1) & mask_;
-    return slot_[i];
-  }
-  void insert(std::uint64_t hash, block_id id) noexcept {
-    std::size_t i = home(hash);
-    while (slot_[i].id != no_index) i = (i + 1) & mask_;
-    slot_[i] = {hash, id};
-  }
-  void erase(std::uint64_t hash) noexcept {
-    std::size_t hole = home(hash);
-    while (slot_[hole].hash != hash) hole = (hole + 1) & mask_;
-    for (std::size_t i = (hole + 1) & mask_; slot_[i].id != no_index; i = (i + 1) & mask_) {
-      // An entry may move back to the hole unless its home lies cyclically in (hole, i].
-      if (((i - home(slot_[i].hash)) & mask_) >= ((i - hole) & mask_)) {
-        slot_[hole] = slot_[i];
-        hole = i;
-      }
-    }
-    slot_[hole].id = no_index;
+  /// What names the first block with a hash. Requires: the hash is known.
+  [[nodiscard]] block_id& name_of(std::uint64_t hash) noexcept {
+    block_id* name = bucket_ + home(hash);
+    while (block_[*name].hash != hash) name = &block_[*name].link;
+    return *name;
   }
 
-  // --- twins
+  // --- twins: a ring
   void join_twins(block_id id) noexcept {
-    const block_state& b = block_[id];
-    block_[b.twin_before].twin_after = id;
-    block_[b.twin_after].twin_before = id;
+    const neighbours& t = twin_[id];
+    twin_[t.previous].next = id;
+    twin_[t.next].previous = id;
   }
   /// One of the first few blocks of a ring that is in use; else the first.
   [[nodiscard]] block_id in_use_twin(block_id first) const noexcept {
+    if (!block_[first].may_have_twins()) return first;
     block_id id = first;
-    for (int looked = 0; looked != 4 && block_[id].references == 0; ++looked) {
-      id = block_[id].twin_after;
+    for (int looked = 0; looked != 4 && block_[id].references() == 0; ++looked) {
+      id = twin_[id].next;
       if (id == first) return first;
     }
-    return block_[id].references != 0 ? id : first;
+    return block_[id].references() != 0 ? id : first;
   }
   /// A published block cannot be found any more.
   void forget(block_id id) noexcept {
     block_state& b = block_[id];
-    b.takes = 0;
-    if (b.twin_after == id) {
-      erase(b.hash);
-      return;
+    b.owners &= ~block_state::published_mark;
+    const bool has_twin = b.may_have_twins() && twin_[id].next != id;
+    if (has_twin) {
+      const neighbours& t = twin_[id];
+      twin_[t.previous].next = t.next;
+      twin_[t.next].previous = t.previous;
     }
-    block_[b.twin_before].twin_after = b.twin_after;
-    block_[b.twin_after].twin_before = b.twin_before;
-    slot& s = slot_of(b.hash);
-    if (s.id == id) {
-      s.id = b.twin_after;
-      b.takes = block_state::was_first_mark;
+    block_id& name = name_of(b.hash);
+    if (name != id) {
+      b.link = 0;
+    } else if (has_twin) {
+      name = twin_[id].next;
+      block_[name].link = b.link;
+      b.link = block_state::was_first_mark;
+    } else {
+      name = b.link;
+      b.link = 0;
     }
   }
   /// Undoes `forget`.
   void find_again(block_id id) noexcept {
     block_state& b = block_[id];
-    if (b.twin_after == id) {
-      insert(b.hash, id);
-    } else {
-      join_twins(id);
-      if (b.takes == block_state::was_first_mark) slot_of(b.hash).id = id;
+    b.owners |= block_state::published_mark;
+    if (!b.may_have_twins() || twin_[id].next == id) {
+      block_id& first = bucket_[home(b.hash)];
+      b.link = first;
+      first = id;
+      return;
     }
-    b.takes = block_state::published_mark;
+    join_twins(id);
+    if (b.link != block_state::was_first_mark) return;
+    block_id& name = name_of(b.hash);
+    b.link = block_[name].link;
+    name = id;
   }
 
   // --- LRU list: circular, through the element after the last block; `next` of it is the coldest
   [[nodiscard]] block_id ends() const noexcept { return static_cast<block_id>(capacity_); }
   void link(block_id id, block_id before, block_id after) noexcept {
-    block_[id].previous = before;
-    block_[id].next = after;
-    block_[before].next = id;
-    block_[after].previous = id;
+    lru_[id] = {before, after};
+    lru_[before].next = id;
+    lru_[after].previous = id;
     ++cached_;
   }
-  void unlink(const block_state& b) noexcept {
-    block_[b.previous].next = b.next;
-    block_[b.next].previous = b.previous;
+  void unlink(block_id id) noexcept {
+    const neighbours n = lru_[id];
+    lru_[n.previous].next = n.next;
+    lru_[n.next].previous = n.previous;
     --cached_;
   }
 
@@ -392,48 +403,48 @@ class prefix_cache {
   [[nodiscard]] block_id take_free() noexcept {
     const block_id id = free_[--free_size_];
     block_state& b = block_[id];
-    b.references = 1;
-    if ((++b.takes & block_state::count_mask) == 0) b.takes = block_state::half_range;
+    ++b.owners;
+    if ((++b.link & block_state::takes_mask) == 0) b.link = block_state::half_range;
     return id;
   }
   [[nodiscard]] block_id evict() noexcept {
-    const block_id id = block_[capacity_].next;
-    block_state& b = block_[id];
-    unlink(b);
-    const block_state& coldest = block_[b.next];  // likely to be evicted next
-    prefetch(slot_ + home(coldest.hash));
-    prefetch(block_ + coldest.next);
+    const block_id id = lru_[capacity_].next;
+    unlink(id);
+    const block_id coldest = lru_[capacity_].next;  // likely to be evicted next
+    if (coldest != ends()) prefetch(bucket_ + home(block_[coldest].hash));
     forget(id);
-    b.references = 1;
+    ++block_[id].owners;
     return id;
   }
 
   /// The coldest blocks, as `evict()` one by one: they are cut off the list together, and what is looked up of each is
   /// on its way while the list is followed.
   void evict(std::span<block_id> out) noexcept {
-    block_id id = block_[capacity_].next;
+    block_id id = lru_[capacity_].next;
     for (block_id& coldest : out) {
       coldest = id;
-      prefetch(slot_ + home(block_[id].hash));
-      id = block_[id].next;
+      prefetch(block_ + id);
+      id = lru_[id].next;
     }
-    block_[capacity_].next = id;
-    block_[id].previous = ends();
+    lru_[capacity_].next = id;
+    lru_[id].previous = ends();
     cached_ -= out.size();
+    for (const block_id coldest : out) prefetch(bucket_ + home(block_[coldest].hash));
     for (const block_id coldest : out) {
       forget(coldest);
-      block_[coldest].references = 1;
+      ++block_[coldest].owners;
     }
   }
 
-  block_state* block_;  // one more than there are blocks: the ends of the LRU list
-  slot* slot_;
-  block_id* free_;  // a stack: the next to be allocated is free_[free_size_ - 1]
+  block_state* block_;
+  neighbours* lru_;   // one more than there are blocks: the ends of the list
+  neighbours* twin_;  // of those that may have twins
+  block_id* bucket_;  // by hash: the first block of the chain
+  block_id* free_;    // a stack: the next to be allocated is free_[free_size_ - 1]
   block_id* journal_;
   std::size_t capacity_;
   std::size_t free_size_;
   std::size_t cached_ = 0;
-  std::size_t mask_;
   int shift_;
   std::size_t journal_end_ = 0;
   std::size_t journal_size_ = 0;
