@@ -4,6 +4,7 @@
 #include <tessera/kv/concepts.hpp>
 
 #include <bit>
+#include <utility>
 
 TESSERA_NAMESPACE_BEGIN
 namespace kv {
@@ -126,6 +127,20 @@ class prefix_cache {
       join_twins(id);
     }
     return status::ok;
+  }
+
+  /// Publishes each block by its hash, and leaves out those that cannot be: the first status that is not `ok` is
+  /// returned. Expected O(ids.size()). Requires: `hashes.size() >= ids.size()`.
+  [[nodiscard]] status publish(std::span<const block_id> ids, std::span<const std::uint64_t> hashes) noexcept {
+    TESSERA_ASSERT(hashes.size() >= ids.size(), "a hash for each block");
+    for (std::size_t i = 0; i != ids.size(); ++i) prefetch(bucket_ + home(hashes[i]));
+    status first = status::ok;
+    for (std::size_t i = 0; i != ids.size(); ++i) {
+      if (i + 4 < ids.size()) prefetch_first(hashes[i + 4]);
+      const status s = publish(ids[i], hashes[i]);
+      if (first == status::ok) first = s;
+    }
+    return first;
   }
 
   /// Forgets all hashes (the weights changed): cached blocks become free, blocks in use stay in use, unpublished.
@@ -310,12 +325,6 @@ class prefix_cache {
     while (id != no_index && block_[id].hash != hash) id = block_[id].link;
     return id;
   }
-  /// What names the first block with a hash. Requires: the hash is known.
-  [[nodiscard]] block_id& name_of(std::uint64_t hash) noexcept {
-    block_id* name = bucket_ + home(hash);
-    while (block_[*name].hash != hash) name = &block_[*name].link;
-    return *name;
-  }
 
   // --- twins: a ring
   void join_twins(block_id id) noexcept {
@@ -343,16 +352,18 @@ class prefix_cache {
       twin_[t.previous].next = t.next;
       twin_[t.next].previous = t.previous;
     }
-    block_id& name = name_of(b.hash);
-    if (name != id) {
+    block_id* name = bucket_ + home(b.hash);
+    if (!has_twin) {
+      while (*name != id) name = &block_[*name].link;
+      *name = std::exchange(b.link, 0U);
+      return;
+    }
+    while (block_[*name].hash != b.hash) name = &block_[*name].link;
+    if (*name != id) {
       b.link = 0;
-    } else if (has_twin) {
-      name = twin_[id].next;
-      block_[name].link = b.link;
-      b.link = block_state::was_first_mark;
     } else {
-      name = b.link;
-      b.link = 0;
+      *name = twin_[id].next;
+      block_[*name].link = std::exchange(b.link, block_state::was_first_mark);
     }
   }
   /// Undoes `forget`.
@@ -367,9 +378,10 @@ class prefix_cache {
     }
     join_twins(id);
     if (b.link != block_state::was_first_mark) return;
-    block_id& name = name_of(b.hash);
-    b.link = block_[name].link;
-    name = id;
+    block_id* name = bucket_ + home(b.hash);
+    while (block_[*name].hash != b.hash) name = &block_[*name].link;
+    b.link = block_[*name].link;
+    *name = id;
   }
 
   // --- LRU list: circular, through the element after the last block; `next` of it is the coldest

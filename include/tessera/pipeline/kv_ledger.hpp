@@ -294,11 +294,14 @@ class kv_ledger {
       const std::span<const kv::block_id> row = table_.row(s.row);
       const std::span<const std::uint64_t> theirs =
           watched != nullptr ? watched->prefix_hashes() : std::span<const std::uint64_t>{};
-      for (std::size_t i = s.cached_blocks; i < hashes.size() && i < full; ++i) {
-        static_cast<void>(blocks_.publish(row[i], hashes[i]));
-        seen += i < known && i < theirs.size() && theirs[i] == hashes[i] ? 1U : 0U;
-        s.cached_blocks = static_cast<std::uint32_t>(i + 1);
+      const std::size_t from = s.cached_blocks;
+      const std::size_t end = full < hashes.size() ? full : hashes.size();
+      // One that is known by another hash already, as a fork's may be, stays as it is.
+      static_cast<void>(blocks_.publish(row.first(end).subspan(from), hashes.first(end).subspan(from)));
+      for (std::size_t i = from; i < end && i < known && i < theirs.size(); ++i) {
+        seen += theirs[i] == hashes[i] ? 1U : 0U;
       }
+      s.cached_blocks = static_cast<std::uint32_t>(end);
     } else {
       static_cast<void>(r), static_cast<void>(watched), static_cast<void>(known);
     }
