@@ -107,62 +107,80 @@ class csr_tables {
     std::int32_t count;
   };
 
-  /// Whether a row was in the latest batch, where `place_` says.
-  [[nodiscard]] bool was_in(std::uint32_t r) const noexcept {
-    return place_[r] < latest_size_ && latest_row_[place_[r]] == r;
-  }
-
   /// Whether the entry after `i` is the one that came after `j` in the latest batch.
   [[nodiscard]] bool goes_on_after(std::size_t i, std::size_t j) const noexcept {
     return i + 1 == size_ || (j + 1 < latest_size_ && row_[i + 1] == latest_row_[j + 1]);
   }
 
-  void build(block_table& table) noexcept {
-    // Rows of the latest batch that lost entries since: only these need a look at what they have kept.
-    bool any_cut = false;
-    for (const std::uint32_t r : table.cut_rows()) any_cut = any_cut || was_in(r);
+  /// Where entry `i` stood in the latest batch, at `j` or behind; `latest_size_` if it was not there, or is not worth
+  /// following: one that has moved to the front alone must not leave all behind it there. Those next to `j`, where
+  /// somebody has left, are looked at first; the others are written down once per batch, if ever.
+  [[nodiscard]] std::size_t find_latest(std::size_t i, std::size_t j, bool& written_down) noexcept {
+    const std::uint32_t r = row_[i];
+    const std::size_t near = j + 8 < latest_size_ ? j + 8 : latest_size_;
+    for (std::size_t k = j; k < near; ++k) {
+      if (latest_row_[k] == r) return k;
+    }
+    if (near == latest_size_) return latest_size_;
+    if (!written_down) {
+      for (std::size_t k = 0; k != latest_size_; ++k) place_[latest_row_[k]] = static_cast<std::uint32_t>(k);
+      written_down = true;
+    }
+    const std::size_t k = place_[r];
+    return k < latest_size_ && latest_row_[k] == r && k >= j && goes_on_after(i, k) ? k : latest_size_;
+  }
 
+  void build(block_table& table) noexcept {
     // 1. What can be kept: entries that were in the latest batch, in the same order, which mostly is entry by entry.
     //    Those that moved by the same distance and lie side by side are one move. Whatever breaks the order is copied
     //    from its row instead.
+    const bool any_cut = !table.cut_rows().empty();  // rows that lost entries since
     std::size_t moves = 0;
     std::size_t fresh = 0;
-    std::size_t j = 0;  // where the latest batch has come to
+    bool written_down = false;
     std::int32_t run_from = 0;
     std::int32_t run_to = 0;
     std::int32_t run_end = 0;  // [run_from, run_end) is kept, from run_to on
     const auto end_run = [&]() noexcept {
       if (run_end != run_from && run_from != run_to) moves_[moves++] = {run_to, run_from, run_end - run_from};
     };
-    for (std::size_t i = 0; i != size_; ++i) {
-      const std::uint32_t r = row_[i];
-      const std::int32_t to = indptr_[i];
-      const std::int32_t count = indptr_[i + 1] - to;
-      if (j == latest_size_ || latest_row_[j] != r) [[unlikely]] {
-        // One that has moved to the front alone is not worth leaving all behind it there: then its neighbour is
-        // another.
-        if (!was_in(r) || place_[r] < j || (place_[r] - j > 8 && !goes_on_after(i, place_[r]))) {
-          fresh_[fresh++] = {r, to, 0, count};
+    for (std::size_t i = 0, j = 0; i != size_; ++i, ++j) {  // j: where the latest batch has come to
+      if (j >= latest_size_ || latest_row_[j] != row_[i]) {
+        const std::size_t found = find_latest(i, j, written_down);
+        if (found == latest_size_) {
+          fresh_[fresh++] = {row_[i], indptr_[i], 0, indptr_[i + 1] - indptr_[i]};
+          --j;
           continue;
         }
-        j = place_[r];
+        j = found;
       }
-      const std::int32_t from = latest_indptr_[j];
-      std::int32_t keep = latest_indptr_[j + 1] - from;
-      ++j;
-      if (any_cut) [[unlikely]] {
-        const std::size_t kept = table.unread_from(r);
-        if (static_cast<std::size_t>(keep) > kept) keep = static_cast<std::int32_t>(kept);
-      }
-      if (keep > count) keep = count;
-      if (from != run_end || to - from != run_to - run_from) {
+      if (latest_indptr_[j] != run_end || indptr_[i] - latest_indptr_[j] != run_to - run_from) {
         end_run();
-        run_from = from;
-        run_to = to;
+        run_from = latest_indptr_[j];
+        run_to = indptr_[i];
       }
-      run_end = from + keep;
-      if (keep != count) [[unlikely]]
-        fresh_[fresh++] = {r, to + keep, keep, count - keep};
+      // The common case: as many as before, of one after the other.
+      const std::int32_t distance = run_to - run_from;
+      while (i != size_ && j != latest_size_ && row_[i] == latest_row_[j] &&
+             indptr_[i + 1] - latest_indptr_[j + 1] == distance &&
+             (!any_cut || table.unread_from(row_[i]) >= static_cast<std::size_t>(indptr_[i + 1] - indptr_[i]))) {
+        ++i;
+        ++j;
+      }
+      run_end = latest_indptr_[j];
+      if (i == size_) break;
+      if (j == latest_size_ || row_[i] != latest_row_[j]) {
+        --i;
+        --j;
+        continue;
+      }
+      const std::int32_t count = indptr_[i + 1] - indptr_[i];
+      std::int32_t keep = latest_indptr_[j + 1] - latest_indptr_[j];
+      const std::size_t uncut = table.unread_from(row_[i]);
+      if (static_cast<std::size_t>(keep) > uncut) keep = static_cast<std::int32_t>(uncut);
+      if (keep > count) keep = count;
+      run_end += keep;
+      if (keep != count) fresh_[fresh++] = {row_[i], indptr_[i] + keep, keep, count - keep};
     }
     end_run();
     // 2. Sources and targets both ascend, so a move down and a move up never meet; among themselves, moves down are
@@ -183,7 +201,6 @@ class csr_tables {
         std::memcpy(indices_ + f.to, ids, static_cast<std::size_t>(f.count) * sizeof(std::int32_t));
       }
     }
-    for (std::size_t i = 0; i != size_; ++i) place_[row_[i]] = static_cast<std::uint32_t>(i);
     table.mark_read();
     built_ = true;
   }
@@ -196,7 +213,7 @@ class csr_tables {
   std::uint32_t* latest_row_;
   std::int32_t* indptr_;
   std::int32_t* latest_indptr_;
-  std::uint32_t* place_;  // by row: its entry in the latest batch that it was in
+  std::uint32_t* place_;  // by row: its entry in the latest batch, where that was needed
   std::int32_t* indices_;
   std::int32_t* last_page_len_;
   move* moves_;

@@ -422,8 +422,7 @@ class iteration_scheduler {
     kv::block_table& table = roster_.kv.table();
     tables_.begin();
     for (auto* entries : {&step_.decode, &step_.prefill}) {
-      for (scheduled<Request>& e : *entries) {
-        e.new_blocks = static_cast<std::uint32_t>(table.size(e.row) - table.told(e.row));
+      for (const scheduled<Request>& e : *entries) {
         tables_.add(table, e.row, e.first + e.count + e.lookahead, e.new_blocks);
       }
     }

@@ -75,6 +75,10 @@ class kv_ledger {
   [[nodiscard]] std::int64_t held(const Request& r) const noexcept {
     return static_cast<std::int64_t>(table_.size(r.state().row));
   }
+  /// Blocks at the end of a row of which nobody was told yet.
+  [[nodiscard]] std::uint32_t new_blocks(std::uint32_t row) const noexcept {
+    return static_cast<std::uint32_t>(table_.size(row) - table_.told(row));
+  }
   /// Blocks that a row does not share with another.
   [[nodiscard]] std::int64_t exclusive(const Request& r) const noexcept { return own_.of(r.state().row); }
 

@@ -25,7 +25,10 @@ void give_lookahead(Planning& p) noexcept {
       more = min(more, p.free());
       n = min(n, p.limits.block_size * (p.held(r) + more).count() - length);
       if (n <= tokens{}) continue;
-      if (more > blocks{}) p.roster.kv.take(*e.request, static_cast<std::size_t>(more.count()));
+      if (more > blocks{}) {
+        p.roster.kv.take(*e.request, static_cast<std::size_t>(more.count()));
+        e.new_blocks = p.roster.kv.new_blocks(e.row);
+      }
       e.lookahead = n;
       step.budget -= n;
       step.drafts += n;

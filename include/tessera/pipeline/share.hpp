@@ -27,8 +27,9 @@ void schedule(Planning& p, typename Planning::request& r, tokens first, tokens c
   auto& step = p.step;
   if (at == no_index) step.set_mark(r, plan_mark::runs);  // a resident's is set when it has run
   step.budget -= count;
-  const scheduled<typename Planning::request> entry{&r, first,         count, tokens{}, r.state().row,
-                                                    0,  count == left, origin};
+  const std::uint32_t row = r.state().row;
+  const scheduled<typename Planning::request> entry{
+      &r, first, count, tokens{}, row, p.roster.kv.new_blocks(row), count == left, origin};
   if (left == tokens{1}) {
     step.decode.push_back(entry);
     step.decode_at.push_back(at);
