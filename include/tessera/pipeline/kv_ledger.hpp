@@ -391,9 +391,10 @@ class kv_ledger {
 
   /// A chain of host blocks as a span for the plan.
   [[nodiscard]] std::span<const kv::block_id> copy_host_ids(std::uint32_t head) noexcept {
-    const std::size_t begin = host_ids_.size();
-    host_.for_each(head, [this](kv::block_id id) noexcept { host_ids_.push_back(id); });
-    return {host_ids_.data() + begin, host_ids_.size() - begin};
+    const std::size_t n = host_.size(head);
+    const std::span<kv::block_id> ids{host_ids_.extend(n), n};
+    host_.copy(head, ids);
+    return ids;
   }
 
   void note(typename reservation::what kind, Request& r, std::uint64_t count) noexcept {
