@@ -86,7 +86,7 @@ struct archetype {
   {
     return 0;
   }
-  status publish(block_id, std::uint64_t) noexcept
+  status publish(std::span<const block_id>, std::span<const std::uint64_t>) noexcept
     requires(missing != 14)
   {
     return status::ok;
@@ -154,7 +154,7 @@ struct match_changes : archetype<0> {
 };
 struct publish_is_silent : archetype<0> {
   using archetype::archetype;
-  void publish(block_id, std::uint64_t) noexcept {}
+  void publish(std::span<const block_id>, std::span<const std::uint64_t>) noexcept {}
 };
 static_assert(!prefix_store<match_changes>);
 static_assert(!prefix_store<publish_is_silent>);

@@ -53,7 +53,9 @@ class counting_store {
     seen.matched += hashes.size();
     return inner_.match(hashes, out);
   }
-  [[nodiscard]] status publish(kv::block_id id, std::uint64_t hash) noexcept { return inner_.publish(id, hash); }
+  [[nodiscard]] status publish(std::span<const kv::block_id> ids, std::span<const std::uint64_t> hashes) noexcept {
+    return inner_.publish(ids, hashes);
+  }
   [[nodiscard]] status allocate(std::span<kv::block_id> out) noexcept {
     seen.allocated += out.size();
     return inner_.allocate(out);

@@ -57,17 +57,19 @@ concept block_store = std::constructible_from<S, arena&, const typename S::limit
 ///
 /// Requires: (1) `block_store`; (2) `match(hashes, out)`: writes the blocks of the longest known prefix of `hashes` to
 /// `out` and returns their number, changing nothing; (3) `knows(hash)`: whether a block is known by it; (4)
-/// `publish(id, hash)`: makes a block that is in use findable.
+/// `publish(ids, hashes)`: makes blocks that are in use findable, each by its hash, and leaves out those that are by
+/// another.
 /// Not checked: `share` accepts every block that `match` returned, also one with no reference; a published block whose
 /// last reference goes stays findable until `allocate` needs it, the longest unused first.
-/// Complexity: O(blocks matched), O(1). Model: `prefix_cache`.
+/// Complexity: O(blocks matched), O(1), O(ids). Model: `prefix_cache`.
 template <class S>
-concept prefix_store = block_store<S> && requires(S& store, const S& view, block_id id, std::uint64_t hash,
-                                                  std::span<const std::uint64_t> hashes, std::span<block_id> out) {
-  { view.match(hashes, out) } noexcept -> std::same_as<std::size_t>;
-  { view.knows(hash) } noexcept -> std::same_as<bool>;
-  { store.publish(id, hash) } noexcept -> std::same_as<status>;
-};
+concept prefix_store =
+    block_store<S> && requires(S& store, const S& view, std::span<const block_id> ids, std::uint64_t hash,
+                               std::span<const std::uint64_t> hashes, std::span<block_id> out) {
+      { view.match(hashes, out) } noexcept -> std::same_as<std::size_t>;
+      { view.knows(hash) } noexcept -> std::same_as<bool>;
+      { store.publish(ids, hashes) } noexcept -> std::same_as<status>;
+    };
 
 }  // namespace kv
 TESSERA_NAMESPACE_END

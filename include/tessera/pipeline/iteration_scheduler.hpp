@@ -3,6 +3,7 @@
 
 #include <tessera/admit/watermark.hpp>
 #include <tessera/core/owned_storage.hpp>
+#include <tessera/core/prefetch.hpp>
 #include <tessera/core/status.hpp>
 #include <tessera/core/storage.hpp>
 #include <tessera/gate/concepts.hpp>
@@ -263,7 +264,9 @@ class iteration_scheduler {
     roster_.settle_admissions(step_.admitted, step_.first_guest);
     const outcome* o = outcomes.data();
     const std::uint32_t mark = step_.mark();
+    constexpr std::size_t ahead = 8;
     for (std::size_t i = 0; i != step_.decode.size(); ++i, ++o) {
+      if (i + ahead < step_.decode.size()) detail::prefetch(&step_.decode[i + ahead].request->state());
       if (!roster_.settle_decode(step_.decode[i], *o, step_.decode_at[i], mark)) [[unlikely]]
         settle(step_.decode[i], *o, step_.decode_at[i], now);
     }
