@@ -185,24 +185,24 @@ TEST_CASE("prefix_cache: publishing", "[kv]") {
 TEST_CASE("prefix_cache: blocks published together; those that cannot be are left out", "[kv]") {
   cache_on_heap c{6};
   std::array<block_id, 6> ids{};
-  REQUIRE(c.object.allocate(ids) == status::ok);
+  REQUIRE(c.cache.allocate(ids) == status::ok);
   const std::array<std::uint64_t, 6> hashes{10, 11, 12, 11, 14, 15};
-  REQUIRE(c.object.publish(ids[1], 99) == status::ok);
-  REQUIRE(c.object.release(ids[2]) == status::ok);
+  REQUIRE(c.cache.publish(ids[1], 99) == status::ok);
+  REQUIRE(c.cache.release(ids[2]) == status::ok);
   // The second is known by another hash, the third is nobody's; the fourth is a twin of nobody then.
-  CHECK(c.object.publish(ids, hashes) == status::invalid);
+  CHECK(c.cache.publish(ids, hashes) == status::invalid);
   for (const std::size_t i : {0U, 3U, 4U, 5U}) {
-    CHECK(c.object.published(ids[i]));
+    CHECK(c.cache.published(ids[i]));
     block_id found = no_index;
-    CHECK(c.object.match(std::span{hashes}.subspan(i, 1), {&found, 1}) == 1);
+    CHECK(c.cache.match(std::span{hashes}.subspan(i, 1), {&found, 1}) == 1);
     CHECK(found == ids[i]);
   }
-  CHECK(c.object.knows(99));
-  CHECK_FALSE(c.object.knows(12));
-  CHECK(c.object.publish(ids, hashes) == status::invalid);  // and changes nothing
-  CHECK(c.object.publish(std::span{ids}.subspan(2, 1), std::span{hashes}.subspan(2)) == status::not_allocated);
-  CHECK(c.object.publish(std::span{ids}.last(3), std::span{hashes}.last(3)) == status::ok);
-  CHECK(c.object.publish({}, {}) == status::ok);
+  CHECK(c.cache.knows(99));
+  CHECK_FALSE(c.cache.knows(12));
+  CHECK(c.cache.publish(ids, hashes) == status::invalid);  // and changes nothing
+  CHECK(c.cache.publish(std::span{ids}.subspan(2, 1), std::span{hashes}.subspan(2)) == status::not_allocated);
+  CHECK(c.cache.publish(std::span{ids}.last(3), std::span{hashes}.last(3)) == status::ok);
+  CHECK(c.cache.publish(std::span<const block_id>{}, std::span<const std::uint64_t>{}) == status::ok);
 }
 
 TEST_CASE("prefix_cache: two blocks with one hash are both there to be found, each until it goes", "[kv]") {
