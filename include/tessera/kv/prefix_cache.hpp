@@ -91,9 +91,9 @@ class prefix_cache {
   [[nodiscard]] std::size_t match(std::span<const std::uint64_t> hashes, std::span<block_id> out) const noexcept {
     const std::size_t n = hashes.size() < out.size() ? hashes.size() : out.size();
     constexpr std::size_t ahead = 8;  // lookups are independent: let their cache misses overlap
-    for (std::size_t i = 0; i < n && i < ahead; ++i) detail::prefetch(bucket_ + home(hashes[i]));
+    for (std::size_t i = 0; i < n && i < ahead; ++i) tessera::detail::prefetch(bucket_ + home(hashes[i]));
     for (std::size_t i = 0; i != n; ++i) {
-      if (i + ahead < n) detail::prefetch(bucket_ + home(hashes[i + ahead]));
+      if (i + ahead < n) tessera::detail::prefetch(bucket_ + home(hashes[i + ahead]));
       if (i + ahead / 2 < n) prefetch_first(hashes[i + ahead / 2]);
       const block_id id = find(hashes[i]);
       if (id == no_index) return i;
@@ -134,7 +134,7 @@ class prefix_cache {
   /// returned. Expected O(ids.size()). Requires: `hashes.size() >= ids.size()`.
   [[nodiscard]] status publish(std::span<const block_id> ids, std::span<const std::uint64_t> hashes) noexcept {
     TESSERA_ASSERT(hashes.size() >= ids.size(), "a hash for each block");
-    for (std::size_t i = 0; i != ids.size(); ++i) detail::prefetch(bucket_ + home(hashes[i]));
+    for (std::size_t i = 0; i != ids.size(); ++i) tessera::detail::prefetch(bucket_ + home(hashes[i]));
     status first = status::ok;
     for (std::size_t i = 0; i != ids.size(); ++i) {
       if (i + 4 < ids.size()) prefetch_first(hashes[i + 4]);
@@ -310,7 +310,7 @@ class prefix_cache {
   /// The first block of a bucket that is in the processor's cache already.
   void prefetch_first(std::uint64_t hash) const noexcept {
     const block_id id = bucket_[home(hash)];
-    if (id != no_index) detail::prefetch(block_ + id);
+    if (id != no_index) tessera::detail::prefetch(block_ + id);
   }
 
   // --- hash table: buckets that name their first block, chained through `link`. Of twins, one is in the chain.
@@ -420,7 +420,7 @@ class prefix_cache {
     const block_id id = lru_[capacity_].next;
     unlink(id);
     const block_id coldest = lru_[capacity_].next;  // likely to be evicted next
-    if (coldest != ends()) detail::prefetch(bucket_ + home(block_[coldest].hash));
+    if (coldest != ends()) tessera::detail::prefetch(bucket_ + home(block_[coldest].hash));
     forget(id);
     ++block_[id].owners;
     return id;
@@ -432,13 +432,13 @@ class prefix_cache {
     block_id id = lru_[capacity_].next;
     for (block_id& coldest : out) {
       coldest = id;
-      detail::prefetch(block_ + id);
+      tessera::detail::prefetch(block_ + id);
       id = lru_[id].next;
     }
     lru_[capacity_].next = id;
     lru_[id].previous = ends();
     cached_ -= out.size();
-    for (const block_id coldest : out) detail::prefetch(bucket_ + home(block_[coldest].hash));
+    for (const block_id coldest : out) tessera::detail::prefetch(bucket_ + home(block_[coldest].hash));
     for (const block_id coldest : out) {
       forget(coldest);
       ++block_[coldest].owners;
