@@ -19,7 +19,8 @@ namespace kv {
 /// must not be written to.
 ///
 /// Blocks that were computed apart from each other may hold the same and be published under one hash: they are twins,
-/// and each of them is found as long as it is there. `match` prefers one that is in use, which costs no free block.
+/// and each of them is found as long as it is there. `match` prefers one that is in use, which costs no free block, if
+/// that is among the first five it looks at.
 ///
 /// Hashes are trusted: two blocks with one hash are taken to hold the same KV. Make them with `hash_chain`, 64 bits
 /// over all tokens from the start, with a seed per tenant.
@@ -84,6 +85,12 @@ class prefix_cache {
   [[nodiscard]] bool published(block_id id) const noexcept {
     TESSERA_ASSERT(id < capacity_, "not a block of this cache");
     return block_[id].is_published();
+  }
+
+  /// Whether others may be published under its hash, or have been since it was. Requires `id < capacity()`.
+  [[nodiscard]] bool may_have_twins(block_id id) const noexcept {
+    TESSERA_ASSERT(id < capacity_, "not a block of this cache");
+    return block_[id].may_have_twins();
   }
 
   /// Finds the longest prefix of `hashes` whose blocks are all known, writes their ids to the front of `out` and

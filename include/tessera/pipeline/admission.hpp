@@ -54,8 +54,13 @@ template <class Planning>
       p.step.next >= p.roster.residents.bookmark()) {
     return wait_reason::no_blocks;
   }
-  if (outranks || !p.step.admitted.empty() || !refused.matched) return wait_reason::none;
-  return refuses(p, r, p.free() + held_by_guests(p), total - refused.in_use, blocks{});
+  if (outranks || !refused.matched) return wait_reason::none;
+  // Those who start before it in this plan may hold more of its prefix, but no more than they share.
+  blocks in_use = refused.in_use;
+  for (const typename Planning::request* a : p.step.admitted) {
+    in_use += blocks{static_cast<std::int64_t>(a->state().shared_blocks)};
+  }
+  return refuses(p, r, p.free() + held_by_guests(p), total - in_use, blocks{});
 }
 
 /// A waiting request's turn. Either it is in the plan afterwards, or nothing has changed, and the reason is returned.
@@ -75,10 +80,9 @@ template <class Planning>
   // One that outranks residents asks nobody: they are its headroom.
   const bool outranks = step.next < p.ordinary();
   const blocks total = p.whole(r);
-  if (!as_guest) {
-    const wait_reason again = refused_as_before(p, r, outranks, total);
-    if (again != wait_reason::none) return again;
-  }
+  // A guest starts only where it could without anything shared, so that its prefix is not matched in vain.
+  const wait_reason again = as_guest ? refuses(p, r, p.free(), total, blocks{}) : refused_as_before(p, r, outranks, total);
+  if (again != wait_reason::none) return again;
 
   const std::size_t mark = kv.mark();
   const blocks free_before = p.free();
@@ -119,7 +123,7 @@ template <class Planning>
     if (!as_guest && why_not != wait_reason::budget_spent) {
       roster.refused.begin(s.sequence);
       roster.refused_request = &r;
-      roster.refused.of_prefix(hits, found - from_cache);
+      roster.refused.of_prefix(hits, found - from_cache + kv.unsure());
       roster.refused.lack = lacking;
       roster.residents.set_bookmark(step.next);
     }

@@ -29,6 +29,7 @@ template <class Planning>
   auto& kv = p.roster.kv;
   auto& step = p.step;
   if (at_least == 0 && p.free() >= in_all) return blocks{};
+  if (in_all > step.obtainable) return in_all - step.obtainable;
   blocks most = p.free();
   for (std::size_t i = step.kept; i > step.next && most < in_all; --i) {
     most += blocks{kv.exclusive(*p.roster.residents[i - 1])};

@@ -156,9 +156,10 @@ class iteration_scheduler {
   /// if another instance has yet to agree, `suspend` it until then. Of one that is swapped out and left its first
   /// blocks to others, nothing is worth copying: its progress says so. O(log n + blocks held). `unknown_request` if it
   /// is not here; `busy` while a plan is pending, unless it is suspended: then its blocks are free when that is
-  /// settled.
+  /// settled; `busy`, too, of one that was forked and whose last block a plan is yet to copy.
   [[nodiscard]] status evacuate(Request& r) noexcept {
     if (!roster_.contains(r)) return status::unknown_request;
+    if (roster_.kv.awaits_copy(r)) return status::busy;
     if (!step_.pending) {
       roster_.remove(r, lifecycle::idle);
     } else if (r.state().life == lifecycle::suspended && r.state().ends_as == lifecycle::idle) {
@@ -338,11 +339,12 @@ class iteration_scheduler {
   [[nodiscard]] const limits& size_limits() const noexcept { return limits_; }
   /// Device blocks that a request holds, shared ones included; 0 while it waits. O(1). Requires: it is here.
   [[nodiscard]] blocks blocks_held(const Request& r) const noexcept {
-    return r.state().row == no_index ? blocks{} : blocks{roster_.kv.held(r)};
+    return r.state().row >= tables().rows() ? blocks{} : blocks{roster_.kv.held(r)};
   }
   /// Forgets what the prefix cache knows (the weights have changed): nobody who starts from now on shares what was
-  /// computed before. Blocks in use stay in use. Who has computed part of a prompt goes on; `preempt` it if it must
-  /// not. O(blocks). `busy` while a plan is pending.
+  /// computed before, nor what is computed on top of it. Blocks in use stay in use. Who has computed something goes on
+  /// with it, also one that is swapped out; `preempt` or cancel it if it must not. What is adopted later counts as new.
+  /// O(blocks + requests). `busy` while a plan is pending.
   [[nodiscard]] status forget_prefixes() noexcept
     requires requires(BlockStore& store) { store.clear(); }
   {
@@ -402,6 +404,7 @@ class iteration_scheduler {
     step_.starts = limits.max_starts;
     step_.next = 0;
     step_.kept = roster_.residents.size();
+    step_.obtainable = capacity();
     step_.promised = blocks{};
     step_.blocked = 0;
     step_.stopped = wait_reason::none;

@@ -30,6 +30,9 @@ class kv_ledger {
   using state = typename Request::state_type;
 
  public:
+  /// `cached_blocks` of one whose KV was computed before the prefixes were forgotten: nobody is to find any of it.
+  static constexpr std::uint32_t keeps_to_itself = no_index;
+
   static constexpr bool shares = prefix_hashed<Request> && kv::prefix_store<BlockStore>;  ///< Whether blocks are.
 
   [[nodiscard]] static constexpr kv::block_table::limits table_limits(const scheduler_limits& l) noexcept {
@@ -120,6 +123,12 @@ class kv_ledger {
       const std::span<kv::block_id> ids = table_.extend(s.row, hashes.size());
       const std::size_t hits = blocks_.match(hashes, ids);
       table_.truncate(s.row, hits);
+      unsure_ = blocks{};
+      if constexpr (requires { blocks_.may_have_twins(kv::block_id{}); }) {
+        for (const kv::block_id id : ids.first(hits)) {
+          if (blocks_.references(id) == 0 && blocks_.may_have_twins(id)) unsure_ += blocks{1};
+        }
+      }
       const status shared = blocks_.share(ids.first(hits));
       TESSERA_ASSERT(shared == status::ok, "a matched block can be shared");
       static_cast<void>(shared);
@@ -131,6 +140,9 @@ class kv_ledger {
       return 0;
     }
   }
+  /// Of the blocks that `share_prefix` took last, so many that nobody held, but others may hold the same: if these are
+  /// evicted, those will be found.
+  [[nodiscard]] blocks unsure() const noexcept { return unsure_; }
   /// How many more blocks of its prefix are known than `known`.
   [[nodiscard]] std::size_t known_beyond(const Request& r, std::size_t known) const noexcept {
     std::size_t n = known;
@@ -160,6 +172,7 @@ class kv_ledger {
     if constexpr (shares) {
       const state& s = r.state();
       const std::span<const kv::block_id> row = table_.row(s.row);
+      if (s.cached_blocks == keeps_to_itself) return 0;
       const auto written = static_cast<std::size_t>(s.computed / block_size_);
       while (n < s.cached_blocks && n < written && blocks_.references(row[n]) > 1) ++n;
     } else {
@@ -339,6 +352,17 @@ class kv_ledger {
     return true;
   }
 
+  /// Whether a block of the request is still to be filled by one of `copies`.
+  [[nodiscard]] bool awaits_copy(const Request& r) const noexcept {
+    if (r.state().row == no_index || copies_.empty()) return false;
+    for (const kv::block_id id : table_.row(r.state().row)) {
+      for (const kv::block_copy& c : copies_) {
+        if (c.to == id) return true;
+      }
+    }
+    return false;
+  }
+
   /// Gives back a request's host blocks, if it has any.
   void forget_host_copy(Request& r) noexcept {
     state& s = state_of(r);
@@ -402,6 +426,7 @@ class kv_ledger {
   }
 
   tokens block_size_;
+  blocks unsure_{};
   BlockStore blocks_;
   kv::block_table table_;
   kv::host_tier host_;

@@ -25,7 +25,7 @@ struct scheduler_limits {
   }
   /// Blocks that one sequence can have: the width of a block table row.
   [[nodiscard]] constexpr std::size_t blocks_per_row() const noexcept {
-    return static_cast<std::size_t>(blocks_for(longest(), block_size).count());
+    return block_size > tokens{} ? static_cast<std::size_t>(blocks_for(longest(), block_size).count()) : 0;
   }
 };
 

@@ -26,6 +26,7 @@ template <schedulable Request, class Order, class BlockStore>
 struct roster {
   using state = typename Request::state_type;
   using time_point = basic_time_point<typename Request::clock_type>;
+  using ledger = kv_ledger<Request, BlockStore>;
 
   [[nodiscard]] static constexpr std::size_t required_bytes(const scheduler_limits& l) noexcept {
     return storage_layout{}
@@ -144,6 +145,13 @@ struct roster {
   void forget_prefixes() noexcept {
     kv.store().clear();
     refused.forget();
+    // What has been computed before is not to be found again, nor what is computed on top of it.
+    const auto keep_to_itself = [](Request& r) noexcept { state_of(r).cached_blocks = ledger::keeps_to_itself; };
+    for (Request* r : residents.all()) keep_to_itself(*r);
+    for (Request* r = suspended.front(); r != nullptr; r = suspended.next(*r)) keep_to_itself(*r);
+    for (Request* r = waiting.front(); r != nullptr; r = waiting.next(*r)) {
+      if (r->state().swapped) keep_to_itself(*r);
+    }
   }
 
   /// `f(r)` changes what the order looks at.
@@ -196,10 +204,11 @@ struct roster {
       if (refused.sequence == s.sequence) refused.forget();
       waiting.erase(*r);
       s.life = lifecycle::resident;
-      s.cached_blocks = s.shared_blocks;
+      // What it had left to others may be gone, and with it the use of its copy: it begins anew.
+      const bool comes_back = s.swapped && kv.left_to_others(*r) <= s.shared_blocks;
+      if (s.swapped && !comes_back) s.restarted = true;
+      if (!comes_back || s.cached_blocks != ledger::keeps_to_itself) s.cached_blocks = s.shared_blocks;
       refused.more_in_use(blocks{static_cast<std::int64_t>(s.shared_blocks)});
-      // What it had left to others is gone, and with it the use of its copy: it begins anew.
-      if (s.swapped && kv.left_to_others(*r) > s.shared_blocks) s.restarted = true;
       kv.forget_host_copy(*r);
       s.swapped = false;
     }

@@ -106,7 +106,9 @@ template <class Planning>
   tokens count = left == tokens{1} ? left : chunk_of(p, left);
   if (s.computed + count > room) {
     blocks more = blocks_for(s.computed + count, p.limits.block_size) - p.held(r);
-    if (make_free(p, more, 0, more) > blocks{}) {
+    if (const blocks lacking = make_free(p, more, 0, more); lacking > blocks{}) {
+      // So it is for those behind it, who have fewer behind them: what was tried for one is not tried for each.
+      p.step.obtainable = min(p.step.obtainable, more - lacking);
       // Part of a chunk is better than nothing: what is free or guests have, or else one block.
       if constexpr (Planning::gate::passes) send_guests_away(p, r, more);
       if (p.free() == blocks{} && room == s.computed) static_cast<void>(make_free(p, blocks{1}, 0, blocks{1}));

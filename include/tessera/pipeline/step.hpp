@@ -49,6 +49,7 @@ struct step {
   std::size_t next = 0;         ///< Residents before it have had their turn.
   std::size_t kept = 0;         ///< Residents from here on are victims.
   std::size_t first_guest = 0;  ///< In `admitted`: those from here on passed one that waits before them.
+  blocks obtainable{};          ///< Most that can become free for those whose turn is still to come.
   blocks promised{};            ///< What those who compute their prompts have yet to take.
   refusal refused_before;       ///< The refusal as it was before the plan,
   const Request* refused_request_before = nullptr;
