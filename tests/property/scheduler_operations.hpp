@@ -248,7 +248,6 @@ class scheduler_operations {
   void migrate(world& from) {
     if (from.live().empty()) return;
     text_request* r = &any(from);
-    if (r->copy_pending) return;
     if (from.evacuate(*r) != status::ok) return;  // it is in the plan that is pending
     world& to = &from == &a_ ? b_ : a_;
     request_progress<seconds_clock> progress = r->progress();

@@ -74,6 +74,7 @@ struct text_request : text_hook {
   std::vector<kv::block_id> host_ids;     ///< Where it was swapped to,
   std::size_t host_first = 0;             ///< from this block of its sequence on.
   std::vector<std::uint64_t> in_transit;  ///< Its KV on the way between two instances.
+  std::uint64_t epoch = 0;                ///< How often prefixes had been forgotten when its oldest KV was computed.
   std::vector<std::uint64_t> contents;    ///< What the KV of its tokens is, by position.
 
   [[nodiscard]] std::span<const std::uint64_t> prefix_hashes() const noexcept { return hashes; }
@@ -97,6 +98,14 @@ struct text_request : text_hook {
   std::uint64_t content(std::size_t position) {
     while (contents.size() <= position) contents.push_back(mix(contents.back(), id));
     return contents[position];
+  }
+
+  // A slot holds a token's content, and in its low bits the epoch of whoever computed it.
+  static constexpr std::uint64_t epochs = 0xffff;
+  [[nodiscard]] std::uint64_t written(std::size_t position) { return (content(position) & ~epochs) | epoch; }
+  /// Whether that is its own KV, or such as it may share: not computed before its own was.
+  [[nodiscard]] bool may_read(std::uint64_t kv, std::size_t position) {
+    return ((kv ^ content(position)) & ~epochs) == 0 && (kv & epochs) >= epoch;
   }
 };
 
@@ -189,6 +198,8 @@ class scheduler_world {
     note(static_cast<std::uint64_t>(s));
     if (s == status::accepted) {
       r.computed_before = r.state().computed;
+      r.epoch = epoch_;  // what comes from elsewhere counts as new
+      for (std::uint64_t& kv : r.in_transit) kv = (kv & ~text_request::epochs) | epoch_;
       live_.push_back(&r);
     }
     check();
@@ -199,7 +210,8 @@ class scheduler_world {
   status evacuate(text_request& r) {
     const auto& s = r.state();
     std::vector<std::uint64_t> saved;
-    const bool busy = pending_ && (s.life != lifecycle::suspended || r.cancelled_while_planned);
+    const bool busy = (pending_ && (s.life != lifecycle::suspended || r.cancelled_while_planned)) ||
+                      (r.copy_pending && count(s.computed) % block_size_ != 0);
     const std::uint32_t row = s.row;
     const bool leaves_row = pending_ && !busy;
     // What it left to others when it was swapped out is lost to it.
@@ -316,6 +328,7 @@ class scheduler_world {
       ++child.accepted;
       child.computed_before = child.state().computed;
       child.copy_pending = true;
+      child.epoch = parent.epoch;
       live_.push_back(&child);
     }
     check();
@@ -328,6 +341,7 @@ class scheduler_world {
     must(scheduler_.forget_prefixes() == (pending_ ? status::busy : status::ok),
          "prefixes are forgotten between plans");
     must(pending_ || scheduler_.store().cached() == 0, "nothing is known any more");
+    if (!pending_) ++epoch_;
     check();
   }
 
@@ -620,38 +634,43 @@ class scheduler_world {
       }
     }
     for (std::size_t i = 0; i != plan_.size(); ++i) {
-      plan_[i].request->in_transit.clear();
-      plan_[i].request->host_ids.clear();
+      text_request& r = *plan_[i].request;
+      // Who starts with nothing of its own has what is known now.
+      if (waits(r) && r.in_transit.empty() && r.host_ids.empty()) r.epoch = epoch_;
+      if (waits(r) && count(plan_[i].first) <= r.state().shared_blocks * block_size_) r.epoch = epoch_;
+      r.in_transit.clear();
+      r.host_ids.clear();
     }
     // The kernels read what was there before the step ...
     const auto row_of = [&](std::size_t i) { return scheduler_.tables().row(plan_[i].row); };
     for (std::size_t i = 0; i != plan_.size(); ++i) {
       const scheduled<text_request>& e = plan_[i];
       for (std::size_t p = 0; p != count(e.first); ++p) {
-        must(slot(row_of(i), p) == e.request->content(p), "the KV of every earlier token is in place");
+        must(e.request->may_read(slot(row_of(i), p), p), "the KV of every earlier token is in place, and not too old");
       }
     }
     // ... and write what is new, wrong guesses included.
     for (std::size_t i = 0; i != plan_.size(); ++i) {
       const scheduled<text_request>& e = plan_[i];
       const std::size_t end = count(e.first + e.count);
-      for (std::size_t p = count(e.first); p != end; ++p) slot(row_of(i), p) = e.request->content(p);
+      for (std::size_t p = count(e.first); p != end; ++p) slot(row_of(i), p) = e.request->written(p);
       for (std::size_t p = end; p != end + count(e.lookahead); ++p) {
-        slot(row_of(i), p) = p + 1 < end + outcomes[i].produced ? e.request->content(p) : 0xdead;
+        slot(row_of(i), p) = p + 1 < end + outcomes[i].produced ? e.request->written(p) : 0xdead;
       }
     }
     for (std::size_t i = 0; i != plan_.size(); ++i) {
       const scheduled<text_request>& e = plan_[i];
       for (std::size_t p = 0; p != count(e.first + e.count); ++p) {
-        must(slot(row_of(i), p) == e.request->content(p), "nobody else writes to a request's KV");
+        must(e.request->may_read(slot(row_of(i), p), p), "nobody else writes to a request's KV");
       }
     }
   }
 
+  [[nodiscard]] static bool waits(const text_request& r) noexcept { return r.state().life == lifecycle::waiting; }
+
   void check_plan() {
     if (!looks_) return;
     const std::size_t n = plan_.size();
-    const auto waits = [](const text_request& r) { return r.state().life == lifecycle::waiting; };
     must(n <= step_.max_batch && n <= limits_.residents, "the batch is within its limit");
 
     tokens sum{};
@@ -934,6 +953,7 @@ class scheduler_world {
   bool pending_ = false;
   std::vector<std::uint32_t> left_rows_;  ///< Of those who left while the plan was pending.
   std::uint64_t digest_ = 0;
+  std::uint64_t epoch_ = 0;  ///< How often prefixes have been forgotten.
 };
 
 }  // namespace tessera_test

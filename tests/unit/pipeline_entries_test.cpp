@@ -248,6 +248,50 @@ TEST_CASE("forget_prefixes: who waits is looked at anew") {
   e.commit(p);
 }
 
+TEST_CASE("forget_prefixes: what was computed before is not found later, nor what is computed on top of it") {
+  // In the middle of a block, in the middle of a prompt, suspended, forked.
+  cached_engine e{{.blocks = 200, .block_size = 4_tok, .residents = 16, .max_length = 400_tok}};
+  request& half = e.submit_hashed(18, 40, 4, 0);
+  request& aside = e.submit_hashed(18, 40, 4, 0);
+  const step_limits chunks{.token_budget = 100_tok, .max_chunk = 10_tok};
+  e.step(chunks);
+  REQUIRE(half.state().computed == 10_tok);
+  REQUIRE(e.scheduler.suspend(aside) == status::ok);
+  REQUIRE(e.scheduler.forget_prefixes() == status::ok);
+  request& child = e.add(18, 40);
+  child.hashes = half.hashes;
+  REQUIRE(e.scheduler.fork(half, child) == status::ok);
+  REQUIRE(e.scheduler.resume(aside) == status::ok);
+  for (int i = 0; i != 3; ++i) e.step(chunks);
+  REQUIRE(half.state().computed > 18_tok);
+  for (const request* r : {&half, &aside}) {
+    for (const std::uint64_t hash : r->hashes) CHECK_FALSE(e.scheduler.store().knows(hash));
+  }
+  // Whoever computes it anew can be found, a preempted one of them, too.
+  REQUIRE(e.scheduler.preempt(half) == status::ok);
+  for (int i = 0; i != 4; ++i) e.step(chunks);
+  for (const std::uint64_t hash : half.hashes) CHECK(e.scheduler.store().knows(hash));
+  e.end_all();
+}
+
+TEST_CASE("forget_prefixes: one that is swapped out brings back what nobody else is to find") {
+  using scheduler = iteration_scheduler<request, order::fcfs, preempt::swap, admit::always, kv::prefix_cache>;
+  tessera_test::step_engine<scheduler> e{
+      {.blocks = 10, .block_size = 4_tok, .residents = 4, .host_blocks = 20, .max_length = 40_tok}};
+  request& swapped = e.submit_hashed(8, 20, 2, 0);
+  e.step();
+  request& urgent = e.submit(36, 2, 1);
+  e.step();
+  REQUIRE(swapped.state().swapped);
+  REQUIRE(e.scheduler.forget_prefixes() == status::ok);
+  REQUIRE(e.scheduler.finish(urgent) == status::ok);
+  e.step();
+  REQUIRE(swapped.state().life == lifecycle::resident);
+  for (int i = 0; i != 5; ++i) e.step();
+  for (const std::uint64_t hash : swapped.hashes) CHECK_FALSE(e.scheduler.store().knows(hash));
+  e.end_all();
+}
+
 TEST_CASE("twins: prompts that were computed side by side are both found, each as long as it is there") {
   // Two with one prompt in one step. The first ends, and its blocks are evicted; the second still has the prefix.
   cached_engine e{{.blocks = 100, .block_size = 16_tok, .residents = 8, .max_length = 1600_tok}};

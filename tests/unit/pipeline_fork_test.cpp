@@ -88,6 +88,32 @@ struct device {
 
 }  // namespace
 
+TEST_CASE("fork: one whose last block is yet to be copied cannot leave") {
+  using scheduler = iteration_scheduler<request, order::fcfs, preempt::recompute, admit::always, kv::prefix_cache>;
+  for (const std::int64_t prompt : {6, 8}) {
+    tessera_test::step_engine<scheduler> e{{.blocks = 20, .block_size = 4_tok, .residents = 4, .max_length = 80_tok}};
+    request& parent = e.submit_hashed(prompt, 20, 1, 0);
+    e.step();
+    request& child = e.add(prompt, 20);
+    REQUIRE(e.scheduler.fork(parent, child) == status::ok);
+    const bool copies = prompt % 4 != 0;
+    const auto p = e.plan();
+    CHECK(p.copies.size() == (copies ? 1 : 0));
+    e.scheduler.abandon(p);
+    if (copies) {
+      CHECK(e.scheduler.evacuate(child) == status::busy);
+      REQUIRE(e.scheduler.suspend(child) == status::ok);
+      CHECK(e.scheduler.evacuate(child) == status::busy);
+      const auto next = e.plan();
+      CHECK(e.scheduler.evacuate(child) == status::busy);  // it is being copied
+      e.commit(next);
+    }
+    CHECK(e.scheduler.evacuate(parent) == status::ok);
+    CHECK(e.scheduler.evacuate(child) == status::ok);
+    e.end_all();
+  }
+}
+
 TEMPLATE_TEST_CASE("fork: shares the full blocks, and copies the one that is not full, by the next plan", "",
                    kv::block_pool, kv::prefix_cache) {
   engine_of<TestType> e{small};

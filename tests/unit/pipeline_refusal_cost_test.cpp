@@ -3,6 +3,8 @@
 // What a request costs that waits and cannot start, in calls of the block store: next to nothing, whatever the number
 // of blocks of its prefix, of those who share them, and of blocks that others publish meanwhile.
 
+#include <tessera/gate/backfill.hpp>
+#include <tessera/kv/csr_tables.hpp>
 #include <tessera/kv/prefix_cache.hpp>
 #include <tessera/pipeline/iteration_scheduler.hpp>
 #include <tessera/preempt/recompute.hpp>
@@ -189,4 +191,94 @@ TEST_CASE("what is published of the prefix of who cannot start is looked up once
   CHECK(seen.undone <= 3 * 4000);
   CHECK(seen.matched <= 3 * 8700);
   CHECK(seen.asked <= 3200 + 100 * 2);  // 32 blocks a step are new
+}
+
+TEST_CASE("residents that all lack a block are tried once in a plan, not each") {
+  for (const std::size_t forks : {16U, 64U}) {
+    CAPTURE(forks);
+    constexpr std::size_t blocks = 100;
+    engine_of<preempt::recompute> e{
+        {.blocks = blocks + 1, .block_size = 16_tok, .residents = 64, .max_length = 1616_tok},
+        {.admit = {.fraction = 0}}};
+    request& parent = e.submit_hashed(blocks * 16, 17, 0, 0);
+    e.step({.token_budget = 100'000_tok});
+    for (std::size_t i = 1; i != forks; ++i) {
+      REQUIRE(e.scheduler.fork(parent, e.add(blocks * 16, 17)) == status::ok);
+    }
+    // One block is free, each lacks one, and whoever is evicted gives back nothing that the others do not have as well.
+    for (int i = 0; i != 5; ++i) {
+      seen = {};
+      const auto p = e.plan();
+      CHECK(p.size() == 1);
+      CHECK(p.preempted.empty());
+      CHECK(seen.released <= 2 * forks * blocks);
+      e.scheduler.abandon(p);
+    }
+    e.end_all();
+  }
+}
+
+TEST_CASE("prefixes of those who may not pass the first are not matched in every plan") {
+  using scheduler = iteration_scheduler<request, order::fcfs, preempt::recompute, admit::watermark, counting_store,
+                                        kv::csr_tables, gate::backfill>;
+  constexpr std::size_t k = 500;
+  tessera_test::step_engine<scheduler> e{
+      {.requests = 100, .blocks = 3 * k, .block_size = 16_tok, .residents = 64, .max_length = 16_tok * (3 * k)},
+      {.admit = {.fraction = 0.4}}};
+  const step_limits all{.token_budget = tokens{1 << 30}};
+  e.submit_hashed(k * 16, 10'000, k, k, 5);
+  e.step(all);
+  e.submit_hashed((2 * k - k / 20) * 16, 1, 0, 0);  // the first who waits
+  for (int i = 0; i != 32; ++i) e.submit_hashed((k + k / 10 * 9) * 16, 100, k + k / 10 * 9, k);
+  e.step(all);
+  seen = {};
+  for (int i = 0; i != 50; ++i) e.step(all);
+  CHECK(e.scheduler.resident_count() == 1);
+  CHECK(seen.matched == 0);
+}
+
+TEST_CASE("who is held back is not matched again because somebody starts before it in the plan") {
+  constexpr std::size_t k = 500;
+  engine_of<preempt::recompute> e{
+      {.blocks = 2 * k + 400, .block_size = 16_tok, .residents = 64, .max_length = 16_tok * (2 * k + 400)},
+      {.admit = {.fraction = 0.3}}};
+  const step_limits all{.token_budget = tokens{1 << 30}};
+  e.submit_hashed(k * 16, 10'000, k, k, 5);
+  e.step(all);
+  request& giant = e.submit_hashed((2 * k + 300) * 16, 1, 2 * k + 300, k);
+  e.step(all);
+  REQUIRE(e.why(giant) == wait_reason::held_back);
+  seen = {};
+  std::size_t started = 0;
+  for (int i = 0; i != 50; ++i) {
+    e.submit(8, 2, 1);
+    started += e.step(all);
+    REQUIRE(e.why(giant) == wait_reason::held_back);
+  }
+  CHECK(started > 50);
+  CHECK(seen.matched == 0);  // the small ones have no hashes
+}
+
+TEST_CASE("a refusal is right, remembered or not, where the blocks found have many twins") {
+  std::vector<int> starts;
+  for (const bool remember : {true, false}) {
+    using scheduler = iteration_scheduler<request, order::fcfs, preempt::swap, admit::always, kv::prefix_cache>;
+    tessera_test::step_engine<scheduler> e{{.blocks = 28, .block_size = 4_tok, .residents = 10, .max_length = 112_tok},
+                                           {.remember_refusals = remember}};
+    // Six equal prompts side by side; five end, and the sixth, which the cache does not look as far as, runs on.
+    for (int i = 0; i != 6; ++i) e.submit_hashed(9, i < 5 ? 1 : 90, 2, 2);
+    request& beside = e.submit(40, 60);
+    e.step();
+    REQUIRE(e.scheduler.suspend(beside) == status::ok);
+    request& last = e.submit_hashed(80, 1, 2, 2);
+    int step = 0;
+    for (; step != 60 && last.state().life == lifecycle::waiting; ++step) {
+      if (step == 25) REQUIRE(e.scheduler.finish(beside) == status::ok);
+      e.step();
+    }
+    starts.push_back(step);
+    e.end_all();
+  }
+  CHECK(starts[0] == starts[1]);
+  CHECK(starts[0] < 60);
 }

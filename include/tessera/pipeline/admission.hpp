@@ -81,7 +81,8 @@ template <class Planning>
   const bool outranks = step.next < p.ordinary();
   const blocks total = p.whole(r);
   // A guest starts only where it could without anything shared, so that its prefix is not matched in vain.
-  const wait_reason again = as_guest ? refuses(p, r, p.free(), total, blocks{}) : refused_as_before(p, r, outranks, total);
+  const wait_reason again =
+      as_guest ? refuses(p, r, p.free(), total, blocks{}) : refused_as_before(p, r, outranks, total);
   if (again != wait_reason::none) return again;
 
   const std::size_t mark = kv.mark();
