@@ -181,6 +181,30 @@ TEST_CASE("cascade: a sequence that outgrows its range is handed over, in a few 
   }
 }
 
+TEST_CASE("cascade: message times are drawn: of those that bid alike nobody is always the first to answer") {
+  // One request at a time outgrows the first stage, while the four of the second are idle.
+  auto options = toy_cluster(5, 100);
+  std::vector<trace_row> rows;
+  for (int i = 0; i != 200; ++i) rows.push_back(row(20.0 * i, 90, 0, 40));
+  const cascade::config drawn = cascade_of(stages({{100, 1}, {0, 4}}));
+  const observed one = run(options, drawn, rows);
+  std::vector<double> bought(5);
+  for (const sim::request_record& r : one.result.requests) bought.at(r.instance) += 1;
+  CHECK(bought[0] == 0);
+  double chi_square = 0;
+  for (std::size_t i = 1; i != 5; ++i) chi_square += (bought[i] - 50) * (bought[i] - 50) / 50;
+  CHECK(chi_square < 16.3);  // the 99.9 % quantile for 3 degrees of freedom
+  CHECK(sim::format_csv(run(options, drawn, rows).result) == sim::format_csv(one.result));
+  options.seed = 2;
+  CHECK(sim::format_csv(run(options, drawn, rows).result) != sim::format_csv(one.result));
+  // Without a spread nothing is drawn.
+  cascade::config exact = drawn;
+  exact.message_spread = 0;
+  const std::string all_alike = sim::format_csv(run(options, exact, rows).result);
+  options.seed = 3;
+  CHECK(sim::format_csv(run(options, exact, rows).result) == all_alike);
+}
+
 TEST_CASE("cascade: no idle blocks, no transfer: the request goes on where it is") {
   // Instance 1 has 20 blocks, of which the long request takes 18 at once and the rest as it grows.
   auto options = toy_cluster(2, 20);

@@ -3,6 +3,7 @@
 
 #include <tessera/compose/cascade.hpp>
 #include <tessera/sim/cluster.hpp>
+#include <tessera/sim/random.hpp>
 
 #include <algorithm>
 #include <cmath>
@@ -70,7 +71,10 @@ class cascade {
     double backlog_weight = 1;    ///< How much more a prompt token that is not computed yet weighs than one that is,
                                   ///< when the front end looks for the least load. The paper does not say; see below.
     double smoothing = 0.3;       ///< Of the refined boundaries; see `partition::range_refiner`.
-    double message_s = 50e-6;     ///< From one instance to another.
+    double message_s = 50e-6;     ///< From one instance to another, on average.
+    double message_spread = 0.5;  ///< Each message and each report takes its own time, uniform within so much of the
+                                  ///< mean above and below it. 0: all take as long, and who answers first, which
+                                  ///< decides an auction, is always the same. Below 1.
     double report_s = 0.05;       ///< Between two load reports of an instance.
     double rebalance_s = 0.5;     ///< Between two looks of an instance at its stage.
     double refine_s = 1;          ///< Between two refinements of an instance's range.
@@ -82,6 +86,7 @@ class cascade {
   /// The plan and the models are in `c`.
   explicit cascade(config c) : config_{std::move(c)} {
     TESSERA_ASSERT(config_.refine != refinement::quality || config_.model.valid(), "a model to predict with");
+    TESSERA_ASSERT(config_.message_spread >= 0 && config_.message_spread < 1, "no message arrives before it is sent");
     turn_.resize(config_.stages.size());
     // A request grows while it is copied; a few blocks more are set apart for that.
     config_.market.receiving.growth = blocks{4};
@@ -90,6 +95,7 @@ class cascade {
   /// Called once, before the first event.
   template <class C>
   void starts(C& c) {
+    draws_ = random_engine{c.options().seed, message_stream};
     promised_.assign(c.size(), blocks{});
     reserved_.clear();
     trades_.assign(c.requests().size(), {});
@@ -168,17 +174,10 @@ class cascade {
           backlogs_.push_back(extra_backlog(c, i));
         }
         note_loads();
-        TESSERA_ASSERT(config_.message_s < config_.report_s, "a report arrives before the next one");
-        c.call_after(config_.message_s, reported);
+        TESSERA_ASSERT(config_.message_s * (1 + config_.message_spread) < config_.report_s,
+                       "a report arrives before the next one");
+        for (std::size_t i = 0; i != members_.size(); ++i) c.call_after(message_time(), first_report + i);
         return c.call_after(config_.report_s, report);
-      case reported:
-        for (const load_report& r : reports_) {
-          front_->update({r.from, r.load + backlogs_[r.from], r.range_end});
-          for (std::size_t i = 0; i != members_.size(); ++i) {
-            if (i != r.from) members_[i]->update(r);
-          }
-        }
-        return;
       case rebalance:
         for (std::size_t i = 0; i != members_.size(); ++i) sell_excess(c, i);
         return c.call_after(config_.rebalance_s, rebalance);
@@ -188,7 +187,8 @@ class cascade {
         return c.call_after(config_.refine_s, refine);
       default: break;
     }
-    const std::size_t slot = static_cast<std::size_t>(what - first_message);
+    if (what < first_report + members_.size()) return reported(reports_[static_cast<std::size_t>(what - first_report)]);
+    const std::size_t slot = static_cast<std::size_t>(what - first_report) - members_.size();
     const market::message m = messages_[slot];
     free_slots_.push_back(slot);
     engine<C> e{*this, c, m.to.id};
@@ -266,8 +266,8 @@ class cascade {
   static constexpr std::uint64_t rebalance = 1;
   static constexpr std::uint64_t refine = 2;
   static constexpr std::uint64_t report = 3;
-  static constexpr std::uint64_t reported = 4;
-  static constexpr std::uint64_t first_message = 5;
+  static constexpr std::uint64_t first_report = 4;     // one for each instance, then the messages
+  static constexpr std::uint64_t message_stream = 11;  // of the run's seed
 
   /// What the market knows of a request.
   struct trade {
@@ -425,7 +425,18 @@ class cascade {
       messages_[slot] = m;
     }
     ++sent_;
-    c.call_after(config_.message_s, first_message + slot);
+    c.call_after(message_time(), first_report + members_.size() + slot);
+  }
+  /// Seconds that the next message takes.
+  [[nodiscard]] double message_time() noexcept {
+    return std::fma(config_.message_s * config_.message_spread, 2 * uniform(draws_) - 1, config_.message_s);
+  }
+  /// A report has arrived, at the front end and at all others.
+  void reported(const load_report& r) noexcept {
+    front_->update({r.from, r.load + backlogs_[r.from], r.range_end});
+    for (std::size_t i = 0; i != members_.size(); ++i) {
+      if (i != r.from) members_[i]->update(r);
+    }
   }
 
   /// The blocks that an instance set apart under a ticket are announced to the cluster, or not needed any more. (Not by
@@ -460,6 +471,7 @@ class cascade {
   }
 
   config config_;
+  random_engine draws_{};
   std::unique_ptr<owned_storage<stage_map::limits>> front_memory_;
   std::unique_ptr<stage_map> front_;  ///< What the front end knows.
   std::vector<owned_storage<member::limits>> memory_;

@@ -12,6 +12,7 @@
 #include <chrono>
 #include <compare>
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <limits>
 #include <memory>
@@ -35,6 +36,7 @@ struct cluster_options {
   tokens quantum{500};                 ///< An answer that is no longer is still fresh (PASCAL's a_i).
   std::size_t in_flight = 0;  ///< Not 0: a closed loop. So many requests run at any time, and the arrivals of the rows
                               ///< are not read: each request that ends makes the next one arrive.
+  std::uint64_t seed = 1;     ///< Of what the run itself draws: how long messages take. The workload has its own.
 };
 
 /// Blocks that a live migration announces at the destination for a request that has `held`: it grows meanwhile.
