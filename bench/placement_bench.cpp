@@ -4,6 +4,7 @@
 
 #include <tessera/placement/join_shortest_queue.hpp>
 #include <tessera/placement/least_kv.hpp>
+#include <tessera/placement/least_load.hpp>
 #include <tessera/placement/migrate_when_tight.hpp>
 #include <tessera/placement/pascal.hpp>
 #include <tessera/placement/random.hpp>
@@ -24,6 +25,7 @@ struct view {
   blocks kv_held{};
   blocks free_blocks{};
   std::size_t requests = 0;
+  blocks waiting_blocks{};
   bool slo_met = true;
   std::size_t reasoning = 0;
   std::size_t fresh_answers = 0;
@@ -37,6 +39,7 @@ std::vector<view> cluster_of(std::int64_t n, unsigned met) {
     v.kv_held = blocks{static_cast<std::int64_t>(random() % 5000)};
     v.free_blocks = blocks{static_cast<std::int64_t>(random() % 100)};
     v.requests = random() % 100;
+    v.waiting_blocks = blocks{static_cast<std::int64_t>(random() % 500)};
     v.slo_met = random() % 100 < met;
     v.reasoning = random() % 50;
     v.fresh_answers = random() % 20;
@@ -75,6 +78,7 @@ BENCHMARK(places<placement::round_robin>)->Args({1024, 100});
 BENCHMARK(places<placement::random>)->Args({1024, 100});
 BENCHMARK(places<placement::join_shortest_queue>)->Args({1024, 100});
 BENCHMARK(places<placement::least_kv>)->Args({1024, 100});
+BENCHMARK(places<placement::least_load>)->Args({1024, 100});
 BENCHMARK(places<placement::pascal_arrival>)->Apply(sizes);
 BENCHMARK(places<placement::pascal_phase_change>)->Apply(sizes);
 BENCHMARK(migrates<placement::pascal_migrate_adaptively>)->Apply(sizes);

@@ -36,6 +36,7 @@ struct by_headroom {
   struct view : sim::instance_view {
     double phi = 0;
   };
+  tessera::placement::highest_phi most_free{};
   template <class C>
   std::size_t place(C& cluster, const sim::request& /*r*/) {
     std::vector<view> views;
@@ -45,7 +46,7 @@ struct by_headroom {
         used += tessera::blocks_for(r->prompt + tessera::tokens{std::int64_t(r->score)}, 16_tok);
       views.push_back({cluster.views()[i], tessera::headroom::space_freeness(used, {}, 2500_blk)});
     }
-    return tessera::placement::highest_phi{}(views);
+    return most_free(views);
   }
 };
 

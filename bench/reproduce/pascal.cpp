@@ -48,7 +48,7 @@ struct all_meet_slo {
 };
 struct migrate_without_slo : placement::pascal_migrate_adaptively {
   template <class V>
-  [[nodiscard]] std::size_t operator()(const V& v, std::size_t current, blocks grows, blocks moves) const noexcept {
+  [[nodiscard]] std::size_t operator()(const V& v, std::size_t current, blocks grows, blocks moves) noexcept {
     return placement::pascal_migrate_adaptively::operator()(all_meet_slo<V>{v}, current, grows, moves);
   }
 };
@@ -65,7 +65,7 @@ struct no_fresh_answers {
 };
 struct migrate_without_fallback : placement::pascal_migrate_adaptively {
   template <class V>
-  [[nodiscard]] std::size_t operator()(const V& v, std::size_t current, blocks grows, blocks moves) const noexcept {
+  [[nodiscard]] std::size_t operator()(const V& v, std::size_t current, blocks grows, blocks moves) noexcept {
     return placement::pascal_migrate_adaptively::operator()(no_fresh_answers<V>{v}, current, grows, moves);
   }
 };

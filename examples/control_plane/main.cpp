@@ -97,7 +97,7 @@ class cluster {
       ids.push_back(i);
     }
     nlohmann::ordered_json out{{"request", in.root().at("request")}, {"worker", nullptr}};
-    if (const std::size_t best = placement::highest_phi{}(views); best != placement::nowhere) {
+    if (const std::size_t best = most_free_(views); best != placement::nowhere) {
       queues_[ids[best]].join(prompt);  // Until its next report.
       out["worker"] = ids[best];
       out["phi"] = views[best].phi;
@@ -137,6 +137,7 @@ class cluster {
   std::vector<control::worker> workers_;
   std::vector<std::vector<control::sequence>> sequences_;
   std::vector<headroom::prefill_load> queues_;
+  placement::highest_phi most_free_{};
   owned_storage<headroom::reference_demand::limits> demand_storage_ = storage_for<headroom::reference_demand>({});
   arena demand_memory_{demand_storage_.memory()};
   headroom::reference_demand demand_;

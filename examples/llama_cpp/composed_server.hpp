@@ -132,7 +132,7 @@ class composed_server final : public server {
 
   tessera::status place_arrival(served& r, time_point now) override {
     look(now);
-    r.where = Placement{}(std::as_const(views_));
+    r.where = placement_(std::as_const(views_));
     return instances_[r.where]->scheduler.submit(r, now);
   }
 
@@ -142,7 +142,7 @@ class composed_server final : public server {
       look(now);
       const blocks moves = blocks_for(r.state().length, options_.limits.block_size);
       const blocks grows = moves - instances_[r.where]->scheduler.blocks_held(r);
-      const std::size_t to = Migration{}(std::as_const(views_), r.where, max(grows, blocks{}), moves);
+      const std::size_t to = migration_(std::as_const(views_), r.where, max(grows, blocks{}), moves);
       if (to != r.where) move(r, to);
     }
   }
@@ -236,6 +236,8 @@ class composed_server final : public server {
   [[nodiscard]] static double seconds(wall_clock::duration d) { return std::chrono::duration<double>(d).count(); }
 
   const model* model_;
+  Placement placement_{};
+  Migration migration_{};
   std::vector<std::unique_ptr<instance>> instances_;
   std::vector<instance_view> views_;
   std::vector<tessera::outcome> outcomes_;

@@ -2,12 +2,14 @@
 #include <tessera/compose/fcfs.hpp>
 #include <tessera/compose/pascal.hpp>
 #include <tessera/compose/round_robin.hpp>
+#include <tessera/placement/least_load.hpp>
 #include <tessera/sim/cluster.hpp>
 #include <tessera/sim/report.hpp>
 #include <tessera/sim/workload.hpp>
 
 #include "sim/toy_profile.hpp"
 #include "support/catch.hpp"
+#include "support/in_turn.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -279,6 +281,25 @@ TEST_CASE("cluster: least-KV placement spreads") {
   CHECK(on == std::map<std::uint32_t, int>{{0, 3}, {1, 3}, {2, 3}, {3, 3}});
 }
 
+TEST_CASE("cluster: while little is to be done, requests go to all instances in turn") {
+  std::vector<trace_row> rows;
+  for (int i = 0; i < 12; ++i) rows.push_back(row(10.0 * i, 20, 3, 5));
+  const auto in_turn = [&](const run_result& result) {
+    check_invariants(result, rows);
+    for (const request_record& r : result.requests) CHECK(r.instance == r.id % 4);
+  };
+  const auto options = toy_cluster(4, 100);
+  in_turn(simulate<fcfs<request>>(options, rows));
+  in_turn(simulate<fcfs<request>, placement::least_load>(options, rows));
+  in_turn(simulate<pascal<request>, placement::pascal_arrival>(options, rows));
+  // Those that begin to answer move in turn as well.
+  const run_result moved =
+      simulate<pascal<request>, placement::pascal_arrival, placement::pascal_migrate_always>(options, rows);
+  std::map<std::uint32_t, int> on;
+  for (const request_record& r : moved.requests) ++on[r.instance];
+  CHECK(on.size() == 4);
+}
+
 TEST_CASE("cluster: what never fits is recorded as rejected, the rest runs") {
   const std::vector<trace_row> rows{row(0, 10, 0, 3), row(0, 60, 0, 6), row(0.1, 60, 3, 2), row(0.2, 10'000, 0, 1)};
   const run_result result = simulate<fcfs<request>>(toy_cluster(1, 4), rows);
@@ -500,7 +521,7 @@ class textbook {
   void arrive(job& j) {
     ++arrived_;
     j.done = true;  // not here yet
-    std::size_t best = 0;
+    std::vector<std::size_t> best;
     std::pair<std::int64_t, int> least{std::numeric_limits<std::int64_t>::max(), 0};
     for (std::size_t i = 0; i < o_.instances; ++i) {
       std::pair<std::int64_t, int> load{0, 0};
@@ -508,16 +529,15 @@ class textbook {
         load.first += other.held + other.on_host;
         ++load.second;
       });
-      if (load < least) {
-        least = load;
-        best = i;
-      }
+      if (load < least) best.clear();
+      least = std::min(least, load);
+      if (load == least) best.push_back(i);
     }
-    j.where = best;
+    j.where = tessera_test::in_turn(best, turn_);
     if (blocks_of(j.prompt + j.output - 1) > capacity()) return;
     j.done = false;
     j.length = j.prompt;
-    if (busy_until_[best] < 0) begin(best, j.arrival);
+    if (busy_until_[j.where] < 0) begin(j.where, j.arrival);
   }
 
   void begin(std::size_t i, double now) {
@@ -641,6 +661,7 @@ class textbook {
   cluster_options o_;
   std::vector<job> jobs_;
   std::size_t arrived_ = 0;
+  std::size_t turn_ = 0;
   std::vector<double> busy_until_;
   std::map<std::size_t, double> started_;
   std::vector<std::vector<entry>> entries_;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include <tessera/compose/fcfs.hpp>
+#include <tessera/placement/least_load.hpp>
 #include <tessera/sim/cluster.hpp>
 
 #include "sim/served.hpp"
@@ -143,6 +144,62 @@ TEST_CASE("control: a migration ends with its request, and frees what it had ann
       CHECK(v.free_blocks == blocks{100});
     }
   }
+}
+
+/// Places by what is held and waited for, moves now and then, and counts anew what the views say.
+struct counts_anew {
+  placement::least_load least{};
+  std::size_t* waited;
+
+  template <class C>
+  void check(const C& c, std::size_t i) const {
+    const auto& s = c.at(i).scheduler();
+    const blocks held = s.device_blocks_held() + s.host_blocks_held();
+    blocks needs{};
+    for (const request* r : c.at(i).requests()) needs += blocks_for(r->state().length, tokens{16});
+    REQUIRE(c.views()[i].waiting_blocks == max(needs - held, blocks{}));
+    *waited += needs > held ? 1U : 0U;
+  }
+  template <class C>
+  std::size_t place(C& c, const request&) {
+    for (std::size_t i = 0; i != c.size(); ++i) check(c, i);
+    return least(c.views());
+  }
+  template <class C>
+  void step_ended(C& c, std::size_t i) {
+    check(c, i);
+    std::size_t waiting = 0;
+    for (const request* r : c.at(i).requests()) waiting += r->state().life == lifecycle::waiting ? 1U : 0U;
+    REQUIRE(c.views()[i].queued == waiting);
+    for (request* r : c.at(i).requests()) {
+      if (r->index % 5 == 0 && r->migrations == 0 && c.migrate(*r, (i + 1) % c.size())) break;
+    }
+  }
+};
+
+TEST_CASE("control: views say what those who wait need, at every event") {
+  std::size_t waited = 0;
+  std::size_t preempted = 0;
+  std::size_t migrated = 0;
+  for (std::uint64_t seed = 1; seed <= 6; ++seed) {
+    std::mt19937_64 random{seed};
+    std::vector<trace_row> rows;
+    for (int i = 0; i < 150; ++i) {
+      const auto prompt = static_cast<std::int64_t>(1 + random() % 120);
+      rows.push_back(row(0.2 * i, prompt, 0, static_cast<std::int64_t>(1 + random() % 60)));
+    }
+    auto options = toy_cluster(3, 24);
+    options.instance.step.token_budget = tokens{48};  // prompts in chunks
+    if (seed % 2 == 0) options.instance.limits.host_blocks = 0;
+    const run_result result =
+        cluster<fcfs<request>, counts_anew>{options, {}, {.least = {}, .waited = &waited}}.run(rows, quiet);
+    check_served(result, rows);
+    preempted += result.numbers.preemptions;
+    migrated += result.numbers.migrations;
+  }
+  CHECK(waited > 1000);
+  CHECK(preempted > 50);
+  CHECK(migrated > 20);
 }
 
 /// Sets alarms and writes down what comes when.

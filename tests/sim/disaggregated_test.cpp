@@ -109,6 +109,29 @@ TEST_CASE("disaggregated: a prompt is computed here, its answer there") {
   CHECK(r.requests[1].migrations == 0);
 }
 
+TEST_CASE("disaggregated: while little is to be done, both pools take turns") {
+  std::vector<trace_row> rows;
+  for (int i = 0; i < 24; ++i) rows.push_back(row(10.0 * i, 20, 0, 5));
+  const auto in_turn = [&](auto policy) {
+    std::map<std::size_t, std::pair<std::size_t, std::size_t>> places;
+    std::size_t epochs = 0;
+    watched<decltype(policy)> w{std::move(policy)};
+    w.places = &places;
+    w.epochs = &epochs;
+    check_complete(simulate(toy_cluster(5, 100), {3, 2, 0}, std::move(w), rows), rows);
+    for (const auto& [request, at] : places) CHECK(at == std::pair{request % 3, 3 + request % 2});
+  };
+  in_turn(sim::distserve{});
+  in_turn(sim::memory_aware{});
+  in_turn(sim::splitwise{});
+  sim::phasor_control::config c{.model =
+                                    sim::calibrate_prefill(sim::step_timer{sim::profiles().front()}, duration{0.4})};
+  c.changes_roles = c.defragments = false;
+  in_turn(sim::phasor_control{c});
+  c.by_phi = false;
+  in_turn(sim::phasor_control{c});
+}
+
 TEST_CASE("disaggregated: static pools keep to their phase, whatever the load") {
   for (std::uint64_t seed = 1; seed <= 4; ++seed) {
     const auto rows = rows_of(seed, seed % 2 == 0 ? 8 : 1);

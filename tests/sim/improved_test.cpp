@@ -74,6 +74,16 @@ sim::summary numbers(std::string_view policy, const sim::cluster_options& o, con
   return chosen.front().run(o, rows, quiet).numbers;
 }
 
+TEST_CASE("improved: while little is to be done, requests go to all instances in turn") {
+  std::vector<trace_row> rows;
+  for (int i = 0; i < 12; ++i) rows.push_back(row(100.0 * i, 20, 0, 5));
+  const auto o = cluster_of("h100-96gb-qwen-32b", 4, 0, 64);
+  const sim::by_headroom control{sim::calibrate_prefill(o.instance.timer, sim::default_ttft_target)};
+  const run_result result = cluster{o, {}, control}.run(rows, quiet);
+  check_served(result, rows);
+  for (const sim::request_record& r : result.requests) CHECK(r.instance == r.id % 4);
+}
+
 TEST_CASE("improved: a request without a score expects nothing, one with a score that many tokens") {
   request r;
   r.score = std::numeric_limits<float>::quiet_NaN();
@@ -177,15 +187,16 @@ TEST_CASE("improved: what has ended, was refused or has moved weighs nothing whe
   auto o = toy_cluster(2, 100);
   o.instance.limits.max_length = tokens{800};
   const sim::prefill_model model = sim::calibrate_prefill(o.instance.timer, duration{1e9});
-  // Too long; one that ends with its first token; one that ends after some. Then, when all is empty again, ties go to
-  // the first instance: whatever was left on it would send the next to the second.
+  // Too long; one that ends with its first token; one that ends after some. Then, when all is empty again, two equals
+  // take turns: whatever was left on the first would send all to the second.
   for (const auto& [prompt, output] : {std::pair{900, 5}, std::pair{700, 1}, std::pair{300, 40}}) {
     CAPTURE(prompt);
-    std::vector<trace_row> rows{row(0, prompt, 0, output), row(1000, 16, 0, 2)};
+    std::vector<trace_row> rows{row(0, prompt, 0, output), row(1000, 16, 0, 2), row(2000, 16, 0, 2),
+                                row(3000, 16, 0, 2)};
     rows[0].score = 50;
     const run_result r = cluster{o, {}, sim::by_headroom{model}}.run(rows, quiet);
     for (const sim::request_record& q : r.requests) {
-      if (q.prompt_tokens == 16) CHECK(q.instance == 0);
+      if (q.prompt_tokens == 16) CHECK(q.instance == q.id % 2);
       if (q.prompt_tokens == 900) CHECK(q.rejected);
     }
   }

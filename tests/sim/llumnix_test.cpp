@@ -52,9 +52,17 @@ TEST_CASE("llumnix: a new request goes where each request has the most memory le
                                     row(0.03, 16, 0, 40)};
   // 0: {160}: 90. 1: {320}: 80. The third to 0: {160, 320}: 70 / 2 = 35. The fourth to 1.
   CHECK(places(run(toy_cluster(2, 100), sim::llumnix{stays}, rows)) == std::vector<std::uint32_t>{0, 1, 0, 1});
-  // Equal freeness: fewer requests; equal too: the lower number.
+  // Equal freeness: fewer requests; equal too: in turn.
   const std::vector<trace_row> same{row(0, 160, 0, 9), row(0.01, 160, 0, 9), row(0.02, 160, 0, 9)};
   CHECK(places(run(toy_cluster(2, 100), sim::llumnix{stays}, same)) == std::vector<std::uint32_t>{0, 1, 0});
+}
+
+TEST_CASE("llumnix: new requests go to equals in turn") {
+  const sim::llumnix::config stays{.low = -1e9, .high = 1e9};
+  std::vector<trace_row> alone;
+  for (int i = 0; i < 9; ++i) alone.push_back(row(10.0 * i, 16, 0, 4));
+  CHECK(places(run(toy_cluster(3, 100), sim::llumnix{stays}, alone)) ==
+        std::vector<std::uint32_t>{0, 1, 2, 0, 1, 2, 0, 1, 2});
 }
 
 TEST_CASE("llumnix: the least free instance gives its shortest request to the most free one") {

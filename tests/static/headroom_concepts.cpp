@@ -36,7 +36,7 @@ static_assert(shows_phi<phi_only> && shows_phi<phi_and_requests>);
 static_assert(!shows_phi<phi_in_blocks> && !shows_phi<requests_only> && !shows_phi<double>);
 
 template <class P, class V>
-concept places = requires(const P& p, const V& v) {
+concept places = requires(P& p, const V& v) {
   { p(v) } noexcept -> std::same_as<std::size_t>;
 };
 static_assert(places<highest_phi, std::vector<phi_and_requests>>);

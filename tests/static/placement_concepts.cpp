@@ -4,6 +4,7 @@
 
 #include <tessera/placement/join_shortest_queue.hpp>
 #include <tessera/placement/least_kv.hpp>
+#include <tessera/placement/least_load.hpp>
 #include <tessera/placement/migrate_when_tight.hpp>
 #include <tessera/placement/random.hpp>
 #include <tessera/placement/round_robin.hpp>
@@ -109,25 +110,36 @@ struct enough {
   std::size_t requests;
 };
 template <class P, class V>
-concept places = requires(const P& p, const V& v) {
+concept places = requires(P& p, const V& v) {
   { p(v) } noexcept -> std::same_as<std::size_t>;
 };
+// A value that is const takes no turns.
+template <class P, class V>
+concept places_as_const = requires(const P& p, const V& v) { p(v); };
 static_assert(places<least_kv, std::vector<enough>>);
 static_assert(places<least_kv, std::span<const enough>>);
 static_assert(!places<least_kv, std::vector<kv>>);
 static_assert(!places<least_kv, std::vector<count>>);
 static_assert(!places<least_kv, enough>);
+static_assert(!places_as_const<least_kv, std::vector<enough>>);
 
-// The baselines: some name nothing, and two change as they are called.
-template <class P, class V>
-concept takes_turns = requires(P& p, const V& v) {
-  { p(v) } noexcept -> std::same_as<std::size_t>;
+// least_load names three.
+struct loaded : enough {
+  blocks waiting_blocks;
 };
+struct waiting_in_tokens : enough {
+  tokens waiting_blocks;
+};
+static_assert(shows_waiting_blocks<loaded> && !shows_waiting_blocks<enough> &&
+              !shows_waiting_blocks<waiting_in_tokens>);
+static_assert(places<least_load, std::vector<loaded>> && !places<least_load, std::vector<enough>>);
+
+// The baselines: some name nothing. All change as they are called.
 static_assert(places<join_shortest_queue, std::vector<count>>);
 static_assert(!places<join_shortest_queue, std::vector<kv>>);
-static_assert(takes_turns<round_robin, std::vector<nothing>> && !places<round_robin, std::vector<nothing>>);
-static_assert(takes_turns<placement::random, archetype> && !places<placement::random, archetype>);
-static_assert(!takes_turns<round_robin, int> && !takes_turns<placement::random, int>);
+static_assert(places<round_robin, std::vector<nothing>> && !places_as_const<round_robin, std::vector<nothing>>);
+static_assert(places<placement::random, archetype> && !places_as_const<placement::random, archetype>);
+static_assert(!places<round_robin, int> && !places<placement::random, int>);
 
 // migrate_when_tight names two.
 struct memory {
@@ -135,7 +147,7 @@ struct memory {
   blocks free_blocks;
 };
 template <class P, class V>
-concept migrates = requires(const P& p, const V& v) {
+concept migrates = requires(P& p, const V& v) {
   { p(v, std::size_t{}, blocks{}, blocks{}) } noexcept -> std::same_as<std::size_t>;
 };
 static_assert(migrates<migrate_when_tight, std::vector<memory>>);

@@ -38,5 +38,5 @@ std::uint64_t cascade_step(std::span<std::byte> memory, std::span<const tessera:
   const auto offered = [&p](const member::candidate& r) { p.events += r.request; };
   const std::size_t n = m.hand_over(movable, now, p, offered) + m.rebalance(movable, now, p, offered);
   m.trader().tick(now, p);
-  return n + m.map().route(tessera::tokens{7}) + (m.refine(own, own, scratch) ? 1U : 0U) + p.events;
+  return n + m.map().stage_for(tessera::tokens{7}) + (m.refine(own, own, scratch) ? 1U : 0U) + p.events;
 }

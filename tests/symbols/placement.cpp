@@ -4,6 +4,7 @@
 
 #include <tessera/placement/join_shortest_queue.hpp>
 #include <tessera/placement/least_kv.hpp>
+#include <tessera/placement/least_load.hpp>
 #include <tessera/placement/migrate_when_tight.hpp>
 #include <tessera/placement/pascal.hpp>
 #include <tessera/placement/random.hpp>
@@ -20,12 +21,13 @@ struct view {
   bool slo_met = true;
   std::size_t reasoning = 0;
   std::size_t fresh_answers = 0;
+  blocks waiting_blocks{};
 };
 using views = std::span<const view>;
 
 std::size_t use_placement(views v, placement::round_robin& turns, placement::random& any) noexcept {
-  return placement::least_kv{}(v) + placement::join_shortest_queue{}(v) + placement::pascal_arrival{}(v) +
-         placement::pascal_phase_change{}(v) + turns(v) + any(v);
+  return placement::least_kv{}(v) + placement::least_load{}(v) + placement::join_shortest_queue{}(v) +
+         placement::pascal_arrival{}(v) + placement::pascal_phase_change{}(v) + turns(v) + any(v);
 }
 
 std::size_t use_migration(views v, std::size_t current, blocks grows, blocks moves) noexcept {

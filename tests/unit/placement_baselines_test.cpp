@@ -6,6 +6,7 @@
 
 #include "support/allocation_guard.hpp"
 #include "support/catch.hpp"
+#include "support/in_turn.hpp"
 
 #include <algorithm>
 #include <array>
@@ -46,18 +47,45 @@ TEST_CASE("round_robin placement: instances come and go") {
   CHECK(next(std::vector<int>(1)) == 0);
 }
 
-TEST_CASE("join_shortest_queue: the fewest requests, then the first; as by sorting") {
+TEST_CASE("join_shortest_queue: the fewest requests, then in turn; as by sorting") {
   CHECK(placement::join_shortest_queue{}(std::vector<queue_view>{}) == nowhere);
   std::mt19937 random{3};
+  placement::join_shortest_queue shortest;
+  std::size_t turn = 0;
   for (int round = 0; round < 3000; ++round) {
     std::vector<queue_view> all(1 + random() % 9);
     for (queue_view& v : all) v.requests = random() % 5;
     const auto least = std::min_element(
         all.begin(), all.end(), [](const queue_view& a, const queue_view& b) { return a.requests < b.requests; });
+    std::vector<std::size_t> equals;
+    for (std::size_t i = 0; i != all.size(); ++i) {
+      if (all[i].requests == least->requests) equals.push_back(i);
+    }
     CHECK(placement::join_shortest_queue{}(all) == static_cast<std::size_t>(least - all.begin()));
-    CHECK(placement::join_shortest_queue{}(std::span<const queue_view>{all}) ==
-          static_cast<std::size_t>(least - all.begin()));
+    CHECK(shortest(std::span<const queue_view>{all}) == tessera_test::in_turn(equals, turn));
   }
+}
+
+TEST_CASE("turn: equals are chosen each as often as the others, whoever else there is") {
+  placement::join_shortest_queue shortest;
+  tessera_test::check_in_turn({0, 1, 2}, 3, [&] { return shortest(std::vector<queue_view>(3)); });
+  // Not those that follow a busy one more often, as if the look began one further each time.
+  const std::vector<queue_view> gaps{{0}, {1}, {1}, {1}, {0}, {0}, {7}};
+  tessera_test::check_in_turn({0, 4, 5}, gaps.size(), [&] { return shortest(gaps); });
+  CHECK(shortest(std::vector<queue_view>{}) == nowhere);
+  const placement::turn before = shortest.ties;
+  CHECK(shortest(std::vector<queue_view>{}) == nowhere);  // nobody had a turn
+  CHECK(shortest.ties.next == before.next);
+  CHECK(shortest(std::vector<queue_view>(1)) == 0);  // those whose turn it was are gone
+  placement::turn within{.next = 9};
+  const auto alike = [](std::size_t, std::size_t) { return false; };
+  CHECK(within.best(3, 6, alike) == 3);
+  CHECK(within.best(3, 6, alike) == 4);
+  CHECK(within.best(
+            3, 6, [](std::size_t i) { return i != 5; }, alike) == 3);
+  CHECK(within.best(3, 3, alike) == nowhere);
+  CHECK(within.best(
+            3, 6, [](std::size_t) { return false; }, alike) == nowhere);
 }
 
 TEST_CASE("random placement: the published generator, and the same choices for the same seed") {
@@ -100,7 +128,7 @@ TEST_CASE("random placement: every instance as often as any other") {
 
 /// The rule word for word.
 std::size_t when_tight(const std::vector<kv_view>& all, std::size_t current, blocks grows, blocks moves,
-                       blocks headroom) {
+                       blocks headroom, std::size_t& turn) {
   if (!(all[current].free_blocks < grows + headroom)) return current;
   std::vector<std::pair<std::int64_t, std::size_t>> candidates;
   for (std::size_t i = 0; i != all.size(); ++i) {
@@ -108,12 +136,19 @@ std::size_t when_tight(const std::vector<kv_view>& all, std::size_t current, blo
     // Its own place comes first among equals.
     candidates.emplace_back(2 * held.count() + (i == current ? 0 : 1), i);
   }
-  return std::min_element(candidates.begin(), candidates.end())->second;
+  const auto least = std::min_element(candidates.begin(), candidates.end())->first;
+  std::vector<std::size_t> equals;
+  for (const auto& [held, i] : candidates) {
+    if (held == least) equals.push_back(i);
+  }
+  return equals.front() == current ? current : tessera_test::in_turn(equals, turn);
 }
 
 TEST_CASE("migrate_when_tight: as the rule word for word, on random clusters") {
   std::mt19937 random{13};
   std::size_t moved = 0;
+  std::size_t turn = 0;
+  placement::migrate_when_tight policy;
   for (int round = 0; round < 20'000; ++round) {
     std::vector<kv_view> all(1 + random() % 9);
     for (kv_view& v : all) {
@@ -124,13 +159,16 @@ TEST_CASE("migrate_when_tight: as the rule word for word, on random clusters") {
     const blocks grows{static_cast<std::int64_t>(random() % 2)};
     const blocks moves{static_cast<std::int64_t>(random() % 12)};
     const blocks headroom{static_cast<std::int64_t>(random() % 12)};
-    const std::size_t to = placement::migrate_when_tight{.headroom = headroom}(all, current, grows, moves);
-    REQUIRE(to == when_tight(all, current, grows, moves, headroom));
+    policy.headroom = headroom;
+    const std::size_t to = policy(all, current, grows, moves);
+    REQUIRE(to == when_tight(all, current, grows, moves, headroom, turn));
     moved += to != current ? 1U : 0U;
     // Whoever moves leaves its new instance with no more than its old one had.
     if (to != current) CHECK(all[to].kv_held + moves < all[current].kv_held);
   }
   CHECK(moved > 1000);
+  const std::vector<kv_view> alike{{blocks{50}, {}}, {blocks{9}, {}}, {blocks{9}, {}}, {blocks{10}, {}}};
+  tessera_test::check_in_turn({1, 2}, 4, [&] { return policy(alike, 0, blocks{1}, blocks{5}); });
 }
 
 TEST_CASE("placement baselines: allocate nothing") {

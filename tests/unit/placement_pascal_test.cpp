@@ -3,6 +3,7 @@
 
 #include "support/allocation_guard.hpp"
 #include "support/catch.hpp"
+#include "support/in_turn.hpp"
 
 #include <algorithm>
 #include <cstddef>
@@ -10,6 +11,7 @@
 #include <random>
 #include <set>
 #include <span>
+#include <tuple>
 #include <vector>
 
 namespace {
@@ -28,20 +30,19 @@ struct view {
 
 // The paper's algorithms word for word, with sets and copies as the pseudocode has them.
 
-/// argmin over E; ties as documented: fewer requests, then the earlier instance.
+/// argmin over E; ties as documented: fewer requests, then in turn.
 template <class Key>
-std::size_t argmin(const std::vector<view>& all, const std::set<std::size_t>& E, Key key) {
-  std::size_t selected = nowhere;
+std::size_t argmin(const std::vector<view>& all, const std::set<std::size_t>& E, Key key, std::size_t& turn) {
+  std::vector<std::size_t> selected;
   for (const std::size_t i : E) {
-    if (selected == nowhere || key(i) < key(selected) ||
-        (key(i) == key(selected) && all[i].requests < all[selected].requests)) {
-      selected = i;
-    }
+    const auto than = [&](std::size_t k) { return std::tuple{key(k), all[k].requests}; };
+    if (!selected.empty() && than(i) < than(selected.front())) selected.clear();
+    if (selected.empty() || than(i) == than(selected.front())) selected.push_back(i);
   }
-  return selected;
+  return tessera_test::in_turn(selected, turn);
 }
 
-std::size_t algorithm_1(const std::vector<view>& I) {
+std::size_t algorithm_1(const std::vector<view>& I, std::size_t& turn) {
   std::set<std::size_t> E;
   for (std::size_t i = 0; i != I.size(); ++i) {
     if (I[i].slo_met) E.insert(i);
@@ -49,10 +50,11 @@ std::size_t algorithm_1(const std::vector<view>& I) {
   if (E.empty()) {
     for (std::size_t i = 0; i != I.size(); ++i) E.insert(i);
   }
-  return argmin(I, E, [&](std::size_t i) { return I[i].kv_held.count(); });
+  return argmin(
+      I, E, [&](std::size_t i) { return I[i].kv_held.count(); }, turn);
 }
 
-std::size_t algorithm_2(const std::vector<view>& I) {
+std::size_t algorithm_2(const std::vector<view>& I, std::size_t& turn) {
   std::vector<std::size_t> r;
   for (const view& v : I) r.push_back(v.reasoning);
   std::set<std::size_t> E;
@@ -63,11 +65,12 @@ std::size_t algorithm_2(const std::vector<view>& I) {
     for (std::size_t i = 0; i != I.size(); ++i) E.insert(i);
     for (const std::size_t i : E) r[i] += I[i].fresh_answers;
   }
-  return argmin(I, E, [&](std::size_t i) { return r[i]; });
+  return argmin(
+      I, E, [&](std::size_t i) { return r[i]; }, turn);
 }
 
-std::size_t adaptive(const std::vector<view>& I, std::size_t current, blocks grows, blocks moves, blocks headroom) {
-  const std::size_t selected = algorithm_2(I);
+std::size_t adaptive(const std::vector<view>& I, std::size_t selected, std::size_t current, blocks grows, blocks moves,
+                     blocks headroom) {
   const bool sufficient_here = !(I[current].free_blocks < grows + headroom);
   const bool sufficient_there = !(I[selected].free_blocks < moves + headroom);
   if (sufficient_here && !sufficient_there) return current;
@@ -93,6 +96,12 @@ TEST_CASE("pascal placement: as the paper's algorithms word for word, on random 
   std::mt19937 random{7};
   std::size_t nobody_meets = 0;
   std::size_t overridden = 0;
+  placement::pascal_arrival arrival;
+  placement::pascal_phase_change change;
+  placement::pascal_migrate_always always;
+  placement::pascal_migrate_adaptively adaptively;
+  std::size_t arrival_turn = 0;
+  std::size_t change_turn = 0;
   for (int round = 0; round < 30'000; ++round) {
     const std::vector<view> all = random_cluster(random, 12);
     const bool none = std::none_of(all.begin(), all.end(), [](const view& v) { return v.slo_met; });
@@ -101,18 +110,32 @@ TEST_CASE("pascal placement: as the paper's algorithms word for word, on random 
     const blocks grows{static_cast<std::int64_t>(random() % 2)};
     const blocks moves{static_cast<std::int64_t>(random() % 60)};
     const blocks headroom{random() % 2 == 0 ? 0 : 16};
-    REQUIRE(placement::pascal_arrival{}(all) == algorithm_1(all));
-    REQUIRE(placement::pascal_phase_change{}(all) == algorithm_2(all));
-    REQUIRE(placement::pascal_migrate_always{}(all, current, grows, moves) == algorithm_2(all));
-    const std::size_t to = placement::pascal_migrate_adaptively{.headroom = headroom}(all, current, grows, moves);
-    REQUIRE(to == adaptive(all, current, grows, moves, headroom));
-    overridden += to != algorithm_2(all) ? 1U : 0U;
+    std::size_t first = 0;
+    REQUIRE(placement::pascal_arrival{}(all) == algorithm_1(all, first));
+    const std::size_t recommended = algorithm_2(all, change_turn);
+    REQUIRE(change(all) == recommended);
+    REQUIRE(always(all, current, grows, moves) == recommended);
+    adaptively.headroom = headroom;
+    const std::size_t to = adaptively(all, current, grows, moves);
+    REQUIRE(to == adaptive(all, recommended, current, grows, moves, headroom));
+    overridden += to != recommended ? 1U : 0U;
     REQUIRE(placement::stay{}(all, current, grows, moves) == current);
     // Any range of views.
-    REQUIRE(placement::pascal_arrival{}(std::span<const view>{all}) == algorithm_1(all));
+    REQUIRE(arrival(std::span<const view>{all}) == algorithm_1(all, arrival_turn));
   }
   CHECK(nobody_meets > 1000);
   CHECK(overridden > 1000);
+}
+
+TEST_CASE("pascal placement: equals are chosen in turn, each as often as the others") {
+  std::vector<view> all(5);
+  all[1].slo_met = all[2].slo_met = false;
+  placement::pascal_arrival arrival;
+  tessera_test::check_in_turn({0, 3, 4}, 5, [&] { return arrival(all); });
+  placement::pascal_migrate_adaptively adaptively;
+  tessera_test::check_in_turn({0, 3, 4}, 5, [&] { return adaptively(all, 1, blocks{1}, blocks{1}); });
+  for (view& v : all) v.slo_met = false;
+  tessera_test::check_in_turn({0, 1, 2, 3, 4}, 5, [&] { return arrival(all); });
 }
 
 TEST_CASE("pascal placement: nowhere among none") {

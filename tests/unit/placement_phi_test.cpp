@@ -4,6 +4,7 @@
 
 #include "support/allocation_guard.hpp"
 #include "support/catch.hpp"
+#include "support/in_turn.hpp"
 
 #include <algorithm>
 #include <array>
@@ -26,22 +27,26 @@ struct view {
   bool present = true;
 };
 
-/// The textbook: sort by everything that counts.
-std::size_t by_sorting(const std::vector<view>& workers) {
+/// The textbook: sort by everything that counts; those that are no worse than the first have their turn.
+std::size_t by_sorting(const std::vector<view>& workers, std::size_t& turn) {
   std::vector<std::tuple<double, std::size_t, std::size_t>> all;
   for (std::size_t i = 0; i != workers.size(); ++i) {
     const double phi = std::isnan(workers[i].phi) ? -std::numeric_limits<double>::infinity() : workers[i].phi;
     if (workers[i].present) all.emplace_back(-phi, workers[i].requests, i);
   }
   std::sort(all.begin(), all.end());
-  return all.empty() ? nowhere : std::get<2>(all.front());
+  std::vector<std::size_t> equals;
+  for (const auto& [phi, requests, i] : all) {
+    if (phi == std::get<0>(all.front()) && requests == std::get<1>(all.front())) equals.push_back(i);
+  }
+  return tessera_test::in_turn(equals, turn);
 }
 
 constexpr std::array<view, 3> three{view{0.5, 0}, view{0.75, 9}, view{-3, 0}};
 static_assert(highest_phi{}(three) == 1);
 static_assert(noexcept(highest_phi{}(three)));
 
-TEST_CASE("highest_phi: the most freeness, then fewer requests, then the first; negative is no special case") {
+TEST_CASE("highest_phi: the most freeness, then fewer requests, then in turn; negative is no special case") {
   CHECK(highest_phi{}(std::vector<view>{}) == nowhere);
   CHECK(highest_phi{}(std::vector<view>{{-1e9, 5}}) == 0);
   CHECK(highest_phi{}(std::vector<view>{{-2, 0}, {-1, 9}}) == 1);
@@ -50,6 +55,11 @@ TEST_CASE("highest_phi: the most freeness, then fewer requests, then the first; 
   const double nan = std::numeric_limits<double>::quiet_NaN();
   CHECK(highest_phi{}(std::vector<view>{{nan, 0}, {-7, 9}}) == 1);
   CHECK(highest_phi{}(std::vector<view>{{-7, 9}, {nan, 0}}) == 0);
+  const std::vector<view> alike{{0.5, 2}, {nan, 0}, {0.5, 2}, {0.5, 3}, {0.25, 0}, {0.5, 2}};
+  highest_phi policy;
+  tessera_test::check_in_turn({0, 2, 5}, alike.size(), [&] { return policy(alike); });
+  const std::vector<view> unknown{{nan, 1}, {nan, 1}, {nan, 2}};
+  tessera_test::check_in_turn({0, 1}, 3, [&] { return policy(unknown); });
 }
 
 TEST_CASE("highest_phi and phi_index: as by sorting, at every step") {
@@ -59,7 +69,11 @@ TEST_CASE("highest_phi and phi_index: as by sorting, at every step") {
     arena memory{storage.memory()};
     phi_index index{memory, storage.limits()};
     CHECK(index.best() == nowhere);
+    CHECK(index.choose() == nowhere);
     std::vector<view> workers(n);
+    highest_phi policy;
+    std::size_t turn = 0;
+    std::size_t policy_turn = 0;
     for (view& v : workers) v.present = false;
     for (int step = 0; step != 1500; ++step) {
       const std::size_t i = random() % n;
@@ -74,14 +88,19 @@ TEST_CASE("highest_phi and phi_index: as by sorting, at every step") {
         REQUIRE(index.phi(i) == workers[i].phi);
       }
       const std::size_t best = index.best();
+      REQUIRE(index.best() == best);  // to ask takes no turn
+      const std::size_t turn_before = turn;
+      const bool chosen = random() % 3 != 0;
+      if (chosen) REQUIRE(index.choose() == best);
       REQUIRE(guard.allocations() == 0);
-      REQUIRE(best == by_sorting(workers));
+      REQUIRE(best == by_sorting(workers, turn));
+      if (!chosen) turn = turn_before;
       REQUIRE(index.contains(i) == workers[i].present);
       const auto present = [](const view& v) { return v.present; };
       REQUIRE(index.size() == static_cast<std::size_t>(std::count_if(workers.begin(), workers.end(), present)));
       std::vector<view> all = workers;
       for (view& v : all) v.present = true;
-      REQUIRE(highest_phi{}(std::span<const view>{all}) == by_sorting(all));
+      REQUIRE(policy(std::span<const view>{all}) == by_sorting(all, policy_turn));
     }
   }
 }
@@ -111,6 +130,7 @@ TEST_CASE("phasor router: algorithm 1, lines 2 to 5, against a recomputation of 
     return headroom::time_freeness(load, kind(i).cost, kind(i).budget);
   };
   std::mt19937_64 random{2};
+  std::size_t turn = 0;
   const auto some = [&](std::int64_t most) {
     return tokens{static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(most + 1))};
   };
@@ -147,7 +167,7 @@ TEST_CASE("phasor router: algorithm 1, lines 2 to 5, against a recomputation of 
         std::vector<view> views(n);
         for (std::size_t w = 0; w != n; ++w) views[w] = {open[w] ? phi(w) : 0, queues[w].size(), open[w]};
         const tokens prompt = some(4000);
-        const std::size_t want = by_sorting(views);
+        const std::size_t want = by_sorting(views, turn);
         REQUIRE(router.best() == want);
         REQUIRE(router.route(prompt) == want);
         if (want != nowhere) queues[want].push_back({prompt, {}});
@@ -172,6 +192,19 @@ TEST_CASE("phasor router: equal requests spread evenly, and by speed where worke
     CHECK(router.requests(w) == approx(100).margin(1));
     CHECK(router.phi(w) < 0);
   }
+}
+
+TEST_CASE("phasor router: workers that are idle again and again get requests in turn") {
+  auto storage = storage_for<phasor_router>({.workers = 5});
+  arena memory{storage.memory()};
+  phasor_router router{memory, storage.limits()};
+  for (const std::size_t w : {0U, 1U, 3U, 4U}) router.open(w, v100);
+  router.join(3, tokens{100});
+  tessera_test::check_in_turn({0, 1, 4}, 5, [&] {
+    const std::size_t w = router.route(tokens{50});
+    router.leave(w, tokens{50});
+    return w;
+  });
 }
 
 TEST_CASE("phasor router: long prompts weigh by their cost, not by their number") {

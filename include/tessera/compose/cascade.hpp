@@ -6,6 +6,7 @@
 #include <tessera/market/triggers.hpp>
 #include <tessera/partition/plan.hpp>
 #include <tessera/partition/range_refiner.hpp>
+#include <tessera/placement/turn.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -53,6 +54,7 @@ class stage_map {
         .add<tokens>(l.instances)
         .add<tokens>(l.instances)
         .add<bool>(l.instances)
+        .add<placement::turn>(l.stages)
         .bytes_unaligned();
   }
 
@@ -139,15 +141,15 @@ class stage_map {
     return s;
   }
   /// The instance for a new request: of those in the earliest stage that takes its length the one with the least load,
-  /// then the lowest number. If none takes it (those of the last stage are not available), the same of the latest stage
-  /// that has an instance; `instances()` if none is available at all. O(instances).
-  [[nodiscard]] std::size_t route(tokens length) const noexcept {
+  /// then in turn; moves the turn of that stage on. If none takes it (those of the last stage are not available), the
+  /// same of the latest stage that has an instance; `instances()` if none is available at all. O(instances).
+  [[nodiscard]] std::size_t route(tokens length) noexcept {
     std::size_t s = stage_for(length);
-    std::size_t best = least_load(groups_[s], [&](std::size_t i) { return takes(i, length); });
-    while (best == instances_ && s-- != 0) {
-      best = least_load(groups_[s], [&](std::size_t i) { return available(i); });
+    std::size_t best = least_load(s, [&](std::size_t i) { return takes(i, length); });
+    while (best == placement::nowhere && s-- != 0) {
+      best = least_load(s, [&](std::size_t i) { return available(i); });
     }
-    return best;
+    return best != placement::nowhere ? best : instances_;
   }
 
  private:
@@ -156,7 +158,8 @@ class stage_map {
         stage_of_{memory.take<std::uint32_t>(l.instances)},
         loads_{memory.take<tokens>(l.instances)},
         ends_{memory.take<tokens>(l.instances)},
-        gone_{memory.take<bool>(l.instances)} {
+        gone_{memory.take<bool>(l.instances)},
+        ties_{memory.take<placement::turn>(l.stages)} {
     TESSERA_ASSERT(!stages.empty() && stages.size() <= l.stages, "there are stages, and no more than the limit");
     TESSERA_ASSERT(stages.back().to == partition::unbounded, "the last stage takes all lengths");
     for (const partition::stage& s : stages) {
@@ -171,14 +174,11 @@ class stage_map {
     }
   }
 
-  /// Of those of `g` that `may`, the one with the least load, then the lowest number; `instances()` if there is none.
+  /// Of those of stage `s` that `may`, the one with the least load, then in turn; `nowhere` if there is none.
   template <class May>
-  [[nodiscard]] std::size_t least_load(group g, May may) const noexcept {
-    std::size_t best = instances_;
-    for (std::size_t i = g.first; i != g.last; ++i) {
-      if (may(i) && (best == instances_ || loads_[i] < loads_[best])) best = i;
-    }
-    return best;
+  [[nodiscard]] std::size_t least_load(std::size_t s, May may) noexcept {
+    return ties_[s].best(groups_[s].first, groups_[s].last, may,
+                         [&](std::size_t i, std::size_t than) noexcept { return loads_[i] < loads_[than]; });
   }
 
   group* groups_;
@@ -186,6 +186,7 @@ class stage_map {
   tokens* loads_;
   tokens* ends_;
   bool* gone_;
+  placement::turn* ties_;  // by stage
   std::size_t stages_ = 0;
   std::size_t instances_ = 0;
 };

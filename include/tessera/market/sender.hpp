@@ -88,7 +88,7 @@ class sender {
 
   /// Offers a request to all `receivers`. `epoch`: how often it has changed hands. Returns `ok`; `busy` if it is on
   /// offer; `queue_full`; `invalid` if there are no receivers, or more than the limit, or this instance is one of them,
-  /// or a quantity is not `believable`. O(offers + receivers).
+  /// or a quantity is not `believable`. Each auction asks the receivers from another one on. O(offers + receivers).
   template <port P>
   [[nodiscard]] status offer(request_id request, std::uint32_t epoch, tokens length, blocks size,
                              std::span<const instance_id> receivers, time_point now, P& p) noexcept {
@@ -413,7 +413,9 @@ class sender {
     e.replies = 0;
     e.bids = 0;
     candidate* const c = candidates(e);
-    for (std::uint32_t i = 0; i != e.receivers; ++i) {
+    // Who is asked first tends to answer first: each auction begins with the next one.
+    std::uint32_t i = auctions_++ % e.receivers;
+    for (std::uint32_t asked = 0; asked != e.receivers; ++asked, i = i + 1 == e.receivers ? 0 : i + 1) {
       c[i].replied = reply::none;
       message m = about(e, message_kind::ask, {c[i].id, 0});
       m.candidate = static_cast<std::uint16_t>(i);
@@ -591,6 +593,7 @@ class sender {
   config config_;
   peer self_;
   std::uint64_t serial_ = 0;
+  std::uint32_t auctions_ = 0;
   std::uint64_t starvations_ = 0;
   std::size_t size_ = 0;
   std::size_t end_ = 0;  // all entries from here on are free

@@ -37,6 +37,13 @@ concept shows_kv_held = requires(const View& v) {
   { v.kv_held } -> std::convertible_to<blocks>;
 };
 
+/// `waiting_blocks`: KV blocks that requests on the instance need for the tokens that they have and do not hold, on
+/// device or host: those of requests that wait, and of prompts that are computed in part.
+template <class View>
+concept shows_waiting_blocks = requires(const View& v) {
+  { v.waiting_blocks } -> std::convertible_to<blocks>;
+};
+
 /// `requests`: live requests, those on their way included.
 template <class View>
 concept shows_requests = requires(const View& v) {

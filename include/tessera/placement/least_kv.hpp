@@ -1,27 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
-#include <tessera/placement/concepts.hpp>
+#include <tessera/placement/turn.hpp>
 
 TESSERA_NAMESPACE_BEGIN
 namespace placement {
 
-/// The instance that holds the least KV, device and host together; then the one with fewer requests; then the first.
-/// When to use: the baseline placement of PASCAL's evaluation for FCFS and round-robin.
-/// A pure function. O(instances), no allocation. `nowhere` for an empty range.
+/// The instance that holds the least KV, device and host together; then the one with fewer requests; then in turn.
+///
+/// It does not see who waits: a request that has no blocks yet counts for nothing but at a tie. While queues grow,
+/// instances that all hold as much as they can differ by what they have just freed, whatever their queues are, and
+/// arrivals herd. `least_load` counts what those who wait need.
+///
+/// When to use: the baseline placement of PASCAL's evaluation for FCFS and round-robin, below saturation.
+/// Holds whose turn it is among equals: one value per router. O(instances), no allocation. `nowhere` for an empty
+/// range.
 struct least_kv {
-  /// The index of the chosen instance.
+  turn ties{};  ///< Whose turn it is.
+
+  /// The index of the chosen instance. Moves the turn on.
   template <instance_views V>
     requires shows_kv_held<view_t<V>> && shows_requests<view_t<V>>
-  [[nodiscard]] constexpr std::size_t operator()(const V& instances) const noexcept {
-    std::size_t best = nowhere;
-    for (std::size_t i = 0; i != instances.size(); ++i) {
-      if (best == nowhere || instances[i].kv_held < instances[best].kv_held ||
-          (instances[i].kv_held == instances[best].kv_held && instances[i].requests < instances[best].requests)) {
-        best = i;
-      }
-    }
-    return best;
+  [[nodiscard]] constexpr std::size_t operator()(const V& instances) noexcept {
+    return ties.best(0, instances.size(), [&](std::size_t i, std::size_t than) noexcept {
+      if (instances[i].kv_held != instances[than].kv_held) return instances[i].kv_held < instances[than].kv_held;
+      return instances[i].requests < instances[than].requests;
+    });
   }
 };
 

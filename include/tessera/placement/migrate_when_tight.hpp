@@ -2,7 +2,7 @@
 #pragma once
 
 #include <tessera/core/assert.hpp>
-#include <tessera/placement/concepts.hpp>
+#include <tessera/placement/turn.hpp>
 
 TESSERA_NAMESPACE_BEGIN
 namespace placement {
@@ -12,14 +12,15 @@ namespace placement {
 ///
 /// Counts memory where PASCAL's Algorithm 2 counts requests, so the instance with the fewest reasoning requests does
 /// not collect all the answers, and whoever moves leaves both instances more alike than they were. Ties: it stays; then
-/// the earlier instance.
+/// in turn.
 ///
 /// When to use: with `pascal_paced`, or whenever a move should be the exception.
-/// A pure function. O(instances), no allocation.
+/// Holds whose turn it is among equals: one value per router. O(instances), no allocation.
 struct migrate_when_tight {
   /// Blocks that must be free besides those of its next token for it to stay without a look around. A good value is one
   /// quantum.
   blocks headroom{};
+  turn ties{};  ///< Whose turn it is among the instances that it could move to.
 
   /// @param current the instance it is on.
   /// @param grows blocks that it will take next where it is.
@@ -27,18 +28,14 @@ struct migrate_when_tight {
   template <instance_views V>
     requires shows_kv_held<view_t<V>> && shows_free_blocks<view_t<V>>
   [[nodiscard]] constexpr std::size_t operator()(const V& instances, std::size_t current, blocks grows,
-                                                 blocks moves) const noexcept {
+                                                 blocks moves) noexcept {
     TESSERA_ASSERT(current < instances.size(), "the request is on one of the instances");
     if (instances[current].free_blocks >= grows + headroom) return current;
-    std::size_t best = current;
-    blocks least = instances[current].kv_held - moves;
-    for (std::size_t i = 0; i != instances.size(); ++i) {
-      if (instances[i].kv_held < least) {
-        least = instances[i].kv_held;
-        best = i;
-      }
-    }
-    return best;
+    const blocks left = instances[current].kv_held - moves;
+    const std::size_t best = ties.best(
+        0, instances.size(), [&](std::size_t i) noexcept { return i != current && instances[i].kv_held < left; },
+        [&](std::size_t i, std::size_t than) noexcept { return instances[i].kv_held < instances[than].kv_held; });
+    return best != nowhere ? best : current;
   }
 };
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include <tessera/core/assert.hpp>
-#include <tessera/placement/concepts.hpp>
+#include <tessera/placement/turn.hpp>
 
 #include <range/v3/view/filter.hpp>
 #include <range/v3/view/iota.hpp>
@@ -13,8 +13,9 @@
 /// @file
 /// PASCAL's instance-level scheduler (section IV-B): where a request reasons, and where it answers.
 ///
-/// Pure functions of the views. O(instances), no allocation. Ties, which the paper leaves open: fewer requests in
-/// total, then the earlier instance. Requests on their way to an instance count as already there.
+/// Functions of the views, and of whose turn it is among equals: one value per router. O(instances), no allocation.
+/// Ties, which the paper leaves open: fewer requests in total, then in turn. Requests on their way to an instance count
+/// as already there.
 
 TESSERA_NAMESPACE_BEGIN
 namespace placement {
@@ -27,35 +28,45 @@ concept pascal_view =
 namespace detail {
 
 /// I = all instances.
-template <class V>
-[[nodiscard]] auto every(const V& instances) noexcept {
-  return ranges::views::iota(std::size_t{0}, static_cast<std::size_t>(instances.size()));
-}
+struct every {
+  template <class V>
+  [[nodiscard]] auto operator()(const V&, std::size_t first, std::size_t last) const noexcept {
+    return ranges::views::iota(first, last);
+  }
+};
 
 /// E = the instances whose answering requests all meet their SLO.
-template <class V>
-[[nodiscard]] auto meeting_slo(const V& instances) noexcept {
-  return every(instances) | ranges::views::filter([&instances](std::size_t i) noexcept {
-           return static_cast<bool>(instances[i].slo_met);
-         });
-}
+struct meeting_slo {
+  template <class V>
+  [[nodiscard]] auto operator()(const V& instances, std::size_t first, std::size_t last) const noexcept {
+    return ranges::views::iota(first, last) | ranges::views::filter([&instances](std::size_t i) noexcept {
+             return static_cast<bool>(instances[i].slo_met);
+           });
+  }
+};
 
-/// argmin over the candidates, ties by requests, then by place; `nowhere` if there is none. The key of each is read
+/// argmin over the candidates, ties by requests, then in turn; `nowhere` if there is none. The key of each is read
 /// once, its requests at ties alone: what `ranges::min_element` with a projection to a tuple says in a line takes twice
 /// the time.
 template <class V, class Candidates, class Key>
-[[nodiscard]] std::size_t argmin(const V& instances, Candidates&& candidates, Key key) noexcept {
+[[nodiscard]] std::size_t argmin(const V& instances, turn& ties, Candidates candidates, Key key) noexcept {
   std::size_t best = nowhere;
   std::remove_cvref_t<decltype(key(std::size_t{}))> least{};
-  for (const std::size_t i : candidates) {
-    const auto value = key(i);
-    if (best != nowhere && least < value) continue;
-    if (best == nowhere || value < least || instances[i].requests < instances[best].requests) {
-      best = i;
-      least = value;
+  const auto look = [&](std::size_t first, std::size_t last) noexcept {
+    for (const std::size_t i : candidates(instances, first, last)) {
+      const auto value = key(i);
+      if (best != nowhere && least < value) continue;
+      if (best == nowhere || value < least || instances[i].requests < instances[best].requests) {
+        best = i;
+        least = value;
+      }
     }
-  }
-  return best;
+  };
+  const std::size_t n = instances.size();
+  const std::size_t from = ties.begin(0, n);
+  look(from, n);
+  look(0, from);
+  return ties.chose(best);
 }
 
 }  // namespace detail
@@ -66,13 +77,15 @@ struct pascal_arrival {
   /// It looks at how many requests reason and how many answer, which costs the caller O(requests) to tell.
   static constexpr bool reads_phases = true;
 
-  /// The index of the chosen instance.
+  turn ties{};  ///< Whose turn it is.
+
+  /// The index of the chosen instance. Moves the turn on.
   template <instance_views V>
     requires pascal_view<view_t<V>>
-  [[nodiscard]] std::size_t operator()(const V& instances) const noexcept {
+  [[nodiscard]] std::size_t operator()(const V& instances) noexcept {
     const auto m = [&](std::size_t i) noexcept { return blocks{instances[i].kv_held}; };
-    const std::size_t selected = detail::argmin(instances, detail::meeting_slo(instances), m);
-    return selected != nowhere ? selected : detail::argmin(instances, detail::every(instances), m);
+    const std::size_t selected = detail::argmin(instances, ties, detail::meeting_slo{}, m);
+    return selected != nowhere ? selected : detail::argmin(instances, ties, detail::every{}, m);
   }
 };
 
@@ -83,17 +96,19 @@ struct pascal_phase_change {
   /// It looks at how many requests reason and how many answer, which costs the caller O(requests) to tell.
   static constexpr bool reads_phases = true;
 
-  /// The index of the chosen instance.
+  turn ties{};  ///< Whose turn it is.
+
+  /// The index of the chosen instance. Moves the turn on.
   template <instance_views V>
     requires pascal_view<view_t<V>>
-  [[nodiscard]] std::size_t operator()(const V& instances) const noexcept {
+  [[nodiscard]] std::size_t operator()(const V& instances) noexcept {
     const auto r = [&](std::size_t i) noexcept { return std::size_t{instances[i].reasoning}; };
-    const std::size_t selected = detail::argmin(instances, detail::meeting_slo(instances), r);
+    const std::size_t selected = detail::argmin(instances, ties, detail::meeting_slo{}, r);
     if (selected != nowhere) return selected;
     const auto r_plus_a = [&](std::size_t i) noexcept {
       return std::size_t{instances[i].reasoning} + std::size_t{instances[i].fresh_answers};
     };
-    return detail::argmin(instances, detail::every(instances), r_plus_a);
+    return detail::argmin(instances, ties, detail::every{}, r_plus_a);
   }
 };
 
@@ -112,12 +127,14 @@ struct pascal_migrate_always {
   /// It looks at how many requests reason and how many answer, which costs the caller O(requests) to tell.
   static constexpr bool reads_phases = true;
 
-  /// The index of the chosen instance.
+  pascal_phase_change recommended{};  ///< Algorithm 2.
+
+  /// The index of the chosen instance. Moves the turn on.
   template <instance_views V>
     requires pascal_view<view_t<V>>
   [[nodiscard]] std::size_t operator()(const V& instances, std::size_t /*current*/, blocks /*grows*/,
-                                       blocks /*moves*/) const noexcept {
-    return pascal_phase_change{}(instances);
+                                       blocks /*moves*/) noexcept {
+    return recommended(instances);
   }
 };
 
@@ -131,16 +148,16 @@ struct pascal_migrate_adaptively {
   /// an instance whose last block is free counts as roomy, and an answer that stays there loses its blocks at the next
   /// arrival. A good value is one quantum.
   blocks headroom{};
+  pascal_phase_change recommended{};  ///< Algorithm 2.
 
   /// @param current the instance it is on.
   /// @param grows blocks that it will take next where it is.
   /// @param moves blocks that it needs on another instance.
   template <instance_views V>
     requires pascal_view<view_t<V>>
-  [[nodiscard]] std::size_t operator()(const V& instances, std::size_t current, blocks grows,
-                                       blocks moves) const noexcept {
+  [[nodiscard]] std::size_t operator()(const V& instances, std::size_t current, blocks grows, blocks moves) noexcept {
     TESSERA_ASSERT(current < instances.size(), "the request is on one of the instances");
-    const std::size_t selected = pascal_phase_change{}(instances);
+    const std::size_t selected = recommended(instances);
     const bool fits_here = instances[current].free_blocks >= grows + headroom;
     const bool fits_there = instances[selected].free_blocks >= moves + headroom;
     return fits_here && !fits_there ? current : selected;

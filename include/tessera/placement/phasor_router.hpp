@@ -44,12 +44,12 @@ class phasor_router {
   /// A worker leaves the pool: it is not routed to any more.
   void close(std::size_t id) noexcept { index_.remove(id); }
 
-  /// The worker that the next request goes to; `nowhere` if none is open. O(1).
+  /// The worker that the next request goes to; `nowhere` if none is open. O(log workers).
   [[nodiscard]] std::size_t best() const noexcept { return index_.best(); }
 
   /// Sends a request to the best worker: joins its queue. `nowhere`, and no change, if none is open.
   std::size_t route(tokens prompt, tokens computed = {}) noexcept {
-    const std::size_t id = index_.best();
+    const std::size_t id = index_.choose();
     if (id != nowhere) join(id, prompt, computed);
     return id;
   }

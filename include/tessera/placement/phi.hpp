@@ -3,7 +3,7 @@
 
 #include <tessera/core/assert.hpp>
 #include <tessera/core/storage.hpp>
-#include <tessera/placement/concepts.hpp>
+#include <tessera/placement/turn.hpp>
 
 #include <cstdint>
 #include <limits>
@@ -34,14 +34,17 @@ namespace detail {
 
 }  // namespace detail
 
-/// The worker with the highest Phi; then the one with fewer requests; then the first.
+/// The worker with the highest Phi; then the one with fewer requests; then in turn.
 /// When to use: prefill workers, by time-bound freeness; decode workers, by space-bound freeness.
-/// A pure function. O(workers), no allocation. `nowhere` for an empty range.
+/// Holds whose turn it is among equals: one value per router and pool. O(workers), no allocation. `nowhere` for an
+/// empty range.
 struct highest_phi {
-  /// The index of the chosen worker.
+  turn ties{};  ///< Whose turn it is.
+
+  /// The index of the chosen worker. Moves the turn on.
   template <instance_views V>
     requires shows_phi<view_t<V>> && shows_requests<view_t<V>>
-  [[nodiscard]] constexpr std::size_t operator()(const V& workers) const noexcept {
+  [[nodiscard]] constexpr std::size_t operator()(const V& workers) noexcept {
     const std::size_t n = workers.size();
     // First the highest Phi, as four independent maxima, for one chain of comparisons would wait for itself. NaN loses
     // every comparison.
@@ -58,20 +61,21 @@ struct highest_phi {
     for (; i != n; ++i) a = higher(workers[i].phi, a);
     const double highest = higher(higher(a, b), higher(c, d));
     // Then who has it.
-    std::size_t best = nowhere;
-    for (i = 0; i != n; ++i) {
-      if (workers[i].phi < highest || detail::comparable_phi(workers[i].phi) != highest) continue;
-      if (best == nowhere || workers[i].requests < workers[best].requests) best = i;
-    }
-    return best;
+    return ties.best(
+        0, n,
+        [&](std::size_t k) noexcept {
+          return !(workers[k].phi < highest) && detail::comparable_phi(workers[k].phi) == highest;
+        },
+        [&](std::size_t k, std::size_t than) noexcept { return workers[k].requests < workers[than].requests; });
   }
 };
 
 /// The worker with the highest Phi among those of a pool, kept up to date: a tournament whose leaves are the workers
-/// and whose inner nodes are the winners of their children. Same order as `highest_phi`.
+/// and whose inner nodes are the winners of their children. Same order as `highest_phi`, the turn included.
 ///
-/// `best` O(1); `set`, `remove` O(log workers), always exactly one path from a leaf to the root; nothing allocates.
-/// About 28 bytes a worker.
+/// `best` and `choose` O(log workers), and O(1) if the worker with the lowest id of the best is not before the turn;
+/// `set`, `remove` O(log workers), always exactly one path from a leaf to the root; nothing allocates. About 28 bytes a
+/// worker.
 class phi_index {
  public:
   /// What there must be room for; fixed at construction.
@@ -119,11 +123,17 @@ class phi_index {
     replay(worker);
   }
 
-  /// Where the next request goes: the highest Phi, then fewer requests, then the lower id; `nowhere` in an empty pool.
+  /// Where the next request goes: the highest Phi, then fewer requests, then in turn; `nowhere` in an empty pool.
   [[nodiscard]] std::size_t best() const noexcept {
-    const std::uint32_t winner = leaves_ == 1 ? contender(0) : winners_[1];
-    return winner == none ? nowhere : winner;
+    const std::uint32_t first = leaves_ == 1 ? contender(0) : winners_[1];
+    if (first == none) return nowhere;
+    const std::size_t from = ties_.begin(0, workers_);
+    if (first >= from) return first;
+    const std::uint32_t later = best_from(from);
+    return later != none && ties(later, first) ? later : first;
   }
+  /// The same, and moves the turn on: the request goes there.
+  std::size_t choose() noexcept { return ties_.chose(best()); }
   /// Phi of a worker of the pool. Requires `contains(worker)`.
   [[nodiscard]] double phi(std::size_t worker) const noexcept {
     TESSERA_ASSERT(contains(worker), "this worker is not in the pool");
@@ -158,6 +168,19 @@ class phi_index {
     if (a.phi != b.phi) return a.phi > b.phi ? left : right;
     return a.requests <= b.requests ? left : right;
   }
+  [[nodiscard]] bool ties(std::uint32_t a, std::uint32_t b) const noexcept {
+    return keys_[a].phi == keys_[b].phi && keys_[a].requests == keys_[b].requests;
+  }
+  /// The winner of the workers from this one on, which is not 0: on the way from its leaf to the root, what lies to the
+  /// right of the path. Requires `worker < workers()`.
+  [[nodiscard]] std::uint32_t best_from(std::size_t worker) const noexcept {
+    std::uint32_t winner = contender(worker);
+    if (worker % 2 == 0) winner = winner_of(winner, contender(worker + 1));
+    for (std::size_t node = (leaves_ + worker) / 2; node != 1; node /= 2) {
+      if (node % 2 == 0) winner = winner_of(winner, winners_[node + 1]);
+    }
+    return winner;
+  }
   void replay(std::size_t worker) noexcept {
     if (leaves_ == 1) return;
     const std::size_t pair = worker & ~std::size_t{1};
@@ -169,6 +192,7 @@ class phi_index {
   std::size_t workers_;
   std::size_t leaves_;  // A power of two.
   std::size_t size_ = 0;
+  turn ties_{};
   key* keys_ = nullptr;               // By worker.
   std::uint32_t* winners_ = nullptr;  // Nodes 1 to leaves_ - 1; the children of i are 2i and 2i + 1, those of the last
                                       // level are the leaves.

@@ -435,7 +435,10 @@ class cluster {
     const Scheduler& s = instances_[i]->scheduler();
     instance_view& v = views_[i];
     const blocks free{static_cast<std::int64_t>(s.store().free())};
-    v.kv_held = s.device_blocks_held() + s.host_blocks_held() + incoming_[i].held;
+    const blocks held_here = s.device_blocks_held() + s.host_blocks_held();
+    v.kv_held = held_here + incoming_[i].held;
+    v.waiting_blocks = max(instances_[i]->needed_blocks() - held_here, blocks{});
+    v.queued = instances_[i]->waiting();
     v.free_blocks = free - min(free, incoming_[i].held);
     v.requests = s.waiting_count() + s.resident_count() + incoming_[i].requests;
     const blocks stranded = kv::stranded_below{demand_}({.total = capacity(), .free = free});

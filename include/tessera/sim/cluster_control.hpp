@@ -21,6 +21,9 @@ struct instance_view {
   blocks kv_held{};          ///< On device and host. What is on its way counts at both ends.
   blocks free_blocks{};      ///< On the device.
   std::size_t requests = 0;  ///< Waiting and resident.
+  std::size_t queued = 0;    ///< Of these, new, preempted, or arrived with their KV: without blocks on the device.
+  blocks waiting_blocks{};   ///< What requests here need for the tokens that they have and do not hold, on device or
+                             ///< host: those that wait, and prompts that are computed in part.
   // Filled in only for policies with a member `reads_phases`:
   bool slo_met = true;            ///< PASCAL's t_i.
   std::size_t reasoning = 0;      ///< PASCAL's r_i.

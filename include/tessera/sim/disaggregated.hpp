@@ -8,6 +8,7 @@
 #include <tessera/headroom/reference_demand.hpp>
 #include <tessera/headroom/space.hpp>
 #include <tessera/placement/phi.hpp>
+#include <tessera/placement/turn.hpp>
 #include <tessera/sim/cluster.hpp>
 
 #include <algorithm>
@@ -284,29 +285,36 @@ class disaggregated {
 
 namespace detail {
 
-/// Fewest requests, then the lower id.
-[[nodiscard]] inline std::size_t shortest_queue(const std::vector<pool_worker>& workers) {
-  const auto best = std::min_element(workers.begin(), workers.end(), [](const pool_worker& a, const pool_worker& b) {
-    return a.requests < b.requests;
-  });
-  return best->id;
+/// Of those that it `takes` the one with the fewest requests, then in turn; `placement::nowhere` of none.
+template <class Takes>
+[[nodiscard]] std::size_t shortest_queue(placement::turn& ties, const std::vector<pool_worker>& workers, Takes takes) {
+  return ties.best(
+      0, workers.size(), [&](std::size_t i) { return takes(workers[i]); },
+      [&](std::size_t i, std::size_t than) { return workers[i].requests < workers[than].requests; });
+}
+/// The workers of one role.
+[[nodiscard]] inline auto in_role(control::role role) {
+  return [role](const pool_worker& w) { return w.role == role; };
 }
 
 }  // namespace detail
 
 /// DistServe's control plane: a static split, each phase to the worker with the fewest requests.
 struct distserve {
+  placement::turn prefill_ties{};  ///< Whose turn it is among prefill workers with as many requests.
+  placement::turn decode_ties{};   ///< Among decode workers.
+
   /// The worker that computes a request's prompt.
   template <class C>
   [[nodiscard]] std::size_t prefill_worker(C&, pools& p, const request&) {
     for (pool_worker& w : p.workers()) w.requests = w.load.requests();
-    return detail::shortest_queue(p.choose_from([](const pool_worker& w) { return w.role == control::role::prefill; }));
+    return detail::shortest_queue(prefill_ties, p.workers(), detail::in_role(control::role::prefill));
   }
   /// The worker that decodes a request, or none if it has to wait.
   template <class C>
   [[nodiscard]] std::size_t decode_worker(C& c, pools& p, const request&) {
     for (pool_worker& w : p.workers()) w.requests = c.views()[w.id].requests;
-    return detail::shortest_queue(p.choose_from([](const pool_worker& w) { return w.role == control::role::decode; }));
+    return detail::shortest_queue(decode_ties, p.workers(), detail::in_role(control::role::decode));
   }
 };
 
@@ -315,27 +323,29 @@ struct memory_aware : distserve {
   /// The worker that computes a request's prompt.
   template <class C>
   [[nodiscard]] std::size_t prefill_worker(C&, pools& p, const request&) {
-    const auto& workers = p.choose_from([](const pool_worker& w) { return w.role == control::role::prefill; });
-    return std::max_element(workers.begin(), workers.end(),
-                            [](const pool_worker& a, const pool_worker& b) { return a.free_blocks < b.free_blocks; })
-        ->id;
+    const std::vector<pool_worker>& w = p.workers();
+    return prefill_ties.best(
+        0, w.size(), [&](std::size_t i) { return w[i].role == control::role::prefill; },
+        [&](std::size_t i, std::size_t than) { return w[i].free_blocks > w[than].free_blocks; });
   }
 };
 
 /// Splitwise's control plane: shortest queue, and a mixed pool that helps out: a prompt goes there when every queue of
 /// the prefill pool is longer than `threshold`, a sequence when no decode worker has room for it.
 struct splitwise {
-  std::size_t threshold = 4;  ///< Requests in a queue.
+  std::size_t threshold = 4;       ///< Requests in a queue.
+  placement::turn prefill_ties{};  ///< Whose turn it is among workers with as many prompts.
+  placement::turn decode_ties{};   ///< Among workers with as many sequences.
 
   /// The worker that computes a request's prompt.
   template <class C>
   [[nodiscard]] std::size_t prefill_worker(C&, pools& p, const request&) {
     for (pool_worker& w : p.workers()) w.requests = w.load.requests();
-    const std::size_t best =
-        detail::shortest_queue(p.choose_from([](const pool_worker& w) { return w.role == control::role::prefill; }));
-    if (p.workers()[best].requests <= threshold) return best;
-    const auto& with_mixed = p.choose_from([](const pool_worker& w) { return w.role != control::role::decode; });
-    return detail::shortest_queue(with_mixed);
+    placement::turn ties = prefill_ties;
+    const std::size_t best = detail::shortest_queue(ties, p.workers(), detail::in_role(control::role::prefill));
+    if (p.workers()[best].requests <= threshold) return prefill_ties.chose(best);
+    return detail::shortest_queue(prefill_ties, p.workers(),
+                                  [](const pool_worker& w) { return w.role != control::role::decode; });
   }
   /// The worker that decodes a request, or none if it has to wait.
   template <class C>
@@ -344,13 +354,12 @@ struct splitwise {
     if (p.workers()[r.where].role == control::role::mixed) return r.where;
     const blocks needs = blocks_for(r.state().length, c.options().instance.limits.block_size) + blocks{1};
     for (pool_worker& w : p.workers()) w.requests = c.views()[w.id].requests;
-    const auto& roomy =
-        p.choose_from([&](const pool_worker& w) { return w.role == control::role::decode && needs <= w.free_blocks; });
-    if (!roomy.empty()) return detail::shortest_queue(roomy);
-    const auto& mixed =
-        p.choose_from([&](const pool_worker& w) { return w.role == control::role::mixed && needs <= w.free_blocks; });
-    if (!mixed.empty()) return detail::shortest_queue(mixed);
-    return detail::shortest_queue(p.choose_from([](const pool_worker& w) { return w.role == control::role::decode; }));
+    for (const control::role role : {control::role::decode, control::role::mixed}) {
+      const std::size_t roomy = detail::shortest_queue(
+          decode_ties, p.workers(), [&](const pool_worker& w) { return w.role == role && needs <= w.free_blocks; });
+      if (roomy != placement::nowhere) return roomy;
+    }
+    return detail::shortest_queue(decode_ties, p.workers(), detail::in_role(control::role::decode));
   }
 };
 
@@ -390,7 +399,7 @@ class phasor_control {
       w.phi = config_.by_phi ? headroom::time_freeness(w.load, config_.model.cost, config_.model.budget)
                              : -static_cast<double>(w.requests);
     }
-    return highest(p, control::role::prefill);
+    return highest(p, control::role::prefill, most_time_);
   }
   /// The worker that decodes a request, or none if it has to wait.
   template <class C>
@@ -403,7 +412,7 @@ class phasor_control {
       w.phi = config_.by_phi ? headroom::space_freeness(used, pools::stranded(free, total, p.demand().value()), total)
                              : -static_cast<double>(w.requests);
     }
-    return highest(p, control::role::decode);
+    return highest(p, control::role::decode, most_space_);
   }
 
   /// One round of the controllers: telemetry in, actions carried out.
@@ -454,14 +463,16 @@ class phasor_control {
 
  private:
   /// Prompts never go to a decode worker nor sequences to a prefill worker; if a pool is empty, the mixed one serves.
-  [[nodiscard]] static std::size_t highest(pools& p, control::role role) {
+  [[nodiscard]] static std::size_t highest(pools& p, control::role role, placement::highest_phi& choice) {
     const auto* workers = &p.choose_from([&](const pool_worker& w) { return w.role == role; });
     if (workers->empty()) workers = &p.choose_from([](const pool_worker& w) { return w.role == control::role::mixed; });
     if (workers->empty()) workers = &p.choose_from([](const pool_worker&) { return true; });
-    return (*workers)[placement::highest_phi{}(*workers)].id;
+    return (*workers)[choice(*workers)].id;
   }
 
   config config_;
+  placement::highest_phi most_time_{};
+  placement::highest_phi most_space_{};
   std::vector<std::byte> memory_;
   std::unique_ptr<arena> arena_;
   std::unique_ptr<control::phasor> controllers_;

@@ -60,7 +60,7 @@ class by_headroom {
                    std::min(1 - totals_[i].flops / model_.budget.flops(),
                             headroom::space_freeness(used, {}, blocks{static_cast<std::int64_t>(limits.blocks)}))};
     }
-    const std::size_t to = placement::highest_phi{}(views_);
+    const std::size_t to = most_free_(views_);
     taken_[r.index] = {to, {blocks_for(r.prompt + scored_length{}(r), limits.block_size), model_.cost.flops(r.prompt)}};
     totals_[to] += taken_[r.index].what;
     return to;
@@ -115,6 +115,7 @@ class by_headroom {
   };
 
   prefill_model model_;
+  placement::highest_phi most_free_{};
   placed<placement::least_kv, placement::migrate_when_tight> migration_{{}, {.headroom = quantum_blocks}};
   std::vector<taken> taken_;    // by request
   std::vector<demand> totals_;  // by instance

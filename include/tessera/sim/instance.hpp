@@ -76,6 +76,7 @@ struct request : request_hook_for<order::round_robin, order::two_phase, order::p
   std::size_t answering_at = 0;    ///< Place in the list of its instance's answering requests.
   std::uint32_t migrations = 0;    ///< Moves to another instance.
   std::size_t listed_at = 0;       ///< Place in the list of its instance's requests.
+  blocks needs{};                  ///< Blocks for its tokens, as its instance counts them.
   migration_progress migration{};  ///< Its current migration.
   bool counted_demoted = false;    ///< In its instance's count of demoted requests.
   qoe_integrator qoe{};            ///< Measures the answer.
@@ -138,6 +139,9 @@ class instance {
     }
     return sum;
   }
+
+  /// Blocks for the tokens that the requests have which are here, whether they hold them or not. O(1).
+  [[nodiscard]] blocks needed_blocks() const noexcept { return needed_; }
 
   /// Requests that hold blocks on the device and run, the step under way included; and those that do not: new or
   /// preempted. O(1).
@@ -292,7 +296,10 @@ class instance {
     request& r = *e.request;
     r.executed_s += took_s;
     if (r.first_step_s < 0) r.first_step_s = started_s_;
-    if (e.samples) ++output_tokens_;
+    if (e.samples) {
+      ++output_tokens_;
+      count(r, r.state().length + tokens{1});
+    }
     if (r.first_token_s < 0 && e.samples) {
       r.first_token_s = now.seconds();
       first_tokens_.push_back(&r);
@@ -324,7 +331,13 @@ class instance {
   void joined(request& r) {
     r.listed_at = here_.size();
     here_.push_back(&r);
+    count(r, r.state().length);
     runs(r);
+  }
+  void count(request& r, tokens length) noexcept {
+    const blocks needs = blocks_for(length, options_->limits.block_size);
+    needed_ += needs - r.needs;
+    r.needs = needs;
   }
   void runs(request& r) {
     if (r.state().phase == phase::answering) begins_to_answer(r);
@@ -337,6 +350,8 @@ class instance {
     here_[r.listed_at] = here_.back();
     here_[r.listed_at]->listed_at = r.listed_at;
     here_.pop_back();
+    needed_ -= r.needs;
+    r.needs = blocks{};
   }
   void stops(request& r) {
     forget_demotion(r);
@@ -371,6 +386,7 @@ class instance {
   std::vector<request*> resuming_;   ///< When the step under way has ended.
   std::size_t starting_ = 0;         ///< In the step under way, waiting until it is committed.
   std::size_t losing_ = 0;           ///< Preempted in the step under way, resident until it is committed.
+  blocks needed_{};                  ///< The sum of what those that are here need.
   std::size_t demoted_ = 0;          ///< Counted when a demoted request is next in a step.
   double last_step_s_ = 0;
   double started_s_ = 0;

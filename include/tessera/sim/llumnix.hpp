@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <tessera/placement/turn.hpp>
 #include <tessera/sim/cluster.hpp>
 
 #include <cstddef>
 #include <cstdint>
-#include <limits>
 #include <vector>
 
 /// @file
@@ -31,6 +31,7 @@ class in_turn {
 /// left for each of its requests: (free blocks - blocks that its queue waits for) / requests. A new request goes where
 /// that is highest. Every `epoch_s` seconds instances that have less than `low` are paired with those that
 /// have more than `high`, the lowest with the highest, and each pair migrates its shortest running request.
+/// Equals are chosen in turn.
 class llumnix {
  public:
   /// Parameters of the parts; each is described at its own type.
@@ -55,14 +56,10 @@ class llumnix {
   template <class C>
   [[nodiscard]] std::size_t place(C& c, const request& /*r*/) {
     look_at(c);
-    std::size_t best = 0;
-    for (std::size_t i = 1; i != freeness_.size(); ++i) {
-      if (freeness_[i] > freeness_[best] ||
-          (freeness_[i] == freeness_[best] && c.views()[i].requests < c.views()[best].requests)) {
-        best = i;
-      }
-    }
-    return best;
+    return ties_.best(0, freeness_.size(), [&](std::size_t i, std::size_t than) {
+      if (freeness_[i] != freeness_[than]) return freeness_[i] > freeness_[than];
+      return c.views()[i].requests < c.views()[than].requests;
+    });
   }
 
   /// Called at the time that was asked for with `call_after`.
@@ -71,14 +68,13 @@ class llumnix {
     look_at(c);
     std::vector<bool> paired(c.size(), false);
     while (true) {
-      std::size_t low = c.size();
-      std::size_t high = c.size();
-      for (std::size_t i = 0; i != c.size(); ++i) {
-        if (paired[i]) continue;
-        if (freeness_[i] < config_.low && (low == c.size() || freeness_[i] < freeness_[low])) low = i;
-        if (freeness_[i] > config_.high && (high == c.size() || freeness_[i] > freeness_[high])) high = i;
-      }
-      if (low == c.size() || high == c.size()) break;
+      const std::size_t low = low_ties_.best(
+          0, c.size(), [&](std::size_t i) { return !paired[i] && freeness_[i] < config_.low; },
+          [&](std::size_t i, std::size_t than) { return freeness_[i] < freeness_[than]; });
+      const std::size_t high = high_ties_.best(
+          0, c.size(), [&](std::size_t i) { return !paired[i] && freeness_[i] > config_.high; },
+          [&](std::size_t i, std::size_t than) { return freeness_[i] > freeness_[than]; });
+      if (low == placement::nowhere || high == placement::nowhere) break;
       paired[low] = paired[high] = true;
       migrate_one(c, low, high);
     }
@@ -111,6 +107,9 @@ class llumnix {
   }
 
   config config_{};
+  placement::turn ties_{};
+  placement::turn low_ties_{};
+  placement::turn high_ties_{};
   std::vector<double> freeness_;
 };
 

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <tessera/placement/turn.hpp>
+
+TESSERA_NAMESPACE_BEGIN
+namespace placement {
+
+/// The instance with the least KV that its requests hold, or need and do not hold yet; then the one with fewer
+/// requests; then in turn. Unlike `least_kv` it sees who waits, so queues grow alike on instances that are full.
+/// When to use: one kind of instance, at any load.
+/// Holds whose turn it is among equals: one value per router. O(instances), no allocation. `nowhere` for an empty
+/// range.
+struct least_load {
+  turn ties{};  ///< Whose turn it is.
+
+  /// The index of the chosen instance. Moves the turn on.
+  template <instance_views V>
+    requires shows_kv_held<view_t<V>> && shows_waiting_blocks<view_t<V>> && shows_requests<view_t<V>>
+  [[nodiscard]] constexpr std::size_t operator()(const V& instances) noexcept {
+    const auto load = [&](std::size_t i) noexcept { return instances[i].kv_held + instances[i].waiting_blocks; };
+    return ties.best(0, instances.size(), [&](std::size_t i, std::size_t than) noexcept {
+      if (load(i) != load(than)) return load(i) < load(than);
+      return instances[i].requests < instances[than].requests;
+    });
+  }
+};
+
+}  // namespace placement
+TESSERA_NAMESPACE_END
