@@ -177,8 +177,8 @@ class stage_map {
   /// Of those of stage `s` that `may`, the one with the least load, then in turn; `nowhere` if there is none.
   template <class May>
   [[nodiscard]] std::size_t least_load(std::size_t s, May may) noexcept {
-    return ties_[s].best(groups_[s].first, groups_[s].last, may,
-                         [&](std::size_t i, std::size_t than) noexcept { return loads_[i] < loads_[than]; });
+    return ties_[s].least(
+        groups_[s].first, groups_[s].last, [&](std::size_t i) noexcept { return loads_[i]; }, may);
   }
 
   group* groups_;

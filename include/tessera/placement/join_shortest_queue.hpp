@@ -17,9 +17,7 @@ struct join_shortest_queue {
   template <instance_views V>
     requires shows_requests<view_t<V>>
   [[nodiscard]] constexpr std::size_t operator()(const V& instances) noexcept {
-    return ties.best(0, instances.size(), [&](std::size_t i, std::size_t than) noexcept {
-      return instances[i].requests < instances[than].requests;
-    });
+    return ties.least(0, instances.size(), [&](std::size_t i) noexcept { return std::size_t{instances[i].requests}; });
   }
 };
 

@@ -3,6 +3,9 @@
 
 #include <tessera/placement/turn.hpp>
 
+#include <cstddef>
+#include <utility>
+
 TESSERA_NAMESPACE_BEGIN
 namespace placement {
 
@@ -22,9 +25,8 @@ struct least_kv {
   template <instance_views V>
     requires shows_kv_held<view_t<V>> && shows_requests<view_t<V>>
   [[nodiscard]] constexpr std::size_t operator()(const V& instances) noexcept {
-    return ties.best(0, instances.size(), [&](std::size_t i, std::size_t than) noexcept {
-      if (instances[i].kv_held != instances[than].kv_held) return instances[i].kv_held < instances[than].kv_held;
-      return instances[i].requests < instances[than].requests;
+    return ties.least(0, instances.size(), [&](std::size_t i) noexcept {
+      return std::pair{blocks{instances[i].kv_held}, std::size_t{instances[i].requests}};
     });
   }
 };

@@ -3,6 +3,9 @@
 
 #include <tessera/placement/turn.hpp>
 
+#include <cstddef>
+#include <utility>
+
 TESSERA_NAMESPACE_BEGIN
 namespace placement {
 
@@ -18,10 +21,9 @@ struct least_load {
   template <instance_views V>
     requires shows_kv_held<view_t<V>> && shows_waiting_blocks<view_t<V>> && shows_requests<view_t<V>>
   [[nodiscard]] constexpr std::size_t operator()(const V& instances) noexcept {
-    const auto load = [&](std::size_t i) noexcept { return instances[i].kv_held + instances[i].waiting_blocks; };
-    return ties.best(0, instances.size(), [&](std::size_t i, std::size_t than) noexcept {
-      if (load(i) != load(than)) return load(i) < load(than);
-      return instances[i].requests < instances[than].requests;
+    return ties.least(0, instances.size(), [&](std::size_t i) noexcept {
+      return std::pair{blocks{instances[i].kv_held} + blocks{instances[i].waiting_blocks},
+                       std::size_t{instances[i].requests}};
     });
   }
 };

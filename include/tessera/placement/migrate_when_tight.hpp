@@ -31,11 +31,13 @@ struct migrate_when_tight {
                                                  blocks moves) noexcept {
     TESSERA_ASSERT(current < instances.size(), "the request is on one of the instances");
     if (instances[current].free_blocks >= grows + headroom) return current;
-    const blocks left = instances[current].kv_held - moves;
-    const std::size_t best = ties.best(
-        0, instances.size(), [&](std::size_t i) noexcept { return i != current && instances[i].kv_held < left; },
-        [&](std::size_t i, std::size_t than) noexcept { return instances[i].kv_held < instances[than].kv_held; });
-    return best != nowhere ? best : current;
+    turn next = ties;
+    const std::size_t best = next.least(
+        0, instances.size(), [&](std::size_t i) noexcept { return blocks{instances[i].kv_held}; },
+        [current](std::size_t i) noexcept { return i != current; });
+    if (best == nowhere || instances[best].kv_held >= instances[current].kv_held - moves) return current;
+    ties = next;  // to stay takes no turn
+    return best;
   }
 };
 

@@ -61,12 +61,11 @@ struct highest_phi {
     for (; i != n; ++i) a = higher(workers[i].phi, a);
     const double highest = higher(higher(a, b), higher(c, d));
     // Then who has it.
-    return ties.best(
-        0, n,
+    return ties.least(
+        0, n, [&](std::size_t k) noexcept { return std::size_t{workers[k].requests}; },
         [&](std::size_t k) noexcept {
           return !(workers[k].phi < highest) && detail::comparable_phi(workers[k].phi) == highest;
-        },
-        [&](std::size_t k, std::size_t than) noexcept { return workers[k].requests < workers[than].requests; });
+        });
   }
 };
 

@@ -4,6 +4,9 @@
 #include <tessera/core/assert.hpp>
 #include <tessera/placement/concepts.hpp>
 
+#include <cstddef>
+#include <type_traits>
+
 TESSERA_NAMESPACE_BEGIN
 namespace placement {
 
@@ -26,22 +29,27 @@ struct turn {
     return i;
   }
 
-  /// The best of [first, last): the first, in turn, that none is `better(i, than)` than; `nowhere` of none. Moves the
-  /// turn on. O(last - first).
-  template <class Better>
-  constexpr std::size_t best(std::size_t first, std::size_t last, Better better) noexcept {
-    return best(
-        first, last, [](std::size_t) noexcept { return true; }, better);
+  /// Of [first, last) the first, in turn, than whose `key(i)` none is less; `nowhere` of none. Moves the turn on.
+  /// O(last - first), one key each: a value that can be default-constructed.
+  template <class Key>
+  constexpr std::size_t least(std::size_t first, std::size_t last, Key key) noexcept {
+    return least(first, last, key, [](std::size_t) noexcept { return true; });
   }
   /// The same of those that `may(i)`.
-  template <class May, class Better>
-  constexpr std::size_t best(std::size_t first, std::size_t last, May may, Better better) noexcept {
+  template <class Key, class May>
+  constexpr std::size_t least(std::size_t first, std::size_t last, Key key, May may) noexcept {
     TESSERA_ASSERT(first <= last, "a range");
     const std::size_t from = begin(first, last);
     std::size_t chosen = nowhere;
+    std::remove_cvref_t<decltype(key(first))> fewest{};
     const auto look = [&](std::size_t i, std::size_t end) noexcept {
       for (; i != end; ++i) {
-        if (may(i) && (chosen == nowhere || better(i, chosen))) chosen = i;
+        if (!may(i)) continue;
+        const auto value = key(i);
+        if (chosen == nowhere || value < fewest) {
+          chosen = i;
+          fewest = value;
+        }
       }
     };
     look(from, last);

@@ -288,9 +288,9 @@ namespace detail {
 /// Of those that it `takes` the one with the fewest requests, then in turn; `placement::nowhere` of none.
 template <class Takes>
 [[nodiscard]] std::size_t shortest_queue(placement::turn& ties, const std::vector<pool_worker>& workers, Takes takes) {
-  return ties.best(
-      0, workers.size(), [&](std::size_t i) { return takes(workers[i]); },
-      [&](std::size_t i, std::size_t than) { return workers[i].requests < workers[than].requests; });
+  return ties.least(
+      0, workers.size(), [&](std::size_t i) { return workers[i].requests; },
+      [&](std::size_t i) { return takes(workers[i]); });
 }
 /// The workers of one role.
 [[nodiscard]] inline auto in_role(control::role role) {
@@ -324,9 +324,9 @@ struct memory_aware : distserve {
   template <class C>
   [[nodiscard]] std::size_t prefill_worker(C&, pools& p, const request&) {
     const std::vector<pool_worker>& w = p.workers();
-    return prefill_ties.best(
-        0, w.size(), [&](std::size_t i) { return w[i].role == control::role::prefill; },
-        [&](std::size_t i, std::size_t than) { return w[i].free_blocks > w[than].free_blocks; });
+    return prefill_ties.least(
+        0, w.size(), [&](std::size_t i) { return -w[i].free_blocks.count(); },
+        [&](std::size_t i) { return w[i].role == control::role::prefill; });
   }
 };
 

@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 /// @file
@@ -56,9 +57,8 @@ class llumnix {
   template <class C>
   [[nodiscard]] std::size_t place(C& c, const request& /*r*/) {
     look_at(c);
-    return ties_.best(0, freeness_.size(), [&](std::size_t i, std::size_t than) {
-      if (freeness_[i] != freeness_[than]) return freeness_[i] > freeness_[than];
-      return c.views()[i].requests < c.views()[than].requests;
+    return ties_.least(0, freeness_.size(), [&](std::size_t i) {
+      return std::pair{-freeness_[i], c.views()[i].requests};
     });
   }
 
@@ -68,12 +68,12 @@ class llumnix {
     look_at(c);
     std::vector<bool> paired(c.size(), false);
     while (true) {
-      const std::size_t low = low_ties_.best(
-          0, c.size(), [&](std::size_t i) { return !paired[i] && freeness_[i] < config_.low; },
-          [&](std::size_t i, std::size_t than) { return freeness_[i] < freeness_[than]; });
-      const std::size_t high = high_ties_.best(
-          0, c.size(), [&](std::size_t i) { return !paired[i] && freeness_[i] > config_.high; },
-          [&](std::size_t i, std::size_t than) { return freeness_[i] > freeness_[than]; });
+      const std::size_t low = low_ties_.least(
+          0, c.size(), [&](std::size_t i) { return freeness_[i]; },
+          [&](std::size_t i) { return !paired[i] && freeness_[i] < config_.low; });
+      const std::size_t high = high_ties_.least(
+          0, c.size(), [&](std::size_t i) { return -freeness_[i]; },
+          [&](std::size_t i) { return !paired[i] && freeness_[i] > config_.high; });
       if (low == placement::nowhere || high == placement::nowhere) break;
       paired[low] = paired[high] = true;
       migrate_one(c, low, high);
