@@ -49,6 +49,29 @@ std::vector<double> ends_of(std::size_t instances, double link, const std::vecto
   return ends;
 }
 
+/// Max-min fair rates as water rises: all by a hundred-thousandth of a link at a time; whoever uses a full link stays.
+std::vector<double> slow_rates(std::size_t instances, double link, const std::vector<transfer>& active) {
+  std::vector<double> rates(active.size(), 0);
+  std::vector<bool> stays(active.size(), false);
+  std::vector<double> out(instances, 0);
+  std::vector<double> in(instances, 0);
+  const double drop = link * 1e-5;
+  for (bool rising = true; rising;) {
+    rising = false;
+    for (std::size_t i = 0; i < active.size(); ++i) {
+      if (stays[i]) continue;
+      rates[i] += drop;
+      out[active[i].from] += drop;
+      in[active[i].to] += drop;
+    }
+    for (std::size_t i = 0; i < active.size(); ++i) {
+      stays[i] = stays[i] || out[active[i].from] >= link - drop / 2 || in[active[i].to] >= link - drop / 2;
+      rising = rising || !stays[i];
+    }
+  }
+  return rates;
+}
+
 /// The same in small steps of time.
 std::vector<double> ends_in_steps(std::size_t instances, double link, const std::vector<transfer>& transfers,
                                   double dt) {
@@ -56,21 +79,23 @@ std::vector<double> ends_in_steps(std::size_t instances, double link, const std:
   std::vector<double> left;
   for (const transfer& t : transfers) left.push_back(static_cast<double>(t.size));
   std::size_t ended = 0;
+  std::vector<std::size_t> active;
+  std::vector<double> rates;
   for (std::int64_t tick = 0; ended < transfers.size(); ++tick) {
     const double now = static_cast<double>(tick) * dt;
-    std::vector<double> out(instances, 0);
-    std::vector<double> in(instances, 0);
-    const auto active = [&](std::size_t i) { return transfers[i].at <= now && ends[i] < 0; };
+    std::vector<std::size_t> now_active;
+    std::vector<transfer> flows;
     for (std::size_t i = 0; i < transfers.size(); ++i) {
-      if (!active(i)) continue;
-      ++out[transfers[i].from];
-      ++in[transfers[i].to];
+      if (transfers[i].at > now || ends[i] >= 0) continue;
+      now_active.push_back(i);
+      flows.push_back(transfers[i]);
     }
-    for (std::size_t i = 0; i < transfers.size(); ++i) {
-      if (!active(i)) continue;
-      left[i] -= std::min(link / out[transfers[i].from], link / in[transfers[i].to]) * dt;
-      if (left[i] > 0) continue;
-      ends[i] = now + dt;
+    if (now_active != active) rates = slow_rates(instances, link, flows);
+    active = now_active;
+    for (std::size_t k = 0; k < active.size(); ++k) {
+      left[active[k]] -= rates[k] * dt;
+      if (left[active[k]] > 0) continue;
+      ends[active[k]] = now + dt;
       ++ended;
     }
   }
@@ -90,6 +115,85 @@ TEST_CASE("fabric: transfers into one target, or out of one source, share its li
   for (const double end : ends_of(4, 100, {{0, 3, 0, 100}, {0, 3, 1, 100}, {0, 3, 2, 100}})) CHECK(end == approx(3.0));
   // Twice between the same two.
   for (const double end : ends_of(2, 100, {{0, 0, 1, 100}, {0, 0, 1, 100}})) CHECK(end == approx(2.0));
+}
+
+TEST_CASE("fabric: what a transfer cannot use goes to the others") {
+  fabric f{5, 90};
+  for (const std::size_t from : {0U, 1U, 2U}) f.start(0, from, 3, bytes{90}, from);
+  f.start(0, 2, 4, bytes{90}, 3);
+  for (const std::size_t token : {0U, 1U, 2U}) CHECK(f.rate(token) == approx(30));
+  CHECK(f.rate(3) == approx(60));  // not half of what 2 can send, for the other cannot take its half
+  f.cancel(0.5, 0);
+  CHECK(f.rate(1) == approx(45));
+  CHECK(f.rate(3) == approx(45));  // an end elsewhere may slow one down
+  CHECK(f.next_end_s() == approx(0.5 + 60.0 / 45));
+}
+
+TEST_CASE("fabric: every transfer has a full link on which nobody is faster, and no link carries more than it can") {
+  // This is what max-min fair means, and there is only one such assignment.
+  std::mt19937_64 random{15};
+  for (int round = 0; round < 400; ++round) {
+    const std::size_t instances = 2 + random() % 12;
+    const std::size_t n = 1 + random() % 60;
+    fabric f{instances, 97};
+    std::vector<transfer> flows;
+    double now = 0;
+    const auto check = [&] {
+      std::vector<double> out(instances, 0);
+      std::vector<double> in(instances, 0);
+      std::vector<double> fastest_out(instances, 0);
+      std::vector<double> fastest_in(instances, 0);
+      for (const transfer& t : flows) {
+        const double rate = f.rate(static_cast<std::size_t>(t.size));
+        REQUIRE(rate > 0);
+        out[t.from] += rate;
+        in[t.to] += rate;
+        fastest_out[t.from] = std::max(fastest_out[t.from], rate);
+        fastest_in[t.to] = std::max(fastest_in[t.to], rate);
+      }
+      for (const transfer& t : flows) {
+        const double rate = f.rate(static_cast<std::size_t>(t.size));
+        REQUIRE(out[t.from] <= 97 * (1 + 1e-12));
+        REQUIRE(in[t.to] <= 97 * (1 + 1e-12));
+        const bool by_sender = out[t.from] > 97 * (1 - 1e-12) && rate >= fastest_out[t.from] * (1 - 1e-12);
+        const bool by_receiver = in[t.to] > 97 * (1 - 1e-12) && rate >= fastest_in[t.to] * (1 - 1e-12);
+        REQUIRE((by_sender || by_receiver));
+      }
+    };
+    for (std::size_t i = 0; i < n; ++i) {
+      const std::size_t from = random() % instances;
+      const std::size_t to = (from + 1 + random() % (instances - 1)) % instances;
+      flows.push_back({now, from, to, static_cast<std::int64_t>(i)});
+      f.start(now, from, to, bytes{1'000'000'000}, i);
+      if (random() % 3 == 0) {
+        const std::size_t k = random() % flows.size();
+        now += 0.25;
+        f.cancel(now, static_cast<std::size_t>(flows[k].size));
+        flows.erase(flows.begin() + static_cast<std::ptrdiff_t>(k));
+      }
+      check();
+    }
+  }
+}
+
+TEST_CASE("fabric: who is told of an end may start and cancel transfers") {
+  fabric f{4, 100};
+  for (std::size_t from = 0; from != 3; ++from) f.start(0, from, 3, bytes{100}, from);
+  std::vector<std::size_t> order;
+  f.advance(f.next_end_s(), [&](const fabric::completion& c) {
+    order.push_back(c.token);
+    if (c.token == 0) {
+      f.cancel(c.ended_s, 1);
+      f.start(c.ended_s, 0, 1, bytes{50}, 7);
+      f.start(c.ended_s, 0, 1, bytes{0}, 8);
+    }
+  });
+  CHECK(order == std::vector<std::size_t>{0, 2});
+  CHECK(f.active() == 2);
+  CHECK(f.next_end_s() == approx(3.0));
+  f.advance(f.next_end_s(), [&](const fabric::completion& c) { order.push_back(c.token); });
+  CHECK(order.back() == 8);
+  CHECK(f.next_end_s() == approx(3.5));
 }
 
 TEST_CASE("fabric: disjoint pairs and opposite directions do not notice each other") {
