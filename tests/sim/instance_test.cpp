@@ -189,6 +189,33 @@ TEST_CASE("instance: copies out and in go on at once") {
   CHECK(large.preempted_s == 5.125 - 3.25);
 }
 
+TEST_CASE("instance: where copies overlap the kernels, a step takes the longer of both") {
+  auto options = toy_cluster(1, 8).instance;
+  options.swaps_overlap = true;
+  for (const double block_s : {0.125, 0.03125}) {
+    options.swap_seconds_per_block = block_s;
+    bench<fcfs<request>> b{options};
+    request& old = b.add(0, 48, 0, 20);
+    request& young = b.add(0, 48, 0, 20);
+    double t = b.step(0);
+    for (int i = 0; i < 16; ++i) t = b.step(t);
+    CHECK(t == 4.5);
+    // Four blocks go out beside a step of 0.25 s; later they come in beside another.
+    const double longer = block_s == 0.125 ? 0.5 : 0.25;
+    t = b.step(t);
+    CHECK(t == 4.5 + longer);
+    CHECK(young.state().preemptions == 1);
+    CHECK(old.executed_s == t);
+    for (int i = 0; i < 2; ++i) t = b.step(t);
+    CHECK(t == 5.0 + longer);
+    t = b.step(t);
+    CHECK(t == 5.0 + 2 * longer);
+    CHECK(young.generated() == tokens{18});
+    t = b.step(t);  // nothing to copy
+    CHECK(t == 5.25 + 2 * longer);
+  }
+}
+
 TEST_CASE("instance: recomputing copies nothing, but takes a prefill") {
   auto options = toy_cluster(1, 8).instance;
   options.limits.host_blocks = 0;

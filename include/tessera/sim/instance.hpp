@@ -15,6 +15,7 @@
 #include <tessera/request/hook.hpp>
 #include <tessera/sim/step_time.hpp>
 
+#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -99,10 +100,13 @@ struct instance_options {
   step_timer timer;                   ///< How long a step takes.
   double swap_seconds_per_block = 0;  ///< One KV block over the link to host memory, one way.
   bool swaps_both_ways = true;        ///< Blocks go out and come in at the same time: the link is full duplex.
+  bool swaps_overlap = false;         ///< A step takes the longer of its copies and its kernels; otherwise the kernels
+                                      ///< wait for the copies. True flatters: even the blocks that this step's kernels
+                                      ///< read or write are copied beside them.
 };
 
 /// Drives one scheduler through its public calls, as an engine would: plan, run for as long as the cost model says,
-/// commit. KV is copied before the step's kernels start.
+/// commit. KV is copied before the step's kernels start, or beside them, as the options say.
 template <class Scheduler>
 class instance {
  public:
@@ -235,7 +239,9 @@ class instance {
       shape.add_prefill(e.first, e.count);
       schedule(e);
     }
-    ends_s_ = now_s + copy_seconds() + options_->timer(shape);
+    const double copies_s = copy_seconds();
+    const double kernels_s = options_->timer(shape);
+    ends_s_ = now_s + (options_->swaps_overlap ? std::max(copies_s, kernels_s) : copies_s + kernels_s);
     running_ = true;
   }
 
