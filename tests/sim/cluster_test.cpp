@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include <tessera/admit/future_peak.hpp>
 #include <tessera/compose/fcfs.hpp>
 #include <tessera/compose/pascal.hpp>
 #include <tessera/compose/round_robin.hpp>
@@ -19,6 +20,7 @@
 #include <map>
 #include <random>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -317,6 +319,69 @@ TEST_CASE("cluster: what never fits is recorded as rejected, the rest runs") {
   check_invariants(nothing, none);
   CHECK(nothing.numbers.completed == 0);
   CHECK(nothing.numbers.throughput_tokens_per_s == 0);
+}
+
+/// Writes down what requests say, and places them on the first.
+struct reads_limits {
+  std::vector<tokens>* limits = nullptr;
+  template <class C>
+  std::size_t place(C&, const request& r) const {
+    limits->push_back(r.max_output);
+    return 0;
+  }
+};
+
+TEST_CASE("cluster: requests say the limit of their answers, not their lengths, unless a flag says so") {
+  const std::vector<trace_row> rows{row(0, 10, 0, 3), row(0.1, 60, 2, 4), row(0.2, 65, 0, 1), row(0.3, 63, 0, 9),
+                                    row(0.4, 20, 8, 2)};
+  const auto said = [&](tokens max_length, tokens max_output, bool knows) {
+    auto o = toy_cluster(1, 5);  // 80 tokens
+    o.instance.limits.max_length = max_length;
+    o.max_output = max_output;
+    o.knows_lengths = knows;
+    std::vector<tokens> limits;
+    cluster<fcfs<request>, reads_limits> c{o, {}, {.limits = &limits}};
+    const run_result result = c.run(rows, quiet);
+    std::vector<std::int64_t> out;
+    for (const tokens t : limits) out.push_back(t.count());
+    std::vector<bool> rejected;
+    for (const request_record& r : result.requests) rejected.push_back(r.rejected);
+    return std::tuple{out, rejected, result.requests[4].reasoning_tokens, result.requests[4].answer_tokens};
+  };
+  using limits = std::vector<std::int64_t>;
+  const std::vector<bool> all_fit(5, false);
+  // What the memory leaves, with the last token that needs no room; what the longest sequence leaves.
+  CHECK(said({}, {}, false) == std::tuple{limits{71, 21, 16, 18, 61}, all_fit, 8, 2});
+  CHECK(said(tokens{70}, {}, false) == std::tuple{limits{61, 11, 6, 9, 51}, std::vector<bool>{0, 0, 0, 1, 0}, 8, 2});
+  CHECK(said({}, {}, true) == std::tuple{limits{3, 6, 1, 9, 10}, all_fit, 8, 2});
+  // A limit that some have no room for keeps none out; one below the length of an answer cuts it off.
+  CHECK(said({}, tokens{20}, false) == std::tuple{limits{20, 20, 16, 18, 20}, all_fit, 8, 2});
+  CHECK(said(tokens{70}, tokens{4}, false) == std::tuple{limits{4, 4, 4, 4, 4}, all_fit, 3, 1});
+}
+
+TEST_CASE("cluster: nobody is refused for its limit alone, and an admission by limits sees no lengths") {
+  using careful = iteration_scheduler<request, order::fcfs, preempt::swap, admit::future_peak>;
+  std::mt19937_64 random{21};
+  std::size_t differ = 0;
+  for (int round = 0; round < 40; ++round) {
+    const auto rows = random_rows(random(), 60, 0.2);
+    auto o = toy_cluster(2, 12 + random() % 60);
+    if (round % 2 == 0) o.instance.limits.max_length = tokens{static_cast<std::int64_t>(20 + random() % 300)};
+    const run_result as_served = simulate<careful>(o, rows);
+    o.knows_lengths = true;
+    const run_result as_known = simulate<careful>(o, rows);
+    REQUIRE(as_served.requests.size() == as_known.requests.size());
+    for (std::size_t i = 0; i != rows.size(); ++i)
+      CHECK(as_served.requests[i].rejected == as_known.requests[i].rejected);
+    CHECK(as_served.numbers.completed == as_known.numbers.completed);
+    CHECK(as_served.numbers.preemptions <= as_known.numbers.preemptions);
+    differ += sim::format_csv(as_served) != sim::format_csv(as_known) ? 1U : 0U;
+    // Who does not look at the limit runs as before.
+    auto plain = o;
+    plain.knows_lengths = false;
+    CHECK(sim::format_csv(simulate<fcfs<request>>(plain, rows)) == sim::format_csv(simulate<fcfs<request>>(o, rows)));
+  }
+  CHECK(differ > 10);
 }
 
 TEST_CASE("cluster: no requests at all") {

@@ -34,9 +34,12 @@ struct cluster_options {
   double fabric_bytes_per_s = 12.5e9;  ///< Of an instance's link to the others, each way.
   double kv_bytes_per_token = 0;       ///< What a migration moves per token.
   tokens quantum{500};                 ///< An answer that is no longer is still fresh (PASCAL's a_i).
-  std::size_t in_flight = 0;  ///< Not 0: a closed loop. So many requests run at any time, and the arrivals of the rows
-                              ///< are not read: each request that ends makes the next one arrive.
-  std::uint64_t seed = 1;     ///< Of what the run itself draws: how long messages take. The workload has its own.
+  std::size_t in_flight = 0;   ///< Not 0: a closed loop. So many requests run at any time, and the arrivals of the rows
+                               ///< are not read: each request that ends makes the next one arrive.
+  std::uint64_t seed = 1;      ///< Of what the run itself draws: how long messages take. The workload has its own.
+  tokens max_output{};         ///< Where a server cuts answers off, and all that requests say of their length; 0: where
+                               ///< the instance's `max_length` does, or its memory.
+  bool knows_lengths = false;  ///< Requests say instead how long their answers will be: an oracle.
 };
 
 /// Blocks that a live migration announces at the destination for a request that has `held`: it grows meanwhile.
@@ -230,7 +233,8 @@ class cluster {
     r.index = index;
     r.prompt = tokens{row.prompt_tokens};
     r.output = tokens{row.output_tokens};
-    r.max_output = r.output;
+    if (options_.max_output > tokens{}) r.output = min(r.output, options_.max_output);
+    r.max_output = options_.knows_lengths ? r.output : limit_of(r);
     // An answer has at least one token: a request that was cut off while it reasoned answers with its last one.
     r.reasoning = min(tokens{row.reasoning_tokens}, r.output - tokens{1});
     r.starts_in = r.reasoning > tokens{} ? phase::reasoning : phase::answering;
@@ -245,6 +249,14 @@ class cluster {
     }
     if (!instances_[to]->running()) begin_step(to);
     look_at(to);
+  }
+
+  /// The most that a server would let it generate. What an instance has no room for is no reason to refuse a request
+  /// that ends before: the limit is never more than what fits, unless the answer is.
+  [[nodiscard]] tokens limit_of(const request& r) const noexcept {
+    const tokens fits = options_.instance.limits.longest() - r.prompt + tokens{1};  // the last token needs no KV
+    const tokens limit = options_.max_output > tokens{} ? min(options_.max_output, fits) : fits;
+    return max(limit, r.output);
   }
 
   // A request on its way: from the beginning `incoming_` counts it, and the blocks that it will take, at its
