@@ -74,8 +74,8 @@ int main() {
 
 /* output:
 seconds     TTFT mean     p99  end to end  per token  SLO missed
-pascal           39.7     140       101.1      0.155      42.1 %
-pars             25.1     185        38.4      0.033       1.5 %
-composed         24.5     211        36.8      0.032       0.0 %
-+ headroom       23.9     210        36.2      0.031       0.0 %
+pascal           38.0     135       100.8      0.151      42.1 %
+pars             24.9     185        38.1      0.033       1.7 %
+composed         24.6     215        36.9      0.032       0.0 %
++ headroom       23.9     206        36.2      0.031       0.0 %
 */

@@ -99,12 +99,12 @@ int main() {
 1 -> 0 accepted
 1 -> 0 pull
 0 -> 1 start
-0 -> 1 ask
 0 -> 2 ask
 0 -> 3 ask
-1 -> 0 bid (load 5000)
+0 -> 1 ask
 2 -> 0 bid (load 4000)
 3 -> 0 decline
+1 -> 0 bid (load 5000)
 0 -> 2 confirm
 2 -> 0 accepted
 2 -> 0 pull
