@@ -154,6 +154,13 @@ class fabric {
       f.next_out = join(f.out, k);
       f.next_in = join(f.in, k);
     }
+    for (flow& f : flows_) {  // most are alone on their links, while little is moved
+      if (links_[f.out].unfilled != 1 || links_[f.in].unfilled != 1) continue;
+      f.filled = true;
+      f.rate = capacity_;
+      links_[f.out] = links_[f.in] = link{};
+    }
+    std::erase_if(offers_, [this](const offer& o) { return links_[o.at].unfilled == 0; });
     for (offer& o : offers_) o.share = share(o.at);
     std::make_heap(offers_.begin(), offers_.end(), std::greater<>{});
     double level = 0;
