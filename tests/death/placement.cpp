@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include <tessera/placement/migrate_when_tight.hpp>
 #include <tessera/placement/pascal.hpp>
+#include <tessera/placement/turn.hpp>
 
 #include "support/death.hpp"
 
+#include <cstddef>
 #include <vector>
 
 namespace {
@@ -29,4 +31,8 @@ TESSERA_DEATH_CASE(placement_migrate_when_tight_from_nowhere, "on one of the ins
 TESSERA_DEATH_CASE(placement_pascal_migrate_adaptively_from_nowhere, "on one of the instances") {
   const std::vector<view> two(2);
   static_cast<void>(tessera::placement::pascal_migrate_adaptively{}(two, 2, blocks{}, blocks{}));
+}
+
+TESSERA_DEATH_CASE(placement_turn_backwards, "a range") {
+  static_cast<void>(tessera::placement::turn{}.least(2, 1, [](std::size_t) noexcept { return 0; }));
 }
