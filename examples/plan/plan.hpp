@@ -112,7 +112,7 @@ inline sim::cost_file load_cost(const arguments& a, std::string& what) {
   }
   what = fmt::format("fitted to the profile {} (mean error {:.1f} %)", p.name, 100 * fitted.held_out_error);
   return {.qoe = fitted.model,
-          .transfer = {.per_sequence = 0, .per_token = p.model.kv_bytes_per_token() / p.links.fabric_bytes_per_s}};
+          .transfer = {.per_sequence = 0, .per_token = p.kv_bytes_per_token() / p.links.fabric_bytes_per_s}};
 }
 
 /// A plan that owns its stages, and the seconds it took.

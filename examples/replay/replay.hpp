@@ -181,7 +181,8 @@ inline sim::cluster_options size_cluster(const arguments& a, const sim::profile&
                        .timer = sim::step_timer{profile},
                        .swap_seconds_per_block = sim::swap_seconds(profile, block_size)},
           .fabric_bytes_per_s = profile.links.fabric_bytes_per_s,
-          .kv_bytes_per_token = profile.model.kv_bytes_per_token()};
+          .kv_bytes_per_token = profile.kv_bytes_per_token(),
+          .host_request_seconds = profile.terms.host_request_seconds};
 }
 
 /// Whether two paths name one file, as far as can be told before it exists.

@@ -3,6 +3,7 @@
 
 #include <tessera/core/units.hpp>
 #include <tessera/sim/error.hpp>
+#include <tessera/sim/step_terms.hpp>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -29,9 +30,25 @@ struct model_spec {
   std::int64_t head_dim = 0;      ///< Numbers in a head.
   double bytes_per_weight = 2;    ///< 2: bf16, fp16.
   double bytes_per_kv_value = 2;  ///< 2 for 16-bit KV, 1 for 8-bit.
+  /// Of a mixture of experts: parameters that one token is multiplied with. 0: all of them.
+  double active_parameters = 0;
+  std::int64_t experts = 0;            ///< Routed experts of a layer. 0: a dense model.
+  std::int64_t experts_per_token = 0;  ///< Of these, how many a token is sent to.
 
   /// Of the whole model.
   [[nodiscard]] double weight_bytes() const noexcept { return parameters * bytes_per_weight; }
+  /// Parameters that one token is multiplied with.
+  [[nodiscard]] double parameters_per_token() const noexcept {
+    return active_parameters > 0 ? active_parameters : parameters;
+  }
+  /// Parameters of all routed experts together; 0 for a dense model. What a token uses of them is in proportion.
+  [[nodiscard]] double expert_parameters() const noexcept {
+    if (experts <= experts_per_token) return 0;
+    return (parameters - parameters_per_token()) * static_cast<double>(experts) /
+           static_cast<double>(experts - experts_per_token);
+  }
+  /// Width of the activations between layers.
+  [[nodiscard]] double hidden() const noexcept { return static_cast<double>(query_heads * head_dim); }
   /// KV cache of one token: a key and a value per layer and KV head.
   [[nodiscard]] double kv_bytes_per_token() const noexcept {
     return 2 * static_cast<double>(layers * kv_heads * head_dim) * bytes_per_kv_value;
@@ -44,14 +61,15 @@ struct model_spec {
 
 /// One device.
 struct gpu_spec {
-  std::string name;                 ///< For reports.
-  double flops = 0;                 ///< Dense peak at the model's precision, operations per second.
-  double flops_efficiency = 1;      ///< Part of it that large matrix products reach.
-  double bytes_per_s = 0;           ///< Memory bandwidth.
-  double bandwidth_efficiency = 1;  ///< Part of it that reading weights and KV reaches.
-  double memory_bytes = 0;          ///< Of one GPU.
-  double usable_memory = 1;         ///< Part of the memory that weights and KV may take; the rest is activations.
-  double launch_seconds = 0;        ///< Fixed cost of a step: kernel launches, sampling, the engine's own work.
+  std::string name;                  ///< For reports.
+  double flops = 0;                  ///< Dense peak at the model's precision, operations per second.
+  double flops_efficiency = 1;       ///< Part of it that large matrix products reach.
+  double bytes_per_s = 0;            ///< Memory bandwidth.
+  double bandwidth_efficiency = 1;   ///< Part of it that reading weights and KV reaches.
+  double memory_bytes = 0;           ///< Of one GPU.
+  double usable_memory = 1;          ///< Part of the memory that weights and KV may take; the rest is activations.
+  double launch_seconds = 0;         ///< Fixed cost of a step: kernel launches, sampling, the engine's own work.
+  std::int64_t multiprocessors = 0;  ///< How many it has; 0: not said. `calibrate` makes use of it.
 };
 
 /// What a device is connected to.
@@ -82,7 +100,8 @@ struct measured_times {
     std::int64_t length;  ///< Tokens of the prompt.
     double seconds;       ///< Measured time of the step.
   };
-  std::vector<decode_point> decode;    ///< A full grid of batch x context, by batch, then context.
+  /// By batch, then context. Each batch has contexts of its own: large batches do not fit with long ones.
+  std::vector<decode_point> decode;
   std::vector<prefill_point> prefill;  ///< By length.
 };
 
@@ -94,10 +113,18 @@ struct profile {
   link_spec links;             ///< What connects the GPUs, and the host.
   measured_times measured;     ///< Measured step times; used instead of the estimate where there are any.
   attention_spec attention{};  ///< How attention is estimated.
+  step_terms terms{};          ///< What was measured of a step's time beyond the roofline.
+  parallel_spec parallel{};    ///< Devices that serve together.
+  std::string source{};        ///< Where the numbers are from, and how far off they were.
 
+  /// Bytes of KV that one token takes on all devices: with more devices than KV heads some hold copies.
+  [[nodiscard]] double kv_bytes_per_token() const noexcept {
+    const std::int64_t copies = (parallel.tensor + model.kv_heads - 1) / model.kv_heads;
+    return model.kv_bytes_per_token() * static_cast<double>(parallel.tensor > model.kv_heads ? copies : 1);
+  }
   /// Tokens whose KV fits beside the weights; not more than 0 when the weights alone do not fit.
   [[nodiscard]] double kv_tokens() const noexcept {
-    return (gpu.memory_bytes * gpu.usable_memory - model.weight_bytes()) / model.kv_bytes_per_token();
+    return (parallel.devices() * gpu.memory_bytes * gpu.usable_memory - model.weight_bytes()) / kv_bytes_per_token();
   }
   /// Whole blocks of `block_size` tokens whose KV fits beside the weights; at least 0.
   [[nodiscard]] blocks kv_blocks(tokens block_size) const noexcept {
