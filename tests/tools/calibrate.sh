@@ -205,7 +205,7 @@ refused no_mixed.csv --profile base.json
 says 'expected at least 2 different steps of the kind mixed, or --without-mixed, found none'
 refused few.csv --profile base.json
 says 'expected at least 4 different steps of the kind decode, found 3'
-refused one_context.csv --profile base.json
+refused one_context.csv --profile base.json --fit all
 says 'the longest is at least 4 times the shortest'
 head='kind,prefill_tokens,prefill_history,decodes,decode_context,seconds\n'
 refused_at 1:1 ''
@@ -225,11 +225,11 @@ refused_at 2:17 "${head}decode,0,0,1,128\n"
 refused_at 2:23 "${head}decode,0,0,1,128,0.01,7\n"
 refused_at 3:1 "${head}decode,0,0,1,128,0.01\n\ndecode,0,0,1,128,0.01\n"
 refused_at 2:1 'kind,batch,length,seconds\nmixed,1,1,0.1\n'
-refused_at 1:11 'kind,batch,batch,seconds\n'
+refused_at 1:12 'kind,batch,batch,seconds\n'
 # One row in milliseconds among the others.
 sed '9s/,[^,]*$/,8.9/' points.csv > row.csv
 refused row.csv --profile base.json
-says 'row.csv:9:15: expected about .* ms for prefill of 256 tokens after 0, as the other rows say'
+says 'row.csv:9:19: expected about .* ms for prefill of 256 tokens after 0, as the other rows say'
 printf 'arrival_s,prompt_tokens,output_tokens,measured_ttft_s,measured_e2e_s\n0,100,10,0.5,0.2\n' > bad_run.csv
 refused --profile base.json --check bad_run.csv
 says 'bad_run.csv:2:14: expected measured_e2e_s of at least measured_ttft_s = 0.5'
