@@ -3,6 +3,7 @@
 #include <tessera/compose/pascal.hpp>
 #include <tessera/compose/round_robin.hpp>
 #include <tessera/sim/cluster.hpp>
+#include <tessera/sim/profiles.hpp>
 #include <tessera/sim/report.hpp>
 #include <tessera/sim/workload.hpp>
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
 #include <tessera/sim/profile_file.hpp>
+#include <tessera/sim/profiles.hpp>
 
 #include "support/catch.hpp"
 
@@ -31,10 +32,12 @@ TEST_CASE("PASCAL's setting has the KV per token and the room that the paper's d
 }
 
 TEST_CASE("every built-in profile has room, and is read back as it is written", "[sim]") {
-  CHECK(sim::profile_names().size() == 4);
+  CHECK(sim::profile_names().size() == 17);
+  CHECK_NOTHROW(sim::find_profile(sim::default_profile));
   for (const sim::profile& p : sim::profiles()) {
     INFO(p.name);
     CHECK(p.kv_blocks(16_tok) > 1000_blk);
+    CHECK(!p.source.empty());
     CHECK(p.host_blocks(16_tok) > p.kv_blocks(16_tok));
     CHECK(p.model.query_heads % p.model.kv_heads == 0);
     const std::string text = sim::to_json(p);
@@ -139,17 +142,17 @@ TEST_CASE("measured tables are read in any order and must be whole", "[sim]") {
   CHECK(sim::to_json(sim::parse_profile(sim::to_json(p), "again")) == sim::to_json(p));
 
   CHECK(refusal(measured("{}")).empty());
-  CHECK(refusal(measured("[]")) == "p.json:28:13: expected measured, an object, found '[]'");
+  CHECK(refusal(measured("[]")) == "p.json:29:13: expected measured, an object, found '[]'");
   CHECK(refusal(measured("{\"decode\": []}")) ==
-        "p.json:28:24: expected measured.decode, an array of at least one object, found '[]'");
+        "p.json:29:24: expected measured.decode, an array of at least one object, found '[]'");
   CHECK(refusal(measured("{\"prefill\": [{\"length\": 1, \"seconds\": 1}, {\"length\": 1, \"seconds\": 2}]}")) ==
-        "p.json:28:25: expected measured.prefill, every length once, found 1 twice");
+        "p.json:29:25: expected measured.prefill, every length once, found 1 twice");
   CHECK(refusal(measured("{\"prefill\": [{\"length\": 1, \"seconds\": 1}, {\"length\": 2, \"seconds\": 0}]}"))
             .find("expected measured.prefill.1.seconds, a number above 0") != std::string::npos);
   CHECK(refusal(measured("{\"prefill\": [7]}")).find("expected measured.prefill.0, an object, found '7'") !=
         std::string::npos);
   const std::string twice =
-      "p.json:28:24: expected measured.decode, every batch at most once with every context, found ";
+      "p.json:29:24: expected measured.decode, every batch at most once with every context, found ";
   const auto decode = [&](std::string_view points) {
     std::string list;
     for (std::size_t i = 0; i + 1 < points.size(); i += 2) {
@@ -203,10 +206,10 @@ TEST_CASE("what need not be in a profile is read back as it is written, and refu
     return whole + ",\n" + std::string{what} + "\n}\n";
   };
   CHECK(sim::parse_profile(added(R"("terms": {"knee": 3})"), "p.json").terms == sim::step_terms{.knee = 3});
-  CHECK(refusal(added(R"("terms": {"knees": 3})")).find("p.json:28:11: expected only the keys kv_bandwidth_") == 0);
+  CHECK(refusal(added(R"("terms": {"knees": 3})")).find("p.json:29:11: expected only the keys kv_bandwidth_") == 0);
   CHECK(refusal(added(R"("terms": {"mixed_kv_factor": 0.5})")) ==
-        "p.json:28:30: expected terms.mixed_kv_factor, a number of at least 1, at most 100, found '0.5'");
-  CHECK(refusal(added(R"("terms": {"host_step_seconds": -1})")).find("p.json:28:32: ") == 0);
+        "p.json:29:30: expected terms.mixed_kv_factor, a number of at least 1, at most 100, found '0.5'");
+  CHECK(refusal(added(R"("terms": {"host_step_seconds": -1})")).find("p.json:29:32: ") == 0);
   CHECK(refusal(added(R"("parallel": {"tensor": 2})")).find("expected the key parallel.pipeline") != std::string::npos);
   CHECK(refusal(added(R"("parallel": {"tensor": 0, "pipeline": 1, "bytes_per_s": 1, "latency_s": 0})"))
             .find("expected parallel.tensor, a whole number from 1") != std::string::npos);
@@ -227,10 +230,9 @@ TEST_CASE("a profile is found by name or read from a file", "[sim]") {
     (void)sim::load_profile("h100");
     FAIL("no error");
   } catch (const sim::usage_error& e) {
-    CHECK(std::string{e.what()} ==
-          "unknown profile 'h100'; there are: h100-96gb-qwen-32b, h200-llama-3.1-8b, v100-qwen2.5-7b, "
-          "h20-llama-3.2-3b; or give a .json "
-          "file");
+    const std::string what = e.what();
+    CHECK(what.find("unknown profile 'h100'; there are: h100-96gb-qwen-32b, h200-llama-3.1-8b, ") == 0);
+    CHECK(what.find("; or give a .json file") != what.npos);
   }
   CHECK_THROWS_AS(sim::load_profile("missing.json"), sim::input_error);
   CHECK_THROWS_AS(sim::load_profile("./missing"), sim::input_error);

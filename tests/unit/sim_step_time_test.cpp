@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
+#include <tessera/sim/profiles.hpp>
 #include <tessera/sim/step_time.hpp>
 
 #include "support/allocation_guard.hpp"

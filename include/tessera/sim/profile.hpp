@@ -2,19 +2,15 @@
 #pragma once
 
 #include <tessera/core/units.hpp>
-#include <tessera/sim/error.hpp>
 #include <tessera/sim/step_terms.hpp>
-
-#include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <cstdint>
 #include <string>
-#include <string_view>
 #include <vector>
 
 /// @file
-/// What an instance is made of: a model and the hardware it runs on. The user's own, as JSON: sim/profile_file.hpp.
+/// What an instance is made of: a model and the hardware it runs on. Built-in ones: sim/profiles.hpp; the user's own,
+/// as JSON: sim/profile_file.hpp.
 
 TESSERA_NAMESPACE_BEGIN
 
@@ -141,118 +137,6 @@ struct profile {
     return blocks{static_cast<std::int64_t>(n > 0 ? (n < most ? n : most) : 0)};
   }
 };
-
-/// The built-in profiles.
-///
-/// Geometry, peaks and sizes are the vendors' published numbers. The efficiencies, the launch cost (8 kernels a layer,
-/// 2.5 us each) and the host memory are assumptions; measure your own and give a file where they matter.
-/// - `h100-96gb-qwen-32b`: PASCAL's setting: DeepSeek-R1-Distill-Qwen-32B on an H100 with 96 GB, 100 Gbit/s fabric.
-///   256 KiB of KV per token and room for about 80,000 tokens.
-/// - `h200-llama-3.1-8b`: Llama-3.1-8B on an H200.
-/// - `v100-qwen2.5-7b`: Phasor's setting: Qwen2.5-7B on a V100 with 32 GB.
-/// - `h20-llama-3.2-3b`: CascadeInfer's setting: Llama-3.2-3B on an H20 with 141 GB, 400 Gbit/s fabric, and an
-/// attention
-///   kernel that does not split sequences in a batch that fills the device. On an H100 such a kernel makes mixed
-///   batches take 1.1 to 2.2 times as long as uniform ones with as many tokens; the paper measured 1.1 to 2.1 (figure
-///   2).
-[[nodiscard]] inline const std::vector<profile>& profiles() {
-  static const std::vector<profile> all{
-      {.name = "h100-96gb-qwen-32b",
-       .model = {.name = "DeepSeek-R1-Distill-Qwen-32B",
-                 .parameters = 32.76e9,
-                 .layers = 64,
-                 .query_heads = 40,
-                 .kv_heads = 8,
-                 .head_dim = 128,
-                 .bytes_per_weight = 2,
-                 .bytes_per_kv_value = 2},
-       .gpu = {.name = "H100 96 GB",
-               .flops = 989e12,
-               .flops_efficiency = 0.6,
-               .bytes_per_s = 3.35e12,
-               .bandwidth_efficiency = 0.85,
-               .memory_bytes = 96e9,
-               .usable_memory = 0.9,
-               .launch_seconds = 1.28e-3},
-       .links = {.host_bytes_per_s = 50e9, .host_memory_bytes = 512e9, .fabric_bytes_per_s = 12.5e9},
-       .measured = {}},
-      {.name = "h200-llama-3.1-8b",
-       .model = {.name = "Llama-3.1-8B",
-                 .parameters = 8.03e9,
-                 .layers = 32,
-                 .query_heads = 32,
-                 .kv_heads = 8,
-                 .head_dim = 128,
-                 .bytes_per_weight = 2,
-                 .bytes_per_kv_value = 2},
-       .gpu = {.name = "H200 141 GB",
-               .flops = 989e12,
-               .flops_efficiency = 0.6,
-               .bytes_per_s = 4.8e12,
-               .bandwidth_efficiency = 0.85,
-               .memory_bytes = 141e9,
-               .usable_memory = 0.9,
-               .launch_seconds = 0.64e-3},
-       .links = {.host_bytes_per_s = 50e9, .host_memory_bytes = 512e9, .fabric_bytes_per_s = 12.5e9},
-       .measured = {}},
-      {.name = "v100-qwen2.5-7b",
-       .model = {.name = "Qwen2.5-7B",
-                 .parameters = 7.62e9,
-                 .layers = 28,
-                 .query_heads = 28,
-                 .kv_heads = 4,
-                 .head_dim = 128,
-                 .bytes_per_weight = 2,
-                 .bytes_per_kv_value = 2},
-       .gpu = {.name = "V100 32 GB",
-               .flops = 125e12,
-               .flops_efficiency = 0.6,
-               .bytes_per_s = 0.9e12,
-               .bandwidth_efficiency = 0.85,
-               .memory_bytes = 32e9,
-               .usable_memory = 0.9,
-               .launch_seconds = 0.56e-3},
-       .links = {.host_bytes_per_s = 12e9, .host_memory_bytes = 256e9, .fabric_bytes_per_s = 12.5e9},
-       .measured = {}},
-      {.name = "h20-llama-3.2-3b",
-       .model = {.name = "Llama-3.2-3B",
-                 .parameters = 3.21e9,
-                 .layers = 28,
-                 .query_heads = 24,
-                 .kv_heads = 8,
-                 .head_dim = 128,
-                 .bytes_per_weight = 2,
-                 .bytes_per_kv_value = 2},
-       .gpu = {.name = "H20 141 GB",
-               .flops = 148e12,
-               .flops_efficiency = 0.8,
-               .bytes_per_s = 4.8e12,
-               .bandwidth_efficiency = 0.85,
-               .memory_bytes = 141e9,
-               .usable_memory = 0.9,
-               .launch_seconds = 0.56e-3},
-       .links = {.host_bytes_per_s = 50e9, .host_memory_bytes = 1000e9, .fabric_bytes_per_s = 50e9},
-       .measured = {},
-       .attention = {.multiprocessors = 78, .splits = 1}},
-  };
-  return all;
-}
-
-/// The names of the built-in profiles.
-[[nodiscard]] inline std::vector<std::string_view> profile_names() {
-  std::vector<std::string_view> names;
-  for (const profile& p : profiles()) names.push_back(p.name);
-  return names;
-}
-
-/// The built-in profile of that name. @throws usage_error that lists them.
-[[nodiscard]] inline const profile& find_profile(std::string_view name) {
-  for (const profile& p : profiles()) {
-    if (p.name == name) return p;
-  }
-  throw usage_error{fmt::format("unknown profile {}; there are: {}; or give a .json file", shown(name),
-                                fmt::join(profile_names(), ", "))};
-}
 
 }  // namespace sim
 TESSERA_NAMESPACE_END

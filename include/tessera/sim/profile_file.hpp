@@ -2,7 +2,7 @@
 #pragma once
 
 #include <tessera/sim/input.hpp>
-#include <tessera/sim/profile.hpp>
+#include <tessera/sim/profiles.hpp>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
