@@ -117,7 +117,13 @@ class residuals {
   using JacobianType = Eigen::MatrixXd;
 
   residuals(const sim::profile& base, const std::vector<sim::measured_step>& steps, bool has_mixed, bool has_history)
-      : base_{&base}, steps_{&steps}, has_mixed_{has_mixed}, has_history_{has_history} {}
+      : base_{&base}, steps_{&steps}, has_mixed_{has_mixed}, has_history_{has_history} {
+    // A thousand steps of one kind must not outvote a few of another.
+    constexpr double most = 100;
+    std::array<double, sim::step_kind_names.size()> count{};
+    for (const auto& s : steps) ++count[static_cast<std::size_t>(s.kind)];
+    for (std::size_t k = 0; k != count.size(); ++k) weight_[k] = count[k] > most ? std::sqrt(most / count[k]) : 1;
+  }
 
   [[nodiscard]] int inputs() const { return static_cast<int>(numbers); }
   [[nodiscard]] int values() const { return static_cast<int>(steps_->size() + numbers + (has_history_ ? 2 : 0)); }
@@ -129,7 +135,7 @@ class residuals {
     for (const sim::measured_step& s : *steps_) {
       const double e = (timer(s.shape()) / s.seconds - 1) / step_spread;
       const double size = 2 * std::sqrt(2 * (std::sqrt(1 + e * e / 4) - 1));
-      out[row++] = std::isfinite(e) ? (e < 0 ? -size : size) : 1e6;
+      out[row++] = std::isfinite(e) ? (e < 0 ? -size : size) * weight_[static_cast<std::size_t>(s.kind)] : 1e6;
     }
     for (std::size_t i = 0; i != numbers; ++i) {
       const auto k = static_cast<Eigen::Index>(i);
@@ -137,7 +143,8 @@ class residuals {
     }
     if (has_history_) {
       const auto log_of = [&](number n) { return logs[static_cast<Eigen::Index>(n)]; };
-      const auto m = static_cast<double>(base_->gpu.multiprocessors);
+      const std::int64_t said = base_->gpu.multiprocessors;
+      const double m = said > 0 ? static_cast<double>(said) : usual_multiprocessors;
       const auto heads = static_cast<double>(base_->model.query_heads);
       const double read = std::log(base_->model.kv_bytes_per_token() / base_->gpu.bytes_per_s);
       const double mine = log_of(number::history) + read;
@@ -155,11 +162,13 @@ class residuals {
 
  private:
   static constexpr double history_spread = 0.3;
+  static constexpr double usual_multiprocessors = 132;  // 108 to 188 in A100 to RTX PRO 6000
 
   const sim::profile* base_;
   const std::vector<sim::measured_step>* steps_;
   bool has_mixed_;
   bool has_history_;
+  std::array<double, sim::step_kind_names.size()> weight_{};
 };
 
 /// The best of a few starts. Deterministic.
@@ -192,7 +201,7 @@ inline vector minimise(const sim::profile& base, const std::vector<sim::measured
 
 /// Fits `base` to the steps. Its tables of measured times are dropped: they would hide what is fitted. Whether
 /// attention is left to single multiprocessors beside a chunk shows in how much slower decodes are there; what a
-/// history costs then is inferred as far as the steps do not tell, if the number of multiprocessors is known.
+/// history costs then is inferred as far as the steps do not tell, from the number of multiprocessors.
 inline sim::profile fit(sim::profile base, const std::vector<sim::measured_step>& steps) {
   base.measured = {};
   const bool has_mixed =

@@ -56,9 +56,9 @@ TEST_CASE("profile: the tables are what steps take, and the simulator reads them
     ++mixed;
     const auto n = static_cast<double>(s.tokens);
     const auto d = static_cast<double>(s.decodes);
-    CHECK(s.seconds == approx(v.cost.step + d * (v.cost.row + v.cost.context_token * static_cast<double>(s.context)) +
-                              v.cost.prompt_token * n +
-                              v.cost.pair * (n * (n + 1) / 2 + n * static_cast<double>(s.history))));
+    CHECK(s.seconds ==
+          approx(v.cost.step + d * (v.cost.row + v.cost.context_token * static_cast<double>(s.context)) +
+                 v.cost.prompt_token * n + v.cost.pair * (n * (n + 1) / 2 + n * static_cast<double>(s.history))));
   }
   CHECK(mixed >= 3);
   const sim::profile again = sim::parse_profile(sim::to_json(r.profile), "again");
@@ -92,7 +92,7 @@ TEST_CASE("profile: the tables are what steps take, and the simulator reads them
     sim::step_shape both;
     both.add_decode(tokens{1000});
     both.add_prefill(tokens{}, tokens{512});
-    CHECK(timer(both) == approx(v.cost(make.mixed(1, 1000, 512), false)).epsilon(0.02));
+    CHECK(timer(both) == approx(v.cost(make.mixed(1, 1000, 0, 512), false)).epsilon(0.02));
   }
 }
 

@@ -162,6 +162,18 @@ host = json.load(open("fitted.json"))["terms"]["host_step_seconds"]
 assert abs(host - 0.002) < 2e-5, host
 P
 fi
+# The example of the page is a profile.
+if [[ -n ${TESSERA_REPLAY:-} ]]; then
+  sed -n '/^```json$/,/^```$/p' "$TESSERA_SOURCE_DIR/docs/profiles.md" | grep -v '^```' > example.json
+  "$TESSERA_REPLAY" --print-profile ./example.json > printed.json || fail "the example of docs/profiles.md"
+  "$TESSERA_REPLAY" --print-profile ./printed.json | cmp - printed.json || fail "printed twice it differs"
+  "$TESSERA_REPLAY" --list-profiles > list.txt
+  for name in $(grep -v '^ ' list.txt | sed 's/ .*//'); do
+    "$TESSERA_REPLAY" --print-profile "$name" | grep -q '"source": "' || fail "$name has no source"
+  done
+  [[ $(grep -c '(default)' list.txt) -eq 1 ]] || fail "one profile is the default"
+  if "$TESSERA_REPLAY" --print-profile nonsense > out.txt 2> err.txt || [[ -s out.txt ]]; then fail "printed nonsense"; fi
+fi
 if command -v gnuplot > /dev/null; then
   "$calibrate" all.csv --profile base.json --plot picture.svg > /dev/null
   grep -q '</svg>' picture.svg || fail "no picture"
