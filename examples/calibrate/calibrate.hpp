@@ -87,7 +87,7 @@ inline calibration calibrate_steps(const arguments& a, const sim::profile& base)
       chosen.clear();
       for (std::size_t i = 0; i != c.steps.size(); ++i) chosen.push_back(i);
     }
-    require_enough(a.steps, at(c.steps, chosen), file.lines, file.can_mix && !a.without_mixed);
+    require_enough(a.steps, at(c.steps, chosen), file.lines, file.can_mix && !a.without_mixed, a.fit == "points");
   }
   std::sort(chosen.begin(), chosen.end());
   c.fitted.assign(c.steps.size(), false);

@@ -129,8 +129,9 @@ inline void require_seconds(const std::string& file, const std::vector<sim::meas
 inline constexpr std::array<std::size_t, kinds> least_steps{4, 3, 0, 2};
 
 /// Refuses a file with too few steps to fit, or without a kind. @throws sim::input_error at the end of the file
+/// @param of_points `steps` are those near the 14 points; the file may have others.
 inline void require_enough(const std::string& file, const std::vector<sim::measured_step>& steps, std::uint64_t lines,
-                           bool mixed_too) {
+                           bool mixed_too, bool of_points) {
   std::array<std::size_t, kinds> count{};
   for (const auto& s : steps) ++count[static_cast<std::size_t>(s.kind)];
   const auto refuse = [&](std::string_view expected, std::string_view found) {
@@ -139,7 +140,8 @@ inline void require_enough(const std::string& file, const std::vector<sim::measu
   for (std::size_t k = 0; k != kinds; ++k) {
     const bool mixed = k == static_cast<std::size_t>(sim::step_kind::mixed);
     if ((mixed && !mixed_too) || count[k] >= least_steps[k]) continue;
-    refuse(fmt::format("at least {} different steps of the kind {}{}", least_steps[k], sim::step_kind_names[k],
+    refuse(fmt::format("at least {} different steps of the kind {}{}{}", least_steps[k], sim::step_kind_names[k],
+                       of_points ? " near the 14 points (--fit all takes others)" : "",
                        mixed ? ", or --without-mixed" : ""),
            count[k] == 0 ? std::string{"none"} : fmt::format("{}", count[k]));
   }

@@ -54,7 +54,9 @@ inline std::string describe(const point& p) {
       return fmt::format("decode, batch {}, context {}", n(p.decodes, "as large as fits"), p.context);
     case sim::step_kind::mixed:
       return fmt::format("mixed, {} decodes at {} + a chunk of {} after {}", p.decodes, p.context, p.tokens, p.history);
-    default: return fmt::format("prefill of {} tokens", n(p.tokens, "the token budget and a batch, or more,"));
+    default:
+      return p.tokens == largest ? std::string{"prefill of the token budget and a batch"}
+                                 : fmt::format("prefill of {} tokens", p.tokens);
   }
 }
 
@@ -119,8 +121,9 @@ inline choice choose_points(const std::vector<sim::measured_step>& steps) {
     const bool found = best != steps.size() && best_worst <= near_enough;
     const bool twice = found && std::find(out.steps.begin(), out.steps.end(), best) != out.steps.end();
     if (found && !twice) out.steps.push_back(best);
-    // The largest batch at a long context may well be 32 or less: then these are one and the same step.
-    if (!found || (twice && p.decodes != largest)) out.missing.push_back(p);
+    // The largest batch at a long context may well be 32 or less, the budget 1,024: then these are one and the same
+    // step.
+    if (!found || (twice && p.decodes != largest && p.tokens != largest)) out.missing.push_back(p);
     // A step further off still tells more than none.
     if (!found && best != steps.size() && std::find(out.steps.begin(), out.steps.end(), best) == out.steps.end()) {
       out.steps.push_back(best);
