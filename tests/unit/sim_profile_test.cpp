@@ -210,6 +210,8 @@ TEST_CASE("what need not be in a profile is read back as it is written, and refu
   CHECK(refusal(added(R"("terms": {"mixed_kv_factor": 0.5})")) ==
         "p.json:29:30: expected terms.mixed_kv_factor, a number of at least 1, at most 100, found '0.5'");
   CHECK(refusal(added(R"("terms": {"host_step_seconds": -1})")).find("p.json:29:32: ") == 0);
+  CHECK(refusal(added(R"("terms": {"knee": 0.5})")) ==
+        "p.json:29:19: expected terms.knee, 0 or a number of at least 1, found 0.5");
   CHECK(refusal(added(R"("parallel": {"tensor": 2})")).find("expected the key parallel.pipeline") != std::string::npos);
   CHECK(refusal(added(R"("parallel": {"tensor": 0, "pipeline": 1, "bytes_per_s": 1, "latency_s": 0})"))
             .find("expected parallel.tensor, a whole number from 1") != std::string::npos);
