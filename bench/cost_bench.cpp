@@ -4,6 +4,7 @@
 #include <tessera/cost/fit.hpp>
 #include <tessera/partition/range_refiner.hpp>
 #include <tessera/sim/cost_profile.hpp>
+#include <tessera/sim/profiles.hpp>
 
 #include <cstddef>
 #include <cstdint>

@@ -6,6 +6,7 @@
 #include <tessera/headroom/space.hpp>
 #include <tessera/placement/phi.hpp>
 #include <tessera/sim/policies.hpp>
+#include <tessera/sim/profiles.hpp>
 #include <tessera/sim/workload.hpp>
 
 #include <cstdio>

@@ -4,6 +4,7 @@
 
 #include <tessera/sim/cascade_plan.hpp>
 #include <tessera/sim/llumnix.hpp>
+#include <tessera/sim/profiles.hpp>
 #include <tessera/sim/workload.hpp>
 
 #include <algorithm>

@@ -8,6 +8,7 @@
 #include <tessera/placement/migrate_when_tight.hpp>
 #include <tessera/sim/policies.hpp>
 #include <tessera/sim/profile.hpp>
+#include <tessera/sim/profiles.hpp>
 #include <tessera/sim/workload.hpp>
 
 #include <algorithm>

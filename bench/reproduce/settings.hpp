@@ -11,6 +11,7 @@
 #include <tessera/sim/llumnix.hpp>
 #include <tessera/sim/policies.hpp>
 #include <tessera/sim/profile.hpp>
+#include <tessera/sim/profiles.hpp>
 #include <tessera/sim/workload.hpp>
 
 #include <algorithm>

@@ -57,6 +57,7 @@ struct arguments {
   double time_scale = 1;
   bool quick = false;
   std::string profile;
+  std::string steps;
   std::string json;
   std::string csv;
 };
@@ -280,13 +281,14 @@ int profile(const arguments& a) {
   if (a.profile.empty()) throw sim::usage_error{"profile needs --profile FILE.json, where it is written"};
   const decoder_options d = decoder_of(a);
   static_cast<void>(loop_of(a, d, {}));
-  output_files files{a.profile, a.json};
+  output_files files{a.profile, a.json, a.steps};
   const session s{a, d};
   const profile_result r =
       profiler{*s.device, {.name = "measured-" + d.shape.name, .decoder = d, .loop = s.loop, .quick = a.quick}}.run();
   fmt::print("{}", r.table);
   files.write(0, sim::to_json(r.profile));
   files.write(1, r.numbers.dump(2) + "\n");
+  files.write(2, r.steps);
   return 0;
 }
 
@@ -382,6 +384,7 @@ int main(int argc, char** argv) {
   runs.add_option("--csv", a.csv, "write a row per policy and request");
   runs.add_option("--time-scale", a.time_scale, "a second counts as so many")->capture_default_str();
   profiles.add_option("--profile", a.profile, "the profile to write");
+  profiles.add_option("--steps", a.steps, "write the measured steps as CSV, for calibrate");
   profiles.add_flag("--quick", a.quick, "fewer points, each measured less often");
   validates.add_option("--profile", a.profile, "the profile to read");
   // An empty value, as of an unset variable in a script, must not pass for none at all.

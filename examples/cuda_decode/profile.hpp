@@ -4,6 +4,7 @@
 #include "loop.hpp"
 
 #include <tessera/sim/profile_file.hpp>
+#include <tessera/sim/step_file.hpp>
 #include <tessera/sim/step_time.hpp>
 
 #include <nlohmann/json.hpp>
@@ -54,10 +55,10 @@ class made_up_batch {
     return batch();
   }
   /// Both.
-  [[nodiscard]] step_batch mixed(std::int64_t rows, std::int64_t context, std::int64_t count) {
+  [[nodiscard]] step_batch mixed(std::int64_t rows, std::int64_t context, std::int64_t first, std::int64_t count) {
     clear();
     for (std::int64_t i = 0; i < rows; ++i) add(context - 1, 1);
-    add(0, count);
+    add(first, count);
     return batch();
   }
 
@@ -121,6 +122,7 @@ struct profile_result {
   sim::profile profile;
   nlohmann::ordered_json numbers;  ///< All that was measured, and which bars hold.
   std::string table;               ///< The same for people.
+  std::string steps;               ///< The whole steps among them as CSV, which `calibrate` reads.
 };
 
 namespace detail {
@@ -172,7 +174,7 @@ inline void warm_up(decoder& d, const decoder_options& o) {
   const auto most = std::min(static_cast<std::int64_t>(o.max_tokens), longest);
   for (std::int64_t b = 1; b <= rows; b += b < 8 ? 1 : 8) d.step(make.decode(b, std::min<std::int64_t>(64, longest)));
   for (std::int64_t n = 2; n <= most; n *= 2) d.step(make.prefill(0, n));
-  if (rows > 1 && most > 2) d.step(make.mixed(rows - 1, 2, std::min(most - rows, most / 2) > 0 ? most / 2 : 1));
+  if (rows > 1 && most > 2) d.step(make.mixed(rows - 1, 2, 0, std::min(most - rows, most / 2) > 0 ? most / 2 : 1));
   // Steps of a load have any number of tokens, and a library may have a kernel for each range of them to load.
   if (d.facts().emulated) return;
   for (std::int64_t n = 24; n <= most; n += n / 5) d.step(make.prefill(0, n));
@@ -199,6 +201,7 @@ class profiler {
     attention();
     decode();
     prefill();
+    mixed();
     mixed_lengths();
     swap();
     real_loop();
@@ -206,7 +209,7 @@ class profiler {
     check_mixed_step();
     numbers_["bars"] = bars_;
     numbers_["profile"] = nlohmann::ordered_json::parse(sim::to_json(profile_));
-    return {profile_, std::move(numbers_), std::move(table_)};
+    return {profile_, std::move(numbers_), std::move(table_), std::move(steps_)};
   }
 
  private:
@@ -347,6 +350,7 @@ class profiler {
         const double seconds = t.seconds + host;
         const double floor = floor_seconds(batch, context);
         profile_.measured.decode.push_back({batch, context, seconds});
+        step({.kind = sim::step_kind::decode, .decodes = batch, .context = context, .seconds = seconds});
         all.push_back({{"batch", batch},
                        {"context", context},
                        {"seconds", seconds},
@@ -383,6 +387,7 @@ class profiler {
       const double seconds = time_step(make_.prefill(0, length)).seconds + host;
       const double rate = 2 * static_cast<double>(shape_.parameters() * length) / seconds;
       profile_.measured.prefill.push_back({length, seconds});
+      step({.kind = sim::step_kind::prefill, .prompts = 1, .tokens = length, .seconds = seconds});
       all.push_back({{"length", length}, {"seconds", seconds}, {"flops_per_s", rate}});
       say("{:>7} {:>9.4f} {:>10.4g}", length, seconds * 1e3, rate);
     }
@@ -402,6 +407,47 @@ class profiler {
 
   /// One long sequence among short ones against as many of one length with the same tokens in all; and what becomes of
   /// it when the long ones of several batches are put into one.
+  /// A chunk of a prompt beside decodes: what `calibrate` asks for, as far as it fits.
+  void mixed() {
+    struct point {
+      std::int64_t decodes, context, first, count;
+    };
+    json all = json::array();
+    say("\nmixed: decodes, context, chunk, after, ms of the step");
+    std::vector<point> done;
+    for (point p :
+         {point{32, 1024, 0, 512}, point{128, 1024, 0, 512}, point{32, 1024, 4096, 512}, point{8, 4096, 0, 1024}}) {
+      p.decodes = std::min(p.decodes, std::min(rows_, budget_) - 1);
+      p.context = std::min(p.context, longest_);
+      if (p.decodes < 1) return;
+      p.count = std::min({p.count, budget_ - p.decodes, longest_});
+      p.first = std::min(p.first, longest_ - p.count);
+      const auto same = [&](const point& o) {
+        return o.decodes == p.decodes && o.context == p.context && o.first == p.first && o.count == p.count;
+      };
+      if (std::any_of(done.begin(), done.end(), same)) continue;
+      done.push_back(p);
+      const double seconds =
+          time_step(make_.mixed(p.decodes, p.context, p.first, p.count)).seconds + loop_seconds(p.decodes + 1);
+      step({.kind = sim::step_kind::mixed,
+            .prompts = 1,
+            .tokens = p.count,
+            .history = p.first,
+            .decodes = p.decodes,
+            .context = p.context,
+            .seconds = seconds});
+      all.push_back({{"batch", p.decodes},
+                     {"context", p.context},
+                     {"prefill", p.count},
+                     {"after", p.first},
+                     {"seconds", seconds}});
+      say("{:>6} {:>7} {:>7} {:>7} {:>9.4f}", p.decodes, p.context, p.count, p.first, seconds * 1e3);
+    }
+    numbers_["mixed"] = all;
+  }
+
+  void step(const sim::measured_step& s) { steps_ += sim::format_step(s); }
+
   void mixed_lengths() {
     json effect = json::array();
     json sorted = json::array();
@@ -591,7 +637,7 @@ class profiler {
     const std::int64_t context = std::max<std::int64_t>(longest_ / 8, 2);
     const std::int64_t chunk = std::min<std::int64_t>({512, budget_ - batch, longest_});
     if (chunk < 1 || batch == rows_) return;
-    const double seconds = time_step(make_.mixed(batch, context, chunk)).seconds + loop_seconds(batch);
+    const double seconds = time_step(make_.mixed(batch, context, 0, chunk)).seconds + loop_seconds(batch);
     sim::step_shape shape;
     for (std::int64_t i = 0; i < batch; ++i) shape.add_decode(tokens{context});
     shape.add_prefill(tokens{}, tokens{chunk});
@@ -622,6 +668,7 @@ class profiler {
   json numbers_;
   json bars_ = json::array();
   std::string table_;
+  std::string steps_{sim::step_file_header};
 };
 
 }  // namespace cuda_decode

@@ -64,6 +64,7 @@ struct arguments {
   std::string csv;
   double soak = 0;
   std::string measure;
+  std::string measure_steps;
 };
 
 volatile std::sig_atomic_t interrupts = 0;
@@ -356,9 +357,16 @@ int run(const arguments& a) {
   if (a.soak != 0) return soak(a, m, o);
   if (!a.measure.empty()) {
     sim::output_file file{a.measure};
+    std::unique_ptr<sim::output_file> table;
+    if (!a.measure_steps.empty()) table = std::make_unique<sim::output_file>(a.measure_steps);
     o.clock = clock_of(a);
-    file.write(sim::to_json(measure_profile(m, o, "llama.cpp")));
+    std::string steps;
+    file.write(sim::to_json(measure_profile(m, o, "llama.cpp", &steps)));
     file.write("\n");
+    if (table) {
+      table->write(steps);
+      table->commit();
+    }
     file.commit();
     return 0;
   }
@@ -439,7 +447,10 @@ int main(int argc, char** argv) {
   app.add_option("--json", a.json, "write the numbers of each policy");
   app.add_option("--csv", a.csv, "write a row per policy and request");
   app.add_option("--soak", a.soak, "random load, hang-ups and malformed prompts for so many seconds per policy");
-  app.add_option("--measure", a.measure, "measure step times and write them as a profile for replay");
+  CLI::Option* const measure =
+      app.add_option("--measure", a.measure, "measure step times and write them as a profile for replay");
+  app.add_option("--measure-steps", a.measure_steps, "beside --measure: write the steps as CSV, for calibrate")
+      ->needs(measure);
   const CLI::Validator given{[](const std::string& value) { return std::string{value.empty() ? "needs a value" : ""}; },
                              ""};
   for (CLI::Option* option : app.get_options()) {

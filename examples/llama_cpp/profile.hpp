@@ -4,6 +4,7 @@
 #include "load.hpp"
 
 #include <tessera/sim/profile_file.hpp>
+#include <tessera/sim/step_file.hpp>
 
 #include <algorithm>
 #include <cmath>
@@ -47,8 +48,10 @@ inline double timed_step(server& s) {
 }  // namespace detail
 
 /// Measures steps of one instance under `o`: decoding over a grid of batch sizes and contexts that fill its KV, whole
-/// prompts up to `step_tokens`, and copies to host memory. Times are medians, on the server's clock.
-[[nodiscard]] inline sim::profile measure_profile(const model& m, server_options o, std::string name) {
+/// prompts up to `step_tokens`, prompts beside decodes, and copies to host memory. Times are medians, on the server's
+/// clock. @param steps if not null: becomes the measured steps as CSV, which `calibrate` reads.
+[[nodiscard]] inline sim::profile measure_profile(const model& m, server_options o, std::string name,
+                                                  std::string* steps = nullptr) {
   constexpr int timed = 33;
   o.instances = 1;
   o.pace.tpot = tessera::duration{1e-9};  // nobody reads
@@ -70,6 +73,7 @@ inline double timed_step(server& s) {
   if (most < 2 * timed) throw sim::usage_error{"a full batch has too little KV to be measured: take more blocks"};
 
   sim::profile p;
+  std::string rows{sim::step_file_header};
   std::vector<std::int64_t> batches;
   for (std::int64_t b = 1; b < slots; b *= 2) batches.push_back(b);
   batches.push_back(slots);
@@ -90,6 +94,10 @@ inline double timed_step(server& s) {
       }
       if (seconds.empty()) throw sim::usage_error{"a full batch has too little KV to be measured: take more blocks"};
       p.measured.decode.push_back({batch, context, detail::median(seconds)});
+      rows += sim::format_step({.kind = sim::step_kind::decode,
+                                .decodes = batch,
+                                .context = context,
+                                .seconds = p.measured.decode.back().seconds});
       drain();
     }
   }
@@ -104,7 +112,43 @@ inline double timed_step(server& s) {
       drain();
     }
     p.measured.prefill.push_back({length, detail::median(seconds)});
+    rows += sim::format_step({.kind = sim::step_kind::prefill,
+                              .prompts = 1,
+                              .tokens = length,
+                              .seconds = p.measured.prefill.back().seconds});
   }
+
+  // Whole prompts beside requests that decode: each of one token, so that there is room for the next.
+  for (const std::int64_t decodes : {slots / 2, slots - 1}) {
+    for (const std::int64_t context : {most / 4, most / 2}) {
+      const std::int64_t chunk = std::min(longest - decodes, most / 4);
+      if (decodes < 1 || chunk < 2 || (decodes == slots - 1 && slots / 2 == slots - 1)) continue;
+      const tokens prompt{std::max<std::int64_t>(context - timed / 2, 1)};
+      // One more step than is timed between the prompts at most, and some until all decode.
+      detail::submit_alike(*s, requests, static_cast<std::size_t>(decodes), prompt, tokens{2 * timed + 8}, m, rng);
+      while (!std::all_of(requests.begin(), requests.end(), [](const served& r) { return r.generated() > tokens{}; })) {
+        s->step();
+      }
+      std::vector<double> seconds;
+      for (int i = 0; i < timed; ++i) {
+        detail::submit_alike(*s, requests, 1, tokens{chunk}, tokens{1}, m, rng);
+        const std::uint64_t before = s->counts().tokens;
+        const double took = detail::timed_step(*s);
+        if (s->counts().tokens - before == static_cast<std::uint64_t>(decodes + chunk)) seconds.push_back(took);
+        s->deliver();
+      }
+      if (!seconds.empty()) {
+        rows += sim::format_step({.kind = sim::step_kind::mixed,
+                                  .prompts = 1,
+                                  .tokens = chunk,
+                                  .decodes = decodes,
+                                  .context = context,
+                                  .seconds = detail::median(seconds)});
+      }
+      drain();
+    }
+  }
+  if (steps != nullptr) *steps = rows;
 
   // A copy: a move to the same instance saves a sequence, and the next step restores it.
   std::vector<double> copies;

@@ -9,6 +9,7 @@
 #include <tessera/partition/merge.hpp>
 #include <tessera/sim/cost_file.hpp>
 #include <tessera/sim/cost_profile.hpp>
+#include <tessera/sim/profiles.hpp>
 #include <tessera/sim/report.hpp>
 #include <tessera/sim/trace.hpp>
 
@@ -46,7 +47,7 @@ struct arguments {
   std::string lengths;
   std::int64_t instances = 0;
   std::string cost;
-  std::string profile = "h20-llama-3.2-3b";
+  std::string profile{sim::default_profile};
   std::string method = "exact";
   std::optional<double> in_flight;
   bool compare = false;
@@ -112,7 +113,7 @@ inline sim::cost_file load_cost(const arguments& a, std::string& what) {
   }
   what = fmt::format("fitted to the profile {} (mean error {:.1f} %)", p.name, 100 * fitted.held_out_error);
   return {.qoe = fitted.model,
-          .transfer = {.per_sequence = 0, .per_token = p.model.kv_bytes_per_token() / p.links.fabric_bytes_per_s}};
+          .transfer = {.per_sequence = 0, .per_token = p.kv_bytes_per_token() / p.links.fabric_bytes_per_s}};
 }
 
 /// A plan that owns its stages, and the seconds it took.
@@ -390,7 +391,7 @@ inline int main(int argc, char** argv) {
       ->required();
   app.add_option("--instances", a.instances, "engine instances")->required();
   app.add_option("--cost", a.cost, "JSON with the prices of a batch and of a transfer (default: fitted to --profile)");
-  app.add_option("--profile", a.profile, fmt::format("{}, or a .json file", fmt::join(sim::profile_names(), ", ")))
+  app.add_option("--profile", a.profile, "a built-in one (see replay --list-profiles), or a .json file")
       ->capture_default_str();
   app.add_option("--method", a.method, fmt::format("{}", fmt::join(methods, ", ")))
       ->check(CLI::IsMember(std::vector<std::string>(methods.begin(), methods.end())))

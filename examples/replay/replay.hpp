@@ -4,6 +4,7 @@
 #include <tessera/compose/fcfs.hpp>
 #include <tessera/sim/policy.hpp>
 #include <tessera/sim/profile_file.hpp>
+#include <tessera/sim/profiles.hpp>
 #include <tessera/sim/progress.hpp>
 #include <tessera/sim/report.hpp>
 #include <tessera/sim/report_json.hpp>
@@ -40,7 +41,9 @@ struct arguments {
   std::optional<double> rate;
   std::optional<double> rate_scale;
   std::int64_t instances = 8;
-  std::string profile = "h100-96gb-qwen-32b";
+  std::string profile{sim::default_profile};
+  std::string print_profile;
+  bool list_profiles = false;
   std::optional<std::int64_t> requests;
   std::int64_t seed = 1;
   std::optional<std::int64_t> kv_blocks;
@@ -181,7 +184,8 @@ inline sim::cluster_options size_cluster(const arguments& a, const sim::profile&
                        .timer = sim::step_timer{profile},
                        .swap_seconds_per_block = sim::swap_seconds(profile, block_size)},
           .fabric_bytes_per_s = profile.links.fabric_bytes_per_s,
-          .kv_bytes_per_token = profile.model.kv_bytes_per_token()};
+          .kv_bytes_per_token = profile.kv_bytes_per_token(),
+          .host_request_seconds = profile.terms.host_request_seconds};
 }
 
 /// Whether two paths name one file, as far as can be told before it exists.
@@ -249,6 +253,18 @@ inline void run(const arguments& a, const std::vector<sim::policy>& all) {
   }
 }
 
+/// The built-in profiles, for people.
+inline std::string describe_profiles() {
+  std::string out;
+  for (const sim::profile& p : sim::profiles()) {
+    const double devices = p.parallel.devices();
+    out += fmt::format(
+        "{}{}\n  {} on {}{}, KV of {:.0f} tokens\n  {}\n", p.name, p.name == sim::default_profile ? " (default)" : "",
+        p.model.name, devices > 1 ? fmt::format("{} x ", devices) : std::string{}, p.gpu.name, p.kv_tokens(), p.source);
+  }
+  return out;
+}
+
 /// The whole program. Exit code 2 and one line on stderr for anything that the user can mend.
 inline int main(int argc, char** argv, const std::vector<sim::policy>& policies) {
   arguments a;
@@ -262,8 +278,10 @@ inline int main(int argc, char** argv, const std::vector<sim::policy>& policies)
   app.add_option("--rate", a.rate, "mean arrivals per second");
   app.add_option("--rate-scale", a.rate_scale, "factor on the workload's own rate");
   app.add_option("--instances", a.instances, "engine instances")->capture_default_str();
-  app.add_option("--profile", a.profile, fmt::format("{}, or a .json file", fmt::join(sim::profile_names(), ", ")))
+  app.add_option("--profile", a.profile, "a built-in one (see --list-profiles), or a .json file")
       ->capture_default_str();
+  app.add_flag("--list-profiles", a.list_profiles, "print the built-in profiles, and where their numbers are from");
+  app.add_option("--print-profile", a.print_profile, "print this profile as JSON: a start for one's own");
   app.add_option("--requests", a.requests,
                  fmt::format("only so many (a built-in workload: {}, a trace: all)", default_requests));
   app.add_option("--seed", a.seed, "of everything that is drawn")->capture_default_str();
@@ -283,6 +301,13 @@ inline int main(int argc, char** argv, const std::vector<sim::policy>& policies)
   for (CLI::Option* option : app.get_options()) option->check(given);
   try {
     app.parse(argc, argv);
+    if (a.list_profiles || !a.print_profile.empty()) {
+      const std::string text = a.list_profiles ? describe_profiles() : sim::to_json(sim::load_profile(a.print_profile));
+      if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0) {
+        throw sim::output_error{fmt::format("cannot write the profile: {}", std::strerror(errno))};
+      }
+      return 0;
+    }
     run(a, policies);
     return 0;
   } catch (const CLI::CallForHelp& help) {

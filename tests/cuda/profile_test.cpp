@@ -47,6 +47,20 @@ TEST_CASE("profile: the tables are what steps take, and the simulator reads them
     CHECK(p.seconds == approx(v.cost.step + v.cost.prompt_token * n + v.cost.pair * n * (n + 1) / 2));
   }
   CHECK(r.profile.measured.prefill.back().length == 1024);
+  // The same steps as rows, and mixed ones beside them.
+  const sim::step_file rows = sim::parse_steps(r.steps, "steps");
+  CHECK(rows.steps.size() >= decode.size() + r.profile.measured.prefill.size() + 3);
+  std::size_t mixed = 0;
+  for (const sim::measured_step& s : rows.steps) {
+    if (s.kind != sim::step_kind::mixed) continue;
+    ++mixed;
+    const auto n = static_cast<double>(s.tokens);
+    const auto d = static_cast<double>(s.decodes);
+    CHECK(s.seconds ==
+          approx(v.cost.step + d * (v.cost.row + v.cost.context_token * static_cast<double>(s.context)) +
+                 v.cost.prompt_token * n + v.cost.pair * (n * (n + 1) / 2 + n * static_cast<double>(s.history))));
+  }
+  CHECK(mixed >= 3);
   const sim::profile again = sim::parse_profile(sim::to_json(r.profile), "again");
   CHECK(sim::to_json(again) == sim::to_json(r.profile));
   CHECK(again.name == "made-up");
@@ -78,7 +92,7 @@ TEST_CASE("profile: the tables are what steps take, and the simulator reads them
     sim::step_shape both;
     both.add_decode(tokens{1000});
     both.add_prefill(tokens{}, tokens{512});
-    CHECK(timer(both) == approx(v.cost(make.mixed(1, 1000, 512), false)).epsilon(0.02));
+    CHECK(timer(both) == approx(v.cost(make.mixed(1, 1000, 0, 512), false)).epsilon(0.02));
   }
 }
 

@@ -48,11 +48,15 @@ if command -v python3 >/dev/null; then
 fi
 
 # A profile, which replay and validate read.
-decode profile "${shape[@]}" --kv-blocks 64 --quick --profile tiny.json --json numbers.json >out
+decode profile "${shape[@]}" --kv-blocks 64 --quick --profile tiny.json --json numbers.json --steps steps.csv >out
 grep -q 'scheduling and upload' out || fail "profile: $(cat out)"
 if command -v python3 >/dev/null; then
   json numbers.json 'len(d["bars"]) == 5 and all(type(b["holds"]) is bool for b in d["bars"])'
   json numbers.json 'len(d["profile"]["measured"]["decode"]) >= 4 and d["decoder"]["emulated"]'
+fi
+for kind in decode prefill mixed; do grep -q "^$kind," steps.csv || fail "steps: $(cat steps.csv)"; done
+if [ -n "${TESSERA_CALIBRATE:-}" ]; then
+  "$TESSERA_CALIBRATE" steps.csv --profile tiny.json --fit none >out || fail "the steps cannot be read"
 fi
 if [ -n "${TESSERA_REPLAY:-}" ]; then
   "$TESSERA_REPLAY" --trace trace.csv --profile tiny.json --instances 1 --max-batch 4 --token-budget 64 >out

@@ -32,7 +32,11 @@ shape=(--kv-blocks 160 --slots 8 --batch-tokens 128)
 llama --random-model --load 12 --rate 50 --write-trace load.csv --quiet --time-scale 100 --processor-time \
   --policy fcfs,round_robin,pascal "${shape[@]}" >out
 for policy in fcfs round_robin pascal; do grep -qE "^$policy +12 " out || fail "$policy: $(cat out)"; done
-llama --random-model --measure tiny.json --time-scale 100 --processor-time "${shape[@]}"
+llama --random-model --measure tiny.json --measure-steps steps.csv --time-scale 100 --processor-time "${shape[@]}"
+for kind in decode prefill mixed; do grep -q "^$kind," steps.csv || fail "steps: $(cat steps.csv)"; done
+if [ -n "${TESSERA_CALIBRATE:-}" ]; then
+  "$TESSERA_CALIBRATE" steps.csv --profile ./tiny.json --fit none >out || fail "the steps cannot be read"
+fi
 if [ -n "${TESSERA_REPLAY:-}" ]; then
   "$TESSERA_REPLAY" --trace load.csv --profile tiny.json --instances 1 --kv-blocks 160 --max-batch 8 --token-budget 128 >out
   grep -qE '^pascal +12 ' out || fail "the simulator: $(cat out)"

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include <tessera/compose/fcfs.hpp>
 #include <tessera/sim/cascade_plan.hpp>
+#include <tessera/sim/profiles.hpp>
 #include <tessera/sim/report.hpp>
 #include <tessera/sim/workload.hpp>
 

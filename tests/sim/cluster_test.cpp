@@ -5,6 +5,7 @@
 #include <tessera/compose/round_robin.hpp>
 #include <tessera/placement/least_load.hpp>
 #include <tessera/sim/cluster.hpp>
+#include <tessera/sim/profiles.hpp>
 #include <tessera/sim/report.hpp>
 #include <tessera/sim/workload.hpp>
 
@@ -118,6 +119,23 @@ void check_invariants(const run_result& result, const std::vector<trace_row>& ro
     CHECK(p.kv_used >= 0);
     CHECK(p.kv_used <= 1);
   }
+}
+
+TEST_CASE("the host's time with a request delays it and keeps the device free", "[sim]") {
+  cluster_options o = toy_cluster(1, 1000);
+  const std::vector<trace_row> rows{row(1, 10, 0, 4), row(1.125, 10, 0, 4), row(30, 10, 0, 1)};
+  const run_result without = simulate<fcfs<request>>(o, rows);
+  o.host_request_seconds = 0.5;
+  const run_result with = simulate<fcfs<request>>(o, rows);
+  for (std::size_t i = 0; i != rows.size(); ++i) {
+    const request_record& a = without.requests[i];
+    const request_record& b = with.requests[i];
+    CHECK(b.arrival == rows[i].arrival_s);
+    CHECK(b.first_token - a.first_token == 0.5);
+    CHECK(b.e2e() - a.e2e() == 0.5);
+    CHECK(b.executed == a.executed);
+  }
+  CHECK(with.instances[0].busy_s == without.instances[0].busy_s);
 }
 
 TEST_CASE("cluster: one request alone") {

@@ -2,6 +2,7 @@
 #include <tessera/compose/fcfs.hpp>
 #include <tessera/sim/archetypes.hpp>
 #include <tessera/sim/disaggregated.hpp>
+#include <tessera/sim/profiles.hpp>
 
 #include "sim/served.hpp"
 #include "sim/toy_profile.hpp"

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include <tessera/sim/improved.hpp>
 #include <tessera/sim/policies.hpp>
+#include <tessera/sim/profiles.hpp>
 #include <tessera/sim/workload.hpp>
 
 #include "sim/served.hpp"

@@ -3,6 +3,7 @@
 #include <tessera/compose/pascal.hpp>
 #include <tessera/compose/round_robin.hpp>
 #include <tessera/sim/instance.hpp>
+#include <tessera/sim/profiles.hpp>
 
 #include "sim/toy_profile.hpp"
 #include "support/catch.hpp"

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include <tessera/sim/policies.hpp>
+#include <tessera/sim/profiles.hpp>
 #include <tessera/sim/report.hpp>
 
 #include "sim/toy_profile.hpp"

@@ -3,6 +3,7 @@
 
 #include <tessera/sim/cluster.hpp>
 #include <tessera/sim/profile.hpp>
+#include <tessera/sim/profiles.hpp>
 
 #include <cstddef>
 #include <cstdint>

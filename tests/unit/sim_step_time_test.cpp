@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
+#include <tessera/sim/profiles.hpp>
 #include <tessera/sim/step_time.hpp>
 
 #include "support/allocation_guard.hpp"
@@ -210,8 +211,9 @@ TEST_CASE("measured tables are met at their points and linear in between", "[sim
   CHECK(t(decodes(21, 0)) == approx(0.030));  // On along the last segment.
   CHECK(t(decodes(1, 2000)) == approx(0.014));
   for (const auto& d : p.measured.prefill) CHECK(t(prefill(0, d.length)) == approx(d.seconds));
-  CHECK(t(prefill(0, 200)) == approx(0.10));
-  CHECK(t(prefill(0, 400)) == approx(0.20));
+  // Linear but for the pairs of attention, which are nearly nothing here.
+  CHECK(t(prefill(0, 200)) == approx(0.10).epsilon(1e-3));
+  CHECK(t(prefill(0, 400)) == approx(0.20).epsilon(1e-3));
   CHECK(t(prefill(0, 10)) == approx(0.05));  // Never less than the first point.
   CHECK(t(prefill(5000, 200)) > t(prefill(0, 200)));
   sim::step_shape mixed = decodes(11, 1000);

@@ -33,7 +33,9 @@ struct cluster_options {
   double timeline_interval_s = 1.0;    ///< Between two samples of the timeline; doubled when there are too many.
   double fabric_bytes_per_s = 12.5e9;  ///< Of an instance's link to the others, each way.
   double kv_bytes_per_token = 0;       ///< What a migration moves per token.
-  tokens quantum{500};                 ///< An answer that is no longer is still fresh (PASCAL's a_i).
+  /// What the host takes with a request before it may be scheduled; part of its latency. Not in a closed loop.
+  double host_request_seconds = 0;
+  tokens quantum{500};         ///< An answer that is no longer is still fresh (PASCAL's a_i).
   std::size_t in_flight = 0;   ///< Not 0: a closed loop. So many requests run at any time, and the arrivals of the rows
                                ///< are not read: each request that ends makes the next one arrive.
   std::uint64_t seed = 1;      ///< Of what the run itself draws: how long messages take. The workload has its own.
@@ -103,7 +105,7 @@ class cluster {
       double arrival_s = no_event;
       if (next_row < rows.size()) {
         if (options_.in_flight == 0) {
-          arrival_s = rows[next_row].arrival_s;
+          arrival_s = rows[next_row].arrival_s + options_.host_request_seconds;
         } else if (next_row - result_.requests.size() < options_.in_flight) {
           arrival_s = now_s_;
         }
@@ -243,7 +245,7 @@ class cluster {
     TESSERA_ASSERT(to < instances_.size(), "a request is placed on an instance");
     r.where = to;
     if (instances_[to]->submit(r, now_s_) != status::accepted) {
-      record(r, now_s_, -1);
+      record(r, asked_s(now_s_), -1);
       if constexpr (requires { control_.rejected(*this, r); }) control_.rejected(*this, r);
       return;
     }
@@ -414,7 +416,7 @@ class cluster {
         [&](request& r) {
           if (r.migration.stage != migration_stage::none) fail_migration(r);
           r.qoe.finish();
-          record(r, r.state().arrived.seconds(), now_s_);
+          record(r, asked_s(r.state().arrived.seconds()), now_s_);
           if constexpr (requires { control_.finished(*this, r); }) control_.finished(*this, r);
           progress(++completed);
         },
@@ -484,6 +486,11 @@ class cluster {
     for (std::size_t i = 0; 2 * i < line.size(); ++i) line[i] = line[2 * i];
     line.resize((line.size() + 1) / 2);
     sample_interval_s_ *= 2;
+  }
+
+  /// When the user asked for what the scheduler has heard of at `arrived_s`.
+  [[nodiscard]] double asked_s(double arrived_s) const noexcept {
+    return options_.in_flight == 0 ? arrived_s - options_.host_request_seconds : arrived_s;
   }
 
   void record(const request& r, double arrival_s, double finish_s) {

@@ -2,18 +2,15 @@
 #pragma once
 
 #include <tessera/core/units.hpp>
-#include <tessera/sim/error.hpp>
-
-#include <fmt/format.h>
-#include <fmt/ranges.h>
+#include <tessera/sim/step_terms.hpp>
 
 #include <cstdint>
 #include <string>
-#include <string_view>
 #include <vector>
 
 /// @file
-/// What an instance is made of: a model and the hardware it runs on. The user's own, as JSON: sim/profile_file.hpp.
+/// What an instance is made of: a model and the hardware it runs on. Built-in ones: sim/profiles.hpp; the user's own,
+/// as JSON: sim/profile_file.hpp.
 
 TESSERA_NAMESPACE_BEGIN
 
@@ -29,9 +26,25 @@ struct model_spec {
   std::int64_t head_dim = 0;      ///< Numbers in a head.
   double bytes_per_weight = 2;    ///< 2: bf16, fp16.
   double bytes_per_kv_value = 2;  ///< 2 for 16-bit KV, 1 for 8-bit.
+  /// Of a mixture of experts: parameters that one token is multiplied with. 0: all of them.
+  double active_parameters = 0;
+  std::int64_t experts = 0;            ///< Routed experts of a layer. 0: a dense model.
+  std::int64_t experts_per_token = 0;  ///< Of these, how many a token is sent to.
 
   /// Of the whole model.
   [[nodiscard]] double weight_bytes() const noexcept { return parameters * bytes_per_weight; }
+  /// Parameters that one token is multiplied with.
+  [[nodiscard]] double parameters_per_token() const noexcept {
+    return active_parameters > 0 ? active_parameters : parameters;
+  }
+  /// Parameters of all routed experts together; 0 for a dense model. What a token uses of them is in proportion.
+  [[nodiscard]] double expert_parameters() const noexcept {
+    if (experts <= experts_per_token) return 0;
+    return (parameters - parameters_per_token()) * static_cast<double>(experts) /
+           static_cast<double>(experts - experts_per_token);
+  }
+  /// Width of the activations between layers.
+  [[nodiscard]] double hidden() const noexcept { return static_cast<double>(query_heads * head_dim); }
   /// KV cache of one token: a key and a value per layer and KV head.
   [[nodiscard]] double kv_bytes_per_token() const noexcept {
     return 2 * static_cast<double>(layers * kv_heads * head_dim) * bytes_per_kv_value;
@@ -44,14 +57,15 @@ struct model_spec {
 
 /// One device.
 struct gpu_spec {
-  std::string name;                 ///< For reports.
-  double flops = 0;                 ///< Dense peak at the model's precision, operations per second.
-  double flops_efficiency = 1;      ///< Part of it that large matrix products reach.
-  double bytes_per_s = 0;           ///< Memory bandwidth.
-  double bandwidth_efficiency = 1;  ///< Part of it that reading weights and KV reaches.
-  double memory_bytes = 0;          ///< Of one GPU.
-  double usable_memory = 1;         ///< Part of the memory that weights and KV may take; the rest is activations.
-  double launch_seconds = 0;        ///< Fixed cost of a step: kernel launches, sampling, the engine's own work.
+  std::string name;                  ///< For reports.
+  double flops = 0;                  ///< Dense peak at the model's precision, operations per second.
+  double flops_efficiency = 1;       ///< Part of it that large matrix products reach.
+  double bytes_per_s = 0;            ///< Memory bandwidth.
+  double bandwidth_efficiency = 1;   ///< Part of it that reading weights and KV reaches.
+  double memory_bytes = 0;           ///< Of one GPU.
+  double usable_memory = 1;          ///< Part of the memory that weights and KV may take; the rest is activations.
+  double launch_seconds = 0;         ///< Fixed cost of a step: kernel launches, sampling, the engine's own work.
+  std::int64_t multiprocessors = 0;  ///< How many it has; 0: not said. `calibrate` makes use of it.
 };
 
 /// What a device is connected to.
@@ -82,7 +96,8 @@ struct measured_times {
     std::int64_t length;  ///< Tokens of the prompt.
     double seconds;       ///< Measured time of the step.
   };
-  std::vector<decode_point> decode;    ///< A full grid of batch x context, by batch, then context.
+  /// By batch, then context. Each batch has contexts of its own: large batches do not fit with long ones.
+  std::vector<decode_point> decode;
   std::vector<prefill_point> prefill;  ///< By length.
 };
 
@@ -94,10 +109,18 @@ struct profile {
   link_spec links;             ///< What connects the GPUs, and the host.
   measured_times measured;     ///< Measured step times; used instead of the estimate where there are any.
   attention_spec attention{};  ///< How attention is estimated.
+  step_terms terms{};          ///< What was measured of a step's time beyond the roofline.
+  parallel_spec parallel{};    ///< Devices that serve together.
+  std::string source{};        ///< Where the numbers are from, and how far off they were.
 
+  /// Bytes of KV that one token takes on all devices: with more devices than KV heads some hold copies.
+  [[nodiscard]] double kv_bytes_per_token() const noexcept {
+    const std::int64_t copies = (parallel.tensor + model.kv_heads - 1) / model.kv_heads;
+    return model.kv_bytes_per_token() * static_cast<double>(parallel.tensor > model.kv_heads ? copies : 1);
+  }
   /// Tokens whose KV fits beside the weights; not more than 0 when the weights alone do not fit.
   [[nodiscard]] double kv_tokens() const noexcept {
-    return (gpu.memory_bytes * gpu.usable_memory - model.weight_bytes()) / model.kv_bytes_per_token();
+    return (parallel.devices() * gpu.memory_bytes * gpu.usable_memory - model.weight_bytes()) / kv_bytes_per_token();
   }
   /// Whole blocks of `block_size` tokens whose KV fits beside the weights; at least 0.
   [[nodiscard]] blocks kv_blocks(tokens block_size) const noexcept {
@@ -114,118 +137,6 @@ struct profile {
     return blocks{static_cast<std::int64_t>(n > 0 ? (n < most ? n : most) : 0)};
   }
 };
-
-/// The built-in profiles.
-///
-/// Geometry, peaks and sizes are the vendors' published numbers. The efficiencies, the launch cost (8 kernels a layer,
-/// 2.5 us each) and the host memory are assumptions; measure your own and give a file where they matter.
-/// - `h100-96gb-qwen-32b`: PASCAL's setting: DeepSeek-R1-Distill-Qwen-32B on an H100 with 96 GB, 100 Gbit/s fabric.
-///   256 KiB of KV per token and room for about 80,000 tokens.
-/// - `h200-llama-3.1-8b`: Llama-3.1-8B on an H200.
-/// - `v100-qwen2.5-7b`: Phasor's setting: Qwen2.5-7B on a V100 with 32 GB.
-/// - `h20-llama-3.2-3b`: CascadeInfer's setting: Llama-3.2-3B on an H20 with 141 GB, 400 Gbit/s fabric, and an
-/// attention
-///   kernel that does not split sequences in a batch that fills the device. On an H100 such a kernel makes mixed
-///   batches take 1.1 to 2.2 times as long as uniform ones with as many tokens; the paper measured 1.1 to 2.1 (figure
-///   2).
-[[nodiscard]] inline const std::vector<profile>& profiles() {
-  static const std::vector<profile> all{
-      {.name = "h100-96gb-qwen-32b",
-       .model = {.name = "DeepSeek-R1-Distill-Qwen-32B",
-                 .parameters = 32.76e9,
-                 .layers = 64,
-                 .query_heads = 40,
-                 .kv_heads = 8,
-                 .head_dim = 128,
-                 .bytes_per_weight = 2,
-                 .bytes_per_kv_value = 2},
-       .gpu = {.name = "H100 96 GB",
-               .flops = 989e12,
-               .flops_efficiency = 0.6,
-               .bytes_per_s = 3.35e12,
-               .bandwidth_efficiency = 0.85,
-               .memory_bytes = 96e9,
-               .usable_memory = 0.9,
-               .launch_seconds = 1.28e-3},
-       .links = {.host_bytes_per_s = 50e9, .host_memory_bytes = 512e9, .fabric_bytes_per_s = 12.5e9},
-       .measured = {}},
-      {.name = "h200-llama-3.1-8b",
-       .model = {.name = "Llama-3.1-8B",
-                 .parameters = 8.03e9,
-                 .layers = 32,
-                 .query_heads = 32,
-                 .kv_heads = 8,
-                 .head_dim = 128,
-                 .bytes_per_weight = 2,
-                 .bytes_per_kv_value = 2},
-       .gpu = {.name = "H200 141 GB",
-               .flops = 989e12,
-               .flops_efficiency = 0.6,
-               .bytes_per_s = 4.8e12,
-               .bandwidth_efficiency = 0.85,
-               .memory_bytes = 141e9,
-               .usable_memory = 0.9,
-               .launch_seconds = 0.64e-3},
-       .links = {.host_bytes_per_s = 50e9, .host_memory_bytes = 512e9, .fabric_bytes_per_s = 12.5e9},
-       .measured = {}},
-      {.name = "v100-qwen2.5-7b",
-       .model = {.name = "Qwen2.5-7B",
-                 .parameters = 7.62e9,
-                 .layers = 28,
-                 .query_heads = 28,
-                 .kv_heads = 4,
-                 .head_dim = 128,
-                 .bytes_per_weight = 2,
-                 .bytes_per_kv_value = 2},
-       .gpu = {.name = "V100 32 GB",
-               .flops = 125e12,
-               .flops_efficiency = 0.6,
-               .bytes_per_s = 0.9e12,
-               .bandwidth_efficiency = 0.85,
-               .memory_bytes = 32e9,
-               .usable_memory = 0.9,
-               .launch_seconds = 0.56e-3},
-       .links = {.host_bytes_per_s = 12e9, .host_memory_bytes = 256e9, .fabric_bytes_per_s = 12.5e9},
-       .measured = {}},
-      {.name = "h20-llama-3.2-3b",
-       .model = {.name = "Llama-3.2-3B",
-                 .parameters = 3.21e9,
-                 .layers = 28,
-                 .query_heads = 24,
-                 .kv_heads = 8,
-                 .head_dim = 128,
-                 .bytes_per_weight = 2,
-                 .bytes_per_kv_value = 2},
-       .gpu = {.name = "H20 141 GB",
-               .flops = 148e12,
-               .flops_efficiency = 0.8,
-               .bytes_per_s = 4.8e12,
-               .bandwidth_efficiency = 0.85,
-               .memory_bytes = 141e9,
-               .usable_memory = 0.9,
-               .launch_seconds = 0.56e-3},
-       .links = {.host_bytes_per_s = 50e9, .host_memory_bytes = 1000e9, .fabric_bytes_per_s = 50e9},
-       .measured = {},
-       .attention = {.multiprocessors = 78, .splits = 1}},
-  };
-  return all;
-}
-
-/// The names of the built-in profiles.
-[[nodiscard]] inline std::vector<std::string_view> profile_names() {
-  std::vector<std::string_view> names;
-  for (const profile& p : profiles()) names.push_back(p.name);
-  return names;
-}
-
-/// The built-in profile of that name. @throws usage_error that lists them.
-[[nodiscard]] inline const profile& find_profile(std::string_view name) {
-  for (const profile& p : profiles()) {
-    if (p.name == name) return p;
-  }
-  throw usage_error{fmt::format("unknown profile {}; there are: {}; or give a .json file", shown(name),
-                                fmt::join(profile_names(), ", "))};
-}
 
 }  // namespace sim
 TESSERA_NAMESPACE_END

@@ -2,12 +2,13 @@
 #pragma once
 
 #include <tessera/sim/input.hpp>
-#include <tessera/sim/profile.hpp>
+#include <tessera/sim/profiles.hpp>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -23,7 +24,31 @@ TESSERA_NAMESPACE_BEGIN
 
 namespace sim {
 
-/// A profile as JSON, with every key that `parse_profile` wants: a start for one's own.
+namespace detail {
+
+/// A term of `step_terms` in a file: its name, its place, and the numbers that it may be.
+struct term_key {
+  const char* name;
+  double step_terms::*value;
+  double least;
+  double most;
+};
+inline constexpr std::array<term_key, 10> term_keys{
+    {{"kv_bandwidth_efficiency", &step_terms::kv_bandwidth_efficiency, 0, 10},
+     {"attention_flops_efficiency", &step_terms::attention_flops_efficiency, 0, 10},
+     {"knee", &step_terms::knee, 0, 1000},
+     {"request_seconds", &step_terms::request_seconds, 0, 1},
+     {"token_seconds", &step_terms::token_seconds, 0, 1},
+     {"least_context", &step_terms::least_context, 0, 1e6},
+     {"mixed_kv_factor", &step_terms::mixed_kv_factor, 1, 100},
+     {"longest_history_factor", &step_terms::longest_history_factor, 0, 1000},
+     {"host_step_seconds", &step_terms::host_step_seconds, 0, 10},
+     {"host_request_seconds", &step_terms::host_request_seconds, 0, 100}}};
+
+}  // namespace detail
+
+/// A profile as JSON, with every key that `parse_profile` wants: a start for one's own. Of those that need not be there
+/// only what is not neutral.
 [[nodiscard]] inline std::string to_json(const profile& p) {
   nlohmann::ordered_json j{{"name", p.name},
                            {"model",
@@ -55,6 +80,22 @@ namespace sim {
   for (const auto& d : p.measured.prefill)
     measured["prefill"].push_back({{"length", d.length}, {"seconds", d.seconds}});
   if (!measured.empty()) j["measured"] = measured;
+  if (p.model.active_parameters > 0) j["model"]["active_parameters"] = p.model.active_parameters;
+  if (p.model.experts > 0) {
+    j["model"]["experts"] = p.model.experts;
+    j["model"]["experts_per_token"] = p.model.experts_per_token;
+  }
+  if (p.gpu.multiprocessors > 0) j["gpu"]["multiprocessors"] = p.gpu.multiprocessors;
+  for (const detail::term_key& k : detail::term_keys) {
+    if (p.terms.*k.value != step_terms{}.*k.value) j["terms"][k.name] = p.terms.*k.value;
+  }
+  if (p.parallel != parallel_spec{}) {
+    j["parallel"] = {{"tensor", p.parallel.tensor},
+                     {"pipeline", p.parallel.pipeline},
+                     {"bytes_per_s", p.parallel.bytes_per_s},
+                     {"latency_s", p.parallel.latency_s}};
+  }
+  if (!p.source.empty()) j["source"] = p.source;
   if (p.attention.multiprocessors > 0) {
     j["attention"] = {{"multiprocessors", p.attention.multiprocessors}, {"splits", p.attention.splits}};
   }
@@ -175,6 +216,9 @@ class profile_reader {
 
   /// Refuses keys other than these.
   void allow(std::initializer_list<std::string_view> keys) const {
+    allow(std::vector<std::string_view>{keys.begin(), keys.end()});
+  }
+  void allow(const std::vector<std::string_view>& keys) const {
     for (const auto& item : value_.items()) {
       if (std::find(keys.begin(), keys.end(), item.key()) != keys.end()) continue;
       const auto place = json_locator{text_}.find(sub(item.key()));
@@ -270,6 +314,12 @@ class profile_reader {
   std::vector<std::string> path_;
 };
 
+[[nodiscard]] inline std::vector<std::string_view> term_names() {
+  std::vector<std::string_view> names;
+  for (const term_key& k : term_keys) names.emplace_back(k.name);
+  return names;
+}
+
 [[nodiscard]] inline measured_times read_measured(const profile_reader& in) {
   in.allow({"decode", "prefill"});
   measured_times out;
@@ -282,19 +332,12 @@ class profile_reader {
     std::sort(out.decode.begin(), out.decode.end(), [](const auto& a, const auto& b) {
       return a.batch != b.batch ? a.batch < b.batch : a.context < b.context;
     });
-    const auto columns = static_cast<std::size_t>(std::count_if(
-        out.decode.begin(), out.decode.end(), [&](const auto& d) { return d.batch == out.decode.front().batch; }));
-    bool grid = out.decode.size() % columns == 0;
-    for (std::size_t i = 0; grid && i < out.decode.size(); ++i) {
-      const bool first_row = i < columns;
-      grid = out.decode[i].context == out.decode[i % columns].context &&
-             (first_row || i % columns == 0 || out.decode[i].batch == out.decode[i - 1].batch) &&
-             (!first_row || i == 0 || out.decode[i].context > out.decode[i - 1].context) &&
-             (first_row || i % columns != 0 || out.decode[i].batch > out.decode[i - 1].batch);
-    }
-    if (!grid) {
-      in.refuse("decode", "measured.decode, every batch once with every context",
-                fmt::format("{} points that are no full grid", out.decode.size()));
+    for (std::size_t i = 1; i < out.decode.size(); ++i) {
+      const auto& d = out.decode[i];
+      if (d.batch == out.decode[i - 1].batch && d.context == out.decode[i - 1].context) {
+        in.refuse("decode", "measured.decode, every batch at most once with every context",
+                  fmt::format("batch {} with context {} twice", d.batch, d.context));
+      }
     }
   }
   if (in.has("prefill")) {
@@ -314,7 +357,8 @@ class profile_reader {
 
 }  // namespace detail
 
-/// Reads a profile from JSON: the keys of `to_json`, all of them needed but `measured` and `attention`, no others.
+/// Reads a profile from JSON: the keys of `to_json`, no others. Those of name, model, gpu and links are needed, but for
+/// the experts and the multiprocessors; what else is left out is neutral.
 /// @param file what messages call it.
 /// @throws input_error at the first key or value that is not as it should be.
 [[nodiscard]] inline profile parse_profile(std::string_view text, std::string_view file) {
@@ -329,14 +373,14 @@ class profile_reader {
   }
   const nlohmann::json document = nlohmann::json::parse(text);
   const detail::profile_reader root{text, file, document};
-  root.allow({"name", "model", "gpu", "links", "measured", "attention"});
+  root.allow({"name", "model", "gpu", "links", "measured", "attention", "terms", "parallel", "source"});
 
   profile p;
   p.name = root.text("name");
 
   const auto model = root.object("model");
   model.allow({"name", "parameters", "layers", "query_heads", "kv_heads", "head_dim", "bytes_per_weight",
-               "bytes_per_kv_value"});
+               "bytes_per_kv_value", "active_parameters", "experts", "experts_per_token"});
   p.model = {.name = model.text("name"),
              .parameters = model.number("parameters", 1, 1e15),
              .layers = model.whole("layers", 1, 10'000),
@@ -346,9 +390,16 @@ class profile_reader {
              .bytes_per_weight = model.number("bytes_per_weight", 0, 16, true),
              .bytes_per_kv_value = model.number("bytes_per_kv_value", 0, 16, true)};
 
+  if (model.has("active_parameters"))
+    p.model.active_parameters = model.number("active_parameters", 1, p.model.parameters);
+  if (model.has("experts")) {
+    p.model.experts = model.whole("experts", 1, 100'000);
+    p.model.experts_per_token = model.whole("experts_per_token", 1, p.model.experts);
+  }
+
   const auto gpu = root.object("gpu");
   gpu.allow({"name", "flops", "flops_efficiency", "bytes_per_s", "bandwidth_efficiency", "memory_bytes",
-             "usable_memory", "launch_seconds"});
+             "usable_memory", "launch_seconds", "multiprocessors"});
   p.gpu = {.name = gpu.text("name"),
            .flops = gpu.number("flops", 1, 1e21),
            .flops_efficiency = gpu.number("flops_efficiency", 0, 1, true),
@@ -357,6 +408,8 @@ class profile_reader {
            .memory_bytes = gpu.number("memory_bytes", 1, 1e18),
            .usable_memory = gpu.number("usable_memory", 0, 1, true),
            .launch_seconds = gpu.number("launch_seconds", 0, 10)};
+
+  if (gpu.has("multiprocessors")) p.gpu.multiprocessors = gpu.whole("multiprocessors", 1, 100'000);
 
   const auto links = root.object("links");
   links.allow({"host_bytes_per_s", "host_memory_bytes", "fabric_bytes_per_s"});
@@ -371,6 +424,26 @@ class profile_reader {
     p.attention = {.multiprocessors = attention.whole("multiprocessors", 1, 100'000),
                    .splits = attention.number("splits", 1, 100'000)};
   }
+  if (root.has("terms")) {
+    const auto terms = root.object("terms");
+    terms.allow(detail::term_names());
+    for (const detail::term_key& k : detail::term_keys) {
+      if (terms.has(k.name)) p.terms.*k.value = terms.number(k.name, k.least, k.most);
+    }
+    // Below 1 two parts together would take longer than one after the other.
+    if (p.terms.knee > 0 && p.terms.knee < 1) {
+      terms.refuse("knee", "terms.knee, 0 or a number of at least 1", fmt::format("{:g}", p.terms.knee));
+    }
+  }
+  if (root.has("parallel")) {
+    const auto parallel = root.object("parallel");
+    parallel.allow({"tensor", "pipeline", "bytes_per_s", "latency_s"});
+    p.parallel = {.tensor = parallel.whole("tensor", 1, 1024),
+                  .pipeline = parallel.whole("pipeline", 1, 1024),
+                  .bytes_per_s = parallel.number("bytes_per_s", 1, 1e18),
+                  .latency_s = parallel.number("latency_s", 0, 1)};
+  }
+  if (root.has("source")) p.source = root.text("source");
   if (!(p.kv_tokens() >= 1)) {
     gpu.refuse(
         "memory_bytes",

@@ -4,6 +4,7 @@
 #include <tessera/core/units.hpp>
 #include <tessera/sim/profile.hpp>
 
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -15,14 +16,16 @@ TESSERA_NAMESPACE_BEGIN
 
 namespace sim {
 
-/// What of a step its time depends on: sums (and one maximum) over its entries, so that a step of any size is costed in
+/// What of a step its time depends on: sums (and two maxima) over its entries, so that a step of any size is costed in
 /// O(1).
 struct step_shape {
   std::int64_t decodes = 0;          ///< Sequences that decode one token.
   std::int64_t decode_context = 0;   ///< Sum of the KV tokens that they read.
   std::int64_t longest_context = 0;  ///< The most that one of them reads.
+  std::int64_t prefills = 0;         ///< Chunks of prompts.
   std::int64_t prefill_tokens = 0;   ///< Prompt tokens computed.
   std::int64_t prefill_context = 0;  ///< Sum over the chunks of the KV tokens that they read.
+  std::int64_t longest_prefill = 0;  ///< The most that one of them reads.
   std::int64_t prefill_pairs = 0;    ///< Sum over the chunks of the (query, context) pairs under the causal mask.
 
   /// One sequence that decodes, with `context` tokens of KV, the new one included.
@@ -33,8 +36,10 @@ struct step_shape {
   }
   /// A chunk of `count` prompt tokens after the `first` that are computed already.
   constexpr void add_prefill(tokens first, tokens count) noexcept {
+    ++prefills;
     prefill_tokens += count.count();
     prefill_context += first.count() + count.count();
+    if (first.count() + count.count() > longest_prefill) longest_prefill = first.count() + count.count();
     prefill_pairs += count.count() * first.count() + count.count() * (count.count() + 1) / 2;
   }
   /// Whether there is nothing to compute.
@@ -55,12 +60,23 @@ struct step_shape {
 /// 3.35 TB/s), of 64 sequences with 1,000 tokens each 30 ms; the prefill of 1,000 tokens 112 ms (66 Tflop at 60 % of
 /// 989 Tflop/s).
 ///
+/// **Terms.** What `step_terms` adds to this, each neutral by default: rates of attention's own, a soft knee in place
+/// of the first max, time per request and per token, a least context, and in steps with a prompt's chunk slower decodes
+/// and a bound by the longest history; and the host's part of each step.
+///
+/// **Mixtures of experts.** n tokens that are each sent to k of E experts, evenly, reach E (1 - (1 - k / E)^n) of them:
+/// so much of the experts' weights is read.
+///
+/// **Several devices** (`parallel_spec`): each reads its part of weights and KV and does its part of the arithmetic;
+/// all-reduces, hand-overs and micro-batches as said there.
+///
 /// **Measured.** A table of the profile replaces the terms that it covers: `decode` by bilinear interpolation over
-/// batch and mean context, `prefill` by linear interpolation over the tokens of the step, corrected by the roofline's
-/// cost of the attention pairs that differ from those of one fresh prompt. Beyond the last point both go on along the
-/// last segment; below the first they stay at it. In mixed steps the tokens of all sequences are multiplied together,
-/// so the prefill table is read for all of them; and the weights are read once: the decode table's first point, which
-/// is nearly nothing else, is taken off.
+/// batch and mean context, `prefill` by what one fresh prompt takes beyond the roofline's cost of its attention pairs,
+/// which is interpolated linearly over the tokens of the step, and the pairs that the step really has. Beyond the last
+/// point both go on along the last segment (the decode table, where a batch has one context of several, at the
+/// roofline's cost of reading KV); below the first they stay at it; a table of one point is a constant. In mixed steps
+/// the tokens of all sequences are multiplied together, so the prefill table is read for all of them; and the weights
+/// are read once: the decode table's first point, which is nearly nothing else, is taken off.
 ///
 /// **Mixed lengths.** With an `attention_spec`, a batch of sequences of different lengths takes longer than one of
 /// equal lengths with as many tokens. A chunk of the longest sequence has longest / splits tokens of one KV head; work
@@ -72,36 +88,52 @@ struct step_shape {
 ///
 /// A batch too small to fill the device is split more finely, as such kernels do.
 ///
-/// Copyable. A roofline call is a few ns and allocates nothing; with tables, O(log of their size).
+/// Copyable. A roofline call is a few ns (a soft knee or experts: some tens) and allocates nothing; with tables,
+/// O(log of their size).
 class step_timer {
  public:
   /// Copies what it needs of the profile.
   explicit step_timer(const profile& p)
       : launch_{p.gpu.launch_seconds},
         weights_{p.model.weight_bytes() / (p.gpu.bytes_per_s * p.gpu.bandwidth_efficiency)},
-        kv_token_{p.model.kv_bytes_per_token() / (p.gpu.bytes_per_s * p.gpu.bandwidth_efficiency)},
-        token_{2 * p.model.parameters / (p.gpu.flops * p.gpu.flops_efficiency)},
-        pair_{p.model.attention_flops_per_pair() / (p.gpu.flops * p.gpu.flops_efficiency)},
+        kv_token_{p.model.kv_bytes_per_token() /
+                  (p.gpu.bytes_per_s * own(p.terms.kv_bandwidth_efficiency, p.gpu.bandwidth_efficiency))},
+        token_{2 * p.model.parameters_per_token() / (p.gpu.flops * p.gpu.flops_efficiency)},
+        pair_{p.model.attention_flops_per_pair() /
+              (p.gpu.flops * own(p.terms.attention_flops_efficiency, p.gpu.flops_efficiency))},
         multiprocessors_{static_cast<double>(p.attention.multiprocessors)},
         splits_{p.attention.splits},
-        kv_heads_{static_cast<double>(p.model.kv_heads)} {
+        kv_heads_{static_cast<double>(p.model.kv_heads)},
+        terms_{p.terms},
+        history_{p.terms.longest_history_factor * p.model.kv_bytes_per_token() / p.gpu.bytes_per_s},
+        pipeline_{static_cast<double>(p.parallel.pipeline)} {
+    if (const double all = p.model.expert_parameters(); all > 0) {
+      experts_ = weights_ * all / p.model.parameters;
+      missed_ = 1 - static_cast<double>(p.model.experts_per_token) / static_cast<double>(p.model.experts);
+    }
+    if (p.parallel.devices() > 1) share(p);
     for (const auto& d : p.measured.prefill) {
       lengths_.push_back(static_cast<double>(d.length));
       prefill_.push_back(d.seconds);
     }
+    // What a prompt takes beyond its pairs is nearly linear in its length, and so it is what can be extended.
+    for (std::size_t i = 0; i != lengths_.size(); ++i) products_.push_back(prefill_[i] - pair_ * pairs(lengths_[i]));
     for (const auto& d : p.measured.decode) {
       if (batches_.empty() || batches_.back() != static_cast<double>(d.batch)) {
         batches_.push_back(static_cast<double>(d.batch));
+        rows_.push_back(decode_.size());
       }
-      if (batches_.size() == 1) contexts_.push_back(static_cast<double>(d.context));
+      contexts_.push_back(static_cast<double>(d.context));
       decode_.push_back(d.seconds);
     }
+    rows_.push_back(decode_.size());
   }
 
   /// Seconds that the step takes; 0 for an empty one.
   [[nodiscard]] double operator()(const step_shape& s) const noexcept {
     if (s.empty()) return 0;
-    return (decode_.empty() && prefill_.empty() ? roofline(s) : measured(s)) + tail(s);
+    return (decode_.empty() && prefill_.empty() ? roofline(s) : measured(s)) + tail(s) + history(s) +
+           terms_.host_step_seconds;
   }
 
   /// Of this, what a uniform decode batch of as many tokens would not take.
@@ -115,11 +147,72 @@ class step_timer {
 
  private:
   [[nodiscard]] static double larger(double a, double b) noexcept { return a < b ? b : a; }
+  [[nodiscard]] static double own(double efficiency, double otherwise) noexcept {
+    return efficiency > 0 ? efficiency : otherwise;
+  }
+  [[nodiscard]] static double pairs(double length) noexcept { return length * (length + 1) / 2; }
+
+  /// Splits the work over the devices, and adds what they say to each other.
+  void share(const profile& p) noexcept {
+    const auto tensor = static_cast<double>(p.parallel.tensor);
+    weights_ /= tensor;
+    experts_ /= tensor;
+    token_ /= tensor;
+    pair_ /= tensor;
+    kv_token_ /= tensor < kv_heads_ ? tensor : kv_heads_;
+    history_ /= tensor < kv_heads_ ? tensor : kv_heads_;
+    constexpr double bytes = 2;  // of an activation
+    const double hop = bytes * p.model.hidden() / p.parallel.bytes_per_s;
+    if (tensor > 1) {
+      const double reductions = 2 * static_cast<double>(p.model.layers);
+      wait_ += reductions * p.parallel.latency_s;
+      wait_token_ += reductions * 2 * (tensor - 1) / tensor * hop;
+    }
+    if (pipeline_ > 1) {
+      wait_ += pipeline_ * p.parallel.latency_s;
+      wait_token_ += (pipeline_ - 1) * hop;
+    }
+  }
+
+  [[nodiscard]] static bool mixed(const step_shape& s) noexcept { return s.decodes > 0 && s.prefill_tokens > 0; }
+
+  [[nodiscard]] double decode_attention(const step_shape& s) const noexcept {
+    const double read =
+        larger(static_cast<double>(s.decode_context), terms_.least_context * static_cast<double>(s.decodes));
+    return kv_token_ * read * (mixed(s) ? terms_.mixed_kv_factor : 1);
+  }
+  [[nodiscard]] double prefill_attention(const step_shape& s) const noexcept {
+    return larger(kv_token_ * static_cast<double>(s.prefill_context), pair_ * static_cast<double>(s.prefill_pairs));
+  }
+
+  /// Seconds by which attention outlasts its sums, because the longest history is nobody else's.
+  [[nodiscard]] double history(const step_shape& s) const noexcept {
+    if (history_ == 0 || s.prefill_tokens == 0) return 0;
+    const auto longest =
+        static_cast<double>(s.longest_prefill < s.longest_context ? s.longest_context : s.longest_prefill);
+    return larger(history_ * longest - (decode_attention(s) + prefill_attention(s)), 0);
+  }
+
+  [[nodiscard]] double weights(double n) const noexcept {
+    return experts_ == 0 ? weights_ : weights_ - experts_ * std::pow(missed_, n);
+  }
+
+  /// Matrix products of `n` tokens.
+  [[nodiscard]] double products(double n) const noexcept {
+    const double read = weights(n);
+    const double computed = token_ * n;
+    const double most = larger(read, computed);
+    if (terms_.knee == 0) return most;
+    return most * std::pow(1 + std::pow((read < computed ? read : computed) / most, terms_.knee), 1 / terms_.knee);
+  }
 
   [[nodiscard]] double roofline(const step_shape& s) const noexcept {
-    return launch_ + larger(weights_, token_ * static_cast<double>(s.decodes + s.prefill_tokens)) +
-           kv_token_ * static_cast<double>(s.decode_context) +
-           larger(kv_token_ * static_cast<double>(s.prefill_context), pair_ * static_cast<double>(s.prefill_pairs));
+    const auto requests = static_cast<double>(s.decodes + s.prefills);
+    // Of the micro-batches that fill a pipeline, one; a request is in one of them.
+    const double parts = pipeline_ < requests ? pipeline_ : larger(requests, 1);
+    const double n = static_cast<double>(s.decodes + s.prefill_tokens) / parts;
+    return launch_ + products(n) + decode_attention(s) / parts + prefill_attention(s) / parts +
+           terms_.request_seconds * requests / parts + (terms_.token_seconds + wait_token_) * n + wait_;
   }
 
   [[nodiscard]] double measured(const step_shape& s) const noexcept {
@@ -136,27 +229,41 @@ class step_timer {
     part.decodes = part.decode_context = 0;
     const double prefill = prefill_.empty() ? roofline(part) : prefill_time(part, static_cast<double>(s.decodes));
     if (s.decodes == 0) return prefill;
-    const double shared = decode_.empty() ? launch_ + weights_ : decode_.front();
-    return larger(prefill, shared) + larger(decode - shared, 0);
+    const double shared = decode_.empty() ? launch_ + weights(static_cast<double>(s.decodes)) : decode_.front();
+    return larger(prefill, shared) + terms_.mixed_kv_factor * larger(decode - shared, 0);
   }
 
   [[nodiscard]] double decode_time(const step_shape& s) const noexcept {
     const double batch = static_cast<double>(s.decodes);
-    const segment b = locate(batches_, batch);
-    const segment c = locate(contexts_, static_cast<double>(s.decode_context) / batch);
-    const auto at = [&](std::size_t i, std::size_t j) { return decode_[i * contexts_.size() + j]; };
-    const double low = at(b.low, c.low) + c.part * (at(b.low, c.high) - at(b.low, c.low));
-    const double high = at(b.high, c.low) + c.part * (at(b.high, c.high) - at(b.high, c.low));
+    const double context = static_cast<double>(s.decode_context) / batch;
+    const segment b = locate(batches_.data(), batches_.size(), batch);
+    const double low = decode_row(b.low, context);
+    const double high = decode_row(b.high, context);
     return larger(low + b.part * (high - low), decode_.front());
+  }
+
+  /// The time of the batch in row `i` at this context.
+  [[nodiscard]] double decode_row(std::size_t i, double context) const noexcept {
+    const std::size_t first = rows_[i];
+    const std::size_t count = rows_[i + 1] - first;
+    // The others show that contexts matter; of this batch one is known.
+    if (count == 1 && decode_.size() > batches_.size()) {
+      return decode_[first] + kv_token_ * batches_[i] * (context - contexts_[first]);
+    }
+    const segment c = locate(contexts_.data() + first, count, context);
+    return decode_[first + c.low] + c.part * (decode_[first + c.high] - decode_[first + c.low]);
   }
 
   /// With `beside` more tokens in the same matrix products, whose attention is counted elsewhere.
   [[nodiscard]] double prefill_time(const step_shape& s, double beside) const noexcept {
     const double n = static_cast<double>(s.prefill_tokens) + beside;
-    const segment l = locate(lengths_, n);
-    const double fresh = prefill_[l.low] + l.part * (prefill_[l.high] - prefill_[l.low]);
-    const double pairs = static_cast<double>(s.prefill_pairs) - n * (n + 1) / 2;
-    return larger(fresh + pair_ * pairs, prefill_.front());
+    // One point does not tell products from pairs.
+    if (prefill_.size() == 1) {
+      return larger(prefill_.front() + pair_ * (static_cast<double>(s.prefill_pairs) - pairs(n)), prefill_.front());
+    }
+    const segment l = locate(lengths_.data(), lengths_.size(), n);
+    const double alone = products_[l.low] + l.part * (products_[l.high] - products_[l.low]);
+    return larger(alone + pair_ * static_cast<double>(s.prefill_pairs), prefill_.front());
   }
 
   struct segment {
@@ -165,10 +272,10 @@ class step_timer {
     double part;  ///< 0 at `low`, 1 at `high`; more beyond the last point.
   };
 
-  [[nodiscard]] static segment locate(const std::vector<double>& points, double x) noexcept {
-    if (points.size() == 1 || x <= points.front()) return {0, 0, 0};
+  [[nodiscard]] static segment locate(const double* points, std::size_t size, double x) noexcept {
+    if (size == 1 || x <= points[0]) return {0, 0, 0};
     std::size_t low = 0;
-    std::size_t high = points.size() - 1;
+    std::size_t high = size - 1;
     while (high - low > 1) {
       const std::size_t middle = low + (high - low) / 2;
       (points[middle] <= x ? low : high) = middle;
@@ -184,21 +291,30 @@ class step_timer {
   double multiprocessors_;
   double splits_;
   double kv_heads_;
+  step_terms terms_;
+  double history_;  ///< Seconds for each token of the longest history.
+  double pipeline_;
+  double experts_ = 0;     ///< Of `weights_`, those of the routed experts.
+  double missed_ = 0;      ///< Probability that a token is not sent to a given expert.
+  double wait_ = 0;        ///< For other devices, in each step,
+  double wait_token_ = 0;  ///< and for each of its tokens.
   std::vector<double> lengths_;
   std::vector<double> prefill_;
+  std::vector<double> products_;  ///< Of `prefill_`, all but the pairs.
   std::vector<double> batches_;
+  std::vector<std::size_t> rows_;  ///< Where each batch begins in the two below, and their size.
   std::vector<double> contexts_;
   std::vector<double> decode_;
 };
 
-/// Seconds to copy the KV of `length` tokens between device and host, alone on the link.
+/// Seconds to copy the KV of `length` tokens between device and host, alone on the link; each device over its own.
 [[nodiscard]] inline double swap_seconds(const profile& p, tokens length) noexcept {
-  return static_cast<double>(length.count()) * p.model.kv_bytes_per_token() / p.links.host_bytes_per_s;
+  return static_cast<double>(length.count()) * p.kv_bytes_per_token() / p.parallel.devices() / p.links.host_bytes_per_s;
 }
 
 /// Seconds to copy the KV of `length` tokens from one instance to another, alone on the fabric.
 [[nodiscard]] inline double transfer_seconds(const profile& p, tokens length) noexcept {
-  return static_cast<double>(length.count()) * p.model.kv_bytes_per_token() / p.links.fabric_bytes_per_s;
+  return static_cast<double>(length.count()) * p.kv_bytes_per_token() / p.links.fabric_bytes_per_s;
 }
 
 }  // namespace sim
