@@ -52,6 +52,11 @@ struct slo_bound {
   }
 };
 
+/// As the user says it: `ttft_p99`, or `ttft` of all.
+[[nodiscard]] inline std::string to_string(const slo_bound& b) {
+  return b.part < 1 ? fmt::format("{}_p{:g}", to_string(b.metric), 100 * b.part) : std::string{to_string(b.metric)};
+}
+
 /// Objectives from text such as `ttft_p99=2,tpot_p99=0.05`: a metric (ttft, tpot, e2e, normalized_latency), perhaps
 /// with a percentile above 0 and below 100 (`_p50`, `_p99.9`), and seconds. Without a percentile all requests are
 /// meant.
