@@ -107,6 +107,9 @@ struct summary {
   double simulated_tokens_per_wall_s = never;   ///< How fast the simulation ran.
 };
 
+/// The runs of one policy, one for each seed.
+using replicates = std::vector<summary>;
+
 /// Sums a run up. O(n log n).
 /// @param qoe_least an answer with a QoE below this violates its SLO.
 [[nodiscard]] inline summary summarize(std::span<const request_record> requests, const run_facts& facts,

@@ -117,9 +117,6 @@ namespace detail {
 
 }  // namespace detail
 
-/// The runs of one policy, one for each seed.
-using replicates = std::vector<summary>;
-
 /// The comparison as a table: one row per policy, times in seconds; the best of a column is marked `*` where there is
 /// more than one row and not all are equal. Columns of refusals and migrations are left out where there are none, and
 /// goodput where there are no objectives. With several seeds a cell has the mean and the half width of its 95 %
@@ -278,11 +275,11 @@ using replicates = std::vector<summary>;
 [[nodiscard]] inline std::string_view csv_header() noexcept {
   return "policy,id,status,instance,arrival_s,prompt_tokens,reasoning_tokens,answer_tokens,first_scheduled_s,"
          "first_token_s,phase_change_s,answer_scheduled_s,first_answer_s,finish_s,ttft_s,tpot_s,e2e_s,qoe,executed_s,"
-         "blocked_s,preempted_s,preemptions,migrations\n";
+         "blocked_s,preempted_s,preemptions,migrations,seed\n";
 }
 
 /// The requests of a run, one CSV row each. A moment that never came is an empty field.
-[[nodiscard]] inline std::string format_csv(const run_result& run) {
+[[nodiscard]] inline std::string format_csv(const run_result& run, std::uint64_t seed) {
   fmt::memory_buffer out;
   const auto number = [&out](double x) {
     if (std::isnan(x)) {
@@ -303,7 +300,7 @@ using replicates = std::vector<summary>;
                            r.finish, r.ttft(), r.tpot(), r.e2e(), r.qoe, r.executed, r.blocked, r.preempted}) {
       number(x);
     }
-    fmt::format_to(std::back_inserter(out), ",{},{}\n", r.preemptions, r.migrations);
+    fmt::format_to(std::back_inserter(out), ",{},{},{}\n", r.preemptions, r.migrations, seed);
   }
   return fmt::to_string(out);
 }
