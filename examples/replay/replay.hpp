@@ -6,8 +6,10 @@
 #include <tessera/sim/profile_file.hpp>
 #include <tessera/sim/profiles.hpp>
 #include <tessera/sim/progress.hpp>
+#include <tessera/sim/replicates.hpp>
 #include <tessera/sim/report.hpp>
 #include <tessera/sim/report_json.hpp>
+#include <tessera/sim/slo.hpp>
 #include <tessera/sim/workload.hpp>
 
 #include <fmt/format.h>
@@ -15,16 +17,20 @@
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <memory>
+#include <mutex>
 #include <new>
 #include <optional>
 #include <string>
 #include <system_error>
+#include <thread>
+#include <utility>
 #include <vector>
 
 /// @file
@@ -46,6 +52,11 @@ struct arguments {
   bool list_profiles = false;
   std::optional<std::int64_t> requests;
   std::int64_t seed = 1;
+  std::int64_t seeds = 1;
+  std::int64_t jobs = 0;
+  std::string slo;
+  double warmup = 0;
+  double drain = 0;
   std::optional<std::int64_t> kv_blocks;
   std::int64_t block_size = 16;
   std::int64_t max_batch = 256;
@@ -60,6 +71,8 @@ struct arguments {
 inline constexpr std::size_t default_requests = 8000;
 
 // What is refused because nobody means it: it would take days, or more memory than there is.
+inline constexpr std::int64_t max_seeds = 10'000;
+inline constexpr std::int64_t max_jobs = 1024;
 inline constexpr std::int64_t max_instances = 65'536;
 inline constexpr std::int64_t max_kv_blocks = std::int64_t{1} << 26;  ///< Of one instance.
 inline constexpr std::int64_t max_block_size = 65'536;
@@ -85,29 +98,47 @@ inline void check_span(const std::vector<sim::trace_row>& rows) {
   }
 }
 
-/// The rows to replay, and a line that says what they are.
-inline std::vector<sim::trace_row> load_rows(const arguments& a, std::string& what) {
-  const std::int64_t most_rows{sim::max_trace_rows};
-  const std::size_t requests =
-      a.requests ? static_cast<std::size_t>(positive(*a.requests, most_rows, "--requests")) : std::size_t{0};
-  if (a.seed < 0) throw sim::usage_error{fmt::format("--seed must not be negative, like {}", a.seed)};
-  const auto seed = static_cast<std::uint64_t>(a.seed);
-  if (a.rate && a.rate_scale) throw sim::usage_error{"--rate and --rate-scale exclude each other"};
-  if (a.workload.empty() == a.trace.empty()) {
-    throw sim::usage_error{fmt::format("name one of --trace FILE.csv and --workload NAME; workloads: {}",
-                                       fmt::join(sim::workload_names(), ", "))};
+/// Where the rows to replay come from, for any seed.
+class row_source {
+ public:
+  explicit row_source(const arguments& a) : arguments_{&a} {
+    requests_ = a.requests ? static_cast<std::size_t>(positive(*a.requests, sim::max_trace_rows, "--requests")) : 0U;
+    if (a.seed < 0) throw sim::usage_error{fmt::format("--seed must not be negative, like {}", a.seed)};
+    positive(a.seeds, max_seeds, "--seeds");
+    if (a.rate && a.rate_scale) throw sim::usage_error{"--rate and --rate-scale exclude each other"};
+    if (a.workload.empty() == a.trace.empty()) {
+      throw sim::usage_error{fmt::format("name one of --trace FILE.csv and --workload NAME; workloads: {}",
+                                         fmt::join(sim::workload_names(), ", "))};
+    }
+    if (!a.workload.empty()) {
+      workload_ = &sim::find_workload(a.workload);
+      what_ = fmt::format("{}: {}", workload_->name, workload_->summary);
+    } else {
+      trace_ = sim::read_trace(a.trace);
+      what_ = a.trace;
+    }
   }
-  if (!a.workload.empty()) {
-    const sim::workload& w = sim::find_workload(a.workload);
-    const double rate = a.rate.value_or(w.rate * a.rate_scale.value_or(1.0));
-    what = fmt::format("{}: {}", w.name, w.summary);
-    return sim::generate(w, requests == 0 ? default_requests : requests, rate, seed);
+
+  /// A line that says what they are.
+  [[nodiscard]] const std::string& what() const noexcept { return what_; }
+  /// The rows of a seed.
+  [[nodiscard]] std::vector<sim::trace_row> rows(std::uint64_t seed) const {
+    const arguments& a = *arguments_;
+    if (workload_ != nullptr) {
+      const double rate = a.rate.value_or(workload_->rate * a.rate_scale.value_or(1.0));
+      return sim::generate(*workload_, requests_ == 0 ? default_requests : requests_, rate, seed);
+    }
+    return sim::schedule_arrivals(
+        trace_, {.rate = a.rate, .rate_scale = a.rate_scale.value_or(1.0), .requests = requests_, .seed = seed});
   }
-  what = a.trace;
-  return sim::schedule_arrivals(
-      sim::read_trace(a.trace),
-      {.rate = a.rate, .rate_scale = a.rate_scale.value_or(1.0), .requests = requests, .seed = seed});
-}
+
+ private:
+  const arguments* arguments_;
+  std::size_t requests_ = 0;
+  const sim::workload* workload_ = nullptr;
+  sim::trace trace_;
+  std::string what_;
+};
 
 /// A step of the largest kind must take a time that is still a number worth simulating.
 inline void check_step_time(const sim::cluster_options& o, const std::string& profile) {
@@ -125,18 +156,19 @@ inline void check_step_time(const sim::cluster_options& o, const std::string& pr
 }
 
 /// Refuses what would take more memory than a machine is likely to have.
-inline void check_memory(const sim::cluster_options& o, std::size_t rows, std::size_t policies) {
+/// @param kept runs of which every request is remembered. @param jobs runs at a time.
+inline void check_memory(const sim::cluster_options& o, std::size_t rows, std::size_t kept, std::size_t jobs) {
   const tessera::scheduler_limits& l = o.instance.limits;
-  const auto instances = static_cast<double>(o.instances);
+  const auto instances = static_cast<double>(o.instances * jobs);
   const auto written = static_cast<double>(tessera::kv::block_pool::required_bytes({.blocks = l.blocks}) +
                                            tessera::kv::host_tier::required_bytes({.host_blocks = l.host_blocks}));
   const auto reserved = static_cast<double>(tessera::fcfs<sim::request>::required_bytes(l));
   const double requests =
-      static_cast<double>(rows) * static_cast<double>(sizeof(sim::request) + policies * sizeof(sim::request_record));
+      static_cast<double>(rows) * static_cast<double>(jobs * sizeof(sim::request) + kept * sizeof(sim::request_record));
   const auto refuse = [](const char* what, double size, double most) {
     throw sim::usage_error{
         fmt::format("this would {} {:.1f} GiB of memory; at most {:.0f} are allowed: take fewer --instances, "
-                    "--requests, --kv-blocks or a smaller --max-batch",
+                    "--requests, --kv-blocks, --jobs or a smaller --max-batch",
                     what, size / (1 << 30), most / (1 << 30))};
   };
   if (instances * written + requests > max_memory) refuse("use", instances * written + requests, max_memory);
@@ -145,7 +177,7 @@ inline void check_memory(const sim::cluster_options& o, std::size_t rows, std::s
 
 /// Sizes the instances: the profile's KV memory, or what was asked for.
 inline sim::cluster_options size_cluster(const arguments& a, const sim::profile& profile,
-                                         const std::vector<sim::trace_row>& rows) {
+                                         const std::vector<sim::trace_row>& rows, std::uint64_t seed) {
   const tessera::tokens block_size{positive(a.block_size, max_block_size, "--block-size")};
   if (a.kv_blocks) positive(*a.kv_blocks, max_kv_blocks, "--kv-blocks");
   const std::int64_t blocks = a.kv_blocks.value_or(profile.kv_blocks(block_size).count());
@@ -185,7 +217,26 @@ inline sim::cluster_options size_cluster(const arguments& a, const sim::profile&
                        .swap_seconds_per_block = sim::swap_seconds(profile, block_size)},
           .fabric_bytes_per_s = profile.links.fabric_bytes_per_s,
           .kv_bytes_per_token = profile.kv_bytes_per_token(),
-          .host_request_seconds = profile.terms.host_request_seconds};
+          .host_request_seconds = profile.terms.host_request_seconds,
+          .warmup_s = a.warmup,
+          .drain_s = a.drain,
+          .seed = seed};
+}
+
+/// Something is measured: requests arrive after the warm-up and before the drain.
+inline void check_window(const arguments& a, const std::vector<sim::trace_row>& rows) {
+  for (const auto& [value, option] : {std::pair{a.warmup, "--warmup"}, std::pair{a.drain, "--drain"}}) {
+    if (!(value >= 0))
+      throw sim::usage_error{fmt::format("{} is a number of seconds, 0 or more, not {:g}", option, value)};
+  }
+  const double first = rows.front().arrival_s + a.warmup;
+  const double last = rows.back().arrival_s - a.drain;
+  if (std::none_of(rows.begin(), rows.end(),
+                   [&](const sim::trace_row& r) { return first <= r.arrival_s && r.arrival_s <= last; })) {
+    throw sim::usage_error{fmt::format(
+        "--warmup {:g} and --drain {:g} leave nothing to measure: the requests arrive within {:.4g} seconds", a.warmup,
+        a.drain, rows.back().arrival_s - rows.front().arrival_s)};
+  }
 }
 
 /// Whether two paths name one file, as far as can be told before it exists.
@@ -197,18 +248,73 @@ inline bool same_file(const std::string& a, const std::string& b) {
   return whole(a) == whole(b);
 }
 
+/// Every run of every policy: `runs[p][s]` is that of policy `p` under the seed `a.seed + s`.
+/// @param first the rows of the first seed, which are there already.
+/// @param keeps_all whether every request of every run is remembered; else only those of the first seed.
+inline std::vector<std::vector<sim::run_result>> run_all(const arguments& a, const std::vector<sim::policy>& policies,
+                                                         const sim::profile& profile, const row_source& source,
+                                                         const std::vector<sim::trace_row>& first,
+                                                         const std::vector<sim::slo_bound>& slo, std::size_t jobs,
+                                                         bool keeps_all) {
+  const auto seeds = static_cast<std::size_t>(a.seeds);
+  std::vector<std::vector<sim::run_result>> runs(policies.size(), std::vector<sim::run_result>(seeds));
+  sim::progress_bar bar{policies.size() == 1 ? policies.front().name : "replay",
+                        static_cast<double>(first.size() * policies.size() * seeds)};
+  std::mutex drawing;
+  std::size_t all_done = 0;
+  // Seed by seed: a seed's rows are drawn once, and go when the last of its runs has ended.
+  struct drawn_rows {
+    std::once_flag drawn;
+    std::vector<sim::trace_row> rows;
+    std::atomic<std::size_t> used{0};
+  };
+  std::vector<drawn_rows> drawn(seeds);
+  sim::run_parallel(policies.size() * seeds, jobs, [&](std::size_t job) {
+    const std::size_t s = job / policies.size();
+    const std::size_t p = job % policies.size();
+    drawn_rows& own = drawn[s];
+    std::call_once(own.drawn, [&] {
+      own.rows = s == 0 ? first : source.rows(static_cast<std::uint64_t>(a.seed) + s);
+      check_span(own.rows);
+      check_window(a, own.rows);
+    });
+    std::size_t told = 0;
+    sim::run_result r = policies[p].run(size_cluster(a, profile, own.rows, static_cast<std::uint64_t>(a.seed) + s),
+                                        own.rows, [&](std::size_t done) {
+                                          if (done - told < 256) return;  // now and then: others draw, too
+                                          const std::lock_guard<std::mutex> one{drawing};
+                                          all_done += done - told;
+                                          told = done;
+                                          bar.update(static_cast<double>(all_done));
+                                        });
+    r.numbers.slo = sim::evaluate_slo(slo, r.requests, r.window);
+    if (s != 0 && !keeps_all) r.requests = {};
+    if (s != 0) r.timeline = {};
+    runs[p][s] = std::move(r);
+    if (++own.used == policies.size()) own.rows = {};
+  });
+  return runs;
+}
+
 /// Runs the tool on its arguments. Everything that can be refused is refused before the first run.
 inline void run(const arguments& a, const std::vector<sim::policy>& all) {
   const std::vector<sim::policy> policies = sim::select_policies(all, a.policies);
   const sim::profile profile = sim::load_profile(a.profile);
-  std::string what;
-  const std::vector<sim::trace_row> rows = load_rows(a, what);
+  const std::vector<sim::slo_bound> slo = a.slo.empty() ? std::vector<sim::slo_bound>{} : sim::parse_slo(a.slo);
+  const row_source source{a};
+  const std::vector<sim::trace_row> rows = source.rows(static_cast<std::uint64_t>(a.seed));
   check_span(rows);
   for (const sim::policy& p : policies) sim::require_scores(p, rows, a.trace.empty() ? a.workload : a.trace);
-  const sim::cluster_options options = size_cluster(a, profile, rows);
+  const sim::cluster_options options = size_cluster(a, profile, rows, static_cast<std::uint64_t>(a.seed));
+  check_window(a, rows);
   for (const sim::policy& p : policies) sim::require_instances(p, options.instances);
   check_step_time(options, profile.name);
-  check_memory(options, rows.size(), policies.size());
+  if (a.jobs != 0) positive(a.jobs, max_jobs, "--jobs");
+  const std::size_t cores = std::max(std::thread::hardware_concurrency(), 1U);
+  const std::size_t jobs = std::min(a.jobs == 0 ? cores : static_cast<std::size_t>(a.jobs),
+                                    policies.size() * static_cast<std::size_t>(a.seeds));
+  const bool keeps_all = !a.csv.empty();
+  check_memory(options, rows.size(), policies.size() * (keeps_all ? static_cast<std::size_t>(a.seeds) : 1), jobs);
   if (!a.json.empty() && !a.csv.empty() && same_file(a.json, a.csv)) {
     throw sim::usage_error{"--json and --csv name the same file"};
   }
@@ -223,30 +329,45 @@ inline void run(const arguments& a, const std::vector<sim::policy>& all) {
   if (!a.json.empty()) json = std::make_unique<sim::output_file>(a.json);
   if (!a.csv.empty()) csv = std::make_unique<sim::output_file>(a.csv);
 
-  fmt::print("{}\n{} requests, {:.4g} per second, {} x {}, {} KV blocks of {} tokens each\n\n", what, rows.size(),
-             sim::mean_rate(rows), options.instances, profile.name, options.instance.limits.blocks, a.block_size);
+  const std::string seeds =
+      a.seeds == 1 ? std::string{}
+                   : fmt::format(", seeds {} to {}: mean\u00b195 % interval", a.seed, a.seed + a.seeds - 1);
+  fmt::print("{}\n{} requests, {:.4g} per second, {} x {}, {} KV blocks of {} tokens each{}\n\n", source.what(),
+             rows.size(), sim::mean_rate(rows), options.instances, profile.name, options.instance.limits.blocks,
+             a.block_size, seeds);
 
-  std::vector<sim::run_result> runs;
-  for (const sim::policy& p : policies) {
-    sim::progress_bar bar{p.name, static_cast<double>(rows.size())};
-    runs.push_back(p.run(options, rows, [&](std::size_t done) { bar.update(static_cast<double>(done)); }));
+  std::vector<std::vector<sim::run_result>> runs = run_all(a, policies, profile, source, rows, slo, jobs, keeps_all);
+  std::vector<sim::replicates> numbers;
+  for (const auto& of_policy : runs) {
+    numbers.emplace_back();
+    for (const sim::run_result& r : of_policy) numbers.back().push_back(r.numbers);
   }
-  std::vector<sim::summary> numbers;
-  for (const sim::run_result& r : runs) numbers.push_back(r.numbers);
   fmt::print("{}", sim::format_table(numbers));
+  if (const std::string remarks = sim::format_remarks(numbers); !remarks.empty()) fmt::print("\n{}", remarks);
 
   if (json) {
-    json->write(sim::format_json(numbers));
+    json->write(
+        sim::format_json(numbers, {{a.trace.empty() ? "workload" : "trace", a.trace.empty() ? a.workload : a.trace},
+                                   {"rate", sim::mean_rate(rows)},
+                                   {"instances", options.instances},
+                                   {"profile", profile.name},
+                                   {"kv_blocks", options.instance.limits.blocks},
+                                   {"seed", a.seed}}));
     json->commit();
   }
   if (csv) {
     csv->write(sim::csv_header());
-    for (const sim::run_result& r : runs) csv->write(sim::format_csv(r));
+    for (const auto& of_policy : runs) {
+      std::uint64_t seed = static_cast<std::uint64_t>(a.seed);
+      for (const sim::run_result& r : of_policy) csv->write(sim::format_csv(r, seed++));
+    }
     csv->commit();
   }
   if (!a.plot.empty()) {
+    std::vector<sim::run_result> drawn;
+    for (auto& of_policy : runs) drawn.push_back(std::move(of_policy.front()));
     const auto format = a.plot_format == "png" ? sim::plot_format::png : sim::plot_format::svg;
-    for (const auto& picture : sim::write_plots(a.plot, runs, format)) fmt::print("{}\n", picture.string());
+    for (const auto& picture : sim::write_plots(a.plot, drawn, format)) fmt::print("{}\n", picture.string());
   }
   if (std::fflush(stdout) != 0) {
     throw sim::output_error{fmt::format("cannot write the table: {}", std::strerror(errno))};
@@ -285,13 +406,21 @@ inline int main(int argc, char** argv, const std::vector<sim::policy>& policies)
   app.add_option("--requests", a.requests,
                  fmt::format("only so many (a built-in workload: {}, a trace: all)", default_requests));
   app.add_option("--seed", a.seed, "of everything that is drawn")->capture_default_str();
+  app.add_option("--seeds", a.seeds, "so many runs, of this seed and those after it: means and 95 % intervals")
+      ->capture_default_str();
+  app.add_option("--jobs", a.jobs, "runs at a time (default: one per core)");
+  app.add_option("--slo", a.slo, "objectives in seconds, as ttft_p99=2,tpot_p99=0.05: goodput, and who meets them");
+  app.add_option("--warmup", a.warmup, "leave out the requests of so many seconds at the beginning")
+      ->capture_default_str();
+  app.add_option("--drain", a.drain, "leave out those of so many seconds before the last arrival")
+      ->capture_default_str();
   app.add_option("--kv-blocks", a.kv_blocks, "KV blocks per instance (default: the profile's memory)");
   app.add_option("--block-size", a.block_size, "tokens per KV block")->capture_default_str();
   app.add_option("--max-batch", a.max_batch, "requests per step")->capture_default_str();
   app.add_option("--token-budget", a.token_budget, "tokens per step")->capture_default_str();
   app.add_option("--json", a.json, "write the numbers of each policy");
   app.add_option("--csv", a.csv, "write a row per policy and request");
-  app.add_option("--plot", a.plot, "write plots into this folder (needs gnuplot)");
+  app.add_option("--plot", a.plot, "write plots of the first seed into this folder (needs gnuplot)");
   app.add_option("--plot-format", a.plot_format, "svg or png")
       ->check(CLI::IsMember({"svg", "png"}))
       ->capture_default_str();

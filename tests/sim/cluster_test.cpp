@@ -172,6 +172,43 @@ TEST_CASE("cluster: one request alone") {
   CHECK(result.numbers.throughput_tokens_per_s == approx(6 / all));
 }
 
+TEST_CASE("cluster: what is measured is who arrives in the window, and what is generated while it lasts") {
+  // One token a request, a step of half a second for each: at 1, 3, 5, ... 19 s.
+  std::vector<trace_row> rows;
+  for (int i = 0; i != 10; ++i) rows.push_back(row(1 + 2 * i, 10, 0, 1));
+  auto options = toy_cluster(1, 100);
+  run_result all = simulate<fcfs<request>>(options, rows);
+  check_invariants(all, rows);
+  CHECK(all.window.from == 1);
+  CHECK(all.window.to == 19);
+  CHECK(all.numbers.measured == 10);
+  CHECK(all.numbers.window_s == 18);
+  CHECK(all.numbers.window_tokens_per_s == approx(9 / 18.0));  // the last token comes at 19.5 s
+  CHECK(all.numbers.throughput_tokens_per_s == approx(10 / 18.5));
+
+  options.warmup_s = 4.25;  // from 5.25: the token of the arrival at 5 s falls into it
+  options.drain_s = 3;      // to 16
+  const run_result some = simulate<fcfs<request>>(options, rows);
+  check_invariants(some, rows);
+  CHECK(some.window.from == 5.25);
+  CHECK(some.window.to == 16);
+  CHECK(some.numbers.requests == 10);
+  CHECK(some.numbers.completed == 10);
+  CHECK(some.numbers.measured == 5);  // at 7, 9, 11, 13, 15
+  CHECK(some.numbers.ttft.count == 5);
+  CHECK(some.numbers.window_tokens_per_s == approx(6 / 10.75));
+  CHECK(some.numbers.throughput_tokens_per_s == all.numbers.throughput_tokens_per_s);
+
+  // A closed loop ends when its last request arrives.
+  options.warmup_s = options.drain_s = 0;
+  options.in_flight = 1;
+  const run_result closed = simulate<fcfs<request>>(options, rows);
+  CHECK(closed.window.from == 1);
+  CHECK(closed.window.to == 1 + 9 * 0.5);
+  CHECK(closed.numbers.measured == 10);
+  CHECK(closed.numbers.window_tokens_per_s == approx(9 / 4.5));
+}
+
 TEST_CASE("cluster: an arrival during a step waits for its end") {
   const std::vector<trace_row> rows{row(0, 10, 0, 4), row(0.6, 10, 0, 1)};
   const run_result result = simulate<fcfs<request>>(toy_cluster(1, 100), rows);

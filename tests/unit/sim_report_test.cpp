@@ -4,15 +4,20 @@
 #include <tessera/sim/report_json.hpp>
 
 #include <tessera/sim/input.hpp>
+#include <tessera/sim/random.hpp>
+#include <tessera/sim/replicates.hpp>
 
 #include "support/catch.hpp"
 
 #include <algorithm>
+#include <atomic>
+#include <cmath>
 #include <cstdint>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -22,6 +27,7 @@ namespace {
 
 namespace sim = tessera::sim;
 namespace fs = std::filesystem;
+using tessera_test::approx;
 
 /// A folder of its own, with a name that needs quoting, gone at the end.
 struct folder {
@@ -181,10 +187,12 @@ TEST_CASE("the JSON has the keys of the contract", "[sim]") {
       }
       CHECK(run.at(key).size() == parts.size());
     };
-    has("ttft", {"mean", "p50", "p90", "p99", "max"});
-    has("tpot", {"mean", "p50", "p99"});
-    has("e2e", {"mean", "p50", "p99"});
-    has("normalized_latency", {"mean", "p90"});
+    for (const char* key : {"ttft", "tpot", "e2e", "normalized_latency"}) {
+      has(key, {"mean", "p50", "p90", "p95", "p99", "max"});
+    }
+    has("window", {"seconds", "tokens_per_s"});
+    has("load", {"state", "left_behind"});
+    CHECK(run.at("slo").is_null());  // Nobody has asked for anything.
     has("fragmentation", {"mean", "peak"});
     has("scheduler_ns_per_step", {"mean", "p99"});
     CHECK(run.contains("kv_transfer_p99"));
@@ -202,14 +210,112 @@ TEST_CASE("the JSON has the keys of the contract", "[sim]") {
   CHECK(j[0].at("ttft").at("mean").get<double>() == rows[0].ttft.mean);
 }
 
+TEST_CASE("several seeds: means, intervals, and nobody is the best by chance", "[sim]") {
+  const auto run = [](const char* name, double slow, double more) {
+    sim::summary s = made_up_run(name, slow).numbers;
+    s.ttft.mean += more;
+    s.slo.lines = {{.bound = {.metric = sim::slo_metric::ttft, .part = 0.99, .seconds = 3}, .within = 0.5 + more}};
+    s.slo.met = more > 0;
+    return s;
+  };
+  // Two that differ by less than they vary, and one that is far off.
+  const std::vector<sim::replicates> rows{{run("a", 1, 0), run("a", 1, 0.2), run("a", 1, 0.4)},
+                                          {run("b", 1, 0.1), run("b", 1, 0.3), run("b", 1, 0.35)},
+                                          {run("c", 90, 0), run("c", 90, 0.2), run("c", 90, 0.4)}};
+  const auto lines = lines_of(sim::format_table(rows));
+  REQUIRE(lines.size() == 5);
+  CHECK(lines[2].find("\u00b1") != std::string::npos);
+  CHECK(lines[2].find('*') != std::string::npos);
+  CHECK(lines[3].find('*') != std::string::npos);
+  CHECK(lines[4].find('*') == std::string::npos);
+  CHECK(lines[1].find("done") == std::string::npos);  // fewer columns
+
+  const auto j = nlohmann::json::parse(sim::format_json(rows, {{"profile", "p"}}));
+  REQUIRE(j.size() == 3);
+  const double base = rows[0][0].ttft.mean;
+  CHECK(j[0].at("policy") == "a");
+  CHECK(j[0].at("profile") == "p");
+  CHECK(j[0].at("seeds") == 3);
+  CHECK(j[0].at("ttft").at("mean").get<double>() == approx(base + 0.2));
+  // Of 0, 0.2 and 0.4 the deviation is 0.2; Student's t of two degrees of freedom is 4.303.
+  CHECK(j[0].at("interval95").at("ttft").at("mean").get<double>() == approx(4.30265 * 0.2 / std::sqrt(3.0)));
+  CHECK(j[0].at("interval95").at("requests").get<double>() == 0);
+  CHECK(j[0].at("slo").at("met").get<double>() == approx(2 / 3.0));
+  CHECK(j[0].at("slo").at("bounds").at("ttft_p99").at("within").get<double>() == approx(0.7));
+  CHECK(j[0].at("kv_transfer_p99").is_null());
+  CHECK(j[0].at("ttft_by_reasoning_bin").size() == 8);
+  CHECK(j[0].at("ttft_by_reasoning_bin")[0].at("n") == 3 * rows[0][0].ttft_by_reasoning_bin[0].n);
+}
+
+TEST_CASE("remarks say what a reader must know, and nothing else", "[sim]") {
+  sim::summary fine = made_up_run("fine", 1).numbers;
+  fine.load = {sim::load_state::carried, 0};
+  CHECK(sim::format_remarks(std::vector<sim::replicates>{{fine}}).empty());
+  sim::summary over = fine;
+  over.policy = "over";
+  over.load = {sim::load_state::overload, 0.07};
+  sim::summary young = fine;
+  young.policy = "young";
+  young.load = {sim::load_state::unsettled, 0};
+  const std::string text = sim::format_remarks(std::vector<sim::replicates>{{fine}, {over}, {young}, {over, fine}});
+  const auto lines = lines_of(text);
+  REQUIRE(lines.size() == 3);
+  CHECK(lines[0].find("over: the load is more than the cluster carries: its queue grows by 7 %") == 0);
+  CHECK(lines[1].find("young: the batch still grows") == 0);
+  CHECK(lines[2].find("over: the load is more than the cluster carries in 1 of 2 runs") == 0);
+  fine.slo.lines = {
+      {.bound = {.metric = sim::slo_metric::ttft, .part = 0.99, .seconds = 3}, .within = 0.995, .value = 2}};
+  fine.slo.met = true;
+  CHECK(sim::format_remarks(std::vector<sim::replicates>{{fine}}) ==
+        "fine: meets the SLO; ttft_p99 2 s where 3 s are asked for, 99.50 % within\n");
+}
+
+TEST_CASE("means of several measurements, and how sure they are", "[sim]") {
+  CHECK(std::isnan(sim::estimate_mean({}).mean));
+  const std::vector<double> one{3};
+  CHECK(sim::estimate_mean(one).mean == 3);
+  CHECK(std::isnan(sim::estimate_mean(one).half_width));
+  const std::vector<double> some{1, sim::never, 3};
+  CHECK(sim::estimate_mean(some).count == 2);
+  CHECK(sim::estimate_mean(some).half_width == approx(12.7062));  // t of one degree of freedom, deviation sqrt 2
+  // Of intervals around means of ten normal samples 95 of 100 hold the true mean.
+  sim::random_engine rng{5};
+  int held = 0;
+  for (int round = 0; round != 4000; ++round) {
+    std::vector<double> x;
+    for (int i = 0; i != 10; ++i) x.push_back(sim::normal(rng, 2, 3));
+    const auto e = sim::estimate_mean(x);
+    held += std::abs(e.mean - 2) <= e.half_width ? 1 : 0;
+  }
+  CHECK(std::abs(held - 3800) < 60);
+}
+
+TEST_CASE("jobs run once each, on any number of threads, and the first failure is told", "[sim]") {
+  for (const std::size_t threads : {1U, 2U, 5U, 64U}) {
+    CAPTURE(threads);
+    std::vector<int> done(100);
+    sim::run_parallel(done.size(), threads, [&](std::size_t i) { ++done[i]; });
+    CHECK(std::count(done.begin(), done.end(), 1) == 100);
+    std::atomic<int> begun{0};
+    CHECK_THROWS_WITH(sim::run_parallel(100, threads,
+                                        [&](std::size_t i) {
+                                          ++begun;
+                                          if (i == 0) throw std::runtime_error{"the first"};
+                                        }),
+                      "the first");
+    CHECK(begun <= 100);
+  }
+  sim::run_parallel(0, 4, [](std::size_t) { FAIL("there is none"); });
+}
+
 TEST_CASE("the CSV has a row per request and a field per column", "[sim]") {
   const auto run = made_up_run("a", 1);
-  const auto lines = lines_of(sim::format_csv(run));
+  const auto lines = lines_of(sim::format_csv(run, 7));
   REQUIRE(lines.size() == 201);
   const auto columns = std::count(sim::csv_header().begin(), sim::csv_header().end(), ',');
   for (const auto& line : lines) CHECK(std::count(line.begin(), line.end(), ',') == columns);
-  CHECK(lines[0] == "a,0,completed,0,0,5,0,11,0.125,0.25,0,0.5,0.75,1.75,0.75,0.1,1.75,1,0,0,0,0,0");
-  CHECK(lines[200] == "a,200,rejected,0,200,0,0,0,,,,,,,,,,,0,0,0,0,0");
+  CHECK(lines[0] == "a,0,completed,0,0,5,0,11,0.125,0.25,0,0.5,0.75,1.75,0.75,0.1,1.75,1,0,0,0,0,0,7");
+  CHECK(lines[200] == "a,200,rejected,0,200,0,0,0,,,,,,,,,,,0,0,0,0,0,7");
 }
 
 TEST_CASE("plots are drawn whole, with their data beside them", "[sim]") {

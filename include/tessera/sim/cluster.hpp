@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <compare>
 #include <cstddef>
 #include <cstdint>
@@ -36,6 +37,8 @@ struct cluster_options {
   /// What the host takes with a request before it may be scheduled; part of its latency. Not in a closed loop.
   double host_request_seconds = 0;
   tokens quantum{500};         ///< An answer that is no longer is still fresh (PASCAL's a_i).
+  double warmup_s = 0;         ///< From the first arrival on: requests that arrive then are not measured.
+  double drain_s = 0;          ///< Before the last arrival: likewise. Not in a closed loop.
   std::size_t in_flight = 0;   ///< Not 0: a closed loop. So many requests run at any time, and the arrivals of the rows
                                ///< are not read: each request that ends makes the next one arrive.
   std::uint64_t seed = 1;      ///< Of what the run itself draws: how long messages take. The workload has its own.
@@ -100,6 +103,7 @@ class cluster {
     std::size_t completed = 0;
     now_s_ = rows.empty() ? 0.0 : rows.front().arrival_s;
     last_s_ = next_sample_s_ = now_s_;
+    if (!rows.empty()) open_window(rows.back().arrival_s);
     if constexpr (requires { control_.starts(*this); }) control_.starts(*this);
     while (result_.requests.size() != rows.size()) {
       double arrival_s = no_event;
@@ -119,6 +123,7 @@ class cluster {
       if (arrival_s == now_s_) {
         arrive(rows[next_row], next_row);
         ++next_row;
+        if (options_.in_flight != 0 && next_row == rows.size()) facts_.window.to = now_s_;
       } else if (moved_s == now_s_) {
         fabric_.advance(now_s_, [&](const fabric::completion& done) { copied(requests_[done.token]); });
       } else if (alarm_s == now_s_) {
@@ -460,7 +465,27 @@ class cluster {
     stranded_[i] = stranded;
   }
 
+  /// What is measured is known from the arrivals; of a closed loop, where it ends is not.
+  void open_window(double last_arrival_s) {
+    measured_window& w = facts_.window;
+    w.from = now_s_ + options_.warmup_s;
+    if (options_.in_flight == 0) w.to = last_arrival_s - options_.drain_s;
+  }
+  [[nodiscard]] double generated() const noexcept {
+    double sum = 0;
+    for (const auto& one : instances_) sum += static_cast<double>(one->output_tokens());
+    return sum;
+  }
+  void count_window(double now_s) {
+    if (now_s < facts_.window.from || window_counted_) return;
+    if (std::isnan(generated_before_)) generated_before_ = generated();
+    if (now_s <= facts_.window.to) return;
+    facts_.window.output_tokens = generated() - generated_before_;
+    window_counted_ = true;
+  }
+
   void pass_time_to(double now_s) {
+    count_window(now_s);
     const auto total = static_cast<double>(options_.instance.limits.blocks * instances_.size());
     facts_.fragmentation.add(static_cast<double>(stranded_total_.count()) / total, now_s - last_s_);
     last_s_ = now_s;
@@ -529,7 +554,11 @@ class cluster {
           {.busy_s = one->busy_s(), .computed_tokens = one->tokens_computed(), .output_tokens = one->output_tokens()});
     }
     facts_.wall_seconds = wall_s;
+    count_window(no_event);
+    result_.window = facts_.window;
     result_.numbers = summarize(result_.requests, facts_);
+    result_.numbers.load = judge_load(result_.timeline, facts_.window,
+                                      static_cast<double>(result_.numbers.measured) / facts_.window.length());
   }
 
   /// Requests that are on their way to an instance, and the blocks that they will take.
@@ -566,6 +595,8 @@ class cluster {
   double next_sample_s_ = 0;
   double sample_interval_s_;
   std::uint64_t plan_ns_ = 0;
+  double generated_before_ = never;  ///< Output tokens when the measured window began.
+  bool window_counted_ = false;
   run_facts facts_;
   run_result result_;
 };

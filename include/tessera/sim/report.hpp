@@ -3,6 +3,7 @@
 
 #include <tessera/sim/error.hpp>
 #include <tessera/sim/metrics.hpp>
+#include <tessera/sim/replicates.hpp>
 
 #include <fmt/format.h>
 
@@ -106,64 +107,104 @@ class output_file {
   bool done_ = false;
 };
 
+namespace detail {
+
+/// Characters of UTF-8 text, each as wide as any other.
+[[nodiscard]] inline std::size_t columns_of(std::string_view text) noexcept {
+  return static_cast<std::size_t>(
+      std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xc0U) != 0x80U; }));
+}
+
+}  // namespace detail
+
 /// The comparison as a table: one row per policy, times in seconds; the best of a column is marked `*` where there is
-/// more than one row and not all are equal. Columns of refusals and migrations are left out where there are none. Ends
-/// in a newline.
-[[nodiscard]] inline std::string format_table(std::span<const summary> rows) {
+/// more than one row and not all are equal. Columns of refusals and migrations are left out where there are none, and
+/// goodput where there are no objectives. With several seeds a cell has the mean and the half width of its 95 %
+/// interval, there are fewer columns, and all are marked that the best cannot be told from. Ends in a newline.
+/// @param rows for each policy as many runs as there are seeds, at least one.
+[[nodiscard]] inline std::string format_table(std::span<const replicates> rows) {
   enum class better { none, low, high };
+  enum class shown { always, if_any, once };  // `if_any`: not where it is 0 in every row; `once`: not with intervals
   struct column {
     std::string_view top;
     std::string_view bottom;
     better wins;
     int digits;
     double (*value)(const summary&);
-    bool optional = false;  ///< Left out where it is 0 in every row.
+    shown when = shown::always;
   };
   static constexpr column columns[] = {
-      {"", "done", better::none, 0, [](const summary& s) { return static_cast<double>(s.completed); }},
-      {"", "refused", better::none, 0, [](const summary& s) { return static_cast<double>(s.rejected); }, true},
+      {"", "done", better::none, 0, [](const summary& s) { return static_cast<double>(s.completed); }, shown::once},
+      {"", "refused", better::none, 0, [](const summary& s) { return static_cast<double>(s.rejected); }, shown::if_any},
       {"TTFT", "mean", better::low, 3, [](const summary& s) { return s.ttft.mean; }},
-      {"TTFT", "p50", better::low, 3, [](const summary& s) { return s.ttft.p50; }},
+      {"TTFT", "p50", better::low, 3, [](const summary& s) { return s.ttft.p50; }, shown::once},
       {"TTFT", "p99", better::low, 3, [](const summary& s) { return s.ttft.p99; }},
       {"TPOT", "mean", better::low, 4, [](const summary& s) { return s.tpot.mean; }},
-      {"e2e", "mean", better::low, 2, [](const summary& s) { return s.e2e.mean; }},
-      {"e2e", "p99", better::low, 2, [](const summary& s) { return s.e2e.p99; }},
+      {"e2e", "mean", better::low, 2, [](const summary& s) { return s.e2e.mean; }, shown::once},
+      {"e2e", "p99", better::low, 2, [](const summary& s) { return s.e2e.p99; }, shown::once},
       {"s/token", "mean", better::low, 4, [](const summary& s) { return s.normalized_latency.mean; }},
       {"SLO", "miss %", better::low, 2, [](const summary& s) { return 100 * s.slo_violation_rate; }},
-      {"QoE", "mean", better::high, 4, [](const summary& s) { return s.qoe_mean; }},
-      {"blocked", "p99", better::low, 3, [](const summary& s) { return s.blocking_p99; }},
-      {"tokens", "per s", better::high, 0, [](const summary& s) { return s.throughput_tokens_per_s; }},
-      {"pre-", "empted", better::none, 0, [](const summary& s) { return static_cast<double>(s.preemptions); }},
-      {"migra-", "tions", better::none, 0, [](const summary& s) { return static_cast<double>(s.migrations); }, true},
+      {"QoE", "mean", better::high, 4, [](const summary& s) { return s.qoe_mean; }, shown::once},
+      {"blocked", "p99", better::low, 3, [](const summary& s) { return s.blocking_p99; }, shown::once},
+      {"goodput", "per s", better::high, 3,
+       [](const summary& s) { return s.slo.lines.empty() ? 0 : s.slo.goodput_requests_per_s; }, shown::if_any},
+      {"tokens", "per s", better::high, 0,
+       [](const summary& s) {
+         return std::isnan(s.window_tokens_per_s) ? s.throughput_tokens_per_s : s.window_tokens_per_s;
+       }},
+      {"pre-", "empted", better::none, 0, [](const summary& s) { return static_cast<double>(s.preemptions); },
+       shown::once},
+      {"migra-", "tions", better::none, 0, [](const summary& s) { return static_cast<double>(s.migrations); },
+       shown::if_any},
   };
 
   std::size_t name_width = 6;
-  for (const summary& s : rows) name_width = std::max(name_width, s.policy.size());
+  bool once = true;
+  for (const replicates& r : rows) {
+    name_width = std::max(name_width, r.front().policy.size());
+    once = once && r.size() == 1;
+  }
   std::string lines[2] = {fmt::format("{:{}}", "", name_width), fmt::format("{:{}}", "policy", name_width)};
   std::vector<std::string> body;
-  for (const summary& s : rows) body.push_back(fmt::format("{:{}}", s.policy, name_width));
+  for (const replicates& r : rows) body.push_back(fmt::format("{:{}}", r.front().policy, name_width));
   for (const column& c : columns) {
-    std::vector<std::string> cells;
-    double best = never;
-    bool differ = false;
-    for (const summary& s : rows) {
-      const double x = c.value(s);
-      cells.push_back(std::isnan(x) ? std::string{"-"} : fmt::format("{:.{}f}", x, c.digits));
-      if (cells.back() != cells.front()) differ = true;
-      if (std::isnan(x)) continue;
-      if (std::isnan(best) || (c.wins == better::high ? x > best : x < best)) best = x;
+    if (c.when == shown::once && !once) continue;
+    std::vector<estimate> values;
+    for (const replicates& r : rows) {
+      std::vector<double> samples;
+      for (const summary& s : r) samples.push_back(c.value(s));
+      values.push_back(estimate_mean(samples));
     }
-    if (c.optional && std::all_of(rows.begin(), rows.end(), [&](const summary& s) { return c.value(s) == 0; }))
+    if (c.when == shown::if_any &&
+        std::all_of(values.begin(), values.end(), [](const estimate& e) { return e.mean == 0; })) {
       continue;
+    }
+    const estimate* best = nullptr;
+    std::vector<std::string> cells;
+    bool differ = false;
+    for (const estimate& e : values) {
+      cells.push_back(std::isnan(e.mean) ? std::string{"-"} : fmt::format("{:.{}f}", e.mean, c.digits));
+      if (cells.back() != cells.front()) differ = true;
+      if (std::isnan(e.mean)) continue;
+      if (best == nullptr || (c.wins == better::high ? e.mean > best->mean : e.mean < best->mean)) best = &e;
+    }
+    const std::string best_cell = best == nullptr ? std::string{} : fmt::format("{:.{}f}", best->mean, c.digits);
     std::size_t width = std::max(c.top.size(), c.bottom.size());
-    const std::string best_cell = fmt::format("{:.{}f}", best, c.digits);
-    for (std::string& cell : cells) {
-      cell += c.wins != better::none && differ && cell == best_cell ? "*" : " ";
-      width = std::max(width, cell.size() - 1);
+    for (std::size_t i = 0; i != rows.size(); ++i) {
+      const estimate& e = values[i];
+      // Of two means whose difference is less than its interval, neither is the better one.
+      const bool like_best =
+          best != nullptr &&
+          (cells[i] == best_cell || std::abs(e.mean - best->mean) <= std::hypot(e.half_width, best->half_width));
+      if (!once && !std::isnan(e.half_width)) cells[i] += fmt::format("\u00b1{:.{}f}", e.half_width, c.digits);
+      cells[i] += c.wins != better::none && differ && like_best ? "*" : " ";
+      width = std::max(width, detail::columns_of(cells[i]) - 1);
     }
     lines[0] += fmt::format(" {:>{}} ", c.top, width);
     lines[1] += fmt::format(" {:>{}} ", c.bottom, width);
-    for (std::size_t i = 0; i < rows.size(); ++i) body[i] += fmt::format(" {:>{}}", cells[i], width + 1);
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      body[i] += fmt::format(" {:{}}{}", "", width + 1 - detail::columns_of(cells[i]), cells[i]);
+    }
   }
   std::string out;
   const auto add = [&out](std::string_view line) {
@@ -177,15 +218,68 @@ class output_file {
   return out;
 }
 
+/// As above, for one run of each policy.
+[[nodiscard]] inline std::string format_table(std::span<const summary> rows) {
+  std::vector<replicates> once;
+  for (const summary& s : rows) once.push_back({s});
+  return format_table(once);
+}
+
+/// What a reader must know before he believes the table, a line for each policy of which there is something to say:
+/// loads that are not carried, runs that are too short; and, where there are objectives, who meets them.
+[[nodiscard]] inline std::string format_remarks(std::span<const replicates> rows) {
+  std::string out;
+  for (const replicates& r : rows) {
+    std::size_t overloaded = 0;
+    std::size_t unsettled = 0;
+    std::size_t met = 0;
+    double left_behind = 0;
+    for (const summary& s : r) {
+      overloaded += s.load.state == load_state::overload ? 1U : 0U;
+      unsettled += s.load.state == load_state::unsettled ? 1U : 0U;
+      if (s.load.state == load_state::overload) left_behind += s.load.left_behind;
+      met += s.slo.met ? 1U : 0U;
+    }
+    const std::string& name = r.front().policy;
+    const std::string runs = r.size() == 1 ? std::string{} : fmt::format(" in {} of {} runs", overloaded, r.size());
+    if (overloaded != 0) {
+      out += fmt::format(
+          "{}: the load is more than the cluster carries{}: its queue grows by {:.2g} % of what arrives, so "
+          "its latencies are a matter of how long the run is\n",
+          name, runs, 100 * left_behind / static_cast<double>(overloaded));
+    } else if (unsettled != 0) {
+      out += fmt::format("{}: the batch still grows when the last request arrives: a longer run may look different\n",
+                         name);
+    }
+    if (r.front().slo.lines.empty()) continue;
+    out += fmt::format("{}: {}", name,
+                       r.size() == 1 ? std::string{met == 1 ? "meets the SLO" : "does not meet the SLO"}
+                                     : fmt::format("meets the SLO in {} of {} runs", met, r.size()));
+    for (const slo_report::line& l : r.front().slo.lines) {
+      std::vector<double> within;
+      std::vector<double> value;
+      for (const summary& s : r) {
+        const slo_report::line& same = s.slo.lines[static_cast<std::size_t>(&l - r.front().slo.lines.data())];
+        within.push_back(same.within);
+        value.push_back(same.value);
+      }
+      out += fmt::format("; {} {:.4g} s where {:g} s are asked for, {:.2f} % within", to_string(l.bound),
+                         estimate_mean(value).mean, l.bound.seconds, 100 * estimate_mean(within).mean);
+    }
+    out += '\n';
+  }
+  return out;
+}
+
 /// The header of `format_csv`.
 [[nodiscard]] inline std::string_view csv_header() noexcept {
   return "policy,id,status,instance,arrival_s,prompt_tokens,reasoning_tokens,answer_tokens,first_scheduled_s,"
          "first_token_s,phase_change_s,answer_scheduled_s,first_answer_s,finish_s,ttft_s,tpot_s,e2e_s,qoe,executed_s,"
-         "blocked_s,preempted_s,preemptions,migrations\n";
+         "blocked_s,preempted_s,preemptions,migrations,seed\n";
 }
 
 /// The requests of a run, one CSV row each. A moment that never came is an empty field.
-[[nodiscard]] inline std::string format_csv(const run_result& run) {
+[[nodiscard]] inline std::string format_csv(const run_result& run, std::uint64_t seed) {
   fmt::memory_buffer out;
   const auto number = [&out](double x) {
     if (std::isnan(x)) {
@@ -206,7 +300,7 @@ class output_file {
                            r.finish, r.ttft(), r.tpot(), r.e2e(), r.qoe, r.executed, r.blocked, r.preempted}) {
       number(x);
     }
-    fmt::format_to(std::back_inserter(out), ",{},{}\n", r.preemptions, r.migrations);
+    fmt::format_to(std::back_inserter(out), ",{},{},{}\n", r.preemptions, r.migrations, seed);
   }
   return fmt::to_string(out);
 }

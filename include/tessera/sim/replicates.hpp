@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <tessera/sim/distribution.hpp>
+
+#include <boost/math/distributions/students_t.hpp>
+
+#include <atomic>
+#include <cmath>
+#include <cstddef>
+#include <exception>
+#include <mutex>
+#include <span>
+#include <thread>
+#include <vector>
+
+/// @file
+/// The same experiment several times, with seeds of its own each time: run on all cores, and summed up.
+
+TESSERA_NAMESPACE_BEGIN
+
+namespace sim {
+
+/// A number that was measured several times.
+struct estimate {
+  double mean = never;        ///< Of those that are numbers.
+  double half_width = never;  ///< Of the 95 % confidence interval around it (Student's t); NaN for less than two.
+  std::size_t count = 0;      ///< How many are numbers.
+};
+
+/// The mean of independent measurements, and how sure it is. NaNs are left out. O(n).
+[[nodiscard]] inline estimate estimate_mean(std::span<const double> samples) {
+  estimate e;
+  double sum = 0;
+  for (const double x : samples) {
+    if (std::isnan(x)) continue;
+    sum += x;
+    ++e.count;
+  }
+  if (e.count == 0) return e;
+  const auto n = static_cast<double>(e.count);
+  e.mean = sum / n;
+  if (e.count < 2) return e;
+  double squares = 0;
+  for (const double x : samples) {
+    if (!std::isnan(x)) squares += (x - e.mean) * (x - e.mean);
+  }
+  const boost::math::students_t_distribution<double> t{n - 1};
+  e.half_width = boost::math::quantile(t, 0.975) * std::sqrt(squares / (n - 1) / n);
+  return e;
+}
+
+/// Calls `job(i)` once for each `i` below `count`, on at most `threads` threads, the caller's among them; in order of
+/// `i` if there is only one. Returns when all have returned. When one throws, no more are begun, and the exception of
+/// the lowest `i` that threw goes on.
+template <class Job>
+void run_parallel(std::size_t count, std::size_t threads, Job&& job) {
+  std::atomic<std::size_t> next{0};
+  std::atomic<bool> stopped{false};
+  std::mutex failing;
+  std::size_t failed_at = count;
+  std::exception_ptr failure;
+  const auto work = [&] {
+    while (!stopped) {
+      const std::size_t i = next++;
+      if (i >= count) return;
+      try {
+        job(i);
+      } catch (...) {
+        const std::lock_guard<std::mutex> one{failing};
+        stopped = true;
+        if (i < failed_at) {
+          failed_at = i;
+          failure = std::current_exception();
+        }
+      }
+    }
+  };
+  std::vector<std::thread> others;
+  for (std::size_t i = 1; i < threads && i < count; ++i) others.emplace_back(work);
+  work();
+  for (std::thread& t : others) t.join();
+  if (failure) std::rethrow_exception(failure);
+}
+
+}  // namespace sim
+TESSERA_NAMESPACE_END
