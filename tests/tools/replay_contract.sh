@@ -31,6 +31,39 @@ for r in rows:
     assert r["requests"] == r["completed"] == 300 and r["rejected"] == 0
 P
 
+# Seeds, objectives and a window: the same on any number of threads, and a seed's rows are those of that seed alone.
+more() { run --policy fcfs,pascal --slo ttft_p90=20,tpot=5 --warmup 1 --drain 0.5 "$@"; }
+more --seeds 3 --jobs 1 --csv one.csv --json one.json > one.txt
+more --seeds 3 --jobs 4 --csv four.csv > four.txt
+cmp one.csv four.csv || fail "the number of threads matters"
+cmp one.txt four.txt || fail "the number of threads matters to the table"
+grep -q '±' one.txt || fail "no intervals: $(cat one.txt)"
+grep -q '^fcfs: meets the SLO in [0-9] of 3 runs; ttft_p90' one.txt || fail "no word about the objectives: $(cat one.txt)"
+more --seed 2 --csv second.csv --json second.json > second.txt
+diff <(grep ',2$' one.csv) <(tail -n +2 second.csv) || fail "a seed's rows depend on the others"
+python3 - <<'P'
+import csv, json, statistics
+one, second = json.load(open("one.json")), json.load(open("second.json"))
+rows = [r for r in csv.DictReader(open("second.csv")) if r["policy"] == "fcfs"]
+arrivals = [float(r["arrival_s"]) for r in rows]
+begin, end = min(arrivals) + 1, max(arrivals) - 0.5
+window = [r for r in rows if begin <= float(r["arrival_s"]) <= end]
+s = second[0]
+assert 0 < len(window) < 300 and s["measured"] == len(window)
+assert abs(s["ttft"]["mean"] - statistics.fmean(float(r["ttft_s"]) for r in window)) < 1e-6
+good = [r for r in window if float(r["ttft_s"]) <= 20 and float(r["tpot_s"] or 0) <= 5]
+assert abs(s["slo"]["goodput_requests_per_s"] - len(good) / (end - begin)) < 1e-6 * len(good)
+assert s["slo"]["bounds"]["ttft_p90"]["met"] == (sum(float(r["ttft_s"]) <= 20 for r in window) >= 0.9 * len(window))
+assert s["seed"] == 2 and s["instances"] == 8 and s["workload"] == "reasoning-chat"
+o = one[0]
+assert o["seeds"] == 3 and o["interval95"]["ttft"]["mean"] > 0
+of = lambda seed: [r for r in csv.DictReader(open("one.csv")) if r["policy"] == "fcfs" and r["seed"] == str(seed)]
+def mean(rows):
+    a = [float(r["arrival_s"]) for r in rows]
+    return statistics.fmean(float(r["ttft_s"]) for r in rows if min(a) + 1 <= float(r["arrival_s"]) <= max(a) - 0.5)
+assert abs(o["ttft"]["mean"] - statistics.fmean(mean(of(i)) for i in (1, 2, 3))) < 1e-6
+P
+
 refused() { # arguments of replay
   local code=0
   "$replay" "$@" --json out.json --csv out.csv > out.txt 2> err.txt || code=$?
@@ -81,3 +114,13 @@ refused $w --rate nan
 refused $w --seed x
 refused $w --max-batch 0
 refused
+refused $w --seeds 0
+refused $w --seeds 100000
+refused $w --jobs -1
+refused $w --slo ttft
+grep -q 'ttft_p99=2,tpot_p99=0.05' err.txt || fail "no example of objectives: $(cat err.txt)"
+refused $w --slo ''
+refused $w --warmup -1
+refused $w --warmup nan
+refused $w --warmup 1e6
+grep -q 'leave nothing to measure' err.txt || fail "not said why: $(cat err.txt)"
