@@ -165,8 +165,7 @@ nb::object core::submit(nb::handle object, const nb::dict& description, double n
     throw nb::value_error("all_token_ids and output_token_ids must be lists, and the first hold the prompt");
   }
   // The longest output that the blocks allow: who asks for more may end before.
-  const std::int64_t room =
-      std::min(max_model_len_ - prompt, settings_.limits.longest().count() + 1 - prompt);
+  const std::int64_t room = std::min(max_model_len_ - prompt, settings_.limits.longest().count() + 1 - prompt);
   if (room < 1) return nb::cast("never_fits");
 
   request& r = fresh_slot();
@@ -250,7 +249,8 @@ void core::write_tokens(request& r) {
 }
 void core::write_tokens(std::uint32_t slot) { write_tokens(at(slot)); }
 
-/// Whether a token ends a request, by vLLM's rules and in their order. That a minimum is kept is the sampler's business.
+/// Whether a token ends a request, by vLLM's rules and in their order. That a minimum is kept is the sampler's
+/// business.
 core::ending core::ending_of(const request& r, std::int64_t token) const {
   if (token == r.eos) return ending::end_of_sequence;
   if (std::find(r.stops.begin(), r.stops.end(), token) != r.stops.end()) return ending::stop_token;
@@ -411,7 +411,8 @@ nb::tuple core::hand_out_anew() {
 nb::object core::take_output(request& r, PyObject* got, std::int64_t token, double now, ts::outcome& o) {
   ++r.known;
   if (r.watched) {
-    if (PyList_Append(r.output, PyList_GET_ITEM(got, 0)) != 0 || PyList_Append(r.everything, PyList_GET_ITEM(got, 0)) != 0)
+    if (PyList_Append(r.output, PyList_GET_ITEM(got, 0)) != 0 ||
+        PyList_Append(r.everything, PyList_GET_ITEM(got, 0)) != 0)
       throw nb::python_error();
   } else {
     r.unwritten.push_back(static_cast<std::int32_t>(token));
@@ -423,7 +424,8 @@ nb::object core::take_output(request& r, PyObject* got, std::int64_t token, doub
   PyObject* arguments[2] = {r.id, got};
   nb::object output = stolen(PyObject_Vectorcall(words_.output.ptr(), arguments, 2, nullptr));
   ending end = ending_of(r, token);
-  if (end == ending::none && r.repetitive && nb::cast<bool>(words_.repeats(nb::handle(r.object)))) end = ending::repetition;
+  if (end == ending::none && r.repetitive && nb::cast<bool>(words_.repeats(nb::handle(r.object))))
+    end = ending::repetition;
   if (end == ending::none) return output;
 
   o.finished = true;

@@ -26,11 +26,11 @@ namespace nb = nanobind;
 struct vocabulary {
   explicit vocabulary(const nb::dict& d);
 
-  nb::object output;          ///< Makes an output of (id, tokens).
+  nb::object output;  ///< Makes an output of (id, tokens).
   nb::object status_running, status_preempted, status_stopped, status_length;
   nb::object reason_stop, reason_length, reason_repetition;
-  nb::object repeats;         ///< Asked of a request whether it repeats itself; sets its status if so.
-  nb::dict requests;          ///< Requests by id, from which those who end are taken out.
+  nb::object repeats;  ///< Asked of a request whether it repeats itself; sets its status if so.
+  nb::dict requests;   ///< Requests by id, from which those who end are taken out.
 };
 
 class core {
@@ -52,8 +52,8 @@ class core {
   /// What came of it: outputs by client, those that Python must look at, and requests that ended.
   nb::tuple update(nb::handle index_of, nb::handle req_ids, nb::handle sampled, double now);
 
-  /// All KV is lost: whoever holds some waits again at its place, and no prefix is known. The requests that lost theirs,
-  /// or None while a step is under way.
+  /// All KV is lost: whoever holds some waits again at its place, and no prefix is known. The requests that lost
+  /// theirs, or None while a step is under way.
   nb::object reset();
 
   [[nodiscard]] std::size_t running() const { return planner_->residents().size() + planner_->suspended(); }

@@ -4,8 +4,6 @@
 
 namespace tessera_python {
 
-std::unique_ptr<planner> make_fcfs(const settings& s) {
-  return planner_for(s, ts::order::fcfs{});
-}
+std::unique_ptr<planner> make_fcfs(const settings& s) { return planner_for(s, ts::order::fcfs{}); }
 
 }  // namespace tessera_python

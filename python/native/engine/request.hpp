@@ -35,11 +35,11 @@ struct request : ts::request_hook_for<ts::order::two_phase, ts::order::ranked<>,
   std::int64_t end_of_reasoning = -1;
   std::int32_t client = 0;
   std::uint32_t slot = 0;
-  bool dead = false;         ///< Ended for the engine; a plan may still hold it.
+  bool dead = false;  ///< Ended for the engine; a plan may still hold it.
   bool known_to_runner = false;
-  bool silent = true;        ///< No output of it has been reported.
-  bool watched = false;      ///< Its outputs are looked at in Python, and its lists are kept up to date.
-  bool repetitive = false;   ///< It is asked in Python whether it repeats itself.
+  bool silent = true;       ///< No output of it has been reported.
+  bool watched = false;     ///< Its outputs are looked at in Python, and its lists are kept up to date.
+  bool repetitive = false;  ///< It is asked in Python whether it repeats itself.
   bool hashes_tokens = false;
   bool paces = false;
 
@@ -49,13 +49,13 @@ struct request : ts::request_hook_for<ts::order::two_phase, ts::order::ranked<>,
   ts::token_pacer pacer{};
 
   std::vector<std::int64_t> stops;
-  std::vector<std::int32_t> unwritten;  ///< Output tokens that are not in the lists below yet.
+  std::vector<std::int32_t> unwritten;   ///< Output tokens that are not in the lists below yet.
   std::vector<std::int32_t> open_block;  ///< The tokens after the last full block.
   std::vector<std::uint64_t> hashes;     ///< Of the full blocks.
   std::uint64_t chain = 0;               ///< The last of them, or where the chain begins.
 
-  PyObject* object = nullptr;   ///< The engine's request.
-  PyObject* output = nullptr;   ///< Its list of output tokens.
+  PyObject* object = nullptr;      ///< The engine's request.
+  PyObject* output = nullptr;      ///< Its list of output tokens.
   PyObject* everything = nullptr;  ///< Its list of all tokens.
 
   [[nodiscard]] std::span<const std::uint64_t> prefix_hashes() const noexcept { return hashes; }

@@ -216,7 +216,9 @@ class Load:
         return made
 
 
-def request(request_id: str, prompt: list[int], params: SamplingParams, priority: int = 0, salt: str | None = None, **k):
+def request(
+    request_id: str, prompt: list[int], params: SamplingParams, priority: int = 0, salt: str | None = None, **k
+):
     return Request(
         request_id, list(prompt), params, None, priority=priority, cache_salt=salt, block_hasher=hasher(), **k
     )

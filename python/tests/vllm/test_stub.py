@@ -106,9 +106,7 @@ def check(run: Run, load: stub.Load) -> None:
 def test_tokens(name: str, caching: bool, second: bool, troubled: bool) -> None:
     load = stub.Load(seed=list(policies).index(name), priorities=name == "priority")
     chunks = {"long_prefill_token_threshold": 24} if "chunks" in name else {}
-    made = stub.config(
-        caching=caching, tessera={"policy": name.split()[0], **policies[name]}, second=second, **chunks
-    )
+    made = stub.config(caching=caching, tessera={"policy": name.split()[0], **policies[name]}, second=second, **chunks)
     s = stub.scheduler(stub.Scheduler, made, blocks=60, include_finished_set=True)
     assert type(s) is stub.Scheduler
     runner = stub.Runner(60, second)

@@ -41,13 +41,13 @@ class Parameter:
         """The value, as its kind; OptionsError if it is none."""
         if self.kind is bool:
             good = isinstance(value, bool)
-        elif isinstance(value, bool) or not isinstance(value, (int, float)):
-            good = False
-        elif self.kind is int and not (isinstance(value, int) or value.is_integer()):
+        elif isinstance(value, bool) or not isinstance(value, int | float):
             good = False
         else:
             # NaN compares with nothing.
             good = (value >= self.least if self.may_be_least else value > self.least) and value <= self.most
+            if self.kind is int:
+                good = good and value == int(value)
         if not good:
             raise OptionsError(f"tessera: {name} must be {self.allowed()}, not {value!r}")
         return self.kind(value)
@@ -117,7 +117,7 @@ class Options:
         if not isinstance(given, Mapping):
             raise OptionsError(f'tessera: additional_config["tessera"] must be a dict of options, not {given!r}')
         policy = given.get("policy", "fcfs")
-        if policy not in takes:
+        if not isinstance(policy, str) or policy not in takes:
             raise OptionsError(f"tessera: unknown policy {policy!r}; there are: {_joined(takes)}")
         own = takes[policy]
         for name in given:

@@ -57,9 +57,7 @@ class Scheduler(api.SchedulerInterface):
             return Shadow(vllm_config, kv_cache_config, structured_output_manager, block_size, **rest)
         if not reasons:
             if not api.is_tested():
-                logger.warning(
-                    "tessera was tested with vLLM %s, and this is %s", " and ".join(api.tested), api.version
-                )
+                logger.warning("tessera was tested with vLLM %s, and this is %s", " and ".join(api.tested), api.version)
             return super().__new__(cls)
         if not options.fallback:
             raise NotImplementedError(f"tessera has no {'; no '.join(reasons)}")
@@ -308,8 +306,7 @@ class Scheduler(api.SchedulerInterface):
         )
         if self.structured:
             output.has_structured_output_requests = any(
-                request_id in counts and not request.is_prefill_chunk
-                for request_id, request in self.structured.items()
+                request_id in counts and not request.is_prefill_chunk for request_id, request in self.structured.items()
             )
         return output
 
