@@ -523,8 +523,21 @@ nb::object core::reset() {
   return gone;
 }
 
+std::size_t core::running() const {
+  if (!pending_) return planner_->residents().size() + planner_->suspended();
+  std::size_t n = planner_->suspended();
+  for (const request* r : planner_->residents()) n += r->dead ? 0 : 1;
+  for (const ts::preemption<request>& p : plan_.preempted) n -= p.request->dead ? 0 : 1;
+  for (std::size_t i = 0; i != plan_.size(); ++i) {
+    n += plan_[i].origin != ts::entry_origin::going_on && !plan_[i].request->dead ? 1 : 0;
+  }
+  return n;
+}
+
 double core::usage() const {
-  return static_cast<double>(planner_->held().count()) / static_cast<double>(settings_.limits.blocks);
+  // As vLLM computes it, to the last bit.
+  const auto all = static_cast<double>(settings_.limits.blocks);
+  return 1.0 - (all - static_cast<double>(planner_->held().count())) / all;
 }
 
 std::string core::why(std::uint32_t slot) const { return ts::to_string(planner_->why(at(slot))); }

@@ -56,8 +56,9 @@ class core {
   /// theirs, or None while a step is under way.
   nb::object reset();
 
-  [[nodiscard]] std::size_t running() const { return planner_->residents().size() + planner_->suspended(); }
-  [[nodiscard]] std::size_t waiting() const { return planner_->waiting(); }
+  /// Requests that hold blocks, by the latest plan, whether it has been run or not. O(1), O(running) while it has not.
+  [[nodiscard]] std::size_t running() const;
+  [[nodiscard]] std::size_t waiting() const { return live_ - running(); }
   [[nodiscard]] std::size_t live() const noexcept { return live_; }
   [[nodiscard]] bool pending() const noexcept { return pending_; }
   [[nodiscard]] double usage() const;
