@@ -105,6 +105,7 @@ core::core(const std::string& policy, const nb::dict& options, const nb::dict& w
   optional("demote_above", settings_.demote_above);
   optional("young_quanta", settings_.young_quanta);
   optional("fewest_quanta_first", settings_.fewest_quanta_first);
+  paces_ = policy == "improved" || policy == "pascal_paced";
   planner_ = make_planner(policy, settings_);
   if (planner_ == nullptr) throw nb::value_error(("unknown policy " + policy).c_str());
 }
@@ -150,8 +151,6 @@ request& core::fresh_slot() {
   r.known = 0;
   r.dead = r.known_to_runner = false;
   r.silent = true;
-  r.unwritten.clear();
-  r.open_block.clear();
   r.hashes.clear();
   return r;
 }
@@ -184,12 +183,22 @@ nb::object core::submit(nb::handle object, const nb::dict& description, double n
   r.repetitive = get<bool>(description, "repetitive");
   r.hashes_tokens = settings_.caching && get<bool>(description, "caches");
   r.pacer = ts::token_pacer{{.tpot = ts::duration{settings_.pace}}};
+  const auto block_size = static_cast<std::size_t>(settings_.limits.block_size.count());
+  r.recent.clear();
   if (r.hashes_tokens) {
     const auto salt = get<std::uint64_t>(description, "salt");
     r.chain = salt == 0 ? root_ : ts::kv::hash_root(root_ ^ salt);
-    r.open_block.reserve(static_cast<std::size_t>(settings_.limits.block_size.count()));
-    for (std::int64_t i = 0; i != prompt; ++i) add_token(r, value_of(PyList_GET_ITEM(everything.ptr(), i)));
+    for (std::int64_t i = 0; i != prompt; ++i) {
+      r.recent.push_back(static_cast<std::int32_t>(value_of(PyList_GET_ITEM(everything.ptr(), i))));
+      if (r.recent.size() != block_size) continue;
+      close_block(r);
+      r.recent.clear();
+    }
+    r.till_full = static_cast<std::uint32_t>(block_size - r.recent.size());
   }
+  r.written = static_cast<std::uint32_t>(r.recent.size());
+  // Most outputs are known to be short; for the others it grows.
+  r.recent.reserve(r.recent.size() + static_cast<std::size_t>(std::min<std::int64_t>(max_tokens, 512)));
   const ts::status refusal = planner_->submit(r, moment(now));
   if (refusal != ts::status::accepted) {
     free_.push_back(r.slot);
@@ -231,21 +240,20 @@ void core::sweep() {
   leaving_.clear();
 }
 
-void core::add_token(request& r, std::int64_t token) {
-  r.open_block.push_back(static_cast<std::int32_t>(token));
-  if (r.open_block.size() != static_cast<std::size_t>(settings_.limits.block_size.count())) return;
-  r.chain = ts::kv::hash_block(r.chain, r.open_block);
+/// The latest tokens fill a block: its name in the prefix cache.
+void core::close_block(request& r) {
+  const auto n = static_cast<std::size_t>(settings_.limits.block_size.count());
+  r.chain = ts::kv::hash_block(r.chain, std::span{r.recent}.last(n));
   r.hashes.push_back(r.chain);
-  r.open_block.clear();
+  r.till_full = static_cast<std::uint32_t>(n);
 }
 
 void core::write_tokens(request& r) {
-  for (const std::int32_t token : r.unwritten) {
-    const nb::object value = number(token);
+  for (; r.written != r.recent.size(); ++r.written) {
+    const nb::object value = number(r.recent[r.written]);
     append(r.output, value);
     append(r.everything, value);
   }
-  r.unwritten.clear();
 }
 void core::write_tokens(std::uint32_t slot) { write_tokens(at(slot)); }
 
@@ -357,21 +365,29 @@ nb::tuple core::hand_out_anew() {
   }
 
   const std::size_t n = plan_.size();
+  const auto is_news = [&](const ts::scheduled<request>& e) {
+    return e.origin != ts::entry_origin::going_on && (second_runner_ || !e.request->known_to_runner);
+  };
+  Py_ssize_t known = 0;
+  for (std::size_t i = 0; i != n; ++i) known += is_news(plan_[i]) ? 0 : 1;
   counts_ = stolen(PyDict_New());
-  ids_ = stolen(PyList_New(0));
+  ids_ = stolen(PyList_New(known));
   batch_.clear();
   nb::list fresh;
   nb::object resumed = stolen(PySet_New(nullptr));
   nb::object all_tokens = stolen(PyDict_New());
-  nb::object blocks = stolen(PyList_New(0));
-  nb::object computed = stolen(PyList_New(0));
-  nb::object outputs = stolen(PyList_New(0));
+  nb::object blocks = stolen(PyList_New(known));
+  nb::object computed = stolen(PyList_New(known));
+  nb::object outputs = stolen(PyList_New(known));
   const ts::kv::block_table& tables = planner_->tables();
+  const nb::object one = number(1);
+  Py_ssize_t at = 0;
   for (std::size_t i = 0; i != n; ++i) {
     const ts::scheduled<request>& e = plan_[i];
     request& r = *e.request;
     const auto row = tables.row(e.row);
-    if (PyDict_SetItem(counts_.ptr(), r.id, number(e.count.count()).ptr()) != 0) throw nb::python_error();
+    const nb::object count = e.count == ts::tokens{1} ? one : number(e.count.count());
+    if (PyDict_SetItem(counts_.ptr(), r.id, count.ptr()) != 0) throw nb::python_error();
     if (r.watched) set(r.object, names().is_prefill_chunk, nb::bool_(!e.samples));
     const bool comes = e.origin != ts::entry_origin::going_on;
     if (comes) {
@@ -381,16 +397,19 @@ nb::tuple core::hand_out_anew() {
       fresh.append(nb::make_tuple(nb::borrow(r.object), ids_of(row, 0), e.first.count(), r.known_to_runner,
                                   r.state().length.count()));
     }
-    if (!comes || (r.known_to_runner && !second_runner_)) {
-      append(ids_, r.id);
+    if (!is_news(e)) {
+      nb::object mine = nb::none();
       if (comes) {
         if (PySet_Add(resumed.ptr(), r.id) != 0) throw nb::python_error();
-        append(blocks, ids_of(row, 0));
-      } else {
-        append(blocks, e.new_blocks == 0 ? nb::none() : ids_of(row, row.size() - e.new_blocks));
+        mine = ids_of(row, 0);
+      } else if (e.new_blocks != 0) {
+        mine = ids_of(row, row.size() - e.new_blocks);
       }
-      append(computed, number(e.first.count()));
-      append(outputs, number(r.known));
+      PyList_SET_ITEM(ids_.ptr(), at, nb::borrow(r.id).release().ptr());
+      PyList_SET_ITEM(blocks.ptr(), at, mine.release().ptr());
+      PyList_SET_ITEM(computed.ptr(), at, number(e.first.count()).release().ptr());
+      PyList_SET_ITEM(outputs.ptr(), at, number(r.known).release().ptr());
+      ++at;
       if (!second_runner_ && (comes || r.last_step + 1 != step_)) {
         // Who was not in the step before is not in the runner's batch any more.
         write_tokens(r);
@@ -410,15 +429,10 @@ nb::tuple core::hand_out_anew() {
 /// Takes a token of a request in, and makes the output that reports it.
 nb::object core::take_output(request& r, PyObject* got, std::int64_t token, double now, ts::outcome& o) {
   ++r.known;
-  if (r.watched) {
-    if (PyList_Append(r.output, PyList_GET_ITEM(got, 0)) != 0 ||
-        PyList_Append(r.everything, PyList_GET_ITEM(got, 0)) != 0)
-      throw nb::python_error();
-  } else {
-    r.unwritten.push_back(static_cast<std::int32_t>(token));
-  }
-  if (r.hashes_tokens) add_token(r, token);
-  if (r.state().phase == ts::phase::answering) r.pacer.on_token(moment(now));
+  r.recent.push_back(static_cast<std::int32_t>(token));
+  if (r.watched) write_tokens(r);
+  if (r.hashes_tokens && --r.till_full == 0) close_block(r);
+  if (paces_ && r.state().phase == ts::phase::answering) r.pacer.on_token(moment(now));
   o.end_of_reasoning = token == r.end_of_reasoning;
 
   PyObject* arguments[2] = {r.id, got};

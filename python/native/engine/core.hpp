@@ -78,7 +78,7 @@ class core {
   request& fresh_slot();
   void bury(request& r);
   void sweep();
-  void add_token(request& r, std::int64_t token);
+  void close_block(request& r);
   void write_tokens(request& r);
   [[nodiscard]] ending ending_of(const request& r, std::int64_t token) const;
   void hold_prefills(bool defer);
@@ -94,6 +94,7 @@ class core {
   settings settings_;
   std::int64_t max_model_len_ = 0;
   bool second_runner_ = false;  ///< vLLM's second model runner: it takes who resumes for new.
+  bool paces_ = false;          ///< Its order looks at readers.
   std::uint64_t root_ = 0;
 
   std::deque<request> slots_;  ///< In place for ever.

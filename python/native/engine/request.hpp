@@ -41,7 +41,9 @@ struct request : ts::request_hook_for<ts::order::two_phase, ts::order::ranked<>,
   bool watched = false;     ///< Its outputs are looked at in Python, and its lists are kept up to date.
   bool repetitive = false;  ///< It is asked in Python whether it repeats itself.
   bool hashes_tokens = false;
-  bool paces = false;
+  std::uint32_t written = 0;         ///< So many of `recent` are in the lists below.
+  std::uint32_t till_full = 0;       ///< So many tokens, and another block is full.
+  std::vector<std::int32_t> recent;  ///< What was in the prompt after its last full block, and all output.
 
   // For the orders.
   float score = 0;
@@ -49,10 +51,8 @@ struct request : ts::request_hook_for<ts::order::two_phase, ts::order::ranked<>,
   ts::token_pacer pacer{};
 
   std::vector<std::int64_t> stops;
-  std::vector<std::int32_t> unwritten;   ///< Output tokens that are not in the lists below yet.
-  std::vector<std::int32_t> open_block;  ///< The tokens after the last full block.
-  std::vector<std::uint64_t> hashes;     ///< Of the full blocks.
-  std::uint64_t chain = 0;               ///< The last of them, or where the chain begins.
+  std::vector<std::uint64_t> hashes;  ///< Of the full blocks.
+  std::uint64_t chain = 0;            ///< The last of them, or where the chain begins.
 
   PyObject* object = nullptr;      ///< The engine's request.
   PyObject* output = nullptr;      ///< Its list of output tokens.

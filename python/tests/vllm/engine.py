@@ -140,14 +140,14 @@ def _drive(e: LLMEngine, setting: Setting) -> Result:
                 )
                 live.append(request_id)
                 i += 1
-        if setting.aborts and result.steps % 3 == 2:
+        if setting.aborts and result.steps % 12 == 11:
             left = [r for r in live if r not in result.outputs]
             if left:
                 gone = rng.choice(left)
                 e.abort_request([gone])
                 result.aborted.add(gone)
                 live.remove(gone)
-        if setting.resets and result.steps % 20 == 19:
+        if setting.resets and result.steps % 50 == 49:
             assert e.reset_prefix_cache(True)
             result.resets += 1
         for output in e.step():

@@ -17,14 +17,14 @@ pytestmark = pytest.mark.skipif(
     not os.environ.get("TESSERA_VLLM_ENGINE"), reason="the real engine takes minutes: set TESSERA_VLLM_ENGINE"
 )
 
-tight = Setting(blocks=96, seqs=32, max_output=150)
-shared = Setting(caching=True, shared=200, max_prompt=100, blocks=120)
+tight = Setting(blocks=72, seqs=32, max_output=80)
+shared = Setting(caching=True, shared=200, max_prompt=100, max_output=100, blocks=120)
 settings = {
-    "roomy": Setting(),
+    "roomy": Setting(max_output=120),
     "tight": tight,
-    "chunks": Setting(budget=96, chunk=40, max_prompt=600, max_output=100),
-    "cache": Setting(caching=True, shared=200, max_prompt=60),
-    "tight cache": Setting(caching=True, shared=200, max_prompt=60, blocks=96, seqs=32, budget=256, logprobs=True),
+    "chunks": Setting(budget=128, chunk=40, max_prompt=400, max_output=80),
+    "cache": Setting(caching=True, shared=200, max_prompt=60, max_output=100),
+    "tight cache": Setting(caching=True, shared=200, max_prompt=60, max_output=80, blocks=72, seqs=32, logprobs=True),
     "aborts": replace(shared, aborts=True, logprobs=True),
     "resets": replace(shared, resets=True),
     "priority": replace(tight, policy={"policy": "priority"}, own={"scheduling_policy": "priority"}),

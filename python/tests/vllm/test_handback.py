@@ -161,6 +161,10 @@ def stepped(s: Any, runner: stub.Runner) -> list[Any]:
     return [o for one in outputs.values() for o in one.outputs]
 
 
+def tokens_of(outputs: dict[int, Any]) -> list[int]:
+    return [token for one in outputs.values() for o in one.outputs for token in o.new_token_ids]
+
+
 def params(**more: Any) -> SamplingParams:
     return SamplingParams(temperature=0, max_tokens=8, **more)
 
@@ -358,7 +362,7 @@ def test_a_reset_while_a_step_is_under_way_comes_after_it() -> None:
     step = s.schedule()
     assert s.reset_prefix_cache(reset_running_requests=True)
     assert s.get_request_counts() == (1, 0)
-    got = [t for o in s.update_from_output(step, runner.run(step)).values() for x in o.outputs for t in x.new_token_ids]
+    got = tokens_of(s.update_from_output(step, runner.run(step)))
     assert s.get_request_counts() == (0, 1)
     step = s.schedule()
     assert step.preempted_req_ids == {"a"} and step.num_scheduled_tokens == {"a": 61}
