@@ -27,8 +27,8 @@ class Setting:
     budget: int = 512
     caching: bool = False
     shared: int = 0  #: tokens of a beginning of which there are five
-    max_prompt: int = 300
-    max_output: int = 200
+    max_prompt: int = 160
+    max_output: int = 60
     chunk: int = 0
     aborts: bool = False
     resets: bool = False
@@ -132,7 +132,7 @@ def _drive(e: LLMEngine, setting: Setting) -> Result:
     live: list[str] = []
     i = 0
     while i < len(arrivals) or e.has_unfinished_requests():
-        for _ in range(4):
+        for _ in range(8):
             if i < len(arrivals):
                 request_id, prompt, params, priority = arrivals[i]
                 e.add_request(

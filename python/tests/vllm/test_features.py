@@ -6,8 +6,12 @@ from __future__ import annotations
 import gc
 import json
 import os
-from collections.abc import Iterator
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import wraps
+from pathlib import Path
 from typing import Any
 
 import model
@@ -21,6 +25,21 @@ from vllm.sampling_params import StructuredOutputsParams  # noqa: E402
 pytestmark = pytest.mark.skipif(
     not os.environ.get("TESSERA_VLLM_ENGINE"), reason="the real engine takes minutes: set TESSERA_VLLM_ENGINE"
 )
+
+
+def apart(test: Callable) -> Callable:
+    """Runs a test in a process of its own: what vLLM loads for one engine disturbs it when it starts another."""
+
+    @wraps(test)
+    def run(**named: Any) -> None:
+        call = f"import test_features; test_features.{test.__name__}.__wrapped__(**{named!r})"
+        done = subprocess.run(
+            [sys.executable, "-c", call], cwd=Path(__file__).parent, capture_output=True, text=True, timeout=300
+        )
+        assert done.returncode == 0, (done.stdout + done.stderr)[-4000:]
+
+    return run
+
 
 ours = {
     "scheduler_cls": "tessera.vllm.Scheduler",
@@ -67,6 +86,7 @@ def answers(made: LLM, params: Any, asked: list[str] = prompts) -> list[Any]:
     ]
 
 
+@apart
 def test_structured_output_stop_strings_and_several_answers() -> None:
     """Grammars, which are compiled beside the engine; stop strings, which the front end finds; n > 1; penalties."""
     schema = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
@@ -103,8 +123,9 @@ def test_structured_output_stop_strings_and_several_answers() -> None:
     assert any(a[0][3] == "e" for a in got[1])
 
 
-def test_an_engine_core_in_a_process_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("VLLM_ENABLE_V1_MULTIPROCESSING", "1")
+@apart
+def test_an_engine_core_in_a_process_of_its_own() -> None:
+    os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "1"
     params = SamplingParams(temperature=0, max_tokens=20)
     got = []
     for options in ({}, ours):
@@ -122,6 +143,7 @@ def test_an_engine_core_in_a_process_of_its_own(monkeypatch: pytest.MonkeyPatch)
     ],
     ids=["drafts by n-gram", "KV events"],
 )
+@apart
 def test_handed_back(what: dict) -> None:
     """vLLM's own scheduler does it, and well."""
     params = SamplingParams(temperature=0, max_tokens=20)
@@ -135,6 +157,7 @@ def test_handed_back(what: dict) -> None:
         pass
 
 
+@apart
 def test_wrong_options_at_start() -> None:
     for given, message in (
         ({"policy": "best"}, "unknown policy 'best'; there are"),
@@ -147,6 +170,7 @@ def test_wrong_options_at_start() -> None:
             pass
 
 
+@apart
 def test_requests_that_are_refused_do_not_hold_up_others() -> None:
     params = [SamplingParams(temperature=0, max_tokens=10) for _ in prompts]
     with llm(**ours) as made:
@@ -157,6 +181,7 @@ def test_requests_that_are_refused_do_not_hold_up_others() -> None:
     assert got[:7] + got[8:] == expected[:7] + expected[8:]
 
 
+@apart
 def test_reset_between_requests() -> None:
     """What an engine's owner calls between requests."""
     with llm(**ours, enable_prefix_caching=True) as made:
