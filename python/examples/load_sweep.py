@@ -16,9 +16,8 @@ loads = {rate: sim.generate("reasoning-chat", requests, rate=rate) for rate in r
 goodput: dict[str, list[float]] = {}
 for rate, policy, run in sim.sweep(["fcfs", "pascal", "improved"], loads, workers=2, instances=4):
     goodput.setdefault(policy, []).append(run.goodput(ttft=10.0, tpot=0.1))
-    print(
-        f"{policy:10} {rate:4} requests/s: {goodput[policy][-1]:.2f} good ones, P99 TTFT {run.summary['ttft']['p99']:.1f} s"
-    )
+    p99 = run.summary["ttft"]["p99"]
+    print(f"{policy:10} {rate:4} requests/s: {goodput[policy][-1]:.2f} good ones, P99 TTFT {p99:.1f} s")
 for policy, good in goodput.items():
     plt.plot(rates, good, marker="o", label=policy)
 plt.xlabel("requests per second")

@@ -98,7 +98,7 @@ def test_structured_output_stop_strings_and_several_answers() -> None:
     ]
     params = [
         SamplingParams(
-            # Several answers are not to be had from a temperature of 0: with the likeliest token alone they are as sure.
+            # Several answers are not to be had from a temperature of 0; with the likeliest token alone they are sure.
             temperature=1 if i % 5 == 0 else 0,
             top_k=1,
             max_tokens=40,

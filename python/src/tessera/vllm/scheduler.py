@@ -7,7 +7,6 @@ to few requests in a step: who comes, who ends, who waits for a grammar, whose o
 
 from __future__ import annotations
 
-import hashlib
 import math
 import os
 import time
@@ -17,7 +16,7 @@ from typing import Any
 from tessera import _vllm
 from tessera.vllm import _api as api
 from tessera.vllm.options import Options, OptionsError, needs_lengths
-from tessera.vllm.support import why_not_config, why_not_memory, why_not_request
+from tessera.vllm.support import salt_of, why_not_config, why_not_memory, why_not_request
 
 logger = api.init_logger("vllm.tessera")
 
@@ -52,9 +51,9 @@ class Scheduler(api.SchedulerInterface):
         options = options_of(vllm_config)
         reasons = [*why_not_config(vllm_config), *why_not_memory(kv_cache_config, block_size)]
         if options.shadow:
-            from tessera.vllm.shadow import Shadow
+            from tessera.vllm.shadow import make_shadow
 
-            return Shadow(vllm_config, kv_cache_config, structured_output_manager, block_size, **rest)
+            return make_shadow(options, vllm_config, kv_cache_config, structured_output_manager, block_size, **rest)
         if not reasons:
             if not api.is_tested():
                 logger.warning("tessera was tested with vLLM %s, and this is %s", " and ".join(api.tested), api.version)
@@ -173,10 +172,6 @@ class Scheduler(api.SchedulerInterface):
             return
         repetition = getattr(params, "repetition_detection", None) is not None
         reasons = self.options.end_of_reasoning is not None and own.get("reasoning", True)
-        salt = 0
-        if request.cache_salt:
-            digest = hashlib.blake2b(request.cache_salt.encode(), digest_size=8).digest()
-            salt = int.from_bytes(digest, "little") | 1
         slot = self.core.submit(
             request,
             {
@@ -206,7 +201,7 @@ class Scheduler(api.SchedulerInterface):
                 "repetitive": repetition,
                 # Who must compute the whole prompt has no use for what is known, and shares nothing.
                 "caches": not getattr(request, "skip_reading_prefix_cache", False),
-                "salt": salt,
+                "salt": salt_of(request),
             },
             time.monotonic(),
         )

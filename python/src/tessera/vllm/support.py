@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -79,6 +80,13 @@ def why_not_memory(kv_cache_config: Any, block_size: int) -> Iterator[str]:
         yield "KV blocks that must be zero at first"
     if kv_cache_config.num_blocks < 2:
         yield f"{kv_cache_config.num_blocks} blocks of KV"
+
+
+def salt_of(request: Any) -> int:
+    """Where the hashes of a request's blocks begin: apart from those of requests with another salt. 0: it has none."""
+    if not request.cache_salt:
+        return 0
+    return int.from_bytes(hashlib.blake2b(request.cache_salt.encode(), digest_size=8).digest(), "little") | 1
 
 
 def why_not_request(request: Any) -> str | None:
