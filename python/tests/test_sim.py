@@ -263,3 +263,15 @@ def test_the_example(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, example, "150", picture], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("P99 TTFT") == 18 and "<svg" in picture.read_text()
+
+
+def test_the_page_about_it() -> None:
+    """What docs/python.md shows runs, on fewer requests."""
+    page = (Path(__file__).parents[2] / "docs" / "python.md").read_text()
+    code = page.split("```python\n")[1].split("```")[0]
+    assert "4000" in code
+    exec(code.replace("4000", "200"), {})
+    for call in ('order=lambda request: request["prompt_tokens"]', "placement=lambda views: min(views, key="):
+        assert call in page
+    run = sim.replay("fcfs", load, placement=lambda views: min(views, key=lambda v: v.requests).id)
+    assert len(set(run.requests["instance"])) == 8

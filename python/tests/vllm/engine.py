@@ -62,7 +62,7 @@ def engine(setting: Setting, ours: bool, **more: Any) -> LLMEngine:
                 "model": model.folder(),
                 "skip_tokenizer_init": True,
                 "dtype": "float32",
-                "max_model_len": model.longest,
+                "max_model_len": 1024,
                 "enforce_eager": True,
                 "max_num_seqs": setting.seqs,
                 "max_num_batched_tokens": setting.budget,

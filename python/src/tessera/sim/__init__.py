@@ -112,7 +112,7 @@ def read_trace(
 
 
 def workload(**columns: Any) -> Columns:
-    """A workload of one's own: arrival_s, prompt_tokens, output_tokens; if there are any, reasoning_tokens and score."""
+    """A workload of one's own: arrival_s, prompt_tokens, output_tokens, and perhaps reasoning_tokens and score."""
     optional = {"reasoning_tokens", "score", "answer_tokens"}
     needed = {"arrival_s", "prompt_tokens", "output_tokens"}
     if not needed <= columns.keys() <= needed | optional:

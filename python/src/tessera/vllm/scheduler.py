@@ -7,16 +7,14 @@ to few requests in a step: who comes, who ends, who waits for a grammar, whose o
 
 from __future__ import annotations
 
-import math
-import os
 import time
 from collections.abc import Iterable
 from typing import Any
 
-from tessera import _vllm
 from tessera.vllm import _api as api
-from tessera.vllm.options import Options, OptionsError, needs_lengths
-from tessera.vllm.support import salt_of, why_not_config, why_not_memory, why_not_request
+from tessera.vllm._core import Describer, budget_of, chunk_of, make_core
+from tessera.vllm.options import Options, OptionsError
+from tessera.vllm.support import why_not_config, why_not_memory, why_not_request
 
 logger = api.init_logger("vllm.tessera")
 
@@ -83,17 +81,12 @@ class Scheduler(api.SchedulerInterface):
         self.connector = None
         self.ec_connector = None
 
-        config = vllm_config.scheduler_config
-        budget = getattr(config, "max_num_scheduled_tokens", None)
-        self.budget: int = min(budget or config.max_num_batched_tokens, config.max_num_batched_tokens)
-        self.long_prefill: int = config.long_prefill_token_threshold
-        self.adaptive_long_prefill: bool = getattr(config, "long_prefill_token_threshold_adaptive", False)
-        self.max_model_len: int = vllm_config.model_config.max_model_len
+        self.config = vllm_config.scheduler_config
+        self.budget = budget_of(self.config)
         self.block_size = block_size
         self.caching = bool(vllm_config.cache_config.enable_prefix_caching)
         self.second_runner = bool(getattr(vllm_config, "use_v2_model_runner", False))
-        self.has_priorities = options.policy == "priority" or config.policy == "priority"
-        self.score = options.scorer()
+        self.describer = Describer(options, vllm_config)
 
         self.requests: dict[str, Any] = {}  #: all that have not ended, by id
         self.slots: dict[str, int] = {}  #: those of them that the core knows
@@ -108,22 +101,12 @@ class Scheduler(api.SchedulerInterface):
         self._pause_state = Pause.UNPAUSED
         self.cache_stats = api.PrefixCacheStats()
 
-        watermark = options.watermark if options.watermark is not None else getattr(config, "watermark", 0.01)
-        self.core = _vllm.Core(
-            options.policy,
-            {
-                "blocks": kv_cache_config.num_blocks - 1,  # the runner's block 0 is nobody's
-                "block_size": block_size,
-                "residents": config.max_num_seqs,
-                "max_model_len": self.max_model_len,
-                "caching": self.caching,
-                "chunked_prefill": bool(config.enable_chunked_prefill),
-                "watermark": float(watermark),
-                "second_runner": self.second_runner,
-                # Whoever does not know where the chains begin cannot make two prompts collide.
-                "secret": int.from_bytes(os.urandom(8), "little"),
-                **options.parameters,
-            },
+        self.core = make_core(
+            options,
+            vllm_config,
+            kv_cache_config.num_blocks,
+            block_size,
+            self.second_runner,
             {
                 "output": api.EngineCoreOutput,
                 "status_running": Status.RUNNING,
@@ -158,68 +141,16 @@ class Scheduler(api.SchedulerInterface):
             self._submit(request)
 
     def _submit(self, request: Any) -> None:
-        params = request.sampling_params
         try:
-            own = self._own_arguments(params)
-            score = own.get("score")
-            if score is None:
-                score = self.score(request) if self.score is not None else request.max_tokens
-            score = float(score)
-            if not math.isfinite(score):
-                raise ValueError(f"its score is {score}")
+            description = self.describer.describe(request, request._output_token_ids, request._all_token_ids)
         except Exception as error:  # a user's function, or what a user has sent
             self.refused.append((request, f"{type(error).__name__}: {error}"))
             return
-        repetition = getattr(params, "repetition_detection", None) is not None
-        reasons = self.options.end_of_reasoning is not None and own.get("reasoning", True)
-        slot = self.core.submit(
-            request,
-            {
-                "id": request.request_id,
-                "output_token_ids": request._output_token_ids,
-                "all_token_ids": request._all_token_ids,
-                "prompt": request.num_prompt_tokens,
-                "max_tokens": request.max_tokens,
-                # Here the smaller number is the more urgent one.
-                "priority": -request.priority if self.has_priorities else 0,
-                "score": score,
-                "expected_output": min(max(int(score), 0), self.max_model_len),
-                "reasons": bool(reasons),
-                "end_of_reasoning": self.options.end_of_reasoning if reasons else -1,
-                "eos": -1 if params.eos_token_id is None else params.eos_token_id,
-                "stops": list(params.stop_token_ids or ()),
-                "client": request.client_index,
-                "watched": bool(
-                    params.logprobs is not None
-                    or params.prompt_logprobs is not None
-                    or getattr(params, "num_logprobs", None) is not None
-                    or getattr(params, "prompt_logprob_token_ids", None) is not None
-                    or repetition
-                    or request.use_structured_output
-                    or request.trace_headers is not None
-                ),
-                "repetitive": repetition,
-                # Who must compute the whole prompt has no use for what is known, and shares nothing.
-                "caches": not getattr(request, "skip_reading_prefix_cache", False),
-                "salt": salt_of(request),
-            },
-            time.monotonic(),
-        )
+        slot = self.core.submit(request, description, time.monotonic())
         if isinstance(slot, str):
             self.refused.append((request, f"{slot}: prompt of {request.num_prompt_tokens} tokens"))
         else:
             self.slots[request.request_id] = slot
-
-    def _own_arguments(self, params: Any) -> dict[str, Any]:
-        """What a request says for this scheduler, in extra_args={"tessera": {...}}."""
-        own = (params.extra_args or {}).get("tessera") or {}
-        if not isinstance(own, dict) or not own.keys() <= {"score", "reasoning"}:
-            raise ValueError(f'extra_args["tessera"] is a dict of score and reasoning, not {own!r}')
-        if not isinstance(own.get("reasoning", True), bool):
-            raise ValueError(f"reasoning is true or false, not {own['reasoning']!r}")
-        if "score" in own and self.options.policy not in needs_lengths:
-            raise ValueError(f"the policy {self.options.policy} has no use for a score")
-        return own
 
     def finish_requests(self, request_ids: str | Iterable[str] | None, finished_status: Any) -> list[Any]:
         assert Status.is_finished(finished_status)
@@ -269,7 +200,7 @@ class Scheduler(api.SchedulerInterface):
         admit = self._pause_state == Pause.UNPAUSED
         defer = throttle_prefills and not self.capacity_bound
         counts, total, fresh, ids, resumed, all_tokens, blocks, computed, outputs, lost, outgrown = self.core.schedule(
-            now, self.budget, self._chunk(), admit, defer
+            now, self.budget, chunk_of(self.config, len(self.slots), self.budget), admit, defer
         )
         if admit and not defer:
             self.capacity_bound = self.core.waiting() > 0
@@ -311,14 +242,6 @@ class Scheduler(api.SchedulerInterface):
         output.finished_req_ids = finished
         output.preempted_req_ids = preempted
         return output
-
-    def _chunk(self) -> int:
-        """The most tokens of one prompt in a step; 0: as many as the step takes."""
-        if self.long_prefill <= 0 or len(self.slots) <= 1:
-            return 0
-        if self.adaptive_long_prefill:
-            return max(self.long_prefill, self.budget // len(self.slots))
-        return self.long_prefill
 
     def _introduce(self, fresh: list[Any], now: float) -> list[Any]:
         """Those who start, for the runner: those it does not know, and the second runner those who resume as well."""

@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import time
 from array import array
+from collections import deque
 from collections.abc import Iterable
 from typing import Any
 
-from tessera import _vllm
 from tessera.vllm import _api as api
-from tessera.vllm.support import salt_of, why_not_memory
+from tessera.vllm._core import Describer, budget_of, chunk_of, make_core
+from tessera.vllm.support import why_not_memory
 
 logger = api.init_logger("vllm.tessera.shadow")
 
@@ -54,7 +55,7 @@ class _Output:
     stop_reason = None
 
 
-def _spread(values: list[float]) -> dict[str, float]:
+def _spread(values: Iterable[float]) -> dict[str, float]:
     values = sorted(values)
     if not values:
         return {"count": 0}
@@ -66,55 +67,38 @@ def _spread(values: list[float]) -> dict[str, float]:
     }
 
 
+def _pair() -> dict[str, deque[float]]:
+    """Of the latest requests: a service goes on for months."""
+    return {name: deque(maxlen=50_000) for name in ("measured", "predicted")}
+
+
 class Watcher:
     """The policy that is watched, and what it would have done."""
 
     def __init__(self, scheduler: Any, options: Any, kv_cache_config: Any, block_size: int) -> None:
-        config = scheduler.vllm_config.scheduler_config
         self.options = options
-        self.budget = min(
-            getattr(config, "max_num_scheduled_tokens", None) or config.max_num_batched_tokens,
-            config.max_num_batched_tokens,
-        )
-        self.chunk = config.long_prefill_token_threshold
-        self.with_priorities = options.policy == "priority" or config.policy == "priority"
-        self.max_model_len = scheduler.vllm_config.model_config.max_model_len
-        self.score = options.scorer()
+        self.config = scheduler.vllm_config.scheduler_config
+        self.budget = budget_of(self.config)
+        self.describer = Describer(options, scheduler.vllm_config)
         self.ghosts: dict[str, _Ghost] = {}
         self.steps = self.same = self.overrun = self.aborted = 0
         self.ns = {"vllm": 0, "tessera": 0}
-        self.ttft: dict[str, list[float]] = {"measured": [], "predicted": []}
-        self.tpot: dict[str, list[float]] = {"measured": [], "predicted": []}
-        self.e2e: dict[str, list[float]] = {"measured": [], "predicted": []}
-        watermark = options.watermark if options.watermark is not None else getattr(config, "watermark", 0.01)
+        self.ttft = _pair()
+        self.tpot = _pair()
+        self.e2e = _pair()
         self.in_core: dict[str, Any] = {}
-        self.core = _vllm.Core(
-            options.policy,
-            {
-                "blocks": kv_cache_config.num_blocks - 1,
-                "block_size": block_size,
-                "residents": config.max_num_seqs,
-                "max_model_len": self.max_model_len,
-                "caching": bool(scheduler.vllm_config.cache_config.enable_prefix_caching),
-                "chunked_prefill": bool(config.enable_chunked_prefill),
-                "watermark": float(watermark),
-                "second_runner": False,
-                "secret": 0,
-                **options.parameters,
-            },
+        words = (
+            "status_running status_preempted status_stopped status_length reason_stop reason_length reason_repetition"
+        )
+        self.core = make_core(
+            options,
+            scheduler.vllm_config,
+            kv_cache_config.num_blocks,
+            block_size,
+            False,
             {
                 "output": _make_output,
-                **dict.fromkeys(
-                    [
-                        "status_running",
-                        "status_preempted",
-                        "status_stopped",
-                        "status_length",
-                        "reason_stop",
-                        "reason_length",
-                        "reason_repetition",
-                    ]
-                ),
+                **dict.fromkeys(words.split()),
                 "repeats": lambda request: False,
                 "requests": self.in_core,
             },
@@ -125,35 +109,14 @@ class Watcher:
             return
         now = time.monotonic()
         ghost = _Ghost(request, now)
-        own = (request.sampling_params.extra_args or {}).get("tessera") or {}
-        score = own.get("score")
-        if score is None:
-            score = self.score(request) if self.score is not None else request.max_tokens
-        reasons = self.options.end_of_reasoning is not None and own.get("reasoning", True)
+        try:
+            description = self.describer.describe(request, ghost.output, ghost.everything)
+        except Exception:  # it would be refused; the others are watched on
+            return
+        # When it ends, vLLM says; the shadow counts.
+        description |= {"eos": -1, "stops": [], "client": 0, "watched": False, "repetitive": False}
         begin = time.thread_time_ns()
-        slot = self.core.submit(
-            ghost,
-            {
-                "id": request.request_id,
-                "output_token_ids": ghost.output,
-                "all_token_ids": ghost.everything,
-                "prompt": ghost.prompt,
-                "max_tokens": request.max_tokens,
-                "priority": -request.priority if self.with_priorities else 0,
-                "score": float(score),
-                "expected_output": min(max(int(score), 0), self.max_model_len),
-                "reasons": bool(reasons),
-                "end_of_reasoning": self.options.end_of_reasoning if reasons else -1,
-                "eos": -1,
-                "stops": [],
-                "client": 0,
-                "watched": False,
-                "repetitive": False,
-                "caches": not getattr(request, "skip_reading_prefix_cache", False),
-                "salt": salt_of(request),
-            },
-            now,
-        )
+        slot = self.core.submit(ghost, description, now)
         self.ns["tessera"] += time.thread_time_ns() - begin
         if isinstance(slot, int):
             ghost.slot = slot
@@ -197,7 +160,7 @@ class Watcher:
 
     def _plan(self, now: float, admit: bool) -> set[str]:
         begin = time.thread_time_ns()
-        chunk = self.chunk if len(self.in_core) > 1 else 0
+        chunk = chunk_of(self.config, len(self.in_core), self.budget)
         counts, _, fresh, ids, resumed, _, _, computed, *_ = self.core.schedule(now, self.budget, chunk, admit, False)
         self.ns["tessera"] += time.thread_time_ns() - begin
         if not counts:
@@ -269,7 +232,8 @@ def _line(report: dict[str, Any]) -> str:
 
     cost = report["cost_us"]
     return (
-        f"shadow of {report['policy']}: {pair('ttft')}; {pair('tpot')}; {report['ttft']['measured']['count']} requests; "
+        f"shadow of {report['policy']}: {pair('ttft')}; {pair('tpot')}; "
+        f"{report['ttft']['measured']['count']} requests; "
         f"scheduling {cost['vllm']:.0f} -> {cost['tessera']:.0f} us a step; the same batch in "
         f"{100 * report['same_batch']:.0f} % of {report['steps']} steps; {report['overrun']} tokens too many"
     )
