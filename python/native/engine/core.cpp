@@ -170,7 +170,7 @@ nb::object core::submit(nb::handle object, const nb::dict& description, double n
   request& r = fresh_slot();
   r.prompt = ts::tokens{prompt};
   r.max_output = ts::tokens{std::clamp<std::int64_t>(max_tokens, 1, room)};
-  r.longest = std::max<std::int64_t>(max_tokens, 1);
+  r.longest = static_cast<std::int32_t>(std::clamp<std::int64_t>(max_tokens, 1, std::int32_t{1} << 30U));
   r.priority = get<int>(description, "priority");
   r.score = get<float>(description, "score");
   r.expected_output = ts::tokens{get<std::int64_t>(description, "expected_output")};
@@ -179,6 +179,7 @@ nb::object core::submit(nb::handle object, const nb::dict& description, double n
   r.eos = get<std::int64_t>(description, "eos");
   r.stops = get<std::vector<std::int64_t>>(description, "stops");
   r.client = get<std::int32_t>(description, "client");
+  r.has_stops = !r.stops.empty();
   r.watched = get<bool>(description, "watched");
   r.repetitive = get<bool>(description, "repetitive");
   r.hashes_tokens = settings_.caching && get<bool>(description, "caches");
@@ -261,7 +262,7 @@ void core::write_tokens(std::uint32_t slot) { write_tokens(at(slot)); }
 /// business.
 core::ending core::ending_of(const request& r, std::int64_t token) const {
   if (token == r.eos) return ending::end_of_sequence;
-  if (std::find(r.stops.begin(), r.stops.end(), token) != r.stops.end()) return ending::stop_token;
+  if (r.has_stops && std::find(r.stops.begin(), r.stops.end(), token) != r.stops.end()) return ending::stop_token;
   if (r.known >= r.longest || r.prompt.count() + r.known >= max_model_len_) return ending::length;
   return ending::none;
 }
@@ -317,6 +318,7 @@ bool core::repeats_last_step() const {
     return false;
   }
   for (std::size_t i = 0; i != n; ++i) {
+    if (i + 8 < n) plan_.decode[i + 8].request->prefetch();
     // A slot that was given to another request since then was not in the latest step.
     if (plan_.decode[i].request != batch_[i] || batch_[i]->last_step + 1 != step_) return false;
   }
@@ -426,6 +428,12 @@ nb::tuple core::hand_out_anew() {
                   std::move(outputs), std::move(preempted));
 }
 
+/// Has the requests fetched that come next in a pass over the plan.
+inline void core::look_ahead(std::size_t i, std::size_t n) const noexcept {
+  if (i + 8 < n) plan_[i + 8].request->prefetch();
+  if (i + 4 < n) plan_[i + 4].request->prefetch_targets();
+}
+
 /// Takes a token of a request in, and makes the output that reports it.
 nb::object core::take_output(request& r, PyObject* got, std::int64_t token, double now, ts::outcome& o) {
   ++r.known;
@@ -475,13 +483,14 @@ nb::tuple core::update(nb::handle index_of, nb::handle req_ids, nb::handle sampl
   std::int32_t client = -1;
   PyObject* outputs = nullptr;  // of that client; by_client holds it
   for (std::size_t i = 0; i != n; ++i) {
+    look_ahead(i, n);
     const ts::scheduled<request>& e = plan_[i];
     request& r = *e.request;
     if (r.dead || !e.samples) continue;
     if (r.place >= ran || PyList_GET_ITEM(req_ids.ptr(), r.place) != r.id) {
       PyObject* place = PyDict_GetItemWithError(index_of.ptr(), r.id);
       if (place == nullptr) throw std::runtime_error("a request of the step is not in the runner's output");
-      r.place = static_cast<Py_ssize_t>(value_of(place));
+      r.place = static_cast<std::int32_t>(value_of(place));
     }
     PyObject* got = r.place < answers ? PyList_GET_ITEM(sampled.ptr(), r.place) : nullptr;
     if (got == nullptr || !PyList_Check(got) || PyList_GET_SIZE(got) != 1) {

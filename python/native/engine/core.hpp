@@ -88,6 +88,7 @@ class core {
   nb::tuple hand_out_same();
   nb::tuple hand_out_anew();
   void settle_empty(double now);
+  void look_ahead(std::size_t i, std::size_t n) const noexcept;
   nb::object take_output(request& r, PyObject* got, std::int64_t token, double now, ts::outcome& o);
 
   vocabulary words_;

@@ -25,25 +25,26 @@ namespace ts = tessera;
 
 struct request : ts::request_hook_for<ts::order::two_phase, ts::order::ranked<>, ts::order::earliest_due<>,
                                       ts::order::paced<>, ts::order::round_robin> {
-  // What a step touches.
-  PyObject* id = nullptr;       ///< The engine's name for it.
-  Py_ssize_t place = 0;         ///< Where it stood in the latest output of the runner.
-  std::uint64_t last_step = 0;  ///< The latest step that it was in.
-  std::int64_t known = 0;       ///< Output tokens whose values have come.
-  std::int64_t longest = 0;     ///< So many of these, and it ends.
+  // What a step touches: together, and small, since with hundreds of requests none of it is in the nearest cache.
+  PyObject* id = nullptr;            ///< The engine's name for it.
+  std::vector<std::int32_t> recent;  ///< What was in the prompt after its last full block, and all output.
+  std::uint64_t last_step = 0;       ///< The latest step that it was in.
+  std::int32_t place = 0;            ///< Where it stood in the latest output of the runner.
+  std::int32_t known = 0;            ///< Output tokens whose values have come.
+  std::int32_t longest = 0;          ///< So many of these, and it ends.
+  std::uint32_t till_full = 0;       ///< So many tokens, and another block is full.
   std::int64_t eos = -1;
   std::int64_t end_of_reasoning = -1;
   std::int32_t client = 0;
-  std::uint32_t slot = 0;
   bool dead = false;  ///< Ended for the engine; a plan may still hold it.
   bool known_to_runner = false;
   bool silent = true;       ///< No output of it has been reported.
   bool watched = false;     ///< Its outputs are looked at in Python, and its lists are kept up to date.
   bool repetitive = false;  ///< It is asked in Python whether it repeats itself.
   bool hashes_tokens = false;
-  std::uint32_t written = 0;         ///< So many of `recent` are in the lists below.
-  std::uint32_t till_full = 0;       ///< So many tokens, and another block is full.
-  std::vector<std::int32_t> recent;  ///< What was in the prompt after its last full block, and all output.
+  bool has_stops = false;
+  std::uint32_t written = 0;  ///< So many of `recent` are in the lists below.
+  std::uint32_t slot = 0;
 
   // For the orders.
   float score = 0;
@@ -63,6 +64,19 @@ struct request : ts::request_hook_for<ts::order::two_phase, ts::order::ranked<>,
   request() = default;
   request(const request&) = delete;
   request& operator=(const request&) = delete;
+
+  /// Has the part that a step touches fetched, long before it is needed.
+  void prefetch() const noexcept {
+    __builtin_prefetch(this);
+    __builtin_prefetch(reinterpret_cast<const char*>(this) + 64);
+    __builtin_prefetch(&id, 1);
+    __builtin_prefetch(&client);
+  }
+  /// What these point to. Reads them.
+  void prefetch_targets() const noexcept {
+    __builtin_prefetch(id, 1);
+    __builtin_prefetch(recent.data() + recent.size(), 1);
+  }
 
   void release() noexcept {
     Py_CLEAR(id);

@@ -26,7 +26,7 @@ settings = {
     "chunks": Setting(budget=160, chunk=40, max_prompt=300, max_output=60),
     "cache": cached,
     "tight cache": replace(shared, blocks=64, seqs=32, logprobs=True),
-    "aborts": replace(shared, prompts=360, aborts=True, logprobs=True),
+    "aborts": replace(shared, prompts=420, aborts=True, logprobs=True),
     "resets": replace(shared, resets=True),
     "priority": replace(tight, policy={"policy": "priority"}, own={"scheduling_policy": "priority"}),
     "pars": replace(shared, policy={"policy": "pars", "threshold": 2}),
