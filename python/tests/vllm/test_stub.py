@@ -133,3 +133,23 @@ def test_beside_vllm(policy: str, caching: bool, second: bool) -> None:
         check(runs[-1], load)
     assert runs[0].got == runs[1].got
     assert runs[0].reasons == runs[1].reasons
+
+
+def test_a_wrong_block_is_seen() -> None:
+    """The check can fail: one request is told another's block instead of its own, once."""
+    load = stub.Load(seed=3)
+    s = stub.scheduler(stub.Scheduler, stub.config(tessera={}), blocks=60, include_finished_set=True)
+    plan, wrong = s.schedule, []
+
+    def with_a_wrong_block(**named: Any) -> Any:
+        step = plan(**named)
+        if not wrong and len(step.scheduled_new_reqs) > 1:
+            first, second = step.scheduled_new_reqs[:2]
+            second.block_ids[0][0] = first.block_ids[0][0]
+            wrong.append(second.req_id)
+        return step
+
+    s.schedule = with_a_wrong_block
+    with pytest.raises(AssertionError):
+        check(drive(s, stub.Runner(60), load, False), load)
+    assert wrong
