@@ -135,7 +135,7 @@ def test_an_engine_core_in_a_process_of_its_own() -> None:
     assert got[0] == got[1]
 
 
-@pytest.mark.parametrize(
+not_had = pytest.mark.parametrize(
     "what",
     [
         {"speculative_config": {"method": "ngram", "num_speculative_tokens": 3, "prompt_lookup_max": 3}},
@@ -143,6 +143,9 @@ def test_an_engine_core_in_a_process_of_its_own() -> None:
     ],
     ids=["drafts by n-gram", "KV events"],
 )
+
+
+@not_had
 @apart
 def test_handed_back(what: dict) -> None:
     """vLLM's own scheduler does it, and well."""
@@ -153,6 +156,11 @@ def test_handed_back(what: dict) -> None:
     with llm(**what, **fallback) as made:
         assert scheduler_of(made) == "vllm.v1.core.sched.scheduler.Scheduler"
         assert answers(made, params) == expected
+
+
+@not_had
+@apart
+def test_not_handed_back(what: dict) -> None:
     with pytest.raises(NotImplementedError, match="tessera has no"), llm(**what, **ours):
         pass
 
