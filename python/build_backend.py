@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""scikit-build-core, and one thing more: a source distribution carries the headers that the native modules include.
+
+They are found by the compiler and copied into vendor/ while the distribution is made, and are never kept: ours from the
+repository, those of Boost, range-v3, fmt and nlohmann-json from the system. Their licences are in licenses/.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sysconfig
+from pathlib import Path
+
+import scikit_build_core.build as _build
+from scikit_build_core.build import (  # noqa: F401
+    build_editable,
+    build_wheel,
+    get_requires_for_build_editable,
+    get_requires_for_build_sdist,
+    get_requires_for_build_wheel,
+    prepare_metadata_for_build_editable,
+    prepare_metadata_for_build_wheel,
+)
+
+_here = Path(__file__).resolve().parent
+_vendor = _here / "vendor"
+_ours = _here.parent / "include"
+# In the folder of includes that each of these is in. range-v3 has four.
+_theirs = re.compile(r"^(?P<root>.*/include)/(?P<path>(boost|range|concepts|meta|std|fmt|nlohmann)/.+)$")
+
+
+def _closure(sources: list[Path]) -> set[Path]:
+    """Every file that the compiler reads for these sources."""
+    import nanobind
+
+    compiler = shlex.split(os.environ.get("CXX", "c++"))
+    includes = [_ours, nanobind.include_dir(), sysconfig.get_paths()["include"]]
+    files: set[Path] = set()
+    for source in sources:
+        command = [*compiler, "-std=c++20", "-M", "-DFMT_HEADER_ONLY", "-DTESSERA_POLICIES_SOURCE"]
+        rule = subprocess.run(
+            [*command, *(f"-I{path}" for path in includes), str(source)], check=True, capture_output=True, text=True
+        ).stdout
+        files.update(Path(word).resolve() for word in rule.replace("\\\n", " ").split()[1:])
+    return files
+
+
+def _gather() -> None:
+    shutil.rmtree(_vendor, ignore_errors=True)
+    found: dict[str, Path] = {}
+    boost_config = None
+    for file in _closure(sorted((_here / "native").rglob("*.cpp"))):
+        text = file.as_posix()
+        if file.is_relative_to(_ours):
+            found[file.relative_to(_ours).as_posix()] = file
+        elif (match := _theirs.match(text)) and "/c++/" not in match["root"]:
+            found[match["path"]] = file
+            if match["path"].startswith("boost/"):
+                boost_config = Path(match["root"]) / "boost" / "config"
+    if boost_config is None:
+        raise RuntimeError("the compiler reads no header of Boost: is libboost-dev installed?")
+    # Which of these are read depends on the compiler and the platform.
+    for file in boost_config.rglob("*.hpp"):
+        found[file.relative_to(boost_config.parent.parent).as_posix()] = file
+    for path, file in found.items():
+        target = _vendor / "include" / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(file, target)
+
+
+def build_sdist(sdist_directory: str, config_settings: dict | None = None) -> str:
+    """A source distribution that needs a compiler and nothing else."""
+    if not _ours.is_dir():  # one that is made of another one has them already
+        return _build.build_sdist(sdist_directory, config_settings)
+    try:
+        _gather()
+        return _build.build_sdist(sdist_directory, config_settings)
+    finally:
+        shutil.rmtree(_vendor, ignore_errors=True)

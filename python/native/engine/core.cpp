@@ -1,0 +1,575 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+#include "core.hpp"
+
+#include <tessera/kv/hash_chain.hpp>
+
+#include <algorithm>
+#include <stdexcept>
+#include <string_view>
+
+namespace tessera_python {
+namespace {
+
+// Attributes of vLLM's objects, as interned strings: looked up by pointer.
+struct attribute_names {
+  PyObject* status = PyUnicode_InternFromString("status");
+  PyObject* stop_reason = PyUnicode_InternFromString("stop_reason");
+  PyObject* finish_reason = PyUnicode_InternFromString("finish_reason");
+  PyObject* num_preemptions = PyUnicode_InternFromString("num_preemptions");
+  PyObject* is_prefill_chunk = PyUnicode_InternFromString("is_prefill_chunk");
+};
+
+const attribute_names& names() {
+  static const attribute_names all;  // never freed: Python may be gone by then
+  return all;
+}
+
+void set(PyObject* object, PyObject* name, nb::handle value) {
+  if (PyObject_SetAttr(object, name, value.ptr()) != 0) throw nb::python_error();
+}
+
+nb::object stolen(PyObject* object) {
+  if (object == nullptr) throw nb::python_error();
+  return nb::steal(object);
+}
+
+nb::object number(std::int64_t n) { return stolen(PyLong_FromLongLong(n)); }
+
+void append(nb::handle list, nb::handle value) {
+  if (PyList_Append(list.ptr(), value.ptr()) != 0) throw nb::python_error();
+}
+
+std::int64_t value_of(PyObject* number) {
+  const long long value = PyLong_AsLongLong(number);
+  if (value == -1 && PyErr_Occurred() != nullptr) throw nb::python_error();
+  return value;
+}
+
+template <class T>
+T get(const nb::dict& d, const char* key) {
+  return nb::cast<T>(d[key]);
+}
+
+time_point moment(double seconds) { return time_point::at_seconds(seconds); }
+
+/// The ids of a row's blocks from `first` on, as the runner takes them. Its block 0 is nobody's.
+nb::object ids_of(std::span<const ts::kv::block_id> row, std::size_t first) {
+  nb::object list = stolen(PyList_New(static_cast<Py_ssize_t>(row.size() - first)));
+  for (std::size_t i = first; i != row.size(); ++i) {
+    PyList_SET_ITEM(list.ptr(), static_cast<Py_ssize_t>(i - first), PyLong_FromUnsignedLong(row[i] + 1UL));
+  }
+  return stolen(PyTuple_Pack(1, list.ptr()));
+}
+
+}  // namespace
+
+vocabulary::vocabulary(const nb::dict& d)
+    : output{d["output"]},
+      status_running{d["status_running"]},
+      status_preempted{d["status_preempted"]},
+      status_stopped{d["status_stopped"]},
+      status_length{d["status_length"]},
+      reason_stop{d["reason_stop"]},
+      reason_length{d["reason_length"]},
+      reason_repetition{d["reason_repetition"]},
+      repeats{d["repeats"]},
+      requests{nb::cast<nb::dict>(d["requests"])} {}
+
+core::core(const std::string& policy, const nb::dict& options, const nb::dict& words) : words_{words} {
+  const auto whole = [&](const char* key) { return get<std::int64_t>(options, key); };
+  const auto size = [&](const char* key) {
+    const auto n = whole(key);
+    if (n < 1) throw nb::value_error((std::string{key} + " must be at least 1").c_str());
+    return n;
+  };
+  settings_.limits = {.requests = std::size_t{1} << 40U,  // the queue is in the requests: no storage
+                      .blocks = static_cast<std::size_t>(size("blocks")),
+                      .block_size = ts::tokens{size("block_size")},
+                      .residents = static_cast<std::size_t>(size("residents")),
+                      .max_length = ts::tokens{size("max_model_len")}};
+  max_model_len_ = whole("max_model_len");
+  settings_.caching = get<bool>(options, "caching");
+  settings_.chunked_prefill = get<bool>(options, "chunked_prefill");
+  settings_.watermark = get<double>(options, "watermark");
+  second_runner_ = get<bool>(options, "second_runner");
+  root_ = ts::kv::hash_root(get<std::uint64_t>(options, "secret"));
+  const auto optional = [&](const char* key, auto& value) {
+    if (options.contains(key)) value = nb::cast<std::remove_reference_t<decltype(value)>>(options[key]);
+  };
+  optional("threshold", settings_.threshold);
+  optional("pace", settings_.pace);
+  optional("margin", settings_.margin);
+  optional("slice", settings_.slice);
+  optional("quantum", settings_.quantum);
+  optional("demote_above", settings_.demote_above);
+  optional("young_quanta", settings_.young_quanta);
+  optional("fewest_quanta_first", settings_.fewest_quanta_first);
+  paces_ = policy == "improved" || policy == "pascal_paced";
+  planner_ = make_planner(policy, settings_);
+  if (planner_ == nullptr) throw nb::value_error(("unknown policy " + policy).c_str());
+}
+
+core::~core() { close(); }
+
+void core::close() {
+  if (planner_ == nullptr) return;
+  if (pending_) (void)planner_->abandon(plan_);
+  pending_ = false;
+  for (request& r : slots_) {
+    if (ts::is_live(r.state().life)) (void)planner_->cancel(r);
+    r.release();
+  }
+  free_.clear();
+  live_ = 0;
+  slots_.clear();
+  planner_.reset();
+  leaving_.clear();
+  standing_.clear();
+  batch_.clear();
+}
+
+request& core::at(std::uint32_t slot) {
+  if (slot >= slots_.size() || slots_[slot].id == nullptr) throw nb::index_error("no request has this slot");
+  return slots_[slot];
+}
+const request& core::at(std::uint32_t slot) const {
+  if (slot >= slots_.size() || slots_[slot].id == nullptr) throw nb::index_error("no request has this slot");
+  return slots_[slot];
+}
+
+request& core::fresh_slot() {
+  if (free_.empty()) {
+    request& r = slots_.emplace_back();
+    r.slot = static_cast<std::uint32_t>(slots_.size() - 1);
+    return r;
+  }
+  request& r = slots_[free_.back()];
+  free_.pop_back();
+  r.place = 0;
+  r.last_step = 0;
+  r.known = 0;
+  r.dead = r.known_to_runner = false;
+  r.silent = true;
+  r.hashes.clear();
+  return r;
+}
+
+nb::object core::submit(nb::handle object, const nb::dict& description, double now) {
+  const auto prompt = get<std::int64_t>(description, "prompt");
+  const auto max_tokens = get<std::int64_t>(description, "max_tokens");
+  nb::object everything = description["all_token_ids"];
+  nb::object output = description["output_token_ids"];
+  if (!PyList_Check(everything.ptr()) || !PyList_Check(output.ptr()) || PyList_GET_SIZE(everything.ptr()) < prompt) {
+    throw nb::value_error("all_token_ids and output_token_ids must be lists, and the first hold the prompt");
+  }
+  // The longest output that the blocks allow: who asks for more may end before.
+  const std::int64_t room = std::min(max_model_len_ - prompt, settings_.limits.longest().count() + 1 - prompt);
+  if (room < 1) return nb::cast("never_fits");
+
+  request& r = fresh_slot();
+  r.prompt = ts::tokens{prompt};
+  r.max_output = ts::tokens{std::clamp<std::int64_t>(max_tokens, 1, room)};
+  r.longest = static_cast<std::int32_t>(std::clamp<std::int64_t>(max_tokens, 1, std::int32_t{1} << 30U));
+  r.priority = get<int>(description, "priority");
+  r.score = get<float>(description, "score");
+  r.expected_output = ts::tokens{get<std::int64_t>(description, "expected_output")};
+  r.starts_in = get<bool>(description, "reasons") ? ts::phase::reasoning : ts::phase::answering;
+  r.end_of_reasoning = get<std::int64_t>(description, "end_of_reasoning");
+  r.eos = get<std::int64_t>(description, "eos");
+  r.stops = get<std::vector<std::int64_t>>(description, "stops");
+  r.client = get<std::int32_t>(description, "client");
+  r.has_stops = !r.stops.empty();
+  r.watched = get<bool>(description, "watched");
+  r.repetitive = get<bool>(description, "repetitive");
+  r.hashes_tokens = settings_.caching && get<bool>(description, "caches");
+  r.pacer = ts::token_pacer{{.tpot = ts::duration{settings_.pace}}};
+  const auto block_size = static_cast<std::size_t>(settings_.limits.block_size.count());
+  r.recent.clear();
+  if (r.hashes_tokens) {
+    const auto salt = get<std::uint64_t>(description, "salt");
+    r.chain = salt == 0 ? root_ : ts::kv::hash_root(root_ ^ salt);
+    for (std::int64_t i = 0; i != prompt; ++i) {
+      r.recent.push_back(static_cast<std::int32_t>(value_of(PyList_GET_ITEM(everything.ptr(), i))));
+      if (r.recent.size() != block_size) continue;
+      close_block(r);
+      r.recent.clear();
+    }
+    r.till_full = static_cast<std::uint32_t>(block_size - r.recent.size());
+  }
+  r.written = static_cast<std::uint32_t>(r.recent.size());
+  // Most outputs are known to be short; for the others it grows.
+  r.recent.reserve(r.recent.size() + static_cast<std::size_t>(std::min<std::int64_t>(max_tokens, 512)));
+  const ts::status refusal = planner_->submit(r, moment(now));
+  if (refusal != ts::status::accepted) {
+    free_.push_back(r.slot);
+    return nb::cast(ts::to_string(refusal));
+  }
+  r.id = nb::object(description["id"]).release().ptr();
+  r.object = nb::borrow(object).release().ptr();
+  r.output = output.release().ptr();
+  r.everything = everything.release().ptr();
+  ++live_;
+  return number(r.slot);
+}
+
+void core::cancel(std::uint32_t slot) {
+  request& r = at(slot);
+  if (r.dead) return;
+  write_tokens(r);
+  r.dead = true;
+  --live_;
+  (void)planner_->cancel(r);
+  bury(r);
+}
+
+/// Gives the slot back, now or when the plan is settled that holds the request.
+void core::bury(request& r) {
+  if (ts::is_live(r.state().life)) {
+    leaving_.push_back(&r);
+    return;
+  }
+  r.release();
+  free_.push_back(r.slot);
+}
+
+void core::sweep() {
+  for (request* r : leaving_) {
+    r->release();
+    free_.push_back(r->slot);
+  }
+  leaving_.clear();
+}
+
+/// The latest tokens fill a block: its name in the prefix cache.
+void core::close_block(request& r) {
+  const auto n = static_cast<std::size_t>(settings_.limits.block_size.count());
+  r.chain = ts::kv::hash_block(r.chain, std::span{r.recent}.last(n));
+  r.hashes.push_back(r.chain);
+  r.till_full = static_cast<std::uint32_t>(n);
+}
+
+void core::write_tokens(request& r) {
+  for (; r.written != r.recent.size(); ++r.written) {
+    const nb::object value = number(r.recent[r.written]);
+    append(r.output, value);
+    append(r.everything, value);
+  }
+}
+void core::write_tokens(std::uint32_t slot) { write_tokens(at(slot)); }
+
+/// Whether a token ends a request, by vLLM's rules and in their order. That a minimum is kept is the sampler's
+/// business.
+core::ending core::ending_of(const request& r, std::int64_t token) const {
+  if (token == r.eos) return ending::end_of_sequence;
+  if (r.has_stops && std::find(r.stops.begin(), r.stops.end(), token) != r.stops.end()) return ending::stop_token;
+  if (r.known >= r.longest || r.prompt.count() + r.known >= max_model_len_) return ending::length;
+  return ending::none;
+}
+
+/// Lets residents that still compute their prompts stand aside, or go on.
+void core::hold_prefills(bool defer) {
+  for (request* r : standing_) {
+    if (r->state().life == ts::lifecycle::suspended) (void)planner_->resume(*r);
+  }
+  standing_.clear();
+  if (!defer) return;
+  for (request* r : planner_->residents()) {
+    if (r->state().length - r->state().computed > ts::tokens{1}) standing_.push_back(r);
+  }
+  if (standing_.size() == planner_->residents().size()) standing_.clear();  // nobody decodes: nothing to wait for
+  for (request* r : standing_) (void)planner_->suspend(*r);
+}
+
+nb::tuple core::schedule(double now, std::int64_t budget, std::int64_t max_chunk, bool admit, bool defer_prefills) {
+  if (pending_) throw std::runtime_error("a step is under way: its output must come before the next is planned");
+  if (defer_prefills || !standing_.empty()) hold_prefills(defer_prefills);
+  const bool holds = defer_prefills && (planner_->residents().size() > 0);
+  plan_ = planner_->next(moment(now), {.max_batch = settings_.limits.residents,
+                                       .token_budget = ts::tokens{budget},
+                                       .max_chunk = ts::tokens{max_chunk},
+                                       .max_starts = admit && !holds ? ~std::size_t{0} : 0});
+  pending_ = true;
+  ++step_;
+  nb::tuple result = repeats_last_step() ? hand_out_same() : hand_out_anew();
+  if (plan_.empty()) {
+    // Were it so, nobody would ever run again: say it instead of going round in circles.
+    if (admit && !holds && planner_->waiting() != 0 && running() == 0 && plan_.preempted.empty()) {
+      settle_empty(now);
+      throw std::runtime_error("requests wait and none can start on an empty instance");
+    }
+    settle_empty(now);
+  }
+  return result;
+}
+
+void core::settle_empty(double now) {
+  outcomes_.clear();
+  (void)planner_->commit(plan_, outcomes_, moment(now));
+  pending_ = false;
+  sweep();
+}
+
+/// The requests of the latest step decode once more, in the same order, and nothing else happens.
+bool core::repeats_last_step() const {
+  const std::size_t n = plan_.decode.size();
+  if (!only_decodes_ || n == 0 || n != batch_.size() || !plan_.prefill.empty() || !plan_.preempted.empty() ||
+      !plan_.outgrown.empty()) {
+    return false;
+  }
+  for (std::size_t i = 0; i != n; ++i) {
+    if (i + 8 < n) plan_.decode[i + 8].request->prefetch();
+    // A slot that was given to another request since then was not in the latest step.
+    if (plan_.decode[i].request != batch_[i] || batch_[i]->last_step + 1 != step_) return false;
+  }
+  return true;
+}
+
+nb::tuple core::hand_out(nb::list fresh, nb::object resumed, nb::object all_tokens, nb::object blocks,
+                         nb::object computed, nb::object outputs, nb::object preempted) {
+  nb::list outgrown;
+  for (request* r : plan_.outgrown) outgrown.append(nb::borrow(r->object));
+  return nb::make_tuple(counts_, plan_.computed.count(), std::move(fresh), ids_, std::move(resumed),
+                        std::move(all_tokens), std::move(blocks), std::move(computed), std::move(outputs),
+                        std::move(preempted), std::move(outgrown));
+}
+
+nb::tuple core::hand_out_same() {
+  const auto n = static_cast<Py_ssize_t>(plan_.decode.size());
+  nb::object blocks = stolen(PyList_New(n));
+  nb::object computed = stolen(PyList_New(n));
+  nb::object outputs = stolen(PyList_New(n));
+  const ts::kv::block_table& tables = planner_->tables();
+  for (Py_ssize_t i = 0; i != n; ++i) {
+    const ts::scheduled<request>& e = plan_.decode[static_cast<std::size_t>(i)];
+    request& r = *e.request;
+    nb::object fresh = nb::none();
+    if (e.new_blocks != 0) {
+      const auto row = tables.row(e.row);
+      fresh = ids_of(row, row.size() - e.new_blocks);
+    }
+    PyList_SET_ITEM(blocks.ptr(), i, fresh.release().ptr());
+    PyList_SET_ITEM(computed.ptr(), i, number(e.first.count()).release().ptr());
+    PyList_SET_ITEM(outputs.ptr(), i, number(r.known).release().ptr());
+    r.last_step = step_;
+  }
+  return hand_out({}, stolen(PySet_New(nullptr)), stolen(PyDict_New()), std::move(blocks), std::move(computed),
+                  std::move(outputs), stolen(PySet_New(nullptr)));
+}
+
+nb::tuple core::hand_out_anew() {
+  nb::object preempted = stolen(PySet_New(nullptr));
+  for (const ts::preemption<request>& p : plan_.preempted) {
+    request& r = *p.request;
+    if (PySet_Add(preempted.ptr(), r.id) != 0) throw nb::python_error();
+    set(r.object, names().status, words_.status_preempted);
+    set(r.object, names().num_preemptions, number(static_cast<std::int64_t>(r.state().preemptions) + 1));
+  }
+
+  const std::size_t n = plan_.size();
+  const auto is_news = [&](const ts::scheduled<request>& e) {
+    return e.origin != ts::entry_origin::going_on && (second_runner_ || !e.request->known_to_runner);
+  };
+  Py_ssize_t known = 0;
+  for (std::size_t i = 0; i != n; ++i) known += is_news(plan_[i]) ? 0 : 1;
+  counts_ = stolen(PyDict_New());
+  ids_ = stolen(PyList_New(known));
+  batch_.clear();
+  nb::list fresh;
+  nb::object resumed = stolen(PySet_New(nullptr));
+  nb::object all_tokens = stolen(PyDict_New());
+  nb::object blocks = stolen(PyList_New(known));
+  nb::object computed = stolen(PyList_New(known));
+  nb::object outputs = stolen(PyList_New(known));
+  const ts::kv::block_table& tables = planner_->tables();
+  const nb::object one = number(1);
+  Py_ssize_t at = 0;
+  for (std::size_t i = 0; i != n; ++i) {
+    const ts::scheduled<request>& e = plan_[i];
+    request& r = *e.request;
+    const auto row = tables.row(e.row);
+    const nb::object count = e.count == ts::tokens{1} ? one : number(e.count.count());
+    if (PyDict_SetItem(counts_.ptr(), r.id, count.ptr()) != 0) throw nb::python_error();
+    if (r.watched) set(r.object, names().is_prefill_chunk, nb::bool_(!e.samples));
+    const bool comes = e.origin != ts::entry_origin::going_on;
+    if (comes) {
+      set(r.object, names().status, words_.status_running);
+      // What Python has to say about those who start: few in a step.
+      write_tokens(r);
+      fresh.append(nb::make_tuple(nb::borrow(r.object), ids_of(row, 0), e.first.count(), r.known_to_runner,
+                                  r.state().length.count()));
+    }
+    if (!is_news(e)) {
+      nb::object mine = nb::none();
+      if (comes) {
+        if (PySet_Add(resumed.ptr(), r.id) != 0) throw nb::python_error();
+        mine = ids_of(row, 0);
+      } else if (e.new_blocks != 0) {
+        mine = ids_of(row, row.size() - e.new_blocks);
+      }
+      PyList_SET_ITEM(ids_.ptr(), at, nb::borrow(r.id).release().ptr());
+      PyList_SET_ITEM(blocks.ptr(), at, mine.release().ptr());
+      PyList_SET_ITEM(computed.ptr(), at, number(e.first.count()).release().ptr());
+      PyList_SET_ITEM(outputs.ptr(), at, number(r.known).release().ptr());
+      ++at;
+      if (!second_runner_ && (comes || r.last_step + 1 != step_)) {
+        // Who was not in the step before is not in the runner's batch any more.
+        write_tokens(r);
+        nb::object copy = stolen(PyList_GetSlice(r.everything, 0, PyList_GET_SIZE(r.everything)));
+        if (PyDict_SetItem(all_tokens.ptr(), r.id, copy.ptr()) != 0) throw nb::python_error();
+      }
+    }
+    r.known_to_runner = true;
+    r.last_step = step_;
+    batch_.push_back(&r);
+  }
+  only_decodes_ = plan_.prefill.empty() && fresh.size() == 0;
+  return hand_out(std::move(fresh), std::move(resumed), std::move(all_tokens), std::move(blocks), std::move(computed),
+                  std::move(outputs), std::move(preempted));
+}
+
+/// Has the requests fetched that come next in a pass over the plan.
+inline void core::look_ahead(std::size_t i, std::size_t n) const noexcept {
+  if (i + 8 < n) plan_[i + 8].request->prefetch();
+  if (i + 4 < n) plan_[i + 4].request->prefetch_targets();
+}
+
+/// Takes a token of a request in, and makes the output that reports it.
+nb::object core::take_output(request& r, PyObject* got, std::int64_t token, double now, ts::outcome& o) {
+  ++r.known;
+  r.recent.push_back(static_cast<std::int32_t>(token));
+  if (r.watched) write_tokens(r);
+  if (r.hashes_tokens && --r.till_full == 0) close_block(r);
+  if (paces_ && r.state().phase == ts::phase::answering) r.pacer.on_token(moment(now));
+  o.end_of_reasoning = token == r.end_of_reasoning;
+
+  PyObject* arguments[2] = {r.id, got};
+  nb::object output = stolen(PyObject_Vectorcall(words_.output.ptr(), arguments, 2, nullptr));
+  ending end = ending_of(r, token);
+  if (end == ending::none && r.repetitive && nb::cast<bool>(words_.repeats(nb::handle(r.object))))
+    end = ending::repetition;
+  if (end == ending::none) return output;
+
+  o.finished = true;
+  const nb::object& reason = end == ending::length       ? words_.reason_length
+                             : end == ending::repetition ? words_.reason_repetition
+                                                         : words_.reason_stop;
+  set(output.ptr(), names().finish_reason, reason);
+  if (end == ending::repetition) {
+    nb::object why = stolen(PyObject_GetAttr(r.object, names().stop_reason));
+    set(output.ptr(), names().stop_reason, why);
+  } else {
+    set(r.object, names().status, end == ending::length ? words_.status_length : words_.status_stopped);
+    if (end == ending::stop_token) {
+      set(r.object, names().stop_reason, PyList_GET_ITEM(got, 0));
+      set(output.ptr(), names().stop_reason, PyList_GET_ITEM(got, 0));
+    }
+  }
+  return output;
+}
+
+nb::tuple core::update(nb::handle index_of, nb::handle req_ids, nb::handle sampled, double now) {
+  nb::dict by_client;
+  nb::list looked_at;
+  nb::list ended;
+  if (!pending_) return nb::make_tuple(std::move(by_client), std::move(looked_at), std::move(ended));
+  if (!PyList_Check(req_ids.ptr()) || !PyList_Check(sampled.ptr()) || !PyDict_Check(index_of.ptr())) {
+    throw nb::type_error("the runner's output has lists of ids and of tokens, and a dict of places");
+  }
+  const Py_ssize_t ran = PyList_GET_SIZE(req_ids.ptr());
+  const Py_ssize_t answers = PyList_GET_SIZE(sampled.ptr());
+  const std::size_t n = plan_.size();
+  outcomes_.assign(n, ts::outcome{});
+  std::int32_t client = -1;
+  PyObject* outputs = nullptr;  // of that client; by_client holds it
+  for (std::size_t i = 0; i != n; ++i) {
+    look_ahead(i, n);
+    const ts::scheduled<request>& e = plan_[i];
+    request& r = *e.request;
+    if (r.dead || !e.samples) continue;
+    if (r.place >= ran || PyList_GET_ITEM(req_ids.ptr(), r.place) != r.id) {
+      PyObject* place = PyDict_GetItemWithError(index_of.ptr(), r.id);
+      if (place == nullptr) throw std::runtime_error("a request of the step is not in the runner's output");
+      r.place = static_cast<std::int32_t>(value_of(place));
+    }
+    PyObject* got = r.place < answers ? PyList_GET_ITEM(sampled.ptr(), r.place) : nullptr;
+    if (got == nullptr || !PyList_Check(got) || PyList_GET_SIZE(got) != 1) {
+      throw std::runtime_error("a request of the step that samples has one token in the runner's output");
+    }
+    const std::int64_t token = value_of(PyList_GET_ITEM(got, 0));
+    const nb::object output = take_output(r, got, token, now, outcomes_[i]);
+    if (r.client != client) {
+      client = r.client;
+      const nb::object key = number(client);
+      outputs = PyDict_GetItemWithError(by_client.ptr(), key.ptr());
+      if (outputs == nullptr) {
+        by_client[key] = nb::list();
+        outputs = PyDict_GetItemWithError(by_client.ptr(), key.ptr());
+      }
+    }
+    append(outputs, output);
+    if (r.silent || r.watched) {
+      looked_at.append(nb::make_tuple(output, nb::borrow(r.object), r.place, r.silent, r.watched));
+      r.silent = false;
+    }
+    if (outcomes_[i].finished) {
+      ended.append(nb::borrow(r.object));
+      if (PyDict_DelItem(words_.requests.ptr(), r.id) != 0) throw nb::python_error();
+      r.dead = true;
+      --live_;
+      leaving_.push_back(&r);
+    }
+  }
+  if (planner_->commit(plan_, outcomes_, moment(now)) != ts::status::ok) {
+    throw std::runtime_error("the step was refused: it is not the one that was planned");
+  }
+  pending_ = false;
+  sweep();
+  return nb::make_tuple(std::move(by_client), std::move(looked_at), std::move(ended));
+}
+
+nb::object core::reset() {
+  if (pending_) return nb::none();
+  hold_prefills(false);
+  nb::list gone;
+  const auto residents = planner_->residents();
+  // Each call changes the span.
+  const std::vector<request*> all{residents.begin(), residents.end()};
+  for (request* r : all) {
+    if (planner_->preempt(*r) != ts::status::ok) throw std::runtime_error("a resident could not be preempted");
+    set(r->object, names().status, words_.status_preempted);
+    set(r->object, names().num_preemptions, number(r->state().preemptions));
+    gone.append(nb::borrow(r->object));
+  }
+  if (planner_->forget_prefixes() != ts::status::ok) throw std::runtime_error("the prefixes could not be forgotten");
+  only_decodes_ = false;
+  return gone;
+}
+
+std::size_t core::running() const {
+  if (!pending_) return planner_->residents().size() + planner_->suspended();
+  std::size_t n = planner_->suspended();
+  for (const request* r : planner_->residents()) n += r->dead ? 0 : 1;
+  for (const ts::preemption<request>& p : plan_.preempted) n -= p.request->dead ? 0 : 1;
+  for (std::size_t i = 0; i != plan_.size(); ++i) {
+    n += plan_[i].origin != ts::entry_origin::going_on && !plan_[i].request->dead ? 1 : 0;
+  }
+  return n;
+}
+
+double core::usage() const {
+  // As vLLM computes it, to the last bit.
+  const auto all = static_cast<double>(settings_.limits.blocks);
+  return 1.0 - (all - static_cast<double>(planner_->held().count())) / all;
+}
+
+std::string core::why(std::uint32_t slot) const { return ts::to_string(planner_->why(at(slot))); }
+
+std::vector<std::uint32_t> core::blocks_of(std::uint32_t slot) const {
+  const request& r = at(slot);
+  if (r.state().row == ts::no_index) return {};
+  const auto row = planner_->tables().row(r.state().row);
+  return {row.begin(), row.end()};
+}
+
+}  // namespace tessera_python

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include "planner.hpp"
+
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+/// @file
+/// A scheduler that speaks vLLM's objects: its lists and dicts are built here, where it takes tens of nanoseconds a
+/// request instead of a microsecond. What happens to few requests in a step is left to Python.
+
+namespace tessera_python {
+
+namespace nb = nanobind;
+
+/// vLLM's classes and values that outputs are made of.
+struct vocabulary {
+  explicit vocabulary(const nb::dict& d);
+
+  nb::object output;  ///< Makes an output of (id, tokens).
+  nb::object status_running, status_preempted, status_stopped, status_length;
+  nb::object reason_stop, reason_length, reason_repetition;
+  nb::object repeats;  ///< Asked of a request whether it repeats itself; sets its status if so.
+  nb::dict requests;   ///< Requests by id, from which those who end are taken out.
+};
+
+class core {
+ public:
+  core(const std::string& policy, const nb::dict& options, const nb::dict& words);
+  ~core();
+  core(const core&) = delete;
+  core& operator=(const core&) = delete;
+
+  /// A request joins. Its slot, or the word of the refusal.
+  nb::object submit(nb::handle object, const nb::dict& description, double now);
+  /// A request ends, whatever it does; its slot is not to be used again.
+  void cancel(std::uint32_t slot);
+
+  /// The next step.
+  nb::tuple schedule(double now, std::int64_t budget, std::int64_t max_chunk, bool admit, bool defer_prefills);
+  /// A step in which nothing runs: the runner forgets who was in the one before.
+  void skip() noexcept { ++step_; }
+  /// What came of it: outputs by client, those that Python must look at, and requests that ended.
+  nb::tuple update(nb::handle index_of, nb::handle req_ids, nb::handle sampled, double now);
+
+  /// All KV is lost: whoever holds some waits again at its place, and no prefix is known. The requests that lost
+  /// theirs, or None while a step is under way.
+  nb::object reset();
+
+  /// Requests that hold blocks, by the latest plan, whether it has been run or not. O(1), O(running) while it has not.
+  [[nodiscard]] std::size_t running() const;
+  [[nodiscard]] std::size_t waiting() const { return live_ - running(); }
+  [[nodiscard]] std::size_t live() const noexcept { return live_; }
+  [[nodiscard]] bool pending() const noexcept { return pending_; }
+  [[nodiscard]] double usage() const;
+  [[nodiscard]] std::string why(std::uint32_t slot) const;
+  /// Block ids that a request holds.
+  [[nodiscard]] std::vector<std::uint32_t> blocks_of(std::uint32_t slot) const;
+  /// Brings a request's lists of tokens up to date.
+  void write_tokens(std::uint32_t slot);
+  /// Ends everything; nothing else may be called then.
+  void close();
+
+ private:
+  enum class ending { none, end_of_sequence, stop_token, length, repetition };
+
+  request& at(std::uint32_t slot);
+  [[nodiscard]] const request& at(std::uint32_t slot) const;
+  request& fresh_slot();
+  void bury(request& r);
+  void sweep();
+  void close_block(request& r);
+  void write_tokens(request& r);
+  [[nodiscard]] ending ending_of(const request& r, std::int64_t token) const;
+  void hold_prefills(bool defer);
+  [[nodiscard]] bool repeats_last_step() const;
+  nb::tuple hand_out(nb::list fresh, nb::object resumed, nb::object all_tokens, nb::object blocks, nb::object computed,
+                     nb::object outputs, nb::object preempted);
+  nb::tuple hand_out_same();
+  nb::tuple hand_out_anew();
+  void settle_empty(double now);
+  void look_ahead(std::size_t i, std::size_t n) const noexcept;
+  nb::object take_output(request& r, PyObject* got, std::int64_t token, double now, ts::outcome& o);
+
+  vocabulary words_;
+  settings settings_;
+  std::int64_t max_model_len_ = 0;
+  bool second_runner_ = false;  ///< vLLM's second model runner: it takes who resumes for new.
+  bool paces_ = false;          ///< Its order looks at readers.
+  std::uint64_t root_ = 0;
+
+  std::deque<request> slots_;  ///< In place for ever.
+  std::vector<std::uint32_t> free_;
+  std::unique_ptr<planner> planner_;
+  std::size_t live_ = 0;
+
+  plan plan_{};
+  bool pending_ = false;
+  std::uint64_t step_ = 0;
+  std::vector<ts::outcome> outcomes_;
+  std::vector<request*> leaving_;   ///< Ended while a plan holds them.
+  std::vector<request*> standing_;  ///< Residents whose prompts are deferred.
+
+  // The latest step's dict and list of ids: handed out again while the same requests decode.
+  nb::object counts_, ids_;
+  std::vector<const request*> batch_;
+  bool only_decodes_ = false;
+};
+
+}  // namespace tessera_python

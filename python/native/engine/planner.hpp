@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include "request.hpp"
+
+#include <tessera/core/status.hpp>
+#include <tessera/kv/block_table.hpp>
+#include <tessera/kv/table_view.hpp>
+#include <tessera/pipeline/limits.hpp>
+#include <tessera/pipeline/plan.hpp>
+#include <tessera/pipeline/reasons.hpp>
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string_view>
+
+/// @file
+/// One type for schedulers of all orders and block stores, so that what surrounds them is compiled once. A virtual call
+/// or two for each step is nothing beside the Python objects that a step costs.
+
+namespace tessera_python {
+
+/// The block tables are read where they lie: an entry says how many of its row's last blocks are new.
+struct tables_in_place {
+  struct nothing {
+    bool operator==(const nothing&) const = default;
+  };
+  using limits = ts::kv::block_table::limits;
+  using view_type = nothing;
+  [[nodiscard]] static constexpr std::size_t required_bytes(const limits& /*l*/) noexcept { return 0; }
+  tables_in_place(ts::arena& /*memory*/, const limits& /*l*/) noexcept {}
+  void begin() noexcept {}
+  void add(ts::kv::block_table& /*table*/, std::uint32_t /*row*/, ts::tokens /*n*/, std::size_t /*fresh*/) noexcept {}
+  [[nodiscard]] nothing view(const ts::kv::block_table& /*table*/) const noexcept { return {}; }
+};
+
+using plan = ts::step_plan<request, tables_in_place::view_type>;
+using time_point = request::time_point;
+
+/// What a scheduler is made of.
+struct settings {
+  ts::scheduler_limits limits{};
+  bool caching = false;
+  bool chunked_prefill = true;
+  double watermark = 0;
+  // Each order takes what it has a use for.
+  double threshold = 120;
+  double pace = 0.1;
+  double margin = 1;
+  std::int64_t slice = 250;
+  std::int64_t quantum = 500;
+  std::int64_t demote_above = 5000;
+  std::int64_t young_quanta = 2;
+  bool fewest_quanta_first = true;
+};
+
+struct planner {
+  planner() = default;
+  planner(const planner&) = delete;
+  planner& operator=(const planner&) = delete;
+  virtual ~planner() = default;
+
+  virtual ts::status submit(request& r, time_point now) = 0;
+  virtual plan next(time_point now, const ts::step_limits& limits) = 0;
+  virtual ts::status commit(const plan& p, std::span<const ts::outcome> outcomes, time_point now) = 0;
+  virtual ts::status abandon(const plan& p) = 0;
+  virtual ts::status cancel(request& r) = 0;
+  virtual ts::status finish(request& r) = 0;
+  virtual ts::status preempt(request& r) = 0;
+  virtual ts::status suspend(request& r) = 0;
+  virtual ts::status resume(request& r) = 0;
+  virtual ts::status forget_prefixes() = 0;
+  [[nodiscard]] virtual bool fits(ts::tokens length, ts::tokens to_come) const = 0;
+  [[nodiscard]] virtual ts::wait_reason why(const request& r) const = 0;
+  [[nodiscard]] virtual std::span<request* const> residents() const = 0;
+  [[nodiscard]] virtual std::size_t suspended() const = 0;
+  [[nodiscard]] virtual std::size_t waiting() const = 0;
+  [[nodiscard]] virtual const ts::kv::block_table& tables() const = 0;
+  [[nodiscard]] virtual ts::blocks held() const = 0;
+};
+
+[[nodiscard]] std::unique_ptr<planner> make_fcfs(const settings& s);
+[[nodiscard]] std::unique_ptr<planner> make_ranked(const settings& s);
+[[nodiscard]] std::unique_ptr<planner> make_two_phase(const settings& s);
+[[nodiscard]] std::unique_ptr<planner> make_earliest_due(const settings& s);
+[[nodiscard]] std::unique_ptr<planner> make_paced(const settings& s);
+[[nodiscard]] std::unique_ptr<planner> make_round_robin(const settings& s);
+
+/// The scheduler of a policy; null if there is none of that name.
+[[nodiscard]] std::unique_ptr<planner> make_planner(std::string_view policy, const settings& s);
+/// The names that `make_planner` knows.
+[[nodiscard]] std::span<const std::string_view> planner_names() noexcept;
+
+}  // namespace tessera_python

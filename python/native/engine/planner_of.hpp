@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include "planner.hpp"
+
+#include <tessera/core/owned_storage.hpp>
+#include <tessera/kv/block_pool.hpp>
+#include <tessera/kv/prefix_cache.hpp>
+#include <tessera/pipeline/iteration_scheduler.hpp>
+#include <tessera/preempt/recompute.hpp>
+
+namespace tessera_python {
+
+/// The scheduler of one order over one kind of block store.
+template <class Order, class Store>
+class planner_of final : public planner {
+  // An engine without a host tier computes anew what it takes away, as vLLM's V1 does.
+  using scheduler =
+      ts::iteration_scheduler<request, Order, ts::preempt::recompute, ts::admit::watermark, Store, tables_in_place>;
+
+ public:
+  planner_of(const settings& s, const Order& order)
+      : storage_{ts::storage_for<scheduler>(s.limits)},
+        scheduler_{storage_,
+                   {.order = order, .admit = {.fraction = s.watermark}, .chunked_prefill = s.chunked_prefill}} {}
+
+  ts::status submit(request& r, time_point now) override { return scheduler_.submit(r, now); }
+  plan next(time_point now, const ts::step_limits& limits) override { return scheduler_.plan(now, limits); }
+  ts::status commit(const plan& p, std::span<const ts::outcome> outcomes, time_point now) override {
+    return scheduler_.commit(p, outcomes, now);
+  }
+  ts::status abandon(const plan& p) override { return scheduler_.abandon(p); }
+  ts::status cancel(request& r) override { return scheduler_.cancel(r); }
+  ts::status finish(request& r) override { return scheduler_.finish(r); }
+  ts::status preempt(request& r) override { return scheduler_.preempt(r); }
+  ts::status suspend(request& r) override { return scheduler_.suspend(r); }
+  ts::status resume(request& r) override { return scheduler_.resume(r); }
+  ts::status forget_prefixes() override {
+    if constexpr (requires { scheduler_.forget_prefixes(); }) {
+      return scheduler_.forget_prefixes();
+    } else {
+      return scheduler_.plan_pending() ? ts::status::busy : ts::status::ok;
+    }
+  }
+  bool fits(ts::tokens length, ts::tokens to_come) const override { return scheduler_.fits(length, to_come); }
+  ts::wait_reason why(const request& r) const override { return scheduler_.why(r); }
+  std::span<request* const> residents() const override { return scheduler_.residents(); }
+  std::size_t suspended() const override { return scheduler_.suspended_count(); }
+  std::size_t waiting() const override { return scheduler_.waiting_count(); }
+  const ts::kv::block_table& tables() const override { return scheduler_.tables(); }
+  ts::blocks held() const override { return scheduler_.device_blocks_held(); }
+
+ private:
+  ts::owned_storage<ts::scheduler_limits> storage_;
+  scheduler scheduler_;
+};
+
+template <class Order>
+[[nodiscard]] std::unique_ptr<planner> planner_for(const settings& s, const Order& order) {
+  if (s.caching) return std::make_unique<planner_of<Order, ts::kv::prefix_cache>>(s, order);
+  return std::make_unique<planner_of<Order, ts::kv::block_pool>>(s, order);
+}
+
+}  // namespace tessera_python

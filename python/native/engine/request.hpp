@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <tessera/order/earliest_due.hpp>
+#include <tessera/order/paced.hpp>
+#include <tessera/order/ranked.hpp>
+#include <tessera/order/round_robin.hpp>
+#include <tessera/order/two_phase.hpp>
+#include <tessera/pacing/token_pacer.hpp>
+
+#include <Python.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+/// @file
+/// A request of an engine that is written in Python: what every order wants to know of it, its tokens as far as the
+/// prefix cache needs them, and the objects by which the engine knows it.
+
+namespace tessera_python {
+
+namespace ts = tessera;
+
+struct request : ts::request_hook_for<ts::order::two_phase, ts::order::ranked<>, ts::order::earliest_due<>,
+                                      ts::order::paced<>, ts::order::round_robin> {
+  // What a step touches: together, and small, since with hundreds of requests none of it is in the nearest cache.
+  PyObject* id = nullptr;            ///< The engine's name for it.
+  std::vector<std::int32_t> recent;  ///< What was in the prompt after its last full block, and all output.
+  std::uint64_t last_step = 0;       ///< The latest step that it was in.
+  std::int32_t place = 0;            ///< Where it stood in the latest output of the runner.
+  std::int32_t known = 0;            ///< Output tokens whose values have come.
+  std::int32_t longest = 0;          ///< So many of these, and it ends.
+  std::uint32_t till_full = 0;       ///< So many tokens, and another block is full.
+  std::int64_t eos = -1;
+  std::int64_t end_of_reasoning = -1;
+  std::int32_t client = 0;
+  bool dead = false;  ///< Ended for the engine; a plan may still hold it.
+  bool known_to_runner = false;
+  bool silent = true;       ///< No output of it has been reported.
+  bool watched = false;     ///< Its outputs are looked at in Python, and its lists are kept up to date.
+  bool repetitive = false;  ///< It is asked in Python whether it repeats itself.
+  bool hashes_tokens = false;
+  bool has_stops = false;
+  std::uint32_t written = 0;  ///< So many of `recent` are in the lists below.
+  std::uint32_t slot = 0;
+
+  // For the orders.
+  float score = 0;
+  ts::tokens expected_output{};
+  ts::token_pacer pacer{};
+
+  std::vector<std::int64_t> stops;
+  std::vector<std::uint64_t> hashes;  ///< Of the full blocks.
+  std::uint64_t chain = 0;            ///< The last of them, or where the chain begins.
+
+  PyObject* object = nullptr;      ///< The engine's request.
+  PyObject* output = nullptr;      ///< Its list of output tokens.
+  PyObject* everything = nullptr;  ///< Its list of all tokens.
+
+  [[nodiscard]] std::span<const std::uint64_t> prefix_hashes() const noexcept { return hashes; }
+
+  request() = default;
+  request(const request&) = delete;
+  request& operator=(const request&) = delete;
+
+  /// Has the part that a step touches fetched, long before it is needed.
+  void prefetch() const noexcept {
+    __builtin_prefetch(this);
+    __builtin_prefetch(reinterpret_cast<const char*>(this) + 64);
+    __builtin_prefetch(&id, 1);
+    __builtin_prefetch(&client);
+  }
+  /// What these point to. Reads them.
+  void prefetch_targets() const noexcept {
+    __builtin_prefetch(id, 1);
+    __builtin_prefetch(recent.data() + recent.size(), 1);
+  }
+
+  void release() noexcept {
+    Py_CLEAR(id);
+    Py_CLEAR(object);
+    Py_CLEAR(output);
+    Py_CLEAR(everything);
+  }
+};
+
+}  // namespace tessera_python

@@ -1,0 +1,312 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+#include "runs.hpp"
+
+#include <tessera/kv/block_pool.hpp>
+#include <tessera/sim/profile_file.hpp>
+#include <tessera/sim/report_json.hpp>
+#include <tessera/sim/step_time.hpp>
+#include <tessera/sim/workload.hpp>
+
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+namespace nb = nanobind;
+
+namespace tessera_python {
+namespace {
+
+using numbers = nb::ndarray<const double, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+
+/// A column: an array that owns what it shows.
+template <class T, class Range, class Of>
+nb::object column(const Range& all, Of of) {
+  auto* values = new std::vector<T>;
+  nb::capsule owner{values, [](void* p) noexcept { delete static_cast<std::vector<T>*>(p); }};
+  values->reserve(all.size());
+  for (const auto& one : all) values->push_back(static_cast<T>(of(one)));
+  return nb::cast(nb::ndarray<nb::numpy, T, nb::ndim<1>>{values->data(), {values->size()}, owner});
+}
+
+nb::dict columns_of(const std::vector<sim::trace_row>& rows) {
+  nb::dict d;
+  using row = sim::trace_row;
+  d["arrival_s"] = column<double>(rows, [](const row& r) { return r.arrival_s; });
+  d["prompt_tokens"] = column<std::int64_t>(rows, [](const row& r) { return r.prompt_tokens; });
+  d["output_tokens"] = column<std::int64_t>(rows, [](const row& r) { return r.output_tokens; });
+  d["reasoning_tokens"] = column<std::int64_t>(rows, [](const row& r) { return r.reasoning_tokens; });
+  d["answer_tokens"] = column<std::int64_t>(rows, [](const row& r) { return r.answer_tokens; });
+  d["score"] = column<double>(rows, [](const row& r) { return r.score; });
+  return d;
+}
+
+std::int64_t whole(double x, const char* name, std::size_t i, std::int64_t least) {
+  if (!(x >= static_cast<double>(least)) || x > static_cast<double>(sim::max_trace_tokens) || x != std::floor(x)) {
+    throw sim::usage_error{
+        fmt::format("{}[{}] must be a whole number from {} to {}, not {}", name, i, least, sim::max_trace_tokens, x)};
+  }
+  return static_cast<std::int64_t>(x);
+}
+
+/// The rows that these columns are; all of one length. Arrivals must not fall.
+std::vector<sim::trace_row> rows_of(const numbers& arrival, const numbers& prompt, const numbers& output,
+                                    const numbers& reasoning, const numbers& score) {
+  const std::size_t n = arrival.shape(0);
+  for (const numbers* other : {&prompt, &output, &reasoning, &score}) {
+    if (other->shape(0) != n) throw sim::usage_error{"the columns of a workload must have one length"};
+  }
+  if (n == 0 || n > sim::max_trace_rows) {
+    throw sim::usage_error{fmt::format("a workload has from 1 to {} requests, not {}", sim::max_trace_rows, n)};
+  }
+  std::vector<sim::trace_row> rows(n);
+  for (std::size_t i = 0; i != n; ++i) {
+    sim::trace_row& r = rows[i];
+    r.arrival_s = arrival.data()[i];
+    if (!std::isfinite(r.arrival_s) || r.arrival_s < (i == 0 ? 0 : rows[i - 1].arrival_s)) {
+      throw sim::usage_error{
+          fmt::format("arrival_s[{}] must be a number not below the one before it, and not below 0; "
+                      "it is {}",
+                      i, r.arrival_s)};
+    }
+    r.prompt_tokens = whole(prompt.data()[i], "prompt_tokens", i, 1);
+    r.output_tokens = whole(output.data()[i], "output_tokens", i, 1);
+    r.reasoning_tokens = whole(reasoning.data()[i], "reasoning_tokens", i, 0);
+    if (r.reasoning_tokens > r.output_tokens) {
+      throw sim::usage_error{fmt::format("reasoning_tokens[{}] must not be more than output_tokens", i)};
+    }
+    r.answer_tokens = r.output_tokens - r.reasoning_tokens;
+    r.score = static_cast<float>(score.data()[i]);
+  }
+  return rows;
+}
+
+/// What a run is asked for beside its workload.
+struct cluster_request {
+  std::int64_t instances = 8;
+  std::optional<std::int64_t> kv_blocks;
+  std::int64_t block_size = 16;
+  std::int64_t max_batch = 256;
+  std::int64_t token_budget = 8192;
+  std::int64_t in_flight = 0;
+};
+
+std::int64_t within(std::int64_t n, std::int64_t least, std::int64_t most, const char* name) {
+  if (n < least || n > most) {
+    throw sim::usage_error{fmt::format("{} must be from {} to {}, not {}", name, least, most, n)};
+  }
+  return n;
+}
+
+sim::cluster_options cluster_for(const cluster_request& a, const sim::profile& profile,
+                                 const std::vector<sim::trace_row>& rows) {
+  const ts::tokens block_size{within(a.block_size, 1, 65'536, "block_size")};
+  constexpr std::int64_t most_blocks = std::int64_t{1} << 26;
+  const std::int64_t blocks = a.kv_blocks.value_or(profile.kv_blocks(block_size).count());
+  within(blocks, 1, most_blocks, "kv_blocks");
+  std::int64_t shortest = rows.front().prompt_tokens + rows.front().output_tokens;
+  std::int64_t longest = shortest;
+  std::int64_t all = 0;
+  for (const sim::trace_row& row : rows) {
+    const std::int64_t length = row.prompt_tokens + row.output_tokens;
+    shortest = std::min(shortest, length);
+    longest = std::max(longest, length);
+    all += std::min(ts::blocks_for(ts::tokens{length}, block_size).count(), blocks);
+  }
+  if (ts::blocks_for(ts::tokens{shortest - 1}, block_size).count() > blocks) {
+    throw sim::usage_error{fmt::format("{} KV blocks of {} tokens are too few for the shortest of {} requests", blocks,
+                                       block_size.count(), rows.size())};
+  }
+  sim::cluster_options o{.instance = {.timer = sim::step_timer{profile}}};
+  o.instances = static_cast<std::size_t>(within(a.instances, 1, 65'536, "instances"));
+  o.instance.limits = {.requests = rows.size(),
+                       .blocks = static_cast<std::size_t>(blocks),
+                       .block_size = block_size,
+                       .residents = static_cast<std::size_t>(within(a.max_batch, 1, 65'536, "max_batch")),
+                       .host_blocks = static_cast<std::size_t>(std::min(profile.host_blocks(block_size).count(), all)),
+                       .max_length = ts::tokens{longest}};
+  o.instance.step = {.max_batch = o.instance.limits.residents,
+                     .token_budget = ts::tokens{within(a.token_budget, 1, 1 << 24, "token_budget")}};
+  o.instance.swap_seconds_per_block = sim::swap_seconds(profile, block_size);
+  o.fabric_bytes_per_s = profile.links.fabric_bytes_per_s;
+  o.kv_bytes_per_token = profile.model.kv_bytes_per_token();
+  o.in_flight = static_cast<std::size_t>(within(a.in_flight, 0, 1 << 24, "in_flight"));
+  // More than a machine is likely to have, whatever is asked for.
+  const double bytes =
+      static_cast<double>(o.instances) *
+          static_cast<double>(ts::kv::block_pool::required_bytes({.blocks = o.instance.limits.blocks})) +
+      static_cast<double>(rows.size()) * static_cast<double>(sizeof(sim::request));
+  if (bytes > 16.0 * (1 << 30)) {
+    throw sim::usage_error{
+        fmt::format("this would use {:.1f} GiB of memory; at most 16 are allowed: take fewer instances, requests or "
+                    "kv_blocks",
+                    bytes / (1 << 30))};
+  }
+  return o;
+}
+
+nb::dict result_of(const sim::run_result& run) {
+  nb::dict d;
+  d["summary"] = sim::to_json(run.numbers).dump();
+  nb::dict requests;
+  using record = sim::request_record;
+  const auto& all = run.requests;
+  const auto number = [&](const char* name, auto of) { requests[name] = column<double>(all, of); };
+  const auto count = [&](const char* name, auto of) { requests[name] = column<std::int64_t>(all, of); };
+  count("id", [](const record& r) { return r.id; });
+  count("instance", [](const record& r) { return r.instance; });
+  count("preemptions", [](const record& r) { return r.preemptions; });
+  count("migrations", [](const record& r) { return r.migrations; });
+  count("rejected", [](const record& r) { return r.rejected; });
+  count("prompt_tokens", [](const record& r) { return r.prompt_tokens; });
+  count("reasoning_tokens", [](const record& r) { return r.reasoning_tokens; });
+  count("answer_tokens", [](const record& r) { return r.answer_tokens; });
+  number("arrival", [](const record& r) { return r.arrival; });
+  number("first_scheduled", [](const record& r) { return r.first_scheduled; });
+  number("first_token", [](const record& r) { return r.first_token; });
+  number("phase_change", [](const record& r) { return r.phase_change; });
+  number("first_answer", [](const record& r) { return r.first_answer; });
+  number("finish", [](const record& r) { return r.finish; });
+  number("executed", [](const record& r) { return r.executed; });
+  number("blocked", [](const record& r) { return r.blocked; });
+  number("preempted", [](const record& r) { return r.preempted; });
+  number("qoe", [](const record& r) { return r.qoe; });
+  number("ttft", [](const record& r) { return r.ttft(); });
+  number("tpot", [](const record& r) { return r.tpot(); });
+  number("e2e", [](const record& r) { return r.e2e(); });
+  number("normalized_latency", [](const record& r) { return r.normalized_latency(); });
+  d["requests"] = requests;
+  nb::dict timeline;
+  using point = sim::timeline_point;
+  timeline["time"] = column<double>(run.timeline, [](const point& p) { return p.time; });
+  timeline["running"] = column<double>(run.timeline, [](const point& p) { return p.running; });
+  timeline["waiting"] = column<double>(run.timeline, [](const point& p) { return p.waiting; });
+  timeline["kv_used"] = column<double>(run.timeline, [](const point& p) { return p.kv_used; });
+  d["timeline"] = timeline;
+  nb::dict instances;
+  using facts = sim::instance_facts;
+  instances["busy_s"] = column<double>(run.instances, [](const facts& f) { return f.busy_s; });
+  instances["computed_tokens"] = column<std::int64_t>(run.instances, [](const facts& f) { return f.computed_tokens; });
+  instances["output_tokens"] = column<std::int64_t>(run.instances, [](const facts& f) { return f.output_tokens; });
+  d["instances"] = instances;
+  return d;
+}
+
+/// A profile by name, from a file, or from the text of one.
+sim::profile profile_for(const std::string& text) {
+  if (text.find('{') != text.npos) return sim::parse_profile(text, "profile");
+  return sim::load_profile(text);
+}
+
+nb::dict replay(const std::string& policy, const numbers& arrival, const numbers& prompt, const numbers& output,
+                const numbers& reasoning, const numbers& score, const std::string& profile, std::int64_t instances,
+                std::optional<std::int64_t> kv_blocks, std::int64_t block_size, std::int64_t max_batch,
+                std::int64_t token_budget, std::int64_t in_flight, std::optional<double> threshold, nb::object place) {
+  const std::vector<sim::trace_row> rows = rows_of(arrival, prompt, output, reasoning, score);
+  const sim::cluster_options options =
+      cluster_for({instances, kv_blocks, block_size, max_batch, token_budget, in_flight}, profile_for(profile), rows);
+  std::exception_ptr failure;
+  sim::policy chosen;
+  if (place.is_none() && !threshold) {
+    const std::vector<sim::policy> all = policies();
+    if (policy.find(',') != policy.npos) throw sim::usage_error{"one policy at a time"};
+    chosen = sim::select_policies(all, policy).front();
+  } else {
+    placement_function function;
+    if (!place.is_none()) {
+      // Nothing is thrown through a run that is under way: it goes on without being asked, and then it is said.
+      function = [place, &failure](const std::vector<sim::instance_view>& views) -> std::size_t {
+        if (failure) return 0;
+        const nb::gil_scoped_acquire held;
+        try {
+          nb::list shown;
+          for (const sim::instance_view& v : views) {
+            shown.append(nb::make_tuple(v.id, v.requests, v.kv_held.count(), v.free_blocks.count()));
+          }
+          const auto index = nb::cast<std::int64_t>(place(shown));
+          if (index >= 0 && static_cast<std::size_t>(index) < views.size()) return static_cast<std::size_t>(index);
+          throw sim::usage_error{
+              fmt::format("a placement must give the index of one of {} instances, not {}", views.size(), index)};
+        } catch (...) {
+          failure = std::current_exception();
+          return 0;
+        }
+      };
+    }
+    chosen = own_policy(policy, threshold.value_or(120.0), std::move(function));
+  }
+  sim::require_scores(chosen, rows, "the workload");
+  sim::require_instances(chosen, options.instances);
+  sim::run_result result;
+  {
+    const nb::gil_scoped_release others_may_run;
+    result = chosen.run(options, rows, [](std::size_t /*done*/) {});
+  }
+  if (failure) std::rethrow_exception(failure);
+  return result_of(result);
+}
+
+}  // namespace
+}  // namespace tessera_python
+
+NB_MODULE(_sim, m) {
+  using namespace tessera_python;
+  m.doc() = "The simulator of tessera.sim; use that.";
+  nb::register_exception_translator([](const std::exception_ptr& p, void* /*unused*/) {
+    try {
+      std::rethrow_exception(p);
+    } catch (const sim::error& wrong) {
+      PyErr_SetString(PyExc_ValueError, wrong.what());
+    }
+  });
+  m.def("policies", [] {
+    nb::list all;
+    for (const sim::policy& p : policies()) {
+      all.append(nb::make_tuple(p.name, p.summary, p.needs_scores, p.least_instances));
+    }
+    return all;
+  });
+  m.def("workloads", [] {
+    nb::list all;
+    for (const sim::workload& w : sim::workloads()) {
+      all.append(nb::make_tuple(std::string{w.name}, std::string{w.summary}, std::string{w.source}, w.rate));
+    }
+    return all;
+  });
+  m.def("profiles", [] {
+    nb::list all;
+    for (const sim::profile& p : sim::profiles()) all.append(nb::make_tuple(p.name, sim::to_json(p)));
+    return all;
+  });
+  m.def(
+      "profile_json", [](const std::string& name) { return sim::to_json(profile_for(name)); }, nb::arg("name"));
+  m.def(
+      "generate",
+      [](const std::string& name, std::size_t requests, std::optional<double> rate, std::uint64_t seed) {
+        return columns_of(sim::generate(sim::find_workload(name), requests, rate, seed));
+      },
+      nb::arg("workload"), nb::arg("requests"), nb::arg("rate").none(), nb::arg("seed"));
+  m.def(
+      "read_trace",
+      [](const std::string& path, std::optional<double> rate, double rate_scale, std::size_t requests,
+         std::uint64_t seed) {
+        return columns_of(sim::schedule_arrivals(
+            sim::read_trace(path), {.rate = rate, .rate_scale = rate_scale, .requests = requests, .seed = seed}));
+      },
+      nb::arg("path"), nb::arg("rate").none(), nb::arg("rate_scale"), nb::arg("requests"), nb::arg("seed"));
+  m.def("replay", &replay, nb::arg("policy"), nb::arg("arrival_s"), nb::arg("prompt_tokens"), nb::arg("output_tokens"),
+        nb::arg("reasoning_tokens"), nb::arg("score"), nb::arg("profile"), nb::arg("instances"),
+        nb::arg("kv_blocks").none(), nb::arg("block_size"), nb::arg("max_batch"), nb::arg("token_budget"),
+        nb::arg("in_flight"), nb::arg("threshold").none(), nb::arg("place").none());
+}

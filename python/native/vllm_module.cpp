@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+#include "engine/core.hpp"
+
+#include <tessera/version.hpp>
+
+namespace nb = nanobind;
+
+NB_MODULE(_vllm, m) {
+  using tessera_python::core;
+  // vLLM keeps its scheduler until the process ends, and then frees what it likes.
+  nb::set_leak_warnings(false);
+  m.doc() = "The scheduler of tessera.vllm; use that.";
+  nb::list names;
+  for (const std::string_view name : tessera_python::planner_names()) names.append(nb::str(name.data(), name.size()));
+  m.attr("policies") = nb::tuple(names);
+  m.attr("version") = nb::make_tuple(TESSERA_VERSION_MAJOR, TESSERA_VERSION_MINOR, TESSERA_VERSION_PATCH);
+
+  nb::class_<core>(m, "Core", "A scheduler that takes and gives vLLM's objects.")
+      .def(nb::init<const std::string&, const nb::dict&, const nb::dict&>(), nb::arg("policy"), nb::arg("options"),
+           nb::arg("words"))
+      .def("submit", &core::submit, nb::arg("request"), nb::arg("description"), nb::arg("now"),
+           "A request joins: its slot, or the word of the refusal.")
+      .def("cancel", &core::cancel, nb::arg("slot"), "A request ends, whatever it does.")
+      .def("schedule", &core::schedule, nb::arg("now"), nb::arg("budget"), nb::arg("max_chunk"), nb::arg("admit"),
+           nb::arg("defer_prefills"), "Plans a step.")
+      .def("skip", &core::skip, "A step in which nothing runs.")
+      .def("update", &core::update, nb::arg("index_of"), nb::arg("req_ids"), nb::arg("sampled"), nb::arg("now"),
+           "Takes in what came of a step: (outputs by client, what to look at, requests that ended).")
+      .def("reset", &core::reset, "All KV is lost: the requests that had some, or None while a step is under way.")
+      .def("running", &core::running, "Requests that hold blocks.")
+      .def("waiting", &core::waiting, "Requests that hold none.")
+      .def("live", &core::live, "Requests that have not ended.")
+      .def("pending", &core::pending, "Whether a step is under way.")
+      .def("usage", &core::usage, "Part of the blocks that requests hold.")
+      .def("why", &core::why, nb::arg("slot"), "Why a request is not in the latest step.")
+      .def("blocks_of", &core::blocks_of, nb::arg("slot"), "Blocks that a request holds.")
+      .def("write_tokens", nb::overload_cast<std::uint32_t>(&core::write_tokens), nb::arg("slot"),
+           "Brings a request's lists of tokens up to date.")
+      .def("close", &core::close, "Ends everything.");
+}

@@ -1,0 +1,31 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""The simulator of tessera.sim; use that."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+def policies() -> list[tuple[str, str, bool, int]]: ...
+def workloads() -> list[tuple[str, str, str, float]]: ...
+def profiles() -> list[tuple[str, str]]: ...
+def profile_json(name: str) -> str: ...
+def generate(workload: str, requests: int, rate: float | None, seed: int) -> dict[str, np.ndarray]: ...
+def read_trace(path: str, rate: float | None, rate_scale: float, requests: int, seed: int) -> dict[str, np.ndarray]: ...
+def replay(
+    policy: str,
+    arrival_s: np.ndarray,
+    prompt_tokens: np.ndarray,
+    output_tokens: np.ndarray,
+    reasoning_tokens: np.ndarray,
+    score: np.ndarray,
+    profile: str,
+    instances: int,
+    kv_blocks: int | None,
+    block_size: int,
+    max_batch: int,
+    token_budget: int,
+    in_flight: int,
+    threshold: float | None,
+    place: Callable[[list[tuple[int, int, int, int]]], int] | None,
+) -> dict[str, Any]: ...

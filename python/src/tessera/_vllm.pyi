@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""The scheduler of tessera.vllm; use that."""
+
+from typing import Any
+
+policies: tuple[str, ...]
+version: tuple[int, int, int]
+
+class Core:
+    """A scheduler that takes and gives vLLM's objects."""
+
+    def __init__(self, policy: str, options: dict[str, Any], words: dict[str, Any]) -> None: ...
+    def submit(self, request: Any, description: dict[str, Any], now: float) -> int | str:
+        """A request joins: its slot, or the word of the refusal."""
+    def cancel(self, slot: int) -> None:
+        """A request ends, whatever it does."""
+    def schedule(self, now: float, budget: int, max_chunk: int, admit: bool, defer_prefills: bool) -> tuple[Any, ...]:
+        """Plans a step."""
+    def skip(self) -> None:
+        """A step in which nothing runs."""
+    def update(
+        self, index_of: dict[str, int], req_ids: list[str], sampled: list[list[int]], now: float
+    ) -> tuple[dict[int, list[Any]], list[tuple[Any, Any, int, bool, bool]], list[Any]]:
+        """Takes in what came of a step: (outputs by client, what to look at, requests that ended)."""
+    def reset(self) -> list[Any] | None:
+        """All KV is lost: the requests that had some, or None while a step is under way."""
+    def running(self) -> int:
+        """Requests that hold blocks."""
+    def waiting(self) -> int:
+        """Requests that hold none."""
+    def live(self) -> int:
+        """Requests that have not ended."""
+    def pending(self) -> bool:
+        """Whether a step is under way."""
+    def usage(self) -> float:
+        """Part of the blocks that requests hold."""
+    def why(self, slot: int) -> str:
+        """Why a request is not in the latest step."""
+    def blocks_of(self, slot: int) -> list[int]:
+        """Blocks that a request holds."""
+    def write_tokens(self, slot: int) -> None:
+        """Brings a request's lists of tokens up to date."""
+    def close(self) -> None:
+        """Ends everything."""

@@ -1,0 +1,254 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""The simulator: replay a workload through scheduling policies, and compare.
+
+    from tessera import sim
+
+    load = sim.generate("alpaca-chat", 4000, rate=3.0)
+    for policy in ("fcfs", "pascal"):
+        run = sim.replay(policy, load, instances=4)
+        print(policy, run.summary["ttft"]["p99"], run.goodput(ttft=2.0, tpot=0.1))
+
+Workloads and results are columns: dicts of numpy arrays, of one length. ``pandas.DataFrame(run.requests)`` takes them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import product
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tessera import _sim
+
+__all__ = [
+    "Columns",
+    "InstanceView",
+    "Policy",
+    "Run",
+    "Workload",
+    "generate",
+    "policies",
+    "profile",
+    "profiles",
+    "read_trace",
+    "replay",
+    "scored",
+    "sweep",
+    "workload",
+    "workloads",
+]
+
+#: Columns of one length, by name.
+Columns = dict[str, np.ndarray]
+
+
+class Policy(NamedTuple):
+    """A policy that `replay` knows by name."""
+
+    name: str
+    summary: str
+    needs_scores: bool
+    least_instances: int
+
+
+class Workload(NamedTuple):
+    """A built-in workload."""
+
+    name: str
+    summary: str
+    source: str
+    rate: float
+
+
+class InstanceView(NamedTuple):
+    """What a placement is shown of an instance."""
+
+    id: int
+    requests: int  #: waiting and running
+    kv_held: int  #: blocks, on the device and the host
+    free_blocks: int  #: on the device
+
+
+def policies() -> list[Policy]:
+    """The policies that there are."""
+    return [Policy(*p) for p in _sim.policies()]
+
+
+def workloads() -> list[Workload]:
+    """The built-in workloads."""
+    return [Workload(*w) for w in _sim.workloads()]
+
+
+def profiles() -> list[str]:
+    """The names of the built-in profiles: a model on a device."""
+    return [name for name, _ in _sim.profiles()]
+
+
+def profile(name: str) -> dict[str, Any]:
+    """A profile by name or from a file, as a dict; change it and pass it to `replay`."""
+    return json.loads(_sim.profile_json(name))
+
+
+def generate(workload: str, requests: int = 8000, *, rate: float | None = None, seed: int = 1) -> Columns:
+    """Requests of a built-in workload; `rate` of them a second, or its own rate. The same seed, the same requests."""
+    return _sim.generate(workload, requests, rate, seed)
+
+
+def read_trace(
+    path: str | os.PathLike[str],
+    *,
+    rate: float | None = None,
+    rate_scale: float = 1.0,
+    requests: int = 0,
+    seed: int = 1,
+) -> Columns:
+    """The requests of a CSV file; only the first so many, if `requests` is not 0. One without arrivals needs a rate."""
+    return _sim.read_trace(os.fspath(path), rate, rate_scale, requests, seed)
+
+
+def workload(**columns: Any) -> Columns:
+    """A workload of one's own: arrival_s, prompt_tokens, output_tokens, and perhaps reasoning_tokens and score."""
+    optional = {"reasoning_tokens", "score", "answer_tokens"}
+    needed = {"arrival_s", "prompt_tokens", "output_tokens"}
+    if not needed <= columns.keys() <= needed | optional:
+        raise ValueError(
+            f"a workload has the columns {', '.join(sorted(needed))}, and may have {', '.join(sorted(optional))}; "
+            f"not {', '.join(sorted(columns))}"
+        )
+    made = {name: np.asarray(values) for name, values in columns.items()}
+    n = len(made["arrival_s"])
+    made.setdefault("reasoning_tokens", np.zeros(n, dtype=np.int64))
+    made.setdefault("score", np.full(n, np.nan))
+    return made
+
+
+def scored(load: Mapping[str, Any], order: Callable[[dict[str, Any]], float]) -> Columns:
+    """The workload with scores by an order of one's own: `order` is called once for each request, with a dict of what
+    is known when it comes (its number, arrival and prompt) and of what a predictor would be asked for; the smaller
+    goes first under ``replay("pars", ...)``."""
+    columns = {name: np.asarray(values) for name, values in load.items()}
+    names = [name for name in columns if name != "score"]
+    rows = zip(*(columns[name].tolist() for name in names), strict=True)
+    scores = [float(order({"id": i, **dict(zip(names, row, strict=True))})) for i, row in enumerate(rows)]
+    return {**columns, "score": np.array(scores)}
+
+
+@dataclass(frozen=True)
+class Run:
+    """What came of a replay."""
+
+    policy: str
+    #: The numbers of the table that `replay`, the tool, prints: its JSON keys.
+    summary: dict[str, Any]
+    #: A row for each request. Times in seconds; NaN: it did not happen.
+    requests: Columns
+    #: The state of the cluster, now and then.
+    timeline: Columns
+    #: A row for each instance.
+    instances: Columns
+
+    def goodput(self, *, ttft: float, tpot: float) -> float:
+        """Requests a second that were good: their first answering token within `ttft`, the others `tpot` apart."""
+        r = self.requests
+        finished = ~np.isnan(r["finish"])
+        if not finished.any():
+            return 0.0
+        # Of a single token there is no time between tokens.
+        quick = np.isnan(r["tpot"]) | (r["tpot"] <= tpot)
+        good = finished & (r["ttft"] <= ttft) & quick
+        span = float(np.nanmax(r["finish"]) - r["arrival"].min())
+        return float(good.sum()) / span if span > 0 else 0.0
+
+
+def _column(load: Mapping[str, Any], name: str) -> np.ndarray:
+    try:
+        return np.ascontiguousarray(load[name], dtype=np.float64)
+    except KeyError:
+        raise ValueError(f"the workload has no column {name}; sim.workload makes one") from None
+
+
+def replay(
+    policy: str,
+    load: Mapping[str, Any],
+    *,
+    profile: str | Mapping[str, Any] = "h100-96gb-qwen-32b",
+    instances: int = 8,
+    kv_blocks: int | None = None,
+    block_size: int = 16,
+    max_batch: int = 256,
+    token_budget: int = 8192,
+    in_flight: int = 0,
+    order: Callable[[dict[str, Any]], float] | None = None,
+    threshold: float | None = None,
+    placement: Callable[[Sequence[InstanceView]], int] | None = None,
+) -> Run:
+    """Replays a workload under a policy, from the first arrival to the last token. Deterministic.
+
+    :param policy: one of `policies()`; with an order, threshold or placement of one's own: fcfs, pars or pascal.
+    :param profile: the name of a profile, a file, or a dict as `sim.profile` gives.
+    :param in_flight: not 0: so many requests run at any time, and arrivals are not read.
+    :param order: an order of one's own, as for `scored`; the policy is pars then.
+    :param threshold: seconds after which pars lets a request go ahead of all that came later; inf: never.
+    :param placement: a placement of one's own: called with a view of each instance for each request that comes, it
+        gives the index of one.
+    :raises ValueError: for what nobody can mean; it says what is allowed.
+    """
+    if order is not None:
+        if policy != "pars":
+            raise ValueError(
+                f"an order of one's own stands in for pars's scores: policy must be 'pars', not {policy!r}"
+            )
+        load = scored(load, order)
+    if threshold is not None and (policy != "pars" or not threshold >= 0):
+        raise ValueError(f"threshold is for pars, and a number of seconds from 0; not {threshold!r} for {policy}")
+    place = None
+    if placement is not None:
+
+        def place(views: list[tuple[int, int, int, int]]) -> int:
+            return int(placement([InstanceView(*v) for v in views]))
+
+    n = len(np.atleast_1d(load["arrival_s"])) if "arrival_s" in load else 0
+    given = _sim.replay(
+        policy,
+        _column(load, "arrival_s"),
+        _column(load, "prompt_tokens"),
+        _column(load, "output_tokens"),
+        _column(load, "reasoning_tokens") if "reasoning_tokens" in load else np.zeros(n),
+        _column(load, "score") if "score" in load else np.full(n, np.nan),
+        profile if isinstance(profile, str) else json.dumps(dict(profile)),
+        instances,
+        kv_blocks,
+        block_size,
+        max_batch,
+        token_budget,
+        in_flight,
+        threshold,
+        place,
+    )
+    return Run(policy, json.loads(given["summary"]), given["requests"], given["timeline"], given["instances"])
+
+
+def sweep(
+    policies: Iterable[str],
+    loads: Mapping[Any, Mapping[str, Any]],
+    *,
+    workers: int = 1,
+    **options: Any,
+) -> Iterator[tuple[Any, str, Run]]:
+    """Every policy on every load: (the load's key, the policy, the run), in the order given.
+
+    :param workers: replays at a time, each in a thread. A placement or an order in Python runs in one at a time.
+    :param options: as for `replay`.
+    """
+    if workers < 1:
+        raise ValueError(f"workers must be at least 1, not {workers}")
+    cases = [(key, policy, loads[key]) for key, policy in product(loads, list(policies))]
+    with ThreadPoolExecutor(workers) as pool:
+        runs = [pool.submit(replay, policy, load, **options) for _, policy, load in cases]
+        for (key, policy, _), run in zip(cases, runs, strict=True):
+            yield key, policy, run.result()

@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""python -m tessera.vllm --check [vLLM's options]
+
+Says what of a configuration tessera schedules, before an engine is started for it. Without options: what there is.
+Exits with 0 if tessera would schedule, 1 if vLLM's own scheduler would, 2 if an option is wrong.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+
+import tessera
+from tessera.vllm.options import OptionsError, parameters, takes
+
+usage = "python -m tessera.vllm --check [vLLM's options, as for `vllm serve`: --model, --additional-config, ...]"
+
+
+def _say_policies() -> None:
+    print("Policies, for additional_config={'tessera': {'policy': ...}}:")
+    for policy, own in takes.items():
+        print(f"  {policy}")
+        for name in own:
+            p = parameters[name]
+            print(f"    {name:20} {p.allowed()}, {p.default} if not given: {p.meaning}")
+
+
+def _say_support() -> None:
+    from tessera.vllm.support import _questions
+
+    print("Done by vLLM's own scheduler, with a warning:")
+    for reason, _ in _questions:
+        print(f"  {reason}")
+    print("  more than one group of KV blocks; attention to a window; state-space layers")
+
+
+def _check(arguments: list[str]) -> int:
+    os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
+    print(f"tessera {tessera.__version__}")
+    if not arguments:
+        _say_policies()
+    try:
+        from tessera.vllm import _api as api
+    except ImportError as error:
+        print(f"vLLM is not installed: {error}", file=sys.stderr)
+        return 1
+    print(f"vLLM {api.version}" + ("" if api.is_tested() else f" (tested: {', '.join(api.tested)})"))
+    if not arguments:
+        _say_support()
+        return 0
+
+    from vllm.engine.arg_utils import EngineArgs
+    from vllm.utils.argparse_utils import FlexibleArgumentParser
+
+    from tessera.vllm.scheduler import options_of
+    from tessera.vllm.support import why_not_config
+
+    parser = EngineArgs.add_cli_args(FlexibleArgumentParser(prog="python -m tessera.vllm --check", usage=usage))
+    config = EngineArgs.from_cli_args(parser.parse_args(arguments)).create_engine_config()
+    try:
+        options = options_of(config)
+    except OptionsError as error:
+        print(error, file=sys.stderr)
+        return 2
+    print(f"Policy: {options.policy} {options.parameters or ''}".rstrip())
+    named = config.scheduler_config.scheduler_cls
+    if named is None or "tessera" not in str(named):
+        print("Not chosen yet: add --scheduler-cls tessera.vllm.Scheduler")
+    reasons = list(why_not_config(config))
+    for reason in reasons:
+        print(f"Not had: {reason}")
+    if reasons:
+        print("vLLM's own scheduler would do all of it.")
+        return 1
+    print("tessera would schedule, if the model has one group of KV blocks, with attention to all of them.")
+    return 0
+
+
+def main() -> int:
+    if len(sys.argv) > 1 and sys.argv[1] == "--check":
+        return _check(sys.argv[2:])
+    parser = argparse.ArgumentParser(prog="python -m tessera.vllm", usage=usage, description=__doc__)
+    parser.add_argument("--check", action="store_true", required=True)
+    parser.parse_args()
+    return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())

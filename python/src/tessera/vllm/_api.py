@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""All that is taken from vLLM, in one place: its scheduler's interface is not a public one, and changes.
+
+Its records are made by keyword, of the fields that they have: what a release has beside them keeps its default.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import vllm
+from vllm.logger import init_logger
+from vllm.v1.core.sched.async_scheduler import AsyncScheduler
+from vllm.v1.core.sched.interface import PauseState, SchedulerInterface
+from vllm.v1.core.sched.output import CachedRequestData, GrammarOutput, NewRequestData, SchedulerOutput
+from vllm.v1.core.sched.scheduler import Scheduler as OwnScheduler
+from vllm.v1.engine import EngineCoreEventType, EngineCoreOutput, EngineCoreOutputs, FinishReason
+from vllm.v1.kv_cache_interface import FullAttentionSpec
+from vllm.v1.metrics.stats import PrefixCacheStats, SchedulerStats
+from vllm.v1.request import Request, RequestStatus
+
+try:
+    from vllm.v1.core.sched.utils import check_sequence_repetition
+except ImportError:  # releases that do not look for repetition
+    check_sequence_repetition = None
+
+__all__ = [
+    "AsyncScheduler",
+    "CachedRequestData",
+    "EngineCoreEventType",
+    "EngineCoreOutput",
+    "EngineCoreOutputs",
+    "FinishReason",
+    "FullAttentionSpec",
+    "GrammarOutput",
+    "NewRequestData",
+    "OwnScheduler",
+    "PauseState",
+    "PrefixCacheStats",
+    "Request",
+    "RequestStatus",
+    "SchedulerInterface",
+    "SchedulerOutput",
+    "SchedulerStats",
+    "check_sequence_repetition",
+    "init_logger",
+    "known",
+    "make",
+    "tested",
+    "version",
+]
+
+#: Releases that the tests have run with.
+tested = ("0.32",)
+version: str = vllm.__version__
+
+
+def is_tested() -> bool:
+    """Whether this release of vLLM is one of them."""
+    return any(version == t or version.startswith(t + ".") for t in tested)
+
+
+def known(record: type) -> frozenset[str]:
+    """The fields of a record of vLLM's."""
+    return frozenset(f.name for f in dataclasses.fields(record) if f.init)
+
+
+def make(record: type) -> Callable[..., Any]:
+    """Makes records of this class by keyword, without the fields that this release does not have."""
+    fields = known(record)
+
+    def made(**values: Any) -> Any:
+        if not fields.issuperset(values):
+            values = {name: value for name, value in values.items() if name in fields}
+        return record(**values)
+
+    return made

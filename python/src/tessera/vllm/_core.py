@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""From vLLM's configuration and requests to what the native core is told: for the scheduler and for its shadow."""
+
+from __future__ import annotations
+
+import math
+import os
+from typing import Any
+
+from tessera import _vllm
+from tessera.vllm.options import Options, needs_lengths
+from tessera.vllm.support import salt_of
+
+
+def budget_of(config: Any) -> int:
+    """The most tokens in a step, by vLLM's scheduler_config."""
+    least = getattr(config, "max_num_scheduled_tokens", None) or config.max_num_batched_tokens
+    return min(least, config.max_num_batched_tokens)
+
+
+def chunk_of(config: Any, requests: int, budget: int) -> int:
+    """The most tokens of one prompt in a step, where there are so many requests; 0: as many as the step takes."""
+    if config.long_prefill_token_threshold <= 0 or requests <= 1:
+        return 0
+    if getattr(config, "long_prefill_token_threshold_adaptive", False):
+        return max(config.long_prefill_token_threshold, budget // requests)
+    return config.long_prefill_token_threshold
+
+
+def make_core(
+    options: Options, vllm_config: Any, blocks: int, block_size: int, second_runner: bool, words: dict[str, Any]
+) -> Any:
+    """A core with vLLM's limits and the policy's parameters. `words`: what outputs are made of."""
+    config = vllm_config.scheduler_config
+    watermark = options.watermark if options.watermark is not None else getattr(config, "watermark", 0.01)
+    return _vllm.Core(
+        options.policy,
+        {
+            "blocks": blocks - 1,  # the runner's block 0 is nobody's
+            "block_size": block_size,
+            "residents": config.max_num_seqs,
+            "max_model_len": vllm_config.model_config.max_model_len,
+            "caching": bool(vllm_config.cache_config.enable_prefix_caching),
+            "chunked_prefill": bool(config.enable_chunked_prefill),
+            "watermark": float(watermark),
+            "second_runner": second_runner,
+            # Whoever does not know where the chains begin cannot make two prompts collide.
+            "secret": int.from_bytes(os.urandom(8), "little"),
+            **options.parameters,
+        },
+        words,
+    )
+
+
+class Describer:
+    """Says of a request what the core wants to know."""
+
+    def __init__(self, options: Options, vllm_config: Any) -> None:
+        self.options = options
+        self.score = options.scorer()
+        self.max_model_len: int = vllm_config.model_config.max_model_len
+        self.has_priorities = "priority" in (options.policy, vllm_config.scheduler_config.policy)
+
+    def describe(self, request: Any, output: list[int], everything: list[int]) -> dict[str, Any]:
+        """Raises whatever a user's function does, and ValueError for arguments that are none."""
+        params = request.sampling_params
+        own = self._own_arguments(params)
+        score = own.get("score")
+        if score is None:
+            score = self.score(request) if self.score is not None else request.max_tokens
+        score = float(score)
+        if not math.isfinite(score):
+            raise ValueError(f"its score is {score}")
+        reasons = self.options.end_of_reasoning is not None and own.get("reasoning", True)
+        repetition = getattr(params, "repetition_detection", None) is not None
+        return {
+            "id": request.request_id,
+            "output_token_ids": output,
+            "all_token_ids": everything,
+            "prompt": request.num_prompt_tokens,
+            "max_tokens": request.max_tokens,
+            # Here the smaller number is the more urgent one.
+            "priority": -request.priority if self.has_priorities else 0,
+            "score": score,
+            "expected_output": min(max(int(score), 0), self.max_model_len),
+            "reasons": bool(reasons),
+            "end_of_reasoning": self.options.end_of_reasoning if reasons else -1,
+            "eos": -1 if params.eos_token_id is None else params.eos_token_id,
+            "stops": list(params.stop_token_ids or ()),
+            "client": request.client_index,
+            "watched": bool(
+                params.num_logprobs is not None
+                or params.prompt_logprobs is not None
+                or getattr(params, "prompt_logprob_token_ids", None) is not None
+                or repetition
+                or request.use_structured_output
+                or request.trace_headers is not None
+            ),
+            "repetitive": repetition,
+            # Who must compute the whole prompt has no use for what is known, and shares nothing.
+            "caches": not getattr(request, "skip_reading_prefix_cache", False),
+            "salt": salt_of(request),
+        }
+
+    def _own_arguments(self, params: Any) -> dict[str, Any]:
+        """What a request says for this scheduler, in extra_args={"tessera": {...}}."""
+        own = (params.extra_args or {}).get("tessera") or {}
+        if not isinstance(own, dict) or not own.keys() <= {"score", "reasoning"}:
+            raise ValueError(f'extra_args["tessera"] is a dict of score and reasoning, not {own!r}')
+        if not isinstance(own.get("reasoning", True), bool):
+            raise ValueError(f"reasoning is true or false, not {own['reasoning']!r}")
+        if "score" in own and self.options.policy not in needs_lengths:
+            raise ValueError(f"the policy {self.options.policy} has no use for a score")
+        return own

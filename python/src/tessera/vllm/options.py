@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""What a user may say in vLLM's ``additional_config={"tessera": {...}}``, and what is said if it is wrong."""
+
+from __future__ import annotations
+
+import importlib
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from tessera import _vllm
+
+#: Names of the policies.
+policies: tuple[str, ...] = tuple(_vllm.policies)
+
+
+class OptionsError(ValueError):
+    """An option that nobody can mean; the message says what is allowed."""
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A number or a switch that some policies take."""
+
+    kind: type
+    default: Any
+    least: float
+    most: float
+    meaning: str
+    may_be_least: bool = True
+
+    def allowed(self) -> str:
+        if self.kind is bool:
+            return "true or false"
+        what = "a whole number" if self.kind is int else "a number"
+        lower = "from" if self.may_be_least else "above"
+        return f"{what} {lower} {self.least:g}" + ("" if math.isinf(self.most) else f" to {self.most:g}")
+
+    def check(self, name: str, value: Any) -> Any:
+        """The value, as its kind; OptionsError if it is none."""
+        if self.kind is bool:
+            good = isinstance(value, bool)
+        elif isinstance(value, bool) or not isinstance(value, int | float):
+            good = False
+        else:
+            # NaN compares with nothing.
+            good = (value >= self.least if self.may_be_least else value > self.least) and value <= self.most
+            if self.kind is int:
+                good = good and value == int(value)
+        if not good:
+            raise OptionsError(f"tessera: {name} must be {self.allowed()}, not {value!r}")
+        return self.kind(value)
+
+
+_INF = math.inf
+_TOKENS = 2**40
+
+#: What policies can be told, by name.
+parameters: Mapping[str, Parameter] = {
+    "threshold": Parameter(float, 120.0, 0, _INF, "seconds after which a request goes ahead of all that came later"),
+    "quantum": Parameter(int, 500, 1, _TOKENS, "tokens generated between two turns"),
+    "demote_above": Parameter(int, 5000, 0, _TOKENS, "tokens above which reasoning loses its precedence"),
+    "fewest_quanta_first": Parameter(bool, True, 0, 1, "turns by the quanta used, not in a circle"),
+    "young_quanta": Parameter(int, 2, 0, _TOKENS, "quanta after which reasoning goes by age alone"),
+    "pace": Parameter(float, 0.1, 0, 1e6, "seconds in which a reader takes in a token", may_be_least=False),
+    "slice": Parameter(int, 250, 1, _TOKENS, "tokens generated between two looks at a reader"),
+    "margin": Parameter(float, 1.0, 0, 1e6, "seconds before a reader runs dry at which his answer is urgent"),
+}
+
+#: Which policy takes which.
+takes: Mapping[str, tuple[str, ...]] = {
+    "fcfs": (),
+    "priority": (),
+    "pars": ("threshold",),
+    "pascal": ("quantum", "demote_above", "fewest_quanta_first"),
+    "pascal_paced": ("quantum", "young_quanta", "slice", "margin", "pace"),
+    "improved": ("pace", "slice", "margin"),
+    "round_robin": ("quantum", "fewest_quanta_first"),
+}
+assert set(takes) == set(policies)
+
+#: Policies that look at a request's expected length, and those that know phases.
+needs_lengths = ("pars", "improved")
+knows_phases = ("pascal", "pascal_paced", "improved")
+
+_common = ("policy", "watermark", "fallback", "shadow", "end_of_reasoning", "score")
+
+
+def _joined(names: Any) -> str:
+    return ", ".join(sorted(names))
+
+
+@dataclass(frozen=True)
+class Options:
+    """A user's choice, checked."""
+
+    policy: str = "fcfs"
+    #: Part of the blocks kept free when a request starts; None: what vLLM's configuration says.
+    watermark: float | None = None
+    #: What cannot be had is done by vLLM's own scheduler; False: it is an error at start.
+    fallback: bool = True
+    #: vLLM's own scheduler decides; the policy is only watched.
+    shadow: bool = False
+    #: The token that ends reasoning; None: requests do not reason.
+    end_of_reasoning: int | None = None
+    #: A function of a request that says how long its output will be, as "module:function"; None: its max_tokens.
+    score: str | None = None
+    #: The policy's own.
+    parameters: dict[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def parse(cls, given: Any) -> Options:
+        """Checks what a user has written. Raises OptionsError, which says what is allowed."""
+        if given is None:
+            given = {}
+        if not isinstance(given, Mapping):
+            raise OptionsError(f'tessera: additional_config["tessera"] must be a dict of options, not {given!r}')
+        policy = given.get("policy", "fcfs")
+        if not isinstance(policy, str) or policy not in takes:
+            raise OptionsError(f"tessera: unknown policy {policy!r}; there are: {_joined(takes)}")
+        own = takes[policy]
+        for name in given:
+            if name in _common or name in own:
+                continue
+            if name in parameters:
+                mine = _joined(own) if own else "no parameters"
+                raise OptionsError(f"tessera: the policy {policy} does not take {name}; it takes {mine}")
+            raise OptionsError(f"tessera: unknown option {name!r}; there are: {_joined((*_common, *own))}")
+
+        values: dict[str, Any] = {"policy": policy}
+        if given.get("watermark") is not None:
+            share = Parameter(float, 0.01, 0, 1, "part of the blocks kept free")
+            values["watermark"] = share.check("watermark", given["watermark"])
+        for name in ("fallback", "shadow"):
+            if name in given:
+                values[name] = Parameter(bool, False, 0, 1, "").check(name, given[name])
+        if given.get("end_of_reasoning") is not None:
+            token = Parameter(int, 0, 0, 2**31 - 1, "a token")
+            values["end_of_reasoning"] = token.check("end_of_reasoning", given["end_of_reasoning"])
+        if given.get("score") is not None:
+            if policy not in needs_lengths:
+                raise OptionsError(
+                    f"tessera: the policy {policy} has no use for score; these have: {_joined(needs_lengths)}"
+                )
+            values["score"] = given["score"]
+            _function(given["score"])
+        values["parameters"] = {
+            name: parameters[name].check(name, given.get(name, parameters[name].default)) for name in own
+        }
+        return cls(**values)
+
+    def scorer(self) -> Callable[[Any], float] | None:
+        """The function that `score` names."""
+        return None if self.score is None else _function(self.score)
+
+
+def _function(name: Any) -> Callable[[Any], float]:
+    wanted = 'score must name a function of a request, as "module:function"'
+    if not isinstance(name, str) or name.count(":") != 1:
+        raise OptionsError(f"tessera: {wanted}, not {name!r}")
+    module, attribute = name.split(":")
+    try:
+        function = getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise OptionsError(f"tessera: {wanted}; {name!r} could not be had: {error}") from error
+    if not callable(function):
+        raise OptionsError(f"tessera: {wanted}; {name!r} is a {type(function).__name__}")
+    return function

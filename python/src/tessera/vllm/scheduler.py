@@ -1,0 +1,478 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""vLLM's scheduler, with tessera's policies and core.
+
+The native core keeps the queue, the blocks and the prefix cache, and builds the lists of a step. Here is what happens
+to few requests in a step: who comes, who ends, who waits for a grammar, whose outputs have more than a token.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from typing import Any
+
+from tessera.vllm import _api as api
+from tessera.vllm._core import Describer, budget_of, chunk_of, make_core
+from tessera.vllm.options import Options, OptionsError
+from tessera.vllm.support import why_not_config, why_not_memory, why_not_request
+
+logger = api.init_logger("vllm.tessera")
+
+_make_output = api.make(api.SchedulerOutput)
+_make_cached = api.make(api.CachedRequestData)
+_make_new = api.make(api.NewRequestData)
+_make_stats = api.make(api.SchedulerStats)
+_make_grammar = api.make(api.GrammarOutput)
+
+Status = api.RequestStatus
+Pause = api.PauseState
+
+
+def options_of(vllm_config: Any) -> Options:
+    """What a configuration says about tessera. Raises OptionsError."""
+    extra = vllm_config.additional_config
+    given = extra.get("tessera") if isinstance(extra, dict) else None
+    if isinstance(extra, dict) and given is None and (misplaced := set(extra) & {"policy", "quantum", "threshold"}):
+        raise OptionsError(
+            f'tessera: {", ".join(sorted(misplaced))}: options go into additional_config={{"tessera": {{...}}}}'
+        )
+    return Options.parse(given)
+
+
+class Scheduler(api.SchedulerInterface):
+    """For vLLM's option ``scheduler_cls``. Options: ``additional_config={"tessera": {"policy": ..., ...}}``.
+
+    What it cannot do is done by vLLM's own scheduler: then making one of these makes one of those, with a warning.
+    """
+
+    def __new__(cls, vllm_config: Any, kv_cache_config: Any, structured_output_manager: Any, block_size: int, **rest):
+        options = options_of(vllm_config)
+        reasons = [*why_not_config(vllm_config), *why_not_memory(kv_cache_config, block_size)]
+        if options.shadow:
+            from tessera.vllm.shadow import make_shadow
+
+            return make_shadow(options, vllm_config, kv_cache_config, structured_output_manager, block_size, **rest)
+        if not reasons:
+            if not api.is_tested():
+                logger.warning("tessera was tested with vLLM %s, and this is %s", " and ".join(api.tested), api.version)
+            return super().__new__(cls)
+        if not options.fallback:
+            raise NotImplementedError(f"tessera has no {'; no '.join(reasons)}")
+        logger.warning("tessera has no %s: vLLM's own scheduler does all of it", "; no ".join(reasons))
+        asynchronous = vllm_config.scheduler_config.async_scheduling
+        own = api.AsyncScheduler if asynchronous else api.OwnScheduler
+        return own(vllm_config, kv_cache_config, structured_output_manager, block_size, **rest)
+
+    def __init__(
+        self,
+        vllm_config: Any,
+        kv_cache_config: Any,
+        structured_output_manager: Any,
+        block_size: int,
+        hash_block_size: int | None = None,
+        mm_registry: Any = None,
+        include_finished_set: bool = False,
+        log_stats: bool = False,
+    ) -> None:
+        self.vllm_config = vllm_config
+        self.options = options = options_of(vllm_config)
+        self.structured_output_manager = structured_output_manager
+        self.log_stats = log_stats
+        self.connector = None
+        self.ec_connector = None
+
+        self.config = vllm_config.scheduler_config
+        self.budget = budget_of(self.config)
+        self.block_size = block_size
+        self.caching = bool(vllm_config.cache_config.enable_prefix_caching)
+        self.second_runner = bool(getattr(vllm_config, "use_v2_model_runner", False))
+        self.describer = Describer(options, vllm_config)
+
+        self.requests: dict[str, Any] = {}  #: all that have not ended, by id
+        self.slots: dict[str, int] = {}  #: those of them that the core knows
+        self.structured: dict[str, Any] = {}  #: those of them with a grammar
+        self.without_grammar: list[Any] = []  #: those of these that wait for it
+        self.refused: list[tuple[Any, str]] = []  #: to be reported as errors
+        self.finished_req_ids: set[str] = set()
+        self.finished_by_client: dict[int, set[str]] | None = {} if include_finished_set else None
+        self.lost_by_reset: list[Any] = []
+        self.must_reset = False
+        self.capacity_bound = False
+        self._pause_state = Pause.UNPAUSED
+        self.cache_stats = api.PrefixCacheStats()
+
+        self.core = make_core(
+            options,
+            vllm_config,
+            kv_cache_config.num_blocks,
+            block_size,
+            self.second_runner,
+            {
+                "output": api.EngineCoreOutput,
+                "status_running": Status.RUNNING,
+                "status_preempted": Status.PREEMPTED,
+                "status_stopped": Status.FINISHED_STOPPED,
+                "status_length": Status.FINISHED_LENGTH_CAPPED,
+                "reason_stop": api.FinishReason.STOP,
+                "reason_length": api.FinishReason.LENGTH,
+                "reason_repetition": getattr(api.FinishReason, "REPETITION", api.FinishReason.STOP),
+                "repeats": self._repeats,
+                "requests": self.requests,
+            },
+        )
+        logger.info("tessera schedules: %s %s", options.policy, options.parameters or "")
+
+    # -- requests come and go
+
+    def add_request(self, request: Any) -> None:
+        if request.request_id in self.requests:
+            raise ValueError(f"there is a request {request.request_id!r} already")
+        self.requests[request.request_id] = request
+        request._block_hasher = None  # the core hashes tokens by itself
+        if self.log_stats:
+            request.record_event(api.EngineCoreEventType.QUEUED)
+        reason = why_not_request(request)
+        if reason is not None:
+            self.refused.append((request, reason))
+        elif request.use_structured_output and request.status == Status.WAITING_FOR_STRUCTURED_OUTPUT_GRAMMAR:
+            self.structured[request.request_id] = request
+            self.without_grammar.append(request)
+        else:
+            self._submit(request)
+
+    def _submit(self, request: Any) -> None:
+        try:
+            description = self.describer.describe(request, request._output_token_ids, request._all_token_ids)
+        except Exception as error:  # a user's function, or what a user has sent
+            self.refused.append((request, f"{type(error).__name__}: {error}"))
+            return
+        slot = self.core.submit(request, description, time.monotonic())
+        if isinstance(slot, str):
+            self.refused.append((request, f"{slot}: prompt of {request.num_prompt_tokens} tokens"))
+        else:
+            self.slots[request.request_id] = slot
+
+    def finish_requests(self, request_ids: str | Iterable[str] | None, finished_status: Any) -> list[Any]:
+        assert Status.is_finished(finished_status)
+        if isinstance(request_ids, str):
+            request_ids = (request_ids,)
+        ended = []
+        for request_id in list(self.requests) if request_ids is None else dict.fromkeys(request_ids):
+            request = self.requests.pop(request_id, None)
+            if request is None:
+                continue
+            self._leave(request)
+            request.status = finished_status
+            ended.append(request)
+        return ended
+
+    def _leave(self, request: Any) -> None:
+        """A request that is not in `requests` any more."""
+        request_id = request.request_id
+        slot = self.slots.pop(request_id, None)
+        if slot is not None:
+            self.core.cancel(slot)
+        if self.structured.pop(request_id, None) is not None and request in self.without_grammar:
+            self.without_grammar.remove(request)
+        if self.refused:
+            self.refused = [entry for entry in self.refused if entry[0] is not request]
+        self._tell_finished(request)
+
+    def _tell_finished(self, request: Any) -> None:
+        self.finished_req_ids.add(request.request_id)
+        if self.finished_by_client is not None:
+            self.finished_by_client.setdefault(request.client_index, set()).add(request.request_id)
+
+    # -- a step
+
+    def schedule(self, throttle_prefills: bool = False) -> Any:
+        if self.without_grammar:
+            self._take_grammars()
+        finished, self.finished_req_ids = self.finished_req_ids, set()
+        preempted: set[str] = set()
+        if self.lost_by_reset:
+            preempted = {r.request_id for r in self.lost_by_reset if r.request_id in self.requests}
+            self.lost_by_reset = []
+        if self._pause_state == Pause.PAUSED_ALL or not self.slots:
+            return self._empty_step(finished, preempted)
+
+        now = time.monotonic()
+        admit = self._pause_state == Pause.UNPAUSED
+        defer = throttle_prefills and not self.capacity_bound
+        counts, total, fresh, ids, resumed, all_tokens, blocks, computed, outputs, lost, outgrown = self.core.schedule(
+            now, self.budget, chunk_of(self.config, len(self.slots), self.budget), admit, defer
+        )
+        if admit and not defer:
+            self.capacity_bound = self.core.waiting() > 0
+        for request in outgrown:
+            self._refuse_running(request)
+        if lost and self.log_stats:
+            for request_id in lost:
+                self.requests[request_id].record_event(api.EngineCoreEventType.PREEMPTED, now)
+        if preempted:
+            lost |= preempted
+        output = _make_output(
+            scheduled_new_reqs=self._introduce(fresh, now) if fresh else [],
+            scheduled_cached_reqs=_make_cached(
+                req_ids=ids,
+                resumed_req_ids=resumed,
+                new_token_ids=[],
+                all_token_ids=all_tokens,
+                new_block_ids=blocks,
+                num_computed_tokens=computed,
+                num_output_tokens=outputs,
+            ),
+            num_scheduled_tokens=counts,
+            total_num_scheduled_tokens=total,
+            scheduled_spec_decode_tokens={},
+            scheduled_encoder_inputs={},
+            finished_req_ids=finished,
+            free_encoder_mm_hashes=[],
+            preempted_req_ids=lost,
+        )
+        if self.structured:
+            output.has_structured_output_requests = any(
+                request_id in counts and not request.is_prefill_chunk for request_id, request in self.structured.items()
+            )
+        return output
+
+    def _empty_step(self, finished: set[str], preempted: set[str]) -> Any:
+        self.core.skip()
+        output = api.SchedulerOutput.make_empty()
+        output.finished_req_ids = finished
+        output.preempted_req_ids = preempted
+        return output
+
+    def _introduce(self, fresh: list[Any], now: float) -> list[Any]:
+        """Those who start, for the runner: those it does not know, and the second runner those who resume as well."""
+        new = []
+        for request, block_ids, first, is_known, length in fresh:
+            if self.log_stats:
+                request.record_event(api.EngineCoreEventType.SCHEDULED, now)
+                if self.caching and not getattr(request, "skip_reading_prefix_cache", False):
+                    self.cache_stats.record(num_tokens=length, num_hits=first, preempted=is_known)
+            request.num_computed_tokens = first
+            if not is_known and getattr(request, "prefill_stats", None) is not None:
+                request.prefill_stats.set(
+                    num_prompt_tokens=request.num_prompt_tokens,
+                    num_local_cached_tokens=first,
+                    num_external_cached_tokens=0,
+                )
+            if is_known and not self.second_runner:
+                continue
+            new.append(
+                _make_new(
+                    req_id=request.request_id,
+                    prompt_token_ids=request.prompt_token_ids,
+                    mm_features=[],
+                    sampling_params=request.sampling_params,
+                    pooling_params=None,
+                    block_ids=block_ids,
+                    num_computed_tokens=first,
+                    lora_request=None,
+                    prefill_token_ids=request._all_token_ids if self.second_runner else None,
+                )
+            )
+        return new
+
+    def _take_grammars(self) -> None:
+        """Those whose grammar has been compiled join the queue."""
+        waiting, self.without_grammar = self.without_grammar, []
+        for request in waiting:
+            grammar = request.structured_output_request.grammar
+            if grammar is None:
+                self.without_grammar.append(request)
+            elif isinstance(grammar, Exception):
+                self.refused.append((request, f"its grammar could not be compiled: {grammar}"))
+            else:
+                request.status = Status.WAITING
+                self._submit(request)
+
+    def get_grammar_bitmask(self, scheduler_output: Any) -> Any:
+        if not scheduler_output.has_structured_output_requests:
+            return None
+        ids = [
+            request_id
+            for request_id in scheduler_output.num_scheduled_tokens
+            if (request := self.structured.get(request_id)) is not None and not request.is_prefill_chunk
+        ]
+        if not ids:
+            return None
+        bitmask = self.structured_output_manager.grammar_bitmask(self.requests, ids, {})
+        return _make_grammar(
+            structured_output_request_ids=ids, grammar_bitmask=bitmask, num_acceptable_drafts=[0] * len(ids)
+        )
+
+    def update_from_output(self, scheduler_output: Any, model_runner_output: Any) -> dict[int, Any]:
+        by_client, looked_at, ended = self.core.update(
+            model_runner_output.req_id_to_index,
+            model_runner_output.req_ids,
+            model_runner_output.sampled_token_ids,
+            time.monotonic(),
+        )
+        for request in ended:
+            # The core has taken it out already.
+            del self.slots[request.request_id]
+            self.structured.pop(request.request_id, None)
+            self._tell_finished(request)
+        for output, request, index, is_first, is_watched in looked_at:
+            if is_first:
+                self._complete_first(output, request)
+            if is_watched:
+                self._complete(output, request, index, model_runner_output)
+        if model_runner_output.num_nans_in_logits:
+            for outputs in by_client.values():
+                for output in outputs:
+                    output.num_nans_in_logits = model_runner_output.num_nans_in_logits.get(output.request_id, 0)
+        if self.must_reset:
+            self.must_reset = False
+            self._reset()
+        if self.refused:
+            self._report_refused(by_client)
+
+        result = {client: api.EngineCoreOutputs(outputs=outputs) for client, outputs in by_client.items()}
+        if self.finished_by_client:
+            for client, request_ids in self.finished_by_client.items():
+                result.setdefault(client, api.EngineCoreOutputs()).finished_requests = request_ids
+            self.finished_by_client = {}
+        if self.log_stats:
+            # To one of the front ends, whether it has outputs or not.
+            if not result:
+                result[0] = api.EngineCoreOutputs()
+            next(iter(result.values())).scheduler_stats = self.make_stats(model_runner_output.cudagraph_stats)
+        return result
+
+    def _complete_first(self, output: Any, request: Any) -> None:
+        """The first output of a request tells how its prompt was computed."""
+        output.events = request.take_events()
+        take = getattr(request, "take_prefill_stats", None)
+        stats = take() if take is not None else None
+        if stats is not None:
+            cached = 0
+            if self.caching and not getattr(request, "skip_reading_prefix_cache", False):
+                cached = request.num_prompt_tokens // self.block_size * self.block_size
+            stats.finalize(cached)
+            output.prefill_stats = stats
+
+    def _complete(self, output: Any, request: Any, index: int, ran: Any) -> None:
+        """What outputs of some requests have beside a token."""
+        output.events = output.events or request.take_events()
+        output.trace_headers = request.trace_headers
+        if request.sampling_params.num_logprobs is not None and ran.logprobs is not None:
+            output.new_logprobs = ran.logprobs.slice_request(index, len(output.new_token_ids))
+        output.new_prompt_logprobs_tensors = ran.prompt_logprobs_dict.get(request.request_id)
+        if scored := getattr(ran, "prompt_token_id_logprobs_dict", None):
+            output.prompt_token_id_logprobs = scored.get(request.request_id)
+        if request.use_structured_output and not self.structured_output_manager.accept_tokens(
+            request, output.new_token_ids
+        ):
+            logger.error("the grammar of request %s refuses the tokens %s", request.request_id, output.new_token_ids)
+            output.finish_reason = api.FinishReason.ERROR
+            if self.requests.pop(request.request_id, None) is not None:
+                self._leave(request)
+            request.status = Status.FINISHED_ERROR
+
+    def _refuse_running(self, request: Any) -> None:
+        """One that has grown beyond the memory: it can never get its next token."""
+        slot = self.slots.pop(request.request_id)
+        self.core.cancel(slot)
+        self.refused.append((request, "it has outgrown the KV memory of this instance"))
+
+    def _report_refused(self, by_client: dict[int, list[Any]]) -> None:
+        refused, self.refused = self.refused, []
+        for request, reason in refused:
+            if self.requests.pop(request.request_id, None) is None:
+                continue
+            logger.error("tessera cannot serve request %s: %s", request.request_id, reason)
+            self._leave(request)
+            request.status = Status.FINISHED_ERROR
+            by_client.setdefault(request.client_index, []).append(
+                api.EngineCoreOutput(
+                    request_id=request.request_id,
+                    new_token_ids=[],
+                    finish_reason=api.FinishReason.ERROR,
+                    events=request.take_events(),
+                    trace_headers=request.trace_headers,
+                )
+            )
+
+    @staticmethod
+    def _repeats(request: Any) -> bool:
+        params = request.sampling_params
+        if len(request._output_token_ids) < params.min_tokens:
+            return False
+        if not api.check_sequence_repetition(request._output_token_ids, params.repetition_detection):
+            return False
+        request.status = Status.FINISHED_REPETITION
+        request.stop_reason = "repetition_detected"
+        return True
+
+    # -- the rest of the interface
+
+    def update_draft_token_ids(self, draft_token_ids: Any) -> None:
+        raise NotImplementedError("tessera.vllm has no drafts")
+
+    def update_draft_token_ids_in_output(self, draft_token_ids: Any, scheduler_output: Any) -> None:
+        raise NotImplementedError("tessera.vllm has no drafts")
+
+    def get_num_unfinished_requests(self) -> int:
+        if self._pause_state == Pause.PAUSED_ALL:
+            return 0
+        if self._pause_state == Pause.PAUSED_NEW:
+            # Those who hold KV go on; who is refused is still to be told so.
+            return self.core.running() + len(self.refused)
+        return len(self.requests)
+
+    def has_finished_requests(self) -> bool:
+        return bool(self.finished_req_ids)
+
+    @property
+    def pause_state(self) -> Any:
+        return self._pause_state
+
+    def set_pause_state(self, pause_state: Any) -> None:
+        logger.info("setting pause state to %s", pause_state.name)
+        self._pause_state = pause_state
+
+    def reset_prefix_cache(self, reset_running_requests: bool = False, reset_connector: bool = False) -> bool:
+        if not reset_running_requests and self.core.running() > 0:
+            return False
+        if self.core.pending():
+            # The step that is under way may write to its blocks: the reset comes when its output has come.
+            self.must_reset = True
+        else:
+            self._reset()
+        return True
+
+    def _reset(self) -> None:
+        lost = self.core.reset()
+        if self.log_stats:
+            for request in lost:
+                request.record_event(api.EngineCoreEventType.PREEMPTED)
+        self.lost_by_reset.extend(lost)
+        self.cache_stats.reset = True
+
+    def reset_encoder_cache(self) -> None:
+        pass  # there is none
+
+    def get_request_counts(self) -> tuple[int, int]:
+        return self.core.running(), self.core.waiting() + len(self.without_grammar)
+
+    def get_kv_cache_usage(self) -> float:
+        return self.core.usage()
+
+    def make_stats(self, cudagraph_stats: Any = None) -> Any:
+        if not self.log_stats:
+            return None
+        stats, self.cache_stats = self.cache_stats, api.PrefixCacheStats()
+        return _make_stats(
+            num_running_reqs=self.core.running(),
+            num_waiting_reqs=self.core.waiting(),
+            num_skipped_waiting_reqs=len(self.without_grammar),
+            kv_cache_usage=self.core.usage(),
+            prefix_cache_stats=stats,
+            cudagraph_stats=cudagraph_stats,
+        )
+
+    def shutdown(self) -> None:
+        self.core.close()

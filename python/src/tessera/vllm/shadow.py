@@ -1,0 +1,321 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Shadow mode: vLLM's own scheduler decides, and a policy of ours is watched beside it.
+
+The shadow has the same requests and as much memory. At each of vLLM's steps it plans and settles one of its own, which
+is taken to last as long as vLLM's. It does not know how long an answer will be before vLLM does: where it is ahead, it
+goes on, and is set right when vLLM ends the request (the tokens that were too many are counted as `overrun`).
+Nothing of it reaches vLLM's requests or the runner; if it fails, it is switched off, with one warning.
+"""
+
+from __future__ import annotations
+
+import time
+from array import array
+from collections import deque
+from collections.abc import Iterable
+from typing import Any
+
+from tessera.vllm import _api as api
+from tessera.vllm._core import Describer, budget_of, chunk_of, make_core
+from tessera.vllm.support import why_not_memory
+
+logger = api.init_logger("vllm.tessera.shadow")
+
+#: Seconds between two reports in the log.
+report_every = 60.0
+
+
+class _Ghost:
+    """A request as the shadow has it."""
+
+    def __init__(self, request: Any, now: float) -> None:
+        self.request = request
+        self.arrived = now
+        self.slot = -1
+        self.everything = list(request.prompt_token_ids)
+        self.output: list[int] = []
+        self.prompt = len(self.everything)
+        self.tokens = array("d")  #: when the shadow had each of its tokens
+        self.measured = array("d")  #: when vLLM had them
+        self.last: int | None = None  #: tokens of the whole answer, once vLLM knows
+        self.gone = False  #: the shadow has ended it
+        # What the core writes to.
+        self.status: Any = None
+        self.stop_reason: Any = None
+        self.num_preemptions = 0
+        self.is_prefill_chunk = False
+
+
+def _make_output(request_id: str, tokens: list[int]) -> Any:
+    return _Output()
+
+
+class _Output:
+    finish_reason = None
+    stop_reason = None
+
+
+def _spread(values: Iterable[float]) -> dict[str, float]:
+    values = sorted(values)
+    if not values:
+        return {"count": 0}
+    return {
+        "count": len(values),
+        "mean": sum(values) / len(values),
+        "p50": values[len(values) // 2],
+        "p99": values[min(len(values) - 1, int(len(values) * 0.99))],
+    }
+
+
+def _pair() -> dict[str, deque[float]]:
+    """Of the latest requests: a service goes on for months."""
+    return {name: deque(maxlen=50_000) for name in ("measured", "predicted")}
+
+
+class Watcher:
+    """The policy that is watched, and what it would have done."""
+
+    def __init__(self, scheduler: Any, options: Any, kv_cache_config: Any, block_size: int) -> None:
+        self.options = options
+        self.config = scheduler.vllm_config.scheduler_config
+        self.budget = budget_of(self.config)
+        self.describer = Describer(options, scheduler.vllm_config)
+        self.ghosts: dict[str, _Ghost] = {}
+        self.steps = self.same = self.overrun = self.aborted = 0
+        self.ns = {"vllm": 0, "tessera": 0}
+        self.ttft = _pair()
+        self.tpot = _pair()
+        self.e2e = _pair()
+        self.in_core: dict[str, Any] = {}
+        words = (
+            "status_running status_preempted status_stopped status_length reason_stop reason_length reason_repetition"
+        )
+        self.core = make_core(
+            options,
+            scheduler.vllm_config,
+            kv_cache_config.num_blocks,
+            block_size,
+            False,
+            {
+                "output": _make_output,
+                **dict.fromkeys(words.split()),
+                "repeats": lambda request: False,
+                "requests": self.in_core,
+            },
+        )
+
+    def add(self, request: Any) -> None:
+        if not request.prompt_token_ids or request.sampling_params is None:
+            return
+        now = time.monotonic()
+        ghost = _Ghost(request, now)
+        try:
+            description = self.describer.describe(request, ghost.output, ghost.everything)
+        except Exception:  # it would be refused; the others are watched on
+            return
+        # When it ends, vLLM says; the shadow counts.
+        description |= {"eos": -1, "stops": [], "client": 0, "watched": False, "repetitive": False}
+        begin = time.thread_time_ns()
+        slot = self.core.submit(ghost, description, now)
+        self.ns["tessera"] += time.thread_time_ns() - begin
+        if isinstance(slot, int):
+            ghost.slot = slot
+            self.ghosts[request.request_id] = ghost
+            self.in_core[request.request_id] = ghost
+
+    def abort(self, request_id: str) -> None:
+        ghost = self.ghosts.pop(request_id, None)
+        if ghost is not None:
+            self.aborted += 1
+            self._end(ghost)
+
+    def _end(self, ghost: _Ghost) -> None:
+        if not ghost.gone:
+            ghost.gone = True
+            self.in_core.pop(ghost.request.request_id, None)
+            self.core.cancel(ghost.slot)
+
+    def reset(self) -> None:
+        self.core.reset()
+
+    def step(self, theirs: Any, outputs: dict[int, Any], admit: bool) -> None:
+        """A step of vLLM's has come to its end: one of ours, and what both have come to."""
+        now = time.monotonic()
+        ours: set[str] = set()
+        if self.in_core:
+            ours = self._plan(now, admit)
+        if theirs.num_scheduled_tokens:
+            self.steps += 1
+            self.same += ours == theirs.num_scheduled_tokens.keys()
+        for one in outputs.values():
+            for output in one.outputs:
+                ghost = self.ghosts.get(output.request_id)
+                if ghost is None:
+                    continue
+                ghost.measured.extend([now] * len(output.new_token_ids))
+                if output.finish_reason is not None:
+                    ghost.last = len(ghost.measured)
+        for request_id in [i for i, g in self.ghosts.items() if g.last is not None]:
+            self._settle(request_id)
+
+    def _plan(self, now: float, admit: bool) -> set[str]:
+        begin = time.thread_time_ns()
+        chunk = chunk_of(self.config, len(self.in_core), self.budget)
+        counts, _, fresh, ids, resumed, _, _, computed, *_ = self.core.schedule(now, self.budget, chunk, admit, False)
+        self.ns["tessera"] += time.thread_time_ns() - begin
+        if not counts:
+            return set()
+        first = dict(zip(ids, computed, strict=True))
+        first.update((g.request.request_id, start) for g, _, start, _, _ in fresh)
+        names, sampled = list(counts), []
+        for request_id in names:
+            ghost = self.in_core[request_id]
+            generated = len(ghost.tokens)
+            if first[request_id] + counts[request_id] < ghost.prompt + generated:
+                sampled.append([])
+                continue
+            # vLLM's token, if it has come so far.
+            known = ghost.request._output_token_ids
+            sampled.append([known[generated] if generated < len(known) else 0])
+            ghost.tokens.append(now)
+        places = {request_id: i for i, request_id in enumerate(names)}
+        begin = time.thread_time_ns()
+        _, _, ended = self.core.update(places, names, sampled, now)
+        self.ns["tessera"] += time.thread_time_ns() - begin
+        for ghost in ended:
+            ghost.gone = True
+        return set(names)
+
+    def _settle(self, request_id: str) -> None:
+        """vLLM has ended a request: the shadow ends it as soon as it has come as far."""
+        ghost = self.ghosts[request_id]
+        n = ghost.last or 0
+        if len(ghost.tokens) < n and not ghost.gone:
+            return
+        del self.ghosts[request_id]
+        self._end(ghost)
+        self.overrun += max(len(ghost.tokens) - n, 0)
+        if n == 0 or len(ghost.tokens) < n:
+            return
+        for name, times in (("measured", ghost.measured), ("predicted", ghost.tokens)):
+            self.ttft[name].append(times[0] - ghost.arrived)
+            self.e2e[name].append(times[n - 1] - ghost.arrived)
+            if n > 1:
+                self.tpot[name].append((times[n - 1] - times[0]) / (n - 1))
+
+    def report(self) -> dict[str, Any]:
+        """What it would have done. Times in seconds, of requests that both have ended; costs in us of a step."""
+        steps = max(self.steps, 1)
+        return {
+            "policy": self.options.policy,
+            "steps": self.steps,
+            "same_batch": self.same / steps,
+            "cost_us": {name: ns / 1000 / steps for name, ns in self.ns.items()},
+            "ttft": {name: _spread(values) for name, values in self.ttft.items()},
+            "tpot": {name: _spread(values) for name, values in self.tpot.items()},
+            "e2e": {name: _spread(values) for name, values in self.e2e.items()},
+            "overrun": self.overrun,
+            "aborted": self.aborted,
+            "not_ended": len(self.ghosts),
+        }
+
+
+def _line(report: dict[str, Any]) -> str:
+    def pair(name: str) -> str:
+        measured, predicted = report[name]["measured"], report[name]["predicted"]
+        if not measured["count"]:
+            return f"{name} none yet"
+        return (
+            f"{name} mean {measured['mean']:.3f} -> {predicted['mean']:.3f} s, "
+            f"P99 {measured['p99']:.3f} -> {predicted['p99']:.3f} s"
+        )
+
+    cost = report["cost_us"]
+    return (
+        f"shadow of {report['policy']}: {pair('ttft')}; {pair('tpot')}; "
+        f"{report['ttft']['measured']['count']} requests; "
+        f"scheduling {cost['vllm']:.0f} -> {cost['tessera']:.0f} us a step; the same batch in "
+        f"{100 * report['same_batch']:.0f} % of {report['steps']} steps; {report['overrun']} tokens too many"
+    )
+
+
+def _shadowed(own: type) -> type:
+    class ShadowScheduler(own):  # type: ignore[misc, valid-type]
+        """vLLM's own scheduler, watched."""
+
+        shadow: Watcher | None = None
+        _reported = 0.0
+
+        def _watch(self, what: Any, *arguments: Any) -> None:
+            """Nothing that goes wrong in the shadow is to be seen outside."""
+            if self.shadow is None:
+                return
+            try:
+                what(self.shadow, *arguments)
+            except Exception:
+                logger.warning("tessera's shadow has failed and is switched off", exc_info=True)
+                self.shadow = None
+
+        def add_request(self, request: Any) -> None:
+            super().add_request(request)
+            self._watch(Watcher.add, request)
+
+        def finish_requests(self, request_ids: str | Iterable[str] | None, finished_status: Any) -> Any:
+            ended = super().finish_requests(request_ids, finished_status)
+            for request in ended:
+                self._watch(Watcher.abort, request.request_id)
+            return ended
+
+        def schedule(self, *arguments: Any, **named: Any) -> Any:
+            begin = time.thread_time_ns()
+            output = super().schedule(*arguments, **named)
+            if self.shadow is not None:
+                self.shadow.ns["vllm"] += time.thread_time_ns() - begin
+            return output
+
+        def update_from_output(self, scheduler_output: Any, model_runner_output: Any) -> Any:
+            begin = time.thread_time_ns()
+            outputs = super().update_from_output(scheduler_output, model_runner_output)
+            if self.shadow is not None:
+                self.shadow.ns["vllm"] += time.thread_time_ns() - begin
+            admit = self.pause_state == api.PauseState.UNPAUSED
+            self._watch(Watcher.step, scheduler_output, outputs, admit)
+            now = time.monotonic()
+            if self.shadow is not None and now - self._reported >= report_every:
+                if self._reported:
+                    logger.info(_line(self.shadow.report()))
+                self._reported = now
+            return outputs
+
+        def reset_prefix_cache(self, *arguments: Any, **named: Any) -> bool:
+            done = super().reset_prefix_cache(*arguments, **named)
+            if done:
+                self._watch(Watcher.reset)
+            return done
+
+        def shutdown(self) -> None:
+            if self.shadow is not None:
+                logger.info(_line(self.shadow.report()))
+                self.shadow.core.close()
+                self.shadow = None
+            super().shutdown()
+
+    return ShadowScheduler
+
+
+_classes: dict[type, type] = {}
+
+
+def make_shadow(options: Any, vllm_config: Any, kv_cache_config: Any, som: Any, block_size: int, **rest: Any) -> Any:
+    """vLLM's own scheduler for a configuration, with a policy of ours watched beside it."""
+    own = api.AsyncScheduler if vllm_config.scheduler_config.async_scheduling else api.OwnScheduler
+    reasons = list(why_not_memory(kv_cache_config, block_size))
+    if reasons:
+        logger.warning("tessera has no %s: it watches nothing", "; no ".join(reasons))
+        return own(vllm_config, kv_cache_config, som, block_size, **rest)
+    if own not in _classes:
+        _classes[own] = _shadowed(own)
+    made = _classes[own](vllm_config, kv_cache_config, som, block_size, **rest)
+    made.shadow = Watcher(made, options, kv_cache_config, block_size)
+    logger.info("tessera watches: %s %s; vLLM's own scheduler decides", options.policy, options.parameters or "")
+    return made

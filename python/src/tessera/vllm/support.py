@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""What is supported: of a configuration, and of a request."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from tessera.vllm import _api as api
+
+
+def _has(config: Any, *path: str) -> Any:
+    for name in path:
+        config = getattr(config, name, None)
+        if config is None:
+            return None
+    return config
+
+
+def _model(name: str) -> Callable[[Any], Any]:
+    return lambda c: _has(c, "model_config", name)
+
+
+def _parallel(name: str) -> Callable[[Any], bool]:
+    return lambda c: (_has(c, "parallel_config", name) or 1) > 1
+
+
+#: What is asked of a configuration, before the memory of the model is known: (why not, whether it is so).
+_questions: tuple[tuple[str, Callable[[Any], Any]], ...] = (
+    (
+        "async scheduling, which plans a step before the one before it has come back (start vLLM with "
+        "async_scheduling=False, --no-async-scheduling)",
+        lambda c: _has(c, "scheduler_config", "async_scheduling"),
+    ),
+    ("pipeline parallelism", _parallel("pipeline_parallel_size")),
+    ("context parallelism", lambda c: _parallel("decode_context_parallel_size")(c) or _pcp(c)),
+    ("speculative decoding", lambda c: _has(c, "speculative_config") is not None),
+    ("LoRA", lambda c: _has(c, "lora_config") is not None),
+    ("a KV connector", lambda c: _has(c, "kv_transfer_config") is not None),
+    ("an encoder cache connector", lambda c: _has(c, "ec_transfer_config") is not None),
+    ("KV cache events", lambda c: _has(c, "kv_events_config", "enable_kv_cache_events")),
+    ("KV cache metrics", lambda c: _has(c, "observability_config", "kv_cache_metrics")),
+    ("MFU metrics", lambda c: _has(c, "observability_config", "enable_mfu_metrics")),
+    ("a pooling model", lambda c: _has(c, "model_config", "runner_type") == "pooling"),
+    ("a diffusion model", _model("is_diffusion")),
+    ("an encoder-decoder model", _model("is_encoder_decoder")),
+    ("inputs that are not text", _model("supports_multimodal_inputs")),
+    ("auxiliary outputs", lambda c: _has(c, "aux_output_config", "enabled")),
+    ("sampling masks", _model("return_sampling_mask")),
+    ("max_num_active_seqs", lambda c: _has(c, "scheduler_config", "max_num_active_seqs") is not None),
+)
+
+
+def _pcp(config: Any) -> bool:
+    return _parallel("prefill_context_parallel_size")(config)
+
+
+def why_not_config(config: Any) -> Iterator[str]:
+    """What a configuration asks for that must be done by vLLM's own scheduler."""
+    for reason, is_so in _questions:
+        if is_so(config):
+            yield reason
+
+
+def why_not_memory(kv_cache_config: Any, block_size: int) -> Iterator[str]:
+    """The same of the memory that its model needs."""
+    groups = kv_cache_config.kv_cache_groups
+    if len(groups) != 1:
+        yield f"{len(groups)} groups of KV blocks instead of one"
+        return
+    spec = groups[0].kv_cache_spec
+    if type(spec) is not api.FullAttentionSpec:
+        yield f"KV of {type(spec).__name__}"
+    elif getattr(spec, "sliding_window", None) or getattr(spec, "attention_chunk_size", None):
+        yield "attention to a window"
+    elif spec.block_size != block_size:
+        yield f"blocks of {spec.block_size} tokens that are scheduled by {block_size}"
+    if getattr(kv_cache_config, "needs_kv_cache_zeroing", False):
+        yield "KV blocks that must be zero at first"
+    if kv_cache_config.num_blocks < 2:
+        yield f"{kv_cache_config.num_blocks} blocks of KV"
+
+
+def salt_of(request: Any) -> int:
+    """Where the hashes of a request's blocks begin: apart from those of requests with another salt. 0: it has none."""
+    if not request.cache_salt:
+        return 0
+    return int.from_bytes(hashlib.blake2b(request.cache_salt.encode(), digest_size=8).digest(), "little") | 1
+
+
+def why_not_request(request: Any) -> str | None:
+    """What a request asks for that is not had; None: nothing."""
+    if getattr(request, "resumable", False):
+        return "its input comes piece by piece"
+    if request.pooling_params is not None or request.sampling_params is None:
+        return "it is for pooling"
+    if request.prompt_embeds is not None or getattr(request, "prompt_is_token_ids", None) is not None:
+        return "its prompt is of embeddings"
+    if getattr(request, "has_encoder_inputs", False):
+        return "it has inputs that are not text"
+    if request.lora_request is not None:
+        return "it wants an adapter"
+    if not request.prompt_token_ids:
+        return "its prompt is empty"
+    return None

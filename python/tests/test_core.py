@@ -1,0 +1,298 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""The native core by itself, with objects as plain as can be."""
+
+from __future__ import annotations
+
+import gc
+import random
+import weakref
+
+import pytest
+from fakes import Engine, Request
+
+import tessera
+from tessera import _vllm
+
+
+def test_version() -> None:
+    from importlib.metadata import version
+
+    assert tessera.__version__ == version("tessera")
+
+
+def test_one_request_from_beginning_to_end() -> None:
+    e = Engine()
+    r = Request("a", list(range(40)), 3)
+    e.add(r)
+    counts, total, fresh, ids, resumed, all_tokens, blocks, computed, outputs, preempted, outgrown = e.plan()
+    assert (counts, total, ids) == ({"a": 40}, 40, [])
+    assert [(f[0].id, f[1], f[2], f[3]) for f in fresh] == [("a", ([1, 2, 3],), 0, False)]
+    assert r.status == "running"
+    by_client, looked_at, ended = e.answer(counts, {"a": [7]})
+    assert [o.new_token_ids for o in by_client[0]] == [[7]]
+    assert [(o.request_id, first, watched) for o, _, _, first, watched in looked_at] == [("a", True, False)]
+
+    counts, total, fresh, ids, resumed, all_tokens, blocks, computed, outputs, *_ = e.plan()
+    assert (counts, fresh, ids, resumed, blocks, computed, outputs) == ({"a": 1}, [], ["a"], set(), [None], [40], [1])
+    by_client, looked_at, ended = e.answer(counts, {"a": [8]})
+    assert (looked_at, ended) == ([], [])
+
+    counts, *_ = e.plan()
+    by_client, _, ended = e.answer(counts, {"a": [9]})
+    assert by_client[0][0].finish_reason == "length"
+    assert ended == [r] and r.status == "length" and e.requests == {}
+    assert (e.core.running(), e.core.waiting(), e.core.live(), e.core.usage()) == (0, 0, 0, 0)
+
+
+def test_new_blocks_are_told_once() -> None:
+    e = Engine()
+    e.add(Request("a", list(range(31)), 40))
+    told: list[int] = []
+    for step in range(40):
+        counts, _, fresh, _, _, _, blocks, *_ = e.plan()
+        told += [b for f in fresh for b in f[1][0]] + [b for t in blocks if t for b in t[0]]
+        # Tokens 0 to 30 + step have KV then.
+        assert len(told) == (31 + step + 15) // 16
+        assert told == [b + 1 for b in e.core.blocks_of(e.slots["a"])]
+        e.answer(counts, {"a": [1]})
+
+
+@pytest.mark.parametrize(
+    ("tokens", "status", "reason", "stop_reason"),
+    [([5, 2], "stopped", "stop", None), ([5, 6, 3], "stopped", "stop", 3), ([5, 6, 7, 8], "length", "length", None)],
+)
+def test_ends(tokens: list[int], status: str, reason: str, stop_reason: int | None) -> None:
+    e = Engine()
+    r = Request("a", [1] * 5, 4, stops=[3, 4], eos=2)
+    e.add(r)
+    for i, token in enumerate(tokens):
+        counts, *_ = e.plan()
+        by_client, _, ended = e.answer(counts, {"a": [token]})
+        assert bool(ended) == (i == len(tokens) - 1)
+    assert (r.status, by_client[0][0].finish_reason, by_client[0][0].stop_reason) == (status, reason, stop_reason)
+    assert r.stop_reason == stop_reason
+
+
+def test_the_model_ends_it() -> None:
+    e = Engine(max_model_len=32)
+    e.add(Request("a", [1] * 30, 100))
+    for left in (1, 0):
+        counts, *_ = e.plan()
+        _, _, ended = e.answer(counts, {"a": [5]})
+        assert bool(ended) == (left == 0)
+
+
+def test_repetition_is_asked_for() -> None:
+    e = Engine()
+    r = Request("a", [1] * 5, 40)
+
+    def repeats(request: Request) -> bool:
+        if len(request.output) < 3:
+            return False
+        request.status, request.stop_reason = "repetition", "again and again"
+        return True
+
+    e.repeats = repeats
+    e.add(r, watched=True, repetitive=True)
+    for _ in range(3):
+        counts, *_ = e.plan()
+        by_client, looked_at, ended = e.answer(counts, {"a": [5]})
+        assert len(looked_at) == 1
+    assert ended == [r] and r.output == [5, 5, 5]
+    assert by_client[0][0].finish_reason == "repetition" and by_client[0][0].stop_reason == "again and again"
+
+
+def test_cancelled_while_a_step_is_under_way() -> None:
+    e = Engine()
+    for name in "abc":
+        e.add(Request(name, [1] * 20, 9))
+    counts, *_ = e.plan()
+    e.core.cancel(e.slots["b"])
+    e.core.cancel(e.slots["b"])  # twice is once
+    del e.requests["b"]
+    # Its slot is not another's before the step is settled.
+    assert e.add(Request("d", [1] * 20, 9)) not in (e.slots["a"], e.slots["b"], e.slots["c"])
+    by_client, _, _ = e.answer(counts, {name: [4] for name in "abc"})
+    assert [o.request_id for o in by_client[0]] == ["a", "c"]
+    assert e.core.live() == 3
+    with pytest.raises(IndexError, match="no request has this slot"):
+        e.core.cancel(e.slots["b"])
+    assert e.add(Request("e", [1] * 20, 9)) == e.slots["b"]
+
+
+def test_who_was_away_is_told_its_tokens() -> None:
+    # Two of 20 blocks each in 32: one must go, and comes back with all it has.
+    e = Engine(blocks=32, watermark=0.0)
+    for name in "ab":
+        e.add(Request(name, [ord(name)] * 200, 120))
+    lost: set[str] = set()
+    back = None
+    step = 0
+    while e.core.live():
+        counts, _, fresh, ids, resumed, all_tokens, blocks, _, _, preempted, _ = e.plan(budget=512)
+        lost |= preempted
+        if resumed:
+            back = next(iter(resumed))
+            request = next(f[0] for f in fresh if f[0].id == back)
+            assert request.everything == request.prompt + request.output == all_tokens[back]
+            assert len(request.output) > 0
+            assert blocks[ids.index(back)] == ([b + 1 for b in e.core.blocks_of(e.slots[back])],)
+        step += 1
+        e.answer(counts, {name: [step] for name in counts})
+    assert lost == {"b"} and back == "b"
+
+
+def test_the_second_runner_takes_who_resumes_for_new() -> None:
+    e = Engine(blocks=32, watermark=0.0, second_runner=True)
+    for name in "ab":
+        e.add(Request(name, [ord(name)] * 200, 120))
+    again = 0
+    while e.core.live():
+        counts, _, fresh, ids, resumed, all_tokens, *_ = e.plan(budget=512)
+        assert not resumed and not all_tokens
+        again += sum(f[3] for f in fresh)
+        assert not {f[0].id for f in fresh} & set(ids)
+        e.answer(counts, {name: [1] for name in counts})
+    assert again == 1
+
+
+def test_reset() -> None:
+    e = Engine(caching=True)
+    for name in "ab":
+        e.add(Request(name, [1] * 64, 9))
+    counts, *_ = e.plan()
+    assert e.core.reset() is None, "not while a step is under way"
+    e.answer(counts, {name: [4] for name in counts})
+    e.add(Request("c", [1] * 64, 9))
+    counts, _, fresh, *_ = e.plan()
+    assert [f[2] for f in fresh] == [48], "what a and b have computed, but for the last block"
+    e.answer(counts, {name: [4] for name in counts})
+    assert {r.id for r in e.core.reset()} == {"a", "b", "c"}
+    assert (e.core.running(), e.core.waiting(), e.core.usage()) == (0, 3, 0)
+    counts, _, fresh, *_ = e.plan(budget=1024)
+    assert fresh[0][2] == 0, "nothing is known any more"
+
+
+def test_prefixes_with_different_salts_are_not_shared() -> None:
+    for salt, expected in ((5, 0), (0, 48)):
+        e = Engine(caching=True)
+        e.add(Request("a", [1] * 64, 9))
+        e.answer(e.plan()[0], {"a": [4]})
+        e.add(Request("b", [1] * 64, 9), salt=salt)
+        assert e.plan()[2][0][2] == expected
+
+
+def test_who_does_not_read_the_cache_computes_all() -> None:
+    e = Engine(caching=True)
+    e.add(Request("a", [1] * 64, 9))
+    e.answer(e.plan()[0], {"a": [4]})
+    e.add(Request("b", [1] * 64, 9), caches=False)
+    assert e.plan()[2][0][2] == 0
+
+
+def test_generated_tokens_are_cached() -> None:
+    e = Engine(caching=True)
+    e.add(Request("a", list(range(16)), 40))
+    for step in range(40):
+        e.answer(e.plan()[0], {"a": [100 + step]})
+    e.add(Request("b", [*range(16), *range(100, 132), 7], 9))
+    assert e.plan()[2][0][2] == 48
+
+
+def test_refusals() -> None:
+    e = Engine(max_model_len=100, blocks=4)
+    assert e.add(Request("a", [1] * 65, 5)) == "never_fits"
+    assert isinstance(e.add(Request("b", [1] * 64, 5)), int)
+    with pytest.raises(ValueError, match="must be lists"):
+        e.core.submit(Request("c", [1], 5), {}, 0.0) if False else e.add(Request("c", [1], 5), prompt=9)
+    with pytest.raises(RuntimeError, match="a step is under way"):
+        e.plan()
+        e.plan()
+
+
+def test_an_output_that_does_not_fit_the_step() -> None:
+    for outputs, message in (
+        ({}, "one token"),
+        ({"a": [1, 2]}, "one token"),
+    ):
+        e = Engine()
+        e.add(Request("a", [1] * 5, 5))
+        counts, *_ = e.plan()
+        with pytest.raises(RuntimeError, match=message):
+            e.answer(counts, outputs)
+    e = Engine()
+    e.add(Request("a", [1] * 5, 5))
+    e.plan()
+    with pytest.raises(RuntimeError, match="not in the runner's output"):
+        e.answer({"b": 5}, {"b": [1]})
+
+
+def test_wrong_settings() -> None:
+    with pytest.raises(ValueError, match="unknown policy best"):
+        Engine("best")
+    with pytest.raises(ValueError, match="blocks must be at least 1"):
+        Engine(blocks=0)
+
+
+def test_prompts_are_deferred() -> None:
+    e = Engine()
+    e.add(Request("a", [1] * 20, 50))
+    e.answer(e.plan()[0], {"a": [4]})
+    e.add(Request("b", [1] * 60, 50))
+    counts, *_ = e.plan(chunk=30)
+    assert counts == {"a": 1, "b": 30}
+    e.answer(counts, {"a": [4]})
+    e.add(Request("c", [1] * 60, 50))
+    for _ in range(3):  # b's second chunk and c wait
+        counts, *_ = e.plan(chunk=30, defer=True)
+        assert counts == {"a": 1}
+        e.answer(counts, {"a": [4]})
+    counts, *_ = e.plan(chunk=30)
+    assert counts == {"a": 1, "b": 30, "c": 30}
+    e.answer(counts, {"a": [4], "b": [4]})
+    # If nobody decodes, nothing is gained by waiting.
+    e.core.cancel(e.slots["a"])
+    e.core.cancel(e.slots["b"])
+    assert e.plan(chunk=30, defer=True)[0] == {"c": 30}
+
+
+def test_nobody_new() -> None:
+    e = Engine()
+    e.add(Request("a", [1] * 20, 50))
+    assert e.plan(admit=False)[0] == {}
+    assert not e.core.pending()
+    assert e.core.why(e.slots["a"]) == "not_wanted"
+    assert e.plan()[0] == {"a": 20}
+
+
+@pytest.mark.parametrize("policy", _vllm.policies)
+@pytest.mark.parametrize("caching", [False, True])
+def test_nothing_is_kept(policy: str, caching: bool) -> None:
+    """Requests come, go, are cancelled; in the end no reference to any is left."""
+    e = Engine(policy, caching=caching, blocks=24)
+    rng = random.Random(5)
+    alive: list[weakref.ref] = []
+    for i in range(400):
+        r = Request(str(i), [rng.randrange(9)] * rng.randrange(1, 90), rng.randrange(1, 60))
+        alive.append(weakref.ref(r))
+        e.add(r, client=i % 3, watched=i % 5 == 0)
+        del r
+        counts, *_ = step = e.plan()
+        del step
+        if rng.random() < 0.3 and e.slots:
+            name = rng.choice(list(e.slots))
+            e.core.cancel(e.slots.pop(name))
+            del e.requests[name]
+        if counts:
+            e.answer(counts, {name: [rng.randrange(9)] for name in counts})
+        if i % 100 == 99:
+            e.core.reset()
+    while e.core.live():
+        counts, *_ = e.plan()
+        e.answer(counts, {name: [rng.randrange(9)] for name in counts})
+    assert e.core.usage() == 0
+    e.plan()  # the lists of the step before are let go
+    gc.collect()
+    assert sum(ref() is not None for ref in alive) == 0
+    e.core.close()
+    e.core.close()

@@ -1,0 +1,277 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""The simulator from Python."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tessera import sim
+
+load = sim.generate("alpaca-chat", 300, rate=3.0)
+small = {"instances": 1}
+
+
+def test_lists() -> None:
+    names = [p.name for p in sim.policies()]
+    assert {"fcfs", "pascal", "pars", "improved", "cascade", "phasor"} <= set(names)
+    assert all(p.summary for p in sim.policies()) and {p.name for p in sim.policies() if p.needs_scores} == {"pars"}
+    assert "alpaca-chat" in [w.name for w in sim.workloads()] and all(w.rate > 0 for w in sim.workloads())
+    assert "h100-96gb-qwen-32b" in sim.profiles()
+    assert sim.profile("h200-llama-3.1-8b")["name"] == "h200-llama-3.1-8b"
+
+
+def test_workloads_are_columns_and_repeat() -> None:
+    again = sim.generate("alpaca-chat", 300, rate=3.0)
+    assert set(load) == {
+        "arrival_s", "prompt_tokens", "output_tokens", "reasoning_tokens", "answer_tokens", "score",
+    }  # fmt: skip
+    for name, values in load.items():
+        np.testing.assert_array_equal(values, again[name])
+        assert values.shape == (300,)
+    assert (load["reasoning_tokens"] + load["answer_tokens"] == load["output_tokens"]).all()
+    assert (sim.generate("alpaca-chat", 300, rate=3.0, seed=2)["prompt_tokens"] != load["prompt_tokens"]).any()
+
+
+@pytest.mark.parametrize("policy", [p.name for p in sim.policies() if not p.needs_scores])
+def test_every_policy_runs(policy: str) -> None:
+    run = sim.replay(policy, load, instances=4)
+    assert run.summary["completed"] == run.summary["requests"] == 300
+    assert run.policy == policy == run.summary["policy"]
+    r = run.requests
+    assert len(r["id"]) == 300 and sorted(r["id"]) == list(range(300))
+    np.testing.assert_allclose(r["e2e"], r["finish"] - r["arrival"])
+    assert (r["ttft"] > 0).all()
+    assert run.instances["output_tokens"].sum() >= load["output_tokens"].sum() - 300 * 2
+    assert len(run.timeline["time"]) == len(run.timeline["kv_used"]) > 0
+
+
+def test_the_summary_is_of_the_requests() -> None:
+    run = sim.replay("fcfs", load, **small)
+    assert run.summary["ttft"]["mean"] == pytest.approx(run.requests["ttft"].mean())
+    assert run.summary["e2e"]["p99"] == pytest.approx(np.quantile(run.requests["e2e"], 0.99))
+
+
+def test_runs_repeat() -> None:
+    a, b = (sim.replay("pascal", load, **small) for _ in range(2))
+    for name in a.requests:
+        np.testing.assert_array_equal(a.requests[name], b.requests[name])
+
+
+def test_it_is_what_the_tool_prints() -> None:
+    """The same numbers as the program `replay`, where there is one."""
+    tool = Path(__file__).parents[2] / "build" / "demo" / "examples" / "replay"
+    if not tool.exists():
+        pytest.skip("no program replay was built")
+    import json
+
+    out = tool.parent / "python-test.json"
+    command = [tool, "--policy", "fcfs", "--workload", "alpaca-chat", "--rate", "3", "--requests", "300"]
+    subprocess.run([*command, "--instances", "1", "--json", out], check=True, capture_output=True)
+    theirs = json.loads(out.read_text())[0]
+    ours = sim.replay("fcfs", load, **small).summary
+    for key in ("ttft", "tpot", "e2e", "preemptions", "completed"):
+        assert theirs[key] == ours[key]
+
+
+def test_an_order_of_ones_own() -> None:
+    """Shortest first, by a function that is called once a request, is what `sjf` does by itself."""
+    called: list[int] = []
+
+    def length(request: dict[str, Any]) -> float:
+        called.append(request["id"])
+        return request["output_tokens"]
+
+    mine = sim.replay("pars", load, order=length, **small)
+    assert called == list(range(300))
+    theirs = sim.replay("sjf", load, **small)
+    np.testing.assert_array_equal(mine.requests["finish"], theirs.requests["finish"])
+    longest = sim.replay("pars", load, order=lambda r: -r["output_tokens"], **small)
+    assert longest.summary["e2e"]["mean"] > mine.summary["e2e"]["mean"]
+
+
+def test_a_threshold_of_ones_own() -> None:
+    # With none, it is the order of arrival.
+    at_once = sim.replay("pars", load, order=lambda r: r["output_tokens"], threshold=0.0, **small)
+    fcfs = sim.replay("fcfs", load, **small)
+    assert at_once.requests["first_scheduled"][-1] == pytest.approx(fcfs.requests["first_scheduled"][-1], rel=0.2)
+    never = sim.replay("pars", load, order=lambda r: r["output_tokens"], threshold=float("inf"), **small)
+    assert (never.requests["finish"] != at_once.requests["finish"]).any()
+
+
+def test_a_placement_of_ones_own() -> None:
+    seen: list[int] = []
+
+    def in_turn(views: list[sim.InstanceView]) -> int:
+        assert [v.id for v in views] == [0, 1, 2] and all(v.free_blocks > 0 for v in views)
+        seen.append(sum(v.requests for v in views))
+        return len(seen) % 3
+
+    mine = sim.replay("fcfs", load, instances=3, placement=in_turn)
+    assert len(seen) == 300 and max(seen) > 0
+    assert np.bincount(mine.requests["instance"]).tolist() == [100, 100, 100]
+    one = sim.replay("fcfs", load, instances=3, placement=lambda views: 1)
+    assert set(one.requests["instance"]) == {1}
+    assert one.summary["ttft"]["mean"] > mine.summary["ttft"]["mean"]
+    # With scores of one's own as well.
+    both = sim.replay("pars", load, instances=3, order=lambda r: 0.0, placement=in_turn)
+    assert both.summary["completed"] == 300
+
+
+def test_a_placement_that_fails_in_the_middle() -> None:
+    calls = 0
+
+    def fails(views: list[sim.InstanceView]) -> int:
+        nonlocal calls
+        calls += 1
+        if calls == 150:
+            raise KeyError("no idea")
+        return 0
+
+    with pytest.raises(KeyError, match="no idea"):
+        sim.replay("fcfs", load, placement=fails)
+    assert calls == 150
+
+
+def test_a_profile_of_ones_own() -> None:
+    given = sim.profile("h100-96gb-qwen-32b")
+    same = sim.replay("fcfs", load, profile=given, **small)
+    assert same.summary["ttft"] == sim.replay("fcfs", load, **small).summary["ttft"]
+    given["gpu"]["flops"] = given["gpu"]["flops"] / 2
+    slower = sim.replay("fcfs", load, profile=given, **small)
+    assert slower.summary["ttft"]["mean"] > same.summary["ttft"]["mean"]
+
+
+def test_a_workload_of_ones_own(tmp_path: Path) -> None:
+    mine = sim.workload(arrival_s=[0, 0.5, 2], prompt_tokens=[10, 20, 30], output_tokens=[5, 6, 7])
+    run = sim.replay("fcfs", mine, **small)
+    assert run.requests["answer_tokens"].tolist() == [5, 6, 7]
+    assert run.requests["arrival"].tolist() == [0, 0.5, 2]
+    # By 2 s the others have long been done: it has waited for nobody.
+    alone = sim.replay("fcfs", sim.workload(arrival_s=[0], prompt_tokens=[30], output_tokens=[7]), **small)
+    assert run.requests["e2e"][2] == pytest.approx(alone.requests["e2e"][0])
+    trace = tmp_path / "t.csv"
+    trace.write_text("arrival_s,prompt_tokens,output_tokens\n0,10,5\n0.5,20,6\n2,30,7\n")
+    read = sim.replay("fcfs", sim.read_trace(trace), **small)
+    np.testing.assert_array_equal(read.requests["finish"], run.requests["finish"])
+    assert len(sim.read_trace(trace, requests=2)["arrival_s"]) == 2
+
+
+def test_goodput() -> None:
+    run = sim.replay("fcfs", load, instances=4)
+    span = np.nanmax(run.requests["finish"]) - run.requests["arrival"].min()
+    assert run.goodput(ttft=1e9, tpot=1e9) == pytest.approx(300 / span)
+    assert run.goodput(ttft=0, tpot=1e9) == 0
+    middle = float(np.median(run.requests["ttft"]))
+    assert 0 < run.goodput(ttft=middle, tpot=1e9) < 300 / span
+
+
+def test_sweep() -> None:
+    loads = {rate: sim.generate("alpaca-chat", 100, rate=rate) for rate in (1.0, 4.0)}
+    swept = list(sim.sweep(["fcfs", "pascal"], loads, workers=2, instances=1))
+    assert [(rate, policy) for rate, policy, _ in swept] == [
+        (1.0, "fcfs"), (1.0, "pascal"), (4.0, "fcfs"), (4.0, "pascal"),
+    ]  # fmt: skip
+    for rate, policy, run in swept:
+        alone = sim.replay(policy, loads[rate], instances=1)
+        np.testing.assert_array_equal(run.requests["finish"], alone.requests["finish"])
+    with pytest.raises(ValueError, match="workers must be at least 1"):
+        list(sim.sweep(["fcfs"], loads, workers=0))
+
+
+def test_pandas_takes_it() -> None:
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame(sim.replay("fcfs", load, **small).requests)
+    assert frame.shape[0] == 300 and frame["ttft"].mean() > 0
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"policy": "best"}, "unknown policy 'best'; there are: fcfs"),
+        ({"policy": "fcfs,pascal"}, "one policy at a time"),
+        ({"policy": "pars"}, "needs a score for every request"),
+        ({"profile": "b200"}, "b200"),
+        ({"profile": "{"}, "expected"),
+        ({"instances": 0}, "instances must be from 1 to 65536, not 0"),
+        ({"kv_blocks": 0}, "kv_blocks must be from 1"),
+        ({"kv_blocks": 1, "block_size": 1}, "too few for the shortest"),
+        ({"block_size": -1}, "block_size must be from 1"),
+        ({"max_batch": 0}, "max_batch must be from 1"),
+        ({"token_budget": 0}, "token_budget must be from 1"),
+        ({"in_flight": -1}, "in_flight must be from 0"),
+        ({"policy": "distserve", "instances": 1}, "needs at least 2 instances"),
+        ({"threshold": 1.0}, "threshold is for pars"),
+        ({"policy": "pars", "threshold": -1.0}, "threshold is for pars, and a number of seconds from 0"),
+        ({"order": len}, "policy must be 'pars', not 'fcfs'"),
+        ({"policy": "sjf", "placement": len}, "stands on fcfs, pars or pascal, not on 'sjf'"),
+        ({"placement": lambda views: 8}, "the index of one of 8 instances, not 8"),
+        ({"placement": lambda views: -1}, "the index of one of 8 instances, not -1"),
+    ],
+)
+def test_what_is_refused(changed: dict[str, Any], message: str) -> None:
+    given: dict[str, Any] = {"policy": "fcfs", **changed}
+    with pytest.raises(ValueError, match=message):
+        sim.replay(given.pop("policy"), load, **given)
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ({"arrival_s": [1, 0]}, r"arrival_s\[1\] must be a number not below the one before it"),
+        ({"arrival_s": [-1, 0]}, r"arrival_s\[0\]"),
+        ({"arrival_s": [0, float("nan")]}, r"arrival_s\[1\]"),
+        ({"prompt_tokens": [1, 0]}, r"prompt_tokens\[1\] must be a whole number from 1 to"),
+        ({"output_tokens": [1.5, 1]}, r"output_tokens\[0\] must be a whole number"),
+        ({"reasoning_tokens": [5, 1]}, r"reasoning_tokens\[0\] must not be more than output_tokens"),
+        ({"output_tokens": [1]}, "must have one length"),
+        ({"arrival_s": []}, "one length"),
+    ],
+)
+def test_workloads_that_are_none(columns: dict[str, Any], message: str) -> None:
+    good = {"arrival_s": [0, 1], "prompt_tokens": [5, 5], "output_tokens": [4, 4], "reasoning_tokens": [0, 0]}
+    with pytest.raises(ValueError, match=message):
+        sim.replay("fcfs", sim.workload(**(good | columns)))
+
+
+def test_other_mistakes() -> None:
+    with pytest.raises(ValueError, match="unknown workload"):
+        sim.generate("mine")
+    with pytest.raises(ValueError, match="number of requests must be from 1"):
+        sim.generate("alpaca-chat", 0)
+    with pytest.raises(ValueError, match="a workload has the columns"):
+        sim.workload(arrival_s=[0])
+    with pytest.raises(ValueError, match="a workload has the columns"):
+        sim.workload(arrival_s=[0], prompt_tokens=[1], output_tokens=[1], priority=[1])
+    with pytest.raises(ValueError, match="the workload has no column arrival_s"):
+        sim.replay("fcfs", {})
+    with pytest.raises(ValueError, match="no/such"):
+        sim.read_trace("no/such")
+
+
+def test_the_example(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    example = Path(__file__).parents[1] / "examples" / "load_sweep.py"
+    code = example.read_text()
+    assert sum(bool(line.strip()) for line in code.splitlines()) < 30
+    picture = tmp_path / "goodput.svg"
+    done = subprocess.run([sys.executable, example, "150", picture], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("P99 TTFT") == 18 and "<svg" in picture.read_text()
+
+
+def test_the_page_about_it() -> None:
+    """What docs/python.md shows runs, on fewer requests."""
+    page = (Path(__file__).parents[2] / "docs" / "python.md").read_text()
+    code = page.split("```python\n")[1].split("```")[0]
+    assert "4000" in code
+    exec(code.replace("4000", "200"), {})
+    for call in ('order=lambda request: request["prompt_tokens"]', "placement=lambda views: min(views, key="):
+        assert call in page
+    run = sim.replay("fcfs", load, placement=lambda views: min(views, key=lambda v: v.requests).id)
+    assert len(set(run.requests["instance"])) == 8

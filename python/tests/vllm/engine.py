@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""vLLM's real engine on a CPU: the same load under one scheduler and another."""
+
+from __future__ import annotations
+
+import gc
+import random
+from dataclasses import dataclass, field
+from typing import Any
+
+import model
+
+model.prepare()
+
+from vllm import EngineArgs, SamplingParams  # noqa: E402
+from vllm.v1.engine.llm_engine import LLMEngine  # noqa: E402
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A load and an engine for it."""
+
+    policy: dict = field(default_factory=lambda: {"policy": "fcfs"})
+    prompts: int = 300
+    blocks: int = 2048  #: of 32 tokens
+    seqs: int = 64
+    budget: int = 512
+    caching: bool = False
+    shared: int = 0  #: tokens of a beginning of which there are five
+    max_prompt: int = 160
+    max_output: int = 60
+    chunk: int = 0
+    aborts: bool = False
+    resets: bool = False
+    pauses: bool = False
+    logprobs: bool = False
+    own: dict = field(default_factory=dict)  #: more of vLLM's options
+
+
+@dataclass
+class Result:
+    outputs: dict[str, tuple[list[int], str | None, Any]] = field(default_factory=dict)
+    logprobs: dict[str, list[float]] = field(default_factory=dict)
+    prompt_logprobs: dict[str, list[float]] = field(default_factory=dict)
+    aborted: set[str] = field(default_factory=set)
+    scheduler: str = ""
+    steps: int = 0
+    preempted: int = 0
+    resets: int = 0
+    hits: int = 0
+    chunks: int = 0
+
+
+def engine(setting: Setting, ours: bool, **more: Any) -> LLMEngine:
+    chosen: dict[str, Any] = dict(setting.own) | more
+    if ours:
+        chosen["scheduler_cls"] = "tessera.vllm.Scheduler"
+        chosen["additional_config"] = {"tessera": {"fallback": False, **setting.policy}}
+    return LLMEngine.from_engine_args(
+        EngineArgs(
+            **{
+                "model": model.folder(),
+                "skip_tokenizer_init": True,
+                "dtype": "float32",
+                "max_model_len": 1024,
+                "enforce_eager": True,
+                "max_num_seqs": setting.seqs,
+                "max_num_batched_tokens": setting.budget,
+                "enable_prefix_caching": setting.caching,
+                "block_size": 32,
+                "num_gpu_blocks_override": setting.blocks,
+                "long_prefill_token_threshold": setting.chunk,
+                "kv_cache_memory_bytes": 1 << 29,
+                "disable_log_stats": False,
+                **chosen,
+            }
+        )
+    )
+
+
+def load(setting: Setting) -> list[tuple[str, list[int], SamplingParams, int]]:
+    rng = random.Random(1)
+    beginnings = [[rng.randrange(3, model.vocabulary) for _ in range(setting.shared)] for _ in range(5)]
+    made = []
+    for i in range(setting.prompts):
+        prompt = list(rng.choice(beginnings)) if setting.shared else []
+        prompt += [rng.randrange(3, model.vocabulary) for _ in range(rng.randrange(1, setting.max_prompt))]
+        most = rng.randrange(1, setting.max_output)
+        params = SamplingParams(
+            temperature=0,
+            max_tokens=most,
+            min_tokens=min(most, 5) if i % 7 == 0 else 0,
+            ignore_eos=rng.random() < 0.3,
+            stop_token_ids=list(range(7, 60)) if i % 3 == 0 else None,
+            detokenize=False,
+            logprobs=2 if setting.logprobs and i % 4 == 0 else None,
+            prompt_logprobs=1 if setting.logprobs and i % 10 == 0 else None,
+        )
+        made.append((str(i), prompt, params, rng.randrange(3)))
+    return made
+
+
+def run(setting: Setting, ours: bool, **more: Any) -> Result:
+    e = engine(setting, ours, **more)
+    try:
+        return _drive(e, setting)
+    finally:
+        e.engine_core.shutdown()
+        del e
+        gc.collect()
+
+
+def _drive(e: LLMEngine, setting: Setting) -> Result:
+    s = e.engine_core.engine_core.scheduler
+    result = Result(scheduler=f"{type(s).__module__}.{type(s).__name__}")
+    plan = s.schedule
+
+    def counted(*arguments: Any, **named: Any) -> Any:
+        step = plan(*arguments, **named)
+        result.preempted += len(step.preempted_req_ids or ())
+        result.hits += sum(n.num_computed_tokens for n in step.scheduled_new_reqs)
+        result.chunks += sum(
+            step.num_scheduled_tokens[n.req_id] < len(n.prompt_token_ids) - n.num_computed_tokens
+            for n in step.scheduled_new_reqs
+        )
+        return step
+
+    s.schedule = counted
+    rng = random.Random(2)
+    arrivals = load(setting)
+    with_priorities = s.vllm_config.scheduler_config.policy == "priority"
+    live: list[str] = []
+    i = 0
+    while i < len(arrivals) or e.has_unfinished_requests():
+        for _ in range(8):
+            if i < len(arrivals):
+                request_id, prompt, params, priority = arrivals[i]
+                e.add_request(
+                    request_id, {"prompt_token_ids": prompt}, params, priority=priority if with_priorities else 0
+                )
+                live.append(request_id)
+                i += 1
+        if setting.aborts and result.steps % 12 == 11:
+            left = [r for r in live if r not in result.outputs]
+            if left:
+                gone = rng.choice(left)
+                e.abort_request([gone])
+                result.aborted.add(gone)
+                live.remove(gone)
+        if setting.resets and result.steps % 50 == 49:
+            assert e.reset_prefix_cache(True)
+            result.resets += 1
+        for output in e.step():
+            if not output.finished:
+                continue
+            o = output.outputs[0]
+            result.outputs[output.request_id] = (list(o.token_ids), o.finish_reason, o.stop_reason)
+            if o.logprobs:
+                result.logprobs[output.request_id] = [
+                    entry[token].logprob for entry, token in zip(o.logprobs, o.token_ids, strict=True)
+                ]
+            if output.prompt_logprobs:
+                result.prompt_logprobs[output.request_id] = [
+                    entry[token].logprob
+                    for entry, token in zip(output.prompt_logprobs[1:], output.prompt_token_ids[1:], strict=True)
+                ]
+        result.steps += 1
+        assert result.steps < 50_000, "it does not come to an end"
+    assert s.get_kv_cache_usage() == 0
+    assert s.get_request_counts() == (0, 0)
+    return result

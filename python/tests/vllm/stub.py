@@ -1,0 +1,227 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""A runner without a model, and schedulers for it.
+
+The KV of a token is the token itself, written where the block table says. A step's output depends on every token that
+attention would read there: a block that is lost, shared wrongly or overwritten gives another output, or none.
+"""
+
+from __future__ import annotations
+
+import copy
+import random
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+import model
+
+model.prepare()
+
+import torch  # noqa: E402
+from vllm import EngineArgs, SamplingParams  # noqa: E402
+from vllm.utils.hashing import get_hash_fn_by_name  # noqa: E402
+from vllm.v1.core.kv_cache_utils import get_request_block_hasher, init_none_hash  # noqa: E402
+from vllm.v1.core.sched.scheduler import Scheduler as OwnScheduler  # noqa: E402
+from vllm.v1.kv_cache_interface import FullAttentionSpec, KVCacheConfig, KVCacheGroupSpec  # noqa: E402
+from vllm.v1.outputs import ModelRunnerOutput  # noqa: E402
+from vllm.v1.request import Request, RequestStatus  # noqa: E402
+from vllm.v1.structured_output import StructuredOutputManager  # noqa: E402
+
+from tessera.vllm import Scheduler  # noqa: E402
+
+block_size = 16
+
+
+@cache
+def _engine_config(caching: bool, policy: str) -> Any:
+    return EngineArgs(
+        model=model.folder(),
+        skip_tokenizer_init=True,
+        dtype="float32",
+        max_model_len=1024,
+        max_num_seqs=24,
+        max_num_batched_tokens=128,
+        enable_prefix_caching=caching,
+        block_size=32,
+        scheduling_policy=policy,
+    ).create_engine_config()
+
+
+def config(caching: bool = True, policy: str = "fcfs", tessera: dict | None = None, second: bool = False, **scheduler):
+    """vLLM's configuration; `second`: for its second model runner."""
+    made = copy.copy(_engine_config(caching, policy))
+    made.scheduler_config = copy.copy(made.scheduler_config)
+    made.cache_config = copy.copy(made.cache_config)
+    made.scheduler_config.async_scheduling = False
+    for name, value in scheduler.items():
+        assert hasattr(made.scheduler_config, name), name
+        setattr(made.scheduler_config, name, value)
+    made.additional_config = {"tessera": tessera} if tessera is not None else {}
+    # A property of the class in vLLM; here each configuration has its own answer.
+    made.__class__ = type(
+        "Config", (type(made),), {"use_v2_model_runner": property(lambda self: second), "__hash__": object.__hash__}
+    )
+    return made
+
+
+def memory(blocks: int, spec: Any = None) -> Any:
+    spec = spec or FullAttentionSpec(block_size=block_size, num_kv_heads=1, head_size=1, dtype=torch.float32)
+    return KVCacheConfig(num_blocks=blocks, kv_cache_tensors=[], kv_cache_groups=[KVCacheGroupSpec(["layer"], spec)])
+
+
+def scheduler(cls: type, made: Any, blocks: int, **rest: Any) -> Any:
+    made.cache_config.num_gpu_blocks = blocks
+    made.cache_config.block_size = block_size
+    kv = rest.pop("kv", None) or memory(blocks)
+    return cls(
+        vllm_config=made,
+        kv_cache_config=kv,
+        structured_output_manager=StructuredOutputManager(made),
+        block_size=block_size,
+        hash_block_size=block_size,
+        **rest,
+    )
+
+
+@cache
+def hasher() -> Any:
+    function = get_hash_fn_by_name("sha256")
+    init_none_hash(function)
+    return get_request_block_hasher(block_size, function)
+
+
+def next_token(sequence: list[int]) -> int:
+    h = 17
+    for token in sequence:
+        h = (h * 1_000_003 + token + 1) & 0xFFFF_FFFF
+    return 3 + (h >> 7) % 61
+
+
+def answer(prompt: list[int], params: SamplingParams, most: int = 1024) -> list[int]:
+    """What a request must give."""
+    sequence = list(prompt)
+    while True:
+        token = next_token(sequence)
+        sequence.append(token)
+        generated = len(sequence) - len(prompt)
+        if token == params.eos_token_id or token in (params.stop_token_ids or ()):
+            break
+        if generated >= params.max_tokens or len(sequence) >= most:
+            break
+    return sequence[len(prompt) :]
+
+
+@dataclass
+class State:
+    tokens: list[int]
+    prompt: int
+    blocks: list[int]
+    done: int
+
+
+@dataclass
+class Runner:
+    """Keeps its books as vLLM's runners do: what it is not told, it does not know."""
+
+    blocks: int
+    second: bool = False
+    states: dict[str, State] = field(default_factory=dict)
+    batch: set[str] = field(default_factory=set)
+    resumed: int = 0
+
+    def __post_init__(self) -> None:
+        self.kv: list[list[int | None]] = [[None] * block_size for _ in range(self.blocks)]
+
+    def run(self, step: Any) -> ModelRunnerOutput:
+        gone = step.finished_req_ids | ((step.preempted_req_ids or set()) if self.second else set())
+        for request_id in gone:
+            self.states.pop(request_id, None)
+        for new in step.scheduled_new_reqs:
+            tokens = new.prefill_token_ids if self.second else new.prompt_token_ids
+            assert self.second or new.req_id not in self.states, "a request is introduced twice"
+            self.states[new.req_id] = State(
+                list(tokens), len(new.prompt_token_ids), list(new.block_ids[0]), new.num_computed_tokens
+            )
+        cached = step.scheduled_cached_reqs
+        assert len(cached.req_ids) == len(cached.new_block_ids) == len(cached.num_computed_tokens)
+        for request_id, blocks, done, outputs in zip(
+            cached.req_ids, cached.new_block_ids, cached.num_computed_tokens, cached.num_output_tokens, strict=True
+        ):
+            state = self.states[request_id]
+            if request_id in cached.resumed_req_ids:
+                assert not self.second and request_id in cached.all_token_ids
+                state.blocks = list(blocks[0])
+                self.resumed += 1
+            elif blocks is not None:
+                state.blocks += blocks[0]
+            if not self.second and request_id not in self.batch:
+                assert cached.all_token_ids[request_id] == state.tokens, "who was away is told all its tokens"
+            state.done = done
+            assert len(state.tokens) - state.prompt == outputs
+        scheduled = step.num_scheduled_tokens
+        assert step.total_num_scheduled_tokens == sum(scheduled.values())
+        assert set(scheduled) == set(cached.req_ids) | {n.req_id for n in step.scheduled_new_reqs}
+        self.batch = set(scheduled)
+
+        # All write, then all read: a block that two write to is seen by the one that comes too late.
+        for request_id, count in scheduled.items():
+            state = self.states[request_id]
+            assert count > 0 and state.done + count <= len(state.tokens)
+            for position in range(state.done, state.done + count):
+                block = state.blocks[position // block_size]
+                assert block != 0, "the null block"
+                self.kv[block][position % block_size] = state.tokens[position]
+        ids, outputs = list(scheduled), []
+        # Not in the order of the plan: a runner has an order of its own.
+        ids.sort(key=lambda request_id: hash(request_id) & 7)
+        for request_id in ids:
+            state = self.states[request_id]
+            end = state.done + scheduled[request_id]
+            if end != len(state.tokens):
+                outputs.append([])
+                continue
+            read = [self.kv[state.blocks[p // block_size]][p % block_size] for p in range(end)]
+            token = next_token([-1 if t is None else t for t in read])
+            state.tokens.append(token)
+            outputs.append([token])
+        return ModelRunnerOutput(
+            req_ids=ids, req_id_to_index={r: i for i, r in enumerate(ids)}, sampled_token_ids=outputs
+        )
+
+
+@dataclass
+class Load:
+    """Prompts with shared beginnings and what is asked of them."""
+
+    seed: int
+    count: int = 120
+    priorities: bool = False
+
+    def requests(self) -> list[tuple[str, list[int], SamplingParams, int, str | None]]:
+        rng = random.Random(self.seed)
+        beginnings = [[rng.randrange(3, 64) for _ in range(70)] for _ in range(3)]
+        made = []
+        for i in range(self.count):
+            prompt = rng.choice(beginnings) * (rng.random() < 0.7)
+            prompt = prompt + [rng.randrange(3, 64) for _ in range(rng.randrange(1, 150))]
+            params = SamplingParams(
+                temperature=0,
+                max_tokens=rng.randrange(1, 120),
+                stop_token_ids=[5] if rng.random() < 0.5 else None,
+            )
+            if rng.random() < 0.3:
+                params._eos_token_id = 9
+            salt = rng.choice([None, None, "a", "b"])
+            made.append((str(i), prompt, params, rng.randrange(3) if self.priorities else 0, salt))
+        return made
+
+
+def request(
+    request_id: str, prompt: list[int], params: SamplingParams, priority: int = 0, salt: str | None = None, **k
+):
+    return Request(
+        request_id, list(prompt), params, None, priority=priority, cache_salt=salt, block_hasher=hasher(), **k
+    )
+
+
+__all__ = ["OwnScheduler", "RequestStatus", "Scheduler"]

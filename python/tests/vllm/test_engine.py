@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""The real engine, token for token: the same prompts under vLLM's own scheduler and under ours.
+
+These take minutes. They run where TESSERA_VLLM_ENGINE is set, as script/python does when its stage is named.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from functools import cache
+
+import pytest
+from engine import Result, Setting, run
+
+pytestmark = pytest.mark.skipif(
+    not os.environ.get("TESSERA_VLLM_ENGINE"), reason="the real engine takes minutes: set TESSERA_VLLM_ENGINE"
+)
+
+tight = Setting(blocks=48, seqs=32, max_output=60)
+shared = Setting(caching=True, shared=200, max_prompt=60, max_output=60, blocks=80)
+cached = replace(shared, max_prompt=40, blocks=2048)
+settings = {
+    "roomy": Setting(max_output=80),
+    "tight": tight,
+    "chunks": Setting(budget=160, chunk=40, max_prompt=300, max_output=60),
+    "cache": cached,
+    "tight cache": replace(shared, blocks=64, seqs=32, logprobs=True),
+    "aborts": replace(shared, prompts=420, aborts=True, logprobs=True),
+    "resets": replace(shared, resets=True),
+    "priority": replace(tight, policy={"policy": "priority"}, own={"scheduling_policy": "priority"}),
+    "pars": replace(shared, policy={"policy": "pars", "threshold": 2}),
+    "pascal": replace(shared, policy={"policy": "pascal", "quantum": 20, "end_of_reasoning": 9}),
+    "pascal_paced": replace(tight, policy={"policy": "pascal_paced", "quantum": 20, "pace": 0.02}),
+    "improved": replace(tight, policy={"policy": "improved", "pace": 0.02, "slice": 20}),
+    "improved with resets": replace(shared, policy={"policy": "improved", "pace": 0.02, "slice": 20}, resets=True),
+    "round_robin": replace(shared, policy={"policy": "round_robin", "quantum": 10}),
+}
+
+
+@cache
+def _own(key: str) -> Result:
+    return run(_by_key[key], ours=False)
+
+
+_by_key: dict[str, Setting] = {}
+
+
+def own(setting: Setting) -> Result:
+    """vLLM's own run of a setting; once for those that only differ in our policy."""
+    key = repr(replace(setting, policy={}))
+    _by_key[key] = setting
+    return _own(key)
+
+
+# Two functions, which two processes can run beside each other: they share no run of vLLM's own.
+@pytest.mark.parametrize("name", [name for name, setting in settings.items() if setting.caching])
+def test_same_tokens_with_cache(name: str) -> None:
+    same_tokens(name)
+
+
+@pytest.mark.parametrize("name", [name for name, setting in settings.items() if not setting.caching])
+def test_same_tokens_without_cache(name: str) -> None:
+    same_tokens(name)
+
+
+def same_tokens(name: str) -> None:
+    setting = settings[name]
+    theirs, ours = own(setting), run(setting, ours=True)
+    assert theirs.scheduler == "vllm.v1.core.sched.scheduler.Scheduler"
+    assert ours.scheduler == "tessera.vllm.scheduler.Scheduler"
+
+    gone = theirs.aborted | ours.aborted
+    asked = {str(i) for i in range(setting.prompts)} - gone
+    assert asked <= ours.outputs.keys() and asked <= theirs.outputs.keys()
+    different = [i for i in asked if theirs.outputs[i] != ours.outputs[i]]
+    assert not different, f"{len(different)} of {len(asked)}: {different[:5]}"
+    for probabilities in ("logprobs", "prompt_logprobs"):
+        a, b = getattr(theirs, probabilities), getattr(ours, probabilities)
+        for i in a.keys() & b.keys() - gone:
+            assert a[i] == pytest.approx(b[i], abs=1e-3)
+    print(
+        f"\n{name}: {len(asked)} of {len(asked)} equal, {len(gone)} aborted; steps {theirs.steps}, {ours.steps}; "
+        f"preempted {theirs.preempted}, {ours.preempted}; hits {theirs.hits}, {ours.hits}; resets {ours.resets}; "
+        f"logprobs of {len(ours.logprobs)}, prompt logprobs of {len(ours.prompt_logprobs)}"
+    )
+
+    # Else it proves less than it says.
+    assert len({tuple(tokens) for tokens, *_ in ours.outputs.values() if len(tokens) > 2}) > 0.8 * len(asked)
+    assert {reason for _, reason, _ in ours.outputs.values()} >= {"stop", "length"}
+    assert setting.blocks > 200 or ours.preempted > 0
+    assert not setting.caching or ours.hits > 0
+    assert not setting.chunk or ours.chunks > 0
+    assert len(asked) >= 300 or setting.prompts < 300
+    assert not setting.aborts or len(asked) < setting.prompts
+    assert not setting.resets or ours.resets > 2
+    assert not setting.logprobs or (ours.logprobs and ours.prompt_logprobs)

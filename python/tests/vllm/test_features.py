@@ -1,0 +1,199 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""What else vLLM offers, on its real engine, under its own scheduler and under ours."""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import wraps
+from pathlib import Path
+from typing import Any
+
+import model
+import pytest
+
+model.prepare()
+
+from vllm import LLM, SamplingParams  # noqa: E402
+from vllm.sampling_params import StructuredOutputsParams  # noqa: E402
+
+pytestmark = pytest.mark.skipif(
+    not os.environ.get("TESSERA_VLLM_ENGINE"), reason="the real engine takes minutes: set TESSERA_VLLM_ENGINE"
+)
+
+
+def apart(test: Callable) -> Callable:
+    """Runs a test in a process of its own: what vLLM loads for one engine disturbs it when it starts another."""
+
+    @wraps(test)
+    def run(**named: Any) -> None:
+        call = f"import test_features; test_features.{test.__name__}.__wrapped__(**{named!r})"
+        done = subprocess.run(
+            [sys.executable, "-c", call], cwd=Path(__file__).parent, capture_output=True, text=True, timeout=300
+        )
+        assert done.returncode == 0, (done.stdout + done.stderr)[-4000:]
+
+    return run
+
+
+ours = {
+    "scheduler_cls": "tessera.vllm.Scheduler",
+    "additional_config": {"tessera": {"policy": "pascal", "quantum": 20, "fallback": False}},
+}
+
+
+@contextmanager
+def llm(**more: Any) -> Iterator[LLM]:
+    made = LLM(
+        **{
+            "model": model.folder(),
+            "dtype": "float32",
+            "max_model_len": 1024,
+            "enforce_eager": True,
+            "max_num_seqs": 16,
+            "max_num_batched_tokens": 256,
+            "block_size": 32,
+            "num_gpu_blocks_override": 200,
+            "kv_cache_memory_bytes": 1 << 28,
+            **more,
+        }
+    )
+    try:
+        yield made
+    finally:
+        made.llm_engine.engine_core.shutdown()
+        del made
+        gc.collect()
+
+
+def scheduler_of(made: LLM) -> str:
+    s = made.llm_engine.engine_core.engine_core.scheduler
+    return f"{type(s).__module__}.{type(s).__name__}"
+
+
+prompts = [f"prompt {i} " * (1 + i % 7) for i in range(40)]
+
+
+def answers(made: LLM, params: Any, asked: list[str] = prompts) -> list[Any]:
+    return [
+        [(list(o.token_ids), o.text, o.finish_reason, o.stop_reason) for o in answer.outputs]
+        for answer in made.generate(asked, params, use_tqdm=False)
+    ]
+
+
+@apart
+def test_structured_output_stop_strings_and_several_answers() -> None:
+    """Grammars, which are compiled beside the engine; stop strings, which the front end finds; n > 1; penalties."""
+    schema = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
+    kinds = [
+        None,
+        StructuredOutputsParams(regex=r"[0-9]{3}-[a-f]{4}"),
+        StructuredOutputsParams(choice=["left", "right", "nowhere"]),
+        StructuredOutputsParams(json=json.dumps(schema)),
+    ]
+    params = [
+        SamplingParams(
+            # Several answers are not to be had from a temperature of 0; with the likeliest token alone they are sure.
+            temperature=1 if i % 5 == 0 else 0,
+            top_k=1,
+            max_tokens=40,
+            structured_outputs=kinds[i % 4],
+            stop=["zz", "e"] if i % 3 == 0 else None,
+            n=3 if i % 5 == 0 else 1,
+            presence_penalty=0.5 if i % 6 == 0 else 0,
+        )
+        for i in range(40)
+    ]
+    got = []
+    for options in ({}, ours):
+        with llm(**options) as made:
+            assert scheduler_of(made).startswith("tessera") == bool(options)
+            got.append(answers(made, params))
+            assert made.llm_engine.engine_core.engine_core.scheduler.get_request_counts() == (0, 0)
+    assert got[0] == got[1]
+    import re
+
+    assert all(re.fullmatch(r"[0-9]{3}-[a-f]{4}", a[0][1]) for a in got[1][1::4] if a[0][2] == "stop" and not a[0][3])
+    assert {len(a) for a in got[1]} == {1, 3}
+    assert any(a[0][3] == "e" for a in got[1])
+
+
+@apart
+def test_an_engine_core_in_a_process_of_its_own() -> None:
+    os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "1"
+    params = SamplingParams(temperature=0, max_tokens=20)
+    got = []
+    for options in ({}, ours):
+        with llm(**options) as made:
+            assert not hasattr(made.llm_engine.engine_core, "engine_core")
+            got.append(answers(made, params))
+    assert got[0] == got[1]
+
+
+not_had = pytest.mark.parametrize(
+    "what",
+    [
+        {"speculative_config": {"method": "ngram", "num_speculative_tokens": 3, "prompt_lookup_max": 3}},
+        {"kv_events_config": {"enable_kv_cache_events": True, "publisher": "null"}},
+    ],
+    ids=["drafts by n-gram", "KV events"],
+)
+
+
+@not_had
+@apart
+def test_handed_back(what: dict) -> None:
+    """vLLM's own scheduler does it, and well."""
+    params = SamplingParams(temperature=0, max_tokens=20)
+    fallback = dict(ours, additional_config={"tessera": {"policy": "pascal"}})
+    with llm() as made:
+        expected = answers(made, params)
+    with llm(**what, **fallback) as made:
+        assert scheduler_of(made) == "vllm.v1.core.sched.scheduler.Scheduler"
+        assert answers(made, params) == expected
+
+
+@not_had
+@apart
+def test_not_handed_back(what: dict) -> None:
+    with pytest.raises(NotImplementedError, match="tessera has no"), llm(**what, **ours):
+        pass
+
+
+@apart
+def test_wrong_options_at_start() -> None:
+    for given, message in (
+        ({"policy": "best"}, "unknown policy 'best'; there are"),
+        ({"policy": "pascal", "quantum": 0}, "quantum must be a whole number from 1"),
+    ):
+        with (
+            pytest.raises(ValueError, match=message),
+            llm(scheduler_cls="tessera.vllm.Scheduler", additional_config={"tessera": given}),
+        ):
+            pass
+
+
+@apart
+def test_requests_that_are_refused_do_not_hold_up_others() -> None:
+    params = [SamplingParams(temperature=0, max_tokens=10) for _ in prompts]
+    with llm(**ours) as made:
+        expected = answers(made, params)
+        params[7] = SamplingParams(temperature=0, max_tokens=10, extra_args={"tessera": {"score": 3}})
+        got = answers(made, params)
+    assert got[7][0][2] == "error" and got[7][0][0] == []
+    assert got[:7] + got[8:] == expected[:7] + expected[8:]
+
+
+@apart
+def test_reset_between_requests() -> None:
+    """What an engine's owner calls between requests."""
+    with llm(**ours, enable_prefix_caching=True) as made:
+        params = SamplingParams(temperature=0, max_tokens=10)
+        first = answers(made, params)
+        assert made.reset_prefix_cache()
+        assert answers(made, params) == first

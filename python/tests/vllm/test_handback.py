@@ -1,0 +1,452 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""What is not had: handed back to vLLM's own scheduler as a whole, or refused request by request."""
+
+from __future__ import annotations
+
+import copy
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import stub
+import torch
+from vllm import SamplingParams
+from vllm.lora.request import LoRARequest
+from vllm.pooling_params import PoolingParams
+from vllm.v1.core.sched.interface import PauseState
+from vllm.v1.engine import FinishReason
+from vllm.v1.kv_cache_interface import FullAttentionSpec, KVCacheConfig, KVCacheGroupSpec, SlidingWindowSpec
+
+from tessera.vllm import scheduler as ours
+from tessera.vllm import support
+from tessera.vllm.options import OptionsError
+
+own = SimpleNamespace  # something that is there
+
+
+def with_config(part: str | None, **values: Any) -> Any:
+    """A configuration in which a part has other values, whatever vLLM thinks of them."""
+    made = stub.config(tessera={"policy": "fcfs"})
+    if part is None:
+        for name, value in values.items():
+            object.__setattr__(made, name, value)
+    else:
+        # What vLLM computes from its parts is asked of this one here.
+        changed = copy.copy(getattr(made, part))
+        changed.__class__ = type("Changed", (type(changed),), dict(values))
+        for name, value in values.items():
+            changed.__dict__.pop(name, None)
+            assert getattr(changed, name) == value
+        object.__setattr__(made, part, changed)
+    return made
+
+
+configurations = {
+    "async scheduling": ("scheduler_config", {"async_scheduling": True}),
+    "pipeline parallelism": ("parallel_config", {"pipeline_parallel_size": 2}),
+    "context parallelism": ("parallel_config", {"decode_context_parallel_size": 2}),
+    "speculative decoding": (None, {"speculative_config": own()}),
+    "LoRA": (None, {"lora_config": own()}),
+    "a KV connector": (None, {"kv_transfer_config": own()}),
+    "an encoder cache connector": (None, {"ec_transfer_config": own()}),
+    "KV cache events": (None, {"kv_events_config": own(enable_kv_cache_events=True)}),
+    "KV cache metrics": ("observability_config", {"kv_cache_metrics": True}),
+    "MFU metrics": ("observability_config", {"enable_mfu_metrics": True}),
+    "a pooling model": ("model_config", {"runner_type": "pooling"}),
+    "a diffusion model": ("model_config", {"is_diffusion": True}),
+    "an encoder-decoder model": ("model_config", {"is_encoder_decoder": True}),
+    "inputs that are not text": ("model_config", {"supports_multimodal_inputs": True}),
+    "auxiliary outputs": (None, {"aux_output_config": own(enabled=True)}),
+    "sampling masks": ("model_config", {"return_sampling_mask": True}),
+    "max_num_active_seqs": ("scheduler_config", {"max_num_active_seqs": 3}),
+}
+
+
+def attention(**more: Any) -> FullAttentionSpec:
+    return FullAttentionSpec(block_size=16, num_kv_heads=1, head_size=1, dtype=torch.float32, **more)
+
+
+def window() -> SlidingWindowSpec:
+    return SlidingWindowSpec(block_size=16, num_kv_heads=1, head_size=1, dtype=torch.float32, sliding_window=64)
+
+
+def groups(*specs: Any) -> KVCacheConfig:
+    return KVCacheConfig(
+        num_blocks=60, kv_cache_tensors=[], kv_cache_groups=[KVCacheGroupSpec([str(i)], s) for i, s in enumerate(specs)]
+    )
+
+
+memories = {
+    "2 groups of KV blocks instead of one": groups(attention(), window()),
+    "0 groups of KV blocks instead of one": groups(),
+    "KV of SlidingWindowSpec": groups(window()),
+    "attention to a window": groups(attention(sliding_window=64)),
+    "blocks of 32 tokens that are scheduled by 16": groups(
+        FullAttentionSpec(block_size=32, num_kv_heads=1, head_size=1, dtype=torch.float32)
+    ),
+}
+
+
+def make(monkeypatch: pytest.MonkeyPatch, made: Any, kv: Any = None, fallback: bool = True) -> tuple[Any, list[str]]:
+    """What one gets for this configuration, and the warnings that come with it."""
+    made.additional_config = {"tessera": {"policy": "fcfs", "fallback": fallback}}
+    warnings: list[str] = []
+    monkeypatch.setattr(ours.logger, "warning", lambda text, *values: warnings.append(text % values))
+    # vLLM's own would ask more of a configuration than is told here.
+    monkeypatch.setattr(ours.api, "OwnScheduler", lambda *a, **k: ("own", a, k))
+    monkeypatch.setattr(ours.api, "AsyncScheduler", lambda *a, **k: ("asynchronous", a, k))
+    s = ours.Scheduler(made, kv or stub.memory(60), None, 16, hash_block_size=16, log_stats=True)
+    return s, warnings
+
+
+def test_every_question_is_tested() -> None:
+    assert {reason.split(",")[0] for reason, _ in support._questions} == set(configurations)
+
+
+@pytest.mark.parametrize("reason", configurations)
+def test_configuration(monkeypatch: pytest.MonkeyPatch, reason: str) -> None:
+    part, values = configurations[reason]
+    made = with_config(part, **values)
+    got, warnings = make(monkeypatch, made)
+    assert got[0] == ("asynchronous" if reason == "async scheduling" else "own")
+    assert got[1][0] is made and got[2] == {"hash_block_size": 16, "log_stats": True}
+    assert len(warnings) == 1
+    assert warnings[0].startswith(f"tessera has no {reason}") and "vLLM's own scheduler does all of it" in warnings[0]
+    with pytest.raises(NotImplementedError, match=f"tessera has no {reason}"):
+        make(monkeypatch, made, fallback=False)
+
+
+@pytest.mark.parametrize("reason", memories)
+def test_memory(monkeypatch: pytest.MonkeyPatch, reason: str) -> None:
+    got, warnings = make(monkeypatch, stub.config(), memories[reason])
+    assert got[0] == "own"
+    assert len(warnings) == 1 and f"tessera has no {reason}" in warnings[0]
+    with pytest.raises(NotImplementedError, match=reason):
+        make(monkeypatch, stub.config(), memories[reason], fallback=False)
+
+
+def test_several_reasons_are_one_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = with_config(None, lora_config=own(), speculative_config=own())
+    _, warnings = make(monkeypatch, made)
+    assert len(warnings) == 1
+    assert "tessera has no speculative decoding; no LoRA:" in warnings[0]
+
+
+def test_nothing_is_handed_back_without_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = stub.config()
+    made.cache_config.num_gpu_blocks = 60
+    got, warnings = make(monkeypatch, made)
+    assert type(got) is ours.Scheduler and warnings == []
+
+
+def test_a_wrong_option_is_an_error_at_start() -> None:
+    for given, message in (
+        ({"tessera": {"policy": "best"}}, "unknown policy 'best'; there are: fcfs"),
+        ({"tessera": {"policy": "pascal", "quantum": -1}}, "quantum must be a whole number from 1"),
+        ({"policy": "pascal"}, 'options go into additional_config={"tessera"'),
+    ):
+        made = stub.config()
+        made.additional_config = given
+        with pytest.raises(OptionsError, match=message):
+            stub.scheduler(stub.Scheduler, made, 60)
+
+
+# -- requests
+
+
+def stepped(s: Any, runner: stub.Runner) -> list[Any]:
+    """One step of an engine: all outputs."""
+    step = s.schedule()
+    outputs = s.update_from_output(step, runner.run(step))
+    return [o for one in outputs.values() for o in one.outputs]
+
+
+def tokens_of(outputs: dict[int, Any]) -> list[int]:
+    return [token for one in outputs.values() for o in one.outputs for token in o.new_token_ids]
+
+
+def params(**more: Any) -> SamplingParams:
+    return SamplingParams(temperature=0, max_tokens=8, **more)
+
+
+class Grammar:
+    """One that is compiled, or could not be; and that accepts what it likes."""
+
+
+def refused_requests() -> dict[str, tuple[Any, str]]:
+    def with_embeddings() -> Any:
+        r = stub.request("x", [5, 6, 7], params())
+        r.prompt_embeds = torch.zeros(3, 4)
+        return r
+
+    def with_inputs() -> Any:
+        r = stub.request("x", [5, 6, 7], params())
+        r.mm_features = [object()]
+        return r
+
+    pooling = stub.Request("x", [5, 6, 7], None, PoolingParams())
+    return {
+        "input piece by piece": (stub.request("x", [5, 6], params(), resumable=True), "piece by piece"),
+        "pooling": (pooling, "for pooling"),
+        "embeddings": (with_embeddings(), "of embeddings"),
+        "pictures": (with_inputs(), "not text"),
+        "adapter": (stub.request("x", [5, 6], params(), lora_request=LoRARequest("a", 1, "/a")), "an adapter"),
+        "never fits": (stub.request("x", [5] * 1000, params()), "never_fits"),
+        "unknown argument": (stub.request("x", [5], params(extra_args={"tessera": {"scores": 3}})), "score and reason"),
+        "no dict": (stub.request("x", [5], params(extra_args={"tessera": 3})), "is a dict"),
+        "no number": (stub.request("x", [5], params(extra_args={"tessera": {"score": "much"}})), "could not convert"),
+        "infinite": (stub.request("x", [5], params(extra_args={"tessera": {"score": float("nan")}})), "is nan"),
+        "no answer": (stub.request("x", [5], params(extra_args={"tessera": {"reasoning": 1}})), "true or false"),
+    }
+
+
+@pytest.mark.parametrize("what", refused_requests())
+def test_request(monkeypatch: pytest.MonkeyPatch, what: str) -> None:
+    """An error for the one, and nothing for the others."""
+    request, message = refused_requests()[what]
+    errors: list[str] = []
+    monkeypatch.setattr(ours.logger, "error", lambda text, *values: errors.append(text % values))
+    s = stub.scheduler(stub.Scheduler, stub.config(tessera={"policy": "pars"}), 40, include_finished_set=True)
+    runner = stub.Runner(40)
+    s.add_request(stub.request("before", [5, 6, 7], params()))
+    s.add_request(request)
+    s.add_request(stub.request("after", [6, 6, 7], params()))
+    got: dict[str, list[Any]] = {"x": [], "before": [], "after": []}
+    while s.has_requests():
+        for o in stepped(s, runner):
+            got[o.request_id].append(o)
+    assert [(o.new_token_ids, o.finish_reason) for o in got["x"]] == [([], FinishReason.ERROR)]
+    assert request.is_finished() and request.get_finished_reason() == FinishReason.ERROR
+    for name, prompt in (("before", [5, 6, 7]), ("after", [6, 6, 7])):
+        assert [t for o in got[name] for t in o.new_token_ids] == stub.answer(prompt, params())
+    assert len(errors) == 1 and message in errors[0] and "x" in errors[0]
+    assert s.requests == {} and s.get_request_counts() == (0, 0)
+
+
+def test_a_refused_request_alone_is_told_so() -> None:
+    s = stub.scheduler(stub.Scheduler, stub.config(tessera={}), 40)
+    s.add_request(stub.request("x", [5] * 1000, params()))
+    assert s.has_unfinished_requests()
+    assert [o.finish_reason for o in stepped(s, stub.Runner(40))] == [FinishReason.ERROR]
+    assert not s.has_unfinished_requests()
+
+
+def test_a_refused_request_is_aborted_before_it_is_told() -> None:
+    s = stub.scheduler(stub.Scheduler, stub.config(tessera={}), 40)
+    r = stub.request("x", [5] * 1000, params())
+    s.add_request(r)
+    assert s.finish_requests(["x"], stub.RequestStatus.FINISHED_ABORTED) == [r]
+    assert stepped(s, stub.Runner(40)) == []
+
+
+def test_a_scores_function_that_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    s = stub.scheduler(stub.Scheduler, stub.config(tessera={"policy": "improved", "score": f"{__name__}:fails"}), 40)
+    s.add_request(stub.request("x", [5, 6], params()))
+    assert [o.finish_reason for o in stepped(s, stub.Runner(40))] == [FinishReason.ERROR]
+
+
+def fails(request: Any) -> float:
+    raise KeyError("no such prompt")
+
+
+def longest_last(request: Any) -> float:
+    return request.num_prompt_tokens
+
+
+def test_a_scores_function_orders() -> None:
+    """PARS by a user's function: short prompts first, whatever they ask for."""
+    made = stub.config(tessera={"policy": "pars", "score": f"{__name__}:longest_last"}, max_num_seqs=1)
+    s = stub.scheduler(stub.Scheduler, made, 40)
+    runner = stub.Runner(40)
+    for name, length in (("c", 30), ("a", 10), ("b", 20)):
+        s.add_request(stub.request(name, [5] * length, params(stop_token_ids=None)))
+    order = []
+    while s.has_requests():
+        order += [o.request_id for o in stepped(s, runner) if o.finish_reason is not None]
+    assert order == ["a", "b", "c"]
+
+
+def test_a_request_that_outgrows_the_memory() -> None:
+    """It has what it could get, and an error then; it does not wait for ever."""
+    s = stub.scheduler(stub.Scheduler, stub.config(caching=False, tessera={}), 5)
+    runner = stub.Runner(5)
+    prompt = [5] * 40
+    s.add_request(stub.request("x", prompt, SamplingParams(temperature=0, max_tokens=100)))
+    got, reasons = [], []
+    for _ in range(60):
+        for o in stepped(s, runner):
+            got += o.new_token_ids
+            if o.finish_reason is not None:
+                reasons.append(o.finish_reason)
+    # 4 blocks of 16 hold 64 tokens; the 65th needs none.
+    assert got == stub.answer(prompt, SamplingParams(temperature=0, max_tokens=25))
+    assert reasons == [FinishReason.ERROR]
+    assert s.requests == {} and s.get_kv_cache_usage() == 0
+
+
+def test_twice_the_same_id() -> None:
+    s = stub.scheduler(stub.Scheduler, stub.config(tessera={}), 40)
+    s.add_request(stub.request("x", [5, 6], params()))
+    with pytest.raises(ValueError, match="there is a request 'x' already"):
+        s.add_request(stub.request("x", [5, 6], params()))
+
+
+def test_drafts_are_not_asked_for() -> None:
+    s = stub.scheduler(stub.Scheduler, stub.config(tessera={}), 40)
+    with pytest.raises(NotImplementedError):
+        s.update_draft_token_ids(None)
+    with pytest.raises(NotImplementedError):
+        s.update_draft_token_ids_in_output(None, None)
+    assert s.get_kv_connector() is None and s.get_ec_connector() is None
+    assert s.get_kv_event_publisher_config() is None
+    s.reset_encoder_cache()
+
+
+# -- pauses, resets, stats: as vLLM's own
+
+
+def both(**more: Any) -> list[tuple[Any, stub.Runner]]:
+    made = []
+    for cls, chosen in ((stub.OwnScheduler, None), (stub.Scheduler, {})):
+        s = stub.scheduler(cls, stub.config(tessera=chosen), 60, log_stats=True, **more)
+        made.append((s, stub.Runner(60)))
+    return made
+
+
+def test_pause_and_resume() -> None:
+    for s, runner in both():
+        for name in "ab":
+            s.add_request(stub.request(name, [5, 6, 7, ord(name)], params()))
+        assert len(stepped(s, runner)) == 2
+        s.set_pause_state(PauseState.PAUSED_NEW)
+        assert s.pause_state == PauseState.PAUSED_NEW
+        s.add_request(stub.request("c", [5, 6, 8], params()))
+        assert {o.request_id for o in stepped(s, runner)} == {"a", "b"}
+        assert s.get_num_unfinished_requests() == 2
+        s.set_pause_state(PauseState.PAUSED_ALL)
+        assert stepped(s, runner) == []
+        assert s.get_num_unfinished_requests() == 0 and not s.has_unfinished_requests()
+        s.set_pause_state(PauseState.UNPAUSED)
+        assert s.get_num_unfinished_requests() == 3
+        assert {o.request_id for o in stepped(s, runner)} == {"a", "b", "c"}
+
+
+def test_reset_of_the_cache() -> None:
+    for s, runner in both():
+        prompt = list(range(3, 63))
+        s.add_request(stub.request("a", prompt, params()))
+        stepped(s, runner)
+        assert not s.reset_prefix_cache(), "not while somebody holds blocks"
+        s.add_request(stub.request("b", prompt, params()))
+        step = s.schedule()
+        assert [n.num_computed_tokens for n in step.scheduled_new_reqs] == [48]
+        s.update_from_output(step, runner.run(step))
+        assert s.reset_prefix_cache(reset_running_requests=True)
+        assert s.get_request_counts() == (0, 2)
+        step = s.schedule()
+        assert step.preempted_req_ids == {"a", "b"}
+        assert step.num_scheduled_tokens["a"] == 62, "all is computed anew"
+        s.update_from_output(step, runner.run(step))
+        while s.has_requests():
+            stepped(s, runner)
+        assert s.reset_prefix_cache()
+        s.add_request(stub.request("c", prompt, params()))
+        assert s.schedule().scheduled_new_reqs[0].num_computed_tokens == 0
+
+
+def test_a_reset_while_a_step_is_under_way_comes_after_it() -> None:
+    s = stub.scheduler(stub.Scheduler, stub.config(tessera={}), 60)
+    runner = stub.Runner(60)
+    prompt = list(range(3, 63))
+    s.add_request(stub.request("a", prompt, params()))
+    step = s.schedule()
+    assert s.reset_prefix_cache(reset_running_requests=True)
+    assert s.get_request_counts() == (1, 0)
+    got = tokens_of(s.update_from_output(step, runner.run(step)))
+    assert s.get_request_counts() == (0, 1)
+    step = s.schedule()
+    assert step.preempted_req_ids == {"a"} and step.num_scheduled_tokens == {"a": 61}
+    got += [
+        t for o in s.update_from_output(step, runner.run(step)).values() for x in o.outputs for t in x.new_token_ids
+    ]
+    while s.has_requests():
+        got += [t for o in stepped(s, runner) for t in o.new_token_ids]
+    assert got == stub.answer(prompt, params())
+
+
+def test_stats_and_events() -> None:
+    seen = []
+    for s, runner in both():
+        prompt = list(range(3, 63))
+        told: list[Any] = []
+        for i, name in enumerate("abc"):
+            s.add_request(stub.request(name, prompt[: 60 - i], params()))
+            step = s.schedule()
+            (outputs,) = s.update_from_output(step, runner.run(step)).values()
+            stats = outputs.scheduler_stats
+            told.append(
+                (
+                    stats.num_running_reqs,
+                    stats.num_waiting_reqs,
+                    stats.num_skipped_waiting_reqs,
+                    stats.kv_cache_usage,
+                    stats.prefix_cache_stats,
+                )
+            )
+            for o in outputs.outputs:
+                told.append((o.request_id, [e.type for e in o.events or []], o.prefill_stats))
+        assert s.get_request_counts() == (3, 0)
+        assert s.get_kv_cache_usage() > 0
+        seen.append(told)
+    assert seen[0] == seen[1]
+
+
+def test_outputs_go_to_their_clients() -> None:
+    for s, runner in both(include_finished_set=True):
+        for i in range(6):
+            s.add_request(stub.request(str(i), [5, 6, 7 + i], params(), client_index=i % 3))
+        finished: dict[int, set[str]] = {0: set(), 1: set(), 2: set()}
+        while s.has_requests():
+            step = s.schedule()
+            for client, outputs in s.update_from_output(step, runner.run(step)).items():
+                assert {int(o.request_id) % 3 for o in outputs.outputs} <= {client}
+                finished[client] |= outputs.finished_requests or set()
+        assert finished == {0: {"0", "3"}, 1: {"1", "4"}, 2: {"2", "5"}}
+
+
+def test_prompts_wait_for_their_turn_where_data_is_parallel() -> None:
+    for s, runner in both():
+        s.add_request(stub.request("a", [5, 6, 7], params()))
+        stepped(s, runner)
+        s.add_request(stub.request("b", [5, 6, 8], params()))
+        # A step that releases prompts and leaves none behind lifts the bound.
+        for throttled, expected in ((True, {"a"}), (True, {"a"}), (False, {"a", "b"})):
+            step = s.schedule(throttle_prefills=throttled)
+            assert set(step.num_scheduled_tokens) == expected, type(s)
+            s.update_from_output(step, runner.run(step))
+
+
+def test_repetition_ends_a_request() -> None:
+    from vllm.sampling_params import RepetitionDetectionParams
+
+    reasons = []
+    for s, runner in both():
+        p = SamplingParams(
+            temperature=0,
+            max_tokens=20,
+            min_tokens=6,
+            repetition_detection=RepetitionDetectionParams(max_pattern_size=1, min_pattern_size=1, min_count=3),
+        )
+        s.add_request(stub.request("a", [5, 6, 7], p))
+        got = []
+        while s.has_requests():
+            step = s.schedule()
+            output = runner.run(step)
+            output.sampled_token_ids = [[9] for _ in output.sampled_token_ids]
+            for state in runner.states.values():
+                state.tokens[-1] = 9
+            for outputs in s.update_from_output(step, output).values():
+                got += [(o.new_token_ids, o.finish_reason, o.stop_reason) for o in outputs.outputs]
+        reasons.append(got)
+    assert reasons[0] == reasons[1]
+    assert len(reasons[1]) == 6 and reasons[1][-1][1:] == (FinishReason.REPETITION, "repetition_detected")
