@@ -278,7 +278,8 @@ namespace detail {
          "blocked_s,preempted_s,preemptions,migrations,seed\n";
 }
 
-/// The requests of a run, one CSV row each, with the seed that it was run with. A moment that never came is an empty field.
+/// The requests of a run, one CSV row each, with the seed that it was run with. A moment that never came is an empty
+/// field.
 [[nodiscard]] inline std::string format_csv(const run_result& run, std::uint64_t seed = 1) {
   fmt::memory_buffer out;
   const auto number = [&out](double x) {
