@@ -3,7 +3,7 @@
 # Conan 2. `conan create . -s compiler.cppstd=20` packages the headers and builds test_package against them.
 #
 # Without the tools the package is headers alone: one package for every compiler, platform and set of options. With
-# -o with_tools=True it holds the programs replay, plan and rank as well, and then it is one package for each platform.
+# -o with_tools=True it holds the programs replay, plan, rank and calibrate as well, and then it is one package for each platform.
 
 import os
 import re
@@ -27,7 +27,7 @@ class Tessera(ConanFile):
     settings = "os", "arch", "compiler", "build_type"
     options = {
         "with_sim": [True, False],  # tessera::sim, the simulator: needs fmt and nlohmann_json
-        "with_tools": [True, False],  # the programs replay, plan and rank; brings the simulator
+        "with_tools": [True, False],  # the programs replay, plan, rank and calibrate; brings the simulator
         "with_cuda": [True, False],  # tessera::cuda: the headers of the CUDA toolkit, which Conan does not provide
     }
     default_options = {"with_sim": False, "with_tools": False, "with_cuda": False}
@@ -62,6 +62,7 @@ class Tessera(ConanFile):
             self.requires("nlohmann_json/[>=3.9.0 <4]", **headers)
         if self.options.with_tools:
             self.requires("cli11/[>=2.1.0 <3]", visible=False)
+            self.requires("eigen/[>=3.3.7 <4]", visible=False)
 
     def validate(self):
         try:

@@ -162,20 +162,31 @@ inline run_numbers simulate(const measured_run& run, const sim::profile& p, cons
   return {spread_of(ttft), spread_of(tpot), spread_of(e2e), output / (end - run.rows.front().arrival_s)};
 }
 
-/// The host's seconds in each step with which the mean end-to-end latency is met; 0 if it is too slow without any.
+/// The host's seconds in each step with which the mean end-to-end latency is met; 0 if it is met without any.
+/// @throws sim::usage_error no host time explains the run: it is faster than its steps, or far slower.
 inline double fit_host_step(const measured_run& run, sim::profile p, const engine& e) {
   const double wanted = numbers_of(run).e2e.mean;
   const auto too_slow = [&](double host) {
     p.terms.host_step_seconds = host;
     return simulate(run, p, e).e2e.mean > wanted;
   };
-  if (too_slow(0)) return 0;
+  if (too_slow(0)) {
+    const double without = simulate(run, p, e).e2e.mean;
+    if (without <= 1.01 * wanted) return 0;
+    throw sim::usage_error{fmt::format(
+        "{}: no host time explains it: without any, the mean e2e of the profile is {:.4g} s, that of the run {:.4g} s",
+        run.name, without, wanted)};
+  }
   double low = 0;
   double high = 1e-3;
   while (!too_slow(high)) {
     low = high;
     high *= 2;
-    if (high > 10) throw sim::usage_error{fmt::format("{}: no host time up to {} s a step explains it", run.name, low)};
+    if (high > 10) {
+      throw sim::usage_error{
+          fmt::format("{}: no host time up to {} s a step explains a mean e2e of {:.4g} s; are its times in seconds?",
+                      run.name, low, wanted)};
+    }
   }
   for (int i = 0; i != 20; ++i) {
     const double middle = (low + high) / 2;

@@ -225,50 +225,62 @@ namespace detail {
   return format_table(once);
 }
 
-/// What a reader must know before he believes the table, a line for each policy of which there is something to say:
-/// loads that are not carried, runs that are too short; and, where there are objectives, who meets them.
+/// What a reader must know before he believes the table: which loads are not carried, and which runs too short; and,
+/// where there are objectives, a line for each policy that says whether it meets them.
 [[nodiscard]] inline std::string format_remarks(std::span<const replicates> rows) {
-  std::string out;
+  std::string overloaded;
+  std::string unsettled;
+  std::string objectives;
   for (const replicates& r : rows) {
-    std::size_t overloaded = 0;
-    std::size_t unsettled = 0;
+    std::size_t over = 0;
+    std::size_t young = 0;
     std::size_t met = 0;
     double left_behind = 0;
     for (const summary& s : r) {
-      overloaded += s.load.state == load_state::overload ? 1U : 0U;
-      unsettled += s.load.state == load_state::unsettled ? 1U : 0U;
+      over += s.load.state == load_state::overload ? 1U : 0U;
+      young += s.load.state == load_state::unsettled ? 1U : 0U;
       if (s.load.state == load_state::overload) left_behind += s.load.left_behind;
       met += s.slo.met ? 1U : 0U;
     }
     const std::string& name = r.front().policy;
-    const std::string runs = r.size() == 1 ? std::string{} : fmt::format(" in {} of {} runs", overloaded, r.size());
-    if (overloaded != 0) {
-      out += fmt::format(
-          "{}: the load is more than the cluster carries{}: its queue grows by {:.2g} % of what arrives, so "
-          "its latencies are a matter of how long the run is\n",
-          name, runs, 100 * left_behind / static_cast<double>(overloaded));
-    } else if (unsettled != 0) {
-      out += fmt::format("{}: the batch still grows when the last request arrives: a longer run may look different\n",
-                         name);
+    const auto runs = [&](std::size_t n) {
+      return r.size() == 1 ? std::string{} : fmt::format(" (in {} of {} runs)", n, r.size());
+    };
+    if (over != 0) {
+      overloaded += fmt::format("{} {} {:.2g} %{}", overloaded.empty() ? ":" : ",", name,
+                                100 * left_behind / static_cast<double>(over), runs(over));
+    } else if (young != 0) {
+      unsettled += fmt::format("{} {}{}", unsettled.empty() ? ":" : ",", name, runs(young));
     }
     if (r.front().slo.lines.empty()) continue;
-    out += fmt::format("{}: {}", name,
-                       r.size() == 1 ? std::string{met == 1 ? "meets the SLO" : "does not meet the SLO"}
-                                     : fmt::format("meets the SLO in {} of {} runs", met, r.size()));
-    for (const slo_report::line& l : r.front().slo.lines) {
+    objectives += fmt::format("{}: {}", name,
+                              r.size() == 1 ? std::string{met == 1 ? "meets the SLO" : "does not meet the SLO"}
+                                            : fmt::format("meets the SLO in {} of {} runs", met, r.size()));
+    for (std::size_t i = 0; i != r.front().slo.lines.size(); ++i) {
       std::vector<double> within;
       std::vector<double> value;
       for (const summary& s : r) {
-        const slo_report::line& same = s.slo.lines[static_cast<std::size_t>(&l - r.front().slo.lines.data())];
-        within.push_back(same.within);
-        value.push_back(same.value);
+        within.push_back(s.slo.lines[i].within);
+        value.push_back(s.slo.lines[i].value);
       }
-      out += fmt::format("; {} {:.4g} s where {:g} s are asked for, {:.2f} % within", to_string(l.bound),
-                         estimate_mean(value).mean, l.bound.seconds, 100 * estimate_mean(within).mean);
+      const slo_bound& bound = r.front().slo.lines[i].bound;
+      objectives += fmt::format("; {} {:.4g} s where {:g} s are asked for, {:.2f} % within", to_string(bound),
+                                estimate_mean(value).mean, bound.seconds, 100 * estimate_mean(within).mean);
     }
-    out += '\n';
+    objectives += '\n';
   }
-  return out;
+  std::string out;
+  if (!overloaded.empty()) {
+    out +=
+        "The load is more than the cluster carries, so latencies say how long the run was. Growth of the queue, of "
+        "what "
+        "arrives" +
+        overloaded + "\n";
+  }
+  if (!unsettled.empty()) {
+    out += "More and more run until the last request arrives, so a longer run may look different" + unsettled + "\n";
+  }
+  return out + objectives;
 }
 
 /// The header of `format_csv`.
