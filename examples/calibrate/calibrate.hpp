@@ -59,6 +59,7 @@ struct calibration {
   std::vector<double> predicted;          ///< Of those that were not fitted: by numbers that do not know them.
   std::vector<bool> fitted;
   std::vector<point> missing;
+  std::vector<point> doubtful;
   bool left_out_in_turn = false;  ///< All were fitted; each was predicted by a fit to the others.
 };
 
@@ -82,6 +83,7 @@ inline calibration calibrate_steps(const arguments& a, const sim::profile& base)
   if (a.fit != "none") {
     const choice points = choose_points(c.steps);
     c.missing = points.missing;
+    c.doubtful = points.doubtful;
     chosen = points.steps;
     if (a.fit == "all") {
       chosen.clear();
@@ -298,11 +300,16 @@ inline void run(const arguments& a) {
     const auto fitted = static_cast<std::size_t>(std::count(c.fitted.begin(), c.fitted.end(), true));
     text += fmt::format("{}: {} different steps, {} fitted, from {}\n", a.steps, c.steps.size(), fitted, base.name);
     for (const point& p : c.missing) text += fmt::format("missing: {}\n", describe(p));
+    for (const point& p : c.doubtful) {
+      text += fmt::format("missing, if more fits than was measured: {}\n", describe(p));
+    }
     text += "\n" + format_errors(shown, c.left_out_in_turn);
     j["steps"] = c.steps.size();
     j["fitted_steps"] = fitted;
     j["missing"] = nlohmann::ordered_json::array();
     for (const point& p : c.missing) j["missing"].push_back(describe(p));
+    j["doubtful"] = nlohmann::ordered_json::array();
+    for (const point& p : c.doubtful) j["doubtful"].push_back(describe(p));
     j["fitted"] = to_json(shown.fitted);
     j[c.left_out_in_turn ? "left_out_in_turn" : "held_out"] = to_json(shown.held_out);
     if (fitted > 0) {

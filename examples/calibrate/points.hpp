@@ -81,6 +81,7 @@ inline constexpr double near_enough = 0.75;
 struct choice {
   std::vector<std::size_t> steps;  ///< Places in the file's steps, without repetition.
   std::vector<point> missing;      ///< Points without a step that is near enough.
+  std::vector<point> doubtful;     ///< As large as fits, if no more fits than another point has.
 };
 
 /// For each point the nearest step of its kind. Ties go to the earlier one. O(points x steps).
@@ -123,7 +124,9 @@ inline choice choose_points(const std::vector<sim::measured_step>& steps) {
     if (found && !twice) out.steps.push_back(best);
     // The largest batch at a long context may well be 32 or less, the budget 1,024: then these are one and the same
     // step.
-    if (!found || (twice && p.decodes != largest && p.tokens != largest)) out.missing.push_back(p);
+    const bool is_largest = p.decodes == largest || p.tokens == largest;
+    if (!found || (twice && !is_largest)) out.missing.push_back(p);
+    if (found && twice && is_largest) out.doubtful.push_back(p);
     // A step further off still tells more than none.
     if (!found && best != steps.size() && std::find(out.steps.begin(), out.steps.end(), best) == out.steps.end()) {
       out.steps.push_back(best);

@@ -56,6 +56,8 @@ write("ms.csv", points, scale=1000)
 write("us.csv", points, scale=1e6)
 write("no_prefill.csv", [p for p in points if p[0] != "prefill"])
 write("no_mixed.csv", [p for p in points if p[0] != "mixed"])
+write("no_largest.csv", [p for p in points if p[1] != 128 or p[0] != "decode"])
+write("no_budget.csv", [p for p in points if p[3] != 8448])
 write("few.csv", points[:3] + points[6:10] + points[10:])
 write("one_context.csv", [p for p in points if p[2] != 4096] + [("decode", 64, 128, 0, 0)])
 write("no_history.csv", [p for p in points if p[4] == 0])
@@ -150,6 +152,22 @@ with open("run.csv", "w") as f:
         f.write(f"{q['arrival_s']},{q['prompt_tokens']},{n},{q['ttft_s']},{q['tpot_s']},{q['e2e_s']}\n")
 P
   "$calibrate" --profile host.json --check run.csv --json same.json > same.txt
+  # A run twice as fast as the profile's steps: no time of the host's explains it, and nothing is written.
+  python3 - <<'P'
+import csv
+rows = list(csv.DictReader(open("run.csv")))
+for r in rows:
+    for k in r:
+        if k.startswith("measured_") and r[k]: r[k] = float(r[k]) / 2
+w = csv.DictWriter(open("fast.csv", "w"), rows[0].keys(), lineterminator="\n")
+w.writeheader()
+w.writerows(rows)
+P
+  if "$calibrate" --profile told.json --check fast.csv --fit-host --out fast.json > fast.txt 2> fast.err; then
+    fail "a run that no host time explains was fitted"
+  fi
+  grep -q 'no host time explains it' fast.err || fail "not said why: $(cat fast.err)"
+  [ ! -e fast.json ] || fail "written in spite of that"
   "$calibrate" --profile told.json --check run.csv --fit-host --out fitted.json --json fitted.errors.json > fitted.txt
   "$calibrate" --profile told.json --check run.csv --json unfitted.json > /dev/null
   python3 - <<'P'
@@ -205,6 +223,13 @@ refused points.csv --profile base.json --fit some
 refused points.csv --profile base.json --fit ''
 refused missing.csv --profile base.json
 refused --profile base.json --plot x
+# What is as large as fits is asked for where nothing larger was measured than for another point.
+for name in no_largest no_budget; do
+  "$calibrate" $name.csv --profile base.json > $name.txt
+  grep -q '^missing, if more fits than was measured' $name.txt || fail "$name: $(cat $name.txt)"
+done
+[ "$(grep -c 'if more fits' no_largest.txt)" -eq 2 ] || fail "no_largest: $(cat no_largest.txt)"
+"$calibrate" points.csv --profile base.json | grep -q missing && fail "nothing is missing"
 refused points.csv --profile base.json --fit-host
 for n in 0 -1 x 1.5; do refused points.csv --profile base.json --check run.csv --max-batch "$n"; done
 refused ms.csv --profile base.json
