@@ -4,6 +4,7 @@
 #include <tessera/sim/step_time.hpp>
 
 #include "support/catch.hpp"
+#include "support/step_shapes.hpp"
 
 #include <cmath>
 #include <cstdint>
@@ -14,18 +15,8 @@ namespace sim = tessera::sim;
 using namespace tessera::literals;
 using tessera::tokens;
 using tessera_test::approx;
-
-sim::step_shape decodes(std::int64_t n, std::int64_t context) {
-  sim::step_shape s;
-  for (std::int64_t i = 0; i < n; ++i) s.add_decode(tokens{context});
-  return s;
-}
-
-sim::step_shape prefill(std::int64_t first, std::int64_t count) {
-  sim::step_shape s;
-  s.add_prefill(tokens{first}, tokens{count});
-  return s;
-}
+using tessera_test::decodes;
+using tessera_test::prefill;
 
 sim::step_shape mixed(std::int64_t n, std::int64_t context, std::int64_t first, std::int64_t count) {
   sim::step_shape s = decodes(n, context);
