@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include "../tool.hpp"
+
 #include "errors.hpp"
 #include "fit.hpp"
 #include "points.hpp"
@@ -21,7 +23,6 @@
 #include <filesystem>
 #include <iterator>
 #include <memory>
-#include <new>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -391,27 +392,11 @@ inline int main(int argc, char** argv) {
   app.add_option("--block-size", a.block_size, "of that engine: tokens per KV block")->capture_default_str();
   app.add_option("--max-batch", a.max_batch, "of that engine: requests per step")->capture_default_str();
   app.add_option("--token-budget", a.token_budget, "of that engine: tokens per step")->capture_default_str();
-  try {
-    // An empty value, as of an unset variable in a script, must not pass for none at all.
-    for (int i = 1; i < argc; ++i) {
-      const std::string_view word{argv[i]};
-      if (word.empty() || (word.substr(0, 2) == "--" && word.back() == '=')) {
-        throw sim::usage_error{fmt::format("{} needs a value", word.empty() ? argv[i - 1] : argv[i])};
-      }
-    }
+  return tool::run("calibrate", "fewer --kv-blocks", app, [&] {
+    tool::require_values(argc, argv);
     app.parse(argc, argv);
     run(a);
-    return 0;
-  } catch (const CLI::CallForHelp& help) {
-    return app.exit(help);
-  } catch (const CLI::ParseError& wrong) {
-    fmt::print(stderr, "calibrate: {} (see --help)\n", wrong.what());
-  } catch (const std::bad_alloc&) {
-    fmt::print(stderr, "calibrate: out of memory; take fewer --kv-blocks\n");
-  } catch (const std::exception& wrong) {
-    fmt::print(stderr, "calibrate: {}\n", wrong.what());
-  }
-  return sim::exit_bad_input;
+  });
 }
 
 }  // namespace calibrate

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include "../tool.hpp"
+
 #include <tessera/core/owned_storage.hpp>
 #include <tessera/partition/bucketed.hpp>
 #include <tessera/partition/chain.hpp>
@@ -27,7 +29,6 @@
 #include <cstring>
 #include <filesystem>
 #include <memory>
-#include <new>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -404,28 +405,12 @@ inline int main(int argc, char** argv) {
   app.add_option("--plot-format", a.plot_format, "svg or png, in a folder")
       ->check(CLI::IsMember({"svg", "png"}))
       ->capture_default_str();
-  try {
-    // An empty value, as of an unset variable in a script, must not pass for none at all.
-    for (int i = 1; i < argc; ++i) {
-      const std::string_view word{argv[i]};
-      if (word.empty() || (word.substr(0, 2) == "--" && word.back() == '=')) {
-        throw sim::usage_error{fmt::format("{} needs a value", word.empty() ? argv[i - 1] : argv[i])};
-      }
-    }
+  return tool::run("plan", "fewer --instances or a smaller sample", app, [&] {
+    tool::require_values(argc, argv);
     app.parse(argc, argv);
     a.to_json = json->count() > 0;
     run(a);
-    return 0;
-  } catch (const CLI::CallForHelp& help) {
-    return app.exit(help);
-  } catch (const CLI::ParseError& wrong) {
-    fmt::print(stderr, "plan: {} (see --help)\n", wrong.what());
-  } catch (const std::bad_alloc&) {
-    fmt::print(stderr, "plan: out of memory; take fewer --instances or a smaller sample\n");
-  } catch (const std::exception& wrong) {
-    fmt::print(stderr, "plan: {}\n", wrong.what());
-  }
-  return sim::exit_bad_input;
+  });
 }
 
 }  // namespace plan

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include "../tool.hpp"
+
 #include <tessera/compose/fcfs.hpp>
 #include <tessera/sim/policy.hpp>
 #include <tessera/sim/profile_file.hpp>
@@ -25,7 +27,6 @@
 #include <filesystem>
 #include <memory>
 #include <mutex>
-#include <new>
 #include <optional>
 #include <string>
 #include <system_error>
@@ -266,6 +267,7 @@ inline std::vector<std::vector<sim::run_result>> run_all(const arguments& a, con
   struct drawn_rows {
     std::once_flag drawn;
     std::vector<sim::trace_row> rows;
+    std::optional<sim::cluster_options> options;
     std::atomic<std::size_t> used{0};
   };
   std::vector<drawn_rows> drawn(seeds);
@@ -274,19 +276,22 @@ inline std::vector<std::vector<sim::run_result>> run_all(const arguments& a, con
     const std::size_t p = job % policies.size();
     drawn_rows& own = drawn[s];
     std::call_once(own.drawn, [&] {
-      own.rows = s == 0 ? first : source.rows(static_cast<std::uint64_t>(a.seed) + s);
-      check_span(own.rows);
-      check_window(a, own.rows);
+      const std::uint64_t seed = static_cast<std::uint64_t>(a.seed) + s;
+      own.rows = s == 0 ? first : source.rows(seed);
+      if (s != 0) {  // those of the first are checked
+        check_span(own.rows);
+        check_window(a, own.rows);
+      }
+      own.options = size_cluster(a, profile, own.rows, seed);
     });
     std::size_t told = 0;
-    sim::run_result r = policies[p].run(size_cluster(a, profile, own.rows, static_cast<std::uint64_t>(a.seed) + s),
-                                        own.rows, [&](std::size_t done) {
-                                          if (done - told < 256) return;  // now and then: others draw, too
-                                          const std::lock_guard<std::mutex> one{drawing};
-                                          all_done += done - told;
-                                          told = done;
-                                          bar.update(static_cast<double>(all_done));
-                                        });
+    sim::run_result r = policies[p].run(*own.options, own.rows, [&](std::size_t done) {
+      if (done - told < 256) return;  // now and then: others draw, too
+      const std::lock_guard<std::mutex> one{drawing};
+      all_done += done - told;
+      told = done;
+      bar.update(static_cast<double>(all_done));
+    });
     r.numbers.slo = sim::evaluate_slo(slo, r.requests, r.window);
     if (s != 0 && !keeps_all) r.requests = {};
     if (s != 0) r.timeline = {};
@@ -428,27 +433,17 @@ inline int main(int argc, char** argv, const std::vector<sim::policy>& policies)
   const CLI::Validator given{[](const std::string& value) { return std::string{value.empty() ? "needs a value" : ""}; },
                              ""};
   for (CLI::Option* option : app.get_options()) option->check(given);
-  try {
+  return tool::run("replay", "fewer --instances, --requests or --kv-blocks", app, [&] {
     app.parse(argc, argv);
     if (a.list_profiles || !a.print_profile.empty()) {
       const std::string text = a.list_profiles ? describe_profiles() : sim::to_json(sim::load_profile(a.print_profile));
       if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0) {
         throw sim::output_error{fmt::format("cannot write the profile: {}", std::strerror(errno))};
       }
-      return 0;
+      return;
     }
     run(a, policies);
-    return 0;
-  } catch (const CLI::CallForHelp& help) {
-    return app.exit(help);
-  } catch (const CLI::ParseError& wrong) {
-    fmt::print(stderr, "replay: {} (see --help)\n", wrong.what());
-  } catch (const std::bad_alloc&) {
-    fmt::print(stderr, "replay: out of memory; take fewer --instances, --requests or --kv-blocks\n");
-  } catch (const std::exception& wrong) {
-    fmt::print(stderr, "replay: {}\n", wrong.what());
-  }
-  return sim::exit_bad_input;
+  });
 }
 
 }  // namespace replay
