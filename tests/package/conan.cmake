@@ -37,6 +37,7 @@ range-v3/${RANGE_V3_VERSION}
 fmt/${FMT_VERSION}
 nlohmann_json/${JSON_VERSION}
 cli11/2.1.2
+eigen/3.4.0
 ")
 set(profile -pr:a ${SCRATCH}/profile --no-remote)
 
