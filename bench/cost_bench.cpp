@@ -3,8 +3,8 @@
 
 #include <tessera/cost/fit.hpp>
 #include <tessera/partition/range_refiner.hpp>
-#include <tessera/sim/cost_profile.hpp>
-#include <tessera/sim/profiles.hpp>
+#include <tessera/sim/model/cost_profile.hpp>
+#include <tessera/sim/model/profiles.hpp>
 
 #include <cstddef>
 #include <cstdint>

@@ -5,9 +5,9 @@
 // `compose/improved.hpp` is what became of it.
 #include <tessera/headroom/space.hpp>
 #include <tessera/placement/phi.hpp>
-#include <tessera/sim/policies.hpp>
-#include <tessera/sim/profiles.hpp>
-#include <tessera/sim/workload.hpp>
+#include <tessera/sim/input/workload.hpp>
+#include <tessera/sim/model/profiles.hpp>
+#include <tessera/sim/policies/policies.hpp>
 
 #include <cstdio>
 #include <tuple>

@@ -2,10 +2,10 @@
 // CascadeInfer's evaluation: figures 6 to 16.
 #include "settings.hpp"
 
-#include <tessera/sim/cascade_plan.hpp>
-#include <tessera/sim/llumnix.hpp>
-#include <tessera/sim/profiles.hpp>
-#include <tessera/sim/workload.hpp>
+#include <tessera/sim/input/workload.hpp>
+#include <tessera/sim/model/profiles.hpp>
+#include <tessera/sim/policies/cascade_plan.hpp>
+#include <tessera/sim/policies/llumnix.hpp>
 
 #include <algorithm>
 #include <array>

@@ -6,10 +6,10 @@
 #include <tessera/rank/features.hpp>
 #include <tessera/rank/scorer.hpp>
 #include <tessera/rank/train.hpp>
-#include <tessera/sim/policies.hpp>
-#include <tessera/sim/profile.hpp>
-#include <tessera/sim/progress.hpp>
-#include <tessera/sim/workload.hpp>
+#include <tessera/sim/input/workload.hpp>
+#include <tessera/sim/model/profile.hpp>
+#include <tessera/sim/policies/policies.hpp>
+#include <tessera/sim/report/progress.hpp>
 
 #include <nlohmann/json.hpp>
 

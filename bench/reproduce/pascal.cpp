@@ -6,10 +6,10 @@
 #include <tessera/compose/pascal.hpp>
 #include <tessera/compose/pascal_paced.hpp>
 #include <tessera/placement/migrate_when_tight.hpp>
-#include <tessera/sim/policies.hpp>
-#include <tessera/sim/profile.hpp>
-#include <tessera/sim/profiles.hpp>
-#include <tessera/sim/workload.hpp>
+#include <tessera/sim/input/workload.hpp>
+#include <tessera/sim/model/profile.hpp>
+#include <tessera/sim/model/profiles.hpp>
+#include <tessera/sim/policies/policies.hpp>
 
 #include <algorithm>
 #include <array>

@@ -2,8 +2,8 @@
 // Phasor's evaluation: figures 1, 2, 4 to 7 and 10, tables 2, 5 and 6.
 #include "settings.hpp"
 
-#include <tessera/sim/archetypes.hpp>
-#include <tessera/sim/disaggregated.hpp>
+#include <tessera/sim/input/archetypes.hpp>
+#include <tessera/sim/policies/disaggregated.hpp>
 
 #include <algorithm>
 #include <array>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
-#include <tessera/sim/report.hpp>
+#include <tessera/sim/report/report.hpp>
 
 #include <fmt/format.h>
 

@@ -5,14 +5,14 @@
 
 #include <tessera/compose/fcfs.hpp>
 #include <tessera/rank/kendall.hpp>
-#include <tessera/sim/archetypes.hpp>
-#include <tessera/sim/cascade_plan.hpp>
-#include <tessera/sim/disaggregated.hpp>
-#include <tessera/sim/llumnix.hpp>
-#include <tessera/sim/policies.hpp>
-#include <tessera/sim/profile.hpp>
-#include <tessera/sim/profiles.hpp>
-#include <tessera/sim/workload.hpp>
+#include <tessera/sim/input/archetypes.hpp>
+#include <tessera/sim/input/workload.hpp>
+#include <tessera/sim/model/profile.hpp>
+#include <tessera/sim/model/profiles.hpp>
+#include <tessera/sim/policies/cascade_plan.hpp>
+#include <tessera/sim/policies/disaggregated.hpp>
+#include <tessera/sim/policies/llumnix.hpp>
+#include <tessera/sim/policies/policies.hpp>
 
 #include <algorithm>
 #include <array>

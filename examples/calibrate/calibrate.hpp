@@ -8,9 +8,9 @@
 #include "points.hpp"
 #include "run.hpp"
 
-#include <tessera/sim/profile_file.hpp>
-#include <tessera/sim/report.hpp>
-#include <tessera/sim/step_file.hpp>
+#include <tessera/sim/model/profile_file.hpp>
+#include <tessera/sim/model/step_file.hpp>
+#include <tessera/sim/report/report.hpp>
 
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
-#include <tessera/sim/profile.hpp>
-#include <tessera/sim/step_file.hpp>
-#include <tessera/sim/step_time.hpp>
+#include <tessera/sim/model/profile.hpp>
+#include <tessera/sim/model/step_file.hpp>
+#include <tessera/sim/model/step_time.hpp>
 
 #include <Eigen/Core>
 #include <unsupported/Eigen/NonLinearOptimization>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
-#include <tessera/sim/step_file.hpp>
+#include <tessera/sim/model/step_file.hpp>
 
 #include <fmt/format.h>
 

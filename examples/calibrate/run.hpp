@@ -2,10 +2,10 @@
 #pragma once
 
 #include <tessera/compose/fcfs.hpp>
-#include <tessera/sim/cluster.hpp>
-#include <tessera/sim/csv.hpp>
-#include <tessera/sim/profile.hpp>
-#include <tessera/sim/trace.hpp>
+#include <tessera/sim/cluster/cluster.hpp>
+#include <tessera/sim/input/csv.hpp>
+#include <tessera/sim/input/trace.hpp>
+#include <tessera/sim/model/profile.hpp>
 
 #include <fmt/format.h>
 

@@ -2,8 +2,8 @@
 #pragma once
 
 #include <tessera/core/units.hpp>
-#include <tessera/sim/input.hpp>
-#include <tessera/sim/profile_file.hpp>
+#include <tessera/sim/input/input.hpp>
+#include <tessera/sim/model/profile_file.hpp>
 
 #include <nlohmann/json.hpp>
 

@@ -4,7 +4,7 @@
 #include "loop.hpp"
 
 #include <tessera/core/owned_storage.hpp>
-#include <tessera/sim/cluster.hpp>
+#include <tessera/sim/cluster/cluster.hpp>
 
 #include <algorithm>
 #include <chrono>

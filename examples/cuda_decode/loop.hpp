@@ -5,10 +5,10 @@
 
 #include <tessera/core/status.hpp>
 #include <tessera/qoe/integrator.hpp>
-#include <tessera/sim/metrics.hpp>
-#include <tessera/sim/profile.hpp>
+#include <tessera/sim/input/trace.hpp>
+#include <tessera/sim/model/profile.hpp>
 #include <tessera/sim/random.hpp>
-#include <tessera/sim/trace.hpp>
+#include <tessera/sim/report/metrics.hpp>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -6,10 +6,10 @@
 #include "profile.hpp"
 #include "validate.hpp"
 
-#include <tessera/sim/profile_file.hpp>
-#include <tessera/sim/report.hpp>
-#include <tessera/sim/report_json.hpp>
-#include <tessera/sim/workload.hpp>
+#include <tessera/sim/input/workload.hpp>
+#include <tessera/sim/model/profile_file.hpp>
+#include <tessera/sim/report/report.hpp>
+#include <tessera/sim/report/report_json.hpp>
 
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>

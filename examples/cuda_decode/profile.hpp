@@ -3,9 +3,9 @@
 
 #include "loop.hpp"
 
-#include <tessera/sim/profile_file.hpp>
-#include <tessera/sim/step_file.hpp>
-#include <tessera/sim/step_time.hpp>
+#include <tessera/sim/model/profile_file.hpp>
+#include <tessera/sim/model/step_file.hpp>
+#include <tessera/sim/model/step_time.hpp>
 
 #include <nlohmann/json.hpp>
 

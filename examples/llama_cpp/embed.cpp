@@ -4,8 +4,8 @@
 // mean of llama.cpp's embeddings of its tokens.
 #include "model.hpp"
 
-#include <tessera/sim/input.hpp>
-#include <tessera/sim/report.hpp>
+#include <tessera/sim/input/input.hpp>
+#include <tessera/sim/report/report.hpp>
 
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>

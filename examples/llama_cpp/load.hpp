@@ -3,8 +3,8 @@
 
 #include "server.hpp"
 
+#include <tessera/sim/input/trace.hpp>
 #include <tessera/sim/random.hpp>
-#include <tessera/sim/trace.hpp>
 
 #include <time.h>
 #include <unistd.h>

@@ -4,10 +4,10 @@
 #include "load.hpp"
 #include "profile.hpp"
 
-#include <tessera/sim/report.hpp>
-#include <tessera/sim/report_json.hpp>
-#include <tessera/sim/trace.hpp>
-#include <tessera/sim/workload.hpp>
+#include <tessera/sim/input/trace.hpp>
+#include <tessera/sim/input/workload.hpp>
+#include <tessera/sim/report/report.hpp>
+#include <tessera/sim/report/report_json.hpp>
 
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>

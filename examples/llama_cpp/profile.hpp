@@ -3,8 +3,8 @@
 
 #include "load.hpp"
 
-#include <tessera/sim/profile_file.hpp>
-#include <tessera/sim/step_file.hpp>
+#include <tessera/sim/model/profile_file.hpp>
+#include <tessera/sim/model/step_file.hpp>
 
 #include <algorithm>
 #include <cmath>

@@ -9,11 +9,11 @@
 #include <tessera/partition/exact.hpp>
 #include <tessera/partition/flat.hpp>
 #include <tessera/partition/merge.hpp>
-#include <tessera/sim/cost_file.hpp>
-#include <tessera/sim/cost_profile.hpp>
-#include <tessera/sim/profiles.hpp>
-#include <tessera/sim/report.hpp>
-#include <tessera/sim/trace.hpp>
+#include <tessera/sim/input/trace.hpp>
+#include <tessera/sim/model/cost_file.hpp>
+#include <tessera/sim/model/cost_profile.hpp>
+#include <tessera/sim/model/profiles.hpp>
+#include <tessera/sim/report/report.hpp>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -4,8 +4,8 @@
 #include <tessera/rank/dense.hpp>
 #include <tessera/rank/features.hpp>
 #include <tessera/sim/error.hpp>
-#include <tessera/sim/input.hpp>
-#include <tessera/sim/trace.hpp>
+#include <tessera/sim/input/input.hpp>
+#include <tessera/sim/input/trace.hpp>
 
 #include <nlohmann/json.hpp>
 

@@ -6,8 +6,8 @@
 #include <tessera/rank/model_file.hpp>
 #include <tessera/rank/scorer.hpp>
 #include <tessera/rank/train_mlp.hpp>
-#include <tessera/sim/progress.hpp>
-#include <tessera/sim/report.hpp>
+#include <tessera/sim/report/progress.hpp>
+#include <tessera/sim/report/report.hpp>
 
 #include <fmt/format.h>
 

@@ -4,15 +4,15 @@
 #include "../tool.hpp"
 
 #include <tessera/compose/fcfs.hpp>
-#include <tessera/sim/policy.hpp>
-#include <tessera/sim/profile_file.hpp>
-#include <tessera/sim/profiles.hpp>
-#include <tessera/sim/progress.hpp>
-#include <tessera/sim/replicates.hpp>
-#include <tessera/sim/report.hpp>
-#include <tessera/sim/report_json.hpp>
-#include <tessera/sim/slo.hpp>
-#include <tessera/sim/workload.hpp>
+#include <tessera/sim/input/workload.hpp>
+#include <tessera/sim/model/profile_file.hpp>
+#include <tessera/sim/model/profiles.hpp>
+#include <tessera/sim/policies/policy.hpp>
+#include <tessera/sim/report/progress.hpp>
+#include <tessera/sim/report/replicates.hpp>
+#include <tessera/sim/report/report.hpp>
+#include <tessera/sim/report/report_json.hpp>
+#include <tessera/sim/report/slo.hpp>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

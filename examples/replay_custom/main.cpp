@@ -5,7 +5,7 @@
 //     replay_custom --policy fcfs,shortest-prompt --workload azure-conv --rate 80
 #include "../replay/replay.hpp"
 
-#include <tessera/sim/policies.hpp>
+#include <tessera/sim/policies/policies.hpp>
 
 namespace sim = tessera::sim;
 

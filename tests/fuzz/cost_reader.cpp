@@ -2,7 +2,7 @@
 
 // Cost files: whatever the text, reading it answers a valid model that comes back as it was, or says where it is wrong.
 
-#include <tessera/sim/cost_file.hpp>
+#include <tessera/sim/model/cost_file.hpp>
 
 #include <cstddef>
 #include <cstdint>

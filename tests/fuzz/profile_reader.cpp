@@ -3,8 +3,8 @@
 // The profile reader on any bytes: it either returns a profile that costs every step at a positive finite time and
 // comes back the same through JSON, or throws an input_error that points into the text.
 
-#include <tessera/sim/profile_file.hpp>
-#include <tessera/sim/step_time.hpp>
+#include <tessera/sim/model/profile_file.hpp>
+#include <tessera/sim/model/step_time.hpp>
 
 #include <algorithm>
 #include <cmath>

@@ -3,7 +3,7 @@
 // The reader of measured steps on any bytes: it either returns steps with numbers in range, which come back the same
 // from the longer form, or throws an input_error that points into the text.
 
-#include <tessera/sim/step_file.hpp>
+#include <tessera/sim/model/step_file.hpp>
 
 #include <algorithm>
 #include <cstddef>

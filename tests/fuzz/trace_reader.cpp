@@ -3,8 +3,8 @@
 // The trace reader on any bytes: it either returns rows that keep every promise of trace.hpp, or throws an
 // input_error that points into the text. Anything else stops the program.
 
-#include <tessera/sim/trace.hpp>
-#include <tessera/sim/workload.hpp>
+#include <tessera/sim/input/trace.hpp>
+#include <tessera/sim/input/workload.hpp>
 
 #include <algorithm>
 #include <cmath>

@@ -6,7 +6,7 @@
 #include <profile.hpp>
 
 #include <support/catch.hpp>
-#include <tessera/sim/step_time.hpp>
+#include <tessera/sim/model/step_time.hpp>
 
 #include <cstdint>
 #include <cstdio>

@@ -4,10 +4,10 @@
 // those that wait start, nobody is overtaken after his boost, and the wait is bounded.
 
 #include <tessera/compose/pars.hpp>
-#include <tessera/sim/cluster.hpp>
-#include <tessera/sim/policies.hpp>
+#include <tessera/sim/cluster/cluster.hpp>
+#include <tessera/sim/policies/policies.hpp>
 #include <tessera/sim/random.hpp>
-#include <tessera/sim/report.hpp>
+#include <tessera/sim/report/report.hpp>
 
 #include "sim/toy_profile.hpp"
 #include "support/catch.hpp"

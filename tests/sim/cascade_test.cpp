@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include <tessera/compose/fcfs.hpp>
-#include <tessera/sim/cascade_plan.hpp>
-#include <tessera/sim/profiles.hpp>
-#include <tessera/sim/report.hpp>
-#include <tessera/sim/workload.hpp>
+#include <tessera/sim/input/workload.hpp>
+#include <tessera/sim/model/profiles.hpp>
+#include <tessera/sim/policies/cascade_plan.hpp>
+#include <tessera/sim/report/report.hpp>
 
 #include "sim/served.hpp"
 #include "sim/toy_profile.hpp"

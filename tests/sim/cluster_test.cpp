@@ -4,10 +4,10 @@
 #include <tessera/compose/pascal.hpp>
 #include <tessera/compose/round_robin.hpp>
 #include <tessera/placement/least_load.hpp>
-#include <tessera/sim/cluster.hpp>
-#include <tessera/sim/profiles.hpp>
-#include <tessera/sim/report.hpp>
-#include <tessera/sim/workload.hpp>
+#include <tessera/sim/cluster/cluster.hpp>
+#include <tessera/sim/input/workload.hpp>
+#include <tessera/sim/model/profiles.hpp>
+#include <tessera/sim/report/report.hpp>
 
 #include "sim/toy_profile.hpp"
 #include "support/catch.hpp"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include <tessera/compose/fcfs.hpp>
 #include <tessera/placement/least_load.hpp>
-#include <tessera/sim/cluster.hpp>
+#include <tessera/sim/cluster/cluster.hpp>
 
 #include "sim/served.hpp"
 #include "sim/toy_profile.hpp"

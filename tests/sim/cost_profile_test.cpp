@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include <tessera/sim/cost_file.hpp>
-#include <tessera/sim/cost_profile.hpp>
-#include <tessera/sim/profiles.hpp>
+#include <tessera/sim/model/cost_file.hpp>
+#include <tessera/sim/model/cost_profile.hpp>
+#include <tessera/sim/model/profiles.hpp>
 
 #include "support/catch.hpp"
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include <tessera/compose/fcfs.hpp>
-#include <tessera/sim/archetypes.hpp>
-#include <tessera/sim/disaggregated.hpp>
-#include <tessera/sim/profiles.hpp>
+#include <tessera/sim/input/archetypes.hpp>
+#include <tessera/sim/model/profiles.hpp>
+#include <tessera/sim/policies/disaggregated.hpp>
 
 #include "sim/served.hpp"
 #include "sim/toy_profile.hpp"

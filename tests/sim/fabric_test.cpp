@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include <tessera/sim/fabric.hpp>
+#include <tessera/sim/cluster/fabric.hpp>
 
 #include "support/catch.hpp"
 

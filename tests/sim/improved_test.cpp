@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include <tessera/sim/improved.hpp>
-#include <tessera/sim/policies.hpp>
-#include <tessera/sim/profiles.hpp>
-#include <tessera/sim/workload.hpp>
+#include <tessera/sim/input/workload.hpp>
+#include <tessera/sim/model/profiles.hpp>
+#include <tessera/sim/policies/improved.hpp>
+#include <tessera/sim/policies/policies.hpp>
 
 #include "sim/served.hpp"
 #include "sim/toy_profile.hpp"

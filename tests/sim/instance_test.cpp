@@ -2,8 +2,8 @@
 #include <tessera/compose/fcfs.hpp>
 #include <tessera/compose/pascal.hpp>
 #include <tessera/compose/round_robin.hpp>
-#include <tessera/sim/instance.hpp>
-#include <tessera/sim/profiles.hpp>
+#include <tessera/sim/cluster/instance.hpp>
+#include <tessera/sim/model/profiles.hpp>
 
 #include "sim/toy_profile.hpp"
 #include "support/catch.hpp"

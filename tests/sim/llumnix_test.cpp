@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include <tessera/compose/fcfs.hpp>
-#include <tessera/sim/llumnix.hpp>
-#include <tessera/sim/report.hpp>
+#include <tessera/sim/policies/llumnix.hpp>
+#include <tessera/sim/report/report.hpp>
 
 #include "sim/served.hpp"
 #include "sim/toy_profile.hpp"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include <tessera/sim/policies.hpp>
-#include <tessera/sim/profiles.hpp>
-#include <tessera/sim/report.hpp>
+#include <tessera/sim/model/profiles.hpp>
+#include <tessera/sim/policies/policies.hpp>
+#include <tessera/sim/report/report.hpp>
 
 #include "sim/toy_profile.hpp"
 #include "support/catch.hpp"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
-#include <tessera/sim/cluster.hpp>
+#include <tessera/sim/cluster/cluster.hpp>
 
 #include "support/catch.hpp"
 

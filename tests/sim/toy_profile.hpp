@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
-#include <tessera/sim/cluster.hpp>
-#include <tessera/sim/profile.hpp>
-#include <tessera/sim/profiles.hpp>
+#include <tessera/sim/cluster/cluster.hpp>
+#include <tessera/sim/model/profile.hpp>
+#include <tessera/sim/model/profiles.hpp>
 
 #include <cstddef>
 #include <cstdint>

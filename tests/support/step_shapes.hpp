@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
-#include <tessera/sim/step_time.hpp>
+#include <tessera/sim/model/step_time.hpp>
 
 #include <cstdint>
 

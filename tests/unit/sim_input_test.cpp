@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-#include <tessera/sim/input.hpp>
+#include <tessera/sim/input/input.hpp>
 
 #include "support/catch.hpp"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-#include <tessera/sim/profile_file.hpp>
-#include <tessera/sim/profiles.hpp>
+#include <tessera/sim/model/profile_file.hpp>
+#include <tessera/sim/model/profiles.hpp>
 
 #include "support/catch.hpp"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-#include <tessera/sim/progress.hpp>
+#include <tessera/sim/report/progress.hpp>
 
 #include "support/catch.hpp"
 

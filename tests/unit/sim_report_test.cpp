@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-#include <tessera/sim/report.hpp>
-#include <tessera/sim/report_json.hpp>
+#include <tessera/sim/report/report.hpp>
+#include <tessera/sim/report/report_json.hpp>
 
-#include <tessera/sim/input.hpp>
+#include <tessera/sim/input/input.hpp>
 #include <tessera/sim/random.hpp>
-#include <tessera/sim/replicates.hpp>
+#include <tessera/sim/report/replicates.hpp>
 
 #include "support/catch.hpp"
 

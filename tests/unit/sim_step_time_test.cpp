@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-#include <tessera/sim/profiles.hpp>
-#include <tessera/sim/step_time.hpp>
+#include <tessera/sim/model/profiles.hpp>
+#include <tessera/sim/model/step_time.hpp>
 
 #include "support/allocation_guard.hpp"
 #include "support/catch.hpp"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-#include <tessera/sim/workload.hpp>
+#include <tessera/sim/input/workload.hpp>
 
 #include "support/catch.hpp"
 

@@ -3,10 +3,10 @@
 #include "runs.hpp"
 
 #include <tessera/kv/block_pool.hpp>
-#include <tessera/sim/profile_file.hpp>
-#include <tessera/sim/report_json.hpp>
-#include <tessera/sim/step_time.hpp>
-#include <tessera/sim/workload.hpp>
+#include <tessera/sim/input/workload.hpp>
+#include <tessera/sim/model/profile_file.hpp>
+#include <tessera/sim/model/step_time.hpp>
+#include <tessera/sim/report/report_json.hpp>
 
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>

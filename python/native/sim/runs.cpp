@@ -2,7 +2,7 @@
 
 #include "runs.hpp"
 
-#include <tessera/sim/policies.hpp>
+#include <tessera/sim/policies/policies.hpp>
 
 #include <fmt/format.h>
 

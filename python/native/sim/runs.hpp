@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
-#include <tessera/sim/policy.hpp>
+#include <tessera/sim/policies/policy.hpp>
 
 #include <cstddef>
 #include <functional>

@@ -2,8 +2,8 @@
 #pragma once
 
 #include <tessera/cost/fit.hpp>
-#include <tessera/sim/profile.hpp>
-#include <tessera/sim/step_time.hpp>
+#include <tessera/sim/model/profile.hpp>
+#include <tessera/sim/model/step_time.hpp>
 
 #include <cmath>
 #include <cstdint>

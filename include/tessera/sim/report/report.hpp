@@ -2,8 +2,8 @@
 #pragma once
 
 #include <tessera/sim/error.hpp>
-#include <tessera/sim/metrics.hpp>
-#include <tessera/sim/replicates.hpp>
+#include <tessera/sim/report/metrics.hpp>
+#include <tessera/sim/report/replicates.hpp>
 
 #include <fmt/format.h>
 
@@ -29,7 +29,7 @@
 #endif
 
 /// @file
-/// What a comparison shows: a table, a CSV row per request, plots. As JSON: sim/report_json.hpp.
+/// What a comparison shows: a table, a CSV row per request, plots. As JSON: sim/report/report_json.hpp.
 
 TESSERA_NAMESPACE_BEGIN
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include <tessera/compose/cascade.hpp>
-#include <tessera/sim/cluster.hpp>
+#include <tessera/sim/cluster/cluster.hpp>
 #include <tessera/sim/random.hpp>
 
 #include <algorithm>

@@ -2,8 +2,8 @@
 #pragma once
 
 #include <tessera/partition/plan.hpp>
-#include <tessera/sim/step_time.hpp>
-#include <tessera/sim/trace.hpp>
+#include <tessera/sim/input/trace.hpp>
+#include <tessera/sim/model/step_time.hpp>
 
 #include <algorithm>
 #include <cmath>

@@ -2,7 +2,7 @@
 #pragma once
 
 #include <tessera/sim/error.hpp>
-#include <tessera/sim/profile.hpp>
+#include <tessera/sim/model/profile.hpp>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

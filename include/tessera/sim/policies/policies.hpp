@@ -7,12 +7,12 @@
 #include <tessera/compose/pascal_paced.hpp>
 #include <tessera/compose/round_robin.hpp>
 #include <tessera/placement/migrate_when_tight.hpp>
-#include <tessera/sim/cascade_plan.hpp>
-#include <tessera/sim/cluster.hpp>
-#include <tessera/sim/disaggregated.hpp>
-#include <tessera/sim/improved.hpp>
-#include <tessera/sim/llumnix.hpp>
-#include <tessera/sim/policy.hpp>
+#include <tessera/sim/cluster/cluster.hpp>
+#include <tessera/sim/policies/cascade_plan.hpp>
+#include <tessera/sim/policies/disaggregated.hpp>
+#include <tessera/sim/policies/improved.hpp>
+#include <tessera/sim/policies/llumnix.hpp>
+#include <tessera/sim/policies/policy.hpp>
 
 #include <algorithm>
 #include <cstddef>

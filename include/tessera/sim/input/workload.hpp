@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <tessera/sim/input/trace.hpp>
 #include <tessera/sim/random.hpp>
-#include <tessera/sim/trace.hpp>
 
 #include <array>
 #include <cmath>

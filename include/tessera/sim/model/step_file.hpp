@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
-#include <tessera/sim/csv.hpp>
-#include <tessera/sim/step_time.hpp>
+#include <tessera/sim/input/csv.hpp>
+#include <tessera/sim/model/step_time.hpp>
 
 #include <fmt/format.h>
 

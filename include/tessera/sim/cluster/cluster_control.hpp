@@ -4,7 +4,7 @@
 #include <tessera/core/units.hpp>
 #include <tessera/placement/least_kv.hpp>
 #include <tessera/placement/pascal.hpp>
-#include <tessera/sim/instance.hpp>
+#include <tessera/sim/cluster/instance.hpp>
 
 #include <concepts>
 #include <cstddef>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
-#include <tessera/sim/input.hpp>
-#include <tessera/sim/profiles.hpp>
+#include <tessera/sim/input/input.hpp>
+#include <tessera/sim/model/profiles.hpp>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>

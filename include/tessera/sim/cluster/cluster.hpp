@@ -2,11 +2,11 @@
 #pragma once
 
 #include <tessera/kv/fragmentation.hpp>
-#include <tessera/sim/cluster_control.hpp>
-#include <tessera/sim/fabric.hpp>
-#include <tessera/sim/instance.hpp>
-#include <tessera/sim/metrics.hpp>
-#include <tessera/sim/trace.hpp>
+#include <tessera/sim/cluster/cluster_control.hpp>
+#include <tessera/sim/cluster/fabric.hpp>
+#include <tessera/sim/cluster/instance.hpp>
+#include <tessera/sim/input/trace.hpp>
+#include <tessera/sim/report/metrics.hpp>
 
 #include <algorithm>
 #include <chrono>

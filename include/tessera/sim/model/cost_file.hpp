@@ -2,7 +2,7 @@
 #pragma once
 
 #include <tessera/cost/qoe_model.hpp>
-#include <tessera/sim/profile_file.hpp>
+#include <tessera/sim/model/profile_file.hpp>
 
 #include <fmt/ranges.h>
 

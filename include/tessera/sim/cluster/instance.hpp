@@ -13,7 +13,7 @@
 #include <tessera/pipeline/iteration_scheduler.hpp>
 #include <tessera/qoe/integrator.hpp>
 #include <tessera/request/hook.hpp>
-#include <tessera/sim/step_time.hpp>
+#include <tessera/sim/model/step_time.hpp>
 
 #include <algorithm>
 #include <chrono>

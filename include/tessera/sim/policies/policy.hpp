@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
-#include <tessera/sim/cluster.hpp>
+#include <tessera/sim/cluster/cluster.hpp>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -23,7 +23,8 @@
 /// Each source that calls `published_policies` or `run_improved` compiles whole simulations, which takes a minute. A
 /// program that does so in several sources can do it in one alone:
 /// - `TESSERA_POLICIES_APART`, defined for all of them: these functions are only declared,
-/// - `TESSERA_POLICIES_SOURCE`, defined before the first include of one that includes `sim/policies.hpp`: but for here.
+/// - `TESSERA_POLICIES_SOURCE`, defined before the first include of one that includes `sim/policies/policies.hpp`: but
+/// for here.
 
 #ifndef TESSERA_POLICIES_APART
 #  define TESSERA_DETAIL_POLICIES_INLINE inline

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
-#include <tessera/sim/metrics.hpp>
-#include <tessera/sim/replicates.hpp>
+#include <tessera/sim/report/metrics.hpp>
+#include <tessera/sim/report/replicates.hpp>
 
 #include <nlohmann/json.hpp>
 

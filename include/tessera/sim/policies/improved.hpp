@@ -7,10 +7,10 @@
 #include <tessera/placement/migrate_when_tight.hpp>
 #include <tessera/placement/phi.hpp>
 #include <tessera/rank/length_calibrator.hpp>
-#include <tessera/sim/cascade_plan.hpp>
-#include <tessera/sim/cluster.hpp>
-#include <tessera/sim/disaggregated.hpp>
-#include <tessera/sim/policy.hpp>
+#include <tessera/sim/cluster/cluster.hpp>
+#include <tessera/sim/policies/cascade_plan.hpp>
+#include <tessera/sim/policies/disaggregated.hpp>
+#include <tessera/sim/policies/policy.hpp>
 
 #include <algorithm>
 #include <cstddef>

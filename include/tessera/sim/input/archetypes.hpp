@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
-#include <tessera/sim/workload.hpp>
+#include <tessera/sim/input/workload.hpp>
 
 #include <array>
 #include <cmath>

@@ -3,9 +3,9 @@
 
 #include <tessera/config.hpp>
 #include <tessera/qoe/integrator.hpp>
-#include <tessera/sim/load_verdict.hpp>
-#include <tessera/sim/request_record.hpp>
-#include <tessera/sim/slo.hpp>
+#include <tessera/sim/report/load_verdict.hpp>
+#include <tessera/sim/report/request_record.hpp>
+#include <tessera/sim/report/slo.hpp>
 
 #include <algorithm>
 #include <cmath>

@@ -2,7 +2,7 @@
 #pragma once
 
 #include <tessera/placement/turn.hpp>
-#include <tessera/sim/cluster.hpp>
+#include <tessera/sim/cluster/cluster.hpp>
 
 #include <cstddef>
 #include <cstdint>

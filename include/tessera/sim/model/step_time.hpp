@@ -2,7 +2,7 @@
 #pragma once
 
 #include <tessera/core/units.hpp>
-#include <tessera/sim/profile.hpp>
+#include <tessera/sim/model/profile.hpp>
 
 #include <cmath>
 #include <cstddef>

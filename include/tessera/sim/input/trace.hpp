@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
-#include <tessera/sim/input.hpp>
+#include <tessera/sim/input/input.hpp>
 
 #include <array>
 #include <charconv>

@@ -2,7 +2,7 @@
 #pragma once
 
 #include <tessera/sim/error.hpp>
-#include <tessera/sim/request_record.hpp>
+#include <tessera/sim/report/request_record.hpp>
 
 #include <fmt/format.h>
 

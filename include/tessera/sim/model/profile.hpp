@@ -2,15 +2,15 @@
 #pragma once
 
 #include <tessera/core/units.hpp>
-#include <tessera/sim/step_terms.hpp>
+#include <tessera/sim/model/step_terms.hpp>
 
 #include <cstdint>
 #include <string>
 #include <vector>
 
 /// @file
-/// What an instance is made of: a model and the hardware it runs on. Built-in ones: sim/profiles.hpp; the user's own,
-/// as JSON: sim/profile_file.hpp.
+/// What an instance is made of: a model and the hardware it runs on. Built-in ones: sim/model/profiles.hpp; the user's
+/// own, as JSON: sim/model/profile_file.hpp.
 
 TESSERA_NAMESPACE_BEGIN
 

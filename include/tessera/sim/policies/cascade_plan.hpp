@@ -6,9 +6,9 @@
 #include <tessera/partition/exact.hpp>
 #include <tessera/partition/flat.hpp>
 #include <tessera/partition/merge.hpp>
-#include <tessera/sim/cascade.hpp>
-#include <tessera/sim/cost_profile.hpp>
-#include <tessera/sim/steady_plan.hpp>
+#include <tessera/sim/model/cost_profile.hpp>
+#include <tessera/sim/policies/cascade.hpp>
+#include <tessera/sim/policies/steady_plan.hpp>
 
 #include <algorithm>
 #include <chrono>

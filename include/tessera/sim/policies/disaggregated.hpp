@@ -9,7 +9,7 @@
 #include <tessera/headroom/space.hpp>
 #include <tessera/placement/phi.hpp>
 #include <tessera/placement/turn.hpp>
-#include <tessera/sim/cluster.hpp>
+#include <tessera/sim/cluster/cluster.hpp>
 
 #include <algorithm>
 #include <cmath>
