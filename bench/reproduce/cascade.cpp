@@ -58,7 +58,7 @@ sim::profile in_parallel(sim::profile p, int ways) {
 
 contestant in_turn() {
   return {"round-robin", [](const cluster_options& o, const rows_type&, const rows_type& rows) {
-            return simulate(o, sim::in_turn{}, rows);
+            return simulate(o, sim::placed<tessera::placement::round_robin>{}, rows);
           }};
 }
 
@@ -147,7 +147,7 @@ unloaded alone(const source& s, const sim::profile& p) {
   const rows_type rows = draw(s, 1, 40, 99);
   cluster_options c = cluster_of(p, rows.size(), 1);
   c.in_flight = 1;
-  const run_result r = simulate(c, sim::in_turn{}, rows);
+  const run_result r = simulate(c, sim::placed<tessera::placement::round_robin>{}, rows);
   return {r.numbers.ttft.mean, r.numbers.tpot.mean};
 }
 
@@ -245,7 +245,7 @@ void cost_model(page& p) {
       }
       cluster_options c = cluster_of(h20, n, 1);
       c.in_flight = batch;
-      const run_result r = simulate(c, sim::in_turn{}, loop);
+      const run_result r = simulate(c, sim::placed<tessera::placement::round_robin>{}, loop);
       double latency = 0;
       double counted = 0;
       for (const sim::request_record& q : r.requests) {

@@ -17,6 +17,7 @@
 #include <functional>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -45,6 +46,7 @@ struct cluster_options {
   tokens max_output{};         ///< Where a server cuts answers off, and all that requests say of their length; 0: where
                                ///< the instance's `max_length` does, or its memory.
   bool knows_lengths = false;  ///< Requests say instead how long their answers will be: an oracle.
+  std::optional<named_placement> placement{};  ///< For policies that leave it open; empty: each policy's own.
 };
 
 /// Blocks that a live migration announces at the destination for a request that has `held`: it grows meanwhile.
