@@ -36,13 +36,27 @@ estimate estimate_of(const std::vector<double>& samples) {
   return {mean, quantile * std::sqrt(squares / static_cast<double>(n - 1) / static_cast<double>(n))};
 }
 
-page::page(const options& o, std::string_view title) : folder_{o.out} {
+std::string verdict_of(const std::vector<sim::load_verdict>& runs) {
+  using sim::load_state;
+  std::string text;
+  for (const auto state : {load_state::overload, load_state::unsettled, load_state::carried, load_state::unknown}) {
+    const auto n = std::count_if(runs.begin(), runs.end(), [&](const auto& r) { return r.state == state; });
+    if (n > 0) text += fmt::format("{}{} {}", text.empty() ? "" : ", ", n, to_string(state));
+  }
+  double grows = 0;
+  for (const sim::load_verdict& r : runs) grows += r.left_behind > 0 ? r.left_behind : 0;
+  grows /= static_cast<double>(runs.size());
+  return grows > 0 ? fmt::format("{} ({:.1f} %)", text, 100 * grows) : text;
+}
+
+page::page(const options& o, std::string_view title) : folder_{o.out}, threads_{o.threads}, title_{title} {
   std::error_code failure;
   std::filesystem::create_directories(folder_, failure);
   if (failure) throw sim::output_error{fmt::format("cannot make {}: {}", folder_.string(), failure.message())};
-  markdown_ = fmt::format("# {}\n\n", title);
-  if (o.quick) markdown_ += "**A quick run, to see that everything works: the numbers mean nothing.**\n\n";
+  if (o.quick) lead_ = "**A quick run, to see that everything works: the numbers mean nothing.**\n\n";
 }
+
+void page::lead(std::string_view paragraph) { lead_ += fmt::format("{}\n\n", paragraph); }
 
 void page::heading(std::string_view text) { markdown_ += fmt::format("## {}\n\n", text); }
 
@@ -113,8 +127,12 @@ void page::figure(std::string_view name, std::string_view caption, const plot& p
 }
 
 void page::finish() {
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - began_;
+  const auto counted = [](auto n, std::string_view what) { return fmt::format("{} {}{}", n, what, n == 1 ? "" : "s"); };
   sim::output_file file{folder_ / "README.md"};
-  file.write(markdown_);
+  file.write(fmt::format("# {}\n\nMade in {} on {}, with `script/reproduce {}`.\n\n{}{}", title_,
+                         counted(std::ceil(took.count() / 60), "minute"), counted(threads_, "thread"),
+                         folder_.filename().string(), lead_, markdown_));
   file.commit();
   fmt::print("{}\n", (folder_ / "README.md").string());
 }

@@ -71,24 +71,87 @@ struct migrate_without_fallback : placement::pascal_migrate_adaptively {
   }
 };
 
+/// Shows a policy what waits for blocks as if it held them: Algorithm 1 with the queue that it does not count.
+template <class V>
+struct waiting_is_held {
+  const V& views;
+  [[nodiscard]] auto operator[](std::size_t i) const noexcept {
+    auto v = views[i];
+    v.kv_held += v.waiting_blocks;
+    return v;
+  }
+  [[nodiscard]] std::size_t size() const noexcept { return views.size(); }
+};
+struct arrive_where_least_waits : placement::pascal_arrival {
+  template <class V>
+  [[nodiscard]] std::size_t operator()(const V& v) noexcept {
+    return placement::pascal_arrival::operator()(waiting_is_held<V>{v});
+  }
+};
+
 using pascal_scheduler = tessera::pascal<request>;
 using adaptively = placement::pascal_migrate_adaptively;
 constexpr adaptively by_the_paper{.headroom = sim::quantum_blocks};
 
-/// The policies of the main comparison: the library's, and round-robin in its other reading.
-std::vector<sim::policy> compared_policies() {
-  std::vector<sim::policy> all = sim::select_policies(
-      sim::published_policies(), "fcfs,rr,pascal,pascal-nonadaptive,pascal-nomigration,pascal-paced,oracle");
-  all.insert(all.begin() + 2, make_policy<tessera::round_robin<request>>("rr-quanta", "round-robin by quanta used",
+/// The library's policies of these names.
+std::vector<sim::policy> published(std::string_view names) {
+  return sim::select_policies(sim::published_policies(), names);
+}
+
+/// `p`, with something changed in the cluster that it is given.
+template <class Change>
+sim::policy on(sim::policy p, std::string name, Change change) {
+  p.run = [run = p.run, change](sim::cluster_options o, std::span<const trace_row> rows,
+                                const sim::progress_callback& progress) {
+    change(o);
+    return run(o, rows, progress);
+  };
+  p.name = std::move(name);
+  return p;
+}
+sim::policy placed_by(std::string_view placement, sim::policy p) {
+  return on(std::move(p), fmt::format("{}, {}", p.name, placement),
+            [placement](sim::cluster_options& o) { o.placement = sim::find_placement(placement); });
+}
+sim::policy steps_bounded(sim::policy p, std::string name) {
+  return on(std::move(p), std::move(name), [](sim::cluster_options& o) {
+    const auto model = sim::calibrate_prefill(o.instance.timer, sim::default_ttft_target);
+    o = sim::bounded_steps(o, model, sim::improved_config{}.step_s);
+  });
+}
+
+/// The policies of the main comparison: the library's, and round-robin in its other reading. What `improved` knows of
+/// the traffic is that of `history`.
+std::vector<sim::policy> compared_policies(const rows_type& history) {
+  std::vector<sim::policy> all =
+      published("fcfs,sarathi,rr,pascal,pascal-nonadaptive,pascal-nomigration,pascal-paced,oracle");
+  all.insert(all.begin() + 3, make_policy<tessera::round_robin<request>>("rr-quanta", "round-robin by quanta used",
                                                                          {.fewest_quanta_first = true}));
+  sim::policy ours = published("improved").front();
+  ours.run = [history](const sim::cluster_options& o, std::span<const trace_row> rows,
+                       const sim::progress_callback& progress) {
+    return sim::run_improved(o, rows, history, {}, progress);
+  };
+  all.insert(all.end() - 1, std::move(ours));
   return all;
 }
 
-/// PASCAL with one rule off at a time.
+/// PASCAL with one rule off at a time, and what it is compared with under other placements of new requests.
 std::vector<sim::policy> ablations() {
   using placement::pascal_arrival;
-  const auto whole = sim::select_policies(sim::published_policies(), "pascal,pascal-nomigration,pascal-nonadaptive");
-  std::vector<sim::policy> all{whole[0]};
+  const auto whole = published("fcfs,pascal,pascal-nomigration,pascal-nonadaptive,pascal-paced");
+  const sim::policy& pascal = whole[1];
+  std::vector<sim::policy> all{whole[0], placed_by("least-kv", whole[0]), placed_by("shortest-queue", whole[0]),
+                               pascal};
+  all.push_back(make_policy<pascal_scheduler, arrive_where_least_waits, adaptively>("arrivals count what waits", "", {},
+                                                                                    {}, by_the_paper));
+  all.push_back(make_policy<pascal_scheduler, placement::least_load, adaptively>(
+      "arrivals count what waits, ignore t (least-load)", "", {}, {}, by_the_paper));
+  all.push_back(make_policy<pascal_scheduler, placement::least_kv, adaptively>("arrivals ignore t (least-kv)", "", {},
+                                                                               {}, by_the_paper));
+  all.push_back(make_policy<pascal_scheduler, placement::least_kv, migrate_without_slo>(
+      "nobody looks at t", "", {}, {}, migrate_without_slo{by_the_paper}));
+  all.push_back(steps_bounded(pascal, "steps bounded"));
   all.push_back(make_policy<tessera::round_robin<request>, pascal_arrival, adaptively>(
       "no reasoning first", "", {.fewest_quanta_first = true}, {}, by_the_paper));
   all.push_back(make_policy<pascal_scheduler, pascal_arrival, adaptively>(
@@ -97,21 +160,18 @@ std::vector<sim::policy> ablations() {
       "no quantum", "", {.quantum = tokens{1'000'000}}, {}, by_the_paper));
   all.push_back(make_policy<pascal_scheduler, pascal_arrival, adaptively>(
       "no demotion", "", {.demote_above = tokens{1'000'000}}, {}, by_the_paper));
-  all.push_back(
-      make_policy<pascal_scheduler, placement::least_kv, adaptively>("arrivals ignore t", "", {}, {}, by_the_paper));
-  all.push_back(make_policy<pascal_scheduler, placement::least_kv, migrate_without_slo>(
-      "nobody looks at t", "", {}, {}, migrate_without_slo{by_the_paper}));
   all.push_back(make_policy<pascal_scheduler, pascal_arrival, migrate_without_fallback>(
       "no fallback r + a", "", {}, {}, migrate_without_fallback{by_the_paper}));
-  all.push_back(whole[1]);
   all.push_back(whole[2]);
+  all.push_back(whole[3]);
   all.push_back(make_policy<pascal_scheduler, pascal_arrival, adaptively>("adaptive, no headroom", ""));
-  all.push_back(make_policy<pascal_scheduler, placement::least_kv, placement::migrate_when_tight>(
+  all.push_back(make_policy<pascal_scheduler, placement::least_load, placement::migrate_when_tight>(
       "moves by memory, when tight", "", {}, {}, {.headroom = sim::quantum_blocks}));
   all.push_back(make_policy<tessera::pascal_paced<request>, pascal_arrival, adaptively>("answers just in time", "", {},
                                                                                         {}, by_the_paper));
-  all.push_back(make_policy<tessera::pascal_paced<request>, placement::least_kv, placement::migrate_when_tight>(
-      "both: pascal-paced", "", {}, {}, {.headroom = sim::quantum_blocks}));
+  sim::policy both = whole[4];
+  both.name = "both: pascal-paced";
+  all.push_back(std::move(both));
   return all;
 }
 
@@ -139,7 +199,7 @@ sample keep(sim::run_result&& run) {
   sample s;
   std::map<std::int64_t, std::pair<double, double>> phases;
   for (const sim::request_record& r : run.requests) {
-    if (std::isnan(r.phase_change)) continue;
+    if (std::isnan(r.phase_change) || !run.window.contains(r.arrival)) continue;
     auto& [sum, n] = phases[r.reasoning_tokens / sim::tail_bin_tokens * sim::tail_bin_tokens];
     sum += r.phase_change - r.arrival;
     n += 1;
@@ -162,23 +222,52 @@ estimate over(const samples& all, F&& f) {
   return estimate_of(values);
 }
 
-/// How the tails of one policy compare with another's, over the bins.
-comparison compare(const samples& a, const samples& b) {
-  return compare_tails(bins(a, &sample::tail), bins(b, &sample::tail));
+/// How the tails of one policy compare with another's, over the bins; with the 95 % intervals of the differences in
+/// the two bins, seed by seed, in parts of the other's mean.
+struct compared : comparison {
+  double best_half = 0;
+  double worst_half = 0;
+};
+compared compare(const samples& a, const samples& b) {
+  const bins_type base = bins(b, &sample::tail);
+  compared c{compare_tails(bins(a, &sample::tail), base)};
+  const auto half_width = [&](std::int64_t bin) {
+    std::vector<double> differences;
+    for (std::size_t seed = 0; seed != a.size(); ++seed)
+      differences.push_back((a[seed].tail.at(bin) - b[seed].tail.at(bin)) / base.at(bin));
+    return estimate_of(differences).half_width;
+  };
+  c.best_half = half_width(c.best_bin);
+  c.worst_half = half_width(c.worst_bin);
+  return c;
+}
+
+std::string verdict(const samples& all) {
+  std::vector<sim::load_verdict> runs;
+  for (const sample& s : all) runs.push_back(s.numbers.load);
+  return verdict_of(runs);
 }
 
 /// The rows of the comparisons: other ones than those that were looked at while the policies were made (seeds 1 to 4).
 constexpr std::uint64_t first_seed = 101;
 
-/// Runs every policy on every seed of `workload` at `rate`.
+/// The seed of what `improved` has seen before.
+constexpr std::uint64_t history_seed = 1001;
+/// Of the time in which requests arrive: what is left out at its beginning, while the cluster fills, and at its end,
+/// where requests see a cluster that empties.
+constexpr double left_out = 0.125;
+
+/// Runs every policy on so many seeds of `workload` at `rate`.
 std::vector<samples> run_all(const options& o, const std::vector<sim::policy>& policies, const sim::workload& w,
-                             double rate, std::size_t requests) {
-  std::vector<samples> all(policies.size(), samples(o.seeds));
-  parallel_for(policies.size() * o.seeds, o.threads, [&](std::size_t i) {
+                             double rate, std::size_t requests, std::size_t seeds) {
+  std::vector<samples> all(policies.size(), samples(seeds));
+  parallel_for(policies.size() * seeds, o.threads, [&](std::size_t i) {
     const std::size_t p = i % policies.size();
     const std::size_t seed = i / policies.size();
     const rows_type rows = sim::generate(w, requests, rate, first_seed + seed);
-    all[p][seed] = keep(policies[p].run(cluster_for(rows), rows, [](std::size_t) {}));
+    sim::cluster_options cluster = cluster_for(rows);
+    cluster.warmup_s = cluster.drain_s = left_out * (rows.back().arrival_s - rows.front().arrival_s);
+    all[p][seed] = keep(policies[p].run(cluster, rows, [](std::size_t) {}));
   });
   return all;
 }
@@ -369,11 +458,10 @@ void show_section_three(page& p, const options& o) {
   }
 }
 
-struct level {
-  std::string name;
-  double of_saturation;
-};
-const std::array<level, 3> levels{{{"low", 0.80}, {"medium", 0.93}, {"high", 0.99}}};
+/// Loads of section V, in parts of saturation. The paper's "high" may lie on either side of it.
+constexpr std::array<double, 5> levels{0.80, 0.93, 0.99, 1.05, 1.10};
+constexpr std::size_t high = 2;
+int in_percent(double level) { return static_cast<int>(std::lround(100 * level)); }
 
 /// All runs of one workload.
 struct evaluated {
@@ -410,8 +498,9 @@ void tail_figure(page& p, const std::string& name, const std::string& caption, c
 
 void bars_over_levels(page& p, const std::string& name, const std::string& caption, const std::string& y,
                       const std::vector<sim::policy>& policies, const evaluated& e, double (*value)(const sample&)) {
-  plot figure{.title = caption, .x_label = "load", .y_label = y, .curves = {}, .drawn_as = style::bars};
-  for (const level& l : levels) figure.x_names.push_back(l.name);
+  plot figure{
+      .title = caption, .x_label = "load, % of saturation", .y_label = y, .curves = {}, .drawn_as = style::bars};
+  for (const double l : levels) figure.x_names.push_back(fmt::format("{}", in_percent(l)));
   for (std::size_t i = 0; i != policies.size(); ++i) {
     series s{.name = policies[i].name, .x = {}, .y = {}};
     for (std::size_t k = 0; k != levels.size(); ++k) s.y.push_back(over(e.at[k][i], value).mean);
@@ -424,22 +513,21 @@ void summary_table(page& p, const std::vector<sim::policy>& policies, const std:
   std::vector<std::vector<std::string>> rows;
   for (std::size_t i = 0; i != policies.size(); ++i) {
     const samples& s = all[i];
-    rows.push_back(
-        {policies[i].name, seconds(over(s, [](const sample& x) { return x.numbers.ttft.mean; })),
-         seconds(over(s, [](const sample& x) { return x.numbers.ttft.p99; })),
-         share(over(s, [](const sample& x) { return x.numbers.slo_violation_rate; })),
-         seconds(over(s, [](const sample& x) { return x.numbers.blocking_p99; })),
-         seconds(over(s, [](const sample& x) { return x.numbers.kv_transfer_p99; })),
-         fmt::format("{:.0f}", over(s, [](const sample& x) { return x.numbers.throughput_tokens_per_s; }).mean),
-         fmt::format("{:.0f}", over(s, [](const sample& x) { return x.numbers.preemptions; }).mean),
-         fmt::format("{:.0f}", over(s, [](const sample& x) { return x.numbers.migrations; }).mean),
-         fmt::format("{:.2f}", over(s, [](const sample& x) { return x.same_target; }).mean)});
+    rows.push_back({policies[i].name, seconds(over(s, [](const sample& x) { return x.numbers.ttft.mean; })),
+                    seconds(over(s, [](const sample& x) { return x.numbers.ttft.p99; })),
+                    share(over(s, [](const sample& x) { return x.numbers.slo_violation_rate; })),
+                    seconds(over(s, [](const sample& x) { return x.numbers.blocking_p99; })),
+                    seconds(over(s, [](const sample& x) { return x.numbers.kv_transfer_p99; })),
+                    fmt::format("{:.0f}", over(s, [](const sample& x) { return x.numbers.window_tokens_per_s; }).mean),
+                    fmt::format("{:.0f}", over(s, [](const sample& x) { return x.numbers.preemptions; }).mean),
+                    fmt::format("{:.0f}", over(s, [](const sample& x) { return x.numbers.migrations; }).mean),
+                    fmt::format("{:.2f}", over(s, [](const sample& x) { return x.same_target; }).mean), verdict(s)});
     for (std::string& cell : rows.back()) {
       if (cell.find("nan") != std::string::npos) cell = "-";
     }
   }
   p.table({"policy", "TTFT mean s", "TTFT P99 s", "SLO missed", "blocking P99 s", "KV transfer P99 s", "tokens/s",
-           "preemptions", "migrations", "successive answers on one instance"},
+           "preemptions", "migrations", "successive answers on one instance", "load"},
           rows);
 }
 
@@ -447,12 +535,14 @@ void summary_table(page& p, const std::vector<sim::policy>& policies, const std:
 void tail_table(page& p, const std::vector<sim::policy>& policies, const std::vector<samples>& all) {
   const lookup at{policies};
   std::vector<std::vector<std::string>> rows;
-  for (const char* name : {"pascal", "pascal-nonadaptive", "pascal-nomigration", "pascal-paced", "oracle"}) {
+  for (const char* name :
+       {"sarathi", "pascal", "pascal-nonadaptive", "pascal-nomigration", "pascal-paced", "improved", "oracle"}) {
     std::vector<std::string> row{name};
     for (const char* base : {"fcfs", "rr", "rr-quanta"}) {
-      const comparison c = compare(all[at[name]], all[at[base]]);
-      row.push_back(fmt::format("{} ({:.1f} s, bin {})", percent(c.best), c.best_seconds, c.best_bin));
-      row.push_back(fmt::format("{} (bin {})", percent(c.worst), c.worst_bin));
+      const compared c = compare(all[at[name]], all[at[base]]);
+      row.push_back(fmt::format("{} ± {:.1f} ({:.1f} s, bin {})", percent(c.best), 100 * c.best_half, c.best_seconds,
+                                c.best_bin));
+      row.push_back(fmt::format("{} ± {:.1f} (bin {})", percent(c.worst), 100 * c.worst_half, c.worst_bin));
     }
     rows.push_back(std::move(row));
   }
@@ -460,108 +550,125 @@ void tail_table(page& p, const std::vector<sim::policy>& policies, const std::ve
           rows);
 }
 
-void bar_table(page& p, const std::vector<sim::policy>& policies, const std::vector<samples>& all) {
+/// The paper's claims beside what `name` does at every level.
+void claims_table(page& p, const std::vector<sim::policy>& policies, const evaluated& e, const char* name) {
   const lookup at{policies};
-  const auto mean = [&](const char* name, auto f) { return over(all[at[name]], f).mean; };
+  const auto mean = [&](std::size_t k, const char* who, auto f) { return over(e.at[k][at[who]], f).mean; };
   const auto slo = [](const sample& s) { return s.numbers.slo_violation_rate; };
   const auto blocking = [](const sample& s) { return s.numbers.blocking_p99; };
-  const auto speed = [](const sample& s) { return s.numbers.throughput_tokens_per_s; };
+  const auto speed = [](const sample& s) { return s.numbers.window_tokens_per_s; };
   const auto median = [](const sample& s) { return s.numbers.e2e.p50; };
   const auto tail = [](const sample& s) { return s.numbers.e2e.p99; };
+  const auto against = [&](std::size_t k, const char* who) { return compare(e.at[k][at[name]], e.at[k][at[who]]); };
   std::vector<std::vector<std::string>> rows;
   const auto row = [&](const char* what, const char* paper, auto f) {
-    rows.push_back({what, paper, f("pascal"), f("pascal-paced")});
+    rows.push_back({what, paper});
+    for (std::size_t k = 0; k != e.at.size(); ++k) rows.back().push_back(f(k));
   };
-  row("best bin of tail TTFT against FCFS", "-61 % (AlpacaEval), -72 % (Arena-Hard)",
-      [&](const char* n) { return percent(compare(all[at[n]], all[at["fcfs"]]).best); });
-  row("worst bin against FCFS", "+6.12 %",
-      [&](const char* n) { return percent(compare(all[at[n]], all[at["fcfs"]]).worst); });
-  row("best bin against RR (circle; by quanta)", "-33 % (AlpacaEval), -29 % (Arena-Hard)", [&](const char* n) {
-    return fmt::format("{}; {}", percent(compare(all[at[n]], all[at["rr"]]).best),
-                       percent(compare(all[at[n]], all[at["rr-quanta"]]).best));
+  row("best bin of tail TTFT, of FCFS", "-61 % (AlpacaEval), -72 % (Arena-Hard)", [&](std::size_t k) {
+    const compared c = against(k, "fcfs");
+    return fmt::format("{} ± {:.1f}", percent(c.best), 100 * c.best_half);
   });
-  row("worst bin against RR (circle; by quanta)", "+9.23 %", [&](const char* n) {
-    return fmt::format("{}; {}", percent(compare(all[at[n]], all[at["rr"]]).worst),
-                       percent(compare(all[at[n]], all[at["rr-quanta"]]).worst));
+  row("worst bin, of FCFS", "+6.12 %", [&](std::size_t k) { return percent(against(k, "fcfs").worst); });
+  row("best bin, of RR (circle; by quanta)", "-33 % (AlpacaEval), -29 % (Arena-Hard)", [&](std::size_t k) {
+    return fmt::format("{}; {}", percent(against(k, "rr").best), percent(against(k, "rr-quanta").best));
   });
-  row("throughput against FCFS", "within 3 %",
-      [&](const char* n) { return percent(mean(n, speed) / mean("fcfs", speed) - 1); });
-  row("SLO missed; RR in a circle, by quanta", "no more than RR", [&](const char* n) {
-    return fmt::format("{:.2f} %; {:.2f} %, {:.2f} %", 100 * mean(n, slo), 100 * mean("rr", slo),
-                       100 * mean("rr-quanta", slo));
+  row("worst bin, of RR (circle; by quanta)", "+9.23 %", [&](std::size_t k) {
+    return fmt::format("{}; {}", percent(against(k, "rr").worst), percent(against(k, "rr-quanta").worst));
   });
-  row("P99 blocking; without migration", "near 0; 27.39 s", [&](const char* n) {
-    return fmt::format("{:.3f} s; {:.2f} s{}", mean(n, blocking), mean("pascal-nomigration", blocking),
-                       times(mean("pascal-nomigration", blocking), mean(n, blocking), 0));
+  row("throughput, of FCFS's", "within 3 %",
+      [&](std::size_t k) { return percent(mean(k, name, speed) / mean(k, "fcfs", speed) - 1); });
+  row("SLO missed", "no more than FCFS and RR", [&](std::size_t k) { return share(over(e.at[k][at[name]], slo)); });
+  row("SLO missed by FCFS; RR in a circle; by quanta", "", [&](std::size_t k) {
+    return fmt::format("{:.2f} %; {:.2f} %; {:.2f} %", 100 * mean(k, "fcfs", slo), 100 * mean(k, "rr", slo),
+                       100 * mean(k, "rr-quanta", slo));
   });
-  row("SLO missed; always migrating", "0.69 %; 7.45 % (10.8 times)", [&](const char* n) {
-    return fmt::format("{:.2f} %; {:.2f} %{}", 100 * mean(n, slo), 100 * mean("pascal-nonadaptive", slo),
-                       times(mean("pascal-nonadaptive", slo), mean(n, slo), 1));
+  row("P99 blocking; without migration", "near 0; 27.39 s", [&](std::size_t k) {
+    return fmt::format("{:.2f} s; {:.2f} s", mean(k, name, blocking), mean(k, "pascal-nomigration", blocking));
   });
-  row("always migrating: end-to-end latency, median; P99", "+20.1 %; +9.7 %", [&](const char* n) {
-    return fmt::format("{}; {}", percent(mean("pascal-nonadaptive", median) / mean(n, median) - 1),
-                       percent(mean("pascal-nonadaptive", tail) / mean(n, tail) - 1));
+  row("SLO missed when always migrating", "7.45 % (10.8 times)", [&](std::size_t k) {
+    return fmt::format("{:.2f} %{}", 100 * mean(k, "pascal-nonadaptive", slo),
+                       times(mean(k, "pascal-nonadaptive", slo), mean(k, name, slo), 1));
   });
-  p.table({"claim", "paper, high load", "pascal", "pascal-paced"}, rows);
+  row("end-to-end latency when always migrating: median; P99", "+20.1 %; +9.7 %", [&](std::size_t k) {
+    return fmt::format("{}; {}", percent(mean(k, "pascal-nonadaptive", median) / mean(k, name, median) - 1),
+                       percent(mean(k, "pascal-nonadaptive", tail) / mean(k, name, tail) - 1));
+  });
+  row("load, of FCFS's runs", "", [&](std::size_t k) { return verdict(e.at[k][at["fcfs"]]); });
+  row("load, of its runs", "", [&](std::size_t k) { return verdict(e.at[k][at[name]]); });
+  std::vector<std::string> header{fmt::format("`{}`: claim", name), "paper, high load"};
+  for (const double l : levels) header.push_back(fmt::format("{} %", in_percent(l)));
+  p.table(header, rows);
 }
 
-double evaluate(page& p, const options& o, const sim::workload& w, std::size_t requests, bool whole) {
-  const std::vector<sim::policy> policies = compared_policies();
-  const lookup at{policies};
+/// Requests of a run, and of how many runs a number is the mean: below saturation they differ little.
+struct effort {
+  std::size_t requests;
+  std::size_t seeds;
+  [[nodiscard]] std::size_t seeds_at(double load) const { return load < 0.9 ? (seeds + 1) / 2 : seeds; }
+};
+
+double evaluate(page& p, const options& o, const sim::workload& w, const effort& f, bool migration_figures) {
   evaluated e;
   e.saturation = saturation_rate(w, o.quick ? 300 : 24'000, o.quick ? 1 : 2, o.threads);
+  const std::vector<sim::policy> policies =
+      compared_policies(sim::generate(w, f.requests, levels[high] * e.saturation, history_seed));
+  const lookup at{policies};
   const sim::length_means means = sim::mean_lengths(w);
   p.heading(fmt::format("Section V on {}", w.name));
   p.text(
       fmt::format("{}. Source: {}. Mean lengths: prompt {:.0f}, reasoning {:.0f}, answer {:.0f}. FCFS saturates at "
                   "{:.2f} requests/s. {} requests a run.",
-                  w.summary, w.source, means.prompt, means.reasoning, means.answer, e.saturation, requests));
-  for (const level& l : levels) {
-    if (!whole && l.name != "high") continue;
-    e.at.push_back(run_all(o, policies, w, l.of_saturation * e.saturation, requests));
-    p.text(fmt::format("**{} load: {:.0f} % of saturation, {:.2f} requests/s**", l.name, 100 * l.of_saturation,
-                       l.of_saturation * e.saturation));
-    bar_table(p, policies, e.at.back());
-    summary_table(p, policies, e.at.back());
-    tail_table(p, policies, e.at.back());
+                  w.summary, w.source, means.prompt, means.reasoning, means.answer, e.saturation, f.requests));
+  for (const double l : levels) e.at.push_back(run_all(o, policies, w, l * e.saturation, f.requests, f.seeds_at(l)));
+  for (const char* name : {"pascal", "pascal-paced", "improved"}) claims_table(p, policies, e, name);
+  for (std::size_t k = 0; k != levels.size(); ++k) {
+    p.text(fmt::format("**{} at {} % of saturation, {:.2f} requests/s**, {} seeds", w.name, in_percent(levels[k]),
+                       levels[k] * e.saturation, e.at[k].front().size()));
+    summary_table(p, policies, e.at[k]);
+    tail_table(p, policies, e.at[k]);
     const std::array<std::size_t, 5> shown{at["fcfs"], at["rr"], at["rr-quanta"], at["pascal"], at["pascal-paced"]};
     tail_figure(
-        p, fmt::format("{}_tail_{}", w.name, l.name),
-        fmt::format("{}: {}, {} load", w.name == "reasoning-heavy" ? "Figure 16" : "Figures 9 and 10", w.name, l.name),
-        policies, e.at.back(), shown);
+        p, fmt::format("{}_tail_{}", w.name, in_percent(levels[k])),
+        fmt::format("{}: {}, {} % of saturation", w.name == "reasoning-heavy" ? "Figure 16" : "Figures 9 and 10",
+                    w.name, in_percent(levels[k])),
+        policies, e.at[k], shown);
   }
-  if (!whole) return e.saturation;
   bars_over_levels(p, fmt::format("{}_slo", w.name), fmt::format("Figure 11: SLO missed, {}", w.name), "share",
                    policies, e, [](const sample& s) { return s.numbers.slo_violation_rate; });
   bars_over_levels(p, fmt::format("{}_throughput", w.name), fmt::format("Figure 12: throughput, {}", w.name),
-                   "output tokens/s", policies, e, [](const sample& s) { return s.numbers.throughput_tokens_per_s; });
+                   "output tokens/s", policies, e, [](const sample& s) { return s.numbers.window_tokens_per_s; });
+  if (!migration_figures) return e.saturation;
   const std::array<std::size_t, 3> migration{at["pascal"], at["pascal-nomigration"], at["pascal-nonadaptive"]};
   tail_figure(p, fmt::format("{}_migration", w.name),
-              fmt::format("Figures 13 (a) and 15 (a): with and without migration, {}, high load", w.name), policies,
-              e.at.back(), migration);
+              fmt::format("Figures 13 (a) and 15 (a): with and without migration, {}, {} % of saturation", w.name,
+                          in_percent(levels[high])),
+              policies, e.at[high], migration);
   plot reasoning{.title = "Figure 13 (b): reasoning latency",
                  .x_label = "reasoning tokens (bins of 256)",
                  .y_label = "mean, s",
                  .curves = {}};
   for (const std::size_t i : migration) {
-    reasoning.curves.push_back(curve_of(policies[i].name, bins(e.at.back()[i], &sample::reasoning)));
+    reasoning.curves.push_back(curve_of(policies[i].name, bins(e.at[high][i], &sample::reasoning)));
   }
-  p.figure(fmt::format("{}_reasoning", w.name), fmt::format("Figure 13 (b): {}, high load", w.name), reasoning);
+  p.figure(fmt::format("{}_reasoning", w.name),
+           fmt::format("Figure 13 (b): {}, {} % of saturation", w.name, in_percent(levels[high])), reasoning);
   return e.saturation;
 }
 
-void show_ablation(page& p, const options& o, const sim::workload& w, std::size_t requests, double saturation) {
+void show_ablation(page& p, const options& o, const sim::workload& w, const effort& f, double saturation) {
   p.heading("What each rule contributes");
-  p.text(fmt::format("{} at {:.0f} % of saturation; one rule off at a time, all else as in `pascal`.", w.name,
-                     100 * levels[1].of_saturation));
-  std::vector<sim::policy> policies = ablations();
-  policies.insert(policies.begin(), sim::select_policies(sim::published_policies(), "fcfs").front());
-  const auto all = run_all(o, policies, w, levels[1].of_saturation * saturation, requests);
+  p.text(
+      fmt::format("{} at {} % of saturation. First FCFS by other placements of new requests; then `pascal`, one rule "
+                  "off or changed at a time, all else as it is.",
+                  w.name, in_percent(levels[high])));
+  const std::vector<sim::policy> policies = ablations();
+  const auto all = run_all(o, policies, w, levels[high] * saturation, f.requests, f.seeds);
   std::vector<std::vector<std::string>> rows;
   for (std::size_t i = 0; i != policies.size(); ++i) {
-    const comparison c = compare(all[i], all[0]);
+    const compared c = compare(all[i], all[0]);
     rows.push_back({policies[i].name, seconds(over(all[i], [](const sample& s) { return s.numbers.ttft.mean; })),
-                    percent(c.best), percent(c.worst),
+                    fmt::format("{} ± {:.1f}", percent(c.best), 100 * c.best_half), percent(c.worst),
                     share(over(all[i], [](const sample& s) { return s.numbers.slo_violation_rate; })),
                     seconds(over(all[i], [](const sample& s) { return s.numbers.blocking_p99; })),
                     fmt::format("{:.0f}", over(all[i], [](const sample& s) { return s.numbers.preemptions; }).mean),
@@ -572,17 +679,8 @@ void show_ablation(page& p, const options& o, const sim::workload& w, std::size_
           rows);
 }
 
-void show_overload(page& p, const options& o, const sim::workload& w, std::size_t requests, double saturation) {
-  p.heading("Past saturation");
-  p.text(fmt::format("{} at 110 % of saturation.", w.name));
-  const std::vector<sim::policy> policies = compared_policies();
-  const auto all = run_all(o, policies, w, 1.1 * saturation, requests);
-  summary_table(p, policies, all);
-}
-
 void run(const options& o) {
   page p{o, "PASCAL: phase-aware scheduling of reasoning requests"};
-  const std::size_t requests = o.quick ? 300 : 8'000;
   p.text(fmt::format(
       "Simulated: 8 instances of `{}` ({} KV blocks of 16 tokens each), batches of at most 256, 8,192 tokens a step, "
       "100 Gbit/s between instances, Poisson arrivals. Every number is a mean over {} seeds, ± half of its 95 % "
@@ -634,15 +732,16 @@ void run(const options& o) {
       "and "
       "even). Always following Algorithm 2 herds most.");
   show_section_three(p, o);
+  const effort chat{o.quick ? 300U : 16'000U, o.seeds};
+  const effort other{o.quick ? 300U : 4'000U, o.seeds};
   const sim::workload& alpaca = sim::find_workload("alpaca-chat");
-  const double saturation = evaluate(p, o, alpaca, requests, true);
-  evaluate(p, o, sim::find_workload("arena-chat"), requests, true);
+  const double saturation = evaluate(p, o, alpaca, chat, true);
+  evaluate(p, o, sim::find_workload("arena-chat"), chat, true);
   if (!o.quick) {
-    evaluate(p, o, sim::find_workload("r1-servegen"), requests / 2, false);
-    evaluate(p, o, sim::find_workload("reasoning-heavy"), requests / 2, false);
+    evaluate(p, o, sim::find_workload("r1-servegen"), other, false);
+    evaluate(p, o, sim::find_workload("reasoning-heavy"), other, false);
   }
-  show_ablation(p, o, alpaca, requests, saturation);
-  show_overload(p, o, alpaca, requests, saturation);
+  show_ablation(p, o, alpaca, chat, saturation);
   p.finish();
 }
 

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <exception>
 #include <filesystem>
@@ -85,6 +86,10 @@ struct estimate {
 /// Student's t for few samples. NaN of no samples; half-width 0 of one.
 [[nodiscard]] estimate estimate_of(const std::vector<double>& samples);
 
+/// What runs say of their load, each verdict with how many say so; and, where a queue grows, by what part of the
+/// arrivals on average.
+[[nodiscard]] std::string verdict_of(const std::vector<sim::load_verdict>& runs);
+
 /// One curve, or one group of bars, of a plot.
 struct series {
   std::string name;
@@ -109,6 +114,8 @@ class page {
   /// `folder/README.md`; plots lie beside it. @throws sim::output_error
   page(const options& o, std::string_view title);
 
+  /// Markdown that stands above all sections, whenever it is added: what the runs below have shown.
+  void lead(std::string_view paragraph);
   void heading(std::string_view text);    ///< Of a section.
   void text(std::string_view paragraph);  ///< Markdown.
   /// A table; every row as long as the header.
@@ -116,10 +123,15 @@ class page {
   /// Draws `name.svg` (and `name.gp`, which has the data) and shows it. Without gnuplot the page says that it is
   /// missing.
   void figure(std::string_view name, std::string_view caption, const plot& p);
+  /// Writes the page, with what it took to make it at its top.
   void finish();
 
  private:
   std::filesystem::path folder_;
+  std::size_t threads_;
+  std::chrono::steady_clock::time_point began_ = std::chrono::steady_clock::now();
+  std::string title_;
+  std::string lead_;
   std::string markdown_;
 };
 
