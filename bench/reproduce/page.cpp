@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <ctime>
 #include <limits>
 #include <numeric>
 #include <system_error>
@@ -129,10 +130,12 @@ void page::figure(std::string_view name, std::string_view caption, const plot& p
 void page::finish() {
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - began_;
   const auto counted = [](auto n, std::string_view what) { return fmt::format("{} {}{}", n, what, n == 1 ? "" : "s"); };
+  // On a machine with other work the first says little.
+  const double processor = static_cast<double>(std::clock() - clock_) / CLOCKS_PER_SEC;
   sim::output_file file{folder_ / "README.md"};
-  file.write(fmt::format("# {}\n\nMade in {} on {}, with `script/reproduce {}`.\n\n{}{}", title_,
+  file.write(fmt::format("# {}\n\nMade in {} on {} ({} of processor time), with `script/reproduce {}`.\n\n{}{}", title_,
                          counted(std::ceil(took.count() / 60), "minute"), counted(threads_, "thread"),
-                         folder_.filename().string(), lead_, markdown_));
+                         counted(std::ceil(processor / 60), "minute"), folder_.filename().string(), lead_, markdown_));
   file.commit();
   fmt::print("{}\n", (folder_ / "README.md").string());
 }

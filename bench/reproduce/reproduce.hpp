@@ -8,6 +8,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstddef>
+#include <ctime>
 #include <exception>
 #include <filesystem>
 #include <functional>
@@ -30,7 +31,7 @@ namespace sim = tessera::sim;
 struct options {
   std::filesystem::path out;   ///< Folder of the page and its plots.
   std::filesystem::path data;  ///< Folder of real traces and prompts; empty: what needs them is left out, and says so.
-  std::size_t seeds = 5;       ///< Runs that every number is a mean of.
+  std::size_t seeds = 10;      ///< Runs that every number is a mean of.
   bool quick = false;          ///< Few requests, to see that everything runs. The numbers mean nothing.
   std::size_t threads = 1;
 };
@@ -130,6 +131,7 @@ class page {
   std::filesystem::path folder_;
   std::size_t threads_;
   std::chrono::steady_clock::time_point began_ = std::chrono::steady_clock::now();
+  std::clock_t clock_ = std::clock();  ///< Of all threads.
   std::string title_;
   std::string lead_;
   std::string markdown_;
