@@ -50,10 +50,11 @@ std::string verdict_of(const std::vector<sim::load_verdict>& runs) {
   return grows > 0 ? fmt::format("{} ({:.1f} %)", text, 100 * grows) : text;
 }
 
-page::page(const options& o, std::string_view title) : folder_{o.out}, threads_{o.threads}, title_{title} {
+page::page(const options& o, std::string_view title) : folder_{o.out}, threads_{o.threads} {
   std::error_code failure;
   std::filesystem::create_directories(folder_, failure);
   if (failure) throw sim::output_error{fmt::format("cannot make {}: {}", folder_.string(), failure.message())};
+  head_ = fmt::format("# {}\n\n", title);
   if (o.quick) lead_ = "**A quick run, to see that everything works: the numbers mean nothing.**\n\n";
 }
 
@@ -128,14 +129,16 @@ void page::figure(std::string_view name, std::string_view caption, const plot& p
 }
 
 void page::finish() {
-  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - began_;
-  const auto counted = [](auto n, std::string_view what) { return fmt::format("{} {}{}", n, what, n == 1 ? "" : "s"); };
-  // On a machine with other work the first says little.
+  const std::chrono::duration<double, std::ratio<60>> took = std::chrono::steady_clock::now() - begun_;
+  // On a machine with other work the time that passed says little.
   const double processor = static_cast<double>(std::clock() - clock_) / CLOCKS_PER_SEC;
   sim::output_file file{folder_ / "README.md"};
-  file.write(fmt::format("# {}\n\nMade in {} on {} ({} of processor time), with `script/reproduce {}`.\n\n{}{}", title_,
-                         counted(std::ceil(took.count() / 60), "minute"), counted(threads_, "thread"),
-                         counted(std::ceil(processor / 60), "minute"), folder_.filename().string(), lead_, markdown_));
+  file.write(head_);
+  file.write(fmt::format(
+      "*`script/reproduce {}` writes this page; it took {:.0f} minutes on {} threads ({:.0f} of processor time).*\n\n",
+      folder_.filename().string(), std::ceil(took.count()), threads_, std::ceil(processor / 60)));
+  file.write(lead_);
+  file.write(markdown_);
   file.commit();
   fmt::print("{}\n", (folder_ / "README.md").string());
 }

@@ -129,12 +129,12 @@ class page {
 
  private:
   std::filesystem::path folder_;
-  std::size_t threads_;
-  std::chrono::steady_clock::time_point began_ = std::chrono::steady_clock::now();
-  std::clock_t clock_ = std::clock();  ///< Of all threads.
-  std::string title_;
+  std::string head_;
   std::string lead_;
   std::string markdown_;
+  std::size_t threads_;
+  std::chrono::steady_clock::time_point begun_ = std::chrono::steady_clock::now();
+  std::clock_t clock_ = std::clock();  ///< Of all threads.
 };
 
 }  // namespace reproduce
