@@ -19,63 +19,63 @@ set ylabel 'ms per token'
 set key outside right top
 set logscale y
 $curve0 << EOD
-0.5 13.4719
-0.7 14.0329
-0.8 14.6473
-0.9 16.0118
-0.95 17.8417
-1 28.5033
-1.05 109.674
-1.1 203.272
-1.2 369.268
-1.5 736.904
+0.8 14.6418
+0.95 17.8177
+1 29.5073
+1.1 205.124
 EOD
 $curve1 << EOD
-0.5 13.4719
-0.7 14.0329
-0.8 14.6473
-0.9 16.0118
-0.95 17.8417
-1 27.8318
-1.05 54.9653
-1.1 84.6882
-1.2 141.111
-1.5 283.181
+0.8 14.6412
+0.95 17.8177
+1 29.5134
+1.1 205.124
 EOD
 $curve2 << EOD
-0.5 13.4719
-0.7 14.0329
-0.8 14.6473
-0.9 16.0118
-0.95 17.8417
-1 27.8283
-1.05 54.5719
-1.1 84.0972
-1.2 139.512
-1.5 280.712
+0.8 14.6418
+0.95 17.8177
+1 28.2399
+1.1 87.9158
 EOD
 $curve3 << EOD
-0.5 13.4719
-0.7 14.0329
-0.8 14.6473
-0.9 16.0118
-0.95 17.8417
-1 27.8282
-1.05 54.1817
-1.1 83.717
-1.2 139.331
-1.5 278.696
+0.8 14.6418
+0.95 17.8177
+1 28.2264
+1.1 86.9806
 EOD
 $curve4 << EOD
-0.5 13.4719
-0.7 14.0329
-0.8 14.6473
-0.9 16.0118
-0.95 17.8417
-1 27.6951
-1.05 43.4991
-1.1 59.7953
-1.2 96.5998
-1.5 201.278
+0.8 14.6418
+0.95 17.8177
+1 28.2134
+1.1 89.4429
 EOD
-plot $curve0 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 1 title 'FCFS', $curve1 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 2 title 'pointwise SJF', $curve2 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 3 title 'listwise SJF', $curve3 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 4 title 'PARS', $curve4 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 5 title 'oracle SJF'
+$curve5 << EOD
+0.8 14.6418
+0.95 17.8177
+1 28.2134
+1.1 86.5588
+EOD
+$curve6 << EOD
+0.8 14.6418
+0.95 17.8177
+1 28.2196
+1.1 92.5544
+EOD
+$curve7 << EOD
+0.8 14.6412
+0.95 17.8177
+1 28.2221
+1.1 92.5477
+EOD
+$curve8 << EOD
+0.8 14.6412
+0.95 17.8177
+1 28.3189
+1.1 150.874
+EOD
+$curve9 << EOD
+0.8 14.6418
+0.95 17.8177
+1 27.9983
+1.1 60.3648
+EOD
+plot $curve0 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 1 title 'FCFS', $curve1 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 2 title 'FCFS, steps bounded (`sarathi`)', $curve2 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 3 title 'pointwise SJF, never boosted', $curve3 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 4 title 'listwise SJF, never boosted', $curve4 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 5 title 'PARS, boosted after 120 s', $curve5 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 6 title 'PARS, never boosted', $curve6 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 7 title 'PARS, smooth ageing', $curve7 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 8 title 'PARS, smooth ageing, steps bounded', $curve8 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 9 title '`improved`', $curve9 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 10 title 'oracle SJF, never boosted'

@@ -19,63 +19,63 @@ set ylabel 'ms per token'
 set key outside right top
 set logscale y
 $curve0 << EOD
-0.5 17.4062
-0.7 20.6414
-0.8 24.4361
-0.9 33.9486
-0.95 44.3849
-1 67.9775
-1.05 115.892
-1.1 185.453
-1.2 343.726
-1.5 721.292
+0.8 27.6488
+0.95 58.4739
+1 86.4814
+1.1 186.828
 EOD
 $curve1 << EOD
-0.5 17.4062
-0.7 20.2074
-0.8 22.4524
-0.9 25.9732
-0.95 30.0883
-1 39.2801
-1.05 67.745
-1.1 134.06
-1.2 298.829
-1.5 691.596
+0.8 27.7015
+0.95 58.43
+1 86.4558
+1.1 186.446
 EOD
 $curve2 << EOD
-0.5 17.4062
-0.7 20.2307
-0.8 22.5082
-0.9 26.2
-0.95 30.4987
-1 39.7768
-1.05 68.0835
-1.1 133.076
-1.2 300.138
-1.5 691.102
+0.8 22.3717
+0.95 26.151
+1 27.7609
+1.1 31.9936
 EOD
 $curve3 << EOD
-0.5 17.4062
-0.7 20.2263
-0.8 22.447
-0.9 26.1339
-0.95 30.3747
-1 39.3741
-1.05 67.5809
-1.1 137.015
-1.2 299.017
-1.5 691.353
+0.8 22.4374
+0.95 26.5953
+1 28.1128
+1.1 33.9445
 EOD
 $curve4 << EOD
-0.5 17.4062
-0.7 20.1532
-0.8 21.9151
-0.9 24.3291
-0.95 26.3709
-1 32.5228
-1.05 55.7148
-1.1 123.714
-1.2 290.265
-1.5 682.664
+0.8 24.0223
+0.95 38.7849
+1 54.782
+1.1 130.588
 EOD
-plot $curve0 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 1 title 'FCFS', $curve1 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 2 title 'pointwise SJF', $curve2 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 3 title 'listwise SJF', $curve3 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 4 title 'PARS', $curve4 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 5 title 'oracle SJF'
+$curve5 << EOD
+0.8 22.4148
+0.95 26.1671
+1 27.7334
+1.1 31.9874
+EOD
+$curve6 << EOD
+0.8 23.3862
+0.95 32.1363
+1 38.2788
+1.1 60.6403
+EOD
+$curve7 << EOD
+0.8 23.3768
+0.95 32.1165
+1 38.2792
+1.1 60.7056
+EOD
+$curve8 << EOD
+0.8 22.3383
+0.95 25.3763
+1 26.2274
+1.1 27.4309
+EOD
+$curve9 << EOD
+0.8 22.3157
+0.95 25.241
+1 26.0352
+1.1 26.987
+EOD
+plot $curve0 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 1 title 'FCFS', $curve1 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 2 title 'FCFS, steps bounded (`sarathi`)', $curve2 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 3 title 'pointwise SJF, never boosted', $curve3 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 4 title 'listwise SJF, never boosted', $curve4 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 5 title 'PARS, boosted after 120 s', $curve5 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 6 title 'PARS, never boosted', $curve6 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 7 title 'PARS, smooth ageing', $curve7 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 8 title 'PARS, smooth ageing, steps bounded', $curve8 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 9 title '`improved`', $curve9 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 10 title 'oracle SJF, never boosted'

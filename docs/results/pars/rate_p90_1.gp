@@ -19,63 +19,63 @@ set ylabel 'ms per token'
 set key outside right top
 set logscale y
 $curve0 << EOD
-0.5 13.6605
-0.7 14.4654
-0.8 15.4003
-0.9 17.6381
-0.95 21.0604
-1 36.2981
-1.05 171.658
-1.1 336.79
-1.2 628.934
-1.5 1275.82
+0.8 15.3709
+0.95 20.8963
+1 37.7714
+1.1 319.705
 EOD
 $curve1 << EOD
-0.5 13.6605
-0.7 14.4654
-0.8 15.4003
-0.9 17.6381
-0.95 21.0604
-1 34.415
-1.05 40.7409
-1.1 59.2998
-1.2 497.644
-1.5 1013.33
+0.8 15.3713
+0.95 20.8963
+1 37.7763
+1.1 319.696
 EOD
 $curve2 << EOD
-0.5 13.6605
-0.7 14.4654
-0.8 15.4003
-0.9 17.6381
-0.95 21.0604
-1 34.4316
-1.05 40.4984
-1.1 57.5491
-1.2 492.407
-1.5 1013.85
+0.8 15.3709
+0.95 20.8963
+1 34.4961
+1.1 47.2065
 EOD
 $curve3 << EOD
-0.5 13.6605
-0.7 14.4654
-0.8 15.4003
-0.9 17.6381
-0.95 21.0604
-1 34.4347
-1.05 40.7045
-1.1 57.4295
-1.2 490.415
-1.5 1007.84
+0.8 15.3709
+0.95 20.8963
+1 34.4913
+1.1 46.5304
 EOD
 $curve4 << EOD
-0.5 13.6605
-0.7 14.4654
-0.8 15.4003
-0.9 17.6381
-0.95 21.0604
-1 34.3509
-1.05 39.2515
-1.1 45.4783
-1.2 276.762
-1.5 793.402
+0.8 15.3709
+0.95 20.8963
+1 34.4742
+1.1 56.7372
 EOD
-plot $curve0 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 1 title 'FCFS', $curve1 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 2 title 'pointwise SJF', $curve2 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 3 title 'listwise SJF', $curve3 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 4 title 'PARS', $curve4 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 5 title 'oracle SJF'
+$curve5 << EOD
+0.8 15.3709
+0.95 20.8963
+1 34.4742
+1.1 46.857
+EOD
+$curve6 << EOD
+0.8 15.3709
+0.95 20.8963
+1 34.4776
+1.1 264.783
+EOD
+$curve7 << EOD
+0.8 15.369
+0.95 20.8963
+1 34.4689
+1.1 265.313
+EOD
+$curve8 << EOD
+0.8 15.369
+0.95 20.8963
+1 35.4135
+1.1 232.751
+EOD
+$curve9 << EOD
+0.8 15.3709
+0.95 20.8963
+1 34.3852
+1.1 42.2093
+EOD
+plot $curve0 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 1 title 'FCFS', $curve1 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 2 title 'FCFS, steps bounded (`sarathi`)', $curve2 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 3 title 'pointwise SJF, never boosted', $curve3 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 4 title 'listwise SJF, never boosted', $curve4 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 5 title 'PARS, boosted after 120 s', $curve5 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 6 title 'PARS, never boosted', $curve6 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 7 title 'PARS, smooth ageing', $curve7 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 8 title 'PARS, smooth ageing, steps bounded', $curve8 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 9 title '`improved`', $curve9 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 10 title 'oracle SJF, never boosted'

@@ -19,63 +19,63 @@ set ylabel 'ms per token'
 set key outside right top
 set logscale y
 $curve0 << EOD
-0.5 20.0606
-0.7 23.703
-0.8 26.4287
-0.9 49.3786
-0.95 85.6373
-1 155.123
-1.05 279.584
-1.1 456.814
-1.2 834.33
-1.5 1738.26
+0.8 38.3995
+0.95 122.303
+1 198.92
+1.1 447.594
 EOD
 $curve1 << EOD
-0.5 20.0606
-0.7 23.6919
-0.8 25.9886
-0.9 29.8021
-0.95 39.9271
-1 68.2758
-1.05 156.848
-1.1 365.388
-1.2 801.764
-1.5 1728.76
+0.8 38.3268
+0.95 122.086
+1 198.524
+1.1 446.636
 EOD
 $curve2 << EOD
-0.5 20.0606
-0.7 23.7015
-0.8 26.0183
-0.9 30.105
-0.95 41.3944
-1 69.7151
-1.05 161.017
-1.1 364.055
-1.2 801.006
-1.5 1724.91
+0.8 26.402
+0.95 27.9514
+1 28.3716
+1.1 29.3161
 EOD
 $curve3 << EOD
-0.5 20.0606
-0.7 23.6936
-0.8 25.9848
-0.9 30.0404
-0.95 41.1068
-1 67.7442
-1.05 154.899
-1.1 370.065
-1.2 800.168
-1.5 1727.14
+0.8 26.4511
+0.95 28.1139
+1 28.4016
+1.1 29.6588
 EOD
 $curve4 << EOD
-0.5 20.0606
-0.7 23.6655
-0.8 25.9231
-0.9 28.0582
-0.95 30.9882
-1 46.6046
-1.05 116.825
-1.1 356.25
-1.2 798.749
-1.5 1724.67
+0.8 29.5255
+0.95 63.0246
+1 109.412
+1.1 335.096
 EOD
-plot $curve0 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 1 title 'FCFS', $curve1 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 2 title 'pointwise SJF', $curve2 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 3 title 'listwise SJF', $curve3 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 4 title 'PARS', $curve4 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 5 title 'oracle SJF'
+$curve5 << EOD
+0.8 26.374
+0.95 27.9548
+1 28.318
+1.1 29.3036
+EOD
+$curve6 << EOD
+0.8 27.2938
+0.95 45.9029
+1 62.089
+1.1 134.692
+EOD
+$curve7 << EOD
+0.8 27.2858
+0.95 45.8216
+1 62.2176
+1.1 135.47
+EOD
+$curve8 << EOD
+0.8 26.1769
+0.95 27.5334
+1 27.6903
+1.1 27.912
+EOD
+$curve9 << EOD
+0.8 26.195
+0.95 27.5054
+1 27.6978
+1.1 27.9107
+EOD
+plot $curve0 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 1 title 'FCFS', $curve1 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 2 title 'FCFS, steps bounded (`sarathi`)', $curve2 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 3 title 'pointwise SJF, never boosted', $curve3 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 4 title 'listwise SJF, never boosted', $curve4 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 5 title 'PARS, boosted after 120 s', $curve5 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 6 title 'PARS, never boosted', $curve6 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 7 title 'PARS, smooth ageing', $curve7 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 8 title 'PARS, smooth ageing, steps bounded', $curve8 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 9 title '`improved`', $curve9 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 10 title 'oracle SJF, never boosted'
