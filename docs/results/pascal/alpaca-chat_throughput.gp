@@ -14,52 +14,82 @@ set style line 6 lw 2 lc rgb '#56b4e9'
 set style line 7 lw 2 lc rgb '#000000'
 set style line 8 lw 2 lc rgb '#999999'
 set title 'Figure 12: throughput, alpaca-chat'
-set xlabel 'load'
+set xlabel 'load, % of saturation'
 set ylabel 'output tokens/s'
 set key outside right top
 set yrange [0:*]
 $curve0 << EOD
-12947.8
-14349.4
-15031.2
+16349.4
+18952.4
+20049.6
+20801.7
+21051.5
 EOD
 $curve1 << EOD
-12969.3
-14410.5
-15020.1
+16348.1
+18950
+20047.2
+20823.2
+21112
 EOD
 $curve2 << EOD
-12952.6
-14479.3
-15028.8
+16348.7
+18952.4
+20036.8
+20763.6
+21232.7
 EOD
 $curve3 << EOD
-13003.2
-14458.4
-15039.3
+16349.3
+18959.9
+20095.1
+21127.5
+21928.1
 EOD
 $curve4 << EOD
-13036
-14508.9
-15026.2
+16347.6
+18959.4
+20041.9
+20868.5
+21398.6
 EOD
 $curve5 << EOD
-12972.8
-14411.8
-14937.8
+16341.4
+18918.1
+19976.2
+20892.5
+21586.3
 EOD
 $curve6 << EOD
-12946.7
-14446.9
-15065.1
+16349.2
+18953.8
+19989.4
+20638
+21015.5
 EOD
 $curve7 << EOD
-12964.4
-14454.2
-15071.5
+16348.9
+18965.2
+20119.1
+20982.3
+21468.3
+EOD
+$curve8 << EOD
+16349
+18966.6
+20123.8
+20949
+21159.4
+EOD
+$curve9 << EOD
+16349.1
+18967.5
+20140.9
+21300.3
+22254.3
 EOD
 set style data histogram
 set style histogram clustered gap 1
 set style fill solid 0.8
-set xtics ('low' 0, 'medium' 1, 'high' 2)
-plot $curve0 using 1  lc 1 title 'fcfs', $curve1 using 1  lc 2 title 'rr', $curve2 using 1  lc 3 title 'rr-quanta', $curve3 using 1  lc 4 title 'pascal', $curve4 using 1  lc 5 title 'pascal-nonadaptive', $curve5 using 1  lc 6 title 'pascal-nomigration', $curve6 using 1  lc 7 title 'pascal-paced', $curve7 using 1  lc 8 title 'oracle'
+set xtics ('80' 0, '93' 1, '99' 2, '105' 3, '110' 4)
+plot $curve0 using 1  lc 1 title 'fcfs', $curve1 using 1  lc 2 title 'sarathi', $curve2 using 1  lc 3 title 'rr', $curve3 using 1  lc 4 title 'rr-quanta', $curve4 using 1  lc 5 title 'pascal', $curve5 using 1  lc 6 title 'pascal-nonadaptive', $curve6 using 1  lc 7 title 'pascal-nomigration', $curve7 using 1  lc 8 title 'pascal-paced', $curve8 using 1  lc 9 title 'improved', $curve9 using 1  lc 10 title 'oracle'

@@ -14,52 +14,82 @@ set style line 6 lw 2 lc rgb '#56b4e9'
 set style line 7 lw 2 lc rgb '#000000'
 set style line 8 lw 2 lc rgb '#999999'
 set title 'Figure 11: SLO missed, arena-chat'
-set xlabel 'load'
+set xlabel 'load, % of saturation'
 set ylabel 'share'
 set key outside right top
 set yrange [0:*]
 $curve0 << EOD
-5e-05
-0.0026
-0.0123
+0.000213458
+0.00455775
+0.0171069
+0.0429493
+0.0516283
 EOD
 $curve1 << EOD
-2.5e-05
-0.000425
-0.002725
+0
+0.00391827
+0.0179846
+0.0405149
+0.0524729
 EOD
 $curve2 << EOD
-5e-05
-0.000875
-0.004425
+5.34367e-05
+0.000810521
+0.00905905
+0.0530075
+0.111084
 EOD
 $curve3 << EOD
-2.5e-05
-0.000175
-0.009075
+2.65781e-05
+0.00144863
+0.0145888
+0.0412888
+0.0560314
 EOD
 $curve4 << EOD
-0.004325
-0.012775
-0.036025
+5.35117e-05
+0.00128426
+0.051743
+0.249883
+0.379729
 EOD
 $curve5 << EOD
-5e-05
-0.001575
-0.0331
+0.00117193
+0.0167197
+0.0854772
+0.235618
+0.30273
 EOD
 $curve6 << EOD
-2.5e-05
-5e-05
-0.0001
+0.000132697
+0.00667326
+0.0986117
+0.305941
+0.453628
 EOD
 $curve7 << EOD
-2.5e-05
-2.5e-05
-5e-05
+0
+3.99432e-05
+3.99097e-05
+7.9815e-05
+7.97413e-05
+EOD
+$curve8 << EOD
+0
+0
+0
+0
+0
+EOD
+$curve9 << EOD
+2.66809e-05
+6.66279e-05
+0.000106421
+3.98725e-05
+2.67184e-05
 EOD
 set style data histogram
 set style histogram clustered gap 1
 set style fill solid 0.8
-set xtics ('low' 0, 'medium' 1, 'high' 2)
-plot $curve0 using 1  lc 1 title 'fcfs', $curve1 using 1  lc 2 title 'rr', $curve2 using 1  lc 3 title 'rr-quanta', $curve3 using 1  lc 4 title 'pascal', $curve4 using 1  lc 5 title 'pascal-nonadaptive', $curve5 using 1  lc 6 title 'pascal-nomigration', $curve6 using 1  lc 7 title 'pascal-paced', $curve7 using 1  lc 8 title 'oracle'
+set xtics ('80' 0, '93' 1, '99' 2, '105' 3, '110' 4)
+plot $curve0 using 1  lc 1 title 'fcfs', $curve1 using 1  lc 2 title 'sarathi', $curve2 using 1  lc 3 title 'rr', $curve3 using 1  lc 4 title 'rr-quanta', $curve4 using 1  lc 5 title 'pascal', $curve5 using 1  lc 6 title 'pascal-nonadaptive', $curve6 using 1  lc 7 title 'pascal-nomigration', $curve7 using 1  lc 8 title 'pascal-paced', $curve8 using 1  lc 9 title 'improved', $curve9 using 1  lc 10 title 'oracle'
