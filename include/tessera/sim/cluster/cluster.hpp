@@ -5,6 +5,7 @@
 #include <tessera/sim/cluster/cluster_control.hpp>
 #include <tessera/sim/cluster/fabric.hpp>
 #include <tessera/sim/cluster/instance.hpp>
+#include <tessera/sim/cluster/turns.hpp>
 #include <tessera/sim/input/trace.hpp>
 #include <tessera/sim/report/metrics.hpp>
 
@@ -18,6 +19,7 @@
 #include <limits>
 #include <memory>
 #include <span>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -40,11 +42,13 @@ struct cluster_options {
   double warmup_s = 0;         ///< From the first arrival on: requests that arrive then are not measured.
   double drain_s = 0;          ///< Before the last arrival: likewise. Not in a closed loop.
   std::size_t in_flight = 0;   ///< Not 0: a closed loop. So many requests run at any time, and the arrivals of the rows
-                               ///< are not read: each request that ends makes the next one arrive.
+                               ///< are not read: each request that ends makes the next one arrive. Later turns of
+                               ///< sessions come when they are due, however many run.
   std::uint64_t seed = 1;      ///< Of what the run itself draws: how long messages take. The workload has its own.
   tokens max_output{};         ///< Where a server cuts answers off, and all that requests say of their length; 0: where
                                ///< the instance's `max_length` does, or its memory.
   bool knows_lengths = false;  ///< Requests say instead how long their answers will be: an oracle.
+  bool prefix_cache = true;    ///< Instances keep the KV of what requests may share, and find it again.
 };
 
 /// Blocks that a live migration announces at the destination for a request that has `held`: it grows meanwhile.
@@ -54,6 +58,8 @@ struct cluster_options {
 inline constexpr std::size_t max_timeline_points = 16384;
 
 /// Runs a workload through `instances` copies of one scheduler.
+///
+/// A later turn of a session arrives `think_s` after the last token of the turn before it, see `turns`.
 ///
 /// Events are arrivals, ends of transfers, alarms and ends of steps. At equal times they come in this order, alarms in
 /// the order in which they were set, steps by the instance's number, so that a run is a function of its inputs: it
@@ -98,22 +104,27 @@ class cluster {
     requests_.resize(rows.size());
     result_.requests.reserve(rows.size());
     demand_ = reference_demand(rows);
+    turns_ = {rows, options_.instance.limits.block_size.count(), shares && options_.prefix_cache};
     for (std::size_t i = 0; i != instances_.size(); ++i) look_at(i);
     std::size_t next_row = 0;
+    std::size_t arrived = 0;
     std::size_t completed = 0;
     now_s_ = rows.empty() ? 0.0 : rows.front().arrival_s;
     last_s_ = next_sample_s_ = now_s_;
     if (!rows.empty()) open_window(rows.back().arrival_s);
     if constexpr (requires { control_.starts(*this); }) control_.starts(*this);
     while (result_.requests.size() != rows.size()) {
+      while (next_row < rows.size() && turns_.follows(next_row)) ++next_row;
       double arrival_s = no_event;
       if (next_row < rows.size()) {
         if (options_.in_flight == 0) {
           arrival_s = rows[next_row].arrival_s + options_.host_request_seconds;
-        } else if (next_row - result_.requests.size() < options_.in_flight) {
+        } else if (arrived - result_.requests.size() < options_.in_flight) {
           arrival_s = now_s_;
         }
       }
+      const bool next_turn = !due_.empty() && due_.front().first < arrival_s;
+      if (next_turn) arrival_s = due_.front().first;
       const double moved_s = fabric_.next_end_s();
       const double alarm_s = alarms_.empty() ? no_event : alarms_.front().at_s;
       const double end_s = ends_.empty() ? no_event : ends_.front().first;
@@ -121,9 +132,13 @@ class cluster {
       TESSERA_ASSERT(now_s_ != no_event, "every request ends");
       pass_time_to(now_s_);
       if (arrival_s == now_s_) {
-        arrive(rows[next_row], next_row);
-        ++next_row;
-        if (options_.in_flight != 0 && next_row == rows.size()) facts_.window.to = now_s_;
+        const std::size_t row = next_turn ? due_.front().second : next_row++;
+        if (next_turn) {
+          std::pop_heap(due_.begin(), due_.end(), std::greater<>{});
+          due_.pop_back();
+        }
+        arrive(rows[row], row);
+        if (++arrived == rows.size() && ends_with_arrivals()) facts_.window.to = now_s_;
       } else if (moved_s == now_s_) {
         fabric_.advance(now_s_, [&](const fabric::completion& done) { copied(requests_[done.token]); });
       } else if (alarm_s == now_s_) {
@@ -138,6 +153,7 @@ class cluster {
         end_step(i, completed, progress);
         begin_step(i);
       }
+      order_turns(rows);
     }
     sum_up(std::chrono::duration<double>(std::chrono::steady_clock::now() - wall_start).count());
     if constexpr (requires { control_.ended(*this, result_); }) control_.ended(*this, result_);
@@ -223,6 +239,9 @@ class cluster {
  private:
   static constexpr double no_event = std::numeric_limits<double>::infinity();
   static constexpr std::size_t no_instance = std::numeric_limits<std::size_t>::max();
+  /// Whether the scheduler's store finds blocks again.
+  static constexpr bool shares =
+      kv::prefix_store<std::remove_cvref_t<decltype(std::declval<const Scheduler&>().store())>>;
 
   /// The demand below which free blocks are stranded: P95 of the prompts plus one growth block.
   [[nodiscard]] blocks reference_demand(std::span<const trace_row> rows) const {
@@ -246,16 +265,34 @@ class cluster {
     r.reasoning = min(tokens{row.reasoning_tokens}, r.output - tokens{1});
     r.starts_in = r.reasoning > tokens{} ? phase::reasoning : phase::answering;
     r.score = row.score;
+    if (turns_.shares()) r.hashes = turns_.hashes(row, index, r.output.count());
     const std::size_t to = control_.place(*this, std::as_const(r));
     TESSERA_ASSERT(to < instances_.size(), "a request is placed on an instance");
     r.where = to;
     if (instances_[to]->submit(r, now_s_) != status::accepted) {
       record(r, asked_s(now_s_), -1);
       if constexpr (requires { control_.rejected(*this, r); }) control_.rejected(*this, r);
+      ended(r);
       return;
     }
     if (!instances_[to]->running()) begin_step(to);
     look_at(to);
+  }
+
+  /// A request has ended, or was refused: the next turn of its session is on its way.
+  void ended(request& r) {
+    r.hashes = std::vector<std::uint64_t>{};  // which gives its memory back
+    if (turns_.after(r.index) != turns::none) ended_.push_back(r.index);
+  }
+  void order_turns(std::span<const trace_row> rows) {
+    for (const std::size_t row : ended_) {
+      const std::size_t next = turns_.after(row);
+      double asks_s = now_s_ + rows[next].think_s;
+      if (options_.in_flight == 0) asks_s = std::max(asks_s, rows[next].arrival_s) + options_.host_request_seconds;
+      due_.emplace_back(asks_s, next);
+      std::push_heap(due_.begin(), due_.end(), std::greater<>{});
+    }
+    ended_.clear();
   }
 
   /// The most that a server would let it generate. What an instance has no room for is no reason to refuse a request
@@ -423,6 +460,7 @@ class cluster {
           r.qoe.finish();
           record(r, asked_s(r.state().arrived.seconds()), now_s_);
           if constexpr (requires { control_.finished(*this, r); }) control_.finished(*this, r);
+          ended(r);
           progress(++completed);
         },
         [&](request& r) {
@@ -465,11 +503,15 @@ class cluster {
     stranded_[i] = stranded;
   }
 
-  /// What is measured is known from the arrivals; of a closed loop, where it ends is not.
+  /// What is measured is known from the arrivals; of a closed loop, where it ends is not, nor of sessions without a
+  /// drain, the last turn of which counts.
+  [[nodiscard]] bool ends_with_arrivals() const noexcept {
+    return options_.in_flight != 0 || (turns_.any() && options_.drain_s == 0);
+  }
   void open_window(double last_arrival_s) {
     measured_window& w = facts_.window;
     w.from = now_s_ + options_.warmup_s;
-    if (options_.in_flight == 0) w.to = last_arrival_s - options_.drain_s;
+    if (!ends_with_arrivals()) w.to = last_arrival_s - options_.drain_s;
   }
   [[nodiscard]] double generated() const noexcept {
     double sum = 0;
@@ -525,6 +567,7 @@ class cluster {
         .instance = static_cast<std::uint32_t>(r.where),
         .preemptions = r.state().preemptions,
         .migrations = r.migrations,
+        .cached_tokens = r.found.count(),
         .rejected = finish_s<0, .prompt_tokens = r.prompt.count(), .reasoning_tokens = r.reasoning.count(),
                              .answer_tokens = (r.output - r.reasoning).count(), .arrival = arrival_s,
                              .first_scheduled = moment(r.first_step_s), .first_token = moment(r.first_token_s),
@@ -581,7 +624,10 @@ class cluster {
   std::vector<std::unique_ptr<instance<Scheduler>>> instances_;
   std::vector<std::pair<double, std::size_t>> ends_;  ///< Heap: when each running step ends, and whose it is.
   std::vector<instance_view> views_;
-  std::vector<alarm> alarms_;  ///< Heap.
+  turns turns_;
+  std::vector<std::pair<double, std::size_t>> due_;  ///< Heap: when each next turn arrives, and its row.
+  std::vector<std::size_t> ended_;                   ///< Rows that have, since the last event, and have a next turn.
+  std::vector<alarm> alarms_;                        ///< Heap.
   std::uint64_t alarms_set_ = 0;
   std::size_t ending_ = no_instance;  ///< The instance whose step is being ended.
   std::vector<on_the_way> incoming_;

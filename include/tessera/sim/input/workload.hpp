@@ -4,6 +4,7 @@
 #include <tessera/sim/input/trace.hpp>
 #include <tessera/sim/random.hpp>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstddef>
@@ -11,6 +12,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <unordered_set>
 #include <vector>
 
 /// @file
@@ -401,8 +403,15 @@ struct replay_options {
   std::vector<trace_row> rows(t.rows.begin(), t.rows.begin() + static_cast<std::ptrdiff_t>(count));
   if (!t.has_arrivals) {
     if (!options.rate) throw usage_error{fmt::format("{} has no arrivals: name a rate (requests per second)", t.name)};
-    arrival_generator arrivals{options.arrivals, *options.rate * options.rate_scale, options.seed};
-    for (trace_row& row : rows) row.arrival_s = arrivals.next();
+    // Later turns do not arrive by themselves: sessions begin so much less often.
+    std::unordered_set<std::int64_t> begun;
+    std::vector<bool> later;
+    for (const trace_row& row : rows) later.push_back(row.session >= 0 && !begun.insert(row.session).second);
+    const auto first = static_cast<double>(std::count(later.begin(), later.end(), false));
+    arrival_generator arrivals{options.arrivals,
+                               *options.rate * options.rate_scale * (first / static_cast<double>(count)), options.seed};
+    double at_s = 0;
+    for (std::size_t i = 0; i != count; ++i) rows[i].arrival_s = at_s = later[i] ? at_s : arrivals.next();
     return rows;
   }
   double scale = options.rate_scale;

@@ -78,7 +78,7 @@ TESSERA_DETAIL_POLICIES_INLINE policy oracle_policy() {
             // Those that run at a time, all at their longest, or everything at once. Nothing is kept free besides.
             const std::int64_t needed = std::min(all, longest * static_cast<std::int64_t>(limits.residents));
             limits.blocks = std::max(limits.blocks, static_cast<std::size_t>(needed));
-            run_result result = cluster<fcfs<request>>{unlimited, {.watermark = 0}}.run(rows, progress);
+            run_result result = cluster<fcfs<request, kv_store>>{unlimited, {.watermark = 0}}.run(rows, progress);
             result.numbers.policy = "oracle";
             return result;
           }};
@@ -86,52 +86,52 @@ TESSERA_DETAIL_POLICIES_INLINE policy oracle_policy() {
 
 TESSERA_DETAIL_POLICIES_INLINE std::vector<policy> published_policies() {
   return {
-      make_policy<fcfs<request>>("fcfs", "first come, first served; the newest is swapped out when blocks run out"),
-      make_policy<round_robin<request>>("rr", "round-robin with a quantum of 500 tokens, both phases alike"),
-      make_policy<pascal<request>, placement::pascal_arrival, placement::pascal_migrate_adaptively>(
+      make_policy<fcfs<request, kv_store>>("fcfs", "first come, first served; the newest is swapped out when blocks run out"),
+      make_policy<round_robin<request, kv_store>>("rr", "round-robin with a quantum of 500 tokens, both phases alike"),
+      make_policy<pascal<request, kv_store>, placement::pascal_arrival, placement::pascal_migrate_adaptively>(
           "pascal", "PASCAL: reasoning first, answers share the rest and move to where it is quiet", {}, {},
           {.headroom = quantum_blocks}),
-      make_policy<pascal<request>, placement::pascal_arrival, placement::pascal_migrate_always>(
+      make_policy<pascal<request, kv_store>, placement::pascal_arrival, placement::pascal_migrate_always>(
           "pascal-nonadaptive", "PASCAL, but answers always go where Algorithm 2 says"),
-      make_policy<pascal<request>, placement::pascal_arrival>("pascal-nomigration",
+      make_policy<pascal<request, kv_store>, placement::pascal_arrival>("pascal-nomigration",
                                                               "PASCAL, but answers stay where they reasoned"),
-      make_policy<pascal_paced<request>, placement::least_kv, placement::migrate_when_tight>(
+      make_policy<pascal_paced<request, order::pacer_member, kv_store>, placement::least_kv, placement::migrate_when_tight>(
           "pascal-paced", "reasoning first, but answers get what their readers need, just in time", {}, {},
           {.headroom = quantum_blocks}),
       oracle_policy(),
-      needing_scores(make_policy<pars<request>>(
+      needing_scores(make_policy<pars<request, order::score_member, kv_store>>(
           "pars", "PARS: lowest score first; whoever has waited 120 s goes ahead (needs scores)")),
-      make_policy<pars<request, true_length>>("sjf", "as pars, with the true lengths for scores (an oracle)"),
-      make_control_policy<fcfs<request>>(
+      make_policy<pars<request, true_length, kv_store>>("sjf", "as pars, with the true lengths for scores (an oracle)"),
+      make_control_policy<fcfs<request, kv_store>>(
           "distserve", "half of the instances prefill, half decode, each the shortest queue",
           [](const cluster_options& o, auto) {
             return disaggregated{halves(o.instances), distserve{}};
           },
           2),
-      make_control_policy<fcfs<request>>(
+      make_control_policy<fcfs<request, kv_store>>(
           "splitwise", "prefill and decode pools by the shortest queue, and a mixed one that helps out",
           [](const cluster_options& o, auto) {
             return disaggregated{three_pools(o.instances), splitwise{}};
           },
           3),
-      make_control_policy<fcfs<request>>(
+      make_control_policy<fcfs<request, kv_store>>(
           "phasor", "Phasor: prefill and decode pools by headroom, defragmented, workers change between them",
           [](const cluster_options& o, auto) {
             return disaggregated{three_pools(o.instances),
                                  phasor_control{{.model = calibrate_prefill(o.instance.timer, default_ttft_target)}}};
           },
           3),
-      make_control_policy<fcfs<request>>("in-turn", "first come, first served; new requests to the instances in turn",
+      make_control_policy<fcfs<request, kv_store>>("in-turn", "first come, first served; new requests to the instances in turn",
                                          [](const cluster_options&, auto) { return in_turn{}; }),
-      make_control_policy<fcfs<request>>("llumnix", "load-aware dispatch and live migration, in the manner of Llumnix",
+      make_control_policy<fcfs<request, kv_store>>("llumnix", "load-aware dispatch and live migration, in the manner of Llumnix",
                                          [](const cluster_options&, auto) { return llumnix{}; }),
       // Their stages are planned from the workload itself, as from a history of the same traffic.
-      make_control_policy<fcfs<request>>(
+      make_control_policy<fcfs<request, kv_store>>(
           "cascade", "CascadeInfer: instances in stages by length, planned from this workload's lengths",
           [](const cluster_options& o, std::span<const trace_row> rows) {
             return cascade{published_cascade(plan_cascade(o, rows, arrival_rate(rows)))};
           }),
-      make_control_policy<fcfs<request>>(
+      make_control_policy<fcfs<request, kv_store>>(
           "cascade-steady", "as cascade, with stages planned for a steady load, and dispatch by what waits",
           [](const cluster_options& o, std::span<const trace_row> rows) {
             return cascade{steady_cascade(plan_cascade(o, rows, arrival_rate(rows), layout::steady))};
