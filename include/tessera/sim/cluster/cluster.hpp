@@ -168,7 +168,7 @@ class cluster {
   [[nodiscard]] double now_s() const noexcept { return now_s_; }
   /// Number of instances.
   [[nodiscard]] std::size_t size() const noexcept { return instances_.size(); }
-  /// The instances as placement policies see them, always up to date, but for the phases.
+  /// The instances as placement policies see them, always up to date, but for the phases and prefixes.
   [[nodiscard]] const std::vector<instance_view>& views() const noexcept { return views_; }
   /// Instance `i`, to look at.
   [[nodiscard]] const instance<Scheduler>& at(std::size_t i) const noexcept { return *instances_[i]; }
@@ -181,6 +181,24 @@ class cluster {
       views_[i].slo_met = instances_[i]->slo_met(now_s_);
       views_[i].reasoning = instances_[i]->reasoning();
       views_[i].fresh_answers = instances_[i]->fresh_answers(options_.quantum) + incoming_[i].requests;
+    }
+  }
+
+  /// Brings into the views what each instance has of the prompt of `r`. O(instances + blocks found).
+  void look_at_prefixes(const request& r) {
+    const tokens block_size = options_.instance.limits.block_size;
+    for (std::size_t i = 0; i != instances_.size(); ++i) {
+      tokens found{};
+      if constexpr (shares) {
+        // As the scheduler does: whole blocks, and one token at least is computed.
+        const auto most = static_cast<std::size_t>((r.prompt.count() - 1) / block_size.count());
+        const std::span<const std::uint64_t> hashes = r.prefix_hashes();
+        found_.resize(std::min(most, hashes.size()));
+        const std::size_t blocks = instances_[i]->scheduler().store().match(hashes.first(found_.size()), found_);
+        found = block_size * static_cast<std::int64_t>(blocks);
+      }
+      views_[i].cached_tokens = found;
+      views_[i].new_prefill_tokens = r.prompt - found;
     }
   }
 
@@ -631,6 +649,7 @@ class cluster {
   std::uint64_t alarms_set_ = 0;
   std::size_t ending_ = no_instance;  ///< The instance whose step is being ended.
   std::vector<on_the_way> incoming_;
+  std::vector<kv::block_id> found_;  ///< Of a prefix; room only.
   std::vector<request*> stopping_;  ///< Wait for the end of a step to stop.
   std::vector<request> requests_;
   std::vector<blocks> stranded_;

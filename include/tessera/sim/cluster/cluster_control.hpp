@@ -28,11 +28,18 @@ struct instance_view {
   bool slo_met = true;            ///< PASCAL's t_i.
   std::size_t reasoning = 0;      ///< PASCAL's r_i.
   std::size_t fresh_answers = 0;  ///< PASCAL's a_i.
+  // Of the request that is to be placed, filled in only for policies with a member `reads_prefixes`:
+  tokens cached_tokens{};       ///< Of its prompt, in the prefix cache.
+  tokens new_prefill_tokens{};  ///< The rest of it.
 };
 
 /// A placement or migration policy that looks at the phases: it has a true constant `reads_phases`.
 template <class P>
 concept phase_reader = requires { requires P::reads_phases; };
+
+/// A placement policy that looks at what is cached: it has a true constant `reads_prefixes`.
+template <class P>
+concept prefix_reader = requires { requires P::reads_prefixes; };
 
 /// One quantum of answer in blocks of the usual 16 tokens: what PASCAL wants free before an answer stays.
 inline constexpr blocks quantum_blocks{32};
@@ -72,8 +79,9 @@ struct placed {
 
   /// The instance that a request which has just arrived goes to.
   template <class C>
-  [[nodiscard]] std::size_t place(C& c, const request& /*r*/) {
+  [[nodiscard]] std::size_t place(C& c, const request& r) {
     if constexpr (phase_reader<Placement>) c.look_at_phases();
+    if constexpr (prefix_reader<Placement>) c.look_at_prefixes(r);
     return placement(c.views());
   }
 
