@@ -71,6 +71,7 @@ namespace detail {
               {"slo", detail::to_json(s.slo)},
               {"preemptions", s.preemptions},
               {"migrations", s.migrations},
+              {"prefix_hit_rate", s.prefix_hit_rate},
               {"kv_transfer_p99", s.kv_transfer_p99},
               {"fragmentation", {{"mean", s.fragmentation_mean}, {"peak", s.fragmentation_peak}}},
               {"ttft_by_reasoning_bin", std::move(bins)},
