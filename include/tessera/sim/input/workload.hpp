@@ -84,7 +84,7 @@ struct workload {
   std::string_view summary;  ///< One line.
   std::string_view source;   ///< Data, licence, and what was computed from it.
   /// Requests per second if the caller names none: the data's, or, where it has no arrivals or they are made up,
-  /// about 85 % of what the KV of eight instances of `h100-96gb-qwen-32b` sustains.
+  /// about 85 % of what the KV of eight instances of `h100-96gb-qwen-32b` sustains; of turns, where there are sessions.
   double rate = 1;
   double cv = 1;                 ///< Coefficient of variation of the gaps between arrivals (see `arrival_process`).
   std::vector<length_law> laws;  ///< The kinds of requests, with their weights; none if it has sessions.
@@ -307,7 +307,7 @@ inline constexpr std::string_view prompt_source =
                  "8,192 tokens: quantiles of turns, first prompt, what a prompt adds, answer, drawn independently; time "
                  "between turns: quantiles of a production chat published by the project agentic-kvc; sessions are "
                  "Poisson, and nothing is shared between them",
-       .rate = 15,
+       .rate = 12,
        .cv = 1,
        .laws = {},
        .sessions = session_law{&detail::sharegpt_turns, &detail::sharegpt_first, &detail::sharegpt_fresh,
@@ -319,7 +319,7 @@ inline constexpr std::string_view prompt_source =
                  "between calls: quantiles of production coding agents published by the project agentic-kvc; assumed: "
                  "11,500 tokens of instructions and tools that all sessions share, a context of 65,536 tokens, "
                  "Poisson arrivals of sessions",
-       .rate = 2,
+       .rate = 0.4,
        .cv = 1,
        .laws = {},
        .sessions = session_law{&detail::codex_calls, &detail::codex_first, &detail::codex_fresh, &detail::codex_answer,
