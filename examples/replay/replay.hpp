@@ -412,7 +412,8 @@ inline int main(int argc, char** argv, const std::vector<sim::policy>& policies)
   for (const sim::policy& p : policies) names += fmt::format("\n{:<10} {}", p.name, p.summary);
   app.add_option("--policy", a.policies, names)->capture_default_str();
   app.add_option("--workload", a.workload, fmt::format("built-in: {}", fmt::join(sim::workload_names(), ", ")));
-  app.add_option("--trace", a.trace, "CSV or lines of JSON with arrival_s, prompt_tokens, output_tokens, ...; Mooncake's as they are");
+  app.add_option("--trace", a.trace,
+                 "CSV or lines of JSON with arrival_s, prompt_tokens, output_tokens, ...; Mooncake's as they are");
   app.add_option("--rate", a.rate, "mean arrivals per second");
   app.add_option("--rate-scale", a.rate_scale, "factor on the workload's own rate");
   app.add_option("--instances", a.instances, "engine instances")->capture_default_str();

@@ -99,7 +99,8 @@ class oracle {
       text = history_[r.session];
     }
     for (const sim::text_run& run : r.runs) {
-      for (std::int64_t i = 0; i != run.tokens && std::ssize(text) != r.prompt_tokens; ++i) text.emplace_back(run.id, i);
+      for (std::int64_t i = 0; i != run.tokens && std::ssize(text) != r.prompt_tokens; ++i)
+        text.emplace_back(run.id, i);
     }
     const auto own = static_cast<std::uint64_t>(1'000'000 + 2 * index);
     for (std::int64_t i = 0; std::ssize(text) != r.prompt_tokens; ++i) text.emplace_back(own, i);
@@ -150,9 +151,9 @@ TEST_CASE("sessions: the next turn follows one that was refused", "[sim]") {
 }
 
 TEST_CASE("sessions: turns in their order, whatever the load, and again the same", "[sim]") {
-  for (const std::uint64_t seed : {1, 2, 3}) {
+  for (const std::uint64_t seed : {1U, 2U, 3U}) {
     const std::vector<trace_row> rows = random_rows(seed, 300, 0.3);
-    for (const std::size_t in_flight : {0, 5}) {
+    for (const std::size_t in_flight : {0U, 5U}) {
       cluster_options o = toy_cluster(3, 120);
       o.in_flight = in_flight;
       o.host_request_seconds = 0.125;
@@ -227,20 +228,20 @@ TEST_CASE("prefixes: an answer is part of the history, reasoning is not", "[sim]
         .requests[1]
         .cached_tokens;
   };
-  CHECK(found(0, 120) == 96);   // of 100 tokens 99 were computed
+  CHECK(found(0, 120) == 96);  // of 100 tokens 99 were computed
   CHECK(found(0, 100) == 96);
   CHECK(found(0, 99) == 0);     // shorter than the history: it was cut
   CHECK(found(20, 120) == 32);  // of the earlier prompt
 }
 
 TEST_CASE("prefixes: requests that share nothing are served as without a cache", "[sim]") {
-  for (const std::uint64_t seed : {1, 2, 3}) {
+  for (const std::uint64_t seed : {1U, 2U, 3U}) {
     std::vector<trace_row> rows = random_rows(seed, 300, 0.3);
     for (trace_row& r : rows) {
       r.session = -1;
       r.runs.clear();
     }
-    for (const std::size_t blocks : {20, 60, 1000}) {
+    for (const std::size_t blocks : {20U, 60U, 1000U}) {
       const cluster_options o = toy_cluster(2, blocks);
       const run_result run = simulate(o, rows);
       check_same(run, simulate<fcfs<sim::request>>(o, rows));

@@ -72,7 +72,8 @@ TEST_CASE("prefix_affinity: most of the prefix within the bound, else the fewest
   CHECK(prefix_affinity{}(std::vector<view>{has(3, 0), has(4, 32)}) == 1);
   CHECK(prefix_affinity{}(std::vector<view>{has(2, 0), has(5, 32)}) == 0);
   CHECK(prefix_affinity{.bound = 2}(std::vector<view>{has(2, 0), has(5, 32)}) == 1);
-  CHECK(prefix_affinity{}(std::vector<view>{has(2, 32), has(1, 32), has(0, 16)}) == 1);  // of equals, who has less to do
+  CHECK(prefix_affinity{}(std::vector<view>{has(2, 32), has(1, 32), has(0, 16)}) ==
+        1);  // of equals, who has less to do
   // The busy one is not a candidate then, though others have some of it, too: the least load it is.
   CHECK(prefix_affinity{.bound = 1}(std::vector<view>{has(9, 64), has(3, 32), has(1, 0)}) == 2);
   const std::vector<view> alike{has(1, 32), has(1, 0), has(1, 32), has(1, 32)};
@@ -119,14 +120,19 @@ TEST_CASE("lmetric and prefix_affinity: as the rules word for word, over any ran
       const double limit = std::ceil(bounded[k].bound * (sum + 1) / static_cast<double>(all.size()));
       std::size_t turn = turns[k];
       const std::size_t warm = by_sorting(
-          all, [](const view& v) { return std::pair{-v.cached_tokens.count(), v.requests}; }, turn);
+          all,
+          [](const view& v) {
+            return std::pair{-v.cached_tokens.count(), v.requests};
+          },
+          turn);
       const bool fits = most > 0 && static_cast<double>(all[warm].requests + 1) <= limit;
       (fits ? within : beyond) += 1;
       if (fits) {
         turns[k] = turn;
         CHECK(bounded[k](all) == warm);
       } else {
-        CHECK(bounded[k](all) == by_sorting(all, [](const view& v) { return v.requests; }, turns[k]));
+        CHECK(bounded[k](all) == by_sorting(
+                                     all, [](const view& v) { return v.requests; }, turns[k]));
       }
     }
   }

@@ -30,8 +30,8 @@ tokens_of spelt_out(const std::vector<text_run>& runs) {
 TEST_CASE("block_chain: equal hashes where, and only where, all tokens so far are equal") {
   std::mt19937 random{3};
   for (const std::int64_t block : {1, 3, 16}) {
-    std::map<tokens_of, std::uint64_t> seen;       // by the tokens from the start
-    std::map<std::uint64_t, tokens_of> means;      // and back
+    std::map<tokens_of, std::uint64_t> seen;   // by the tokens from the start
+    std::map<std::uint64_t, tokens_of> means;  // and back
     std::size_t again = 0;
     for (int round = 0; round != 300; ++round) {
       std::vector<text_run> runs(1 + random() % 6);
@@ -46,7 +46,8 @@ TEST_CASE("block_chain: equal hashes where, and only where, all tokens so far ar
       REQUIRE(chain.length() == static_cast<std::int64_t>(all.size()));
       REQUIRE(chain.hashes().size() == all.size() / static_cast<std::size_t>(block));
       for (std::size_t k = 0; k != chain.hashes().size(); ++k) {
-        const tokens_of from_start(all.begin(), all.begin() + static_cast<std::ptrdiff_t>((k + 1) * static_cast<std::size_t>(block)));
+        const tokens_of from_start(
+            all.begin(), all.begin() + static_cast<std::ptrdiff_t>((k + 1) * static_cast<std::size_t>(block)));
         const auto [at, fresh] = seen.try_emplace(from_start, chain.hashes()[k]);
         again += fresh ? 0U : 1U;
         CHECK(at->second == chain.hashes()[k]);

@@ -212,11 +212,11 @@ TEST_CASE("Mooncake's lines are read as they are published", "[sim]") {
   CHECK(t.rows[1].arrival_s == 0.04);
   CHECK(t.rows[1].runs == std::vector<sim::text_run>{{0, 512}});
   // The same as CSV, by either's names, in brackets or without.
-  for (const std::string_view names : {"timestamp,input_length,output_length", "arrival_s,prompt_tokens,output_tokens"}) {
+  for (const std::string_view names :
+       {"timestamp,input_length,output_length", "arrival_s,prompt_tokens,output_tokens"}) {
     const bool seconds = names.starts_with("arrival");
-    const auto c = sim::parse_trace(std::string{names} + ",hash_ids\n0,1025,6,\"[0, 1, 2]\"\n" +
-                                        (seconds ? "0.04" : "40") + ",512,3,0\n",
-                                    "t");
+    const auto c = sim::parse_trace(
+        std::string{names} + ",hash_ids\n0,1025,6,\"[0, 1, 2]\"\n" + (seconds ? "0.04" : "40") + ",512,3,0\n", "t");
     REQUIRE(c.rows.size() == 2);
     for (std::size_t i = 0; i != 2; ++i) {
       CHECK(c.rows[i].arrival_s == t.rows[i].arrival_s);
@@ -224,8 +224,8 @@ TEST_CASE("Mooncake's lines are read as they are published", "[sim]") {
     }
   }
   // Of other traces an id stands for fewer tokens.
-  const auto small = sim::parse_trace(
-      "{\"prompt_tokens\": 33, \"output_tokens\": 1, \"hash_ids\": [7, 8, 9]}\n", "t", {.hash_tokens = 16});
+  const auto small = sim::parse_trace("{\"prompt_tokens\": 33, \"output_tokens\": 1, \"hash_ids\": [7, 8, 9]}\n", "t",
+                                      {.hash_tokens = 16});
   CHECK(small.rows[0].runs == std::vector<sim::text_run>{{7, 16}, {8, 16}, {9, 1}});
   CHECK_THROWS_AS(sim::parse_trace(text, "t", {.hash_tokens = 0}), sim::usage_error);
 }
@@ -271,10 +271,12 @@ TEST_CASE("a bad line of JSON is an error with line and column", "[sim]") {
   CHECK(refusal(good + "{\"a\": 1e999}\n").find("t:2:") == 0);
   CHECK(refusal(good + "{\"prompt_tokens\": 0, \"output_tokens\": 2}\n") ==
         "t:2:19: expected prompt_tokens, a whole number from 1 to 1000000000, found '0'");
-  CHECK(refusal(good + "{\"prompt_tokens\": \"1\", \"output_tokens\": 2}\n").find("t:2:19: expected prompt_tokens") == 0);
+  CHECK(refusal(good + "{\"prompt_tokens\": \"1\", \"output_tokens\": 2}\n").find("t:2:19: expected prompt_tokens") ==
+        0);
   CHECK(refusal(good + "{\"prompt_tokens\": 1.0, \"output_tokens\": 2}\n").find("t:2:19: expected prompt_tokens") == 0);
   CHECK(refusal(good + "{\"prompt_tokens\": 1}\n").find("t:2:1: expected an object with the key output_tokens (") == 0);
-  CHECK(refusal(good + "{\"prompt_tokens\": null, \"output_tokens\": 1}\n").find("t:2:1: expected an object with") == 0);
+  CHECK(refusal(good + "{\"prompt_tokens\": null, \"output_tokens\": 1}\n").find("t:2:1: expected an object with") ==
+        0);
   CHECK(refusal(good + "{\"prompt_tokens\": 1, \"prompt_tokens\": 1, \"output_tokens\": 1}\n") ==
         "t:2:22: expected the key prompt_tokens once, found it again");
   CHECK(refusal("{\"input_length\": 1, \"timestamp\": 5, \"output_length\": 1}\n"

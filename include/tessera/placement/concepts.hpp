@@ -70,7 +70,8 @@ concept shows_free_blocks = requires(const View& v) {
   { v.free_blocks } -> std::convertible_to<blocks>;
 };
 
-/// `cached_tokens`: leading tokens of the request that is to be placed whose KV the instance has, and would not compute.
+/// `cached_tokens`: leading tokens of the request that is to be placed whose KV the instance has, and would not
+/// compute.
 template <class View>
 concept shows_cached = requires(const View& v) {
   { v.cached_tokens } -> std::convertible_to<tokens>;

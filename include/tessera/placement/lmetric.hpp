@@ -14,7 +14,8 @@ namespace placement {
 /// least; of equal products the one with fewer tokens to compute, then with fewer requests, then in turn.
 ///
 /// A product needs no weight: whatever each factor is scaled by, the order is the same. Where the batch is empty it is
-/// 0, so an idle instance is preferred to one that has the prefix; of several idle ones it is that which has most of it.
+/// 0, so an idle instance is preferred to one that has the prefix; of several idle ones it is that which has most of
+/// it.
 ///
 /// When to use: prompts share prefixes, and nobody is to tune how much that is worth against an even load.
 /// Source: LMetric (arXiv 2603.15202). The tie-breaks, which it leaves open, are ours. A router that knows how much of

@@ -42,9 +42,8 @@ struct prefix_affinity {
     }
     if (most > tokens{}) {
       turn next = ties;
-      const std::size_t best = next.least(0, n, requests, [&](std::size_t i) noexcept {
-        return tokens{instances[i].cached_tokens} == most;
-      });
+      const std::size_t best = next.least(
+          0, n, requests, [&](std::size_t i) noexcept { return tokens{instances[i].cached_tokens} == most; });
       // Of whole numbers, n + 1 is at most x rounded up exactly if n is less than x.
       if (static_cast<double>(requests(best)) < bound * static_cast<double>(all) / static_cast<double>(n)) {
         ties = next;

@@ -172,10 +172,9 @@ sim::cluster_options cluster_for(const cluster_request& a, const sim::profile& p
   o.kv_bytes_per_token = profile.model.kv_bytes_per_token();
   o.in_flight = static_cast<std::size_t>(within(a.in_flight, 0, 1 << 24, "in_flight"));
   // More than a machine is likely to have, whatever is asked for.
-  const double bytes =
-      static_cast<double>(o.instances) *
-          static_cast<double>(sim::kv_store::required_bytes({.blocks = o.instance.limits.blocks})) +
-      static_cast<double>(rows.size()) * static_cast<double>(sizeof(sim::request));
+  const double bytes = static_cast<double>(o.instances) *
+                           static_cast<double>(sim::kv_store::required_bytes({.blocks = o.instance.limits.blocks})) +
+                       static_cast<double>(rows.size()) * static_cast<double>(sizeof(sim::request));
   if (bytes > 16.0 * (1 << 30)) {
     throw sim::usage_error{
         fmt::format("this would use {:.1f} GiB of memory; at most 16 are allowed: take fewer instances, requests or "
@@ -343,7 +342,7 @@ NB_MODULE(_sim, m) {
       nb::arg("path"), nb::arg("rate").none(), nb::arg("rate_scale"), nb::arg("requests"), nb::arg("seed"));
   m.def("replay", &replay, nb::arg("policy"), nb::arg("arrival_s"), nb::arg("prompt_tokens"), nb::arg("output_tokens"),
         nb::arg("reasoning_tokens"), nb::arg("score"), nb::arg("session"), nb::arg("think_s"), nb::arg("runs"),
-        nb::arg("prefix_cache"), nb::arg("profile"), nb::arg("instances"),
-        nb::arg("kv_blocks").none(), nb::arg("block_size"), nb::arg("max_batch"), nb::arg("token_budget"),
-        nb::arg("in_flight"), nb::arg("threshold").none(), nb::arg("place").none());
+        nb::arg("prefix_cache"), nb::arg("profile"), nb::arg("instances"), nb::arg("kv_blocks").none(),
+        nb::arg("block_size"), nb::arg("max_batch"), nb::arg("token_budget"), nb::arg("in_flight"),
+        nb::arg("threshold").none(), nb::arg("place").none());
 }

@@ -42,10 +42,11 @@ std::vector<sim::policy> policies() { return sim::published_policies(); }
 
 sim::policy own_policy(std::string_view scheduler, double threshold, placement_function place) {
   if (scheduler == "fcfs") return with_placement<ts::fcfs<sim::request, sim::kv_store>>("fcfs", {}, std::move(place));
-  if (scheduler == "pascal") return with_placement<ts::pascal<sim::request, sim::kv_store>>("pascal", {}, std::move(place));
+  if (scheduler == "pascal")
+    return with_placement<ts::pascal<sim::request, sim::kv_store>>("pascal", {}, std::move(place));
   if (scheduler == "pars") {
-    return sim::needing_scores(
-        with_placement<ts::pars<sim::request, ts::order::score_member, sim::kv_store>>("pars", {.threshold = ts::duration{threshold}}, std::move(place)));
+    return sim::needing_scores(with_placement<ts::pars<sim::request, ts::order::score_member, sim::kv_store>>(
+        "pars", {.threshold = ts::duration{threshold}}, std::move(place)));
   }
   throw sim::usage_error{
       fmt::format("a policy of one's own stands on fcfs, pars or pascal, not on {}", sim::shown(scheduler))};

@@ -650,7 +650,7 @@ class cluster {
   std::size_t ending_ = no_instance;  ///< The instance whose step is being ended.
   std::vector<on_the_way> incoming_;
   std::vector<kv::block_id> found_;  ///< Of a prefix; room only.
-  std::vector<request*> stopping_;  ///< Wait for the end of a step to stop.
+  std::vector<request*> stopping_;   ///< Wait for the end of a step to stop.
   std::vector<request> requests_;
   std::vector<blocks> stranded_;
   blocks stranded_total_{};

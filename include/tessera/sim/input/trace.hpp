@@ -39,8 +39,8 @@
 /// | `score` | optional | predicted length rank, higher = longer; may be empty |
 /// | `session` | optional | any text: rows with the same are the turns of one session, in their order; may be empty |
 /// | `think_s` | optional | of a later turn: seconds from the last token of the turn before; empty: 0 |
-/// | `hash_ids` | optional | Mooncake's: a whole number for each 512 tokens of the prompt, as `[1, 2, 3]`; equal numbers
-/// after equal numbers are equal tokens |
+/// | `hash_ids` | optional | Mooncake's: a whole number for each 512 tokens of the prompt, as `[1, 2, 3]`; equal
+/// numbers after equal numbers are equal tokens |
 ///
 /// Mooncake's own names do as well: with `input_length`, `output_length` and `timestamp`, which is in milliseconds, in
 /// place of `prompt_tokens`, `output_tokens` and `arrival_s`. Other columns are not used; `trace::unused` says which.
@@ -69,13 +69,13 @@ struct trace_row {
 
 /// What a trace file holds.
 struct trace {
-  std::string name;             ///< The path, or what the caller called the text.
-  std::vector<trace_row> rows;  ///< At least one; in order of arrival if there are arrivals.
-  bool has_arrivals = false;    ///< Else every `arrival_s` is NaN: see `schedule_arrivals` (workload.hpp).
-  bool has_reasoning = false;   ///< At least one row has reasoning tokens.
-  bool has_scores = false;      ///< At least one row has a score.
-  bool has_sessions = false;    ///< At least one row is a later turn of a session.
-  bool has_prefixes = false;    ///< At least one row names runs of its prompt.
+  std::string name;                   ///< The path, or what the caller called the text.
+  std::vector<trace_row> rows;        ///< At least one; in order of arrival if there are arrivals.
+  bool has_arrivals = false;          ///< Else every `arrival_s` is NaN: see `schedule_arrivals` (workload.hpp).
+  bool has_reasoning = false;         ///< At least one row has reasoning tokens.
+  bool has_scores = false;            ///< At least one row has a score.
+  bool has_sessions = false;          ///< At least one row is a later turn of a session.
+  bool has_prefixes = false;          ///< At least one row names runs of its prompt.
   std::vector<std::string> unused{};  ///< Columns that the reader has no use for, in their order; at most 64 of them.
 };
 
@@ -136,10 +136,12 @@ class trace_parser {
  private:
   enum column : std::size_t { arrival, prompt, output, reasoning, answer, score, session, think, hashes, column_count };
   using column_names = std::array<std::string_view, column_count>;
-  static constexpr column_names own_names{"arrival_s", "prompt_tokens", "output_tokens", "reasoning_tokens",
-                                          "answer_tokens", "score", "session", "think_s", "hash_ids"};
-  static constexpr column_names mooncake_names{"timestamp", "input_length", "output_length", "reasoning_tokens",
-                                               "answer_tokens", "score", "session", "think_s", "hash_ids"};
+  static constexpr column_names own_names{"arrival_s",        "prompt_tokens", "output_tokens",
+                                          "reasoning_tokens", "answer_tokens", "score",
+                                          "session",          "think_s",       "hash_ids"};
+  static constexpr column_names mooncake_names{"timestamp",        "input_length",  "output_length",
+                                               "reasoning_tokens", "answer_tokens", "score",
+                                               "session",          "think_s",       "hash_ids"};
   static constexpr std::size_t most_unused = 64;
 
   struct field {
@@ -349,8 +351,9 @@ class trace_parser {
     const double unit = names_ == mooncake_names ? 1000 : 1;
     row.arrival_s = real(f, arrival, 0, max_trace_seconds * unit) / unit;
     if (row.arrival_s < before_s) {
-      fail(f.at, fmt::format("{} {} not before that of the row above, {}", unit == 1 ? "an" : "a", names_[arrival],
-                             before_s * unit),
+      fail(f.at,
+           fmt::format("{} {} not before that of the row above, {}", unit == 1 ? "an" : "a", names_[arrival],
+                       before_s * unit),
            shown(f.text));
     }
   }
@@ -359,8 +362,9 @@ class trace_parser {
   void read_hashes(const field& f, trace_row& row, trace& result) const {
     const std::int64_t expected = (row.prompt_tokens - 1) / options_.hash_tokens + 1;
     const auto wrong = [&](std::size_t at, std::string_view found) {
-      fail(f.at + at, fmt::format("hash_ids, {} whole numbers: one for each {} of {} tokens", expected,
-                                  options_.hash_tokens, row.prompt_tokens),
+      fail(f.at + at,
+           fmt::format("hash_ids, {} whole numbers: one for each {} of {} tokens", expected, options_.hash_tokens,
+                       row.prompt_tokens),
            found);
     };
     std::string_view list = f.text;
@@ -374,7 +378,8 @@ class trace_parser {
       std::uint64_t id = 0;
       const char* const end = list.data() + list.size();
       const auto [stop, failure] = std::from_chars(list.data() + at, end, id);
-      if (failure != std::errc{} || (id >> 63U) != 0 || (stop != end && *stop != ',' && *stop != ' ' && *stop != '\t')) {
+      if (failure != std::errc{} || (id >> 63U) != 0 ||
+          (stop != end && *stop != ',' && *stop != ' ' && *stop != '\t')) {
         wrong(at, shown(list.substr(at)));
       }
       if (left <= 0) wrong(at, "another");

@@ -181,31 +181,31 @@ inline constexpr quantile_table sharegpt_output{{2,   6,   19,  44,  84,  130, 1
                                                  834, 883, 920, 957, 975, 998, 1009, 1021, 1024}};
 // The same turns as conversations: 5,678, where a turn continues the one before if its prompt is no shorter than that
 // one's prompt and answer. Turns, first prompt, what a later prompt adds.
-inline constexpr quantile_table sharegpt_turns{{1, 1, 1, 1, 1, 1, 1,  2,  2,  2,  3,  3,  4,  4, 5,
-                                                6, 7, 8, 9, 10, 12, 13, 15, 17, 19, 23, 26, 40, 56}};
-inline constexpr quantile_table sharegpt_first{{1,   7,   9,   11,  16,  19,  23,  27,   32,   38,
-                                                45,  54,  64,  80,  95,  115, 150, 194,  262,  384,
+inline constexpr quantile_table sharegpt_turns{
+    {1, 1, 1, 1, 1, 1, 1, 2, 2, 2, 3, 3, 4, 4, 5, 6, 7, 8, 9, 10, 12, 13, 15, 17, 19, 23, 26, 40, 56}};
+inline constexpr quantile_table sharegpt_first{{1,   7,   9,    11,   16,   19,   23,   27,   32,  38,
+                                                45,  54,  64,   80,   95,   115,  150,  194,  262, 384,
                                                 600, 842, 1089, 1421, 1788, 2383, 2969, 4080, 7398}};
-inline constexpr quantile_table sharegpt_fresh{{1,   2,   2,   3,   6,    8,    10,   13,   15,  17,
-                                                20,  23,  26,  31,  36,   42,   51,   65,   84,  124,
+inline constexpr quantile_table sharegpt_fresh{{1,   2,   2,   3,    6,    8,    10,   13,   15,  17,
+                                                20,  23,  26,  31,   36,   42,   51,   65,   84,  124,
                                                 230, 433, 711, 1155, 1447, 2131, 2821, 4114, 6999}};
 // Seconds between the turns of a production chat, from the published 4, 25, 29, 50, 75, 78, 90, 98 and 99 % of 42,228
 // gaps; 60 at most.
-inline constexpr quantile_table chat_think{{0.2,  0.4,  0.6, 1.18, 2.1,  3.02,  3.93,  4.85, 5.1,   5.62,
-                                            6.14, 6.66, 7.18, 7.39, 7.6, 7.8,   8.01,  8.22, 10.83, 12.92,
-                                            15,   20.63, 24.37, 28.12, 30, 43, 51.5, 58.3, 60}};
+inline constexpr quantile_table chat_think{{0.2,  0.4,   0.6,   1.18,  2.1, 3.02, 3.93, 4.85, 5.1,   5.62,
+                                            6.14, 6.66,  7.18,  7.39,  7.6, 7.8,  8.01, 8.22, 10.83, 12.92,
+                                            15,   20.63, 24.37, 28.12, 30,  43,   51.5, 58.3, 60}};
 // Codex on SWE-bench Pro, 610 runs: calls per run and the context of the first, from the published 50, 90 and 99 %.
-inline constexpr quantile_table codex_calls{{5,  6,  6,  8,  10, 12, 15, 18, 20, 22, 25, 28, 30, 33, 37,
+inline constexpr quantile_table codex_calls{{5,  6,  6,  8,  10, 12, 15, 18, 20, 22, 25, 28,  30,  33, 37,
                                              40, 44, 47, 50, 54, 57, 68, 75, 83, 86, 90, 100, 108, 110}};
 inline constexpr quantile_table codex_first{{11900, 11908, 11915, 11938, 11976, 12013, 12051, 12089, 12127, 12165,
                                              12202, 12240, 12278, 12345, 12412, 12479, 12546, 12612, 12679, 12746,
                                              12813, 13123, 13330, 13537, 13641, 13744, 13872, 13974, 14000}};
 // What a call adds besides its answer, and the answer: exponential about the published means, 1,732 and 522.
-inline constexpr quantile_table codex_fresh{{1,    17,   35,   88,   182,  280,  385,  496,  615,   743,
-                                             881,  1031, 1195, 1377, 1580, 1810, 2076, 2390, 2775,  3271,
+inline constexpr quantile_table codex_fresh{{1,    17,   35,   88,   182,  280,  385,  496,   615,  743,
+                                             881,  1031, 1195, 1377, 1580, 1810, 2076, 2390,  2775, 3271,
                                              3970, 4585, 5165, 6045, 6744, 7939, 9134, 11909, 16309}};
-inline constexpr quantile_table codex_answer{{1,    5,    11,   27,   55,   85,   116,  150,  185,  224,
-                                              266,  311,  360,  415,  476,  546,  626,  721,  837,  987,
+inline constexpr quantile_table codex_answer{{1,    5,    11,   27,   55,   85,   116,  150,  185, 224,
+                                              266,  311,  360,  415,  476,  546,  626,  721,  837, 987,
                                               1197, 1383, 1558, 1823, 2034, 2395, 2755, 3592, 4080}};
 // Seconds between the calls of coding agents in production, from the published 25, 39, 50, 67, 75, 77, 87 and 90 % of
 // 783,000 gaps; 60 at most: who pauses for longer is not a tool.
@@ -303,10 +303,11 @@ inline constexpr std::string_view prompt_source =
        .laws = {{1, answer, &detail::sharegpt_prompt, &detail::sharegpt_output, nullptr, 0}}},
       {.name = "multi-turn",
        .summary = "conversations of several turns without reasoning; each prompt is the history and a question",
-       .source = "ShareGPT turns (Apache-2.0 repository microsoft/sarathi-serve) joined to conversations of at most "
-                 "8,192 tokens: quantiles of turns, first prompt, what a prompt adds, answer, drawn independently; time "
-                 "between turns: quantiles of a production chat published by the project agentic-kvc; sessions are "
-                 "Poisson, and nothing is shared between them",
+       .source =
+           "ShareGPT turns (Apache-2.0 repository microsoft/sarathi-serve) joined to conversations of at most "
+           "8,192 tokens: quantiles of turns, first prompt, what a prompt adds, answer, drawn independently; time "
+           "between turns: quantiles of a production chat published by the project agentic-kvc; sessions are "
+           "Poisson, and nothing is shared between them",
        .rate = 12,
        .cv = 1,
        .laws = {},

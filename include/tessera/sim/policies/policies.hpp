@@ -63,30 +63,34 @@ TESSERA_DETAIL_POLICIES_INLINE policy improved_policy(std::string name, const im
 }
 
 TESSERA_DETAIL_POLICIES_INLINE policy oracle_policy() {
-  return {"oracle", "first come, first served with unlimited KV memory (an oracle)",
-          [](const cluster_options& options, std::span<const trace_row> rows, const progress_callback& progress) {
-            cluster_options unlimited = options;
-            scheduler_limits& limits = unlimited.instance.limits;
-            std::int64_t longest = 0;
-            std::int64_t all = 0;
-            for (const trace_row& row : rows) {
-              const std::int64_t n =
-                  blocks_for(tokens{row.prompt_tokens + row.output_tokens}, limits.block_size).count();
-              longest = std::max(longest, n);
-              all += n;
-            }
-            // Those that run at a time, all at their longest, or everything at once. Nothing is kept free besides.
-            const std::int64_t needed = std::min(all, longest * static_cast<std::int64_t>(limits.residents));
-            limits.blocks = std::max(limits.blocks, static_cast<std::size_t>(needed));
-            run_result result = cluster<fcfs<request, kv_store>>{unlimited, {.watermark = 0}}.run(rows, progress);
-            result.numbers.policy = "oracle";
-            return result;
-          }};
+  return {
+      "oracle", "first come, first served with unlimited KV memory (an oracle)",
+      [](const cluster_options& options, std::span<const trace_row> rows, const progress_callback& progress) {
+        cluster_options unlimited = options;
+        scheduler_limits& limits = unlimited.instance.limits;
+        std::int64_t longest = 0;
+        std::int64_t all = 0;
+        for (const trace_row& row : rows) {
+          const std::int64_t n = blocks_for(tokens{row.prompt_tokens + row.output_tokens}, limits.block_size).count();
+          longest = std::max(longest, n);
+          all += n;
+        }
+        // Those that run at a time, all at their longest, or everything at once. Nothing is kept free besides.
+        const std::int64_t needed = std::min(all, longest * static_cast<std::int64_t>(limits.residents));
+        limits.blocks = std::max(limits.blocks, static_cast<std::size_t>(needed));
+        // A cache remembers a hundred bytes of each block: of so many, only where it is of use.
+        const bool shares = options.prefix_cache && turns{rows, limits.block_size.count(), true}.shares();
+        run_result result = shares ? cluster<fcfs<request, kv_store>>{unlimited, {.watermark = 0}}.run(rows, progress)
+                                   : cluster<fcfs<request>>{unlimited, {.watermark = 0}}.run(rows, progress);
+        result.numbers.policy = "oracle";
+        return result;
+      }};
 }
 
 TESSERA_DETAIL_POLICIES_INLINE std::vector<policy> published_policies() {
   return {
-      make_policy<fcfs<request, kv_store>>("fcfs", "first come, first served; the newest is swapped out when blocks run out"),
+      make_policy<fcfs<request, kv_store>>("fcfs",
+                                           "first come, first served; the newest is swapped out when blocks run out"),
       make_policy<round_robin<request, kv_store>>("rr", "round-robin with a quantum of 500 tokens, both phases alike"),
       make_policy<pascal<request, kv_store>, placement::pascal_arrival, placement::pascal_migrate_adaptively>(
           "pascal", "PASCAL: reasoning first, answers share the rest and move to where it is quiet", {}, {},
@@ -94,8 +98,9 @@ TESSERA_DETAIL_POLICIES_INLINE std::vector<policy> published_policies() {
       make_policy<pascal<request, kv_store>, placement::pascal_arrival, placement::pascal_migrate_always>(
           "pascal-nonadaptive", "PASCAL, but answers always go where Algorithm 2 says"),
       make_policy<pascal<request, kv_store>, placement::pascal_arrival>("pascal-nomigration",
-                                                              "PASCAL, but answers stay where they reasoned"),
-      make_policy<pascal_paced<request, order::pacer_member, kv_store>, placement::least_kv, placement::migrate_when_tight>(
+                                                                        "PASCAL, but answers stay where they reasoned"),
+      make_policy<pascal_paced<request, order::pacer_member, kv_store>, placement::least_kv,
+                  placement::migrate_when_tight>(
           "pascal-paced", "reasoning first, but answers get what their readers need, just in time", {}, {},
           {.headroom = quantum_blocks}),
       oracle_policy(),
@@ -121,10 +126,12 @@ TESSERA_DETAIL_POLICIES_INLINE std::vector<policy> published_policies() {
                                  phasor_control{{.model = calibrate_prefill(o.instance.timer, default_ttft_target)}}};
           },
           3),
-      make_control_policy<fcfs<request, kv_store>>("in-turn", "first come, first served; new requests to the instances in turn",
-                                         [](const cluster_options&, auto) { return in_turn{}; }),
-      make_control_policy<fcfs<request, kv_store>>("llumnix", "load-aware dispatch and live migration, in the manner of Llumnix",
-                                         [](const cluster_options&, auto) { return llumnix{}; }),
+      make_control_policy<fcfs<request, kv_store>>("in-turn",
+                                                   "first come, first served; new requests to the instances in turn",
+                                                   [](const cluster_options&, auto) { return in_turn{}; }),
+      make_control_policy<fcfs<request, kv_store>>("llumnix",
+                                                   "load-aware dispatch and live migration, in the manner of Llumnix",
+                                                   [](const cluster_options&, auto) { return llumnix{}; }),
       // Their stages are planned from the workload itself, as from a history of the same traffic.
       make_control_policy<fcfs<request, kv_store>>(
           "cascade", "CascadeInfer: instances in stages by length, planned from this workload's lengths",

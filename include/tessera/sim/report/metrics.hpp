@@ -98,7 +98,7 @@ struct summary {
   slo_report slo;                               ///< Empty where no objectives were given.
   std::uint64_t preemptions = 0;                ///< In all.
   std::uint64_t migrations = 0;                 ///< In all.
-  double prefix_hit_rate = 0;                   ///< Prompt tokens found in a prefix cache by prompt tokens, as measured.
+  double prefix_hit_rate = 0;                   ///< Part of the prompt tokens that prefix caches had.
   double kv_transfer_p99 = never;               ///< Of the seconds that migrated KV was under way.
   double fragmentation_mean = 0;                ///< Part of the memory that is stranded, averaged over time.
   double fragmentation_peak = 0;                ///< The same at its worst.

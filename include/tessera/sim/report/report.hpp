@@ -118,9 +118,9 @@ namespace detail {
 }  // namespace detail
 
 /// The comparison as a table: one row per policy, times in seconds; the best of a column is marked `*` where there is
-/// more than one row and not all are equal. Columns of refusals, migrations and prefix hits are left out where there are
-/// none, and goodput where there are no objectives. With several seeds a cell has the mean and the half width of its 95 %
-/// interval, there are fewer columns, and all are marked that the best cannot be told from. Ends in a newline.
+/// more than one row and not all are equal. Columns of refusals, migrations and prefix hits are left out where there
+/// are none, and goodput where there are no objectives. With several seeds a cell has the mean and the half width of
+/// its 95 % interval, there are fewer columns, and all are marked that the best cannot be told from. Ends in a newline.
 /// @param rows for each policy as many runs as there are seeds, at least one.
 [[nodiscard]] inline std::string format_table(std::span<const replicates> rows) {
   enum class better { none, low, high };
