@@ -74,11 +74,11 @@ session,arrival_s,think_s,prompt_tokens,output_tokens,note
 a,0,,100,50,x
 a,,30,200,5,x
 T
-"$replay" --trace shared.jsonl --policy fcfs,improved --json a.json > a.txt
+"$replay" --instances 1 --trace shared.jsonl --policy fcfs,improved --json a.json > a.txt
 grep -q "^Columns of shared.jsonl that are not used: 'user'$" a.txt || fail "an unused key is not named: $(cat a.txt)"
-"$replay" --trace shared.jsonl --policy fcfs --prefix-cache off --json b.json > b.txt
+"$replay" --instances 1 --trace shared.jsonl --policy fcfs --prefix-cache off --json b.json > b.txt
 grep -q hits b.txt && fail "hits without a cache"
-"$replay" --trace turns.csv --policy fcfs --csv turns.out > c.txt
+"$replay" --instances 1 --trace turns.csv --policy fcfs --csv turns.out > c.txt
 grep -q "^Columns of turns.csv that are not used: 'note'$" c.txt || fail "an unused column is not named: $(cat c.txt)"
 for workload in multi-turn agentic; do
   "$replay" --workload $workload --requests 400 --policy fcfs,pascal,improved > one.txt
@@ -137,8 +137,8 @@ refused --workload nonsense
 refused $w --prefix-cache perhaps
 refused --trace shared.jsonl --hash-tokens 0
 refused --trace shared.jsonl --hash-tokens 16
-grep -q 'shared.jsonl:1:70: expected hash_ids, 69 whole numbers' err.txt || fail "a number for each 16: $(cat err.txt)"
-refused_at 1:36 '{"prompt_tokens": 1, "output_tokens": 2\n'
+grep -q 'shared.jsonl:1:72: expected hash_ids, 69 whole numbers' err.txt || fail "a number for each 16: $(cat err.txt)"
+refused_at 1:40 '{"prompt_tokens": 1, "output_tokens": 2\n'
 refused $w --profile nonsense
 refused $w --instances 0
 refused --workload azure-conv --requests 0
