@@ -184,18 +184,20 @@ class cluster {
     }
   }
 
-  /// Brings into the views what each instance has of the prompt of `r`. O(instances + blocks found).
+  /// Brings into the views what each instance has of the prompt of `r`. O(instances log blocks of the prompt).
   void look_at_prefixes(const request& r) {
     const tokens block_size = options_.instance.limits.block_size;
+    // As the scheduler does: whole blocks, and one token at least is computed.
+    const auto most = static_cast<std::size_t>((r.prompt.count() - 1) / block_size.count());
+    const std::span<const std::uint64_t> hashes = r.prefix_hashes().first(std::min(most, r.prefix_hashes().size()));
     for (std::size_t i = 0; i != instances_.size(); ++i) {
       tokens found{};
       if constexpr (shares) {
-        // As the scheduler does: whole blocks, and one token at least is computed.
-        const auto most = static_cast<std::size_t>((r.prompt.count() - 1) / block_size.count());
-        const std::span<const std::uint64_t> hashes = r.prefix_hashes();
-        found_.resize(std::min(most, hashes.size()));
-        const std::size_t blocks = instances_[i]->scheduler().store().match(hashes.first(found_.size()), found_);
-        found = block_size * static_cast<std::int64_t>(blocks);
+        // A block is forgotten before those that lead up to it.
+        const auto& store = instances_[i]->scheduler().store();
+        const auto end = std::partition_point(hashes.begin(), hashes.end(),
+                                              [&](std::uint64_t hash) noexcept { return store.knows(hash); });
+        found = block_size * (end - hashes.begin());
       }
       views_[i].cached_tokens = found;
       views_[i].new_prefill_tokens = r.prompt - found;
@@ -649,8 +651,7 @@ class cluster {
   std::uint64_t alarms_set_ = 0;
   std::size_t ending_ = no_instance;  ///< The instance whose step is being ended.
   std::vector<on_the_way> incoming_;
-  std::vector<kv::block_id> found_;  ///< Of a prefix; room only.
-  std::vector<request*> stopping_;   ///< Wait for the end of a step to stop.
+  std::vector<request*> stopping_;  ///< Wait for the end of a step to stop.
   std::vector<request> requests_;
   std::vector<blocks> stranded_;
   blocks stranded_total_{};
