@@ -23,6 +23,7 @@ struct text_run {
   std::uint64_t id = 0;     ///< Any number below 2^63; those from there on are the simulator's own.
   std::int64_t tokens = 0;  ///< How long it is.
 
+  /// The same number and length.
   friend bool operator==(const text_run&, const text_run&) = default;
 };
 
@@ -59,8 +60,8 @@ class block_chain {
 
   /// A place in the sequence, to come back to.
   struct mark {
-    std::int64_t length = 0;
-    std::uint64_t state = 0;
+    std::int64_t length = 0;  ///< Tokens before it.
+    std::uint64_t state = 0;  ///< What their hash has come to.
   };
   /// Its end as it is now.
   [[nodiscard]] mark here() const noexcept { return {length_, state_}; }
