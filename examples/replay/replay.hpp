@@ -9,6 +9,7 @@
 #include <tessera/sim/input/workload.hpp>
 #include <tessera/sim/model/profile_file.hpp>
 #include <tessera/sim/model/profiles.hpp>
+#include <tessera/sim/policies/placements.hpp>
 #include <tessera/sim/policies/policy.hpp>
 #include <tessera/sim/report/progress.hpp>
 #include <tessera/sim/report/replicates.hpp>
@@ -50,6 +51,7 @@ struct arguments {
   std::optional<double> rate;
   std::optional<double> rate_scale;
   std::int64_t instances = 8;
+  std::string placement;
   std::string profile{sim::default_profile};
   std::string print_profile;
   bool list_profiles = false;
@@ -228,7 +230,8 @@ inline sim::cluster_options size_cluster(const arguments& a, const sim::profile&
           .warmup_s = a.warmup,
           .drain_s = a.drain,
           .seed = seed,
-          .prefix_cache = a.prefix_cache == "on"};
+          .prefix_cache = a.prefix_cache == "on",
+          .placement = a.placement.empty() ? std::optional<sim::named_placement>{} : sim::find_placement(a.placement)};
 }
 
 /// Something is measured: requests arrive after the warm-up and before the drain.
@@ -308,6 +311,17 @@ inline std::vector<std::vector<sim::run_result>> run_all(const arguments& a, con
   return runs;
 }
 
+/// Which policies have a placement of their own, whatever was asked for. Empty if none.
+inline std::string name_own_placements(const std::vector<sim::policy>& policies) {
+  std::vector<std::string_view> own;
+  for (const sim::policy& p : policies) {
+    if (!p.placement.empty()) own.push_back(p.name);
+  }
+  if (own.empty()) return {};
+  return fmt::format("--placement says nothing to {}: placement is part of what {}.\n", fmt::join(own, ", "),
+                     own.size() == 1 ? "it is" : "they are");
+}
+
 /// Runs the tool on its arguments. Everything that can be refused is refused before the first run.
 inline void run(const arguments& a, const std::vector<sim::policy>& all) {
   const std::vector<sim::policy> policies = sim::select_policies(all, a.policies);
@@ -355,12 +369,14 @@ inline void run(const arguments& a, const std::vector<sim::policy>& all) {
     for (const sim::run_result& r : of_policy) numbers.back().push_back(r.numbers);
   }
   fmt::print("{}", sim::format_table(numbers));
-  if (const std::string remarks = sim::format_remarks(numbers); !remarks.empty()) fmt::print("\n{}", remarks);
+  std::string remarks = sim::format_remarks(numbers);
+  if (!a.placement.empty()) remarks += name_own_placements(policies);
   if (!source.unused().empty()) {
     std::vector<std::string> names;
     for (const std::string& name : source.unused()) names.push_back(sim::shown(name));
-    fmt::print("\nColumns of {} that are not used: {}\n", a.trace, fmt::join(names, ", "));
+    remarks += fmt::format("Columns of {} that are not used: {}\n", a.trace, fmt::join(names, ", "));
   }
+  if (!remarks.empty()) fmt::print("\n{}", remarks);
 
   if (json) {
     json->write(
@@ -417,6 +433,9 @@ inline int main(int argc, char** argv, const std::vector<sim::policy>& policies)
   app.add_option("--rate", a.rate, "mean arrivals per second");
   app.add_option("--rate-scale", a.rate_scale, "factor on the workload's own rate");
   app.add_option("--instances", a.instances, "engine instances")->capture_default_str();
+  std::string places = "where new requests go, for policies that leave it open:";
+  for (const sim::named_placement& p : sim::placements()) places += fmt::format("\n{:<14} {}", p.name, p.summary);
+  app.add_option("--placement", a.placement, places);
   app.add_option("--profile", a.profile, "a built-in one (see --list-profiles), or a .json file")
       ->capture_default_str();
   app.add_flag("--list-profiles", a.list_profiles, "print the built-in profiles, and where their numbers are from");

@@ -18,6 +18,7 @@
 #include <functional>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <span>
 #include <type_traits>
 #include <utility>
@@ -49,6 +50,7 @@ struct cluster_options {
                                ///< the instance's `max_length` does, or its memory.
   bool knows_lengths = false;  ///< Requests say instead how long their answers will be: an oracle.
   bool prefix_cache = true;    ///< Instances keep the KV of what requests may share, and find it again.
+  std::optional<named_placement> placement{};  ///< For policies that leave it open; empty: each policy's own.
 };
 
 /// Blocks that a live migration announces at the destination for a request that has `held`: it grows meanwhile.

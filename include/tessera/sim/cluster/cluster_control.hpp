@@ -2,12 +2,16 @@
 #pragma once
 
 #include <tessera/core/units.hpp>
-#include <tessera/placement/least_kv.hpp>
+#include <tessera/placement/least_load.hpp>
 #include <tessera/placement/pascal.hpp>
 #include <tessera/sim/cluster/instance.hpp>
 
 #include <concepts>
 #include <cstddef>
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
 
 /// @file
 /// Who decides, in a simulated cluster, where requests run.
@@ -23,7 +27,8 @@ struct instance_view {
   std::size_t requests = 0;  ///< Waiting and resident.
   std::size_t queued = 0;    ///< Of these, new, preempted, or arrived with their KV: without blocks on the device.
   blocks waiting_blocks{};   ///< What requests here need for the tokens that they have and do not hold, on device or
-                             ///< host: those that wait, and prompts that are computed in part.
+                             ///< host: those that wait, and prompts that are computed in part. A block that several
+                             ///< share counts for each of them.
   // Filled in only for policies with a member `reads_phases`:
   bool slo_met = true;            ///< PASCAL's t_i.
   std::size_t reasoning = 0;      ///< PASCAL's r_i.
@@ -40,6 +45,23 @@ concept phase_reader = requires { requires P::reads_phases; };
 /// A placement policy that looks at what is cached: it has a true constant `reads_prefixes`.
 template <class P>
 concept prefix_reader = requires { requires P::reads_prefixes; };
+
+/// A placement policy that is chosen when a program runs, for instance by its name on a command line.
+struct named_placement {
+  std::string name;             ///< As in `--placement`, and in tables.
+  std::string summary;          ///< One line.
+  bool reads_phases = false;    ///< As a `phase_reader`.
+  bool reads_prefixes = false;  ///< As a `prefix_reader`.
+  /// Makes one for a run: from the instances to the index of the one for a new request.
+  std::function<std::function<std::size_t(const std::vector<instance_view>&)>()> make;
+};
+
+/// The policy `P` under a name.
+template <std::default_initializable P>
+[[nodiscard]] named_placement name_placement(std::string name, std::string summary) {
+  return {std::move(name), std::move(summary), phase_reader<P>, prefix_reader<P>,
+          [] { return [p = P{}](const std::vector<instance_view>& v) mutable { return p(v); }; }};
+}
 
 /// One quantum of answer in blocks of the usual 16 tokens: what PASCAL wants free before an answer stays.
 inline constexpr blocks quantum_blocks{32};
@@ -68,11 +90,12 @@ concept cluster_control = requires(Control& control, C& c, const request& r) {
   { control.place(c, r) } -> std::convertible_to<std::size_t>;
 };
 
-/// The control of a placement policy for new requests and a migration policy for those that begin to answer.
+/// The control of a placement policy for new requests and a migration policy for those that begin to answer. Where the
+/// cluster's options name a placement, it is that instead.
 /// @tparam Placement a function from a range of `instance_view` to the index of the instance for a new request.
 /// @tparam Migration a function from the range, the current instance and the blocks needed there and elsewhere to the
 ///         instance on which a request goes on when it begins to answer.
-template <class Placement = placement::least_kv, class Migration = placement::stay>
+template <class Placement = placement::least_load, class Migration = placement::stay>
 struct placed {
   Placement placement{};  ///< Where arrivals go.
   Migration migration{};  ///< Where requests go that begin to answer.
@@ -80,6 +103,12 @@ struct placed {
   /// The instance that a request which has just arrived goes to.
   template <class C>
   [[nodiscard]] std::size_t place(C& c, const request& r) {
+    if (const auto& other = c.options().placement) {
+      if (!other_) other_ = other->make();
+      if (other->reads_phases) c.look_at_phases();
+      if (other->reads_prefixes) c.look_at_prefixes(r);
+      return other_(c.views());
+    }
     if constexpr (phase_reader<Placement>) c.look_at_phases();
     if constexpr (prefix_reader<Placement>) c.look_at_prefixes(r);
     return placement(c.views());
@@ -97,6 +126,8 @@ struct placed {
     const std::size_t to = migration(c.views(), r.where, max(grows, blocks{}), moves);
     if (to != r.where) c.move(r, to);
   }
+
+  std::function<std::size_t(const std::vector<instance_view>&)> other_{};  ///< Made when first asked.
 };
 
 }  // namespace sim
