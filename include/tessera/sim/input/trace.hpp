@@ -32,15 +32,14 @@
 /// |---|---|---|
 /// | `prompt_tokens` | needed | 1 to 10^9 |
 /// | `output_tokens` | needed | 1 to 10^9; may be empty where both of the next two are given |
-/// | `reasoning_tokens`, `answer_tokens` | optional | may be empty; one follows from the other, two must add up; none:
-/// all answer |
-/// | `arrival_s` | optional | seconds, never falling; empty in all rows or in none, but for later turns: these may go
-/// without |
+/// | `reasoning_tokens`, `answer_tokens` | optional | of the output; may be empty, without both all is answer |
+/// | `arrival_s` | optional | seconds, never falling; empty in all rows or in none; later turns may go without |
 /// | `score` | optional | predicted length rank, higher = longer; may be empty |
 /// | `session` | optional | any text: rows with the same are the turns of one session, in their order; may be empty |
 /// | `think_s` | optional | of a later turn: seconds from the last token of the turn before; empty: 0 |
-/// | `hash_ids` | optional | Mooncake's: a whole number for each 512 tokens of the prompt, as `[1, 2, 3]`; equal
-/// numbers after equal numbers are equal tokens |
+/// | `hash_ids` | optional | as `[1, 2, 3]`: for each 512 tokens of the prompt a whole number |
+///
+/// Equal `hash_ids` after equal ones are equal tokens (Mooncake's traces). Reasoning and answer add up to the output.
 ///
 /// Mooncake's own names do as well: with `input_length`, `output_length` and `timestamp`, which is in milliseconds, in
 /// place of `prompt_tokens`, `output_tokens` and `arrival_s`. Other columns are not used; `trace::unused` says which.
