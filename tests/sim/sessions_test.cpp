@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include <tessera/compose/fcfs.hpp>
 #include <tessera/compose/pascal.hpp>
+#include <tessera/placement/least_load.hpp>
 #include <tessera/placement/lmetric.hpp>
 #include <tessera/placement/prefix_affinity.hpp>
 #include <tessera/placement/round_robin.hpp>
@@ -39,7 +40,7 @@ using tessera_test::toy_cluster;
 using server = fcfs<sim::request, sim::kv_store>;
 constexpr auto quiet = [](std::size_t) {};
 
-template <class Scheduler = server, class Placement = placement::least_kv>
+template <class Scheduler = server, class Placement = placement::least_load>
 run_result simulate(const cluster_options& o, const std::vector<trace_row>& rows) {
   return cluster<Scheduler, sim::placed<Placement>>{o, {}, {}}.run(rows, quiet);
 }
