@@ -15,6 +15,7 @@
 #include <tessera/pipeline/limits.hpp>
 #include <tessera/pipeline/lookahead.hpp>
 #include <tessera/pipeline/plan.hpp>
+#include <tessera/pipeline/plan_ring.hpp>
 #include <tessera/pipeline/reasons.hpp>
 #include <tessera/pipeline/roster.hpp>
 #include <tessera/pipeline/step.hpp>
@@ -96,7 +97,7 @@ class iteration_scheduler {
     return storage_layout{}
         .add_bytes(roster::required_bytes(l))
         .add_bytes(Tables::required_bytes(table_limits(l)))
-        .add_bytes(step::required_bytes(l))
+        .add_bytes(detail::plan_ring<Request>::required_bytes(l))
         .bytes_unaligned();
   }
 
@@ -159,8 +160,8 @@ class iteration_scheduler {
   /// settled; `busy`, too, of one that was forked and whose last block a plan is yet to copy.
   [[nodiscard]] status evacuate(Request& r) noexcept {
     if (!roster_.contains(r)) return status::unknown_request;
-    if (roster_.kv.awaits_copy(r)) return status::busy;
-    if (!step_.pending) {
+    if (roster_.kv.awaits_copy(r) || is_in_flight(r)) return status::busy;
+    if (!plans_.has_open()) {
       roster_.remove(r, lifecycle::idle);
     } else if (r.state().life == lifecycle::suspended && r.state().ends_as == lifecycle::idle) {
       roster_.leave_behind(r);
@@ -176,7 +177,7 @@ class iteration_scheduler {
   /// `finish` end it. Returns `unknown_request` if it is not a resident here, `busy` while a plan is pending.
   [[nodiscard]] status suspend(Request& r) noexcept {
     if (r.state().life != lifecycle::resident || !roster_.contains(r)) return status::unknown_request;
-    if (step_.pending) return status::busy;
+    if (plans_.has_open()) return status::busy;
     roster_.suspend(r);
     return status::ok;
   }
@@ -184,7 +185,7 @@ class iteration_scheduler {
   /// Lets a suspended request go on where it was. As `suspend`; `unknown_request` if it is not suspended here.
   [[nodiscard]] status resume(Request& r) noexcept {
     if (r.state().life != lifecycle::suspended || !roster_.contains(r)) return status::unknown_request;
-    if (step_.pending) return status::busy;
+    if (plans_.has_open()) return status::busy;
     roster_.resume(r);
     return status::ok;
   }
@@ -193,8 +194,9 @@ class iteration_scheduler {
   /// that needs its blocks, or has lost what is in them. O(blocks held). Returns as `suspend`.
   [[nodiscard]] status preempt(Request& r) noexcept {
     if (r.state().life != lifecycle::resident || !roster_.contains(r)) return status::unknown_request;
-    if (step_.pending) return status::busy;
-    roster_.preempt(r);
+    if (plans_.has_open()) return status::busy;
+    step* const last = plans_.last_with(r);
+    roster_.preempt(r, last != nullptr ? &last->moves : nullptr);
     return status::ok;
   }
 
@@ -206,7 +208,8 @@ class iteration_scheduler {
   /// or no block for the copy.
   [[nodiscard]] status fork(const Request& parent, Request& child) noexcept {
     if (parent.state().life != lifecycle::resident || !roster_.contains(parent)) return status::unknown_request;
-    if (step_.pending || is_live(child.state().life) || static_cast<const detail::rank_hook&>(child).is_linked()) {
+    if (plans_.has_open() || is_in_flight(parent) || is_live(child.state().life) ||
+        static_cast<const detail::rank_hook&>(child).is_linked()) {
       return status::busy;
     }
     if (child.prompt != parent.prompt || child.max_output < tokens{}) return status::invalid;
@@ -221,7 +224,7 @@ class iteration_scheduler {
   template <std::invocable<Request&> F>
   [[nodiscard]] status update(Request& r, F&& f) noexcept {
     if (!roster_.contains(r)) return status::unknown_request;
-    if (step_.pending) return status::busy;
+    if (plans_.has_open()) return status::busy;
     roster_.update(r, f);
     return status::ok;
   }
@@ -236,65 +239,66 @@ class iteration_scheduler {
 
   // -- one step ----------------------------------------------------------------------------------------------------
 
-  /// Chooses the next step. Requires: no plan is pending, `step.max_batch > 0`, `step.token_budget > 0`,
-  /// `step.lookahead >= 0` (asserted; else the plan is empty and has the id 0, and nothing has changed).
-  /// The plan may be empty. Its spans are valid until `commit` or `abandon`.
+  /// Chooses the next step. Requires: fewer plans are in flight than the limits allow, `step.max_batch > 0`,
+  /// `step.token_budget > 0`, `step.lookahead >= 0` (asserted; else the plan is empty and has the id 0, and nothing has
+  /// changed). The plan may be empty. Its spans are valid until it is committed or abandoned, `tables` only until
+  /// another plan is made.
+  ///
+  /// With others in flight, it goes on where those will be when they have been run: with tokens that nobody knows yet.
   [[nodiscard]] plan_type plan(time_point now, const step_limits& step) noexcept {
-    TESSERA_ASSERT(!step_.pending, "the previous plan is neither committed nor abandoned");
+    TESSERA_ASSERT(!plans_.full(), "the previous plan is neither committed nor abandoned");
     TESSERA_ASSERT(step.max_batch > 0 && step.token_budget > tokens{0}, "a step needs a batch and a token budget");
     TESSERA_ASSERT(step.lookahead >= tokens{0}, "negative lookahead");
-    if (step_.pending || step.max_batch == 0 || step.token_budget <= tokens{} || step.lookahead < tokens{}) return {};
+    if (plans_.full() || step.max_batch == 0 || step.token_budget <= tokens{} || step.lookahead < tokens{}) return {};
+    close();
     roster_.advance(now);
-    begin(step);
-    planning p{limits_, longest_, config_, roster_, step_};
+    detail::step<Request>& s = begin(step);
+    planning p{limits_, longest_, config_, roster_, s};
     detail::walk(p);
     if (step.lookahead > tokens{}) detail::give_lookahead(p);
-    return finish_plan();
+    return finish_plan(s);
   }
 
-  /// Settles a plan that was run. `outcomes[i]` belongs to `p[i]`: decode entries, then prefill entries.
-  /// Requires: `p` is the pending plan, `outcomes.size() == p.size()` (asserted; else `invalid`, and nothing has
-  /// changed); a sampling entry produced at least one token or failed, and at most one more than its lookahead
+  /// Settles the oldest plan in flight, which was run. `outcomes[i]` belongs to `p[i]`: decode entries, then prefill
+  /// entries. Those of requests that have ended meanwhile are ignored: a plan that was made before an earlier one said
+  /// so has entries that are void.
+  /// Requires: `p` is the oldest plan in flight, `outcomes.size() == p.size()` (asserted; else `invalid`, and nothing
+  /// has changed); a sampling entry produced at least one token or failed, and at most one more than its lookahead
   /// (asserted; else it counts as the nearest that is possible). O(scheduled + evicted), and a pass over the residents'
   /// pointers if places change.
   status commit(const plan_type& p, std::span<const outcome> outcomes, time_point now) noexcept {
-    TESSERA_ASSERT(is_pending(p), "not the pending plan");
-    TESSERA_ASSERT(outcomes.size() == step_.size(), "one outcome per scheduled entry");
-    if (!is_pending(p) || outcomes.size() != step_.size()) return status::invalid;
-    roster_.settle_evictions(step_.kept);
-    roster_.settle_admissions(step_.admitted, step_.first_guest);
-    const outcome* o = outcomes.data();
-    const std::uint32_t mark = step_.mark();
-    constexpr std::size_t ahead = 8;
-    for (std::size_t i = 0; i != step_.decode.size(); ++i, ++o) {
-      if (i + ahead < step_.decode.size()) detail::prefetch(&step_.decode[i + ahead].request->state());
-      if (!roster_.settle_decode(step_.decode[i], *o, step_.decode_at[i], mark)) [[unlikely]]
-        settle(step_.decode[i], *o, step_.decode_at[i], now);
+    TESSERA_ASSERT(is_oldest(p), "not the pending plan, or not the oldest of those");
+    TESSERA_ASSERT(outcomes.size() == p.size(), "one outcome per scheduled entry");
+    if (!is_oldest(p) || outcomes.size() != plans_.oldest().size()) return status::invalid;
+    step& s = plans_.oldest();
+    if (plans_.size() == 1 && s.open) [[likely]] {
+      settle<false>(s, outcomes, now);
+      roster_.kv.copies_done();
+    } else {
+      close();  // what is settled now cannot be undone with it
+      settle<true>(s, outcomes, now);
     }
-    for (std::size_t i = 0; i != step_.prefill.size(); ++i) settle(step_.prefill[i], *o++, step_.prefill_at[i], now);
-    roster_.settle_places();
-    roster_.kv.copies_done();
-    step_.pending = false;
-    settle_endings();
     return status::ok;
   }
 
-  /// Drops the pending plan as if it had never been made (except that its `now` has come: requests have aged). O(blocks
+  /// Drops the newest plan as if it had never been made (except that its `now` has come: requests have aged). O(blocks
   /// it had reserved). Only for a plan that was not run, not even in part: blocks that it took from others count as
-  /// untouched again. Requires: `p` is the pending plan (asserted; else `invalid`, and nothing has changed).
+  /// untouched again. Requires: `p` is the newest plan in flight, and no plan has been committed or abandoned since it
+  /// was made (asserted; else `invalid`, and nothing has changed).
   status abandon(const plan_type& p) noexcept {
-    TESSERA_ASSERT(is_pending(p), "not the pending plan");
-    if (!is_pending(p)) return status::invalid;
+    TESSERA_ASSERT(is_open(p), "not the pending plan, or others have been made or settled since");
+    if (!is_open(p)) return status::invalid;
+    step& s = plans_.latest();
     // What was found out beside what is undone now may not be true any more.
     if (roster_.kv.mark() != 0) {
-      roster_.refused = step_.refused_before;
-      roster_.refused_request = step_.refused_request_before;
-      roster_.residents.set_bookmark(step_.bookmark_before);
+      roster_.refused = s.refused_before;
+      roster_.refused_request = s.refused_request_before;
+      roster_.residents.set_bookmark(s.bookmark_before);
     }
-    step_.kept += roster_.kv.roll_back(0);
-    step_.pending = false;
-    step_.seen = 0;  // for `why`: nobody is in this plan
-    settle_endings();
+    s.kept += roster_.kv.roll_back(0);
+    s.seen = 0;  // for `why`: nobody is in this plan
+    plans_.pop_open();
+    let_ended_go(s);
     return status::ok;
   }
 
@@ -310,20 +314,34 @@ class iteration_scheduler {
   /// Why a live request is not in the latest plan; `none` if it is, or has ended; `not_planned` after an `abandon`.
   /// O(1), or O(log residents) for a resident while a plan is pending. Requires: if it lives, it is here.
   [[nodiscard]] wait_reason why(const Request& r) const noexcept {
-    return is_live(r.state().life) ? detail::why_not_in(step_, roster_.residents, longest_, r) : wait_reason::none;
+    return is_live(r.state().life) ? detail::why_not_in(plans_.latest(), roster_.residents, longest_, r)
+                                   : wait_reason::none;
   }
 
   /// Whether a plan waits for `commit` or `abandon`. O(1).
-  [[nodiscard]] bool plan_pending() const noexcept { return step_.pending; }
+  [[nodiscard]] bool plan_pending() const noexcept { return plans_.size() != 0; }
+  /// How many plans wait for `commit`. O(1).
+  [[nodiscard]] std::size_t plans_in_flight() const noexcept { return plans_.size(); }
+  /// Whether the newest plan can still be abandoned: nothing has been planned or settled since. O(1).
+  [[nodiscard]] bool can_abandon() const noexcept { return plans_.has_open(); }
+  /// Whether a plan in flight has the request: it computes something for it, or took its blocks. O(plans in flight).
+  /// (While the newest can be abandoned, of a resident it may say so of no plan but that.) Requires: it is here.
+  [[nodiscard]] bool is_in_flight(const Request& r) const noexcept {
+    bool copied = false;
+    plans_.for_each([&](const step& s) noexcept { copied = copied || roster_.kv.is_filled_by(r, s.moves.copies); });
+    return copied || plans_.last_with(r) != nullptr;
+  }
   /// Requests that hold no blocks: new or preempted. O(1).
   [[nodiscard]] std::size_t waiting_count() const noexcept { return roster_.waiting.size(); }
   /// Requests that hold blocks and run. O(1).
   [[nodiscard]] std::size_t resident_count() const noexcept { return roster_.residents.size(); }
   /// Requests that hold blocks and are suspended. O(1).
   [[nodiscard]] std::size_t suspended_count() const noexcept { return roster_.suspended.size(); }
-  /// No request is here.
+  /// No request is here, nor held by a plan in flight. O(plans in flight).
   [[nodiscard]] bool idle() const noexcept {
-    return roster_.waiting.empty() && roster_.residents.size() == 0 && roster_.suspended.empty();
+    bool holds = false;
+    plans_.for_each([&](const step& s) noexcept { holds = holds || !s.ended.empty(); });
+    return !holds && roster_.waiting.empty() && roster_.residents.size() == 0 && roster_.suspended.empty();
   }
   /// Requests that hold device blocks and run, in rank order. Invalidated by every other call.
   [[nodiscard]] std::span<Request* const> residents() const noexcept { return roster_.residents.all(); }
@@ -348,7 +366,7 @@ class iteration_scheduler {
   [[nodiscard]] status forget_prefixes() noexcept
     requires requires(BlockStore& store) { store.clear(); }
   {
-    if (step_.pending) return status::busy;
+    if (plans_.has_open()) return status::busy;
     roster_.forget_prefixes();
     return status::ok;
   }
@@ -369,94 +387,178 @@ class iteration_scheduler {
   }
 
   iteration_scheduler(arena memory, const limits& l, const config& c) noexcept
-      : limits_{l},
-        config_{c},
-        roster_{memory, l, c.order},
-        tables_{memory, table_limits(l)},
-        step_{memory, l.residents} {
+      : limits_{l}, config_{c}, roster_{memory, l, c.order}, tables_{memory, table_limits(l)}, plans_{memory, l} {
+    TESSERA_ASSERT(l.plans_in_flight > 0, "one plan at least is in flight");
     TESSERA_ASSERT(l.block_size > tokens{0} && l.residents > 0 && l.blocks > 0, "empty limits");
   }
 
   [[nodiscard]] std::int64_t free_blocks() const noexcept { return roster_.kv.free_blocks(); }
   [[nodiscard]] blocks capacity() const noexcept { return blocks{static_cast<std::int64_t>(store().capacity())}; }
-  [[nodiscard]] bool is_pending(const plan_type& p) const noexcept {
-    return step_.pending && p.id == step_.id && p.decode.data() == step_.decode.data();
+  [[nodiscard]] bool is_oldest(const plan_type& p) noexcept { return plans_.size() != 0 && is(p, plans_.oldest()); }
+  [[nodiscard]] bool is_open(const plan_type& p) noexcept { return plans_.has_open() && is(p, plans_.latest()); }
+  [[nodiscard]] static bool is(const plan_type& p, const step& s) noexcept {
+    return p.id == s.id && p.decode.data() == s.decode.data();
   }
 
   status end(Request& r, lifecycle as) noexcept {
     if (!roster_.contains(r)) return status::unknown_request;
     auto& s = request_access::state(r);
-    if (step_.pending && (s.life != lifecycle::waiting || step_.has_mark(r, plan_mark::runs))) {
-      if (s.ends_as == lifecycle::idle) step_.ended.push_back(&r);
+    step* const open = plans_.open();
+    if (open != nullptr && (s.life != lifecycle::waiting || open->has_mark(r, plan_mark::runs))) {
+      if (s.ends_as == lifecycle::idle) open->ended.push_back(&r);
       s.ends_as = as;
-    } else {
-      if (step_.refused_before.sequence == s.sequence) step_.refused_before.forget();
-      roster_.remove(r, as);
+      return status::ok;
     }
+    if (open != nullptr && open->refused_before.sequence == s.sequence) open->refused_before.forget();
+    end_now(r, as);
     return status::ok;
   }
-
-  void begin(const step_limits& limits) noexcept {
-    step_.limits = limits;
-    step_.budget = limits.token_budget;
-    step_.drafts = tokens{};
-    step_.max_batch = limits.max_batch < limits_.residents ? limits.max_batch : limits_.residents;
-    step_.starts = limits.max_starts;
-    step_.next = 0;
-    step_.kept = roster_.residents.size();
-    step_.obtainable = capacity();
-    step_.promised = blocks{};
-    step_.blocked = 0;
-    step_.stopped = wait_reason::none;
-    step_.seen = roster_.next_sequence;
-    step_.refused_before = roster_.refused;
-    step_.refused_request_before = roster_.refused_request;
-    step_.bookmark_before = roster_.residents.bookmark();
-    step_.decode.clear();
-    step_.prefill.clear();
-    step_.decode_at.clear();
-    step_.prefill_at.clear();
-    step_.admitted.clear();
-    step_.first_guest = ~std::size_t{0};
-    step_.outgrown.clear();
-    roster_.kv.begin();
-    ++step_.id;
-    step_.pending = true;
+  /// A request ends, and goes at once or when the last plan in flight is settled that has it.
+  void end_now(Request& r, lifecycle as) noexcept {
+    roster_.take_out(r);
+    if (step* const last = plans_.last_with(r); last != nullptr) {
+      hold(r, as, *last);
+    } else {
+      roster_.let_go(r, as);
+    }
+  }
+  static void hold(Request& r, lifecycle as, step& until) noexcept {
+    request_access::state(r).ends_as = as;
+    until.ended.push_back(&r);
+  }
+  /// Those who have ended while a plan was open, which it is no more.
+  void let_ended_go(step& s) noexcept {
+    const std::size_t n = s.ended.size();
+    Request** const first = s.ended.begin();
+    s.ended.clear();
+    // Who is held until this plan is settled comes to stand where one stood that has had its turn.
+    for (std::size_t i = 0; i != n; ++i) end_now(*first[i], first[i]->state().ends_as);
+    roster_.settle_left_behind();
   }
 
-  [[nodiscard]] plan_type finish_plan() noexcept {
+  /// The open plan, if there is one, counts as run from now on.
+  void close() noexcept {
+    step* const s = plans_.open();
+    if (s == nullptr) return;
+    s->open = false;
+    roster_.settle_evictions(s->kept, s->moves);
+    roster_.settle_admissions(s->admitted, s->first_guest);
+    for (std::size_t i = 0; i != s->decode.size(); ++i) roster_.advance(s->decode[i], s->decode_at[i], s->mark());
+    for (std::size_t i = 0; i != s->prefill.size(); ++i) roster_.advance(s->prefill[i], s->prefill_at[i], s->mark());
+    roster_.settle_places();
+    roster_.kv.copies_done();
+    let_ended_go(*s);
+  }
+
+  /// @tparam Advanced whether the plan counts as run already.
+  template <bool Advanced>
+  void settle(step& s, std::span<const outcome> outcomes, time_point now) noexcept {
+    if constexpr (Advanced) {
+      find_again(s.decode, s.decode_at);
+      find_again(s.prefill, s.prefill_at);
+    } else {
+      roster_.settle_evictions(s.kept, s.moves);
+      roster_.kv.close_rows(s.moves);
+      roster_.settle_admissions(s.admitted, s.first_guest);
+    }
+    const outcome* o = outcomes.data();
+    constexpr std::size_t ahead = 8;
+    for (std::size_t i = 0; i != s.decode.size(); ++i, ++o) {
+      if (i + ahead < s.decode.size()) detail::prefetch(&s.decode[i + ahead].request->state());
+      if (!roster_.template settle_decode<Advanced>(s.decode[i], *o, s.decode_at[i], s.mark())) [[unlikely]]
+        settle<Advanced>(s, s.decode[i], *o, s.decode_at[i], now);
+    }
+    for (std::size_t i = 0; i != s.prefill.size(); ++i) {
+      settle<Advanced>(s, s.prefill[i], *o++, s.prefill_at[i], now);
+    }
+    roster_.settle_places();
+    plans_.pop_oldest();
+    if constexpr (Advanced) {
+      for (Request* r : s.ended) roster_.let_go_late(*r);
+      s.ended.clear();
+      roster_.kv.close_rows(s.moves);
+    } else {
+      let_ended_go(s);
+    }
+  }
+  template <bool Advanced>
+  void settle(step& s, const scheduled<Request>& e, const outcome& o, std::uint32_t at, time_point now) noexcept {
+    Request& r = *e.request;
+    if (r.state().ends_as == lifecycle::idle) [[likely]] {
+      if (roster_.template settle<Advanced>(e, o, at, now, s.mark())) {
+        hold(r, r.state().ends_as, *plans_.last_with(r));
+      }
+    } else if constexpr (!Advanced) {
+      roster_.settle_cancelled(r, at);
+    }
+  }
+  /// Where those of a plan stand among the residents by now; `no_index`: they wait, are suspended or have ended.
+  /// Mostly all have moved by as much as the one before.
+  void find_again(const fixed_vector<scheduled<Request>>& entries, fixed_vector<std::uint32_t>& at) const noexcept {
+    const std::span<Request* const> all = roster_.residents.all();
+    std::uint32_t moved = 0;
+    for (std::size_t i = 0; i != entries.size(); ++i) {
+      const Request& r = *entries[i].request;
+      const std::uint32_t guess = at[i] + moved;
+      if (guess < all.size() && all[guess] == &r) [[likely]] {
+        at[i] = guess;
+      } else if (r.state().life == lifecycle::resident && r.state().ends_as == lifecycle::idle) {
+        const auto found = static_cast<std::uint32_t>(roster_.residents.place_of(r));
+        moved = found - at[i];
+        at[i] = found;
+      } else {
+        at[i] = no_index;
+      }
+    }
+  }
+
+  [[nodiscard]] step& begin(const step_limits& limits) noexcept {
+    step& s = plans_.push();
+    s.limits = limits;
+    s.budget = limits.token_budget;
+    s.drafts = tokens{};
+    s.max_batch = limits.max_batch < limits_.residents ? limits.max_batch : limits_.residents;
+    s.starts = limits.max_starts;
+    s.next = 0;
+    s.kept = roster_.residents.size();
+    s.obtainable = capacity();
+    s.promised = blocks{};
+    s.blocked = 0;
+    s.stopped = wait_reason::none;
+    s.seen = roster_.next_sequence;
+    s.refused_before = roster_.refused;
+    s.refused_request_before = roster_.refused_request;
+    s.bookmark_before = roster_.residents.bookmark();
+    s.decode.clear();
+    s.prefill.clear();
+    s.decode_at.clear();
+    s.prefill_at.clear();
+    s.admitted.clear();
+    s.first_guest = ~std::size_t{0};
+    s.outgrown.clear();
+    roster_.kv.begin(s.moves);
+    return s;
+  }
+
+  [[nodiscard]] plan_type finish_plan(const step& s) noexcept {
     kv::block_table& table = roster_.kv.table();
     tables_.begin();
-    for (auto* entries : {&step_.decode, &step_.prefill}) {
+    for (const auto* entries : {&s.decode, &s.prefill}) {
       for (const scheduled<Request>& e : *entries) {
         tables_.add(table, e.row, e.first + e.count + e.lookahead, e.new_blocks);
       }
     }
-    return {.decode = step_.decode,
-            .prefill = step_.prefill,
-            .swap_out = roster_.kv.swap_out(),
-            .copies = roster_.kv.copies(),
-            .swap_in = roster_.kv.swap_in(),
-            .fetch = roster_.kv.fetch(),
-            .preempted = roster_.kv.victims(),
-            .outgrown = step_.outgrown,
+    return {.decode = s.decode,
+            .prefill = s.prefill,
+            .swap_out = s.moves.swap_out,
+            .copies = s.moves.copies,
+            .swap_in = s.moves.swap_in,
+            .fetch = s.moves.fetch,
+            .preempted = s.moves.victims,
+            .outgrown = s.outgrown,
             .tables = tables_.view(table),
-            .computed = step_.limits.token_budget - step_.budget - step_.drafts,
-            .id = step_.id};
-  }
-
-  void settle(const scheduled<Request>& e, const outcome& o, std::uint32_t at, time_point now) noexcept {
-    if (e.request->state().ends_as == lifecycle::idle) [[likely]] {
-      roster_.settle(e, o, at, now, step_.mark());
-    } else {
-      roster_.settle_cancelled(*e.request, at);
-    }
-  }
-
-  void settle_endings() noexcept {
-    for (Request* r : step_.ended) roster_.remove(*r, r->state().ends_as);
-    step_.ended.clear();
-    roster_.settle_left_behind();
+            .computed = s.limits.token_budget - s.budget - s.drafts,
+            .id = s.id};
   }
 
   limits limits_;
@@ -464,7 +566,7 @@ class iteration_scheduler {
   config config_;
   roster roster_;
   [[no_unique_address]] Tables tables_;
-  step step_;
+  detail::plan_ring<Request> plans_;
 };
 
 TESSERA_NAMESPACE_END

@@ -3,6 +3,9 @@
 
 #include <tessera/pipeline/step.hpp>
 
+#include <cstdint>
+#include <limits>
+
 TESSERA_NAMESPACE_BEGIN
 namespace detail {
 
@@ -17,10 +20,11 @@ void give_lookahead(Planning& p) noexcept {
   for (auto* entries : {&step.decode, &step.prefill}) {
     for (auto& e : *entries) {
       const auto& r = *e.request;
-      tokens n = min(wanted, min(step.budget, p.longest - r.state().length));
-      if (r.max_output > tokens{}) n = min(n, r.max_output - r.generated() - tokens{1});
+      const tokens length = r.state().reach();
+      tokens n = min(wanted, min(step.budget, p.longest - length));
+      if (r.max_output > tokens{}) n = min(n, r.max_output - (length - r.prompt) - tokens{1});
+      n = min(n, tokens{std::numeric_limits<std::uint16_t>::max() - r.state().expected - 1});
       if (!e.samples || n <= tokens{}) continue;
-      const tokens length = r.state().length;
       blocks more = max(blocks_for(length + n, p.limits.block_size) - p.held(r), blocks{});
       more = min(more, p.free());
       n = min(n, p.limits.block_size * (p.held(r) + more).count() - length);
