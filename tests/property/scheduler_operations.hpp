@@ -155,6 +155,7 @@ class scheduler_operations {
     c.remember_refusals = remember;
     c.preempt.kind = static_cast<int>(below(3));
     c.admit.kind = static_cast<int>(below(3));
+    c.draft.kind = static_cast<int>(below(3));
     c.chunked_prefill = below(4) != 0;
     c.reserve = below(4) == 0 ? reservation::whole_sequence : reservation::by_chunk;
     if constexpr (requires { c.order.quantum; }) c.order.quantum = tokens{1} + upto(5);

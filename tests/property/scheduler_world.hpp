@@ -15,6 +15,7 @@
 /// A broken promise is a `broken` exception, so that the same checks serve tests and fuzz targets.
 
 #include <tessera/admit/future_peak.hpp>
+#include <tessera/draft/unless_busy.hpp>
 #include <tessera/gate/backfill.hpp>
 #include <tessera/kv/hash_chain.hpp>
 #include <tessera/kv/prefix_cache.hpp>
@@ -157,9 +158,19 @@ struct any_admit {
   }
 };
 
+struct any_draft {
+  int kind = 0;
+  template <schedulable R>
+  [[nodiscard]] tokens drafts(const R& r, const draft_view& view) const noexcept {
+    if (kind == 0) return draft::same_for_all{}.drafts(r, view);
+    if (kind == 1) return tokens{static_cast<std::int64_t>(r.id % 5) - 1};
+    return draft::unless_busy<>{.batch = 3, .tokens_for_free = tokens{8}, .waiting = 2}.drafts(r, view);
+  }
+};
+
 template <class Order, class BlockStore, class Gate = gate::in_line>
 using any_scheduler =
-    iteration_scheduler<text_request, Order, any_preempt, any_admit, BlockStore, kv::csr_tables, Gate>;
+    iteration_scheduler<text_request, Order, any_preempt, any_admit, BlockStore, kv::csr_tables, Gate, any_draft>;
 
 template <class Order, class BlockStore, class Gate = gate::in_line>
 class scheduler_world {

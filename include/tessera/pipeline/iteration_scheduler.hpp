@@ -6,6 +6,7 @@
 #include <tessera/core/prefetch.hpp>
 #include <tessera/core/status.hpp>
 #include <tessera/core/storage.hpp>
+#include <tessera/draft/concepts.hpp>
 #include <tessera/gate/concepts.hpp>
 #include <tessera/kv/block_pool.hpp>
 #include <tessera/kv/csr_tables.hpp>
@@ -64,8 +65,10 @@ TESSERA_NAMESPACE_BEGIN
 /// @tparam Tables     the block tables as the engine takes them: `kv::csr_tables`, `kv::row_tables`,
 ///                    `kv::changed_tables`.
 /// @tparam Gate       who may pass the first who cannot start: `gate::in_line`, `gate::backfill`.
+/// @tparam Draft      how many drafts a request has in a step: a `draft_policy`.
 template <schedulable Request, class Order = order::fcfs, class Preempt = preempt::swap, class Admit = admit::watermark,
-          class BlockStore = kv::block_pool, class Tables = kv::csr_tables, class Gate = gate::in_line>
+          class BlockStore = kv::block_pool, class Tables = kv::csr_tables, class Gate = gate::in_line,
+          class Draft = draft::same_for_all>
 class iteration_scheduler {
   static_assert(sizeof(detail::explain_queue_discipline<Order, Request>) != 0);
   static_assert(queue_discipline<Order, Request>, "tessera: Order is not a queue_discipline for this request type");
@@ -81,6 +84,8 @@ class iteration_scheduler {
   static_assert(gate_policy<Gate, Request>,
                 "tessera: Gate lacks `static constexpr bool passes`, or `most_skipped` and "
                 "`passage ask(const Request&, const gate_view<Request>&) const noexcept`");
+  static_assert(draft_policy<Draft, Request>,
+                "tessera: Draft lacks `tokens drafts(const Request&, const draft_view&) const noexcept`");
 
  public:
   using request_type = Request;                      ///< The type of the requests.
@@ -90,7 +95,7 @@ class iteration_scheduler {
   using plan_type = step_plan<Request, table_view>;  ///< What `plan` returns.
   using limits = scheduler_limits;                   ///< What there must be room for; fixed at construction.
 
-  using config = scheduler_config<Order, Preempt, Admit, Gate>;  ///< The policies' values.
+  using config = scheduler_config<Order, Preempt, Admit, Gate, Draft>;  ///< The policies' values.
 
   /// Bytes that a scheduler of these limits takes from the caller's memory.
   [[nodiscard]] static constexpr std::size_t required_bytes(const limits& l) noexcept {
@@ -380,7 +385,7 @@ class iteration_scheduler {
  private:
   using roster = detail::roster<Request, Order, BlockStore>;
   using step = detail::step<Request>;
-  using planning = detail::planning<Request, Order, Preempt, Admit, BlockStore, Gate>;
+  using planning = detail::planning<Request, Order, Preempt, Admit, BlockStore, Gate, Draft>;
 
   static constexpr kv::block_table::limits table_limits(const limits& l) noexcept {
     return detail::kv_ledger<Request, BlockStore>::table_limits(l);

@@ -45,6 +45,7 @@ class plan_ring {
     latest_ = at(size_++);
     step_type& s = steps_[latest_];
     s.id = ++plans_;
+    s.expects = size_ != 1;
     s.open = true;
     return s;
   }

@@ -48,7 +48,8 @@ void promise(Planning& p, const typename Planning::request& r) noexcept {
 
 /// The common case: residents before `end`, from `step.next` on, whose next token has room in a block that it has.
 /// Stops at the first of which that is not true, or when the step is full.
-template <class Planning>
+/// @tparam Expects whether plans are in flight that the residents expect tokens of.
+template <bool Expects, class Planning>
 void go_on_decoding(Planning& p, std::size_t end) noexcept {
   using request = typename Planning::request;
   auto& step = p.step;
@@ -71,7 +72,7 @@ void go_on_decoding(Planning& p, std::size_t end) noexcept {
     request& r = *residents[n];
     const auto& s = r.state();
     std::int64_t length = s.length.count();
-    if (s.expected != 0) {
+    if constexpr (Expects) {
       if (may_end_in_flight(r, p.longest)) break;
       length += s.expected;
     }

@@ -71,6 +71,7 @@ struct step {
   wait_reason stopped = wait_reason::none;
   std::uint64_t id = 0;
   std::uint64_t seen = 0;  ///< Sequence numbers from here on came after the plan.
+  bool expects = false;    ///< Others were in flight when it was made.
   bool open = false;       ///< It is in flight, and nothing has been planned or settled since.
 
   [[nodiscard]] std::uint32_t mark() const noexcept { return static_cast<std::uint32_t>(id); }
@@ -95,7 +96,7 @@ struct step {
 };
 
 /// What the parts of the planning work on.
-template <schedulable R, class Order, class Preempt, class Admit, class BlockStore, class Gate>
+template <schedulable R, class Order, class Preempt, class Admit, class BlockStore, class Gate, class Draft>
 struct planning {
   using request = R;
   using order = Order;
@@ -103,7 +104,7 @@ struct planning {
 
   const scheduler_limits& limits;
   tokens longest;
-  const scheduler_config<Order, Preempt, Admit, Gate>& config;
+  const scheduler_config<Order, Preempt, Admit, Gate, Draft>& config;
   detail::roster<R, Order, BlockStore>& roster;
   detail::step<R>& step;
 
