@@ -29,12 +29,8 @@ struct fixture {
   void commit(const step_plan<request>& p, std::span<const outcome> o) { scheduler.commit(p, o, time_point{}); }
 };
 
-constexpr scheduler_limits two_in_flight{.requests = 4,
-                                         .blocks = 8,
-                                         .block_size = tokens{4},
-                                         .residents = 2,
-                                         .host_blocks = 4,
-                                         .plans_in_flight = 2};
+constexpr scheduler_limits two_in_flight{
+    .requests = 4, .blocks = 8, .block_size = tokens{4}, .residents = 2, .host_blocks = 4, .plans_in_flight = 2};
 alignas(64) std::array<std::byte, round_robin<request>::required_bytes(two_in_flight)> memory_of_two;
 
 struct fixture_of_two {

@@ -552,6 +552,8 @@ class scheduler_world {
         const auto& s = r->state();
         if (s.host_head != no_index) {
           must(s.swapped && s.life == lifecycle::waiting, "only swapped requests hold host blocks");
+          must(scheduler_.host().size(s.host_head) == count(blocks_for_length(s.computed)) - r->host_first,
+               "its copy is as long as what is computed");
           host += scheduler_.host().size(s.host_head);
         }
         must(s.ends_as == lifecycle::idle, "nothing stays of a settled plan");
@@ -809,16 +811,18 @@ class scheduler_world {
       text_request& r = *e.request;
       const range& x = ranges[i];
       const outcome o = f.outcomes.emplace_back(choose(r, e, r.on_device - r.prompt));
-      for (std::size_t p = x.first; p != x.end; ++p)
-        slot(f.rows[i], p) = x.is_void ? 0xdead : r.written(p, f.epochs[i]);
+      const bool is_wrong = x.is_void || o.failed;
+      for (std::size_t p = x.first; p != x.end; ++p) {
+        slot(f.rows[i], p) = is_wrong ? 0xdead : r.written(p, f.epochs[i]);
+      }
       for (std::size_t p = x.end; p != x.end + count(e.lookahead); ++p) {
-        slot(f.rows[i], p) = p + 1 < x.end + o.produced && !x.is_void ? r.written(p, f.epochs[i]) : 0xdead;
+        slot(f.rows[i], p) = p + 1 < x.end + o.produced && !is_wrong ? r.written(p, f.epochs[i]) : 0xdead;
       }
       if (e.samples && !x.is_void) r.on_device += tokens{o.produced};
       r.ended_there = r.ended_there || o.finished || o.failed;
     }
     for (std::size_t i = 0; i != plan.size(); ++i) {
-      for (std::size_t p = 0; p != ranges[i].end && !ranges[i].is_void; ++p) {
+      for (std::size_t p = 0; p != ranges[i].end && !ranges[i].is_void && !f.outcomes[i].failed; ++p) {
         must(plan[i].request->may_read(slot(f.rows[i], p), p, f.epochs[i]), "nobody else writes to a request's KV");
       }
     }

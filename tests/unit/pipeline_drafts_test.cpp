@@ -25,9 +25,8 @@ struct request : tessera_test::prompt_request<> {
   tokens drafts{};
 };
 template <class Draft>
-using engine_of =
-    tessera_test::step_engine<iteration_scheduler<request, order::fcfs, preempt::swap, admit::watermark,
-                                                  kv::block_pool, kv::csr_tables, gate::in_line, Draft>>;
+using engine_of = tessera_test::step_engine<iteration_scheduler<request, order::fcfs, preempt::swap, admit::watermark,
+                                                                kv::block_pool, kv::csr_tables, gate::in_line, Draft>>;
 
 constexpr scheduler_limits roomy{.blocks = 64, .block_size = 4_tok, .residents = 8, .max_length = 120_tok};
 
@@ -182,7 +181,8 @@ TEST_CASE("drafts: two steps in flight verify as many tokens in order, whatever 
         const std::int64_t refused = (x.first + x.count).count() - on_device[n];
         REQUIRE(refused >= 0);
         REQUIRE(refused <= 4);
-        const auto produced = static_cast<std::uint16_t>(1 + random() % (1 + static_cast<unsigned>(x.lookahead.count())));
+        const auto produced =
+            static_cast<std::uint16_t>(1 + random() % (1 + static_cast<unsigned>(x.lookahead.count())));
         on_device[n] += produced;
         came.back().push_back({.produced = produced, .finished = on_device[n] >= x.request->prompt.count() + 40});
       }

@@ -490,6 +490,50 @@ TEST_CASE("plans in flight: a prompt is found by others once it is known to be c
   CHECK(f.scheduler.idle());
 }
 
+TEST_CASE("plans in flight: what was computed to blocks that were taken away is not found in those that came after") {
+  scheduler_limits l = two;
+  l.plans_in_flight = 3;
+  engine_of<order::fcfs, kv::prefix_cache> e{l};
+  const auto before = e.plan();
+  request& r = e.submit_hashed(16, 20, 4, 4);
+  const auto first = e.plan({.max_chunk = 12_tok});
+  e.commit(before);
+  REQUIRE(e.scheduler.preempt(r) == status::ok);
+  const auto second = e.plan({.max_chunk = 4_tok});
+  REQUIRE(second[0].first == 0_tok);
+  e.commit(first);
+  CHECK_FALSE(e.scheduler.store().knows(r.hashes[0]));
+  e.commit(second);
+  CHECK(e.scheduler.store().knows(r.hashes[0]));
+  CHECK_FALSE(e.scheduler.store().knows(r.hashes[1]));
+}
+
+TEST_CASE("plans in flight: a start that was abandoned leaves a victim with the plan that evicted it, and no other") {
+  scheduler_limits l = two;
+  l.residents = 1;
+  l.plans_in_flight = 3;
+  engine_of<> e{l};
+  request& low = e.submit(8, 20);
+  e.step();
+  request& urgent = e.submit(8, 20, 1);
+  const auto evicts = e.plan();
+  REQUIRE(evicts.preempted.size() == 1);
+  const auto next = e.plan();
+  CHECK(e.scheduler.cancel(urgent) == status::ok);
+  const auto starts = e.plan();
+  REQUIRE(starts.size() == 1);
+  REQUIRE(starts[0].request == &low);
+  e.abandon(starts);
+  CHECK(e.scheduler.is_in_flight(low));
+  e.commit(evicts);
+  CHECK_FALSE(e.scheduler.is_in_flight(low));
+  CHECK(e.scheduler.cancel(low) == status::ok);
+  CHECK(low.state().life == lifecycle::cancelled);
+  e.commit(next);
+  CHECK(urgent.state().life == lifecycle::cancelled);
+  CHECK(e.scheduler.idle());
+}
+
 TEST_CASE("plans in flight: the same requests end after the same tokens, in the same order, with one or with four") {
   const auto run = [](std::size_t plans_in_flight, unsigned seed) {
     scheduler_limits l = two;
