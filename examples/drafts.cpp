@@ -44,8 +44,9 @@ void serve(std::size_t together, const policy& drafting) {
   std::deque<my_request> requests(together);
   auto storage = tessera::storage_for<scheduler_type>({.blocks = 64, .residents = 8});
   scheduler_type scheduler{storage, {.draft = drafting}};
-  for (int n = 0; my_request & r : requests) {
-    r.sequence = {1, 2, 3, n++ % 4, 1, 2};
+  int number = 0;
+  for (my_request& r : requests) {
+    r.sequence = {1, 2, 3, number++ % 4, 1, 2};
     r.prompt = 6_tok, r.max_output = 60_tok;
     if (!ok(scheduler.submit(r, {}))) return;
   }
@@ -90,4 +91,12 @@ int main() {
 }
 
 /* output:
- */
+whatever the load:
+1 at once: 35 steps for 60 tokens each,  25 of  32 drafts accepted
+3 at once: 35 steps for 60 tokens each,  86 of 109 drafts accepted
+8 at once: 35 steps for 60 tokens each, 228 of 286 drafts accepted
+none from four requests on:
+1 at once: 35 steps for 60 tokens each,  25 of  32 drafts accepted
+3 at once: 35 steps for 60 tokens each,  86 of 109 drafts accepted
+8 at once: 60 steps for 60 tokens each,   0 of   0 drafts accepted
+*/

@@ -71,9 +71,10 @@ std::vector<std::vector<std::int32_t>> serve(std::size_t steps_in_flight) {
       {.blocks = 24, .residents = 4, .max_length = 128_tok, .plans_in_flight = steps_in_flight});
   scheduler_type scheduler{storage};
   toy_engine engine{.kv = std::vector<std::int32_t>(24 * block_size)};
-  for (std::int32_t n = 1; my_request & r : requests) {
-    for (std::int32_t i = 0; i != 30; ++i) r.on_device.push_back(i * n);
-    ++n;
+  std::int32_t number = 0;
+  for (my_request& r : requests) {
+    ++number;
+    for (std::int32_t i = 0; i != 30; ++i) r.on_device.push_back(i * number);
     r.prompt = 30_tok, r.max_output = 60_tok;
     if (!ok(scheduler.submit(r, {}))) return {};
   }
@@ -121,4 +122,7 @@ int main() {
 }
 
 /* output:
- */
+1 in flight: 605 ms, the device waited for 121 of them; 0 tokens in vain
+2 in flight: 493 ms, the device waited for  1 of them; 9 tokens in vain
+the answers are the same
+*/

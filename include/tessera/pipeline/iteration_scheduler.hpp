@@ -50,13 +50,22 @@ TESSERA_NAMESPACE_BEGIN
 /// Transactional: `plan` reserves, then exactly one of `commit` and `abandon` settles it. An abandoned plan leaves no
 /// trace: the same blocks are handed out again, in the same order.
 ///
+/// Several plans may be in flight (`scheduler_limits::plans_in_flight`): a step is planned while others run, goes on
+/// where they will have come, and is settled after them. What is not known yet, a request *expects*
+/// (`state().expected`): a token from each plan that samples, and all of its drafts. When less comes of a plan, its
+/// settlement corrects that. A request that ends is held, with its blocks, until the last plan is settled that has it;
+/// a victim's outcomes count while it waits, and it starts again when all are known. The engine must run plans in the
+/// order in which they were made, copies of one after the kernels of the one before.
+/// A plan is *open* until another is made or one is settled: so long it can be abandoned, and calls that would keep
+/// that from being exact are `busy`. With one plan in flight that is until it is settled.
+///
 /// Complexity of a step: O(scheduled + evicted + blocks given or taken), whatever the number of requests that wait, age
 /// or are cached; where places change, one pass over the residents' pointers; for each request that starts or is
 /// refused O(log residents), and O(residents) if it outranks some or the policies look at them. The prefix of the first
 /// who cannot start is matched once, and again only after so much has changed that it might start; so is whom to evict
 /// for it. The CSR view moves the batch's indices (4 bytes a block) when rows grow. Allocation: none after
 /// construction. Errors: values; misuse is asserted, and what would read past an end or take a request twice is refused
-/// in unchecked builds, too. One thread, one plan at a time. Deterministic: the same calls give the same plans.
+/// in unchecked builds, too. One thread. Deterministic: the same calls give the same plans.
 ///
 /// @tparam Order      who goes first: a `queue_discipline`.
 /// @tparam Preempt    how blocks are given up: a `preemption_policy`.
@@ -127,7 +136,7 @@ class iteration_scheduler {
 
   // -- requests in and out -----------------------------------------------------------------------------------------
 
-  /// Puts a request into the waiting queue. O(log waiting). Allowed while a plan is pending.
+  /// Puts a request into the waiting queue. O(log waiting). Allowed at any moment.
   /// Returns `accepted`; `never_fits` if prompt + max_output cannot run even on the empty instance; `queue_full`;
   /// `busy` if it is in a scheduler, or in a queue of yours; `invalid` if the prompt is empty or max_output negative.
   [[nodiscard]] status submit(Request& r, time_point now) noexcept {
@@ -161,8 +170,9 @@ class iteration_scheduler {
   /// Gives a request up: its blocks are free at once, its progress stays in its state for `adopt`. Copy its KV before;
   /// if another instance has yet to agree, `suspend` it until then. Of one that is swapped out and left its first
   /// blocks to others, nothing is worth copying: its progress says so. O(log n + blocks held). `unknown_request` if it
-  /// is not here; `busy` while a plan is pending, unless it is suspended: then its blocks are free when that is
-  /// settled; `busy`, too, of one that was forked and whose last block a plan is yet to copy.
+  /// is not here; `busy` while a plan in flight has it, which says where it goes on, or is yet to copy the last block
+  /// of one that was forked; `busy`, too, while a plan is open, unless it is suspended: then its blocks are free when
+  /// that plan is not open any more.
   [[nodiscard]] status evacuate(Request& r) noexcept {
     if (!roster_.contains(r)) return status::unknown_request;
     if (roster_.kv.awaits_copy(r) || is_in_flight(r)) return status::busy;
@@ -179,7 +189,8 @@ class iteration_scheduler {
   /// Lets a resident stand aside: it keeps its blocks and its place among the residents, no plan computes anything for
   /// it, and nobody evicts it. The others make do with the blocks that are left: if these are too few for the first of
   /// them, plans are empty. O(log residents) comparisons and a move of pointers. `resume`, `evacuate`, `cancel` and
-  /// `finish` end it. Returns `unknown_request` if it is not a resident here, `busy` while a plan is pending.
+  /// `finish` end it. What is in flight for it counts. Returns `unknown_request` if it is not a resident here, `busy`
+  /// while a plan is open.
   [[nodiscard]] status suspend(Request& r) noexcept {
     if (r.state().life != lifecycle::resident || !roster_.contains(r)) return status::unknown_request;
     if (plans_.has_open()) return status::busy;
@@ -196,7 +207,8 @@ class iteration_scheduler {
   }
 
   /// Takes a resident's KV away, as `preempt::recompute` would: it waits again, at the place that it has. For an engine
-  /// that needs its blocks, or has lost what is in them. O(blocks held). Returns as `suspend`.
+  /// that needs its blocks, or has lost what is in them. What is in flight for it counts; the blocks are others' in the
+  /// plans that are made from now on. O(blocks held). Returns as `suspend`.
   [[nodiscard]] status preempt(Request& r) noexcept {
     if (r.state().life != lifecycle::resident || !roster_.contains(r)) return status::unknown_request;
     if (plans_.has_open()) return status::busy;
@@ -209,8 +221,8 @@ class iteration_scheduler {
   /// last block that is not full is copied: the next plan lists it in `copies`, whoever is in it. `child` has its
   /// description, `prompt` as its parent's, and is resident when this returns. O(log residents + blocks held). Returns
   /// `unknown_request` if the parent is no resident here, `invalid` if the prompts differ or max_output is negative;
-  /// `busy` while a plan is pending or if the child is in a scheduler; `never_fits`; `exhausted` if there is no place,
-  /// or no block for the copy.
+  /// `busy` while a plan is open or one in flight has the parent, or if the child is in a scheduler; `never_fits`;
+  /// `exhausted` if there is no place, or no block for the copy.
   [[nodiscard]] status fork(const Request& parent, Request& child) noexcept {
     if (parent.state().life != lifecycle::resident || !roster_.contains(parent)) return status::unknown_request;
     if (plans_.has_open() || is_in_flight(parent) || is_live(child.state().life) ||
@@ -225,7 +237,7 @@ class iteration_scheduler {
 
   /// Calls `f(r)`, which may change what the order's `before` looks at (its priority, members of yours), and moves `r`
   /// to where it then belongs. It keeps its KV. O(log n) comparisons and, for a resident, a move of pointers. Returns
-  /// `unknown_request` if it is not here, `busy` while a plan is pending: nothing is called then.
+  /// `unknown_request` if it is not here, `busy` while a plan is open: nothing is called then.
   template <std::invocable<Request&> F>
   [[nodiscard]] status update(Request& r, F&& f) noexcept {
     if (!roster_.contains(r)) return status::unknown_request;
@@ -235,7 +247,8 @@ class iteration_scheduler {
   }
 
   /// Ends a request at any moment, as cancelled. Its blocks are free when this returns, or, if it holds some and a plan
-  /// is pending, when that plan is settled. O(log n + blocks held). Returns `unknown_request` if it is not here.
+  /// is open or in flight for it, when the last of these plans is settled: until then it lives, but is in no other.
+  /// What comes of those it is in is ignored. O(log n + blocks held). Returns `unknown_request` if it is not here.
   status cancel(Request& r) noexcept { return end(r, lifecycle::cancelled); }
 
   /// As `cancel`, but the request counts as finished: for one that has outgrown the instance, or whose last token the
@@ -317,7 +330,7 @@ class iteration_scheduler {
   }
 
   /// Why a live request is not in the latest plan; `none` if it is, or has ended; `not_planned` after an `abandon`.
-  /// O(1), or O(log residents) for a resident while a plan is pending. Requires: if it lives, it is here.
+  /// O(1), or O(log residents) for a resident while a plan is open. Requires: if it lives, it is here.
   [[nodiscard]] wait_reason why(const Request& r) const noexcept {
     return is_live(r.state().life) ? detail::why_not_in(plans_.latest(), roster_.residents, longest_, r)
                                    : wait_reason::none;
@@ -367,7 +380,7 @@ class iteration_scheduler {
   /// Forgets what the prefix cache knows (the weights have changed): nobody who starts from now on shares what was
   /// computed before, nor what is computed on top of it. Blocks in use stay in use. Who has computed something goes on
   /// with it, also one that is swapped out; `preempt` or cancel it if it must not. What is adopted later counts as new.
-  /// O(blocks + requests). `busy` while a plan is pending.
+  /// O(blocks + requests). `busy` while a plan is open.
   [[nodiscard]] status forget_prefixes() noexcept
     requires requires(BlockStore& store) { store.clear(); }
   {
