@@ -480,14 +480,17 @@ class iteration_scheduler {
       roster_.settle_admissions(s.admitted, s.first_guest);
     }
     const outcome* o = outcomes.data();
+    const std::uint32_t mark = s.mark();
+    const std::span<const scheduled<Request>> decode = s.decode;
+    const std::uint32_t* const decode_at = s.decode_at.data();
     constexpr std::size_t ahead = 8;
-    for (std::size_t i = 0; i != s.decode.size(); ++i, ++o) {
-      if (i + ahead < s.decode.size()) detail::prefetch(&s.decode[i + ahead].request->state());
-      if (!roster_.template settle_decode<Advanced>(s.decode[i], *o, s.decode_at[i], s.mark())) [[unlikely]]
-        settle<Advanced>(s, s.decode[i], *o, s.decode_at[i], now);
+    for (std::size_t i = 0; i != decode.size(); ++i, ++o) {
+      if (i + ahead < decode.size()) detail::prefetch(&decode[i + ahead].request->state());
+      if (!roster_.template settle_decode<Advanced>(decode[i], *o, decode_at[i], mark)) [[unlikely]]
+        settle<Advanced>(decode[i], *o, decode_at[i], now, mark);
     }
     for (std::size_t i = 0; i != s.prefill.size(); ++i) {
-      settle<Advanced>(s, s.prefill[i], *o++, s.prefill_at[i], now);
+      settle<Advanced>(s.prefill[i], *o++, s.prefill_at[i], now, mark);
     }
     roster_.settle_places();
     plans_.pop_oldest();
@@ -500,10 +503,11 @@ class iteration_scheduler {
     }
   }
   template <bool Advanced>
-  void settle(step& s, const scheduled<Request>& e, const outcome& o, std::uint32_t at, time_point now) noexcept {
+  void settle(const scheduled<Request>& e, const outcome& o, std::uint32_t at, time_point now,
+              std::uint32_t mark) noexcept {
     Request& r = *e.request;
     if (r.state().ends_as == lifecycle::idle) [[likely]] {
-      if (roster_.template settle<Advanced>(e, o, at, now, s.mark())) {
+      if (roster_.template settle<Advanced>(e, o, at, now, mark)) {
         hold(r, r.state().ends_as, *plans_.last_with(r));
       }
     } else if constexpr (!Advanced) {
