@@ -342,8 +342,8 @@ class iteration_scheduler {
   [[nodiscard]] std::size_t plans_in_flight() const noexcept { return plans_.size(); }
   /// Whether the newest plan can still be abandoned: nothing has been planned or settled since. O(1).
   [[nodiscard]] bool can_abandon() const noexcept { return plans_.has_open(); }
-  /// Whether a plan in flight has the request: it computes something for it, or took its blocks. O(plans in flight).
-  /// (While the newest can be abandoned, of a resident it may say so of no plan but that.) Requires: it is here.
+  /// Whether a plan in flight has the request: it computes something for it, took its blocks, or copies its last one.
+  /// Of a plan that is open, not all are known by this yet. O(plans in flight). Requires: it is here.
   [[nodiscard]] bool is_in_flight(const Request& r) const noexcept {
     bool copied = false;
     plans_.for_each([&](const step& s) noexcept { copied = copied || roster_.kv.is_filled_by(r, s.moves.copies); });

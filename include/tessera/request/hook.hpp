@@ -142,7 +142,8 @@ class basic_request_hook
 
   /// What the scheduler knows. Valid at any time.
   [[nodiscard]] const state_type& state() const noexcept { return state_; }
-  /// How far it has come, for `adopt` elsewhere.
+  /// How far it has come, for `adopt` elsewhere. Of one that plans in flight have, what they will have computed is
+  /// counted already: wait until they are settled.
   [[nodiscard]] request_progress<Clock> progress() const noexcept {
     return {.length = state_.length,
             .computed = state_.computed,
