@@ -104,6 +104,7 @@
 #include <tessera/pipeline/replay_decisions.hpp>
 #include <tessera/pipeline/resident_set.hpp>
 #include <tessera/pipeline/roster.hpp>
+#include <tessera/pipeline/settlement.hpp>
 #include <tessera/pipeline/share.hpp>
 #include <tessera/pipeline/step.hpp>
 #include <tessera/pipeline/walk.hpp>

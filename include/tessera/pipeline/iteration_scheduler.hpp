@@ -3,7 +3,6 @@
 
 #include <tessera/admit/watermark.hpp>
 #include <tessera/core/owned_storage.hpp>
-#include <tessera/core/prefetch.hpp>
 #include <tessera/core/status.hpp>
 #include <tessera/core/storage.hpp>
 #include <tessera/draft/concepts.hpp>
@@ -19,6 +18,7 @@
 #include <tessera/pipeline/plan_ring.hpp>
 #include <tessera/pipeline/reasons.hpp>
 #include <tessera/pipeline/roster.hpp>
+#include <tessera/pipeline/settlement.hpp>
 #include <tessera/pipeline/step.hpp>
 #include <tessera/pipeline/walk.hpp>
 #include <tessera/preempt/swap.hpp>
@@ -34,8 +34,8 @@
 ///
 /// Where to read what: `pipeline/walk.hpp` who has its turn when, `share.hpp` what a resident gets, `admission.hpp`
 /// whether one that waits starts, `eviction.hpp` who gives way, `lookahead.hpp` drafts, `reasons.hpp` why somebody is
-/// not in a plan; `roster.hpp` how requests come, go and change, `kv_ledger.hpp` the memory, `refusal.hpp` what need
-/// not be found out twice.
+/// not in a plan; `plan_ring.hpp` which plans are in flight, `settlement.hpp` how they are settled; `roster.hpp` how
+/// requests come, go and change, `kv_ledger.hpp` the memory, `refusal.hpp` what need not be found out twice.
 
 TESSERA_NAMESPACE_BEGIN
 
@@ -249,11 +249,11 @@ class iteration_scheduler {
   /// Ends a request at any moment, as cancelled. Its blocks are free when this returns, or, if it holds some and a plan
   /// is open or in flight for it, when the last of these plans is settled: until then it lives, but is in no other.
   /// What comes of those it is in is ignored. O(log n + blocks held). Returns `unknown_request` if it is not here.
-  status cancel(Request& r) noexcept { return end(r, lifecycle::cancelled); }
+  status cancel(Request& r) noexcept { return settling().end(r, lifecycle::cancelled); }
 
   /// As `cancel`, but the request counts as finished: for one that has outgrown the instance, or whose last token the
   /// engine recognises late.
-  status finish(Request& r) noexcept { return end(r, lifecycle::finished); }
+  status finish(Request& r) noexcept { return settling().end(r, lifecycle::finished); }
 
   // -- one step ----------------------------------------------------------------------------------------------------
 
@@ -268,7 +268,7 @@ class iteration_scheduler {
     TESSERA_ASSERT(step.max_batch > 0 && step.token_budget > tokens{0}, "a step needs a batch and a token budget");
     TESSERA_ASSERT(step.lookahead >= tokens{0}, "negative lookahead");
     if (plans_.full() || step.max_batch == 0 || step.token_budget <= tokens{} || step.lookahead < tokens{}) return {};
-    close();
+    settling().close();
     roster_.advance(now);
     detail::step<Request>& s = begin(step);
     planning p{limits_, longest_, config_, roster_, s};
@@ -288,14 +288,7 @@ class iteration_scheduler {
     TESSERA_ASSERT(is_oldest(p), "not the pending plan, or not the oldest of those");
     TESSERA_ASSERT(outcomes.size() == p.size(), "one outcome per scheduled entry");
     if (!is_oldest(p) || outcomes.size() != plans_.oldest().size()) return status::invalid;
-    step& s = plans_.oldest();
-    if (plans_.size() == 1 && s.open) [[likely]] {
-      settle<false>(s, outcomes, now);
-      roster_.kv.copies_done();
-    } else {
-      close();  // what is settled now cannot be undone with it
-      settle<true>(s, outcomes, now);
-    }
+    settling().commit(outcomes, now);
     return status::ok;
   }
 
@@ -306,17 +299,7 @@ class iteration_scheduler {
   status abandon(const plan_type& p) noexcept {
     TESSERA_ASSERT(is_open(p), "not the pending plan, or others have been made or settled since");
     if (!is_open(p)) return status::invalid;
-    step& s = plans_.latest();
-    // What was found out beside what is undone now may not be true any more.
-    if (roster_.kv.mark() != 0) {
-      roster_.refused = s.refused_before;
-      roster_.refused_request = s.refused_request_before;
-      roster_.residents.set_bookmark(s.bookmark_before);
-    }
-    s.kept += roster_.kv.roll_back(0);
-    s.seen = 0;  // for `why`: nobody is in this plan
-    plans_.pop_open();
-    let_ended_go(s);
+    settling().abandon();
     return status::ok;
   }
 
@@ -398,6 +381,7 @@ class iteration_scheduler {
  private:
   using roster = detail::roster<Request, Order, BlockStore>;
   using step = detail::step<Request>;
+  using settlement = detail::settlement<Request, Order, BlockStore>;
   using planning = detail::planning<Request, Order, Preempt, Admit, BlockStore, Gate, Draft>;
 
   static constexpr kv::block_table::limits table_limits(const limits& l) noexcept {
@@ -418,121 +402,7 @@ class iteration_scheduler {
     return p.id == s.id && p.decode.data() == s.decode.data();
   }
 
-  status end(Request& r, lifecycle as) noexcept {
-    if (!roster_.contains(r)) return status::unknown_request;
-    auto& s = request_access::state(r);
-    step* const open = plans_.open();
-    if (open != nullptr && (s.life != lifecycle::waiting || open->has_mark(r, plan_mark::runs))) {
-      if (s.ends_as == lifecycle::idle) open->ended.push_back(&r);
-      s.ends_as = as;
-      return status::ok;
-    }
-    if (open != nullptr && open->refused_before.sequence == s.sequence) open->refused_before.forget();
-    end_now(r, as);
-    return status::ok;
-  }
-  /// A request ends, and goes at once or when the last plan in flight is settled that has it.
-  void end_now(Request& r, lifecycle as) noexcept {
-    roster_.take_out(r);
-    if (step* const last = plans_.last_with(r); last != nullptr) {
-      hold(r, as, *last);
-    } else {
-      roster_.let_go(r, as);
-    }
-  }
-  static void hold(Request& r, lifecycle as, step& until) noexcept {
-    request_access::state(r).ends_as = as;
-    until.ended.push_back(&r);
-  }
-  /// Those who have ended while a plan was open, which it is no more.
-  void let_ended_go(step& s) noexcept {
-    const std::size_t n = s.ended.size();
-    Request** const first = s.ended.begin();
-    s.ended.clear();
-    // Who is held until this plan is settled comes to stand where one stood that has had its turn.
-    for (std::size_t i = 0; i != n; ++i) end_now(*first[i], first[i]->state().ends_as);
-    roster_.settle_left_behind();
-  }
-
-  /// The open plan, if there is one, counts as run from now on.
-  void close() noexcept {
-    step* const s = plans_.open();
-    if (s == nullptr) return;
-    s->open = false;
-    roster_.settle_evictions(s->kept, s->moves);
-    roster_.settle_admissions(s->admitted, s->first_guest);
-    for (std::size_t i = 0; i != s->decode.size(); ++i) roster_.advance(s->decode[i], s->decode_at[i], s->mark());
-    for (std::size_t i = 0; i != s->prefill.size(); ++i) roster_.advance(s->prefill[i], s->prefill_at[i], s->mark());
-    roster_.settle_places();
-    roster_.kv.copies_done();
-    let_ended_go(*s);
-  }
-
-  /// @tparam Advanced whether the plan counts as run already.
-  template <bool Advanced>
-  void settle(step& s, std::span<const outcome> outcomes, time_point now) noexcept {
-    if constexpr (Advanced) {
-      find_again(s.decode, s.decode_at);
-      find_again(s.prefill, s.prefill_at);
-    } else {
-      roster_.settle_evictions(s.kept, s.moves);
-      roster_.kv.close_rows(s.moves);
-      roster_.settle_admissions(s.admitted, s.first_guest);
-    }
-    const outcome* o = outcomes.data();
-    const std::uint32_t mark = s.mark();
-    const std::span<const scheduled<Request>> decode = s.decode;
-    const std::uint32_t* const decode_at = s.decode_at.data();
-    constexpr std::size_t ahead = 8;
-    for (std::size_t i = 0; i != decode.size(); ++i, ++o) {
-      if (i + ahead < decode.size()) detail::prefetch(&decode[i + ahead].request->state());
-      if (!roster_.template settle_decode<Advanced>(decode[i], *o, decode_at[i], mark)) [[unlikely]]
-        settle<Advanced>(decode[i], *o, decode_at[i], now, mark);
-    }
-    for (std::size_t i = 0; i != s.prefill.size(); ++i) {
-      settle<Advanced>(s.prefill[i], *o++, s.prefill_at[i], now, mark);
-    }
-    roster_.settle_places();
-    plans_.pop_oldest();
-    if constexpr (Advanced) {
-      for (Request* r : s.ended) roster_.let_go_late(*r);
-      s.ended.clear();
-      roster_.kv.close_rows(s.moves);
-    } else {
-      let_ended_go(s);
-    }
-  }
-  template <bool Advanced>
-  void settle(const scheduled<Request>& e, const outcome& o, std::uint32_t at, time_point now,
-              std::uint32_t mark) noexcept {
-    Request& r = *e.request;
-    if (r.state().ends_as == lifecycle::idle) [[likely]] {
-      if (roster_.template settle<Advanced>(e, o, at, now, mark)) {
-        hold(r, r.state().ends_as, *plans_.last_with(r));
-      }
-    } else if constexpr (!Advanced) {
-      roster_.settle_cancelled(r, at);
-    }
-  }
-  /// Where those of a plan stand among the residents by now; `no_index`: they wait, are suspended or have ended.
-  /// Mostly all have moved by as much as the one before.
-  void find_again(const fixed_vector<scheduled<Request>>& entries, fixed_vector<std::uint32_t>& at) const noexcept {
-    const std::span<Request* const> all = roster_.residents.all();
-    std::uint32_t moved = 0;
-    for (std::size_t i = 0; i != entries.size(); ++i) {
-      const Request& r = *entries[i].request;
-      const std::uint32_t guess = at[i] + moved;
-      if (guess < all.size() && all[guess] == &r) [[likely]] {
-        at[i] = guess;
-      } else if (r.state().life == lifecycle::resident && r.state().ends_as == lifecycle::idle) {
-        const auto found = static_cast<std::uint32_t>(roster_.residents.place_of(r));
-        moved = found - at[i];
-        at[i] = found;
-      } else {
-        at[i] = no_index;
-      }
-    }
-  }
+  [[nodiscard]] settlement settling() noexcept { return {roster_, plans_}; }
 
   [[nodiscard]] step& begin(const step_limits& limits) noexcept {
     step& s = plans_.push();
