@@ -34,6 +34,9 @@
 #include <tessera/cost/fit.hpp>
 #include <tessera/cost/least_squares.hpp>
 #include <tessera/cost/qoe_model.hpp>
+#include <tessera/draft/concepts.hpp>
+#include <tessera/draft/per_request.hpp>
+#include <tessera/draft/unless_busy.hpp>
 #include <tessera/gate/backfill.hpp>
 #include <tessera/gate/concepts.hpp>
 #include <tessera/headroom/calibration.hpp>
@@ -91,14 +94,17 @@
 #include <tessera/pipeline/exclusive_blocks.hpp>
 #include <tessera/pipeline/iteration_scheduler.hpp>
 #include <tessera/pipeline/kv_ledger.hpp>
+#include <tessera/pipeline/kv_moves.hpp>
 #include <tessera/pipeline/limits.hpp>
 #include <tessera/pipeline/lookahead.hpp>
 #include <tessera/pipeline/plan.hpp>
+#include <tessera/pipeline/plan_ring.hpp>
 #include <tessera/pipeline/reasons.hpp>
 #include <tessera/pipeline/refusal.hpp>
 #include <tessera/pipeline/replay_decisions.hpp>
 #include <tessera/pipeline/resident_set.hpp>
 #include <tessera/pipeline/roster.hpp>
+#include <tessera/pipeline/settlement.hpp>
 #include <tessera/pipeline/share.hpp>
 #include <tessera/pipeline/step.hpp>
 #include <tessera/pipeline/walk.hpp>
