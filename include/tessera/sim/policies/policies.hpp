@@ -66,18 +66,21 @@ TESSERA_DETAIL_POLICIES_INLINE policy oracle_policy() {
   return {"oracle", "first come, first served with unlimited KV memory (an oracle)",
           [](const cluster_options& options, std::span<const trace_row> rows, const progress_callback& progress) {
             cluster_options unlimited = options;
-            scheduler_limits& limits = unlimited.instance.limits;
             std::int64_t longest = 0;
             std::int64_t all = 0;
             for (const trace_row& row : rows) {
               const std::int64_t n =
-                  blocks_for(tokens{row.prompt_tokens + row.output_tokens}, limits.block_size).count();
+                  blocks_for(tokens{row.prompt_tokens + row.output_tokens}, options.instance.limits.block_size).count();
               longest = std::max(longest, n);
               all += n;
             }
             // Those that run at a time, all at their longest, or everything at once. Nothing is kept free besides.
-            const std::int64_t needed = std::min(all, longest * static_cast<std::int64_t>(limits.residents));
-            limits.blocks = std::max(limits.blocks, static_cast<std::size_t>(needed));
+            const auto enlarge = [&](scheduler_limits& limits) {
+              const std::int64_t needed = std::min(all, longest * static_cast<std::int64_t>(limits.residents));
+              limits.blocks = std::max(limits.blocks, static_cast<std::size_t>(needed));
+            };
+            enlarge(unlimited.instance.limits);
+            for (instance_options& one : unlimited.each) enlarge(one.limits);
             run_result result = cluster<fcfs<request>>{unlimited, {.watermark = 0}}.run(rows, progress);
             result.numbers.policy = "oracle";
             return result;
@@ -102,25 +105,29 @@ TESSERA_DETAIL_POLICIES_INLINE std::vector<policy> published_policies() {
       needing_scores(make_policy<pars<request>>(
           "pars", "PARS: lowest score first; whoever has waited 120 s goes ahead (needs scores)")),
       make_policy<pars<request, true_length>>("sjf", "as pars, with the true lengths for scores (an oracle)"),
-      make_control_policy<fcfs<request>>(
-          "distserve", "half of the instances prefill, half decode, each the shortest queue",
-          [](const cluster_options& o, auto) {
-            return disaggregated{halves(o.instances), distserve{}};
-          },
-          2),
-      make_control_policy<fcfs<request>>(
-          "splitwise", "prefill and decode pools by the shortest queue, and a mixed one that helps out",
-          [](const cluster_options& o, auto) {
-            return disaggregated{three_pools(o.instances), splitwise{}};
-          },
-          3),
-      make_control_policy<fcfs<request>>(
-          "phasor", "Phasor: prefill and decode pools by headroom, defragmented, workers change between them",
-          [](const cluster_options& o, auto) {
-            return disaggregated{three_pools(o.instances),
-                                 phasor_control{{.model = calibrate_prefill(o.instance.timer, default_ttft_target)}}};
-          },
-          3),
+      with_pools(make_control_policy<fcfs<request>>(
+                     "distserve", "half of the instances prefill, half decode, each the shortest queue",
+                     [](const cluster_options& o, auto) {
+                       return disaggregated{o.pools.value_or(halves(o.instances)), distserve{}};
+                     },
+                     2),
+                 2),
+      with_pools(make_control_policy<fcfs<request>>(
+                     "splitwise", "prefill and decode pools by the shortest queue, and a mixed one that helps out",
+                     [](const cluster_options& o, auto) {
+                       return disaggregated{o.pools.value_or(three_pools(o.instances)), splitwise{}};
+                     },
+                     3),
+                 3),
+      with_pools(make_control_policy<fcfs<request>>(
+                     "phasor", "Phasor: prefill and decode pools by headroom, defragmented, workers change between them",
+                     [](const cluster_options& o, auto) {
+                       return disaggregated{
+                           o.pools.value_or(three_pools(o.instances)),
+                           phasor_control{{.model = calibrate_prefill(o.instance.timer, default_ttft_target)}}};
+                     },
+                     3),
+                 3),
       make_control_policy<fcfs<request>>("in-turn", "first come, first served; new requests to the instances in turn",
                                          [](const cluster_options&, auto) { return in_turn{}; }),
       make_control_policy<fcfs<request>>("llumnix", "load-aware dispatch and live migration, in the manner of Llumnix",

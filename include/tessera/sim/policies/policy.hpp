@@ -52,6 +52,8 @@ struct policy {
   std::function<run_result(const cluster_options&, std::span<const trace_row>, const progress_callback&)> run;
   bool needs_scores = false;        ///< It means nothing where requests have no score.
   std::size_t least_instances = 1;  ///< It cannot run on fewer.
+  std::size_t pools = 0;            ///< It divides the instances into so many pools, as `cluster_options::pools` says:
+                                    ///< 2, prefill and decode, or 3, with a mixed one.
 };
 
 /// A policy that runs `Scheduler` on every instance of a cluster, places new requests with `Placement` and requests
@@ -85,6 +87,12 @@ template <class Scheduler, class Make>
     result.numbers.policy = name;
     return result;
   };
+  return p;
+}
+
+/// The same policy, which reads `cluster_options::pools`: 2 of them, or 3.
+[[nodiscard]] inline policy with_pools(policy p, std::size_t pools) {
+  p.pools = pools;
   return p;
 }
 
