@@ -115,7 +115,7 @@ TEST_CASE("faults: nobody knows of a death before it is detected; what is sent t
   CHECK(result.requests[2].finish == 4.5);
   CHECK(result.requests[2].instance == 1);
   CHECK(result.requests[3].finish == 12.5);
-  CHECK(result.requests[3].instance == 0);  // back
+  CHECK(result.requests[3].instance == 0);                                   // back
   for (const request_record& r : result.requests) CHECK(r.recoveries == 0);  // they had nothing to lose
   CHECK(result.numbers.faults.recomputed == 0);
   CHECK(result.numbers.faults.down_s == 10);
@@ -280,9 +280,11 @@ TEST_CASE("faults: as the command line says them") {
   CHECK(c.kind == fault_kind::slows);
   CHECK(c.instance == 12);
   CHECK(c.factor == 2.5);
-  for (const char* wrong : {"", "die", "die:", "die:x@1", "die:-1@1", "die:1", "die:1@", "die:1@1+", "die:1@1+0", "die:1@nan",
-                            "die:1@inf", "die:1@1+-5", "die:1@1+5x2", "hang:1@1", "hang:1@1+inf", "slow:1@1+5",
-                            "slow:1@1+5x0", "slow:1@1+5x", "slow:1@1", "burn:1@1+5", "die:1@1+5 ", " die:1@1"}) {
+  for (const char* wrong : {"",           "die",          "die:",        "die:x@1",   "die:-1@1",
+                            "die:1",      "die:1@",       "die:1@1+",    "die:1@1+0", "die:1@nan",
+                            "die:1@inf",  "die:1@1+-5",   "die:1@1+5x2", "hang:1@1",  "hang:1@1+inf",
+                            "slow:1@1+5", "slow:1@1+5x0", "slow:1@1+5x", "slow:1@1",  "burn:1@1+5",
+                            "die:1@1+5 ", " die:1@1"}) {
     CAPTURE(wrong);
     CHECK(refusal(wrong).find("expected die:INSTANCE@SECONDS") != std::string::npos);
   }

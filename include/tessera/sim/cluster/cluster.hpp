@@ -31,8 +31,8 @@ namespace sim {
 
 /// How a run is set up.
 struct cluster_options {
-  std::size_t instances = 1;           ///< How many there are.
-  instance_options instance;           ///< They are all alike, but for `each`.
+  std::size_t instances = 1;  ///< How many there are.
+  instance_options instance;  ///< They are all alike, but for `each`.
   /// Not empty: what each instance is, in a cluster of unlike ones. They have the same block size (asserted). What
   /// looks at one instance for all, the plan of stages or a prefill model, looks at `instance`.
   std::vector<instance_options> each{};
@@ -75,9 +75,9 @@ inline constexpr std::size_t max_timeline_points = 16384;
 /// sooner, it is *out of service*: no policy is shown it (`candidates`, `takes`). Requests that were on it, or were
 /// sent there, are placed anew, with their arrival and the tokens that the user has; the KV of these is computed again
 /// (`recovered`). That is what architecture.md demands: the dead incarnation is known to be dead, and no live instance
-/// owns them. One that was being moved away from it is lost with it until it goes on elsewhere; one that was being moved
-/// there goes on where it was, with its KV, when the death is known. When the instance is back, it is empty. Requests for
-/// which there is no instance wait for one that comes back; if none ever does, they end unserved.
+/// owns them. One that was being moved away from it is lost with it until it goes on elsewhere; one that was being
+/// moved there goes on where it was, with its KV, when the death is known. When the instance is back, it is empty.
+/// Requests for which there is no instance wait for one that comes back; if none ever does, they end unserved.
 ///
 /// A request changes its instance in one of two ways. `move`: it computes nothing until its KV has crossed the fabric.
 /// `migrate`: it goes on decoding while its KV is copied, round by round, and stops for the last few blocks
@@ -203,8 +203,8 @@ class cluster {
   [[nodiscard]] std::size_t size() const noexcept { return instances_.size(); }
   /// The instances as placement policies see them, always up to date, but for the phases and for the dead.
   [[nodiscard]] const std::vector<instance_view>& views() const noexcept { return views_; }
-  /// Those of the views that a policy may choose from for `r`: of instances that take it. By instance, at least one. O(1)
-  /// while all take everything, else O(instances). Valid until the next call.
+  /// Those of the views that a policy may choose from for `r`: of instances that take it. By instance, at least one.
+  /// O(1) while all take everything, else O(instances). Valid until the next call.
   [[nodiscard]] const std::vector<instance_view>& candidates(const request& r) {
     if (out_ == 0 && options_.each.empty()) return views_;
     candidates_.clear();
@@ -249,8 +249,8 @@ class cluster {
   }
 
   /// Begins to migrate `r`, which runs on, to another instance. False, and nothing is changed, if it holds no blocks,
-  /// has no token yet or is on its way already, or if that one does not take it. A migration comes to nothing when the request ends or loses its blocks
-  /// meanwhile.
+  /// has no token yet or is on its way already, or if that one does not take it. A migration comes to nothing when the
+  /// request ends or loses its blocks meanwhile.
   bool migrate(request& r, std::size_t to) {
     if (!may_migrate(r) || !takes(to, r)) return false;
     begin_migration(r, to, migration_room(held(r)));
@@ -588,12 +588,12 @@ class cluster {
   /// How an instance is.
   struct health {
     bool up = true;
-    bool in_service = true;           ///< Not known to be dead.
-    std::uint32_t deaths = 0;         ///< So far.
-    std::size_t of = 0;               ///< The fault that it died of last.
-    double returns_s = no_event;      ///< When it is back; of one that is dead.
+    bool in_service = true;       ///< Not known to be dead.
+    std::uint32_t deaths = 0;     ///< So far.
+    std::size_t of = 0;           ///< The fault that it died of last.
+    double returns_s = no_event;  ///< When it is back; of one that is dead.
     double hangs_until_s = -no_event;
-    std::vector<asking> asked{};      ///< Were there when it died, or sent there since. Nobody knows yet.
+    std::vector<asking> asked{};  ///< Were there when it died, or sent there since. Nobody knows yet.
   };
   /// Something that happens to an instance.
   struct fault_event {
@@ -634,7 +634,8 @@ class cluster {
         if (begins) happens(f.at_s + f.for_s, {.what = fault_event::ends, .of = e.of});
         begins ? slow_.push_back(e.of) : static_cast<void>(std::erase(slow_, e.of));
         double factor = 1;
-        for (const std::size_t k : slow_) factor *= options_.faults[k].instance == f.instance ? options_.faults[k].factor : 1;
+        for (const std::size_t k : slow_)
+          factor *= options_.faults[k].instance == f.instance ? options_.faults[k].factor : 1;
         instances_[f.instance].slow_down(factor);
         break;
     }
@@ -807,25 +808,24 @@ class cluster {
 
   void record(const request& r, double arrival_s, double finish_s, bool refused = false) {
     const auto moment = [](double at) { return at < 0 ? sim::never : at; };
-    request_record out{
-        .id = r.index,
-        .instance = static_cast<std::uint32_t>(r.where),
-        .preemptions = r.state().preemptions,
-        .migrations = r.migrations,
-        .recoveries = r.recoveries,
-        .rejected = refused,
-        .prompt_tokens = r.prompt.count(),
-        .reasoning_tokens = r.reasoning.count(),
-        .answer_tokens = (r.output - r.reasoning).count(),
-        .arrival = arrival_s,
-        .first_scheduled = moment(r.first_step_s),
-        .first_token = moment(r.first_token_s),
-        .phase_change = r.reasoning > tokens{} ? moment(r.phase_change_s) : arrival_s,
-        .answer_scheduled = moment(r.answering_step_s),
-        .first_answer = moment(r.first_answer_s),
-        .finish = moment(finish_s),
-        .executed = r.executed_s,
-        .preempted = r.preempted_s};
+    request_record out{.id = r.index,
+                       .instance = static_cast<std::uint32_t>(r.where),
+                       .preemptions = r.state().preemptions,
+                       .migrations = r.migrations,
+                       .recoveries = r.recoveries,
+                       .rejected = refused,
+                       .prompt_tokens = r.prompt.count(),
+                       .reasoning_tokens = r.reasoning.count(),
+                       .answer_tokens = (r.output - r.reasoning).count(),
+                       .arrival = arrival_s,
+                       .first_scheduled = moment(r.first_step_s),
+                       .first_token = moment(r.first_token_s),
+                       .phase_change = r.reasoning > tokens{} ? moment(r.phase_change_s) : arrival_s,
+                       .answer_scheduled = moment(r.answering_step_s),
+                       .first_answer = moment(r.first_answer_s),
+                       .finish = moment(finish_s),
+                       .executed = r.executed_s,
+                       .preempted = r.preempted_s};
     if (out.completed()) {
       out.blocked = std::max(finish_s - arrival_s - r.executed_s - r.preempted_s, 0.0);
       out.qoe = r.qoe.value();
@@ -877,18 +877,18 @@ class cluster {
   std::vector<on_the_way> incoming_;
   std::vector<request*> stopping_;  ///< Wait for the end of a step to stop.
   std::vector<request> requests_;
-  std::vector<request*> moving_;    ///< All that are on their way.
+  std::vector<request*> moving_;  ///< All that are on their way.
   std::vector<blocks> stranded_;
   std::vector<health> health_;
-  std::size_t up_;       ///< Instances that are alive.
-  std::size_t out_ = 0;  ///< Instances that are out of service.
+  std::size_t up_;                         ///< Instances that are alive.
+  std::size_t out_ = 0;                    ///< Instances that are out of service.
   std::vector<fault_event> fault_events_;  ///< Heap.
   std::uint64_t faults_set_ = 0;
-  std::vector<std::size_t> slow_;           ///< The faults that slow somebody now.
-  std::vector<asking> homeless_;            ///< There is no instance for them.
+  std::vector<std::size_t> slow_;  ///< The faults that slow somebody now.
+  std::vector<asking> homeless_;   ///< There is no instance for them.
   std::vector<instance_view> candidates_;
-  blocks capacity_{};   ///< Of all.
-  tokens most_kv_{};    ///< That one sequence can have, on the largest.
+  blocks capacity_{};  ///< Of all.
+  tokens most_kv_{};   ///< That one sequence can have, on the largest.
   blocks stranded_total_{};
   blocks demand_{1};
   double now_s_ = 0;

@@ -30,11 +30,11 @@ enum class fault_kind : std::uint8_t {
 
 /// One thing that goes wrong.
 struct fault {
-  fault_kind kind = fault_kind::dies;                     ///< What happens.
-  std::size_t instance = 0;                               ///< To which instance.
-  double at_s = 0;                                        ///< When, on the time line of the arrivals.
+  fault_kind kind = fault_kind::dies;                      ///< What happens.
+  std::size_t instance = 0;                                ///< To which instance.
+  double at_s = 0;                                         ///< When, on the time line of the arrivals.
   double for_s = std::numeric_limits<double>::infinity();  ///< How long. Only death may last for ever.
-  double factor = 1;                                      ///< Of `slows`. More than 0.
+  double factor = 1;                                       ///< Of `slows`. More than 0.
 };
 
 /// Whether a cluster of so many instances can have this fault.
@@ -70,9 +70,10 @@ struct fault {
 /// `slow:3@120+60x2.5`. @throws usage_error
 [[nodiscard]] inline fault parse_fault(std::string_view text) {
   const auto wrong = [&](std::string_view why) -> usage_error {
-    return usage_error{fmt::format("the fault {} {}; expected die:INSTANCE@SECONDS[+SECONDS], "
-                                   "hang:INSTANCE@SECONDS+SECONDS or slow:INSTANCE@SECONDS+SECONDSxFACTOR",
-                                   shown(text), why)};
+    return usage_error{
+        fmt::format("the fault {} {}; expected die:INSTANCE@SECONDS[+SECONDS], "
+                    "hang:INSTANCE@SECONDS+SECONDS or slow:INSTANCE@SECONDS+SECONDSxFACTOR",
+                    shown(text), why)};
   };
   fault f;
   const std::size_t colon = text.find(':');

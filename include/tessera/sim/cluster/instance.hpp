@@ -265,9 +265,7 @@ class instance {
   void slow_down(double factor) noexcept { slowness_ = factor; }
 
   /// Requests in the high-priority queue (PASCAL's r_i): reasoning and not demoted. O(1).
-  [[nodiscard]] std::size_t reasoning() const noexcept {
-    return served() - answering_.size() - demoted_;
-  }
+  [[nodiscard]] std::size_t reasoning() const noexcept { return served() - answering_.size() - demoted_; }
   /// Answering requests that have not used up their first quantum (a_i). O(answering requests).
   [[nodiscard]] std::size_t fresh_answers(tokens quantum) const noexcept {
     std::size_t fresh = 0;
@@ -290,7 +288,8 @@ class instance {
     const auto before = std::chrono::steady_clock::now();
     step_limits step = options_->step;
     if (const tokens most = options_->prefill_budget; most > tokens{}) {
-      step.token_budget = min(step.token_budget, most + tokens{static_cast<std::int64_t>(scheduler().resident_count())});
+      step.token_budget =
+          min(step.token_budget, most + tokens{static_cast<std::int64_t>(scheduler().resident_count())});
     }
     plan_ = scheduler().plan(time_point::at_seconds(now_s), step);
     timed(nanoseconds_since(before));

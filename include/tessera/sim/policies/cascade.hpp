@@ -128,8 +128,8 @@ class cascade {
   template <class C>
   [[nodiscard]] std::size_t place(C& c, const request& r) {
     const tokens length = max(r.prompt, r.state().length);  // more than its prompt, if its instance has died
-    std::size_t to = config_.balance == stage_balance::in_turn ? in_turn(front_->stage_for(length), c, r)
-                                                               : front_->route(length);
+    std::size_t to =
+        config_.balance == stage_balance::in_turn ? in_turn(front_->stage_for(length), c, r) : front_->route(length);
     // No instance of the stage is alive, or all are too small for it.
     if (to >= c.size() || !c.takes(to, r)) {
       to = others_.least(
@@ -550,9 +550,9 @@ class cascade {
   std::unique_ptr<stage_map> front_;  ///< What the front end knows.
   std::vector<owned_storage<member::limits>> memory_;
   std::vector<std::unique_ptr<member>> members_;
-  std::vector<std::uint32_t> lives_;  ///< By instance: its incarnation.
-  member::config member_{};           ///< As which each life begins.
-  placement::turn others_{};          ///< Where no stage has an instance for a request.
+  std::vector<std::uint32_t> lives_;                                  ///< By instance: its incarnation.
+  member::config member_{};                                           ///< As which each life begins.
+  placement::turn others_{};                                          ///< Where no stage has an instance for a request.
   std::vector<std::size_t> turn_;                                     ///< By stage.
   std::vector<blocks> promised_;                                      ///< By instance: the sum of `reserved_`.
   std::map<std::pair<std::size_t, std::uint64_t>, blocks> reserved_;  ///< By instance and ticket: not announced yet.

@@ -300,7 +300,8 @@ template <class Key, class Takes>
 /// Likewise, with the fewest requests.
 template <class Takes>
 [[nodiscard]] std::size_t shortest_queue(placement::turn& ties, const std::vector<pool_worker>& workers, Takes takes) {
-  return least_of(ties, workers, [](const pool_worker& w) { return w.requests; }, takes);
+  return least_of(
+      ties, workers, [](const pool_worker& w) { return w.requests; }, takes);
 }
 /// Of a role's open workers the one with the least `key`, then in turn. If the pool has lost its last one, the mixed
 /// pool serves, and if there is none, the other.

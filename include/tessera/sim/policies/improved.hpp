@@ -192,7 +192,7 @@ TESSERA_DETAIL_POLICIES_INLINE run_result run_improved(const cluster_options& op
   expect_lengths(expecting, history, config.predicts);
   const prefill_model model = calibrate_prefill(options.instance.timer, default_ttft_target);
   const cluster_options o = config.bounded_steps ? bounded_steps(options, model, config.step_s) : options;
-  if (config.stages && o.instances > 1 && !history.empty()) {
+  if (config.stages && o.instances > 1 && o.instances <= most_in_stages && !history.empty()) {
     const cascade_plan plan = plan_cascade(o, history, arrival_rate(history), layout::steady);
     if (plan.gain >= config.least_gain) {
       return cluster<scheduler, cascade>{o, {}, cascade{steady_cascade(plan)}}.run(expecting, progress);

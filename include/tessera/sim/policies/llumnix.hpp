@@ -59,7 +59,10 @@ class llumnix {
   [[nodiscard]] std::size_t place(C& c, const request& r) {
     look_at(c);
     return ties_.least(
-        0, freeness_.size(), [&](std::size_t i) { return std::pair{-freeness_[i], c.views()[i].requests}; },
+        0, freeness_.size(),
+        [&](std::size_t i) {
+          return std::pair{-freeness_[i], c.views()[i].requests};
+        },
         [&](std::size_t i) { return c.takes(i, r); });
   }
 

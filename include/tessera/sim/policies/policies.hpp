@@ -119,30 +119,33 @@ TESSERA_DETAIL_POLICIES_INLINE std::vector<policy> published_policies() {
                      },
                      3),
                  3),
-      with_pools(make_control_policy<fcfs<request>>(
-                     "phasor", "Phasor: prefill and decode pools by headroom, defragmented, workers change between them",
-                     [](const cluster_options& o, auto) {
-                       return disaggregated{
-                           o.pools.value_or(three_pools(o.instances)),
-                           phasor_control{{.model = calibrate_prefill(o.instance.timer, default_ttft_target)}}};
-                     },
-                     3),
-                 3),
+      with_pools(
+          make_control_policy<fcfs<request>>(
+              "phasor", "Phasor: prefill and decode pools by headroom, defragmented, workers change between them",
+              [](const cluster_options& o, auto) {
+                return disaggregated{
+                    o.pools.value_or(three_pools(o.instances)),
+                    phasor_control{{.model = calibrate_prefill(o.instance.timer, default_ttft_target)}}};
+              },
+              3),
+          3),
       make_control_policy<fcfs<request>>("in-turn", "first come, first served; new requests to the instances in turn",
                                          [](const cluster_options&, auto) { return in_turn{}; }),
       make_control_policy<fcfs<request>>("llumnix", "load-aware dispatch and live migration, in the manner of Llumnix",
                                          [](const cluster_options&, auto) { return llumnix{}; }),
       // Their stages are planned from the workload itself, as from a history of the same traffic.
-      make_control_policy<fcfs<request>>(
-          "cascade", "CascadeInfer: instances in stages by length, planned from this workload's lengths",
-          [](const cluster_options& o, std::span<const trace_row> rows) {
-            return cascade{published_cascade(plan_cascade(o, rows, arrival_rate(rows)))};
-          }),
-      make_control_policy<fcfs<request>>(
-          "cascade-steady", "as cascade, with stages planned for a steady load, and dispatch by what waits",
-          [](const cluster_options& o, std::span<const trace_row> rows) {
-            return cascade{steady_cascade(plan_cascade(o, rows, arrival_rate(rows), layout::steady))};
-          }),
+      with_most(make_control_policy<fcfs<request>>(
+                    "cascade", "CascadeInfer: instances in stages by length, planned from this workload's lengths",
+                    [](const cluster_options& o, std::span<const trace_row> rows) {
+                      return cascade{published_cascade(plan_cascade(o, rows, arrival_rate(rows)))};
+                    }),
+                most_in_stages),
+      with_most(make_control_policy<fcfs<request>>(
+                    "cascade-steady", "as cascade, with stages planned for a steady load, and dispatch by what waits",
+                    [](const cluster_options& o, std::span<const trace_row> rows) {
+                      return cascade{steady_cascade(plan_cascade(o, rows, arrival_rate(rows), layout::steady))};
+                    }),
+                most_in_stages),
       improved_policy("improved"),
   };
 }

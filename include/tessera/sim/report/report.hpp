@@ -228,7 +228,8 @@ namespace detail {
 }
 
 /// What a reader must know before he believes the table: which loads are not carried, which runs are too short, and
-/// what instances that died have cost; and, where there are objectives, a line for each policy that says whether it meets them.
+/// what instances that died have cost; and, where there are objectives, a line for each policy that says whether it
+/// meets them.
 [[nodiscard]] inline std::string format_remarks(std::span<const replicates> rows) {
   std::string overloaded;
   std::string unsettled;
@@ -444,21 +445,21 @@ inline constexpr std::string_view script_style =
     if (line.empty()) continue;
     data += fmt::format("$run{} << EOD\n", i);
     for (const std::size_t k : thin_out(line.size(), plot_points)) {
-      data +=
-          fmt::format("{:.6g} {:.6g} {:.6g} {:.6g} {:.6g}\n", line[k].time, line[k].running, line[k].waiting,
-                      line[k].kv_used, line[k].live);
+      data += fmt::format("{:.6g} {:.6g} {:.6g} {:.6g} {:.6g}\n", line[k].time, line[k].running, line[k].waiting,
+                          line[k].kv_used, line[k].live);
     }
     data += "EOD\n";
   }
   const std::string running = curves(runs, has, "1:2", "lines");
   if (running.empty()) return {};
   // Who is alive is shown where somebody is not.
-  const std::string live = died ? "set title 'Instances alive'\nset yrange [0:*]\n" + curves(runs, has, "1:5", "steps") : "";
+  const std::string live =
+      died ? "set title 'Instances alive'\nset yrange [0:*]\n" + curves(runs, has, "1:5", "steps") : "";
   return data + std::string{script_style} + fmt::format("set multiplot layout {},1\n", died ? 4 : 3) +
-         "set lmargin 10\nset yrange [0:*]\n" +
-         "set title 'Requests running'\n" + running + "unset key\nset title 'Requests waiting'\n" +
-         curves(runs, has, "1:3", "lines") + live + "set title 'Part of the KV blocks in use'\nset yrange [0:1.05]\n" +
-         "set xlabel 'seconds'\n" + curves(runs, has, "1:4", "lines") + "unset multiplot\n";
+         "set lmargin 10\nset yrange [0:*]\n" + "set title 'Requests running'\n" + running +
+         "unset key\nset title 'Requests waiting'\n" + curves(runs, has, "1:3", "lines") + live +
+         "set title 'Part of the KV blocks in use'\nset yrange [0:1.05]\n" + "set xlabel 'seconds'\n" +
+         curves(runs, has, "1:4", "lines") + "unset multiplot\n";
 }
 
 /// One word of a shell command.
