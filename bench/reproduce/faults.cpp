@@ -85,34 +85,44 @@ std::string cell(const std::vector<sample>& runs, double sample::*which, int dig
 
 void run(const options& o) {
   page p{o, "What one death costs"};
-  std::vector<sim::policy> policies;
+  struct death {
+    sim::policy policy;
+    std::size_t instance;
+    std::string name;
+  };
+  std::vector<death> deaths;
   for (const sim::policy& one : sim::published_policies()) {
-    if (!one.needs_scores) policies.push_back(one);
+    if (one.needs_scores) continue;
+    const std::string name = fmt::format("`{}`", one.name);
+    deaths.push_back({one, 0, one.pools == 0 ? name : name + ", prefill"});
+    const sim::pool_sizes pools = one.pools == 2 ? sim::halves(instances) : sim::three_pools(instances);
+    if (one.pools != 0) deaths.push_back({one, pools.prefill, name + ", decode"});
   }
   const auto requests = static_cast<std::size_t>(rate * (o.quick ? 200 : length_s));
   const sim::workload& w = sim::find_workload("azure-conv");
-  std::vector<std::vector<sample>> samples(policies.size(), std::vector<sample>(o.seeds));
-  parallel_for(policies.size() * o.seeds, o.threads, [&](std::size_t k) {
-    const std::size_t seed = k / policies.size();
-    const sim::policy& one = policies[k % policies.size()];
+  std::vector<std::vector<sample>> samples(deaths.size(), std::vector<sample>(o.seeds));
+  parallel_for(deaths.size() * o.seeds, o.threads, [&](std::size_t k) {
+    const std::size_t seed = k / deaths.size();
+    const death& d = deaths[k % deaths.size()];
     const rows_type rows = sim::generate(w, requests, rate, seed + 1);
     cluster_options c = pascal_setting::cluster_for(rows, instances);
     c.seed = seed + 1;
     const auto quiet = [](std::size_t) {};
-    const run_result without = one.run(c, rows, quiet);
+    const run_result without = d.policy.run(c, rows, quiet);
     const double died = rows.front().arrival_s + (o.quick ? 30 : dies_s);
-    c.faults = {{.kind = sim::fault_kind::dies, .instance = 0, .at_s = died, .for_s = dead_s}};
-    samples[k % policies.size()][seed] = compare(one.run(c, rows, quiet), without, died);
+    c.faults = {{.kind = sim::fault_kind::dies, .instance = d.instance, .at_s = died, .for_s = dead_s}};
+    samples[k % deaths.size()][seed] = compare(d.policy.run(c, rows, quiet), without, died);
   });
   p.text(fmt::format(
       "`reproduce faults --seeds {}` made this page. {} instances of `{}` serve `{}` at {} requests a second, {:g} s "
-      "long. "
-      "After {:g} s instance 0 dies: the KV on it is lost. A second later the others know, and what it had goes to "
-      "them; "
-      "{:g} s after its death it is back, empty. Of policies with pools it is a prefill worker, of those with stages "
-      "the "
-      "first one of the shortest requests. Every number is a mean over {} seeds, ± its 95 % interval; beside it, after "
-      "the slash, the same requests without the death. `pars` is not here: these requests have no scores.",
+      "long. After {:g} s one of them dies, the first: the KV on it is lost. A second later the others know, and what "
+      "it "
+      "had goes to them; {:g} s after its death it is back, empty. Of policies with pools, once a prefill worker dies "
+      "and "
+      "once a decode worker; of those with stages, an instance of the shortest requests. Every number is a mean over "
+      "{} "
+      "seeds, ± its 95 % interval; after the slash, the same requests without the death. `pars` is not here: these "
+      "requests have no scores.",
       o.seeds, instances, pascal_setting::profile_name, w.name, rate, length_s, dies_s, dead_s, o.seeds));
   p.text(fmt::format(
       "*TTFT P99* and *good* are of the requests that arrive from the death to a minute after the return; good are "
@@ -123,14 +133,19 @@ void run(const options& o) {
       "{:g} times what it is without the death.",
       objectives, quiet_bins, bin_s, normal));
   std::vector<std::vector<std::string>> table;
-  for (std::size_t i = 0; i != policies.size(); ++i) {
+  for (std::size_t i = 0; i != deaths.size(); ++i) {
     const std::vector<sample>& s = samples[i];
-    table.push_back({fmt::format("`{}`", policies[i].name),
-                     cell(s, &sample::ttft, 2) + " / " + cell(s, &sample::ttft_before, 2),
+    table.push_back({deaths[i].name, cell(s, &sample::ttft, 2) + " / " + cell(s, &sample::ttft_before, 2),
                      cell(s, &sample::goodput, 1, 100) + " / " + cell(s, &sample::goodput_before, 1, 100),
                      cell(s, &sample::recovered, 1), cell(s, &sample::recomputed, 0), cell(s, &sample::settles_s, 0)});
   }
   p.table({"policy", "TTFT P99, s", "good, %", "recovered", "tokens again", "settles, s"}, table);
+  p.text(
+      "One that has no pools loses an eighth of everything for a minute; one that has, a fourth or a third of its "
+      "prompts' "
+      "or its answers' workers, and nothing of the others. What is lost with a decode worker is more, because long "
+      "answers "
+      "are there; with a prefill worker, new requests wait as long as it is dead.");
   p.finish();
 }
 

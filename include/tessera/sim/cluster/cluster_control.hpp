@@ -81,7 +81,9 @@ struct placed {
   [[nodiscard]] std::size_t place(C& c, const request& r) {
     if constexpr (phase_reader<Placement>) c.look_at_phases();
     const auto& instances = c.candidates(r);
-    return instances[placement(instances)].id;
+    const std::size_t to = placement(instances);
+    TESSERA_ASSERT(to < instances.size(), "a request is placed on an instance");
+    return instances[to].id;
   }
 
   /// A request begins to answer: it may move.
