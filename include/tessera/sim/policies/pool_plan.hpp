@@ -4,6 +4,7 @@
 #include <tessera/core/assert.hpp>
 #include <tessera/sim/cluster/pool_sizes.hpp>
 #include <tessera/sim/input/trace.hpp>
+#include <tessera/sim/report/load_verdict.hpp>
 #include <tessera/sim/report/metrics.hpp>
 #include <tessera/sim/report/slo.hpp>
 
@@ -51,9 +52,11 @@ struct pool_plan {
 }
 
 /// The division of `instances` that carries most within the objectives: DistServe's planning (section 4), by trial
-/// instead of by a model of the queues. For each division, the load is raised as long as the objectives are met, and
-/// then narrowed to a twentieth; the division that is met at the highest wins; of equals, the one with the most
-/// requests within the bounds at the trial's own load; then the first. Deterministic, if `run` is.
+/// instead of by a model of the queues. For each division, the load is raised as long as the objectives are met and the
+/// queue does not grow for ever, and then narrowed to a twentieth; the division that is met at the highest wins; of
+/// equals, the one with the most requests within the bounds at the trial's own load; then the most even one; then the
+/// first. Deterministic, if `run` is. A trial tells of what lasts only as long as it does: it should be many times as
+/// long as a request is served.
 /// @param run `run(sizes, factor)` simulates the trial on that division, with requests that arrive `factor` times as
 ///        fast, and returns its `run_result`. About ten calls for each division.
 /// @param slo what has to be met, at least one bound.
@@ -63,12 +66,16 @@ template <class Run>
   TESSERA_ASSERT(!slo.empty(), "objectives to plan for");
   constexpr double most = 64;
   constexpr double least = 1.0 / 64;
+  const auto smallest = [](const pool_sizes& s) { return std::min(s.prefill, s.decode); };
   pool_plan best;
   bool first = true;
   for (const pool_sizes& sizes : pool_divisions(instances, mixed)) {
     const auto report = [&](double factor) {
       const run_result r = run(sizes, factor);
-      return evaluate_slo(slo, r.requests, r.window);
+      slo_report held = evaluate_slo(slo, r.requests, r.window);
+      // In a longer trial the objectives would not be met.
+      held.met = held.met && r.numbers.load.state != load_state::overload;
+      return held;
     };
     const slo_report own = report(1);
     const auto meets = [&](double factor) { return report(factor).met; };
@@ -83,7 +90,12 @@ template <class Run>
       const double middle = (good + bad) / 2;
       (meets(middle) ? good : bad) = middle;
     }
-    if (first || good > best.factor || (good == best.factor && own.attainment > best.within)) {
+    const auto better = [&] {
+      if (good != best.factor) return good > best.factor;
+      if (own.attainment != best.within) return own.attainment > best.within;
+      return smallest(sizes) > smallest(best.sizes);
+    };
+    if (first || better()) {
       best = {.sizes = sizes, .factor = good, .within = own.attainment};
     }
     first = false;
