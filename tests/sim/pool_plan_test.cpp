@@ -91,7 +91,7 @@ TEST_CASE("pools: long prompts want more workers to prefill, long answers more t
   o.fabric_bytes_per_s = 1e9;
   const auto planned = [&](std::int64_t prompt, std::int64_t answer) {
     std::vector<trace_row> rows;
-    for (int i = 0; i != 60; ++i) rows.push_back(row(i, prompt, 0, answer));
+    for (int i = 0; i != 400; ++i) rows.push_back(row(i, prompt, 0, answer));
     const auto run = [&](const pool_sizes& s, double factor) {
       using control = sim::disaggregated<sim::distserve>;
       return sim::cluster<fcfs<sim::request>, control>{o, {}, control{s, sim::distserve{}}}.run(
@@ -101,7 +101,9 @@ TEST_CASE("pools: long prompts want more workers to prefill, long answers more t
     // None carries half as much again.
     for (const pool_sizes& s : sim::pool_divisions(6, false)) {
       const run_result r = run(s, plan.factor * 1.5);
-      CHECK(!sim::evaluate_slo(sim::parse_slo("ttft_p90=4,tpot_p90=0.1"), r.requests, r.window).met);
+      CAPTURE(plan.sizes.prefill, plan.factor, s.prefill, sim::to_string(r.numbers.load.state));
+      const bool grows = r.numbers.load.state == sim::load_state::overload;
+      CHECK(!(sim::evaluate_slo(sim::parse_slo("ttft_p90=4,tpot_p90=0.1"), r.requests, r.window).met && !grows));
     }
     return plan.sizes;
   };
