@@ -160,7 +160,7 @@ class cluster {
         break;
       }
       // What happened before the run began shows at once.
-      now_s_ = std::max(now_s_, std::min({fault_s, arrival_s, moved_s, alarm_s, end_s}));
+      now_s_ = std::min({std::max(fault_s, now_s_), arrival_s, moved_s, alarm_s, end_s});
       TESSERA_ASSERT(now_s_ != no_event, "every request ends");
       pass_time_to(now_s_);
       if (fault_s <= now_s_) {

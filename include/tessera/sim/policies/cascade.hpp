@@ -56,10 +56,10 @@ struct refinement_rule {
 };
 
 /// CascadeInfer's control plane. Measures, beside what every run has: `market_messages`, `market_offers`,
-/// `market_unsold`, `refinements`, and `stage_output_cv`, the coefficient of variation of the output tokens per
-/// instance, averaged over the stages with several instances; `stage_load_cv`, that of their loads, averaged over time
-/// too; `most_transfers` at a time of one instance. Curves `boundary N`: where stage N ends, the mean of its
-/// instances.
+/// `market_unsold`, `market_unresolved` (granted to an instance that died before it took over), `refinements`, and
+/// `stage_output_cv`, the coefficient of variation of the output tokens per instance, averaged over the stages with
+/// several instances; `stage_load_cv`, that of their loads, averaged over time too; `most_transfers` at a time of one
+/// instance. Curves `boundary N`: where stage N ends, the mean of its instances.
 class cascade {
  public:
   /// Parameters of the parts; each is described at its own type.
@@ -283,6 +283,7 @@ class cascade {
     result.measures["market_messages"] = static_cast<double>(sent_);
     result.measures["market_offers"] = static_cast<double>(offers_);
     result.measures["market_unsold"] = static_cast<double>(unsold_);
+    result.measures["market_unresolved"] = static_cast<double>(unresolved_);
     blocks promised{};
     for (const blocks b : promised_) promised += b;
     result.measures["blocks_still_promised"] = static_cast<double>(promised.count());
@@ -355,7 +356,9 @@ class cascade {
       request& r = c.requests()[id];
       // If the target has not got the grant, nobody owns it.
       const bool waits = r.migration.stage == migration_stage::arrived && r.where == me && r.migration.to == target.id;
-      if (waits) c.lose(r);
+      if (!waits) return;
+      ++all.unresolved_;
+      c.lose(r);
     }
     void unsold(market::request_id id) noexcept {
       ++all.unsold_;
@@ -570,6 +573,7 @@ class cascade {
   std::uint64_t sent_ = 0;
   std::uint64_t offers_ = 0;
   std::uint64_t unsold_ = 0;
+  std::uint64_t unresolved_ = 0;
   std::uint64_t refinements_ = 0;
   double load_cv_ = 0;
   std::uint64_t load_cvs_ = 0;

@@ -131,7 +131,8 @@ class pools {
     blocked_.add(blocked ? part(free) : 0, passed);
     if (now_s < next_sample_s_) return;
     next_sample_s_ = now_s + 1;
-    for (const pool_worker& w : workers_) {
+    constexpr std::size_t most_curves = 64;  // nobody can tell more apart
+    for (const pool_worker& w : std::span{workers_}.first(std::min(workers_.size(), most_curves))) {
       curves["queue " + std::to_string(w.id)].emplace_back(now_s, static_cast<double>(w.load.requests()));
     }
     curves["blocked"].emplace_back(now_s, blocked ? part(free) : 0);
