@@ -262,7 +262,7 @@ namespace detail {
     }
     if (lost.deaths != 0) {
       const auto n = static_cast<double>(r.size());
-      recovered += fmt::format("{} {} {:.4g} with {:.4g} tokens", recovered.empty() ? ":" : ",", name,
+      recovered += fmt::format("{} {} {:.4g} with {:.0f} tokens", recovered.empty() ? ":" : ",", name,
                                static_cast<double>(lost.recovered) / n, lost.recomputed / n);
     }
     if (r.front().slo.lines.empty()) continue;
