@@ -138,13 +138,14 @@ setting pascals(const options& o) {
   setting s{
       .name = "PASCAL",
       .text = fmt::format(
-          "Eight `{}`, requests at 99 % of the rate at which FCFS saturates, found as on PASCAL's page. The headline: "
+          "Eight `{}`, requests at so much of the rate at which FCFS saturates, found as on PASCAL's page. The "
+          "headline: "
           "tail TTFT in the 256-token bin of reasoning length where it is best against FCFS, and in the one where it "
           "is worst, in per cent of FCFS's tail in that bin (paper: 28 at best, 106 at worst). Here bins are compared "
           "seed by seed and the extremes averaged, on PASCAL's page bins are averaged first, which makes them less "
           "extreme.",
           profile_name),
-      .ablated = "arena-chat",
+      .ablated = "arena-chat, 0.99",
       .theirs = 1,
       .metrics =
           {
@@ -154,20 +155,23 @@ setting pascals(const options& o) {
               {"TTFT P99, s", 2, [](auto& a, auto&) { return a.numbers.ttft.p99; }},
               {"SLO missed, %", 2, [](auto& a, auto&) { return 100 * a.numbers.slo_violation_rate; }},
               {"blocking P99, s", 2, [](auto& a, auto&) { return a.numbers.blocking_p99; }},
-              {"tokens/s", 0, [](auto& a, auto&) { return a.numbers.throughput_tokens_per_s; }, false, true},
+              {"tokens/s", 0, [](auto& a, auto&) { return a.numbers.window_tokens_per_s; }, false, true},
           },
       .trials = {}};
   for (const auto& [name, seen] :
        {std::pair{"arena-chat", true}, std::pair{"r1-servegen", true}, std::pair{"reasoning-heavy", true},
         std::pair{"alpaca-chat", true}, std::pair{"reasoning-chat", false}}) {
     const sim::workload& w = sim::find_workload(name);
-    const double rate = 0.99 * saturation_rate(w, o.quick ? 300 : 24'000, o.quick ? 1 : 2, o.threads);
+    const double saturated = saturation_rate(w, o.quick ? 300 : 24'000, o.quick ? 1 : 2, o.threads);
     const std::size_t n = o.quick ? 300 : w.name == "r1-servegen" || w.name == "reasoning-heavy" ? 4'000 : 8'000;
-    s.trials.push_back({.workload = name,
-                        .seen = seen,
-                        .rows = [&w, rate, n](std::uint64_t seed) { return sim::generate(w, n, rate, seed); },
-                        .cluster = [](const rows_type& rows) { return cluster_for(rows); },
-                        .contestants = and_ours(named("fcfs,pascal,pascal-paced"))});
+    for (const double load : {0.93, 0.99, 1.05, 1.1}) {
+      const double rate = load * saturated;
+      s.trials.push_back({.workload = fmt::format("{}, {:g}", name, load),
+                          .seen = seen,
+                          .rows = [&w, rate, n](std::uint64_t seed) { return sim::generate(w, n, rate, seed); },
+                          .cluster = [](const rows_type& rows) { return cluster_for(rows); },
+                          .contestants = and_ours(named("fcfs,pascal,sarathi,pascal-paced"))});
+    }
   }
   return s;
 }
@@ -217,7 +221,7 @@ setting parss(const options& o) {
                           .seen = seen,
                           .rows = std::move(rows),
                           .cluster = [p = testbed()](const rows_type& r) { return server_for(p, r); },
-                          .contestants = and_ours(named("fcfs,pars,sjf"))});
+                          .contestants = and_ours(named("fcfs,pars,pars-unboosted,pars-smooth,sarathi,sjf"))});
     };
     add("burst", [&w, burst, noise](std::uint64_t seed) {
       rows_type rows = scored(answers_of(w, burst, 1, seed), noise, seed);
@@ -245,11 +249,13 @@ setting phasors(const options& o) {
       .name = "Phasor",
       .text = fmt::format(
           "Eight {}, gamma arrivals with a coefficient of variation of {}, {} requests; all as on Phasor's page, and "
-          "`phasor` with the published settings and the promised TTFT of each kind of task. The headline: P99 of the "
-          "end-to-end latency.",
+          "`phasor` with the published settings and the promised TTFT of each kind of task. Every system with pools "
+          "is there with the pools that have the lowest P99 on other requests of the same kind, all ways to divide "
+          "the workers tried; `phasor` also with the published 3/3/2. The headline: P99 of the end-to-end latency. Its "
+          "second one, concurrency within the promises, is on Phasor's page, with `improved` in the table.",
           testbed().name, burst_cv, o.quick ? 200 : 2'000),
       .ablated = "production mix, 40/s",
-      .theirs = 2,
+      .theirs = 1,
       .metrics = {{"P99 end to end, s", 1, [](auto& a, auto&) { return a.numbers.e2e.p99; }, true},
                   {"P99 TTFT, s", 2, [](auto& a, auto&) { return a.numbers.ttft.p99; }},
                   {"TPOT mean, ms", 1, [](auto& a, auto&) { return ms(a.numbers.tpot.mean); }},
@@ -279,10 +285,22 @@ setting phasors(const options& o) {
                 },
             .cluster = [](const rows_type& rows) { return cluster_of(testbed(), rows.size()); },
             .contestants = {}};
-    for (auto& [name, system] : {std::pair{"distserve", distserve()}, std::pair{"splitwise", splitwise()},
-                                 std::pair{"phasor", phasor("phasor", {})}}) {
-      t.contestants.push_back({name, [&a, run = system.run](const cluster_options& c, const rows_type&,
-                                                            const rows_type& rows) { return run(c, a, rows); }});
+    const auto with_best_pools = [&](const std::string& system, std::size_t mixed, auto&& make) {
+      const rows_type other = t.rows(planning_seed);
+      const sim::pool_sizes sizes = best_pools(o, all_pools(o.quick ? 0 : mixed), [&](const sim::pool_sizes& p) {
+        return -make(p).run(t.cluster(other), a, other).numbers.e2e.p99;
+      });
+      return phasor_setting::contestant{fmt::format("{} {}", system, phasor_setting::show(sizes)), make(sizes).run};
+    };
+    const std::vector<phasor_setting::contestant> others{
+        with_best_pools("distserve", 0, [](const sim::pool_sizes& p) { return distserve(p); }), phasor("phasor", {}),
+        with_best_pools("phasor", 4,
+                        [](const sim::pool_sizes& p) { return phasor("phasor", {.mixed_pool = p.mixed != 0}, p); }),
+        with_best_pools("splitwise", 4, [](const sim::pool_sizes& p) { return splitwise(p); }),
+        phasor_setting::named("sarathi")};
+    for (const auto& system : others) {
+      t.contestants.push_back({system.name, [&a, run = system.run](const cluster_options& c, const rows_type&,
+                                                                   const rows_type& rows) { return run(c, a, rows); }});
     }
     t.contestants.push_back(ours("improved"));
     s.trials.push_back(std::move(t));
@@ -292,31 +310,43 @@ setting phasors(const options& o) {
 
 setting cascades(const options& o) {
   using namespace cascade_setting;
-  constexpr double seconds = 40;
-  setting s{.name = "CascadeInfer",
-            .text = fmt::format(
-                "{} H20, {:g} s of Poisson arrivals, all as on CascadeInfer's page. ShareGPT's and azure-conv's rates "
-                "are the part of the time that the prompts alone would keep all instances busy. "
-                "The headlines: mean TTFT, mean TPOT and output tokens per second while requests arrive.",
-                gpus, seconds),
-            .ablated = "long-tailed, 120/s",
-            .theirs = 2,
-            .metrics = {{"TTFT mean, s", 3, [](auto& a, auto&) { return a.numbers.ttft.mean; }, true},
-                        {"TPOT mean, ms", 1, [](auto& a, auto&) { return ms(a.numbers.tpot.mean); }, true},
-                        {"tokens/s", 0, [](auto& a, auto&) { return a.throughput; }, true, true}},
-            .trials = {}};
-  const auto add = [&](const source& from, const sim::model_spec& model, double part, double rate, bool seen) {
+  setting s{
+      .name = "CascadeInfer",
+      .text = fmt::format(
+          "{} H20, {:g} s of Poisson arrivals, all as on CascadeInfer's page; where 240 s are named, the first 80 "
+          "are not measured. ShareGPT's and azure-conv's rates "
+          "are the part of the time that the prompts alone would keep all instances busy. "
+          "The headlines: mean TTFT, mean TPOT and output tokens per second while requests arrive.",
+          gpus, 40.0),
+      .ablated = "long-tailed, 120/s",
+      .theirs = 3,
+      .metrics = {{"TTFT mean, s", 3, [](auto& a, auto&) { return a.numbers.ttft.mean; }, true},
+                  {"TPOT mean, ms", 1, [](auto& a, auto&) { return ms(a.numbers.tpot.mean); }, true},
+                  {"tokens/s", 0, [](auto& a, auto&) { return a.throughput; }, true, true},
+                  {"TTFT P99, s", 2, [](auto& a, auto&) { return a.numbers.ttft.p99; }},
+                  {"fall behind, %", 0,
+                   [](auto& a, auto&) { return a.numbers.load.state == sim::load_state::overload ? 100 : 0; }}},
+      .trials = {}};
+  const auto add = [&](const source& from, const sim::model_spec& model, double part, double rate, bool seen,
+                       double seconds = 40) {
     const sim::profile p = on_h20(model);
-    const std::string load = part > 0 ? fmt::format("{:g}", part) : fmt::format("{:g}/s", rate);
+    const std::string load = (part > 0 ? fmt::format("{:g}", part) : fmt::format("{:g}/s", rate)) +
+                             (seconds > 40 ? fmt::format(", {:g} s", seconds) : "");
+    const double warmup = seconds > 40 && !o.quick ? seconds / 3 : 0;
     if (part > 0) rate = rate_for(from, p, gpus, part);
     const std::size_t n = o.quick ? 120 : static_cast<std::size_t>(rate * seconds);
     s.trials.push_back(
         {.workload = fmt::format("{}{}, {}", from.name, model.name == llama_3b().name ? "" : " on " + model.name, load),
          .seen = seen,
          .rows = [from, rate, n](std::uint64_t seed) { return draw(from, rate, n, seed); },
-         .cluster = [p](const rows_type& rows) { return cluster_of(p, rows.size()); },
+         .cluster =
+             [p, warmup](const rows_type& rows) {
+               cluster_options c = cluster_of(p, rows.size());
+               c.warmup_s = warmup;
+               return c;
+             },
          .contestants = {}});
-    std::vector<contestant> others = named("in-turn,llumnix");
+    std::vector<contestant> others = named("in-turn,llumnix,sarathi");
     others.push_back(cascade("cascade"));
     others.push_back(cascade("cascade-steady", sim::layout::steady));
     s.trials.back().contestants = and_ours(std::move(others));
@@ -325,6 +355,10 @@ setting cascades(const options& o) {
   const source reasoning{.name = "reasoning-chat", .built_in = &sim::find_workload("reasoning-chat")};
   add(long_chat(), llama_3b(), 0, 60, true);
   add(long_chat(), llama_3b(), 0, 120, true);
+  add(long_chat(), llama_3b(), 0, 200, false);
+  add(long_chat(), llama_3b(), 0, 60, false, 240);
+  add(long_chat(), llama_3b(), 0, 90, false, 240);
+  add(long_chat(), llama_3b(), 0, 120, false, 240);
   add(chat(o), llama_3b(), 0.5, 0, true);
   add(chat(o), llama_3b(), 0.85, 0, true);
   add(azure, llama_3b(), 0.75, 0, true);
@@ -376,6 +410,17 @@ void join(std::string& cell, std::string_view part) {
   cell += part;
 }
 
+/// The best of the others in a metric, but for who knows the lengths.
+std::size_t best_rival(const metric& m, const trial& t, const std::vector<samples>& runs) {
+  std::size_t best = 0;
+  for (std::size_t c = 1; c + 1 != runs.size(); ++c) {
+    if (t.contestants[c].name == "sjf") continue;
+    const double x = value(m, runs[c], runs[0]).mean, y = value(m, runs[best], runs[0]).mean;
+    if (m.more_is_better ? x > y : x < y) best = c;
+  }
+  return best;
+}
+
 void summary(page& p, const std::vector<setting>& settings, const std::vector<found_type>& found) {
   std::vector<std::vector<std::string>> table;
   std::array<std::array<std::size_t, verdicts>, 2> count{};  // held out, seen
@@ -383,32 +428,34 @@ void summary(page& p, const std::vector<setting>& settings, const std::vector<fo
     const setting& s = settings[i];
     for (std::size_t t = 0; t != s.trials.size(); ++t) {
       const auto& runs = found[i][t];
-      std::array<std::string, 5> cells;  // metric, theirs, ours, change, word
+      std::array<std::string, 5> cells;  // metric, the best of the others, ours, change, word
       for (const metric& m : s.metrics) {
         if (!m.headline) continue;
-        const estimate e = change(m, runs.back(), runs[s.theirs], runs[0]);
+        const std::size_t rival = best_rival(m, s.trials[t], runs);
+        const estimate e = change(m, runs.back(), runs[rival], runs[0]);
         const verdict v = verdict_of(m, e);
         ++count[s.trials[t].seen ? 1 : 0][v];
         join(cells[0], m.name);
-        join(cells[1], fmt::format("{:.{}f}", value(m, runs[s.theirs], runs[0]).mean, m.digits));
+        join(cells[1], fmt::format("{} {:.{}f}", s.trials[t].contestants[rival].name,
+                                   value(m, runs[rival], runs[0]).mean, m.digits));
         join(cells[2], fmt::format("{:.{}f}", value(m, runs.back(), runs[0]).mean, m.digits));
         join(cells[3], show_change(m, e));
         join(cells[4], verdict_names[v]);
       }
-      table.push_back({s.name, s.trials[t].workload, s.trials[t].seen ? "seen" : "held out", cells[0],
-                       fmt::format("{}: {}", s.trials[t].contestants[s.theirs].name, cells[1]), cells[2], cells[3],
-                       cells[4]});
+      table.push_back({s.name, s.trials[t].workload, s.trials[t].seen ? "seen" : "held out", cells[0], cells[1],
+                       cells[2], cells[3], cells[4]});
     }
   }
   const auto total = [&](verdict v) { return count[0][v] + count[1][v]; };
   p.heading("Summary");
   p.text(fmt::format(
-      "The headline metrics of {} workloads and loads make {} comparisons with the papers' policies: `improved` is "
+      "The headline metrics of {} workloads and loads make {} comparisons with whichever of the others is best in "
+      "that metric: `improved` is "
       "ahead in {}, alike in {} (the 95 % interval of the change contains 0) and behind in {}. Of the {} held-out ones "
       "it is ahead in {}, alike in {} and behind in {}.",
       table.size(), total(ahead) + total(alike) + total(behind), total(ahead), total(alike), total(behind),
       count[0][ahead] + count[0][alike] + count[0][behind], count[0][ahead], count[0][alike], count[0][behind]));
-  p.table({"setting", "workload", "", "headline", "the paper's policy", "improved", "change", ""}, table);
+  p.table({"setting", "workload", "", "headline", "the best of the others", "improved", "change", ""}, table);
   p.text(
       "Where it is behind, and why. *Phasor, production mix below saturation*: every instance computes prompts, so "
       "its decode steps are longer than those of a pool that only decodes; the bound on steps keeps that to some "
@@ -470,7 +517,7 @@ void ablation(page& p, const options& o, const std::vector<setting>& settings) {
     t.contestants.push_back(s.has_scores ? ours("without predictions", {.predicts = false})
                                          : contestant{"with scores", with_scores});
     if (t.cluster(t.rows(first_seed)).instances > 1) {
-      t.contestants.push_back(ours("least KV, not headroom", {.by_headroom = false}));
+      t.contestants.push_back(ours("least load, not headroom", {.by_headroom = false}));
       t.contestants.push_back(ours("without stages", {.stages = false}));
     }
     t.contestants.push_back(ours("steps not bounded", {.bounded_steps = false}));
@@ -509,15 +556,15 @@ void run(const options& o) {
       "of the memory; a bound on what prompts add to a step; and CascadeInfer's stages where the planner expects a "
       "gain of a fifth or more. The same rules and parameters are used everywhere on this page: the defaults (pace 0.1 "
       "s a token, slice 250 tokens, margin 1 s, watermark 1 %), prompts for what a decode step leaves of 50 ms, stages "
-      "from a gain of 1.25. The claim that is examined: it beats each paper's own policy on that paper's headline "
+      "from a gain of 1.25. The claim that is examined: it is behind no published policy, in its best form, on any "
+      "headline "
       "metric, with the same requests, cluster and cost model. Losses are shown as wins are.");
   p.text(fmt::format(
       "*Seen* workloads were looked at in the same setting, at this or another load and under other seeds, while the "
       "rules were chosen; *held-out* ones were not. Every number is a mean over {} seeds, from {} on, ± half of its 95 "
-      "% interval; changes are taken seed by seed. Near saturation much depends on the seeds: on PASCAL's page, under "
-      "five others, `pascal` misses 0.9 % of the SLO on arena-chat where it misses 7.8 % here. What a policy knows of "
+      "% interval; changes are taken seed by seed. Near saturation much depends on the seeds. What a policy knows of "
       "the traffic beforehand, lengths for predictions and for stages, it knows from as many requests of the same kind "
-      "drawn under another seed. Written by `reproduce improved`.",
+      "drawn under another seed.",
       o.seeds, first_seed));
   p.text(
       fmt::format("**Scores.** In PARS's setting `pars` and `improved` get the same: the logarithm of the true output "

@@ -36,11 +36,11 @@ estimate estimate_of(const std::vector<double>& samples) {
   return {mean, quantile * std::sqrt(squares / static_cast<double>(n - 1) / static_cast<double>(n))};
 }
 
-page::page(const options& o, std::string_view title) : folder_{o.out} {
+page::page(const options& o, std::string_view title) : folder_{o.out}, threads_{o.threads} {
   std::error_code failure;
   std::filesystem::create_directories(folder_, failure);
   if (failure) throw sim::output_error{fmt::format("cannot make {}: {}", folder_.string(), failure.message())};
-  markdown_ = fmt::format("# {}\n\n", title);
+  head_ = fmt::format("# {}\n\n", title);
   if (o.quick) markdown_ += "**A quick run, to see that everything works: the numbers mean nothing.**\n\n";
 }
 
@@ -113,7 +113,11 @@ void page::figure(std::string_view name, std::string_view caption, const plot& p
 }
 
 void page::finish() {
+  const std::chrono::duration<double, std::ratio<60>> took = std::chrono::steady_clock::now() - begun_;
   sim::output_file file{folder_ / "README.md"};
+  file.write(head_);
+  file.write(fmt::format("*`script/reproduce {}` writes this page; it took {:.0f} minutes on {} threads.*\n\n",
+                         folder_.filename().string(), std::ceil(took.count()), threads_));
   file.write(markdown_);
   file.commit();
   fmt::print("{}\n", (folder_ / "README.md").string());

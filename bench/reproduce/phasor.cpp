@@ -27,13 +27,6 @@ std::string fixed(double x, int digits = 2) { return std::isnan(x) ? "-" : fmt::
 std::string with_interval(const estimate& e, int digits = 2) {
   return fmt::format("{:.{}f} ± {:.{}f}", e.mean, digits, e.half_width, digits);
 }
-/// The values, with slashes between.
-std::string joined(const std::array<double, 4>& values, double scale = 1) {
-  return fmt::format("{} / {} / {} / {}", number(scale * values[0]), number(scale * values[1]),
-                     number(scale * values[2]), number(scale * values[3]));
-}
-std::string change(double ours, double theirs) { return fmt::format("{:+.1f} %", 100 * (ours / theirs - 1)); }
-
 /// Runs `n` jobs of every seed in parallel: `out[job][seed]`.
 template <class Job>
 auto run_all(const options& o, std::size_t n, Job&& job) {
@@ -137,153 +130,168 @@ void phantom(page& p) {
                     fixed(100 * memory / v100.gpu.memory_bytes, 1) + " %"});
   }
   p.table({"batch", "µs per token", "of the arithmetic in reach", "of the memory"}, rows);
-  p.text(
+  p.text(fmt::format(
       "In the roofline a single prompt of this length saturates the arithmetic already, so the gain from batching that "
-      "the "
-      "paper measures (overheads that a batch shares) is missing; what the figure is about, full compute beside "
-      "half-empty "
-      "memory, is there.");
+      "the paper measures is missing; what the figure is about, full compute beside half-empty memory, is there. No "
+      "overhead that a batch shares explains the paper's numbers either: at 42.8 µs a token {:.1f} billion parameters "
+      "take {:.0f} Tflop/s, and a V100's tensor cores reach 125.",
+      v100.model.parameters / 1e9, 2 * v100.model.parameters / 42.8e-6 / 1e12));
 }
 
-void latency(page& p, const options& o) {
+void latency(page& p, const options& o, const std::vector<sim::pool_sizes>& planned) {
   p.heading("Figures 4 and 10: latency over the arrival rate");
-  const std::vector<contestant> all{splitwise(), distserve(), phasor("Phasor", {}), phasor_with_queues()};
+  const auto& kinds = sim::archetypes();
+  // The last two are Phasor: as published, and with queues counted.
+  const auto systems = [&](std::size_t kind) {
+    contestant best = distserve(planned[kind]);
+    best.name = "DistServe, planned";
+    contestant colocated = named("sarathi");
+    colocated.name = "colocated";
+    return std::vector<contestant>{splitwise(),          distserve(),          std::move(best),
+                                   std::move(colocated), phasor("Phasor", {}), phasor_with_queues()};
+  };
+  constexpr std::size_t n = 6;
   const std::vector<double> rates = o.quick ? std::vector<double>{20} : std::vector<double>{5, 10, 20, 40, 60};
   const std::size_t requests = o.quick ? 200 : 2000;
-  const auto& kinds = sim::archetypes();
-  const auto runs = run_all(o, kinds.size() * rates.size() * all.size(), [&](std::size_t k, std::uint64_t seed) {
-    const archetype& a = kinds[k / (rates.size() * all.size())];
-    const auto rows = steady(a, rates[k / all.size() % rates.size()], requests, seed);
-    run_result r = all[k % all.size()].run(cluster_of(testbed(), rows.size()), a, rows);
-    r.requests.clear();
-    r.curves.clear();
-    r.timeline.clear();
-    return r;
+  const auto runs = run_all(o, kinds.size() * rates.size() * n, [&](std::size_t k, std::uint64_t seed) {
+    const std::size_t kind = k / (rates.size() * n);
+    const auto rows = steady(kinds[kind], rates[k / n % rates.size()], requests, seed);
+    return systems(kind)[k % n].run(cluster_of(testbed(), rows.size()), kinds[kind], rows).numbers;
   });
+  const auto e2e = [](const sim::summary& x) { return x.e2e.p99; };
+  /// The mean over the seeds of one's P99 / another's - 1: both have the same requests.
+  const auto change = [&](std::size_t group, std::size_t ours, std::size_t theirs) {
+    std::vector<double> values;
+    for (std::size_t i = 0; i != o.seeds; ++i) {
+      values.push_back(100 * (e2e(runs[group * n + ours][i]) / e2e(runs[group * n + theirs][i]) - 1));
+    }
+    return estimate_of(values);
+  };
+  const auto show_change = [](const estimate& e) { return fmt::format("{:+.0f} ± {:.0f} %", e.mean, e.half_width); };
   std::vector<std::vector<std::string>> table;
-  std::map<std::string, std::vector<std::array<double, 4>>> high;  // ratios at 40 and 60 a second, by archetype
   for (std::size_t a = 0; a != kinds.size(); ++a) {
     plot lines{.title = fmt::format("{} ({})", kinds[a].task, kinds[a].name),
                .x_label = "requests per second",
                .y_label = "P99 end to end, seconds",
                .curves = {}};
-    for (const contestant& c : all) lines.curves.push_back({c.name, {}, {}});
+    for (std::size_t c = 0; c + 1 != n; ++c) lines.curves.push_back({systems(a)[c].name, rates, {}});
     for (std::size_t r = 0; r != rates.size(); ++r) {
-      std::array<double, 4> e2e{};
-      std::array<double, 4> ttft{};
-      std::array<double, 4> tpot{};
-      for (std::size_t c = 0; c != all.size(); ++c) {
-        const auto& seeds = runs[(a * rates.size() + r) * all.size() + c];
-        e2e[c] = mean_of(seeds, [](const run_result& x) { return x.numbers.e2e.p99; }).mean;
-        ttft[c] = mean_of(seeds, [](const run_result& x) { return x.numbers.ttft.p99; }).mean;
-        tpot[c] = mean_of(seeds, [](const run_result& x) { return x.numbers.tpot.p99; }).mean;
-        lines.curves[c].x.push_back(rates[r]);
-        lines.curves[c].y.push_back(e2e[c]);
+      const std::size_t group = a * rates.size() + r;
+      std::string ttft, tpot, ends;
+      for (std::size_t c = 0; c + 1 != n; ++c) {
+        const auto& seeds = runs[group * n + c];
+        const std::string_view slash = c == 0 ? "" : " / ";
+        const double p99 = mean_of(seeds, e2e).mean;
+        ttft += fmt::format("{}{:.3g}", slash, mean_of(seeds, [](const auto& x) { return x.ttft.p99; }).mean);
+        tpot += fmt::format("{}{:.3g}", slash, 1e3 * mean_of(seeds, [](const auto& x) { return x.tpot.p99; }).mean);
+        ends += fmt::format("{}{:.3g}", slash, p99);
+        lines.curves[c].y.push_back(p99);
       }
-      if (rates[r] >= 40 || o.quick) {
-        high[std::string{kinds[a].name}].push_back(
-            {e2e[2] / e2e[0], e2e[2] / e2e[1], e2e[3] / e2e[0], e2e[3] / e2e[1]});
-      }
-      table.push_back({std::string{kinds[a].name}, number(rates[r]), joined(ttft), joined(tpot, 1e3), joined(e2e),
-                       change(e2e[2], e2e[0]), change(e2e[2], e2e[1]), change(e2e[3], e2e[0]), change(e2e[3], e2e[1])});
+      table.push_back({r == 0 ? fmt::format("{}, {}", kinds[a].name, phasor_setting::show(planned[a])) : "",
+                       number(rates[r]), ttft, tpot, ends, show_change(change(group, 4, 0)),
+                       show_change(change(group, 4, 1)), show_change(change(group, 4, 2)),
+                       show_change(change(group, 4, 3))});
     }
     p.figure(fmt::format("figure10-{}", kinds[a].name), fmt::format("P99 end to end, {}", kinds[a].task), lines);
   }
   p.text(
-      "P99 of 2,000 requests, Splitwise / DistServe / Phasor / Phasor with queues counted. The last is ours: a decode "
-      "worker's Phi_S counts the memory that sequences wait for there, so that it is negative under overload, as Phi_T "
-      "is. As printed, Phi_S never falls below 0: once prefill is late, no shortage on the decode side can win a "
-      "worker back.");
-  p.table({"", "req/s", "TTFT, s", "TPOT, ms", "end to end, s", "Phasor to Splitwise", "to DistServe",
-           "queues counted to Splitwise", "to DistServe"},
+      "P99 of 2,000 requests, Splitwise / DistServe 4/4 / DistServe planned / colocated / Phasor. *Planned* is what "
+      "DistServe is about: the split, named beside the task, that carries the highest rate at which nine of ten "
+      "requests keep both promises, found on other requests. *Colocated* has no pools: every worker computes prompts "
+      "in chunks that keep a step within 50 ms, and a request goes where least memory is held or waited for. Changes "
+      "are of Phasor's P99, taken seed by seed.");
+  p.table({"", "req/s", "TTFT, s", "TPOT, ms", "end to end, s", "Phasor to Splitwise", "to DistServe 4/4",
+           "to DistServe planned", "to colocated"},
           table);
-  p.text(
-      "Where Phasor is behind: translation at 20 requests a second. Prefill is late, so both mixed workers "
-      "prefill; three decode workers hold what four do elsewhere, memory runs out and sequences are "
-      "swapped, which shows in TPOT. The controller cannot see that it gave too much: a late prefill queue "
-      "takes Phi_T as far below 0 as it is long, and no shortage of memory does that to Phi_S. Counting "
-      "queues does not mend it, because seconds of late prompts outweigh gigabytes of waiting KV.");
-  const auto mean_change = [&](std::size_t which) {
-    double sum = 0;
-    for (const auto& ratios : high["mix"]) sum += ratios[which];
-    return fmt::format("{:+.1f} %", 100 * (sum / static_cast<double>(high["mix"].size()) - 1));
+  // The headline.
+  const auto mix = static_cast<std::size_t>(
+      std::find_if(kinds.begin(), kinds.end(), [](const archetype& a) { return a.name == "mix"; }) - kinds.begin());
+  const auto high = [&](std::size_t ours, std::size_t theirs) {
+    std::vector<double> values;
+    for (std::size_t r = 0; r != rates.size(); ++r) {
+      if (rates[r] < 40 && !o.quick) continue;
+      for (std::size_t i = 0; i != o.seeds; ++i) {
+        const std::size_t group = mix * rates.size() + r;
+        values.push_back(100 * (e2e(runs[group * n + ours][i]) / e2e(runs[group * n + theirs][i]) - 1));
+      }
+    }
+    return show_change(estimate_of(values));
   };
   p.table({"P99 end to end at 40 to 60 requests a second, production mix", "paper", "here", "queues counted"},
-          {{"to Splitwise", "-38.9 %", mean_change(0), mean_change(2)},
-           {"to DistServe", "-25.7 %", mean_change(1), mean_change(3)}});
-}
-
-/// The most requests in flight with P99 of TTFT and TPOT within the promises: Phasor's section 4.3. 0: not even one.
-double slo_concurrency(const contestant& c, const archetype& a, std::size_t requests, std::uint64_t seed,
-                       const sim::profile& p = testbed()) {
-  std::vector<trace_row> rows = sim::generate(a, {{static_cast<double>(requests) * 2, 1}}, 1, seed);
-  rows.resize(std::min(rows.size(), requests));
-  const auto holds = [&](std::size_t in_flight) {
-    sim::cluster_options o = cluster_of(p, rows.size());
-    o.in_flight = in_flight;
-    const run_result r = c.run(o, a, rows);
-    // The loop starts with everybody at once, which no loop in progress does: the first round is warm-up.
-    std::vector<double> ttft;
-    std::vector<double> tpot;
-    for (const sim::request_record& q : r.requests) {
-      if (q.id < in_flight) continue;
-      ttft.push_back(q.ttft());
-      tpot.push_back(q.tpot());
-    }
-    return sim::describe(ttft).p99 <= a.ttft_slo_s && sim::describe(tpot).p99 <= a.tpot_slo_s;
-  };
-  std::size_t good = 0;
-  std::size_t bad = requests / 2;
-  while (bad - good > std::max<std::size_t>(1, good / 50)) {
-    const std::size_t middle = good + (bad - good) / 2;
-    (holds(middle) ? good : bad) = middle;
-  }
-  return static_cast<double>(good);
-}
-
-void capacity(page& p, const options& o) {
-  p.heading("Figure 5: concurrency within the promises");
+          {{"to Splitwise", "-38.9 %", high(4, 0), high(5, 0)},
+           {"to DistServe, 4/4", "-25.7 %", high(4, 1), high(5, 1)},
+           {fmt::format("to DistServe, planned ({})", phasor_setting::show(planned[mix])), "-", high(4, 2), high(5, 2)},
+           {"to colocated", "-", high(4, 3), high(5, 3)}});
   p.text(
+      "*Queues counted* is ours: a decode worker's Phi_S counts the memory that sequences wait for there, so that it "
+      "is negative under overload, as Phi_T is. As printed, Phi_S never falls below 0: once prefill is late, no "
+      "shortage on the decode side can win a worker back.");
+}
+
+/// Requests of a capacity run. Where few tokens are in flight for a request, more requests are: a longer run.
+std::size_t capacity_requests(const options& o, const archetype& a) {
+  return o.quick ? 200 : a.prompt < 500 && a.output > 500 ? 8000 : 4000;
+}
+
+void capacity(page& p, const options& all_seeds) {
+  p.heading("Figure 5: concurrency within the promises");
+  options o = all_seeds;
+  o.seeds = std::min<std::size_t>(o.seeds, 5);
+  p.text(fmt::format(
       "The most requests in flight of a closed loop (4,000 requests, code 8,000; found by bisection to 2 %) with the "
-      "P99 of TTFT "
-      "and of TPOT "
-      "within table 3. Paper: 1.1 to 2.0 times DistServe; 1.85 times on the production mix, 1.66 on code, 1.41 on "
-      "translation.");
-  const std::vector<contestant> all{splitwise(), distserve(), phasor("Phasor", {}), phasor_with_queues(),
-                                    phasor("Phasor, 4 and 4", {.mixed_pool = false})};
+      "P99 of TTFT and of TPOT within table 3; {} seeds. Paper: 1.1 to 2.0 times DistServe; 1.85 times on the "
+      "production mix, 1.66 on code, 1.41 on translation. *Best pools*: those of all ways to divide eight workers that "
+      "hold most, found on other requests.",
+      o.seeds));
   const auto& kinds = sim::archetypes();
-  const auto found = run_all(o, kinds.size() * all.size(), [&](std::size_t k, std::uint64_t seed) {
-    const archetype& a = kinds[k / all.size()];
-    // Where few tokens are in flight for a request, more requests are: a longer run.
-    const std::size_t requests = o.quick ? 200 : a.prompt < 500 && a.output > 500 ? 8000 : 4000;
-    return slo_concurrency(all[k % all.size()], a, requests, seed);
+  const auto swept = [&](const archetype& a, std::size_t mixed, auto&& make) {
+    return best_pools(o, all_pools(mixed), [&](const sim::pool_sizes& sizes) {
+      return slo_concurrency(make(sizes), a, capacity_requests(o, a) / 2, planning_seed);
+    });
+  };
+  const auto phasor_of = [](const sim::pool_sizes& sizes) {
+    return phasor("Phasor", {.mixed_pool = sizes.mixed != 0}, sizes);
+  };
+  std::vector<std::vector<contestant>> systems;
+  std::vector<std::array<sim::pool_sizes, 2>> best;
+  for (const archetype& a : kinds) {
+    best.push_back(
+        {swept(a, 0, [](const sim::pool_sizes& s) { return distserve(s); }), swept(a, o.quick ? 1 : 4, phasor_of)});
+    systems.push_back({splitwise(), distserve(), distserve(best.back()[0]), phasor("Phasor", {}),
+                       phasor_of(best.back()[1]), named("sarathi"), named("improved")});
+  }
+  constexpr std::size_t n = 7;
+  const auto found = run_all(o, kinds.size() * n, [&](std::size_t k, std::uint64_t seed) {
+    const archetype& a = kinds[k / n];
+    return slo_concurrency(systems[k / n][k % n], a, capacity_requests(o, a), seed);
   });
   std::vector<std::vector<std::string>> rows;
   plot bars{.title = "Requests in flight within the promises",
             .x_label = "",
-            .y_label = "relative to DistServe",
+            .y_label = "relative to DistServe 4/4",
             .curves = {},
             .drawn_as = style::bars};
-  for (const contestant& c : all) bars.curves.push_back({c.name, {}, {}});
+  for (const char* name : {"Splitwise", "DistServe", "its best", "Phasor", "its best pools", "colocated", "improved"}) {
+    bars.curves.push_back({name, {}, {}});
+  }
   for (std::size_t a = 0; a != kinds.size(); ++a) {
-    std::array<estimate, 5> e;
-    for (std::size_t c = 0; c != all.size(); ++c) e[c] = estimate_of(found[a * all.size() + c]);
-    rows.push_back({fmt::format("{} ({})", kinds[a].task, kinds[a].name), with_interval(e[0], 0),
-                    with_interval(e[1], 0), with_interval(e[2], 0), with_interval(e[3], 0), with_interval(e[4], 0),
-                    e[1].mean > 0 ? fixed(e[2].mean / e[1].mean) : "-",
-                    e[1].mean > 0 ? fixed(e[3].mean / e[1].mean) : "-"});
-    for (std::size_t c = 0; c != all.size(); ++c) bars.curves[c].y.push_back(e[1].mean > 0 ? e[c].mean / e[1].mean : 0);
+    std::array<estimate, n> e;
+    for (std::size_t c = 0; c != n; ++c) e[c] = estimate_of(found[a * n + c]);
+    const auto times = [&](std::size_t ours, std::size_t theirs) {
+      return e[theirs].mean > 0 ? fixed(e[ours].mean / e[theirs].mean) : "-";
+    };
+    rows.push_back(
+        {fmt::format("{} ({})", kinds[a].task, kinds[a].name), with_interval(e[0], 0), with_interval(e[1], 0),
+         fmt::format("{}: {}", phasor_setting::show(best[a][0]), with_interval(e[2], 0)), with_interval(e[3], 0),
+         fmt::format("{}: {}", phasor_setting::show(best[a][1]), with_interval(e[4], 0)), with_interval(e[5], 0),
+         with_interval(e[6], 0), times(3, 1), times(4, 1), times(4, 2)});
+    for (std::size_t c = 0; c != n; ++c) bars.curves[c].y.push_back(e[1].mean > 0 ? e[c].mean / e[1].mean : 0);
     bars.x_names.emplace_back(kinds[a].name);
   }
-  p.table({"", "Splitwise", "DistServe", "Phasor", "queues counted", "4 and 4", "Phasor / DistServe",
-           "queues counted / DistServe"},
+  p.table({"", "Splitwise", "DistServe 4/4", "DistServe, best split", "Phasor 3/3/2", "Phasor, best pools", "colocated",
+           "`improved`", "Phasor 3/3/2 / DistServe 4/4", "Phasor best / DistServe 4/4", "Phasor best / DistServe best"},
           rows);
-  p.text(
-      "Where Phasor is not ahead: dialogue, whose promise of 0.4 s leaves room for less than three prompts "
-      "in a queue. In a closed loop load is steady, a pool of four prefill workers always beats one of "
-      "three that is reinforced when its headroom has fallen already, and a worker that comes over from "
-      "decoding still has sequences to decode.");
-  p.figure("figure5", "Concurrency within the promises, relative to DistServe", bars);
+  p.figure("figure5", "Concurrency within the promises, relative to DistServe 4/4", bars);
 }
 
 void fragmentation(page& p, const options& o) {
@@ -512,7 +520,9 @@ void run(const options& o) {
   setup(p, o);
   starvation(p, o);
   phantom(p);
-  latency(p, o);
+  std::vector<sim::pool_sizes> planned;
+  for (const archetype& a : sim::archetypes()) planned.push_back(plan_distserve(o, a));
+  latency(p, o, planned);
   capacity(p, o);
   fragmentation(p, o);
   skew(p, o);

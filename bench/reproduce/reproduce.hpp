@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <exception>
 #include <filesystem>
@@ -29,7 +30,7 @@ namespace sim = tessera::sim;
 struct options {
   std::filesystem::path out;   ///< Folder of the page and its plots.
   std::filesystem::path data;  ///< Folder of real traces and prompts; empty: what needs them is left out, and says so.
-  std::size_t seeds = 5;       ///< Runs that every number is a mean of.
+  std::size_t seeds = 10;      ///< Runs that every number is a mean of.
   bool quick = false;          ///< Few requests, to see that everything runs. The numbers mean nothing.
   std::size_t threads = 1;
 };
@@ -120,7 +121,10 @@ class page {
 
  private:
   std::filesystem::path folder_;
+  std::string head_;
   std::string markdown_;
+  std::size_t threads_;
+  std::chrono::steady_clock::time_point begun_ = std::chrono::steady_clock::now();
 };
 
 }  // namespace reproduce

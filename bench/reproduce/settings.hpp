@@ -297,8 +297,12 @@ struct variant {
   double epoch_s = 0.05;
 };
 
-inline contestant phasor(std::string name, const variant& v, const sim::profile& p = testbed()) {
-  return {std::move(name), [v, p](const sim::cluster_options& o, const archetype& a, const rows_type& rows) {
+inline constexpr sim::pool_sizes even_split{workers / 2, workers / 2, 0};
+inline constexpr sim::pool_sizes three_pools{3, 3, 2};  ///< Phasor's and Splitwise's in the paper.
+
+inline contestant phasor(std::string name, const variant& v, const sim::pool_sizes& sizes,
+                         const sim::profile& p = testbed()) {
+  return {std::move(name), [v, p, sizes](const sim::cluster_options& o, const archetype& a, const rows_type& rows) {
             sim::phasor_control::config c;
             c.model = sim::calibrate_prefill(sim::step_timer{p}, duration{a.ttft_slo_s});
             c.model.cost.alpha *= v.alpha;
@@ -309,23 +313,47 @@ inline contestant phasor(std::string name, const variant& v, const sim::profile&
             c.controllers.flow.theta = v.theta_flow;
             c.controllers.defragment.threshold = v.theta_frag;
             c.controllers.defragment.floor = v.theta_frag;
-            const sim::pool_sizes sizes =
-                v.mixed_pool ? sim::pool_sizes{3, 3, 2} : sim::pool_sizes{workers / 2, workers / 2, 0};
             return simulate(o, sizes, sim::phasor_control{c}, rows, v.epoch_s);
           }};
 }
+inline contestant phasor(std::string name, const variant& v) {
+  return phasor(std::move(name), v, v.mixed_pool ? three_pools : even_split);
+}
 
 inline contestant phasor_with_queues() { return phasor("Phasor, queues counted", {.counts_queues = true}); }
-inline contestant distserve() {
-  return {"DistServe", [](const sim::cluster_options& o, const archetype&, const rows_type& rows) {
-            return simulate(o, {workers / 2, workers / 2, 0}, sim::distserve{}, rows);
+inline contestant distserve(const sim::pool_sizes& sizes = even_split) {
+  return {"DistServe", [sizes](const sim::cluster_options& o, const archetype&, const rows_type& rows) {
+            return simulate(o, sizes, sim::distserve{}, rows);
           }};
 }
 
-inline contestant splitwise() {
-  return {"Splitwise", [](const sim::cluster_options& o, const archetype&, const rows_type& rows) {
-            return simulate(o, {3, 3, 2}, sim::splitwise{}, rows);
+inline contestant splitwise(const sim::pool_sizes& sizes = three_pools) {
+  return {"Splitwise", [sizes](const sim::cluster_options& o, const archetype&, const rows_type& rows) {
+            return simulate(o, sizes, sim::splitwise{}, rows);
           }};
+}
+
+/// A policy of the library by its name; the colocated ones are what pools have to beat.
+inline contestant named(std::string_view name) {
+  return {std::string{name}, [p = sim::select_policies(sim::published_policies(), name).front()](
+                                 const sim::cluster_options& o, const archetype&, const rows_type& rows) {
+            return p.run(o, rows, [](std::size_t) {});
+          }};
+}
+
+/// Every way to divide the workers, with at least one that prefills and one that decodes, and at most `most` mixed.
+inline std::vector<sim::pool_sizes> all_pools(std::size_t most) {
+  std::vector<sim::pool_sizes> all;
+  for (std::size_t mixed = 0; mixed <= most; ++mixed) {
+    for (std::size_t prefill = 1; prefill + mixed < workers; ++prefill) {
+      all.push_back({prefill, workers - mixed - prefill, mixed});
+    }
+  }
+  return all;
+}
+inline std::string show(const sim::pool_sizes& p) {
+  return p.mixed == 0 ? fmt::format("{}/{}", p.prefill, p.decode)
+                      : fmt::format("{}/{}/{}", p.prefill, p.decode, p.mixed);
 }
 
 inline const archetype& find(std::string_view name) {
@@ -337,6 +365,74 @@ inline const archetype& find(std::string_view name) {
 
 inline rows_type steady(const archetype& a, double rate, std::size_t requests, std::uint64_t seed) {
   return sim::generate(a, {{static_cast<double>(requests) / rate, rate}}, burst_cv, seed);
+}
+
+/// The most requests in flight with P99 of TTFT and TPOT within the promises: Phasor's section 4.3. 0: not even one.
+inline double slo_concurrency(const contestant& c, const archetype& a, std::size_t requests, std::uint64_t seed) {
+  rows_type rows = sim::generate(a, {{static_cast<double>(requests) * 2, 1}}, 1, seed);
+  rows.resize(std::min(rows.size(), requests));
+  const auto holds = [&](std::size_t in_flight) {
+    sim::cluster_options o = cluster_of(testbed(), rows.size());
+    o.in_flight = in_flight;
+    const run_result r = c.run(o, a, rows);
+    // The loop starts with everybody at once, which no loop in progress does: the first round is warm-up.
+    std::vector<double> ttft;
+    std::vector<double> tpot;
+    for (const sim::request_record& q : r.requests) {
+      if (q.id < in_flight) continue;
+      ttft.push_back(q.ttft());
+      tpot.push_back(q.tpot());
+    }
+    return sim::describe(ttft).p99 <= a.ttft_slo_s && sim::describe(tpot).p99 <= a.tpot_slo_s;
+  };
+  std::size_t good = 0;
+  std::size_t bad = requests / 2;
+  while (bad - good > std::max<std::size_t>(1, good / 50)) {
+    const std::size_t middle = good + (bad - good) / 2;
+    (holds(middle) ? good : bad) = middle;
+  }
+  return static_cast<double>(good);
+}
+
+/// The highest rate, to 3 %, at which nine of ten requests keep both promises: what DistServe plans its split for.
+inline double goodput_rate(const contestant& c, const archetype& a, std::size_t requests, std::uint64_t seed) {
+  const auto holds = [&](double rate) {
+    const rows_type rows = steady(a, rate, requests, seed);
+    const run_result r = c.run(cluster_of(testbed(), rows.size()), a, rows);
+    const auto kept = std::count_if(r.requests.begin(), r.requests.end(), [&](const sim::request_record& q) {
+      return q.completed() && q.ttft() <= a.ttft_slo_s && !(q.tpot() > a.tpot_slo_s);
+    });
+    return 10 * static_cast<std::size_t>(kept) >= 9 * r.requests.size();
+  };
+  double good = 0.125;
+  double bad = good * 2;
+  while (holds(bad) && bad < 1024) {
+    good = bad;
+    bad *= 2;
+  }
+  while (bad / good > 1.03) {
+    const double middle = std::sqrt(good * bad);
+    (holds(middle) ? good : bad) = middle;
+  }
+  return good;
+}
+
+/// Other requests than those of the comparisons.
+inline constexpr std::uint64_t planning_seed = 501;
+
+/// The pools that `score` gives most to; of equals the first.
+template <class Score>
+sim::pool_sizes best_pools(const options& o, const std::vector<sim::pool_sizes>& all, Score&& score) {
+  std::vector<double> scores(all.size());
+  parallel_for(all.size(), o.threads, [&](std::size_t i) { scores[i] = score(all[i]); });
+  return all[static_cast<std::size_t>(std::max_element(scores.begin(), scores.end()) - scores.begin())];
+}
+
+/// DistServe's plan for a kind of request.
+inline sim::pool_sizes plan_distserve(const options& o, const archetype& a) {
+  return best_pools(o, all_pools(0), [&](const sim::pool_sizes& sizes) {
+    return goodput_rate(distserve(sizes), a, o.quick ? 100 : 1000, planning_seed);
+  });
 }
 
 }  // namespace phasor_setting
@@ -434,7 +530,8 @@ inline double rate_for(const source& s, const sim::profile& p, std::size_t insta
 
 /// What is compared. Seconds, and tokens per second.
 struct numbers {
-  double ttft = 0, ttft_p95 = 0, tpot = 0, tpot_p95 = 0, normalized = 0, throughput = 0, stage_cv = 0, load_cv = 0;
+  double ttft = 0, ttft_p99 = 0, tpot = 0, tpot_p99 = 0, normalized = 0, throughput = 0, stage_cv = 0, load_cv = 0;
+  bool overload = false;             ///< More arrives than is carried: latencies say how long the run was.
   std::array<double, 3> attained{};  ///< 5, 10 and 20 times the times without load.
 };
 
@@ -443,23 +540,15 @@ struct unloaded {
   double ttft = 1, tpot = 1;
 };
 
-inline double p95(std::vector<double> values) {
-  std::erase_if(values, [](double x) { return std::isnan(x); });
-  std::sort(values.begin(), values.end());
-  return sim::percentile(values, 0.95);
-}
-
 inline numbers measure(const run_result& r, const unloaded& slo = {}) {
-  numbers out{
-      .ttft = r.numbers.ttft.mean, .tpot = r.numbers.tpot.mean, .normalized = r.numbers.normalized_latency.mean};
-  std::vector<double> ttft;
-  std::vector<double> tpot;
+  numbers out{.ttft = r.numbers.ttft.mean,
+              .ttft_p99 = r.numbers.ttft.p99,
+              .tpot = r.numbers.tpot.mean,
+              .tpot_p99 = r.numbers.tpot.p99,
+              .normalized = r.numbers.normalized_latency.mean,
+              .overload = r.numbers.load.state == sim::load_state::overload};
   double last = 0;
-  for (const sim::request_record& q : r.requests) {
-    ttft.push_back(q.ttft());
-    tpot.push_back(q.tpot());
-    last = std::max(last, q.arrival);
-  }
+  for (const sim::request_record& q : r.requests) last = std::max(last, q.arrival);
   // Throughput while requests arrive, without the first third: a run ends when its longest output does, which says
   // nothing about a system in service. Tokens come evenly between a request's first and last.
   const double first = last / 3;
@@ -479,8 +568,6 @@ inline numbers measure(const run_result& r, const unloaded& slo = {}) {
     }
   }
   out.throughput = generated / (last - first);
-  out.ttft_p95 = p95(std::move(ttft));
-  out.tpot_p95 = p95(std::move(tpot));
   if (const auto cv = r.measures.find("stage_output_cv"); cv != r.measures.end()) out.stage_cv = cv->second;
   if (const auto cv = r.measures.find("stage_load_cv"); cv != r.measures.end()) out.load_cv = cv->second;
   return out;

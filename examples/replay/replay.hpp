@@ -8,6 +8,7 @@
 #include <tessera/sim/input/workload.hpp>
 #include <tessera/sim/model/profile_file.hpp>
 #include <tessera/sim/model/profiles.hpp>
+#include <tessera/sim/policies/placements.hpp>
 #include <tessera/sim/policies/policy.hpp>
 #include <tessera/sim/policies/pool_plan.hpp>
 #include <tessera/sim/report/progress.hpp>
@@ -51,6 +52,7 @@ struct arguments {
   std::optional<double> rate;
   std::optional<double> rate_scale;
   std::string instances = "8";
+  std::string placement;
   std::string profile{sim::default_profile};
   std::string print_profile;
   bool list_profiles = false;
@@ -320,15 +322,17 @@ inline sim::instance_options size_instance(const arguments& a, const sim::profil
 inline sim::cluster_options size_cluster(const arguments& a, const std::vector<machines>& cluster,
                                          const std::vector<sim::trace_row>& rows, std::uint64_t seed) {
   const sim::profile& first = cluster.front().profile;
-  sim::cluster_options o{.instances = 0,
-                         .instance = size_instance(a, first, rows),
-                         .fabric_bytes_per_s = first.links.fabric_bytes_per_s,
-                         .kv_bytes_per_token = first.kv_bytes_per_token(),
-                         .host_request_seconds = first.terms.host_request_seconds,
-                         .warmup_s = a.warmup,
-                         .drain_s = a.drain,
-                         .seed = seed,
-                         .detection_s = a.detection};
+  sim::cluster_options o{
+      .instances = 0,
+      .instance = size_instance(a, first, rows),
+      .fabric_bytes_per_s = first.links.fabric_bytes_per_s,
+      .kv_bytes_per_token = first.kv_bytes_per_token(),
+      .host_request_seconds = first.terms.host_request_seconds,
+      .warmup_s = a.warmup,
+      .drain_s = a.drain,
+      .seed = seed,
+      .placement = a.placement.empty() ? std::optional<sim::named_placement>{} : sim::find_placement(a.placement),
+      .detection_s = a.detection};
   for (const machines& m : cluster) {
     o.instances += m.count;
     if (cluster.size() == 1) continue;
@@ -441,6 +445,17 @@ inline std::vector<std::vector<sim::run_result>> run_all(const arguments& a, con
   return runs;
 }
 
+/// Which policies have a placement of their own, whatever was asked for. Empty if none.
+inline std::string name_own_placements(const std::vector<sim::policy>& policies) {
+  std::vector<std::string_view> own;
+  for (const sim::policy& p : policies) {
+    if (!p.placement.empty()) own.push_back(p.name);
+  }
+  if (own.empty()) return {};
+  return fmt::format("--placement says nothing to {}: placement is part of what {}.\n", fmt::join(own, ", "),
+                     own.size() == 1 ? "it is" : "they are");
+}
+
 /// Runs the tool on its arguments. Everything that can be refused is refused before the first run.
 inline void run(const arguments& a, const std::vector<sim::policy>& all) {
   const std::vector<sim::policy> policies = sim::select_policies(all, a.policies);
@@ -518,7 +533,9 @@ inline void run(const arguments& a, const std::vector<sim::policy>& all) {
     for (const sim::run_result& r : of_policy) numbers.back().push_back(r.numbers);
   }
   fmt::print("{}", sim::format_table(numbers));
-  if (const std::string remarks = sim::format_remarks(numbers); !remarks.empty()) fmt::print("\n{}", remarks);
+  std::string remarks = sim::format_remarks(numbers);
+  if (!a.placement.empty()) remarks += name_own_placements(policies);
+  if (!remarks.empty()) fmt::print("\n{}", remarks);
 
   if (json) {
     nlohmann::ordered_json what{{a.trace.empty() ? "workload" : "trace", a.trace.empty() ? a.workload : a.trace},
@@ -579,6 +596,9 @@ inline int main(int argc, char** argv, const std::vector<sim::policy>& policies)
   app.add_option("--rate-scale", a.rate_scale, "factor on the workload's own rate");
   app.add_option("--instances", a.instances, "engine instances; of several kinds: 4xPROFILE,4xPROFILE")
       ->capture_default_str();
+  std::string places = "where new requests go, for policies that leave it open:";
+  for (const sim::named_placement& p : sim::placements()) places += fmt::format("\n{:<14} {}", p.name, p.summary);
+  app.add_option("--placement", a.placement, places);
   app.add_option("--profile", a.profile,
                  "a built-in one (see --list-profiles), or a .json file; with --instances 4,4: one for each number")
       ->capture_default_str();

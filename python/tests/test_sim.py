@@ -20,7 +20,8 @@ small = {"instances": 1}
 def test_lists() -> None:
     names = [p.name for p in sim.policies()]
     assert {"fcfs", "pascal", "pars", "improved", "cascade", "phasor"} <= set(names)
-    assert all(p.summary for p in sim.policies()) and {p.name for p in sim.policies() if p.needs_scores} == {"pars"}
+    assert all(p.summary for p in sim.policies())
+    assert {p.name for p in sim.policies() if p.needs_scores} == {"pars", "pars-unboosted", "pars-smooth"}
     assert "alpaca-chat" in [w.name for w in sim.workloads()] and all(w.rate > 0 for w in sim.workloads())
     assert "h100-96gb-qwen-32b" in sim.profiles()
     assert sim.profile("h200-llama-3.1-8b")["name"] == "h200-llama-3.1-8b"
@@ -115,6 +116,8 @@ def test_a_placement_of_ones_own() -> None:
     mine = sim.replay("fcfs", load, instances=3, placement=in_turn)
     assert len(seen) == 300 and max(seen) > 0
     assert np.bincount(mine.requests["instance"]).tolist() == [100, 100, 100]
+    named = sim.replay("fcfs", load, instances=3, placement="in-turn")
+    assert ((named.requests["instance"] + 1) % 3 == mine.requests["instance"]).all()
     one = sim.replay("fcfs", load, instances=3, placement=lambda views: 1)
     assert set(one.requests["instance"]) == {1}
     assert one.summary["ttft"]["mean"] > mine.summary["ttft"]["mean"]
@@ -209,7 +212,8 @@ def test_pandas_takes_it() -> None:
         ({"threshold": 1.0}, "threshold is for pars"),
         ({"policy": "pars", "threshold": -1.0}, "threshold is for pars, and a number of seconds from 0"),
         ({"order": len}, "policy must be 'pars', not 'fcfs'"),
-        ({"policy": "sjf", "placement": len}, "stands on fcfs, pars or pascal, not on 'sjf'"),
+        ({"policy": "phasor", "placement": len}, "placement is part of what phasor is"),
+        ({"placement": "best"}, "unknown placement 'best'; there are: least-load, "),
         ({"placement": lambda views: 8}, "the index of one of 8 instances, not 8"),
         ({"placement": lambda views: -1}, "the index of one of 8 instances, not -1"),
     ],

@@ -41,7 +41,7 @@ using tessera_test::toy_cluster;
 
 constexpr auto quiet = [](std::size_t) {};
 
-template <class Scheduler, class Placement = placement::least_kv, class Migration = placement::stay>
+template <class Scheduler, class Placement = placement::least_load, class Migration = placement::stay>
 run_result simulate(const cluster_options& o, const std::vector<trace_row>& rows,
                     const typename Scheduler::config& config = {}, const Placement& placement = {},
                     const Migration& migration = {}) {
@@ -245,7 +245,7 @@ TEST_CASE("cluster: a migration takes the time of its KV on the fabric") {
   options.fabric_bytes_per_s = 100;
   options.kv_bytes_per_token = 2;
   const std::vector<trace_row> rows{row(1, 30, 2, 3)};
-  const run_result result = simulate<fcfs<request>, placement::least_kv, swap_sides>(options, rows, {}, {}, {});
+  const run_result result = simulate<fcfs<request>, placement::least_load, swap_sides>(options, rows, {}, {}, {});
   check_invariants(result, rows);
   const request_record& r = result.requests[0];
   CHECK(r.instance == 1);
@@ -266,7 +266,7 @@ TEST_CASE("cluster: at equal times ends of transfers come before ends of steps, 
   options.fabric_bytes_per_s = 40;
   {  // Ten tokens cross in 0.25 s and arrive at 0.75 s, when a step of the other instance ends.
     const std::vector<trace_row> rows{row(0, 10, 1, 2), row(0, 10, 0, 10)};
-    const run_result result = simulate<fcfs<request>, placement::least_kv, swap_sides>(options, rows);
+    const run_result result = simulate<fcfs<request>, placement::least_load, swap_sides>(options, rows);
     check_invariants(result, rows);
     CHECK(result.requests[0].phase_change == 0.5);
     CHECK(result.requests[0].instance == 1);
@@ -278,7 +278,7 @@ TEST_CASE("cluster: at equal times ends of transfers come before ends of steps, 
     const std::vector<trace_row> rows{row(0, 10, 1, 2), row(0, 10, 1, 2)};
     std::vector<std::size_t> asked;
     const run_result result =
-        simulate<fcfs<request>, placement::least_kv, swap_sides>(options, rows, {}, {}, {.asked = &asked});
+        simulate<fcfs<request>, placement::least_load, swap_sides>(options, rows, {}, {}, {.asked = &asked});
     check_invariants(result, rows);
     CHECK(asked == std::vector<std::size_t>{0, 1});
     CHECK(result.requests[0].finish == 1.25);
@@ -292,7 +292,7 @@ struct watching {
   template <placement::instance_views V>
   std::size_t operator()(const V& views) const {
     seen->push_back({views.begin(), views.end()});
-    return placement::least_kv{}(views);
+    return placement::least_load{}(views);
   }
 };
 
@@ -515,7 +515,7 @@ TEST_CASE("cluster: very late arrivals with migrations come to an end") {
 }
 
 /// Runs the rows twice and compares all that is not wall time, to the last bit.
-template <class Scheduler, class Placement = placement::least_kv, class Migration = placement::stay>
+template <class Scheduler, class Placement = placement::least_load, class Migration = placement::stay>
 run_result check_run(const cluster_options& o, const std::vector<trace_row>& rows,
                      const typename Scheduler::config& config = {}) {
   std::vector<std::size_t> ended;
@@ -645,10 +645,13 @@ class textbook {
     std::pair<std::int64_t, int> least{std::numeric_limits<std::int64_t>::max(), 0};
     for (std::size_t i = 0; i < o_.instances; ++i) {
       std::pair<std::int64_t, int> load{0, 0};
+      std::int64_t needed = 0;
       here(i, [&](const job& other) {
         load.first += other.held + other.on_host;
+        needed += blocks_of(other.length);
         ++load.second;
       });
+      load.first = std::max(load.first, needed);
       if (load < least) best.clear();
       least = std::min(least, load);
       if (load == least) best.push_back(i);

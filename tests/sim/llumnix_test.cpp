@@ -36,13 +36,6 @@ std::vector<std::uint32_t> places(const run_result& r) {
   return out;
 }
 
-TEST_CASE("in turn: request i goes to instance i modulo the instances, whatever their load") {
-  std::vector<trace_row> rows;
-  for (int i = 0; i < 10; ++i) rows.push_back(row(i * 0.1, i % 3 == 0 ? 300 : 5, 0, 3));
-  CHECK(places(run(toy_cluster(3, 100), sim::in_turn{}, rows)) ==
-        std::vector<std::uint32_t>{0, 1, 2, 0, 1, 2, 0, 1, 2, 0});
-}
-
 TEST_CASE("llumnix: a new request goes where each request has the most memory left") {
   // 100 blocks each; migration is off. Freeness counts what waits: (free - waiting demand) / requests.
   const sim::llumnix::config stays{.low = -1e9, .high = 1e9};

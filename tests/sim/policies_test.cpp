@@ -8,6 +8,8 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <limits>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -71,6 +73,80 @@ TEST_CASE("policies: what is not there is refused, with what there is") {
   CHECK(refusal("fcfs,nobody").find("'nobody'") != std::string::npos);
   CHECK(refusal("fcfs,rr,fcfs") == "the policy 'fcfs' is named twice");
   CHECK(refusal("fcfs").empty());
+}
+
+TEST_CASE("policies: new requests go where the options say, unless placement is part of the policy") {
+  std::vector<sim::trace_row> rows;
+  for (int i = 0; i < 10; ++i) rows.push_back(row(i * 0.1, i % 3 == 0 ? 300 : 5, 0, 3));
+  for (const policy& p : sim::published_policies()) {
+    CAPTURE(p.name);
+    auto options = toy_cluster(3, 100, sim::profiles().front());
+    const sim::run_result own = p.run(options, rows, [](std::size_t) {});
+    CHECK(!own.numbers.placement.empty());
+    for (const sim::named_placement& to : sim::placements()) {
+      options.placement = to;
+      const sim::run_result r = p.run(options, rows, [](std::size_t) {});
+      CHECK(r.numbers.placement == (p.placement.empty() ? to.name : own.numbers.placement));
+      if (!p.placement.empty()) CHECK(sim::format_csv(r) == sim::format_csv(own));
+      if (p.placement.empty() && to.name == "in-turn") {
+        for (std::size_t i = 0; i != rows.size(); ++i) CHECK(r.requests[i].instance == i % 3);
+      }
+    }
+  }
+  CHECK_THROWS_AS(sim::find_placement("nowhere"), sim::usage_error);
+  CHECK(sim::find_placement("least-load").name == "least-load");
+}
+
+TEST_CASE("policies: scores become ranks") {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  std::vector<sim::trace_row> rows(5);
+  const float scores[] = {7, nan, -3, 7, 1e9F};
+  for (std::size_t i = 0; i != rows.size(); ++i) rows[i].score = scores[i];
+  sim::rank_scores(rows);
+  CHECK(rows[0].score == 0.5F);  // one of four is smaller, two are equal
+  CHECK(rows[1].score != rows[1].score);
+  CHECK(rows[2].score == 0.125F);
+  CHECK(rows[3].score == 0.5F);
+  CHECK(rows[4].score == 0.875F);
+  sim::rank_scores(std::span{rows}.first(0));
+}
+
+TEST_CASE("policies: PARS boosts who has waited, serves the short ones first for ever, or ages smoothly") {
+  // One at a time. A long one waits while short ones keep coming.
+  std::vector<sim::trace_row> rows{row(0, 20, 0, 300)};
+  for (int i = 0; i < 400; ++i) rows.push_back(row(0.5 + 2.0 * i, 20, 0, 90));
+  rows.insert(rows.begin() + 1, row(0.25, 20, 0, 300));
+  for (sim::trace_row& r : rows) r.score = static_cast<float>(r.output_tokens);
+  auto options = toy_cluster(1, 1000);
+  options.instance.step.max_batch = 1;
+  options.instance.limits.residents = 1;
+  const auto waited = [&](const char* name) {
+    const sim::run_result r =
+        sim::select_policies(sim::published_policies(), name).front().run(options, rows, [](std::size_t) {});
+    CHECK(r.numbers.completed == rows.size());
+    return r.requests[1].first_scheduled - r.requests[1].arrival;
+  };
+  const double boosted = waited("pars");
+  const double never = waited("pars-unboosted");
+  const double smooth = waited("pars-smooth");
+  CAPTURE(boosted, never, smooth);
+  CHECK(boosted > 119);
+  CHECK(smooth > boosted);
+  CHECK(never > smooth);
+  CHECK(waited("sjf") == never);
+}
+
+TEST_CASE("policies: Sarathi's steps hold nobody up that decodes") {
+  std::vector<sim::trace_row> rows{row(0, 20, 0, 400)};
+  for (int i = 0; i < 10; ++i) rows.push_back(row(0.05 + 0.2 * i, 4000, 0, 2));
+  const auto longest = [&](const char* name) {
+    const sim::run_result r = sim::select_policies(sim::published_policies(), name)
+                                  .front()
+                                  .run(toy_cluster(1, 4000, sim::profiles().front()), rows, [](std::size_t) {});
+    CHECK(r.numbers.completed == rows.size());
+    return r.requests.front().tpot();
+  };
+  CHECK(longest("sarathi") < longest("fcfs"));
 }
 
 TEST_CASE("policies: each runs, under its name, and reports its progress") {

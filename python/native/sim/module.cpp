@@ -210,42 +210,47 @@ sim::profile profile_for(const std::string& text) {
   return sim::load_profile(text);
 }
 
+/// A placement that is a Python function. Nothing is thrown through a run that is under way: it goes on without asking
+/// again, and what was thrown is in `failure`.
+auto called(const nb::object& place, std::exception_ptr& failure) {
+  return [&place, &failure](const std::vector<sim::instance_view>& views) -> std::size_t {
+    if (failure) return 0;
+    const nb::gil_scoped_acquire held;
+    try {
+      nb::list shown;
+      for (const sim::instance_view& v : views) {
+        shown.append(nb::make_tuple(v.id, v.requests, v.kv_held.count(), v.free_blocks.count()));
+      }
+      const auto index = nb::cast<std::int64_t>(place(shown));
+      if (index >= 0 && static_cast<std::size_t>(index) < views.size()) return static_cast<std::size_t>(index);
+      throw sim::usage_error{
+          fmt::format("a placement must give the index of one of {} instances, not {}", views.size(), index)};
+    } catch (...) {
+      failure = std::current_exception();
+      return 0;
+    }
+  };
+}
+
 nb::dict replay(const std::string& policy, const numbers& arrival, const numbers& prompt, const numbers& output,
                 const numbers& reasoning, const numbers& score, const std::string& profile, std::int64_t instances,
                 std::optional<std::int64_t> kv_blocks, std::int64_t block_size, std::int64_t max_batch,
                 std::int64_t token_budget, std::int64_t in_flight, std::optional<double> threshold, nb::object place) {
   const std::vector<sim::trace_row> rows = rows_of(arrival, prompt, output, reasoning, score);
-  const sim::cluster_options options =
+  sim::cluster_options options =
       cluster_for({instances, kv_blocks, block_size, max_batch, token_budget, in_flight}, profile_for(profile), rows);
+  if (policy.find(',') != policy.npos) throw sim::usage_error{"one policy at a time"};
+  const sim::policy chosen = threshold ? pars_with(*threshold) : sim::select_policies(policies(), policy).front();
   std::exception_ptr failure;
-  sim::policy chosen;
-  if (place.is_none() && !threshold) {
-    const std::vector<sim::policy> all = policies();
-    if (policy.find(',') != policy.npos) throw sim::usage_error{"one policy at a time"};
-    chosen = sim::select_policies(all, policy).front();
-  } else {
-    placement_function function;
-    if (!place.is_none()) {
-      // Nothing is thrown through a run that is under way: it goes on without being asked, and then it is said.
-      function = [place, &failure](const std::vector<sim::instance_view>& views) -> std::size_t {
-        if (failure) return 0;
-        const nb::gil_scoped_acquire held;
-        try {
-          nb::list shown;
-          for (const sim::instance_view& v : views) {
-            shown.append(nb::make_tuple(v.id, v.requests, v.kv_held.count(), v.free_blocks.count()));
-          }
-          const auto index = nb::cast<std::int64_t>(place(shown));
-          if (index >= 0 && static_cast<std::size_t>(index) < views.size()) return static_cast<std::size_t>(index);
-          throw sim::usage_error{
-              fmt::format("a placement must give the index of one of {} instances, not {}", views.size(), index)};
-        } catch (...) {
-          failure = std::current_exception();
-          return 0;
-        }
-      };
+  if (!place.is_none()) {
+    if (!chosen.placement.empty()) {
+      throw sim::usage_error{fmt::format("placement is part of what {} is; it cannot be chosen", policy)};
     }
-    chosen = own_policy(policy, threshold.value_or(120.0), std::move(function));
+    if (nb::isinstance<nb::str>(place)) {
+      options.placement = sim::find_placement(nb::cast<std::string>(place));
+    } else {
+      options.placement = {.name = "own", .summary = {}, .make = [&] { return called(place, failure); }};
+    }
   }
   sim::require_scores(chosen, rows, "the workload");
   sim::require_instances(chosen, options.instances);

@@ -50,9 +50,10 @@ struct cluster_options {
   tokens max_output{};         ///< Where a server cuts answers off, and all that requests say of their length; 0: where
                                ///< the instance's `max_length` does, or its memory.
   bool knows_lengths = false;  ///< Requests say instead how long their answers will be: an oracle.
-  std::optional<pool_sizes> pools{};  ///< For policies with pools; none: as each of them divides by itself.
-  std::vector<fault> faults{};        ///< What goes wrong.
-  double detection_s = 1;             ///< After a death, before the others know of it: some missed heartbeats.
+  std::optional<pool_sizes> pools{};           ///< For policies with pools; none: as each of them divides by itself.
+  std::optional<named_placement> placement{};  ///< For policies that leave it open; empty: each policy's own.
+  std::vector<fault> faults{};                 ///< What goes wrong.
+  double detection_s = 1;                      ///< After a death, before the others know of it: some missed heartbeats.
 
   /// What instance `i` is.
   [[nodiscard]] const instance_options& of(std::size_t i) const noexcept { return each.empty() ? instance : each[i]; }

@@ -2,13 +2,17 @@
 #pragma once
 
 #include <tessera/core/units.hpp>
-#include <tessera/placement/least_kv.hpp>
+#include <tessera/placement/least_load.hpp>
 #include <tessera/placement/pascal.hpp>
 #include <tessera/sim/cluster/instance.hpp>
 
 #include <algorithm>
 #include <concepts>
 #include <cstddef>
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
 
 /// @file
 /// Who decides, in a simulated cluster, where requests run.
@@ -35,6 +39,22 @@ struct instance_view {
 /// A placement or migration policy that looks at the phases: it has a true constant `reads_phases`.
 template <class P>
 concept phase_reader = requires { requires P::reads_phases; };
+
+/// A placement policy that is chosen when a program runs, for instance by its name on a command line.
+struct named_placement {
+  std::string name;           ///< As in `--placement`, and in tables.
+  std::string summary;        ///< One line.
+  bool reads_phases = false;  ///< As a `phase_reader`.
+  /// Makes one for a run: from the instances to the index of the one for a new request.
+  std::function<std::function<std::size_t(const std::vector<instance_view>&)>()> make;
+};
+
+/// The policy `P` under a name.
+template <std::default_initializable P>
+[[nodiscard]] named_placement name_placement(std::string name, std::string summary) {
+  return {std::move(name), std::move(summary), phase_reader<P>,
+          [] { return [p = P{}](const std::vector<instance_view>& v) mutable { return p(v); }; }};
+}
 
 /// One quantum of answer in blocks of the usual 16 tokens: what PASCAL wants free before an answer stays.
 inline constexpr blocks quantum_blocks{32};
@@ -67,11 +87,12 @@ concept cluster_control = requires(Control& control, C& c, const request& r) {
   { control.place(c, r) } -> std::convertible_to<std::size_t>;
 };
 
-/// The control of a placement policy for new requests and a migration policy for those that begin to answer.
+/// The control of a placement policy for new requests and a migration policy for those that begin to answer. Where the
+/// cluster's options name a placement, it is that instead.
 /// @tparam Placement a function from a range of `instance_view` to the index of the instance for a new request.
 /// @tparam Migration a function from the range, the current instance and the blocks needed there and elsewhere to the
 ///         instance on which a request goes on when it begins to answer.
-template <class Placement = placement::least_kv, class Migration = placement::stay>
+template <class Placement = placement::least_load, class Migration = placement::stay>
 struct placed {
   Placement placement{};  ///< Where arrivals go.
   Migration migration{};  ///< Where requests go that begin to answer.
@@ -79,9 +100,11 @@ struct placed {
   /// The instance that a request which has just arrived goes to.
   template <class C>
   [[nodiscard]] std::size_t place(C& c, const request& r) {
-    if constexpr (phase_reader<Placement>) c.look_at_phases();
+    const auto& other = c.options().placement;
+    if (other && !other_) other_ = other->make();
+    if (other ? other->reads_phases : phase_reader<Placement>) c.look_at_phases();
     const auto& instances = c.candidates(r);
-    const std::size_t to = placement(instances);
+    const std::size_t to = other ? other_(instances) : placement(instances);
     TESSERA_ASSERT(to < instances.size(), "a request is placed on an instance");
     return instances[to].id;
   }
@@ -101,6 +124,8 @@ struct placed {
     const std::size_t to = instances[migration(instances, current, max(grows, blocks{}), moves)].id;
     if (to != r.where) c.move(r, to);
   }
+
+  std::function<std::size_t(const std::vector<instance_view>&)> other_{};  ///< Made when first asked.
 };
 
 }  // namespace sim

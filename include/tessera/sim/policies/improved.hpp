@@ -122,7 +122,7 @@ class by_headroom {
 
   prefill_model model_;
   placement::highest_phi most_free_{};
-  placed<placement::least_kv, placement::migrate_when_tight> migration_{{}, {.headroom = quantum_blocks}};
+  placed<placement::least_load, placement::migrate_when_tight> migration_{{}, {.headroom = quantum_blocks}};
   std::vector<taken> taken_;    // by request
   std::vector<demand> totals_;  // by instance
   std::vector<view> views_;
@@ -131,7 +131,7 @@ class by_headroom {
 /// Which of its parts take part: all, unless one is to be measured by its absence.
 struct improved_config {
   bool predicts = true;       ///< Expected lengths are made of the scores; otherwise all requests expect the mean.
-  bool by_headroom = true;    ///< Placement by headroom; otherwise the least KV.
+  bool by_headroom = true;    ///< Placement by headroom; otherwise the least load.
   bool bounded_steps = true;  ///< Prompts bounded by what they add to a step; otherwise by the token budget alone.
   bool stages = true;         ///< Stages where they are expected to gain `least_gain`.
   double least_gain = 1.25;   ///< Less is not worth the moves; see `steady_stages::gain`.
@@ -195,12 +195,20 @@ TESSERA_DETAIL_POLICIES_INLINE run_result run_improved(const cluster_options& op
   if (config.stages && o.instances > 1 && o.instances <= most_in_stages && !history.empty()) {
     const cascade_plan plan = plan_cascade(o, history, arrival_rate(history), layout::steady);
     if (plan.gain >= config.least_gain) {
-      return cluster<scheduler, cascade>{o, {}, cascade{steady_cascade(plan)}}.run(expecting, progress);
+      run_result result = cluster<scheduler, cascade>{o, {}, cascade{steady_cascade(plan)}}.run(expecting, progress);
+      result.numbers.placement = "stages";
+      return result;
     }
   }
-  if (config.by_headroom) return cluster<scheduler, by_headroom>{o, {}, by_headroom{model}}.run(expecting, progress);
-  using placing = placed<placement::least_kv, placement::migrate_when_tight>;
-  return cluster<scheduler, placing>{o, {}, {{}, {.headroom = quantum_blocks}}}.run(expecting, progress);
+  if (config.by_headroom) {
+    run_result result = cluster<scheduler, by_headroom>{o, {}, by_headroom{model}}.run(expecting, progress);
+    result.numbers.placement = "headroom";
+    return result;
+  }
+  using placing = placed<placement::least_load, placement::migrate_when_tight>;
+  run_result result = cluster<scheduler, placing>{o, {}, {{}, {.headroom = quantum_blocks}}}.run(expecting, progress);
+  result.numbers.placement = "least-load";
+  return result;
 }
 #endif
 

@@ -10,24 +10,10 @@
 #include <vector>
 
 /// @file
-/// Two ways to use many instances that know nothing of lengths: the baselines of CascadeInfer's evaluation.
+/// Many instances balanced by what they hold, whatever the lengths: a baseline of CascadeInfer's evaluation.
 
 TESSERA_NAMESPACE_BEGIN
 namespace sim {
-
-/// New requests go to the instances in turn, and stay: vLLM or SGLang behind a plain load balancer.
-class in_turn {
- public:
-  /// The instance that a request which has just arrived goes to.
-  template <class C>
-  [[nodiscard]] std::size_t place(C& c, const request& r) {
-    while (!c.takes(next_ % c.size(), r)) ++next_;
-    return next_++ % c.size();
-  }
-
- private:
-  std::size_t next_ = 0;
-};
 
 /// Load-aware dispatching and live migration in the manner of Llumnix. The freeness of an instance is the memory it has
 /// left for each of its requests: (free blocks - blocks that its queue waits for) / requests. A new request goes where

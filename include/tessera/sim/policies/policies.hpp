@@ -44,6 +44,25 @@ namespace sim {
 [[nodiscard]] TESSERA_DETAIL_POLICIES_INLINE policy improved_policy(std::string name,
                                                                     const improved_config& config = {});
 
+/// The scores of `rows` as ranks from 0 to 1: the part of the scores that are smaller, and half of those that are
+/// equal. Who has none keeps none. O(n log n).
+inline void rank_scores(std::span<trace_row> rows) {
+  std::vector<float> sorted;
+  for (const trace_row& r : rows) {
+    if (r.score == r.score) sorted.push_back(r.score);
+  }
+  std::sort(sorted.begin(), sorted.end());
+  for (trace_row& r : rows) {
+    if (r.score != r.score) continue;
+    const auto [from, to] = std::equal_range(sorted.begin(), sorted.end(), r.score);
+    r.score =
+        static_cast<float>((from - sorted.begin()) + (to - sorted.begin())) / static_cast<float>(2 * sorted.size());
+  }
+}
+
+/// How much longer the request of the highest score may wait than that of the lowest, under `pars-smooth`.
+inline constexpr duration longest_overtaking{600.0};
+
 /// First come, first served with all the KV memory that `rows` can ever take: what no scheduler can do better for
 /// memory, and a bound for those that preempt for it.
 [[nodiscard]] TESSERA_DETAIL_POLICIES_INLINE policy oracle_policy();
@@ -53,13 +72,16 @@ namespace sim {
 
 #if TESSERA_DETAIL_POLICIES_DEFINED
 TESSERA_DETAIL_POLICIES_INLINE policy improved_policy(std::string name, const improved_config& config) {
-  return {name, "ours: readers first, then who is due first by predicted length; bounded steps, headroom, stages",
-          [name, config](const cluster_options& options, std::span<const trace_row> rows,
-                         const progress_callback& progress) {
-            run_result result = run_improved(options, rows, rows, config, progress);
-            result.numbers.policy = name;
-            return result;
-          }};
+  return {.name = name,
+          .summary = "ours: readers first, then who is due first by predicted length; bounded steps, headroom, stages",
+          .run =
+              [name, config](const cluster_options& options, std::span<const trace_row> rows,
+                             const progress_callback& progress) {
+                run_result result = run_improved(options, rows, rows, config, progress);
+                result.numbers.policy = name;
+                return result;
+              },
+          .placement = "own"};
 }
 
 TESSERA_DETAIL_POLICIES_INLINE policy oracle_policy() {
@@ -83,9 +105,45 @@ TESSERA_DETAIL_POLICIES_INLINE policy oracle_policy() {
             for (instance_options& one : unlimited.each) enlarge(one.limits);
             run_result result = cluster<fcfs<request>>{unlimited, {.watermark = 0}}.run(rows, progress);
             result.numbers.policy = "oracle";
+            result.numbers.placement =
+                options.placement ? options.placement->name : placement_name<placement::least_load>;
             return result;
           }};
 }
+
+namespace detail {
+
+/// First come, first served, colocated, with a bound on what prompts add to a step.
+[[nodiscard]] TESSERA_DETAIL_POLICIES_INLINE policy sarathi_policy() {
+  policy p = make_policy<fcfs<request>>(
+      "sarathi",
+      "fcfs with stall-free steps: prompts in chunks as small as a target TPOT asks for, in Sarathi's manner");
+  p.run = [unbounded = p.run](const cluster_options& options, std::span<const trace_row> rows,
+                              const progress_callback& progress) {
+    const prefill_model model = calibrate_prefill(options.instance.timer, default_ttft_target);
+    return unbounded(bounded_steps(options, model, improved_config{}.step_s), rows, progress);
+  };
+  return p;
+}
+
+/// PARS with smooth ageing instead of a threshold: the place of its score is worth so much waiting, and no more.
+[[nodiscard]] TESSERA_DETAIL_POLICIES_INLINE policy smooth_pars_policy() {
+  policy p = make_policy<pars<request>>(
+      "pars-smooth", "lowest score first, but nobody is overtaken by who comes 600 s later (needs scores)",
+      {.threshold = duration::forever()});
+  p.run = [by_score = p.run](const cluster_options& options, std::span<const trace_row> rows,
+                             const progress_callback& progress) {
+    std::vector<trace_row> due{rows.begin(), rows.end()};
+    rank_scores(due);
+    for (trace_row& r : due) {
+      r.score = static_cast<float>(r.arrival_s + longest_overtaking.seconds() * static_cast<double>(r.score));
+    }
+    return by_score(options, due, progress);
+  };
+  return needing_scores(std::move(p));
+}
+
+}  // namespace detail
 
 TESSERA_DETAIL_POLICIES_INLINE std::vector<policy> published_policies() {
   return {
@@ -98,26 +156,31 @@ TESSERA_DETAIL_POLICIES_INLINE std::vector<policy> published_policies() {
           "pascal-nonadaptive", "PASCAL, but answers always go where Algorithm 2 says"),
       make_policy<pascal<request>, placement::pascal_arrival>("pascal-nomigration",
                                                               "PASCAL, but answers stay where they reasoned"),
-      make_policy<pascal_paced<request>, placement::least_kv, placement::migrate_when_tight>(
+      make_policy<pascal_paced<request>, placement::least_load, placement::migrate_when_tight>(
           "pascal-paced", "reasoning first, but answers get what their readers need, just in time", {}, {},
           {.headroom = quantum_blocks}),
       oracle_policy(),
       needing_scores(make_policy<pars<request>>(
           "pars", "PARS: lowest score first; whoever has waited 120 s goes ahead (needs scores)")),
-      make_policy<pars<request, true_length>>("sjf", "as pars, with the true lengths for scores (an oracle)"),
+      needing_scores(make_policy<pars<request>>("pars-unboosted", "as pars, but nobody goes ahead (needs scores)",
+                                                {.threshold = duration::forever()})),
+      detail::smooth_pars_policy(),
+      make_policy<pars<request, true_length>>("sjf", "shortest job first by the true lengths (an oracle)",
+                                              {.threshold = duration::forever()}),
+      detail::sarathi_policy(),
       with_pools(make_control_policy<fcfs<request>>(
                      "distserve", "half of the instances prefill, half decode, each the shortest queue",
                      [](const cluster_options& o, auto) {
                        return disaggregated{o.pools.value_or(halves(o.instances)), distserve{}};
                      },
-                     2),
+                     2, {}, "shortest queue"),
                  2),
       with_pools(make_control_policy<fcfs<request>>(
                      "splitwise", "prefill and decode pools by the shortest queue, and a mixed one that helps out",
                      [](const cluster_options& o, auto) {
                        return disaggregated{o.pools.value_or(three_pools(o.instances)), splitwise{}};
                      },
-                     3),
+                     3, {}, "shortest queue"),
                  3),
       with_pools(
           make_control_policy<fcfs<request>>(
@@ -127,24 +190,27 @@ TESSERA_DETAIL_POLICIES_INLINE std::vector<policy> published_policies() {
                     o.pools.value_or(three_pools(o.instances)),
                     phasor_control{{.model = calibrate_prefill(o.instance.timer, default_ttft_target)}}};
               },
-              3),
+              3, {}, "Phi"),
           3),
-      make_control_policy<fcfs<request>>("in-turn", "first come, first served; new requests to the instances in turn",
-                                         [](const cluster_options&, auto) { return in_turn{}; }),
-      make_control_policy<fcfs<request>>("llumnix", "load-aware dispatch and live migration, in the manner of Llumnix",
-                                         [](const cluster_options&, auto) { return llumnix{}; }),
+      make_policy<fcfs<request>, placement::round_robin>(
+          "in-turn", "first come, first served; new requests to the instances in turn"),
+      make_control_policy<fcfs<request>>(
+          "llumnix", "load-aware dispatch and live migration, in the manner of Llumnix",
+          [](const cluster_options&, auto) { return llumnix{}; }, 1, {}, "freeness"),
       // Their stages are planned from the workload itself, as from a history of the same traffic.
       with_most(make_control_policy<fcfs<request>>(
                     "cascade", "CascadeInfer: instances in stages by length, planned from this workload's lengths",
                     [](const cluster_options& o, std::span<const trace_row> rows) {
                       return cascade{published_cascade(plan_cascade(o, rows, arrival_rate(rows)))};
-                    }),
+                    },
+                    1, {}, "stages"),
                 most_in_stages),
       with_most(make_control_policy<fcfs<request>>(
                     "cascade-steady", "as cascade, with stages planned for a steady load, and dispatch by what waits",
                     [](const cluster_options& o, std::span<const trace_row> rows) {
                       return cascade{steady_cascade(plan_cascade(o, rows, arrival_rate(rows), layout::steady))};
-                    }),
+                    },
+                    1, {}, "stages"),
                 most_in_stages),
       improved_policy("improved"),
   };

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <tessera/sim/cluster/cluster.hpp>
+#include <tessera/sim/policies/placements.hpp>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -52,6 +53,7 @@ struct policy {
   /// Simulates a workload under it, from the first arrival to the last token.
   std::function<run_result(const cluster_options&, std::span<const trace_row>, const progress_callback&)> run;
   bool needs_scores = false;        ///< It means nothing where requests have no score.
+  std::string placement{};          ///< Where new requests go, in a word; empty: as `cluster_options` say.
   std::size_t least_instances = 1;  ///< It cannot run on fewer.
   std::size_t most_instances = std::numeric_limits<std::size_t>::max();  ///< Nor on more.
   std::size_t pools = 0;  ///< It divides the instances into so many pools, as `cluster_options::pools` says:
@@ -61,7 +63,7 @@ struct policy {
 /// A policy that runs `Scheduler` on every instance of a cluster, places new requests with `Placement` and requests
 /// that begin to answer with `Migration` (see `cluster`).
 /// @tparam Scheduler a composition over `sim::request`.
-template <class Scheduler, class Placement = placement::least_kv, class Migration = placement::stay>
+template <class Scheduler, class Placement = placement::least_load, class Migration = placement::stay>
 [[nodiscard]] policy make_policy(std::string name, std::string summary, const typename Scheduler::config& config = {},
                                  const Placement& placement = {}, const Migration& migration = {}) {
   return {name, std::move(summary),
@@ -71,22 +73,29 @@ template <class Scheduler, class Placement = placement::least_kv, class Migratio
                 cluster<Scheduler, placed<Placement, Migration>>{options, config, {placement, migration}}.run(rows,
                                                                                                               progress);
             result.numbers.policy = name;
+            result.numbers.placement = options.placement ? options.placement->name : placement_name<Placement>;
             return result;
           }};
 }
 
 /// A policy that runs `Scheduler` on every instance, under a control that `make(options, rows)` makes for a run (see
-/// `cluster_control`). @tparam Scheduler a composition over `sim::request`.
+/// `cluster_control`). @tparam Scheduler a composition over `sim::request`. @param placement where new requests go
+/// under it, in a word.
 template <class Scheduler, class Make>
 [[nodiscard]] policy make_control_policy(std::string name, std::string summary, Make make,
-                                         std::size_t least_instances = 1,
-                                         const typename Scheduler::config& config = {}) {
-  policy p{.name = name, .summary = std::move(summary), .run = {}, .least_instances = least_instances};
-  p.run = [name, make, config](const cluster_options& options, std::span<const trace_row> rows,
-                               const progress_callback& progress) {
+                                         std::size_t least_instances = 1, const typename Scheduler::config& config = {},
+                                         std::string placement = "own") {
+  policy p{.name = name,
+           .summary = std::move(summary),
+           .run = {},
+           .placement = placement,
+           .least_instances = least_instances};
+  p.run = [name, make, config, placement](const cluster_options& options, std::span<const trace_row> rows,
+                                          const progress_callback& progress) {
     auto control = make(options, rows);
     run_result result = cluster<Scheduler, decltype(control)>{options, config, std::move(control)}.run(rows, progress);
     result.numbers.policy = name;
+    result.numbers.placement = placement;
     return result;
   };
   return p;

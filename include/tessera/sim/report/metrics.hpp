@@ -89,6 +89,7 @@ struct run_facts {
 /// The numbers of a run: one row of the comparison.
 struct summary {
   std::string policy;                           ///< Its name.
+  std::string placement;                        ///< Where it sends new requests, in a word.
   std::size_t requests = 0;                     ///< How many there were.
   std::size_t completed = 0;                    ///< Of these, finished.
   std::size_t rejected = 0;                     ///< Of these, refused by `submit`.

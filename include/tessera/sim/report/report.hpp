@@ -161,14 +161,21 @@ namespace detail {
   };
 
   std::size_t name_width = 6;
+  std::size_t placement_width = 0;
   bool once = true;
   for (const replicates& r : rows) {
     name_width = std::max(name_width, r.front().policy.size());
+    placement_width = std::max(placement_width, r.front().placement.size());
     once = once && r.size() == 1;
   }
-  std::string lines[2] = {fmt::format("{:{}}", "", name_width), fmt::format("{:{}}", "policy", name_width)};
+  if (placement_width != 0) placement_width = std::max(placement_width, std::string_view{"placement"}.size());
+  const auto begin_line = [&](std::string_view policy, std::string_view placement) {
+    if (placement_width == 0) return fmt::format("{:{}}", policy, name_width);
+    return fmt::format("{:{}}  {:{}}", policy, name_width, placement, placement_width);
+  };
+  std::string lines[2] = {begin_line("", ""), begin_line("policy", "placement")};
   std::vector<std::string> body;
-  for (const replicates& r : rows) body.push_back(fmt::format("{:{}}", r.front().policy, name_width));
+  for (const replicates& r : rows) body.push_back(begin_line(r.front().policy, r.front().placement));
   for (const column& c : columns) {
     if (c.when == shown::once && !once) continue;
     std::vector<estimate> values;

@@ -54,6 +54,7 @@ namespace detail {
     bins.push_back(json{{"bin", b.bin}, {"n", b.n}, {"stat", std::string{b.stat}}, {"value", b.value}});
   }
   return json{{"policy", s.policy},
+              {"placement", s.placement},
               {"requests", s.requests},
               {"completed", s.completed},
               {"rejected", s.rejected},

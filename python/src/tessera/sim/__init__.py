@@ -185,17 +185,18 @@ def replay(
     in_flight: int = 0,
     order: Callable[[dict[str, Any]], float] | None = None,
     threshold: float | None = None,
-    placement: Callable[[Sequence[InstanceView]], int] | None = None,
+    placement: str | Callable[[Sequence[InstanceView]], int] | None = None,
 ) -> Run:
     """Replays a workload under a policy, from the first arrival to the last token. Deterministic.
 
-    :param policy: one of `policies()`; with an order, threshold or placement of one's own: fcfs, pars or pascal.
+    :param policy: one of `policies()`; with an order or threshold of one's own: pars.
     :param profile: the name of a profile, a file, or a dict as `sim.profile` gives.
     :param in_flight: not 0: so many requests run at any time, and arrivals are not read.
     :param order: an order of one's own, as for `scored`; the policy is pars then.
     :param threshold: seconds after which pars lets a request go ahead of all that came later; inf: never.
-    :param placement: a placement of one's own: called with a view of each instance for each request that comes, it
-        gives the index of one.
+    :param placement: where new requests go, for policies that leave it open: a name (`replay --help` lists them), or
+        a placement of one's own: called with a view of each instance for each request that comes, it gives the index
+        of one.
     :raises ValueError: for what nobody can mean; it says what is allowed.
     """
     if order is not None:
@@ -206,11 +207,14 @@ def replay(
         load = scored(load, order)
     if threshold is not None and (policy != "pars" or not threshold >= 0):
         raise ValueError(f"threshold is for pars, and a number of seconds from 0; not {threshold!r} for {policy}")
-    place = None
-    if placement is not None:
+    place: str | Callable[[list[tuple[int, int, int, int]]], int] | None = None
+    if isinstance(placement, str):
+        place = placement
+    elif placement is not None:
+        own = placement
 
         def place(views: list[tuple[int, int, int, int]]) -> int:
-            return int(placement([InstanceView(*v) for v in views]))
+            return int(own([InstanceView(*v) for v in views]))
 
     n = len(np.atleast_1d(load["arrival_s"])) if "arrival_s" in load else 0
     given = _sim.replay(

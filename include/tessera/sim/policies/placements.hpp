@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <tessera/placement/join_shortest_queue.hpp>
+#include <tessera/placement/least_kv.hpp>
+#include <tessera/placement/least_load.hpp>
+#include <tessera/placement/pascal.hpp>
+#include <tessera/placement/random.hpp>
+#include <tessera/placement/round_robin.hpp>
+#include <tessera/sim/cluster/cluster_control.hpp>
+#include <tessera/sim/error.hpp>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+/// @file
+/// The placement policies that come with the library, by name.
+
+TESSERA_NAMESPACE_BEGIN
+namespace sim {
+
+/// What tables call a placement policy. Specialise it for one of yours.
+template <class Placement>
+inline constexpr std::string_view placement_name = "own";
+template <>
+inline constexpr std::string_view placement_name<placement::least_load> = "least-load";
+template <>
+inline constexpr std::string_view placement_name<placement::least_kv> = "least-kv";
+template <>
+inline constexpr std::string_view placement_name<placement::join_shortest_queue> = "shortest-queue";
+template <>
+inline constexpr std::string_view placement_name<placement::round_robin> = "in-turn";
+template <>
+inline constexpr std::string_view placement_name<placement::random> = "random";
+template <>
+inline constexpr std::string_view placement_name<placement::pascal_arrival> = "pascal";
+
+/// Those that a policy can be given which leaves the placement open.
+[[nodiscard]] inline std::vector<named_placement> placements() {
+  const auto named = []<class P>(P /*type*/, std::string_view summary) {
+    return name_placement<P>(std::string{placement_name<P>}, std::string{summary});
+  };
+  return {
+      named(placement::least_load{}, "the least KV that requests hold or wait for"),
+      named(placement::least_kv{}, "the least KV that requests hold; does not see who waits"),
+      named(placement::join_shortest_queue{}, "the fewest requests, running or waiting"),
+      named(placement::round_robin{}, "one instance after the other"),
+      named(placement::random{}, "any instance"),
+      named(placement::pascal_arrival{}, "PASCAL's Algorithm 1: the least KV held where all answers keep pace"),
+  };
+}
+
+/// The placement of that name. @throws usage_error that lists the names there are.
+[[nodiscard]] inline named_placement find_placement(std::string_view name) {
+  std::vector<std::string> names;
+  for (named_placement& p : placements()) {
+    if (p.name == name) return p;
+    names.push_back(p.name);
+  }
+  throw usage_error{fmt::format("unknown placement {}; there are: {}", shown(name), fmt::join(names, ", "))};
+}
+
+}  // namespace sim
+TESSERA_NAMESPACE_END
