@@ -114,16 +114,16 @@ void run(const options& o) {
     samples[k % deaths.size()][seed] = compare(d.policy.run(c, rows, quiet), without, died);
   });
   p.text(fmt::format(
-      "`reproduce faults --seeds {}` made this page. {} instances of `{}` serve `{}` at {} requests a second, {:g} s "
+      "{} instances of `{}` serve `{}` at {} requests a second, {:g} s "
       "long. After {:g} s one of them dies, the first: the KV on it is lost. A second later the others know, and what "
       "it "
       "had goes to them; {:g} s after its death it is back, empty. Of policies with pools, once a prefill worker dies "
       "and "
       "once a decode worker; of those with stages, an instance of the shortest requests. Every number is a mean over "
       "{} "
-      "seeds, ± its 95 % interval; after the slash, the same requests without the death. `pars` is not here: these "
-      "requests have no scores.",
-      o.seeds, instances, pascal_setting::profile_name, w.name, rate, length_s, dies_s, dead_s, o.seeds));
+      "seeds, ± its 95 % interval; after the slash, the same requests without the death. What needs "
+      "scores is not here: these requests have none.",
+      instances, pascal_setting::profile_name, w.name, rate, length_s, dies_s, dead_s, o.seeds));
   p.text(fmt::format(
       "*TTFT P99* and *good* are of the requests that arrive from the death to a minute after the return; good are "
       "those "
