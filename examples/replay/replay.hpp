@@ -5,6 +5,8 @@
 
 #include <tessera/compose/fcfs.hpp>
 #include <tessera/sim/cluster/fault.hpp>
+#include <tessera/sim/cluster/instance.hpp>
+#include <tessera/sim/input/trace.hpp>
 #include <tessera/sim/input/workload.hpp>
 #include <tessera/sim/model/profile_file.hpp>
 #include <tessera/sim/model/profiles.hpp>
@@ -72,6 +74,8 @@ struct arguments {
   std::int64_t block_size = 16;
   std::int64_t max_batch = 256;
   std::int64_t token_budget = 8192;
+  std::string prefix_cache = "on";
+  std::int64_t hash_tokens = sim::trace_options{}.hash_tokens;
   std::string json;
   std::string csv;
   std::string plot;
@@ -125,13 +129,15 @@ class row_source {
       workload_ = &sim::find_workload(a.workload);
       what_ = fmt::format("{}: {}", workload_->name, workload_->summary);
     } else {
-      trace_ = sim::read_trace(a.trace);
+      trace_ = sim::read_trace(a.trace, {.hash_tokens = a.hash_tokens});
       what_ = a.trace;
     }
   }
 
   /// A line that says what they are.
   [[nodiscard]] const std::string& what() const noexcept { return what_; }
+  /// Columns of the trace that nothing is made of.
+  [[nodiscard]] const std::vector<std::string>& unused() const noexcept { return trace_.unused; }
   /// The rows of a seed.
   [[nodiscard]] std::vector<sim::trace_row> rows(std::uint64_t seed) const {
     const arguments& a = *arguments_;
@@ -262,9 +268,9 @@ inline void check_memory(const sim::cluster_options& o, std::size_t rows, std::s
   for (std::size_t i = 0; i != (o.each.empty() ? 1 : o.each.size()); ++i) {
     const tessera::scheduler_limits& l = o.of(i).limits;
     written =
-        std::max(written, static_cast<double>(tessera::kv::block_pool::required_bytes({.blocks = l.blocks}) +
+        std::max(written, static_cast<double>(sim::kv_store::required_bytes({.blocks = l.blocks}) +
                                               tessera::kv::host_tier::required_bytes({.host_blocks = l.host_blocks})));
-    reserved = std::max(reserved, static_cast<double>(tessera::fcfs<sim::request>::required_bytes(l)));
+    reserved = std::max(reserved, static_cast<double>(tessera::fcfs<sim::request, sim::kv_store>::required_bytes(l)));
   }
   const double requests =
       static_cast<double>(rows) * static_cast<double>(jobs * sizeof(sim::request) + kept * sizeof(sim::request_record));
@@ -331,6 +337,7 @@ inline sim::cluster_options size_cluster(const arguments& a, const std::vector<m
       .warmup_s = a.warmup,
       .drain_s = a.drain,
       .seed = seed,
+      .prefix_cache = a.prefix_cache == "on",
       .placement = a.placement.empty() ? std::optional<sim::named_placement>{} : sim::find_placement(a.placement),
       .detection_s = a.detection};
   for (const machines& m : cluster) {
@@ -535,6 +542,11 @@ inline void run(const arguments& a, const std::vector<sim::policy>& all) {
   fmt::print("{}", sim::format_table(numbers));
   std::string remarks = sim::format_remarks(numbers);
   if (!a.placement.empty()) remarks += name_own_placements(policies);
+  if (!source.unused().empty()) {
+    std::vector<std::string> names;
+    for (const std::string& name : source.unused()) names.push_back(sim::shown(name));
+    remarks += fmt::format("Columns of {} that are not used: {}\n", a.trace, fmt::join(names, ", "));
+  }
   if (!remarks.empty()) fmt::print("\n{}", remarks);
 
   if (json) {
@@ -591,7 +603,8 @@ inline int main(int argc, char** argv, const std::vector<sim::policy>& policies)
   for (const sim::policy& p : policies) names += fmt::format("\n{:<10} {}", p.name, p.summary);
   app.add_option("--policy", a.policies, names)->capture_default_str();
   app.add_option("--workload", a.workload, fmt::format("built-in: {}", fmt::join(sim::workload_names(), ", ")));
-  app.add_option("--trace", a.trace, "CSV with the columns arrival_s, prompt_tokens, output_tokens, ...");
+  app.add_option("--trace", a.trace,
+                 "CSV or lines of JSON with arrival_s, prompt_tokens, output_tokens, ...; Mooncake's as they are");
   app.add_option("--rate", a.rate, "mean arrivals per second");
   app.add_option("--rate-scale", a.rate_scale, "factor on the workload's own rate");
   app.add_option("--instances", a.instances, "engine instances; of several kinds: 4xPROFILE,4xPROFILE")
@@ -628,6 +641,11 @@ inline int main(int argc, char** argv, const std::vector<sim::policy>& policies)
   app.add_option("--block-size", a.block_size, "tokens per KV block")->capture_default_str();
   app.add_option("--max-batch", a.max_batch, "requests per step")->capture_default_str();
   app.add_option("--token-budget", a.token_budget, "tokens per step")->capture_default_str();
+  app.add_option("--prefix-cache", a.prefix_cache, "on or off: whether the KV of shared prefixes is found again")
+      ->check(CLI::IsMember({"on", "off"}))
+      ->capture_default_str();
+  app.add_option("--hash-tokens", a.hash_tokens, "tokens of the prompt that each of a trace's hash_ids stands for")
+      ->capture_default_str();
   app.add_option("--json", a.json, "write the numbers of each policy");
   app.add_option("--csv", a.csv, "write a row per policy and request");
   app.add_option("--plot", a.plot, "write plots of the first seed into this folder (needs gnuplot)");

@@ -106,10 +106,12 @@
 #include <tessera/placement/join_shortest_queue.hpp>
 #include <tessera/placement/least_kv.hpp>
 #include <tessera/placement/least_load.hpp>
+#include <tessera/placement/lmetric.hpp>
 #include <tessera/placement/migrate_when_tight.hpp>
 #include <tessera/placement/pascal.hpp>
 #include <tessera/placement/phasor_router.hpp>
 #include <tessera/placement/phi.hpp>
+#include <tessera/placement/prefix_affinity.hpp>
 #include <tessera/placement/random.hpp>
 #include <tessera/placement/round_robin.hpp>
 #include <tessera/placement/turn.hpp>

@@ -167,6 +167,34 @@ TEST_CASE("policies: each runs, under its name, and reports its progress") {
   }
 }
 
+TEST_CASE("policies: each serves sessions that share prefixes where memory is short, and again the same") {
+  std::vector<sim::trace_row> rows;
+  for (int turn = 0; turn != 6; ++turn) {
+    for (int session = 0; session != 14; ++session) {
+      sim::trace_row r = row(0.05 * session, 70 + 75 * turn, session % 3 == 0 ? 20 : 0, 15 + session);
+      r.arrival_s = turn == 0 ? r.arrival_s : rows.back().arrival_s;
+      r.session = session;
+      r.think_s = 0.1 * (session % 4);
+      if (turn == 0) r.runs = {{1, 40}, {2U + static_cast<unsigned>(session % 2), 10}};
+      rows.push_back(r);
+    }
+  }
+  for (const policy& p : sim::published_policies()) {
+    CAPTURE(p.name);
+    const auto options = toy_cluster(4, 64, sim::profiles().front());
+    const sim::run_result first = p.run(options, rows, [](std::size_t) {});
+    CHECK(first.numbers.completed == rows.size());
+    CHECK(first.numbers.prefix_hit_rate > 0);
+    CHECK(sim::format_csv(first) == sim::format_csv(p.run(options, rows, [](std::size_t) {})));
+    auto without = options;
+    without.prefix_cache = false;
+    CHECK(p.run(without, rows, [](std::size_t) {}).numbers.prefix_hit_rate == 0);
+    for (std::size_t i = 14; i != rows.size(); ++i) {
+      CHECK(first.requests[i].arrival >= first.requests[i - 14].finish + rows[i].think_s - 1e-9);
+    }
+  }
+}
+
 TEST_CASE("policies: the oracle never waits for memory, whatever there is") {
   std::vector<sim::trace_row> rows;
   for (int i = 0; i < 40; ++i) rows.push_back(row(i * 0.1, 20 + i, 30, 30));

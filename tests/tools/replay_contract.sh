@@ -103,6 +103,37 @@ grep -q '^distserve: pools [1-3]/[1-3]/0, which carry [0-9.]* times' auto.txt ||
 # Of many instances only those that are used cost something.
 "$replay" --workload azure-conv --requests 20 --instances 65536 --policy fcfs > many.txt
 
+# Prefixes and sessions: what is found is said, and what is not read is named; without a cache nothing is found.
+cat > shared.jsonl <<'T'
+{"timestamp": 0, "input_length": 1100, "output_length": 3, "hash_ids": [1, 2, 3]}
+{"timestamp": 90000, "input_length": 1030, "output_length": 3, "hash_ids": [1, 2, 4], "user": 7}
+T
+cat > turns.csv <<'T'
+session,arrival_s,think_s,prompt_tokens,output_tokens,note
+a,0,,100,50,x
+a,,30,200,5,x
+T
+"$replay" --instances 1 --trace shared.jsonl --policy fcfs,improved --json a.json > a.txt
+grep -q "^Columns of shared.jsonl that are not used: 'user'$" a.txt || fail "an unused key is not named: $(cat a.txt)"
+"$replay" --instances 1 --trace shared.jsonl --policy fcfs --prefix-cache off --json b.json > b.txt
+grep -q hits b.txt && fail "hits without a cache"
+"$replay" --instances 1 --trace turns.csv --policy fcfs --csv turns.out > c.txt
+grep -q "^Columns of turns.csv that are not used: 'note'$" c.txt || fail "an unused column is not named: $(cat c.txt)"
+for workload in multi-turn agentic; do
+  "$replay" --workload $workload --requests 400 --policy fcfs,pascal,improved > one.txt
+  "$replay" --workload $workload --requests 400 --policy fcfs,pascal,improved --jobs 2 > two.txt
+  cmp one.txt two.txt && grep -q hits one.txt || fail "$workload: $(cat one.txt)"
+done
+python3 - <<'P'
+import csv, json
+for r in json.load(open("a.json")):
+    assert abs(r["prefix_hit_rate"] - 1024 / 2130) < 1e-9, r["prefix_hit_rate"]
+assert json.load(open("b.json"))[0]["prefix_hit_rate"] == 0
+first, second = csv.DictReader(open("turns.out"))
+assert abs(float(second["arrival_s"]) - float(first["finish_s"]) - 30) < 1e-6
+assert second["cached_tokens"] == "144" and first["cached_tokens"] == "0"
+P
+
 refused() { # arguments of replay
   local code=0
   "$replay" "$@" --json out.json --csv out.csv > out.txt 2> err.txt || code=$?
@@ -142,6 +173,11 @@ grep -q 'fcfs, rr, pascal' err.txt || fail "the allowed policies are not listed"
 refused $w --policy ''
 refused $w --policy fcfs,fcfs
 refused --workload nonsense
+refused $w --prefix-cache perhaps
+refused --trace shared.jsonl --hash-tokens 0
+refused --trace shared.jsonl --hash-tokens 16
+grep -q 'shared.jsonl:1:72: expected hash_ids, 69 whole numbers' err.txt || fail "a number for each 16: $(cat err.txt)"
+refused_at 1:40 '{"prompt_tokens": 1, "output_tokens": 2\n'
 refused $w --profile nonsense
 refused $w --instances 0
 refused --workload azure-conv --requests 0

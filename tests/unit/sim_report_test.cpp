@@ -176,7 +176,7 @@ TEST_CASE("the JSON has the keys of the contract", "[sim]") {
   REQUIRE(j.size() == 2);
   for (const auto& run : j) {
     for (const char* key : {"requests", "completed", "rejected", "slo_violation_rate", "qoe_mean", "blocking_p99",
-                            "throughput_tokens_per_s", "preemptions", "migrations"}) {
+                            "throughput_tokens_per_s", "preemptions", "migrations", "prefix_hit_rate"}) {
       INFO(key);
       CHECK(run.at(key).is_number());
     }
@@ -324,8 +324,8 @@ TEST_CASE("the CSV has a row per request and a field per column", "[sim]") {
   REQUIRE(lines.size() == 201);
   const auto columns = std::count(sim::csv_header().begin(), sim::csv_header().end(), ',');
   for (const auto& line : lines) CHECK(std::count(line.begin(), line.end(), ',') == columns);
-  CHECK(lines[0] == "a,0,completed,0,0,5,0,11,0.125,0.25,0,0.5,0.75,1.75,0.75,0.1,1.75,1,0,0,0,0,0,0,7");
-  CHECK(lines[200] == "a,200,rejected,0,200,0,0,0,,,,,,,,,,,0,0,0,0,0,0,7");
+  CHECK(lines[0] == "a,0,completed,0,0,5,0,11,0.125,0.25,0,0.5,0.75,1.75,0.75,0.1,1.75,1,0,0,0,0,0,0,0,7");
+  CHECK(lines[200] == "a,200,rejected,0,200,0,0,0,,,,,,,,,,,0,0,0,0,0,0,0,7");
 }
 
 TEST_CASE("plots are drawn whole, with their data beside them", "[sim]") {

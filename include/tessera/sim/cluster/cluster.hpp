@@ -7,6 +7,7 @@
 #include <tessera/sim/cluster/fault.hpp>
 #include <tessera/sim/cluster/instance.hpp>
 #include <tessera/sim/cluster/pool_sizes.hpp>
+#include <tessera/sim/cluster/turns.hpp>
 #include <tessera/sim/input/trace.hpp>
 #include <tessera/sim/report/metrics.hpp>
 
@@ -20,6 +21,7 @@
 #include <limits>
 #include <optional>
 #include <span>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -45,11 +47,13 @@ struct cluster_options {
   double warmup_s = 0;         ///< From the first arrival on: requests that arrive then are not measured.
   double drain_s = 0;          ///< Before the last arrival: likewise. Not in a closed loop.
   std::size_t in_flight = 0;   ///< Not 0: a closed loop. So many requests run at any time, and the arrivals of the rows
-                               ///< are not read: each request that ends makes the next one arrive.
+                               ///< are not read: each request that ends makes the next one arrive. Later turns of
+                               ///< sessions come when they are due, however many run.
   std::uint64_t seed = 1;      ///< Of what the run itself draws: how long messages take. The workload has its own.
   tokens max_output{};         ///< Where a server cuts answers off, and all that requests say of their length; 0: where
                                ///< the instance's `max_length` does, or its memory.
   bool knows_lengths = false;  ///< Requests say instead how long their answers will be: an oracle.
+  bool prefix_cache = true;    ///< Instances keep the KV of what requests may share, and find it again.
   std::optional<pool_sizes> pools{};           ///< For policies with pools; none: as each of them divides by itself.
   std::optional<named_placement> placement{};  ///< For policies that leave it open; empty: each policy's own.
   std::vector<fault> faults{};                 ///< What goes wrong.
@@ -66,6 +70,8 @@ struct cluster_options {
 inline constexpr std::size_t max_timeline_points = 16384;
 
 /// Runs a workload through `instances` copies of one scheduler.
+///
+/// A later turn of a session arrives `think_s` after the last token of the turn before it, see `turns`.
 ///
 /// Events are faults, arrivals, ends of transfers, alarms and ends of steps. At equal times they come in this order,
 /// faults and alarms in the order in which they were set, steps by the instance's number, so that a run is a function
@@ -136,28 +142,33 @@ class cluster {
     requests_.resize(rows.size());
     result_.requests.reserve(rows.size());
     demand_ = reference_demand(rows);
+    turns_ = {rows, options_.instance.limits.block_size.count(), shares && options_.prefix_cache};
     for (std::size_t i = 0; i != instances_.size(); ++i) look_at(i);
     std::size_t next_row = 0;
+    std::size_t arrived = 0;
     std::size_t completed = 0;
     now_s_ = rows.empty() ? 0.0 : rows.front().arrival_s;
     last_s_ = next_sample_s_ = now_s_;
     if (!rows.empty()) open_window(rows.back().arrival_s);
     if constexpr (requires { control_.starts(*this); }) control_.starts(*this);
     while (result_.requests.size() != rows.size()) {
+      while (next_row < rows.size() && turns_.follows(next_row)) ++next_row;
       double arrival_s = no_event;
       if (next_row < rows.size()) {
         if (options_.in_flight == 0) {
           arrival_s = rows[next_row].arrival_s + options_.host_request_seconds;
-        } else if (next_row - result_.requests.size() < options_.in_flight) {
+        } else if (arrived - result_.requests.size() < options_.in_flight) {
           arrival_s = now_s_;
         }
       }
+      const bool next_turn = !due_.empty() && due_.front().first < arrival_s;
+      if (next_turn) arrival_s = due_.front().first;
       const double moved_s = fabric_.next_end_s();
       const double alarm_s = alarms_.empty() ? no_event : alarms_.front().at_s;
       const double end_s = ends_.empty() ? no_event : ends_.front().first;
       const double fault_s = fault_events_.empty() ? no_event : fault_events_.front().at_s;
       if (up_ == 0 && fault_events_.empty()) {
-        give_up(rows, next_row);
+        give_up(rows);
         break;
       }
       // What happened before the run began shows at once.
@@ -170,9 +181,13 @@ class cluster {
         fault_events_.pop_back();
         handle(e);
       } else if (arrival_s == now_s_) {
-        arrive(rows[next_row], next_row);
-        ++next_row;
-        if (options_.in_flight != 0 && next_row == rows.size()) facts_.window.to = now_s_;
+        const std::size_t row = next_turn ? due_.front().second : next_row++;
+        if (next_turn) {
+          std::pop_heap(due_.begin(), due_.end(), std::greater<>{});
+          due_.pop_back();
+        }
+        arrive(rows[row], row);
+        if (++arrived == rows.size() && ends_with_arrivals()) facts_.window.to = now_s_;
       } else if (moved_s == now_s_) {
         fabric_.advance(now_s_, [&](const fabric::completion& done) { copied(requests_[done.token]); });
       } else if (alarm_s == now_s_) {
@@ -187,6 +202,7 @@ class cluster {
         end_step(i, completed, progress);
         begin_step(i);
       }
+      order_turns(rows);
     }
     TESSERA_ASSERT(up_ == 0 || (moving_.empty() && fabric_.active() == 0), "who has ended is not on its way");
     sum_up(std::chrono::duration<double>(std::chrono::steady_clock::now() - wall_start).count());
@@ -202,7 +218,7 @@ class cluster {
   [[nodiscard]] double now_s() const noexcept { return now_s_; }
   /// Number of instances.
   [[nodiscard]] std::size_t size() const noexcept { return instances_.size(); }
-  /// The instances as placement policies see them, always up to date, but for the phases and for the dead.
+  /// The instances as placement policies see them, always up to date, but for the phases, the prefixes and the dead.
   [[nodiscard]] const std::vector<instance_view>& views() const noexcept { return views_; }
   /// Those of the views that a policy may choose from for `r`: of instances that take it. By instance, at least one.
   /// O(1) while all take everything, else O(instances). Valid until the next call.
@@ -235,6 +251,28 @@ class cluster {
       views_[i].slo_met = instances_[i].slo_met(now_s_);
       views_[i].reasoning = instances_[i].reasoning();
       views_[i].fresh_answers = instances_[i].fresh_answers(options_.quantum) + incoming_[i].requests;
+    }
+  }
+
+  /// Brings into the views what each instance has of the prompt of `r`. O(instances log blocks of the prompt).
+  void look_at_prefixes(const request& r) {
+    const tokens block_size = options_.instance.limits.block_size;
+    // As the scheduler does: whole blocks, and one token at least is computed.
+    const auto most = static_cast<std::size_t>((r.prompt.count() - 1) / block_size.count());
+    const std::span<const std::uint64_t> hashes = r.prefix_hashes().first(std::min(most, r.prefix_hashes().size()));
+    for (std::size_t i = 0; i != instances_.size(); ++i) {
+      tokens found{};
+      if constexpr (shares) {
+        // A block is forgotten before those that lead up to it.
+        if (instances_[i].started()) {
+          const auto& store = instances_[i].scheduler().store();
+          const auto end = std::partition_point(hashes.begin(), hashes.end(),
+                                                [&](std::uint64_t hash) noexcept { return store.knows(hash); });
+          found = block_size * (end - hashes.begin());
+        }
+      }
+      views_[i].cached_tokens = found;
+      views_[i].new_prefill_tokens = r.prompt - found;
     }
   }
 
@@ -306,6 +344,9 @@ class cluster {
  private:
   static constexpr double no_event = std::numeric_limits<double>::infinity();
   static constexpr std::size_t no_instance = std::numeric_limits<std::size_t>::max();
+  /// Whether the scheduler's store finds blocks again.
+  static constexpr bool shares =
+      kv::prefix_store<std::remove_cvref_t<decltype(std::declval<const Scheduler&>().store())>>;
 
   /// The demand below which free blocks are stranded: P95 of the prompts plus one growth block.
   [[nodiscard]] blocks reference_demand(std::span<const trace_row> rows) const {
@@ -334,6 +375,7 @@ class cluster {
     r.reasoning = min(tokens{row.reasoning_tokens}, r.output - tokens{1});
     r.starts_in = r.reasoning > tokens{} ? phase::reasoning : phase::answering;
     r.score = row.score;
+    if (turns_.shares()) r.hashes = turns_.hashes(row, index, r.output.count());
   }
 
   /// A request that is on no instance, and when its user made it.
@@ -348,7 +390,8 @@ class cluster {
     if (const verdict v = outlook(r); v == verdict::later) {
       return homeless_.push_back(a);
     } else if (v == verdict::never) {
-      return record(r, asked_s(a.arrived_s), -1, r.prompt + r.output - tokens{1} > most_kv_);
+      record(r, asked_s(a.arrived_s), -1, r.prompt + r.output - tokens{1} > most_kv_);
+      return ended(r);
     }
     const std::size_t to = control_.place(*this, std::as_const(r));
     TESSERA_ASSERT(to < size() && takes(to, r), "a request is placed on an instance that takes it");
@@ -366,6 +409,7 @@ class cluster {
     if (instances_[to].submit(r, a.arrived_s) != status::accepted) {
       record(r, asked_s(a.arrived_s), -1, true);
       if constexpr (requires { control_.rejected(*this, r); }) control_.rejected(*this, r);
+      ended(r);
       return;
     }
     if (!instances_[to].running()) begin_step(to);
@@ -390,6 +434,22 @@ class cluster {
   void fit(request& r, std::size_t to) const noexcept {
     if (options_.each.empty() || options_.knows_lengths) return;
     r.max_output = limit_of(r, options_.each[to].limits.longest());
+  }
+
+  /// A request has ended, or was refused: the next turn of its session is on its way.
+  void ended(request& r) {
+    r.hashes = std::vector<std::uint64_t>{};  // which gives its memory back
+    if (turns_.after(r.index) != turns::none) ended_.push_back(r.index);
+  }
+  void order_turns(std::span<const trace_row> rows) {
+    for (const std::size_t row : ended_) {
+      const std::size_t next = turns_.after(row);
+      double asks_s = now_s_ + rows[next].think_s;
+      if (options_.in_flight == 0) asks_s = std::max(asks_s, rows[next].arrival_s) + options_.host_request_seconds;
+      due_.emplace_back(asks_s, next);
+      std::push_heap(due_.begin(), due_.end(), std::greater<>{});
+    }
+    ended_.clear();
   }
 
   /// The most that a server would let it generate. What an instance has no room for is no reason to refuse a request
@@ -561,6 +621,7 @@ class cluster {
           r.qoe.finish();
           record(r, asked_s(r.state().arrived.seconds()), now_s_);
           if constexpr (requires { control_.finished(*this, r); }) control_.finished(*this, r);
+          ended(r);
           progress(++completed);
         },
         [&](request& r) {
@@ -726,12 +787,12 @@ class cluster {
   }
 
   /// All instances are dead, and none comes back: who has not ended never will.
-  void give_up(std::span<const trace_row> rows, std::size_t next_row) {
+  void give_up(std::span<const trace_row> rows) {
     std::vector<bool> ended(rows.size(), false);
     for (const request_record& r : result_.requests) ended[r.id] = true;
     for (std::size_t i = 0; i != rows.size(); ++i) {
       if (ended[i]) continue;
-      if (i >= next_row) describe(rows[i], i);
+      if (requests_[i].state().length == tokens{}) describe(rows[i], i);
       record(requests_[i], rows[i].arrival_s, -1, false);
     }
   }
@@ -752,11 +813,15 @@ class cluster {
     stranded_[i] = stranded;
   }
 
-  /// What is measured is known from the arrivals; of a closed loop, where it ends is not.
+  /// What is measured is known from the arrivals; of a closed loop, where it ends is not, nor of sessions without a
+  /// drain, the last turn of which counts.
+  [[nodiscard]] bool ends_with_arrivals() const noexcept {
+    return options_.in_flight != 0 || (turns_.any() && options_.drain_s == 0);
+  }
   void open_window(double last_arrival_s) {
     measured_window& w = facts_.window;
     w.from = now_s_ + options_.warmup_s;
-    if (options_.in_flight == 0) w.to = last_arrival_s - options_.drain_s;
+    if (!ends_with_arrivals()) w.to = last_arrival_s - options_.drain_s;
   }
   [[nodiscard]] double generated() const noexcept {
     double sum = 0;
@@ -814,6 +879,7 @@ class cluster {
                        .preemptions = r.state().preemptions,
                        .migrations = r.migrations,
                        .recoveries = r.recoveries,
+                       .cached_tokens = r.found.count(),
                        .rejected = refused,
                        .prompt_tokens = r.prompt.count(),
                        .reasoning_tokens = r.reasoning.count(),
@@ -872,7 +938,10 @@ class cluster {
   std::vector<instance<Scheduler>> instances_;
   std::vector<std::pair<double, std::size_t>> ends_;  ///< Heap: when each running step ends, and whose it is.
   std::vector<instance_view> views_;
-  std::vector<alarm> alarms_;  ///< Heap.
+  turns turns_;
+  std::vector<std::pair<double, std::size_t>> due_;  ///< Heap: when each next turn arrives, and its row.
+  std::vector<std::size_t> ended_;                   ///< Rows that have, since the last event, and have a next turn.
+  std::vector<alarm> alarms_;                        ///< Heap.
   std::uint64_t alarms_set_ = 0;
   std::size_t ending_ = no_instance;  ///< The instance whose step is being ended.
   std::vector<on_the_way> incoming_;

@@ -29,22 +29,31 @@ struct instance_view {
   std::size_t requests = 0;  ///< Waiting and resident.
   std::size_t queued = 0;    ///< Of these, new, preempted, or arrived with their KV: without blocks on the device.
   blocks waiting_blocks{};   ///< What requests here need for the tokens that they have and do not hold, on device or
-                             ///< host: those that wait, and prompts that are computed in part.
+                             ///< host: those that wait, and prompts that are computed in part. A block that several
+                             ///< share counts for each of them.
   // Filled in only for policies with a member `reads_phases`:
   bool slo_met = true;            ///< PASCAL's t_i.
   std::size_t reasoning = 0;      ///< PASCAL's r_i.
   std::size_t fresh_answers = 0;  ///< PASCAL's a_i.
+  // Of the request that is to be placed, filled in only for policies with a member `reads_prefixes`:
+  tokens cached_tokens{};       ///< Of its prompt, in the prefix cache.
+  tokens new_prefill_tokens{};  ///< The rest of it.
 };
 
 /// A placement or migration policy that looks at the phases: it has a true constant `reads_phases`.
 template <class P>
 concept phase_reader = requires { requires P::reads_phases; };
 
+/// A placement policy that looks at what is cached: it has a true constant `reads_prefixes`.
+template <class P>
+concept prefix_reader = requires { requires P::reads_prefixes; };
+
 /// A placement policy that is chosen when a program runs, for instance by its name on a command line.
 struct named_placement {
-  std::string name;           ///< As in `--placement`, and in tables.
-  std::string summary;        ///< One line.
-  bool reads_phases = false;  ///< As a `phase_reader`.
+  std::string name;             ///< As in `--placement`, and in tables.
+  std::string summary;          ///< One line.
+  bool reads_phases = false;    ///< As a `phase_reader`.
+  bool reads_prefixes = false;  ///< As a `prefix_reader`.
   /// Makes one for a run: from the instances to the index of the one for a new request.
   std::function<std::function<std::size_t(const std::vector<instance_view>&)>()> make;
 };
@@ -52,7 +61,7 @@ struct named_placement {
 /// The policy `P` under a name.
 template <std::default_initializable P>
 [[nodiscard]] named_placement name_placement(std::string name, std::string summary) {
-  return {std::move(name), std::move(summary), phase_reader<P>,
+  return {std::move(name), std::move(summary), phase_reader<P>, prefix_reader<P>,
           [] { return [p = P{}](const std::vector<instance_view>& v) mutable { return p(v); }; }};
 }
 
@@ -103,6 +112,7 @@ struct placed {
     const auto& other = c.options().placement;
     if (other && !other_) other_ = other->make();
     if (other ? other->reads_phases : phase_reader<Placement>) c.look_at_phases();
+    if (other ? other->reads_prefixes : prefix_reader<Placement>) c.look_at_prefixes(r);
     const auto& instances = c.candidates(r);
     const std::size_t to = other ? other_(instances) : placement(instances);
     TESSERA_ASSERT(to < instances.size(), "a request is placed on an instance");

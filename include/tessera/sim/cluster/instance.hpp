@@ -2,6 +2,7 @@
 #pragma once
 
 #include <tessera/core/owned_storage.hpp>
+#include <tessera/kv/prefix_cache.hpp>
 #include <tessera/migration/live_migration.hpp>
 #include <tessera/order/earliest_due.hpp>
 #include <tessera/order/paced.hpp>
@@ -68,6 +69,7 @@ struct request : request_hook_for<order::round_robin, order::two_phase, order::p
   tokens reasoning{};              ///< Of these, tokens of the reasoning phase. Less than `output`.
   std::size_t where = 0;           ///< The instance it is on.
   double executed_s = 0;           ///< Time in steps that computed something for it.
+  tokens found{};                  ///< Of its prompt, in the prefix cache when it first started.
   double preempted_s = 0;          ///< Time between losing its blocks and the next step it was in.
   double preempted_since_s = -1;   ///< When it lost its blocks; -1: it has them, or never had.
   double first_step_s = -1;        ///< Start of the first such step; -1: none yet.
@@ -85,7 +87,17 @@ struct request : request_hook_for<order::round_robin, order::two_phase, order::p
   bool counted_demoted = false;    ///< In its instance's count of demoted requests.
   qoe_integrator qoe{};            ///< Measures the answer.
   token_pacer pacer{};             ///< Releases the answer.
+  /// Of its full blocks, prompt and answer: what it holds may be known before it is generated, but a block is published
+  /// only when it has been computed. Empty where nothing is shared, and when it has ended.
+  std::vector<std::uint64_t> hashes{};
+
+  /// For the prefix cache.
+  [[nodiscard]] std::span<const std::uint64_t> prefix_hashes() const noexcept { return hashes; }
 };
+
+/// Where simulated instances have their KV. Requests without hashes share nothing, and are served as with a
+/// `kv::block_pool`.
+using kv_store = kv::prefix_cache;
 
 inline float true_length::operator()(const request& r) const noexcept { return static_cast<float>(r.output.count()); }
 
@@ -374,7 +386,10 @@ class instance {
   void measure(const scheduled<request>& e, const outcome& o, time_point now, double took_s) {
     request& r = *e.request;
     r.executed_s += took_s;
-    if (r.first_step_s < 0) r.first_step_s = started_s_;
+    if (r.first_step_s < 0) {
+      r.first_step_s = started_s_;
+      r.found = e.first;
+    }
     if (e.samples) {
       ++output_tokens_;
       count(r, r.state().length + tokens{1});

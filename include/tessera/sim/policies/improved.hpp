@@ -187,7 +187,7 @@ TESSERA_DETAIL_POLICIES_INLINE run_result run_improved(const cluster_options& op
                                                        std::span<const trace_row> history,
                                                        const improved_config& config,
                                                        const progress_callback& progress) {
-  using scheduler = tessera::improved<request, scored_length>;
+  using scheduler = tessera::improved<request, scored_length, order::pacer_member, kv_store>;
   std::vector<trace_row> expecting{rows.begin(), rows.end()};
   expect_lengths(expecting, history, config.predicts);
   const prefill_model model = calibrate_prefill(options.instance.timer, default_ttft_target);

@@ -109,6 +109,7 @@ struct summary {
   std::uint64_t preemptions = 0;                ///< In all.
   std::uint64_t migrations = 0;                 ///< In all.
   fault_report faults;                          ///< All 0 where nothing died.
+  double prefix_hit_rate = 0;                   ///< Part of the prompt tokens that prefix caches had.
   double kv_transfer_p99 = never;               ///< Of the seconds that migrated KV was under way.
   double fragmentation_mean = 0;                ///< Part of the memory that is stranded, averaged over time.
   double fragmentation_peak = 0;                ///< The same at its worst.
@@ -133,6 +134,8 @@ using replicates = std::vector<summary>;
   double last_finish = -first_arrival;
   double output = 0;
   std::size_t violations = 0;
+  double prompts = 0;
+  double found = 0;
   for (const request_record& r : requests) {
     first_arrival = std::min(first_arrival, r.arrival);
     s.rejected += r.rejected ? 1U : 0U;
@@ -145,6 +148,10 @@ using replicates = std::vector<summary>;
     }
     if (!facts.window.contains(r.arrival)) continue;
     ++s.measured;
+    if (!r.rejected) {
+      prompts += static_cast<double>(r.prompt_tokens);
+      found += static_cast<double>(r.cached_tokens);
+    }
     ttft.push_back(r.ttft());
     blocking.push_back(r.blocking());
     if (!r.completed()) continue;
@@ -154,6 +161,7 @@ using replicates = std::vector<summary>;
     qoe.push_back(r.qoe);
     if (r.qoe < qoe_least) ++violations;
   }
+  if (prompts > 0) s.prefix_hit_rate = found / prompts;
   s.ttft = describe(std::move(ttft));
   s.tpot = describe(std::move(tpot));
   s.e2e = describe(std::move(e2e));

@@ -118,9 +118,9 @@ namespace detail {
 }  // namespace detail
 
 /// The comparison as a table: one row per policy, times in seconds; the best of a column is marked `*` where there is
-/// more than one row and not all are equal. Columns of refusals and migrations are left out where there are none, and
-/// goodput where there are no objectives. With several seeds a cell has the mean and the half width of its 95 %
-/// interval, there are fewer columns, and all are marked that the best cannot be told from. Ends in a newline.
+/// more than one row and not all are equal. Columns of refusals, migrations and prefix hits are left out where there
+/// are none, and goodput where there are no objectives. With several seeds a cell has the mean and the half width of
+/// its 95 % interval, there are fewer columns, and all are marked that the best cannot be told from. Ends in a newline.
 /// @param rows for each policy as many runs as there are seeds, at least one.
 [[nodiscard]] inline std::string format_table(std::span<const replicates> rows) {
   enum class better { none, low, high };
@@ -156,6 +156,7 @@ namespace detail {
        shown::once},
       {"re-", "covered", better::none, 0, [](const summary& s) { return static_cast<double>(s.faults.recovered); },
        shown::if_any},
+      {"prefix", "hits %", better::none, 1, [](const summary& s) { return 100 * s.prefix_hit_rate; }, shown::if_any},
       {"migra-", "tions", better::none, 0, [](const summary& s) { return static_cast<double>(s.migrations); },
        shown::if_any},
   };
@@ -308,7 +309,7 @@ namespace detail {
 [[nodiscard]] inline std::string_view csv_header() noexcept {
   return "policy,id,status,instance,arrival_s,prompt_tokens,reasoning_tokens,answer_tokens,first_scheduled_s,"
          "first_token_s,phase_change_s,answer_scheduled_s,first_answer_s,finish_s,ttft_s,tpot_s,e2e_s,qoe,executed_s,"
-         "blocked_s,preempted_s,preemptions,migrations,recoveries,seed\n";
+         "blocked_s,preempted_s,preemptions,migrations,recoveries,cached_tokens,seed\n";
 }
 
 /// The requests of a run, one CSV row each, with the seed that it was run with. A moment that never came is an empty
@@ -334,7 +335,8 @@ namespace detail {
                            r.finish, r.ttft(), r.tpot(), r.e2e(), r.qoe, r.executed, r.blocked, r.preempted}) {
       number(x);
     }
-    fmt::format_to(std::back_inserter(out), ",{},{},{},{}\n", r.preemptions, r.migrations, r.recoveries, seed);
+    fmt::format_to(std::back_inserter(out), ",{},{},{},{},{}\n", r.preemptions, r.migrations, r.recoveries,
+                   r.cached_tokens, seed);
   }
   return fmt::to_string(out);
 }

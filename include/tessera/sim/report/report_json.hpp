@@ -77,6 +77,7 @@ namespace detail {
                 {"down_s", s.faults.down_s},
                 {"recovered", s.faults.recovered},
                 {"recomputed_tokens", s.faults.recomputed}}},
+              {"prefix_hit_rate", s.prefix_hit_rate},
               {"kv_transfer_p99", s.kv_transfer_p99},
               {"fragmentation", {{"mean", s.fragmentation_mean}, {"peak", s.fragmentation_peak}}},
               {"ttft_by_reasoning_bin", std::move(bins)},
