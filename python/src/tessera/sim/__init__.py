@@ -118,8 +118,9 @@ def read_trace(
     requests: int = 0,
     seed: int = 1,
 ) -> Columns:
-    """The requests of a file, CSV or lines of JSON; only the first so many, if `requests` is not 0. One without arrivals
-    needs a rate. Columns that the simulator has no use for are warned of."""
+    """The requests of a file, CSV or lines of JSON; only the first so many, if `requests` is not 0.
+
+    One without arrivals needs a rate. Columns that the simulator has no use for are warned of."""
     columns, unused = _sim.read_trace(os.fspath(path), rate, rate_scale, requests, seed)
     if unused:
         warnings.warn(f"columns of {os.fspath(path)} that are not used: {', '.join(unused)}", stacklevel=2)
