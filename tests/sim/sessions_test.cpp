@@ -259,10 +259,9 @@ struct checks_views {
   std::size_t place(C& c, const sim::request& r) {
     c.look_at_prefixes(r);
     for (std::size_t i = 0; i != c.size(); ++i) {
-      const auto& store = c.at(i).scheduler().store();
       std::int64_t known = 0;
       for (const std::uint64_t hash : r.prefix_hashes()) {
-        if (!store.knows(hash)) break;
+        if (!c.at(i).started() || !c.at(i).scheduler().store().knows(hash)) break;
         ++known;
       }
       const std::int64_t cached = 16 * std::min(known, (r.prompt.count() - 1) / 16);

@@ -222,6 +222,7 @@ nb::dict result_of(const sim::run_result& run) {
   timeline["running"] = column<double>(run.timeline, [](const point& p) { return p.running; });
   timeline["waiting"] = column<double>(run.timeline, [](const point& p) { return p.waiting; });
   timeline["kv_used"] = column<double>(run.timeline, [](const point& p) { return p.kv_used; });
+  timeline["live"] = column<double>(run.timeline, [](const point& p) { return p.live; });
   d["timeline"] = timeline;
   nb::dict instances;
   using facts = sim::instance_facts;
