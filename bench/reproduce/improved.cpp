@@ -285,18 +285,19 @@ setting phasors(const options& o) {
                 },
             .cluster = [](const rows_type& rows) { return cluster_of(testbed(), rows.size()); },
             .contestants = {}};
-    const auto with_best_pools = [&](const std::string& system, std::size_t mixed, auto&& make) {
+    const auto with_best_pools = [&](const std::string& system, bool mixed, auto&& make) {
       const rows_type other = t.rows(planning_seed);
-      const sim::pool_sizes sizes = best_pools(o, all_pools(o.quick ? 0 : mixed), [&](const sim::pool_sizes& p) {
-        return -make(p).run(t.cluster(other), a, other).numbers.e2e.p99;
-      });
+      const sim::pool_sizes sizes = best_pools(
+          o, sim::pool_divisions(workers, mixed && !o.quick),
+          [&](const sim::pool_sizes& p) { return -make(p).run(t.cluster(other), a, other).numbers.e2e.p99; });
       return phasor_setting::contestant{fmt::format("{} {}", system, phasor_setting::show(sizes)), make(sizes).run};
     };
     const std::vector<phasor_setting::contestant> others{
-        with_best_pools("distserve", 0, [](const sim::pool_sizes& p) { return distserve(p); }), phasor("phasor", {}),
-        with_best_pools("phasor", 4,
+        with_best_pools("distserve", false, [](const sim::pool_sizes& p) { return distserve(p); }),
+        phasor("phasor", {}),
+        with_best_pools("phasor", true,
                         [](const sim::pool_sizes& p) { return phasor("phasor", {.mixed_pool = p.mixed != 0}, p); }),
-        with_best_pools("splitwise", 4, [](const sim::pool_sizes& p) { return splitwise(p); }),
+        with_best_pools("splitwise", true, [](const sim::pool_sizes& p) { return splitwise(p); }),
         phasor_setting::named("sarathi")};
     for (const auto& system : others) {
       t.contestants.push_back({system.name, [&a, run = system.run](const cluster_options& c, const rows_type&,

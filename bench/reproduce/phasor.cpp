@@ -244,8 +244,8 @@ void capacity(page& p, const options& all_seeds) {
       "hold most, found on other requests.",
       o.seeds));
   const auto& kinds = sim::archetypes();
-  const auto swept = [&](const archetype& a, std::size_t mixed, auto&& make) {
-    return best_pools(o, all_pools(mixed), [&](const sim::pool_sizes& sizes) {
+  const auto swept = [&](const archetype& a, bool mixed, auto&& make) {
+    return best_pools(o, sim::pool_divisions(workers, mixed), [&](const sim::pool_sizes& sizes) {
       return slo_concurrency(make(sizes), a, capacity_requests(o, a) / 2, planning_seed);
     });
   };
@@ -256,7 +256,7 @@ void capacity(page& p, const options& all_seeds) {
   std::vector<std::array<sim::pool_sizes, 2>> best;
   for (const archetype& a : kinds) {
     best.push_back(
-        {swept(a, 0, [](const sim::pool_sizes& s) { return distserve(s); }), swept(a, o.quick ? 1 : 4, phasor_of)});
+        {swept(a, false, [](const sim::pool_sizes& s) { return distserve(s); }), swept(a, !o.quick, phasor_of)});
     systems.push_back({splitwise(), distserve(), distserve(best.back()[0]), phasor("Phasor", {}),
                        phasor_of(best.back()[1]), named("sarathi"), named("improved")});
   }
@@ -520,8 +520,8 @@ void run(const options& o) {
   setup(p, o);
   starvation(p, o);
   phantom(p);
-  std::vector<sim::pool_sizes> planned;
-  for (const archetype& a : sim::archetypes()) planned.push_back(plan_distserve(o, a));
+  std::vector<sim::pool_sizes> planned(sim::archetypes().size());
+  parallel_for(planned.size(), o.threads, [&](std::size_t i) { planned[i] = plan_distserve(o, sim::archetypes()[i]); });
   latency(p, o, planned);
   capacity(p, o);
   fragmentation(p, o);

@@ -13,6 +13,7 @@
 #include <tessera/sim/policies/disaggregated.hpp>
 #include <tessera/sim/policies/llumnix.hpp>
 #include <tessera/sim/policies/policies.hpp>
+#include <tessera/sim/policies/pool_plan.hpp>
 
 #include <algorithm>
 #include <array>
@@ -341,16 +342,6 @@ inline contestant named(std::string_view name) {
           }};
 }
 
-/// Every way to divide the workers, with at least one that prefills and one that decodes, and at most `most` mixed.
-inline std::vector<sim::pool_sizes> all_pools(std::size_t most) {
-  std::vector<sim::pool_sizes> all;
-  for (std::size_t mixed = 0; mixed <= most; ++mixed) {
-    for (std::size_t prefill = 1; prefill + mixed < workers; ++prefill) {
-      all.push_back({prefill, workers - mixed - prefill, mixed});
-    }
-  }
-  return all;
-}
 inline std::string show(const sim::pool_sizes& p) {
   return p.mixed == 0 ? fmt::format("{}/{}", p.prefill, p.decode)
                       : fmt::format("{}/{}/{}", p.prefill, p.decode, p.mixed);
@@ -394,29 +385,6 @@ inline double slo_concurrency(const contestant& c, const archetype& a, std::size
   return static_cast<double>(good);
 }
 
-/// The highest rate, to 3 %, at which nine of ten requests keep both promises: what DistServe plans its split for.
-inline double goodput_rate(const contestant& c, const archetype& a, std::size_t requests, std::uint64_t seed) {
-  const auto holds = [&](double rate) {
-    const rows_type rows = steady(a, rate, requests, seed);
-    const run_result r = c.run(cluster_of(testbed(), rows.size()), a, rows);
-    const auto kept = std::count_if(r.requests.begin(), r.requests.end(), [&](const sim::request_record& q) {
-      return q.completed() && q.ttft() <= a.ttft_slo_s && !(q.tpot() > a.tpot_slo_s);
-    });
-    return 10 * static_cast<std::size_t>(kept) >= 9 * r.requests.size();
-  };
-  double good = 0.125;
-  double bad = good * 2;
-  while (holds(bad) && bad < 1024) {
-    good = bad;
-    bad *= 2;
-  }
-  while (bad / good > 1.03) {
-    const double middle = std::sqrt(good * bad);
-    (holds(middle) ? good : bad) = middle;
-  }
-  return good;
-}
-
 /// Other requests than those of the comparisons.
 inline constexpr std::uint64_t planning_seed = 501;
 
@@ -428,11 +396,17 @@ sim::pool_sizes best_pools(const options& o, const std::vector<sim::pool_sizes>&
   return all[static_cast<std::size_t>(std::max_element(scores.begin(), scores.end()) - scores.begin())];
 }
 
-/// DistServe's plan for a kind of request.
+/// DistServe's plan for a kind of request: the split that carries the highest rate at which nine of ten requests keep
+/// each promise.
 inline sim::pool_sizes plan_distserve(const options& o, const archetype& a) {
-  return best_pools(o, all_pools(0), [&](const sim::pool_sizes& sizes) {
-    return goodput_rate(distserve(sizes), a, o.quick ? 100 : 1000, planning_seed);
-  });
+  const std::vector<sim::slo_bound> promises =
+      sim::parse_slo(fmt::format("ttft_p90={},tpot_p90={}", a.ttft_slo_s, a.tpot_slo_s));
+  return sim::plan_pools(workers, promises, false,
+                         [&](const sim::pool_sizes& sizes, double factor) {
+                           const rows_type rows = steady(a, 10 * factor, o.quick ? 100 : 1000, planning_seed);
+                           return distserve(sizes).run(cluster_of(testbed(), rows.size()), a, rows);
+                         })
+      .sizes;
 }
 
 }  // namespace phasor_setting

@@ -4,11 +4,15 @@
 #include "../tool.hpp"
 
 #include <tessera/compose/fcfs.hpp>
+#include <tessera/sim/cluster/fault.hpp>
+#include <tessera/sim/cluster/instance.hpp>
+#include <tessera/sim/input/trace.hpp>
 #include <tessera/sim/input/workload.hpp>
 #include <tessera/sim/model/profile_file.hpp>
 #include <tessera/sim/model/profiles.hpp>
 #include <tessera/sim/policies/placements.hpp>
 #include <tessera/sim/policies/policy.hpp>
+#include <tessera/sim/policies/pool_plan.hpp>
 #include <tessera/sim/report/progress.hpp>
 #include <tessera/sim/report/replicates.hpp>
 #include <tessera/sim/report/report.hpp>
@@ -22,6 +26,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <charconv>
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
@@ -48,7 +53,7 @@ struct arguments {
   std::string trace;
   std::optional<double> rate;
   std::optional<double> rate_scale;
-  std::int64_t instances = 8;
+  std::string instances = "8";
   std::string placement;
   std::string profile{sim::default_profile};
   std::string print_profile;
@@ -57,6 +62,11 @@ struct arguments {
   std::int64_t seed = 1;
   std::int64_t seeds = 1;
   std::int64_t jobs = 0;
+  std::vector<std::string> faults;
+  std::optional<double> mtbf;
+  std::optional<double> mttr;
+  double detection = 1;
+  std::string pools;
   std::string slo;
   double warmup = 0;
   double drain = 0;
@@ -64,6 +74,8 @@ struct arguments {
   std::int64_t block_size = 16;
   std::int64_t max_batch = 256;
   std::int64_t token_budget = 8192;
+  std::string prefix_cache = "on";
+  std::int64_t hash_tokens = sim::trace_options{}.hash_tokens;
   std::string json;
   std::string csv;
   std::string plot;
@@ -117,13 +129,15 @@ class row_source {
       workload_ = &sim::find_workload(a.workload);
       what_ = fmt::format("{}: {}", workload_->name, workload_->summary);
     } else {
-      trace_ = sim::read_trace(a.trace);
+      trace_ = sim::read_trace(a.trace, {.hash_tokens = a.hash_tokens});
       what_ = a.trace;
     }
   }
 
   /// A line that says what they are.
   [[nodiscard]] const std::string& what() const noexcept { return what_; }
+  /// Columns of the trace that nothing is made of.
+  [[nodiscard]] const std::vector<std::string>& unused() const noexcept { return trace_.unused; }
   /// The rows of a seed.
   [[nodiscard]] std::vector<sim::trace_row> rows(std::uint64_t seed) const {
     const arguments& a = *arguments_;
@@ -143,9 +157,95 @@ class row_source {
   std::string what_;
 };
 
+/// So many instances of one kind.
+struct machines {
+  std::size_t count = 0;
+  sim::profile profile;
+};
+
+/// The cluster as `--instances` and `--profile` say it: `8` of one profile, `4,4` of as many profiles, or
+/// `4xPROFILE,4xPROFILE`.
+inline std::vector<machines> machines_of(const arguments& a) {
+  const auto split = [](std::string_view list) {
+    std::vector<std::string_view> items;
+    for (std::size_t begin = 0; begin <= list.size();) {
+      const std::size_t end = std::min(list.find(',', begin), list.size());
+      items.push_back(list.substr(begin, end - begin));
+      begin = end + 1;
+    }
+    return items;
+  };
+  const std::vector<std::string_view> counts = split(a.instances);
+  const std::vector<std::string_view> profiles =
+      counts.size() == 1 ? std::vector<std::string_view>{a.profile} : split(a.profile);
+  std::vector<machines> all;
+  std::int64_t sum = 0;
+  for (std::size_t k = 0; k != counts.size(); ++k) {
+    std::string_view item = counts[k];
+    std::int64_t n = 0;
+    const auto [end, failure] = std::from_chars(item.data(), item.data() + item.size(), n);
+    item.remove_prefix(static_cast<std::size_t>(end - item.data()));
+    const bool named = item.size() > 1 && item.front() == 'x';
+    if (failure != std::errc{} || !(item.empty() || named)) {
+      throw sim::usage_error{fmt::format(
+          "--instances is a number, or numbers and profiles as 4xPROFILE,4xPROFILE, not {}", sim::shown(a.instances))};
+    }
+    if (!named && profiles.size() != counts.size()) {
+      throw sim::usage_error{fmt::format("--instances names {} kinds, --profile {}", counts.size(), profiles.size())};
+    }
+    sum += positive(n, max_instances, "--instances");
+    all.push_back({static_cast<std::size_t>(n), sim::load_profile(std::string{named ? item.substr(1) : profiles[k]})});
+    const double kv = all.back().profile.kv_bytes_per_token();
+    if (kv != all.front().profile.kv_bytes_per_token()) {
+      throw sim::usage_error{
+          fmt::format("instances of one cluster serve one model: a token's KV has {:g} bytes in the "
+                      "profile {}, {:g} in {}",
+                      all.front().profile.kv_bytes_per_token(), all.front().profile.name, kv, all.back().profile.name)};
+    }
+  }
+  positive(sum, max_instances, "--instances");
+  return all;
+}
+
+/// `8 x A`, or `4 x A + 4 x B`.
+inline std::string names_of(const std::vector<machines>& cluster) {
+  std::string names;
+  for (const machines& m : cluster) {
+    names += fmt::format("{}{} x {}", names.empty() ? "" : " + ", m.count, m.profile.name);
+  }
+  return names;
+}
+
+/// What goes wrong in a run of these rows.
+inline std::vector<sim::fault> faults_of(const arguments& a, std::size_t instances,
+                                         const std::vector<sim::trace_row>& rows, std::uint64_t seed) {
+  std::vector<sim::fault> faults;
+  for (const std::string& text : a.faults) {
+    faults.push_back(sim::parse_fault(text));
+    if (faults.back().instance >= instances) {
+      throw sim::usage_error{
+          fmt::format("the fault {} is of no instance: they are 0 to {}", sim::shown(text), instances - 1)};
+    }
+  }
+  if (a.mtbf.has_value() != a.mttr.has_value()) throw sim::usage_error{"--mtbf and --mttr go together"};
+  if (!a.mtbf) return faults;
+  const double from = rows.front().arrival_s;
+  const double to = rows.back().arrival_s;
+  for (const auto& [value, option] : {std::pair{*a.mtbf, "--mtbf"}, std::pair{*a.mttr, "--mttr"}}) {
+    if (!(value > 0)) throw sim::usage_error{fmt::format("{} is a number of seconds above 0, not {:g}", option, value)};
+  }
+  constexpr double most = 1e6;
+  if (const double deaths = (to - from) * static_cast<double>(instances) / (*a.mtbf + *a.mttr); !(deaths <= most)) {
+    throw sim::usage_error{
+        fmt::format("with these --mtbf and --mttr there would be about {:.3g} deaths; at most {:g}", deaths, most)};
+  }
+  const auto drawn = sim::random_deaths(instances, from, to, *a.mtbf, *a.mttr, seed);
+  faults.insert(faults.end(), drawn.begin(), drawn.end());
+  return faults;
+}
+
 /// A step of the largest kind must take a time that is still a number worth simulating.
-inline void check_step_time(const sim::cluster_options& o, const std::string& profile) {
-  const sim::instance_options& instance = o.instance;
+inline void check_step_time(const sim::instance_options& instance, const std::string& profile) {
   const tessera::tokens kv = instance.limits.block_size * static_cast<std::int64_t>(instance.limits.blocks);
   sim::step_shape largest;
   largest.decodes = static_cast<std::int64_t>(instance.step.max_batch);
@@ -161,26 +261,32 @@ inline void check_step_time(const sim::cluster_options& o, const std::string& pr
 /// Refuses what would take more memory than a machine is likely to have.
 /// @param kept runs of which every request is remembered. @param jobs runs at a time.
 inline void check_memory(const sim::cluster_options& o, std::size_t rows, std::size_t kept, std::size_t jobs) {
-  const tessera::scheduler_limits& l = o.instance.limits;
-  const auto instances = static_cast<double>(o.instances * jobs);
-  const auto written = static_cast<double>(tessera::kv::block_pool::required_bytes({.blocks = l.blocks}) +
-                                           tessera::kv::host_tier::required_bytes({.host_blocks = l.host_blocks}));
-  const auto reserved = static_cast<double>(tessera::fcfs<sim::request>::required_bytes(l));
+  // A scheduler is made when its first request comes.
+  const auto most = static_cast<double>(std::min(o.instances, rows) * jobs);
+  double written = 0;
+  double reserved = 0;
+  for (std::size_t i = 0; i != (o.each.empty() ? 1 : o.each.size()); ++i) {
+    const tessera::scheduler_limits& l = o.of(i).limits;
+    written =
+        std::max(written, static_cast<double>(sim::kv_store::required_bytes({.blocks = l.blocks}) +
+                                              tessera::kv::host_tier::required_bytes({.host_blocks = l.host_blocks})));
+    reserved = std::max(reserved, static_cast<double>(tessera::fcfs<sim::request, sim::kv_store>::required_bytes(l)));
+  }
   const double requests =
       static_cast<double>(rows) * static_cast<double>(jobs * sizeof(sim::request) + kept * sizeof(sim::request_record));
-  const auto refuse = [](const char* what, double size, double most) {
+  const auto refuse = [](const char* what, double size, double allowed) {
     throw sim::usage_error{
         fmt::format("this would {} {:.1f} GiB of memory; at most {:.0f} are allowed: take fewer --instances, "
                     "--requests, --kv-blocks, --jobs or a smaller --max-batch",
-                    what, size / (1 << 30), most / (1 << 30))};
+                    what, size / (1 << 30), allowed / (1 << 30))};
   };
-  if (instances * written + requests > max_memory) refuse("use", instances * written + requests, max_memory);
-  if (instances * reserved > max_reserved) refuse("reserve", instances * reserved, max_reserved);
+  if (most * written + requests > max_memory) refuse("use", most * written + requests, max_memory);
+  if (most * reserved > max_reserved) refuse("reserve", most * reserved, max_reserved);
 }
 
-/// Sizes the instances: the profile's KV memory, or what was asked for.
-inline sim::cluster_options size_cluster(const arguments& a, const sim::profile& profile,
-                                         const std::vector<sim::trace_row>& rows, std::uint64_t seed) {
+/// Sizes an instance: the profile's KV memory, or what was asked for.
+inline sim::instance_options size_instance(const arguments& a, const sim::profile& profile,
+                                           const std::vector<sim::trace_row>& rows) {
   const tessera::tokens block_size{positive(a.block_size, max_block_size, "--block-size")};
   if (a.kv_blocks) positive(*a.kv_blocks, max_kv_blocks, "--kv-blocks");
   const std::int64_t blocks = a.kv_blocks.value_or(profile.kv_blocks(block_size).count());
@@ -205,26 +311,65 @@ inline sim::cluster_options size_cluster(const arguments& a, const sim::profile&
   }
   // No more host memory than all the requests together could ever fill.
   const std::int64_t host_blocks = std::min(profile.host_blocks(block_size).count(), all_blocks);
-  return {.instances = static_cast<std::size_t>(positive(a.instances, max_instances, "--instances")),
-          .instance = {.limits = {.requests = rows.size(),
-                                  .blocks = static_cast<std::size_t>(blocks),
-                                  .block_size = block_size,
-                                  .residents =
-                                      static_cast<std::size_t>(positive(a.max_batch, max_batch_size, "--max-batch")),
-                                  .host_blocks = static_cast<std::size_t>(host_blocks),
-                                  .max_length = tessera::tokens{longest}},
-                       .step = {.max_batch = static_cast<std::size_t>(a.max_batch),
-                                .token_budget =
-                                    tessera::tokens{positive(a.token_budget, max_token_budget, "--token-budget")}},
-                       .timer = sim::step_timer{profile},
-                       .swap_seconds_per_block = sim::swap_seconds(profile, block_size)},
-          .fabric_bytes_per_s = profile.links.fabric_bytes_per_s,
-          .kv_bytes_per_token = profile.kv_bytes_per_token(),
-          .host_request_seconds = profile.terms.host_request_seconds,
-          .warmup_s = a.warmup,
-          .drain_s = a.drain,
-          .seed = seed,
-          .placement = a.placement.empty() ? std::optional<sim::named_placement>{} : sim::find_placement(a.placement)};
+  return {.limits = {.requests = rows.size(),
+                     .blocks = static_cast<std::size_t>(blocks),
+                     .block_size = block_size,
+                     .residents = static_cast<std::size_t>(positive(a.max_batch, max_batch_size, "--max-batch")),
+                     .host_blocks = static_cast<std::size_t>(host_blocks),
+                     .max_length = tessera::tokens{longest}},
+          .step = {.max_batch = static_cast<std::size_t>(a.max_batch),
+                   .token_budget = tessera::tokens{positive(a.token_budget, max_token_budget, "--token-budget")}},
+          .timer = sim::step_timer{profile},
+          .swap_seconds_per_block = sim::swap_seconds(profile, block_size)};
+}
+
+/// The cluster for these rows. What its kinds of machines must agree on, the fabric and the host, is as slow as the
+/// slowest.
+inline sim::cluster_options size_cluster(const arguments& a, const std::vector<machines>& cluster,
+                                         const std::vector<sim::trace_row>& rows, std::uint64_t seed) {
+  const sim::profile& first = cluster.front().profile;
+  sim::cluster_options o{
+      .instances = 0,
+      .instance = size_instance(a, first, rows),
+      .fabric_bytes_per_s = first.links.fabric_bytes_per_s,
+      .kv_bytes_per_token = first.kv_bytes_per_token(),
+      .host_request_seconds = first.terms.host_request_seconds,
+      .warmup_s = a.warmup,
+      .drain_s = a.drain,
+      .seed = seed,
+      .prefix_cache = a.prefix_cache == "on",
+      .placement = a.placement.empty() ? std::optional<sim::named_placement>{} : sim::find_placement(a.placement),
+      .detection_s = a.detection};
+  for (const machines& m : cluster) {
+    o.instances += m.count;
+    if (cluster.size() == 1) continue;
+    o.each.insert(o.each.end(), m.count, size_instance(a, m.profile, rows));
+    o.fabric_bytes_per_s = std::min(o.fabric_bytes_per_s, m.profile.links.fabric_bytes_per_s);
+    o.host_request_seconds = std::max(o.host_request_seconds, m.profile.terms.host_request_seconds);
+  }
+  if (!(a.detection >= 0)) {
+    throw sim::usage_error{fmt::format("--detection is a number of seconds, 0 or more, not {:g}", a.detection)};
+  }
+  o.faults = faults_of(a, o.instances, rows, seed);
+  if (!a.pools.empty() && a.pools != "auto") o.pools = sim::parse_pools(a.pools, o.instances);
+  return o;
+}
+
+/// Most requests of a trial that plans pools.
+inline constexpr std::size_t trial_requests = 2000;
+
+/// The pools of `--pools auto` for a policy, planned from the rows of the first seed.
+inline sim::pool_plan plan_pools(const sim::policy& p, const sim::cluster_options& options,
+                                 const std::vector<sim::trace_row>& rows, const std::vector<sim::slo_bound>& slo) {
+  const std::vector<sim::trace_row> trial{
+      rows.begin(), rows.begin() + static_cast<std::ptrdiff_t>(std::min(rows.size(), trial_requests))};
+  sim::cluster_options o = options;
+  o.faults.clear();
+  return sim::plan_pools(o.instances, slo, p.pools == 3, [&](const sim::pool_sizes& sizes, double factor) {
+    o.pools = sizes;
+    o.warmup_s = o.drain_s = 0;
+    return p.run(o, sim::hurried(trial, factor), [](std::size_t) {});
+  });
 }
 
 /// Something is measured: requests arrive after the warm-up and before the drain.
@@ -253,11 +398,12 @@ inline bool same_file(const std::string& a, const std::string& b) {
 }
 
 /// Every run of every policy: `runs[p][s]` is that of policy `p` under the seed `a.seed + s`.
-/// @param first the rows of the first seed, which are there already.
+/// @param first the rows of the first seed, which are there already. @param pools by policy, if planned.
 /// @param keeps_all whether every request of every run is remembered; else only those of the first seed.
 inline std::vector<std::vector<sim::run_result>> run_all(const arguments& a, const std::vector<sim::policy>& policies,
-                                                         const sim::profile& profile, const row_source& source,
+                                                         const std::vector<machines>& cluster, const row_source& source,
                                                          const std::vector<sim::trace_row>& first,
+                                                         const std::vector<std::optional<sim::pool_sizes>>& pools,
                                                          const std::vector<sim::slo_bound>& slo, std::size_t jobs,
                                                          bool keeps_all) {
   const auto seeds = static_cast<std::size_t>(a.seeds);
@@ -285,10 +431,12 @@ inline std::vector<std::vector<sim::run_result>> run_all(const arguments& a, con
         check_span(own.rows);
         check_window(a, own.rows);
       }
-      own.options = size_cluster(a, profile, own.rows, seed);
+      own.options = size_cluster(a, cluster, own.rows, seed);
     });
     std::size_t told = 0;
-    sim::run_result r = policies[p].run(*own.options, own.rows, [&](std::size_t done) {
+    sim::cluster_options options = *own.options;
+    if (pools[p]) options.pools = pools[p];
+    sim::run_result r = policies[p].run(options, own.rows, [&](std::size_t done) {
       if (done - told < 256) return;  // now and then: others draw, too
       const std::lock_guard<std::mutex> one{drawing};
       all_done += done - told;
@@ -318,16 +466,23 @@ inline std::string name_own_placements(const std::vector<sim::policy>& policies)
 /// Runs the tool on its arguments. Everything that can be refused is refused before the first run.
 inline void run(const arguments& a, const std::vector<sim::policy>& all) {
   const std::vector<sim::policy> policies = sim::select_policies(all, a.policies);
-  const sim::profile profile = sim::load_profile(a.profile);
+  const std::vector<machines> cluster = machines_of(a);
   const std::vector<sim::slo_bound> slo = a.slo.empty() ? std::vector<sim::slo_bound>{} : sim::parse_slo(a.slo);
   const row_source source{a};
   const std::vector<sim::trace_row> rows = source.rows(static_cast<std::uint64_t>(a.seed));
   check_span(rows);
   for (const sim::policy& p : policies) sim::require_scores(p, rows, a.trace.empty() ? a.workload : a.trace);
-  const sim::cluster_options options = size_cluster(a, profile, rows, static_cast<std::uint64_t>(a.seed));
+  const sim::cluster_options options = size_cluster(a, cluster, rows, static_cast<std::uint64_t>(a.seed));
   check_window(a, rows);
   for (const sim::policy& p : policies) sim::require_instances(p, options.instances);
-  check_step_time(options, profile.name);
+  for (std::size_t k = 0, i = 0; k != cluster.size(); i += cluster[k++].count) {
+    check_step_time(options.of(i), cluster[k].profile.name);
+  }
+  for (const sim::policy& p : policies) {
+    if (p.pools != 2 || !options.pools || options.pools->mixed == 0) continue;
+    throw sim::usage_error{fmt::format("the policy {} has no mixed pool: --pools is PREFILL/DECODE", p.name)};
+  }
+  if (a.pools == "auto" && slo.empty()) throw sim::usage_error{"--pools auto needs objectives to plan for: --slo"};
   if (a.jobs != 0) positive(a.jobs, max_jobs, "--jobs");
   const std::size_t cores = std::max(std::thread::hardware_concurrency(), 1U);
   const std::size_t jobs = std::min(a.jobs == 0 ? cores : static_cast<std::size_t>(a.jobs),
@@ -351,11 +506,34 @@ inline void run(const arguments& a, const std::vector<sim::policy>& all) {
   const std::string seeds =
       a.seeds == 1 ? std::string{}
                    : fmt::format(", seeds {} to {}: mean\u00b195 % interval", a.seed, a.seed + a.seeds - 1);
-  fmt::print("{}\n{} requests, {:.4g} per second, {} x {}, {} KV blocks of {} tokens each{}\n\n", source.what(),
-             rows.size(), sim::mean_rate(rows), options.instances, profile.name, options.instance.limits.blocks,
-             a.block_size, seeds);
+  std::vector<std::size_t> kv_blocks;
+  for (std::size_t k = 0, i = 0; k != cluster.size(); i += cluster[k++].count) {
+    kv_blocks.push_back(options.of(i).limits.blocks);
+  }
+  fmt::print("{}\n{} requests, {:.4g} per second, {}, {} KV blocks of {} tokens each{}\n\n", source.what(), rows.size(),
+             sim::mean_rate(rows), names_of(cluster), fmt::join(kv_blocks, " and "), a.block_size, seeds);
 
-  std::vector<std::vector<sim::run_result>> runs = run_all(a, policies, profile, source, rows, slo, jobs, keeps_all);
+  std::vector<std::optional<sim::pool_sizes>> pools(policies.size());
+  if (a.pools == "auto") {
+    std::vector<sim::pool_plan> plans(policies.size());
+    sim::run_parallel(policies.size(), jobs, [&](std::size_t p) {
+      if (policies[p].pools != 0) plans[p] = plan_pools(policies[p], options, rows, slo);
+    });
+    for (std::size_t p = 0; p != policies.size(); ++p) {
+      if (policies[p].pools == 0) continue;
+      const sim::pool_plan& plan = plans[p];
+      pools[p] = plan.sizes;
+      fmt::print("{}: pools {}/{}/{}, {}\n", policies[p].name, plan.sizes.prefill, plan.sizes.decode, plan.sizes.mixed,
+                 plan.factor > 0
+                     ? fmt::format("which carry {:.3g} times this load within the SLO", plan.factor)
+                     : fmt::format("which meet the SLO at no load; {:.3g} % of these requests are within it",
+                                   100 * plan.within));
+    }
+    fmt::print("\n");
+  }
+
+  std::vector<std::vector<sim::run_result>> runs =
+      run_all(a, policies, cluster, source, rows, pools, slo, jobs, keeps_all);
   std::vector<sim::replicates> numbers;
   for (const auto& of_policy : runs) {
     numbers.emplace_back();
@@ -364,16 +542,25 @@ inline void run(const arguments& a, const std::vector<sim::policy>& all) {
   fmt::print("{}", sim::format_table(numbers));
   std::string remarks = sim::format_remarks(numbers);
   if (!a.placement.empty()) remarks += name_own_placements(policies);
+  if (!source.unused().empty()) {
+    std::vector<std::string> names;
+    for (const std::string& name : source.unused()) names.push_back(sim::shown(name));
+    remarks += fmt::format("Columns of {} that are not used: {}\n", a.trace, fmt::join(names, ", "));
+  }
   if (!remarks.empty()) fmt::print("\n{}", remarks);
 
   if (json) {
-    json->write(
-        sim::format_json(numbers, {{a.trace.empty() ? "workload" : "trace", a.trace.empty() ? a.workload : a.trace},
-                                   {"rate", sim::mean_rate(rows)},
-                                   {"instances", options.instances},
-                                   {"profile", profile.name},
-                                   {"kv_blocks", options.instance.limits.blocks},
-                                   {"seed", a.seed}}));
+    nlohmann::ordered_json what{{a.trace.empty() ? "workload" : "trace", a.trace.empty() ? a.workload : a.trace},
+                                {"rate", sim::mean_rate(rows)},
+                                {"instances", options.instances},
+                                {"profile", cluster.front().profile.name},
+                                {"kv_blocks", kv_blocks.front()},
+                                {"seed", a.seed}};
+    if (cluster.size() > 1) {
+      what["profile"] = names_of(cluster);
+      what["kv_blocks"] = kv_blocks;
+    }
+    json->write(sim::format_json(numbers, what));
     json->commit();
   }
   if (csv) {
@@ -416,14 +603,17 @@ inline int main(int argc, char** argv, const std::vector<sim::policy>& policies)
   for (const sim::policy& p : policies) names += fmt::format("\n{:<10} {}", p.name, p.summary);
   app.add_option("--policy", a.policies, names)->capture_default_str();
   app.add_option("--workload", a.workload, fmt::format("built-in: {}", fmt::join(sim::workload_names(), ", ")));
-  app.add_option("--trace", a.trace, "CSV with the columns arrival_s, prompt_tokens, output_tokens, ...");
+  app.add_option("--trace", a.trace,
+                 "CSV or lines of JSON with arrival_s, prompt_tokens, output_tokens, ...; Mooncake's as they are");
   app.add_option("--rate", a.rate, "mean arrivals per second");
   app.add_option("--rate-scale", a.rate_scale, "factor on the workload's own rate");
-  app.add_option("--instances", a.instances, "engine instances")->capture_default_str();
+  app.add_option("--instances", a.instances, "engine instances; of several kinds: 4xPROFILE,4xPROFILE")
+      ->capture_default_str();
   std::string places = "where new requests go, for policies that leave it open:";
   for (const sim::named_placement& p : sim::placements()) places += fmt::format("\n{:<14} {}", p.name, p.summary);
   app.add_option("--placement", a.placement, places);
-  app.add_option("--profile", a.profile, "a built-in one (see --list-profiles), or a .json file")
+  app.add_option("--profile", a.profile,
+                 "a built-in one (see --list-profiles), or a .json file; with --instances 4,4: one for each number")
       ->capture_default_str();
   app.add_flag("--list-profiles", a.list_profiles, "print the built-in profiles, and where their numbers are from");
   app.add_option("--print-profile", a.print_profile, "print this profile as JSON: a start for one's own");
@@ -433,6 +623,15 @@ inline int main(int argc, char** argv, const std::vector<sim::policy>& policies)
   app.add_option("--seeds", a.seeds, "so many runs, of this seed and those after it: means and 95 % intervals")
       ->capture_default_str();
   app.add_option("--jobs", a.jobs, "runs at a time (default: one per core)");
+  app.add_option("--fault", a.faults,
+                 "die:3@120+60: instance 3 is dead from 120 s on, for 60 s; also hang:3@120+10, slow:3@120+60x2; again "
+                 "and again")
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  app.add_option("--mtbf", a.mtbf, "instances die at random: mean seconds between failures of each");
+  app.add_option("--mttr", a.mttr, "mean seconds that they are dead");
+  app.add_option("--detection", a.detection, "seconds after a death before the others know of it")
+      ->capture_default_str();
+  app.add_option("--pools", a.pools, "PREFILL/DECODE[/MIXED] instances, or auto: what carries most within --slo");
   app.add_option("--slo", a.slo, "objectives in seconds, as ttft_p99=2,tpot_p99=0.05: goodput, and who meets them");
   app.add_option("--warmup", a.warmup, "leave out the requests of so many seconds at the beginning")
       ->capture_default_str();
@@ -442,6 +641,11 @@ inline int main(int argc, char** argv, const std::vector<sim::policy>& policies)
   app.add_option("--block-size", a.block_size, "tokens per KV block")->capture_default_str();
   app.add_option("--max-batch", a.max_batch, "requests per step")->capture_default_str();
   app.add_option("--token-budget", a.token_budget, "tokens per step")->capture_default_str();
+  app.add_option("--prefix-cache", a.prefix_cache, "on or off: whether the KV of shared prefixes is found again")
+      ->check(CLI::IsMember({"on", "off"}))
+      ->capture_default_str();
+  app.add_option("--hash-tokens", a.hash_tokens, "tokens of the prompt that each of a trace's hash_ids stands for")
+      ->capture_default_str();
   app.add_option("--json", a.json, "write the numbers of each policy");
   app.add_option("--csv", a.csv, "write a row per policy and request");
   app.add_option("--plot", a.plot, "write plots of the first seed into this folder (needs gnuplot)");

@@ -58,6 +58,33 @@ def test_the_summary_is_of_the_requests() -> None:
     assert run.summary["e2e"]["p99"] == pytest.approx(np.quantile(run.requests["e2e"], 0.99))
 
 
+def test_sessions_and_prefixes(tmp_path: Path) -> None:
+    agents = sim.generate("agentic", 200, rate=0.4)
+    later = agents["session"][1:] == agents["session"][:-1]
+    run = sim.replay("fcfs", agents, instances=2)
+    again = sim.replay("fcfs", sim.workload(**agents), instances=2)
+    np.testing.assert_array_equal(run.requests["finish"], again.requests["finish"])
+    r = run.requests
+    waited = r["arrival"][1:] - r["finish"][:-1]
+    np.testing.assert_allclose(waited[later], agents["think_s"][1:][later])
+    found = r["cached_tokens"].sum() / agents["prompt_tokens"].sum()
+    assert run.summary["prefix_hit_rate"] == pytest.approx(found) and found > 0.1
+    off = sim.replay("fcfs", agents, instances=2, prefix_cache=False)
+    assert off.summary["prefix_hit_rate"] == 0
+
+    file = tmp_path / "trace.jsonl"
+    line = '{"timestamp": %d, "input_length": 1024, "output_length": 2, "hash_ids": [1, %d], "user": 1}\n'
+    file.write_text(line % (0, 2) + line % (90_000, 3))
+    with pytest.warns(UserWarning, match="not used: user"):
+        shared = sim.read_trace(file)
+    assert shared["runs"].tolist() == [[(1, 512), (2, 512)], [(1, 512), (3, 512)]]
+    assert sim.replay("fcfs", shared, instances=1).requests["cached_tokens"].tolist() == [0, 512]
+    with pytest.raises(ValueError, match="runs"):
+        sim.replay("fcfs", {**shared, "runs": [[(1, 0)], []]})
+    with pytest.raises(ValueError, match="think_s"):
+        sim.replay("fcfs", {**agents, "think_s": -agents["think_s"] - 1})
+
+
 def test_runs_repeat() -> None:
     a, b = (sim.replay("pascal", load, **small) for _ in range(2))
     for name in a.requests:

@@ -230,6 +230,13 @@ TESSERA_DEATH_CASE(kv_host_storage_too_small, "storage is smaller") {
   arena small{std::span{memory}.first(host_tier::required_bytes({.host_blocks = 64}) - 128)};
   host_tier{small, {.host_blocks = 64}};
 }
+TESSERA_DEATH_CASE(kv_host_shorten_to_nothing, "keeps one block at least") {
+  arena a{memory};
+  host_tier t{a, {.host_blocks = 4}};
+  tessera::kv::block_id head = 0;
+  static_cast<void>(t.store(2, head));
+  t.shorten(head, 0);
+}
 
 TESSERA_DEATH_CASE(kv_fork_of_a_row_whose_blocks_are_free, "not in use") {
   arena storage{memory};

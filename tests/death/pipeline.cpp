@@ -29,6 +29,20 @@ struct fixture {
   void commit(const step_plan<request>& p, std::span<const outcome> o) { scheduler.commit(p, o, time_point{}); }
 };
 
+constexpr scheduler_limits two_in_flight{
+    .requests = 4, .blocks = 8, .block_size = tokens{4}, .residents = 2, .host_blocks = 4, .plans_in_flight = 2};
+alignas(64) std::array<std::byte, round_robin<request>::required_bytes(two_in_flight)> memory_of_two;
+
+struct fixture_of_two {
+  round_robin<request> scheduler{memory_of_two, two_in_flight, {.quantum = tokens{1}}};
+  fixture_of_two() {
+    r.prompt = tokens{4};
+    static_cast<void>(scheduler.submit(r, time_point{}));
+  }
+  auto plan() { return scheduler.plan(time_point{}, {}); }
+  void commit(const step_plan<request>& p) { scheduler.commit(p, std::array{outcome{}}, time_point{}); }
+};
+
 }  // namespace
 
 TESSERA_DEATH_CASE(scheduler_storage_too_small, "storage is smaller") {
@@ -102,6 +116,33 @@ TESSERA_DEATH_CASE(scheduler_abandon_twice, "not the pending plan") {
   const auto p = f.plan();
   f.scheduler.abandon(p);
   f.scheduler.abandon(p);
+}
+TESSERA_DEATH_CASE(scheduler_without_plans_in_flight, "one plan at least is in flight") {
+  scheduler_limits l = limits;
+  l.plans_in_flight = 0;
+  round_robin<request>{memory, l};
+}
+TESSERA_DEATH_CASE(scheduler_more_plans_than_in_flight, "neither committed nor abandoned") {
+  fixture_of_two f;
+  for (int i = 0; i != 3; ++i) static_cast<void>(f.plan());
+}
+TESSERA_DEATH_CASE(scheduler_commit_out_of_order, "not the oldest of those") {
+  fixture_of_two f;
+  static_cast<void>(f.plan());
+  f.commit(f.plan());
+}
+TESSERA_DEATH_CASE(scheduler_abandon_out_of_order, "others have been made or settled since") {
+  fixture_of_two f;
+  const auto p = f.plan();
+  static_cast<void>(f.plan());
+  f.scheduler.abandon(p);
+}
+TESSERA_DEATH_CASE(scheduler_abandon_after_a_commit, "others have been made or settled since") {
+  fixture_of_two f;
+  const auto p = f.plan();
+  const auto q = f.plan();
+  f.commit(p);
+  f.scheduler.abandon(q);
 }
 TESSERA_DEATH_CASE(resident_set_rank_changed_behind_its_back, "order of a resident changed") {
   arena a{memory};

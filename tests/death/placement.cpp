@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include <tessera/placement/migrate_when_tight.hpp>
 #include <tessera/placement/pascal.hpp>
+#include <tessera/placement/prefix_affinity.hpp>
 #include <tessera/placement/turn.hpp>
 
 #include "support/death.hpp"
@@ -19,6 +20,7 @@ struct view {
   bool slo_met = true;
   std::size_t reasoning = 0;
   std::size_t fresh_answers = 0;
+  tessera::tokens cached_tokens{};
 };
 
 }  // namespace
@@ -35,4 +37,8 @@ TESSERA_DEATH_CASE(placement_pascal_migrate_adaptively_from_nowhere, "on one of 
 
 TESSERA_DEATH_CASE(placement_turn_backwards, "a range") {
   static_cast<void>(tessera::placement::turn{}.least(2, 1, [](std::size_t) noexcept { return 0; }));
+}
+
+TESSERA_DEATH_CASE(placement_prefix_affinity_below_the_mean, "there is not room for all") {
+  static_cast<void>(tessera::placement::prefix_affinity{.bound = 0.5}(std::vector<view>(2)));
 }

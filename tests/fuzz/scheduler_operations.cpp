@@ -33,15 +33,15 @@ class input {
 };
 
 template <class Order, class BlockStore>
-void run(input choice) {
-  scheduler_operations<Order, BlockStore, input> operations{choice};
+void run(std::size_t plans_in_flight, input choice) {
+  scheduler_operations<Order, BlockStore, input> operations{choice, nullptr, true, true, plans_in_flight};
   operations.run(400);
   operations.drain();
 }
 
 template <class Order>
-void run(bool cache, input choice) {
-  cache ? run<Order, kv::prefix_cache>(choice) : run<Order, kv::block_pool>(choice);
+void run(bool cache, std::size_t plans_in_flight, input choice) {
+  cache ? run<Order, kv::prefix_cache>(plans_in_flight, choice) : run<Order, kv::block_pool>(plans_in_flight, choice);
 }
 
 }  // namespace
@@ -50,16 +50,17 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (size == 0) return 0;
   const input choice{data + 1, size - 1};
   const bool cache = (data[0] & 4U) != 0;
+  const std::size_t plans = 1 + (data[0] >> 5U & 3U);
   try {
     switch (data[0] & 3U) {
-      case 0: run<order::fcfs>(cache, choice); break;
-      case 1: run<order::round_robin>(cache, choice); break;
-      case 2: run<order::two_phase>(cache, choice); break;
+      case 0: run<order::fcfs>(cache, plans, choice); break;
+      case 1: run<order::round_robin>(cache, plans, choice); break;
+      case 2: run<order::two_phase>(cache, plans, choice); break;
       default:
         if ((data[0] & 8U) == 0) {
-          run<order::ranked<>>(cache, choice);
+          run<order::ranked<>>(cache, plans, choice);
         } else {
-          (data[0] & 16U) != 0 ? run<due_order>(cache, choice) : run<paced_order>(cache, choice);
+          (data[0] & 16U) != 0 ? run<due_order>(cache, plans, choice) : run<paced_order>(cache, plans, choice);
         }
     }
   } catch (const broken& b) {

@@ -28,10 +28,12 @@ class scheduler_operations {
   /// @param extra adds plans that are abandoned at once, before every plan; null: none. They must change nothing.
   /// @param remember whether refusals are remembered, and
   /// @param looks whether anything is checked but what the digest tells.
-  explicit scheduler_operations(Choice& choice, Choice* extra = nullptr, bool remember = true, bool looks = true)
+  /// @param plans_in_flight so many plans are made before the first of them is settled, at most.
+  explicit scheduler_operations(Choice& choice, Choice* extra = nullptr, bool remember = true, bool looks = true,
+                                std::size_t plans_in_flight = 1)
       : choice_{choice},
         extra_{extra},
-        limits_{make_limits()},
+        limits_{make_limits(plans_in_flight)},
         config_{make_config(remember)},
         a_{limits_, config_},
         b_{limits_, config_} {
@@ -45,7 +47,8 @@ class scheduler_operations {
     for (std::size_t i = 0; i != operations && !choice_.done(); ++i) {
       now_ += duration{static_cast<double>(below(4)) * 0.5};
       world& w = below(3) == 0 ? b_ : a_;
-      if (w.pending()) {
+      if (limits_.plans_in_flight != 1 && goes_on(w)) continue;
+      if (w.open()) {
         switch (below(10)) {
           case 9: update(w); break;
           case 8: suspend_or_resume(w); break;
@@ -72,7 +75,12 @@ class scheduler_operations {
           case 2: submit_wrong(w); break;
           case 3: cancel(w); break;
           case 4: migrate(w); break;
-          default: plan(w, some_limits(choice_));
+          default:
+            if (w.in_flight() == limits_.plans_in_flight) {
+              commit(w);
+            } else {
+              plan(w, some_limits(choice_));
+            }
         }
       }
     }
@@ -81,7 +89,7 @@ class scheduler_operations {
   /// With an engine that only ever goes on, everything ends.
   void drain() {
     for (world* w : {&a_, &b_}) {
-      if (w->pending()) commit(*w);
+      while (w->pending()) commit(*w);
       for (text_request* r : w->live()) {
         if (r->state().life == lifecycle::suspended) w->resume(*r);
       }
@@ -93,9 +101,12 @@ class scheduler_operations {
       while (!w->live().empty()) {
         must(steps-- > 0, "everything ends");
         now_ += duration{0.5};
+        if (limits_.plans_in_flight != 1 && goes_on(*w)) continue;
+        if (w->pending() && w->in_flight() == limits_.plans_in_flight) commit(*w);
         plan(*w, some_limits(choice_));
-        commit(*w);
+        if (limits_.plans_in_flight == 1) commit(*w);
       }
+      while (w->pending()) commit(*w);
       w->check_empty();
     }
     for (const text_request& r : requests_) must(r.accepted == r.ended, "every accepted request ends once");
@@ -113,9 +124,24 @@ class scheduler_operations {
   std::uint64_t below(std::uint64_t n) { return choice_(n); }
   tokens upto(std::uint64_t n) { return tokens{static_cast<std::int64_t>(choice_(n + 1))}; }
 
-  scheduler_limits make_limits() {
+  /// With several in flight, half of the time a plan is made or settled beside everything else.
+  [[nodiscard]] bool goes_on(world& w) {
+    const auto what = below(4);
+    if (what == 0 && w.in_flight() != limits_.plans_in_flight) {
+      plan(w, some_limits(choice_));
+      return true;
+    }
+    if (what == 1 && w.pending()) {
+      commit(w);
+      return true;
+    }
+    return false;
+  }
+
+  scheduler_limits make_limits(std::size_t plans_in_flight) {
     constexpr std::int64_t sizes[] = {1, 2, 3, 4, 16};
     scheduler_limits l;
+    l.plans_in_flight = plans_in_flight;
     l.block_size = tokens{sizes[below(5)]};
     l.blocks = 1 + below(24);
     l.residents = 1 + below(6);
@@ -129,6 +155,7 @@ class scheduler_operations {
     c.remember_refusals = remember;
     c.preempt.kind = static_cast<int>(below(3));
     c.admit.kind = static_cast<int>(below(3));
+    c.draft.kind = static_cast<int>(below(3));
     c.chunked_prefill = below(4) != 0;
     c.reserve = below(4) == 0 ? reservation::whole_sequence : reservation::by_chunk;
     if constexpr (requires { c.order.quantum; }) c.order.quantum = tokens{1} + upto(5);
@@ -218,6 +245,7 @@ class scheduler_operations {
     child.id = requests_.size();
     child.accepted = child.ended = 0;
     child.copy_pending = false;
+    child.ended_there = false;
     for (std::int64_t p = 0; p != parent.state().length.count(); ++p) {
       static_cast<void>(parent.content(static_cast<std::size_t>(p)));
     }
@@ -226,7 +254,7 @@ class scheduler_operations {
     child.host_ids.clear();
     child.in_transit.clear();
     const status s = w.fork(parent, child);
-    must(s == status::ok || s == status::exhausted || s == status::never_fits,
+    must(s == status::ok || s == status::exhausted || s == status::never_fits || (s == status::busy && w.pending()),
          "a resident can be forked, or is too large");
     forked_ += s == status::ok;
   }
@@ -236,7 +264,7 @@ class scheduler_operations {
     text_request& r = any(w);
     // Half of those who resume can be any, to be refused.
     if (r.state().life == lifecycle::suspended ? below(8) != 0 : below(8) == 0) {
-      resumed_ += !w.pending() && r.state().life == lifecycle::suspended;
+      resumed_ += !w.open() && r.state().life == lifecycle::suspended;
       w.resume(r);
     } else {
       w.suspend(r);
@@ -297,8 +325,8 @@ class scheduler_operations {
   }
 
   void commit(world& w) {
-    const std::vector<text_request*> outgrown{w.latest().outgrown.begin(), w.latest().outgrown.end()};
-    w.commit(now_, [&](text_request& r, const scheduled<text_request>& e) {
+    const std::vector<text_request*> outgrown{w.oldest().outgrown.begin(), w.oldest().outgrown.end()};
+    w.commit(now_, [&](text_request& r, const scheduled<text_request>& e, tokens generated) {
       outcome o;
       if (!e.samples) {
         o.produced = static_cast<std::uint16_t>(below(3));  // ignored
@@ -306,9 +334,9 @@ class scheduler_operations {
         return o;
       }
       o.produced = static_cast<std::uint16_t>(1 + below(static_cast<std::uint64_t>(e.lookahead.count()) + 1));
-      const tokens done = r.generated() + tokens{o.produced};
+      const tokens done = generated + tokens{o.produced};
       o.finished = done >= r.output;
-      o.end_of_reasoning = done >= r.reasoning && r.generated() < r.reasoning;
+      o.end_of_reasoning = done >= r.reasoning && generated < r.reasoning;
       if (below(40) == 0) {
         o.failed = true;
         o.produced = static_cast<std::uint16_t>(below(2));

@@ -2,11 +2,12 @@
 
 // Random sequences of everything that an engine may do, for all orders, block stores, and ways to preempt and admit:
 // what must hold at any moment holds, everything ends once, nothing is left, the same calls give the same plans, and
-// an abandoned plan leaves no trace.
+// an abandoned plan leaves no trace. With one plan in flight, and with up to four.
 
 #include "property/scheduler_operations.hpp"
 
 #include "support/catch.hpp"
+#include "support/is_slow.hpp"
 
 namespace {
 
@@ -22,11 +23,12 @@ struct totals {
 };
 
 template <class Order, class BlockStore, class Gate>
-std::uint64_t one_run(std::uint64_t seed, bool with_abandoned, totals& t) {
+std::uint64_t one_run(std::uint64_t seed, bool with_abandoned, std::size_t plans_in_flight, totals& t) {
   seeded choice{std::mt19937_64{seed}};
   seeded extra{std::mt19937_64{seed + 1}};
-  scheduler_operations<Order, BlockStore, seeded, Gate> run{choice, with_abandoned ? &extra : nullptr};
-  run.run(150);
+  scheduler_operations<Order, BlockStore, seeded, Gate> run{choice, with_abandoned ? &extra : nullptr, true, true,
+                                                            plans_in_flight};
+  run.run(plans_in_flight == 1 ? 150 : 300);
   run.drain();
   t.preempted += run.preempted();
   t.hits += run.hits();
@@ -42,11 +44,36 @@ totals many_runs() {
   totals t;
   for (std::uint64_t seed = 0; seed != 300; ++seed) {
     INFO("seed " << seed);
-    const auto digest = one_run<Order, BlockStore, Gate>(seed, false, t);
-    REQUIRE(one_run<Order, BlockStore, Gate>(seed, false, t) == digest);
-    REQUIRE(one_run<Order, BlockStore, Gate>(seed, true, t) == digest);
+    const auto digest = one_run<Order, BlockStore, Gate>(seed, false, 1, t);
+    REQUIRE(one_run<Order, BlockStore, Gate>(seed, false, 1, t) == digest);
+    REQUIRE(one_run<Order, BlockStore, Gate>(seed, true, 1, t) == digest);
   }
   return t;
+}
+
+/// Two to four plans in flight; every fourth seed also with plans that are abandoned.
+constexpr std::uint64_t seeds_in_flight = is_slow ? 40 : 420;
+
+template <class Order, class BlockStore, class Gate>
+void in_flight() {
+  totals t;
+  for (std::uint64_t seed = 0; seed != seeds_in_flight; ++seed) {
+    const std::size_t plans = 2 + static_cast<std::size_t>(seed % 3);
+    INFO("seed " << seed << ", " << plans << " plans in flight");
+    const auto digest = one_run<Order, BlockStore, Gate>(seed, false, plans, t);
+    if (seed % 4 == 0) REQUIRE(one_run<Order, BlockStore, Gate>(seed, true, plans, t) == digest);
+  }
+  CHECK(t.preempted > seeds_in_flight / 2);
+  CHECK(t.migrated > seeds_in_flight);
+  CHECK(t.resumed > seeds_in_flight / 4);
+}
+
+template <class Order>
+void all_in_flight() {
+  in_flight<Order, kv::block_pool, gate::in_line>();
+  in_flight<Order, kv::prefix_cache, gate::in_line>();
+  in_flight<Order, kv::block_pool, gate::backfill>();
+  in_flight<Order, kv::prefix_cache, gate::backfill>();
 }
 
 template <class Order>
@@ -72,3 +99,9 @@ TEST_CASE("any sequence of operations: two_phase") { both_stores<order::two_phas
 TEST_CASE("any sequence of operations: ranked") { both_stores<order::ranked<>>(); }
 TEST_CASE("any sequence of operations: paced") { both_stores<paced_order>(); }
 TEST_CASE("any sequence of operations: earliest_due") { both_stores<due_order>(); }
+TEST_CASE("any sequence of operations, plans in flight: fcfs") { all_in_flight<order::fcfs>(); }
+TEST_CASE("any sequence of operations, plans in flight: round_robin") { all_in_flight<order::round_robin>(); }
+TEST_CASE("any sequence of operations, plans in flight: two_phase") { all_in_flight<order::two_phase>(); }
+TEST_CASE("any sequence of operations, plans in flight: ranked") { all_in_flight<order::ranked<>>(); }
+TEST_CASE("any sequence of operations, plans in flight: paced") { all_in_flight<paced_order>(); }
+TEST_CASE("any sequence of operations, plans in flight: earliest_due") { all_in_flight<due_order>(); }

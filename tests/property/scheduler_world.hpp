@@ -8,9 +8,14 @@
 /// needs before each step. A block that two requests own, a copy too few or in the wrong order, a position that is
 /// skipped or a prefix that is not equal shows as a wrong value.
 ///
+/// It runs plans in their order, and some time after they were made: what a request has come to on the device is known
+/// here before the scheduler hears of it. Where drafts were refused by a plan that was not settled when the next one
+/// was made, it goes on from where the request really is.
+///
 /// A broken promise is a `broken` exception, so that the same checks serve tests and fuzz targets.
 
 #include <tessera/admit/future_peak.hpp>
+#include <tessera/draft/unless_busy.hpp>
 #include <tessera/gate/backfill.hpp>
 #include <tessera/kv/hash_chain.hpp>
 #include <tessera/kv/prefix_cache.hpp>
@@ -27,12 +32,14 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <set>
 #include <span>
 #include <stdexcept>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 namespace tessera_test {
@@ -70,7 +77,10 @@ struct text_request : text_hook {
   int ended = 0;
   bool cancelled_while_planned = false;
   tokens computed_before{};
-  bool copy_pending = false;              ///< It was forked, and no plan with the copy of its last block was run.
+  tokens length{};                        ///< What is known of it: what has been committed.
+  tokens on_device{};                     ///< Its length where it runs.
+  bool ended_there = false;               ///< A plan that was run ended it; later ones have it in vain.
+  bool copy_pending = false;              ///< It was forked, and no plan with the copy of its last block was settled.
   std::vector<kv::block_id> host_ids;     ///< Where it was swapped to,
   std::size_t host_first = 0;             ///< from this block of its sequence on.
   std::vector<std::uint64_t> in_transit;  ///< Its KV on the way between two instances.
@@ -102,10 +112,12 @@ struct text_request : text_hook {
 
   // A slot holds a token's content, and in its low bits the epoch of whoever computed it.
   static constexpr std::uint64_t epochs = 0xffff;
-  [[nodiscard]] std::uint64_t written(std::size_t position) { return (content(position) & ~epochs) | epoch; }
+  [[nodiscard]] std::uint64_t written(std::size_t position, std::uint64_t in_epoch) {
+    return (content(position) & ~epochs) | in_epoch;
+  }
   /// Whether that is its own KV, or such as it may share: not computed before its own was.
-  [[nodiscard]] bool may_read(std::uint64_t kv, std::size_t position) {
-    return ((kv ^ content(position)) & ~epochs) == 0 && (kv & epochs) >= epoch;
+  [[nodiscard]] bool may_read(std::uint64_t kv, std::size_t position, std::uint64_t in_epoch) {
+    return ((kv ^ content(position)) & ~epochs) == 0 && (kv & epochs) >= in_epoch;
   }
 };
 
@@ -146,9 +158,19 @@ struct any_admit {
   }
 };
 
+struct any_draft {
+  int kind = 0;
+  template <schedulable R>
+  [[nodiscard]] tokens drafts(const R& r, const draft_view& view) const noexcept {
+    if (kind == 0) return draft::same_for_all{}.drafts(r, view);
+    if (kind == 1) return tokens{static_cast<std::int64_t>(r.id % 5) - 1};
+    return draft::unless_busy<>{.batch = 3, .tokens_for_free = tokens{8}, .waiting = 2}.drafts(r, view);
+  }
+};
+
 template <class Order, class BlockStore, class Gate = gate::in_line>
 using any_scheduler =
-    iteration_scheduler<text_request, Order, any_preempt, any_admit, BlockStore, kv::csr_tables, Gate>;
+    iteration_scheduler<text_request, Order, any_preempt, any_admit, BlockStore, kv::csr_tables, Gate, any_draft>;
 
 template <class Order, class BlockStore, class Gate = gate::in_line>
 class scheduler_world {
@@ -168,8 +190,12 @@ class scheduler_world {
 
   [[nodiscard]] scheduler_type& scheduler() { return scheduler_; }
   [[nodiscard]] const std::vector<text_request*>& live() const { return live_; }
-  [[nodiscard]] bool pending() const { return pending_; }
-  [[nodiscard]] const plan_type& latest() const { return plan_; }
+  [[nodiscard]] bool pending() const { return !flights_.empty(); }
+  /// Whether the newest plan can be abandoned.
+  [[nodiscard]] bool open() const { return open_; }
+  [[nodiscard]] std::size_t in_flight() const { return flights_.size(); }
+  /// The plan to be settled next.
+  [[nodiscard]] const plan_type& oldest() const { return flights_.front().plan; }
   /// Tells runs apart: everything that the scheduler has decided so far.
   [[nodiscard]] std::uint64_t digest() const { return digest_; }
   void set_digest(std::uint64_t d) { digest_ = d; }
@@ -187,6 +213,8 @@ class scheduler_world {
     must(r.state().length == r.prompt && r.state().computed == tokens{}, "a submitted request starts anew");
     ++r.accepted;
     r.computed_before = tokens{};
+    r.length = r.on_device = r.prompt;
+    r.ended_there = false;
     live_.push_back(&r);
     check();
     return s;
@@ -198,6 +226,8 @@ class scheduler_world {
     note(static_cast<std::uint64_t>(s));
     if (s == status::accepted) {
       r.computed_before = r.state().computed;
+      r.length = r.on_device = r.state().length;
+      r.ended_there = false;
       r.epoch = epoch_;  // what comes from elsewhere counts as new
       for (std::uint64_t& kv : r.in_transit) kv = (kv & ~text_request::epochs) | epoch_;
       live_.push_back(&r);
@@ -210,10 +240,12 @@ class scheduler_world {
   status evacuate(text_request& r) {
     const auto& s = r.state();
     std::vector<std::uint64_t> saved;
-    const bool busy = (pending_ && (s.life != lifecycle::suspended || r.cancelled_while_planned)) ||
-                      (r.copy_pending && count(s.computed) % block_size_ != 0);
+    const bool has_it = in_a_plan(r) || (r.copy_pending && count(s.computed) % block_size_ != 0);
+    const bool busy = (open_ && (s.life != lifecycle::suspended || r.cancelled_while_planned)) || has_it ||
+                      scheduler_.is_in_flight(r);
+    must(open_ || busy == has_it || !flights_.empty(), "who is in no plan is not in flight");
     const std::uint32_t row = s.row;
-    const bool leaves_row = pending_ && !busy;
+    const bool leaves_row = open_ && !busy;
     // What it left to others when it was swapped out is lost to it.
     const bool incomplete = s.life == lifecycle::waiting && s.host_head != no_index && r.host_first != 0;
     for (std::size_t p = 0; p != count(s.computed) && !busy && !incomplete; ++p) {
@@ -246,7 +278,7 @@ class scheduler_world {
     const auto before = place(r);
     const auto blocks_before = row_of(r);
     const status done = scheduler_.suspend(r);
-    must(done == (!may ? status::unknown_request : pending_ ? status::busy : status::ok), "residents can be suspended");
+    must(done == (!may ? status::unknown_request : open_ ? status::busy : status::ok), "residents can be suspended");
     must(place(r) == before && row_of(r) == blocks_before, "who is suspended keeps its place and its blocks");
     if (done == status::ok) must(scheduler_.why(r) == wait_reason::suspended, "who is suspended knows");
     check();
@@ -256,10 +288,7 @@ class scheduler_world {
     const auto before = place(r);
     const auto blocks_before = row_of(r);
     const status done = scheduler_.resume(r);
-    must(done == (!may       ? status::unknown_request
-                  : pending_ ? status::busy
-                             : status::ok),
-         "who is suspended can resume");
+    must(done == (!may ? status::unknown_request : open_ ? status::busy : status::ok), "who is suspended can resume");
     must(place(r) == before && row_of(r) == blocks_before, "who resumes has its place and its blocks");
     if (done == status::ok) must(r.state().life == lifecycle::resident, "who resumes is resident");
     check();
@@ -273,19 +302,18 @@ class scheduler_world {
       called = true;
       q.priority = priority;
     });
-    must(done == (pending_ ? status::busy : status::ok) && called == (done == status::ok),
-         "who is here can be updated");
+    must(done == (open_ ? status::busy : status::ok) && called == (done == status::ok), "who is here can be updated");
     must(row_of(r) == blocks_before, "who is updated keeps its blocks");
     check();
   }
 
   void cancel(text_request& r) {
-    const bool settled_later = pending_ && (in_plan(r) || r.state().life != lifecycle::waiting);
+    const bool settled_later = open_ && (in_plan(r, flights_.back()) || r.state().life != lifecycle::waiting);
     must(scheduler_.cancel(r) == status::ok, "a live request can be cancelled");
     if (settled_later) {
       r.cancelled_while_planned = true;
     } else {
-      end(r, lifecycle::cancelled);
+      leave(r, lifecycle::cancelled);
       must(scheduler_.cancel(r) == status::unknown_request, "a request ends once");
     }
     check();
@@ -293,9 +321,29 @@ class scheduler_world {
 
   const plan_type& plan(time_point now, const step_limits& step) {
     step_ = step;
+    launch();
     for (text_request* r : live_) r->computed_before = r->state().computed;
     plan_ = scheduler_.plan(now, step);
-    pending_ = true;
+    settle_cancelled();
+    if (!flights_.empty()) {
+      for (text_request* r : live_) r->computed_before = r->state().computed;
+    }
+    flights_.push_back({.plan = plan_});
+    flight& f = flights_.back();
+    for (std::size_t i = 0; i != plan_.size(); ++i) {
+      const auto begin = static_cast<std::size_t>(plan_.tables.indptr[i]);
+      const auto end = static_cast<std::size_t>(plan_.tables.indptr[i + 1]);
+      auto& row = f.rows.emplace_back();  // which change with the next plan
+      for (std::size_t j = begin; j != end; ++j) row.push_back(static_cast<kv::block_id>(plan_.tables.indices[j]));
+      f.expected.push_back(plan_[i].request->state().expected);
+    }
+    for (text_request* r : live_) {
+      if (r->copy_pending) f.copied.push_back(r);
+    }
+    for (const preemption<text_request>& v : plan_.preempted) {
+      must(!v.request->state().restarted, "nobody loses its KV again before it has sampled");
+    }
+    open_ = true;
     if constexpr (Order::ages) {
       for (const text_request* r : scheduler_.residents()) must(now < order_.due_at(*r), "whose time has come ages");
     }
@@ -310,11 +358,12 @@ class scheduler_world {
     const bool may = r.state().life == lifecycle::resident;
     const auto before = place(r);
     const status done = scheduler_.preempt(r);
-    must(done == (!may ? status::unknown_request : pending_ ? status::busy : status::ok), "residents can be preempted");
+    must(done == (!may ? status::unknown_request : open_ ? status::busy : status::ok), "residents can be preempted");
     must(place(r) == before, "who is preempted keeps its place");
     if (done == status::ok) {
       must(r.state().life == lifecycle::waiting && r.state().computed == tokens{}, "who is preempted waits");
       r.copy_pending = false;
+      if (!flights_.empty()) ++flights_.back().preempted_meanwhile;
     }
     check();
   }
@@ -327,6 +376,8 @@ class scheduler_world {
       must(child.state().life == lifecycle::resident && child.generated() == parent.generated(), "a fork goes on");
       ++child.accepted;
       child.computed_before = child.state().computed;
+      child.length = child.on_device = child.state().length;
+      child.ended_there = false;
       child.copy_pending = true;
       child.epoch = parent.epoch;
       live_.push_back(&child);
@@ -338,78 +389,75 @@ class scheduler_world {
   void forget_prefixes()
     requires kv::prefix_store<BlockStore>
   {
-    must(scheduler_.forget_prefixes() == (pending_ ? status::busy : status::ok),
-         "prefixes are forgotten between plans");
-    must(pending_ || scheduler_.store().cached() == 0, "nothing is known any more");
-    if (!pending_) ++epoch_;
+    must(scheduler_.forget_prefixes() == (open_ ? status::busy : status::ok), "prefixes are forgotten between plans");
+    must(open_ || scheduler_.store().cached() == 0, "nothing is known any more");
+    if (!open_) ++epoch_;
     check();
   }
 
   void abandon() {
     scheduler_.abandon(plan_);
-    pending_ = false;
+    open_ = false;
+    flights_.pop_back();
     left_rows_.clear();
     for (text_request* r : live_) must(r->state().computed == r->computed_before, "an abandoned plan computes nothing");
     settle_cancelled();
     check();
   }
 
-  /// Runs the plan and commits it; `choose(request, entry)` makes up what the engine says.
+  /// Runs the oldest plan, and those before it, and commits it; `choose(request, entry, generated)` makes up what the
+  /// engine says of one that has generated so much.
   template <class Choose>
   void commit(time_point now, Choose&& choose) {
-    std::vector<outcome> outcomes;
-    for (std::size_t i = 0; i != plan_.size(); ++i) outcomes.push_back(choose(*plan_[i].request, plan_[i]));
-    run(outcomes);
+    const bool alone = open_ && flights_.size() == 1;  // nothing has changed since it was made
+    launch();
+    flight& f = flights_.front();
+    run(f, choose);
 
-    struct expectation {
-      text_request* request;
-      tokens computed, length;
-      phase before;
-      outcome said;
-      bool samples;
-    };
-    std::vector<expectation> expected;
-    for (std::size_t i = 0; i != plan_.size(); ++i) {
-      const scheduled<text_request>& e = plan_[i];
-      tokens length = e.request->state().length;
-      tokens computed = e.first + e.count;
-      if (e.samples) length += tokens{outcomes[i].produced};
-      if (e.samples && outcomes[i].produced > 1) computed = length - tokens{1};
-      expected.push_back({e.request, computed, length, e.request->state().phase, outcomes[i], e.samples});
-    }
+    std::vector<phase> phases;
     std::map<text_request*, decltype(place(*live_.front()))> places;
-    for (const preemption<text_request>& v : plan_.preempted) {
-      must(!v.request->state().restarted, "nobody loses its KV again before it has sampled");
-      places.emplace(v.request, place(*v.request));
+    for (std::size_t i = 0; i != f.plan.size(); ++i) {
+      text_request& r = *f.plan[i].request;
+      phases.push_back(r.state().phase);
+      if (is_here(r) && f.plan[i].samples) r.length += tokens{f.outcomes[i].produced};
     }
-    std::vector<preemption<text_request>> preempted{plan_.preempted.begin(), plan_.preempted.end()};
+    for (const preemption<text_request>& v : f.plan.preempted) places.emplace(v.request, place(*v.request));
+    const std::vector<preemption<text_request>> preempted{f.plan.preempted.begin(), f.plan.preempted.end()};
+    std::vector<scheduled<text_request>> entries;
+    for (std::size_t i = 0; i != f.plan.size(); ++i) entries.push_back(f.plan[i]);
+    for (text_request* r : f.copied) r->copy_pending = false;
 
-    scheduler_.commit(plan_, outcomes, now);
-    pending_ = false;
-    left_rows_.clear();
+    scheduler_.commit(f.plan, f.outcomes, now);
+    const flight done = std::move(f);
+    flights_.pop_front();
     settle_cancelled();
 
-    for (text_request* r : live_) r->copy_pending = false;
     for (const preemption<text_request>& v : preempted) {
-      if (v.request->state().life == lifecycle::cancelled) continue;
+      if (!alone || !is_here(*v.request)) continue;
       const auto& s = v.request->state();
       must(s.life == lifecycle::waiting, "a victim waits");
       must(place(*v.request) == places.at(v.request), "a preempted request keeps its place");
       must(s.swapped == (v.mode == preemption_mode::swap), "a victim is swapped or recomputed as the plan said");
-      must(s.computed == (s.swapped ? v.request->computed_before : tokens{}), "a victim keeps what was swapped out");
     }
-    for (const expectation& x : expected) {
-      text_request& r = *x.request;
-      if (r.state().life == lifecycle::cancelled) continue;
-      must(r.state().computed == x.computed && r.state().length == x.length, "progress is what the outcome says");
-      if (x.said.failed || x.said.finished) {
-        end(r, x.said.failed ? lifecycle::failed : lifecycle::finished);
+    for (std::size_t i = 0; i != entries.size(); ++i) {
+      text_request& r = *entries[i].request;
+      const outcome& o = done.outcomes[i];
+      if (!is_here(r)) continue;
+      must(r.state().length == r.length, "a request's length is what was committed");
+      if (alone && r.state().computed != tokens{}) {
+        must(r.state().computed ==
+                 (entries[i].samples && !o.failed ? r.length - tokens{1} : entries[i].first + entries[i].count),
+             "progress is what the outcome says");
+      }
+      if (o.failed || o.finished) {
+        leave(r, o.failed ? lifecycle::failed : lifecycle::finished);
         continue;
       }
-      must(r.state().life == lifecycle::resident, "what ran and goes on is resident");
-      const bool turns = x.said.end_of_reasoning && x.samples;
-      must(r.state().phase == (turns ? phase::answering : x.before), "the phase changes when the engine says so");
+      if (alone) must(r.state().life != lifecycle::waiting, "what ran and goes on is resident");
+      const bool turns = o.end_of_reasoning && entries[i].samples;
+      must(r.state().phase == (turns ? phase::answering : phases[i]), "the phase changes when the engine says so");
     }
+    release_ended();
     check();
   }
 
@@ -436,7 +484,18 @@ class scheduler_world {
     must(holding.size() - residents.size() == scheduler_.suspended_count(), "suspended requests are counted");
     must(waiting + holding.size() == live_.size(), "every live request is in one place");
     must(holding.size() <= limits_.residents, "no more hold blocks than the limits allow");
-    must(scheduler_.idle() == live_.empty(), "idle means empty");
+    must(scheduler_.idle() == (live_.empty() && ending_.empty()), "idle means empty");
+    must(scheduler_.plans_in_flight() == flights_.size() && scheduler_.can_abandon() == open_, "plans are counted");
+    for (const text_request* r : live_) {
+      std::int64_t expected = 0;
+      for (const flight& f : flights_) {
+        if (open_ && &f == &flights_.back()) continue;
+        for (std::size_t i = 0; i != f.plan.size(); ++i) {
+          if (f.plan[i].request == r && f.plan[i].samples) expected += 1 + f.plan[i].lookahead.count();
+        }
+      }
+      must(r->state().expected == expected && r->state().length == r->length, "what is in flight is expected");
+    }
 
     // Whose are the blocks?
     std::vector<std::uint32_t> owners(limits_.blocks);
@@ -452,7 +511,10 @@ class scheduler_world {
     };
     std::set<const text_request*> victims;
     for (const std::uint32_t row : left_rows_) own(row);
-    if (pending_) {
+    for (const ending& e : ending_) {
+      if (e.request->state().row != no_index) own(e.request->state().row);
+    }
+    if (open_) {
       for (const auto& v : plan_.preempted) victims.insert(v.request);
       for (std::size_t i = 0; i != plan_.size(); ++i) {
         if (plan_[i].request->state().life == lifecycle::waiting) own(plan_[i].row);
@@ -461,7 +523,7 @@ class scheduler_world {
     for (const text_request* r : residents) must(r->state().life == lifecycle::resident, "who is resident is resident");
     for (const text_request* r : holding) {
       const auto& s = r->state();
-      must(s.length > s.computed && count(s.computed) <= scheduler_.tables().row(s.row).size() * block_size_,
+      must(s.reach() > s.computed && count(s.computed) <= scheduler_.tables().row(s.row).size() * block_size_,
            "there is KV room for what is computed, and a token to come");
       if (victims.count(r) == 0) {
         own(s.row);
@@ -469,7 +531,13 @@ class scheduler_world {
         ++rows;
       }
     }
-    must(rows == scheduler_.tables().rows() - scheduler_.tables().free_rows(), "every row is somebody's");
+    std::size_t preempted_meanwhile = 0;
+    for (const flight& f : flights_) {
+      if (!open_ || &f != &flights_.back()) rows += f.plan.preempted.size();
+      preempted_meanwhile += f.preempted_meanwhile;
+    }
+    const std::size_t used_rows = scheduler_.tables().rows() - scheduler_.tables().free_rows();
+    must(rows <= used_rows && used_rows <= rows + preempted_meanwhile, "every row is somebody's");
     std::size_t used = 0;
     for (std::size_t b = 0; b != owners.size(); ++b) {
       must(scheduler_.store().references(static_cast<kv::block_id>(b)) == owners[b],
@@ -478,12 +546,14 @@ class scheduler_world {
     }
     must(scheduler_.device_blocks_held() == blocks{static_cast<std::int64_t>(used)}, "no block is lost");
 
-    if (!pending_) {
+    if (flights_.empty()) {
       std::size_t host = 0;
       for (const text_request* r : live_) {
         const auto& s = r->state();
         if (s.host_head != no_index) {
           must(s.swapped && s.life == lifecycle::waiting, "only swapped requests hold host blocks");
+          must(scheduler_.host().size(s.host_head) == count(blocks_for_length(s.computed)) - r->host_first,
+               "its copy is as long as what is computed");
           host += scheduler_.host().size(s.host_head);
         }
         must(s.ends_as == lifecycle::idle, "nothing stays of a settled plan");
@@ -500,7 +570,7 @@ class scheduler_world {
   /// Nothing may be left when everybody has gone.
   void check_empty() {
     check();
-    must(live_.empty() && scheduler_.idle(), "all requests have ended");
+    must(live_.empty() && ending_.empty() && flights_.empty() && scheduler_.idle(), "all requests have ended");
     must(scheduler_.store().free() == limits_.blocks, "all blocks are free");
     must(scheduler_.host().free() == limits_.host_blocks, "all host blocks are free");
     must(scheduler_.tables().free_rows() == scheduler_.tables().rows(), "all rows are free");
@@ -545,20 +615,45 @@ class scheduler_world {
     for (text_request* r = queue.front(); r != nullptr; r = queue.next(*r)) line.push_back(r);
     return line;
   }
-  [[nodiscard]] bool in_plan(const text_request& r) const {
-    for (std::size_t i = 0; i != plan_.size(); ++i) {
-      if (plan_[i].request == &r) return true;
+  /// A plan that was made and not settled.
+  struct flight {
+    plan_type plan;
+    std::vector<std::vector<kv::block_id>> rows{};      ///< Of its tables, as they were when it was made.
+    std::vector<std::int64_t> expected{};               ///< What its requests expected of the plans before it.
+    std::vector<std::uint64_t> epochs{};                ///< Theirs, when it was made.
+    std::vector<text_request*> copied{};                ///< Whose last blocks it copies.
+    std::vector<std::vector<std::uint64_t>> fetched{};  ///< What it fetches.
+    std::vector<outcome> outcomes{};
+    std::size_t preempted_meanwhile = 0;
+    bool has_run = false;
+  };
+  /// A request that has ended, and is held by plans in flight.
+  struct ending {
+    text_request* request;
+    lifecycle how;
+  };
+
+  [[nodiscard]] static bool in_plan(const text_request& r, const flight& f) {
+    for (std::size_t i = 0; i != f.plan.size(); ++i) {
+      if (f.plan[i].request == &r) return true;
     }
-    return std::any_of(plan_.preempted.begin(), plan_.preempted.end(), [&](const auto& v) { return v.request == &r; });
+    return std::any_of(f.plan.preempted.begin(), f.plan.preempted.end(),
+                       [&](const auto& v) { return v.request == &r; });
+  }
+  [[nodiscard]] bool in_a_plan(const text_request& r) const {
+    return std::any_of(flights_.begin(), flights_.end(), [&](const flight& f) { return in_plan(r, f); });
+  }
+  [[nodiscard]] bool is_here(const text_request& r) const {
+    return std::find(live_.begin(), live_.end(), &r) != live_.end();
   }
   /// What those who compute their prompts have yet to take.
   [[nodiscard]] std::int64_t promised() const {
     std::int64_t n = 0;
     for (std::size_t i = 0; i != plan_.size(); ++i) {
       const auto& s = plan_[i].request->state();
-      if (s.length - plan_[i].first == tokens{1}) continue;
+      if (s.reach() - plan_[i].first == tokens{1}) continue;
       n += std::max<std::int64_t>(
-          blocks_for_length(s.length).count() - static_cast<std::int64_t>(scheduler_.tables().row(s.row).size()), 0);
+          blocks_for_length(s.reach()).count() - static_cast<std::int64_t>(scheduler_.tables().row(s.row).size()), 0);
     }
     return n;
   }
@@ -586,87 +681,160 @@ class scheduler_world {
     r.in_transit.clear();
     forget(r);
   }
+  /// A request has ended: at once, or when the last plan is settled that has it.
+  void leave(text_request& r, lifecycle how) {
+    r.cancelled_while_planned = false;
+    if (!is_live(r.state().life)) {
+      must(!in_a_plan(r), "nobody goes while a plan in flight has it");
+      end(r, how);
+      return;
+    }
+    must(!flights_.empty() && r.state().ends_as == how, "only plans in flight hold who has ended");
+    forget(r);
+    ending_.push_back({&r, how});
+  }
   void settle_cancelled() {
     const auto all = live_;
     for (text_request* r : all) {
-      if (!r->cancelled_while_planned) continue;
-      r->cancelled_while_planned = false;
-      end(*r, lifecycle::cancelled);
+      if (r->cancelled_while_planned) leave(*r, lifecycle::cancelled);
+    }
+    release_ended();
+  }
+  void release_ended() {
+    const auto all = std::exchange(ending_, {});
+    for (const ending& e : all) {
+      if (is_live(e.request->state().life)) {
+        must(!flights_.empty(), "who has ended goes when no plan has it");
+        ending_.push_back(e);
+        continue;
+      }
+      must(!in_a_plan(*e.request), "nobody goes while a plan in flight has it");
+      live_.push_back(e.request);
+      end(*e.request, e.how);
     }
   }
 
-  /// Does what a plan says to device and host memory.
-  void run(const std::vector<outcome>& outcomes) {
-    for (const kv::block_copy& c : plan_.copies) {
+  /// The newest plan will be run: what is told to the engine's books, at once.
+  void launch() {
+    if (!open_) return;
+    open_ = false;
+    left_rows_.clear();
+    flight& f = flights_.back();
+    for (const kv_fetch<text_request>& t : f.plan.fetch) {
+      const std::size_t n = count(t.request->computed_before);
+      must(t.request->in_transit.size() == n, "an adopted request brings its KV");
+      must(t.first + t.device.size() == (n + block_size_ - 1) / block_size_ && !t.device.empty(),
+           "an adopted request has room for its KV");
+      f.fetched.push_back(t.request->in_transit);
+    }
+    for (const kv_transfer<text_request>& t : f.plan.swap_in) {
+      must(t.device.size() == t.host.size() && !t.host.empty(), "as many blocks in as out");
+      text_request& r = *t.request;
+      // Drafts that were refused after it had left are not brought back.
+      const std::size_t written = (count(r.computed_before) + block_size_ - 1) / block_size_;
+      must(written > r.host_first && written - r.host_first <= r.host_ids.size(), "its copy has all that is computed");
+      r.host_ids.resize(written - r.host_first);
+      must(t.first >= r.host_first && t.first - r.host_first + t.host.size() == r.host_ids.size() &&
+               std::equal(t.host.rbegin(), t.host.rend(), r.host_ids.rbegin()),
+           "a request comes back from where it went");
+    }
+    for (std::size_t i = 0; i != f.plan.size(); ++i) {
+      text_request& r = *f.plan[i].request;
+      // Who starts with nothing of its own has what is known now.
+      if (waits(r) && r.in_transit.empty() && r.host_ids.empty()) r.epoch = epoch_;
+      if (waits(r) && count(f.plan[i].first) <= r.state().shared_blocks * block_size_) r.epoch = epoch_;
+      f.epochs.push_back(r.epoch);
+      r.in_transit.clear();
+      r.host_ids.clear();
+    }
+    for (const kv_transfer<text_request>& t : f.plan.swap_out) {
+      must(t.device.size() == t.host.size() && !t.host.empty(), "as many blocks out as in");
+      t.request->host_ids.assign(t.host.begin(), t.host.end());
+      t.request->host_first = t.first;
+    }
+  }
+
+  /// Does what a plan says to device and host memory, and samples.
+  template <class Choose>
+  void run(flight& f, Choose&& choose) {
+    const plan_type& plan = f.plan;
+    for (const kv::block_copy& c : plan.copies) {
       for (std::size_t i = 0; i != block_size_; ++i) {
         device_.at(c.to * block_size_ + i) = device_.at(c.from * block_size_ + i);
       }
     }
-    for (const kv_transfer<text_request>& t : plan_.swap_out) {
-      must(t.device.size() == t.host.size() && !t.host.empty(), "as many blocks out as in");
+    for (const kv_transfer<text_request>& t : plan.swap_out) {
       for (std::size_t b = 0; b != t.device.size(); ++b) {
         for (std::size_t i = 0; i != block_size_; ++i) {
           host_.at(t.host[b] * block_size_ + i) = device_.at(t.device[b] * block_size_ + i);
         }
       }
-      t.request->host_ids.assign(t.host.begin(), t.host.end());
-      t.request->host_first = t.first;
     }
-    for (const kv_fetch<text_request>& t : plan_.fetch) {
-      const std::size_t n = count(t.request->computed_before);
-      must(t.request->in_transit.size() == n, "an adopted request brings its KV");
-      must(t.first + t.device.size() == (n + block_size_ - 1) / block_size_ && !t.device.empty(),
-           "an adopted request has room for its KV");
-      for (std::size_t p = t.first * block_size_; p != n; ++p) {
-        slot(t.device, p - t.first * block_size_) = t.request->in_transit[p];
+    for (std::size_t k = 0; k != plan.fetch.size(); ++k) {
+      const kv_fetch<text_request>& t = plan.fetch[k];
+      for (std::size_t p = t.first * block_size_; p != f.fetched[k].size(); ++p) {
+        slot(t.device, p - t.first * block_size_) = f.fetched[k][p];
       }
     }
-    for (const kv_transfer<text_request>& t : plan_.swap_in) {
-      must(t.device.size() == t.host.size() && !t.host.empty(), "as many blocks in as out");
-      text_request& r = *t.request;
-      must(t.first >= r.host_first && t.first - r.host_first + t.host.size() == r.host_ids.size() &&
-               std::equal(t.host.rbegin(), t.host.rend(), r.host_ids.rbegin()),
-           "a request comes back from where it went");
+    for (const kv_transfer<text_request>& t : plan.swap_in) {
       for (std::size_t b = 0; b != t.device.size(); ++b) {
         for (std::size_t i = 0; i != block_size_; ++i) {
           device_.at(t.device[b] * block_size_ + i) = host_.at(t.host[b] * block_size_ + i);
         }
       }
     }
-    for (std::size_t i = 0; i != plan_.size(); ++i) {
-      text_request& r = *plan_[i].request;
-      // Who starts with nothing of its own has what is known now.
-      if (waits(r) && r.in_transit.empty() && r.host_ids.empty()) r.epoch = epoch_;
-      if (waits(r) && count(plan_[i].first) <= r.state().shared_blocks * block_size_) r.epoch = epoch_;
-      r.in_transit.clear();
-      r.host_ids.clear();
+    // Where the requests really are: drafts may have been refused that the plan did not know of. One that was ended by
+    // a plan before this is in it in vain, and writes nonsense to what it was given.
+    struct range {
+      std::size_t first, end;
+      bool is_void;
+    };
+    std::vector<range> ranges;
+    for (std::size_t i = 0; i != plan.size(); ++i) {
+      const scheduled<text_request>& e = plan[i];
+      text_request& r = *e.request;
+      const tokens refused = e.samples && !r.ended_there ? e.first + e.count - r.on_device : tokens{};
+      must(refused >= tokens{} && refused.count() <= f.expected[i], "a plan goes on where its request can be at most");
+      must(e.samples || r.ended_there || e.first + e.count < r.on_device, "tokens that are computed are there");
+      ranges.push_back({count(e.first - refused), count(e.first + e.count - refused), r.ended_there});
     }
     // The kernels read what was there before the step ...
-    const auto row_of = [&](std::size_t i) { return scheduler_.tables().row(plan_[i].row); };
-    for (std::size_t i = 0; i != plan_.size(); ++i) {
-      const scheduled<text_request>& e = plan_[i];
-      for (std::size_t p = 0; p != count(e.first); ++p) {
-        must(e.request->may_read(slot(row_of(i), p), p), "the KV of every earlier token is in place, and not too old");
+    for (std::size_t i = 0; i != plan.size(); ++i) {
+      for (std::size_t p = 0; p != ranges[i].first && !ranges[i].is_void; ++p) {
+        must(plan[i].request->may_read(slot(f.rows[i], p), p, f.epochs[i]),
+             "the KV of every earlier token is in place, and not too old");
       }
     }
-    // ... and write what is new, wrong guesses included.
-    for (std::size_t i = 0; i != plan_.size(); ++i) {
-      const scheduled<text_request>& e = plan_[i];
-      const std::size_t end = count(e.first + e.count);
-      for (std::size_t p = count(e.first); p != end; ++p) slot(row_of(i), p) = e.request->written(p);
-      for (std::size_t p = end; p != end + count(e.lookahead); ++p) {
-        slot(row_of(i), p) = p + 1 < end + outcomes[i].produced ? e.request->written(p) : 0xdead;
+    // ... sample, and write what is new, wrong guesses included.
+    for (std::size_t i = 0; i != plan.size(); ++i) {
+      const scheduled<text_request>& e = plan[i];
+      text_request& r = *e.request;
+      const range& x = ranges[i];
+      const outcome o = f.outcomes.emplace_back(choose(r, e, r.on_device - r.prompt));
+      const bool is_wrong = x.is_void || o.failed;
+      for (std::size_t p = x.first; p != x.end; ++p) {
+        slot(f.rows[i], p) = is_wrong ? 0xdead : r.written(p, f.epochs[i]);
       }
+      for (std::size_t p = x.end; p != x.end + count(e.lookahead); ++p) {
+        slot(f.rows[i], p) = p + 1 < x.end + o.produced && !is_wrong ? r.written(p, f.epochs[i]) : 0xdead;
+      }
+      if (e.samples && !x.is_void) r.on_device += tokens{o.produced};
+      r.ended_there = r.ended_there || o.finished || o.failed;
     }
-    for (std::size_t i = 0; i != plan_.size(); ++i) {
-      const scheduled<text_request>& e = plan_[i];
-      for (std::size_t p = 0; p != count(e.first + e.count); ++p) {
-        must(e.request->may_read(slot(row_of(i), p), p), "nobody else writes to a request's KV");
+    for (std::size_t i = 0; i != plan.size(); ++i) {
+      for (std::size_t p = 0; p != ranges[i].end && !ranges[i].is_void && !f.outcomes[i].failed; ++p) {
+        must(plan[i].request->may_read(slot(f.rows[i], p), p, f.epochs[i]), "nobody else writes to a request's KV");
       }
     }
   }
 
   [[nodiscard]] static bool waits(const text_request& r) noexcept { return r.state().life == lifecycle::waiting; }
+  /// Whether it has ended if all comes of it that can.
+  [[nodiscard]] bool may_end(const text_request& r) const {
+    const auto& s = r.state();
+    const tokens made = s.reach() - r.prompt;
+    return s.expected != 0 && (s.reach() > limits_.longest() || (r.max_output != tokens{} && made >= r.max_output));
+  }
 
   void check_plan() {
     if (!looks_) return;
@@ -686,7 +854,9 @@ class scheduler_world {
       must(std::find(live_.begin(), live_.end(), e.request) != live_.end(), "who runs is live");
       must(s.life != lifecycle::suspended, "who is suspended does not run");
       must(e.count >= tokens{1} && (i >= plan_.decode.size() || e.count == tokens{1}), "a decode is one token");
-      must(e.samples == (e.first + e.count == s.length), "it samples when all is computed");
+      must(e.samples == (e.first + e.count == s.reach()), "it samples when all is computed");
+      must(s.expected == 0 || (!waits(*e.request) && !may_end(*e.request)),
+           "who may have ended, or has lost its blocks since, is waited for");
       must(step_.max_chunk <= tokens{} || !config_.chunked_prefill || e.count <= step_.max_chunk,
            "a chunk is within its limit");
       must(e.lookahead >= tokens{} && e.lookahead <= step_.lookahead, "lookahead is what was wanted, or less");
@@ -694,7 +864,7 @@ class scheduler_world {
                static_cast<std::int64_t>(scheduler_.tables().row(e.row).size() * block_size_),
            "there is a block for every token");
       must(e.lookahead == tokens{} || e.request->max_output == tokens{} ||
-               e.request->generated() + tokens{1} + e.lookahead <= e.request->max_output,
+               s.reach() - e.request->prompt + tokens{1} + e.lookahead <= e.request->max_output,
            "nobody guesses beyond what it may generate");
       must((e.origin == entry_origin::going_on) == (!waits(*e.request) && !e.request->copy_pending) ||
                e.request->copy_pending || !waits(*e.request),
@@ -804,6 +974,10 @@ class scheduler_world {
       }
       must(why != wait_reason::none && why != wait_reason::not_planned, "who waits knows why");
       if (victims.count(r) != 0) continue;
+      if (!waits(*r) && may_end(*r)) {
+        must(why == wait_reason::in_flight || r->state().length > limits_.longest() || full, "who is waited for knows");
+        continue;
+      }
       if (r->state().length > limits_.longest()) {
         must(why == wait_reason::stalled, "who has outgrown the limits knows");
         must(outgrown.count(r) == 1 || full || nobody_starts || outgrown.size() == limits_.residents,
@@ -817,7 +991,8 @@ class scheduler_world {
       }
       must(outgrown.count(r) == 0, "only who has outgrown the limits is told so");
       if (waits(*r)) {
-        const bool behind_victim = !victims.empty() && !order_.before(*r, *plan_.preempted.back().request);
+        const bool behind_victim =
+            std::any_of(victims.begin(), victims.end(), [&](const text_request* v) { return !order_.before(*r, *v); });
         must(why == wait_reason::behind_others ? nobody_starts || behind_victim || perhaps_behind : !nobody_starts,
              "the first who cannot start says why");
         switch (why) {
@@ -829,11 +1004,14 @@ class scheduler_world {
             must(sum >= step_.token_budget || !config_.chunked_prefill, "the budget is spent");
             break;
           case wait_reason::residents_full:
-            must(residents.size() - victims.size() + started + suspended == limits_.residents, "rows are full");
+            must(residents.size() - victims.size() + started + suspended == limits_.residents ||
+                     (scheduler_.tables().free_rows() == 0 && flights_.size() > 1),
+                 "rows are full");
             break;
+          case wait_reason::in_flight: must(r->state().expected != 0, "who has lost its blocks is waited for"); break;
           case wait_reason::no_blocks: {
             must(kv::prefix_store<BlockStore> || static_cast<std::int64_t>(scheduler_.store().free()) <
-                                                     blocks_for_length(r->state().length).count() + promised(),
+                                                     blocks_for_length(r->state().reach()).count() + promised(),
                  "blocks are short");
             break;
           }
@@ -853,9 +1031,10 @@ class scheduler_world {
         nobody_runs = true;
       }
     }
-    must(n != 0 || turn.empty() || outgrown.size() != 0 || nobody_starts, "an idle step has a reason");
+    must(n != 0 || turn.empty() || outgrown.size() != 0 || nobody_starts || flights_.size() > 1,
+         "an idle step has a reason");
     // Somebody always gets on. One who has outgrown the limits may be in the way: that is for the engine to end.
-    if (!turn.empty() && turn.front()->state().length <= limits_.longest() && suspended == 0 &&
+    if (flights_.size() == 1 && !turn.empty() && turn.front()->state().length <= limits_.longest() && suspended == 0 &&
         (!waits(*turn.front()) || step_.max_starts != 0)) {
       must(entry.count(turn.front()) == 1, "the first in turn runs");
     }
@@ -948,10 +1127,12 @@ class scheduler_world {
   std::vector<std::uint64_t> device_;
   std::vector<std::uint64_t> host_;
   std::vector<text_request*> live_;
-  plan_type plan_{};
+  plan_type plan_{};  ///< The newest.
   step_limits step_{};
-  bool pending_ = false;
-  std::vector<std::uint32_t> left_rows_;  ///< Of those who left while the plan was pending.
+  std::deque<flight> flights_;
+  bool open_ = false;  ///< Whether the newest can be abandoned.
+  std::vector<ending> ending_;
+  std::vector<std::uint32_t> left_rows_;  ///< Of those who left while the plan could be.
   std::uint64_t digest_ = 0;
   std::uint64_t epoch_ = 0;  ///< How often prefixes have been forgotten.
 };

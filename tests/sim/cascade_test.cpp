@@ -8,6 +8,7 @@
 #include "sim/served.hpp"
 #include "sim/toy_profile.hpp"
 #include "support/catch.hpp"
+#include "support/is_slow.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -136,6 +137,39 @@ TEST_CASE("cascade: every request ends, no token twice, at most three transfers,
     }
   }
   CHECK(moves > 200);
+}
+
+TEST_CASE("cascade: whoever dies during a hand-over, every request ends, and no token twice") {
+  std::size_t moves = 0;
+  double unresolved = 0;
+  std::uint64_t recovered = 0;
+  for (std::uint64_t seed = 1; seed <= (tessera_test::is_slow ? 6 : 40); ++seed) {
+    CAPTURE(seed);
+    auto options = toy_cluster(6, seed % 2 == 0 ? 40 : 200);
+    options.fabric_bytes_per_s = seed % 3 == 0 ? 300 : 3000;
+    options.seed = seed;
+    const auto rows = traffic(seed, 80, 3, 200, 90);
+    cascade::config c = cascade_of(stages({{80, 2}, {160, 3}, {0, 1}}), refinement::none, stage_balance::full);
+    c.message_s = 0.01;  // so that there are moments in which a request is granted and not taken over
+    std::mt19937_64 random{seed};
+    for (int i = 0; i != 60; ++i) {
+      const std::size_t who = random() % 6;
+      const double at = static_cast<double>(random() % 40'000) / 1000;
+      const double down = static_cast<double>(1 + random() % 3000) / 1000;
+      options.faults.push_back({.instance = who, .at_s = at, .for_s = down});
+    }
+    options.detection_s = static_cast<double>(seed % 5) / 4;
+    const observed first = run(options, c, rows);
+    check_served(first.result, rows);
+    moves += first.moves;
+    recovered += first.result.numbers.faults.recovered;
+    unresolved += first.result.measures.at("market_unresolved");
+    CHECK(first.result.measures.at("blocks_still_promised") == 0);
+    CHECK(sim::format_csv(first.result) == sim::format_csv(run(options, c, rows).result));
+  }
+  CHECK(moves > (tessera_test::is_slow ? 50 : 400));
+  CHECK(recovered > (tessera_test::is_slow ? 100 : 1000));
+  CHECK((tessera_test::is_slow || unresolved > 0));
 }
 
 TEST_CASE("cascade: requests start in the stage of their prompt and never end behind that of their length") {

@@ -153,8 +153,7 @@ struct counts_anew {
 
   template <class C>
   void check(const C& c, std::size_t i) const {
-    const auto& s = c.at(i).scheduler();
-    const blocks held = s.device_blocks_held() + s.host_blocks_held();
+    const blocks held = c.at(i).blocks_held();
     blocks needs{};
     for (const request* r : c.at(i).requests()) needs += blocks_for(r->state().length, tokens{16});
     REQUIRE(c.views()[i].waiting_blocks == max(needs - held, blocks{}));

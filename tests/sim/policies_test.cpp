@@ -167,6 +167,34 @@ TEST_CASE("policies: each runs, under its name, and reports its progress") {
   }
 }
 
+TEST_CASE("policies: each serves sessions that share prefixes where memory is short, and again the same") {
+  std::vector<sim::trace_row> rows;
+  for (int turn = 0; turn != 6; ++turn) {
+    for (int session = 0; session != 14; ++session) {
+      sim::trace_row r = row(0.05 * session, 70 + 75 * turn, session % 3 == 0 ? 20 : 0, 15 + session);
+      r.arrival_s = turn == 0 ? r.arrival_s : rows.back().arrival_s;
+      r.session = session;
+      r.think_s = 0.1 * (session % 4);
+      if (turn == 0) r.runs = {{1, 40}, {2U + static_cast<unsigned>(session % 2), 10}};
+      rows.push_back(r);
+    }
+  }
+  for (const policy& p : sim::published_policies()) {
+    CAPTURE(p.name);
+    const auto options = toy_cluster(4, 64, sim::profiles().front());
+    const sim::run_result first = p.run(options, rows, [](std::size_t) {});
+    CHECK(first.numbers.completed == rows.size());
+    CHECK(first.numbers.prefix_hit_rate > 0);
+    CHECK(sim::format_csv(first) == sim::format_csv(p.run(options, rows, [](std::size_t) {})));
+    auto without = options;
+    without.prefix_cache = false;
+    CHECK(p.run(without, rows, [](std::size_t) {}).numbers.prefix_hit_rate == 0);
+    for (std::size_t i = 14; i != rows.size(); ++i) {
+      CHECK(first.requests[i].arrival >= first.requests[i - 14].finish + rows[i].think_s - 1e-9);
+    }
+  }
+}
+
 TEST_CASE("policies: the oracle never waits for memory, whatever there is") {
   std::vector<sim::trace_row> rows;
   for (int i = 0; i < 40; ++i) rows.push_back(row(i * 0.1, 20 + i, 30, 30));
@@ -181,13 +209,33 @@ TEST_CASE("policies: the oracle never waits for memory, whatever there is") {
   CHECK(sim::format_csv(tight) == sim::format_csv(run("oracle", 100'000)));
 }
 
-TEST_CASE("policies: a cluster that is too small for one is refused") {
+TEST_CASE("policies: those with pools divide the instances as they are told") {
+  std::vector<sim::trace_row> rows;
+  for (int i = 0; i < 30; ++i) rows.push_back(row(i * 0.2, 20 + i, 0, 5 + i % 7));
+  for (const policy& p : sim::published_policies()) {
+    if (p.pools == 0) continue;
+    CAPTURE(p.name);
+    auto options = toy_cluster(5, 100);
+    // Who decodes on the way is told by where requests end.
+    options.pools = sim::pool_sizes{.prefill = 4, .decode = 1, .mixed = 0};
+    for (const auto& r : p.run(options, rows, [](std::size_t) {}).requests) CHECK(r.instance == 4);
+    options.pools = sim::pool_sizes{.prefill = 2, .decode = 3, .mixed = 0};
+    for (const auto& r : p.run(options, rows, [](std::size_t) {}).requests) CHECK(r.instance >= 2);
+  }
+}
+
+TEST_CASE("policies: a cluster that is too small for one, or too large, is refused") {
   for (const policy& p : sim::published_policies()) {
     CAPTURE(p.name);
     CHECK(p.least_instances >= 1);
     CHECK(p.least_instances <= 3);
     CHECK_NOTHROW(sim::require_instances(p, p.least_instances));
     if (p.least_instances > 1) CHECK_THROWS_AS(sim::require_instances(p, p.least_instances - 1), sim::usage_error);
+    const bool knows_all = p.name == "cascade" || p.name == "cascade-steady";
+    CHECK((p.most_instances < 65'536) == knows_all);
+    CHECK_NOTHROW(sim::require_instances(p, 1000));
+    if (knows_all) CHECK_THROWS_AS(sim::require_instances(p, p.most_instances + 1), sim::usage_error);
+    CHECK((p.pools != 0) == (p.name == "distserve" || p.name == "splitwise" || p.name == "phasor"));
     // On as few as it says, it runs.
     const std::vector<sim::trace_row> rows{row(0, 20, 0, 5), row(0.5, 20, 3, 5)};
     const sim::run_result result = p.run(toy_cluster(p.least_instances, 20), rows, [](std::size_t) {});

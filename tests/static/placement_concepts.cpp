@@ -5,7 +5,9 @@
 #include <tessera/placement/join_shortest_queue.hpp>
 #include <tessera/placement/least_kv.hpp>
 #include <tessera/placement/least_load.hpp>
+#include <tessera/placement/lmetric.hpp>
 #include <tessera/placement/migrate_when_tight.hpp>
+#include <tessera/placement/prefix_affinity.hpp>
 #include <tessera/placement/random.hpp>
 #include <tessera/placement/round_robin.hpp>
 
@@ -140,6 +142,26 @@ static_assert(!places<join_shortest_queue, std::vector<kv>>);
 static_assert(places<round_robin, std::vector<nothing>> && !places_as_const<round_robin, std::vector<nothing>>);
 static_assert(places<placement::random, archetype> && !places_as_const<placement::random, archetype>);
 static_assert(!places<round_robin, int> && !places<placement::random, int>);
+
+// Two read what is cached of the request at hand; each names the half that it reads.
+struct cached : count {
+  tokens cached_tokens;
+};
+struct cached_in_blocks : count {
+  blocks cached_tokens;
+};
+struct fresh : count {
+  tokens new_prefill_tokens;
+};
+struct fresh_in_numbers : count {
+  int new_prefill_tokens;
+};
+static_assert(shows_cached<cached> && !shows_cached<fresh> && !shows_cached<cached_in_blocks>);
+static_assert(shows_new_prefill<fresh> && !shows_new_prefill<cached> && !shows_new_prefill<fresh_in_numbers>);
+static_assert(places<prefix_affinity, std::vector<cached>> && places<lmetric, std::span<const fresh>>);
+static_assert(!places<prefix_affinity, std::vector<fresh>> && !places<lmetric, std::vector<cached>>);
+static_assert(!places<prefix_affinity, std::vector<count>> && !places<lmetric, std::vector<count>>);
+static_assert(!places_as_const<lmetric, std::vector<fresh>> && !places_as_const<prefix_affinity, std::vector<cached>>);
 
 // migrate_when_tight names two.
 struct memory {

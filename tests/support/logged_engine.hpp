@@ -41,8 +41,13 @@ using logged_phases = tessera::iteration_scheduler<logged_request, tessera::orde
                                                    tessera::admit::watermark, tessera::kv::prefix_cache>;
 using logged_ranks = tessera::iteration_scheduler<logged_request, tessera::order::ranked<>>;
 
-[[nodiscard]] inline tessera::scheduler_limits logged_limits() noexcept {
-  return {.requests = 12, .blocks = 24, .block_size = tessera::tokens{4}, .residents = 6, .host_blocks = 16};
+[[nodiscard]] inline tessera::scheduler_limits logged_limits(std::size_t plans_in_flight = 1) noexcept {
+  return {.requests = 12,
+          .blocks = 24,
+          .block_size = tessera::tokens{4},
+          .residents = 6,
+          .host_blocks = 16,
+          .plans_in_flight = plans_in_flight};
 }
 
 inline void give_hashes(logged_request& r, std::span<const std::uint64_t> hashes) noexcept { r.hashes = hashes; }
@@ -50,7 +55,7 @@ inline void give_hashes(logged_request& r, std::span<const std::uint64_t> hashes
 /// The same seed, the same calls. `calls` of them.
 template <class Scheduler>
 void make_calls(tessera::decision_log& log, const typename Scheduler::config& config, std::size_t calls,
-                std::uint64_t seed) {
+                std::uint64_t seed, std::size_t plans_in_flight = 1) {
   using namespace tessera;
   std::mt19937_64 random{seed};
   const auto below = [&random](std::uint64_t n) { return random() % n; };
@@ -58,9 +63,9 @@ void make_calls(tessera::decision_log& log, const typename Scheduler::config& co
 
   std::deque<logged_request> requests;
   std::deque<std::vector<std::uint64_t>> hashes;
-  auto storage = storage_for<Scheduler>(logged_limits());
+  auto storage = storage_for<Scheduler>(logged_limits(plans_in_flight));
   logged<Scheduler> scheduler{log, storage, config};
-  typename Scheduler::plan_type plan{};
+  std::deque<typename Scheduler::plan_type> plans;
   time_point now{};
 
   const auto describe = [&](logged_request& r, tokens prompt) {
@@ -148,15 +153,18 @@ void make_calls(tessera::decision_log& log, const typename Scheduler::config& co
         break;
       }
       default:
-        if (!scheduler.plan_pending()) {
+        if (plans.empty() || (plans.size() != plans_in_flight && below(2) == 0)) {
           step_limits l{.max_batch = 1 + below(8), .token_budget = tokens{1} + upto(40)};
           if (below(3) == 0) l.max_chunk = tokens{1} + upto(6);
           if (below(3) == 0) l.lookahead = upto(3);
           if (below(8) == 0) l.max_starts = below(3);
-          plan = scheduler.plan(now, l);
-        } else if (below(8) == 0) {
-          scheduler.abandon(plan);
+          plans.push_back(scheduler.plan(now, l));
+        } else if (below(8) == 0 && scheduler.can_abandon()) {
+          scheduler.abandon(plans.back());
+          plans.pop_back();
         } else {
+          const auto plan = plans.front();
+          plans.pop_front();
           std::vector<outcome> outcomes(plan.size());
           for (std::size_t k = 0; k != plan.size(); ++k) {
             outcome& o = outcomes[k];

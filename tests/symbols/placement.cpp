@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-// Every placement policy of PASCAL and its baselines, over one range of views.
+// Every placement policy of PASCAL, its baselines, and those that read what is cached, over one range of views.
 
 #include <tessera/placement/join_shortest_queue.hpp>
 #include <tessera/placement/least_kv.hpp>
 #include <tessera/placement/least_load.hpp>
+#include <tessera/placement/lmetric.hpp>
 #include <tessera/placement/migrate_when_tight.hpp>
 #include <tessera/placement/pascal.hpp>
+#include <tessera/placement/prefix_affinity.hpp>
 #include <tessera/placement/random.hpp>
 #include <tessera/placement/round_robin.hpp>
 
@@ -22,12 +24,18 @@ struct view {
   std::size_t reasoning = 0;
   std::size_t fresh_answers = 0;
   blocks waiting_blocks{};
+  tokens cached_tokens{};
+  tokens new_prefill_tokens{};
 };
 using views = std::span<const view>;
 
 std::size_t use_placement(views v, placement::round_robin& turns, placement::random& any) noexcept {
   return placement::least_kv{}(v) + placement::least_load{}(v) + placement::join_shortest_queue{}(v) +
          placement::pascal_arrival{}(v) + placement::pascal_phase_change{}(v) + turns(v) + any(v);
+}
+
+std::size_t use_prefixes(views v, placement::lmetric& product, placement::prefix_affinity& bounded) noexcept {
+  return product(v) + bounded(v);
 }
 
 std::size_t use_migration(views v, std::size_t current, blocks grows, blocks moves) noexcept {

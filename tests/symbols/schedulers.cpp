@@ -9,6 +9,7 @@
 #include <tessera/compose/pascal.hpp>
 #include <tessera/compose/pascal_paced.hpp>
 #include <tessera/compose/round_robin.hpp>
+#include <tessera/draft/unless_busy.hpp>
 #include <tessera/gate/backfill.hpp>
 #include <tessera/kv/changed_tables.hpp>
 #include <tessera/kv/prefix_cache.hpp>
@@ -51,6 +52,8 @@ template class tessera::iteration_scheduler<request, order::fcfs, preempt::swap,
                                             kv::row_tables>;
 template class tessera::iteration_scheduler<hashed_request, order::two_phase, preempt::swap, admit::watermark,
                                             kv::prefix_cache, kv::changed_tables, gate::backfill>;
+template class tessera::iteration_scheduler<request, order::round_robin, preempt::swap, admit::watermark,
+                                            kv::block_pool, kv::csr_tables, gate::in_line, draft::unless_busy<>>;
 template class tessera::fcfs<request>;
 template class tessera::round_robin<request>;
 template class tessera::pars<request>;

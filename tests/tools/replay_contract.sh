@@ -64,6 +64,76 @@ def mean(rows):
 assert abs(o["ttft"]["mean"] - statistics.fmean(mean(of(i)) for i in (1, 2, 3))) < 1e-6
 P
 
+# What goes wrong: instances die, and the pages say what it cost; the same for a seed on any number of threads.
+worse() { run --policy fcfs,pascal,distserve --fault die:3@1+2 --fault hang:0@1.5+1 --fault slow:1@0+5x2 "$@"; }
+worse --seeds 2 --jobs 1 --csv bad1.csv --json bad1.json > bad1.txt
+worse --seeds 2 --jobs 3 --csv bad3.csv > bad3.txt
+cmp bad1.csv bad3.csv || fail "the number of threads matters to faults"
+cmp bad1.txt bad3.txt || fail "the number of threads matters to the table of faults"
+grep -q '^Instances died; requests that began again elsewhere: fcfs [0-9.]* with' bad1.txt || fail "no remark: $(cat bad1.txt)"
+run --policy fcfs --mtbf 2 --mttr 1 --seed 3 --csv random.csv --json random.json > random.txt
+python3 - <<'P'
+import csv, json
+for file, seed in (("bad1", 1), ("random", 3)):
+    rows = list(csv.DictReader(open(file + ".csv")))
+    assert all(r["status"] == "completed" for r in rows), file
+    for o in json.load(open(file + ".json")):
+        mine = [r for r in rows if r["policy"] == o["policy"]]
+        n = len({r["seed"] for r in mine})
+        f = o["faults"]
+        assert f["deaths"] > 0 and f["down_s"] > 0, (file, f)
+        assert o["policy"] == "distserve" or f["recovered"] > 0 and f["recomputed_tokens"] > 0, (file, f)
+        assert f["recovered"] * n == sum(int(r["recoveries"]) for r in mine), (file, f)
+assert json.load(open("bad1.json"))[0]["faults"]["deaths"] == 1
+assert all(o["faults"]["recovered"] == 0 for o in json.load(open("a.json")))
+P
+
+# Unlike instances, and pools.
+run --policy fcfs --instances 3xh100-96gb-qwen-32b,2xh100-96gb-qwen-32b --csv kinds.csv --json kinds.json > kinds.txt
+run --policy fcfs --instances 5 --profile h100-96gb-qwen-32b --csv alike.csv > alike.txt
+cmp kinds.csv alike.csv || fail "two kinds that are one kind differ from it"
+run --policy fcfs --instances 3,2 --profile h100-96gb-qwen-32b,h100-96gb-qwen-32b --csv kinds.csv > again.txt
+cmp kinds.txt again.txt || fail "two ways to say the kinds"
+grep -q '3 x h100-96gb-qwen-32b + 2 x h100-96gb-qwen-32b' kinds.txt || fail "the kinds are not named: $(cat kinds.txt)"
+run --policy distserve --pools 6/2 --csv six.csv > six.txt
+run --policy distserve --csv four.csv > four.txt
+cmp -s six.csv four.csv && fail "the pools do not matter"
+run --policy distserve,splitwise --instances 4 --pools auto --slo ttft_p90=60,tpot_p90=5 --jobs 2 > auto.txt
+grep -q '^distserve: pools [1-3]/[1-3]/0, which carry [0-9.]* times' auto.txt || fail "no plan: $(cat auto.txt)"
+# Of many instances only those that are used cost something.
+"$replay" --workload azure-conv --requests 20 --instances 65536 --policy fcfs > many.txt
+
+# Prefixes and sessions: what is found is said, and what is not read is named; without a cache nothing is found.
+cat > shared.jsonl <<'T'
+{"timestamp": 0, "input_length": 1100, "output_length": 3, "hash_ids": [1, 2, 3]}
+{"timestamp": 90000, "input_length": 1030, "output_length": 3, "hash_ids": [1, 2, 4], "user": 7}
+T
+cat > turns.csv <<'T'
+session,arrival_s,think_s,prompt_tokens,output_tokens,note
+a,0,,100,50,x
+a,,30,200,5,x
+T
+"$replay" --instances 1 --trace shared.jsonl --policy fcfs,improved --json a.json > a.txt
+grep -q "^Columns of shared.jsonl that are not used: 'user'$" a.txt || fail "an unused key is not named: $(cat a.txt)"
+"$replay" --instances 1 --trace shared.jsonl --policy fcfs --prefix-cache off --json b.json > b.txt
+grep -q hits b.txt && fail "hits without a cache"
+"$replay" --instances 1 --trace turns.csv --policy fcfs --csv turns.out > c.txt
+grep -q "^Columns of turns.csv that are not used: 'note'$" c.txt || fail "an unused column is not named: $(cat c.txt)"
+for workload in multi-turn agentic; do
+  "$replay" --workload $workload --requests 400 --policy fcfs,pascal,improved > one.txt
+  "$replay" --workload $workload --requests 400 --policy fcfs,pascal,improved --jobs 2 > two.txt
+  cmp one.txt two.txt && grep -q hits one.txt || fail "$workload: $(cat one.txt)"
+done
+python3 - <<'P'
+import csv, json
+for r in json.load(open("a.json")):
+    assert abs(r["prefix_hit_rate"] - 1024 / 2130) < 1e-9, r["prefix_hit_rate"]
+assert json.load(open("b.json"))[0]["prefix_hit_rate"] == 0
+first, second = csv.DictReader(open("turns.out"))
+assert abs(float(second["arrival_s"]) - float(first["finish_s"]) - 30) < 1e-6
+assert second["cached_tokens"] == "144" and first["cached_tokens"] == "0"
+P
+
 refused() { # arguments of replay
   local code=0
   "$replay" "$@" --json out.json --csv out.csv > out.txt 2> err.txt || code=$?
@@ -103,6 +173,11 @@ grep -q 'fcfs, rr, pascal' err.txt || fail "the allowed policies are not listed"
 refused $w --policy ''
 refused $w --policy fcfs,fcfs
 refused --workload nonsense
+refused $w --prefix-cache perhaps
+refused --trace shared.jsonl --hash-tokens 0
+refused --trace shared.jsonl --hash-tokens 16
+grep -q 'shared.jsonl:1:72: expected hash_ids, 69 whole numbers' err.txt || fail "a number for each 16: $(cat err.txt)"
+refused_at 1:40 '{"prompt_tokens": 1, "output_tokens": 2\n'
 refused $w --profile nonsense
 refused $w --instances 0
 refused --workload azure-conv --requests 0
@@ -114,6 +189,21 @@ refused $w --rate nan
 refused $w --seed x
 refused $w --max-batch 0
 refused
+for f in '' die die:8@1 hang:1@1 slow:1@1+5 burn:1@1+5; do refused $w --fault "$f"; done
+refused $w --fault die:8@1
+grep -q 'they are 0 to 7' err.txt || fail "which instances there are is not said: $(cat err.txt)"
+refused $w --mtbf 5
+refused $w --mtbf 0 --mttr 1
+refused $w --mtbf 1e-9 --mttr 1e-9
+refused $w --detection -1
+for p in '' 4 4/5 0/8 3/3 4/4/; do refused $w --policy distserve --pools "$p"; done
+refused $w --policy distserve --pools 3/3/2
+refused $w --policy distserve --pools auto
+grep -q -- '--slo' err.txt || fail "objectives are not asked for: $(cat err.txt)"
+refused $w --policy cascade --instances 2000
+for n in '' x 4x 4, ,4 4,4 -1 1.5 4xnonsense 0xh100-96gb-qwen-32b; do refused $w --instances "$n"; done
+refused $w --instances 4xh100-96gb-qwen-32b,4xh200-llama-3.1-8b
+grep -q 'one model' err.txt || fail "not said why: $(cat err.txt)"
 refused $w --seeds 0
 refused $w --seeds 100000
 refused $w --jobs -1

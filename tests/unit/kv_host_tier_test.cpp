@@ -139,6 +139,29 @@ TEST_CASE("host_tier: random chains never overlap and never lose a block", "[kv]
   }
 }
 
+TEST_CASE("host_tier: a chain is shortened to its first blocks, and the others are free", "[kv]") {
+  for (std::size_t keep = 1; keep != 6; ++keep) {
+    tier_on_heap t{8};
+    block_id head = no_index;
+    REQUIRE(t.tier.store(5, head) == status::ok);
+    const auto before = chain(t.tier, head);
+    t.tier.shorten(head, keep);
+    CHECK(t.tier.size(head) == keep);
+    CHECK(t.tier.free() == 8 - keep);
+    CHECK(chain(t.tier, head) == std::vector<block_id>(before.begin(), before.begin() + static_cast<int>(keep)));
+    // All of the free ones can be had, and given back.
+    block_id rest = no_index;
+    REQUIRE(t.tier.store(8 - keep, rest) == status::ok);
+    std::set<block_id> all;
+    for (const block_id id : chain(t.tier, head)) all.insert(id);
+    for (const block_id id : chain(t.tier, rest)) all.insert(id);
+    CHECK(all.size() == 8);
+    CHECK(t.tier.release(head) == status::ok);
+    CHECK(t.tier.release(rest) == status::ok);
+    CHECK(t.tier.free() == 8);
+  }
+}
+
 TEST_CASE("host_tier: no call allocates", "[kv]") {
   tier_on_heap t{8};
   std::array<block_id, 4> ids{};

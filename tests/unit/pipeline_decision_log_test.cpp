@@ -35,10 +35,11 @@ replay_result replay(std::span<const std::byte> log, const typename Scheduler::c
 }
 
 template <class Scheduler>
-std::vector<std::byte> written(const typename Scheduler::config& config, std::size_t calls, std::uint64_t seed) {
+std::vector<std::byte> written(const typename Scheduler::config& config, std::size_t calls, std::uint64_t seed,
+                               std::size_t plans_in_flight = 1) {
   std::vector<std::byte> buffer(std::size_t{1} << 20);
   decision_log log{buffer};
-  make_calls<Scheduler>(log, config, calls, seed);
+  make_calls<Scheduler>(log, config, calls, seed, plans_in_flight);
   REQUIRE(!log.full());
   buffer.resize(log.written().size());
   return buffer;
@@ -105,8 +106,9 @@ replay_result read_and_replay() {
 
 TEMPLATE_TEST_CASE("any calls are made again with the same answers", "[pipeline]", logged_phases, logged_ranks) {
   const auto config = small_config<TestType>();
-  for (std::uint64_t seed = 0; seed != 60; ++seed) {
-    const std::vector<std::byte> log = written<TestType>(config, 400, seed);
+  for (std::uint64_t seed = 0; seed != 120; ++seed) {
+    const std::size_t plans_in_flight = seed < 60 ? 1 : 1 + static_cast<std::size_t>(seed % 4);
+    const std::vector<std::byte> log = written<TestType>(config, 400, seed, plans_in_flight);
     const replay_result r = replay<TestType>(log, config);
     INFO("seed " << seed << ", call " << r.calls << " " << to_string(r.call) << " " << to_string(r.outcome) << " "
                  << r.expected << " " << r.came);
@@ -267,7 +269,7 @@ TEST_CASE("times are as exact in a log as they were", "[pipeline]") {
   CHECK(replay_decisions<exact>(log.written()).calls == 4);
   CHECK(replay_decisions<plain>(log.written()).outcome == replay_outcome::malformed);
   std::int64_t ticks = 0;
-  constexpr std::size_t header = 8 + 1 + 1 + 8 + 6 * 8;
+  constexpr std::size_t header = 8 + 1 + 1 + 8 + 7 * 8;
   std::memcpy(&ticks, log.written().data() + header + 1, sizeof ticks);
   CHECK(ticks == now.since_origin().ticks());
 }

@@ -203,6 +203,23 @@ TEST_CASE("fits: what submit refuses as never fitting, and nothing else") {
   }
 }
 
+TEST_CASE("prefixes: of an answer whose blocks get hashes as they fill, the next turn finds what was computed") {
+  for (const bool appends : {false, true}) {
+    cached_engine e{small};
+    request& turn = e.submit_hashed(6, 7, 1, 1);
+    while (turn.state().life != lifecycle::finished) {
+      e.step();
+      const auto full = static_cast<std::size_t>(turn.state().length / 4_tok);
+      if (appends) turn.hashes = tessera_test::hashes_of(full, full, 0);
+    }
+    CHECK(turn.state().length == 13_tok);
+    e.submit_hashed(14, 1, 3, 3);
+    const auto p = e.plan();
+    CHECK(p[0].first == (appends ? 12_tok : 4_tok));  // the last of 13 tokens has no KV
+    e.commit(p);
+  }
+}
+
 TEST_CASE("forget_prefixes: nobody shares what was computed before; who runs goes on") {
   cached_engine e{small};
   e.submit_hashed(9, 1, 2, 2);

@@ -135,6 +135,31 @@ TEST_CASE("unchecked: plan while one is pending, or without anything to plan for
   CHECK(f.commit(p, std::vector<outcome>(1)) == status::ok);
 }
 
+TEST_CASE("unchecked: of several plans in flight, only the oldest is committed and only the newest abandoned") {
+  scheduler_limits l = small;
+  l.plans_in_flight = 2;
+  auto storage = storage_for<scheduler_type>(l);
+  request r;
+  r.prompt = 9_tok;
+  scheduler_type scheduler{storage};
+  REQUIRE(scheduler.submit(r, {}) == status::accepted);
+  const std::vector<outcome> one(1);
+  const auto p = scheduler.plan({}, {});
+  const auto q = scheduler.plan({}, {});
+  CHECK(scheduler.plan({}, {}).id == 0);
+  CHECK(scheduler.commit(q, one, {}) == status::invalid);
+  CHECK(scheduler.abandon(p) == status::invalid);
+  CHECK(scheduler.can_abandon());
+  CHECK(scheduler.commit(p, {}, {}) == status::invalid);
+  CHECK(scheduler.commit(p, one, {}) == status::ok);
+  CHECK(scheduler.abandon(q) == status::invalid);
+  CHECK(scheduler.commit(p, one, {}) == status::invalid);
+  CHECK(scheduler.plans_in_flight() == 1);
+  CHECK(scheduler.commit(q, one, {}) == status::ok);
+  CHECK(r.state().length == 11_tok);
+  CHECK(scheduler.cancel(r) == status::ok);
+}
+
 TEST_CASE("unchecked: who is in a queue of one's own is busy") {
   fixture f;
   fcfs_queue<request> mine;

@@ -260,4 +260,23 @@ TEST_CASE("a run in which nothing happened has no numbers", "[sim]") {
   CHECK(s.ttft_by_reasoning_bin.empty());
 }
 
+TEST_CASE("prefix hits are a part of the prompts that were measured and served", "[sim]") {
+  std::vector<sim::request_record> requests(4);
+  for (std::size_t i = 0; i != requests.size(); ++i) {
+    requests[i].prompt_tokens = 100;
+    requests[i].cached_tokens = 32;
+    requests[i].arrival = static_cast<double>(i);
+  }
+  requests[1].cached_tokens = 0;
+  requests[2].rejected = true;
+  requests[2].cached_tokens = 0;
+  sim::run_facts facts;
+  CHECK(sim::summarize(requests, facts).prefix_hit_rate == approx(64.0 / 300));
+  facts.window.from = 0.5;
+  CHECK(sim::summarize(requests, facts).prefix_hit_rate == approx(32.0 / 200));
+  facts.window.from = 1.5;
+  facts.window.to = 2.5;
+  CHECK(sim::summarize(requests, facts).prefix_hit_rate == 0);
+}
+
 }  // namespace

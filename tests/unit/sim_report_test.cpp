@@ -176,7 +176,7 @@ TEST_CASE("the JSON has the keys of the contract", "[sim]") {
   REQUIRE(j.size() == 2);
   for (const auto& run : j) {
     for (const char* key : {"requests", "completed", "rejected", "slo_violation_rate", "qoe_mean", "blocking_p99",
-                            "throughput_tokens_per_s", "preemptions", "migrations"}) {
+                            "throughput_tokens_per_s", "preemptions", "migrations", "prefix_hit_rate"}) {
       INFO(key);
       CHECK(run.at(key).is_number());
     }
@@ -268,6 +268,16 @@ TEST_CASE("remarks say what a reader must know, and nothing else", "[sim]") {
   fine.slo.met = true;
   CHECK(sim::format_remarks(std::vector<sim::replicates>{{fine}}) ==
         "fine: meets the SLO; ttft_p99 2 s where 3 s are asked for, 99.50 % within\n");
+  fine.slo = {};
+  sim::summary bad = fine;
+  bad.policy = "bad";
+  bad.faults = {.deaths = 1, .down_s = 60, .recovered = 3, .recomputed = 1200};
+  CHECK(sim::format_remarks(std::vector<sim::replicates>{{fine}, {bad}, {bad, fine}}) ==
+        "Instances died; requests that began again elsewhere: bad 3 with 1200 tokens, bad 1.5 with 600 tokens\n");
+  CHECK(sim::to_json(bad).at("faults").at("recomputed_tokens") == 1200);
+  // The column is there where there is something in it.
+  CHECK(sim::format_table(std::vector<sim::summary>{fine}).find("covered") == std::string::npos);
+  CHECK(sim::format_table(std::vector<sim::summary>{fine, bad}).find("covered") != std::string::npos);
 }
 
 TEST_CASE("means of several measurements, and how sure they are", "[sim]") {
@@ -314,8 +324,8 @@ TEST_CASE("the CSV has a row per request and a field per column", "[sim]") {
   REQUIRE(lines.size() == 201);
   const auto columns = std::count(sim::csv_header().begin(), sim::csv_header().end(), ',');
   for (const auto& line : lines) CHECK(std::count(line.begin(), line.end(), ',') == columns);
-  CHECK(lines[0] == "a,0,completed,0,0,5,0,11,0.125,0.25,0,0.5,0.75,1.75,0.75,0.1,1.75,1,0,0,0,0,0,7");
-  CHECK(lines[200] == "a,200,rejected,0,200,0,0,0,,,,,,,,,,,0,0,0,0,0,7");
+  CHECK(lines[0] == "a,0,completed,0,0,5,0,11,0.125,0.25,0,0.5,0.75,1.75,0.75,0.1,1.75,1,0,0,0,0,0,0,0,7");
+  CHECK(lines[200] == "a,200,rejected,0,200,0,0,0,,,,,,,,,,,0,0,0,0,0,0,0,7");
 }
 
 TEST_CASE("plots are drawn whole, with their data beside them", "[sim]") {

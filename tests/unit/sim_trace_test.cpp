@@ -7,6 +7,7 @@
 #include <cmath>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace {
 
@@ -96,7 +97,8 @@ TEST_CASE("a bad file is an error with line and column: the whole file", "[sim]"
         "t:1:1: expected a header with at least the columns prompt_tokens and output_tokens, found an empty file");
   CHECK(refusal("a,b\n1,2\n")
             .find("t:1:1: expected a header with the column prompt_tokens (known columns: arrival_s, "
-                  "prompt_tokens, output_tokens, reasoning_tokens, answer_tokens, score), found "
+                  "prompt_tokens, output_tokens, reasoning_tokens, answer_tokens, score, session, think_s, hash_ids), "
+                  "found "
                   "'a,b'") == 0);
   CHECK(refusal("prompt_tokens,b\n1,2\n").find("t:1:1: expected a header with the column output_tokens (") == 0);
   CHECK(refusal("1,2,3\n").find("t:1:1: expected a header") == 0);
@@ -177,6 +179,127 @@ TEST_CASE("a bad file is an error with line and column: arrivals", "[sim]") {
 
 TEST_CASE("a trace file that is not there is an error with its name", "[sim]") {
   CHECK_THROWS_AS(sim::read_trace("/no/such/trace.csv"), sim::input_error);
+}
+
+TEST_CASE("columns that are not used are named", "[sim]") {
+  const auto t = sim::parse_trace("model,prompt_tokens,output_tokens,reusable_prefix_tokens\nm,1,2,0\n", "t");
+  CHECK(t.unused == std::vector<std::string>{"model", "reusable_prefix_tokens"});
+  CHECK(sim::parse_trace("prompt_tokens,output_tokens\n1,2\n", "t").unused.empty());
+  const auto j = sim::parse_trace(
+      "{\"prompt_tokens\": 1, \"a\": {\"output_tokens\": [3]}, \"output_tokens\": 2}\n"
+      "{\"b\": \"x,]\\\"}\", \"output_tokens\": 4, \"prompt_tokens\": 3, \"a\": null}\n",
+      "t");
+  CHECK(j.unused == std::vector<std::string>{"a", "b"});
+  REQUIRE(j.rows.size() == 2);
+  CHECK(j.rows[0].output_tokens == 2);
+  CHECK(j.rows[1].prompt_tokens == 3);
+  CHECK(j.rows[1].output_tokens == 4);
+}
+
+TEST_CASE("Mooncake's lines are read as they are published", "[sim]") {
+  const std::string text =
+      "{\"timestamp\": 0, \"input_length\": 1025, \"output_length\": 6, \"hash_ids\": [0, 1, 2]}\n"
+      "{\"timestamp\": 40, \"input_length\": 512, \"output_length\": 3, \"hash_ids\": [0]}\n";
+  const auto t = sim::parse_trace(text, "t");
+  CHECK(t.has_arrivals);
+  CHECK(t.has_prefixes);
+  CHECK_FALSE(t.has_sessions);
+  CHECK(t.unused.empty());
+  REQUIRE(t.rows.size() == 2);
+  CHECK(t.rows[0].prompt_tokens == 1025);
+  CHECK(t.rows[0].output_tokens == 6);
+  CHECK(t.rows[0].runs == std::vector<sim::text_run>{{0, 512}, {1, 512}, {2, 1}});
+  CHECK(t.rows[1].arrival_s == 0.04);
+  CHECK(t.rows[1].runs == std::vector<sim::text_run>{{0, 512}});
+  // The same as CSV, by either's names, in brackets or without.
+  for (const std::string_view names :
+       {"timestamp,input_length,output_length", "arrival_s,prompt_tokens,output_tokens"}) {
+    const bool seconds = names.starts_with("arrival");
+    const auto c = sim::parse_trace(
+        std::string{names} + ",hash_ids\n0,1025,6,\"[0, 1, 2]\"\n" + (seconds ? "0.04" : "40") + ",512,3,0\n", "t");
+    REQUIRE(c.rows.size() == 2);
+    for (std::size_t i = 0; i != 2; ++i) {
+      CHECK(c.rows[i].arrival_s == t.rows[i].arrival_s);
+      CHECK(c.rows[i].runs == t.rows[i].runs);
+    }
+  }
+  // Of other traces an id stands for fewer tokens.
+  const auto small = sim::parse_trace("{\"prompt_tokens\": 33, \"output_tokens\": 1, \"hash_ids\": [7, 8, 9]}\n", "t",
+                                      {.hash_tokens = 16});
+  CHECK(small.rows[0].runs == std::vector<sim::text_run>{{7, 16}, {8, 16}, {9, 1}});
+  CHECK_THROWS_AS(sim::parse_trace(text, "t", {.hash_tokens = 0}), sim::usage_error);
+}
+
+TEST_CASE("rows of one session are its turns", "[sim]") {
+  const auto t = sim::parse_trace(
+      "session,arrival_s,think_s,prompt_tokens,output_tokens\n"
+      "a,0,,10,1\n"
+      "b,1,2,10,1\n"
+      "a,,3.5,20,1\n"
+      ",2,,10,1\n"
+      "a,2,,30,1\n",
+      "t");
+  CHECK(t.has_sessions);
+  REQUIRE(t.rows.size() == 5);
+  CHECK(t.rows[0].session == 0);
+  CHECK(t.rows[1].session == 1);
+  CHECK(t.rows[2].session == 0);
+  CHECK(t.rows[3].session == -1);
+  CHECK(t.rows[4].session == 0);
+  CHECK(t.rows[2].think_s == 3.5);
+  CHECK(t.rows[2].arrival_s == 1);
+  CHECK(t.rows[4].think_s == 0);
+  CHECK(t.rows[4].arrival_s == 2);
+  const auto j = sim::parse_trace(
+      "{\"session\": \"a\", \"prompt_tokens\": 1, \"output_tokens\": 1}\n"
+      "{\"session\": 7, \"prompt_tokens\": 1, \"output_tokens\": 1}\n"
+      "{\"session\": \"7\", \"prompt_tokens\": 1, \"output_tokens\": 1, \"think_s\": 1}\n",
+      "t");
+  CHECK(j.rows[1].session == 1);
+  CHECK(j.rows[2].session == 1);
+  CHECK_FALSE(sim::parse_trace("session,prompt_tokens,output_tokens\na,1,1\nb,1,1\n", "t").has_sessions);
+}
+
+TEST_CASE("a bad line of JSON is an error with line and column", "[sim]") {
+  const std::string good = "{\"prompt_tokens\": 600, \"output_tokens\": 2}\n";
+  REQUIRE(refusal(good).empty());
+  CHECK(refusal(good + "{\"prompt_tokens\": 1, \"output_tokens\": 2\n") ==
+        "t:2:40: expected a JSON object on each line, found the end of the line");
+  CHECK(refusal(good + "\n") == "t:2:1: expected a JSON object on each line, found an empty line");
+  CHECK(refusal(good + " [1]\n") == "t:2:2: expected a JSON object on each line, found '[1]'");
+  CHECK(refusal(good + "{\"prompt_tokens\": 1, }\n").find("t:2:22: expected a JSON object on each line, found") == 0);
+  CHECK(refusal(good + "{\"a\": 1e999}\n").find("t:2:") == 0);
+  CHECK(refusal(good + "{\"prompt_tokens\": 0, \"output_tokens\": 2}\n") ==
+        "t:2:19: expected prompt_tokens, a whole number from 1 to 1000000000, found '0'");
+  CHECK(refusal(good + "{\"prompt_tokens\": \"1\", \"output_tokens\": 2}\n").find("t:2:19: expected prompt_tokens") ==
+        0);
+  CHECK(refusal(good + "{\"prompt_tokens\": 1.0, \"output_tokens\": 2}\n").find("t:2:19: expected prompt_tokens") == 0);
+  CHECK(refusal(good + "{\"prompt_tokens\": 1}\n").find("t:2:1: expected an object with the key output_tokens (") == 0);
+  CHECK(refusal(good + "{\"prompt_tokens\": null, \"output_tokens\": 1}\n").find("t:2:1: expected an object with") ==
+        0);
+  CHECK(refusal(good + "{\"prompt_tokens\": 1, \"prompt_tokens\": 1, \"output_tokens\": 1}\n") ==
+        "t:2:22: expected the key prompt_tokens once, found it again");
+  CHECK(refusal("{\"input_length\": 1, \"timestamp\": 5, \"output_length\": 1}\n"
+                "{\"input_length\": 1, \"timestamp\": 4, \"output_length\": 1}\n") ==
+        "t:2:34: expected a timestamp not before that of the row above, 5, found '4'");
+  CHECK(refusal(good.substr(0, good.size() - 1)).find("t:1:43: expected a newline") == 0);
+  const auto hashes = [](std::string_view list) {
+    return refusal("{\"prompt_tokens\": 600, \"output_tokens\": 2, \"hash_ids\": " + std::string{list} + "}\n");
+  };
+  const std::string expected = "expected hash_ids, 2 whole numbers: one for each 512 of 600 tokens, found ";
+  CHECK(hashes("[1, 2]").empty());
+  CHECK(hashes("[]") == "t:1:56: " + expected + "0");
+  CHECK(hashes("[1]") == "t:1:56: " + expected + "1");
+  CHECK(hashes("[1, 2, 3]") == "t:1:63: " + expected + "another");
+  CHECK(hashes("[1, -2]") == "t:1:60: " + expected + "'-2'");
+  CHECK(hashes("[1, [2]]") == "t:1:60: " + expected + "'[2]'");
+  CHECK(hashes("[1, 9223372036854775808]") == "t:1:60: " + expected + "'9223372036854775808'");
+  CHECK(hashes("{}") == "t:1:56: " + expected + "'{}'");
+  CHECK(refusal("prompt_tokens,output_tokens,hash_ids\n600,2,[1 2\n") == "t:2:7: " + expected + "'[1 2'");
+  CHECK(refusal("prompt_tokens,output_tokens,think_s\n600,2,1\n") ==
+        "t:2:7: expected a session beside think_s, found '1'");
+  CHECK(refusal("prompt_tokens,output_tokens,session,think_s\n600,2,a,-1\n") ==
+        "t:2:9: expected think_s, a number from 0 to 1e+12, found '-1'");
 }
 
 }  // namespace

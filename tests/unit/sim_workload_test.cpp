@@ -33,6 +33,13 @@ TEST_CASE("tables of quantiles never fall", "[sim]") {
       }
       CHECK((law.second != nullptr) == (law.is != sim::length_law::form::answer));
     }
+    CHECK(w.laws.empty() == w.sessions.has_value());
+    if (!w.sessions) continue;
+    const sim::session_law& law = *w.sessions;
+    for (const sim::quantile_table* t : {law.turns, law.first, law.fresh, law.answer, law.think}) {
+      CHECK(std::is_sorted(t->values.begin(), t->values.end()));
+      CHECK(t->values.front() >= 0);
+    }
   }
 }
 
@@ -50,6 +57,7 @@ TEST_CASE("a table's mean is the mean of what is drawn", "[sim]") {
 TEST_CASE("every workload draws what its tables say", "[sim]") {
   for (const sim::workload& w : sim::workloads()) {
     INFO(w.name);
+    if (w.sessions) continue;
     const auto rows = sim::generate(w, 60'000);
     REQUIRE(rows.size() == 60'000);
     double prompt = 0;
@@ -139,6 +147,62 @@ TEST_CASE("the same seed gives the same workload, here and elsewhere", "[sim]") 
   CHECK(fingerprint(sim::generate(sim::find_workload("r1-servegen"), 1000, 5, 9)) == 14707617785326802731U);
 }
 
+TEST_CASE("sessions are drawn as their tables say", "[sim]") {
+  for (const sim::workload& w : sim::workloads()) {
+    if (!w.sessions) continue;
+    INFO(w.name);
+    const sim::session_law& law = *w.sessions;
+    constexpr std::size_t n = 60'000;
+    const auto rows = sim::generate(w, n);
+    REQUIRE(rows.size() == n);
+    std::int64_t sessions = 0;
+    double first = 0;
+    double answers = 0;
+    double think = 0;
+    bool sound = true;
+    for (std::size_t i = 0; i != n; ++i) {
+      const sim::trace_row& r = rows[i];
+      const bool later = i != 0 && r.session == rows[i - 1].session;
+      sound = sound && r.reasoning_tokens == 0 && r.output_tokens == r.answer_tokens && r.answer_tokens >= 1;
+      answers += static_cast<double>(r.answer_tokens);
+      if (later) {
+        sound = sound && r.runs.empty() && r.arrival_s == rows[i - 1].arrival_s &&
+                r.prompt_tokens > rows[i - 1].prompt_tokens + rows[i - 1].output_tokens &&
+                r.prompt_tokens + r.output_tokens <= law.longest;
+        think += r.think_s;
+      } else {
+        sound = sound && r.session == sessions && (i == 0 || r.arrival_s > rows[i - 1].arrival_s);
+        sound = sound && r.runs.empty() == (law.shared == 0);
+        sound = sound &&
+                (r.runs.empty() || r.runs == std::vector<sim::text_run>{{0, std::min(law.shared, r.prompt_tokens)}});
+        ++sessions;
+        first += static_cast<double>(r.prompt_tokens);
+      }
+    }
+    CHECK(sound);
+    const auto count = static_cast<double>(sessions);
+    CHECK(first / count == approx(law.first->mean()).epsilon(0.03));
+    // Long answers end sessions more often, so those that are left are a little shorter.
+    CHECK(answers / n < 1.01 * law.answer->mean());
+    CHECK(answers / n > 0.9 * law.answer->mean());
+    CHECK(think / (n - count) == approx(law.think->mean()).epsilon(0.03));
+    CHECK(n / count < 1.01 * law.turns->mean());
+    CHECK(n / count > 0.5 * law.turns->mean());
+    CHECK(sim::mean_rate(rows) == approx(w.rate).epsilon(0.03));
+    CHECK(fingerprint(sim::generate(w, 1000, 5, 9)) == fingerprint(sim::generate(w, 1000, 5, 9)));
+    CHECK(fingerprint(sim::generate(w, 1000, 5, 9)) != fingerprint(sim::generate(w, 1000, 5, 10)));
+  }
+}
+
+TEST_CASE("a trace with sessions and no arrivals: later turns take none", "[sim]") {
+  const auto t = sim::parse_trace(
+      "session,think_s,prompt_tokens,output_tokens\na,,1,1\nb,,1,1\na,2,3,1\n,,5,1\nb,1,3,1\nb,1,9,1\n", "t.csv");
+  const auto rows = sim::schedule_arrivals(t, {.rate = 8, .arrivals = {.cv = 0}});
+  // Three of six come by themselves: 4 a second.
+  const double expected[] = {0.25, 0.5, 0.5, 0.75, 0.75, 0.75};
+  for (std::size_t i = 0; i != rows.size(); ++i) CHECK(rows[i].arrival_s == expected[i]);
+}
+
 TEST_CASE("another rate or number of requests is the same work, faster or longer", "[sim]") {
   const sim::workload& w = sim::find_workload("r1-servegen");
   const auto slow = sim::generate(w, 1000, 1, 3);
@@ -187,7 +251,7 @@ TEST_CASE("bad arguments are refused with what is allowed", "[sim]") {
   const sim::workload& w = sim::find_workload("sharegpt");
   CHECK(refusal([] { (void)sim::find_workload("chat"); }) ==
         "unknown workload 'chat'; there are: reasoning-chat, alpaca-chat, arena-chat, reasoning-heavy, azure-conv, "
-        "r1-servegen, sharegpt");
+        "r1-servegen, sharegpt, multi-turn, agentic");
   CHECK(refusal([&] { (void)sim::generate(w, 0); }) == "the number of requests must be from 1 to 20000000, not 0");
   CHECK(refusal([&] { (void)sim::generate(w, 20'000'001); }).find("must be from 1 to 20000000") != std::string::npos);
   for (const double rate : {0.0, -1.0, std::nan(""), HUGE_VAL}) {

@@ -19,27 +19,38 @@ set ylabel 'output tokens per second'
 set key outside right top
 set yrange [0:*]
 $curve0 << EOD
-30 36245.6
-60 58685.7
-90 68625.3
-120 72692
+30 36179.4
+60 58658.5
+90 68118.1
+120 71263.2
+200 58552.3
 EOD
 $curve1 << EOD
-30 36559.2
-60 59671.1
-90 69826
-120 74697.3
+30 36773.5
+60 59287
+90 68949.6
+120 73003.2
+200 58361.6
 EOD
 $curve2 << EOD
-30 39799.2
-60 69192.6
-90 88170.2
-120 99180.5
+30 36841.2
+60 58134.4
+90 68599.5
+120 72109.1
+200 55083.2
 EOD
 $curve3 << EOD
-30 40328.2
-60 68976.8
-90 82016.4
-120 87849.6
+30 39666.2
+60 70100.8
+90 90415.6
+120 103140
+200 117609
 EOD
-plot $curve0 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 1 title 'round-robin', $curve1 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 2 title 'Llumnix-like', $curve2 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 3 title 'CascadeInfer', $curve3 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 4 title 'steady'
+$curve4 << EOD
+30 40662
+60 70407
+90 83951.6
+120 90873.2
+200 82658
+EOD
+plot $curve0 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 1 title 'round-robin', $curve1 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 2 title 'Llumnix-like', $curve2 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 3 title 'least load, bounded steps', $curve3 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 4 title 'CascadeInfer', $curve4 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 5 title 'steady'

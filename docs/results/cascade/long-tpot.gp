@@ -19,27 +19,38 @@ set ylabel 'seconds'
 set key outside right top
 set logscale y
 $curve0 << EOD
-30 0.00653618
-60 0.0137369
-90 0.0256089
-120 0.0395519
+30 0.00641521
+60 0.0135067
+90 0.0253329
+120 0.04039
+200 0.081976
 EOD
 $curve1 << EOD
-30 0.00580042
-60 0.0127755
-90 0.025275
-120 0.0396671
+30 0.0057218
+60 0.0128253
+90 0.0251306
+120 0.0406567
+200 0.0831285
 EOD
 $curve2 << EOD
-30 0.00362172
-60 0.00645072
-90 0.0106179
-120 0.0162168
+30 0.00591946
+60 0.0139956
+90 0.0258306
+120 0.0406404
+200 0.0659193
 EOD
 $curve3 << EOD
-30 0.00304184
-60 0.00573071
-90 0.0127476
-120 0.0254873
+30 0.00373301
+60 0.00642115
+90 0.0107976
+120 0.0164276
+200 0.0366653
 EOD
-plot $curve0 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 1 title 'round-robin', $curve1 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 2 title 'Llumnix-like', $curve2 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 3 title 'CascadeInfer', $curve3 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 4 title 'steady'
+$curve4 << EOD
+30 0.00302204
+60 0.0056047
+90 0.0124274
+120 0.0242098
+200 0.0679624
+EOD
+plot $curve0 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 1 title 'round-robin', $curve1 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 2 title 'Llumnix-like', $curve2 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 3 title 'least load, bounded steps', $curve3 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 4 title 'CascadeInfer', $curve4 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 5 title 'steady'

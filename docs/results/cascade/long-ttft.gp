@@ -19,27 +19,38 @@ set ylabel 'seconds'
 set key outside right top
 set logscale y
 $curve0 << EOD
-30 0.197209
-60 0.428302
-90 0.80363
-120 1.50883
+30 0.199237
+60 0.447312
+90 0.85783
+120 1.65271
+200 7.28556
 EOD
 $curve1 << EOD
-30 0.120017
-60 0.200475
-90 0.408609
-120 0.868755
+30 0.120282
+60 0.214412
+90 0.442523
+120 0.976378
+200 6.49844
 EOD
 $curve2 << EOD
-30 0.126713
-60 0.274811
-90 0.69523
-120 1.18745
+30 0.129009
+60 0.250246
+90 0.41471
+120 1.05471
+200 12.1224
 EOD
 $curve3 << EOD
-30 0.0993954
-60 0.121478
-90 0.206749
-120 0.352704
+30 0.127538
+60 0.293506
+90 0.692369
+120 1.36805
+200 4.04636
 EOD
-plot $curve0 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 1 title 'round-robin', $curve1 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 2 title 'Llumnix-like', $curve2 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 3 title 'CascadeInfer', $curve3 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 4 title 'steady'
+$curve4 << EOD
+30 0.096401
+60 0.138341
+90 0.217533
+120 0.471566
+200 3.96355
+EOD
+plot $curve0 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 1 title 'round-robin', $curve1 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 2 title 'Llumnix-like', $curve2 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 3 title 'least load, bounded steps', $curve3 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 4 title 'CascadeInfer', $curve4 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 5 title 'steady'

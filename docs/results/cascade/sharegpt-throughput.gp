@@ -19,27 +19,33 @@ set ylabel 'output tokens per second'
 set key outside right top
 set yrange [0:*]
 $curve0 << EOD
-0.25 13011.8
-0.5 26362.5
-0.7 35883.2
-0.85 36649
+0.25 12785.6
+0.5 26204.3
+0.7 35820
+0.85 36571.2
 EOD
 $curve1 << EOD
-0.25 13010.1
-0.5 26314.2
-0.7 36252.7
-0.85 37586.2
+0.25 12761.3
+0.5 26151.8
+0.7 36204
+0.85 37355.4
 EOD
 $curve2 << EOD
-0.25 12986.5
-0.5 26063.1
-0.7 35829.8
-0.85 38357.6
+0.25 12769.1
+0.5 26092.1
+0.7 35640.3
+0.85 34763.2
 EOD
 $curve3 << EOD
-0.25 12987
-0.5 26153.9
-0.7 36397
-0.85 38562.9
+0.25 12733.1
+0.5 25888.6
+0.7 35541.5
+0.85 37801
 EOD
-plot $curve0 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 1 title 'round-robin', $curve1 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 2 title 'Llumnix-like', $curve2 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 3 title 'CascadeInfer', $curve3 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 4 title 'steady'
+$curve4 << EOD
+0.25 12750
+0.5 25929.4
+0.7 36317.6
+0.85 38363.7
+EOD
+plot $curve0 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 1 title 'round-robin', $curve1 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 2 title 'Llumnix-like', $curve2 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 3 title 'least load, bounded steps', $curve3 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 4 title 'CascadeInfer', $curve4 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 5 title 'steady'

@@ -19,27 +19,33 @@ set ylabel 'seconds'
 set key outside right top
 set logscale y
 $curve0 << EOD
-0.25 0.00323031
-0.5 0.00871325
-0.7 0.0284063
-0.85 0.0645146
+0.25 0.00330087
+0.5 0.00887356
+0.7 0.0292469
+0.85 0.0668822
 EOD
 $curve1 << EOD
-0.25 0.00314274
-0.5 0.00821456
-0.7 0.0262177
-0.85 0.0633523
+0.25 0.00315745
+0.5 0.00842396
+0.7 0.0272422
+0.85 0.0657066
 EOD
 $curve2 << EOD
-0.25 0.0033896
-0.5 0.00654111
-0.7 0.0190967
-0.85 0.0416834
+0.25 0.00351224
+0.5 0.00870285
+0.7 0.0263817
+0.85 0.0472542
 EOD
 $curve3 << EOD
-0.25 0.00323107
-0.5 0.00633679
-0.7 0.0225427
-0.85 0.0511144
+0.25 0.00345774
+0.5 0.00665956
+0.7 0.0204401
+0.85 0.0438698
 EOD
-plot $curve0 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 1 title 'round-robin', $curve1 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 2 title 'Llumnix-like', $curve2 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 3 title 'CascadeInfer', $curve3 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 4 title 'steady'
+$curve4 << EOD
+0.25 0.00324535
+0.5 0.00649041
+0.7 0.0225288
+0.85 0.051766
+EOD
+plot $curve0 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 1 title 'round-robin', $curve1 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 2 title 'Llumnix-like', $curve2 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 3 title 'least load, bounded steps', $curve3 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 4 title 'CascadeInfer', $curve4 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 5 title 'steady'

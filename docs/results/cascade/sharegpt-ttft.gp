@@ -19,27 +19,33 @@ set ylabel 'seconds'
 set key outside right top
 set logscale y
 $curve0 << EOD
-0.25 0.14316
-0.5 0.183526
-0.7 0.326757
-0.85 0.734191
+0.25 0.146108
+0.5 0.186624
+0.7 0.336157
+0.85 0.743901
 EOD
 $curve1 << EOD
-0.25 0.146366
-0.5 0.175507
-0.7 0.230408
-0.85 0.396187
+0.25 0.150005
+0.5 0.177249
+0.7 0.238816
+0.85 0.44361
 EOD
 $curve2 << EOD
-0.25 0.157943
-0.5 0.209877
-0.7 0.336711
-0.85 0.847454
+0.25 0.16682
+0.5 0.223991
+0.7 0.394523
+0.85 1.8365
 EOD
 $curve3 << EOD
-0.25 0.148679
-0.5 0.180926
-0.7 0.233933
-0.85 0.405543
+0.25 0.16253
+0.5 0.208939
+0.7 0.335711
+0.85 0.855211
 EOD
-plot $curve0 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 1 title 'round-robin', $curve1 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 2 title 'Llumnix-like', $curve2 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 3 title 'CascadeInfer', $curve3 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 4 title 'steady'
+$curve4 << EOD
+0.25 0.152812
+0.5 0.181802
+0.7 0.221081
+0.85 0.466087
+EOD
+plot $curve0 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 1 title 'round-robin', $curve1 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 2 title 'Llumnix-like', $curve2 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 3 title 'least load, bounded steps', $curve3 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 4 title 'CascadeInfer', $curve4 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 5 title 'steady'

@@ -12,10 +12,11 @@ TESSERA_NAMESPACE_BEGIN
 /// When to use: as the baseline, or when memory never binds.
 /// Source: PASCAL, section II-C.
 template <schedulable Request, class BlockStore = kv::block_pool, class Tables = kv::csr_tables,
-          class Gate = gate::in_line>
-class fcfs
-    : public iteration_scheduler<Request, order::fcfs, preempt::swap, admit::watermark, BlockStore, Tables, Gate> {
-  using base = iteration_scheduler<Request, order::fcfs, preempt::swap, admit::watermark, BlockStore, Tables, Gate>;
+          class Gate = gate::in_line, class Draft = draft::same_for_all>
+class fcfs : public iteration_scheduler<Request, order::fcfs, preempt::swap, admit::watermark, BlockStore, Tables, Gate,
+                                        Draft> {
+  using base =
+      iteration_scheduler<Request, order::fcfs, preempt::swap, admit::watermark, BlockStore, Tables, Gate, Draft>;
 
  public:
   /// Parameters of the parts; each is described at its own type.

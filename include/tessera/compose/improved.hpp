@@ -35,11 +35,12 @@ using improved_request = request_hook_for<order::earliest_due<>>;
 /// When to use: interactive serving under a load that queues. Measured against each paper's own policy in
 /// docs/results/improved.
 template <schedulable Request, class Expected = order::expected_output_member, class Deadline = order::pacer_member,
-          class BlockStore = kv::block_pool, class Tables = kv::csr_tables, class Gate = gate::in_line>
+          class BlockStore = kv::block_pool, class Tables = kv::csr_tables, class Gate = gate::in_line,
+          class Draft = draft::same_for_all>
 class improved : public iteration_scheduler<Request, order::earliest_due<Expected, Deadline>, preempt::swap,
-                                            admit::watermark, BlockStore, Tables, Gate> {
+                                            admit::watermark, BlockStore, Tables, Gate, Draft> {
   using base = iteration_scheduler<Request, order::earliest_due<Expected, Deadline>, preempt::swap, admit::watermark,
-                                   BlockStore, Tables, Gate>;
+                                   BlockStore, Tables, Gate, Draft>;
 
  public:
   /// Parameters of the parts; each is described at its own type.

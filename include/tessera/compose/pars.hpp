@@ -32,11 +32,11 @@ struct pars_request : request_hook_for<order::ranked<>> {
 /// threshold.
 /// @tparam Scorer an `order::request_scorer`.
 template <schedulable Request, class Scorer = order::score_member, class BlockStore = kv::block_pool,
-          class Tables = kv::csr_tables, class Gate = gate::in_line>
+          class Tables = kv::csr_tables, class Gate = gate::in_line, class Draft = draft::same_for_all>
 class pars : public iteration_scheduler<Request, order::ranked<Scorer>, preempt::swap, admit::watermark, BlockStore,
-                                        Tables, Gate> {
-  using base =
-      iteration_scheduler<Request, order::ranked<Scorer>, preempt::swap, admit::watermark, BlockStore, Tables, Gate>;
+                                        Tables, Gate, Draft> {
+  using base = iteration_scheduler<Request, order::ranked<Scorer>, preempt::swap, admit::watermark, BlockStore, Tables,
+                                   Gate, Draft>;
 
  public:
   /// Parameters of the parts; each is described at its own type.

@@ -18,11 +18,11 @@ using pascal_request = request_hook_for<order::two_phase>;
 /// spare it behaves like `fcfs`. Past saturation, strict priority starves answers: shed load before that.
 /// Which instance a request runs on, at arrival and at its phase change, is decided outside (PASCAL, section IV-B).
 template <schedulable Request, class BlockStore = kv::block_pool, class Tables = kv::csr_tables,
-          class Gate = gate::in_line>
-class pascal
-    : public iteration_scheduler<Request, order::two_phase, preempt::swap, admit::watermark, BlockStore, Tables, Gate> {
+          class Gate = gate::in_line, class Draft = draft::same_for_all>
+class pascal : public iteration_scheduler<Request, order::two_phase, preempt::swap, admit::watermark, BlockStore,
+                                          Tables, Gate, Draft> {
   using base =
-      iteration_scheduler<Request, order::two_phase, preempt::swap, admit::watermark, BlockStore, Tables, Gate>;
+      iteration_scheduler<Request, order::two_phase, preempt::swap, admit::watermark, BlockStore, Tables, Gate, Draft>;
 
  public:
   /// Parameters of the parts; each is described at its own type.

@@ -21,11 +21,11 @@ using pascal_paced_request = request_hook_for<order::paced<>>;
 /// When to use: in place of `pascal`, whose answers starve when load comes near saturation. Together with
 /// `placement::least_kv` for new requests and `placement::migrate_when_tight` at the phase change.
 template <schedulable Request, class Deadline = order::pacer_member, class BlockStore = kv::block_pool,
-          class Tables = kv::csr_tables, class Gate = gate::in_line>
+          class Tables = kv::csr_tables, class Gate = gate::in_line, class Draft = draft::same_for_all>
 class pascal_paced : public iteration_scheduler<Request, order::paced<Deadline>, preempt::swap, admit::watermark,
-                                                BlockStore, Tables, Gate> {
-  using base =
-      iteration_scheduler<Request, order::paced<Deadline>, preempt::swap, admit::watermark, BlockStore, Tables, Gate>;
+                                                BlockStore, Tables, Gate, Draft> {
+  using base = iteration_scheduler<Request, order::paced<Deadline>, preempt::swap, admit::watermark, BlockStore, Tables,
+                                   Gate, Draft>;
 
  public:
   /// Parameters of the parts; each is described at its own type.

@@ -14,11 +14,11 @@ using round_robin_request = request_hook_for<order::round_robin>;
 /// When to use: as the time-sharing baseline; short requests get through quickly, long ones are interrupted often.
 /// Source: PASCAL, section II-C and figure 2(c).
 template <schedulable Request, class BlockStore = kv::block_pool, class Tables = kv::csr_tables,
-          class Gate = gate::in_line>
+          class Gate = gate::in_line, class Draft = draft::same_for_all>
 class round_robin : public iteration_scheduler<Request, order::round_robin, preempt::swap, admit::watermark, BlockStore,
-                                               Tables, Gate> {
-  using base =
-      iteration_scheduler<Request, order::round_robin, preempt::swap, admit::watermark, BlockStore, Tables, Gate>;
+                                               Tables, Gate, Draft> {
+  using base = iteration_scheduler<Request, order::round_robin, preempt::swap, admit::watermark, BlockStore, Tables,
+                                   Gate, Draft>;
 
  public:
   /// Parameters of the parts; each is described at its own type.

@@ -67,6 +67,22 @@ class host_tier {
     return status::ok;
   }
 
+  /// Keeps the first `n` blocks of a chain and gives the others back. O(size(head)). Requires: `head` is the head of a
+  /// chain in use, `0 < n <= size(head)` (asserted).
+  void shorten(block_id head, std::size_t n) noexcept {
+    const std::size_t before = size(head);
+    TESSERA_ASSERT(n != 0 && n <= before, "a chain in use keeps one block at least");
+    if (n == 0 || n >= before) return;
+    block_id tail = head;
+    for (std::size_t i = 1; i != n; ++i) tail = links_[tail].next;
+    links_[links_[head].tail].next = free_head_;
+    free_head_ = links_[tail].next;
+    free_size_ += before - n;
+    links_[tail].next = no_index;
+    links_[head].tail = tail;
+    links_[head].size = static_cast<std::uint32_t>(n);
+  }
+
   /// Length of the chain in blocks; 0 if `head` is not the head of a chain in use. O(1).
   [[nodiscard]] std::size_t size(block_id head) const noexcept { return head < capacity_ ? links_[head].size : 0; }
   /// Writes the chain's ids, in order, to the front of `out` and returns their number: the smaller of `size(head)` and

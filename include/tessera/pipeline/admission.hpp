@@ -70,6 +70,9 @@ template <class Planning>
   auto& [limits, longest, config, roster, step] = p;
   auto& kv = roster.kv;
   auto& s = request_access::state(r);
+  // What it has lost its blocks in the middle of is known soon; where it goes on then, nobody can say now.
+  if (s.expected != 0) return wait_reason::in_flight;
+  if (kv.table().free_rows() == 0) return wait_reason::residents_full;  // those who have left hold them
   const std::size_t held = step.kept + step.admitted.size() + roster.suspended.size();
   const std::size_t slots = held < limits.residents ? 0 : 1;
   if (slots != 0 && (as_guest || step.next == step.kept)) return wait_reason::residents_full;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <tessera/config.hpp>
+#include <tessera/draft/concepts.hpp>
 
 #include <concepts>
 #include <cstdint>
@@ -21,12 +22,13 @@ enum class reservation : std::uint8_t {
 };
 
 /// The values of a scheduler's policies.
-template <class Order, class Preempt, class Admit, class Gate>
+template <class Order, class Preempt, class Admit, class Gate, class Draft = draft::same_for_all>
 struct scheduler_config {
   Order order{};                ///< Parameters of the order.
   Preempt preempt{};            ///< Parameters of the preemption policy.
   Admit admit{};                ///< Parameters of the admission policy.
   Gate gate{};                  ///< Parameters of the gate.
+  Draft draft{};                ///< Parameters of the draft policy.
   bool chunked_prefill = true;  ///< False: a prompt is computed in one step, or waits for one with the budget for it.
   reservation reserve = reservation::by_chunk;  ///< When a prompt takes its blocks.
   bool remember_refusals = true;  ///< False: who waits is looked at anew in each plan. The plans are the same, and take
@@ -34,13 +36,14 @@ struct scheduler_config {
 };
 
 /// The same for an order that cannot be made without parameters.
-template <class Order, class Preempt, class Admit, class Gate>
+template <class Order, class Preempt, class Admit, class Gate, class Draft>
   requires(!std::default_initializable<Order>)
-struct scheduler_config<Order, Preempt, Admit, Gate> {
+struct scheduler_config<Order, Preempt, Admit, Gate, Draft> {
   Order order;                                  ///< As above.
   Preempt preempt{};                            ///< As above.
   Admit admit{};                                ///< As above.
   Gate gate{};                                  ///< As above.
+  Draft draft{};                                ///< As above.
   bool chunked_prefill = true;                  ///< As above.
   reservation reserve = reservation::by_chunk;  ///< As above.
   bool remember_refusals = true;                ///< As above.

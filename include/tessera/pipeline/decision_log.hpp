@@ -23,7 +23,7 @@
 ///
 ///     "TESSLOG", a byte with the version, what clock and whether there are hashes, the limits;
 ///     then for each call: the `decision` (a byte), the arguments, and the answer: the status + 1 (a byte) or the
-///     digest of the plan (8 bytes, never 0).
+///     digest of the plan (8 bytes, never 0). A `commit` is of the oldest plan in flight, an `abandon` of the newest.
 ///
 /// The arguments are there before the call is made. So where the program dies in a call, the log ends with that call,
 /// without an answer; in a file that was mapped and zeroed the log ends where zeros begin.
@@ -155,7 +155,7 @@ class decision_log {
 
 namespace detail {
 
-inline constexpr char log_magic[8] = {'T', 'E', 'S', 'S', 'L', 'O', 'G', 1};
+inline constexpr char log_magic[8] = {'T', 'E', 'S', 'S', 'L', 'O', 'G', 2};
 
 /// What the request's order looks at beside its hook: what the user says, or what the orders of the library look at.
 template <class R>
@@ -441,6 +441,7 @@ class logged : public Scheduler {
     log_->put(static_cast<std::uint64_t>(l.residents));
     log_->put(static_cast<std::uint64_t>(l.host_blocks));
     log_->put(l.max_length.count());
+    log_->put(static_cast<std::uint64_t>(l.plans_in_flight));
     log_->close(static_cast<decision>(detail::log_magic[0]));
   }
 

@@ -3,9 +3,9 @@
 
 #include <tessera/admit/watermark.hpp>
 #include <tessera/core/owned_storage.hpp>
-#include <tessera/core/prefetch.hpp>
 #include <tessera/core/status.hpp>
 #include <tessera/core/storage.hpp>
+#include <tessera/draft/concepts.hpp>
 #include <tessera/gate/concepts.hpp>
 #include <tessera/kv/block_pool.hpp>
 #include <tessera/kv/csr_tables.hpp>
@@ -15,8 +15,10 @@
 #include <tessera/pipeline/limits.hpp>
 #include <tessera/pipeline/lookahead.hpp>
 #include <tessera/pipeline/plan.hpp>
+#include <tessera/pipeline/plan_ring.hpp>
 #include <tessera/pipeline/reasons.hpp>
 #include <tessera/pipeline/roster.hpp>
+#include <tessera/pipeline/settlement.hpp>
 #include <tessera/pipeline/step.hpp>
 #include <tessera/pipeline/walk.hpp>
 #include <tessera/preempt/swap.hpp>
@@ -32,8 +34,8 @@
 ///
 /// Where to read what: `pipeline/walk.hpp` who has its turn when, `share.hpp` what a resident gets, `admission.hpp`
 /// whether one that waits starts, `eviction.hpp` who gives way, `lookahead.hpp` drafts, `reasons.hpp` why somebody is
-/// not in a plan; `roster.hpp` how requests come, go and change, `kv_ledger.hpp` the memory, `refusal.hpp` what need
-/// not be found out twice.
+/// not in a plan; `plan_ring.hpp` which plans are in flight, `settlement.hpp` how they are settled; `roster.hpp` how
+/// requests come, go and change, `kv_ledger.hpp` the memory, `refusal.hpp` what need not be found out twice.
 
 TESSERA_NAMESPACE_BEGIN
 
@@ -48,13 +50,22 @@ TESSERA_NAMESPACE_BEGIN
 /// Transactional: `plan` reserves, then exactly one of `commit` and `abandon` settles it. An abandoned plan leaves no
 /// trace: the same blocks are handed out again, in the same order.
 ///
+/// Several plans may be in flight (`scheduler_limits::plans_in_flight`): a step is planned while others run, goes on
+/// where they will have come, and is settled after them. What is not known yet, a request *expects*
+/// (`state().expected`): a token from each plan that samples, and all of its drafts. When less comes of a plan, its
+/// settlement corrects that. A request that ends is held, with its blocks, until the last plan is settled that has it;
+/// a victim's outcomes count while it waits, and it starts again when all are known. The engine must run plans in the
+/// order in which they were made, copies of one after the kernels of the one before.
+/// A plan is *open* until another is made or one is settled: so long it can be abandoned, and calls that would keep
+/// that from being exact are `busy`. With one plan in flight that is until it is settled.
+///
 /// Complexity of a step: O(scheduled + evicted + blocks given or taken), whatever the number of requests that wait, age
 /// or are cached; where places change, one pass over the residents' pointers; for each request that starts or is
 /// refused O(log residents), and O(residents) if it outranks some or the policies look at them. The prefix of the first
 /// who cannot start is matched once, and again only after so much has changed that it might start; so is whom to evict
 /// for it. The CSR view moves the batch's indices (4 bytes a block) when rows grow. Allocation: none after
 /// construction. Errors: values; misuse is asserted, and what would read past an end or take a request twice is refused
-/// in unchecked builds, too. One thread, one plan at a time. Deterministic: the same calls give the same plans.
+/// in unchecked builds, too. One thread. Deterministic: the same calls give the same plans.
 ///
 /// @tparam Order      who goes first: a `queue_discipline`.
 /// @tparam Preempt    how blocks are given up: a `preemption_policy`.
@@ -63,8 +74,10 @@ TESSERA_NAMESPACE_BEGIN
 /// @tparam Tables     the block tables as the engine takes them: `kv::csr_tables`, `kv::row_tables`,
 ///                    `kv::changed_tables`.
 /// @tparam Gate       who may pass the first who cannot start: `gate::in_line`, `gate::backfill`.
+/// @tparam Draft      how many drafts a request has in a step: a `draft_policy`.
 template <schedulable Request, class Order = order::fcfs, class Preempt = preempt::swap, class Admit = admit::watermark,
-          class BlockStore = kv::block_pool, class Tables = kv::csr_tables, class Gate = gate::in_line>
+          class BlockStore = kv::block_pool, class Tables = kv::csr_tables, class Gate = gate::in_line,
+          class Draft = draft::same_for_all>
 class iteration_scheduler {
   static_assert(sizeof(detail::explain_queue_discipline<Order, Request>) != 0);
   static_assert(queue_discipline<Order, Request>, "tessera: Order is not a queue_discipline for this request type");
@@ -80,6 +93,8 @@ class iteration_scheduler {
   static_assert(gate_policy<Gate, Request>,
                 "tessera: Gate lacks `static constexpr bool passes`, or `most_skipped` and "
                 "`passage ask(const Request&, const gate_view<Request>&) const noexcept`");
+  static_assert(draft_policy<Draft, Request>,
+                "tessera: Draft lacks `tokens drafts(const Request&, const draft_view&) const noexcept`");
 
  public:
   using request_type = Request;                      ///< The type of the requests.
@@ -89,14 +104,14 @@ class iteration_scheduler {
   using plan_type = step_plan<Request, table_view>;  ///< What `plan` returns.
   using limits = scheduler_limits;                   ///< What there must be room for; fixed at construction.
 
-  using config = scheduler_config<Order, Preempt, Admit, Gate>;  ///< The policies' values.
+  using config = scheduler_config<Order, Preempt, Admit, Gate, Draft>;  ///< The policies' values.
 
   /// Bytes that a scheduler of these limits takes from the caller's memory.
   [[nodiscard]] static constexpr std::size_t required_bytes(const limits& l) noexcept {
     return storage_layout{}
         .add_bytes(roster::required_bytes(l))
         .add_bytes(Tables::required_bytes(table_limits(l)))
-        .add_bytes(step::required_bytes(l))
+        .add_bytes(detail::plan_ring<Request>::required_bytes(l))
         .bytes_unaligned();
   }
 
@@ -121,7 +136,7 @@ class iteration_scheduler {
 
   // -- requests in and out -----------------------------------------------------------------------------------------
 
-  /// Puts a request into the waiting queue. O(log waiting). Allowed while a plan is pending.
+  /// Puts a request into the waiting queue. O(log waiting). Allowed at any moment.
   /// Returns `accepted`; `never_fits` if prompt + max_output cannot run even on the empty instance; `queue_full`;
   /// `busy` if it is in a scheduler, or in a queue of yours; `invalid` if the prompt is empty or max_output negative.
   [[nodiscard]] status submit(Request& r, time_point now) noexcept {
@@ -155,12 +170,13 @@ class iteration_scheduler {
   /// Gives a request up: its blocks are free at once, its progress stays in its state for `adopt`. Copy its KV before;
   /// if another instance has yet to agree, `suspend` it until then. Of one that is swapped out and left its first
   /// blocks to others, nothing is worth copying: its progress says so. O(log n + blocks held). `unknown_request` if it
-  /// is not here; `busy` while a plan is pending, unless it is suspended: then its blocks are free when that is
-  /// settled; `busy`, too, of one that was forked and whose last block a plan is yet to copy.
+  /// is not here; `busy` while a plan in flight has it, which says where it goes on, or is yet to copy the last block
+  /// of one that was forked; `busy`, too, while a plan is open, unless it is suspended: then its blocks are free when
+  /// that plan is not open any more.
   [[nodiscard]] status evacuate(Request& r) noexcept {
     if (!roster_.contains(r)) return status::unknown_request;
-    if (roster_.kv.awaits_copy(r)) return status::busy;
-    if (!step_.pending) {
+    if (roster_.kv.awaits_copy(r) || is_in_flight(r)) return status::busy;
+    if (!plans_.has_open()) {
       roster_.remove(r, lifecycle::idle);
     } else if (r.state().life == lifecycle::suspended && r.state().ends_as == lifecycle::idle) {
       roster_.leave_behind(r);
@@ -173,10 +189,11 @@ class iteration_scheduler {
   /// Lets a resident stand aside: it keeps its blocks and its place among the residents, no plan computes anything for
   /// it, and nobody evicts it. The others make do with the blocks that are left: if these are too few for the first of
   /// them, plans are empty. O(log residents) comparisons and a move of pointers. `resume`, `evacuate`, `cancel` and
-  /// `finish` end it. Returns `unknown_request` if it is not a resident here, `busy` while a plan is pending.
+  /// `finish` end it. What is in flight for it counts. Returns `unknown_request` if it is not a resident here, `busy`
+  /// while a plan is open.
   [[nodiscard]] status suspend(Request& r) noexcept {
     if (r.state().life != lifecycle::resident || !roster_.contains(r)) return status::unknown_request;
-    if (step_.pending) return status::busy;
+    if (plans_.has_open()) return status::busy;
     roster_.suspend(r);
     return status::ok;
   }
@@ -184,17 +201,19 @@ class iteration_scheduler {
   /// Lets a suspended request go on where it was. As `suspend`; `unknown_request` if it is not suspended here.
   [[nodiscard]] status resume(Request& r) noexcept {
     if (r.state().life != lifecycle::suspended || !roster_.contains(r)) return status::unknown_request;
-    if (step_.pending) return status::busy;
+    if (plans_.has_open()) return status::busy;
     roster_.resume(r);
     return status::ok;
   }
 
   /// Takes a resident's KV away, as `preempt::recompute` would: it waits again, at the place that it has. For an engine
-  /// that needs its blocks, or has lost what is in them. O(blocks held). Returns as `suspend`.
+  /// that needs its blocks, or has lost what is in them. What is in flight for it counts; the blocks are others' in the
+  /// plans that are made from now on. O(blocks held). Returns as `suspend`.
   [[nodiscard]] status preempt(Request& r) noexcept {
     if (r.state().life != lifecycle::resident || !roster_.contains(r)) return status::unknown_request;
-    if (step_.pending) return status::busy;
-    roster_.preempt(r);
+    if (plans_.has_open()) return status::busy;
+    step* const last = plans_.last_with(r);
+    roster_.preempt(r, last != nullptr ? &last->moves : nullptr);
     return status::ok;
   }
 
@@ -202,11 +221,12 @@ class iteration_scheduler {
   /// last block that is not full is copied: the next plan lists it in `copies`, whoever is in it. `child` has its
   /// description, `prompt` as its parent's, and is resident when this returns. O(log residents + blocks held). Returns
   /// `unknown_request` if the parent is no resident here, `invalid` if the prompts differ or max_output is negative;
-  /// `busy` while a plan is pending or if the child is in a scheduler; `never_fits`; `exhausted` if there is no place,
-  /// or no block for the copy.
+  /// `busy` while a plan is open or one in flight has the parent, or if the child is in a scheduler; `never_fits`;
+  /// `exhausted` if there is no place, or no block for the copy.
   [[nodiscard]] status fork(const Request& parent, Request& child) noexcept {
     if (parent.state().life != lifecycle::resident || !roster_.contains(parent)) return status::unknown_request;
-    if (step_.pending || is_live(child.state().life) || static_cast<const detail::rank_hook&>(child).is_linked()) {
+    if (plans_.has_open() || is_in_flight(parent) || is_live(child.state().life) ||
+        static_cast<const detail::rank_hook&>(child).is_linked()) {
       return status::busy;
     }
     if (child.prompt != parent.prompt || child.max_output < tokens{}) return status::invalid;
@@ -217,84 +237,69 @@ class iteration_scheduler {
 
   /// Calls `f(r)`, which may change what the order's `before` looks at (its priority, members of yours), and moves `r`
   /// to where it then belongs. It keeps its KV. O(log n) comparisons and, for a resident, a move of pointers. Returns
-  /// `unknown_request` if it is not here, `busy` while a plan is pending: nothing is called then.
+  /// `unknown_request` if it is not here, `busy` while a plan is open: nothing is called then.
   template <std::invocable<Request&> F>
   [[nodiscard]] status update(Request& r, F&& f) noexcept {
     if (!roster_.contains(r)) return status::unknown_request;
-    if (step_.pending) return status::busy;
+    if (plans_.has_open()) return status::busy;
     roster_.update(r, f);
     return status::ok;
   }
 
   /// Ends a request at any moment, as cancelled. Its blocks are free when this returns, or, if it holds some and a plan
-  /// is pending, when that plan is settled. O(log n + blocks held). Returns `unknown_request` if it is not here.
-  status cancel(Request& r) noexcept { return end(r, lifecycle::cancelled); }
+  /// is open or in flight for it, when the last of these plans is settled: until then it lives, but is in no other.
+  /// What comes of those it is in is ignored. O(log n + blocks held). Returns `unknown_request` if it is not here.
+  status cancel(Request& r) noexcept { return settling().end(r, lifecycle::cancelled); }
 
   /// As `cancel`, but the request counts as finished: for one that has outgrown the instance, or whose last token the
   /// engine recognises late.
-  status finish(Request& r) noexcept { return end(r, lifecycle::finished); }
+  status finish(Request& r) noexcept { return settling().end(r, lifecycle::finished); }
 
   // -- one step ----------------------------------------------------------------------------------------------------
 
-  /// Chooses the next step. Requires: no plan is pending, `step.max_batch > 0`, `step.token_budget > 0`,
-  /// `step.lookahead >= 0` (asserted; else the plan is empty and has the id 0, and nothing has changed).
-  /// The plan may be empty. Its spans are valid until `commit` or `abandon`.
+  /// Chooses the next step. Requires: fewer plans are in flight than the limits allow, `step.max_batch > 0`,
+  /// `step.token_budget > 0`, `step.lookahead >= 0` (asserted; else the plan is empty and has the id 0, and nothing has
+  /// changed). The plan may be empty. Its spans are valid until it is committed or abandoned, `tables` only until
+  /// another plan is made.
+  ///
+  /// With others in flight, it goes on where those will be when they have been run: with tokens that nobody knows yet.
   [[nodiscard]] plan_type plan(time_point now, const step_limits& step) noexcept {
-    TESSERA_ASSERT(!step_.pending, "the previous plan is neither committed nor abandoned");
+    TESSERA_ASSERT(!plans_.full(), "the previous plan is neither committed nor abandoned");
     TESSERA_ASSERT(step.max_batch > 0 && step.token_budget > tokens{0}, "a step needs a batch and a token budget");
     TESSERA_ASSERT(step.lookahead >= tokens{0}, "negative lookahead");
-    if (step_.pending || step.max_batch == 0 || step.token_budget <= tokens{} || step.lookahead < tokens{}) return {};
+    if (plans_.full() || step.max_batch == 0 || step.token_budget <= tokens{} || step.lookahead < tokens{}) return {};
+    settling().close();
     roster_.advance(now);
-    begin(step);
-    planning p{limits_, longest_, config_, roster_, step_};
+    detail::step<Request>& s = begin(step);
+    planning p{limits_, longest_, config_, roster_, s};
     detail::walk(p);
     if (step.lookahead > tokens{}) detail::give_lookahead(p);
-    return finish_plan();
+    return finish_plan(s);
   }
 
-  /// Settles a plan that was run. `outcomes[i]` belongs to `p[i]`: decode entries, then prefill entries.
-  /// Requires: `p` is the pending plan, `outcomes.size() == p.size()` (asserted; else `invalid`, and nothing has
-  /// changed); a sampling entry produced at least one token or failed, and at most one more than its lookahead
+  /// Settles the oldest plan in flight, which was run. `outcomes[i]` belongs to `p[i]`: decode entries, then prefill
+  /// entries. Those of requests that have ended meanwhile are ignored: a plan that was made before an earlier one said
+  /// so has entries that are void.
+  /// Requires: `p` is the oldest plan in flight, `outcomes.size() == p.size()` (asserted; else `invalid`, and nothing
+  /// has changed); a sampling entry produced at least one token or failed, and at most one more than its lookahead
   /// (asserted; else it counts as the nearest that is possible). O(scheduled + evicted), and a pass over the residents'
   /// pointers if places change.
   status commit(const plan_type& p, std::span<const outcome> outcomes, time_point now) noexcept {
-    TESSERA_ASSERT(is_pending(p), "not the pending plan");
-    TESSERA_ASSERT(outcomes.size() == step_.size(), "one outcome per scheduled entry");
-    if (!is_pending(p) || outcomes.size() != step_.size()) return status::invalid;
-    roster_.settle_evictions(step_.kept);
-    roster_.settle_admissions(step_.admitted, step_.first_guest);
-    const outcome* o = outcomes.data();
-    const std::uint32_t mark = step_.mark();
-    constexpr std::size_t ahead = 8;
-    for (std::size_t i = 0; i != step_.decode.size(); ++i, ++o) {
-      if (i + ahead < step_.decode.size()) detail::prefetch(&step_.decode[i + ahead].request->state());
-      if (!roster_.settle_decode(step_.decode[i], *o, step_.decode_at[i], mark)) [[unlikely]]
-        settle(step_.decode[i], *o, step_.decode_at[i], now);
-    }
-    for (std::size_t i = 0; i != step_.prefill.size(); ++i) settle(step_.prefill[i], *o++, step_.prefill_at[i], now);
-    roster_.settle_places();
-    roster_.kv.copies_done();
-    step_.pending = false;
-    settle_endings();
+    TESSERA_ASSERT(is_oldest(p), "not the pending plan, or not the oldest of those");
+    TESSERA_ASSERT(outcomes.size() == p.size(), "one outcome per scheduled entry");
+    if (!is_oldest(p) || outcomes.size() != plans_.oldest().size()) return status::invalid;
+    settling().commit(outcomes, now);
     return status::ok;
   }
 
-  /// Drops the pending plan as if it had never been made (except that its `now` has come: requests have aged). O(blocks
+  /// Drops the newest plan as if it had never been made (except that its `now` has come: requests have aged). O(blocks
   /// it had reserved). Only for a plan that was not run, not even in part: blocks that it took from others count as
-  /// untouched again. Requires: `p` is the pending plan (asserted; else `invalid`, and nothing has changed).
+  /// untouched again. Requires: `p` is the newest plan in flight, and no plan has been committed or abandoned since it
+  /// was made (asserted; else `invalid`, and nothing has changed).
   status abandon(const plan_type& p) noexcept {
-    TESSERA_ASSERT(is_pending(p), "not the pending plan");
-    if (!is_pending(p)) return status::invalid;
-    // What was found out beside what is undone now may not be true any more.
-    if (roster_.kv.mark() != 0) {
-      roster_.refused = step_.refused_before;
-      roster_.refused_request = step_.refused_request_before;
-      roster_.residents.set_bookmark(step_.bookmark_before);
-    }
-    step_.kept += roster_.kv.roll_back(0);
-    step_.pending = false;
-    step_.seen = 0;  // for `why`: nobody is in this plan
-    settle_endings();
+    TESSERA_ASSERT(is_open(p), "not the pending plan, or others have been made or settled since");
+    if (!is_open(p)) return status::invalid;
+    settling().abandon();
     return status::ok;
   }
 
@@ -308,22 +313,36 @@ class iteration_scheduler {
   }
 
   /// Why a live request is not in the latest plan; `none` if it is, or has ended; `not_planned` after an `abandon`.
-  /// O(1), or O(log residents) for a resident while a plan is pending. Requires: if it lives, it is here.
+  /// O(1), or O(log residents) for a resident while a plan is open. Requires: if it lives, it is here.
   [[nodiscard]] wait_reason why(const Request& r) const noexcept {
-    return is_live(r.state().life) ? detail::why_not_in(step_, roster_.residents, longest_, r) : wait_reason::none;
+    return is_live(r.state().life) ? detail::why_not_in(plans_.latest(), roster_.residents, longest_, r)
+                                   : wait_reason::none;
   }
 
   /// Whether a plan waits for `commit` or `abandon`. O(1).
-  [[nodiscard]] bool plan_pending() const noexcept { return step_.pending; }
+  [[nodiscard]] bool plan_pending() const noexcept { return plans_.size() != 0; }
+  /// How many plans wait for `commit`. O(1).
+  [[nodiscard]] std::size_t plans_in_flight() const noexcept { return plans_.size(); }
+  /// Whether the newest plan can still be abandoned: nothing has been planned or settled since. O(1).
+  [[nodiscard]] bool can_abandon() const noexcept { return plans_.has_open(); }
+  /// Whether a plan in flight has the request: it computes something for it, took its blocks, or copies its last one.
+  /// Of a plan that is open, not all are known by this yet. O(plans in flight). Requires: it is here.
+  [[nodiscard]] bool is_in_flight(const Request& r) const noexcept {
+    bool copied = false;
+    plans_.for_each([&](const step& s) noexcept { copied = copied || roster_.kv.is_filled_by(r, s.moves.copies); });
+    return copied || plans_.last_with(r) != nullptr;
+  }
   /// Requests that hold no blocks: new or preempted. O(1).
   [[nodiscard]] std::size_t waiting_count() const noexcept { return roster_.waiting.size(); }
   /// Requests that hold blocks and run. O(1).
   [[nodiscard]] std::size_t resident_count() const noexcept { return roster_.residents.size(); }
   /// Requests that hold blocks and are suspended. O(1).
   [[nodiscard]] std::size_t suspended_count() const noexcept { return roster_.suspended.size(); }
-  /// No request is here.
+  /// No request is here, nor held by a plan in flight. O(plans in flight).
   [[nodiscard]] bool idle() const noexcept {
-    return roster_.waiting.empty() && roster_.residents.size() == 0 && roster_.suspended.empty();
+    bool holds = false;
+    plans_.for_each([&](const step& s) noexcept { holds = holds || !s.ended.empty(); });
+    return !holds && roster_.waiting.empty() && roster_.residents.size() == 0 && roster_.suspended.empty();
   }
   /// Requests that hold device blocks and run, in rank order. Invalidated by every other call.
   [[nodiscard]] std::span<Request* const> residents() const noexcept { return roster_.residents.all(); }
@@ -344,11 +363,11 @@ class iteration_scheduler {
   /// Forgets what the prefix cache knows (the weights have changed): nobody who starts from now on shares what was
   /// computed before, nor what is computed on top of it. Blocks in use stay in use. Who has computed something goes on
   /// with it, also one that is swapped out; `preempt` or cancel it if it must not. What is adopted later counts as new.
-  /// O(blocks + requests). `busy` while a plan is pending.
+  /// O(blocks + requests). `busy` while a plan is open.
   [[nodiscard]] status forget_prefixes() noexcept
     requires requires(BlockStore& store) { store.clear(); }
   {
-    if (step_.pending) return status::busy;
+    if (plans_.has_open()) return status::busy;
     roster_.forget_prefixes();
     return status::ok;
   }
@@ -362,101 +381,76 @@ class iteration_scheduler {
  private:
   using roster = detail::roster<Request, Order, BlockStore>;
   using step = detail::step<Request>;
-  using planning = detail::planning<Request, Order, Preempt, Admit, BlockStore, Gate>;
+  using settlement = detail::settlement<Request, Order, BlockStore>;
+  using planning = detail::planning<Request, Order, Preempt, Admit, BlockStore, Gate, Draft>;
 
   static constexpr kv::block_table::limits table_limits(const limits& l) noexcept {
     return detail::kv_ledger<Request, BlockStore>::table_limits(l);
   }
 
   iteration_scheduler(arena memory, const limits& l, const config& c) noexcept
-      : limits_{l},
-        config_{c},
-        roster_{memory, l, c.order},
-        tables_{memory, table_limits(l)},
-        step_{memory, l.residents} {
+      : limits_{l}, config_{c}, roster_{memory, l, c.order}, tables_{memory, table_limits(l)}, plans_{memory, l} {
+    TESSERA_ASSERT(l.plans_in_flight > 0, "one plan at least is in flight");
     TESSERA_ASSERT(l.block_size > tokens{0} && l.residents > 0 && l.blocks > 0, "empty limits");
   }
 
   [[nodiscard]] std::int64_t free_blocks() const noexcept { return roster_.kv.free_blocks(); }
   [[nodiscard]] blocks capacity() const noexcept { return blocks{static_cast<std::int64_t>(store().capacity())}; }
-  [[nodiscard]] bool is_pending(const plan_type& p) const noexcept {
-    return step_.pending && p.id == step_.id && p.decode.data() == step_.decode.data();
+  [[nodiscard]] bool is_oldest(const plan_type& p) noexcept { return plans_.size() != 0 && is(p, plans_.oldest()); }
+  [[nodiscard]] bool is_open(const plan_type& p) noexcept { return plans_.has_open() && is(p, plans_.latest()); }
+  [[nodiscard]] static bool is(const plan_type& p, const step& s) noexcept {
+    return p.id == s.id && p.decode.data() == s.decode.data();
   }
 
-  status end(Request& r, lifecycle as) noexcept {
-    if (!roster_.contains(r)) return status::unknown_request;
-    auto& s = request_access::state(r);
-    if (step_.pending && (s.life != lifecycle::waiting || step_.has_mark(r, plan_mark::runs))) {
-      if (s.ends_as == lifecycle::idle) step_.ended.push_back(&r);
-      s.ends_as = as;
-    } else {
-      if (step_.refused_before.sequence == s.sequence) step_.refused_before.forget();
-      roster_.remove(r, as);
-    }
-    return status::ok;
+  [[nodiscard]] settlement settling() noexcept { return {roster_, plans_}; }
+
+  [[nodiscard]] step& begin(const step_limits& limits) noexcept {
+    step& s = plans_.push();
+    s.limits = limits;
+    s.budget = limits.token_budget;
+    s.drafts = tokens{};
+    s.max_batch = limits.max_batch < limits_.residents ? limits.max_batch : limits_.residents;
+    s.starts = limits.max_starts;
+    s.next = 0;
+    s.kept = roster_.residents.size();
+    s.obtainable = capacity();
+    s.promised = blocks{};
+    s.blocked = 0;
+    s.stopped = wait_reason::none;
+    s.seen = roster_.next_sequence;
+    s.refused_before = roster_.refused;
+    s.refused_request_before = roster_.refused_request;
+    s.bookmark_before = roster_.residents.bookmark();
+    s.decode.clear();
+    s.prefill.clear();
+    s.decode_at.clear();
+    s.prefill_at.clear();
+    s.admitted.clear();
+    s.first_guest = ~std::size_t{0};
+    s.outgrown.clear();
+    roster_.kv.begin(s.moves);
+    return s;
   }
 
-  void begin(const step_limits& limits) noexcept {
-    step_.limits = limits;
-    step_.budget = limits.token_budget;
-    step_.drafts = tokens{};
-    step_.max_batch = limits.max_batch < limits_.residents ? limits.max_batch : limits_.residents;
-    step_.starts = limits.max_starts;
-    step_.next = 0;
-    step_.kept = roster_.residents.size();
-    step_.obtainable = capacity();
-    step_.promised = blocks{};
-    step_.blocked = 0;
-    step_.stopped = wait_reason::none;
-    step_.seen = roster_.next_sequence;
-    step_.refused_before = roster_.refused;
-    step_.refused_request_before = roster_.refused_request;
-    step_.bookmark_before = roster_.residents.bookmark();
-    step_.decode.clear();
-    step_.prefill.clear();
-    step_.decode_at.clear();
-    step_.prefill_at.clear();
-    step_.admitted.clear();
-    step_.first_guest = ~std::size_t{0};
-    step_.outgrown.clear();
-    roster_.kv.begin();
-    ++step_.id;
-    step_.pending = true;
-  }
-
-  [[nodiscard]] plan_type finish_plan() noexcept {
+  [[nodiscard]] plan_type finish_plan(const step& s) noexcept {
     kv::block_table& table = roster_.kv.table();
     tables_.begin();
-    for (auto* entries : {&step_.decode, &step_.prefill}) {
+    for (const auto* entries : {&s.decode, &s.prefill}) {
       for (const scheduled<Request>& e : *entries) {
         tables_.add(table, e.row, e.first + e.count + e.lookahead, e.new_blocks);
       }
     }
-    return {.decode = step_.decode,
-            .prefill = step_.prefill,
-            .swap_out = roster_.kv.swap_out(),
-            .copies = roster_.kv.copies(),
-            .swap_in = roster_.kv.swap_in(),
-            .fetch = roster_.kv.fetch(),
-            .preempted = roster_.kv.victims(),
-            .outgrown = step_.outgrown,
+    return {.decode = s.decode,
+            .prefill = s.prefill,
+            .swap_out = s.moves.swap_out,
+            .copies = s.moves.copies,
+            .swap_in = s.moves.swap_in,
+            .fetch = s.moves.fetch,
+            .preempted = s.moves.victims,
+            .outgrown = s.outgrown,
             .tables = tables_.view(table),
-            .computed = step_.limits.token_budget - step_.budget - step_.drafts,
-            .id = step_.id};
-  }
-
-  void settle(const scheduled<Request>& e, const outcome& o, std::uint32_t at, time_point now) noexcept {
-    if (e.request->state().ends_as == lifecycle::idle) [[likely]] {
-      roster_.settle(e, o, at, now, step_.mark());
-    } else {
-      roster_.settle_cancelled(*e.request, at);
-    }
-  }
-
-  void settle_endings() noexcept {
-    for (Request* r : step_.ended) roster_.remove(*r, r->state().ends_as);
-    step_.ended.clear();
-    roster_.settle_left_behind();
+            .computed = s.limits.token_budget - s.budget - s.drafts,
+            .id = s.id};
   }
 
   limits limits_;
@@ -464,7 +458,7 @@ class iteration_scheduler {
   config config_;
   roster roster_;
   [[no_unique_address]] Tables tables_;
-  step step_;
+  detail::plan_ring<Request> plans_;
 };
 
 TESSERA_NAMESPACE_END

@@ -8,6 +8,7 @@
 #include <tessera/kv/copy_on_write.hpp>
 #include <tessera/kv/host_tier.hpp>
 #include <tessera/pipeline/exclusive_blocks.hpp>
+#include <tessera/pipeline/kv_moves.hpp>
 #include <tessera/pipeline/limits.hpp>
 #include <tessera/pipeline/plan.hpp>
 
@@ -19,12 +20,12 @@
 TESSERA_NAMESPACE_BEGIN
 namespace detail {
 
-/// The KV memory of one instance - blocks, block tables, host tier - and what the pending plan has done to it, so that
+/// The KV memory of one instance - blocks, block tables, host tier - and what the open plan has done to it, so that
 /// it can be undone exactly. Each operation is written down; undoing replays them backwards, which the stores promise
 /// to take to the letter. Knows nothing of order or admission.
 ///
 /// The row of a victim stays readable until the plan is settled, because the engine copies from it; hence there are
-/// twice as many rows as residents.
+/// twice as many rows as residents, and as many again for each further plan in flight.
 template <schedulable Request, class BlockStore>
 class kv_ledger {
   using state = typename Request::state_type;
@@ -36,19 +37,15 @@ class kv_ledger {
   static constexpr bool shares = prefix_hashed<Request> && kv::prefix_store<BlockStore>;  ///< Whether blocks are.
 
   [[nodiscard]] static constexpr kv::block_table::limits table_limits(const scheduler_limits& l) noexcept {
-    return {.rows = 2 * l.residents, .blocks_per_row = l.blocks_per_row(), .block_size = l.block_size};
+    return {.rows = l.rows(), .blocks_per_row = l.blocks_per_row(), .block_size = l.block_size};
   }
   [[nodiscard]] static constexpr std::size_t required_bytes(const scheduler_limits& l) noexcept {
     return storage_layout{}
         .add_bytes(BlockStore::required_bytes(store_limits(l)))
         .add_bytes(kv::block_table::required_bytes(table_limits(l)))
         .add_bytes(kv::host_tier::required_bytes(host_limits(l)))
-        .add_bytes(exclusive_blocks<shares>::required_bytes(2 * l.residents, l.blocks))
-        .add_bytes(fixed_vector<kv_transfer<Request>>::required_bytes(l.residents) * 2)
-        .add_bytes(fixed_vector<kv_fetch<Request>>::required_bytes(l.residents))
-        .add_bytes(fixed_vector<preemption<Request>>::required_bytes(l.residents))
+        .add_bytes(exclusive_blocks<shares>::required_bytes(l.rows(), l.blocks))
         .add_bytes(fixed_vector<kv::block_copy>::required_bytes(l.residents))
-        .add_bytes(fixed_vector<kv::block_id>::required_bytes(l.host_blocks))
         .add_bytes(fixed_vector<reservation>::required_bytes(reservations(l)))
         .bytes();
   }
@@ -58,13 +55,8 @@ class kv_ledger {
         blocks_{memory, store_limits(l)},
         table_{memory, table_limits(l)},
         host_{memory, host_limits(l)},
-        own_{memory, 2 * l.residents, l.blocks},
-        swap_out_{memory, l.residents},
-        swap_in_{memory, l.residents},
-        fetch_{memory, l.residents},
-        victims_{memory, l.residents},
+        own_{memory, l.rows(), l.blocks},
         copies_{memory, l.residents},
-        host_ids_{memory, l.host_blocks},
         journal_{memory, reservations(l)} {}
 
   [[nodiscard]] BlockStore& store() noexcept { return blocks_; }
@@ -85,21 +77,13 @@ class kv_ledger {
   /// Blocks that a row does not share with another.
   [[nodiscard]] std::int64_t exclusive(const Request& r) const noexcept { return own_.of(r.state().row); }
 
-  [[nodiscard]] std::span<const kv_transfer<Request>> swap_out() const noexcept { return swap_out_; }
-  [[nodiscard]] std::span<const kv_transfer<Request>> swap_in() const noexcept { return swap_in_; }
-  [[nodiscard]] std::span<const kv_fetch<Request>> fetch() const noexcept { return fetch_; }
-  [[nodiscard]] std::span<const preemption<Request>> victims() const noexcept { return victims_; }
-  [[nodiscard]] std::span<const kv::block_copy> copies() const noexcept { return copies_; }
-
   // -- within a plan: undone by `roll_back` ------------------------------------------------------------------------
 
   /// A new plan begins; what the previous one did stands.
-  void begin() noexcept {
-    swap_out_.clear();
-    swap_in_.clear();
-    fetch_.clear();
-    victims_.clear();
-    host_ids_.clear();
+  void begin(kv_moves<Request>& moves) noexcept {
+    moves_ = &moves;
+    moves.clear();
+    for (const kv::block_copy& c : copies_) moves.copies.push_back(c);
     journal_.clear();
   }
 
@@ -110,8 +94,8 @@ class kv_ledger {
   void open_row(Request& r) noexcept {
     state& s = state_of(r);
     s.row = table_.acquire_row();
-    TESSERA_ASSERT(s.row != no_index, "rows are twice the residents");
-    note(reservation::what::row, r, 0);
+    TESSERA_ASSERT(s.row != no_index, "who starts one sees to it that there is a row");
+    note(reservation::what::row, r, mark_of(s));  // of a plan before, which a start overwrites
   }
 
   /// Takes the blocks that the prefix cache has of this prompt. At least one token is left to compute, because the
@@ -186,6 +170,14 @@ class kv_ledger {
     return s.host_head == no_index ? 0 : written_blocks(s) - host_.size(s.host_head);
   }
 
+  /// A request found no block in this plan.
+  void mark_stalled(Request& r, std::uint32_t plan_id) noexcept {
+    state& s = state_of(r);
+    note(reservation::what::stalled, r, mark_of(s));
+    s.marked_in = plan_id;
+    s.mark = plan_mark::stalled;
+  }
+
   /// Takes a request's blocks away, after copying those that nobody else holds to the host if `mode` says so and there
   /// is room. `kept` is what `kept_by_others` said. O(blocks held).
   void evict(Request& r, preemption_mode mode, std::size_t kept, std::uint32_t plan_id) noexcept {
@@ -196,14 +188,14 @@ class kv_ledger {
       mode = preemption_mode::recompute;
     }
     if (mode == preemption_mode::swap) {
-      swap_out_.push_back({&r, kept, row.subspan(kept, written - kept), copy_host_ids(s.host_head)});
+      moves_->swap_out.push_back({&r, kept, row.subspan(kept, written - kept), copy_host_ids(s.host_head)});
     }
-    victims_.push_back({&r, mode});
+    moves_->victims.push_back({&r, mode});
     const status released = blocks_.release(row);
     TESSERA_ASSERT(released == status::ok, "a resident's blocks are its own");
     static_cast<void>(released);
     own_.left(s.row, row, blocks_);
-    note(reservation::what::evicted, r, std::uint64_t{s.marked_in} << 8U | static_cast<std::uint64_t>(s.mark));
+    note(reservation::what::evicted, r, mark_of(s));
     s.marked_in = plan_id;
     s.mark = plan_mark::preempted;
   }
@@ -216,10 +208,10 @@ class kv_ledger {
     if (hits >= written) return;
     const std::span<const kv::block_id> device = table_.row(s.row).first(written).subspan(hits);
     if (s.host_head == no_index) {
-      fetch_.push_back({&r, hits, device});
+      moves_->fetch.push_back({&r, hits, device});
     } else {
       const std::span<const kv::block_id> host = copy_host_ids(s.host_head);
-      swap_in_.push_back({&r, hits, device, host.last(written - hits)});
+      moves_->swap_in.push_back({&r, hits, device, host.last(written - hits)});
     }
   }
 
@@ -234,6 +226,7 @@ class kv_ledger {
         case reservation::what::row:
           table_.release_row(s.row);
           s.row = no_index;
+          set_mark(s, done.count);
           break;
         case reservation::what::shared:
           if constexpr (shares) {
@@ -253,16 +246,16 @@ class kv_ledger {
         case reservation::what::evicted:
           blocks_.undo_release(table_.row(s.row));
           own_.joined(s.row, table_.row(s.row), blocks_);
-          if (victims_.back().mode == preemption_mode::swap) {
-            for (std::size_t i = swap_out_.back().host.size(); i != 0; --i) host_ids_.pop_back();
+          if (moves_->victims.back().mode == preemption_mode::swap) {
+            moves_->host_ids.truncate(moves_->host_ids.size() - moves_->swap_out.back().host.size());
             forget_host_copy(r);
-            swap_out_.pop_back();
+            moves_->swap_out.pop_back();
           }
-          victims_.pop_back();
-          s.marked_in = static_cast<std::uint32_t>(done.count >> 8U);
-          s.mark = static_cast<plan_mark>(done.count & 0xffU);
+          moves_->victims.pop_back();
+          set_mark(s, done.count);
           ++evictions;
           break;
+        case reservation::what::stalled: set_mark(s, done.count); break;
       }
     }
     return evictions;
@@ -273,11 +266,21 @@ class kv_ledger {
   /// Copies on write have been told of, by a plan that was run.
   void copies_done() noexcept { copies_.clear(); }
 
-  /// A victim's row is given up with the plan that evicted it.
-  void close_row(Request& r) noexcept { table_.release_row(leave_row(r)); }
+  /// Rows of victims are given up with the plan that evicted them.
+  void close_rows(kv_moves<Request>& moves) noexcept {
+    for (const std::uint32_t row : moves.left_rows) table_.release_row(row);
+    moves.left_rows.clear();
+  }
 
   /// Gives back a request's blocks and row.
   void release(Request& r) noexcept { release_row(leave_row(r)); }
+  /// The same while a plan in flight has the request: its row is given up with that.
+  void release(Request& r, kv_moves<Request>& moves) noexcept {
+    const std::uint32_t row = leave_row(r);
+    give_back(row, 0);
+    table_.truncate(row, 0);
+    moves.left_rows.push_back(row);
+  }
 
   /// Takes a request off its row, and gives that back: apart where the request goes before its blocks may.
   [[nodiscard]] static std::uint32_t leave_row(Request& r) noexcept {
@@ -298,15 +301,15 @@ class kv_ledger {
     return size - n;
   }
 
-  /// Prompt blocks that are now full become findable. Returns how many of them are also among the first `known` of the
-  /// prefix of `watched`, if that is not null.
-  std::size_t publish(Request& r, const Request* watched, std::size_t known) noexcept {
+  /// Prompt blocks that are full, with the KV of the first `computed` tokens, become findable. Returns how many of them
+  /// are also among the first `known` of the prefix of `watched`, if that is not null.
+  std::size_t publish(Request& r, tokens computed, const Request* watched, std::size_t known) noexcept {
     std::size_t seen = 0;
     if constexpr (shares) {
       state& s = state_of(r);
       const std::span<const std::uint64_t> hashes = r.prefix_hashes();
       if (s.cached_blocks >= hashes.size()) return 0;
-      const auto full = static_cast<std::size_t>(s.computed / block_size_);
+      const auto full = static_cast<std::size_t>(computed / block_size_);
       if (s.cached_blocks >= full) return 0;
       const std::span<const kv::block_id> row = table_.row(s.row);
       const std::span<const std::uint64_t> theirs =
@@ -320,7 +323,7 @@ class kv_ledger {
       }
       s.cached_blocks = static_cast<std::uint32_t>(end);
     } else {
-      static_cast<void>(r), static_cast<void>(watched), static_cast<void>(known);
+      static_cast<void>(r), static_cast<void>(computed), static_cast<void>(watched), static_cast<void>(known);
     }
     return seen;
   }
@@ -352,15 +355,30 @@ class kv_ledger {
     return true;
   }
 
-  /// Whether a block of the request is still to be filled by one of `copies`.
-  [[nodiscard]] bool awaits_copy(const Request& r) const noexcept {
-    if (r.state().row == no_index || copies_.empty()) return false;
+  /// Whether a block of the request is still to be filled by a copy of which no plan has told.
+  [[nodiscard]] bool awaits_copy(const Request& r) const noexcept { return is_filled_by(r, copies_); }
+  /// Whether one of `copies` fills a block of the request.
+  [[nodiscard]] bool is_filled_by(const Request& r, std::span<const kv::block_copy> copies) const noexcept {
+    if (r.state().row == no_index || copies.empty()) return false;
     for (const kv::block_id id : table_.row(r.state().row)) {
-      for (const kv::block_copy& c : copies_) {
+      for (const kv::block_copy& c : copies) {
         if (c.to == id) return true;
       }
     }
     return false;
+  }
+
+  /// The last `n` tokens that were counted as computed are not: drafts that were refused. Of one that was swapped out
+  /// meanwhile, the copy is so much shorter. O(1), or O(blocks of the copy).
+  void take_back(Request& r, tokens n) noexcept {
+    state& s = state_of(r);
+    if (n == tokens{} || s.computed == tokens{}) return;  // its KV was dropped meanwhile
+    const std::size_t before = written_blocks(s);
+    s.computed -= n;
+    const std::size_t after = written_blocks(s);
+    if (s.host_head != no_index && after != before) {
+      host_.shorten(s.host_head, host_.size(s.host_head) - (before - after));
+    }
   }
 
   /// Gives back a request's host blocks, if it has any.
@@ -377,12 +395,13 @@ class kv_ledger {
  private:
   /// One undoable thing that a plan has done.
   struct reservation {
-    enum class what : std::uint8_t { row, shared, grown, evicted } kind;
+    enum class what : std::uint8_t { row, shared, grown, evicted, stalled } kind;
     Request* request;
-    std::uint64_t count;  ///< Blocks (`shared`, `grown`), or the previous mark (`evicted`).
+    std::uint64_t count;  ///< Blocks (`shared`, `grown`), or the previous mark (others).
   };
 
-  // Per admitted request a row, a shared prefix and an allocation; per resident a growth or an eviction; per scheduled
+  // Per admitted request a row, a shared prefix and an allocation; per resident a growth, an eviction or
+  // a mark; per scheduled
   // request its lookahead.
   static constexpr std::size_t reservations(const scheduler_limits& l) noexcept { return 6 * l.residents; }
   static constexpr typename BlockStore::limits store_limits(const scheduler_limits& l) noexcept {
@@ -393,6 +412,13 @@ class kv_ledger {
   }
 
   static state& state_of(Request& r) noexcept { return request_access::state(r); }
+  [[nodiscard]] static std::uint64_t mark_of(const state& s) noexcept {
+    return std::uint64_t{s.marked_in} << 8U | static_cast<std::uint64_t>(s.mark);
+  }
+  static void set_mark(state& s, std::uint64_t mark) noexcept {
+    s.marked_in = static_cast<std::uint32_t>(mark >> 8U);
+    s.mark = static_cast<plan_mark>(mark & 0xffU);
+  }
   [[nodiscard]] std::size_t written_blocks(const state& s) const noexcept {
     return static_cast<std::size_t>(blocks_for(s.computed, block_size_).count());
   }
@@ -416,7 +442,7 @@ class kv_ledger {
   /// A chain of host blocks as a span for the plan.
   [[nodiscard]] std::span<const kv::block_id> copy_host_ids(std::uint32_t head) noexcept {
     const std::size_t n = host_.size(head);
-    const std::span<kv::block_id> ids{host_ids_.extend(n), n};
+    const std::span<kv::block_id> ids{moves_->host_ids.extend(n), n};
     host_.copy(head, ids);
     return ids;
   }
@@ -431,12 +457,8 @@ class kv_ledger {
   kv::block_table table_;
   kv::host_tier host_;
   exclusive_blocks<shares> own_;
-  fixed_vector<kv_transfer<Request>> swap_out_;
-  fixed_vector<kv_transfer<Request>> swap_in_;
-  fixed_vector<kv_fetch<Request>> fetch_;
-  fixed_vector<preemption<Request>> victims_;
+  kv_moves<Request>* moves_ = nullptr;   ///< Of the plan that was made last.
   fixed_vector<kv::block_copy> copies_;  ///< Until a plan with them was run.
-  fixed_vector<kv::block_id> host_ids_;
   fixed_vector<reservation> journal_;
 };
 

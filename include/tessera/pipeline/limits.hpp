@@ -16,13 +16,16 @@ struct scheduler_limits {
   std::size_t host_blocks = 0;  ///< KV blocks in host memory for swapped requests; 0: preemption always recomputes.
   tokens max_length{};          ///< Most KV of one sequence (the model's context); 0: as much as the blocks allow. Say
                                 ///< it: each row of the block tables has room for so much (4 bytes a block, 4 times
-                                ///< `residents` rows in all).
+                                ///< `residents` rows in all, 6 times with 2 plans in flight).
+  std::size_t plans_in_flight = 1;  ///< Most plans that are made and not settled. 2: a step is planned while one runs.
 
   /// Most tokens of one sequence that have KV.
   [[nodiscard]] constexpr tokens longest() const noexcept {
     const tokens all = block_size * static_cast<std::int64_t>(blocks);
     return max_length > tokens{} ? min(max_length, all) : all;
   }
+  /// Rows of the block table: a request that leaves keeps its own until the plans that have it are settled.
+  [[nodiscard]] constexpr std::size_t rows() const noexcept { return (1 + plans_in_flight) * residents; }
   /// Blocks that one sequence can have: the width of a block table row.
   [[nodiscard]] constexpr std::size_t blocks_per_row() const noexcept {
     return block_size > tokens{} ? static_cast<std::size_t>(blocks_for(longest(), block_size).count()) : 0;

@@ -3,24 +3,34 @@
 
 #include <tessera/pipeline/step.hpp>
 
+#include <cstdint>
+#include <limits>
+
 TESSERA_NAMESPACE_BEGIN
 namespace detail {
 
-/// Lookahead slots for those who sample, in rank order, from what is left of the budget and of the blocks when all have
-/// had their turn; no more than the request can generate. What a step does not use is given back when it is settled, so
-/// speculation costs nobody an eviction, nor a start. (What it takes from a prefix cache is forgotten there, the
-/// coldest first.)
+/// Slots for drafts, for those who sample, in rank order, from what is left of the budget and of the blocks when all
+/// have had their turn: as many as the policy says, and no more than the request can generate. What a step does not use
+/// is given back when it is settled, so speculation costs nobody an eviction, nor a start. (What it takes from a prefix
+/// cache is forgotten there, the coldest first.)
 template <class Planning>
 void give_lookahead(Planning& p) noexcept {
   auto& step = p.step;
-  const tokens wanted = min(step.limits.lookahead, p.longest);
+  const tokens most = min(step.limits.lookahead, p.longest);
+  draft_view view{.batch = step.size(),
+                  .waiting = p.roster.waiting.size(),
+                  .in_step = step.limits.token_budget - step.budget,
+                  .most = most};
   for (auto* entries : {&step.decode, &step.prefill}) {
     for (auto& e : *entries) {
       const auto& r = *e.request;
-      tokens n = min(wanted, min(step.budget, p.longest - r.state().length));
-      if (r.max_output > tokens{}) n = min(n, r.max_output - r.generated() - tokens{1});
-      if (!e.samples || n <= tokens{}) continue;
-      const tokens length = r.state().length;
+      if (!e.samples || step.budget <= tokens{}) continue;
+      const tokens wanted = min(p.config.draft.drafts(r, view), most);
+      const tokens length = r.state().reach();
+      tokens n = min(wanted, min(step.budget, p.longest - length));
+      if (r.max_output > tokens{}) n = min(n, r.max_output - (length - r.prompt) - tokens{1});
+      n = min(n, tokens{std::numeric_limits<std::uint16_t>::max() - r.state().expected - 1});
+      if (n <= tokens{}) continue;
       blocks more = max(blocks_for(length + n, p.limits.block_size) - p.held(r), blocks{});
       more = min(more, p.free());
       n = min(n, p.limits.block_size * (p.held(r) + more).count() - length);
@@ -32,6 +42,7 @@ void give_lookahead(Planning& p) noexcept {
       e.lookahead = n;
       step.budget -= n;
       step.drafts += n;
+      view.in_step += n;
     }
   }
 }

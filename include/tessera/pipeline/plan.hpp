@@ -20,7 +20,8 @@ struct step_limits {
   tokens token_budget{8192};    ///< Most tokens run in the step: prefill, decode and lookahead together (without
                                 ///< chunked prefill, one prompt may exceed it).
   tokens max_chunk{};           ///< Most prefill tokens of one request in the step; 0: only the budget binds.
-  tokens lookahead{};           ///< Extra KV slots wanted per request, for speculative tokens. Given if free.
+  tokens lookahead{};           ///< Most KV slots for the drafts of one request; how many it gets of what is free, the
+                                ///< draft policy says (by default as many). 0: nobody drafts.
   std::size_t max_starts = ~std::size_t{0};  ///< Most waiting requests that start in the step; 0: no new admissions.
 };
 
@@ -34,11 +35,12 @@ enum class entry_origin : std::uint8_t {
 /// One request's share of a step: compute the KV of tokens [first, first + count) of its sequence.
 template <class R>
 struct scheduled {
-  R* request;                ///< The request.
-  tokens first;              ///< Tokens of the sequence whose KV is there already.
-  tokens count;              ///< Tokens to compute. 1 for a decode.
-  tokens lookahead;          ///< KV slots after those, for speculative tokens: at most what `step_limits` asked for.
-  std::uint32_t row;         ///< Row of the block table.
+  R* request;         ///< The request.
+  tokens first;       ///< Tokens of the sequence whose KV is there when the plans before are run: less by as
+                      ///< many drafts as these have refused since it was made.
+  tokens count;       ///< Tokens to compute, of which plans in flight may yet have to sample the last. 1: a decode.
+  tokens lookahead;   ///< KV slots after those, for speculative tokens: at most what `step_limits` asked for.
+  std::uint32_t row;  ///< Row of the block table.
   std::uint32_t new_blocks;  ///< So many blocks at the end of the row were in no plan before that was run.
   bool samples;              ///< The last token's logits are needed: the step yields a token for this request.
   entry_origin origin;       ///< Whether the engine knows it.
@@ -69,8 +71,10 @@ struct preemption {
 };
 
 /// Everything an engine does in one step. All spans point into the scheduler's storage and are valid until the plan is
-/// committed or abandoned. The engine must finish `copies` before `swap_out`, and that before `swap_in` and `fetch`,
-/// and all before the first kernel, because blocks given up by one request may be another's in the same step.
+/// committed or abandoned, `tables` until the next is made, too. With several in flight, the engine runs them in the
+/// order in which they were made, each after the one before. The engine must finish `copies` before `swap_out`, and
+/// that before `swap_in` and `fetch`, and all before the first kernel, because blocks given up by one request may be
+/// another's in the same step.
 /// @tparam Tables the block tables as the engine's kernels take them: `kv::csr_view`, `kv::row_view` or changes alone.
 template <class R, class Tables = kv::csr_view>
 struct step_plan {

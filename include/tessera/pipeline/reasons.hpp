@@ -18,9 +18,11 @@ template <class Request, class Residents>
   if (step.has_mark(r, plan_mark::preempted)) return wait_reason::preempted;
   if (step.has_mark(r, plan_mark::stalled) || s.length > longest) return wait_reason::stalled;
   if (s.sequence == step.blocked) return step.blocked_reason;
+  if (s.life == lifecycle::resident && may_end_in_flight(r, longest)) return wait_reason::in_flight;
   if (s.life != lifecycle::resident) return wait_reason::behind_others;
-  // Who was resident before the plan is marked when it has run; until then, who has had its turn runs.
-  if (step.pending && residents.place_of(r) < step.next) return wait_reason::none;
+  // Who was resident before the plan is marked when it has run; until then, or until it counts as run,
+  // who has had its turn runs.
+  if (step.open && residents.place_of(r) < step.next) return wait_reason::none;
   return step.stopped != wait_reason::none ? step.stopped : wait_reason::not_planned;  // suspended at the time
 }
 

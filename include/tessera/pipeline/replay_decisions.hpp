@@ -27,7 +27,7 @@ enum class replay_outcome : std::uint8_t {
   differs,      ///< One had another answer.
   truncated,    ///< The log ends within a call, or before its answer: there the program stopped, or the file was cut.
   malformed,    ///< It is no log of this version for such a scheduler and request, or says what no log says.
-  not_allowed,  ///< It has a call that its caller must not make: a plan while one is pending, outcomes that cannot be.
+  not_allowed,  ///< It has a call that its caller must not make: one plan too many, outcomes that cannot be.
   too_large,    ///< The scheduler would take more memory than was said.
 };
 
@@ -103,11 +103,12 @@ class log_reader {
   constexpr std::size_t most = std::size_t{1} << 30;
   constexpr std::size_t max_int32 = 0x7fff'ffff;
   if (l.blocks == 0 || l.blocks > most || l.residents == 0 || l.residents > most || l.host_blocks > most ||
-      l.requests > most || l.block_size < tokens{1} || l.block_size > tokens{max_int32}) {
+      l.requests > most || l.plans_in_flight == 0 || l.plans_in_flight > 64 || l.block_size < tokens{1} ||
+      l.block_size > tokens{max_int32}) {
     return false;
   }
   const std::size_t width = l.blocks_per_row();
-  return width <= max_int32 / static_cast<std::size_t>(l.block_size.count()) && width <= max_int32 / (2 * l.residents);
+  return width <= max_int32 / static_cast<std::size_t>(l.block_size.count()) && width <= max_int32 / l.rows();
 }
 
 template <class Scheduler, class Prepare>
@@ -115,6 +116,7 @@ class replayer {
   using request = typename Scheduler::request_type;
   using clock = typename Scheduler::clock_type;
   using time_point = typename Scheduler::time_point;
+  using plan_type = typename Scheduler::plan_type;
 
  public:
   replayer(std::span<const std::byte> log, Prepare& prepare) noexcept : in_{log}, prepare_{&prepare} {}
@@ -166,6 +168,7 @@ class replayer {
     sizes[2] = in_.get<std::uint64_t>();
     sizes[3] = in_.get<std::uint64_t>();
     l.max_length = in_.get_tokens();
+    l.plans_in_flight = static_cast<std::size_t>(in_.get<std::uint64_t>());
     l.requests = static_cast<std::size_t>(sizes[0]);
     l.blocks = static_cast<std::size_t>(sizes[1]);
     l.residents = static_cast<std::size_t>(sizes[2]);
@@ -336,7 +339,10 @@ class replayer {
       case decision::plan: plan(s); break;
       case decision::commit: commit(s); break;
       case decision::abandon:
-        if (read(s.plan_pending(), replay_outcome::not_allowed)) answer(s.abandon(plan_));
+        if (read(s.can_abandon(), replay_outcome::not_allowed)) {
+          answer(s.abandon(plans_.back()));
+          plans_.pop_back();
+        }
         break;
       default: result_.call = decision::none; end(replay_outcome::malformed);
     }
@@ -376,18 +382,21 @@ class replayer {
     l.lookahead = in_.get_tokens();
     l.max_starts = static_cast<std::size_t>(in_.get<std::uint64_t>());
     if (!read(times_)) return;
-    const bool allowed = !s.plan_pending() && l.max_batch > 0 && l.token_budget > tokens{} && l.lookahead >= tokens{};
+    const bool allowed = s.plans_in_flight() < s.size_limits().plans_in_flight && l.max_batch > 0 &&
+                         l.token_budget > tokens{} && l.lookahead >= tokens{};
     if (!read(allowed, replay_outcome::not_allowed)) return;
-    plan_ = s.plan(now, l);
+    plans_.push_back(s.plan(now, l));
     const auto expected = in_.get<std::uint64_t>();
-    if (read() && read(expected != 0, replay_outcome::truncated)) compare(expected, digest_of(plan_, s.tables()));
+    if (read() && read(expected != 0, replay_outcome::truncated))
+      compare(expected, digest_of(plans_.back(), s.tables()));
   }
 
   void commit(Scheduler& s) {
     const time_point now = read_time();
     const auto n = in_.get<std::uint32_t>();
     if (!read(times_)) return;
-    if (!read(s.plan_pending() && n == plan_.size(), replay_outcome::not_allowed)) return;
+    if (!read(s.plan_pending() && n == plans_.front().size(), replay_outcome::not_allowed)) return;
+    const plan_type oldest = plans_.front();
     outcomes_.assign(n, outcome{});
     for (auto i = in_.get<std::uint32_t>(); !in_.failed() && i != no_index; i = in_.get<std::uint32_t>()) {
       outcome o;
@@ -402,12 +411,14 @@ class replayer {
     bool possible = true;
     for (std::size_t i = 0; i != n; ++i) {
       const outcome& o = outcomes_[i];
-      const auto& e = plan_[i];
+      const auto& e = oldest[i];
       if (e.samples && !o.failed) {
         possible = possible && o.produced > 0 && tokens{o.produced} <= tokens{1} + e.lookahead;
       }
     }
-    if (read(possible, replay_outcome::not_allowed)) answer(s.commit(plan_, outcomes_, now));
+    if (!read(possible, replay_outcome::not_allowed)) return;
+    plans_.pop_front();
+    answer(s.commit(oldest, outcomes_, now));
   }
 
   log_reader in_;
@@ -417,7 +428,7 @@ class replayer {
   request nobody_;
   std::vector<request*> names_;
   std::vector<outcome> outcomes_;
-  typename Scheduler::plan_type plan_{};
+  std::deque<plan_type> plans_;  ///< In flight.
   replay_result result_;
   bool ended_ = false;
   bool times_ = true;   ///< Whether all times could be counted with,

@@ -100,25 +100,40 @@ struct roster {
     return true;
   }
 
-  /// Takes a request out of wherever it is and gives back all it holds.
-  void remove(Request& r, lifecycle as) noexcept {
-    state& s = state_of(r);
+  /// Takes a request out of wherever it is. It keeps what it holds, for `let_go`.
+  void take_out(Request& r) noexcept {
+    const state& s = r.state();
     if (s.life == lifecycle::waiting) {
       waiting.erase(r);
-      // A copy that does not have what was left to others is of no use elsewhere.
-      if (as == lifecycle::idle && kv.left_to_others(r) != 0) s.computed = tokens{};
-      kv.forget_host_copy(r);
-      s.swapped = false;
       if (refused.sequence == s.sequence) refused.forget();
+    } else if (s.life == lifecycle::resident) {
+      departs(r, residents.erase(r));
     } else {
-      if (s.life == lifecycle::resident) {
-        departs(r, residents.erase(r));
-      } else {
-        leave_suspended(r);
-      }
-      kv.release(r);
+      leave_suspended(r);
     }
-    end(r, as);
+  }
+  /// One that has been taken out gives back all it holds, and has ended or left.
+  void let_go(Request& r, lifecycle as) noexcept {
+    state& s = state_of(r);
+    if (s.row != no_index) kv.release(r);
+    // A copy that does not have what was left to others is of no use elsewhere.
+    if (as == lifecycle::idle && s.life == lifecycle::waiting && kv.left_to_others(r) != 0) s.computed = tokens{};
+    kv.forget_host_copy(r);
+    s.swapped = false;
+    discipline().leave(r);
+    s.life = as;
+    s.ends_as = lifecycle::idle;
+    s.restarted = s.guest = s.drafted = false;
+    s.expected = 0;
+  }
+  /// The same for one that was held by plans in flight, which are settled now.
+  void let_go_late(Request& r) noexcept {
+    if (r.state().row != no_index) refused.given_back(blocks{kv.held(r)});
+    let_go(r, r.state().ends_as);
+  }
+  void remove(Request& r, lifecycle as) noexcept {
+    take_out(r);
+    let_go(r, as);
   }
 
   /// A resident stands aside with its blocks, and comes back.
@@ -134,10 +149,15 @@ struct roster {
     state_of(r).life = lifecycle::resident;
   }
 
-  /// A resident loses its KV, and waits at the place that it has.
-  void preempt(Request& r) noexcept {
+  /// A resident loses its KV, and waits at the place that it has. `last_plan`: what the last plan in flight that has it
+  /// moves, or null if there is none.
+  void preempt(Request& r, kv_moves<Request>* last_plan) noexcept {
     departs(r, residents.erase(r));
-    kv.release(r);
+    if (last_plan != nullptr) {
+      kv.release(r, *last_plan);
+    } else {
+      kv.release(r);
+    }
     wait_again(r, preemption_mode::recompute);
   }
 
@@ -168,8 +188,8 @@ struct roster {
     refused.forget();
   }
 
-  /// A suspended request goes while a plan is pending. The plan must be undoable to the letter: the blocks go when it
-  /// is settled.
+  /// A suspended request goes while a plan is open. That must be undoable to the letter: the blocks go when it is not
+  /// open any more.
   void leave_behind(Request& r) noexcept {
     leave_suspended(r);
     left_rows.push_back(kv.leave_row(r));
@@ -185,12 +205,13 @@ struct roster {
   }
 
   /// The plan's victims are all residents but the first `kept`: they leave together, and wait at the place they have.
-  void settle_evictions(std::size_t kept) noexcept {
+  /// Their rows are the plan's.
+  void settle_evictions(std::size_t kept, kv_moves<Request>& moves) noexcept {
     if (kept == residents.size()) return;
     for (std::size_t i = kept; i != residents.size(); ++i) departs(*residents[i], i);
     residents.truncate(kept);
-    for (const preemption<Request>& v : kv.victims()) {
-      kv.close_row(*v.request);
+    for (const preemption<Request>& v : moves.victims) {
+      moves.left_rows.push_back(kv.leave_row(*v.request));
       wait_again(*v.request, v.mode);
     }
   }
@@ -214,7 +235,25 @@ struct roster {
     }
   }
 
+  /// An entry of a plan counts as run before anybody knows what came of it, because another plan is to be made on top.
+  /// `at`: where the request stands among the residents; `no_index` if it has started in this plan. Places are given,
+  /// but not taken before `settle_places`.
+  void advance(const scheduled<Request>& e, std::uint32_t at, std::uint32_t mark) noexcept {
+    Request& r = *e.request;
+    state& s = state_of(r);
+    count_as_run(e, mark);
+    const bool made_up = s.restarted && e.samples;
+    if (made_up) s.restarted = false;
+    if (at == no_index) {
+      residents.collect(r);
+    } else if (made_up) {
+      move(r, at, false, false, {});
+    }
+  }
+
   /// The common case of `settle`: one token of a resident that goes on. False, and no change, if it is not that.
+  /// @tparam Advanced whether `advance` has been called for the entry.
+  template <bool Advanced>
   [[nodiscard]] bool settle_decode(const scheduled<Request>& e, const outcome& o, std::uint32_t at,
                                    std::uint32_t mark) noexcept {
     Request& r = *e.request;
@@ -223,58 +262,72 @@ struct roster {
         e.lookahead != tokens{} || s.ends_as != lifecycle::idle) {
       return false;
     }
-    s.computed = s.length;
+    if constexpr (Advanced) {
+      if (s.drafted || !e.samples) return false;
+      --s.expected;
+    } else {
+      s.computed = s.length;
+      s.marked_in = mark;
+      s.mark = plan_mark::runs;
+      if (e.new_blocks != 0) kv.table().tell(s.row);
+    }
+    const tokens known = s.length;
     s.length += tokens{1};
-    s.marked_in = mark;
-    s.mark = plan_mark::runs;
-    if (e.new_blocks != 0) kv.table().tell(s.row);
     if constexpr (kv_ledger<Request, BlockStore>::shares) {
-      if (s.computed % block_size == tokens{}) publish(r);  // else no block is full that was not
+      if (known % block_size == tokens{}) publish(r, known);  // else no block is full that was not
     }
     if (discipline().charge(r, tokens{1})) move(r, at, true, false, {});
     return true;
   }
 
-  /// What came of an entry of a plan. `at`: where the request stands among the residents; `no_index` if it has started
-  /// in this plan. Places are given, but not taken before `settle_places`.
-  void settle(const scheduled<Request>& e, const outcome& o, std::uint32_t at, time_point now,
-              std::uint32_t mark) noexcept {
+  /// What came of an entry of a plan. `at`: where the request stands among the residents; `no_index` if it does not
+  /// yet, having started in this plan, or no more. Places are given, but not taken before `settle_places`. True: it has
+  /// ended, but a later plan in flight has it, and it goes when that is settled.
+  template <bool Advanced>
+  [[nodiscard]] bool settle(const scheduled<Request>& e, const outcome& o, std::uint32_t at, time_point now,
+                            std::uint32_t mark) noexcept {
     Request& r = *e.request;
     state& s = state_of(r);
-    s.marked_in = mark;
-    s.mark = plan_mark::runs;
-    s.computed = e.first + e.count;
+    if constexpr (!Advanced) count_as_run(e, mark);
     tokens produced{};
     if (e.samples) {
       TESSERA_ASSERT(o.produced > 0 || o.failed, "a sampling entry produces a token or fails");
       TESSERA_ASSERT(tokens{o.produced} <= tokens{1} + e.lookahead || o.failed, "more tokens than lookahead slots");
       // What has no KV, or would leave nothing to compute, is not believed.
-      produced = min(max(tokens{o.produced}, tokens{o.failed ? 0 : 1}), tokens{1} + e.lookahead);
+      const tokens most = tokens{1} + e.lookahead;
+      produced = min(max(tokens{o.produced}, tokens{o.failed ? 0 : 1}), most);
       s.length += produced;
-      if (produced > tokens{1}) s.computed = s.length - tokens{1};
+      s.expected = static_cast<std::uint16_t>(s.expected - most.count());
+      kv.take_back(r, most - max(produced, tokens{1}));
     }
-    if (e.new_blocks != 0) kv.table().tell(s.row);
-    if (!o.failed) publish(r);
+    // Known is the KV of all tokens but the last. (One that has lost its blocks since has another row, or none.)
+    if (!o.failed && s.row == e.row) publish(r, e.samples ? s.length - tokens{1} : e.first + e.count);
     if (o.finished || o.failed) {
-      departs(r, at);
-      if (at != no_index) residents.vacate(at);
-      kv.release(r);
-      end(r, o.failed ? lifecycle::failed : lifecycle::finished);
-      return;
+      const lifecycle as = o.failed ? lifecycle::failed : lifecycle::finished;
+      if (s.life != lifecycle::resident) {
+        take_out(r);
+      } else {
+        departs(r, at);
+        if (at != no_index) residents.vacate(at);
+      }
+      if (s.marked_in != mark) {
+        s.ends_as = as;
+        return true;
+      }
+      let_go(r, as);
+      return false;
     }
-    if (e.lookahead > tokens{}) {
-      const auto needed = static_cast<std::size_t>(blocks_for(s.computed, block_size).count());
-      refused.given_back(blocks{static_cast<std::int64_t>(kv.trim(r, needed))});
-    }
+    if (s.drafted && s.expected == 0) give_back_drafts(r);
     const bool due = discipline().charge(r, produced);
     const bool ends_reasoning = e.samples && o.end_of_reasoning && s.phase == phase::reasoning;
-    const bool made_up = s.restarted && produced > tokens{};
+    const bool made_up = s.restarted && produced > tokens{} && s.life == lifecycle::resident;
     if (due || ends_reasoning || made_up) {
       if (made_up) s.restarted = false;
       move(r, at, due, ends_reasoning, now);
-    } else if (at == no_index) {
+    } else if (!Advanced && at == no_index) {
       residents.collect(r);
     }
+    return false;
   }
   /// One that started in the plan, and was cancelled meanwhile, is a resident until that is settled.
   void settle_cancelled(Request& r, std::uint32_t at) noexcept {
@@ -286,7 +339,7 @@ struct roster {
   kv_ledger<Request, BlockStore> kv;
   resident_set<Request, Order> residents;
   ordered_queue<Request, order::fcfs> suspended;  ///< In no order that matters: to be found.
-  fixed_vector<std::uint32_t> left_rows;          ///< Of requests that have left since the plan was made.
+  fixed_vector<std::uint32_t> left_rows;          ///< Of requests that have left since the open plan was made.
   tokens block_size;
   blocks suspended_blocks{};        ///< That suspended requests hold; a block that two of them share counts twice.
   std::uint64_t next_sequence = 1;  ///< Of the next request that joins.
@@ -295,16 +348,49 @@ struct roster {
 
  private:
   /// Full blocks of the prompt become findable. What was only cached of a refused prefix, or not known, is in use then.
-  void publish(Request& r) noexcept {
-    const std::size_t seen = kv.publish(r, refused.matched ? refused_request : nullptr, refused.known);
+  void publish(Request& r, tokens computed) noexcept {
+    const std::size_t seen = kv.publish(r, computed, refused.matched ? refused_request : nullptr, refused.known);
     refused.more_in_use(blocks{static_cast<std::int64_t>(seen)});
   }
-  /// A resident gets another place, perhaps behind who was refused.
-  void move(Request& r, std::uint32_t at, bool due, bool ends_reasoning, time_point now) noexcept {
+  /// An entry of a plan counts as run, with all that can come of it.
+  void count_as_run(const scheduled<Request>& e, std::uint32_t mark) noexcept {
+    state& s = state_of(*e.request);
+    s.marked_in = mark;
+    s.mark = plan_mark::runs;
+    s.computed = e.first + e.count + e.lookahead;
+    if (e.samples) s.expected = static_cast<std::uint16_t>(s.expected + 1 + e.lookahead.count());
+    if (e.lookahead > tokens{}) s.drafted = true;
+    if (e.new_blocks != 0) kv.table().tell(s.row);
+  }
+  /// Nothing is in flight for a request any more that has slots for drafts.
+  void give_back_drafts(Request& r) noexcept {
     state& s = state_of(r);
-    departs(r, at);
-    if (at != no_index) residents.vacate(at);
-    residents.collect(r);
+    s.drafted = false;
+    if (s.row == no_index) return;
+    const blocks n{
+        static_cast<std::int64_t>(kv.trim(r, static_cast<std::size_t>(blocks_for(s.computed, block_size).count())))};
+    refused.given_back(n);
+    if (s.life == lifecycle::suspended) suspended_blocks -= n;
+  }
+  /// A request gets another place, perhaps behind who was refused. A resident that stands at `at`, or, not being one
+  /// yet, at `no_index`; or one that waits or is suspended by now.
+  void move(Request& r, std::uint32_t at, bool due, bool ends_reasoning, time_point now) noexcept {
+    const auto change = [&](Request& q) noexcept { take_place(q, due, ends_reasoning, now); };
+    switch (r.state().life) {
+      case lifecycle::waiting:
+        waiting.update(r, change);
+        refused.forget();
+        break;
+      case lifecycle::suspended: change(r); break;
+      default:
+        departs(r, at);
+        if (at != no_index) residents.vacate(at);
+        residents.collect(r);
+        change(r);
+    }
+  }
+  void take_place(Request& r, bool due, bool ends_reasoning, time_point now) noexcept {
+    state& s = state_of(r);
     if (due) discipline().requeue(r);
     if (ends_reasoning) {
       s.phase = phase::answering;
@@ -323,15 +409,8 @@ struct roster {
   /// row is still its own.
   void departs(const Request& r, std::size_t at) noexcept {
     if (at <= residents.bookmark() || at == no_index) {
-      refused.given_back(max(blocks{kv.held(r)}, blocks_for(r.state().length, block_size)));
+      refused.given_back(max(blocks{kv.held(r)}, blocks_for(r.state().reach(), block_size)));
     }
-  }
-  void end(Request& r, lifecycle as) noexcept {
-    state& s = state_of(r);
-    discipline().leave(r);
-    s.life = as;
-    s.ends_as = lifecycle::idle;
-    s.restarted = s.guest = false;
   }
   void wait_again(Request& r, preemption_mode mode) noexcept {
     state& s = state_of(r);

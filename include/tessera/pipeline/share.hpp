@@ -48,7 +48,8 @@ void promise(Planning& p, const typename Planning::request& r) noexcept {
 
 /// The common case: residents before `end`, from `step.next` on, whose next token has room in a block that it has.
 /// Stops at the first of which that is not true, or when the step is full.
-template <class Planning>
+/// @tparam Expects whether plans are in flight that the residents expect tokens of.
+template <bool Expects, class Planning>
 void go_on_decoding(Planning& p, std::size_t end) noexcept {
   using request = typename Planning::request;
   auto& step = p.step;
@@ -70,7 +71,11 @@ void go_on_decoding(Planning& p, std::size_t end) noexcept {
     if (n + ahead < most) prefetch(&residents[n + ahead]->state());
     request& r = *residents[n];
     const auto& s = r.state();
-    const std::int64_t length = s.length.count();
+    std::int64_t length = s.length.count();
+    if constexpr (Expects) {
+      if (may_end_in_flight(r, p.longest)) break;
+      length += s.expected;
+    }
     const auto room = static_cast<std::int64_t>(table.told_size(s.row)) * block_size;
     if (s.computed.count() + 1 != length || length > room || length > longest) break;
     scheduled<request>& e = entry[n];  // member by member: as a whole, it is built elsewhere and copied
@@ -96,12 +101,13 @@ template <class Planning>
 [[nodiscard]] bool go_on(Planning& p, typename Planning::request& r, std::uint32_t at) noexcept {
   auto& kv = p.roster.kv;
   const auto& s = r.state();
+  if (s.expected != 0 && may_end_in_flight(r, p.longest)) return true;
   // One that can never go on keeps nobody from starting.
   if (s.length > p.longest) [[unlikely]] {
     if (!p.step.outgrown.full()) p.step.outgrown.push_back(&r);
     return true;
   }
-  const tokens left = s.length - s.computed;
+  const tokens left = s.reach() - s.computed;
   const tokens room = p.limits.block_size * kv.held(r);
   tokens count = left == tokens{1} ? left : chunk_of(p, left);
   if (s.computed + count > room) {
@@ -115,7 +121,7 @@ template <class Planning>
       more = min(more, p.free());
       count = min(count, room + p.limits.block_size * more.count() - s.computed);
       if (count <= tokens{}) {
-        p.step.set_mark(r, plan_mark::stalled);
+        kv.mark_stalled(r, p.step.mark());
         return false;
       }
     }

@@ -3,6 +3,7 @@
 
 #include <tessera/core/storage.hpp>
 #include <tessera/pipeline/config.hpp>
+#include <tessera/pipeline/kv_moves.hpp>
 #include <tessera/pipeline/plan.hpp>
 #include <tessera/pipeline/roster.hpp>
 
@@ -12,7 +13,15 @@
 TESSERA_NAMESPACE_BEGIN
 namespace detail {
 
-/// The step that is being planned, or whose plan is pending: who is in it, and how far the walk has come.
+/// Whether nothing can be planned for a request before it is known what came of the plans in flight: with all that they
+/// can produce, it has ended.
+template <class Request>
+[[nodiscard]] bool may_end_in_flight(const Request& r, tokens longest) noexcept {
+  const auto& s = r.state();
+  return s.expected != 0 && (s.reach() > longest || (r.max_output > tokens{} && s.reach() - r.prompt >= r.max_output));
+}
+
+/// The step that is being planned, or whose plan is in flight: who is in it, and how far the walk has come.
 template <class Request>
 struct step {
   [[nodiscard]] static constexpr std::size_t required_bytes(const scheduler_limits& l) noexcept {
@@ -20,17 +29,19 @@ struct step {
         .add_bytes(fixed_vector<scheduled<Request>>::required_bytes(l.residents) * 2)
         .add_bytes(fixed_vector<std::uint32_t>::required_bytes(l.residents) * 2)
         .add_bytes(fixed_vector<Request*>::required_bytes(l.residents) * 2)
-        .add_bytes(fixed_vector<Request*>::required_bytes(2 * l.residents))
+        .add_bytes(fixed_vector<Request*>::required_bytes(l.rows()))
+        .add_bytes(kv_moves<Request>::required_bytes(l))
         .bytes();
   }
-  step(arena& memory, std::size_t residents) noexcept
-      : decode{memory, residents},
-        prefill{memory, residents},
-        decode_at{memory, residents},
-        prefill_at{memory, residents},
-        admitted{memory, residents},
-        outgrown{memory, residents},
-        ended{memory, 2 * residents} {}
+  step(arena& memory, const scheduler_limits& l) noexcept
+      : decode{memory, l.residents},
+        prefill{memory, l.residents},
+        decode_at{memory, l.residents},
+        prefill_at{memory, l.residents},
+        admitted{memory, l.residents},
+        outgrown{memory, l.residents},
+        ended{memory, l.rows()},
+        moves{memory, l} {}
 
   fixed_vector<scheduled<Request>> decode;
   fixed_vector<scheduled<Request>> prefill;
@@ -39,7 +50,8 @@ struct step {
   fixed_vector<std::uint32_t> prefill_at;  ///< The same of `prefill`.
   fixed_vector<Request*> admitted;
   fixed_vector<Request*> outgrown;
-  fixed_vector<Request*> ended;  ///< Ended while the plan is pending.
+  fixed_vector<Request*> ended;  ///< Ended meanwhile: they go when the plan is settled.
+  kv_moves<Request> moves;
 
   step_limits limits{};
   tokens budget{};  ///< Of tokens, what is left.
@@ -59,7 +71,8 @@ struct step {
   wait_reason stopped = wait_reason::none;
   std::uint64_t id = 0;
   std::uint64_t seen = 0;  ///< Sequence numbers from here on came after the plan.
-  bool pending = false;
+  bool expects = false;    ///< Others were in flight when it was made.
+  bool open = false;       ///< It is in flight, and nothing has been planned or settled since.
 
   [[nodiscard]] std::uint32_t mark() const noexcept { return static_cast<std::uint32_t>(id); }
   [[nodiscard]] std::size_t size() const noexcept { return decode.size() + prefill.size(); }
@@ -83,7 +96,7 @@ struct step {
 };
 
 /// What the parts of the planning work on.
-template <schedulable R, class Order, class Preempt, class Admit, class BlockStore, class Gate>
+template <schedulable R, class Order, class Preempt, class Admit, class BlockStore, class Gate, class Draft>
 struct planning {
   using request = R;
   using order = Order;
@@ -91,11 +104,11 @@ struct planning {
 
   const scheduler_limits& limits;
   tokens longest;
-  const scheduler_config<Order, Preempt, Admit, Gate>& config;
+  const scheduler_config<Order, Preempt, Admit, Gate, Draft>& config;
   detail::roster<R, Order, BlockStore>& roster;
   detail::step<R>& step;
 
-  [[nodiscard]] blocks whole(const R& r) const noexcept { return blocks_for(r.state().length, limits.block_size); }
+  [[nodiscard]] blocks whole(const R& r) const noexcept { return blocks_for(r.state().reach(), limits.block_size); }
   [[nodiscard]] blocks free() const noexcept { return blocks{roster.kv.free_blocks()}; }
   [[nodiscard]] blocks held(const R& r) const noexcept { return blocks{roster.kv.held(r)}; }
   /// Residents that are kept and are no guests: they stand before those who are.

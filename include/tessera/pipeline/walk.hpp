@@ -97,7 +97,11 @@ void walk(Planning& p) noexcept {
   while (true) {
     const std::size_t turn = candidate != nullptr ? turn_of(p, *candidate) : step.kept;
     while (step.next < turn && step.next < step.kept && !step.is_full()) {
-      go_on_decoding(p, turn < step.kept ? turn : step.kept);
+      if (step.expects) {
+        go_on_decoding<true>(p, turn < step.kept ? turn : step.kept);
+      } else {
+        go_on_decoding<false>(p, turn < step.kept ? turn : step.kept);
+      }
       if (step.next >= turn || step.next >= step.kept || step.is_full()) break;
       const std::size_t at = step.next++;
       // Nobody starts while a resident lacks a block.

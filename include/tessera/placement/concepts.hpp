@@ -70,5 +70,18 @@ concept shows_free_blocks = requires(const View& v) {
   { v.free_blocks } -> std::convertible_to<blocks>;
 };
 
+/// `cached_tokens`: leading tokens of the request that is to be placed whose KV the instance has, and would not
+/// compute.
+template <class View>
+concept shows_cached = requires(const View& v) {
+  { v.cached_tokens } -> std::convertible_to<tokens>;
+};
+
+/// `new_prefill_tokens`: tokens that the instance would compute if the request that is to be placed came to it.
+template <class View>
+concept shows_new_prefill = requires(const View& v) {
+  { v.new_prefill_tokens } -> std::convertible_to<tokens>;
+};
+
 }  // namespace placement
 TESSERA_NAMESPACE_END

@@ -29,7 +29,8 @@ concept schedulable = detail::is_request_hook<typename R::hook_type> && std::der
 
 /// A request whose prompt can be found in a prefix cache.
 /// Requires: (1) `schedulable`; (2) `r.prefix_hashes()` converts to `std::span<const std::uint64_t>`: one chained hash
-/// per *full* block of the prompt, in order (see `kv::hash_chain`).
+/// per *full* block of the prompt, in order (see `kv::hash_chain`), and, if the next turn is to find the answer, of the
+/// blocks that it fills: then there are more of them each time.
 /// Not checked: equal hashes mean equal tokens from the start of the prompt; the span stays valid while scheduled.
 template <class R>
 concept prefix_hashed = schedulable<R> && requires(const R& r) {

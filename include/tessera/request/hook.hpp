@@ -78,8 +78,8 @@ template <class... States>
 ///
 /// Set the public members before `submit`; while the request is in a scheduler, they change only in its `update`. A
 /// request must stay where it is, and alive, from a successful `submit` until `state().life` says that it has ended, or
-/// has been given up by `evacuate`. One that is cancelled or finished while a plan is pending ends when that plan is
-/// settled, unless it waited and was not in it. In checked builds Boost.Intrusive asserts in its destructor that it is
+/// has been given up by `evacuate`. One that is cancelled or finished while plans in flight have it ends when these are
+/// settled. In checked builds Boost.Intrusive asserts in its destructor that it is
 /// in no queue. So declare requests before their scheduler. Copying copies the description, never the state or the
 /// queue links: a copy is a request that was not submitted.
 ///
@@ -142,7 +142,8 @@ class basic_request_hook
 
   /// What the scheduler knows. Valid at any time.
   [[nodiscard]] const state_type& state() const noexcept { return state_; }
-  /// How far it has come, for `adopt` elsewhere.
+  /// How far it has come, for `adopt` elsewhere. Of one that plans in flight have, what they will have computed is
+  /// counted already: wait until they are settled.
   [[nodiscard]] request_progress<Clock> progress() const noexcept {
     return {.length = state_.length,
             .computed = state_.computed,

@@ -47,6 +47,7 @@ enum class wait_reason : std::uint8_t {
   stalled,         ///< No block is free for its next token, or it is as long as the limits allow (see `outgrown`).
   preempted,       ///< It lost its blocks in the latest plan.
   suspended,       ///< It is suspended.
+  in_flight,       ///< Plans in flight tell how it goes on: it may end with them, or lost its blocks to one.
 };
 
 /// A lower-case name, for logs.
@@ -64,6 +65,7 @@ enum class wait_reason : std::uint8_t {
     case wait_reason::stalled: return "stalled";
     case wait_reason::preempted: return "preempted";
     case wait_reason::suspended: return "suspended";
+    case wait_reason::in_flight: return "in_flight";
   }
   return "?";
 }
@@ -82,19 +84,22 @@ template <clock_policy Clock>
 struct request_state {
   using time_point = basic_time_point<Clock>;  ///< A moment on that clock.
 
-  tokens computed{};                 ///< Tokens whose KV is on the device (or, while swapped out, on the host).
-  tokens length{};                   ///< Prompt plus generated tokens.
-  std::uint32_t row = no_index;      ///< Row in the block table while resident or suspended.
-  std::uint32_t marked_in = 0;       ///< The plan (its id, cut to 32 bits) that `mark` is of.
-  std::uint32_t cached_blocks = 0;   ///< Leading blocks whose hashes are known to the prefix cache.
-  lifecycle life = lifecycle::idle;  ///< Where it is between `submit` and its end.
+  tokens computed{};  ///< Tokens whose KV is on the device (or, while swapped out, on the host) once the plans upon
+                      ///< which others have been made are run: as many as that can be.
+  tokens length{};    ///< Prompt plus generated tokens, as far as they are known.
+  std::uint32_t row = no_index;                      ///< Row in the block table while resident or suspended.
+  std::uint32_t marked_in = 0;                       ///< The plan (its id, cut to 32 bits) that `mark` is of.
+  std::uint32_t cached_blocks = 0;                   ///< Leading blocks whose hashes are known to the prefix cache.
+  lifecycle life = lifecycle::idle;                  ///< Where it is between `submit` and its end.
   tessera::phase phase = tessera::phase::reasoning;  ///< Reasoning, or answering.
   plan_mark mark = plan_mark::none;                  ///< What the plan `marked_in` did with it.
-  lifecycle ends_as = lifecycle::idle;  ///< Ended while a plan is pending: what it becomes when that is settled.
-  bool swapped = false;    ///< Waiting, with its KV in the host tier or, if `host_head` says none, where it came from.
-  bool restarted = false;  ///< Its KV was dropped and it has sampled nothing since: it keeps its blocks until then.
-  bool guest = false;      ///< Resident by grace of one that waits before it (backfill), and gives way to that.
-  std::uint8_t carried = 0;  ///< A word of the order's that goes with it to another instance; 0: it says nothing.
+  lifecycle ends_as = lifecycle::idle;  ///< Ended while plans in flight have it: what it becomes when they are settled.
+  bool swapped : 1 = false;    ///< Waiting, its KV in the host tier or, if `host_head` says none, where it came from.
+  bool restarted : 1 = false;  ///< Its KV was dropped and it has sampled nothing since: it keeps its blocks until then.
+  bool guest : 1 = false;      ///< Resident by grace of one that waits before it (backfill), and gives way to that.
+  bool drafted : 1 = false;    ///< Its row has slots for drafts of plans in flight, or of such as were refused.
+  std::uint8_t carried = 0;    ///< A word of the order's that goes with it to another instance; 0: it says nothing.
+  std::uint16_t expected = 0;  ///< Tokens that plans in flight will produce for it, at most: all their drafts accepted.
   std::uint32_t shared_blocks = 0;     ///< Leading blocks found in the prefix cache at the latest admission.
   std::uint32_t host_head = no_index;  ///< First block of its chain in the host tier while swapped out.
   std::uint32_t preemptions = 0;       ///< How often it lost its blocks.
@@ -102,6 +107,9 @@ struct request_state {
   tokens reasoning{};                  ///< Tokens generated before the phase change.
   time_point arrived{};                ///< `now` of `submit`.
   time_point answering_since{};        ///< When the phase changed; `arrived` if it started in answering.
+
+  /// Its length when all plans in flight have produced what they can: what is planned goes by it.
+  [[nodiscard]] constexpr tokens reach() const noexcept { return length + tokens{expected}; }
 };
 
 /// How far a request has come, as a value: what another scheduler, perhaps in another process, needs to go on with it,

@@ -2,7 +2,6 @@
 
 #include "runs.hpp"
 
-#include <tessera/kv/block_pool.hpp>
 #include <tessera/sim/input/workload.hpp>
 #include <tessera/sim/model/profile_file.hpp>
 #include <tessera/sim/model/step_time.hpp>
@@ -11,6 +10,7 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 
 #include <algorithm>
@@ -49,6 +49,19 @@ nb::dict columns_of(const std::vector<sim::trace_row>& rows) {
   d["reasoning_tokens"] = column<std::int64_t>(rows, [](const row& r) { return r.reasoning_tokens; });
   d["answer_tokens"] = column<std::int64_t>(rows, [](const row& r) { return r.answer_tokens; });
   d["score"] = column<double>(rows, [](const row& r) { return r.score; });
+  if (std::any_of(rows.begin(), rows.end(), [](const row& r) { return r.session >= 0; })) {
+    d["session"] = column<std::int64_t>(rows, [](const row& r) { return r.session; });
+    d["think_s"] = column<double>(rows, [](const row& r) { return r.think_s; });
+  }
+  if (std::any_of(rows.begin(), rows.end(), [](const row& r) { return !r.runs.empty(); })) {
+    nb::list all;
+    for (const row& r : rows) {
+      nb::list runs;
+      for (const sim::text_run& run : r.runs) runs.append(nb::make_tuple(run.id, run.tokens));
+      all.append(runs);
+    }
+    d["runs"] = all;
+  }
   return d;
 }
 
@@ -60,13 +73,16 @@ std::int64_t whole(double x, const char* name, std::size_t i, std::int64_t least
   return static_cast<std::int64_t>(x);
 }
 
-/// The rows that these columns are; all of one length. Arrivals must not fall.
+/// The rows that these columns are; all of one length. Arrivals must not fall. `runs`: for each row (id, tokens) pairs,
+/// or nothing at all.
 std::vector<sim::trace_row> rows_of(const numbers& arrival, const numbers& prompt, const numbers& output,
-                                    const numbers& reasoning, const numbers& score) {
+                                    const numbers& reasoning, const numbers& score, const numbers& session,
+                                    const numbers& think, const nb::list& runs) {
   const std::size_t n = arrival.shape(0);
-  for (const numbers* other : {&prompt, &output, &reasoning, &score}) {
+  for (const numbers* other : {&prompt, &output, &reasoning, &score, &session, &think}) {
     if (other->shape(0) != n) throw sim::usage_error{"the columns of a workload must have one length"};
   }
+  if (runs.size() != 0 && runs.size() != n) throw sim::usage_error{"the columns of a workload must have one length"};
   if (n == 0 || n > sim::max_trace_rows) {
     throw sim::usage_error{fmt::format("a workload has from 1 to {} requests, not {}", sim::max_trace_rows, n)};
   }
@@ -88,6 +104,19 @@ std::vector<sim::trace_row> rows_of(const numbers& arrival, const numbers& promp
     }
     r.answer_tokens = r.output_tokens - r.reasoning_tokens;
     r.score = static_cast<float>(score.data()[i]);
+    if (session.data()[i] != -1) r.session = whole(session.data()[i], "session", i, 0);
+    r.think_s = think.data()[i];
+    if (!(r.think_s >= 0) || r.think_s > sim::max_trace_seconds) {
+      throw sim::usage_error{fmt::format("think_s[{}] must be a number of seconds from 0, not {}", i, r.think_s)};
+    }
+    if (runs.size() == 0) continue;
+    for (const nb::handle pair : nb::list(runs[i])) {
+      const auto [id, length] = nb::cast<std::pair<std::uint64_t, std::int64_t>>(pair);
+      if (length < 1 || length > sim::max_trace_tokens || id >> 63U != 0) {
+        throw sim::usage_error{fmt::format("runs[{}] must be pairs of a number below 2^63 and so many tokens", i)};
+      }
+      r.runs.push_back({id, length});
+    }
   }
   return rows;
 }
@@ -143,10 +172,9 @@ sim::cluster_options cluster_for(const cluster_request& a, const sim::profile& p
   o.kv_bytes_per_token = profile.model.kv_bytes_per_token();
   o.in_flight = static_cast<std::size_t>(within(a.in_flight, 0, 1 << 24, "in_flight"));
   // More than a machine is likely to have, whatever is asked for.
-  const double bytes =
-      static_cast<double>(o.instances) *
-          static_cast<double>(ts::kv::block_pool::required_bytes({.blocks = o.instance.limits.blocks})) +
-      static_cast<double>(rows.size()) * static_cast<double>(sizeof(sim::request));
+  const double bytes = static_cast<double>(o.instances) *
+                           static_cast<double>(sim::kv_store::required_bytes({.blocks = o.instance.limits.blocks})) +
+                       static_cast<double>(rows.size()) * static_cast<double>(sizeof(sim::request));
   if (bytes > 16.0 * (1 << 30)) {
     throw sim::usage_error{
         fmt::format("this would use {:.1f} GiB of memory; at most 16 are allowed: take fewer instances, requests or "
@@ -168,6 +196,7 @@ nb::dict result_of(const sim::run_result& run) {
   count("instance", [](const record& r) { return r.instance; });
   count("preemptions", [](const record& r) { return r.preemptions; });
   count("migrations", [](const record& r) { return r.migrations; });
+  count("cached_tokens", [](const record& r) { return r.cached_tokens; });
   count("rejected", [](const record& r) { return r.rejected; });
   count("prompt_tokens", [](const record& r) { return r.prompt_tokens; });
   count("reasoning_tokens", [](const record& r) { return r.reasoning_tokens; });
@@ -193,6 +222,7 @@ nb::dict result_of(const sim::run_result& run) {
   timeline["running"] = column<double>(run.timeline, [](const point& p) { return p.running; });
   timeline["waiting"] = column<double>(run.timeline, [](const point& p) { return p.waiting; });
   timeline["kv_used"] = column<double>(run.timeline, [](const point& p) { return p.kv_used; });
+  timeline["live"] = column<double>(run.timeline, [](const point& p) { return p.live; });
   d["timeline"] = timeline;
   nb::dict instances;
   using facts = sim::instance_facts;
@@ -232,12 +262,14 @@ auto called(const nb::object& place, std::exception_ptr& failure) {
 }
 
 nb::dict replay(const std::string& policy, const numbers& arrival, const numbers& prompt, const numbers& output,
-                const numbers& reasoning, const numbers& score, const std::string& profile, std::int64_t instances,
+                const numbers& reasoning, const numbers& score, const numbers& session, const numbers& think,
+                const nb::list& runs, bool prefix_cache, const std::string& profile, std::int64_t instances,
                 std::optional<std::int64_t> kv_blocks, std::int64_t block_size, std::int64_t max_batch,
                 std::int64_t token_budget, std::int64_t in_flight, std::optional<double> threshold, nb::object place) {
-  const std::vector<sim::trace_row> rows = rows_of(arrival, prompt, output, reasoning, score);
+  const std::vector<sim::trace_row> rows = rows_of(arrival, prompt, output, reasoning, score, session, think, runs);
   sim::cluster_options options =
       cluster_for({instances, kv_blocks, block_size, max_batch, token_budget, in_flight}, profile_for(profile), rows);
+  options.prefix_cache = prefix_cache;
   if (policy.find(',') != policy.npos) throw sim::usage_error{"one policy at a time"};
   const sim::policy chosen = threshold ? pars_with(*threshold) : sim::select_policies(policies(), policy).front();
   std::exception_ptr failure;
@@ -306,12 +338,17 @@ NB_MODULE(_sim, m) {
       "read_trace",
       [](const std::string& path, std::optional<double> rate, double rate_scale, std::size_t requests,
          std::uint64_t seed) {
-        return columns_of(sim::schedule_arrivals(
-            sim::read_trace(path), {.rate = rate, .rate_scale = rate_scale, .requests = requests, .seed = seed}));
+        const sim::trace t = sim::read_trace(path);
+        nb::list unused;
+        for (const std::string& name : t.unused) unused.append(name);
+        return nb::make_tuple(columns_of(sim::schedule_arrivals(
+                                  t, {.rate = rate, .rate_scale = rate_scale, .requests = requests, .seed = seed})),
+                              unused);
       },
       nb::arg("path"), nb::arg("rate").none(), nb::arg("rate_scale"), nb::arg("requests"), nb::arg("seed"));
   m.def("replay", &replay, nb::arg("policy"), nb::arg("arrival_s"), nb::arg("prompt_tokens"), nb::arg("output_tokens"),
-        nb::arg("reasoning_tokens"), nb::arg("score"), nb::arg("profile"), nb::arg("instances"),
-        nb::arg("kv_blocks").none(), nb::arg("block_size"), nb::arg("max_batch"), nb::arg("token_budget"),
-        nb::arg("in_flight"), nb::arg("threshold").none(), nb::arg("place").none());
+        nb::arg("reasoning_tokens"), nb::arg("score"), nb::arg("session"), nb::arg("think_s"), nb::arg("runs"),
+        nb::arg("prefix_cache"), nb::arg("profile"), nb::arg("instances"), nb::arg("kv_blocks").none(),
+        nb::arg("block_size"), nb::arg("max_batch"), nb::arg("token_budget"), nb::arg("in_flight"),
+        nb::arg("threshold").none(), nb::arg("place").none());
 }

@@ -4,7 +4,10 @@
 #include <tessera/kv/fragmentation.hpp>
 #include <tessera/sim/cluster/cluster_control.hpp>
 #include <tessera/sim/cluster/fabric.hpp>
+#include <tessera/sim/cluster/fault.hpp>
 #include <tessera/sim/cluster/instance.hpp>
+#include <tessera/sim/cluster/pool_sizes.hpp>
+#include <tessera/sim/cluster/turns.hpp>
 #include <tessera/sim/input/trace.hpp>
 #include <tessera/sim/report/metrics.hpp>
 
@@ -16,9 +19,9 @@
 #include <cstdint>
 #include <functional>
 #include <limits>
-#include <memory>
 #include <optional>
 #include <span>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -30,8 +33,11 @@ namespace sim {
 
 /// How a run is set up.
 struct cluster_options {
-  std::size_t instances = 1;           ///< How many there are.
-  instance_options instance;           ///< They are all alike.
+  std::size_t instances = 1;  ///< How many there are.
+  instance_options instance;  ///< They are all alike, but for `each`.
+  /// Not empty: what each instance is, in a cluster of unlike ones. They have the same block size (asserted). What
+  /// looks at one instance for all, the plan of stages or a prefill model, looks at `instance`.
+  std::vector<instance_options> each{};
   double timeline_interval_s = 1.0;    ///< Between two samples of the timeline; doubled when there are too many.
   double fabric_bytes_per_s = 12.5e9;  ///< Of an instance's link to the others, each way.
   double kv_bytes_per_token = 0;       ///< What a migration moves per token.
@@ -41,12 +47,20 @@ struct cluster_options {
   double warmup_s = 0;         ///< From the first arrival on: requests that arrive then are not measured.
   double drain_s = 0;          ///< Before the last arrival: likewise. Not in a closed loop.
   std::size_t in_flight = 0;   ///< Not 0: a closed loop. So many requests run at any time, and the arrivals of the rows
-                               ///< are not read: each request that ends makes the next one arrive.
+                               ///< are not read: each request that ends makes the next one arrive. Later turns of
+                               ///< sessions come when they are due, however many run.
   std::uint64_t seed = 1;      ///< Of what the run itself draws: how long messages take. The workload has its own.
   tokens max_output{};         ///< Where a server cuts answers off, and all that requests say of their length; 0: where
                                ///< the instance's `max_length` does, or its memory.
   bool knows_lengths = false;  ///< Requests say instead how long their answers will be: an oracle.
+  bool prefix_cache = true;    ///< Instances keep the KV of what requests may share, and find it again.
+  std::optional<pool_sizes> pools{};           ///< For policies with pools; none: as each of them divides by itself.
   std::optional<named_placement> placement{};  ///< For policies that leave it open; empty: each policy's own.
+  std::vector<fault> faults{};                 ///< What goes wrong.
+  double detection_s = 1;                      ///< After a death, before the others know of it: some missed heartbeats.
+
+  /// What instance `i` is.
+  [[nodiscard]] const instance_options& of(std::size_t i) const noexcept { return each.empty() ? instance : each[i]; }
 };
 
 /// Blocks that a live migration announces at the destination for a request that has `held`: it grows meanwhile.
@@ -57,9 +71,20 @@ inline constexpr std::size_t max_timeline_points = 16384;
 
 /// Runs a workload through `instances` copies of one scheduler.
 ///
-/// Events are arrivals, ends of transfers, alarms and ends of steps. At equal times they come in this order, alarms in
-/// the order in which they were set, steps by the instance's number, so that a run is a function of its inputs: it
-/// repeats exactly. The scheduler is driven through its public calls alone.
+/// A later turn of a session arrives `think_s` after the last token of the turn before it, see `turns`.
+///
+/// Events are faults, arrivals, ends of transfers, alarms and ends of steps. At equal times they come in this order,
+/// faults and alarms in the order in which they were set, steps by the instance's number, so that a run is a function
+/// of its inputs: it repeats exactly. The scheduler is driven through its public calls alone.
+///
+/// **When an instance dies**, the KV on it is lost, its step never ends, and its transfers break off. For `detection_s`
+/// nobody knows: requests are still sent to it, and its view stays as it was. Then, or when it is back, if that is
+/// sooner, it is *out of service*: no policy is shown it (`candidates`, `takes`). Requests that were on it, or were
+/// sent there, are placed anew, with their arrival and the tokens that the user has; the KV of these is computed again
+/// (`recovered`). That is what architecture.md demands: the dead incarnation is known to be dead, and no live instance
+/// owns them. One that was being moved away from it is lost with it until it goes on elsewhere; one that was being
+/// moved there goes on where it was, with its KV, when the death is known. When the instance is back, it is empty.
+/// Requests for which there is no instance wait for one that comes back; if none ever does, they end unserved.
 ///
 /// A request changes its instance in one of two ways. `move`: it computes nothing until its KV has crossed the fabric.
 /// `migrate`: it goes on decoding while its KV is copied, round by round, and stops for the last few blocks
@@ -75,22 +100,39 @@ class cluster {
   /// Creates the instances. Allocates.
   explicit cluster(const cluster_options& options, const typename Scheduler::config& config = {}, Control control = {})
       : options_{options},
+        config_{config},
         control_{std::move(control)},
         fabric_{options.instances, options.fabric_bytes_per_s},
         views_(options.instances),
         incoming_(options.instances),
         stranded_(options.instances),
+        health_(options.instances),
+        up_{options.instances},
         sample_interval_s_{options.timeline_interval_s} {
     static_assert(cluster_control<Control, cluster>,
                   "a control has a member place(cluster, request) that returns the index of an instance");
     TESSERA_ASSERT(options.instances > 0, "a cluster has at least one instance");
     TESSERA_ASSERT(options.timeline_interval_s > 0, "samples need time between them");
+    TESSERA_ASSERT(options.each.empty() || options.each.size() == options.instances, "what each instance is");
+    TESSERA_ASSERT(options.detection_s >= 0, "a death is known after it");
+    instances_.reserve(options.instances);
     for (std::size_t i = 0; i != options.instances; ++i) {
-      instances_.push_back(std::make_unique<instance<Scheduler>>(options_.instance, config));
+      const scheduler_limits& limits = options_.of(i).limits;
+      TESSERA_ASSERT(limits.block_size == options_.instance.limits.block_size, "KV moves block by block");
+      instances_.emplace_back(options_.of(i), config_);
       views_[i].id = i;
+      views_[i].capacity = blocks{static_cast<std::int64_t>(limits.blocks)};
+      capacity_ += views_[i].capacity;
+      most_kv_ = max(most_kv_, limits.longest());
       look_at(i);
     }
+    for (std::size_t k = 0; k != options_.faults.size(); ++k) {
+      TESSERA_ASSERT(valid(options_.faults[k], options.instances), "a fault of an instance that there is");
+      happens(options_.faults[k].at_s, {.what = fault_event::begins, .of = k});
+    }
   }
+  cluster(const cluster&) = delete;
+  cluster& operator=(const cluster&) = delete;
 
   /// Runs to the end of the last request. `rows` in order of arrival. `progress(completed)` is called after each
   /// request that ends. Call once. O(log instances) per event, and what the control takes.
@@ -100,32 +142,52 @@ class cluster {
     requests_.resize(rows.size());
     result_.requests.reserve(rows.size());
     demand_ = reference_demand(rows);
+    turns_ = {rows, options_.instance.limits.block_size.count(), shares && options_.prefix_cache};
     for (std::size_t i = 0; i != instances_.size(); ++i) look_at(i);
     std::size_t next_row = 0;
+    std::size_t arrived = 0;
     std::size_t completed = 0;
     now_s_ = rows.empty() ? 0.0 : rows.front().arrival_s;
     last_s_ = next_sample_s_ = now_s_;
     if (!rows.empty()) open_window(rows.back().arrival_s);
     if constexpr (requires { control_.starts(*this); }) control_.starts(*this);
     while (result_.requests.size() != rows.size()) {
+      while (next_row < rows.size() && turns_.follows(next_row)) ++next_row;
       double arrival_s = no_event;
       if (next_row < rows.size()) {
         if (options_.in_flight == 0) {
           arrival_s = rows[next_row].arrival_s + options_.host_request_seconds;
-        } else if (next_row - result_.requests.size() < options_.in_flight) {
+        } else if (arrived - result_.requests.size() < options_.in_flight) {
           arrival_s = now_s_;
         }
       }
+      const bool next_turn = !due_.empty() && due_.front().first < arrival_s;
+      if (next_turn) arrival_s = due_.front().first;
       const double moved_s = fabric_.next_end_s();
       const double alarm_s = alarms_.empty() ? no_event : alarms_.front().at_s;
       const double end_s = ends_.empty() ? no_event : ends_.front().first;
-      now_s_ = std::min({arrival_s, moved_s, alarm_s, end_s});
+      const double fault_s = fault_events_.empty() ? no_event : fault_events_.front().at_s;
+      if (up_ == 0 && fault_events_.empty()) {
+        give_up(rows);
+        break;
+      }
+      // What happened before the run began shows at once.
+      now_s_ = std::min({std::max(fault_s, now_s_), arrival_s, moved_s, alarm_s, end_s});
       TESSERA_ASSERT(now_s_ != no_event, "every request ends");
       pass_time_to(now_s_);
-      if (arrival_s == now_s_) {
-        arrive(rows[next_row], next_row);
-        ++next_row;
-        if (options_.in_flight != 0 && next_row == rows.size()) facts_.window.to = now_s_;
+      if (fault_s <= now_s_) {
+        std::pop_heap(fault_events_.begin(), fault_events_.end(), std::greater<>{});
+        const fault_event e = fault_events_.back();
+        fault_events_.pop_back();
+        handle(e);
+      } else if (arrival_s == now_s_) {
+        const std::size_t row = next_turn ? due_.front().second : next_row++;
+        if (next_turn) {
+          std::pop_heap(due_.begin(), due_.end(), std::greater<>{});
+          due_.pop_back();
+        }
+        arrive(rows[row], row);
+        if (++arrived == rows.size() && ends_with_arrivals()) facts_.window.to = now_s_;
       } else if (moved_s == now_s_) {
         fabric_.advance(now_s_, [&](const fabric::completion& done) { copied(requests_[done.token]); });
       } else if (alarm_s == now_s_) {
@@ -140,7 +202,9 @@ class cluster {
         end_step(i, completed, progress);
         begin_step(i);
       }
+      order_turns(rows);
     }
+    TESSERA_ASSERT(up_ == 0 || (moving_.empty() && fabric_.active() == 0), "who has ended is not on its way");
     sum_up(std::chrono::duration<double>(std::chrono::steady_clock::now() - wall_start).count());
     if constexpr (requires { control_.ended(*this, result_); }) control_.ended(*this, result_);
     return std::move(result_);
@@ -154,36 +218,80 @@ class cluster {
   [[nodiscard]] double now_s() const noexcept { return now_s_; }
   /// Number of instances.
   [[nodiscard]] std::size_t size() const noexcept { return instances_.size(); }
-  /// The instances as placement policies see them, always up to date, but for the phases.
+  /// The instances as placement policies see them, always up to date, but for the phases, the prefixes and the dead.
   [[nodiscard]] const std::vector<instance_view>& views() const noexcept { return views_; }
+  /// Those of the views that a policy may choose from for `r`: of instances that take it. By instance, at least one.
+  /// O(1) while all take everything, else O(instances). Valid until the next call.
+  [[nodiscard]] const std::vector<instance_view>& candidates(const request& r) {
+    if (out_ == 0 && options_.each.empty()) return views_;
+    candidates_.clear();
+    for (const instance_view& v : views_) {
+      if (takes(v.id, r)) candidates_.push_back(v);
+    }
+    return candidates_;
+  }
+  /// Whether requests may be sent to instance `i`: it is not known to be dead. O(1).
+  [[nodiscard]] bool in_service(std::size_t i) const noexcept { return health_[i].in_service; }
+  /// Whether instance `i` is alive, which nobody but itself knows. O(1).
+  [[nodiscard]] bool up(std::size_t i) const noexcept { return health_[i].up; }
+  /// Whether instance `i` is in service and large enough for `r`. (Where all are alike and too small, one takes it and
+  /// refuses it.) O(1).
+  [[nodiscard]] bool takes(std::size_t i, const request& r) const noexcept { return in_service(i) && has_room(i, r); }
+  /// KV blocks of instance `i`, used and free.
+  [[nodiscard]] blocks capacity(std::size_t i) const noexcept { return views_[i].capacity; }
   /// Instance `i`, to look at.
-  [[nodiscard]] const instance<Scheduler>& at(std::size_t i) const noexcept { return *instances_[i]; }
+  [[nodiscard]] const instance<Scheduler>& at(std::size_t i) const noexcept { return instances_[i]; }
   /// The requests of the workload by row; those that have not arrived yet are empty.
   [[nodiscard]] std::span<request> requests() noexcept { return requests_; }
 
   /// Brings the phases in the views up to date. O(answering requests).
   void look_at_phases() noexcept {
     for (std::size_t i = 0; i != instances_.size(); ++i) {
-      views_[i].slo_met = instances_[i]->slo_met(now_s_);
-      views_[i].reasoning = instances_[i]->reasoning();
-      views_[i].fresh_answers = instances_[i]->fresh_answers(options_.quantum) + incoming_[i].requests;
+      if (!up(i)) continue;
+      views_[i].slo_met = instances_[i].slo_met(now_s_);
+      views_[i].reasoning = instances_[i].reasoning();
+      views_[i].fresh_answers = instances_[i].fresh_answers(options_.quantum) + incoming_[i].requests;
     }
   }
 
-  /// Moves `r` with its KV to another instance, where it goes on when the KV is there.
-  /// Requires: `r` is not on its way already, and no step of its instance is under way.
-  void move(request& r, std::size_t to) {
+  /// Brings into the views what each instance has of the prompt of `r`. O(instances log blocks of the prompt).
+  void look_at_prefixes(const request& r) {
+    const tokens block_size = options_.instance.limits.block_size;
+    // As the scheduler does: whole blocks, and one token at least is computed.
+    const auto most = static_cast<std::size_t>((r.prompt.count() - 1) / block_size.count());
+    const std::span<const std::uint64_t> hashes = r.prefix_hashes().first(std::min(most, r.prefix_hashes().size()));
+    for (std::size_t i = 0; i != instances_.size(); ++i) {
+      tokens found{};
+      if constexpr (shares) {
+        // A block is forgotten before those that lead up to it.
+        if (instances_[i].started()) {
+          const auto& store = instances_[i].scheduler().store();
+          const auto end = std::partition_point(hashes.begin(), hashes.end(),
+                                                [&](std::uint64_t hash) noexcept { return store.knows(hash); });
+          found = block_size * (end - hashes.begin());
+        }
+      }
+      views_[i].cached_tokens = found;
+      views_[i].new_prefill_tokens = r.prompt - found;
+    }
+  }
+
+  /// Moves `r` with its KV to another instance, where it goes on when the KV is there. False, and nothing is changed,
+  /// if that one does not take it. Requires: `r` is not on its way already, and no step of its instance is under way.
+  bool move(request& r, std::size_t to) {
+    if (!takes(to, r)) return false;
     begin_migration(r, to, held(r));
     const tokens all = r.state().computed;
     stop(r);
     start_copy(r, static_cast<double>(all.count()));
+    return true;
   }
 
   /// Begins to migrate `r`, which runs on, to another instance. False, and nothing is changed, if it holds no blocks,
-  /// has no token yet or is on its way already. A migration comes to nothing when the request ends or loses its blocks
-  /// meanwhile.
+  /// has no token yet or is on its way already, or if that one does not take it. A migration comes to nothing when the
+  /// request ends or loses its blocks meanwhile.
   bool migrate(request& r, std::size_t to) {
-    if (!may_migrate(r)) return false;
+    if (!may_migrate(r) || !takes(to, r)) return false;
     begin_migration(r, to, migration_room(held(r)));
     r.migration.stage = migration_stage::copies;
     r.migration.copy =
@@ -209,11 +317,22 @@ class cluster {
     drop_migration(r);
     if (!stopped) return;
     if (r.state().life == lifecycle::suspended) {
-      instances_[r.where]->resume(r);
+      instances_[r.where].resume(r);
     } else {
       adopt(r);
     }
     wake(r.where);
+  }
+
+  /// Its instance has handed `r` over to one that has died before it went on: nobody owns it, and it is placed anew. To
+  /// be called while the death becomes known (`failed`). Requires: it is on its way.
+  void lose(request& r) {
+    TESSERA_ASSERT(r.migration.stage != migration_stage::none, "it is being migrated");
+    const std::size_t of = r.migration.to;
+    drop_migration(r);
+    if (is_live(r.state().life)) instances_[r.where].evacuate(r);
+    look_at(r.where);
+    lost(r, of);
   }
 
   /// Calls the control's `alarm(what)` after `delay_s` seconds.
@@ -225,6 +344,9 @@ class cluster {
  private:
   static constexpr double no_event = std::numeric_limits<double>::infinity();
   static constexpr std::size_t no_instance = std::numeric_limits<std::size_t>::max();
+  /// Whether the scheduler's store finds blocks again.
+  static constexpr bool shares =
+      kv::prefix_store<std::remove_cvref_t<decltype(std::declval<const Scheduler&>().store())>>;
 
   /// The demand below which free blocks are stranded: P95 of the prompts plus one growth block.
   [[nodiscard]] blocks reference_demand(std::span<const trace_row> rows) const {
@@ -239,31 +361,101 @@ class cluster {
 
   void arrive(const trace_row& row, std::size_t index) {
     request& r = requests_[index];
+    describe(row, index);
+    place({&r, now_s_});
+  }
+  void describe(const trace_row& row, std::size_t index) {
+    request& r = requests_[index];
     r.index = index;
     r.prompt = tokens{row.prompt_tokens};
     r.output = tokens{row.output_tokens};
     if (options_.max_output > tokens{}) r.output = min(r.output, options_.max_output);
-    r.max_output = options_.knows_lengths ? r.output : limit_of(r);
+    r.max_output = options_.knows_lengths ? r.output : limit_of(r, most_kv_);
     // An answer has at least one token: a request that was cut off while it reasoned answers with its last one.
     r.reasoning = min(tokens{row.reasoning_tokens}, r.output - tokens{1});
     r.starts_in = r.reasoning > tokens{} ? phase::reasoning : phase::answering;
     r.score = row.score;
+    if (turns_.shares()) r.hashes = turns_.hashes(row, index, r.output.count());
+  }
+
+  /// A request that is on no instance, and when its user made it.
+  struct asking {
+    request* r;
+    double arrived_s;
+  };
+
+  /// Sends a request to an instance, or lets it wait for one to come back.
+  void place(const asking& a) {
+    request& r = *a.r;
+    if (const verdict v = outlook(r); v == verdict::later) {
+      return homeless_.push_back(a);
+    } else if (v == verdict::never) {
+      record(r, asked_s(a.arrived_s), -1, r.prompt + r.output - tokens{1} > most_kv_);
+      return ended(r);
+    }
     const std::size_t to = control_.place(*this, std::as_const(r));
-    TESSERA_ASSERT(to < instances_.size(), "a request is placed on an instance");
+    TESSERA_ASSERT(to < size() && takes(to, r), "a request is placed on an instance that takes it");
     r.where = to;
-    if (instances_[to]->submit(r, now_s_) != status::accepted) {
-      record(r, asked_s(now_s_), -1);
-      if constexpr (requires { control_.rejected(*this, r); }) control_.rejected(*this, r);
+    fit(r, to);
+    if (!up(to)) {
+      health_[to].asked.push_back(a);
+      // Its reports do not come any more; what was sent counts.
+      instance_view& v = views_[to];
+      v.requests += 1;
+      v.queued += 1;
+      v.waiting_blocks += blocks_for(max(r.state().length, r.prompt), options_.instance.limits.block_size);
       return;
     }
-    if (!instances_[to]->running()) begin_step(to);
+    if (instances_[to].submit(r, a.arrived_s) != status::accepted) {
+      record(r, asked_s(a.arrived_s), -1, true);
+      if constexpr (requires { control_.rejected(*this, r); }) control_.rejected(*this, r);
+      ended(r);
+      return;
+    }
+    if (!instances_[to].running()) begin_step(to);
     look_at(to);
+  }
+
+  enum class verdict : std::uint8_t { now, later, never };
+  /// Whether there is an instance for `r`, will be one, or never. O(1) while all take everything.
+  [[nodiscard]] verdict outlook(const request& r) const noexcept {
+    if (out_ == 0 && options_.each.empty()) return verdict::now;
+    verdict best = verdict::never;
+    for (std::size_t i = 0; i != size(); ++i) {
+      if (takes(i, r)) return verdict::now;
+      if (health_[i].returns_s < no_event && has_room(i, r)) best = verdict::later;
+    }
+    return best;
+  }
+  [[nodiscard]] bool has_room(std::size_t i, const request& r) const noexcept {
+    return options_.each.empty() || r.prompt + r.output - tokens{1} <= options_.each[i].limits.longest();
+  }
+  /// Its limit is one of the instance that it goes to. Requires: it is in no scheduler.
+  void fit(request& r, std::size_t to) const noexcept {
+    if (options_.each.empty() || options_.knows_lengths) return;
+    r.max_output = limit_of(r, options_.each[to].limits.longest());
+  }
+
+  /// A request has ended, or was refused: the next turn of its session is on its way.
+  void ended(request& r) {
+    r.hashes = std::vector<std::uint64_t>{};  // which gives its memory back
+    if (turns_.after(r.index) != turns::none) ended_.push_back(r.index);
+  }
+  void order_turns(std::span<const trace_row> rows) {
+    for (const std::size_t row : ended_) {
+      const std::size_t next = turns_.after(row);
+      double asks_s = now_s_ + rows[next].think_s;
+      if (options_.in_flight == 0) asks_s = std::max(asks_s, rows[next].arrival_s) + options_.host_request_seconds;
+      due_.emplace_back(asks_s, next);
+      std::push_heap(due_.begin(), due_.end(), std::greater<>{});
+    }
+    ended_.clear();
   }
 
   /// The most that a server would let it generate. What an instance has no room for is no reason to refuse a request
   /// that ends before: the limit is never more than what fits, unless the answer is.
-  [[nodiscard]] tokens limit_of(const request& r) const noexcept {
-    const tokens fits = options_.instance.limits.longest() - r.prompt + tokens{1};  // the last token needs no KV
+  [[nodiscard]] tokens limit_of(const request& r, tokens longest) const noexcept {
+    const tokens fits = longest - r.prompt + tokens{1};  // the last token needs no KV
     const tokens limit = options_.max_output > tokens{} ? min(options_.max_output, fits) : fits;
     return max(limit, r.output);
   }
@@ -278,6 +470,7 @@ class cluster {
     r.migration.to = to;
     r.migration.takes = takes;
     r.migration.began_s = now_s_;
+    moving_.push_back(&r);
     incoming_[to].requests += 1;
     incoming_[to].held += r.migration.takes;
     look_at(to);
@@ -290,9 +483,11 @@ class cluster {
     incoming_[to].requests -= 1;
     incoming_[to].held -= r.migration.takes;
     r.migration = {};
+    std::erase(moving_, &r);
     look_at(to);
   }
   void start_copy(const request& r, double length) {
+    if (!up(r.migration.to)) return;  // nothing arrives there
     const double size = options_.kv_bytes_per_token * length;
     fabric_.start(now_s_, r.where, r.migration.to, bytes{static_cast<std::int64_t>(size)}, r.index);
   }
@@ -308,9 +503,9 @@ class cluster {
   /// the migration is cut off.
   void stop(request& r) {
     if (r.state().life == lifecycle::resident) {
-      instances_[r.where]->suspend(r);
+      instances_[r.where].suspend(r);
     } else {
-      instances_[r.where]->evacuate(r);
+      instances_[r.where].evacuate(r);
     }
     look_at(r.where);
     r.migration.stage = migration_stage::stopped;
@@ -332,7 +527,7 @@ class cluster {
     if (step == migration::next::copying) return;
     r.migration.stage = migration_stage::stops;
     stopping_.push_back(&r);
-    if (!instances_[r.where]->running()) stop_those_on(r.where);
+    if (!instances_[r.where].running()) stop_those_on(r.where);
   }
 
   /// Instance `i` is between two steps: those who wait for that to stop, do.
@@ -364,7 +559,7 @@ class cluster {
     r.migration.stage = migration_stage::arrived;
     if constexpr (requires { control_.arrived(*this, r); }) {
       control_.arrived(*this, r);
-    } else {
+    } else if (up(r.migration.to)) {
       arrive_with_kv(r);
     }
   }
@@ -383,7 +578,7 @@ class cluster {
     facts_.kv_transfers.push_back(now_s_ - r.migration.began_s);
     result_.downtimes.push_back(now_s_ - r.migration.stopped_s);
     const std::size_t from = r.where;
-    if (r.state().life == lifecycle::suspended) instances_[from]->evacuate(r);
+    if (r.state().life == lifecycle::suspended) instances_[from].evacuate(r);
     r.where = r.migration.to;
     ++r.migrations;
     end_migration(r);
@@ -393,23 +588,24 @@ class cluster {
     wake(from);
   }
   void adopt(request& r) {
-    const status adopted = instances_[r.where]->adopt(r);
-    TESSERA_ASSERT(ok(adopted), "every instance has the same limits");
+    fit(r, r.where);
+    const status adopted = instances_[r.where].adopt(r);
+    TESSERA_ASSERT(ok(adopted), "nothing is moved to where it does not fit");
     static_cast<void>(adopted);
   }
 
   /// Something has changed on instance `i`, which may have stood still. (One whose step has just ended begins the next
   /// one by itself.)
   void wake(std::size_t i) {
-    if (!instances_[i]->running() && i != ending_) begin_step(i);
+    if (!instances_[i].running() && i != ending_) begin_step(i);
     look_at(i);
   }
 
   void begin_step(std::size_t i) {
-    if (!instances_[i]->scheduler().idle()) {
-      instances_[i]->start_step(now_s_, [this](std::uint64_t ns) { plan_ns_ = ns; });
-      if (instances_[i]->running()) {
-        ends_.emplace_back(instances_[i]->ends_s(), i);
+    if (!instances_[i].idle() && now_s_ >= health_[i].hangs_until_s) {
+      instances_[i].start_step(now_s_, [this](std::uint64_t ns) { plan_ns_ = ns; });
+      if (instances_[i].running()) {
+        ends_.emplace_back(instances_[i].ends_s(), i);
         std::push_heap(ends_.begin(), ends_.end(), std::greater<>{});
       }
     }
@@ -419,12 +615,13 @@ class cluster {
   template <class Progress>
   void end_step(std::size_t i, std::size_t& completed, Progress& progress) {
     ending_ = i;
-    instances_[i]->end_step(
+    instances_[i].end_step(
         [&](request& r) {
           if (r.migration.stage != migration_stage::none) fail_migration(r);
           r.qoe.finish();
           record(r, asked_s(r.state().arrived.seconds()), now_s_);
           if constexpr (requires { control_.finished(*this, r); }) control_.finished(*this, r);
+          ended(r);
           progress(++completed);
         },
         [&](request& r) {
@@ -448,34 +645,187 @@ class cluster {
     ending_ = no_instance;
   }
 
-  [[nodiscard]] blocks capacity() const noexcept {
-    return blocks{static_cast<std::int64_t>(options_.instance.limits.blocks)};
+  // What goes wrong.
+
+  /// How an instance is.
+  struct health {
+    bool up = true;
+    bool in_service = true;       ///< Not known to be dead.
+    std::uint32_t deaths = 0;     ///< So far.
+    std::size_t of = 0;           ///< The fault that it died of last.
+    double returns_s = no_event;  ///< When it is back; of one that is dead.
+    double hangs_until_s = -no_event;
+    std::vector<asking> asked{};  ///< Were there when it died, or sent there since. Nobody knows yet.
+  };
+  /// Something that happens to an instance.
+  struct fault_event {
+    enum kind : std::uint8_t { begins, ends, is_known };
+    double at_s = 0;
+    std::uint64_t number = 0;
+    kind what = begins;
+    std::size_t of = 0;        ///< A fault; of `is_known` an instance.
+    std::uint32_t deaths = 0;  ///< Of `is_known`: which of its deaths.
+    friend auto operator<=>(const fault_event&, const fault_event&) = default;
+  };
+
+  void happens(double at_s, fault_event e) {
+    e.at_s = at_s;
+    e.number = faults_set_++;
+    fault_events_.push_back(e);
+    std::push_heap(fault_events_.begin(), fault_events_.end(), std::greater<>{});
+  }
+  void handle(const fault_event& e) {
+    if (e.what == fault_event::is_known) {
+      if (!up(e.of) && health_[e.of].deaths == e.deaths) put_out_of_service(e.of);
+      return;
+    }
+    const fault& f = options_.faults[e.of];
+    health& h = health_[f.instance];
+    const bool begins = e.what == fault_event::begins;
+    // Who is dead does not die again, and hangs on nothing.
+    switch (f.kind) {
+      case fault_kind::dies:
+        if (begins && h.up) die(e.of);
+        if (!begins && !h.up && h.of == e.of) come_back(f.instance);
+        break;
+      case fault_kind::hangs:
+        if (begins && h.up) hang(e.of);
+        if (!begins && h.up && !instances_[f.instance].running()) begin_step(f.instance);
+        break;
+      case fault_kind::slows:
+        if (begins) happens(f.at_s + f.for_s, {.what = fault_event::ends, .of = e.of});
+        begins ? slow_.push_back(e.of) : static_cast<void>(std::erase(slow_, e.of));
+        double factor = 1;
+        for (const std::size_t k : slow_)
+          factor *= options_.faults[k].instance == f.instance ? options_.faults[k].factor : 1;
+        instances_[f.instance].slow_down(factor);
+        break;
+    }
+  }
+
+  void die(std::size_t k) {
+    const fault& f = options_.faults[k];
+    const std::size_t i = f.instance;
+    health& h = health_[i];
+    h.up = false;
+    h.of = k;
+    h.hangs_until_s = -no_event;
+    h.returns_s = f.at_s + f.for_s;
+    ++h.deaths;
+    --up_;
+    ++facts_.faults.deaths;
+    if (h.returns_s < no_event) happens(h.returns_s, {.what = fault_event::ends, .of = k});
+    happens(f.at_s + options_.detection_s, {.what = fault_event::is_known, .of = i, .deaths = h.deaths});
+    if (instances_[i].running()) {
+      std::erase_if(ends_, [i](const auto& e) { return e.second == i; });
+      std::make_heap(ends_.begin(), ends_.end(), std::greater<>{});
+    }
+    stranded_total_ -= stranded_[i];
+    stranded_[i] = blocks{};
+    const std::vector<request*> moving = moving_;
+    std::vector<request*> adrift;  // their KV was on its way from here, and is nowhere else
+    for (request* r : moving) {
+      if (fabric_.carries(r->index) && (r->where == i || r->migration.to == i)) fabric_.cancel(now_s_, r->index);
+      if (r->where != i) continue;
+      if (!is_live(r->state().life)) adrift.push_back(r);
+      drop_migration(*r);
+    }
+    instances_[i].die(now_s_, [&](request& r) { lost(r, i); });
+    for (request* r : adrift) lost(*r, i);
+  }
+  /// The KV of `r` is lost, for which instance `of` is to blame.
+  void lost(request& r, std::size_t of) {
+    r.where = of;
+    r.recoveries += 1;
+    facts_.faults.recovered += 1;
+    facts_.faults.recomputed += static_cast<double>(r.state().computed.count());
+    if (r.state().computed > tokens{} && r.preempted_since_s < 0) r.preempted_since_s = now_s_;
+    health_[of].asked.push_back({&r, r.state().arrived.seconds()});
+  }
+
+  /// That instance `i` is dead becomes known: what is on it goes elsewhere.
+  void put_out_of_service(std::size_t i) {
+    health_[i].in_service = false;
+    ++out_;
+    if constexpr (requires { control_.failed(*this, i); }) control_.failed(*this, i);
+    const std::vector<request*> moving = moving_;
+    for (request* r : moving) {
+      if (r->migration.stage == migration_stage::none || r->migration.to != i) continue;
+      cut_migration(*r);
+      if constexpr (requires { control_.migration_failed(*this, *r); }) control_.migration_failed(*this, *r);
+    }
+    const std::vector<asking> asked = std::exchange(health_[i].asked, {});
+    for (const asking& a : asked) {
+      if constexpr (requires { control_.lost(*this, *a.r); }) control_.lost(*this, *a.r);
+    }
+    for (const asking& a : asked) place(a);
+  }
+  void come_back(std::size_t i) {
+    if (in_service(i)) put_out_of_service(i);
+    health& h = health_[i];
+    h.up = h.in_service = true;
+    h.returns_s = no_event;
+    --out_;
+    ++up_;
+    look_at(i);
+    if constexpr (requires { control_.returned(*this, i); }) control_.returned(*this, i);
+    const std::vector<asking> waited = std::exchange(homeless_, {});
+    for (const asking& a : waited) place(a);
+  }
+
+  void hang(std::size_t k) {
+    const fault& f = options_.faults[k];
+    double& until_s = health_[f.instance].hangs_until_s;
+    const double from_s = std::max(until_s, now_s_);
+    until_s = std::max(until_s, f.at_s + f.for_s);
+    happens(until_s, {.what = fault_event::ends, .of = k});
+    instance<Scheduler>& one = instances_[f.instance];
+    if (!one.running() || until_s <= from_s) return;
+    one.delay(until_s - from_s);
+    for (auto& [end_s, of] : ends_) end_s = of == f.instance ? one.ends_s() : end_s;
+    std::make_heap(ends_.begin(), ends_.end(), std::greater<>{});
+  }
+
+  /// All instances are dead, and none comes back: who has not ended never will.
+  void give_up(std::span<const trace_row> rows) {
+    std::vector<bool> ended(rows.size(), false);
+    for (const request_record& r : result_.requests) ended[r.id] = true;
+    for (std::size_t i = 0; i != rows.size(); ++i) {
+      if (ended[i]) continue;
+      if (requests_[i].state().length == tokens{}) describe(rows[i], i);
+      record(requests_[i], rows[i].arrival_s, -1, false);
+    }
   }
 
   void look_at(std::size_t i) noexcept {
-    const Scheduler& s = instances_[i]->scheduler();
+    if (!up(i)) return;  // it does not report
+    const instance<Scheduler>& one = instances_[i];
     instance_view& v = views_[i];
-    const blocks free{static_cast<std::int64_t>(s.store().free())};
-    const blocks held_here = s.device_blocks_held() + s.host_blocks_held();
+    const blocks free = one.free_blocks();
+    const blocks held_here = one.blocks_held();
     v.kv_held = held_here + incoming_[i].held;
-    v.waiting_blocks = max(instances_[i]->needed_blocks() - held_here, blocks{});
-    v.queued = instances_[i]->waiting();
+    v.waiting_blocks = max(one.needed_blocks() - held_here, blocks{});
+    v.queued = one.waiting();
     v.free_blocks = free - min(free, incoming_[i].held);
-    v.requests = s.waiting_count() + s.resident_count() + incoming_[i].requests;
-    const blocks stranded = kv::stranded_below{demand_}({.total = capacity(), .free = free});
+    v.requests = one.served() + incoming_[i].requests;
+    const blocks stranded = kv::stranded_below{demand_}({.total = v.capacity, .free = free});
     stranded_total_ += stranded - stranded_[i];
     stranded_[i] = stranded;
   }
 
-  /// What is measured is known from the arrivals; of a closed loop, where it ends is not.
+  /// What is measured is known from the arrivals; of a closed loop, where it ends is not, nor of sessions without a
+  /// drain, the last turn of which counts.
+  [[nodiscard]] bool ends_with_arrivals() const noexcept {
+    return options_.in_flight != 0 || (turns_.any() && options_.drain_s == 0);
+  }
   void open_window(double last_arrival_s) {
     measured_window& w = facts_.window;
     w.from = now_s_ + options_.warmup_s;
-    if (options_.in_flight == 0) w.to = last_arrival_s - options_.drain_s;
+    if (!ends_with_arrivals()) w.to = last_arrival_s - options_.drain_s;
   }
   [[nodiscard]] double generated() const noexcept {
     double sum = 0;
-    for (const auto& one : instances_) sum += static_cast<double>(one->output_tokens());
+    for (const instance<Scheduler>& one : instances_) sum += static_cast<double>(one.output_tokens());
     return sum;
   }
   void count_window(double now_s) {
@@ -488,17 +838,19 @@ class cluster {
 
   void pass_time_to(double now_s) {
     count_window(now_s);
-    const auto total = static_cast<double>(options_.instance.limits.blocks * instances_.size());
+    const auto total = static_cast<double>(capacity_.count());
+    facts_.faults.down_s += static_cast<double>(size() - up_) * (now_s - last_s_);
     facts_.fragmentation.add(static_cast<double>(stranded_total_.count()) / total, now_s - last_s_);
     last_s_ = now_s;
     if (now_s < next_sample_s_) return;
     timeline_point sample{};
     double used = 0;
-    for (const auto& one : instances_) {
-      sample.running += static_cast<double>(one->holding());
-      sample.waiting += static_cast<double>(one->waiting());
-      used += static_cast<double>(one->scheduler().device_blocks_held().count());
+    for (const instance<Scheduler>& one : instances_) {
+      sample.running += static_cast<double>(one.holding());
+      sample.waiting += static_cast<double>(one.waiting());
+      used += static_cast<double>(one.device_blocks_held().count());
     }
+    sample.live = static_cast<double>(up_);
     sample.kv_used = used / total;
     for (; next_sample_s_ <= now_s; next_sample_s_ += sample_interval_s_) {
       if (result_.timeline.size() == max_timeline_points) thin_timeline();
@@ -520,26 +872,28 @@ class cluster {
     return options_.in_flight == 0 ? arrived_s - options_.host_request_seconds : arrived_s;
   }
 
-  void record(const request& r, double arrival_s, double finish_s) {
+  void record(const request& r, double arrival_s, double finish_s, bool refused = false) {
     const auto moment = [](double at) { return at < 0 ? sim::never : at; };
-    request_record out{
-        .id = r.index,
-        .instance = static_cast<std::uint32_t>(r.where),
-        .preemptions = r.state().preemptions,
-        .migrations = r.migrations,
-        .rejected = finish_s<0, .prompt_tokens = r.prompt.count(), .reasoning_tokens = r.reasoning.count(),
-                             .answer_tokens = (r.output - r.reasoning).count(), .arrival = arrival_s,
-                             .first_scheduled = moment(r.first_step_s), .first_token = moment(r.first_token_s),
-                             .phase_change = r.reasoning>
-                            tokens{}
-                        ? moment(r.phase_change_s)
-                        : arrival_s,
-        .answer_scheduled = moment(r.answering_step_s),
-        .first_answer = moment(r.first_answer_s),
-        .finish = moment(finish_s),
-        .executed = r.executed_s,
-        .preempted = r.preempted_s};
-    if (!out.rejected) {
+    request_record out{.id = r.index,
+                       .instance = static_cast<std::uint32_t>(r.where),
+                       .preemptions = r.state().preemptions,
+                       .migrations = r.migrations,
+                       .recoveries = r.recoveries,
+                       .cached_tokens = r.found.count(),
+                       .rejected = refused,
+                       .prompt_tokens = r.prompt.count(),
+                       .reasoning_tokens = r.reasoning.count(),
+                       .answer_tokens = (r.output - r.reasoning).count(),
+                       .arrival = arrival_s,
+                       .first_scheduled = moment(r.first_step_s),
+                       .first_token = moment(r.first_token_s),
+                       .phase_change = r.reasoning > tokens{} ? moment(r.phase_change_s) : arrival_s,
+                       .answer_scheduled = moment(r.answering_step_s),
+                       .first_answer = moment(r.first_answer_s),
+                       .finish = moment(finish_s),
+                       .executed = r.executed_s,
+                       .preempted = r.preempted_s};
+    if (out.completed()) {
       out.blocked = std::max(finish_s - arrival_s - r.executed_s - r.preempted_s, 0.0);
       out.qoe = r.qoe.value();
     }
@@ -550,10 +904,10 @@ class cluster {
     // Records are made as requests end; reports are in order of arrival.
     std::sort(result_.requests.begin(), result_.requests.end(),
               [](const request_record& a, const request_record& b) { return a.id < b.id; });
-    for (const auto& one : instances_) {
-      facts_.simulated_tokens += static_cast<double>(one->tokens_computed());
+    for (const instance<Scheduler>& one : instances_) {
+      facts_.simulated_tokens += static_cast<double>(one.tokens_computed());
       result_.instances.push_back(
-          {.busy_s = one->busy_s(), .computed_tokens = one->tokens_computed(), .output_tokens = one->output_tokens()});
+          {.busy_s = one.busy_s(), .computed_tokens = one.tokens_computed(), .output_tokens = one.output_tokens()});
     }
     facts_.wall_seconds = wall_s;
     count_window(no_event);
@@ -578,18 +932,33 @@ class cluster {
   };
 
   cluster_options options_;
+  typename Scheduler::config config_;
   Control control_;
   fabric fabric_;
-  std::vector<std::unique_ptr<instance<Scheduler>>> instances_;
+  std::vector<instance<Scheduler>> instances_;
   std::vector<std::pair<double, std::size_t>> ends_;  ///< Heap: when each running step ends, and whose it is.
   std::vector<instance_view> views_;
-  std::vector<alarm> alarms_;  ///< Heap.
+  turns turns_;
+  std::vector<std::pair<double, std::size_t>> due_;  ///< Heap: when each next turn arrives, and its row.
+  std::vector<std::size_t> ended_;                   ///< Rows that have, since the last event, and have a next turn.
+  std::vector<alarm> alarms_;                        ///< Heap.
   std::uint64_t alarms_set_ = 0;
   std::size_t ending_ = no_instance;  ///< The instance whose step is being ended.
   std::vector<on_the_way> incoming_;
   std::vector<request*> stopping_;  ///< Wait for the end of a step to stop.
   std::vector<request> requests_;
+  std::vector<request*> moving_;  ///< All that are on their way.
   std::vector<blocks> stranded_;
+  std::vector<health> health_;
+  std::size_t up_;                         ///< Instances that are alive.
+  std::size_t out_ = 0;                    ///< Instances that are out of service.
+  std::vector<fault_event> fault_events_;  ///< Heap.
+  std::uint64_t faults_set_ = 0;
+  std::vector<std::size_t> slow_;  ///< The faults that slow somebody now.
+  std::vector<asking> homeless_;   ///< There is no instance for them.
+  std::vector<instance_view> candidates_;
+  blocks capacity_{};  ///< Of all.
+  tokens most_kv_{};   ///< That one sequence can have, on the largest.
   blocks stranded_total_{};
   blocks demand_{1};
   double now_s_ = 0;

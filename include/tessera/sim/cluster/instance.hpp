@@ -2,6 +2,7 @@
 #pragma once
 
 #include <tessera/core/owned_storage.hpp>
+#include <tessera/kv/prefix_cache.hpp>
 #include <tessera/migration/live_migration.hpp>
 #include <tessera/order/earliest_due.hpp>
 #include <tessera/order/paced.hpp>
@@ -19,6 +20,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -67,6 +69,7 @@ struct request : request_hook_for<order::round_robin, order::two_phase, order::p
   tokens reasoning{};              ///< Of these, tokens of the reasoning phase. Less than `output`.
   std::size_t where = 0;           ///< The instance it is on.
   double executed_s = 0;           ///< Time in steps that computed something for it.
+  tokens found{};                  ///< Of its prompt, in the prefix cache when it first started.
   double preempted_s = 0;          ///< Time between losing its blocks and the next step it was in.
   double preempted_since_s = -1;   ///< When it lost its blocks; -1: it has them, or never had.
   double first_step_s = -1;        ///< Start of the first such step; -1: none yet.
@@ -76,13 +79,25 @@ struct request : request_hook_for<order::round_robin, order::two_phase, order::p
   double first_answer_s = -1;      ///< First answering token; -1: none yet.
   std::size_t answering_at = 0;    ///< Place in the list of its instance's answering requests.
   std::uint32_t migrations = 0;    ///< Moves to another instance.
+  std::uint32_t recoveries = 0;    ///< How often its instance died under it.
+  bool prefills = true;            ///< It has sampled no token since it was placed.
   std::size_t listed_at = 0;       ///< Place in the list of its instance's requests.
   blocks needs{};                  ///< Blocks for its tokens, as its instance counts them.
   migration_progress migration{};  ///< Its current migration.
   bool counted_demoted = false;    ///< In its instance's count of demoted requests.
   qoe_integrator qoe{};            ///< Measures the answer.
   token_pacer pacer{};             ///< Releases the answer.
+  /// Of its full blocks, prompt and answer: what it holds may be known before it is generated, but a block is published
+  /// only when it has been computed. Empty where nothing is shared, and when it has ended.
+  std::vector<std::uint64_t> hashes{};
+
+  /// For the prefix cache.
+  [[nodiscard]] std::span<const std::uint64_t> prefix_hashes() const noexcept { return hashes; }
 };
+
+/// Where simulated instances have their KV. Requests without hashes share nothing, and are served as with a
+/// `kv::block_pool`.
+using kv_store = kv::prefix_cache;
 
 inline float true_length::operator()(const request& r) const noexcept { return static_cast<float>(r.output.count()); }
 
@@ -92,7 +107,7 @@ inline float true_length::operator()(const request& r) const noexcept { return s
          r.generated() >= tokens{1};
 }
 
-/// What every instance of a cluster has in common.
+/// What an instance is.
 struct instance_options {
   scheduler_limits limits{};          ///< Of its scheduler.
   step_limits step{};                 ///< Of each step.
@@ -110,16 +125,44 @@ struct instance_options {
 template <class Scheduler>
 class instance {
  public:
-  /// Takes its scheduler's storage from the heap.
+  /// Both must outlive it. Its scheduler is made when the first request comes: a large cluster that has little to do
+  /// costs little.
   instance(const instance_options& options, const typename Scheduler::config& config)
-      : options_{&options}, storage_{storage_for<Scheduler>(options.limits)}, scheduler_{storage_, config} {
-    outcomes_.reserve(options.limits.residents);
-  }
+      : options_{&options}, config_{&config} {}
 
-  /// The scheduler that is driven.
-  [[nodiscard]] Scheduler& scheduler() noexcept { return scheduler_; }
-  /// The scheduler that is driven.
-  [[nodiscard]] const Scheduler& scheduler() const noexcept { return scheduler_; }
+  /// Whether a request has ever come, so that there is a scheduler.
+  [[nodiscard]] bool started() const noexcept { return engine_ != nullptr; }
+  /// The scheduler that is driven. Requires: `started()`.
+  [[nodiscard]] Scheduler& scheduler() noexcept {
+    TESSERA_ASSERT(started(), "no request has come");
+    return engine_->scheduler;
+  }
+  /// The scheduler that is driven. Requires: `started()`.
+  [[nodiscard]] const Scheduler& scheduler() const noexcept {
+    TESSERA_ASSERT(started(), "no request has come");
+    return engine_->scheduler;
+  }
+  /// What it is.
+  [[nodiscard]] const instance_options& options() const noexcept { return *options_; }
+  /// No request is here.
+  [[nodiscard]] bool idle() const noexcept { return !started() || scheduler().idle(); }
+
+  /// Blocks on the device that nobody holds. O(1).
+  [[nodiscard]] blocks free_blocks() const noexcept {
+    return blocks{static_cast<std::int64_t>(started() ? scheduler().store().free() : options_->limits.blocks)};
+  }
+  /// Blocks on the device that requests hold. O(1).
+  [[nodiscard]] blocks device_blocks_held() const noexcept {
+    return started() ? scheduler().device_blocks_held() : blocks{};
+  }
+  /// Blocks on device and host that requests hold. O(1).
+  [[nodiscard]] blocks blocks_held() const noexcept {
+    return started() ? scheduler().device_blocks_held() + scheduler().host_blocks_held() : blocks{};
+  }
+  /// Requests that wait or run here; those that stand aside do not count. O(1).
+  [[nodiscard]] std::size_t served() const noexcept {
+    return started() ? scheduler().waiting_count() + scheduler().resident_count() : 0;
+  }
 
   /// Whether a step is under way, and when it ends.
   [[nodiscard]] bool running() const noexcept { return running_; }
@@ -149,20 +192,34 @@ class instance {
 
   /// Requests that hold blocks on the device and run, the step under way included; and those that do not: new or
   /// preempted. O(1).
-  [[nodiscard]] std::size_t holding() const noexcept { return scheduler_.resident_count() + starting_ - losing_; }
+  [[nodiscard]] std::size_t holding() const noexcept {
+    return started() ? scheduler().resident_count() + starting_ - losing_ : 0;
+  }
   /// New or preempted requests that are here. O(1).
-  [[nodiscard]] std::size_t waiting() const noexcept { return scheduler_.waiting_count() + losing_ - starting_; }
+  [[nodiscard]] std::size_t waiting() const noexcept {
+    return started() ? scheduler().waiting_count() + losing_ - starting_ : 0;
+  }
 
-  /// A request comes: from the user, or with its KV from another instance. Returns as the scheduler's `submit`,
-  /// `adopt`.
-  status submit(request& r, double now_s) {
-    const status s = scheduler_.submit(r, time_point::at_seconds(now_s));
+  /// A request comes that the user made at `arrived_s`: new, or, after its instance has died, with the tokens that the
+  /// user has; their KV is computed anew. Returns as the scheduler's `submit`, `adopt`.
+  status submit(request& r, double arrived_s) {
+    start();
+    r.prefills = true;
+    if (r.state().length == tokens{}) {
+      const status s = scheduler().submit(r, time_point::at_seconds(arrived_s));
+      if (ok(s)) joined(r);
+      return s;
+    }
+    auto progress = r.progress();
+    progress.computed = tokens{};
+    const status s = scheduler().adopt(r, progress);
     if (ok(s)) joined(r);
     return s;
   }
   /// A request comes with its KV from another instance. Returns as the scheduler's `adopt`.
   status adopt(request& r) {
-    const status s = scheduler_.adopt(r);
+    start();
+    const status s = scheduler().adopt(r);
     if (ok(s)) joined(r);
     return s;
   }
@@ -170,14 +227,14 @@ class instance {
   void evacuate(request& r) {
     if (r.state().life != lifecycle::suspended) stops(r);
     std::erase(resuming_, &r);
-    const status s = scheduler_.evacuate(r);
+    const status s = scheduler().evacuate(r);
     TESSERA_ASSERT(ok(s), "only who is here, and between steps if it runs");
     static_cast<void>(s);
     left(r);
   }
   /// A request stops, with its blocks. Requires: it is resident here and no step is under way.
   void suspend(request& r) {
-    const status s = scheduler_.suspend(r);
+    const status s = scheduler().suspend(r);
     TESSERA_ASSERT(ok(s), "only between steps, and only who is resident here");
     static_cast<void>(s);
     stops(r);
@@ -185,16 +242,42 @@ class instance {
   /// A suspended request goes on, from the next step on.
   void resume(request& r) {
     if (running_) return resuming_.push_back(&r);
-    const status s = scheduler_.resume(r);
+    const status s = scheduler().resume(r);
     TESSERA_ASSERT(ok(s), "only who is suspended here");
     static_cast<void>(s);
     runs(r);
   }
 
-  /// Requests in the high-priority queue (PASCAL's r_i): reasoning and not demoted. O(1).
-  [[nodiscard]] std::size_t reasoning() const noexcept {
-    return scheduler_.waiting_count() + scheduler_.resident_count() - answering_.size() - demoted_;
+  /// The instance dies: the step under way never ends, and all that was in its memory is lost. Calls `lost(request&)`
+  /// for each request that was here, in the order of arrival; it is in no scheduler then. What comes after this finds
+  /// the instance as it was made.
+  template <class Lost>
+  void die(double now_s, Lost&& lost) {
+    if (!started()) return;
+    if (running_) {
+      tokens_ -= static_cast<std::uint64_t>(plan_.computed.count());
+      busy_s_ += now_s - started_s_;
+      scheduler().abandon(plan_);
+      running_ = false;
+      starting_ = losing_ = 0;
+    }
+    resuming_.clear();
+    std::vector<request*> all{here_.begin(), here_.end()};
+    std::sort(all.begin(), all.end(), [](const request* a, const request* b) { return a->index < b->index; });
+    for (request* r : all) {
+      evacuate(*r);
+      lost(*r);
+    }
+    if constexpr (requires { scheduler().forget_prefixes(); }) static_cast<void>(scheduler().forget_prefixes());
+    last_step_s_ = 0;
   }
+  /// The step under way ends so much later. Requires: there is one.
+  void delay(double seconds) noexcept { ends_s_ += seconds; }
+  /// Steps that begin from now on take so many times as long.
+  void slow_down(double factor) noexcept { slowness_ = factor; }
+
+  /// Requests in the high-priority queue (PASCAL's r_i): reasoning and not demoted. O(1).
+  [[nodiscard]] std::size_t reasoning() const noexcept { return served() - answering_.size() - demoted_; }
   /// Answering requests that have not used up their first quantum (a_i). O(answering requests).
   [[nodiscard]] std::size_t fresh_answers(tokens quantum) const noexcept {
     std::size_t fresh = 0;
@@ -217,12 +300,13 @@ class instance {
     const auto before = std::chrono::steady_clock::now();
     step_limits step = options_->step;
     if (const tokens most = options_->prefill_budget; most > tokens{}) {
-      step.token_budget = min(step.token_budget, most + tokens{static_cast<std::int64_t>(scheduler_.resident_count())});
+      step.token_budget =
+          min(step.token_budget, most + tokens{static_cast<std::int64_t>(scheduler().resident_count())});
     }
-    plan_ = scheduler_.plan(time_point::at_seconds(now_s), step);
+    plan_ = scheduler().plan(time_point::at_seconds(now_s), step);
     timed(nanoseconds_since(before));
     if (plan_.empty()) {
-      scheduler_.abandon(plan_);
+      scheduler().abandon(plan_);
       return;
     }
     started_s_ = now_s;
@@ -241,13 +325,14 @@ class instance {
     }
     const double copies_s = copy_seconds();
     const double kernels_s = options_->timer(shape);
-    ends_s_ = now_s + (options_->swaps_overlap ? std::max(copies_s, kernels_s) : copies_s + kernels_s);
+    const double took_s = options_->swaps_overlap ? std::max(copies_s, kernels_s) : copies_s + kernels_s;
+    ends_s_ = now_s + slowness_ * took_s;
     running_ = true;
   }
 
   /// Ends the step: measures, commits, and calls `finished(request&)` for each request that is done and
   /// `answers(request&)` for each that has just ended its reasoning, then `prefilled(request&)` for each that has its
-  /// first token and is still here. `timed(nanoseconds)` is told what `commit` took.
+  /// first token here and is still here. `timed(nanoseconds)` is told what `commit` took.
   template <class Finished, class Prefilled, class Answers, class Timed>
   void end_step(Finished&& finished, Prefilled&& prefilled, Answers&& answers, Timed&& timed) {
     const double now_s = ends_s_;
@@ -257,7 +342,7 @@ class instance {
     for (const scheduled<request>& e : plan_.decode) measure(e, outcomes_[i++], now, took_s);
     for (const scheduled<request>& e : plan_.prefill) measure(e, outcomes_[i++], now, took_s);
     const auto before = std::chrono::steady_clock::now();
-    scheduler_.commit(plan_, outcomes_, now);
+    scheduler().commit(plan_, outcomes_, now);
     timed(nanoseconds_since(before));
     running_ = false;
     for (request* r : resuming_) resume(*r);
@@ -301,13 +386,17 @@ class instance {
   void measure(const scheduled<request>& e, const outcome& o, time_point now, double took_s) {
     request& r = *e.request;
     r.executed_s += took_s;
-    if (r.first_step_s < 0) r.first_step_s = started_s_;
+    if (r.first_step_s < 0) {
+      r.first_step_s = started_s_;
+      r.found = e.first;
+    }
     if (e.samples) {
       ++output_tokens_;
       count(r, r.state().length + tokens{1});
     }
-    if (r.first_token_s < 0 && e.samples) {
-      r.first_token_s = now.seconds();
+    if (r.first_token_s < 0 && e.samples) r.first_token_s = now.seconds();
+    if (r.prefills && e.samples) {
+      r.prefills = false;
       first_tokens_.push_back(&r);
     }
     if (r.preempted_since_s >= 0) {
@@ -334,6 +423,9 @@ class instance {
     if (o.finished) changed_.push_back(&r);
   }
 
+  void start() {
+    if (!started()) engine_ = std::make_unique<engine>(options_->limits, *config_);
+  }
   void joined(request& r) {
     r.listed_at = here_.size();
     here_.push_back(&r);
@@ -380,9 +472,16 @@ class instance {
     return static_cast<double>(copies) * options_->swap_seconds_per_block;
   }
 
+  struct engine {
+    engine(const scheduler_limits& limits, const typename Scheduler::config& config)
+        : storage{storage_for<Scheduler>(limits)}, scheduler{storage, config} {}
+    owned_storage<scheduler_limits> storage;
+    Scheduler scheduler;
+  };
+
   const instance_options* options_;
-  owned_storage<scheduler_limits> storage_;
-  Scheduler scheduler_;
+  const typename Scheduler::config* config_;
+  std::unique_ptr<engine> engine_;
   typename Scheduler::plan_type plan_{};
   std::vector<outcome> outcomes_;
   std::vector<request*> changed_;
@@ -394,6 +493,7 @@ class instance {
   std::size_t losing_ = 0;           ///< Preempted in the step under way, resident until it is committed.
   blocks needed_{};                  ///< The sum of what those that are here need.
   std::size_t demoted_ = 0;          ///< Counted when a demoted request is next in a step.
+  double slowness_ = 1;
   double last_step_s_ = 0;
   double started_s_ = 0;
   double ends_s_ = 0;

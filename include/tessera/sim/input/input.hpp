@@ -64,9 +64,10 @@ inline constexpr std::size_t max_line_bytes = 65536;
 }
 
 /// Refuses what is not plain text with Unix line ends: nothing at all, a byte order mark, a NUL byte, a carriage
-/// return, a line longer than `max_line_bytes`. The message says how to mend it. O(size of the text).
+/// return, a line longer than `longest` bytes. The message says how to mend it. O(size of the text).
 /// @throws input_error at the first such place.
-inline void require_plain_text(std::string_view text, std::string_view name, std::string_view what) {
+inline void require_plain_text(std::string_view text, std::string_view name, std::string_view what,
+                               std::size_t longest = max_line_bytes) {
   if (text.empty()) throw input_error{name, {1, 1}, what, "an empty file"};
   const std::string_view head = text.substr(0, 3);
   if (head == "\xef\xbb\xbf") {
@@ -91,10 +92,10 @@ inline void require_plain_text(std::string_view text, std::string_view name, std
                         "lines that end in a newline alone (sed -i 's/\\r$//' mends it)",
                         "a carriage return '\\r'"};
     }
-    if (row.size() > max_line_bytes) {
+    if (row.size() > longest) {
       throw input_error{name,
-                        {line, max_line_bytes + 1},
-                        fmt::format("lines of at most {} characters", max_line_bytes),
+                        {line, longest + 1},
+                        fmt::format("lines of at most {} characters", longest),
                         fmt::format("one of {} that begins {}", row.size(), shown(row, 20))};
     }
     if (newline == text.npos) break;

@@ -1,8 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <tessera/sim/input/block_chain.hpp>
 #include <tessera/sim/input/input.hpp>
+#include <tessera/sim/input/json_text.hpp>
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cmath>
@@ -12,23 +19,33 @@
 #include <string>
 #include <string_view>
 #include <system_error>
+#include <unordered_map>
 #include <vector>
 
 /// @file
-/// Traces: one request per row of a CSV file.
+/// Traces: one request per row of a CSV file, or per line of JSON.
 ///
-/// The first line is a header; columns are found by name, in any order, and others are ignored:
+/// In CSV the first line is a header, and columns are found by name, in any order. In JSON lines each line is an object
+/// with these names for keys, in any order; a key that is missing, or `null`, is an empty field:
 ///
 /// | column | | |
 /// |---|---|---|
 /// | `prompt_tokens` | needed | 1 to 10^9 |
 /// | `output_tokens` | needed | 1 to 10^9; may be empty where both of the next two are given |
-/// | `reasoning_tokens`, `answer_tokens` | optional | may be empty; one follows from the other, two must add up; none:
-/// all answer | | `arrival_s` | optional | seconds, never falling; empty in all rows or in none | | `score` | optional
-/// | predicted length rank, higher = longer; may be empty |
+/// | `reasoning_tokens`, `answer_tokens` | optional | of the output; may be empty, without both all is answer |
+/// | `arrival_s` | optional | seconds, never falling; empty in all rows or in none; later turns may go without |
+/// | `score` | optional | predicted length rank, higher = longer; may be empty |
+/// | `session` | optional | any text: rows with the same are the turns of one session, in their order; may be empty |
+/// | `think_s` | optional | of a later turn: seconds from the last token of the turn before; empty: 0 |
+/// | `hash_ids` | optional | as `[1, 2, 3]`: for each 512 tokens of the prompt a whole number |
 ///
-/// Fields are separated by commas; a field in double quotes may hold commas and doubled quotes, but no line end. Lines
-/// end in a newline, the last one too, so that a truncated file is seen.
+/// Equal `hash_ids` after equal ones are equal tokens (Mooncake's traces). Reasoning and answer add up to the output.
+///
+/// Mooncake's own names do as well: with `input_length`, `output_length` and `timestamp`, which is in milliseconds, in
+/// place of `prompt_tokens`, `output_tokens` and `arrival_s`. Other columns are not used; `trace::unused` says which.
+///
+/// Fields of CSV are separated by commas; a field in double quotes may hold commas and doubled quotes, but no line end.
+/// Lines end in a newline, the last one too, so that a truncated file is seen.
 
 TESSERA_NAMESPACE_BEGIN
 
@@ -42,15 +59,28 @@ struct trace_row {
   std::int64_t reasoning_tokens = 0;  ///< Of the output; 0: the model answers at once.
   std::int64_t answer_tokens = 1;     ///< Of the output; 0: it was cut off while it reasoned.
   float score = std::numeric_limits<float>::quiet_NaN();  ///< Predicted rank of the length; NaN: none.
+  std::int64_t session = -1;  ///< Rows with the same number are the turns of one session, in their order; -1: of none.
+  /// Of a later turn: seconds from the last token of the turn before to this one, which comes no earlier than at
+  /// `arrival_s`.
+  double think_s = 0;
+  std::vector<text_run> runs{};  ///< What the prompt begins with, as far as others may share it; see `turns`.
 };
 
 /// What a trace file holds.
 struct trace {
-  std::string name;             ///< The path, or what the caller called the text.
-  std::vector<trace_row> rows;  ///< At least one; in order of arrival if there are arrivals.
-  bool has_arrivals = false;    ///< Else every `arrival_s` is NaN: see `schedule_arrivals` (workload.hpp).
-  bool has_reasoning = false;   ///< At least one row has reasoning tokens.
-  bool has_scores = false;      ///< At least one row has a score.
+  std::string name;                   ///< The path, or what the caller called the text.
+  std::vector<trace_row> rows;        ///< At least one; in order of arrival if there are arrivals.
+  bool has_arrivals = false;          ///< Else every `arrival_s` is NaN: see `schedule_arrivals` (workload.hpp).
+  bool has_reasoning = false;         ///< At least one row has reasoning tokens.
+  bool has_scores = false;            ///< At least one row has a score.
+  bool has_sessions = false;          ///< At least one row is a later turn of a session.
+  bool has_prefixes = false;          ///< At least one row names runs of its prompt.
+  std::vector<std::string> unused{};  ///< Columns that the reader has no use for, in their order; at most 64 of them.
+};
+
+/// What a reader of traces must be told.
+struct trace_options {
+  std::int64_t hash_tokens = 512;  ///< Tokens that each of the `hash_ids` stands for. At least 1.
 };
 
 /// Most tokens in one field of a trace.
@@ -59,16 +89,25 @@ inline constexpr std::int64_t max_trace_tokens = 1'000'000'000;
 inline constexpr double max_trace_seconds = 1e12;
 /// Most rows in a trace.
 inline constexpr std::size_t max_trace_rows = 20'000'000;
+/// Longest line of JSON in a trace, in bytes: with a number for each 16 tokens, prompts of more than 10^6 tokens.
+inline constexpr std::size_t max_json_line_bytes = std::size_t{1} << 20;
 
 namespace detail {
 
 /// Reads one trace. Keeps the position for the messages.
 class trace_parser {
  public:
-  trace_parser(std::string_view text, std::string_view name) : text_{text}, name_{name} {}
+  trace_parser(std::string_view text, std::string_view name, const trace_options& options)
+      : text_{text}, name_{name}, options_{options} {}
 
   [[nodiscard]] trace run() {
-    require_plain_text(text_, name_, "a header with at least the columns prompt_tokens and output_tokens");
+    if (options_.hash_tokens < 1 || options_.hash_tokens > max_trace_tokens) {
+      throw usage_error{fmt::format("each of the hash_ids stands for 1 to {} tokens, not {}", max_trace_tokens,
+                                    options_.hash_tokens)};
+    }
+    const bool json = text_.find_first_not_of(" \t\n") != text_.npos && text_[text_.find_first_not_of(" \t\n")] == '{';
+    require_plain_text(text_, name_, "a header with at least the columns prompt_tokens and output_tokens",
+                       json ? max_json_line_bytes : max_line_bytes);
     if (text_.back() != '\n') {
       const file_position end = position_of(text_, text_.size());
       throw input_error{name_, end, "a newline at the end of the last line (add it if the row is complete)",
@@ -76,14 +115,16 @@ class trace_parser {
     }
     trace result;
     result.name = name_;
-    next_line();
-    read_header();
+    if (!json) {
+      next_line();
+      read_header(result);
+    }
     while (at_ < text_.size()) {
       next_line();
       if (result.rows.size() == max_trace_rows) {
         fail(1, fmt::format("at most {} rows", max_trace_rows), "another one");
       }
-      result.rows.push_back(read_row(result));
+      result.rows.push_back(read_row(json ? split_object(result) : split_row(), result));
     }
     if (result.rows.empty()) {
       throw input_error{name_, {line_ + 1, 1}, "at least one row after the header", "the end of the file"};
@@ -92,18 +133,37 @@ class trace_parser {
   }
 
  private:
-  enum column : std::size_t { arrival, prompt, output, reasoning, answer, score, column_count };
-  static constexpr std::array<std::string_view, column_count> names{
-      "arrival_s", "prompt_tokens", "output_tokens", "reasoning_tokens", "answer_tokens", "score"};
+  enum column : std::size_t { arrival, prompt, output, reasoning, answer, score, session, think, hashes, column_count };
+  using column_names = std::array<std::string_view, column_count>;
+  static constexpr column_names own_names{"arrival_s",        "prompt_tokens", "output_tokens",
+                                          "reasoning_tokens", "answer_tokens", "score",
+                                          "session",          "think_s",       "hash_ids"};
+  static constexpr column_names mooncake_names{"timestamp",        "input_length",  "output_length",
+                                               "reasoning_tokens", "answer_tokens", "score",
+                                               "session",          "think_s",       "hash_ids"};
+  static constexpr std::size_t most_unused = 64;
 
   struct field {
     std::string_view text;
     std::uint64_t at = 1;  ///< Column in the line.
     bool present = false;  ///< The file has this column, and the field is not empty.
   };
+  using row_fields = std::array<field, column_count>;
 
   [[noreturn]] void fail(std::uint64_t column_at, std::string_view expected, std::string_view found) const {
     throw input_error{name_, {line_, column_at}, expected, found};
+  }
+
+  /// Which column has this name, if any; the first needed one decides whose names they are.
+  [[nodiscard]] std::size_t column_of(std::string_view name) const noexcept {
+    std::size_t c = 0;
+    while (c != column_count && names_[c] != name) ++c;
+    return c;
+  }
+  static void not_used(trace& result, std::string_view name) {
+    if (result.unused.size() == most_unused) return;
+    if (std::find(result.unused.begin(), result.unused.end(), name) != result.unused.end()) return;
+    result.unused.emplace_back(name);
   }
 
   void next_line() {
@@ -145,28 +205,28 @@ class trace_parser {
     }
   }
 
-  void read_header() {
-    where_.fill(absent);
-    fields_ = split([this](std::size_t index, const field& f) {
-      for (std::size_t c = 0; c < column_count; ++c) {
-        if (f.text != names[c]) continue;
-        if (where_[c] != absent) fail(f.at, fmt::format("the column {} once", names[c]), "it again");
-        where_[c] = index;
-      }
+  void read_header(trace& result) {
+    names_ = own_names;
+    split([this](std::size_t, const field& f) {
+      if (f.text == mooncake_names[prompt]) names_ = mooncake_names;
+    });
+    std::array<bool, column_count> seen{};
+    fields_ = split([&](std::size_t, const field& f) {
+      const std::size_t c = column_of(f.text);
+      column_at_.push_back(c);
+      if (c == column_count) return not_used(result, f.text);
+      if (seen[c]) fail(f.at, fmt::format("the column {} once", names_[c]), "it again");
+      seen[c] = true;
     });
     for (const column needed : {prompt, output}) {
-      if (where_[needed] != absent) continue;
-      fail(1, fmt::format("a header with the column {} (known columns: {})", names[needed], fmt::join(names, ", ")),
+      if (seen[needed]) continue;
+      fail(1, fmt::format("a header with the column {} (known columns: {})", names_[needed], fmt::join(names_, ", ")),
            row_.empty() ? std::string{"an empty line"} : shown(row_));
-    }
-    column_at_.assign(fields_, column_count);
-    for (std::size_t c = 0; c < column_count; ++c) {
-      if (where_[c] != absent) column_at_[where_[c]] = c;
     }
   }
 
-  [[nodiscard]] trace_row read_row(trace& result) {
-    std::array<field, column_count> fields{};
+  [[nodiscard]] row_fields split_row() const {
+    row_fields fields{};
     const std::size_t count = row_.empty() ? 0 : split([&](std::size_t index, const field& f) {
       if (index >= fields_) fail(f.at, fmt::format("{} fields, as in the header", fields_), "another " + shown(f.text));
       if (column_at_[index] != column_count) fields[column_at_[index]] = f;
@@ -175,6 +235,52 @@ class trace_parser {
       fail(row_.size() + 1, fmt::format("{} fields, as in the header", fields_),
            count == 0 ? std::string{"an empty line"} : fmt::format("the end of the line after {}", count));
     }
+    return fields;
+  }
+
+  /// The values of an object as they are written, but texts without their quotes where any text will do.
+  [[nodiscard]] row_fields split_object(trace& result) {
+    json_checker checker;
+    if (!nlohmann::json::sax_parse(row_, &checker)) {
+      const bool at_end = checker.offset >= row_.size();
+      fail((at_end ? row_.size() : checker.offset) + 1,
+           checker.overflow ? "a number that a double can hold" : "a JSON object on each line",
+           row_.empty() ? std::string{"an empty line"}
+           : at_end     ? std::string{"the end of the line"}
+                        : shown(checker.token));
+    }
+    if (const std::size_t first = row_.find_first_not_of(" \t"); row_[first] != '{') {
+      fail(first + 1, "a JSON object on each line", shown(row_.substr(first)));
+    }
+    const json_locator object{row_};
+    if (result.rows.empty()) {
+      names_ = own_names;
+      object.members([this](std::string_view key, const json_locator::place&) {
+        if (key == mooncake_names[prompt]) names_ = mooncake_names;
+      });
+    }
+    row_fields fields{};
+    std::array<bool, column_count> seen{};
+    object.members([&](std::string_view key, const json_locator::place& at) {
+      const std::size_t c = column_of(key);
+      if (c == column_count) return not_used(result, key);
+      if (seen[c]) fail(at.key + 1, fmt::format("the key {} once", key), "it again");
+      seen[c] = true;
+      field f{.text = row_.substr(at.value, at.end - at.value), .at = at.value + 1, .present = true};
+      if (c == session && f.text.front() == '"') f.text = f.text.substr(1, f.text.size() - 2);
+      f.present = !f.text.empty() && f.text != "null";
+      fields[c] = f;
+    });
+    for (const column needed : {prompt, output}) {
+      const bool follows = needed == output && fields[reasoning].present && fields[answer].present;
+      if (fields[needed].present || follows) continue;
+      fail(1, fmt::format("an object with the key {} (known keys: {})", names_[needed], fmt::join(names_, ", ")),
+           shown(row_));
+    }
+    return fields;
+  }
+
+  [[nodiscard]] trace_row read_row(const row_fields& fields, trace& result) {
     trace_row row;
     row.prompt_tokens = number(fields[prompt], prompt, 1);
     if (fields[reasoning].present) row.reasoning_tokens = number(fields[reasoning], reasoning, 0);
@@ -201,7 +307,9 @@ class trace_parser {
     } else {
       row.answer_tokens = row.output_tokens;
     }
-    read_arrival(fields[arrival], row, result);
+    const bool later = read_session(fields, row, result);
+    read_arrival(fields[arrival], later, row, result);
+    if (fields[hashes].present) read_hashes(fields[hashes], row, result);
     if (fields[score].present) {
       row.score = static_cast<float>(real(fields[score], score, -1e30, 1e30));
       result.has_scores = true;
@@ -210,22 +318,80 @@ class trace_parser {
     return row;
   }
 
-  void read_arrival(const field& f, trace_row& row, trace& result) const {
+  /// Whether the row is a later turn.
+  [[nodiscard]] bool read_session(const row_fields& fields, trace_row& row, trace& result) {
+    bool later = false;
+    if (fields[session].present) {
+      const auto number = static_cast<std::int64_t>(sessions_.size());
+      const auto [at, first] = sessions_.try_emplace(std::string{fields[session].text}, number);
+      row.session = at->second;
+      later = !first;
+      result.has_sessions = result.has_sessions || later;
+    }
+    if (fields[think].present) {
+      if (!fields[session].present) fail(fields[think].at, "a session beside think_s", shown(fields[think].text));
+      row.think_s = real(fields[think], think, 0, max_trace_seconds);
+    }
+    return later;
+  }
+
+  void read_arrival(const field& f, bool later, trace_row& row, trace& result) const {
     if (result.rows.empty()) result.has_arrivals = f.present;
     if (!result.has_arrivals) {
-      if (f.present) fail(f.at, "an empty arrival_s, as in the rows above", shown(f.text));
+      if (f.present) fail(f.at, fmt::format("an empty {}, as in the rows above", names_[arrival]), shown(f.text));
       row.arrival_s = std::numeric_limits<double>::quiet_NaN();
       return;
     }
-    row.arrival_s = real(f, arrival, 0, max_trace_seconds);
-    if (!result.rows.empty() && row.arrival_s < result.rows.back().arrival_s) {
-      fail(f.at, fmt::format("an arrival_s not before that of the row above, {}", result.rows.back().arrival_s),
+    const double before_s = result.rows.empty() ? 0 : result.rows.back().arrival_s;
+    if (later && !f.present) {
+      row.arrival_s = before_s;
+      return;
+    }
+    const double unit = names_ == mooncake_names ? 1000 : 1;
+    row.arrival_s = real(f, arrival, 0, max_trace_seconds * unit) / unit;
+    if (row.arrival_s < before_s) {
+      fail(f.at,
+           fmt::format("{} {} not before that of the row above, {}", unit == 1 ? "an" : "a", names_[arrival],
+                       before_s * unit),
            shown(f.text));
     }
   }
 
+  /// Numbers between brackets, or none, with commas or spaces between them.
+  void read_hashes(const field& f, trace_row& row, trace& result) const {
+    const std::int64_t expected = (row.prompt_tokens - 1) / options_.hash_tokens + 1;
+    const auto wrong = [&](std::size_t at, std::string_view found) {
+      fail(f.at + at,
+           fmt::format("hash_ids, {} whole numbers: one for each {} of {} tokens", expected, options_.hash_tokens,
+                       row.prompt_tokens),
+           found);
+    };
+    std::string_view list = f.text;
+    std::size_t at = 0;
+    if (!list.empty() && list.front() == '[') {
+      if (list.back() != ']') wrong(0, shown(list));
+      list = list.substr(0, list.size() - 1);
+      at = 1;
+    }
+    for (std::int64_t left = row.prompt_tokens; (at = list.find_first_not_of(", \t", at)) != list.npos;) {
+      std::uint64_t id = 0;
+      const char* const end = list.data() + list.size();
+      const auto [stop, failure] = std::from_chars(list.data() + at, end, id);
+      if (failure != std::errc{} || (id >> 63U) != 0 ||
+          (stop != end && *stop != ',' && *stop != ' ' && *stop != '\t')) {
+        wrong(at, shown(list.substr(at)));
+      }
+      if (left <= 0) wrong(at, "another");
+      row.runs.push_back({id, left < options_.hash_tokens ? left : options_.hash_tokens});
+      left -= options_.hash_tokens;
+      at = static_cast<std::size_t>(stop - list.data());
+    }
+    if (static_cast<std::int64_t>(row.runs.size()) != expected) wrong(0, fmt::format("{}", row.runs.size()));
+    result.has_prefixes = true;
+  }
+
   [[nodiscard]] std::int64_t rest(const field& f, column c, std::int64_t whole, std::int64_t part) const {
-    if (part > whole) fail(f.at, fmt::format("{} of at most output_tokens = {}", names[c], whole), shown(f.text));
+    if (part > whole) fail(f.at, fmt::format("{} of at most output_tokens = {}", names_[c], whole), shown(f.text));
     return whole - part;
   }
 
@@ -234,7 +400,7 @@ class trace_parser {
     const char* const end = f.text.data() + f.text.size();
     const auto [stop, failure] = std::from_chars(f.text.data(), end, value);
     if (!f.present || failure != std::errc{} || stop != end || value < least || value > max_trace_tokens) {
-      fail(f.at, fmt::format("{}, a whole number from {} to {}", names[c], least, max_trace_tokens), shown(f.text));
+      fail(f.at, fmt::format("{}, a whole number from {} to {}", names_[c], least, max_trace_tokens), shown(f.text));
     }
     return value;
   }
@@ -245,12 +411,10 @@ class trace_parser {
     const auto [stop, failure] = std::from_chars(f.text.data(), end, value);
     // Written so that NaN fails.
     if (!f.present || failure != std::errc{} || stop != end || !(value >= least && value <= most)) {
-      fail(f.at, fmt::format("{}, a number from {:g} to {:g}", names[c], least, most), shown(f.text));
+      fail(f.at, fmt::format("{}, a number from {:g} to {:g}", names_[c], least, most), shown(f.text));
     }
     return value;
   }
-
-  static constexpr std::size_t absent = static_cast<std::size_t>(-1);
 
   std::string_view text_;
   std::string_view name_;
@@ -258,22 +422,27 @@ class trace_parser {
   std::size_t at_ = 0;
   std::uint64_t line_ = 0;
   std::size_t fields_ = 0;
-  std::array<std::size_t, column_count> where_{};
+  trace_options options_;
+  column_names names_ = own_names;
   std::vector<std::size_t> column_at_;  ///< For each field of a row: its column, or `column_count` for an extra one.
+  std::unordered_map<std::string, std::int64_t> sessions_;
 };
 
 }  // namespace detail
 
-/// Reads a trace from memory. O(size); allocates the rows.
+/// Reads a trace from memory: JSON lines if it begins with a brace, else CSV. O(size); allocates the rows.
 /// @param name what messages call it.
 /// @throws input_error at the first thing that is not as the file comment says.
-[[nodiscard]] inline trace parse_trace(std::string_view text, std::string_view name) {
-  return detail::trace_parser{text, name}.run();
+[[nodiscard]] inline trace parse_trace(std::string_view text, std::string_view name,
+                                       const trace_options& options = {}) {
+  return detail::trace_parser{text, name, options}.run();
 }
 
 /// Reads a trace file.
 /// @throws input_error as `parse_trace`, and when the file cannot be read.
-[[nodiscard]] inline trace read_trace(const std::string& path) { return parse_trace(read_file(path), path); }
+[[nodiscard]] inline trace read_trace(const std::string& path, const trace_options& options = {}) {
+  return parse_trace(read_file(path), path, options);
+}
 
 }  // namespace sim
 TESSERA_NAMESPACE_END

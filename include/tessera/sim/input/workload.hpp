@@ -4,6 +4,7 @@
 #include <tessera/sim/input/trace.hpp>
 #include <tessera/sim/random.hpp>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstddef>
@@ -11,6 +12,8 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <unordered_set>
+#include <utility>
 #include <vector>
 
 /// @file
@@ -63,16 +66,29 @@ struct length_law {
   double correlation = 0;
 };
 
+/// How the sessions of a workload are drawn: each turn's prompt is the history, which is the earlier prompt and its
+/// answer, and something new.
+struct session_law {
+  const quantile_table* turns = nullptr;   ///< How many.
+  const quantile_table* first = nullptr;   ///< Tokens of the first prompt.
+  const quantile_table* fresh = nullptr;   ///< Tokens that a later prompt adds to the history.
+  const quantile_table* answer = nullptr;  ///< Tokens of each answer.
+  const quantile_table* think = nullptr;   ///< Seconds from an answer's end to the next turn.
+  std::int64_t shared = 0;   ///< So many tokens at the beginning of first prompts are the same for all sessions.
+  std::int64_t longest = 0;  ///< A session ends before a turn that would make it longer, in tokens.
+};
+
 /// A built-in workload.
 struct workload {
   std::string_view name;     ///< As in `--workload`.
   std::string_view summary;  ///< One line.
   std::string_view source;   ///< Data, licence, and what was computed from it.
   /// Requests per second if the caller names none: the data's, or, where it has no arrivals or they are made up,
-  /// about 85 % of what the KV of eight instances of `h100-96gb-qwen-32b` sustains.
+  /// about 85 % of what the KV of eight instances of `h100-96gb-qwen-32b` sustains; of turns, where there are sessions.
   double rate = 1;
   double cv = 1;                 ///< Coefficient of variation of the gaps between arrivals (see `arrival_process`).
-  std::vector<length_law> laws;  ///< The kinds of requests, with their weights.
+  std::vector<length_law> laws;  ///< The kinds of requests, with their weights; none if it has sessions.
+  std::optional<session_law> sessions{};  ///< Instead of single requests.
 };
 
 /// Gaps between arrivals: gamma distributed with the coefficient of variation `cv`. 1: Poisson. More than 1: bursty.
@@ -163,6 +179,39 @@ inline constexpr quantile_table sharegpt_prompt{{1,    12,   16,   29,   74,   1
 inline constexpr quantile_table sharegpt_output{{2,   6,   19,  44,  84,  130, 181,  228,  271, 312,
                                                  346, 381, 415, 453, 493, 534, 581,  628,  683, 754,
                                                  834, 883, 920, 957, 975, 998, 1009, 1021, 1024}};
+// The same turns as conversations: 5,678, where a turn continues the one before if its prompt is no shorter than that
+// one's prompt and answer. Turns, first prompt, what a later prompt adds.
+inline constexpr quantile_table sharegpt_turns{
+    {1, 1, 1, 1, 1, 1, 1, 2, 2, 2, 3, 3, 4, 4, 5, 6, 7, 8, 9, 10, 12, 13, 15, 17, 19, 23, 26, 40, 56}};
+inline constexpr quantile_table sharegpt_first{{1,   7,   9,    11,   16,   19,   23,   27,   32,  38,
+                                                45,  54,  64,   80,   95,   115,  150,  194,  262, 384,
+                                                600, 842, 1089, 1421, 1788, 2383, 2969, 4080, 7398}};
+inline constexpr quantile_table sharegpt_fresh{{1,   2,   2,   3,    6,    8,    10,   13,   15,  17,
+                                                20,  23,  26,  31,   36,   42,   51,   65,   84,  124,
+                                                230, 433, 711, 1155, 1447, 2131, 2821, 4114, 6999}};
+// Seconds between the turns of a production chat, from the published 4, 25, 29, 50, 75, 78, 90, 98 and 99 % of 42,228
+// gaps; 60 at most.
+inline constexpr quantile_table chat_think{{0.2,  0.4,   0.6,   1.18,  2.1, 3.02, 3.93, 4.85, 5.1,   5.62,
+                                            6.14, 6.66,  7.18,  7.39,  7.6, 7.8,  8.01, 8.22, 10.83, 12.92,
+                                            15,   20.63, 24.37, 28.12, 30,  43,   51.5, 58.3, 60}};
+// Codex on SWE-bench Pro, 610 runs: calls per run and the context of the first, from the published 50, 90 and 99 %.
+inline constexpr quantile_table codex_calls{{5,  6,  6,  8,  10, 12, 15, 18, 20, 22, 25, 28,  30,  33, 37,
+                                             40, 44, 47, 50, 54, 57, 68, 75, 83, 86, 90, 100, 108, 110}};
+inline constexpr quantile_table codex_first{{11900, 11908, 11915, 11938, 11976, 12013, 12051, 12089, 12127, 12165,
+                                             12202, 12240, 12278, 12345, 12412, 12479, 12546, 12612, 12679, 12746,
+                                             12813, 13123, 13330, 13537, 13641, 13744, 13872, 13974, 14000}};
+// What a call adds besides its answer, and the answer: exponential about the published means, 1,732 and 522.
+inline constexpr quantile_table codex_fresh{{1,    17,   35,   88,   182,  280,  385,  496,   615,  743,
+                                             881,  1031, 1195, 1377, 1580, 1810, 2076, 2390,  2775, 3271,
+                                             3970, 4585, 5165, 6045, 6744, 7939, 9134, 11909, 16309}};
+inline constexpr quantile_table codex_answer{{1,    5,    11,   27,   55,   85,   116,  150,  185, 224,
+                                              266,  311,  360,  415,  476,  546,  626,  721,  837, 987,
+                                              1197, 1383, 1558, 1823, 2034, 2395, 2755, 3592, 4080}};
+// Seconds between the calls of coding agents in production, from the published 25, 39, 50, 67, 75, 77, 87 and 90 % of
+// 783,000 gaps; 60 at most: who pauses for longer is not a tool.
+inline constexpr quantile_table agent_think{{0.1,  0.12, 0.15, 0.22, 0.34, 0.45, 0.57, 0.69, 0.8, 0.91,
+                                             1.05, 1.33, 1.6,  2.6,  3.6,  4.6,  6.35, 8.6,  16,  26,
+                                             44,   60,   60,   60,   60,   60,   60,   60,   60}};
 // ServeGen, DeepSeek-R1: the published marginals of prompt, output, share of reasoning in the output.
 inline constexpr quantile_table servegen_prompt{{4,    9,    10,   13,    18,    26,    29,    41,    57,   76,
                                                  113,  172,  208,  222,   266,   349,   406,   482,   748,  1165,
@@ -252,6 +301,30 @@ inline constexpr std::string_view prompt_source =
        .rate = 15,
        .cv = 1,
        .laws = {{1, answer, &detail::sharegpt_prompt, &detail::sharegpt_output, nullptr, 0}}},
+      {.name = "multi-turn",
+       .summary = "conversations of several turns without reasoning; each prompt is the history and a question",
+       .source =
+           "ShareGPT turns (Apache-2.0 repository microsoft/sarathi-serve) joined to conversations of at most "
+           "8,192 tokens: quantiles of turns, first prompt, what a prompt adds, answer, drawn independently; time "
+           "between turns: quantiles of a production chat published by the project agentic-kvc; sessions are "
+           "Poisson, and nothing is shared between them",
+       .rate = 12,
+       .cv = 1,
+       .laws = {},
+       .sessions = session_law{&detail::sharegpt_turns, &detail::sharegpt_first, &detail::sharegpt_fresh,
+                               &detail::sharegpt_output, &detail::chat_think, 0, 8192}},
+      {.name = "agentic",
+       .summary = "a coding agent: tens of calls a session on a growing context, short answers, tools in between",
+       .source = "Codex on SWE-bench Pro (MIT, Inferact/codex_swebenchpro_traces): quantiles of calls and of the first "
+                 "context, means of the answer and of what a call adds, about which we assume exponentials; time "
+                 "between calls: quantiles of production coding agents published by the project agentic-kvc; assumed: "
+                 "11,500 tokens of instructions and tools that all sessions share, a context of 65,536 tokens, "
+                 "Poisson arrivals of sessions",
+       .rate = 0.4,
+       .cv = 1,
+       .laws = {},
+       .sessions = session_law{&detail::codex_calls, &detail::codex_first, &detail::codex_fresh, &detail::codex_answer,
+                               &detail::agent_think, 11500, 65536}},
   };
   return all;
 }
@@ -279,8 +352,10 @@ struct length_means {
   double answer = 0;     ///< Tokens.
 };
 
-/// The means of what `generate` draws, but for rounding to whole tokens.
+/// The means of what `generate` draws, but for rounding to whole tokens. Requires: it has no sessions, whose lengths
+/// depend on how many turns come before.
 [[nodiscard]] inline length_means mean_lengths(const workload& w) noexcept {
+  TESSERA_ASSERT(!w.sessions, "the lengths of turns are in no table");
   length_means sum;
   double weight = 0;
   for (const length_law& law : w.laws) {
@@ -344,10 +419,38 @@ namespace detail {
   return row;
 }
 
+/// Session after session, the turns of each one after the other, without arrivals; the last may be cut short.
+[[nodiscard]] inline std::vector<trace_row> draw_sessions(const session_law& law, std::size_t requests,
+                                                          random_engine& rng) {
+  std::vector<trace_row> rows;
+  rows.reserve(requests);
+  for (std::int64_t session = 0; rows.size() != requests; ++session) {
+    std::int64_t history = 0;
+    for (std::int64_t left = whole_tokens(law.turns->at(uniform(rng))); left > 0 && rows.size() != requests; --left) {
+      const bool first = history == 0;
+      const double at_prompt = uniform(rng);
+      const double at_answer = uniform(rng);
+      const double at_think = uniform(rng);
+      trace_row row;
+      row.session = session;
+      row.prompt_tokens = history + whole_tokens((first ? law.first : law.fresh)->at(at_prompt));
+      row.output_tokens = row.answer_tokens = whole_tokens(law.answer->at(at_answer));
+      if (!first && row.prompt_tokens + row.output_tokens > law.longest) break;
+      if (first && law.shared > 0) row.runs = {{0, std::min(law.shared, row.prompt_tokens)}};
+      if (!first) row.think_s = law.think->at(at_think);
+      history = row.prompt_tokens + row.output_tokens;
+      rows.push_back(std::move(row));
+    }
+  }
+  return rows;
+}
+
 }  // namespace detail
 
 /// Draws `requests` rows in order of arrival. The lengths do not depend on the rate, nor the pattern of the arrivals on
-/// the lengths: the same seed at another rate is the same work, faster or slower.
+/// the lengths: the same seed at another rate is the same work, faster or slower. Where the workload has sessions, it
+/// is they that arrive, so often that there are so many requests per second; the rows of a session stand together, with
+/// the arrival of its first turn.
 /// @param rate requests per second; the workload's own if empty.
 /// @throws usage_error for no requests, too many, or a rate that is not positive.
 [[nodiscard]] inline std::vector<trace_row> generate(const workload& w, std::size_t requests,
@@ -355,8 +458,20 @@ namespace detail {
   if (requests == 0 || requests > max_trace_rows) {
     throw usage_error{fmt::format("the number of requests must be from 1 to {}, not {}", max_trace_rows, requests)};
   }
-  arrival_generator arrivals{{w.cv}, rate.value_or(w.rate), seed};
   random_engine lengths{seed, 2};
+  if (w.sessions) {
+    const double asked = rate.value_or(w.rate);
+    static_cast<void>(arrival_generator{{w.cv}, asked, seed});  // which refuses what is no rate
+    std::vector<trace_row> rows = detail::draw_sessions(*w.sessions, requests, lengths);
+    const auto sessions = static_cast<double>(rows.back().session + 1);
+    arrival_generator arrivals{{w.cv}, asked * sessions / static_cast<double>(requests), seed};
+    for (std::size_t i = 0; i != rows.size(); ++i) {
+      const bool later = i != 0 && rows[i].session == rows[i - 1].session;
+      rows[i].arrival_s = later ? rows[i - 1].arrival_s : arrivals.next();
+    }
+    return rows;
+  }
+  arrival_generator arrivals{{w.cv}, rate.value_or(w.rate), seed};
   double total_weight = 0;
   for (const length_law& law : w.laws) total_weight += law.weight;
   std::vector<trace_row> rows;
@@ -401,8 +516,15 @@ struct replay_options {
   std::vector<trace_row> rows(t.rows.begin(), t.rows.begin() + static_cast<std::ptrdiff_t>(count));
   if (!t.has_arrivals) {
     if (!options.rate) throw usage_error{fmt::format("{} has no arrivals: name a rate (requests per second)", t.name)};
-    arrival_generator arrivals{options.arrivals, *options.rate * options.rate_scale, options.seed};
-    for (trace_row& row : rows) row.arrival_s = arrivals.next();
+    // Later turns do not arrive by themselves: sessions begin so much less often.
+    std::unordered_set<std::int64_t> begun;
+    std::vector<bool> later;
+    for (const trace_row& row : rows) later.push_back(row.session >= 0 && !begun.insert(row.session).second);
+    const auto first = static_cast<double>(std::count(later.begin(), later.end(), false));
+    arrival_generator arrivals{options.arrivals,
+                               *options.rate * options.rate_scale * (first / static_cast<double>(count)), options.seed};
+    double at_s = 0;
+    for (std::size_t i = 0; i != count; ++i) rows[i].arrival_s = at_s = later[i] ? at_s : arrivals.next();
     return rows;
   }
   double scale = options.rate_scale;

@@ -56,10 +56,10 @@ struct refinement_rule {
 };
 
 /// CascadeInfer's control plane. Measures, beside what every run has: `market_messages`, `market_offers`,
-/// `market_unsold`, `refinements`, and `stage_output_cv`, the coefficient of variation of the output tokens per
-/// instance, averaged over the stages with several instances; `stage_load_cv`, that of their loads, averaged over time
-/// too; `most_transfers` at a time of one instance. Curves `boundary N`: where stage N ends, the mean of its
-/// instances.
+/// `market_unsold`, `market_unresolved` (granted to an instance that died before it took over), `refinements`, and
+/// `stage_output_cv`, the coefficient of variation of the output tokens per instance, averaged over the stages with
+/// several instances; `stage_load_cv`, that of their loads, averaged over time too; `most_transfers` at a time of one
+/// instance. Curves `boundary N`: where stage N ends, the mean of its instances.
 class cascade {
  public:
   /// Parameters of the parts; each is described at its own type.
@@ -106,13 +106,17 @@ class cascade {
     member::config m{.refinement = {.rule = {config_.refine, config_.model}, .smoothing = config_.smoothing},
                      .trigger = config_.trigger,
                      .market = config_.market};
-    if (const tokens most = c.options().instance.limits.max_length; most > tokens{1}) m.longest = most;
+    tokens most{};
+    for (std::size_t i = 0; i != c.size(); ++i) most = max(most, c.options().of(i).limits.max_length);
+    if (most > tokens{1}) m.longest = most;
     for (std::size_t i = 0; i != c.size(); ++i) {
       memory_.push_back(storage_for<member>(
           {.instances = of_map.instances, .stages = of_map.stages, .offers = 256, .purchases = 256}));
-      members_.push_back(std::make_unique<member>(memory_.back(), config_.stages,
-                                                  market::peer{static_cast<market::instance_id>(i), 1}, m));
+      members_.push_back(nullptr);
+      lives_.push_back(0);
+      begin_life(i, m);
     }
+    member_ = m;
     c.call_after(tick_s, tick);
     c.call_after(config_.report_s, report);
     if (config_.balance == stage_balance::full) c.call_after(config_.rebalance_s, rebalance);
@@ -122,9 +126,16 @@ class cascade {
 
   /// The instance that a request which has just arrived goes to.
   template <class C>
-  [[nodiscard]] std::size_t place(C&, const request& r) {
-    if (config_.balance == stage_balance::in_turn) return in_turn(front_->stage_for(r.prompt));
-    const std::size_t to = front_->route(r.prompt);
+  [[nodiscard]] std::size_t place(C& c, const request& r) {
+    const tokens length = max(r.prompt, r.state().length);  // more than its prompt, if its instance has died
+    std::size_t to =
+        config_.balance == stage_balance::in_turn ? in_turn(front_->stage_for(length), c, r) : front_->route(length);
+    // No instance of the stage is alive, or all are too small for it.
+    if (to >= c.size() || !c.takes(to, r)) {
+      to = others_.least(
+          0, c.size(), [&](std::size_t i) { return front_->load(i); }, [&](std::size_t i) { return c.takes(i, r); });
+    }
+    if (config_.balance == stage_balance::in_turn) return to;
     front_->sent(to, tokens{static_cast<std::int64_t>(config_.backlog_weight * static_cast<double>(r.prompt.count()))});
     return to;
   }
@@ -143,7 +154,8 @@ class cascade {
     engine<C> e{*this, c, i};
     if (config_.balance == stage_balance::in_turn) {
       for (const member::candidate& r : movable_) {
-        const std::size_t to = in_turn(m.map().stage_for(r.length, m.stage() + 1));
+        const std::size_t to = in_turn(m.map().stage_for(r.length, m.stage() + 1), c, c.requests()[r.request]);
+        if (to == placement::nowhere) break;
         if (!ok(m.trader().assign(r.request, r.epoch, r.length, r.size, static_cast<market::instance_id>(to), now(c),
                                   e)))
           break;
@@ -161,6 +173,7 @@ class cascade {
     switch (what) {
       case tick:
         for (std::size_t i = 0; i != members_.size(); ++i) {
+          if (!c.up(i)) continue;
           engine<C> e{*this, c, i};
           members_[i]->trader().tick(now(c), e);
         }
@@ -176,13 +189,19 @@ class cascade {
         note_loads();
         TESSERA_ASSERT(config_.message_s * (1 + config_.message_spread) < config_.report_s,
                        "a report arrives before the next one");
-        for (std::size_t i = 0; i != members_.size(); ++i) c.call_after(message_time(), first_report + i);
+        for (std::size_t i = 0; i != members_.size(); ++i) {
+          if (c.up(i)) c.call_after(message_time(), first_report + i);
+        }
         return c.call_after(config_.report_s, report);
       case rebalance:
-        for (std::size_t i = 0; i != members_.size(); ++i) sell_excess(c, i);
+        for (std::size_t i = 0; i != members_.size(); ++i) {
+          if (c.up(i)) sell_excess(c, i);
+        }
         return c.call_after(config_.rebalance_s, rebalance);
       case refine:
-        for (std::size_t i = 0; i != members_.size(); ++i) refine_range(c, i);
+        for (std::size_t i = 0; i != members_.size(); ++i) {
+          if (c.up(i)) refine_range(c, i);
+        }
         note_boundaries(c.now_s());
         return c.call_after(config_.refine_s, refine);
       default: break;
@@ -191,6 +210,7 @@ class cascade {
     const std::size_t slot = static_cast<std::size_t>(what - first_report) - members_.size();
     const market::message m = messages_[slot];
     free_slots_.push_back(slot);
+    if (!c.up(m.to.id)) return;  // nobody hears it
     engine<C> e{*this, c, m.to.id};
     members_[m.to.id]->trader().receive(m, now(c), e);
     withdraw_the_failed(c);
@@ -222,12 +242,48 @@ class cascade {
     take_off(c, r);
   }
 
+  /// Instance `i` is dead: its trades end, and nobody sends anything there.
+  template <class C>
+  void failed(C& c, std::size_t i) {
+    front_->available(i, false);
+    for (std::size_t k = 0; k != members_.size(); ++k) {
+      if (k == i) continue;
+      members_[k]->available(i, false);
+      if (!c.up(k)) continue;
+      engine<C> e{*this, c, k};
+      members_[k]->trader().peer_failed({static_cast<market::instance_id>(i), lives_[i]}, now(c), e);
+    }
+    withdraw_the_failed(c);
+    promised_[i] = blocks{};
+    std::erase_if(reserved_, [i](const auto& r) { return r.first.first == i; });
+  }
+  /// Instance `i` is back: a new incarnation that knows of nothing but who is dead.
+  template <class C>
+  void returned(C& c, std::size_t i) {
+    begin_life(i, member_);
+    front_->available(i, true);
+    front_->update({static_cast<market::instance_id>(i), tokens{}, members_[i]->range_end()});
+    for (std::size_t k = 0; k != members_.size(); ++k) {
+      if (k == i) continue;
+      members_[k]->available(i, true);
+      members_[k]->update({static_cast<market::instance_id>(i), tokens{}, members_[i]->range_end()});
+      members_[i]->available(k, c.in_service(k));
+    }
+  }
+  /// The instance of `r` has died.
+  template <class C>
+  void lost(C&, const request& r) {
+    trades_[r.index].on_offer = false;
+    ++trades_[r.index].epoch;
+  }
+
   /// Called once, after the last event: adds its own measures to the result.
   template <class C>
   void ended(C&, run_result& result) {
     result.measures["market_messages"] = static_cast<double>(sent_);
     result.measures["market_offers"] = static_cast<double>(offers_);
     result.measures["market_unsold"] = static_cast<double>(unsold_);
+    result.measures["market_unresolved"] = static_cast<double>(unresolved_);
     blocks promised{};
     for (const blocks b : promised_) promised += b;
     result.measures["blocks_still_promised"] = static_cast<double>(promised.count());
@@ -293,10 +349,17 @@ class cascade {
     }
     void kept(market::request_id id) noexcept {
       request& r = c.requests()[id];
-      if (r.migration.stage != migration_stage::none) c.cut_migration(r);
+      if (r.migration.stage != migration_stage::none && r.where == me) c.cut_migration(r);
     }
     void released(market::request_id) noexcept {}
-    void unresolved(market::request_id, market::peer) noexcept { TESSERA_ASSERT(false, "no instance dies here"); }
+    void unresolved(market::request_id id, market::peer target) noexcept {
+      request& r = c.requests()[id];
+      // If the target has not got the grant, nobody owns it.
+      const bool waits = r.migration.stage == migration_stage::arrived && r.where == me && r.migration.to == target.id;
+      if (!waits) return;
+      ++all.unresolved_;
+      c.lose(r);
+    }
     void unsold(market::request_id id) noexcept {
       ++all.unsold_;
       all.rest(c.requests()[id], c.now_s());
@@ -311,10 +374,13 @@ class cascade {
     }
     void discard(const market::transfer& t) noexcept { all.settle(me, t.ticket); }
     void activate(const market::transfer& t) noexcept {
+      request& r = c.requests()[t.request];
+      // Its seller has died with it since it was granted, as the target is to learn.
+      if (r.migration.stage != migration_stage::arrived || r.migration.to != me) return;
       trade& of = all.trades_[t.request];
       of.on_offer = false;
       of.epoch = t.epoch;
-      c.admit(c.requests()[t.request]);
+      c.admit(r);
     }
   };
 
@@ -323,9 +389,20 @@ class cascade {
     return time_point::at_seconds(c.now_s());
   }
 
-  [[nodiscard]] std::size_t in_turn(std::size_t s) {
+  /// An instance of stage `s` that takes `r`; `placement::nowhere` if there is none.
+  template <class C>
+  [[nodiscard]] std::size_t in_turn(std::size_t s, const C& c, const request& r) {
     const stage_map::group g = front_->stage(s);
-    return g.first + turn_[s]++ % g.size();
+    for (std::size_t k = 0; k != g.size(); ++k) {
+      const std::size_t i = g.first + turn_[s]++ % g.size();
+      if (c.takes(i, r)) return i;
+    }
+    return placement::nowhere;
+  }
+  /// A new incarnation of instance `i`.
+  void begin_life(std::size_t i, const member::config& m) {
+    members_[i] = std::make_unique<member>(memory_[i], config_.stages,
+                                           market::peer{static_cast<market::instance_id>(i), ++lives_[i]}, m);
   }
 
   /// The tokens of all requests of instance `i`, those that wait included.
@@ -435,7 +512,7 @@ class cascade {
   void reported(const load_report& r) noexcept {
     front_->update({r.from, r.load + backlogs_[r.from], r.range_end});
     for (std::size_t i = 0; i != members_.size(); ++i) {
-      if (i != r.from) members_[i]->update(r);
+      if (i != r.from) members_[i]->update(r);  // a dead one is made anew when it is back
     }
   }
 
@@ -476,6 +553,9 @@ class cascade {
   std::unique_ptr<stage_map> front_;  ///< What the front end knows.
   std::vector<owned_storage<member::limits>> memory_;
   std::vector<std::unique_ptr<member>> members_;
+  std::vector<std::uint32_t> lives_;                                  ///< By instance: its incarnation.
+  member::config member_{};                                           ///< As which each life begins.
+  placement::turn others_{};                                          ///< Where no stage has an instance for a request.
   std::vector<std::size_t> turn_;                                     ///< By stage.
   std::vector<blocks> promised_;                                      ///< By instance: the sum of `reserved_`.
   std::map<std::pair<std::size_t, std::uint64_t>, blocks> reserved_;  ///< By instance and ticket: not announced yet.
@@ -493,6 +573,7 @@ class cascade {
   std::uint64_t sent_ = 0;
   std::uint64_t offers_ = 0;
   std::uint64_t unsold_ = 0;
+  std::uint64_t unresolved_ = 0;
   std::uint64_t refinements_ = 0;
   double load_cv_ = 0;
   std::uint64_t load_cvs_ = 0;

@@ -36,6 +36,9 @@ struct cascade_plan {
   double seconds = 0;                      ///< What the method took, without sorting the sample.
 };
 
+/// Most instances that stages are made of: a plan takes time with their square, and so do their reports to each other.
+inline constexpr std::size_t most_in_stages = 1024;
+
 /// Rows that planning looks at, evenly spread over the history.
 inline constexpr std::size_t planning_sample = 20'000;
 

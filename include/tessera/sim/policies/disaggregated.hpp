@@ -31,18 +31,12 @@
 TESSERA_NAMESPACE_BEGIN
 namespace sim {
 
-/// How the instances are divided at the start, in this order: prefill, decode, mixed.
-struct pool_sizes {
-  std::size_t prefill = 4;  ///< Workers that only prefill.
-  std::size_t decode = 4;   ///< Workers that only decode.
-  std::size_t mixed = 0;    ///< Workers that do either, as the policy says.
-};
-
 /// A worker as the routing policies see it.
 struct pool_worker {
   std::size_t id = 0;                         ///< Which instance.
   control::role role = control::role::mixed;  ///< What it does now.
   bool elastic = false;                       ///< Whether its role may change.
+  bool open = true;                           ///< It is in service, and takes the request that is to be routed.
   headroom::prefill_load load{};              ///< Prompts that are not computed yet.
   double phi = 0;                             ///< Whichever freeness the policy has filled in.
   std::size_t requests = 0;                   ///< Whichever queue the policy counts.
@@ -96,12 +90,12 @@ class pools {
   /// The reference demand of the requests seen so far.
   [[nodiscard]] headroom::reference_demand& demand() noexcept { return demand_; }
 
-  /// The workers for which `takes(worker)` holds, as views for a placement policy.
+  /// The open workers for which `takes(worker)` holds, as views for a placement policy.
   template <class Takes>
   [[nodiscard]] const std::vector<pool_worker>& choose_from(Takes&& takes) {
     chosen_.clear();
     for (const pool_worker& w : workers_) {
-      if (takes(w)) chosen_.push_back(w);
+      if (w.open && takes(w)) chosen_.push_back(w);
     }
     return chosen_;
   }
@@ -113,7 +107,7 @@ class pools {
 
   /// Takes the time average of queues and fragmentation up to `now_s`. `head_of_line`: by worker, the blocks that its
   /// first waiting request needs, or 0.
-  void measure(double now_s, std::span<const instance_view> views, std::span<const blocks> head_of_line, blocks total) {
+  void measure(double now_s, std::span<const instance_view> views, std::span<const blocks> head_of_line) {
     const double passed = now_s - measured_s_;
     measured_s_ = now_s;
     blocks lost{};
@@ -122,9 +116,9 @@ class pools {
     for (const pool_worker& w : workers_) {
       queue_seconds_[w.id] += passed * static_cast<double>(w.load.requests());
       if (w.role == control::role::prefill) continue;
-      lost += stranded(views[w.id].free_blocks, total, demand_.value());
+      lost += stranded(views[w.id].free_blocks, views[w.id].capacity, demand_.value());
       free += views[w.id].free_blocks;
-      all += total;
+      all += views[w.id].capacity;
     }
     bool blocked = false;
     for (const pool_worker& w : workers_) {
@@ -137,7 +131,8 @@ class pools {
     blocked_.add(blocked ? part(free) : 0, passed);
     if (now_s < next_sample_s_) return;
     next_sample_s_ = now_s + 1;
-    for (const pool_worker& w : workers_) {
+    constexpr std::size_t most_curves = 64;  // nobody can tell more apart
+    for (const pool_worker& w : std::span{workers_}.first(std::min(workers_.size(), most_curves))) {
       curves["queue " + std::to_string(w.id)].emplace_back(now_s, static_cast<double>(w.load.requests()));
     }
     curves["blocked"].emplace_back(now_s, blocked ? part(free) : 0);
@@ -201,7 +196,7 @@ class disaggregated {
   template <class C>
   [[nodiscard]] std::size_t place(C& c, const request& r) {
     pools_->demand().observe(r.prompt);
-    look_at(c);
+    look_at(c, r);
     const std::size_t w = policy_.prefill_worker(c, *pools_, r);
     pools_->workers()[w].load.join(r.prompt);
     queued_[r.index] = true;
@@ -212,7 +207,7 @@ class disaggregated {
   template <class C>
   void prefilled(C& c, request& r) {
     computed(r);
-    look_at(c);
+    look_at(c, r);
     const std::size_t w = policy_.decode_worker(c, *pools_, r);
     if (w != r.where) c.move(r, w);
   }
@@ -222,14 +217,24 @@ class disaggregated {
   void finished(C&, request& r) {
     if (queued_[r.index]) computed(r);
   }
+  /// `r` was refused.
+  template <class C>
+  void rejected(C& c, request& r) {
+    finished(c, r);
+  }
+  /// The worker of `r` has died.
+  template <class C>
+  void lost(C& c, request& r) {
+    finished(c, r);
+  }
 
   /// Called at the time that was asked for with `call_after`.
   template <class C>
   void alarm(C& c, std::uint64_t) {
     find_heads_of_line(c);
-    pools_->measure(c.now_s(), c.views(), heads_, capacity(c));
+    pools_->measure(c.now_s(), c.views(), heads_);
     if constexpr (requires { policy_.epoch(c, *pools_); }) {
-      look_at(c);
+      for (pool_worker& w : pools_->workers()) w.free_blocks = c.views()[w.id].free_blocks;
       policy_.epoch(c, *pools_);
     }
     c.call_after(epoch_s_, 0);
@@ -249,13 +254,13 @@ class disaggregated {
   }
 
  private:
+  /// Who could serve `r`.
   template <class C>
-  [[nodiscard]] static blocks capacity(const C& c) {
-    return blocks{static_cast<std::int64_t>(c.options().instance.limits.blocks)};
-  }
-  template <class C>
-  void look_at(C& c) {
-    for (pool_worker& w : pools_->workers()) w.free_blocks = c.views()[w.id].free_blocks;
+  void look_at(C& c, const request& r) {
+    for (pool_worker& w : pools_->workers()) {
+      w.free_blocks = c.views()[w.id].free_blocks;
+      w.open = c.takes(w.id, r);
+    }
   }
   /// What the request that waits first on each worker needs; the oldest one waits first.
   template <class C>
@@ -285,16 +290,35 @@ class disaggregated {
 
 namespace detail {
 
-/// Of those that it `takes` the one with the fewest requests, then in turn; `placement::nowhere` of none.
+/// Of the open ones that it `takes` the one with the least `key`, then in turn; `placement::nowhere` of none.
+template <class Key, class Takes>
+[[nodiscard]] std::size_t least_of(placement::turn& ties, const std::vector<pool_worker>& workers, Key key,
+                                   Takes takes) {
+  return ties.least(
+      0, workers.size(), [&](std::size_t i) { return key(workers[i]); },
+      [&](std::size_t i) { return workers[i].open && takes(workers[i]); });
+}
+/// Likewise, with the fewest requests.
 template <class Takes>
 [[nodiscard]] std::size_t shortest_queue(placement::turn& ties, const std::vector<pool_worker>& workers, Takes takes) {
-  return ties.least(
-      0, workers.size(), [&](std::size_t i) { return workers[i].requests; },
-      [&](std::size_t i) { return takes(workers[i]); });
+  return least_of(
+      ties, workers, [](const pool_worker& w) { return w.requests; }, takes);
 }
-/// The workers of one role.
-[[nodiscard]] inline auto in_role(control::role role) {
-  return [role](const pool_worker& w) { return w.role == role; };
+/// Of a role's open workers the one with the least `key`, then in turn. If the pool has lost its last one, the mixed
+/// pool serves, and if there is none, the other.
+template <class Key>
+[[nodiscard]] std::size_t least_in(placement::turn& ties, const std::vector<pool_worker>& workers, control::role role,
+                                   Key key) {
+  for (const control::role serves : {role, control::role::mixed}) {
+    const std::size_t best = least_of(ties, workers, key, [&](const pool_worker& w) { return w.role == serves; });
+    if (best != placement::nowhere) return best;
+  }
+  return least_of(ties, workers, key, [](const pool_worker&) { return true; });
+}
+/// Likewise, with the fewest requests.
+[[nodiscard]] inline std::size_t shortest_in(placement::turn& ties, const std::vector<pool_worker>& workers,
+                                             control::role role) {
+  return least_in(ties, workers, role, [](const pool_worker& w) { return w.requests; });
 }
 
 }  // namespace detail
@@ -308,13 +332,13 @@ struct distserve {
   template <class C>
   [[nodiscard]] std::size_t prefill_worker(C&, pools& p, const request&) {
     for (pool_worker& w : p.workers()) w.requests = w.load.requests();
-    return detail::shortest_queue(prefill_ties, p.workers(), detail::in_role(control::role::prefill));
+    return detail::shortest_in(prefill_ties, p.workers(), control::role::prefill);
   }
   /// The worker that decodes a request, or none if it has to wait.
   template <class C>
   [[nodiscard]] std::size_t decode_worker(C& c, pools& p, const request&) {
     for (pool_worker& w : p.workers()) w.requests = c.views()[w.id].requests;
-    return detail::shortest_queue(decode_ties, p.workers(), detail::in_role(control::role::decode));
+    return detail::shortest_in(decode_ties, p.workers(), control::role::decode);
   }
 };
 
@@ -323,10 +347,8 @@ struct memory_aware : distserve {
   /// The worker that computes a request's prompt.
   template <class C>
   [[nodiscard]] std::size_t prefill_worker(C&, pools& p, const request&) {
-    const std::vector<pool_worker>& w = p.workers();
-    return prefill_ties.least(
-        0, w.size(), [&](std::size_t i) { return -w[i].free_blocks.count(); },
-        [&](std::size_t i) { return w[i].role == control::role::prefill; });
+    return detail::least_in(prefill_ties, p.workers(), control::role::prefill,
+                            [](const pool_worker& w) { return -w.free_blocks.count(); });
   }
 };
 
@@ -342,10 +364,11 @@ struct splitwise {
   [[nodiscard]] std::size_t prefill_worker(C&, pools& p, const request&) {
     for (pool_worker& w : p.workers()) w.requests = w.load.requests();
     placement::turn ties = prefill_ties;
-    const std::size_t best = detail::shortest_queue(ties, p.workers(), detail::in_role(control::role::prefill));
+    const std::size_t best = detail::shortest_in(ties, p.workers(), control::role::prefill);
     if (p.workers()[best].requests <= threshold) return prefill_ties.chose(best);
-    return detail::shortest_queue(prefill_ties, p.workers(),
-                                  [](const pool_worker& w) { return w.role != control::role::decode; });
+    const std::size_t other = detail::shortest_queue(
+        prefill_ties, p.workers(), [](const pool_worker& w) { return w.role != control::role::decode; });
+    return other != placement::nowhere ? other : prefill_ties.chose(best);
   }
   /// The worker that decodes a request, or none if it has to wait.
   template <class C>
@@ -359,7 +382,7 @@ struct splitwise {
           decode_ties, p.workers(), [&](const pool_worker& w) { return w.role == role && needs <= w.free_blocks; });
       if (roomy != placement::nowhere) return roomy;
     }
-    return detail::shortest_queue(decode_ties, p.workers(), detail::in_role(control::role::decode));
+    return detail::shortest_in(decode_ties, p.workers(), control::role::decode);
   }
 };
 
@@ -404,8 +427,8 @@ class phasor_control {
   /// The worker that decodes a request, or none if it has to wait.
   template <class C>
   [[nodiscard]] std::size_t decode_worker(C& c, pools& p, const request&) {
-    const blocks total{static_cast<std::int64_t>(c.options().instance.limits.blocks)};
     for (pool_worker& w : p.workers()) {
+      const blocks total = c.capacity(w.id);
       w.requests = c.views()[w.id].requests;
       const blocks free = w.free_blocks;
       const blocks used = total - free + (config_.counts_queues ? c.at(w.id).queued_blocks() : blocks{});
@@ -419,8 +442,8 @@ class phasor_control {
   template <class C>
   void epoch(C& c, pools& p) {
     const cluster_options& o = c.options();
-    const blocks total{static_cast<std::int64_t>(o.instance.limits.blocks)};
     for (pool_worker& w : p.workers()) {
+      const blocks total = c.capacity(w.id);
       control::worker& t = telemetry_[w.id];
       std::vector<control::sequence>& movable = sequences_[w.id];
       movable.clear();
@@ -439,7 +462,7 @@ class phasor_control {
       std::sort(movable.begin(), movable.end(), [](const auto& a, const auto& b) { return a.id < b.id; });
       t = {.role = w.role,
            .elastic = w.elastic,
-           .available = true,
+           .available = c.in_service(w.id),
            .time_phi = headroom::time_freeness(w.load, config_.model.cost, config_.model.budget),
            .total = total,
            .free = w.free_blocks,

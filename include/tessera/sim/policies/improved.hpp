@@ -47,21 +47,22 @@ class by_headroom {
   void starts(C& c) {
     taken_.assign(c.requests().size(), {});
     totals_.assign(c.size(), {});
-    views_.resize(c.size());
+    views_.reserve(c.size());
   }
   /// The instance that a request which has just arrived goes to.
   template <class C>
   [[nodiscard]] std::size_t place(C& c, const request& r) {
-    const scheduler_limits& limits = c.options().instance.limits;
-    for (std::size_t i = 0; i != c.size(); ++i) {
+    const auto& instances = c.candidates(r);
+    views_.clear();
+    for (const instance_view& v : instances) {
       // Where more was generated than expected, all in all, it is what is held.
-      const blocks used = max(totals_[i].memory, c.views()[i].kv_held);
-      views_[i] = {c.views()[i].requests,
-                   std::min(1 - totals_[i].flops / model_.budget.flops(),
-                            headroom::space_freeness(used, {}, blocks{static_cast<std::int64_t>(limits.blocks)}))};
+      const blocks used = max(totals_[v.id].memory, v.kv_held);
+      views_.push_back({v.requests, std::min(1 - totals_[v.id].flops / model_.budget.flops(),
+                                             headroom::space_freeness(used, {}, v.capacity))});
     }
-    const std::size_t to = most_free_(views_);
-    taken_[r.index] = {to, {blocks_for(r.prompt + scored_length{}(r), limits.block_size), model_.cost.flops(r.prompt)}};
+    const std::size_t to = instances[most_free_(views_)].id;
+    const tokens block_size = c.options().instance.limits.block_size;
+    taken_[r.index] = {to, {blocks_for(r.prompt + scored_length{}(r), block_size), model_.cost.flops(r.prompt)}};
     totals_[to] += taken_[r.index].what;
     return to;
   }
@@ -89,6 +90,11 @@ class by_headroom {
   /// `r` was refused.
   template <class C>
   void rejected(C& c, const request& r) {
+    finished(c, r);
+  }
+  /// The instance of `r` has died.
+  template <class C>
+  void lost(C& c, const request& r) {
     finished(c, r);
   }
   /// `r` has ended.
@@ -160,6 +166,11 @@ inline void expect_lengths(std::vector<trace_row>& rows, std::span<const trace_r
   decode.add_decode(tokens{1});
   const double left = seconds - o.instance.timer(decode);
   o.instance.prefill_budget = max(model.cost.within(model.budget.peak_flops * left), o.instance.limits.block_size);
+  for (instance_options& one : o.each) {
+    const prefill_model own = calibrate_prefill(one.timer, model.budget.ttft);
+    one.prefill_budget =
+        max(own.cost.within(own.budget.peak_flops * (seconds - one.timer(decode))), one.limits.block_size);
+  }
   return o;
 }
 
@@ -176,12 +187,12 @@ TESSERA_DETAIL_POLICIES_INLINE run_result run_improved(const cluster_options& op
                                                        std::span<const trace_row> history,
                                                        const improved_config& config,
                                                        const progress_callback& progress) {
-  using scheduler = tessera::improved<request, scored_length>;
+  using scheduler = tessera::improved<request, scored_length, order::pacer_member, kv_store>;
   std::vector<trace_row> expecting{rows.begin(), rows.end()};
   expect_lengths(expecting, history, config.predicts);
   const prefill_model model = calibrate_prefill(options.instance.timer, default_ttft_target);
   const cluster_options o = config.bounded_steps ? bounded_steps(options, model, config.step_s) : options;
-  if (config.stages && o.instances > 1 && !history.empty()) {
+  if (config.stages && o.instances > 1 && o.instances <= most_in_stages && !history.empty()) {
     const cascade_plan plan = plan_cascade(o, history, arrival_rate(history), layout::steady);
     if (plan.gain >= config.least_gain) {
       run_result result = cluster<scheduler, cascade>{o, {}, cascade{steady_cascade(plan)}}.run(expecting, progress);

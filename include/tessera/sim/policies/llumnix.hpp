@@ -42,11 +42,14 @@ class llumnix {
 
   /// The instance that a request which has just arrived goes to.
   template <class C>
-  [[nodiscard]] std::size_t place(C& c, const request& /*r*/) {
+  [[nodiscard]] std::size_t place(C& c, const request& r) {
     look_at(c);
-    return ties_.least(0, freeness_.size(), [&](std::size_t i) {
-      return std::pair{-freeness_[i], c.views()[i].requests};
-    });
+    return ties_.least(
+        0, freeness_.size(),
+        [&](std::size_t i) {
+          return std::pair{-freeness_[i], c.views()[i].requests};
+        },
+        [&](std::size_t i) { return c.takes(i, r); });
   }
 
   /// Called at the time that was asked for with `call_after`.
@@ -57,10 +60,10 @@ class llumnix {
     while (true) {
       const std::size_t low = low_ties_.least(
           0, c.size(), [&](std::size_t i) { return freeness_[i]; },
-          [&](std::size_t i) { return !paired[i] && freeness_[i] < config_.low; });
+          [&](std::size_t i) { return c.in_service(i) && !paired[i] && freeness_[i] < config_.low; });
       const std::size_t high = high_ties_.least(
           0, c.size(), [&](std::size_t i) { return -freeness_[i]; },
-          [&](std::size_t i) { return !paired[i] && freeness_[i] > config_.high; });
+          [&](std::size_t i) { return c.in_service(i) && !paired[i] && freeness_[i] > config_.high; });
       if (low == placement::nowhere || high == placement::nowhere) break;
       paired[low] = paired[high] = true;
       migrate_one(c, low, high);

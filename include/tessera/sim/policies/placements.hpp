@@ -4,7 +4,9 @@
 #include <tessera/placement/join_shortest_queue.hpp>
 #include <tessera/placement/least_kv.hpp>
 #include <tessera/placement/least_load.hpp>
+#include <tessera/placement/lmetric.hpp>
 #include <tessera/placement/pascal.hpp>
+#include <tessera/placement/prefix_affinity.hpp>
 #include <tessera/placement/random.hpp>
 #include <tessera/placement/round_robin.hpp>
 #include <tessera/sim/cluster/cluster_control.hpp>
@@ -38,6 +40,10 @@ template <>
 inline constexpr std::string_view placement_name<placement::random> = "random";
 template <>
 inline constexpr std::string_view placement_name<placement::pascal_arrival> = "pascal";
+template <>
+inline constexpr std::string_view placement_name<placement::lmetric> = "lmetric";
+template <>
+inline constexpr std::string_view placement_name<placement::prefix_affinity> = "prefix-affinity";
 
 /// Those that a policy can be given which leaves the placement open.
 [[nodiscard]] inline std::vector<named_placement> placements() {
@@ -51,6 +57,8 @@ inline constexpr std::string_view placement_name<placement::pascal_arrival> = "p
       named(placement::round_robin{}, "one instance after the other"),
       named(placement::random{}, "any instance"),
       named(placement::pascal_arrival{}, "PASCAL's Algorithm 1: the least KV held where all answers keep pace"),
+      named(placement::lmetric{}, "the least of uncached prompt tokens times requests (LMetric)"),
+      named(placement::prefix_affinity{}, "most of the prompt cached, unless it has 1.25 times the mean of requests"),
   };
 }
 

@@ -89,18 +89,25 @@ TESSERA_DETAIL_POLICIES_INLINE policy oracle_policy() {
       "oracle", "first come, first served with unlimited KV memory (an oracle)",
       [](const cluster_options& options, std::span<const trace_row> rows, const progress_callback& progress) {
         cluster_options unlimited = options;
-        scheduler_limits& limits = unlimited.instance.limits;
+        const tokens block_size = options.instance.limits.block_size;
         std::int64_t longest = 0;
         std::int64_t all = 0;
         for (const trace_row& row : rows) {
-          const std::int64_t n = blocks_for(tokens{row.prompt_tokens + row.output_tokens}, limits.block_size).count();
+          const std::int64_t n = blocks_for(tokens{row.prompt_tokens + row.output_tokens}, block_size).count();
           longest = std::max(longest, n);
           all += n;
         }
         // Those that run at a time, all at their longest, or everything at once. Nothing is kept free besides.
-        const std::int64_t needed = std::min(all, longest * static_cast<std::int64_t>(limits.residents));
-        limits.blocks = std::max(limits.blocks, static_cast<std::size_t>(needed));
-        run_result result = cluster<fcfs<request>>{unlimited, {.watermark = 0}}.run(rows, progress);
+        const auto enlarge = [&](scheduler_limits& limits) {
+          const std::int64_t needed = std::min(all, longest * static_cast<std::int64_t>(limits.residents));
+          limits.blocks = std::max(limits.blocks, static_cast<std::size_t>(needed));
+        };
+        enlarge(unlimited.instance.limits);
+        for (instance_options& one : unlimited.each) enlarge(one.limits);
+        // A cache remembers a hundred bytes of each block: of so many, only where it is of use.
+        const bool shares = options.prefix_cache && turns{rows, block_size.count(), true}.shares();
+        run_result result = shares ? cluster<fcfs<request, kv_store>>{unlimited, {.watermark = 0}}.run(rows, progress)
+                                   : cluster<fcfs<request>>{unlimited, {.watermark = 0}}.run(rows, progress);
         result.numbers.policy = "oracle";
         result.numbers.placement = options.placement ? options.placement->name : placement_name<placement::least_load>;
         return result;
@@ -111,7 +118,7 @@ namespace detail {
 
 /// First come, first served, colocated, with a bound on what prompts add to a step.
 [[nodiscard]] TESSERA_DETAIL_POLICIES_INLINE policy sarathi_policy() {
-  policy p = make_policy<fcfs<request>>(
+  policy p = make_policy<fcfs<request, kv_store>>(
       "sarathi",
       "fcfs with stall-free steps: prompts in chunks as small as a target TPOT asks for, in Sarathi's manner");
   p.run = [unbounded = p.run](const cluster_options& options, std::span<const trace_row> rows,
@@ -124,7 +131,7 @@ namespace detail {
 
 /// PARS with smooth ageing instead of a threshold: the place of its score is worth so much waiting, and no more.
 [[nodiscard]] TESSERA_DETAIL_POLICIES_INLINE policy smooth_pars_policy() {
-  policy p = make_policy<pars<request>>(
+  policy p = make_policy<pars<request, order::score_member, kv_store>>(
       "pars-smooth", "lowest score first, but nobody is overtaken by who comes 600 s later (needs scores)",
       {.threshold = duration::forever()});
   p.run = [by_score = p.run](const cluster_options& options, std::span<const trace_row> rows,
@@ -143,64 +150,73 @@ namespace detail {
 
 TESSERA_DETAIL_POLICIES_INLINE std::vector<policy> published_policies() {
   return {
-      make_policy<fcfs<request>>("fcfs", "first come, first served; the newest is swapped out when blocks run out"),
-      make_policy<round_robin<request>>("rr", "round-robin with a quantum of 500 tokens, both phases alike"),
-      make_policy<pascal<request>, placement::pascal_arrival, placement::pascal_migrate_adaptively>(
+      make_policy<fcfs<request, kv_store>>("fcfs",
+                                           "first come, first served; the newest is swapped out when blocks run out"),
+      make_policy<round_robin<request, kv_store>>("rr", "round-robin with a quantum of 500 tokens, both phases alike"),
+      make_policy<pascal<request, kv_store>, placement::pascal_arrival, placement::pascal_migrate_adaptively>(
           "pascal", "PASCAL: reasoning first, answers share the rest and move to where it is quiet", {}, {},
           {.headroom = quantum_blocks}),
-      make_policy<pascal<request>, placement::pascal_arrival, placement::pascal_migrate_always>(
+      make_policy<pascal<request, kv_store>, placement::pascal_arrival, placement::pascal_migrate_always>(
           "pascal-nonadaptive", "PASCAL, but answers always go where Algorithm 2 says"),
-      make_policy<pascal<request>, placement::pascal_arrival>("pascal-nomigration",
-                                                              "PASCAL, but answers stay where they reasoned"),
-      make_policy<pascal_paced<request>, placement::least_load, placement::migrate_when_tight>(
+      make_policy<pascal<request, kv_store>, placement::pascal_arrival>("pascal-nomigration",
+                                                                        "PASCAL, but answers stay where they reasoned"),
+      make_policy<pascal_paced<request, order::pacer_member, kv_store>, placement::least_load,
+                  placement::migrate_when_tight>(
           "pascal-paced", "reasoning first, but answers get what their readers need, just in time", {}, {},
           {.headroom = quantum_blocks}),
       oracle_policy(),
-      needing_scores(make_policy<pars<request>>(
+      needing_scores(make_policy<pars<request, order::score_member, kv_store>>(
           "pars", "PARS: lowest score first; whoever has waited 120 s goes ahead (needs scores)")),
-      needing_scores(make_policy<pars<request>>("pars-unboosted", "as pars, but nobody goes ahead (needs scores)",
-                                                {.threshold = duration::forever()})),
+      needing_scores(make_policy<pars<request, order::score_member, kv_store>>(
+          "pars-unboosted", "as pars, but nobody goes ahead (needs scores)", {.threshold = duration::forever()})),
       detail::smooth_pars_policy(),
-      make_policy<pars<request, true_length>>("sjf", "shortest job first by the true lengths (an oracle)",
-                                              {.threshold = duration::forever()}),
+      make_policy<pars<request, true_length, kv_store>>("sjf", "shortest job first by the true lengths (an oracle)",
+                                                        {.threshold = duration::forever()}),
       detail::sarathi_policy(),
-      make_control_policy<fcfs<request>>(
-          "distserve", "half of the instances prefill, half decode, each the shortest queue",
-          [](const cluster_options& o, auto) {
-            return disaggregated{halves(o.instances), distserve{}};
-          },
-          2, {}, "shortest queue"),
-      make_control_policy<fcfs<request>>(
-          "splitwise", "prefill and decode pools by the shortest queue, and a mixed one that helps out",
-          [](const cluster_options& o, auto) {
-            return disaggregated{three_pools(o.instances), splitwise{}};
-          },
-          3, {}, "shortest queue"),
-      make_control_policy<fcfs<request>>(
-          "phasor", "Phasor: prefill and decode pools by headroom, defragmented, workers change between them",
-          [](const cluster_options& o, auto) {
-            return disaggregated{three_pools(o.instances),
-                                 phasor_control{{.model = calibrate_prefill(o.instance.timer, default_ttft_target)}}};
-          },
-          3, {}, "Phi"),
-      make_policy<fcfs<request>, placement::round_robin>(
+      with_pools(make_control_policy<fcfs<request, kv_store>>(
+                     "distserve", "half of the instances prefill, half decode, each the shortest queue",
+                     [](const cluster_options& o, auto) {
+                       return disaggregated{o.pools.value_or(halves(o.instances)), distserve{}};
+                     },
+                     2, {}, "shortest queue"),
+                 2),
+      with_pools(make_control_policy<fcfs<request, kv_store>>(
+                     "splitwise", "prefill and decode pools by the shortest queue, and a mixed one that helps out",
+                     [](const cluster_options& o, auto) {
+                       return disaggregated{o.pools.value_or(three_pools(o.instances)), splitwise{}};
+                     },
+                     3, {}, "shortest queue"),
+                 3),
+      with_pools(
+          make_control_policy<fcfs<request, kv_store>>(
+              "phasor", "Phasor: prefill and decode pools by headroom, defragmented, workers change between them",
+              [](const cluster_options& o, auto) {
+                return disaggregated{
+                    o.pools.value_or(three_pools(o.instances)),
+                    phasor_control{{.model = calibrate_prefill(o.instance.timer, default_ttft_target)}}};
+              },
+              3, {}, "Phi"),
+          3),
+      make_policy<fcfs<request, kv_store>, placement::round_robin>(
           "in-turn", "first come, first served; new requests to the instances in turn"),
-      make_control_policy<fcfs<request>>(
+      make_control_policy<fcfs<request, kv_store>>(
           "llumnix", "load-aware dispatch and live migration, in the manner of Llumnix",
           [](const cluster_options&, auto) { return llumnix{}; }, 1, {}, "freeness"),
       // Their stages are planned from the workload itself, as from a history of the same traffic.
-      make_control_policy<fcfs<request>>(
-          "cascade", "CascadeInfer: instances in stages by length, planned from this workload's lengths",
-          [](const cluster_options& o, std::span<const trace_row> rows) {
-            return cascade{published_cascade(plan_cascade(o, rows, arrival_rate(rows)))};
-          },
-          1, {}, "stages"),
-      make_control_policy<fcfs<request>>(
-          "cascade-steady", "as cascade, with stages planned for a steady load, and dispatch by what waits",
-          [](const cluster_options& o, std::span<const trace_row> rows) {
-            return cascade{steady_cascade(plan_cascade(o, rows, arrival_rate(rows), layout::steady))};
-          },
-          1, {}, "stages"),
+      with_most(make_control_policy<fcfs<request, kv_store>>(
+                    "cascade", "CascadeInfer: instances in stages by length, planned from this workload's lengths",
+                    [](const cluster_options& o, std::span<const trace_row> rows) {
+                      return cascade{published_cascade(plan_cascade(o, rows, arrival_rate(rows)))};
+                    },
+                    1, {}, "stages"),
+                most_in_stages),
+      with_most(make_control_policy<fcfs<request, kv_store>>(
+                    "cascade-steady", "as cascade, with stages planned for a steady load, and dispatch by what waits",
+                    [](const cluster_options& o, std::span<const trace_row> rows) {
+                      return cascade{steady_cascade(plan_cascade(o, rows, arrival_rate(rows), layout::steady))};
+                    },
+                    1, {}, "stages"),
+                most_in_stages),
       improved_policy("improved"),
   };
 }

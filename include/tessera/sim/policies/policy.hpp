@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <functional>
+#include <limits>
 #include <span>
 #include <string>
 #include <string_view>
@@ -54,6 +55,9 @@ struct policy {
   bool needs_scores = false;        ///< It means nothing where requests have no score.
   std::string placement{};          ///< Where new requests go, in a word; empty: as `cluster_options` say.
   std::size_t least_instances = 1;  ///< It cannot run on fewer.
+  std::size_t most_instances = std::numeric_limits<std::size_t>::max();  ///< Nor on more.
+  std::size_t pools = 0;  ///< It divides the instances into so many pools, as `cluster_options::pools` says:
+                          ///< 2, prefill and decode, or 3, with a mixed one.
 };
 
 /// A policy that runs `Scheduler` on every instance of a cluster, places new requests with `Placement` and requests
@@ -97,17 +101,34 @@ template <class Scheduler, class Make>
   return p;
 }
 
+/// The same policy, for clusters of at most so many instances.
+[[nodiscard]] inline policy with_most(policy p, std::size_t instances) {
+  p.most_instances = instances;
+  return p;
+}
+
+/// The same policy, which reads `cluster_options::pools`: 2 of them, or 3.
+[[nodiscard]] inline policy with_pools(policy p, std::size_t pools) {
+  p.pools = pools;
+  return p;
+}
+
 /// The same policy, for requests with scores only.
 [[nodiscard]] inline policy needing_scores(policy p) {
   p.needs_scores = true;
   return p;
 }
 
-/// Refuses a cluster that is too small for `p`. @throws usage_error
+/// Refuses a cluster that is too small or too large for `p`. @throws usage_error
 inline void require_instances(const policy& p, std::size_t instances) {
-  if (instances >= p.least_instances) return;
-  throw usage_error{
-      fmt::format("the policy {} needs at least {} instances, not {}", p.name, p.least_instances, instances)};
+  if (instances < p.least_instances) {
+    throw usage_error{
+        fmt::format("the policy {} needs at least {} instances, not {}", p.name, p.least_instances, instances)};
+  }
+  if (instances > p.most_instances) {
+    throw usage_error{fmt::format("the policy {} takes at most {} instances, not {}: each of them knows all others",
+                                  p.name, p.most_instances, instances)};
+  }
 }
 
 /// Refuses rows that `p` can make no sense of. @param what what messages call the rows.

@@ -23,6 +23,7 @@ struct timeline_point {
   double running = 0;  ///< Requests that hold blocks.
   double waiting = 0;  ///< Requests that do not: new or preempted.
   double kv_used = 0;  ///< Part of the KV blocks in use, 0 to 1.
+  double live = 0;     ///< Instances that are not dead.
 };
 
 /// What can be said of a load.

@@ -66,6 +66,14 @@ inline constexpr std::int64_t tail_bin_tokens = 256;
   return tails;
 }
 
+/// What instances that died have cost.
+struct fault_report {
+  std::uint64_t deaths = 0;     ///< Of instances.
+  double down_s = 0;            ///< Seconds that instances were dead, while the run lasted.
+  std::uint64_t recovered = 0;  ///< Times that a request lost what it had on an instance, and began again elsewhere.
+  double recomputed = 0;        ///< Tokens whose KV was lost, and computed again.
+};
+
 /// What the records of the requests do not tell about a run.
 struct run_facts {
   std::string policy;                ///< Its name.
@@ -73,6 +81,7 @@ struct run_facts {
   time_average fragmentation;        ///< Of the cluster, 0 to 1.
   count_histogram scheduler_ns;      ///< Wall time of plan and commit, per step.
   measured_window window;            ///< Whole, unless something was left out.
+  fault_report faults;               ///< What died.
   double simulated_tokens = 0;       ///< Tokens computed in steps, prompts and outputs.
   double wall_seconds = 0;           ///< Wall time of the whole run.
 };
@@ -99,6 +108,8 @@ struct summary {
   slo_report slo;                               ///< Empty where no objectives were given.
   std::uint64_t preemptions = 0;                ///< In all.
   std::uint64_t migrations = 0;                 ///< In all.
+  fault_report faults;                          ///< All 0 where nothing died.
+  double prefix_hit_rate = 0;                   ///< Part of the prompt tokens that prefix caches had.
   double kv_transfer_p99 = never;               ///< Of the seconds that migrated KV was under way.
   double fragmentation_mean = 0;                ///< Part of the memory that is stranded, averaged over time.
   double fragmentation_peak = 0;                ///< The same at its worst.
@@ -123,6 +134,8 @@ using replicates = std::vector<summary>;
   double last_finish = -first_arrival;
   double output = 0;
   std::size_t violations = 0;
+  double prompts = 0;
+  double found = 0;
   for (const request_record& r : requests) {
     first_arrival = std::min(first_arrival, r.arrival);
     s.rejected += r.rejected ? 1U : 0U;
@@ -135,6 +148,10 @@ using replicates = std::vector<summary>;
     }
     if (!facts.window.contains(r.arrival)) continue;
     ++s.measured;
+    if (!r.rejected) {
+      prompts += static_cast<double>(r.prompt_tokens);
+      found += static_cast<double>(r.cached_tokens);
+    }
     ttft.push_back(r.ttft());
     blocking.push_back(r.blocking());
     if (!r.completed()) continue;
@@ -144,6 +161,7 @@ using replicates = std::vector<summary>;
     qoe.push_back(r.qoe);
     if (r.qoe < qoe_least) ++violations;
   }
+  if (prompts > 0) s.prefix_hit_rate = found / prompts;
   s.ttft = describe(std::move(ttft));
   s.tpot = describe(std::move(tpot));
   s.e2e = describe(std::move(e2e));
@@ -157,6 +175,7 @@ using replicates = std::vector<summary>;
     s.window_s = facts.window.length();
     s.window_tokens_per_s = facts.window.output_tokens / s.window_s;
   }
+  s.faults = facts.faults;
   s.kv_transfer_p99 = describe(facts.kv_transfers).p99;
   s.fragmentation_mean = facts.fragmentation.mean();
   s.fragmentation_peak = facts.fragmentation.peak();

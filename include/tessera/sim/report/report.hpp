@@ -118,9 +118,9 @@ namespace detail {
 }  // namespace detail
 
 /// The comparison as a table: one row per policy, times in seconds; the best of a column is marked `*` where there is
-/// more than one row and not all are equal. Columns of refusals and migrations are left out where there are none, and
-/// goodput where there are no objectives. With several seeds a cell has the mean and the half width of its 95 %
-/// interval, there are fewer columns, and all are marked that the best cannot be told from. Ends in a newline.
+/// more than one row and not all are equal. Columns of refusals, migrations and prefix hits are left out where there
+/// are none, and goodput where there are no objectives. With several seeds a cell has the mean and the half width of
+/// its 95 % interval, there are fewer columns, and all are marked that the best cannot be told from. Ends in a newline.
 /// @param rows for each policy as many runs as there are seeds, at least one.
 [[nodiscard]] inline std::string format_table(std::span<const replicates> rows) {
   enum class better { none, low, high };
@@ -154,6 +154,9 @@ namespace detail {
        }},
       {"pre-", "empted", better::none, 0, [](const summary& s) { return static_cast<double>(s.preemptions); },
        shown::once},
+      {"re-", "covered", better::none, 0, [](const summary& s) { return static_cast<double>(s.faults.recovered); },
+       shown::if_any},
+      {"prefix", "hits %", better::none, 1, [](const summary& s) { return 100 * s.prefix_hit_rate; }, shown::if_any},
       {"migra-", "tions", better::none, 0, [](const summary& s) { return static_cast<double>(s.migrations); },
        shown::if_any},
   };
@@ -232,18 +235,24 @@ namespace detail {
   return format_table(once);
 }
 
-/// What a reader must know before he believes the table: which loads are not carried, and which runs too short; and,
-/// where there are objectives, a line for each policy that says whether it meets them.
+/// What a reader must know before he believes the table: which loads are not carried, which runs are too short, and
+/// what instances that died have cost; and, where there are objectives, a line for each policy that says whether it
+/// meets them.
 [[nodiscard]] inline std::string format_remarks(std::span<const replicates> rows) {
   std::string overloaded;
   std::string unsettled;
+  std::string recovered;
   std::string objectives;
   for (const replicates& r : rows) {
     std::size_t over = 0;
     std::size_t young = 0;
     std::size_t met = 0;
     double left_behind = 0;
+    fault_report lost;
     for (const summary& s : r) {
+      lost.deaths += s.faults.deaths;
+      lost.recovered += s.faults.recovered;
+      lost.recomputed += s.faults.recomputed;
       over += s.load.state == load_state::overload ? 1U : 0U;
       young += s.load.state == load_state::unsettled ? 1U : 0U;
       if (s.load.state == load_state::overload) left_behind += s.load.left_behind;
@@ -258,6 +267,11 @@ namespace detail {
                                 100 * left_behind / static_cast<double>(over), runs(over));
     } else if (young != 0) {
       unsettled += fmt::format("{} {}{}", unsettled.empty() ? ":" : ",", name, runs(young));
+    }
+    if (lost.deaths != 0) {
+      const auto n = static_cast<double>(r.size());
+      recovered += fmt::format("{} {} {:.4g} with {:.0f} tokens", recovered.empty() ? ":" : ",", name,
+                               static_cast<double>(lost.recovered) / n, lost.recomputed / n);
     }
     if (r.front().slo.lines.empty()) continue;
     objectives += fmt::format("{}: {}", name,
@@ -287,6 +301,7 @@ namespace detail {
   if (!unsettled.empty()) {
     out += "More and more run until the last request arrives, so a longer run may look different" + unsettled + "\n";
   }
+  if (!recovered.empty()) out += "Instances died; requests that began again elsewhere" + recovered + "\n";
   return out + objectives;
 }
 
@@ -294,7 +309,7 @@ namespace detail {
 [[nodiscard]] inline std::string_view csv_header() noexcept {
   return "policy,id,status,instance,arrival_s,prompt_tokens,reasoning_tokens,answer_tokens,first_scheduled_s,"
          "first_token_s,phase_change_s,answer_scheduled_s,first_answer_s,finish_s,ttft_s,tpot_s,e2e_s,qoe,executed_s,"
-         "blocked_s,preempted_s,preemptions,migrations,seed\n";
+         "blocked_s,preempted_s,preemptions,migrations,recoveries,cached_tokens,seed\n";
 }
 
 /// The requests of a run, one CSV row each, with the seed that it was run with. A moment that never came is an empty
@@ -320,7 +335,8 @@ namespace detail {
                            r.finish, r.ttft(), r.tpot(), r.e2e(), r.qoe, r.executed, r.blocked, r.preempted}) {
       number(x);
     }
-    fmt::format_to(std::back_inserter(out), ",{},{},{}\n", r.preemptions, r.migrations, seed);
+    fmt::format_to(std::back_inserter(out), ",{},{},{},{},{}\n", r.preemptions, r.migrations, r.recoveries,
+                   r.cached_tokens, seed);
   }
   return fmt::to_string(out);
 }
@@ -430,23 +446,29 @@ inline constexpr std::string_view script_style =
 [[nodiscard]] inline std::string timeline_script(std::span<const run_result> runs) {
   std::string data;
   std::vector<bool> has;
+  bool died = false;
   for (std::size_t i = 0; i < runs.size(); ++i) {
     const auto& line = runs[i].timeline;
+    died = died || runs[i].numbers.faults.deaths != 0;
     has.push_back(!line.empty());
     if (line.empty()) continue;
     data += fmt::format("$run{} << EOD\n", i);
     for (const std::size_t k : thin_out(line.size(), plot_points)) {
-      data +=
-          fmt::format("{:.6g} {:.6g} {:.6g} {:.6g}\n", line[k].time, line[k].running, line[k].waiting, line[k].kv_used);
+      data += fmt::format("{:.6g} {:.6g} {:.6g} {:.6g} {:.6g}\n", line[k].time, line[k].running, line[k].waiting,
+                          line[k].kv_used, line[k].live);
     }
     data += "EOD\n";
   }
   const std::string running = curves(runs, has, "1:2", "lines");
   if (running.empty()) return {};
-  return data + std::string{script_style} + "set multiplot layout 3,1\nset lmargin 10\nset yrange [0:*]\n" +
-         "set title 'Requests running'\n" + running + "unset key\nset title 'Requests waiting'\n" +
-         curves(runs, has, "1:3", "lines") + "set title 'Part of the KV blocks in use'\nset yrange [0:1.05]\n" +
-         "set xlabel 'seconds'\n" + curves(runs, has, "1:4", "lines") + "unset multiplot\n";
+  // Who is alive is shown where somebody is not.
+  const std::string live =
+      died ? "set title 'Instances alive'\nset yrange [0:*]\n" + curves(runs, has, "1:5", "steps") : "";
+  return data + std::string{script_style} + fmt::format("set multiplot layout {},1\n", died ? 4 : 3) +
+         "set lmargin 10\nset yrange [0:*]\n" + "set title 'Requests running'\n" + running +
+         "unset key\nset title 'Requests waiting'\n" + curves(runs, has, "1:3", "lines") + live +
+         "set title 'Part of the KV blocks in use'\nset yrange [0:1.05]\n" + "set xlabel 'seconds'\n" +
+         curves(runs, has, "1:4", "lines") + "unset multiplot\n";
 }
 
 /// One word of a shell command.

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import json
 import os
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -94,9 +95,19 @@ def profile(name: str) -> dict[str, Any]:
     return json.loads(_sim.profile_json(name))
 
 
+def _columns(columns: dict[str, Any]) -> Columns:
+    """Runs, a list for each request, in an array as the other columns are."""
+    if "runs" in columns:
+        runs = np.empty(len(columns["runs"]), dtype=object)
+        for i, of_row in enumerate(columns["runs"]):
+            runs[i] = of_row
+        columns["runs"] = runs
+    return columns
+
+
 def generate(workload: str, requests: int = 8000, *, rate: float | None = None, seed: int = 1) -> Columns:
     """Requests of a built-in workload; `rate` of them a second, or its own rate. The same seed, the same requests."""
-    return _sim.generate(workload, requests, rate, seed)
+    return _columns(_sim.generate(workload, requests, rate, seed))
 
 
 def read_trace(
@@ -107,20 +118,29 @@ def read_trace(
     requests: int = 0,
     seed: int = 1,
 ) -> Columns:
-    """The requests of a CSV file; only the first so many, if `requests` is not 0. One without arrivals needs a rate."""
-    return _sim.read_trace(os.fspath(path), rate, rate_scale, requests, seed)
+    """The requests of a file, CSV or lines of JSON; only the first so many, if `requests` is not 0.
+
+    One without arrivals needs a rate. Columns that the simulator has no use for are warned of."""
+    columns, unused = _sim.read_trace(os.fspath(path), rate, rate_scale, requests, seed)
+    if unused:
+        warnings.warn(f"columns of {os.fspath(path)} that are not used: {', '.join(unused)}", stacklevel=2)
+    return _columns(columns)
 
 
 def workload(**columns: Any) -> Columns:
-    """A workload of one's own: arrival_s, prompt_tokens, output_tokens, and perhaps reasoning_tokens and score."""
-    optional = {"reasoning_tokens", "score", "answer_tokens"}
+    """A workload of one's own: arrival_s, prompt_tokens, output_tokens, and perhaps reasoning_tokens and score; session
+    (-1: none) and think_s, seconds before a later turn; runs, what a prompt begins with, as pairs of a number and so
+    many tokens: equal numbers after equal tokens are equal tokens."""
+    optional = {"reasoning_tokens", "score", "answer_tokens", "session", "think_s", "runs"}
     needed = {"arrival_s", "prompt_tokens", "output_tokens"}
     if not needed <= columns.keys() <= needed | optional:
         raise ValueError(
             f"a workload has the columns {', '.join(sorted(needed))}, and may have {', '.join(sorted(optional))}; "
             f"not {', '.join(sorted(columns))}"
         )
-    made = {name: np.asarray(values) for name, values in columns.items()}
+    made = {name: np.asarray(values) for name, values in columns.items() if name != "runs"}
+    if "runs" in columns:
+        made.update(_columns({"runs": [list(runs) for runs in columns["runs"]]}))
     n = len(made["arrival_s"])
     made.setdefault("reasoning_tokens", np.zeros(n, dtype=np.int64))
     made.setdefault("score", np.full(n, np.nan))
@@ -183,6 +203,7 @@ def replay(
     max_batch: int = 256,
     token_budget: int = 8192,
     in_flight: int = 0,
+    prefix_cache: bool = True,
     order: Callable[[dict[str, Any]], float] | None = None,
     threshold: float | None = None,
     placement: str | Callable[[Sequence[InstanceView]], int] | None = None,
@@ -192,6 +213,7 @@ def replay(
     :param policy: one of `policies()`; with an order or threshold of one's own: pars.
     :param profile: the name of a profile, a file, or a dict as `sim.profile` gives.
     :param in_flight: not 0: so many requests run at any time, and arrivals are not read.
+    :param prefix_cache: whether the KV of what requests share is found again.
     :param order: an order of one's own, as for `scored`; the policy is pars then.
     :param threshold: seconds after which pars lets a request go ahead of all that came later; inf: never.
     :param placement: where new requests go, for policies that leave it open: a name (`replay --help` lists them), or
@@ -224,6 +246,10 @@ def replay(
         _column(load, "output_tokens"),
         _column(load, "reasoning_tokens") if "reasoning_tokens" in load else np.zeros(n),
         _column(load, "score") if "score" in load else np.full(n, np.nan),
+        _column(load, "session") if "session" in load else np.full(n, -1.0),
+        _column(load, "think_s") if "think_s" in load else np.zeros(n),
+        [list(runs) for runs in load["runs"]] if "runs" in load else [],
+        prefix_cache,
         profile if isinstance(profile, str) else json.dumps(dict(profile)),
         instances,
         kv_blocks,

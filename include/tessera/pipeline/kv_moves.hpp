@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <tessera/core/storage.hpp>
+#include <tessera/pipeline/limits.hpp>
+#include <tessera/pipeline/plan.hpp>
+
+#include <cstddef>
+#include <cstdint>
+
+TESSERA_NAMESPACE_BEGIN
+namespace detail {
+
+/// What one plan does to KV outside its kernels: copies, and who loses its blocks. The plan's spans point here, so it
+/// stays as it is until the plan is settled.
+template <class Request>
+struct kv_moves {
+  [[nodiscard]] static constexpr std::size_t required_bytes(const scheduler_limits& l) noexcept {
+    return storage_layout{}
+        .add_bytes(fixed_vector<kv_transfer<Request>>::required_bytes(l.residents) * 2)
+        .add_bytes(fixed_vector<kv_fetch<Request>>::required_bytes(l.residents))
+        .add_bytes(fixed_vector<preemption<Request>>::required_bytes(l.residents))
+        .add_bytes(fixed_vector<kv::block_copy>::required_bytes(l.residents))
+        .add_bytes(fixed_vector<kv::block_id>::required_bytes(l.host_blocks))
+        .add_bytes(fixed_vector<std::uint32_t>::required_bytes(l.rows()))
+        .bytes();
+  }
+  kv_moves(arena& memory, const scheduler_limits& l) noexcept
+      : swap_out{memory, l.residents},
+        swap_in{memory, l.residents},
+        fetch{memory, l.residents},
+        victims{memory, l.residents},
+        copies{memory, l.residents},
+        host_ids{memory, l.host_blocks},
+        left_rows{memory, l.rows()} {}
+
+  void clear() noexcept {
+    swap_out.clear();
+    swap_in.clear();
+    fetch.clear();
+    victims.clear();
+    copies.clear();
+    host_ids.clear();
+    left_rows.clear();
+  }
+
+  fixed_vector<kv_transfer<Request>> swap_out;
+  fixed_vector<kv_transfer<Request>> swap_in;
+  fixed_vector<kv_fetch<Request>> fetch;
+  fixed_vector<preemption<Request>> victims;
+  fixed_vector<kv::block_copy> copies;
+  fixed_vector<kv::block_id> host_ids;    ///< Of the transfers.
+  fixed_vector<std::uint32_t> left_rows;  ///< Rows, without blocks, of those who lost them: the spans lie in them.
+};
+
+}  // namespace detail
+TESSERA_NAMESPACE_END

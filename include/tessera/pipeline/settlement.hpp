@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <tessera/core/prefetch.hpp>
+#include <tessera/pipeline/plan_ring.hpp>
+#include <tessera/pipeline/roster.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+TESSERA_NAMESPACE_BEGIN
+namespace detail {
+
+/// What becomes of plans once they are made, and of requests that end while plans have them.
+///
+/// A plan that is alone when it is committed is settled in one go. Else it has been closed before, when another was
+/// made or settled: whom it evicts and starts has moved, and its entries count as run (`advance`). What is left then is
+/// to correct that by the outcomes.
+template <schedulable R, class Order, class BlockStore>
+struct settlement {
+  using time_point = typename R::time_point;
+
+  detail::roster<R, Order, BlockStore>& roster;
+  plan_ring<R>& plans;
+
+  /// The open plan, if there is one, counts as run from now on.
+  void close() const noexcept {
+    step<R>* const s = plans.open();
+    if (s == nullptr) return;
+    s->open = false;
+    roster.settle_evictions(s->kept, s->moves);
+    roster.settle_admissions(s->admitted, s->first_guest);
+    for (std::size_t i = 0; i != s->decode.size(); ++i) roster.advance(s->decode[i], s->decode_at[i], s->mark());
+    for (std::size_t i = 0; i != s->prefill.size(); ++i) roster.advance(s->prefill[i], s->prefill_at[i], s->mark());
+    roster.settle_places();
+    roster.kv.copies_done();
+    let_ended_go(*s);
+  }
+
+  /// Settles the oldest plan.
+  void commit(std::span<const outcome> outcomes, time_point now) const noexcept {
+    step<R>& s = plans.oldest();
+    if (plans.size() == 1 && s.open) [[likely]] {
+      settle<false>(s, outcomes, now);
+      roster.kv.copies_done();
+    } else {
+      close();  // what is settled now cannot be undone with it
+      settle<true>(s, outcomes, now);
+    }
+  }
+
+  /// Undoes the open plan.
+  void abandon() const noexcept {
+    step<R>& s = plans.latest();
+    // What was found out beside what is undone now may not be true any more.
+    if (roster.kv.mark() != 0) {
+      roster.refused = s.refused_before;
+      roster.refused_request = s.refused_request_before;
+      roster.residents.set_bookmark(s.bookmark_before);
+    }
+    s.kept += roster.kv.roll_back(0);
+    s.seen = 0;  // for `why`: nobody is in this plan
+    plans.pop_open();
+    let_ended_go(s);
+  }
+
+  /// Ends a request, wherever it is. `unknown_request` if it is not here.
+  status end(R& r, lifecycle as) const noexcept {
+    if (!roster.contains(r)) return status::unknown_request;
+    auto& s = request_access::state(r);
+    step<R>* const open = plans.open();
+    if (open != nullptr && (s.life != lifecycle::waiting || open->has_mark(r, plan_mark::runs))) {
+      if (s.ends_as == lifecycle::idle) open->ended.push_back(&r);
+      s.ends_as = as;
+      return status::ok;
+    }
+    if (open != nullptr && open->refused_before.sequence == s.sequence) open->refused_before.forget();
+    end_now(r, as);
+    return status::ok;
+  }
+
+ private:
+  /// A request ends, and goes at once or when the last plan in flight is settled that has it.
+  void end_now(R& r, lifecycle as) const noexcept {
+    roster.take_out(r);
+    if (step<R>* const last = plans.last_with(r); last != nullptr) {
+      hold(r, as, *last);
+    } else {
+      roster.let_go(r, as);
+    }
+  }
+  static void hold(R& r, lifecycle as, step<R>& until) noexcept {
+    request_access::state(r).ends_as = as;
+    until.ended.push_back(&r);
+  }
+  /// Those who have ended while a plan was open, which it is no more.
+  void let_ended_go(step<R>& s) const noexcept {
+    const std::size_t n = s.ended.size();
+    R** const first = s.ended.begin();
+    s.ended.clear();
+    // Who is held until this plan is settled comes to stand where one stood that has had its turn.
+    for (std::size_t i = 0; i != n; ++i) end_now(*first[i], first[i]->state().ends_as);
+    roster.settle_left_behind();
+  }
+
+  /// @tparam Advanced whether the plan counts as run already.
+  template <bool Advanced>
+  void settle(step<R>& s, std::span<const outcome> outcomes, time_point now) const noexcept {
+    if constexpr (Advanced) {
+      find_again(s.decode, s.decode_at);
+      find_again(s.prefill, s.prefill_at);
+    } else {
+      roster.settle_evictions(s.kept, s.moves);
+      roster.kv.close_rows(s.moves);
+      roster.settle_admissions(s.admitted, s.first_guest);
+    }
+    const outcome* o = outcomes.data();
+    const std::uint32_t mark = s.mark();
+    const std::span<const scheduled<R>> decode = s.decode;
+    const std::uint32_t* const decode_at = s.decode_at.data();
+    constexpr std::size_t ahead = 8;
+    for (std::size_t i = 0; i != decode.size(); ++i, ++o) {
+      if (i + ahead < decode.size()) detail::prefetch(&decode[i + ahead].request->state());
+      if (!roster.template settle_decode<Advanced>(decode[i], *o, decode_at[i], mark)) [[unlikely]]
+        settle_entry<Advanced>(decode[i], *o, decode_at[i], now, mark);
+    }
+    for (std::size_t i = 0; i != s.prefill.size(); ++i) {
+      settle_entry<Advanced>(s.prefill[i], *o++, s.prefill_at[i], now, mark);
+    }
+    roster.settle_places();
+    plans.pop_oldest();
+    if constexpr (Advanced) {
+      for (R* r : s.ended) roster.let_go_late(*r);
+      s.ended.clear();
+      roster.kv.close_rows(s.moves);
+    } else {
+      let_ended_go(s);
+    }
+  }
+  template <bool Advanced>
+  void settle_entry(const scheduled<R>& e, const outcome& o, std::uint32_t at, time_point now,
+                    std::uint32_t mark) const noexcept {
+    R& r = *e.request;
+    if (r.state().ends_as == lifecycle::idle) [[likely]] {
+      if (roster.template settle<Advanced>(e, o, at, now, mark)) {
+        hold(r, r.state().ends_as, *plans.last_with(r));
+      }
+    } else if constexpr (!Advanced) {
+      roster.settle_cancelled(r, at);
+    }
+  }
+  /// Where those of a plan stand among the residents by now; `no_index`: they wait, are suspended or have ended.
+  /// Mostly all have moved by as much as the one before.
+  void find_again(const fixed_vector<scheduled<R>>& entries, fixed_vector<std::uint32_t>& at) const noexcept {
+    const std::span<R* const> all = roster.residents.all();
+    std::uint32_t moved = 0;
+    for (std::size_t i = 0; i != entries.size(); ++i) {
+      const R& r = *entries[i].request;
+      const std::uint32_t guess = at[i] + moved;
+      if (guess < all.size() && all[guess] == &r) [[likely]] {
+        at[i] = guess;
+      } else if (r.state().life == lifecycle::resident && r.state().ends_as == lifecycle::idle) {
+        const auto found = static_cast<std::uint32_t>(roster.residents.place_of(r));
+        moved = found - at[i];
+        at[i] = found;
+      } else {
+        at[i] = no_index;
+      }
+    }
+  }
+};
+
+}  // namespace detail
+TESSERA_NAMESPACE_END

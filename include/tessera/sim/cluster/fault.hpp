@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <tessera/core/assert.hpp>
+#include <tessera/sim/error.hpp>
+#include <tessera/sim/random.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <string_view>
+#include <vector>
+
+/// @file
+/// What goes wrong with the instances of a simulated cluster, and when.
+
+TESSERA_NAMESPACE_BEGIN
+namespace sim {
+
+/// What happens to an instance.
+enum class fault_kind : std::uint8_t {
+  dies,   ///< It stops, and what is in its memory is lost. When it is over, it is back with empty memory.
+  hangs,  ///< It computes nothing, and loses nothing: the step under way ends so much later.
+  slows,  ///< Steps that begin meanwhile take `factor` times as long.
+};
+
+/// One thing that goes wrong.
+struct fault {
+  fault_kind kind = fault_kind::dies;                      ///< What happens.
+  std::size_t instance = 0;                                ///< To which instance.
+  double at_s = 0;                                         ///< When, on the time line of the arrivals.
+  double for_s = std::numeric_limits<double>::infinity();  ///< How long. Only death may last for ever.
+  double factor = 1;                                       ///< Of `slows`. More than 0.
+};
+
+/// Whether a cluster of so many instances can have this fault.
+[[nodiscard]] inline bool valid(const fault& f, std::size_t instances) noexcept {
+  constexpr double never_ends = std::numeric_limits<double>::infinity();
+  return f.instance < instances && f.at_s > -never_ends && f.at_s < never_ends && f.for_s > 0 &&
+         (f.for_s < never_ends || f.kind == fault_kind::dies) && f.factor > 0 && f.factor < never_ends;
+}
+
+/// Deaths of instances that fail independently of each other: each runs for an exponential time of mean `mtbf_s`, is
+/// dead for one of mean `mttr_s`, and so on from `from_s` to `to_s`. Every instance draws from a stream of its own, so
+/// that a larger cluster has the same deaths and more. In order of time.
+[[nodiscard]] inline std::vector<fault> random_deaths(std::size_t instances, double from_s, double to_s, double mtbf_s,
+                                                      double mttr_s, std::uint64_t seed) {
+  TESSERA_ASSERT(mtbf_s > 0 && mttr_s > 0, "times between failures and of repairs are positive");
+  constexpr std::uint64_t first_stream = 1'000'000;  // of the seed; others have small numbers
+  std::vector<fault> deaths;
+  for (std::size_t i = 0; i != instances; ++i) {
+    random_engine draws{seed, first_stream + i};
+    for (double at = from_s;;) {
+      at += exponential(draws, 1 / mtbf_s);
+      if (!(at < to_s)) break;
+      const double down = exponential(draws, 1 / mttr_s);
+      deaths.push_back({.kind = fault_kind::dies, .instance = i, .at_s = at, .for_s = down});
+      at += down;
+    }
+  }
+  std::stable_sort(deaths.begin(), deaths.end(), [](const fault& a, const fault& b) { return a.at_s < b.at_s; });
+  return deaths;
+}
+
+/// Reads `die:3@120+60` (instance 3 dies at 120 s and is back after 60), `die:3@120` (for ever), `hang:3@120+10`,
+/// `slow:3@120+60x2.5`. @throws usage_error
+[[nodiscard]] inline fault parse_fault(std::string_view text) {
+  const auto wrong = [&](std::string_view why) -> usage_error {
+    return usage_error{
+        fmt::format("the fault {} {}; expected die:INSTANCE@SECONDS[+SECONDS], "
+                    "hang:INSTANCE@SECONDS+SECONDS or slow:INSTANCE@SECONDS+SECONDSxFACTOR",
+                    shown(text), why)};
+  };
+  fault f;
+  const std::size_t colon = text.find(':');
+  const std::string_view kind = text.substr(0, colon);
+  if (kind == "hang") {
+    f.kind = fault_kind::hangs;
+  } else if (kind == "slow") {
+    f.kind = fault_kind::slows;
+  } else if (kind != "die") {
+    throw wrong("is of no kind that there is");
+  }
+  std::string_view rest = colon == std::string_view::npos ? std::string_view{} : text.substr(colon + 1);
+  const auto number = [&](auto& to, std::string_view what) {
+    const auto [end, failure] = std::from_chars(rest.data(), rest.data() + rest.size(), to);
+    if (failure != std::errc{}) throw wrong(fmt::format("does not say {}", what));
+    rest.remove_prefix(static_cast<std::size_t>(end - rest.data()));
+  };
+  const auto mark = [&](char c) {
+    if (rest.empty() || rest.front() != c) return false;
+    rest.remove_prefix(1);
+    return true;
+  };
+  number(f.instance, "which instance");
+  if (!mark('@')) throw wrong("does not say when");
+  number(f.at_s, "when");
+  if (mark('+')) {
+    number(f.for_s, "how long");
+  } else if (f.kind != fault_kind::dies) {
+    throw wrong("does not say how long");
+  }
+  if (f.kind == fault_kind::slows) {
+    if (!mark('x')) throw wrong("does not say how many times slower");
+    number(f.factor, "how many times slower");
+  }
+  if (!rest.empty()) throw wrong(fmt::format("goes on with {}", shown(rest)));
+  if (!valid(f, std::numeric_limits<std::size_t>::max())) throw wrong("is of no time that there is");
+  return f;
+}
+
+}  // namespace sim
+TESSERA_NAMESPACE_END

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <tessera/core/assert.hpp>
+#include <tessera/kv/hash_chain.hpp>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+/// @file
+/// What requests share, where there is no text: sequences of runs of tokens that are known by numbers, and the hashes
+/// of their blocks.
+
+TESSERA_NAMESPACE_BEGIN
+
+namespace sim {
+
+/// A run of tokens that is known by a number. Two runs of one number hold the same tokens, as far as both go, if what
+/// comes before them is the same.
+struct text_run {
+  std::uint64_t id = 0;     ///< Any number below 2^63; those from there on are the simulator's own.
+  std::int64_t tokens = 0;  ///< How long it is.
+
+  /// The same number and length.
+  friend bool operator==(const text_run&, const text_run&) = default;
+};
+
+/// The chained hashes of a sequence's full blocks, as `kv::prefix_cache` takes them, while the sequence grows run by
+/// run. Two chains have the same hash at block k if all tokens up to the end of that block are the same: the blocks of
+/// an instance and the runs need not be of one size, nor their ends coincide.
+class block_chain {
+ public:
+  /// Of no tokens. @param block_size tokens per block, at least 1.
+  explicit block_chain(std::int64_t block_size) : block_size_{block_size} {
+    TESSERA_ASSERT(block_size > 0, "a block has tokens");
+  }
+
+  /// The sequence goes on with this run. O(blocks of it).
+  void append(const text_run& run) {
+    for (std::int64_t at = 0; at < run.tokens;) {
+      const std::int64_t room = block_size_ - length_ % block_size_;
+      const std::int64_t piece = run.tokens - at < room ? run.tokens - at : room;
+      const auto word = [](std::uint64_t x) { return static_cast<std::int32_t>(static_cast<std::uint32_t>(x)); };
+      const auto offset = static_cast<std::uint64_t>(at);
+      const std::array<std::int32_t, 5> name{word(run.id), word(run.id >> 32U), word(offset), word(offset >> 32U),
+                                             word(static_cast<std::uint64_t>(piece))};
+      state_ = kv::hash_block(state_, name);
+      at += piece;
+      length_ += piece;
+      if (length_ % block_size_ == 0) hashes_.push_back(state_);
+    }
+  }
+
+  /// Tokens.
+  [[nodiscard]] std::int64_t length() const noexcept { return length_; }
+  /// One hash for each full block.
+  [[nodiscard]] const std::vector<std::uint64_t>& hashes() const noexcept { return hashes_; }
+
+  /// A place in the sequence, to come back to.
+  struct mark {
+    std::int64_t length = 0;  ///< Tokens before it.
+    std::uint64_t state = 0;  ///< What their hash has come to.
+  };
+  /// Its end as it is now.
+  [[nodiscard]] mark here() const noexcept { return {length_, state_}; }
+  /// Forgets what was appended since.
+  void cut(const mark& m) {
+    TESSERA_ASSERT(m.length <= length_, "it has been that long");
+    hashes_.resize(static_cast<std::size_t>(m.length / block_size_));
+    length_ = m.length;
+    state_ = m.state;
+  }
+
+ private:
+  std::int64_t block_size_;
+  std::int64_t length_ = 0;
+  std::uint64_t state_ = kv::hash_root();
+  std::vector<std::uint64_t> hashes_;
+};
+
+}  // namespace sim
+TESSERA_NAMESPACE_END

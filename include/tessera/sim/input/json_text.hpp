@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <tessera/sim/input/input.hpp>
+
+#include <nlohmann/json.hpp>
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
+
+/// @file
+/// Where things are in JSON text, for messages: the parser does not say.
+
+TESSERA_NAMESPACE_BEGIN
+
+namespace sim {
+namespace detail {
+
+/// Takes every JSON event, keeps nothing but where the text stops being JSON.
+class json_checker : public nlohmann::json_sax<nlohmann::json> {
+ public:
+  bool null() override { return true; }
+  bool boolean(bool) override { return true; }
+  bool number_integer(number_integer_t) override { return true; }
+  bool number_unsigned(number_unsigned_t) override { return true; }
+  bool number_float(number_float_t, const string_t&) override { return true; }
+  bool string(string_t&) override { return true; }
+  bool binary(binary_t&) override { return true; }
+  bool start_object(std::size_t) override { return true; }
+  bool key(string_t&) override { return true; }
+  bool end_object() override { return true; }
+  bool start_array(std::size_t) override { return true; }
+  bool end_array() override { return true; }
+  bool parse_error(std::size_t position, const std::string& last_token,
+                   const nlohmann::detail::exception& failure) override {
+    offset = position == 0 ? 0 : position - 1;
+    token = last_token;
+    overflow = failure.id == 406;
+    return false;
+  }
+
+  std::size_t offset = 0;
+  std::string token;
+  bool overflow = false;
+};
+
+/// Finds values in a text that is known to be JSON, for the messages.
+class json_locator {
+ public:
+  explicit json_locator(std::string_view text) noexcept : text_{text} {}
+
+  struct place {
+    std::size_t key = 0;  ///< Offset of the member's key; of the value for anything but a member.
+    std::size_t value = 0;
+    std::size_t end = 0;  ///< One past the value.
+  };
+
+  /// Calls `take(key, place)` for each member of the object that is the whole text, in their order; `key` is as in the
+  /// text, without its quotes.
+  template <class Take>
+  void members(Take&& take) const {
+    const std::size_t begin = space(0);
+    each({begin, begin, skip(begin)}, [&](std::size_t, const place& member) {
+      const std::size_t key_end = skip(member.key);
+      take(text_.substr(member.key + 1, key_end - member.key - 2), member);
+    });
+  }
+
+  /// The value reached from the root by member names and array indices.
+  [[nodiscard]] place find(const std::vector<std::string>& path) const {
+    std::size_t at = space(0);
+    place found{at, at, skip(at)};
+    for (const std::string& step : path) found = child(found, step);
+    return found;
+  }
+
+ private:
+  [[nodiscard]] place child(const place& parent, const std::string& step) const {
+    const bool object = text_[parent.value] == '{';
+    place found = parent;
+    each(parent, [&](std::size_t index, const place& member) {
+      const std::string name =
+          object ? nlohmann::json::parse(text_.substr(member.key, skip(member.key) - member.key)).get<std::string>()
+                 : std::to_string(index);
+      if (name == step) found = member;  // Of equal keys the last counts, as in the parser.
+    });
+    return found;
+  }
+
+  /// Calls `take(index, place)` for each element or member.
+  template <class Take>
+  void each(const place& parent, Take&& take) const {
+    const bool object = text_[parent.value] == '{';
+    std::size_t at = space(parent.value + 1);
+    for (std::size_t index = 0; at < parent.end && text_[at] != '}' && text_[at] != ']'; ++index) {
+      place member{at, at, at};
+      if (object) member.value = space(space(skip(at)) + 1);  // Past the colon.
+      member.end = skip(member.value);
+      take(index, member);
+      at = space(member.end);
+      if (at < parent.end && text_[at] == ',') at = space(at + 1);
+    }
+  }
+
+  [[nodiscard]] std::size_t space(std::size_t at) const noexcept {
+    while (at < text_.size() && (text_[at] == ' ' || text_[at] == '\n' || text_[at] == '\t')) ++at;
+    return at;
+  }
+
+  /// One past the value that begins at `at`.
+  [[nodiscard]] std::size_t skip(std::size_t at) const noexcept {
+    std::size_t depth = 0;
+    do {
+      const char c = text_[at];
+      if (c == '"') {
+        for (++at; text_[at] != '"'; ++at) {
+          if (text_[at] == '\\') ++at;
+        }
+        ++at;
+      } else if (c == '{' || c == '[') {
+        ++depth;
+        ++at;
+      } else if (c == '}' || c == ']') {
+        --depth;
+        ++at;
+      } else if (depth > 0) {
+        ++at;
+      } else {
+        while (at < text_.size() && std::string_view{",]} \n\t"}.find(text_[at]) == std::string_view::npos) ++at;
+      }
+    } while (depth > 0 && at < text_.size());
+    return at;
+  }
+
+  std::string_view text_;
+};
+
+}  // namespace detail
+}  // namespace sim
+TESSERA_NAMESPACE_END

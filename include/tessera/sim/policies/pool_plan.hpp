@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <tessera/core/assert.hpp>
+#include <tessera/sim/cluster/pool_sizes.hpp>
+#include <tessera/sim/input/trace.hpp>
+#include <tessera/sim/report/load_verdict.hpp>
+#include <tessera/sim/report/metrics.hpp>
+#include <tessera/sim/report/slo.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <span>
+#include <vector>
+
+/// @file
+/// How many instances prefill and how many decode, found by trial.
+
+TESSERA_NAMESPACE_BEGIN
+namespace sim {
+
+/// A division of the instances, and what it carries.
+struct pool_plan {
+  pool_sizes sizes{};  ///< The best that was found.
+  double factor = 0;   ///< Most load within the objectives, as a multiple of the trial's; 0: none at all.
+  double within = 0;   ///< Part of the requests within all bounds at the trial's own load.
+};
+
+/// The same requests, arriving `factor` times as fast, from the first one on.
+[[nodiscard]] inline std::vector<trace_row> hurried(std::span<const trace_row> rows, double factor) {
+  std::vector<trace_row> out{rows.begin(), rows.end()};
+  for (trace_row& r : out) r.arrival_s = rows.front().arrival_s + (r.arrival_s - rows.front().arrival_s) / factor;
+  return out;
+}
+
+/// The divisions that a plan tries: all pairs of a prefill and a decode pool, and with `mixed` also those that leave a
+/// rest; in steps of an eighth of a large cluster. Each pool but the mixed one has an instance.
+[[nodiscard]] inline std::vector<pool_sizes> pool_divisions(std::size_t instances, bool mixed) {
+  TESSERA_ASSERT(instances >= 2, "one to prefill and one to decode");
+  const std::size_t step = std::max<std::size_t>(1, instances / (mixed ? 8 : 32));
+  std::vector<pool_sizes> all;
+  for (std::size_t p = step; p < instances; p += step) {
+    if (!mixed) {
+      all.push_back({.prefill = p, .decode = instances - p, .mixed = 0});
+      continue;
+    }
+    for (std::size_t d = step; p + d <= instances; d += step) {
+      all.push_back({.prefill = p, .decode = d, .mixed = instances - p - d});
+    }
+  }
+  return all;
+}
+
+/// The division of `instances` that carries most within the objectives: DistServe's planning (section 4), by trial
+/// instead of by a model of the queues. For each division, the load is raised as long as the objectives are met and the
+/// queue does not grow for ever, and then narrowed to a twentieth; the division that is met at the highest wins; of
+/// equals, the one with the most requests within the bounds at the trial's own load; then the most even one; then the
+/// first. Deterministic, if `run` is. A trial tells of what lasts only as long as it does: it should be many times as
+/// long as a request is served.
+/// @param run `run(sizes, factor)` simulates the trial on that division, with requests that arrive `factor` times as
+///        fast, and returns its `run_result`. About ten calls for each division.
+/// @param slo what has to be met, at least one bound.
+/// @param mixed whether a division may leave instances to a mixed pool.
+template <class Run>
+[[nodiscard]] pool_plan plan_pools(std::size_t instances, std::span<const slo_bound> slo, bool mixed, Run&& run) {
+  TESSERA_ASSERT(!slo.empty(), "objectives to plan for");
+  constexpr double most = 64;
+  constexpr double least = 1.0 / 64;
+  const auto smallest = [](const pool_sizes& s) { return std::min(s.prefill, s.decode); };
+  pool_plan best;
+  bool first = true;
+  for (const pool_sizes& sizes : pool_divisions(instances, mixed)) {
+    const auto report = [&](double factor) {
+      const run_result r = run(sizes, factor);
+      slo_report held = evaluate_slo(slo, r.requests, r.window);
+      // In a longer trial the objectives would not be met.
+      held.met = held.met && r.numbers.load.state != load_state::overload;
+      return held;
+    };
+    const slo_report own = report(1);
+    const auto meets = [&](double factor) { return report(factor).met; };
+    double good = own.met ? 1 : 0;
+    double bad = own.met ? most : 1;
+    if (own.met) {
+      for (double next = 2; next <= most && good * 2 == next; next *= 2) (meets(next) ? good : bad) = next;
+    } else {
+      for (double next = 0.5; next >= least && good == 0; next /= 2) (meets(next) ? good : bad) = next;
+    }
+    while (good > 0 && good < most && bad / good > 1.05) {
+      const double middle = (good + bad) / 2;
+      (meets(middle) ? good : bad) = middle;
+    }
+    const auto better = [&] {
+      if (good != best.factor) return good > best.factor;
+      if (own.attainment != best.within) return own.attainment > best.within;
+      return smallest(sizes) > smallest(best.sizes);
+    };
+    if (first || better()) {
+      best = {.sizes = sizes, .factor = good, .within = own.attainment};
+    }
+    first = false;
+  }
+  return best;
+}
+
+}  // namespace sim
+TESSERA_NAMESPACE_END

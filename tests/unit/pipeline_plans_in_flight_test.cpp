@@ -1,0 +1,589 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+// A step is planned while others run, and what came of those is known late. Random sequences of everything are in
+// tests/property.
+
+#include <tessera/kv/prefix_cache.hpp>
+#include <tessera/order/round_robin.hpp>
+#include <tessera/order/two_phase.hpp>
+#include <tessera/pipeline/iteration_scheduler.hpp>
+
+#include "support/allocation_guard.hpp"
+#include "support/catch.hpp"
+#include "support/step_engine.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <random>
+#include <vector>
+
+namespace {
+
+using namespace tessera;
+using namespace tessera::literals;
+
+using request = tessera_test::prompt_request<request_hook_for<order::two_phase, order::round_robin>>;
+template <class Order = order::fcfs, class BlockStore = kv::block_pool>
+using engine_of =
+    tessera_test::step_engine<iteration_scheduler<request, Order, preempt::swap, admit::always, BlockStore>>;
+
+constexpr scheduler_limits two{.requests = 16,
+                               .blocks = 32,
+                               .block_size = 4_tok,
+                               .residents = 4,
+                               .host_blocks = 32,
+                               .max_length = 100_tok,
+                               .plans_in_flight = 2};
+constexpr scheduler_limits with_blocks(std::size_t n) {
+  scheduler_limits l = two;
+  l.blocks = n;
+  return l;
+}
+
+}  // namespace
+
+TEST_CASE("plans in flight: the next plan goes on where those before it will have come") {
+  engine_of<> e{two};
+  request& r = e.submit(8, 10);
+  const auto first = e.plan({.max_chunk = 5_tok});
+  CHECK(first[0].count == 5_tok);
+  CHECK_FALSE(first[0].samples);
+  CHECK(e.scheduler.can_abandon());
+  const auto second = e.plan();
+  CHECK(e.scheduler.plans_in_flight() == 2);
+  CHECK(second[0].first == 5_tok);
+  CHECK(second[0].count == 3_tok);
+  CHECK(second[0].samples);
+  CHECK(second[0].origin == entry_origin::going_on);
+  CHECK(r.state().expected == 0);  // of the second, which can be abandoned
+  e.commit(first);
+  CHECK_FALSE(e.scheduler.can_abandon());
+  CHECK(r.state().expected == 1);
+  CHECK(r.state().length == 8_tok);
+  const auto third = e.plan();
+  REQUIRE(third.decode.size() == 1);
+  CHECK(third[0].first == 8_tok);  // a token that nobody knows yet
+  CHECK(third[0].samples);
+  CHECK(third[0].new_blocks == 1);
+  e.commit(second);
+  CHECK(r.state().length == 9_tok);
+  CHECK(r.state().computed == 9_tok);
+  CHECK(r.state().reach() == 10_tok);
+  CHECK(e.why(r) == wait_reason::none);
+  e.commit(third);
+  CHECK(r.state().length == 10_tok);
+  CHECK(r.state().computed == 9_tok);
+  CHECK(r.state().expected == 0);
+}
+
+TEST_CASE("plans in flight: one that ends is held by the plan that was made before that was known") {
+  for (const bool fails : {false, true}) {
+    engine_of<> e{two};
+    request& ends = e.submit(8, 10);
+    request& other = e.submit(4, 10);
+    e.step();
+    const auto first = e.plan();
+    const auto second = e.plan();
+    REQUIRE(second.size() == 2);
+    e.commit(first, std::vector{outcome{.finished = !fails, .failed = fails}, outcome{}});
+    CHECK(is_live(ends.state().life));  // the engine still writes to its blocks
+    CHECK(e.scheduler.resident_count() == 1);
+    CHECK(e.scheduler.cancel(ends) == status::unknown_request);
+    CHECK(e.scheduler.submit(ends, {}) == status::busy);
+    CHECK(e.scheduler.device_blocks_held() == blocks{3 + 2});
+    const auto third = e.plan();
+    REQUIRE(third.size() == 1);
+    CHECK(third[0].request == &other);
+    const tokens length = ends.state().length;
+    e.commit(second, std::vector{outcome{.end_of_reasoning = true}, outcome{}});
+    CHECK(ends.state().life == (fails ? lifecycle::failed : lifecycle::finished));
+    CHECK(ends.state().length == length);  // what came of it in vain is ignored
+    CHECK(ends.state().phase == phase::reasoning);
+    CHECK(e.scheduler.device_blocks_held() == blocks{2});
+    e.commit(third);
+    CHECK(other.state().length == 8_tok);
+  }
+}
+
+TEST_CASE("plans in flight: nothing is planned beyond what a request may generate") {
+  engine_of<> e{two};
+  request& r = e.submit(8, 2);
+  const auto first = e.plan();
+  const auto second = e.plan();
+  CHECK(second.decode.size() == 1);
+  e.commit(first);
+  const auto third = e.plan();
+  CHECK(third.empty());
+  CHECK(e.why(r) == wait_reason::in_flight);
+  e.commit(second);
+  CHECK(r.state().life == lifecycle::finished);
+  e.commit(third);
+  CHECK(e.scheduler.idle());
+
+  // That it has reached its limit ends nothing: the engine does. If it does not, the request goes on.
+  request& longer = e.submit(8, 2);
+  e.step();
+  const auto last = e.plan();
+  const auto none = e.plan();
+  CHECK(none.empty());
+  e.commit(last, std::vector{outcome{}});
+  e.commit(none);
+  CHECK(e.plan()[0].request == &longer);
+}
+
+TEST_CASE("plans in flight: at the end of the context a request is outgrown when that is known, not before") {
+  scheduler_limits l = two;
+  l.max_length = 9_tok;
+  engine_of<> e{l};
+  request& r = e.submit(8, 0);
+  const auto first = e.plan();
+  const auto second = e.plan();
+  CHECK(second[0].first == 8_tok);
+  e.commit(first, std::vector{outcome{}});
+  const auto third = e.plan();
+  CHECK(third.empty());
+  CHECK(third.outgrown.empty());
+  CHECK(e.why(r) == wait_reason::in_flight);
+  e.commit(second, std::vector{outcome{}});
+  e.commit(third);
+  const auto fourth = e.plan();
+  REQUIRE(fourth.outgrown.size() == 1);
+  e.commit(fourth);
+}
+
+TEST_CASE("plans in flight: a victim's outcome counts, although it waits by then") {
+  engine_of<> e{with_blocks(6)};
+  request& low = e.submit(8, 12);  // 2 blocks, then 3
+  e.step();
+  e.step();
+  REQUIRE(e.scheduler.blocks_held(low) == blocks{3});
+  const auto first = e.plan();
+  request& urgent = e.submit(16, 4, 1);
+  const auto second = e.plan();
+  REQUIRE(second.preempted.size() == 1);
+  REQUIRE(second.swap_out.size() == 1);
+  CHECK(second.swap_out[0].device.size() == 3);  // with the KV that the first plan computes
+  CHECK(second[0].request == &urgent);
+  e.commit(first);
+  CHECK(low.state().life == lifecycle::waiting);
+  CHECK(low.state().swapped);
+  CHECK(low.state().length == 11_tok);
+  CHECK(low.state().computed == 10_tok);
+  CHECK(e.scheduler.evacuate(low) == status::busy);  // its KV is being copied
+  e.commit(second, std::vector{outcome{.finished = true}});
+  const auto third = e.plan();
+  REQUIRE(third.swap_in.size() == 1);
+  CHECK(third[0].request == &low);
+  CHECK(third[0].first == 10_tok);
+  CHECK(third[0].count == 1_tok);
+  e.commit(third);
+}
+
+TEST_CASE("plans in flight: a victim waits until it is known where it goes on; and may have ended") {
+  for (const bool ends : {false, true}) {
+    engine_of<> e{with_blocks(6)};
+    request& low = e.submit(8, 12);
+    e.step();
+    const auto first = e.plan();
+    request& urgent = e.submit(20, 1, 1);
+    const auto second = e.plan();
+    REQUIRE(second.preempted.size() == 1);
+    e.commit(first, std::vector{outcome{.finished = ends}});
+    CHECK(e.scheduler.waiting_count() == (ends ? 0 : 1));
+    CHECK(is_live(low.state().life));
+    CHECK(e.scheduler.host_blocks_held() == blocks{3});
+    e.commit(second);
+    CHECK(urgent.state().life == lifecycle::finished);
+    CHECK(e.scheduler.host_blocks_held() == blocks{ends ? 0 : 3});
+    CHECK(is_live(low.state().life) != ends);
+  }
+  // Planned at once, it would have to begin with a token that nobody knows.
+  scheduler_limits l = with_blocks(6);
+  l.plans_in_flight = 3;
+  engine_of<> e{l};
+  request& low = e.submit(8, 12);
+  e.step();
+  const auto first = e.plan();
+  request& urgent = e.submit(20, 4, 1);
+  const auto second = e.plan();
+  CHECK(e.scheduler.cancel(urgent) == status::ok);
+  const auto third = e.plan();
+  CHECK(third.empty());
+  CHECK(e.why(low) == wait_reason::in_flight);
+  e.commit(first);
+  e.commit(second);
+  const auto fourth = e.plan();
+  REQUIRE(fourth.size() == 1);
+  CHECK(fourth[0].request == &low);
+  e.commit(third);
+  e.commit(fourth);
+}
+
+TEST_CASE("plans in flight: drafts are counted as accepted until it is known which were refused") {
+  engine_of<> e{two};
+  request& r = e.submit(8, 0);
+  e.step();
+  REQUIRE(r.state().length == 9_tok);
+  const auto first = e.plan({.lookahead = 3_tok});
+  CHECK(first[0].first == 8_tok);
+  CHECK(first[0].lookahead == 3_tok);
+  const auto second = e.plan({.lookahead = 3_tok});
+  CHECK(second[0].first == 12_tok);  // at most
+  CHECK(r.state().expected == 4);
+  CHECK(e.scheduler.blocks_held(r) == blocks{4});
+  e.commit(first, std::vector{outcome{.produced = 2}});
+  CHECK(r.state().length == 11_tok);
+  CHECK(r.state().expected == 4);
+  CHECK(r.state().computed == 14_tok);  // two less than there were slots for
+  const auto third = e.plan();
+  CHECK(third[0].first == 14_tok);
+  e.commit(second, std::vector{outcome{.produced = 4}});
+  CHECK(r.state().length == 15_tok);
+  CHECK(r.state().computed == 15_tok);
+  e.commit(third);
+  CHECK(r.state().length == 16_tok);
+  CHECK(r.state().computed == 15_tok);
+  CHECK(e.scheduler.blocks_held(r) == blocks{4});
+  // All refused: what is not needed is given back as soon as nothing is in flight for it.
+  const auto fourth = e.plan({.lookahead = 7_tok});
+  const auto fifth = e.plan({.lookahead = 7_tok});
+  CHECK(e.scheduler.blocks_held(r) > blocks{5});
+  e.commit(fourth, std::vector{outcome{}});
+  e.commit(fifth, std::vector{outcome{}});
+  CHECK(r.state().length == 18_tok);
+  CHECK(e.scheduler.blocks_held(r) == blocks{5});
+}
+
+TEST_CASE("plans in flight: of one that was swapped out with drafts in flight, what was refused does not come back") {
+  engine_of<> e{with_blocks(7)};
+  request& low = e.submit(8, 0);
+  e.step();
+  const auto first = e.plan({.lookahead = 7_tok});
+  request& urgent = e.submit(12, 1, 1);
+  REQUIRE(e.scheduler.blocks_held(low) == blocks{4});
+  static_cast<void>(e.submit(16, 1, 1));
+  const auto second = e.plan();
+  REQUIRE(second.preempted.size() == 1);
+  REQUIRE(second.swap_out[0].host.size() == 4);
+  CHECK(e.scheduler.host_blocks_held() == blocks{4});
+  e.commit(first, std::vector{outcome{.produced = 1}});
+  CHECK(low.state().computed == 9_tok);
+  CHECK(e.scheduler.host_blocks_held() == blocks{3});
+  e.commit(second);
+  CHECK(urgent.state().life == lifecycle::finished);
+  const auto third = e.plan();
+  REQUIRE(third.swap_in.size() == 1);
+  CHECK(third.swap_in[0].host.size() == 3);
+  CHECK(third[0].first == 9_tok);
+  CHECK(third[0].count == 1_tok);
+  e.commit(third, std::vector<outcome>(third.size()));
+  CHECK(e.scheduler.host_blocks_held() == blocks{0});
+}
+
+TEST_CASE("plans in flight: cancelled at any moment, it goes when the last plan is settled that has it") {
+  engine_of<> e{two};
+  request& r = e.submit(8, 20);
+  request& other = e.submit(4, 20);
+  e.step();
+  const auto first = e.plan();
+  SECTION("while the newest can be abandoned") {
+    const auto second = e.plan();
+    CHECK(e.scheduler.cancel(r) == status::ok);
+    SECTION("and is") {
+      e.abandon(second);
+      CHECK(is_live(r.state().life));  // the first has it
+      CHECK(e.plan().size() == 1);
+      e.commit(first);
+      CHECK(r.state().life == lifecycle::cancelled);
+    }
+    SECTION("and is not") {
+      e.commit(first);
+      CHECK(is_live(r.state().life));
+      e.commit(second);
+      CHECK(r.state().life == lifecycle::cancelled);
+    }
+  }
+  SECTION("between plans") {
+    const auto second = e.plan();
+    e.commit(first);
+    CHECK(e.scheduler.cancel(r) == status::ok);
+    CHECK(e.scheduler.cancel(r) == status::unknown_request);
+    CHECK_FALSE(e.scheduler.idle());
+    const auto third = e.plan();
+    CHECK(third.size() == 1);
+    e.commit(second);
+    CHECK(r.state().life == lifecycle::cancelled);
+    CHECK(e.scheduler.cancel(other) == status::ok);
+    e.commit(third);
+    CHECK(e.scheduler.idle());
+  }
+  SECTION("who is in no plan goes at once") {
+    const auto second = e.plan({.max_batch = 1});
+    e.commit(first);
+    CHECK(e.scheduler.cancel(other) == status::ok);
+    CHECK(other.state().life == lifecycle::cancelled);
+    e.commit(second);
+  }
+  SECTION("one that waits goes at once") {
+    request& waits = e.submit(8, 20);
+    const auto second = e.plan({.max_batch = 2});
+    CHECK(e.scheduler.cancel(waits) == status::ok);
+    CHECK(waits.state().life == lifecycle::cancelled);
+    e.commit(first);
+    e.commit(second);
+  }
+}
+
+TEST_CASE("plans in flight: only the newest is abandoned, and only if nothing has been planned or settled since") {
+  engine_of<> e{two};
+  request& r = e.submit(8, 20);
+  e.step();
+  const auto first = e.plan();
+  const auto second = e.plan();
+  const auto row = e.row(r);
+  e.abandon(second);
+  CHECK_FALSE(e.scheduler.can_abandon());
+  CHECK(e.scheduler.plans_in_flight() == 1);
+  CHECK(r.state().expected == 1);
+  const auto again = e.plan();
+  CHECK(again[0].first == second[0].first);
+  CHECK(e.row(r) == row);
+  e.commit(first);
+  CHECK_FALSE(e.scheduler.can_abandon());
+  e.commit(again);
+  CHECK(r.state().length == 11_tok);
+}
+
+TEST_CASE("plans in flight: after a commit, requests can be suspended, updated and preempted while others run") {
+  engine_of<> e{two};
+  request& r = e.submit(8, 20);
+  request& other = e.submit(4, 20);
+  e.step();
+  const auto first = e.plan();
+  CHECK(e.scheduler.suspend(r) == status::busy);
+  const auto second = e.plan();
+  CHECK(e.scheduler.suspend(r) == status::busy);
+  CHECK(e.scheduler.update(r, [](request&) {}) == status::busy);
+  CHECK(e.scheduler.preempt(r) == status::busy);
+  e.commit(first);
+  CHECK(e.scheduler.is_in_flight(r));
+  request child;
+  child.prompt = 8_tok;
+  CHECK(e.scheduler.fork(r, child) == status::busy);
+  CHECK(e.scheduler.evacuate(r) == status::busy);
+  SECTION("suspend") {
+    CHECK(e.scheduler.suspend(r) == status::ok);
+    const auto third = e.plan();
+    CHECK(third.size() == 1);
+    CHECK(e.scheduler.evacuate(r) == status::busy);  // the second computes it
+    e.commit(second);
+    CHECK(r.state().length == 11_tok);
+    CHECK(r.state().expected == 0);
+    CHECK_FALSE(e.scheduler.is_in_flight(r));
+    CHECK(e.scheduler.resume(r) == status::ok);
+    const auto fourth = e.plan();
+    CHECK(fourth[0].first == 10_tok);
+    e.commit(third);
+    e.commit(fourth);
+  }
+  SECTION("suspended, it ends") {
+    CHECK(e.scheduler.suspend(r) == status::ok);
+    e.commit(second, std::vector{outcome{.finished = true}, outcome{}});
+    CHECK(r.state().life == lifecycle::finished);
+    CHECK(e.scheduler.suspended_count() == 0);
+  }
+  SECTION("evacuate, once no plan has it") {
+    CHECK(e.scheduler.suspend(r) == status::ok);
+    e.commit(second);
+    const auto third = e.plan();
+    CHECK(e.scheduler.evacuate(r) == status::ok);
+    CHECK(r.progress().computed == 10_tok);
+    CHECK(e.scheduler.adopt(r) == status::accepted);
+    e.commit(third);
+  }
+  SECTION("update") {
+    CHECK(e.scheduler.update(other, [](request& q) { q.priority = 1; }) == status::ok);
+    const auto third = e.plan();
+    CHECK(third[0].request == &other);
+    e.commit(second);
+    CHECK(r.state().length == 11_tok);
+    CHECK(other.state().length == 7_tok);
+    e.commit(third);
+  }
+  SECTION("preempt") {
+    CHECK(e.scheduler.preempt(r) == status::ok);
+    CHECK(e.scheduler.blocks_held(r) == blocks{0});
+    const auto third = e.plan();
+    CHECK(third.size() == 1);  // where it goes on is not known yet
+    e.commit(second);
+    CHECK(r.state().length == 11_tok);
+    CHECK(r.state().computed == 0_tok);
+    const auto fourth = e.plan();
+    REQUIRE(fourth.prefill.size() == 1);
+    CHECK(fourth.prefill[0].count == 11_tok);
+    CHECK(fourth.prefill[0].origin == entry_origin::resumed);
+    e.commit(third);
+    e.commit(fourth);
+    CHECK(r.state().length == 12_tok);
+  }
+}
+
+TEST_CASE("plans in flight: a phase changes, and a turn ends, when that is known: one plan late") {
+  engine_of<order::two_phase> e{two};
+  request& thinks = e.submit(4, 20);
+  request& other = e.submit(4, 20);
+  e.step();
+  const auto first = e.plan();
+  const auto second = e.plan();
+  CHECK(second[0].request == &thinks);
+  e.commit(first, std::vector{outcome{.end_of_reasoning = true}, outcome{}});
+  CHECK(thinks.state().phase == phase::answering);
+  CHECK(thinks.state().reasoning == 2_tok);
+  const auto third = e.plan();
+  CHECK(third[0].request == &other);  // answers come after
+  e.commit(second);
+  e.commit(third);
+  CHECK(thinks.state().length == 8_tok);
+
+  engine_of<order::round_robin> turns{two, {.order = {.quantum = 2_tok}}};
+  std::vector<request*> all;
+  for (int i = 0; i != 3; ++i) all.push_back(&turns.submit(4, 30));
+  std::deque<step_plan<request>> flights;
+  std::vector<std::size_t> ran(3);
+  for (int i = 0; i != 40; ++i) {
+    flights.push_back(turns.plan({.max_batch = 2}));
+    if (flights.size() != 2) continue;
+    for (std::size_t k = 0; k != flights.front().size(); ++k) {
+      for (std::size_t n = 0; n != 3; ++n) ran[n] += flights.front()[k].request == all[n] ? 1U : 0U;
+    }
+    turns.commit(flights.front());
+    flights.pop_front();
+  }
+  for (const std::size_t n : ran) CHECK(n >= 24);  // of 39 steps with two each
+  turns.commit(flights.front());
+}
+
+TEST_CASE("plans in flight: a prompt is found by others once it is known to be computed") {
+  engine_of<order::fcfs, kv::prefix_cache> e{two};
+  static_cast<void>(e.submit_hashed(12, 20, 3, 3));
+  const auto first = e.plan();
+  static_cast<void>(e.submit_hashed(13, 20, 3, 3));
+  const auto second = e.plan({.max_starts = 0});
+  CHECK(e.scheduler.store().knows(e.requests[0].hashes[0]) == false);
+  e.commit(first);
+  CHECK(e.scheduler.store().knows(e.requests[0].hashes[2]));
+  const auto third = e.plan();
+  REQUIRE(third.decode.size() == 2);  // all but the last token was found
+  CHECK(third.decode[1].first == 12_tok);
+  e.commit(second);
+  e.commit(third);
+
+  // What failed is not to be found.
+  engine_of<order::fcfs, kv::prefix_cache> f{two};
+  static_cast<void>(f.submit_hashed(12, 20, 3, 3));
+  const auto fails = f.plan();
+  const auto next = f.plan();
+  f.commit(fails, std::vector{outcome{.failed = true}});
+  f.commit(next);
+  CHECK_FALSE(f.scheduler.store().knows(f.requests[0].hashes[0]));
+  CHECK(f.scheduler.idle());
+}
+
+TEST_CASE("plans in flight: what was computed to blocks that were taken away is not found in those that came after") {
+  scheduler_limits l = two;
+  l.plans_in_flight = 3;
+  engine_of<order::fcfs, kv::prefix_cache> e{l};
+  const auto before = e.plan();
+  request& r = e.submit_hashed(16, 20, 4, 4);
+  const auto first = e.plan({.max_chunk = 12_tok});
+  e.commit(before);
+  REQUIRE(e.scheduler.preempt(r) == status::ok);
+  const auto second = e.plan({.max_chunk = 4_tok});
+  REQUIRE(second[0].first == 0_tok);
+  e.commit(first);
+  CHECK_FALSE(e.scheduler.store().knows(r.hashes[0]));
+  e.commit(second);
+  CHECK(e.scheduler.store().knows(r.hashes[0]));
+  CHECK_FALSE(e.scheduler.store().knows(r.hashes[1]));
+}
+
+TEST_CASE("plans in flight: a start that was abandoned leaves a victim with the plan that evicted it, and no other") {
+  scheduler_limits l = two;
+  l.residents = 1;
+  l.plans_in_flight = 3;
+  engine_of<> e{l};
+  request& low = e.submit(8, 20);
+  e.step();
+  request& urgent = e.submit(8, 20, 1);
+  const auto evicts = e.plan();
+  REQUIRE(evicts.preempted.size() == 1);
+  const auto next = e.plan();
+  CHECK(e.scheduler.cancel(urgent) == status::ok);
+  const auto starts = e.plan();
+  REQUIRE(starts.size() == 1);
+  REQUIRE(starts[0].request == &low);
+  e.abandon(starts);
+  CHECK(e.scheduler.is_in_flight(low));
+  e.commit(evicts);
+  CHECK_FALSE(e.scheduler.is_in_flight(low));
+  CHECK(e.scheduler.cancel(low) == status::ok);
+  CHECK(low.state().life == lifecycle::cancelled);
+  e.commit(next);
+  CHECK(urgent.state().life == lifecycle::cancelled);
+  CHECK(e.scheduler.idle());
+}
+
+TEST_CASE("plans in flight: the same requests end after the same tokens, in the same order, with one or with four") {
+  const auto run = [](std::size_t plans_in_flight, unsigned seed) {
+    scheduler_limits l = two;
+    l.blocks = 20;
+    l.plans_in_flight = plans_in_flight;
+    engine_of<> e{l};
+    std::mt19937 random{seed};
+    for (int i = 0; i != 12; ++i) {
+      const auto prompt = static_cast<std::int64_t>(1 + random() % 20);
+      const auto output = static_cast<std::int64_t>(1 + random() % 20);
+      static_cast<void>(e.submit(prompt, output));
+    }
+    std::deque<step_plan<request>> flights;
+    std::size_t heap = 0;
+    while (!e.scheduler.idle() || !flights.empty()) {
+      const bool full = flights.size() == plans_in_flight;
+      if (!full && !e.scheduler.idle()) {
+        const tessera_test::no_allocation guard;
+        const auto p = e.plan({.token_budget = 12_tok});
+        heap += guard.allocations();
+        flights.push_back(p);
+        if (flights.size() != plans_in_flight) continue;
+      }
+      e.commit(flights.front());
+      flights.pop_front();
+      REQUIRE(e.steps < 10'000);
+    }
+    CHECK(heap == 0);
+    CHECK(e.scheduler.device_blocks_held() == blocks{0});
+    CHECK(e.scheduler.host_blocks_held() == blocks{0});
+    CHECK(e.scheduler.tables().free_rows() == e.scheduler.tables().rows());
+    std::vector<std::int64_t> made;
+    for (const request& r : e.requests) {
+      CHECK(r.state().life == lifecycle::finished);
+      made.push_back(r.generated().count());
+    }
+    return made;
+  };
+  for (unsigned seed = 1; seed != 30; ++seed) {
+    CAPTURE(seed);
+    const auto one = run(1, seed);
+    for (const std::size_t n : {2U, 3U, 4U}) CHECK(run(n, seed) == one);
+  }
+}
+
+TEST_CASE("plans in flight: storage grows with them, and only with them") {
+  using scheduler_type = iteration_scheduler<request, order::fcfs>;
+  scheduler_limits l = two;
+  l.plans_in_flight = 1;
+  CHECK(l.rows() == 8);
+  CHECK(two.rows() == 12);
+  CHECK(scheduler_type::required_bytes(l) < scheduler_type::required_bytes(two));
+}
