@@ -111,7 +111,7 @@ using samples = std::vector<numbers>;
 /// All points under every seed, in parallel.
 std::vector<samples> run_all(const options& o, const std::vector<point>& points) {
   std::vector<samples> out(points.size(), samples(o.seeds));
-  parallel_for(points.size() * o.seeds, o.threads, [&](std::size_t k) {
+  sim::run_parallel(points.size() * o.seeds, o.threads, [&](std::size_t k) {
     out[k / o.seeds][k % o.seeds] = run_point(o, points[k / o.seeds], k % o.seeds + 1);
   });
   return out;
@@ -121,7 +121,7 @@ template <class Get>
 estimate mean_of(const samples& runs, Get&& get) {
   std::vector<double> values;
   for (const numbers& r : runs) values.push_back(get(r));
-  return estimate_of(values);
+  return sim::estimate_mean(values);
 }
 estimate mean_of(const samples& runs, double numbers::*what) {
   return mean_of(runs, [what](const numbers& r) { return r.*what; });
@@ -138,13 +138,13 @@ std::string show_ms(const samples& s, double numbers::*what) {
 std::string change(const samples& ours, const samples& theirs, double numbers::*what) {
   std::vector<double> values;
   for (std::size_t i = 0; i != ours.size(); ++i) values.push_back(100 * (ours[i].*what / theirs[i].*what - 1));
-  const estimate e = estimate_of(values);
+  const estimate e = sim::estimate_mean(values);
   return fmt::format("{:+.0f} ± {:.0f} %", e.mean, e.half_width);
 }
 std::string ratio(const samples& ours, const samples& theirs, double numbers::*what) {
   std::vector<double> values;
   for (std::size_t i = 0; i != ours.size(); ++i) values.push_back(ours[i].*what / theirs[i].*what);
-  const estimate e = estimate_of(values);
+  const estimate e = sim::estimate_mean(values);
   return fmt::format("{:.2f} ± {:.2f}", e.mean, e.half_width);
 }
 std::string describe_stages(const std::vector<partition::stage>& stages) {

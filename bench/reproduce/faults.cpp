@@ -79,7 +79,7 @@ sample compare(const run_result& with, const run_result& without, double died) {
 std::string cell(const std::vector<sample>& runs, double sample::*which, int digits, double scale = 1) {
   std::vector<double> values;
   for (const sample& s : runs) values.push_back(scale * (s.*which));
-  const estimate e = estimate_of(values);
+  const estimate e = sim::estimate_mean(values);
   return fmt::format("{:.{}f} ± {:.{}f}", e.mean, digits, e.half_width, digits);
 }
 
@@ -101,7 +101,7 @@ void run(const options& o) {
   const auto requests = static_cast<std::size_t>(rate * (o.quick ? 200 : length_s));
   const sim::workload& w = sim::find_workload("azure-conv");
   std::vector<std::vector<sample>> samples(deaths.size(), std::vector<sample>(o.seeds));
-  parallel_for(deaths.size() * o.seeds, o.threads, [&](std::size_t k) {
+  sim::run_parallel(deaths.size() * o.seeds, o.threads, [&](std::size_t k) {
     const std::size_t seed = k / deaths.size();
     const death& d = deaths[k % deaths.size()];
     const rows_type rows = sim::generate(w, requests, rate, seed + 1);

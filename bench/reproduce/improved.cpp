@@ -103,7 +103,7 @@ using found_type = std::vector<std::vector<samples>>;  ///< `[trial][contestant]
 found_type run_all(const options& o, const std::vector<trial>& trials) {
   const std::size_t n = trials.front().contestants.size();
   found_type out(trials.size(), std::vector<samples>(n, samples(o.seeds)));
-  parallel_for(trials.size() * n * o.seeds, o.threads, [&](std::size_t i) {
+  sim::run_parallel(trials.size() * n * o.seeds, o.threads, [&](std::size_t i) {
     const std::size_t s = i % o.seeds;
     const std::size_t c = i / o.seeds % n;
     const std::size_t t = i / o.seeds / n;
@@ -202,7 +202,7 @@ setting parss(const options& o) {
     // Load 1 is what FCFS completes of a seed's requests when they come much too fast.
     std::vector<double> capacity(o.seeds);
     std::vector<double> tau(o.seeds);
-    parallel_for(o.seeds, o.threads, [&](std::size_t k) {
+    sim::run_parallel(o.seeds, o.threads, [&](std::size_t k) {
       const rows_type rows = scored(answers_of(w, n, 1e4, first_seed + k), noise, first_seed + k);
       double end = 0;
       for (const auto& r : named("fcfs").front().run(server_for(testbed(), rows), {}, rows).requests) {
@@ -213,9 +213,9 @@ setting parss(const options& o) {
       for (const trace_row& r : rows) scores.push_back(r.score);
       tau[k] = tessera::rank::kendall_tau_b(scores, lengths_of(rows)).tau;
     });
-    const estimate reached = estimate_of(tau);
+    const estimate reached = sim::estimate_mean(tau);
     found += fmt::format("{}{}: deviation {:.2f}, tau-b {:.3f} ± {:.3f}, {:.2f} requests/s", found.empty() ? "" : "; ",
-                         name, noise, reached.mean, reached.half_width, estimate_of(capacity).mean);
+                         name, noise, reached.mean, reached.half_width, sim::estimate_mean(capacity).mean);
     const auto add = [&](const std::string& load, std::function<rows_type(std::uint64_t)> rows) {
       s.trials.push_back({.workload = fmt::format("{}, {}", name, load),
                           .seen = seen,
@@ -382,7 +382,7 @@ estimate over_seeds(const samples& runs, F&& f) {
   std::vector<double> values;
   for (std::size_t s = 0; s != runs.size(); ++s) values.push_back(f(s));
   std::erase_if(values, [](double x) { return !std::isfinite(x); });
-  return estimate_of(values);
+  return sim::estimate_mean(values);
 }
 
 estimate value(const metric& m, const samples& runs, const samples& fcfs) {
@@ -486,7 +486,7 @@ void show_setting(page& p, const setting& s, const found_type& found) {
           s.trials[t].contestants[c].name + (staged ? ", in stages" : "")};
       for (const metric& m : s.metrics) {
         row.push_back(show(value(m, runs[c], runs[0]), m.digits));
-        const estimate e = ours ? change(m, runs[c], runs[s.theirs], runs[0]) : estimate_of({});
+        const estimate e = ours ? change(m, runs[c], runs[s.theirs], runs[0]) : sim::estimate_mean({});
         if (!std::isnan(e.mean)) row.back() += fmt::format(" ({})", show_change(m, e));
       }
       table.push_back(std::move(row));

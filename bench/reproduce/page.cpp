@@ -22,21 +22,6 @@ constexpr std::size_t plot_points = 400;
 
 }  // namespace
 
-estimate estimate_of(const std::vector<double>& samples) {
-  const std::size_t n = samples.size();
-  if (n == 0) return {std::numeric_limits<double>::quiet_NaN(), 0};
-  const double mean = std::accumulate(samples.begin(), samples.end(), 0.0) / static_cast<double>(n);
-  if (n == 1) return {mean, 0};
-  double squares = 0;
-  for (const double s : samples) squares += (s - mean) * (s - mean);
-  // Two-sided 95 % quantiles of Student's t with 1, 2, ... degrees of freedom; beyond the table, the normal one.
-  constexpr std::array t{12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228,
-                         2.201,  2.179, 2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086,
-                         2.080,  2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045};
-  const double quantile = n - 2 < t.size() ? t[n - 2] : 1.96;
-  return {mean, quantile * std::sqrt(squares / static_cast<double>(n - 1) / static_cast<double>(n))};
-}
-
 std::string verdict_of(const std::vector<sim::load_verdict>& runs) {
   using sim::load_state;
   std::string text;

@@ -128,7 +128,7 @@ std::vector<std::vector<double>> cross_validate(const options& o, const rank::da
                                                 const std::vector<method>& methods) {
   std::vector<std::vector<double>> taus(methods.size(), std::vector<double>(folds));
   const rows_type all = data.all_rows();
-  parallel_for(methods.size() * folds, o.threads, [&](std::size_t i) {
+  sim::run_parallel(methods.size() * folds, o.threads, [&](std::size_t i) {
     const rank::row_split split = rank::split_fold(all, folds, i % folds, 1);
     const auto model = train(data, split.train, methods[i / folds], 1);
     taus[i / folds][i % folds] = rank::evaluate(model.model(), data, split.held_out).tau;
@@ -146,7 +146,7 @@ std::string show(const estimate& e, int digits = 3) {
 estimate difference(const std::vector<double>& a, const std::vector<double>& b) {
   std::vector<double> d;
   for (std::size_t i = 0; i != a.size(); ++i) d.push_back(a[i] - b[i]);
-  estimate e = estimate_of(d);
+  estimate e = sim::estimate_mean(d);
   const auto k = static_cast<double>(d.size());
   e.half_width *= std::sqrt((1 / k + 1 / (k - 1)) * k);
   return e;
@@ -444,7 +444,7 @@ void predictors(context& c) {
   const auto taus = cross_validate(c.o, c.data, methods);
   std::vector<std::vector<std::string>> table;
   for (std::size_t m = 0; m != 3; ++m) {
-    table.push_back({methods[m].name, show(estimate_of(taus[m])),
+    table.push_back({methods[m].name, show(sim::estimate_mean(taus[m])),
                      fmt::format("{:.3f} to {:.3f}", *std::min_element(taus[m].begin(), taus[m].end()),
                                  *std::max_element(taus[m].begin(), taus[m].end())),
                      m == 0 ? "" : show(difference(taus[0], taus[m]))});
@@ -474,9 +474,9 @@ void predictors(context& c) {
                                  delta == 0     ? " (all pairs of unequal length)"
                                  : delta == 0.2 ? " (the default)"
                                                 : ""),
-                     show(estimate_of(taus[m]), 4), m == 3 ? "" : show(difference(taus[m], unfiltered), 4)});
+                     show(sim::estimate_mean(taus[m]), 4), m == 3 ? "" : show(difference(taus[m], unfiltered), 4)});
     curve.x.push_back(delta);
-    curve.y.push_back(estimate_of(taus[m]).mean);
+    curve.y.push_back(sim::estimate_mean(taus[m]).mean);
   }
   c.out.table({"delta", "tau-b", "gain over no filter"}, table);
   c.out.text(
@@ -525,7 +525,7 @@ template <class Get>
 estimate over_seeds(const std::vector<outcome>& runs, Get&& get) {
   std::vector<double> samples;
   for (const outcome& r : runs) samples.push_back(get(r));
-  return estimate_of(samples);
+  return sim::estimate_mean(samples);
 }
 
 /// Per contestant, per seed.
@@ -536,7 +536,7 @@ using runs_type = std::vector<std::vector<outcome>>;
 template <class Rows, class History>
 runs_type run_contestants(const context& c, const std::vector<contestant>& who, Rows&& rows, History&& history) {
   runs_type runs(who.size(), std::vector<outcome>(c.seeds.size()));
-  parallel_for(who.size() * c.seeds.size(), c.o.threads, [&](std::size_t i) {
+  sim::run_parallel(who.size() * c.seeds.size(), c.o.threads, [&](std::size_t i) {
     const std::size_t k = i % who.size();
     const std::size_t s = i / who.size();
     runs[k][s] = run(who[k], c.profile, history(s), rows(k, s));
@@ -556,7 +556,7 @@ runs_type burst_runs(const context& c, const std::vector<contestant>& who, const
 estimate ratio_of(const std::vector<outcome>& a, const std::vector<outcome>& b, double outcome::*what) {
   std::vector<double> samples;
   for (std::size_t s = 0; s != a.size(); ++s) samples.push_back(a[s].*what / b[s].*what);
-  return estimate_of(samples);
+  return sim::estimate_mean(samples);
 }
 std::string ratio(const std::vector<outcome>& a, const std::vector<outcome>& b, double outcome::*what) {
   return show(ratio_of(a, b, what), 2);
@@ -681,9 +681,9 @@ std::vector<gained> spreads(context& c) {
     std::vector<double> products;
     for (const experiment& e : seeds) products.push_back(spread(e.rows));
     const auto gain = [&](std::size_t k, double outcome::*what) { return ratio_of(runs.front(), runs[k], what); };
-    found.push_back({estimate_of(products).mean, gain(1, &outcome::mean), gain(1, &outcome::p90),
+    found.push_back({sim::estimate_mean(products).mean, gain(1, &outcome::mean), gain(1, &outcome::p90),
                      gain(3, &outcome::mean), gain(3, &outcome::p90)});
-    table.push_back({show(estimate_of(products), 1)});
+    table.push_back({show(sim::estimate_mean(products), 1)});
     for (std::size_t k = 1; k != who.size(); ++k) {
       for (double outcome::*what : {&outcome::mean, &outcome::p90})
         table.back().push_back(ratio(runs.front(), runs[k], what));
@@ -711,7 +711,7 @@ void tau_curve(context& c, const std::vector<answerer>& answerers) {
   std::string found;
   for (const answerer& a : answerers) {
     std::vector<std::vector<outcome>> runs(levels.size(), std::vector<outcome>(c.seeds.size()));
-    parallel_for(levels.size() * c.seeds.size(), c.o.threads, [&](std::size_t i) {
+    sim::run_parallel(levels.size() * c.seeds.size(), c.o.threads, [&](std::size_t i) {
       const std::size_t s = i % c.seeds.size();
       const experiment e = with_lengths(c.seeds[s], a);
       runs[i / c.seeds.size()][s] =
@@ -723,7 +723,7 @@ void tau_curve(context& c, const std::vector<answerer>& answerers) {
       for (std::size_t l = 0; l != levels.size(); ++l) {
         std::vector<double> samples;
         for (std::size_t s = 0; s != c.seeds.size(); ++s) samples.push_back(runs[l][s].*what / runs.back()[s].*what);
-        const estimate e = estimate_of(samples);
+        const estimate e = sim::estimate_mean(samples);
         table[l].push_back(show(e, 2));
         curve.x.push_back(levels[l]);
         curve.y.push_back(e.mean);
@@ -736,7 +736,7 @@ void tau_curve(context& c, const std::vector<answerer>& answerers) {
   }
   std::vector<double> ours;
   for (const experiment& e : c.seeds) ours.push_back(e.tau);
-  table.push_back({fmt::format("PARS's model: {:.2f}", estimate_of(ours).mean)});
+  table.push_back({fmt::format("PARS's model: {:.2f}", sim::estimate_mean(ours).mean)});
   const std::vector<contestant> who = contestants();
   for (const answerer& a : answerers) {
     const runs_type runs = burst_runs(c, {who[unboosted_pars], who.back()}, a);
@@ -752,7 +752,7 @@ template <class Rows>
 std::vector<double> capacities(const context& c, Rows&& rows_at) {
   std::vector<double> out(c.seeds.size());
   const sim::policy fcfs = published("fcfs");
-  parallel_for(out.size(), c.o.threads, [&](std::size_t s) {
+  sim::run_parallel(out.size(), c.o.threads, [&](std::size_t s) {
     const std::vector<sim::trace_row> rows = rows_at(1e4, s);
     out[s] = static_cast<double>(rows.size()) / run(fcfs, c.profile, rows).makespan;
   });
@@ -777,10 +777,10 @@ std::vector<runs_type> at_loads(context& c, const std::vector<contestant>& who, 
   c.out.text(
       fmt::format("**{}**, {} requests a run; load 1 is what the server completes of these requests when they "
                   "come much too fast, {} per second.",
-                  name, rows(first_come, 1, 0).size(), show(estimate_of(capacity), 2)));
+                  name, rows(first_come, 1, 0).size(), show(sim::estimate_mean(capacity), 2)));
   for (std::size_t l = 0; l != loads.size(); ++l) {
     c.out.text(fmt::format("{}, load {:g} ({:.2f} requests per second)", name, loads[l],
-                           loads[l] * estimate_of(capacity).mean));
+                           loads[l] * sim::estimate_mean(capacity).mean));
     table_of(c.out, who, all[l], false);
   }
   for (const auto& [word, what] : {std::pair{"mean", &outcome::mean}, std::pair{"P90", &outcome::p90}}) {
@@ -827,7 +827,7 @@ std::vector<runs_type> own_prompts(context& c) {
   const std::size_t n = c.o.quick ? 300 : 4'000;
   std::vector<double> taus;
   for (const experiment& e : c.seeds) taus.push_back(e.tau);
-  const double tau = estimate_of(taus).mean;
+  const double tau = sim::estimate_mean(taus).mean;
   c.out.text(fmt::format(
       "`{}`: prompts and lengths drawn as ServeGen publishes them, the prompts being long too. Nobody has their texts, "
       "so that the scores are made: the logarithm of the true length with as much normal noise as gives the tau-b of "
@@ -870,7 +870,7 @@ void starvation(context& c, const answerer& a) {
   for (const double load : {0.95, 1.1}) {
     const std::size_t smooth = thresholds.size() + 1;
     std::vector<std::vector<outcome>> runs(smooth + patiences.size(), std::vector<outcome>(c.seeds.size()));
-    parallel_for(runs.size() * c.seeds.size(), c.o.threads, [&](std::size_t i) {
+    sim::run_parallel(runs.size() * c.seeds.size(), c.o.threads, [&](std::size_t i) {
       const std::size_t s = i % c.seeds.size();
       const std::size_t t = i / c.seeds.size();
       const experiment e = with_lengths(c.seeds[s], a);
@@ -903,7 +903,7 @@ void starvation(context& c, const answerer& a) {
                        cell(&outcome::longest_wait, 1, 0), cell(&outcome::boosted, 100, 1)});
     }
     c.out.text(fmt::format("**{}**, load {:g} ({:.2f} requests per second), {} requests", a.name, load,
-                           load * estimate_of(capacity).mean, n));
+                           load * sim::estimate_mean(capacity).mean, n));
     c.out.table({"threshold", "mean, ms/token", "P90, ms/token", "TTFT P99, s", "longest wait, s", "boosted, %"},
                 table);
   }
@@ -1046,7 +1046,7 @@ void other_answerers(context& c) {
     for (auto& x : *v) x.resize(models);
   }
   const std::size_t requests = c.o.quick ? 200 : 2000;
-  parallel_for(models, c.o.threads, [&](std::size_t m) {
+  sim::run_parallel(models, c.o.threads, [&](std::size_t m) {
     std::array<std::vector<sim::trace_row>, kinds> rows;
     sim::random_engine rng{m + 1, 3};
     std::size_t teacher = sim::uniform_below(rng, models - 1);
@@ -1192,8 +1192,8 @@ void run_all(const options& o) {
   costs(c);
 
   c.seeds.resize(o.seeds);
-  parallel_for(o.seeds, o.threads,
-               [&](std::size_t s) { c.seeds[s] = split_and_train(c.prompts, c.data, c.held_out, before, s + 1); });
+  sim::run_parallel(o.seeds, o.threads,
+                    [&](std::size_t s) { c.seeds[s] = split_and_train(c.prompts, c.data, c.held_out, before, s + 1); });
   out.heading("The server");
   std::vector<double> taus;
   for (const experiment& e : c.seeds) taus.push_back(e.tau);
@@ -1207,8 +1207,8 @@ void run_all(const options& o) {
       "after 120 s, without any, and with smooth ageing, where the place of a score among all is worth up to {:g} s of "
       "waiting (`pars-smooth`). `improved` is our own composition; it has a bound on steps, which others are given "
       "too.",
-      c.profile.name, c.profile.kv_blocks(block_size).count(), o.seeds, c.held_out, before, show(estimate_of(taus)),
-      sim::longest_overtaking.seconds()));
+      c.profile.name, c.profile.kv_blocks(block_size).count(), o.seeds, c.held_out, before,
+      show(sim::estimate_mean(taus)), sim::longest_overtaking.seconds()));
   const answerer gpt4{real ? "GPT-4's lengths" : "made-up lengths"};
   const answerer sharegpt = spread_of("ShareGPT's spread", sim::detail::sharegpt_output);
   const answerer r1 = spread_of("R1's spread", sim::detail::servegen_output);

@@ -219,7 +219,7 @@ estimate over(const samples& all, F&& f) {
   std::vector<double> values;
   for (const sample& s : all) values.push_back(static_cast<double>(f(s)));
   std::erase_if(values, [](double x) { return std::isnan(x); });
-  return estimate_of(values);
+  return sim::estimate_mean(values);
 }
 
 /// How the tails of one policy compare with another's, over the bins; with the 95 % intervals of the differences in
@@ -235,7 +235,7 @@ compared compare(const samples& a, const samples& b) {
     std::vector<double> differences;
     for (std::size_t seed = 0; seed != a.size(); ++seed)
       differences.push_back((a[seed].tail.at(bin) - b[seed].tail.at(bin)) / base.at(bin));
-    return estimate_of(differences).half_width;
+    return sim::estimate_mean(differences).half_width;
   };
   c.best_half = half_width(c.best_bin);
   c.worst_half = half_width(c.worst_bin);
@@ -261,7 +261,7 @@ constexpr double left_out = 0.125;
 std::vector<samples> run_all(const options& o, const std::vector<sim::policy>& policies, const sim::workload& w,
                              double rate, std::size_t requests, std::size_t seeds) {
   std::vector<samples> all(policies.size(), samples(seeds));
-  parallel_for(policies.size() * seeds, o.threads, [&](std::size_t i) {
+  sim::run_parallel(policies.size() * seeds, o.threads, [&](std::size_t i) {
     const std::size_t p = i % policies.size();
     const std::size_t seed = i / policies.size();
     const rows_type rows = sim::generate(w, requests, rate, first_seed + seed);
@@ -391,7 +391,7 @@ void characterise(characterised& c, double rate, std::size_t seeds, bool reasoni
 
 std::array<characterised, 4> characterise_all(const options& o, double rate, bool reasoning) {
   std::array<characterised, 4> all{{{.name = "oracle"}, {.name = "fcfs"}, {.name = "rr"}, {.name = "rr-quanta"}}};
-  parallel_for(4, o.threads, [&](std::size_t i) {
+  sim::run_parallel(4, o.threads, [&](std::size_t i) {
     switch (i) {
       case 0: characterise<tessera::fcfs<request>>(all[0], rate, o.seeds, reasoning, 4.0, {.watermark = 0}); break;
       case 1: characterise<tessera::fcfs<request>>(all[1], rate, o.seeds, reasoning, 0.5, {}); break;

@@ -32,8 +32,8 @@ template <class Job>
 auto run_all(const options& o, std::size_t n, Job&& job) {
   using value = decltype(job(std::size_t{}, std::uint64_t{}));
   std::vector<std::vector<value>> out(n, std::vector<value>(o.seeds));
-  parallel_for(n * o.seeds, o.threads,
-               [&](std::size_t k) { out[k / o.seeds][k % o.seeds] = job(k / o.seeds, k % o.seeds + 1); });
+  sim::run_parallel(n * o.seeds, o.threads,
+                    [&](std::size_t k) { out[k / o.seeds][k % o.seeds] = job(k / o.seeds, k % o.seeds + 1); });
   return out;
 }
 
@@ -41,7 +41,7 @@ template <class Result, class Get>
 estimate mean_of(const std::vector<Result>& runs, Get&& get) {
   std::vector<double> values;
   for (const Result& r : runs) values.push_back(get(r));
-  return estimate_of(values);
+  return sim::estimate_mean(values);
 }
 
 // -- the parts of the page -------------------------------------------------------------------------------------------
@@ -165,7 +165,7 @@ void latency(page& p, const options& o, const std::vector<sim::pool_sizes>& plan
     for (std::size_t i = 0; i != o.seeds; ++i) {
       values.push_back(100 * (e2e(runs[group * n + ours][i]) / e2e(runs[group * n + theirs][i]) - 1));
     }
-    return estimate_of(values);
+    return sim::estimate_mean(values);
   };
   const auto show_change = [](const estimate& e) { return fmt::format("{:+.0f} ± {:.0f} %", e.mean, e.half_width); };
   std::vector<std::vector<std::string>> table;
@@ -215,7 +215,7 @@ void latency(page& p, const options& o, const std::vector<sim::pool_sizes>& plan
         values.push_back(100 * (e2e(runs[group * n + ours][i]) / e2e(runs[group * n + theirs][i]) - 1));
       }
     }
-    return show_change(estimate_of(values));
+    return show_change(sim::estimate_mean(values));
   };
   p.table({"P99 end to end at 40 to 60 requests a second, production mix", "paper", "here", "queues counted"},
           {{"to Splitwise", "-38.9 %", high(4, 0), high(5, 0)},
@@ -276,7 +276,7 @@ void capacity(page& p, const options& all_seeds) {
   }
   for (std::size_t a = 0; a != kinds.size(); ++a) {
     std::array<estimate, n> e;
-    for (std::size_t c = 0; c != n; ++c) e[c] = estimate_of(found[a * n + c]);
+    for (std::size_t c = 0; c != n; ++c) e[c] = sim::estimate_mean(found[a * n + c]);
     const auto times = [&](std::size_t ours, std::size_t theirs) {
       return e[theirs].mean > 0 ? fixed(e[ours].mean / e[theirs].mean) : "-";
     };
@@ -327,7 +327,7 @@ void fragmentation(page& p, const options& o) {
          with_interval(
              measure("defragmentation_moves").mean > 0
                  ? mean_of(runs[i], [](const run_result& r) { return r.measures.at("defragmentation_moves"); })
-                 : estimate{},
+                 : estimate{.mean = 0, .half_width = 0},
              0),
          with_interval(mean_of(runs[i], [](const run_result& r) { return r.numbers.e2e.p99; }), 0)});
     series s{all[i].name, {}, {}};
@@ -521,7 +521,8 @@ void run(const options& o) {
   starvation(p, o);
   phantom(p);
   std::vector<sim::pool_sizes> planned(sim::archetypes().size());
-  parallel_for(planned.size(), o.threads, [&](std::size_t i) { planned[i] = plan_distserve(o, sim::archetypes()[i]); });
+  sim::run_parallel(planned.size(), o.threads,
+                    [&](std::size_t i) { planned[i] = plan_distserve(o, sim::archetypes()[i]); });
   latency(p, o, planned);
   capacity(p, o);
   fragmentation(p, o);

@@ -1,21 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <tessera/sim/report/replicates.hpp>
 #include <tessera/sim/report/report.hpp>
 
 #include <fmt/format.h>
 
-#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <ctime>
-#include <exception>
 #include <filesystem>
 #include <functional>
-#include <mutex>
 #include <string>
 #include <string_view>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -54,38 +51,7 @@ inline bool add(reproduction r) {
   return true;
 }
 
-/// Calls `work(i)` for 0 <= i < n on several threads. The first exception is thrown again here, after all have ended.
-template <class Work>
-void parallel_for(std::size_t n, std::size_t threads, Work&& work) {
-  std::atomic<std::size_t> next{0};
-  std::mutex guard;
-  std::exception_ptr failure;
-  const auto run = [&] {
-    for (std::size_t i = next++; i < n; i = next++) {
-      try {
-        work(i);
-      } catch (...) {
-        const std::lock_guard lock{guard};
-        if (!failure) failure = std::current_exception();
-        next = n;
-      }
-    }
-  };
-  {
-    std::vector<std::jthread> crew;
-    for (std::size_t t = 1; t < threads; ++t) crew.emplace_back(run);
-    run();
-  }
-  if (failure) std::rethrow_exception(failure);
-}
-
-/// Mean and the half-width of its 95 % interval over the seeds.
-struct estimate {
-  double mean = 0;
-  double half_width = 0;
-};
-/// Student's t for few samples. NaN of no samples; half-width 0 of one.
-[[nodiscard]] estimate estimate_of(const std::vector<double>& samples);
+using sim::estimate;
 
 /// What runs say of their load, each verdict with how many say so; and, where a queue grows, by what part of the
 /// arrivals on average.

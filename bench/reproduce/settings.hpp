@@ -150,7 +150,7 @@ inline double saturation_rate(const sim::workload& w, std::size_t requests, std:
   const sim::policy fcfs = sim::select_policies(sim::published_policies(), "fcfs").front();
   const auto follows = [&](double rate) {
     std::vector<double> share(seeds);
-    parallel_for(seeds, threads, [&](std::size_t seed) {
+    sim::run_parallel(seeds, threads, [&](std::size_t seed) {
       const rows_type rows = sim::generate(w, requests, rate, 1000 + seed);
       share[seed] = followed(fcfs.run(cluster_for(rows), rows, [](std::size_t) {}));
     });
@@ -392,7 +392,7 @@ inline constexpr std::uint64_t planning_seed = 501;
 template <class Score>
 sim::pool_sizes best_pools(const options& o, const std::vector<sim::pool_sizes>& all, Score&& score) {
   std::vector<double> scores(all.size());
-  parallel_for(all.size(), o.threads, [&](std::size_t i) { scores[i] = score(all[i]); });
+  sim::run_parallel(all.size(), o.threads, [&](std::size_t i) { scores[i] = score(all[i]); });
   return all[static_cast<std::size_t>(std::max_element(scores.begin(), scores.end()) - scores.begin())];
 }
 
