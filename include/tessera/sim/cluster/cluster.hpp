@@ -100,7 +100,6 @@ class cluster {
   /// Creates the instances. Allocates.
   explicit cluster(const cluster_options& options, const typename Scheduler::config& config = {}, Control control = {})
       : options_{options},
-        config_{config},
         control_{std::move(control)},
         fabric_{options.instances, options.fabric_bytes_per_s},
         views_(options.instances),
@@ -119,7 +118,7 @@ class cluster {
     for (std::size_t i = 0; i != options.instances; ++i) {
       const scheduler_limits& limits = options_.of(i).limits;
       TESSERA_ASSERT(limits.block_size == options_.instance.limits.block_size, "KV moves block by block");
-      instances_.emplace_back(options_.of(i), config_);
+      instances_.emplace_back(options_.of(i), config);
       views_[i].id = i;
       views_[i].capacity = blocks{static_cast<std::int64_t>(limits.blocks)};
       capacity_ += views_[i].capacity;
@@ -932,7 +931,6 @@ class cluster {
   };
 
   cluster_options options_;
-  typename Scheduler::config config_;
   Control control_;
   fabric fabric_;
   std::vector<instance<Scheduler>> instances_;

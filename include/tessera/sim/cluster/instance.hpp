@@ -125,10 +125,10 @@ struct instance_options {
 template <class Scheduler>
 class instance {
  public:
-  /// Both must outlive it. Its scheduler is made when the first request comes: a large cluster that has little to do
-  /// costs little.
+  /// `options` must outlive it. Its scheduler is made when the first request comes: a large cluster that has little to
+  /// do costs little.
   instance(const instance_options& options, const typename Scheduler::config& config)
-      : options_{&options}, config_{&config} {}
+      : options_{&options}, config_{config} {}
 
   /// Whether a request has ever come, so that there is a scheduler.
   [[nodiscard]] bool started() const noexcept { return engine_ != nullptr; }
@@ -424,7 +424,7 @@ class instance {
   }
 
   void start() {
-    if (!started()) engine_ = std::make_unique<engine>(options_->limits, *config_);
+    if (!started()) engine_ = std::make_unique<engine>(options_->limits, config_);
   }
   void joined(request& r) {
     r.listed_at = here_.size();
@@ -480,7 +480,7 @@ class instance {
   };
 
   const instance_options* options_;
-  const typename Scheduler::config* config_;
+  typename Scheduler::config config_;
   std::unique_ptr<engine> engine_;
   typename Scheduler::plan_type plan_{};
   std::vector<outcome> outcomes_;
