@@ -23,6 +23,7 @@ struct pool_sizes {
 
   /// How many there are.
   [[nodiscard]] constexpr std::size_t instances() const noexcept { return prefill + decode + mixed; }
+  /// Memberwise.
   friend constexpr bool operator==(const pool_sizes&, const pool_sizes&) = default;
 };
 
