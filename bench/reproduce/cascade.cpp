@@ -209,14 +209,14 @@ void setup(page& p, const options& o) {
 
 /// Of ten seeds: what the tables below say.
 void conclusions(page& p) {
-  p.text(
+  p.lead(
       "**What holds.** In runs of 40 s of the long-tailed workload CascadeInfer takes 34 to 59 % less time per token "
       "than the best of three baselines that know no lengths, and has 1.08 to 2.03 times their throughput, more as "
       "the load grows: at 200/s the paper's throughput, TTFT and TPOT are all reached. Everything is overloaded then, "
       "and the mean hides who pays: P99 TTFT is 117 s, against 20 to 34 s. Below that, from 60/s to 120/s, mean TTFT "
       "is 39 to 69 % above the best baseline's. `steady`, with the same mechanisms, has less TTFT than any of them up "
       "to 120/s.");
-  p.text(
+  p.lead(
       "**What does not.** 40 s are a transient. In steady state 60/s is a load that the baselines carry, and "
       "CascadeInfer falls behind in 6 of 10 runs, with 11 times the mean TTFT of Llumnix-like dispatch; `steady` "
       "carries it, with a TTFT of 0.6 ± 0.4 s. At 90/s and 120/s nobody keeps up; CascadeInfer then has 1.12 and 1.27 "

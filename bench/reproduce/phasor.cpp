@@ -70,6 +70,27 @@ void setup(page& p, const options& o) {
       1e3 * model.cost.flops(tokens{1024}) / model.budget.peak_flops));
 }
 
+/// Of ten seeds: what the tables below say.
+void conclusions(page& p) {
+  p.lead(
+      "**What holds.** Against the static baselines as the paper has them, Phasor is ahead as reported: on the "
+      "production mix at 40 to 60 requests a second P99 end to end is 60 ± 4 % below Splitwise's (paper 38.9) and "
+      "28 ± 2 % below that of DistServe with a 4/4 split (25.7). Routing by Phi keeps prefill queues even, and "
+      "defragmentation takes two thirds of the blocked memory away.");
+  p.lead(
+      "**What falls, against baselines at their best.** *No pools at all*: where every worker computes prompts in "
+      "chunks that keep a step within 50 ms, P99 end to end is the same on the mix (Phasor +1 ± 5 %) and on short "
+      "questions, and lower on all else: Phasor's is 9 to 45 % higher on dialogue, 12 to 91 % on code, 2 to 95 % on "
+      "summaries and 4 to 92 % on translation. The price is TTFT on code, seconds instead of a tenth of one. "
+      "*Planned splits*: DistServe with its best split holds more within the promises than Phasor with the "
+      "published pools in five of six kinds of tasks, 3.7 times as much on the mix, where Phasor with its own best "
+      "pools, 7/1 and none mixed, holds as much and no more: what the sizes of the pools give is larger than what "
+      "the signal gives. Of the paper's 1.85 times on the mix 1.01 are left against 4/4. A split that is planned "
+      "for promises is not one for tails: 7/1 keeps most of the mix's promises, and has a P99 of 62 s at 40 a "
+      "second. Pools that were best on the planning requests, half as many, are not always best on others: 1/3/4 "
+      "for short questions was luck.");
+}
+
 void starvation(page& p, const options& o) {
   p.heading("Figure 1: starvation under a shock");
   p.text(
@@ -518,6 +539,7 @@ void energy(page& p, const options& o) {
 void run(const options& o) {
   page p{o, "Phasor, reproduced in simulation"};
   setup(p, o);
+  if (!o.quick) conclusions(p);
   starvation(p, o);
   phantom(p);
   std::vector<sim::pool_sizes> planned(sim::archetypes().size());

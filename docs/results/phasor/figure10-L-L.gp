@@ -19,31 +19,38 @@ set ylabel 'P99 end to end, seconds'
 set key outside right top
 set yrange [0:*]
 $curve0 << EOD
-5 23.8193
-10 28.0922
-20 78.4102
-40 118.59
-60 143.574
+5 23.9639
+10 29.2147
+20 79.8669
+40 123.299
+60 145.957
 EOD
 $curve1 << EOD
-5 22.947
-10 26.1552
-20 48.8776
-40 93.2926
-60 108.678
+5 23.1777
+10 26.7307
+20 51.0106
+40 95.9629
+60 111.531
 EOD
 $curve2 << EOD
-5 23.9963
-10 27.4418
-20 85.6852
-40 82.5474
-60 96.5849
+5 24.1718
+10 28.9905
+20 50.0088
+40 91.9154
+60 107.149
 EOD
 $curve3 << EOD
-5 23.966
-10 27.3953
-20 86.0505
-40 81.8357
-60 96.0946
+5 23.0395
+10 26.921
+20 44.3019
+40 70.3603
+60 83.9361
 EOD
-plot $curve0 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 1 title 'Splitwise', $curve1 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 2 title 'DistServe', $curve2 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 3 title 'Phasor', $curve3 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 4 title 'Phasor, queues counted'
+$curve4 << EOD
+5 24.2748
+10 27.9471
+20 84.5835
+40 84.8954
+60 99.202
+EOD
+plot $curve0 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 1 title 'Splitwise', $curve1 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 2 title 'DistServe', $curve2 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 3 title 'DistServe, planned', $curve3 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 4 title 'colocated', $curve4 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 5 title 'Phasor'

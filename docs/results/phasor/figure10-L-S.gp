@@ -19,31 +19,38 @@ set ylabel 'P99 end to end, seconds'
 set key outside right top
 set yrange [0:*]
 $curve0 << EOD
-5 6.0224
-10 7.86316
-20 53.0207
-40 78.4055
-60 90.3325
+5 6.17496
+10 9.15201
+20 53.7041
+40 80.768
+60 91.9149
 EOD
 $curve1 << EOD
-5 5.8425
-10 6.44993
-20 30.9862
-40 79.0146
-60 95.2101
+5 5.87284
+10 6.82284
+20 33.442
+40 81.5909
+60 97.9962
 EOD
 $curve2 << EOD
-5 5.88587
-10 6.36143
-20 11.8047
-40 54.0577
-60 70.2478
+5 6.22131
+10 7.05298
+20 10.0997
+40 39.7096
+60 55.5171
 EOD
 $curve3 << EOD
-5 5.8853
-10 6.39332
-20 11.8092
-40 54.0523
-60 70.2307
+5 5.74988
+10 6.34258
+20 8.44993
+40 28.9268
+60 44.4159
 EOD
-plot $curve0 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 1 title 'Splitwise', $curve1 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 2 title 'DistServe', $curve2 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 3 title 'Phasor', $curve3 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 4 title 'Phasor, queues counted'
+$curve4 << EOD
+5 5.96987
+10 6.47158
+20 13.0305
+40 56.2981
+60 72.4361
+EOD
+plot $curve0 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 1 title 'Splitwise', $curve1 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 2 title 'DistServe', $curve2 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 3 title 'DistServe, planned', $curve3 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 4 title 'colocated', $curve4 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 5 title 'Phasor'

@@ -19,31 +19,38 @@ set ylabel 'P99 end to end, seconds'
 set key outside right top
 set yrange [0:*]
 $curve0 << EOD
-5 49.1432
-10 60.6179
-20 78.8369
-40 99.107
-60 131.243
+5 49.9478
+10 61.279
+20 79.6952
+40 101.798
+60 134.876
 EOD
 $curve1 << EOD
-5 46.8644
-10 54.8997
-20 75.2233
-40 105.041
-60 119.314
+5 47.3938
+10 55.6932
+20 76.5886
+40 108.083
+60 121.96
 EOD
 $curve2 << EOD
-5 49.1135
-10 53.6592
-20 74.7244
-40 110.052
-60 128.018
+5 50.2411
+10 63.6947
+20 105.063
+40 144.645
+60 159.169
 EOD
 $curve3 << EOD
-5 49.0332
-10 53.9714
-20 74.6148
-40 107.663
-60 125.292
+5 44.9341
+10 50.5235
+20 68.8363
+40 84.4126
+60 89.7442
 EOD
-plot $curve0 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 1 title 'Splitwise', $curve1 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 2 title 'DistServe', $curve2 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 3 title 'Phasor', $curve3 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 4 title 'Phasor, queues counted'
+$curve4 << EOD
+5 49.5767
+10 54.9073
+20 75.667
+40 113.91
+60 130.496
+EOD
+plot $curve0 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 1 title 'Splitwise', $curve1 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 2 title 'DistServe', $curve2 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 3 title 'DistServe, planned', $curve3 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 4 title 'colocated', $curve4 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 5 title 'Phasor'

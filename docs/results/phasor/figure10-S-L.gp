@@ -19,31 +19,38 @@ set ylabel 'P99 end to end, seconds'
 set key outside right top
 set yrange [0:*]
 $curve0 << EOD
-5 111.429
-10 173.433
-20 238.156
-40 272.642
-60 282.413
+5 113.067
+10 178.461
+20 243.905
+40 280.088
+60 287.151
 EOD
 $curve1 << EOD
-5 101.402
-10 130.995
-20 179.224
-40 213.842
-60 225.965
+5 102.599
+10 133.296
+20 183.768
+40 218.255
+60 232.042
 EOD
 $curve2 << EOD
-5 100.356
-10 119.226
-20 167.887
-40 248.002
-60 213.661
+5 112.874
+10 178.58
+20 247.241
+40 286.901
+60 301.655
 EOD
 $curve3 << EOD
-5 99.4798
-10 119.639
-20 159.732
-40 201.359
-60 199.831
+5 90.4161
+10 102.068
+20 118.638
+40 133.891
+60 137.64
 EOD
-plot $curve0 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 1 title 'Splitwise', $curve1 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 2 title 'DistServe', $curve2 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 3 title 'Phasor', $curve3 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 4 title 'Phasor, queues counted'
+$curve4 << EOD
+5 101.177
+10 120.35
+20 170.86
+40 256.11
+60 218.63
+EOD
+plot $curve0 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 1 title 'Splitwise', $curve1 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 2 title 'DistServe', $curve2 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 3 title 'DistServe, planned', $curve3 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 4 title 'colocated', $curve4 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 5 title 'Phasor'

@@ -19,31 +19,38 @@ set ylabel 'P99 end to end, seconds'
 set key outside right top
 set yrange [0:*]
 $curve0 << EOD
-5 5.00177
-10 5.01815
-20 5.05299
-40 5.11885
-60 5.182
+5 5.03506
+10 5.04998
+20 5.08645
+40 5.15273
+60 5.21364
 EOD
 $curve1 << EOD
-5 4.99796
-10 5.01209
-20 5.03725
-40 5.07959
-60 5.12905
+5 5.02631
+10 5.04202
+20 5.06695
+40 5.11262
+60 5.16603
 EOD
 $curve2 << EOD
-5 5.00606
-10 5.01548
-20 5.05364
-40 5.11441
-60 5.18827
+5 5.07621
+10 5.12024
+20 5.21528
+40 5.52435
+60 8.66269
 EOD
 $curve3 << EOD
-5 5.00392
-10 5.01616
-20 5.05239
-40 5.11272
-60 5.18581
+5 5.01912
+10 5.04025
+20 5.07848
+40 5.15284
+60 5.23472
 EOD
-plot $curve0 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 1 title 'Splitwise', $curve1 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 2 title 'DistServe', $curve2 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 3 title 'Phasor', $curve3 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 4 title 'Phasor, queues counted'
+$curve4 << EOD
+5 5.03382
+10 5.04894
+20 5.08372
+40 5.15415
+60 5.22364
+EOD
+plot $curve0 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 1 title 'Splitwise', $curve1 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 2 title 'DistServe', $curve2 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 3 title 'DistServe, planned', $curve3 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 4 title 'colocated', $curve4 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 5 title 'Phasor'

@@ -19,31 +19,38 @@ set ylabel 'P99 end to end, seconds'
 set key outside right top
 set yrange [0:*]
 $curve0 << EOD
-5 10.6453
-10 10.9943
-20 12.6671
-40 48.8224
-60 56.1515
+5 10.6721
+10 11.0855
+20 13.0945
+40 50.3507
+60 57.9113
 EOD
 $curve1 << EOD
-5 10.474
-10 10.8032
-20 11.5648
-40 21.7784
-60 36.6269
+5 10.5336
+10 10.9093
+20 11.7455
+40 22.8026
+60 37.9407
 EOD
 $curve2 << EOD
-5 10.5409
-10 10.9733
-20 12.0156
-40 15.8582
-60 26.0372
+5 11.629
+10 13.2424
+20 23.9058
+40 62.5436
+60 77.8202
 EOD
 $curve3 << EOD
-5 10.5363
-10 10.9714
-20 12.0115
-40 15.8591
-60 26.0192
+5 10.553
+10 11.1141
+20 12.3851
+40 17.7828
+60 24.581
 EOD
-plot $curve0 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 1 title 'Splitwise', $curve1 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 2 title 'DistServe', $curve2 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 3 title 'Phasor', $curve3 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 4 title 'Phasor, queues counted'
+$curve4 << EOD
+5 10.6345
+10 11.0889
+20 12.1698
+40 16.2609
+60 27.0857
+EOD
+plot $curve0 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 1 title 'Splitwise', $curve1 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 2 title 'DistServe', $curve2 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 3 title 'DistServe, planned', $curve3 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 4 title 'colocated', $curve4 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 5 title 'Phasor'
