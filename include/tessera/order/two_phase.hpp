@@ -122,7 +122,10 @@ struct two_phase {
   /// The turn of one that is new on its level, with a fresh quantum.
   template <schedulable R>
   void take_first_turn(R& r, std::uint8_t level) noexcept {
-    request_access::order_state<two_phase>(r) = {.turn = fewest_quanta_first ? 0 : ++turns, .level = level};
+    auto& place = request_access::order_state<two_phase>(r);
+    place.turn = fewest_quanta_first ? 0 : ++turns;
+    place.quantum_used = tokens{};
+    place.level = level;
   }
 };
 
