@@ -81,7 +81,7 @@ void both_stores() {
   const totals pool = many_runs<Order, kv::block_pool>();
   CHECK(pool.preempted > 500);
   CHECK(pool.migrated > 1000);
-  CHECK(pool.resumed > 300);
+  CHECK(pool.resumed > 200);
   CHECK(pool.lost > 200);
   CHECK(pool.forked > 200);
   const totals cache = many_runs<Order, kv::prefix_cache>();
