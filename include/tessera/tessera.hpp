@@ -37,8 +37,12 @@
 #include <tessera/draft/concepts.hpp>
 #include <tessera/draft/per_request.hpp>
 #include <tessera/draft/unless_busy.hpp>
+#include <tessera/gate/adapter_slots.hpp>
+#include <tessera/gate/all.hpp>
 #include <tessera/gate/backfill.hpp>
 #include <tessera/gate/concepts.hpp>
+#include <tessera/gate/fair_tenants.hpp>
+#include <tessera/gate/groups.hpp>
 #include <tessera/headroom/calibration.hpp>
 #include <tessera/headroom/prefill_cost.hpp>
 #include <tessera/headroom/prefill_load.hpp>

@@ -142,6 +142,7 @@ template <class Planning>
   promise(p, r);
   s.shared_blocks = static_cast<std::uint32_t>(hits);
   step.admitted.push_back(&r);
+  if constexpr (gate_counts<typename Planning::gate>) roster.gate.starts(r);
   if (loads) {
     const auto written = static_cast<std::size_t>(blocks_for(s.computed, limits.block_size).count());
     step.load.push_back({&r, hits, kv.table().row(s.row).first(written).subspan(hits)});

@@ -73,7 +73,7 @@ TESSERA_NAMESPACE_BEGIN
 /// @tparam BlockStore the blocks: `kv::block_pool`, or `kv::prefix_cache` to share equal prompt prefixes.
 /// @tparam Tables     the block tables as the engine takes them: `kv::csr_tables`, `kv::row_tables`,
 ///                    `kv::changed_tables`.
-/// @tparam Gate       who may pass the first who cannot start: `gate::in_line`, `gate::backfill`.
+/// @tparam Gate       who else may start, be skipped, or pass the first who cannot start: a `gate_policy`.
 /// @tparam Draft      how many drafts a request has in a step: a `draft_policy`.
 template <schedulable Request, class Order = order::fcfs, class Preempt = preempt::swap, class Admit = admit::watermark,
           class BlockStore = kv::block_pool, class Tables = kv::csr_tables, class Gate = gate::in_line,
@@ -92,7 +92,8 @@ class iteration_scheduler {
   static_assert(kv::table_policy<Tables>, "tessera: Tables is not a kv::table_policy");
   static_assert(gate_policy<Gate, Request>,
                 "tessera: Gate lacks `static constexpr bool passes`, or `most_skipped` and "
-                "`passage ask(const Request&, const gate_view<Request>&) const noexcept`");
+                "`passage ask(const Request&, const gate_view<Request>&) const noexcept`, or, if it counts, a function "
+                "that hears");
   static_assert(draft_policy<Draft, Request>,
                 "tessera: Draft lacks `tokens drafts(const Request&, const draft_view&) const noexcept`");
 
@@ -442,6 +443,8 @@ class iteration_scheduler {
   [[nodiscard]] std::span<Request* const> residents() const noexcept { return roster_.residents.all(); }
   /// The waiting requests, in rank order from `front()`.
   [[nodiscard]] const ordered_queue<Request, Order>& waiting() const noexcept { return roster_.waiting; }
+  /// The gate, as it counts by now.
+  [[nodiscard]] const Gate& gate() const noexcept { return roster_.gate; }
   /// The block store, to look at.
   [[nodiscard]] const BlockStore& store() const noexcept { return roster_.kv.store(); }
   /// The block table; rows are named by the entries of a plan.
@@ -473,9 +476,9 @@ class iteration_scheduler {
   }
 
  private:
-  using roster = detail::roster<Request, Order, BlockStore>;
+  using roster = detail::roster<Request, Order, BlockStore, Gate>;
   using step = detail::step<Request>;
-  using settlement = detail::settlement<Request, Order, BlockStore>;
+  using settlement = detail::settlement<Request, Order, BlockStore, Gate>;
   using planning = detail::planning<Request, Order, Preempt, Admit, BlockStore, Gate, Draft>;
 
   static constexpr kv::block_table::limits table_limits(const limits& l) noexcept {
@@ -483,7 +486,11 @@ class iteration_scheduler {
   }
 
   iteration_scheduler(arena memory, const limits& l, const config& c) noexcept
-      : limits_{l}, config_{c}, roster_{memory, l, c.order}, tables_{memory, table_limits(l)}, plans_{memory, l} {
+      : limits_{l},
+        config_{c},
+        roster_{memory, l, c.order, c.gate},
+        tables_{memory, table_limits(l)},
+        plans_{memory, l} {
     TESSERA_ASSERT(l.plans_in_flight > 0, "one plan at least is in flight");
     TESSERA_ASSERT(l.block_size > tokens{0} && l.residents > 0 && l.blocks > 0, "empty limits");
   }
@@ -531,7 +538,8 @@ class iteration_scheduler {
   [[nodiscard]] step& begin(const step_limits& limits, time_point now) noexcept {
     step& s = plans_.push();
     s.late.clear();
-    settling().pass_deadlines(now, s);
+    if (roster_.deadlines.due(now) != nullptr) [[unlikely]]
+      settling().pass_deadlines(now, s);
     roster_.advance(now);
     s.limits = limits;
     s.budget = limits.token_budget;
@@ -556,6 +564,9 @@ class iteration_scheduler {
     s.first_guest = ~std::size_t{0};
     s.outgrown.clear();
     s.load.clear();
+    s.skipped.clear();
+    s.skips = 0;
+    if constexpr (detail::gate_counts<Gate>) roster_.gate.begin();
     roster_.kv.begin(s.moves);
     return s;
   }

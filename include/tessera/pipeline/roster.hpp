@@ -2,6 +2,7 @@
 #pragma once
 
 #include <tessera/core/storage.hpp>
+#include <tessera/gate/concepts.hpp>
 #include <tessera/order/fcfs.hpp>
 #include <tessera/pipeline/deadlines.hpp>
 #include <tessera/pipeline/kv_ledger.hpp>
@@ -26,7 +27,7 @@ namespace detail {
 ///
 /// Residents, suspended requests and such as have left their blocks to a copy (`draining`) together are at most
 /// `scheduler_limits::residents`: who starts one sees to that.
-template <schedulable Request, class Order, class BlockStore>
+template <schedulable Request, class Order, class BlockStore, class Gate>
 struct roster {
   using state = typename Request::state_type;
   using time_point = basic_time_point<typename Request::clock_type>;
@@ -41,12 +42,13 @@ struct roster {
         .bytes();
   }
 
-  roster(arena& memory, const scheduler_limits& l, const Order& order) noexcept
+  roster(arena& memory, const scheduler_limits& l, const Order& order, const Gate& g) noexcept
       : waiting{order},
         kv{memory, l},
         residents{memory, l.residents, waiting.discipline()},
         left_rows{memory, l.residents},
         deadlines{memory, l.deadlines},
+        gate{g},
         block_size{l.block_size} {}
 
   static state& state_of(Request& r) noexcept { return request_access::state(r); }
@@ -85,6 +87,7 @@ struct roster {
     request_access::begin_order_state<Order>(r);
     discipline().enter(r, s.arrived);
     waiting.insert(r);
+    if constexpr (gate_counts<Gate>) gate.joins(r);
   }
 
   /// A request begins as a copy of a resident one, with its KV. False, and no change, if there is no room for it.
@@ -103,6 +106,7 @@ struct roster {
     s.guest = parent.state().guest;  // it is there by the same grace
     s.life = lifecycle::resident;
     residents.insert(child);
+    if constexpr (gate_counts<Gate>) gate.started(child);
     return true;
   }
 
@@ -110,6 +114,9 @@ struct roster {
   void take_out(Request& r) noexcept {
     const state& s = r.state();
     if (s.life == lifecycle::waiting) {
+      if constexpr (gate_counts<Gate>) {
+        if (!s.parked) gate.left(r);
+      }
       leave_line(r);
       if (s.loads) state_of(r).computed = tokens{};  // none of it has come here
     } else if (s.life == lifecycle::resident) {
@@ -128,6 +135,9 @@ struct roster {
     kv.forget_host_copy(r);
     s.swapped = false;
     discipline().leave(r);
+    if constexpr (gate_counts<Gate>) {
+      if (s.life != lifecycle::waiting) gate.stopped(r), gate.left(r);  // else it has been told
+    }
     s.life = as;
     s.ends_as = lifecycle::idle;
     s.restarted = s.guest = s.drafted = false;
@@ -159,6 +169,7 @@ struct roster {
     if (r.state().life == lifecycle::waiting) {
       leave_line(r);
       parked.insert(r);
+      if constexpr (gate_counts<Gate>) gate.left(r);
     } else {
       suspend(r);
     }
@@ -169,6 +180,7 @@ struct roster {
     if (r.state().life == lifecycle::waiting) {
       parked.erase(r);
       waiting.insert(r);
+      if constexpr (gate_counts<Gate>) gate.joins(r);
     } else {
       resume(r);
     }
@@ -265,6 +277,7 @@ struct roster {
     left_rows.push_back(kv.leave_row(r));
     discipline().leave(r);
     stand_nowhere(r);
+    if constexpr (gate_counts<Gate>) gate.stopped(r), gate.left(r);
     state_of(r).life = lifecycle::idle;
   }
   void settle_left_behind() noexcept {
@@ -304,6 +317,7 @@ struct roster {
       kv.forget_host_copy(*r);
       s.swapped = false;
       deadlines.drop(deadline_of::waiting, *r);
+      if constexpr (gate_counts<Gate>) gate.started(*r);
       if (!s.loads) continue;
       if (block_size * static_cast<std::int64_t>(s.shared_blocks) >= s.computed) {
         deadlines.drop(deadline_of::loading, *r);  // all was here already
@@ -352,6 +366,7 @@ struct roster {
     }
     const tokens known = s.length;
     s.length += tokens{1};
+    if constexpr (gate_counts<Gate>) gate.charge(r, tokens{1});
     if constexpr (kv_ledger<Request, BlockStore>::shares) {
       if (known % block_size == tokens{}) publish(r, known);  // else no block is full that was not
     }
@@ -376,6 +391,7 @@ struct roster {
       const tokens most = tokens{1} + e.lookahead;
       produced = min(max(tokens{o.produced}, tokens{o.failed ? 0 : 1}), most);
       s.length += produced;
+      if constexpr (gate_counts<Gate>) gate.charge(r, produced);
       s.expected = static_cast<std::uint16_t>(s.expected - most.count());
       kv.take_back(r, most - max(produced, tokens{1}));
     }
@@ -421,6 +437,7 @@ struct roster {
   ordered_queue<Request, order::fcfs> parked;     ///< Who wait and stand aside, in no order that matters either.
   fixed_vector<std::uint32_t> left_rows;          ///< Of requests that have left since the open plan was made.
   detail::deadlines<Request> deadlines;
+  [[no_unique_address]] Gate gate;
   tokens block_size;
   std::size_t draining = 0;         ///< Rows whose requests have left, and whose blocks have not.
   blocks suspended_blocks{};        ///< That suspended requests hold, or are draining; a block that two of them share
@@ -521,6 +538,7 @@ struct roster {
     s.guest = false;
     s.life = lifecycle::waiting;
     waiting.insert(r);
+    if constexpr (gate_counts<Gate>) gate.stopped(r);
   }
 };
 

@@ -17,11 +17,11 @@ namespace detail {
 /// A plan that is alone when it is committed is settled in one go. Else it has been closed before, when another was
 /// made or settled: whom it evicts and starts has moved, and its entries count as run (`advance`). What is left then is
 /// to correct that by the outcomes.
-template <schedulable R, class Order, class BlockStore>
+template <schedulable R, class Order, class BlockStore, class Gate>
 struct settlement {
   using time_point = typename R::time_point;
 
-  detail::roster<R, Order, BlockStore>& roster;
+  detail::roster<R, Order, BlockStore, Gate>& roster;
   plan_ring<R>& plans;
 
   /// The open plan, if there is one, counts as run from now on.

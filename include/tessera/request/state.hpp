@@ -51,6 +51,7 @@ enum class wait_reason : std::uint8_t {
   in_flight,       ///< Plans in flight tell how it goes on: it may end with them, or lost its blocks to one.
   parked,          ///< It stands aside, from `park` to `ready`.
   loading,         ///< Its blocks are there, and its KV is on its way: until `arrived`.
+  gated,           ///< The gate did not let it start.
 };
 
 /// A lower-case name, for logs.
@@ -70,6 +71,7 @@ enum class wait_reason : std::uint8_t {
     case wait_reason::suspended: return "suspended";
     case wait_reason::parked: return "parked";
     case wait_reason::loading: return "loading";
+    case wait_reason::gated: return "gated";
     case wait_reason::in_flight: return "in_flight";
   }
   return "?";
