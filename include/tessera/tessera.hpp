@@ -33,6 +33,7 @@
 #include <tessera/cost/batch_features.hpp>
 #include <tessera/cost/fit.hpp>
 #include <tessera/cost/least_squares.hpp>
+#include <tessera/cost/prefill_budget.hpp>
 #include <tessera/cost/qoe_model.hpp>
 #include <tessera/draft/concepts.hpp>
 #include <tessera/draft/per_request.hpp>
@@ -93,6 +94,7 @@
 #include <tessera/partition/stage_program.hpp>
 #include <tessera/pipeline/admission.hpp>
 #include <tessera/pipeline/config.hpp>
+#include <tessera/pipeline/deadlines.hpp>
 #include <tessera/pipeline/decision_log.hpp>
 #include <tessera/pipeline/eviction.hpp>
 #include <tessera/pipeline/exclusive_blocks.hpp>

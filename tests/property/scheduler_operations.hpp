@@ -195,13 +195,14 @@ class scheduler_operations {
     if constexpr (requires { c.order.threshold; }) c.order.threshold = duration{static_cast<double>(below(8))};
     return c;
   }
-  static step_limits some_limits(Choice& choice) {
+  step_limits some_limits(Choice& choice) const {
     step_limits s;
     s.max_batch = 1 + choice(8);
     s.token_budget = tokens{1 + static_cast<std::int64_t>(choice(choice(2) == 0 ? 6 : 60))};
     if (choice(3) == 0) s.max_chunk = tokens{1 + static_cast<std::int64_t>(choice(6))};
     if (choice(8) == 0) s.max_starts = choice(3);
     if (choice(3) == 0) s.lookahead = tokens{static_cast<std::int64_t>(choice(4))};
+    if (aside_ && choice(3) == 0) s.prefill_budget = tokens{1 + static_cast<std::int64_t>(choice(9))};
     return s;
   }
 

@@ -882,6 +882,13 @@ class scheduler_world {
       n += std::max<std::int64_t>(
           blocks_for_length(s.reach()).count() - static_cast<std::int64_t>(scheduler_.tables().row(s.row).size()), 0);
     }
+    if (step_.prefill_budget == tokens{}) return n;
+    for (const text_request* r : scheduler_.residents()) {  // whose prompts go on in a later step
+      const auto& s = r->state();
+      if (scheduler_.why(*r) != wait_reason::budget_spent || s.reach() - s.computed == tokens{1}) continue;
+      n += std::max<std::int64_t>(
+          blocks_for_length(s.reach()).count() - static_cast<std::int64_t>(scheduler_.tables().row(s.row).size()), 0);
+    }
     return n;
   }
   void note(std::uint64_t x) { digest_ = mix(digest_, x); }
@@ -1141,6 +1148,12 @@ class scheduler_world {
     }
     for (const text_request* r : loads) must(!r->state().parked, "who is parked stands aside");
     must(sum == plan_.computed, "the plan knows what it computes");
+    tokens prefill{};
+    for (const scheduled<text_request>& e : plan_.prefill) prefill += e.count;
+    const bool prefill_spent = step_.prefill_budget > tokens{} && prefill >= step_.prefill_budget;
+    must(step_.prefill_budget == tokens{} || prefill <= step_.prefill_budget ||
+             (!config_.chunked_prefill && plan_.prefill.size() == 1),
+         "prefill is within its budget");
     must(started <= step_.max_starts, "no more start than are wanted");
     must(sum + drafts <= step_.token_budget || (!config_.chunked_prefill && plan_.prefill.size() == 1),
          "the step is within its budget");
@@ -1267,7 +1280,7 @@ class scheduler_world {
             must(n >= std::min(step_.max_batch, limits_.residents), "the batch is full");
             break;
           case wait_reason::budget_spent:
-            must(sum >= step_.token_budget || !config_.chunked_prefill, "the budget is spent");
+            must(sum >= step_.token_budget || prefill_spent || !config_.chunked_prefill, "the budget is spent");
             break;
           case wait_reason::residents_full:
             must(residents.size() - victims.size() + started + suspended == limits_.residents ||
@@ -1291,6 +1304,9 @@ class scheduler_world {
       } else if (why == wait_reason::stalled) {
         must(scheduler_.store().free() == 0, "a stalled request lacks a block");
         nobody_starts = true;
+      } else if (prefill_spent && r->state().reach() - r->state().computed > tokens{1} &&
+                 why == wait_reason::budget_spent) {
+        continue;  // and those who decode go on
       } else {
         must((full || !config_.chunked_prefill) && (why == wait_reason::batch_full || why == wait_reason::budget_spent),
              "a resident waits for its turn");

@@ -349,15 +349,16 @@ class iteration_scheduler {
   // -- one step ----------------------------------------------------------------------------------------------------
 
   /// Chooses the next step. Requires: fewer plans are in flight than the limits allow, `step.max_batch > 0`,
-  /// `step.token_budget > 0`, `step.lookahead >= 0` (asserted; else the plan is empty and has the id 0, and nothing has
-  /// changed). The plan may be empty. Its spans are valid until it is committed or abandoned, `tables` only until
-  /// another plan is made.
+  /// `step.token_budget > 0`, `step.lookahead >= 0`, `step.prefill_budget >= 0` (asserted; else the plan is empty and
+  /// has the id 0, and nothing has changed). The plan may be empty. Its spans are valid until it is committed or
+  /// abandoned, `tables` only until another plan is made.
   ///
   /// With others in flight, it goes on where those will be when they have been run: with tokens that nobody knows yet.
   [[nodiscard]] plan_type plan(time_point now, const step_limits& step) noexcept {
     TESSERA_ASSERT(!plans_.full(), "the previous plan is neither committed nor abandoned");
     TESSERA_ASSERT(step.max_batch > 0 && step.token_budget > tokens{0}, "a step needs a batch and a token budget");
     TESSERA_ASSERT(step.lookahead >= tokens{0}, "negative lookahead");
+    TESSERA_ASSERT(step.prefill_budget >= tokens{0}, "negative prefill budget");
     if (plans_.full() || step.max_batch == 0 || step.token_budget <= tokens{} || step.lookahead < tokens{}) return {};
     settling().close();
     detail::step<Request>& s = begin(step, now);
@@ -543,6 +544,7 @@ class iteration_scheduler {
     roster_.advance(now);
     s.limits = limits;
     s.budget = limits.token_budget;
+    s.prefill_left = limits.prefill_budget > tokens{} ? limits.prefill_budget : limits.token_budget;
     s.drafts = tokens{};
     s.max_batch = limits.max_batch < limits_.residents ? limits.max_batch : limits_.residents;
     s.starts = limits.max_starts;

@@ -63,8 +63,9 @@ struct step {
   fixed_vector<std::uint64_t> skipped;  ///< Sequence numbers of those whom the gate skipped, as far as there is room.
 
   step_limits limits{};
-  tokens budget{};  ///< Of tokens, what is left.
-  tokens drafts{};  ///< Lookahead that was given.
+  tokens budget{};        ///< Of tokens, what is left,
+  tokens prefill_left{};  ///< and of those for prefill.
+  tokens drafts{};        ///< Lookahead that was given.
   std::size_t max_batch = 0;
   std::size_t starts = 0;       ///< Requests that may still start.
   std::size_t skips = 0;        ///< Requests that the gate has skipped.
