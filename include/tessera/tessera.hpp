@@ -44,6 +44,7 @@
 #include <tessera/gate/concepts.hpp>
 #include <tessera/gate/fair_tenants.hpp>
 #include <tessera/gate/groups.hpp>
+#include <tessera/gate/in_time.hpp>
 #include <tessera/headroom/calibration.hpp>
 #include <tessera/headroom/prefill_cost.hpp>
 #include <tessera/headroom/prefill_load.hpp>
@@ -94,6 +95,7 @@
 #include <tessera/partition/stage_program.hpp>
 #include <tessera/pipeline/admission.hpp>
 #include <tessera/pipeline/config.hpp>
+#include <tessera/pipeline/counters.hpp>
 #include <tessera/pipeline/deadlines.hpp>
 #include <tessera/pipeline/decision_log.hpp>
 #include <tessera/pipeline/eviction.hpp>

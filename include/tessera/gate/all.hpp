@@ -22,6 +22,8 @@ struct all {
   static constexpr bool screens = (tessera::detail::gate_screens<Gates> || ... || false);  ///< If one screens.
   static constexpr bool counts = (tessera::detail::gate_counts<Gates> || ... || false);    ///< If one counts.
 
+  static constexpr bool refuses_some = (tessera::detail::gate_refuses<Gates> || ... || false);  ///< If one refuses.
+
   std::size_t most_skipped = 32;  ///< So many are skipped in a plan, whatever each of them says.
   std::tuple<Gates...> gates{};   ///< The gates, for `std::get`.
 
@@ -32,6 +34,19 @@ struct all {
     std::apply([&](const Gates&... g) noexcept { ((strictest = std::max(strictest, asked(g, candidate, view))), ...); },
                gates);
     return strictest;
+  }
+
+  /// Whether one of them refuses it.
+  template <schedulable R>
+  [[nodiscard]] constexpr bool refuses(const R& r, typename R::time_point now) const noexcept {
+    const auto one = [&]<class G>(const G& g) noexcept {
+      if constexpr (tessera::detail::gate_refuses<G>) {
+        return g.refuses(r, now);
+      } else {
+        return false;
+      }
+    };
+    return std::apply([&](const Gates&... g) noexcept { return (one(g) || ... || false); }, gates);
   }
 
   /// A plan is being made.

@@ -54,6 +54,16 @@ template <class G>
   requires requires { typename std::bool_constant<G::counts>; }
 inline constexpr bool gate_counts<G> = G::counts;
 
+template <class G>
+inline constexpr bool gate_refuses = false;
+template <class G>
+  requires requires { typename std::bool_constant<G::refuses_some>; }
+inline constexpr bool gate_refuses<G> = G::refuses_some;
+
+template <class G, class R>
+concept gate_says_whom_it_refuses = requires(const G& g, const R& r, typename R::time_point now) {
+  { g.refuses(r, now) } noexcept -> std::same_as<bool>;
+};
 template <class G, class R>
 concept gate_asks = requires(const G& g, const R& r, const gate_view<R>& view) {
   { g.most_skipped } -> std::convertible_to<std::size_t>;
@@ -70,6 +80,13 @@ concept gate_hears = requires(G& g, const R& r, tokens n) {
   { g.stopped(r) } noexcept -> std::same_as<void>;
   { g.left(r) } noexcept -> std::same_as<void>;
 };
+
+template <class G, class R>
+concept gate_asks_if_it_says = !(G::passes || gate_screens<G>) || gate_asks<G, R>;
+template <class G, class R>
+concept gate_hears_if_it_counts = !gate_counts<G> || gate_hears<G, R>;
+template <class G, class R>
+concept gate_says_whom_if_it_refuses = !gate_refuses<G> || gate_says_whom_it_refuses<G, R>;
 
 }  // namespace detail
 
@@ -89,16 +106,18 @@ concept gate_hears = requires(G& g, const R& r, tokens n) {
 ///      plan that is run, or forked. `g.charge(r, n)`: `n` tokens came of it. `g.stopped(r)`: it holds none any more,
 ///      and waits again, or leaves. `g.left(r)`: it does not wait any more: it has ended or left, or is parked. These
 ///      are for good.
+/// 5. `G::refuses_some`, a constant, may be missing for false: whether `submit` asks it. Then
+///    `g.refuses(r, now) noexcept -> bool`, const, of a request that could join otherwise.
 /// Not checked: `ask` depends on its arguments and on what was told alone; it lets somebody start who is alone, or the
 /// instance would idle for ever; among those whom it skips each time are not all who wait. Complexity: at most
 /// O(residents), asked at most once for each candidate and plan; all else O(1), `begin` O(its own size).
 /// Models: `gate::in_line`, `gate::backfill`, `gate::adapter_slots`, `gate::fair_tenants`, `gate::groups`,
-/// `gate::all`.
+/// `gate::in_time`, `gate::all`.
 template <class G, class R>
 concept gate_policy =
     schedulable<R> && std::copyable<G> && requires { requires std::same_as<decltype(G::passes), const bool>; } &&
-    (!(G::passes || detail::gate_screens<G>) || detail::gate_asks<G, R>)&&(!detail::gate_counts<G> ||
-                                                                           detail::gate_hears<G, R>);
+    detail::gate_asks_if_it_says<G, R> && detail::gate_hears_if_it_counts<G, R> &&
+    detail::gate_says_whom_if_it_refuses<G, R>;
 
 namespace gate {
 

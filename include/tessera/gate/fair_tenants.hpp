@@ -28,14 +28,17 @@ namespace gate {
 /// @tparam Tenants so many, at most.
 template <std::size_t Tenants = 64>
 struct basic_fair_tenants {
-  static constexpr bool passes = false;  ///< Nobody passes one who lacks blocks.
-  static constexpr bool screens = true;  ///< Each who waits is asked for.
-  static constexpr bool counts = true;   ///< It hears who starts and what it costs.
+  static constexpr bool passes = false;       ///< Nobody passes one who lacks blocks.
+  static constexpr bool screens = true;       ///< Each who waits is asked for.
+  static constexpr bool counts = true;        ///< It hears who starts and what it costs.
+  static constexpr bool refuses_some = true;  ///< Who has too many waiting.
 
   std::int64_t prompt_cost = 1;                         ///< Of a token of a prompt.
   std::int64_t output_cost = 2;                         ///< Of a token that is generated.
   std::size_t most_skipped = 32;                        ///< So many are skipped in a plan.
   std::array<std::int64_t, Tenants> weights = equal();  ///< Shares, in proportion. At least 1.
+
+  std::int64_t most_waiting = std::numeric_limits<std::int64_t>::max();  ///< Of one tenant; `submit` refuses more.
 
   static constexpr std::int64_t unit = 1 << 10;  ///< Of `had`: a token of cost 1 and weight 1.
   /// What is known of a tenant.
@@ -65,6 +68,12 @@ struct basic_fair_tenants {
   }
   /// What a tenant has had, in units. O(1).
   [[nodiscard]] constexpr std::int64_t had(std::size_t tenant) const noexcept { return accounts[tenant].had; }
+
+  /// Whether as many of its tenant wait as may.
+  template <schedulable R>
+  [[nodiscard]] constexpr bool refuses(const R& r, typename R::time_point /*now*/) const noexcept {
+    return accounts[of(r)].waiting >= most_waiting;
+  }
 
   /// A plan is being made. O(tenants).
   constexpr void begin() noexcept {

@@ -139,9 +139,19 @@ class iteration_scheduler {
 
   /// Puts a request into the waiting queue. O(log waiting). Allowed at any moment.
   /// Returns `accepted`; `never_fits` if prompt + max_output cannot run even on the empty instance; `queue_full`;
-  /// `busy` if it is in a scheduler, or in a queue of yours; `invalid` if the prompt is empty or max_output negative.
+  /// `busy` if it is in a scheduler, or in a queue of yours; `invalid` if the prompt is empty or max_output negative;
+  /// `refused` if nothing of that is so, and the gate does not want it.
   [[nodiscard]] status submit(Request& r, time_point now) noexcept {
-    return adopt(r, {.length = r.prompt, .phase = r.starts_in, .arrived = now, .answering_since = now});
+    const request_progress<clock_type> p{
+        .length = r.prompt, .phase = r.starts_in, .arrived = now, .answering_since = now};
+    if constexpr (detail::gate_refuses<Gate>) {
+      const status s = may_join(r, p);
+      if (ok(s) && roster_.gate.refuses(r, now)) {
+        ++roster_.counters.refused;
+        return status::refused;
+      }
+    }
+    return adopt(r, p);
   }
 
   /// Goes on with a request that another instance gave up with `evacuate`. The plan that starts it lists it in `fetch`:
@@ -157,15 +167,13 @@ class iteration_scheduler {
   /// Returns as `submit`; `invalid` also unless `prompt <= length`, `computed < length`, `reasoning <= length -
   /// prompt`.
   [[nodiscard]] status adopt(Request& r, const request_progress<clock_type>& p) noexcept {
-    if (is_live(r.state().life) || static_cast<const detail::rank_hook&>(r).is_linked()) return status::busy;
-    if (r.prompt < tokens{1} || r.max_output < tokens{0} || p.length < r.prompt) return status::invalid;
-    if (p.computed < tokens{0} || p.computed >= p.length) return status::invalid;
-    if (p.reasoning < tokens{0} || p.reasoning > p.length - r.prompt) return status::invalid;
-    const tokens to_come = max(r.max_output - (p.length - r.prompt), tokens{0});
-    if (!fits(p.length, to_come)) return status::never_fits;
-    if (roster_.waiting.size() + roster_.parked.size() >= limits_.requests) return status::queue_full;
-    roster_.join(r, p);
-    return status::accepted;
+    const status s = may_join(r, p);
+    if (ok(s)) {
+      roster_.join(r, p);
+    } else {
+      ++roster_.counters.refused;
+    }
+    return s;
   }
 
   /// Gives a request up: its blocks are free at once, its progress stays in its state for `adopt`. Copy its KV before;
@@ -444,6 +452,8 @@ class iteration_scheduler {
   [[nodiscard]] std::span<Request* const> residents() const noexcept { return roster_.residents.all(); }
   /// The waiting requests, in rank order from `front()`.
   [[nodiscard]] const ordered_queue<Request, Order>& waiting() const noexcept { return roster_.waiting; }
+  /// What has happened so far. O(1).
+  [[nodiscard]] const scheduler_counters& counters() const noexcept { return roster_.counters; }
   /// The gate, as it counts by now.
   [[nodiscard]] const Gate& gate() const noexcept { return roster_.gate; }
   /// The block store, to look at.
@@ -506,6 +516,16 @@ class iteration_scheduler {
 
   [[nodiscard]] settlement settling() noexcept { return {roster_, plans_}; }
 
+  [[nodiscard]] status may_join(const Request& r, const request_progress<clock_type>& p) const noexcept {
+    if (is_live(r.state().life) || static_cast<const detail::rank_hook&>(r).is_linked()) return status::busy;
+    if (r.prompt < tokens{1} || r.max_output < tokens{0} || p.length < r.prompt) return status::invalid;
+    if (p.computed < tokens{0} || p.computed >= p.length) return status::invalid;
+    if (p.reasoning < tokens{0} || p.reasoning > p.length - r.prompt) return status::invalid;
+    const tokens to_come = max(r.max_output - (p.length - r.prompt), tokens{0});
+    if (!fits(p.length, to_come)) return status::never_fits;
+    if (roster_.waiting.size() + roster_.parked.size() >= limits_.requests) return status::queue_full;
+    return status::accepted;
+  }
   /// Whether something else writes to its blocks.
   [[nodiscard]] static bool is_loading(const Request& r) noexcept {
     return r.state().life == lifecycle::suspended && r.state().loads;

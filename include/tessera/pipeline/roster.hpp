@@ -4,6 +4,7 @@
 #include <tessera/core/storage.hpp>
 #include <tessera/gate/concepts.hpp>
 #include <tessera/order/fcfs.hpp>
+#include <tessera/pipeline/counters.hpp>
 #include <tessera/pipeline/deadlines.hpp>
 #include <tessera/pipeline/kv_ledger.hpp>
 #include <tessera/pipeline/limits.hpp>
@@ -87,6 +88,7 @@ struct roster {
     request_access::begin_order_state<Order>(r);
     discipline().enter(r, s.arrived);
     waiting.insert(r);
+    ++counters.joined;
     if constexpr (gate_counts<Gate>) gate.joins(r);
   }
 
@@ -139,6 +141,7 @@ struct roster {
       if (s.life != lifecycle::waiting) gate.stopped(r), gate.left(r);  // else it has been told
     }
     s.life = as;
+    count_end(as);
     s.ends_as = lifecycle::idle;
     s.restarted = s.guest = s.drafted = false;
     s.expected = 0;
@@ -279,6 +282,7 @@ struct roster {
     stand_nowhere(r);
     if constexpr (gate_counts<Gate>) gate.stopped(r), gate.left(r);
     state_of(r).life = lifecycle::idle;
+    count_end(lifecycle::idle);
   }
   void settle_left_behind() noexcept {
     for (const std::uint32_t row : left_rows) {
@@ -314,6 +318,9 @@ struct roster {
       if (s.swapped && !comes_back) s.restarted = true;
       if (!comes_back || s.cached_blocks != ledger::keeps_to_itself) s.cached_blocks = s.shared_blocks;
       refused.more_in_use(blocks{static_cast<std::int64_t>(s.shared_blocks)});
+      ++counters.started;
+      counters.hit_blocks += s.shared_blocks;
+      counters.all_blocks += static_cast<std::uint64_t>(blocks_for(s.length, block_size).count());
       kv.forget_host_copy(*r);
       s.swapped = false;
       deadlines.drop(deadline_of::waiting, *r);
@@ -438,6 +445,7 @@ struct roster {
   fixed_vector<std::uint32_t> left_rows;          ///< Of requests that have left since the open plan was made.
   detail::deadlines<Request> deadlines;
   [[no_unique_address]] Gate gate;
+  scheduler_counters counters;
   tokens block_size;
   std::size_t draining = 0;         ///< Rows whose requests have left, and whose blocks have not.
   blocks suspended_blocks{};        ///< That suspended requests hold, or are draining; a block that two of them share
@@ -500,6 +508,14 @@ struct roster {
       discipline().change_phase(r);
     }
   }
+  void count_end(lifecycle as) noexcept {
+    switch (as) {
+      case lifecycle::finished: ++counters.finished; break;
+      case lifecycle::cancelled: ++counters.cancelled; break;
+      case lifecycle::failed: ++counters.failed; break;
+      default: ++counters.left;
+    }
+  }
   void leave_line(Request& r) noexcept {
     if (r.state().parked) return parked.erase(r);
     waiting.erase(r);
@@ -531,6 +547,7 @@ struct roster {
     state& s = state_of(r);
     ++s.preemptions;
     s.swapped = mode == preemption_mode::swap;
+    ++(s.swapped ? counters.swapped : counters.recomputed);
     if (!s.swapped) {
       s.computed = tokens{};
       s.restarted = true;

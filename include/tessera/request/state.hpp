@@ -5,6 +5,7 @@
 #include <tessera/core/index.hpp>
 #include <tessera/core/units.hpp>
 
+#include <cstddef>
 #include <cstdint>
 
 /// @file
@@ -53,6 +54,8 @@ enum class wait_reason : std::uint8_t {
   loading,         ///< Its blocks are there, and its KV is on its way: until `arrived`.
   gated,           ///< The gate did not let it start.
 };
+/// How many there are.
+inline constexpr std::size_t wait_reasons = static_cast<std::size_t>(wait_reason::gated) + 1;
 
 /// A lower-case name, for logs.
 [[nodiscard]] constexpr const char* to_string(wait_reason r) noexcept {
