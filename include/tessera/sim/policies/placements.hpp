@@ -56,7 +56,7 @@ inline constexpr std::string_view placement_name<placement::prefix_affinity> = "
       named(placement::join_shortest_queue{}, "the fewest requests, running or waiting"),
       named(placement::round_robin{}, "one instance after the other"),
       named(placement::random{}, "any instance"),
-      named(placement::pascal_arrival{}, "PASCAL's Algorithm 1: the least KV held where all answers keep pace"),
+      named(placement::pascal_arrival{}, "PASCAL's Algorithm 1: least-load among those where all answers keep pace"),
       named(placement::lmetric{}, "the least of uncached prompt tokens times requests (LMetric)"),
       named(placement::prefix_affinity{}, "most of the prompt cached, unless it has 1.25 times the mean of requests"),
   };
