@@ -78,9 +78,8 @@ contestant ours(std::string name, const sim::improved_config& config = {}) {
 std::vector<contestant> named(std::string_view names) {
   std::vector<contestant> out;
   for (sim::policy& p : sim::select_policies(sim::published_policies(), names)) {
-    out.push_back({p.name, [run = std::move(p.run)](const cluster_options& c, const rows_type&, const rows_type& rows) {
-                     return run(c, rows, quiet);
-                   }});
+    std::string name = p.name;
+    out.push_back({std::move(name), runs(std::move(p))});
   }
   return out;
 }
@@ -504,8 +503,7 @@ void ablation(page& p, const options& o, const std::vector<setting>& settings) {
   const auto bounded = [](const contestant& theirs) {
     return contestant{"`" + theirs.name + "`, steps bounded",
                       [theirs](const cluster_options& c, const rows_type& history, const rows_type& rows) {
-                        const auto model = sim::calibrate_prefill(c.instance.timer, sim::default_ttft_target);
-                        return theirs.run(sim::bounded_steps(c, model, sim::improved_config{}.step_s), history, rows);
+                        return theirs.run(sim::bounded_steps(c), history, rows);
                       }};
   };
   std::vector<std::vector<std::string>> table;

@@ -76,7 +76,7 @@ using adaptively = placement::pascal_migrate_adaptively;
 constexpr adaptively by_the_paper{.headroom = sim::quantum_blocks};
 
 /// The library's policies of these names.
-std::vector<sim::policy> published(std::string_view names) {
+std::vector<sim::policy> all_of(std::string_view names) {
   return sim::select_policies(sim::published_policies(), names);
 }
 
@@ -95,21 +95,14 @@ sim::policy placed_by(std::string_view placement, sim::policy p) {
   return on(std::move(p), fmt::format("{}, {}", p.name, placement),
             [placement](sim::cluster_options& o) { o.placement = sim::find_placement(placement); });
 }
-sim::policy steps_bounded(sim::policy p, std::string name) {
-  return on(std::move(p), std::move(name), [](sim::cluster_options& o) {
-    const auto model = sim::calibrate_prefill(o.instance.timer, sim::default_ttft_target);
-    o = sim::bounded_steps(o, model, sim::improved_config{}.step_s);
-  });
-}
-
 /// The policies of the main comparison: the library's, and round-robin in its other reading. What `improved` knows of
 /// the traffic is that of `history`.
 std::vector<sim::policy> compared_policies(const rows_type& history) {
   std::vector<sim::policy> all =
-      published("fcfs,sarathi,rr,pascal,pascal-nonadaptive,pascal-nomigration,pascal-paced,oracle");
+      all_of("fcfs,sarathi,rr,pascal,pascal-nonadaptive,pascal-nomigration,pascal-paced,oracle");
   all.insert(all.begin() + 3, make_policy<tessera::round_robin<request>>("rr-quanta", "round-robin by quanta used",
                                                                          {.fewest_quanta_first = true}));
-  sim::policy ours = published("improved").front();
+  sim::policy ours = published("improved");
   ours.run = [history](const sim::cluster_options& o, std::span<const trace_row> rows,
                        const sim::progress_callback& progress) {
     return sim::run_improved(o, rows, history, {}, progress);
@@ -121,7 +114,7 @@ std::vector<sim::policy> compared_policies(const rows_type& history) {
 /// PASCAL with one rule off at a time, and what it is compared with under other placements of new requests.
 std::vector<sim::policy> ablations() {
   using placement::pascal_arrival;
-  const auto whole = published("fcfs,pascal,pascal-nomigration,pascal-nonadaptive,pascal-paced");
+  const auto whole = all_of("fcfs,pascal,pascal-nomigration,pascal-nonadaptive,pascal-paced");
   const sim::policy& pascal = whole[1];
   std::vector<sim::policy> all{whole[0], placed_by("least-kv", whole[0]), placed_by("shortest-queue", whole[0]),
                                pascal};
@@ -133,7 +126,8 @@ std::vector<sim::policy> ablations() {
       "arrivals count only what is held, ignore t (least-kv)", "", {}, {}, by_the_paper));
   all.push_back(make_policy<pascal_scheduler, placement::least_kv, migrate_without_slo>(
       "nobody looks at t", "", {}, {}, migrate_without_slo{by_the_paper}));
-  all.push_back(steps_bounded(pascal, "steps bounded"));
+  all.push_back(sim::with_bounded_steps(pascal));
+  all.back().name = "steps bounded";
   all.push_back(make_policy<tessera::round_robin<request>, pascal_arrival, adaptively>(
       "no reasoning first", "", {.fewest_quanta_first = true}, {}, by_the_paper));
   all.push_back(make_policy<pascal_scheduler, pascal_arrival, adaptively>(

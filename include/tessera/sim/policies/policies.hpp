@@ -67,6 +67,15 @@ inline constexpr duration longest_overtaking{600.0};
 /// memory, and a bound for those that preempt for it.
 [[nodiscard]] TESSERA_DETAIL_POLICIES_INLINE policy oracle_policy();
 
+/// A policy with stall-free steps: prompts in chunks as small as a target TPOT asks for.
+[[nodiscard]] inline policy with_bounded_steps(policy p) {
+  p.run = [unbounded = std::move(p.run)](const cluster_options& options, std::span<const trace_row> rows,
+                                         const progress_callback& progress) {
+    return unbounded(bounded_steps(options), rows, progress);
+  };
+  return p;
+}
+
 /// The policies that come with the library.
 [[nodiscard]] TESSERA_DETAIL_POLICIES_INLINE std::vector<policy> published_policies();
 
@@ -116,19 +125,6 @@ TESSERA_DETAIL_POLICIES_INLINE policy oracle_policy() {
 
 namespace detail {
 
-/// First come, first served, colocated, with a bound on what prompts add to a step.
-[[nodiscard]] TESSERA_DETAIL_POLICIES_INLINE policy sarathi_policy() {
-  policy p = make_policy<fcfs<request, kv_store>>(
-      "sarathi",
-      "fcfs with stall-free steps: prompts in chunks as small as a target TPOT asks for, in Sarathi's manner");
-  p.run = [unbounded = p.run](const cluster_options& options, std::span<const trace_row> rows,
-                              const progress_callback& progress) {
-    const prefill_model model = calibrate_prefill(options.instance.timer, default_ttft_target);
-    return unbounded(bounded_steps(options, model, improved_config{}.step_s), rows, progress);
-  };
-  return p;
-}
-
 /// PARS with smooth ageing instead of a threshold: the place of its score is worth so much waiting, and no more.
 [[nodiscard]] TESSERA_DETAIL_POLICIES_INLINE policy smooth_pars_policy() {
   policy p = make_policy<pars<request, order::score_member, kv_store>>(
@@ -172,7 +168,9 @@ TESSERA_DETAIL_POLICIES_INLINE std::vector<policy> published_policies() {
       detail::smooth_pars_policy(),
       make_policy<pars<request, true_length, kv_store>>("sjf", "shortest job first by the true lengths (an oracle)",
                                                         {.threshold = duration::forever()}),
-      detail::sarathi_policy(),
+      with_bounded_steps(make_policy<fcfs<request, kv_store>>(
+          "sarathi",
+          "fcfs with stall-free steps: prompts in chunks as small as a target TPOT asks for, in Sarathi's manner")),
       with_pools(make_control_policy<fcfs<request, kv_store>>(
                      "distserve", "half of the instances prefill, half decode, each the shortest queue",
                      [](const cluster_options& o, auto) {
