@@ -24,6 +24,7 @@
 #include <optional>
 #include <span>
 #include <type_traits>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -329,6 +330,7 @@ class cluster {
     r.reasoning = min(tokens{row.reasoning_tokens}, r.output - tokens{1});
     r.starts_in = r.reasoning > tokens{} ? phase::reasoning : phase::answering;
     r.score = row.score;
+    if (row.session >= 0) r.program = &programs_[row.session];
     if (turns_.shares()) r.hashes = turns_.hashes(row, index, r.output.count());
   }
 
@@ -812,6 +814,7 @@ class cluster {
   event_heap<step_end> ends_;
   std::vector<instance_view> views_;
   turns turns_;
+  std::unordered_map<std::int64_t, order::program_service> programs_;  ///< By session.
   event_heap<turn_due> due_;
   std::vector<std::size_t> ended_;  ///< Rows that have, since the last event, and have a next turn.
   event_heap<alarm> alarms_;

@@ -7,6 +7,7 @@
 #include <tessera/compose/pascal_paced.hpp>
 #include <tessera/compose/round_robin.hpp>
 #include <tessera/placement/migrate_when_tight.hpp>
+#include <tessera/rank/expected_rest.hpp>
 #include <tessera/sim/cluster/cluster.hpp>
 #include <tessera/sim/policies/cascade_plan.hpp>
 #include <tessera/sim/policies/disaggregated.hpp>
@@ -125,6 +126,22 @@ TESSERA_DETAIL_POLICIES_INLINE policy oracle_policy() {
 
 namespace detail {
 
+/// TRAIL: what is left of each output by the lengths of all, those of its score where there are scores.
+[[nodiscard]] TESSERA_DETAIL_POLICIES_INLINE policy trail_policy() {
+  return {"trail", "TRAIL: shortest expected rest first, expected anew as outputs grow, from this workload's lengths",
+          [](const cluster_options& options, std::span<const trace_row> rows, const progress_callback& progress) {
+            auto memory =
+                storage_for<rank::length_distribution>({.window = std::max<std::size_t>(rows.size(), 1), .groups = 16});
+            rank::length_distribution lengths{memory};
+            for (const trace_row& r : rows) lengths.observe(r.score, tokens{r.output_tokens});
+            lengths.fit();
+            using by_rest = order::shortest_rest<rank::expected_rest<>>;
+            using scheduler = iteration_scheduler<request, by_rest, preempt::swap, admit::watermark, kv_store>;
+            const typename scheduler::config config{.order = {.rest_of = {.lengths = &lengths}}};
+            return make_policy<scheduler>("trail", "", config).run(options, rows, progress);
+          }};
+}
+
 /// PARS with smooth ageing instead of a threshold: the place of its score is worth so much waiting, and no more.
 [[nodiscard]] TESSERA_DETAIL_POLICIES_INLINE policy smooth_pars_policy() {
   policy p = make_policy<pars<request, order::score_member, kv_store>>(
@@ -166,6 +183,10 @@ TESSERA_DETAIL_POLICIES_INLINE std::vector<policy> published_policies() {
       needing_scores(make_policy<pars<request, order::score_member, kv_store>>(
           "pars-unboosted", "as pars, but nobody goes ahead (needs scores)", {.threshold = duration::forever()})),
       detail::smooth_pars_policy(),
+      detail::trail_policy(),
+      make_policy<
+          iteration_scheduler<request, order::least_attained_service<>, preempt::swap, admit::watermark, kv_store>>(
+          "autellix", "Autellix: calls of the program, or session, that has been given least go first, in levels"),
       make_policy<pars<request, true_length, kv_store>>("sjf", "shortest job first by the true lengths (an oracle)",
                                                         {.threshold = duration::forever()}),
       with_bounded_steps(make_policy<fcfs<request, kv_store>>(
