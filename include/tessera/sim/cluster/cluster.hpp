@@ -216,6 +216,8 @@ class cluster {
     // As the scheduler does: whole blocks, and one token at least is computed.
     const auto most = static_cast<std::size_t>((r.prompt.count() - 1) / block_size.count());
     const std::span<const std::uint64_t> hashes = r.prefix_hashes().first(std::min(most, r.prefix_hashes().size()));
+    constexpr std::size_t beginning = 32;
+    const std::uint64_t key = hashes.empty() ? r.index : hashes[std::min(hashes.size(), beginning) - 1];
     for (std::size_t i = 0; i != instances_.size(); ++i) {
       tokens found{};
       if constexpr (shares) {
@@ -229,6 +231,7 @@ class cluster {
       }
       views_[i].cached_tokens = found;
       views_[i].new_prefill_tokens = r.prompt - found;
+      views_[i].prefix_key = key;
     }
   }
 
