@@ -6,6 +6,7 @@
 #include <tessera/order/earliest_due.hpp>
 #include <tessera/order/fcfs.hpp>
 #include <tessera/order/least_attained_service.hpp>
+#include <tessera/order/least_slack.hpp>
 #include <tessera/order/paced.hpp>
 #include <tessera/order/ranked.hpp>
 #include <tessera/order/round_robin.hpp>
@@ -98,11 +99,19 @@ struct one_of_three {
   }
 };
 using by_service = order::least_attained_service<one_of_three>;
+/// Some were promised more than others.
+struct promised_by_prompt {
+  template <schedulable R>
+  [[nodiscard]] order::token_deadlines operator()(const R& r) const noexcept {
+    return {.ttft = duration{r.prompt.count() % 2 == 0 ? 1.0 : 9.0}, .tpot = duration{0.05}};
+  }
+};
+using by_slack = order::least_slack<promised_by_prompt>;
 
 /// One type of request for every order, whose hook is not its first base.
 template <class Clock>
 using hook = basic_request_hook<Clock, order::round_robin, order::two_phase, order::ranked<>,
-                                order::paced<reads_the_prompt>, by_due, by_rest, by_service>;
+                                order::paced<reads_the_prompt>, by_due, by_rest, by_service, by_slack>;
 struct request : engine_part, hook<seconds_clock> {
   std::size_t id = 0;
   float score = 0;
@@ -142,7 +151,7 @@ struct model {
       model<two_phase_by_quanta>, model<order::paced<reads_the_prompt>>, model<by_due>, (model<by_due, tick_request>), \
       (model<order::paced<reads_the_prompt>, tick_request>), (model<order::fcfs, tick_request>),                       \
       (model<order::two_phase, tick_request>), (model<order::ranked<>, tick_request>), model<by_rest>,                 \
-      model<by_service>, (model<by_service, tick_request>)
+      model<by_service>, (model<by_service, tick_request>), model<by_slack>, (model<by_slack, tick_request>)
 
 /// The same requests and the same operations, done the slow way.
 template <class Model>
@@ -244,6 +253,7 @@ bool same_state(const State& a, const State& b) {
   if constexpr (requires { a.boost_at; }) same = same && a.boost_at == b.boost_at && a.boosted == b.boosted;
   if constexpr (requires { a.rank; }) same = same && a.rank == b.rank;
   if constexpr (requires { a.had; }) same = same && a.had == b.had && a.next_at == b.next_at;
+  if constexpr (requires { a.start_by; }) same = same && a.start_by == b.start_by && a.used == b.used;
   if constexpr (requires { a.rest; }) same = same && a.rest == b.rest && a.used == b.used && a.keeps == b.keeps;
   return same;
 }

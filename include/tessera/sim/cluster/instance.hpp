@@ -6,6 +6,7 @@
 #include <tessera/migration/live_migration.hpp>
 #include <tessera/order/earliest_due.hpp>
 #include <tessera/order/least_attained_service.hpp>
+#include <tessera/order/least_slack.hpp>
 #include <tessera/order/paced.hpp>
 #include <tessera/order/ranked.hpp>
 #include <tessera/order/round_robin.hpp>
@@ -66,7 +67,7 @@ struct true_length {
 /// these, for instance `template <clock_policy Clock> using state = order::round_robin::state<Clock>`.
 struct request : request_hook_for<order::round_robin, order::two_phase, order::paced<>, order::earliest_due<>,
                                   order::ranked<>, order::ranked<true_length>, order::least_attained_service<>,
-                                  order::shortest_rest<rank::expected_rest<>>> {
+                                  order::shortest_rest<rank::expected_rest<>>, order::least_slack<>> {
   float score = 0;                            ///< As the workload says; smaller is expected to be shorter.
   std::size_t index = 0;                      ///< Row of the workload.
   order::program_service* program = nullptr;  ///< Of its session, if it is in one.

@@ -142,6 +142,22 @@ namespace detail {
           }};
 }
 
+/// Least slack to a TTFT of 1 s and a TPOT of 0.1 s; a token of a prompt takes what it does in one of 1024.
+[[nodiscard]] TESSERA_DETAIL_POLICIES_INLINE policy slack_policy() {
+  return {
+      "slack", "whoever must be served soonest for a TTFT of 1 s and a TPOT of 0.1 s, as SLO-aware queues do",
+      [](const cluster_options& options, std::span<const trace_row> rows, const progress_callback& progress) {
+        constexpr tokens typical{1024};
+        step_shape one;
+        one.add_prefill(tokens{}, typical);
+        using scheduler = iteration_scheduler<request, order::least_slack<>, preempt::swap, admit::watermark, kv_store>;
+        const typename scheduler::config config{
+            .order = {.prefill_per_token = duration{options.instance.timer(one) / static_cast<double>(typical.count())},
+                      .promise = {{.ttft = default_ttft_target}}}};
+        return make_policy<scheduler>("slack", "", config).run(options, rows, progress);
+      }};
+}
+
 /// PARS with smooth ageing instead of a threshold: the place of its score is worth so much waiting, and no more.
 [[nodiscard]] TESSERA_DETAIL_POLICIES_INLINE policy smooth_pars_policy() {
   policy p = make_policy<pars<request, order::score_member, kv_store>>(
@@ -184,6 +200,7 @@ TESSERA_DETAIL_POLICIES_INLINE std::vector<policy> published_policies() {
           "pars-unboosted", "as pars, but nobody goes ahead (needs scores)", {.threshold = duration::forever()})),
       detail::smooth_pars_policy(),
       detail::trail_policy(),
+      detail::slack_policy(),
       make_policy<
           iteration_scheduler<request, order::least_attained_service<>, preempt::swap, admit::watermark, kv_store>>(
           "autellix", "Autellix: calls of the program, or session, that has been given least go first, in levels"),
