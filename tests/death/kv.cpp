@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include <tessera/kv/block_pool.hpp>
 #include <tessera/kv/block_table.hpp>
+#include <tessera/kv/by_session.hpp>
 #include <tessera/kv/copy_on_write.hpp>
 #include <tessera/kv/csr_tables.hpp>
 #include <tessera/kv/host_tier.hpp>
@@ -144,6 +145,24 @@ TESSERA_DEATH_CASE(kv_cache_undo_reaches_too_far, "too much undone") {
 }
 TESSERA_DEATH_CASE(kv_cache_undo_release_out_of_order, "out of order") {
   cache c{{.blocks = 4}};
+  const auto ids = allocated<2>(c.object);
+  (void)c.object.publish(ids[0], 1);
+  (void)c.object.publish(ids[1], 2);
+  (void)c.object.release(ids[0]);
+  (void)c.object.release(ids[1]);
+  c.object.undo_release(std::span{ids}.first(1));
+}
+
+TESSERA_DEATH_CASE(kv_cache_wish_for_a_block_not_in_use, "not in use") {
+  fixture<tessera::kv::basic_prefix_cache<tessera::kv::by_session<4>>> c{{.blocks = 4}};
+  c.object.wish(std::array{block_id{1}}, 2U);
+}
+TESSERA_DEATH_CASE(kv_cache_on_the_account_of_no_session, "not a session") {
+  fixture<tessera::kv::basic_prefix_cache<tessera::kv::by_session<4>>> c{{.blocks = 4}};
+  c.object.wish(allocated<1>(c.object), 4U);
+}
+TESSERA_DEATH_CASE(kv_by_session_undo_release_out_of_order, "out of order") {
+  fixture<tessera::kv::basic_prefix_cache<tessera::kv::by_session<4>>> c{{.blocks = 4}};
   const auto ids = allocated<2>(c.object);
   (void)c.object.publish(ids[0], 1);
   (void)c.object.publish(ids[1], 2);

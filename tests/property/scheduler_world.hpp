@@ -68,8 +68,9 @@ using text_hook =
 struct text_request : text_hook {
   float score = 0;
   std::size_t id = 0;
-  tokens output{};     ///< Tokens after which the engine ends it. At least 1.
-  tokens reasoning{};  ///< Tokens after which its reasoning ends; 0: it does not reason, or never ends.
+  tokens output{};          ///< Tokens after which the engine ends it. At least 1.
+  tokens reasoning{};       ///< Tokens after which its reasoning ends; 0: it does not reason, or never ends.
+  time_point keep_until{};  ///< For a cache that goes by it.
   std::vector<std::uint64_t> hashes;
 
   // What must have become of it.
@@ -91,6 +92,7 @@ struct text_request : text_hook {
 
   void write(std::size_t name, tokens length, tokens common, std::uint64_t family, tokens block_size) {
     id = name;
+    keep_until = time_point::at_seconds(static_cast<double>(mix(name, 77) % 64));
     prompt = length;
     std::vector<std::int32_t> text;
     std::uint64_t chain = 0;

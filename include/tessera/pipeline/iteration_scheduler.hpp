@@ -86,9 +86,9 @@ class iteration_scheduler {
   static_assert(admission_policy<Admit, Request>,
                 "tessera: Admit lacks `bool admits(const Request&, const admission_view<Request>&) const noexcept`");
   static_assert(kv::block_store<BlockStore>, "tessera: BlockStore is not a kv::block_store");
-  static_assert(!kv::prefix_store<BlockStore> || prefix_hashed<Request>,
+  static_assert(!kv::prefix_store<BlockStore> || prefix_hashed<Request, kv::hash_of<BlockStore>>,
                 "tessera: a prefix cache needs requests with "
-                "`std::span<const std::uint64_t> prefix_hashes() const noexcept`");
+                "`std::span<const std::uint64_t> prefix_hashes() const noexcept` (or of the cache's hashes)");
   static_assert(kv::table_policy<Tables>, "tessera: Tables is not a kv::table_policy");
   static_assert(gate_policy<Gate, Request>,
                 "tessera: Gate lacks `static constexpr bool passes`, or `most_skipped` and "
@@ -370,6 +370,12 @@ class iteration_scheduler {
     if (plans_.has_open()) return status::busy;
     roster_.forget_prefixes();
     return status::ok;
+  }
+  /// Who hears of what the prefix cache knows (`kv::event_ring`): what it has to say is final when no plan is open.
+  [[nodiscard]] auto& cache_events() noexcept
+    requires requires(BlockStore& store) { store.sink(); }
+  {
+    return roster_.kv.store().sink();
   }
   /// Device blocks that requests hold (cached blocks that nobody uses do not count).
   [[nodiscard]] blocks device_blocks_held() const noexcept { return capacity() - blocks{free_blocks()}; }

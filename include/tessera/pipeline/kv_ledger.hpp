@@ -34,7 +34,8 @@ class kv_ledger {
   /// `cached_blocks` of one whose KV was computed before the prefixes were forgotten: nobody is to find any of it.
   static constexpr std::uint32_t keeps_to_itself = no_index;
 
-  static constexpr bool shares = prefix_hashed<Request> && kv::prefix_store<BlockStore>;  ///< Whether blocks are.
+  using hash = kv::hash_of<BlockStore>;                                                         ///< Of a full block.
+  static constexpr bool shares = prefix_hashed<Request, hash> && kv::prefix_store<BlockStore>;  ///< Whether blocks are.
 
   [[nodiscard]] static constexpr kv::block_table::limits table_limits(const scheduler_limits& l) noexcept {
     return {.rows = l.rows(), .blocks_per_row = l.blocks_per_row(), .block_size = l.block_size};
@@ -103,7 +104,7 @@ class kv_ledger {
   [[nodiscard]] std::size_t share_prefix(Request& r) noexcept {
     if constexpr (shares) {
       const state& s = r.state();
-      const std::span<const std::uint64_t> hashes = usable_hashes(r);
+      const std::span<const hash> hashes = usable_hashes(r);
       const std::span<kv::block_id> ids = table_.extend(s.row, hashes.size());
       const std::size_t hits = blocks_.match(hashes, ids);
       table_.truncate(s.row, hits);
@@ -131,7 +132,7 @@ class kv_ledger {
   [[nodiscard]] std::size_t known_beyond(const Request& r, std::size_t known) const noexcept {
     std::size_t n = known;
     if constexpr (shares) {
-      const std::span<const std::uint64_t> hashes = usable_hashes(r);
+      const std::span<const hash> hashes = usable_hashes(r);
       while (n < hashes.size() && blocks_.knows(hashes[n])) ++n;
     } else {
       static_cast<void>(r);
@@ -273,9 +274,13 @@ class kv_ledger {
   }
 
   /// Gives back a request's blocks and row.
-  void release(Request& r) noexcept { release_row(leave_row(r)); }
+  void release(Request& r) noexcept {
+    wish(r, table_.row(r.state().row));
+    release_row(leave_row(r));
+  }
   /// The same while a plan in flight has the request: its row is given up with that.
   void release(Request& r, kv_moves<Request>& moves) noexcept {
+    wish(r, table_.row(r.state().row));
     const std::uint32_t row = leave_row(r);
     give_back(row, 0);
     table_.truncate(row, 0);
@@ -307,17 +312,17 @@ class kv_ledger {
     std::size_t seen = 0;
     if constexpr (shares) {
       state& s = state_of(r);
-      const std::span<const std::uint64_t> hashes = r.prefix_hashes();
+      const std::span<const hash> hashes = r.prefix_hashes();
       if (s.cached_blocks >= hashes.size()) return 0;
       const auto full = static_cast<std::size_t>(computed / block_size_);
       if (s.cached_blocks >= full) return 0;
       const std::span<const kv::block_id> row = table_.row(s.row);
-      const std::span<const std::uint64_t> theirs =
-          watched != nullptr ? watched->prefix_hashes() : std::span<const std::uint64_t>{};
+      const std::span<const hash> theirs = watched != nullptr ? watched->prefix_hashes() : std::span<const hash>{};
       const std::size_t from = s.cached_blocks;
       const std::size_t end = full < hashes.size() ? full : hashes.size();
       // One that is known by another hash already, as a fork's may be, stays as it is.
-      static_cast<void>(blocks_.publish(row.first(end).subspan(from), hashes.first(end).subspan(from)));
+      static_cast<void>(blocks_.publish(row.first(end), hashes.first(end), from));
+      wish(r, row.first(end).subspan(from));
       for (std::size_t i = from; i < end && i < known && i < theirs.size(); ++i) {
         seen += theirs[i] == hashes[i] ? 1U : 0U;
       }
@@ -423,14 +428,22 @@ class kv_ledger {
     return static_cast<std::size_t>(blocks_for(s.computed, block_size_).count());
   }
   /// Hashes of the blocks that it may take from the cache.
-  [[nodiscard]] std::span<const std::uint64_t> usable_hashes(const Request& r) const noexcept
+  [[nodiscard]] std::span<const hash> usable_hashes(const Request& r) const noexcept
     requires shares
   {
-    const std::span<const std::uint64_t> hashes = r.prefix_hashes();
+    const std::span<const hash> hashes = r.prefix_hashes();
     const auto most = static_cast<std::size_t>((r.state().length.count() - 1) / block_size_.count());
     return hashes.size() > most ? hashes.first(most) : hashes;
   }
 
+  /// The order of eviction is told what a request wants of its blocks, if it wants to know.
+  void wish(const Request& r, std::span<const kv::block_id> ids) noexcept {
+    if constexpr (requires { blocks_.wish(ids, BlockStore::eviction_type::wish(r)); }) {
+      blocks_.wish(ids, BlockStore::eviction_type::wish(r));
+    } else {
+      static_cast<void>(r), static_cast<void>(ids);
+    }
+  }
   void give_back(std::uint32_t row, std::size_t keep) noexcept {
     const std::span<const kv::block_id> ids = table_.row(row).subspan(keep);
     const status released = blocks_.release(ids);

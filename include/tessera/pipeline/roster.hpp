@@ -59,6 +59,7 @@ struct roster {
   void advance(time_point now) noexcept {
     waiting.advance(now);
     if constexpr (Order::ages) residents.advance(now, [this](Request& r) noexcept { discipline().age(r); });
+    if constexpr (requires { kv.store().advance(now); }) kv.store().advance(now);
   }
 
   /// A request comes. It has waited since it arrived, here or elsewhere.

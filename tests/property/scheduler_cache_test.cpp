@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+// Random sequences of everything that an engine may do, as in scheduler_operations_test.cpp, over prefix caches that
+// are not the default: what is evicted is another's choice, and somebody hears of it.
+
+#include "property/scheduler_operations.hpp"
+
+#include <tessera/kv/evict_by_time.hpp>
+
+#include "support/catch.hpp"
+#include "support/is_slow.hpp"
+
+namespace {
+
+using namespace tessera_test;
+
+struct totals {
+  std::size_t preempted = 0;
+  std::size_t hits = 0;
+  std::size_t resumed = 0;
+};
+
+template <class Order, class BlockStore, class Gate>
+std::uint64_t one_run(std::uint64_t seed, bool with_abandoned, std::size_t plans_in_flight, totals& t) {
+  seeded choice{std::mt19937_64{seed}};
+  seeded extra{std::mt19937_64{seed + 1}};
+  scheduler_operations<Order, BlockStore, seeded, Gate> run{choice, with_abandoned ? &extra : nullptr, true, true,
+                                                            plans_in_flight};
+  run.run(plans_in_flight == 1 ? 150 : 300);
+  run.drain();
+  t.preempted += run.preempted();
+  t.hits += run.hits();
+  t.resumed += run.resumed();
+  return run.digest();
+}
+
+/// One to four plans in flight. The same calls give the same plans, and an abandoned plan leaves no trace.
+template <class Order, class BlockStore, class Gate = gate::in_line>
+totals many_runs() {
+  totals t;
+  const std::uint64_t seeds = is_slow ? 60 : 400;
+  for (std::uint64_t seed = 0; seed != seeds; ++seed) {
+    const std::size_t plans = 1 + static_cast<std::size_t>(seed % 4);
+    INFO("seed " << seed << ", " << plans << " plans in flight");
+    const auto digest = one_run<Order, BlockStore, Gate>(seed, false, plans, t);
+    REQUIRE(one_run<Order, BlockStore, Gate>(seed, true, plans, t) == digest);
+  }
+  CHECK(t.preempted > seeds);
+  CHECK(t.hits > seeds);
+  CHECK(t.resumed > seeds / 4);
+  return t;
+}
+
+using keeping_cache = kv::basic_prefix_cache<kv::keep_until<>, kv::event_ring<256>>;
+
+}  // namespace
+
+TEST_CASE("any sequence of operations, a cache that keeps until: fcfs") { many_runs<order::fcfs, keeping_cache>(); }
+TEST_CASE("any sequence of operations, a cache that keeps until: two_phase, backfill") {
+  many_runs<order::two_phase, keeping_cache, gate::backfill>();
+}
