@@ -57,6 +57,7 @@
 #include <tessera/kv/eviction.hpp>
 #include <tessera/kv/fragmentation.hpp>
 #include <tessera/kv/hash_chain.hpp>
+#include <tessera/kv/host_cache.hpp>
 #include <tessera/kv/host_tier.hpp>
 #include <tessera/kv/indexed_heap.hpp>
 #include <tessera/kv/lru.hpp>

@@ -4,6 +4,7 @@
 #include <tessera/kv/by_session.hpp>
 #include <tessera/kv/copy_on_write.hpp>
 #include <tessera/kv/csr_tables.hpp>
+#include <tessera/kv/host_cache.hpp>
 #include <tessera/kv/host_tier.hpp>
 #include <tessera/kv/prefix_cache.hpp>
 
@@ -255,6 +256,20 @@ TESSERA_DEATH_CASE(kv_host_shorten_to_nothing, "keeps one block at least") {
   tessera::kv::block_id head = 0;
   static_cast<void>(t.store(2, head));
   t.shorten(head, 0);
+}
+
+TESSERA_DEATH_CASE(kv_host_cache_shorten_to_nothing, "keeps one block at least") {
+  arena a{memory};
+  tessera::kv::host_cache<> t{a, {.host_blocks = 4}};
+  tessera::kv::block_id head = 0;
+  static_cast<void>(t.store(2, head));
+  t.shorten(head, 0);
+}
+TESSERA_DEATH_CASE(kv_cache_was_evicted_of_a_published_block, "just allocated") {
+  cache c{{.blocks = 4}};
+  const auto ids = allocated<1>(c.object);
+  (void)c.object.publish(ids[0], 1);
+  (void)c.object.was_evicted(ids[0]);
 }
 
 TESSERA_DEATH_CASE(kv_fork_of_a_row_whose_blocks_are_free, "not in use") {

@@ -6,6 +6,7 @@
 #include "property/scheduler_operations.hpp"
 
 #include <tessera/kv/evict_by_time.hpp>
+#include <tessera/kv/host_cache.hpp>
 
 #include "support/catch.hpp"
 #include "support/is_slow.hpp"
@@ -18,6 +19,8 @@ struct totals {
   std::size_t preempted = 0;
   std::size_t hits = 0;
   std::size_t resumed = 0;
+  std::size_t loads = 0;
+  std::size_t demotions = 0;
 };
 
 template <class Order, class BlockStore, class Gate>
@@ -31,6 +34,8 @@ std::uint64_t one_run(std::uint64_t seed, bool with_abandoned, std::size_t plans
   t.preempted += run.preempted();
   t.hits += run.hits();
   t.resumed += run.resumed();
+  t.loads += run.loads();
+  t.demotions += run.demotions();
   return run.digest();
 }
 
@@ -51,6 +56,15 @@ totals many_runs() {
   return t;
 }
 
+/// What the host remembers is found again, and read before anything else is stored there.
+template <class Order, class BlockStore, class Gate = gate::in_line>
+void many_runs_on_two_levels() {
+  const totals t = many_runs<Order, BlockStore, Gate>();
+  const std::size_t seeds = is_slow ? 60 : 400;
+  CHECK(t.loads > seeds);
+  CHECK(t.demotions > seeds);
+}
+
 using keeping_cache = kv::basic_prefix_cache<kv::keep_until<>, kv::event_ring<256>>;
 
 }  // namespace
@@ -58,4 +72,17 @@ using keeping_cache = kv::basic_prefix_cache<kv::keep_until<>, kv::event_ring<25
 TEST_CASE("any sequence of operations, a cache that keeps until: fcfs") { many_runs<order::fcfs, keeping_cache>(); }
 TEST_CASE("any sequence of operations, a cache that keeps until: two_phase, backfill") {
   many_runs<order::two_phase, keeping_cache, gate::backfill>();
+}
+TEST_CASE("any sequence of operations, two levels of cache: fcfs") {
+  many_runs_on_two_levels<order::fcfs, kv::two_level_cache<>>();
+}
+TEST_CASE("any sequence of operations, two levels of cache: two_phase, backfill, keep_until") {
+  many_runs_on_two_levels<order::two_phase, kv::two_level_cache<kv::keep_until<>, kv::event_ring<64>>,
+                          gate::backfill>();
+}
+TEST_CASE("any sequence of operations, two levels of cache, none is demoted: round_robin") {
+  using cache = kv::two_level_cache<kv::lru, kv::nobody_hears, std::uint64_t, false>;
+  const totals t = many_runs<order::round_robin, cache>();
+  CHECK(t.loads > 20);
+  CHECK(t.demotions == 0);
 }

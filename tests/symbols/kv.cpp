@@ -10,6 +10,7 @@
 #include <tessera/kv/csr_tables.hpp>
 #include <tessera/kv/evict_by_time.hpp>
 #include <tessera/kv/hash_chain.hpp>
+#include <tessera/kv/host_cache.hpp>
 #include <tessera/kv/host_tier.hpp>
 #include <tessera/kv/prefix_cache.hpp>
 #include <tessera/kv/row_tables.hpp>
@@ -65,6 +66,8 @@ template class tessera::kv::basic_prefix_cache<kv::keep_until<>, kv::event_ring<
 template class tessera::kv::basic_prefix_cache<kv::next_use<nanoseconds_clock>, kv::event_ring<16, kv::hash128>,
                                                kv::hash128>;
 template class tessera::kv::basic_prefix_cache<kv::by_session<16>>;
+template class tessera::kv::host_cache<>;
+template class tessera::kv::two_level_cache<>;
 
 std::size_t use_hashes(std::span<const std::int32_t> prompt, std::span<kv::hash128> hashes,
                        std::string_view salt) noexcept {

@@ -117,6 +117,18 @@ class basic_prefix_cache {
     return block_[id].is_published();
   }
 
+  /// Whether the block was evicted for the one who allocated it last: until it is written to, it holds what `last_hash`
+  /// says. Requires: the block is in use and was not published since it was allocated.
+  [[nodiscard]] bool was_evicted(block_id id) const noexcept {
+    TESSERA_ASSERT(id < capacity_ && !block_[id].is_published(), "not a block that was just allocated");
+    return (block_[id].link & block_state::takes_mask) == 0;
+  }
+  /// What a block is, or was until it was evicted, found by. Requires: it has been published.
+  [[nodiscard]] Hash last_hash(block_id id) const noexcept {
+    TESSERA_ASSERT(id < capacity_, "not a block of this cache");
+    return full_hash(id);
+  }
+
   /// Whether others may be published under its hash, or have been since it was. Requires `id < capacity()`.
   [[nodiscard]] bool may_have_twins(block_id id) const noexcept {
     TESSERA_ASSERT(id < capacity_, "not a block of this cache");

@@ -353,7 +353,7 @@ class iteration_scheduler {
   /// The block table; rows are named by the entries of a plan.
   [[nodiscard]] const kv::block_table& tables() const noexcept { return roster_.kv.table(); }
   /// The host tier, to look at.
-  [[nodiscard]] const kv::host_tier& host() const noexcept { return roster_.kv.host(); }
+  [[nodiscard]] const auto& host() const noexcept { return roster_.kv.host(); }
   /// As given at construction.
   [[nodiscard]] const limits& size_limits() const noexcept { return limits_; }
   /// Device blocks that a request holds, shared ones included; 0 while it waits. O(1). Requires: it is here.
@@ -449,6 +449,7 @@ class iteration_scheduler {
     return {.decode = s.decode,
             .prefill = s.prefill,
             .swap_out = s.moves.swap_out,
+            .demoted = s.moves.demoted,
             .copies = s.moves.copies,
             .swap_in = s.moves.swap_in,
             .fetch = s.moves.fetch,
