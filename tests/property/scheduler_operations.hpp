@@ -119,6 +119,8 @@ class scheduler_operations {
   [[nodiscard]] std::size_t resumed() const { return resumed_; }
   [[nodiscard]] std::size_t lost() const { return lost_; }
   [[nodiscard]] std::size_t forked() const { return forked_; }
+  [[nodiscard]] std::size_t loads() const { return a_.loads() + b_.loads(); }
+  [[nodiscard]] std::size_t demotions() const { return a_.demotions() + b_.demotions(); }
 
  private:
   std::uint64_t below(std::uint64_t n) { return choice_(n); }
