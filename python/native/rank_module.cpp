@@ -151,8 +151,8 @@ class model {
     std::visit(
         [&](const auto& m) {
           file.resize(rank::encoded_bytes(m));
-          const auto s =
-              rank::encode_model(m, features_.fingerprint(), std::as_writable_bytes(std::span{file.data(), file.size()}));
+          const auto s = rank::encode_model(m, features_.fingerprint(),
+                                            std::as_writable_bytes(std::span{file.data(), file.size()}));
           if (!rank::ok(s)) throw std::runtime_error{rank::to_string(s)};
         },
         view_);
@@ -251,13 +251,15 @@ NB_MODULE(_rank, m) {
                   nb::arg("delta"), "Learns from prompts and the lengths of their outputs.")
       .def_static("from_bytes", &model::from_bytes, nb::arg("file"), "What `to_bytes`, or `rank train`, wrote.")
       .def("to_bytes", &model::to_bytes, "As a file, which `rank` reads, too.")
-      .def("score", &model::score, nb::arg("prompt"), "The score of a prompt, a str or its token ids; higher is longer.")
+      .def("score", &model::score, nb::arg("prompt"),
+           "The score of a prompt, a str or its token ids; higher is longer.")
       .def("scores", &model::scores, nb::arg("prompts"), "The scores of several.")
       .def("tau_b", &model::tau_b, nb::arg("prompts"), nb::arg("lengths"),
            "Kendall's tau-b of the scores with these lengths, and its standard error.");
   nb::class_<calibrator>(m, "LengthCalibrator", "Scores as expected lengths, learned from the outputs that ended.")
       .def(nb::init<std::size_t, std::size_t>(), nb::arg("window") = 4096, nb::arg("groups") = 32)
-      .def("observe", &calibrator::observe, nb::arg("score"), nb::arg("output"), "An output of so many tokens has ended.")
+      .def("observe", &calibrator::observe, nb::arg("score"), nb::arg("output"),
+           "An output of so many tokens has ended.")
       .def("fit", &calibrator::fit, "Learns from what was observed.")
       .def("__call__", &calibrator::expected, nb::arg("score"), "Expected tokens; 0 before the first fit.")
       .def("__len__", &calibrator::size);
@@ -272,5 +274,6 @@ NB_MODULE(_rank, m) {
       .def("rest_quantile", &distribution::rest_quantile, nb::arg("score"), nb::arg("generated"), nb::arg("q"),
            "Tokens that it generates yet at most with probability q.")
       .def("__len__", &distribution::size)
-      .def_prop_ro("drift", &distribution::drift, "How far outputs are from what was learned; beyond 10 it holds no more.");
+      .def_prop_ro("drift", &distribution::drift,
+                   "How far outputs are from what was learned; beyond 10 it holds no more.");
 }
