@@ -134,6 +134,8 @@ class scheduler_operations {
   [[nodiscard]] std::size_t resumed() const { return resumed_; }
   [[nodiscard]] std::size_t lost() const { return lost_; }
   [[nodiscard]] std::size_t forked() const { return forked_; }
+  [[nodiscard]] std::size_t loads() const { return a_.loads() + b_.loads(); }
+  [[nodiscard]] std::size_t demotions() const { return a_.demotions() + b_.demotions(); }
   [[nodiscard]] std::size_t parked() const { return parked_; }
   [[nodiscard]] std::size_t arrived() const { return arrived_; }
   [[nodiscard]] std::size_t drained() const { return drained_; }

@@ -73,8 +73,9 @@ struct text_request : text_hook {
   std::uint32_t adapter = 0;
   std::uint32_t tenant = 0;
   std::size_t id = 0;
-  tokens output{};     ///< Tokens after which the engine ends it. At least 1.
-  tokens reasoning{};  ///< Tokens after which its reasoning ends; 0: it does not reason, or never ends.
+  tokens output{};          ///< Tokens after which the engine ends it. At least 1.
+  tokens reasoning{};       ///< Tokens after which its reasoning ends; 0: it does not reason, or never ends.
+  time_point keep_until{};  ///< For a cache that goes by it.
   std::vector<std::uint64_t> hashes;
 
   // What must have become of it.
@@ -99,6 +100,7 @@ struct text_request : text_hook {
 
   void write(std::size_t name, tokens length, tokens common, std::uint64_t family, tokens block_size) {
     id = name;
+    keep_until = time_point::at_seconds(static_cast<double>(mix(name, 77) % 64));
     prompt = length;
     std::vector<std::int32_t> text;
     std::uint64_t chain = 0;
@@ -212,6 +214,9 @@ class scheduler_world {
   /// Tells runs apart: everything that the scheduler has decided so far.
   [[nodiscard]] std::uint64_t digest() const { return digest_; }
   void set_digest(std::uint64_t d) { digest_ = d; }
+  /// Transfers from the second level of the cache, and blocks that went there.
+  [[nodiscard]] std::size_t loads() const { return loads_; }
+  [[nodiscard]] std::size_t demotions() const { return demotions_; }
   /// Deadlines that have passed.
   [[nodiscard]] std::size_t late() const { return late_; }
   /// Nothing is looked at but what becomes part of the digest: faster, and nobody ages because somebody looks.
@@ -964,6 +969,10 @@ class scheduler_world {
     for (const kv_transfer<text_request>& t : f.plan.swap_in) {
       must(t.device.size() == t.host.size() && !t.host.empty(), "as many blocks in as out");
       text_request& r = *t.request;
+      if (is_load(t)) {
+        ++loads_;
+        continue;
+      }
       // Drafts that were refused after it had left are not brought back.
       const std::size_t written = (count(r.computed_before) + block_size_ - 1) / block_size_;
       must(written > r.host_first && written - r.host_first <= r.host_ids.size(), "its copy has all that is computed");
@@ -985,6 +994,9 @@ class scheduler_world {
       // Who starts with nothing of its own has what is known now.
       if (waits(r) && r.in_transit.empty() && r.host_ids.empty()) r.epoch = epoch_;
       if (waits(r) && count(f.plan[i].first) <= r.state().shared_blocks * block_size_) r.epoch = epoch_;
+      for (const kv_transfer<text_request>& t : f.plan.swap_in) {
+        if (t.request == &r && is_load(t)) r.epoch = epoch_;
+      }
       f.epochs.push_back(r.epoch);
       r.in_transit.clear();
       r.host_ids.clear();
@@ -1011,6 +1023,12 @@ class scheduler_world {
           host_.at(t.host[b] * block_size_ + i) = device_.at(t.device[b] * block_size_ + i);
         }
       }
+    }
+    for (const kv_demotion& d : plan.demoted) {
+      for (std::size_t i = 0; i != block_size_; ++i) {
+        host_.at(d.host * block_size_ + i) = device_.at(d.device * block_size_ + i);
+      }
+      ++demotions_;
     }
     for (std::size_t k = 0; k != plan.fetch.size(); ++k) {
       const kv_fetch<text_request>& t = plan.fetch[k];
@@ -1072,6 +1090,13 @@ class scheduler_world {
     }
   }
 
+  static constexpr bool two_levels = requires { typename BlockStore::host_type; };
+  /// Whether a transfer brings what was found by its hash, not what the request itself left there.
+  [[nodiscard]] bool is_load(const kv_transfer<text_request>& t) const {
+    if (!two_levels) return false;
+    const auto& s = t.request->state();
+    return s.host_head == no_index || t.first < t.request->host_first || s.shared_blocks < t.request->host_first;
+  }
   [[nodiscard]] static bool waits(const text_request& r) noexcept { return r.state().life == lifecycle::waiting; }
   /// Whether it has ended if all comes of it that can.
   [[nodiscard]] bool may_end(const text_request& r) const {
@@ -1212,7 +1237,14 @@ class scheduler_world {
     for (const kv_transfer<text_request>& t : plan_.swap_out)
       must(victims.count(t.request) == 1, "victims are swapped out");
     for (const kv_transfer<text_request>& t : plan_.swap_in) {
-      must(entry.count(t.request) == 1 && t.request->state().swapped, "who was swapped out is swapped in");
+      must(entry.count(t.request) == 1, "who is swapped in runs");
+      if (is_load(t)) {
+        must(two_levels && t.first == t.request->state().shared_blocks &&
+                 entry.at(t.request)->first == limits_.block_size * static_cast<std::int64_t>(t.first + t.host.size()),
+             "what is found on the host follows what is found on the device");
+      } else {
+        must(t.request->state().swapped, "who was swapped out is swapped in");
+      }
     }
     for (const kv_fetch<text_request>& t : plan_.fetch) {
       must(entry.count(t.request) == 1 && t.request->state().swapped, "who was adopted is fetched");
@@ -1396,6 +1428,7 @@ class scheduler_world {
       note(t.request->id);
       for (const auto b : t.device) note(b);
     }
+    for (const kv_demotion& d : plan_.demoted) note(mix(d.device, d.host));
     for (const auto& v : plan_.preempted) note(v.request->id * 2 + (v.mode == preemption_mode::swap));
     for (const text_request* r : plan_.outgrown) note(r->id);
     for (const kv_fetch<text_request>& t : plan_.load) {
@@ -1416,6 +1449,8 @@ class scheduler_world {
   scheduler_type scheduler_;
   Order order_;  ///< To compare with.
   bool looks_ = true;
+  std::size_t loads_ = 0;
+  std::size_t demotions_ = 0;
   std::vector<std::uint64_t> device_;
   std::vector<std::uint64_t> host_;
   std::vector<text_request*> live_;

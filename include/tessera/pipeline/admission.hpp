@@ -100,7 +100,8 @@ template <class Planning>
   const blocks from_cache = free_before - p.free();
   // What a swapped request left to others may be gone: then its copy is of no use, because nothing leads up to it.
   const bool comes_back = s.swapped && kv.left_to_others(r) <= hits;
-  const tokens cached = limits.block_size * found.count();
+  const std::size_t on_host = comes_back ? 0 : kv.find_on_host(r, hits);
+  const tokens cached = limits.block_size * static_cast<std::int64_t>(hits + on_host);
   const tokens first = comes_back ? max(s.computed, cached) : cached;
   const tokens left = s.length - first;
   // Its KV is on its way: it takes its blocks, and computes nothing.
@@ -156,6 +157,7 @@ template <class Planning>
     return wait_reason::none;
   }
   if (comes_back) kv.bring_back(r, hits);
+  kv.load(r, hits, on_host);
   schedule(p, r, first, count, left, no_index, s.preemptions != 0 ? entry_origin::resumed : entry_origin::started);
   return wait_reason::none;
 }

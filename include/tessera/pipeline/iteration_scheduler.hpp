@@ -86,9 +86,9 @@ class iteration_scheduler {
   static_assert(admission_policy<Admit, Request>,
                 "tessera: Admit lacks `bool admits(const Request&, const admission_view<Request>&) const noexcept`");
   static_assert(kv::block_store<BlockStore>, "tessera: BlockStore is not a kv::block_store");
-  static_assert(!kv::prefix_store<BlockStore> || prefix_hashed<Request>,
+  static_assert(!kv::prefix_store<BlockStore> || prefix_hashed<Request, kv::hash_of<BlockStore>>,
                 "tessera: a prefix cache needs requests with "
-                "`std::span<const std::uint64_t> prefix_hashes() const noexcept`");
+                "`std::span<const std::uint64_t> prefix_hashes() const noexcept` (or of the cache's hashes)");
   static_assert(kv::table_policy<Tables>, "tessera: Tables is not a kv::table_policy");
   static_assert(gate_policy<Gate, Request>,
                 "tessera: Gate lacks `static constexpr bool passes`, or `most_skipped` and "
@@ -461,7 +461,7 @@ class iteration_scheduler {
   /// The block table; rows are named by the entries of a plan.
   [[nodiscard]] const kv::block_table& tables() const noexcept { return roster_.kv.table(); }
   /// The host tier, to look at.
-  [[nodiscard]] const kv::host_tier& host() const noexcept { return roster_.kv.host(); }
+  [[nodiscard]] const auto& host() const noexcept { return roster_.kv.host(); }
   /// As given at construction.
   [[nodiscard]] const limits& size_limits() const noexcept { return limits_; }
   /// Device blocks that a request holds, shared ones included; 0 while it waits. O(1). Requires: it is here.
@@ -478,6 +478,12 @@ class iteration_scheduler {
     if (plans_.has_open()) return status::busy;
     roster_.forget_prefixes();
     return status::ok;
+  }
+  /// Who hears of what the prefix cache knows (`kv::event_ring`): what it has to say is final when no plan is open.
+  [[nodiscard]] auto& cache_events() noexcept
+    requires requires(BlockStore& store) { store.sink(); }
+  {
+    return roster_.kv.store().sink();
   }
   /// Device blocks that requests hold (cached blocks that nobody uses do not count).
   [[nodiscard]] blocks device_blocks_held() const noexcept { return capacity() - blocks{free_blocks()}; }
@@ -604,6 +610,7 @@ class iteration_scheduler {
     return {.decode = s.decode,
             .prefill = s.prefill,
             .swap_out = s.moves.swap_out,
+            .demoted = s.moves.demoted,
             .copies = s.moves.copies,
             .swap_in = s.moves.swap_in,
             .fetch = s.moves.fetch,

@@ -57,6 +57,12 @@ struct kv_transfer {
   std::span<const kv::block_id> host;    ///< The blocks in the host tier, one for each on the device.
 };
 
+/// KV of a block that is evicted from the prefix cache, and goes to its second level.
+struct kv_demotion {
+  kv::block_id device;  ///< Copy from here, before anything else is written to it,
+  kv::block_id host;    ///< to here.
+};
+
 /// Device blocks to fill before the step runs with the KV of an adopted request, which comes from another instance.
 template <class R>
 struct kv_fetch {
@@ -96,17 +102,19 @@ struct preemption {
 
 /// Everything an engine does in one step. All spans point into the scheduler's storage and are valid until the plan is
 /// committed or abandoned, `tables` until the next is made, too. With several in flight, the engine runs them in the
-/// order in which they were made, each after the one before. The engine must finish `copies` before `swap_out`, and
-/// that before `swap_in` and `fetch`, and all before the first kernel, because blocks given up by one request may be
-/// another's in the same step.
+/// order in which they were made, each after the one before. The engine must finish `copies` before `swap_out` and
+/// `demoted`, and these before `swap_in` and `fetch`, and all before the first kernel, because blocks given up by one
+/// request may be another's in the same step.
 /// @tparam Tables the block tables as the engine's kernels take them: `kv::csr_view`, `kv::row_view` or changes alone.
 template <class R, class Tables = kv::csr_view>
 struct step_plan {
   std::span<const scheduled<R>> decode;      ///< One token each, in rank order.
   std::span<const scheduled<R>> prefill;     ///< Chunks of prompts (or of recomputed sequences), in rank order.
   std::span<const kv_transfer<R>> swap_out;  ///< KV that leaves the device.
+  std::span<const kv_demotion> demoted;      ///< Cached KV that leaves the device, with a `kv::two_level_cache`.
   std::span<const kv::block_copy> copies;   ///< KV to copy on the device, for forks: first of all, one after the other.
-  std::span<const kv_transfer<R>> swap_in;  ///< KV that comes back to the device.
+  std::span<const kv_transfer<R>> swap_in;  ///< KV that comes back to the device; with a `kv::two_level_cache` also
+                                            ///< such as was found on the host.
   std::span<const kv_fetch<R>> fetch;       ///< KV that arrives with adopted requests.
   std::span<const kv_fetch<R>> load;  ///< KV that is on its way (`loading`): nobody computes on it, or writes to these
                                       ///< blocks, before `arrived`.

@@ -68,6 +68,7 @@ struct roster {
   void advance(time_point now) noexcept {
     waiting.advance(now);
     if constexpr (Order::ages) residents.advance(now, [this](Request& r) noexcept { discipline().age(r); });
+    if constexpr (requires { kv.store().advance(now); }) kv.store().advance(now);
   }
 
   /// A request comes. It has waited since it arrived, here or elsewhere.
@@ -244,7 +245,7 @@ struct roster {
 
   /// The prefix cache knows nothing any more.
   void forget_prefixes() noexcept {
-    kv.store().clear();
+    kv.forget_prefixes();
     refused.forget();
     // What has been computed before is not to be found again, nor what is computed on top of it.
     const auto keep_to_itself = [](Request& r) noexcept { state_of(r).cached_blocks = ledger::keeps_to_itself; };
@@ -295,6 +296,7 @@ struct roster {
   /// The plan's victims are all residents but the first `kept`: they leave together, and wait at the place they have.
   /// Their rows are the plan's.
   void settle_evictions(std::size_t kept, kv_moves<Request>& moves) noexcept {
+    kv.settle_host(moves);
     if (kept == residents.size()) return;
     for (std::size_t i = kept; i != residents.size(); ++i) departs(*residents[i], i);
     residents.truncate(kept);
