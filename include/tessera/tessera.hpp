@@ -42,6 +42,7 @@
 #include <tessera/gate/all.hpp>
 #include <tessera/gate/backfill.hpp>
 #include <tessera/gate/concepts.hpp>
+#include <tessera/gate/encoder_cache.hpp>
 #include <tessera/gate/fair_tenants.hpp>
 #include <tessera/gate/groups.hpp>
 #include <tessera/gate/in_time.hpp>

@@ -248,6 +248,7 @@ class scheduler_world {
       r.computed_before = r.state().computed;
       r.length = r.on_device = r.state().length;
       r.ended_there = false;
+      r.copy_pending = false;
       r.epoch = epoch_;  // what comes from elsewhere counts as new
       for (std::uint64_t& kv : r.in_transit) kv = (kv & ~text_request::epochs) | epoch_;
       live_.push_back(&r);

@@ -13,8 +13,10 @@
 #include <tessera/gate/adapter_slots.hpp>
 #include <tessera/gate/all.hpp>
 #include <tessera/gate/backfill.hpp>
+#include <tessera/gate/encoder_cache.hpp>
 #include <tessera/gate/fair_tenants.hpp>
 #include <tessera/gate/groups.hpp>
+#include <tessera/gate/in_time.hpp>
 #include <tessera/kv/changed_tables.hpp>
 #include <tessera/kv/host_cache.hpp>
 #include <tessera/kv/prefix_cache.hpp>
@@ -32,6 +34,8 @@ struct request : request_hook_for<order::round_robin, order::two_phase, order::r
   std::uint32_t adapter = 0;
   std::uint32_t tenant = 0;
   std::uint32_t forks_due = 0;
+  time_point answer_by = time_point::never();
+  [[nodiscard]] std::span<const gate::encoder_input> encoder_inputs() const noexcept { return {}; }
 };
 
 struct read_request : request_hook_for<order::paced<>, order::earliest_due<>> {
@@ -64,9 +68,10 @@ template class tessera::iteration_scheduler<hashed_request, order::two_phase, pr
                                             kv::prefix_cache, kv::changed_tables, gate::backfill>;
 template class tessera::iteration_scheduler<request, order::round_robin, preempt::swap, admit::watermark,
                                             kv::block_pool, kv::csr_tables, gate::in_line, draft::unless_busy<>>;
-template class tessera::iteration_scheduler<
-    request, order::fcfs, preempt::swap, admit::watermark, kv::block_pool, kv::csr_tables,
-    gate::all<gate::adapter_slots, gate::fair_tenants, gate::groups, gate::backfill>>;
+template class tessera::iteration_scheduler<request, order::fcfs, preempt::swap, admit::watermark, kv::block_pool,
+                                            kv::csr_tables,
+                                            gate::all<gate::adapter_slots, gate::fair_tenants, gate::groups,
+                                                      gate::encoder_cache, gate::in_time, gate::backfill>>;
 template class tessera::fcfs<request>;
 template class tessera::round_robin<request>;
 template class tessera::pars<request>;
