@@ -91,7 +91,7 @@ struct step_plan {
   std::span<const kv::block_copy> copies;   ///< KV to copy on the device, for forks: first of all, one after the other.
   std::span<const kv_transfer<R>> swap_in;  ///< KV that comes back to the device; with a `kv::two_level_cache` also
                                             ///< such as was found on the host.
-  std::span<const kv_fetch<R>> fetch;        ///< KV that arrives with adopted requests.
+  std::span<const kv_fetch<R>> fetch;       ///< KV that arrives with adopted requests.
   std::span<const preemption<R>> preempted;  ///< Who lost its blocks, swapped or dropped.
   std::span<R* const> outgrown;              ///< Longer than the limits allow: finish or cancel them.
   Tables tables{};                           ///< Block tables of `decode`, then `prefill`.
