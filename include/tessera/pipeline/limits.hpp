@@ -19,6 +19,8 @@ struct scheduler_limits {
                                 ///< it: each row of the block tables has room for so much (4 bytes a block, 4 times
                                 ///< `residents` rows in all, 6 times with 2 plans in flight).
   std::size_t plans_in_flight = 1;  ///< Most plans that are made and not settled. 2: a step is planned while one runs.
+  std::size_t deadlines = 0;  ///< Most deadlines at once: of requests that stand aside or are to start by then, and of
+                              ///< blocks that are draining, each of which takes one even if it has none.
 
   /// Most tokens of one sequence that have KV.
   [[nodiscard]] constexpr tokens longest() const noexcept {

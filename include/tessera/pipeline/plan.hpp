@@ -69,6 +69,28 @@ struct kv_fetch {
   std::span<const kv::block_id> device;  ///< Its blocks on the device from there on, in the order of the sequence.
 };
 
+/// What becomes of a parked request at its deadline.
+enum class park_end : std::uint8_t {
+  ready,  ///< It goes on, as after `ready`.
+  fails,  ///< It has failed.
+};
+
+/// What a deadline was for.
+enum class deadline_of : std::uint8_t {
+  parked,    ///< `park`: it goes on, or has failed, as `park` was told.
+  loading,   ///< `loading`: it computes what has not arrived.
+  waiting,   ///< `start_by`: it waits still; nothing has changed.
+  draining,  ///< Blocks of one that has left: they may be another's from now on.
+};
+
+/// A deadline that has passed.
+template <class R>
+struct deadline_passed {
+  R* request;            ///< Whose it was; null for blocks that were draining.
+  deadline_of what;      ///< What it was for.
+  std::uint64_t ticket;  ///< Of blocks that were draining; else 0.
+};
+
 /// A request that lost its blocks.
 template <class R>
 struct preemption {
@@ -92,8 +114,12 @@ struct step_plan {
   std::span<const kv_transfer<R>> swap_in;  ///< KV that comes back to the device; with a `kv::two_level_cache` also
                                             ///< such as was found on the host.
   std::span<const kv_fetch<R>> fetch;       ///< KV that arrives with adopted requests.
+  std::span<const kv_fetch<R>> load;  ///< KV that is on its way (`loading`): nobody computes on it, or writes to these
+                                      ///< blocks, before `arrived`.
   std::span<const preemption<R>> preempted;  ///< Who lost its blocks, swapped or dropped.
   std::span<R* const> outgrown;              ///< Longer than the limits allow: finish or cancel them.
+  std::span<const deadline_passed<R>> late;  ///< Deadlines that have passed since the last plan. Each is told once, and
+                                             ///< has passed even if the plan is abandoned.
   Tables tables{};                           ///< Block tables of `decode`, then `prefill`.
   tokens computed{};                         ///< Sum of `count` over decode and prefill.
   std::uint64_t id = 0;                      ///< Counts the plans of a scheduler; `commit` checks it.
