@@ -299,6 +299,10 @@ TESSERA_DEATH_CASE(kv_groups_close_within_a_plan, "within a plan") {
   fixture<two_groups> f{layers};
   f.object.close(f.object.open());
 }
+TESSERA_DEATH_CASE(kv_groups_fork_of_what_is_not_computed, "have KV") {
+  fixture<two_groups> f{layers};
+  (void)f.object.fork(f.object.open(), tokens{8});
+}
 TESSERA_DEATH_CASE(kv_groups_evict_twice, "evicted twice") {
   fixture<two_groups> f{layers};
   const auto row = f.object.open();

@@ -185,6 +185,7 @@ std::size_t play(const std::array<group, Groups>& layers, std::uint32_t seed) {
   world_type w{{.blocks = blocks, .rows = 5, .max_length = of(longest), .layers = layers}};
   std::deque<typename world_type::sequence> all;
   std::size_t hits = 0;
+  std::size_t forks = 0;
 
   const auto new_text = [&] {
     // Families that begin alike, for a while.
@@ -215,6 +216,7 @@ std::size_t play(const std::array<group, Groups>& layers, std::uint32_t seed) {
   struct plan_type {
     std::vector<entry> entries;
     std::vector<std::size_t> victims;
+    std::vector<kv::block_copy> copies;
   };
   // Somebody starts, goes on, or gives way.
   const auto make_plan = [&] {
@@ -225,8 +227,39 @@ std::size_t play(const std::array<group, Groups>& layers, std::uint32_t seed) {
     };
     for (std::size_t k = 1 + below(4); k-- != 0;) {
       const std::size_t mark = w.kv.mark();
-      const std::size_t what = below(8);
-      if (what < 3) {
+      const std::size_t what = below(9);
+      if (what == 8 && !all.empty()) {
+        const std::size_t index = below(all.size());
+        if (all[index].row == no_index || is_in(index) || all[index].computed == 0 || all[index].computed == longest)
+          continue;
+        const std::size_t computed = all[index].computed;
+        std::size_t lacks = 0;
+        for (const group& g : layers) lacks += computed % count(g.block_size) != 0 ? 1U : 0U;
+        const std::size_t free = w.kv.free();
+        const std::size_t before = w.kv.mark();
+        const auto forked = w.kv.fork(all[index].row, of(computed));
+        REQUIRE((forked.row == no_index) == (lacks > free || w.kv.mark() == before));
+        if (forked.row == no_index) {
+          REQUIRE(w.kv.free() == free);
+          continue;
+        }
+        REQUIRE(w.kv.free() == free - lacks);
+        REQUIRE(forked.count == lacks);
+        auto text = all[index].text;
+        const auto own = static_cast<std::int32_t>(below(1 << 20));
+        for (std::size_t i = computed; i < text.size(); ++i) text[i] = own + static_cast<std::int32_t>(i);
+        if (text.size() == computed) text.push_back(own);
+        auto& child = all.emplace_back();
+        w.write(child, text);
+        child.row = forked.row;
+        child.computed = computed;
+        plan.copies.insert(plan.copies.end(), forked.copies.begin(),
+                           forked.copies.begin() + static_cast<std::ptrdiff_t>(forked.count));
+        ++forks;
+        if (w.kv.grow(child.row, of(computed + 1)) == status::ok) {
+          plan.entries.push_back({all.size() - 1, computed + 1});
+        }
+      } else if (what < 3) {
         auto& s = all.emplace_back();
         w.write(s, new_text());
         const std::size_t most = s.text.size() - 1;
@@ -304,6 +337,9 @@ std::size_t play(const std::array<group, Groups>& layers, std::uint32_t seed) {
     }
     const plan_type plan = make_plan();
     w.kv.begin();
+    for (const kv::block_copy& c : plan.copies) {
+      for (std::size_t i = 0; i != w.widest; ++i) w.device[c.to * w.widest + i] = w.device[c.from * w.widest + i];
+    }
     for (const entry& e : plan.entries) w.compute(all[e.index], e.end);
     for (const entry& e : plan.entries) {
       auto& s = all[e.index];
@@ -330,6 +366,7 @@ std::size_t play(const std::array<group, Groups>& layers, std::uint32_t seed) {
     w.check(all);
     std::erase_if(all, [](const auto& s) { return s.row == no_index; });
   }
+  REQUIRE(forks != 0);
   for (auto& s : all) w.kv.close(s.row);
   REQUIRE(w.kv.free() == blocks);
   return hits;

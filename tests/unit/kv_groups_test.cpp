@@ -144,6 +144,41 @@ TEST_CASE("groups: all or nothing, and undone to the letter", "[kv]") {
   CHECK(c.kv.free() == 4);
 }
 
+TEST_CASE("groups: a fork shares what is full, and copies what is not", "[kv]") {
+  on_heap<3> c{{group::full(4_tok), group::sliding(4_tok, 10_tok), group::recurrent(8_tok)}};
+  const std::uint32_t parent = c.kv.open();
+  REQUIRE(c.kv.grow(parent, 42_tok) == status::ok);
+  c.kv.begin();
+  c.kv.slide(parent, 42_tok);
+  const std::size_t free = c.kv.free();
+  const auto child = c.kv.fork(parent, 42_tok);
+  REQUIRE(child.row != no_index);
+  CHECK(child.count == 3);
+  CHECK(c.kv.free() == free - 3);
+  for (std::size_t g = 0; g != 3; ++g) {
+    const auto theirs = c.kv.table(g).row(parent);
+    const auto ours = c.kv.table(g).row(child.row);
+    REQUIRE(ours.size() == theirs.size());
+    CHECK(c.kv.first_block(g, child.row) == c.kv.first_block(g, parent));
+    for (std::size_t i = c.kv.first_block(g, parent); i + 1 < ours.size(); ++i) CHECK(ours[i] == theirs[i]);
+    CHECK(child.copies[g].from == theirs.back());
+    CHECK(child.copies[g].to == ours.back());
+    CHECK(ours.back() != theirs.back());
+  }
+  c.kv.roll_back(0);
+  CHECK(c.kv.free() == free);
+  // At the end of a block there is nothing to copy: each writes to the next.
+  REQUIRE(c.kv.grow(parent, 48_tok) == status::ok);
+  c.kv.begin();
+  const auto whole = c.kv.fork(parent, 48_tok);
+  CHECK(whole.count == 0);
+  REQUIRE(c.kv.grow(whole.row, 49_tok) == status::ok);
+  c.kv.begin();
+  c.kv.close(parent);
+  c.kv.close(whole.row);
+  CHECK(c.kv.free() == 64);
+}
+
 TEST_CASE("groups: tables in CSR form, one for each group", "[kv]") {
   on_heap<2> c{{group::full(16_tok), group::sliding(16_tok, 20_tok)}};
   const std::uint32_t row = c.kv.open();

@@ -3,6 +3,7 @@
 
 #include <tessera/core/units.hpp>
 #include <tessera/kv/block_table.hpp>
+#include <tessera/kv/copy_on_write.hpp>
 #include <tessera/kv/hash_chain.hpp>
 #include <tessera/kv/prefix_cache.hpp>
 
@@ -47,7 +48,8 @@ struct group {
 /// groups can serve it: full attention needs all of it, a window only what the next token looks at, so it may be found
 /// beyond blocks that are long gone.
 ///
-/// Within a plan: `open`, `share`, `grow`, `evict`, undone by `roll_back`. For good, with nothing to be undone any more
+/// Within a plan: `open`, `share`, `fork`, `grow`, `evict`, undone by `roll_back`. For good, with nothing to be undone
+/// any more
 /// (`begin`): `publish`, `slide`, `close`.
 ///
 /// Complexity: O(blocks given or taken + Groups), and O(1) for one that needs no block and gives none back; `match`
@@ -64,6 +66,13 @@ class groups {
   using hash_spans = std::array<std::span<const hash_type>, Groups>;  ///< For each group one hash per full block; where
                                                                       ///< groups have the same block size, the same.
   using counts = std::array<std::uint32_t, Groups>;                   ///< For each group so many.
+
+  /// What `fork` did.
+  struct forked {
+    std::uint32_t row = no_index;             ///< The child's; `no_index` if there was no room.
+    std::array<block_copy, Groups> copies{};  ///< For the engine, before it writes to either,
+    std::size_t count = 0;                    ///< so many of them.
+  };
 
   /// What there must be room for; fixed at construction.
   struct limits {
@@ -191,6 +200,44 @@ class groups {
     }
     look_ahead(row);
     journal_.push_back(d);
+  }
+
+  /// A row that goes on as a copy of another one, of whose tokens `computed` have KV: it shares all blocks that are
+  /// full, and has one of its own for each that is not, which the engine fills; so for a state, which is written over.
+  /// No row, and no change, if there is none, or not enough blocks. Requires: the parent's row is in use, was not
+  /// evicted, and is not slid beyond `computed`. O(blocks of the row).
+  [[nodiscard]] forked fork(std::uint32_t parent, tokens computed) noexcept {
+    TESSERA_ASSERT(!state_[parent].evicted, "an evicted row");
+    const std::size_t before = mark();
+    forked result{.row = open(), .copies = {}, .count = 0};
+    if (result.row == no_index) return {};
+    if (journal_.full()) return roll_back(before), forked{};
+    row_state& s = state_[result.row];
+    done d{done::what::shared, result.row, {}};
+    for (std::size_t g = 0; g != Groups; ++g) {
+      const auto full = static_cast<std::size_t>(computed / group_[g].block_size);
+      const std::span<const block_id> theirs = table_[g].row(parent);
+      const std::span<block_id> ids = table_[g].extend(result.row, full);
+      const std::uint32_t first = state_[parent].first[g];
+      TESSERA_ASSERT(first <= full && full <= theirs.size(), "a parent whose tokens have KV");
+      for (std::size_t i = 0; i != full; ++i) ids[i] = theirs[i];
+      const status shared = store_.share(std::span<const block_id>{ids}.subspan(first));
+      TESSERA_ASSERT(shared == status::ok, "a row's blocks are in use");
+      static_cast<void>(shared);
+      const std::uint32_t published = state_[parent].published[g];
+      s.first[g] = first;
+      s.published[g] = published < full ? published : static_cast<std::uint32_t>(full);
+      d.blocks[g] = static_cast<std::uint32_t>(full - first);
+    }
+    look_ahead(result.row);
+    journal_.push_back(d);
+    if (grow(result.row, computed) != status::ok) return roll_back(before), forked{};
+    for (std::size_t g = 0; g != Groups; ++g) {
+      if (computed % group_[g].block_size == tokens{}) continue;
+      const auto last = static_cast<std::size_t>(computed / group_[g].block_size);
+      result.copies[result.count++] = {table_[g].row(parent)[last], table_[g].row(result.row)[last]};
+    }
+    return result;
   }
 
   /// Gives a row room for the KV of its first `length` tokens, in all groups or in none: `exhausted` if `lacks` are
