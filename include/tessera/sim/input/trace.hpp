@@ -444,5 +444,13 @@ class trace_parser {
   return parse_trace(read_file(path), path, options);
 }
 
+/// A sentence that names the columns of a trace that nothing is made of, ending in a newline; empty if there are none.
+[[nodiscard]] inline std::string describe_unused(const trace& t) {
+  if (t.unused.empty()) return {};
+  std::vector<std::string> names;
+  for (const std::string& name : t.unused) names.push_back(shown(name));
+  return fmt::format("Columns of {} that are not used: {}\n", t.name, fmt::join(names, ", "));
+}
+
 }  // namespace sim
 TESSERA_NAMESPACE_END
