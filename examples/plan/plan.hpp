@@ -68,9 +68,11 @@ inline constexpr double max_memory = 8.0 * (1 << 30);  ///< Bytes that a method 
 /// Lengths: a trace, or a file of one column that begins with the line `length`; then nothing is known of prompts, and
 /// every sequence counts as one that grows from nothing.
 inline std::vector<request_lengths> load_lengths(const std::string& path) {
-  const std::string text = sim::read_file(path);
+  const std::string file = sim::read_file(path);
+  const std::string_view text = sim::without_mark(file);
   std::vector<request_lengths> sample;
-  const std::string_view head = std::string_view{text}.substr(0, text.find('\n'));
+  std::size_t at = 0;
+  const std::string_view head = sim::take_line(text, at);
   if (head != "length") {
     for (const sim::trace_row& r : sim::parse_trace(text, path).rows) {
       sample.push_back({tessera::tokens{r.prompt_tokens}, tessera::tokens{r.prompt_tokens + r.output_tokens}});
@@ -79,9 +81,8 @@ inline std::vector<request_lengths> load_lengths(const std::string& path) {
   }
   sim::require_plain_text(text, path, "a header and lengths");
   std::uint64_t line = 2;
-  for (std::size_t at = head.size() + 1; at < text.size(); ++line) {
-    const std::size_t newline = std::min(text.find('\n', at), text.size());
-    const std::string_view row = std::string_view{text}.substr(at, newline - at);
+  for (; at < text.size(); ++line) {
+    const std::string_view row = sim::take_line(text, at);
     std::int64_t n = 0;
     const auto [stop, failure] = std::from_chars(row.data(), row.data() + row.size(), n);
     if (failure != std::errc{} || stop != row.data() + row.size() || n < 1 || n > sim::max_trace_tokens) {
@@ -94,7 +95,6 @@ inline std::vector<request_lengths> load_lengths(const std::string& path) {
       throw sim::input_error{path, {line, 1}, fmt::format("at most {} rows", sim::max_trace_rows), "another one"};
     }
     sample.push_back({tessera::tokens{0}, tessera::tokens{n}});
-    at = newline + 1;
   }
   if (sample.empty()) throw sim::input_error{path, {2, 1}, "at least one length", "the end of the file"};
   return sample;

@@ -103,7 +103,9 @@ class row_source {
       trace_ = sim::read_trace(a.trace, {.hash_tokens = a.hash_tokens});
       what_ = name_ = a.trace;
       if (!trace_.has_arrivals && !a.rate) {
-        throw sim::usage_error{fmt::format("{} has no arrivals: name a --rate (requests per second)", a.trace)};
+        throw sim::usage_error{fmt::format(
+            "{} has no arrivals: name a --rate (requests per second{})", a.trace,
+            trace_.own_rate > 0 ? fmt::format("; it was measured at {:.4g}", trace_.own_rate) : std::string{})};
       }
     }
   }

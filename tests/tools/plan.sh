@@ -53,6 +53,8 @@ assert len(a["stages"]) >= 2
 P
 printf 'length\n5\n7\n7\n900\n' > plain.csv
 "$plan" --lengths plain.csv --instances 2 | grep -q '4 requests, 3 distinct lengths' || fail "a plain column of lengths"
+printf '\xef\xbb\xbflength\r\n5\r\n7\r\n7\r\n900' > plain.csv
+"$plan" --lengths plain.csv --instances 2 | grep -q '4 requests, 3 distinct lengths' || fail "the same from another system"
 "$plan" "${some[@]}" --instances 1 --instances 3 --json | grep -q '"instances": 3,' || fail "the last of an option counts"
 # With next to nothing in flight no sequence is worth moving; a cut that none grows across is still free.
 "$plan" "${some[@]}" --in-flight 0.01 --json > few.json
@@ -94,7 +96,7 @@ refused_at 3:1 'length\n5\n0\n'
 refused_at 2:1 'length\n-5\n'
 refused_at 2:1 'length\n5x\n'
 refused_at 3:1 'length\n5\n\n7\n'
-refused_at 2:2 'length\n5\r\n'
+refused_at 2:2 'length\n5\r6\n'
 printf 'length\n%s' "$(yes 1000000000 | head -20)" > bad.csv
 refused --lengths bad.csv --instances 2
 grep -q 'requests x longest^2' err.txt || fail "lengths that do not add up: $(cat err.txt)"
