@@ -6,6 +6,7 @@
 #include "setting.hpp"
 
 #include <tessera/sim/policies/policy.hpp>
+#include <tessera/sim/report/html_report.hpp>
 #include <tessera/sim/report/progress.hpp>
 #include <tessera/sim/report/replicates.hpp>
 #include <tessera/sim/report/report.hpp>
@@ -51,6 +52,7 @@ struct arguments {
   std::string csv;
   std::string plot;
   std::string plot_format = "svg";
+  std::string report;
 };
 
 // What is refused because nobody means it.
@@ -307,9 +309,8 @@ std::string show_table(experiment& e) {
   return e.swept ? sim::format_sweep(*e.swept, curves_of(e)) : sim::format_table(e.numbers(0));
 }
 
-/// The table with what is to be said of it. @param complete whether everything has run.
-std::string show_results(experiment& e, const arguments& a, bool complete) {
-  std::string text = show_table(e);
+/// What is to be said of the table. @param complete whether everything has run.
+std::string show_remarks(experiment& e, const arguments& a, bool complete) {
   std::string remarks;
   if (e.swept) {
     const auto curves = curves_of(e);
@@ -330,8 +331,13 @@ std::string show_results(experiment& e, const arguments& a, bool complete) {
   }
   if (!a.setting.placement.empty()) remarks += name_own_placements(e.policies);
   for (const std::string& why : e.left_out) remarks += fmt::format("Left out: {}.\n", why);
-  remarks += e.source.unused();
-  return remarks.empty() ? text : text + "\n" + remarks;
+  return remarks + e.source.unused();
+}
+
+/// The table and the remarks.
+std::string show_results(experiment& e, const arguments& a, bool complete) {
+  const std::string remarks = show_remarks(e, a, complete);
+  return remarks.empty() ? show_table(e) : show_table(e) + "\n" + remarks;
 }
 
 /// What is run, in a few lines.
@@ -427,6 +433,30 @@ std::vector<sim::figure> figures_of(experiment& e) {
   return sim::figures_of(drawn);
 }
 
+/// The page of `--report`: what was run, the table, the words, the pictures. @param pictures those in the report's
+/// folder.
+std::string make_page(experiment& e, const arguments& a, const std::string& table, const std::string& remarks,
+                      const std::vector<std::filesystem::path>& pictures) {
+  std::vector<std::pair<std::string, std::string>> facts;
+  for (auto& [name, value] : sim::csv_cells(e.points.front().what)) {
+    if (!value.empty() && !(e.swept && (name == "rate" || name.rfind("sweep_", 0) == 0)))
+      facts.emplace_back(name, value);
+  }
+  facts.emplace_back("requests", fmt::format("{}", e.points.front().requests));
+  if (e.swept) facts.emplace_back("sweep", a.sweep);
+  if (a.seeds > 1) facts.emplace_back("seeds", fmt::format("{}", a.seeds));
+  std::string drawn;
+  for (const std::filesystem::path& picture : pictures) {
+    drawn += sim::html_picture(sim::read_file(picture.string()), picture.stem().string());
+  }
+  if (pictures.empty()) drawn = "<p>There are no pictures: gnuplot is not installed.</p>\n";
+  const sim::html_section sections[] = {{"", sim::html_lines(remarks)},
+                                        {"Numbers", table},
+                                        {"Pictures", drawn},
+                                        {"What was run", sim::html_facts(facts)}};
+  return sim::html_page(fmt::format("replay of {}", e.source.name()), sections);
+}
+
 /// Runs the tool on its arguments. Everything that can be refused is refused before the first run.
 void run(const arguments& a, const std::vector<sim::policy>& all) {
   const setting& asked = a.setting;
@@ -461,6 +491,14 @@ void run(const arguments& a, const std::vector<sim::policy>& all) {
   }
   std::unique_ptr<sim::output_file> json;
   std::unique_ptr<sim::output_file> csv;
+  std::unique_ptr<sim::output_file> page;
+  const std::filesystem::path page_path = std::filesystem::path{a.report} / "index.html";
+  if (!a.report.empty()) {
+    std::error_code failure;
+    std::filesystem::create_directories(a.report, failure);
+    if (failure) throw sim::output_error{fmt::format("cannot make {}: {}", a.report, failure.message())};
+    page = std::make_unique<sim::output_file>(page_path);
+  }
   if (!a.json.empty()) json = std::make_unique<sim::output_file>(a.json);
   if (!a.csv.empty()) csv = std::make_unique<sim::output_file>(a.csv);
 
@@ -479,6 +517,7 @@ void run(const arguments& a, const std::vector<sim::policy>& all) {
     const std::lock_guard<std::mutex> one{one_at_a_time};
     json.reset();
     csv.reset();
+    page.reset();
     if (bar) bar->clear();
     table.clear();
     const bool some = std::any_of(e.results.begin(), e.results.end(), [](const auto& r) { return r.has_value(); });
@@ -504,11 +543,24 @@ void run(const arguments& a, const std::vector<sim::policy>& all) {
     write_csv(e, *csv);
     csv->commit();
   }
+  if (a.plot.empty() && !page) return tool::flush_output();
+  const std::string numbers = !page     ? std::string{}
+                              : e.swept ? fmt::format("<pre>{}</pre>\n", sim::html_text(show_table(e)))
+                                        : sim::html_table(e.numbers(0));
+  const std::string remarks = page ? show_remarks(e, a, true) : std::string{};
+  const std::vector<sim::figure> figures = figures_of(e);
   if (!a.plot.empty()) {
     const auto format = a.plot_format == "png" ? sim::plot_format::png : sim::plot_format::svg;
-    for (const auto& picture : sim::draw_figures(a.plot, figures_of(e), format)) {
+    for (const auto& picture : sim::draw_figures(a.plot, figures, format)) {
       fmt::print(people, "{}\n", picture.string());
     }
+  }
+  if (page) {
+    const auto pictures = sim::has_gnuplot() ? sim::draw_figures(std::filesystem::path{a.report} / "pictures", figures)
+                                             : std::vector<std::filesystem::path>{};
+    page->write(make_page(e, a, numbers, remarks, pictures));
+    page->commit();
+    fmt::print(people, "{}\n", page_path.string());
   }
   tool::flush_output();
 }
@@ -552,6 +604,7 @@ int main(int argc, char** argv, const std::vector<sim::policy>& policies) {
   app.add_option("--json", a.json, "write the numbers of each policy; - is standard output");
   app.add_option("--csv", a.csv, "write a row per policy and request, of a sweep per policy and value; - as above");
   app.add_option("--plot", a.plot, "write plots of the first seed, or of the sweep, into this folder (needs gnuplot)");
+  app.add_option("--report", a.report, "write a page index.html into this folder: table, words, pictures, all in it");
   app.add_option("--plot-format", a.plot_format, "svg or png")
       ->check(CLI::IsMember({"svg", "png"}))
       ->capture_default_str();

@@ -379,7 +379,7 @@ TEST_CASE("plots are drawn whole, with their data beside them", "[sim]") {
     return;
   }
   const auto svg = sim::write_plots(dir.path / "new", runs);
-  REQUIRE(svg.size() == 3);
+  REQUIRE(svg.size() == 4);
   for (const auto& path : svg) {
     const std::string picture = sim::read_file(path.string());
     CHECK(picture.find("<svg") != picture.npos);
@@ -388,12 +388,12 @@ TEST_CASE("plots are drawn whole, with their data beside them", "[sim]") {
     CHECK(picture.find("it's") != picture.npos);
   }
   const auto png = sim::write_plots(dir.path / "new", runs, sim::plot_format::png);
-  REQUIRE(png.size() == 3);
+  REQUIRE(png.size() == 4);
   for (const auto& path : png) CHECK(sim::read_file(path.string()).substr(0, 4) == "\x89PNG");
   for (const auto& entry : fs::directory_iterator{dir.path / "new"}) {
     CHECK(entry.path().extension() != ".partial");
   }
-  CHECK(std::distance(fs::directory_iterator{dir.path / "new"}, fs::directory_iterator{}) == 9);  // 3 scripts as well.
+  CHECK(std::distance(fs::directory_iterator{dir.path / "new"}, fs::directory_iterator{}) == 12);  // 4 scripts as well.
   CHECK(sim::read_file((dir.path / "new" / "timeline.gp").string()).find("$run1 << EOD") != std::string::npos);
 
   // Without data there is nothing to draw.

@@ -182,7 +182,8 @@ class trace_parser {
       result.rows.push_back(read_row(fields, result));
     }
     if (result.rows.empty()) {
-      throw input_error{name_, {line_ + 1, 1}, "at least one row after the header", "the end of the file"};
+      throw input_error{name_, position_of(text_, text_.size()), "at least one row after the header",
+                        "the end of the file"};
     }
     if (log_ && result.has_arrivals) sort_by_arrival(result.rows);
     return result;

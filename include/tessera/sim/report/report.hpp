@@ -521,30 +521,34 @@ inline constexpr std::string_view script_style =
 }
 
 /// A script that lacks only its terminal and output; empty when there is nothing to draw.
-[[nodiscard]] inline std::string ttft_cdf_script(std::span<const run_result> runs) {
+[[nodiscard]] inline std::string cdf_script(std::span<const run_result> runs, std::string_view title,
+                                            double (request_record::*value)() const noexcept) {
   std::string data;
   std::vector<bool> has;
+  double least = std::numeric_limits<double>::infinity();
+  double most = 0;
   for (std::size_t i = 0; i < runs.size(); ++i) {
-    std::vector<double> ttft;
+    std::vector<double> samples;
     for (const request_record& r : runs[i].requests) {
-      if (!std::isnan(r.ttft())) ttft.push_back(r.ttft());
+      if (!std::isnan((r.*value)())) samples.push_back(std::max((r.*value)(), 1e-3));
     }
-    std::sort(ttft.begin(), ttft.end());
-    has.push_back(!ttft.empty());
-    if (ttft.empty()) continue;
+    std::sort(samples.begin(), samples.end());
+    has.push_back(!samples.empty());
+    if (samples.empty()) continue;
+    least = std::min(least, samples.front());
+    most = std::max(most, samples.back());
     data += fmt::format("$run{} << EOD\n", i);
-    for (const std::size_t k : thin_out(ttft.size(), plot_points)) {
-      data += fmt::format("{:.6g} {:.6g}\n", std::max(ttft[k], 1e-3),
-                          static_cast<double>(k + 1) / static_cast<double>(ttft.size()));
+    for (const std::size_t k : thin_out(samples.size(), plot_points)) {
+      data +=
+          fmt::format("{:.6g} {:.6g}\n", samples[k], static_cast<double>(k + 1) / static_cast<double>(samples.size()));
     }
     data += "EOD\n";
   }
   const std::string plot = curves(runs, has, "1:2", "steps");
   if (plot.empty()) return {};
-  return data + std::string{script_style} +
-         "set title 'Time to first answering token'\nset key bottom right\nset logscale x\n"
-         "set xlabel 'seconds'\nset ylabel 'part of the requests'\nset yrange [0:1]\n" +
-         plot;
+  return data + std::string{script_style} + fmt::format("set title '{}'\n", title) +
+         fmt::format("set key bottom right\nset logscale x\nset xrange [{:.6g}:{:.6g}]\n", least / 1.1, most * 1.1) +
+         "set xlabel 'seconds'\nset ylabel 'part of the requests'\nset yrange [0:1]\n" + plot;
 }
 
 [[nodiscard]] inline std::string tail_script(std::span<const run_result> runs) {
@@ -562,7 +566,8 @@ inline constexpr std::string_view script_style =
   if (plot.empty()) return {};
   return data + std::string{script_style} +
          "set title 'Tail time to first answering token, by reasoning length'\nset key top left\n"
-         "set xlabel 'reasoning tokens (bins of 256)'\nset ylabel 'seconds'\nset yrange [0:*]\n" +
+         "set xlabel 'reasoning tokens (bins of 256)'\nset ylabel 'seconds'\nset xrange [0:*]\n"
+         "set yrange [0:0.001<*]\n" +
          plot;
 }
 
@@ -586,9 +591,9 @@ inline constexpr std::string_view script_style =
   if (running.empty()) return {};
   // Who is alive is shown where somebody is not.
   const std::string live =
-      died ? "set title 'Instances alive'\nset yrange [0:*]\n" + curves(runs, has, "1:5", "steps") : "";
+      died ? "set title 'Instances alive'\nset yrange [0:1<*]\n" + curves(runs, has, "1:5", "steps") : "";
   return data + std::string{script_style} + fmt::format("set multiplot layout {},1\n", died ? 4 : 3) +
-         "set lmargin 10\nset yrange [0:*]\n" + "set title 'Requests running'\n" + running +
+         "set lmargin 10\nset yrange [0:1<*]\n" + "set title 'Requests running'\n" + running +
          "unset key\nset title 'Requests waiting'\n" + curves(runs, has, "1:3", "lines") + live +
          "set title 'Part of the KV blocks in use'\nset yrange [0:1.05]\n" + "set xlabel 'seconds'\n" +
          curves(runs, has, "1:4", "lines") + "unset multiplot\n";
@@ -677,9 +682,10 @@ inline std::vector<std::filesystem::path> draw_figures(const std::filesystem::pa
   return pictures;
 }
 
-/// What runs look like: `ttft_cdf`, `tail_ttft`, `timeline`. One without data has no script.
+/// What runs look like: `ttft_cdf`, `tpot_cdf`, `tail_ttft`, `timeline`. One without data has no script.
 [[nodiscard]] inline std::vector<figure> figures_of(std::span<const run_result> runs) {
-  return {{"ttft_cdf", detail::ttft_cdf_script(runs), 540},
+  return {{"ttft_cdf", detail::cdf_script(runs, "Time to first answering token", &request_record::ttft), 540},
+          {"tpot_cdf", detail::cdf_script(runs, "Time per output token", &request_record::tpot), 540},
           {"tail_ttft", detail::tail_script(runs), 540},
           {"timeline", detail::timeline_script(runs), 900}};
 }

@@ -12,6 +12,9 @@
 #include <charconv>
 #include <cmath>
 #include <cstddef>
+#include <cstdlib>
+#include <iterator>
+#include <limits>
 #include <span>
 #include <string>
 #include <string_view>
@@ -246,11 +249,27 @@ namespace detail {
       "set lmargin 10\nset rmargin 24\nset key outside right top noenhanced\nset xlabel " +
       detail::gnuplot_quoted(what.parameter) + "\n";
   if (has_slo) {
-    out += panel("Goodput", "requests per second", 2, "set yrange [0:*]");
+    out += panel("Goodput", "requests per second", 2, "set yrange [0:0.001<*]");
     out += panel("Requests within the objectives", "%", 3, "set yrange [0:105]");
   }
-  out += panel("P99 time to the first answering token", "seconds", 4, "set yrange [*:*]\nset logscale y");
-  out += panel("P99 time per output token", "seconds", 5, "");
+  const auto tail = [&](auto of) {
+    double least = std::numeric_limits<double>::infinity();
+    double most = 0;
+    for (const sweep_curve& c : curves) {
+      for (const replicates& runs : c.runs) {
+        for (const summary& s : runs) {
+          if (!(of(s) > 0)) continue;
+          least = std::min(least, of(s));
+          most = std::max(most, of(s));
+        }
+      }
+    }
+    return most > 0 ? fmt::format("set logscale y\nset yrange [{:.6g}:{:.6g}]", least / 1.1, most * 1.1)
+                    : std::string{"unset logscale y\nset yrange [0:1]"};
+  };
+  out +=
+      panel("P99 time to the first answering token", "seconds", 4, tail([](const summary& s) { return s.ttft.p99; }));
+  out += panel("P99 time per output token", "seconds", 5, tail([](const summary& s) { return s.tpot.p99; }));
   return out + "unset multiplot\n";
 }
 
