@@ -5,7 +5,6 @@
 #include <tessera/sim/input/workload.hpp>
 #include <tessera/sim/model/profiles.hpp>
 #include <tessera/sim/policies/cascade_plan.hpp>
-#include <tessera/sim/policies/llumnix.hpp>
 
 #include <algorithm>
 #include <array>
@@ -56,29 +55,16 @@ sim::profile in_parallel(sim::profile p, int ways) {
 
 // -- systems ---------------------------------------------------------------------------------------------------------
 
-contestant in_turn() {
-  return {"round-robin", [](const cluster_options& o, const rows_type&, const rows_type& rows) {
-            return simulate(o, sim::placed<tessera::placement::round_robin>{}, rows);
-          }};
-}
-
-contestant llumnix() {
-  return {"Llumnix-like", [](const cluster_options& o, const rows_type&, const rows_type& rows) {
-            return simulate(o, sim::llumnix{}, rows);
-          }};
-}
-
-/// What any policy could have: a placement that counts what waits, and steps that prompts do not stretch.
-contestant bounded() {
-  return {"least load, bounded steps", [p = sim::select_policies(sim::published_policies(), "sarathi").front()](
-                                           const cluster_options& o, const rows_type&, const rows_type& rows) {
-            return p.run(o, rows, [](std::size_t) {});
-          }};
-}
+contestant llumnix() { return {"Llumnix-like", runs(published("llumnix"))}; }
 
 /// Those that know nothing of lengths, then CascadeInfer as published and ours.
 std::vector<contestant> all_systems() {
-  return {in_turn(), llumnix(), bounded(), cascade("CascadeInfer"), cascade("steady", sim::layout::steady)};
+  return {{"round-robin", runs(published("in-turn"))},
+          llumnix(),
+          // What any policy could have: a placement that counts what waits, and steps that prompts do not stretch.
+          {"least load, bounded steps", runs(published("sarathi"))},
+          cascade("CascadeInfer"),
+          cascade("steady", sim::layout::steady)};
 }
 constexpr std::size_t systems = 5;
 constexpr std::size_t baselines = 3;

@@ -3,6 +3,8 @@
 // paper's headline metric.
 #include "settings.hpp"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -78,9 +80,8 @@ contestant ours(std::string name, const sim::improved_config& config = {}) {
 std::vector<contestant> named(std::string_view names) {
   std::vector<contestant> out;
   for (sim::policy& p : sim::select_policies(sim::published_policies(), names)) {
-    out.push_back({p.name, [run = std::move(p.run)](const cluster_options& c, const rows_type&, const rows_type& rows) {
-                     return run(c, rows, quiet);
-                   }});
+    std::string name = p.name;
+    out.push_back({std::move(name), runs(std::move(p))});
   }
   return out;
 }
@@ -425,6 +426,7 @@ std::size_t best_rival(const metric& m, const trial& t, const std::vector<sample
 void summary(page& p, const std::vector<setting>& settings, const std::vector<found_type>& found) {
   std::vector<std::vector<std::string>> table;
   std::array<std::array<std::size_t, verdicts>, 2> count{};  // held out, seen
+  std::vector<std::string> lost;
   for (std::size_t i = 0; i != settings.size(); ++i) {
     const setting& s = settings[i];
     for (std::size_t t = 0; t != s.trials.size(); ++t) {
@@ -436,6 +438,10 @@ void summary(page& p, const std::vector<setting>& settings, const std::vector<fo
         const estimate e = change(m, runs.back(), runs[rival], runs[0]);
         const verdict v = verdict_of(m, e);
         ++count[s.trials[t].seen ? 1 : 0][v];
+        if (v == behind) {
+          lost.push_back(fmt::format("{}, {}: {} {} of `{}`", s.name, s.trials[t].workload, m.name, show_change(m, e),
+                                     s.trials[t].contestants[rival].name));
+        }
         join(cells[0], m.name);
         join(cells[1], fmt::format("{} {:.{}f}", s.trials[t].contestants[rival].name,
                                    value(m, runs[rival], runs[0]).mean, m.digits));
@@ -448,26 +454,17 @@ void summary(page& p, const std::vector<setting>& settings, const std::vector<fo
     }
   }
   const auto total = [&](verdict v) { return count[0][v] + count[1][v]; };
-  p.heading("Summary");
-  p.text(fmt::format(
-      "The headline metrics of {} workloads and loads make {} comparisons with whichever of the others is best in "
-      "that metric: `improved` is "
-      "ahead in {}, alike in {} (the 95 % interval of the change contains 0) and behind in {}. Of the {} held-out ones "
-      "it is ahead in {}, alike in {} and behind in {}.",
-      table.size(), total(ahead) + total(alike) + total(behind), total(ahead), total(alike), total(behind),
+  const std::size_t all = total(ahead) + total(alike) + total(behind);
+  p.lead(fmt::format(
+      "**`improved` is not the best everywhere.** In {} comparisons, the headline metrics of {} workloads and loads, "
+      "each with whichever of the other policies is best in it, it is ahead in {}, alike in {} (the 95 % interval of "
+      "the change contains 0) and behind in {}. Of the {} held-out ones it is ahead in {}, alike in {} and behind in "
+      "{}.",
+      all, table.size(), total(ahead), total(alike), total(behind),
       count[0][ahead] + count[0][alike] + count[0][behind], count[0][ahead], count[0][alike], count[0][behind]));
+  if (!lost.empty()) p.lead(fmt::format("Behind: {}.", fmt::join(lost, "; ")));
+  p.heading("Summary");
   p.table({"setting", "workload", "", "headline", "the best of the others", "improved", "change", ""}, table);
-  p.text(
-      "Where it is behind, and why. *Phasor, production mix below saturation*: every instance computes prompts, so "
-      "its decode steps are longer than those of a pool that only decodes; the bound on steps keeps that to some "
-      "percent of the P99, and above saturation the whole cluster's arithmetic outweighs it. *CascadeInfer, "
-      "long-tailed at 120 requests a second*: its stages are those of `cascade-steady`, planned for a steady load, "
-      "which trade throughput at overload for TTFT (CascadeInfer's page has the comparison). *CascadeInfer, ShareGPT "
-      "at 0.85*: TTFT is what bounded steps cost; without the bound it is lower, and TPOT higher. *PASCAL, "
-      "reasoning-heavy*: its best bin is that of the shortest reasoning, which two-phase queues favour by taking "
-      "turns; without predictions `improved` cannot tell who is short, and its worst bin is where that pays. "
-      "*CascadeInfer, reasoning-chat at 150*: as `cascade-steady`, which loses as much. What the count leaves out: "
-      "where TPOT is no headline it rises, by up to 42 % in Phasor's setting.");
 }
 
 void show_setting(page& p, const setting& s, const found_type& found) {
@@ -504,8 +501,7 @@ void ablation(page& p, const options& o, const std::vector<setting>& settings) {
   const auto bounded = [](const contestant& theirs) {
     return contestant{"`" + theirs.name + "`, steps bounded",
                       [theirs](const cluster_options& c, const rows_type& history, const rows_type& rows) {
-                        const auto model = sim::calibrate_prefill(c.instance.timer, sim::default_ttft_target);
-                        return theirs.run(sim::bounded_steps(c, model, sim::improved_config{}.step_s), history, rows);
+                        return theirs.run(sim::bounded_steps(c), history, rows);
                       }};
   };
   std::vector<std::vector<std::string>> table;

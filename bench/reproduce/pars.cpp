@@ -252,7 +252,6 @@ outcome run(const sim::policy& policy, const sim::profile& p, const std::vector<
 }
 
 /// The library's policy of that name.
-sim::policy published(std::string_view name) { return sim::select_policies(sim::published_policies(), name).front(); }
 constexpr double default_threshold = 120;
 sim::policy by_score(double threshold = never_boosted) {
   const duration wait = std::isfinite(threshold) ? duration{threshold} : duration::forever();
@@ -370,16 +369,6 @@ struct contestant {
   double threshold = never_boosted;
 };
 
-/// `p` with the bound on steps that `improved` and `sarathi` have.
-sim::policy with_bounded_steps(sim::policy p) {
-  p.run = [run = p.run](const sim::cluster_options& o, std::span<const sim::trace_row> rows,
-                        const sim::progress_callback& progress) {
-    const auto model = sim::calibrate_prefill(o.instance.timer, sim::default_ttft_target);
-    return run(sim::bounded_steps(o, model, sim::improved_config{}.step_s), rows, progress);
-  };
-  return p;
-}
-
 /// Who is compared; the first is FCFS and the last the oracle. The three trained models are told apart where nobody is
 /// boosted, so that it is their order which counts.
 std::vector<contestant> contestants() {
@@ -393,7 +382,7 @@ std::vector<contestant> contestants() {
       {"PARS, boosted after 120 s", by_pairwise, named("pars"), default_threshold},
       {"PARS, never boosted", by_pairwise, named("pars-unboosted")},
       {"PARS, smooth ageing", by_pairwise, named("pars-smooth")},
-      {"PARS, smooth ageing, steps bounded", by_pairwise, always(with_bounded_steps(published("pars-smooth")))},
+      {"PARS, smooth ageing, steps bounded", by_pairwise, always(sim::with_bounded_steps(published("pars-smooth")))},
       {"`improved`", by_pairwise,
        [](const std::vector<sim::trace_row>& history) {
          sim::policy p = published("improved");

@@ -11,7 +11,6 @@
 #include <tessera/sim/model/profiles.hpp>
 #include <tessera/sim/policies/cascade_plan.hpp>
 #include <tessera/sim/policies/disaggregated.hpp>
-#include <tessera/sim/policies/llumnix.hpp>
 #include <tessera/sim/policies/policies.hpp>
 #include <tessera/sim/policies/pool_plan.hpp>
 
@@ -44,6 +43,18 @@ using sim::trace_row;
 using tessera::duration;
 using tessera::tokens;
 using rows_type = std::vector<trace_row>;
+
+/// The library's policy of that name.
+inline sim::policy published(std::string_view name) {
+  return sim::select_policies(sim::published_policies(), name).front();
+}
+
+/// What runs a policy on a cluster, whatever else it is told: no policy of the library but ours knows more.
+inline auto runs(sim::policy p) {
+  return [p = std::move(p)](const cluster_options& o, const auto& /*more*/, const rows_type& rows) {
+    return p.run(o, rows, [](std::size_t) {});
+  };
+}
 
 namespace pascal_setting {
 
@@ -335,12 +346,7 @@ inline contestant splitwise(const sim::pool_sizes& sizes = three_pools) {
 }
 
 /// A policy of the library by its name; the colocated ones are what pools have to beat.
-inline contestant named(std::string_view name) {
-  return {std::string{name}, [p = sim::select_policies(sim::published_policies(), name).front()](
-                                 const sim::cluster_options& o, const archetype&, const rows_type& rows) {
-            return p.run(o, rows, [](std::size_t) {});
-          }};
-}
+inline contestant named(std::string_view name) { return {std::string{name}, runs(published(name))}; }
 
 inline std::string show(const sim::pool_sizes& p) {
   return p.mixed == 0 ? fmt::format("{}/{}", p.prefill, p.decode)

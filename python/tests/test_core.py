@@ -142,6 +142,18 @@ def test_who_was_away_is_told_its_tokens() -> None:
     assert lost == {"b"} and back == "b"
 
 
+def test_whose_lengths_are_asked_for_has_all_of_its_tokens_when_it_ends() -> None:
+    for whole in (False, True):
+        e = Engine(whole_at_end=whole)
+        r = Request("a", list(range(40)), 3)
+        e.add(r)
+        for token in (7, 8, 9):
+            counts, *_ = e.plan()
+            _, _, ended = e.answer(counts, {"a": [token]})
+        assert ended == [r]
+        assert r.output == ([7, 8, 9] if whole else []) and r.everything[40:] == r.output
+
+
 def test_the_second_runner_takes_who_resumes_for_new() -> None:
     e = Engine(blocks=32, watermark=0.0, second_runner=True)
     for name in "ab":

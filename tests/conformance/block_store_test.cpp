@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include <tessera/core/owned_storage.hpp>
 #include <tessera/kv/block_pool.hpp>
+#include <tessera/kv/by_session.hpp>
+#include <tessera/kv/evict_by_time.hpp>
 #include <tessera/kv/prefix_cache.hpp>
 
 #include <algorithm>
@@ -15,9 +17,13 @@
 
 // What every model of `kv::block_store` must do, whatever its insides, seen through the concept alone.
 // To try a store of your own, add it to the list.
-#define BLOCK_STORES tessera::kv::block_pool, tessera::kv::prefix_cache
+#define BLOCK_STORES tessera::kv::block_pool, tessera::kv::prefix_cache, kept, in_accounts
 
 namespace {
+
+using kept = tessera::kv::basic_prefix_cache<tessera::kv::keep_until<>,
+                                             tessera::kv::event_ring<16, tessera::kv::hash128>, tessera::kv::hash128>;
+using in_accounts = tessera::kv::basic_prefix_cache<tessera::kv::by_session<3>>;
 
 using tessera::status;
 using tessera::kv::block_id;

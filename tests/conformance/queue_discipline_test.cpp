@@ -5,9 +5,12 @@
 
 #include <tessera/order/earliest_due.hpp>
 #include <tessera/order/fcfs.hpp>
+#include <tessera/order/least_attained_service.hpp>
+#include <tessera/order/least_slack.hpp>
 #include <tessera/order/paced.hpp>
 #include <tessera/order/ranked.hpp>
 #include <tessera/order/round_robin.hpp>
+#include <tessera/order/shortest_rest.hpp>
 #include <tessera/order/two_phase.hpp>
 #include <tessera/queue/ordered_queue.hpp>
 
@@ -79,11 +82,36 @@ struct expects_the_prompt {
   }
 };
 using by_due = order::earliest_due<expects_the_prompt, reads_the_prompt>;
+/// Three times the prompt at first, and then more the further it has come in every hundred tokens.
+struct expects_more_and_more {
+  template <schedulable R>
+  [[nodiscard]] tokens operator()(const R& r) const noexcept {
+    return max(tokens{3 * r.prompt.count() - r.generated().count()}, tokens{1 + r.generated().count() % 100});
+  }
+};
+using by_rest = order::shortest_rest<expects_more_and_more>;
+/// Requests of a few programs, which the order's user has somewhere.
+struct one_of_three {
+  order::program_service* all = nullptr;
+  template <schedulable R>
+  [[nodiscard]] order::program_service* operator()(const R& r) const noexcept {
+    return all == nullptr || r.id % 4 == 0 ? nullptr : all + r.id % 4 - 1;
+  }
+};
+using by_service = order::least_attained_service<one_of_three>;
+/// Some were promised more than others.
+struct promised_by_prompt {
+  template <schedulable R>
+  [[nodiscard]] order::token_deadlines operator()(const R& r) const noexcept {
+    return {.ttft = duration{r.prompt.count() % 2 == 0 ? 1.0 : 9.0}, .tpot = duration{0.05}};
+  }
+};
+using by_slack = order::least_slack<promised_by_prompt>;
 
 /// One type of request for every order, whose hook is not its first base.
 template <class Clock>
 using hook = basic_request_hook<Clock, order::round_robin, order::two_phase, order::ranked<>,
-                                order::paced<reads_the_prompt>, by_due>;
+                                order::paced<reads_the_prompt>, by_due, by_rest, by_service, by_slack>;
 struct request : engine_part, hook<seconds_clock> {
   std::size_t id = 0;
   float score = 0;
@@ -112,6 +140,7 @@ struct model {
     if constexpr (requires { d.demote_above; }) d.demote_above = tokens{150};
     if constexpr (requires { d.threshold; }) d.threshold = duration{6.0};
     if constexpr (requires { d.slice; }) d.slice = tokens{15};
+    if constexpr (requires { d.first; }) d.first = tokens{20};
     return d;
   }
 };
@@ -121,7 +150,8 @@ struct model {
       model<order::ranked<by_prompt>>, model<shortest_prompt>, model<around_a_length>, model<round_robin_by_quanta>,   \
       model<two_phase_by_quanta>, model<order::paced<reads_the_prompt>>, model<by_due>, (model<by_due, tick_request>), \
       (model<order::paced<reads_the_prompt>, tick_request>), (model<order::fcfs, tick_request>),                       \
-      (model<order::two_phase, tick_request>), (model<order::ranked<>, tick_request>)
+      (model<order::two_phase, tick_request>), (model<order::ranked<>, tick_request>), model<by_rest>,                 \
+      model<by_service>, (model<by_service, tick_request>), model<by_slack>, (model<by_slack, tick_request>)
 
 /// The same requests and the same operations, done the slow way.
 template <class Model>
@@ -220,9 +250,11 @@ bool same_state(const State& a, const State& b) {
   if constexpr (requires { a.turn; }) same = same && a.turn == b.turn;
   if constexpr (requires { a.quantum_used; }) same = same && a.quantum_used == b.quantum_used;
   if constexpr (requires { a.urgent_at; }) same = same && a.urgent_at == b.urgent_at;
-  if constexpr (requires { a.boost_at; }) {
-    same = same && a.boost_at == b.boost_at && a.rank == b.rank && a.boosted == b.boosted;
-  }
+  if constexpr (requires { a.boost_at; }) same = same && a.boost_at == b.boost_at && a.boosted == b.boosted;
+  if constexpr (requires { a.rank; }) same = same && a.rank == b.rank;
+  if constexpr (requires { a.had; }) same = same && a.had == b.had && a.next_at == b.next_at;
+  if constexpr (requires { a.start_by; }) same = same && a.start_by == b.start_by && a.used == b.used;
+  if constexpr (requires { a.rest; }) same = same && a.rest == b.rest && a.used == b.used && a.keeps == b.keeps;
   return same;
 }
 template <class D, class R>
@@ -327,7 +359,8 @@ TEMPLATE_TEST_CASE("ordered_queue: as the slow reference, over random operations
     INFO("seed " << seed);
     CHECK(agrees);
     CHECK((slow.aged() > 0) == D::ages);
-    constexpr bool takes_turns = requires(D d) { d.quantum; } || requires(D d) { d.slice; };
+    constexpr bool takes_turns =
+        requires(D d) { d.quantum; } || requires(D d) { d.slice; } || requires(D d) { d.first; };
     CHECK((moves > 0) == takes_turns);
 
     while (queue.pop_front() != nullptr) {

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include <tessera/kv/block_pool.hpp>
 #include <tessera/kv/block_table.hpp>
+#include <tessera/kv/by_session.hpp>
 #include <tessera/kv/copy_on_write.hpp>
 #include <tessera/kv/csr_tables.hpp>
+#include <tessera/kv/host_cache.hpp>
 #include <tessera/kv/host_tier.hpp>
 #include <tessera/kv/prefix_cache.hpp>
 
@@ -152,6 +154,24 @@ TESSERA_DEATH_CASE(kv_cache_undo_release_out_of_order, "out of order") {
   c.object.undo_release(std::span{ids}.first(1));
 }
 
+TESSERA_DEATH_CASE(kv_cache_wish_for_a_block_not_in_use, "not in use") {
+  fixture<tessera::kv::basic_prefix_cache<tessera::kv::by_session<4>>> c{{.blocks = 4}};
+  c.object.wish(std::array{block_id{1}}, 2U);
+}
+TESSERA_DEATH_CASE(kv_cache_on_the_account_of_no_session, "not a session") {
+  fixture<tessera::kv::basic_prefix_cache<tessera::kv::by_session<4>>> c{{.blocks = 4}};
+  c.object.wish(allocated<1>(c.object), 4U);
+}
+TESSERA_DEATH_CASE(kv_by_session_undo_release_out_of_order, "out of order") {
+  fixture<tessera::kv::basic_prefix_cache<tessera::kv::by_session<4>>> c{{.blocks = 4}};
+  const auto ids = allocated<2>(c.object);
+  (void)c.object.publish(ids[0], 1);
+  (void)c.object.publish(ids[1], 2);
+  (void)c.object.release(ids[0]);
+  (void)c.object.release(ids[1]);
+  c.object.undo_release(std::span{ids}.first(1));
+}
+
 TESSERA_DEATH_CASE(kv_table_block_size_zero, "block_size") {
   table{{.rows = 1, .blocks_per_row = 1, .block_size = tokens{0}}};
 }
@@ -236,6 +256,20 @@ TESSERA_DEATH_CASE(kv_host_shorten_to_nothing, "keeps one block at least") {
   tessera::kv::block_id head = 0;
   static_cast<void>(t.store(2, head));
   t.shorten(head, 0);
+}
+
+TESSERA_DEATH_CASE(kv_host_cache_shorten_to_nothing, "keeps one block at least") {
+  arena a{memory};
+  tessera::kv::host_cache<> t{a, {.host_blocks = 4}};
+  tessera::kv::block_id head = 0;
+  static_cast<void>(t.store(2, head));
+  t.shorten(head, 0);
+}
+TESSERA_DEATH_CASE(kv_cache_was_evicted_of_a_published_block, "just allocated") {
+  cache c{{.blocks = 4}};
+  const auto ids = allocated<1>(c.object);
+  (void)c.object.publish(ids[0], 1);
+  (void)c.object.was_evicted(ids[0]);
 }
 
 TESSERA_DEATH_CASE(kv_fork_of_a_row_whose_blocks_are_free, "not in use") {

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include <tessera/placement/hashed.hpp>
 #include <tessera/placement/migrate_when_tight.hpp>
 #include <tessera/placement/pascal.hpp>
 #include <tessera/placement/prefix_affinity.hpp>
@@ -21,6 +22,8 @@ struct view {
   std::size_t reasoning = 0;
   std::size_t fresh_answers = 0;
   tessera::tokens cached_tokens{};
+  std::size_t id = 0;
+  std::uint64_t prefix_key = 0;
 };
 
 }  // namespace
@@ -41,4 +44,7 @@ TESSERA_DEATH_CASE(placement_turn_backwards, "a range") {
 
 TESSERA_DEATH_CASE(placement_prefix_affinity_below_the_mean, "there is not room for all") {
   static_cast<void>(tessera::placement::prefix_affinity{.bound = 0.5}(std::vector<view>(2)));
+}
+TESSERA_DEATH_CASE(placement_bounded_hashing_below_the_mean, "there is not room for all") {
+  static_cast<void>(tessera::placement::bounded_hashing{.bound = 0.5}(std::vector<view>(2)));
 }

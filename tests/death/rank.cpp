@@ -5,6 +5,7 @@
 #include <tessera/rank/features.hpp>
 #include <tessera/rank/kendall.hpp>
 #include <tessera/rank/length_calibrator.hpp>
+#include <tessera/rank/length_distribution.hpp>
 #include <tessera/rank/mlp.hpp>
 #include <tessera/rank/scorer.hpp>
 #include <tessera/rank/train_mlp.hpp>
@@ -87,6 +88,23 @@ TESSERA_DEATH_CASE(rank_calibrator_without_groups, "1 to 2^31 - 1 groups") {
 TESSERA_DEATH_CASE(rank_calibrator_of_negative_lengths, "a length is not negative") {
   auto storage = tessera::storage_for<length_calibrator>({.window = 1, .groups = 1});
   length_calibrator{storage}.observe(1, tessera::tokens{-1});
+}
+TESSERA_DEATH_CASE(rank_distribution_without_window, "a window of 1 to 2^31 - 1 requests") {
+  auto storage = tessera::storage_for<length_distribution>({.window = 0, .groups = 1});
+  length_distribution{storage}.fit();
+}
+TESSERA_DEATH_CASE(rank_distribution_without_groups, "1 to 2^31 - 1 groups") {
+  auto storage = tessera::storage_for<length_distribution>({.window = 1, .groups = 0});
+  length_distribution{storage}.fit();
+}
+TESSERA_DEATH_CASE(rank_distribution_of_negative_lengths, "a length is not negative") {
+  auto storage = tessera::storage_for<length_distribution>({.window = 1, .groups = 1});
+  length_distribution{storage}.observe(1, tessera::tokens{-1});
+}
+TESSERA_DEATH_CASE(rank_distribution_of_no_probability, "a probability") {
+  auto storage = tessera::storage_for<length_distribution>({.window = 1, .groups = 1});
+  const length_distribution d{storage};
+  static_cast<void>(d.rest_quantile(1, tessera::tokens{}, 0.0));
 }
 TESSERA_DEATH_CASE(rank_mlp_batch_of_one, "a batch needs a pair") {
   mlp_options o;

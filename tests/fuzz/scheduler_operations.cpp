@@ -34,7 +34,8 @@ class input {
 
 template <class Order, class BlockStore>
 void run(std::size_t plans_in_flight, input choice) {
-  scheduler_operations<Order, BlockStore, input> operations{choice, nullptr, true, true, plans_in_flight};
+  const bool aside = choice(2) == 1;
+  scheduler_operations<Order, BlockStore, input> operations{choice, nullptr, true, true, plans_in_flight, aside};
   operations.run(400);
   operations.drain();
 }

@@ -29,10 +29,12 @@ class scheduler_operations {
   /// @param remember whether refusals are remembered, and
   /// @param looks whether anything is checked but what the digest tells.
   /// @param plans_in_flight so many plans are made before the first of them is settled, at most.
+  /// @param aside whether requests stand aside, and copies take longer than a step.
   explicit scheduler_operations(Choice& choice, Choice* extra = nullptr, bool remember = true, bool looks = true,
-                                std::size_t plans_in_flight = 1)
+                                std::size_t plans_in_flight = 1, bool aside = false)
       : choice_{choice},
         extra_{extra},
+        aside_{aside},
         limits_{make_limits(plans_in_flight)},
         config_{make_config(remember)},
         a_{limits_, config_},
@@ -48,6 +50,10 @@ class scheduler_operations {
       now_ += duration{static_cast<double>(below(4)) * 0.5};
       world& w = below(3) == 0 ? b_ : a_;
       if (limits_.plans_in_flight != 1 && goes_on(w)) continue;
+      if (aside_ && below(3) == 0) {
+        stand_aside(w);
+        continue;
+      }
       if (w.open()) {
         switch (below(10)) {
           case 9: update(w); break;
@@ -91,8 +97,13 @@ class scheduler_operations {
     for (world* w : {&a_, &b_}) {
       while (w->pending()) commit(*w);
       for (text_request* r : w->live()) {
+        if (r->state().parked) static_cast<void>(w->ready(*r));
+      }
+      for (text_request* r : w->loading_ones()) static_cast<void>(w->arrived(*r, tokens{}));
+      for (text_request* r : w->live()) {
         if (r->state().life == lifecycle::suspended) w->resume(*r);
       }
+      while (w->copies_out() != 0) w->drained(0);
       std::int64_t left = 0;
       for (const text_request* r : w->live()) left += r->prompt.count() + r->output.count() + 8;
       // Every step computes at least one token. Recomputation repeats work, but every interval between two preemptions
@@ -101,12 +112,16 @@ class scheduler_operations {
       while (!w->live().empty()) {
         must(steps-- > 0, "everything ends");
         now_ += duration{0.5};
+        if (aside_ && !w->open()) {
+          for (text_request* r : w->loading_ones()) static_cast<void>(w->arrived(*r, r->announced));
+        }
         if (limits_.plans_in_flight != 1 && goes_on(*w)) continue;
         if (w->pending() && w->in_flight() == limits_.plans_in_flight) commit(*w);
         plan(*w, some_limits(choice_));
         if (limits_.plans_in_flight == 1) commit(*w);
       }
       while (w->pending()) commit(*w);
+      for (text_request* r : w->loading_ones()) static_cast<void>(w->arrived(*r, r->announced));
       w->check_empty();
     }
     for (const text_request& r : requests_) must(r.accepted == r.ended, "every accepted request ends once");
@@ -119,6 +134,12 @@ class scheduler_operations {
   [[nodiscard]] std::size_t resumed() const { return resumed_; }
   [[nodiscard]] std::size_t lost() const { return lost_; }
   [[nodiscard]] std::size_t forked() const { return forked_; }
+  [[nodiscard]] std::size_t loads() const { return a_.loads() + b_.loads(); }
+  [[nodiscard]] std::size_t demotions() const { return a_.demotions() + b_.demotions(); }
+  [[nodiscard]] std::size_t parked() const { return parked_; }
+  [[nodiscard]] std::size_t arrived() const { return arrived_; }
+  [[nodiscard]] std::size_t drained() const { return drained_; }
+  [[nodiscard]] std::size_t late() const { return a_.late() + b_.late(); }
 
  private:
   std::uint64_t below(std::uint64_t n) { return choice_(n); }
@@ -148,6 +169,7 @@ class scheduler_operations {
     l.host_blocks = below(3) == 0 ? 0 : below(2 * l.blocks);
     l.requests = 1 + below(12);
     l.max_length = below(2) == 0 ? tokens{} : tokens{1} + upto(40);
+    if (aside_) l.deadlines = below(8);
     return l;
   }
   typename world::scheduler_type::config make_config(bool remember) {
@@ -194,7 +216,7 @@ class scheduler_operations {
     r.starts_in = below(4) == 0 ? phase::answering : phase::reasoning;
     r.priority = below(4) == 0 ? static_cast<int>(below(3)) - 1 : 0;
     r.score = static_cast<float>(below(10));
-    const bool full = w.scheduler().waiting_count() >= limits_.requests;
+    const bool full = w.scheduler().waiting_count() + w.scheduler().parked_count() >= limits_.requests;
     const status expected = known && r.output > most ? status::never_fits
                             : full                   ? status::queue_full
                                                      : status::accepted;
@@ -257,6 +279,76 @@ class scheduler_operations {
     must(s == status::ok || s == status::exhausted || s == status::never_fits || (s == status::busy && w.pending()),
          "a resident can be forked, or is too large");
     forked_ += s == status::ok;
+  }
+
+  /// Soon, later, or never; also what has passed already.
+  time_point some_deadline() {
+    const auto steps = below(12);
+    return below(8) == 0 ? time_point::never() : now_ + duration{static_cast<double>(steps) - 1.0};
+  }
+
+  /// Notices come late, twice, wrong, or never.
+  void stand_aside(world& w) {
+    switch (below(9)) {
+      case 0:
+        if (w.copies_out() != 0) {
+          w.drained(below(w.copies_out()));
+          ++drained_;
+        }
+        must(w.scheduler().drained(~std::uint64_t{0}) == status::unknown_request, "there is no such copy");
+        return;
+      case 1: {
+        const auto all = w.loading_ones();
+        if (all.empty()) return;
+        text_request& r = *all[below(all.size())];
+        const auto most = static_cast<std::uint64_t>(r.announced.count());
+        const auto n = below(3) == 0 ? tokens{static_cast<std::int64_t>(below(most + 2))} : r.announced;
+        arrived_ += w.arrived(r, n) == status::ok;
+        return;
+      }
+      default: break;
+    }
+    if (w.live().empty()) return;
+    text_request& r = any(w);
+    const time_point deadline = some_deadline();
+    switch (below(8)) {
+      case 6:
+      case 0: {
+        const bool fails = below(3) == 0;
+        parked_ += w.park(r, deadline, fails ? park_end::fails : park_end::ready) == status::ok;
+        break;
+      }
+      case 2: static_cast<void>(w.ready(r)); break;
+      case 1:
+      case 7:
+      case 3: {
+        // Of those who wait, if somebody does: they are few.
+        text_request* q = &r;
+        for (text_request* other : w.live()) {
+          if (other->state().life == lifecycle::waiting && q->state().life != lifecycle::waiting) q = other;
+        }
+        const auto most = static_cast<std::uint64_t>(q->state().length.count());
+        const bool later = below(4) != 0;
+        const auto n = tokens{static_cast<std::int64_t>(below(most + 1))};
+        static_cast<void>(w.loading(*q, n, later ? deadline + duration{8} : deadline));
+        break;
+      }
+      case 4: {
+        const bool starts = below(2) == 0;
+        if (starts) {
+          static_cast<void>(w.start_by(r, deadline));
+          break;
+        }
+        const bool is_finished = below(2) == 0;
+        if (w.drain(r, is_finished, deadline) == status::ok && !is_finished) {
+          if (w.adopt(r) != status::accepted) ++r.ended;
+        }
+        break;
+      }
+      default:
+        must(w.scheduler().arrived(r, tokens{-1}) != status::ok, "less than nothing cannot arrive");
+        must((&w == &a_ ? b_ : a_).scheduler().ready(r) == status::unknown_request, "a request elsewhere is unknown");
+    }
   }
 
   void suspend_or_resume(world& w) {
@@ -352,6 +444,7 @@ class scheduler_operations {
 
   Choice& choice_;
   Choice* extra_;
+  bool aside_;
   time_point now_{};
   scheduler_limits limits_;
   typename world::scheduler_type::config config_;
@@ -364,6 +457,9 @@ class scheduler_operations {
   std::size_t resumed_ = 0;
   std::size_t lost_ = 0;
   std::size_t forked_ = 0;
+  std::size_t parked_ = 0;
+  std::size_t arrived_ = 0;
+  std::size_t drained_ = 0;
 };
 
 }  // namespace tessera_test

@@ -2,7 +2,8 @@
 
 // Random sequences of everything that an engine may do, for all orders, block stores, and ways to preempt and admit:
 // what must hold at any moment holds, everything ends once, nothing is left, the same calls give the same plans, and
-// an abandoned plan leaves no trace. With one plan in flight, and with up to four.
+// an abandoned plan leaves no trace. With one plan in flight, and with up to four; and with requests that stand aside,
+// KV that arrives late, in part or never, and copies that are done late or never.
 
 #include "property/scheduler_operations.hpp"
 
@@ -20,14 +21,19 @@ struct totals {
   std::size_t resumed = 0;
   std::size_t lost = 0;
   std::size_t forked = 0;
+  std::size_t parked = 0;
+  std::size_t arrived = 0;
+  std::size_t drained = 0;
+  std::size_t late = 0;
 };
 
 template <class Order, class BlockStore, class Gate>
-std::uint64_t one_run(std::uint64_t seed, bool with_abandoned, std::size_t plans_in_flight, totals& t) {
+std::uint64_t one_run(std::uint64_t seed, bool with_abandoned, std::size_t plans_in_flight, totals& t,
+                      bool aside = false) {
   seeded choice{std::mt19937_64{seed}};
   seeded extra{std::mt19937_64{seed + 1}};
-  scheduler_operations<Order, BlockStore, seeded, Gate> run{choice, with_abandoned ? &extra : nullptr, true, true,
-                                                            plans_in_flight};
+  scheduler_operations<Order, BlockStore, seeded, Gate> run{
+      choice, with_abandoned ? &extra : nullptr, true, true, plans_in_flight, aside};
   run.run(plans_in_flight == 1 ? 150 : 300);
   run.drain();
   t.preempted += run.preempted();
@@ -36,6 +42,10 @@ std::uint64_t one_run(std::uint64_t seed, bool with_abandoned, std::size_t plans
   t.resumed += run.resumed();
   t.lost += run.lost();
   t.forked += run.forked();
+  t.parked += run.parked();
+  t.arrived += run.arrived();
+  t.drained += run.drained();
+  t.late += run.late();
   return run.digest();
 }
 
@@ -76,6 +86,30 @@ void all_in_flight() {
   in_flight<Order, kv::prefix_cache, gate::backfill>();
 }
 
+template <class Order, class BlockStore, class Gate>
+void standing_aside() {
+  constexpr std::uint64_t seeds = is_slow ? 60 : 600;
+  totals t;
+  for (std::uint64_t seed = 0; seed != seeds; ++seed) {
+    const std::size_t plans = 1 + static_cast<std::size_t>(seed % 4);
+    INFO("seed " << seed << ", " << plans << " plans in flight");
+    const auto digest = one_run<Order, BlockStore, Gate>(seed, false, plans, t, true);
+    if (seed % 3 == 0) REQUIRE(one_run<Order, BlockStore, Gate>(seed, true, plans, t, true) == digest);
+  }
+  CHECK(t.parked > seeds);
+  CHECK(t.arrived > seeds / 20);
+  CHECK(t.drained > seeds / 60);
+  CHECK(t.late > seeds);
+}
+
+template <class Order>
+void all_standing_aside() {
+  standing_aside<Order, kv::block_pool, gate::in_line>();
+  standing_aside<Order, kv::prefix_cache, gate::in_line>();
+  standing_aside<Order, kv::block_pool, gate::backfill>();
+  standing_aside<Order, kv::prefix_cache, gate::backfill>();
+}
+
 template <class Order>
 void both_stores() {
   const totals pool = many_runs<Order, kv::block_pool>();
@@ -105,3 +139,9 @@ TEST_CASE("any sequence of operations, plans in flight: two_phase") { all_in_fli
 TEST_CASE("any sequence of operations, plans in flight: ranked") { all_in_flight<order::ranked<>>(); }
 TEST_CASE("any sequence of operations, plans in flight: paced") { all_in_flight<paced_order>(); }
 TEST_CASE("any sequence of operations, plans in flight: earliest_due") { all_in_flight<due_order>(); }
+TEST_CASE("any sequence of operations, standing aside: fcfs") { all_standing_aside<order::fcfs>(); }
+TEST_CASE("any sequence of operations, standing aside: round_robin") { all_standing_aside<order::round_robin>(); }
+TEST_CASE("any sequence of operations, standing aside: two_phase") { all_standing_aside<order::two_phase>(); }
+TEST_CASE("any sequence of operations, standing aside: ranked") { all_standing_aside<order::ranked<>>(); }
+TEST_CASE("any sequence of operations, standing aside: paced") { all_standing_aside<paced_order>(); }
+TEST_CASE("any sequence of operations, standing aside: earliest_due") { all_standing_aside<due_order>(); }

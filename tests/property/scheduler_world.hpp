@@ -68,8 +68,9 @@ using text_hook =
 struct text_request : text_hook {
   float score = 0;
   std::size_t id = 0;
-  tokens output{};     ///< Tokens after which the engine ends it. At least 1.
-  tokens reasoning{};  ///< Tokens after which its reasoning ends; 0: it does not reason, or never ends.
+  tokens output{};          ///< Tokens after which the engine ends it. At least 1.
+  tokens reasoning{};       ///< Tokens after which its reasoning ends; 0: it does not reason, or never ends.
+  time_point keep_until{};  ///< For a cache that goes by it.
   std::vector<std::uint64_t> hashes;
 
   // What must have become of it.
@@ -86,11 +87,15 @@ struct text_request : text_hook {
   std::vector<std::uint64_t> in_transit;  ///< Its KV on the way between two instances.
   std::uint64_t epoch = 0;                ///< How often prefixes had been forgotten when its oldest KV was computed.
   std::vector<std::uint64_t> contents;    ///< What the KV of its tokens is, by position.
+  tokens announced{};                     ///< KV that is on its way: so many tokens,
+  std::size_t load_first = 0;             ///< from this block on,
+  std::vector<kv::block_id> load_to;      ///< to these blocks.
 
   [[nodiscard]] std::span<const std::uint64_t> prefix_hashes() const noexcept { return hashes; }
 
   void write(std::size_t name, tokens length, tokens common, std::uint64_t family, tokens block_size) {
     id = name;
+    keep_until = time_point::at_seconds(static_cast<double>(mix(name, 77) % 64));
     prompt = length;
     std::vector<std::int32_t> text;
     std::uint64_t chain = 0;
@@ -199,6 +204,11 @@ class scheduler_world {
   /// Tells runs apart: everything that the scheduler has decided so far.
   [[nodiscard]] std::uint64_t digest() const { return digest_; }
   void set_digest(std::uint64_t d) { digest_ = d; }
+  /// Transfers from the second level of the cache, and blocks that went there.
+  [[nodiscard]] std::size_t loads() const { return loads_; }
+  [[nodiscard]] std::size_t demotions() const { return demotions_; }
+  /// Deadlines that have passed.
+  [[nodiscard]] std::size_t late() const { return late_; }
   /// Nothing is looked at but what becomes part of the digest: faster, and nobody ages because somebody looks.
   void look_away() { looks_ = false; }
 
@@ -240,14 +250,14 @@ class scheduler_world {
   status evacuate(text_request& r) {
     const auto& s = r.state();
     std::vector<std::uint64_t> saved;
-    const bool has_it = in_a_plan(r) || (r.copy_pending && count(s.computed) % block_size_ != 0);
+    const bool has_it = in_a_plan(r) || (r.copy_pending && count(s.computed) % block_size_ != 0) || is_loading(r);
     const bool busy = (open_ && (s.life != lifecycle::suspended || r.cancelled_while_planned)) || has_it ||
                       scheduler_.is_in_flight(r);
     must(open_ || busy == has_it || !flights_.empty(), "who is in no plan is not in flight");
     const std::uint32_t row = s.row;
     const bool leaves_row = open_ && !busy;
     // What it left to others when it was swapped out is lost to it.
-    const bool incomplete = s.life == lifecycle::waiting && s.host_head != no_index && r.host_first != 0;
+    const bool incomplete = s.life == lifecycle::waiting && (s.loads || (s.host_head != no_index && r.host_first != 0));
     for (std::size_t p = 0; p != count(s.computed) && !busy && !incomplete; ++p) {
       if (s.life != lifecycle::waiting) {
         saved.push_back(slot(scheduler_.tables().row(s.row), p));
@@ -284,7 +294,8 @@ class scheduler_world {
     check();
   }
   void resume(text_request& r) {
-    const bool may = r.state().life == lifecycle::suspended;
+    const auto& s = r.state();
+    const bool may = s.life == lifecycle::suspended && !s.parked && !s.loads;
     const auto before = place(r);
     const auto blocks_before = row_of(r);
     const status done = scheduler_.resume(r);
@@ -292,6 +303,137 @@ class scheduler_world {
     must(place(r) == before && row_of(r) == blocks_before, "who resumes has its place and its blocks");
     if (done == status::ok) must(r.state().life == lifecycle::resident, "who resumes is resident");
     check();
+  }
+
+  /// A parked request keeps blocks, progress and place, and holds nobody up.
+  status park(text_request& r, time_point deadline, park_end at_deadline) {
+    const auto& s = r.state();
+    const bool may = (s.life == lifecycle::waiting || s.life == lifecycle::resident || s.parked);
+    const bool busy = s.life == lifecycle::resident ? open_ : open_ && in_plan(r, flights_.back());
+    const auto before = place(r);
+    const auto blocks_before = row_of(r);
+    const status done = scheduler_.park(r, deadline, at_deadline);
+    note(static_cast<std::uint64_t>(done));
+    must(done == (!may ? status::unknown_request : busy ? status::busy : done), "who waits or runs can be parked");
+    must(done != status::invalid && (done != status::exhausted || deadline != time_point::never()),
+         "or there is no room");
+    must(place(r) == before && row_of(r) == blocks_before, "who is parked keeps its place and its blocks");
+    if (done == status::ok) must(s.parked && scheduler_.why(r) == wait_reason::parked, "who is parked knows");
+    check();
+    return done;
+  }
+  status ready(text_request& r) {
+    const auto& s = r.state();
+    const bool busy = s.life != lifecycle::waiting && open_;
+    const bool may = s.parked;
+    const auto before = place(r);
+    const status done = scheduler_.ready(r);
+    must(done == (!may ? status::unknown_request : busy ? status::busy : status::ok), "who is parked can be ready");
+    must(place(r) == before && (done != status::ok || !s.parked), "who is ready has its place");
+    check();
+    return done;
+  }
+
+  /// KV of so many tokens is on its way.
+  status loading(text_request& r, tokens n, time_point deadline) {
+    const status done = scheduler_.loading(r, n, deadline);
+    note(static_cast<std::uint64_t>(done));
+    if (done == status::ok) {
+      r.announced = n;
+      r.in_transit.clear();
+      r.computed_before = n;
+    }
+    check();
+    return done;
+  }
+  /// So many came: written when the plan has run that named the blocks, and nonsense behind them.
+  status arrived(text_request& r, tokens n) {
+    const bool may = is_loading(r);
+    const bool possible = n >= tokens{} && n <= r.announced;
+    if (may && !open_ && possible) {
+      const landing l{&r, r.epoch, r.announced, n, r.load_first, r.load_to};
+      const auto lists_it = [&](const flight& f) {
+        return !f.has_run &&
+               std::any_of(f.plan.load.begin(), f.plan.load.end(), [&](const auto& t) { return t.request == &r; });
+      };
+      const auto f = std::find_if(flights_.rbegin(), flights_.rend(), lists_it);
+      if (f == flights_.rend()) {
+        land(l);
+      } else {
+        f->landings.push_back(l);
+      }
+    }
+    const status done = scheduler_.arrived(r, n);
+    must(done == (!may       ? status::unknown_request
+                  : open_    ? status::busy
+                  : possible ? status::ok
+                             : status::invalid),
+         "what was on its way can arrive");
+    if (done == status::ok && is_here(r)) {
+      must(r.state().life == lifecycle::resident && r.state().computed >= n, "what has arrived is there");
+      r.computed_before = r.state().computed;
+    }
+    release_ended();
+    check();
+    return done;
+  }
+  status start_by(text_request& r, time_point deadline) {
+    const status done = scheduler_.start_by(r, deadline);
+    note(static_cast<std::uint64_t>(done));
+    check();
+    return done;
+  }
+
+  /// A request leaves, or is finished, and a copy of its blocks is not done.
+  status drain(text_request& r, bool is_finished, time_point deadline) {
+    const auto& s = r.state();
+    const bool has_row = s.row != no_index;
+    const bool busy =
+        open_ || in_a_plan(r) || (r.copy_pending && count(s.computed) % block_size_ != 0) || is_loading(r);
+    copy_out c{};
+    for (std::size_t p = 0; has_row && !busy && p != count(s.computed); ++p) {
+      c.contents.push_back(slot(scheduler_.tables().row(s.row), p));
+      must(r.may_read(c.contents.back(), p, r.epoch), "what is copied out is its KV");
+    }
+    c.row = s.row;
+    c.blocks = row_of(r);
+    const status done =
+        is_finished ? scheduler_.finish(r, deadline, c.ticket) : scheduler_.evacuate(r, deadline, c.ticket);
+    note(static_cast<std::uint64_t>(done));
+    must(!has_row ? done == status::unknown_request : !busy || done == status::busy, "who holds blocks can leave them");
+    if (done == status::ok) {
+      if (is_finished) {
+        end(r, lifecycle::finished);
+      } else {
+        must(s.life == lifecycle::idle, "who has left is gone");
+        forget(r);
+        r.host_ids.clear();
+        r.in_transit = c.contents;
+      }
+      copies_out_.push_back(std::move(c));
+    }
+    check();
+    return done;
+  }
+  [[nodiscard]] std::size_t copies_out() const { return copies_out_.size(); }
+  /// The copy is done: until now nobody has written to its blocks.
+  void drained(std::size_t i) {
+    const copy_out c = copied_out(i);
+    must(scheduler_.drained(c.ticket) == status::ok, "a copy that is waited for can be done");
+    must(scheduler_.drained(c.ticket) == status::unknown_request, "and only once");
+    if (open_) left_rows_.push_back(c.row);
+    check();
+  }
+  /// Those whose KV is on its way, ended ones included.
+  [[nodiscard]] std::vector<text_request*> loading_ones() const {
+    std::vector<text_request*> all;
+    for (text_request* r : live_) {
+      if (is_loading(*r)) all.push_back(r);
+    }
+    for (const ending& e : ending_) {
+      if (is_loading(*e.request)) all.push_back(e.request);
+    }
+    return all;
   }
 
   /// Its priority is another.
@@ -314,7 +456,7 @@ class scheduler_world {
       r.cancelled_while_planned = true;
     } else {
       leave(r, lifecycle::cancelled);
-      must(scheduler_.cancel(r) == status::unknown_request, "a request ends once");
+      must(scheduler_.cancel(r) == (is_loading(r) ? status::ok : status::unknown_request), "a request ends once");
     }
     check();
   }
@@ -324,6 +466,7 @@ class scheduler_world {
     launch();
     for (text_request* r : live_) r->computed_before = r->state().computed;
     plan_ = scheduler_.plan(now, step);
+    hear_of_deadlines();
     settle_cancelled();
     if (!flights_.empty()) {
       for (text_request* r : live_) r->computed_before = r->state().computed;
@@ -400,7 +543,10 @@ class scheduler_world {
     open_ = false;
     flights_.pop_back();
     left_rows_.clear();
-    for (text_request* r : live_) must(r->state().computed == r->computed_before, "an abandoned plan computes nothing");
+    for (text_request* r : live_) {
+      must(r->state().computed == r->computed_before || r->cancelled_while_planned,
+           "an abandoned plan computes nothing");
+    }
     settle_cancelled();
     check();
   }
@@ -478,12 +624,21 @@ class scheduler_world {
     std::vector<const text_request*> holding{residents.begin(), residents.end()};
     for (const text_request* r : live_) {
       if (r->state().life != lifecycle::suspended) continue;
-      must(scheduler_.why(*r) == wait_reason::suspended, "who is suspended stands aside");
+      must(scheduler_.why(*r) == (r->state().parked  ? wait_reason::parked
+                                  : r->state().loads ? wait_reason::loading
+                                                     : wait_reason::suspended),
+           "who is suspended stands aside");
       holding.push_back(r);
     }
-    must(holding.size() - residents.size() == scheduler_.suspended_count(), "suspended requests are counted");
-    must(waiting + holding.size() == live_.size(), "every live request is in one place");
-    must(holding.size() <= limits_.residents, "no more hold blocks than the limits allow");
+    std::size_t parked = 0;
+    for (const text_request* r : live_) parked += r->state().parked && r->state().life == lifecycle::waiting;
+    std::size_t loading = 0;
+    for (const ending& e : ending_) loading += is_loading(*e.request);
+    must(holding.size() - residents.size() + loading == scheduler_.suspended_count(), "suspended requests are counted");
+    must(scheduler_.parked_count() == parked && scheduler_.draining_count() == copies_out_.size(), "as are all others");
+    must(waiting + parked + holding.size() == live_.size(), "every live request is in one place");
+    must(holding.size() + loading + copies_out_.size() <= limits_.residents,
+         "no more hold blocks than the limits allow");
     must(scheduler_.idle() == (live_.empty() && ending_.empty()), "idle means empty");
     must(scheduler_.plans_in_flight() == flights_.size() && scheduler_.can_abandon() == open_, "plans are counted");
     for (const text_request* r : live_) {
@@ -511,6 +666,7 @@ class scheduler_world {
     };
     std::set<const text_request*> victims;
     for (const std::uint32_t row : left_rows_) own(row);
+    for (const copy_out& c : copies_out_) own(c.row);
     for (const ending& e : ending_) {
       if (e.request->state().row != no_index) own(e.request->state().row);
     }
@@ -519,6 +675,7 @@ class scheduler_world {
       for (std::size_t i = 0; i != plan_.size(); ++i) {
         if (plan_[i].request->state().life == lifecycle::waiting) own(plan_[i].row);
       }
+      for (const auto& t : plan_.load) own(t.request->state().row);
     }
     for (const text_request* r : residents) must(r->state().life == lifecycle::resident, "who is resident is resident");
     for (const text_request* r : holding) {
@@ -570,7 +727,8 @@ class scheduler_world {
   /// Nothing may be left when everybody has gone.
   void check_empty() {
     check();
-    must(live_.empty() && ending_.empty() && flights_.empty() && scheduler_.idle(), "all requests have ended");
+    must(live_.empty() && ending_.empty() && flights_.empty() && copies_out_.empty() && scheduler_.idle(),
+         "all requests have ended");
     must(scheduler_.store().free() == limits_.blocks, "all blocks are free");
     must(scheduler_.host().free() == limits_.host_blocks, "all host blocks are free");
     must(scheduler_.tables().free_rows() == scheduler_.tables().rows(), "all rows are free");
@@ -615,6 +773,15 @@ class scheduler_world {
     for (text_request* r = queue.front(); r != nullptr; r = queue.next(*r)) line.push_back(r);
     return line;
   }
+  /// KV that comes to the blocks that a plan has named.
+  struct landing {
+    text_request* request;
+    std::uint64_t epoch;
+    tokens announced;
+    tokens came;
+    std::size_t first;
+    std::vector<kv::block_id> to;
+  };
   /// A plan that was made and not settled.
   struct flight {
     plan_type plan;
@@ -625,6 +792,7 @@ class scheduler_world {
     std::vector<std::vector<std::uint64_t>> fetched{};  ///< What it fetches.
     std::vector<outcome> outcomes{};
     std::size_t preempted_meanwhile = 0;
+    std::vector<landing> landings{};  ///< What has arrived before it was run.
     bool has_run = false;
   };
   /// A request that has ended, and is held by plans in flight.
@@ -638,10 +806,63 @@ class scheduler_world {
       if (f.plan[i].request == &r) return true;
     }
     return std::any_of(f.plan.preempted.begin(), f.plan.preempted.end(),
-                       [&](const auto& v) { return v.request == &r; });
+                       [&](const auto& v) { return v.request == &r; }) ||
+           std::any_of(f.plan.load.begin(), f.plan.load.end(), [&](const auto& t) { return t.request == &r; });
   }
   [[nodiscard]] bool in_a_plan(const text_request& r) const {
     return std::any_of(flights_.begin(), flights_.end(), [&](const flight& f) { return in_plan(r, f); });
+  }
+  [[nodiscard]] static bool is_loading(const text_request& r) {
+    return r.state().life == lifecycle::suspended && r.state().loads;
+  }
+  /// Blocks whose copy is not done.
+  struct copy_out {
+    std::uint64_t ticket = 0;
+    std::uint32_t row = no_index;
+    std::vector<kv::block_id> blocks{};
+    std::vector<std::uint64_t> contents{};
+  };
+  copy_out copied_out(std::size_t i) {
+    copy_out c = copies_out_[i];
+    copies_out_.erase(copies_out_.begin() + static_cast<std::ptrdiff_t>(i));
+    for (std::size_t p = 0; p != c.contents.size(); ++p) {
+      must(slot(c.blocks, p) == c.contents[p], "nobody writes to what is copied out");
+    }
+    return c;
+  }
+  void land(const landing& l) {
+    for (std::size_t p = l.first * block_size_; p != count(l.announced); ++p) {
+      slot(l.to, p - l.first * block_size_) = p < count(l.came) ? l.request->written(p, l.epoch) : 0xdead;
+    }
+  }
+  void hear_of_deadlines() {
+    for (const deadline_passed<text_request>& d : plan_.late) {
+      ++late_;
+      if (d.what == deadline_of::draining) {
+        const auto i = std::find_if(copies_out_.begin(), copies_out_.end(),
+                                    [&](const copy_out& c) { return c.ticket == d.ticket; });
+        must(i != copies_out_.end() && d.request == nullptr, "a copy that is late was waited for");
+        static_cast<void>(copied_out(static_cast<std::size_t>(i - copies_out_.begin())));
+        continue;
+      }
+      text_request& r = *d.request;
+      const auto& s = r.state();
+      r.computed_before = s.computed;
+      switch (d.what) {
+        case deadline_of::parked:
+          must(is_here(r) && !s.parked, "who was parked is ready");
+          if (s.life == lifecycle::failed || s.ends_as == lifecycle::failed) leave(r, lifecycle::failed);
+          break;
+        case deadline_of::loading:
+          must(!s.loads, "what has not come is computed");
+          if (is_here(r)) must(s.life != lifecycle::suspended, "and nobody waits for it");
+          break;
+        default:  // or fails by another deadline that has passed since
+          must(is_here(r) &&
+                   (s.life == lifecycle::waiting || s.life == lifecycle::failed || s.ends_as == lifecycle::failed),
+               "who is told of as waiting waits");
+      }
+    }
   }
   [[nodiscard]] bool is_here(const text_request& r) const {
     return std::find(live_.begin(), live_.end(), &r) != live_.end();
@@ -689,7 +910,7 @@ class scheduler_world {
       end(r, how);
       return;
     }
-    must(!flights_.empty() && r.state().ends_as == how, "only plans in flight hold who has ended");
+    must((!flights_.empty() || is_loading(r)) && r.state().ends_as == how, "only plans in flight hold who has ended");
     forget(r);
     ending_.push_back({&r, how});
   }
@@ -704,7 +925,7 @@ class scheduler_world {
     const auto all = std::exchange(ending_, {});
     for (const ending& e : all) {
       if (is_live(e.request->state().life)) {
-        must(!flights_.empty(), "who has ended goes when no plan has it");
+        must(!flights_.empty() || is_loading(*e.request), "who has ended goes when no plan has it");
         ending_.push_back(e);
         continue;
       }
@@ -730,6 +951,10 @@ class scheduler_world {
     for (const kv_transfer<text_request>& t : f.plan.swap_in) {
       must(t.device.size() == t.host.size() && !t.host.empty(), "as many blocks in as out");
       text_request& r = *t.request;
+      if (is_load(t)) {
+        ++loads_;
+        continue;
+      }
       // Drafts that were refused after it had left are not brought back.
       const std::size_t written = (count(r.computed_before) + block_size_ - 1) / block_size_;
       must(written > r.host_first && written - r.host_first <= r.host_ids.size(), "its copy has all that is computed");
@@ -738,11 +963,22 @@ class scheduler_world {
                std::equal(t.host.rbegin(), t.host.rend(), r.host_ids.rbegin()),
            "a request comes back from where it went");
     }
+    for (const kv_fetch<text_request>& t : f.plan.load) {
+      text_request& r = *t.request;
+      must(t.first + t.device.size() == count(blocks_for_length(r.announced)) && !t.device.empty(),
+           "there is room for what is on its way");
+      r.load_first = t.first;
+      r.load_to.assign(t.device.begin(), t.device.end());
+      r.epoch = epoch_;
+    }
     for (std::size_t i = 0; i != f.plan.size(); ++i) {
       text_request& r = *f.plan[i].request;
       // Who starts with nothing of its own has what is known now.
       if (waits(r) && r.in_transit.empty() && r.host_ids.empty()) r.epoch = epoch_;
       if (waits(r) && count(f.plan[i].first) <= r.state().shared_blocks * block_size_) r.epoch = epoch_;
+      for (const kv_transfer<text_request>& t : f.plan.swap_in) {
+        if (t.request == &r && is_load(t)) r.epoch = epoch_;
+      }
       f.epochs.push_back(r.epoch);
       r.in_transit.clear();
       r.host_ids.clear();
@@ -770,6 +1006,12 @@ class scheduler_world {
         }
       }
     }
+    for (const kv_demotion& d : plan.demoted) {
+      for (std::size_t i = 0; i != block_size_; ++i) {
+        host_.at(d.host * block_size_ + i) = device_.at(d.device * block_size_ + i);
+      }
+      ++demotions_;
+    }
     for (std::size_t k = 0; k != plan.fetch.size(); ++k) {
       const kv_fetch<text_request>& t = plan.fetch[k];
       for (std::size_t p = t.first * block_size_; p != f.fetched[k].size(); ++p) {
@@ -783,6 +1025,8 @@ class scheduler_world {
         }
       }
     }
+    f.has_run = true;
+    for (const landing& l : f.landings) land(l);
     // Where the requests really are: drafts may have been refused that the plan did not know of. One that was ended by
     // a plan before this is in it in vain, and writes nonsense to what it was given.
     struct range {
@@ -828,6 +1072,13 @@ class scheduler_world {
     }
   }
 
+  static constexpr bool two_levels = requires { typename BlockStore::host_type; };
+  /// Whether a transfer brings what was found by its hash, not what the request itself left there.
+  [[nodiscard]] bool is_load(const kv_transfer<text_request>& t) const {
+    if (!two_levels) return false;
+    const auto& s = t.request->state();
+    return s.host_head == no_index || t.first < t.request->host_first || s.shared_blocks < t.request->host_first;
+  }
   [[nodiscard]] static bool waits(const text_request& r) noexcept { return r.state().life == lifecycle::waiting; }
   /// Whether it has ended if all comes of it that can.
   [[nodiscard]] bool may_end(const text_request& r) const {
@@ -882,6 +1133,14 @@ class scheduler_world {
         must(e.first == s.computed, "positions are consecutive");
       }
     }
+    std::set<const text_request*> loads;
+    for (const kv_fetch<text_request>& t : plan_.load) {
+      must(waits(*t.request) && entry.count(t.request) == 0 && loads.insert(t.request).second,
+           "nobody computes on KV that is on its way");
+      must(t.request->state().loads && scheduler_.why(*t.request) == wait_reason::none, "who loads was announced");
+      ++started;
+    }
+    for (const text_request* r : loads) must(!r->state().parked, "who is parked stands aside");
     must(sum == plan_.computed, "the plan knows what it computes");
     must(started <= step_.max_starts, "no more start than are wanted");
     must(sum + drafts <= step_.token_budget || (!config_.chunked_prefill && plan_.prefill.size() == 1),
@@ -925,10 +1184,11 @@ class scheduler_world {
         const bool first = waits(*r) ? displaces(*r, *v.request) : before(*r, *v.request);
         gained = gained || ((waits(*r) || grew) && first);
       }
+      for (const text_request* r : loads) gained = gained || displaces(*r, *v.request);
       must(gained, "a victim makes room for one that ranks before it");
       must(scheduler_.why(*v.request) == wait_reason::preempted, "a victim knows");
     }
-    const std::size_t suspended = scheduler_.suspended_count();
+    const std::size_t suspended = scheduler_.suspended_count() + copies_out_.size();
     must(residents.size() - victims.size() + started + suspended <= limits_.residents,
          "no more residents than the limits allow");
     if constexpr (!kv::prefix_store<BlockStore>) {
@@ -940,7 +1200,14 @@ class scheduler_world {
     for (const kv_transfer<text_request>& t : plan_.swap_out)
       must(victims.count(t.request) == 1, "victims are swapped out");
     for (const kv_transfer<text_request>& t : plan_.swap_in) {
-      must(entry.count(t.request) == 1 && t.request->state().swapped, "who was swapped out is swapped in");
+      must(entry.count(t.request) == 1, "who is swapped in runs");
+      if (is_load(t)) {
+        must(two_levels && t.first == t.request->state().shared_blocks &&
+                 entry.at(t.request)->first == limits_.block_size * static_cast<std::int64_t>(t.first + t.host.size()),
+             "what is found on the host follows what is found on the device");
+      } else {
+        must(t.request->state().swapped, "who was swapped out is swapped in");
+      }
     }
     for (const kv_fetch<text_request>& t : plan_.fetch) {
       must(entry.count(t.request) == 1 && t.request->state().swapped, "who was adopted is fetched");
@@ -962,7 +1229,7 @@ class scheduler_world {
     bool perhaps_behind = false;
     bool nobody_runs = false;
     for (text_request* r : turn) {
-      const bool runs = entry.count(r) == 1;
+      const bool runs = entry.count(r) == 1 || loads.count(r) == 1;
       const wait_reason why = scheduler_.why(*r);
       if (runs) {
         must(!nobody_runs && !(waits(*r) && nobody_starts && !Gate::passes), "nobody overtakes");
@@ -1026,17 +1293,17 @@ class scheduler_world {
         must(scheduler_.store().free() == 0, "a stalled request lacks a block");
         nobody_starts = true;
       } else {
-        must(full && (why == wait_reason::batch_full || why == wait_reason::budget_spent),
+        must((full || !config_.chunked_prefill) && (why == wait_reason::batch_full || why == wait_reason::budget_spent),
              "a resident waits for its turn");
         nobody_runs = true;
       }
     }
-    must(n != 0 || turn.empty() || outgrown.size() != 0 || nobody_starts || flights_.size() > 1,
+    must(n != 0 || !loads.empty() || turn.empty() || outgrown.size() != 0 || nobody_starts || flights_.size() > 1,
          "an idle step has a reason");
     // Somebody always gets on. One who has outgrown the limits may be in the way: that is for the engine to end.
     if (flights_.size() == 1 && !turn.empty() && turn.front()->state().length <= limits_.longest() && suspended == 0 &&
         (!waits(*turn.front()) || step_.max_starts != 0)) {
-      must(entry.count(turn.front()) == 1, "the first in turn runs");
+      must(entry.count(turn.front()) + loads.count(turn.front()) == 1, "the first in turn runs");
     }
   }
 
@@ -1059,11 +1326,16 @@ class scheduler_world {
     for (std::size_t i = 0; i != plan_.size(); ++i) {
       if (plan_[i].request->state().life == lifecycle::waiting) admitted.push_back(plan_[i].request);
     }
+    for (const kv_fetch<text_request>& t : plan_.load) admitted.push_back(t.request);
     must(admitted.size() == started, "who waits and is in the plan is admitted");
     std::int64_t capacity = static_cast<std::int64_t>(limits_.blocks);
     for (const text_request* s : live_) {
       if (s->state().life == lifecycle::suspended) capacity -= static_cast<std::int64_t>(row_of(*s).size());
     }
+    for (const ending& e : ending_) {
+      if (is_loading(*e.request)) capacity -= static_cast<std::int64_t>(row_of(*e.request).size());
+    }
+    for (const copy_out& c : copies_out_) capacity -= static_cast<std::int64_t>(c.blocks.size());
     std::vector<std::uint32_t> own(scheduler_.tables().rows());
     for (const auto list : {std::span<text_request* const>{kept}, std::span<text_request* const>{admitted}}) {
       for (const text_request* k : list) {
@@ -1108,8 +1380,13 @@ class scheduler_world {
       note(t.request->id);
       for (const auto b : t.device) note(b);
     }
+    for (const kv_demotion& d : plan_.demoted) note(mix(d.device, d.host));
     for (const auto& v : plan_.preempted) note(v.request->id * 2 + (v.mode == preemption_mode::swap));
     for (const text_request* r : plan_.outgrown) note(r->id);
+    for (const kv_fetch<text_request>& t : plan_.load) {
+      note(t.request->id);
+      for (const auto b : t.device) note(b);
+    }
     for (const text_request* r : live_) {
       // Which of two reasons it is that one is refused for may be left open where refusals are remembered.
       const wait_reason why = scheduler_.why(*r);
@@ -1124,6 +1401,8 @@ class scheduler_world {
   scheduler_type scheduler_;
   Order order_;  ///< To compare with.
   bool looks_ = true;
+  std::size_t loads_ = 0;
+  std::size_t demotions_ = 0;
   std::vector<std::uint64_t> device_;
   std::vector<std::uint64_t> host_;
   std::vector<text_request*> live_;
@@ -1131,6 +1410,8 @@ class scheduler_world {
   step_limits step_{};
   std::deque<flight> flights_;
   bool open_ = false;  ///< Whether the newest can be abandoned.
+  std::vector<copy_out> copies_out_;
+  std::size_t late_ = 0;
   std::vector<ending> ending_;
   std::vector<std::uint32_t> left_rows_;  ///< Of those who left while the plan could be.
   std::uint64_t digest_ = 0;

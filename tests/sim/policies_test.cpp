@@ -136,6 +136,51 @@ TEST_CASE("policies: PARS boosts who has waited, serves the short ones first for
   CHECK(waited("sjf") == never);
 }
 
+TEST_CASE("policies: Autellix lets single calls go before the later calls of a long program") {
+  // One at a time. An agent's long calls follow one another; short single calls come all the while.
+  std::vector<sim::trace_row> rows;
+  for (int i = 0; i < 20; ++i) {
+    rows.push_back(row(0, 20, 0, 200));
+    rows.back().session = 1;
+  }
+  for (int i = 0; i < 60; ++i) rows.push_back(row(45.0 * i, 20, 0, 30));
+  auto options = toy_cluster(1, 1000);
+  options.instance.step.max_batch = 1;
+  options.instance.limits.residents = 1;
+  const auto waited = [&](const char* name) {
+    const sim::run_result r =
+        sim::select_policies(sim::published_policies(), name).front().run(options, rows, [](std::size_t) {});
+    CHECK(r.numbers.completed == rows.size());
+    double single = 0, agent = 0;
+    for (const sim::request_record& one : r.requests) {
+      if (one.id < 20) agent = std::max(agent, one.finish);
+      if (one.id >= 20) single += one.e2e() / 60;
+    }
+    return std::pair{single, agent};
+  };
+  const auto [fcfs_single, fcfs_agent] = waited("fcfs");
+  const auto [single, agent] = waited("autellix");
+  CAPTURE(single, agent, fcfs_single, fcfs_agent);
+  CHECK(single < 0.7 * fcfs_single);
+  CHECK(agent >= fcfs_agent);
+}
+
+TEST_CASE("policies: TRAIL needs no scores to know who is nearly done") {
+  // Lengths of two kinds that nobody can tell apart beforehand; memory for a few of the long kind.
+  std::vector<sim::trace_row> rows;
+  for (int i = 0; i < 300; ++i) rows.push_back(row(0.4 * i, 20, 0, i % 4 == 0 ? 1200 : 40));
+  const auto mean = [&](const char* name) {
+    const sim::run_result r =
+        sim::select_policies(sim::published_policies(), name).front().run(toy_cluster(1, 400), rows, [](std::size_t) {
+        });
+    CHECK(r.numbers.completed == rows.size());
+    return r.numbers.e2e.mean;
+  };
+  const double trail = mean("trail"), fcfs = mean("fcfs");
+  CAPTURE(trail, fcfs);
+  CHECK(trail < 0.9 * fcfs);
+}
+
 TEST_CASE("policies: Sarathi's steps hold nobody up that decodes") {
   std::vector<sim::trace_row> rows{row(0, 20, 0, 400)};
   for (int i = 0; i < 10; ++i) rows.push_back(row(0.05 + 0.2 * i, 4000, 0, 2));

@@ -86,7 +86,7 @@ struct archetype {
   {
     return 0;
   }
-  status publish(std::span<const block_id>, std::span<const std::uint64_t>) noexcept
+  status publish(std::span<const block_id>, std::span<const std::uint64_t>, std::size_t) noexcept
     requires(missing != 14)
   {
     return status::ok;
@@ -154,7 +154,7 @@ struct match_changes : archetype<0> {
 };
 struct publish_is_silent : archetype<0> {
   using archetype::archetype;
-  void publish(std::span<const block_id>, std::span<const std::uint64_t>) noexcept {}
+  void publish(std::span<const block_id>, std::span<const std::uint64_t>, std::size_t) noexcept {}
 };
 static_assert(!prefix_store<match_changes>);
 static_assert(!prefix_store<publish_is_silent>);
@@ -163,6 +163,63 @@ static_assert(block_store<tessera::kv::block_pool>);
 static_assert(!prefix_store<tessera::kv::block_pool>);
 static_assert(block_store<tessera::kv::prefix_cache>);
 static_assert(prefix_store<tessera::kv::prefix_cache>);
+
+// Hashes of a store.
+using wide_cache = tessera::kv::basic_prefix_cache<tessera::kv::lru, tessera::kv::nobody_hears, tessera::kv::hash128>;
+static_assert(prefix_store<wide_cache>);
+static_assert(std::same_as<tessera::kv::hash_of<wide_cache>, tessera::kv::hash128>);
+static_assert(std::same_as<tessera::kv::hash_of<tessera::kv::prefix_cache>, std::uint64_t>);
+static_assert(std::same_as<tessera::kv::hash_of<archetype<0>>, std::uint64_t>);
+
+// eviction_policy
+using tessera::kv::eviction_policy;
+struct any_order {
+  using place_type = int;
+  static std::size_t required_bytes(std::size_t) noexcept { return 0; }
+  any_order(tessera::arena&, std::size_t) noexcept {}
+  [[nodiscard]] std::size_t size() const noexcept { return 0; }
+  [[nodiscard]] block_id next() const noexcept { return 0; }
+  void insert(block_id) noexcept {}
+  int remove(block_id) noexcept { return 0; }
+  template <class F>
+  void take(std::span<block_id>, F) noexcept {}
+  void undo_insert(block_id) noexcept {}
+  void undo_remove(block_id, int) noexcept {}
+  void undo_take(block_id) noexcept {}
+  void clear() noexcept {}
+};
+struct insert_may_throw : any_order {
+  using any_order::any_order;
+  void insert(block_id) {}
+};
+struct remove_says_nothing : any_order {
+  using any_order::any_order;
+  void remove(block_id) noexcept {}
+};
+struct next_changes : any_order {
+  using any_order::any_order;
+  block_id next() noexcept { return 0; }
+};
+static_assert(eviction_policy<any_order> && eviction_policy<tessera::kv::lru>);
+static_assert(!eviction_policy<insert_may_throw> && !eviction_policy<remove_says_nothing> &&
+              !eviction_policy<next_changes> && !eviction_policy<int>);
+
+// cache_event_sink
+using tessera::kv::cache_event_sink;
+struct deaf : tessera::kv::nobody_hears {
+  using nobody_hears::nobody_hears;
+
+ private:
+  using nobody_hears::evicted;
+};
+struct told_may_throw : tessera::kv::nobody_hears {
+  using nobody_hears::nobody_hears;
+  void cleared() {}
+};
+static_assert(cache_event_sink<tessera::kv::nobody_hears, std::uint64_t>);
+static_assert(cache_event_sink<tessera::kv::event_ring<8>, std::uint64_t>);
+static_assert(!cache_event_sink<tessera::kv::event_ring<8>, tessera::kv::hash128>);
+static_assert(!cache_event_sink<deaf, std::uint64_t> && !cache_event_sink<told_may_throw, std::uint64_t>);
 
 struct strands_nothing {
   tessera::blocks operator()(const tessera::kv::memory_use&) const noexcept { return {}; }

@@ -2,6 +2,7 @@
 
 // Truth tables of schedulable and prefix_hashed.
 
+#include <tessera/kv/concepts.hpp>
 #include <tessera/order/earliest_due.hpp>
 #include <tessera/order/fcfs.hpp>
 #include <tessera/order/paced.hpp>
@@ -84,6 +85,7 @@ struct hashed_by_reference : request_hook {
 };
 static_assert(prefix_hashed<hashed>);
 static_assert(prefix_hashed<hashed_by_reference>);
+static_assert(!prefix_hashed<hashed, tessera::kv::hash128>);
 
 // (1) schedulable
 struct hashed_but_no_request {

@@ -47,7 +47,8 @@ using logged_ranks = tessera::iteration_scheduler<logged_request, tessera::order
           .block_size = tessera::tokens{4},
           .residents = 6,
           .host_blocks = 16,
-          .plans_in_flight = plans_in_flight};
+          .plans_in_flight = plans_in_flight,
+          .deadlines = 4};
 }
 
 inline void give_hashes(logged_request& r, std::span<const std::uint64_t> hashes) noexcept { r.hashes = hashes; }
@@ -89,6 +90,24 @@ void make_calls(tessera::decision_log& log, const typename Scheduler::config& co
 
   for (std::size_t i = 0; i != calls; ++i) {
     now += duration{static_cast<double>(below(4)) * 0.5};
+    if (below(6) == 0) {
+      const bool is_never = below(4) == 0;
+      const time_point deadline = is_never ? time_point::never() : now + duration{static_cast<double>(below(6))};
+      std::uint64_t ticket = 0;
+      logged_request& r = any();
+      switch (below(10)) {
+        case 0: ignore(scheduler.park(r, deadline)); break;
+        case 1: ignore(scheduler.park(r, deadline, park_end::fails)); break;
+        case 2: ignore(scheduler.loading(r, upto(12), deadline)); break;
+        case 3: ignore(scheduler.arrived(r, upto(12))); break;
+        case 4: ignore(scheduler.start_by(r, deadline)); break;
+        case 5: ignore(scheduler.evacuate(r, deadline, ticket)); break;
+        case 6: ignore(scheduler.finish(r, deadline, ticket)); break;
+        case 7: scheduler.drained(1 + below(8)); break;
+        default: ignore(scheduler.ready(r));
+      }
+      continue;
+    }
     switch (below(24)) {
       case 0:
       case 1:

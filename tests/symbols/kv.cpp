@@ -4,10 +4,13 @@
 
 #include <tessera/kv/block_pool.hpp>
 #include <tessera/kv/block_table.hpp>
+#include <tessera/kv/by_session.hpp>
 #include <tessera/kv/changed_tables.hpp>
 #include <tessera/kv/copy_on_write.hpp>
 #include <tessera/kv/csr_tables.hpp>
+#include <tessera/kv/evict_by_time.hpp>
 #include <tessera/kv/hash_chain.hpp>
+#include <tessera/kv/host_cache.hpp>
 #include <tessera/kv/host_tier.hpp>
 #include <tessera/kv/prefix_cache.hpp>
 #include <tessera/kv/row_tables.hpp>
@@ -57,6 +60,18 @@ std::size_t use_prefix_cache(arena& memory, std::size_t n, std::span<kv::block_i
   done += ok(cache.publish(ids[0], hashes[0])) + cache.published(ids[0]) + cache.cached();
   cache.clear();
   return done;
+}
+
+template class tessera::kv::basic_prefix_cache<kv::keep_until<>, kv::event_ring<16>>;
+template class tessera::kv::basic_prefix_cache<kv::next_use<nanoseconds_clock>, kv::event_ring<16, kv::hash128>,
+                                               kv::hash128>;
+template class tessera::kv::basic_prefix_cache<kv::by_session<16>>;
+template class tessera::kv::host_cache<>;
+template class tessera::kv::two_level_cache<>;
+
+std::size_t use_hashes(std::span<const std::int32_t> prompt, std::span<kv::hash128> hashes,
+                       std::string_view salt) noexcept {
+  return kv::hash_chain(prompt, 16, hashes, kv::hash_seed(salt));
 }
 
 std::size_t use_table(arena& memory, std::size_t n, kv::block_pool& pool, kv::prefix_cache& cache,

@@ -2,6 +2,7 @@
 
 // Every placement policy of PASCAL, its baselines, and those that read what is cached, over one range of views.
 
+#include <tessera/placement/hashed.hpp>
 #include <tessera/placement/join_shortest_queue.hpp>
 #include <tessera/placement/least_kv.hpp>
 #include <tessera/placement/least_load.hpp>
@@ -26,6 +27,8 @@ struct view {
   blocks waiting_blocks{};
   tokens cached_tokens{};
   tokens new_prefill_tokens{};
+  std::size_t id = 0;
+  std::uint64_t prefix_key = 0;
 };
 using views = std::span<const view>;
 
@@ -35,7 +38,7 @@ std::size_t use_placement(views v, placement::round_robin& turns, placement::ran
 }
 
 std::size_t use_prefixes(views v, placement::lmetric& product, placement::prefix_affinity& bounded) noexcept {
-  return product(v) + bounded(v);
+  return product(v) + bounded(v) + placement::bounded_hashing{}(v) + placement::dual_map{}(v);
 }
 
 std::size_t use_migration(views v, std::size_t current, blocks grows, blocks moves) noexcept {

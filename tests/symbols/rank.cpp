@@ -2,6 +2,7 @@
 
 #include <tessera/rank/dense.hpp>
 #include <tessera/rank/length_calibrator.hpp>
+#include <tessera/rank/length_distribution.hpp>
 #include <tessera/rank/mlp.hpp>
 #include <tessera/rank/model_file.hpp>
 #include <tessera/rank/scorer.hpp>
@@ -28,4 +29,13 @@ tessera::tokens expected_length(std::span<std::byte> memory, const tessera::rank
   length.observe(score, output);
   length.fit();
   return length.size() != 0 ? length(score) : tessera::tokens{};
+}
+tessera::tokens expected_rest(std::span<std::byte> memory, const tessera::rank::length_distribution::limits& limits,
+                              std::span<const tessera::rank::running_length> running) noexcept {
+  tessera::rank::length_distribution lengths{memory, limits};
+  lengths.observe(1.0F, tessera::tokens{5});
+  lengths.fit(running);
+  lengths.observe(1.0F, tessera::tokens{7});
+  return lengths.drift() > 0 ? lengths.rest_quantile(1.0F, tessera::tokens{3}, 0.9)
+                             : lengths.expected_rest(1.0F, tessera::tokens{3});
 }

@@ -12,6 +12,7 @@
 #include <tessera/draft/unless_busy.hpp>
 #include <tessera/gate/backfill.hpp>
 #include <tessera/kv/changed_tables.hpp>
+#include <tessera/kv/host_cache.hpp>
 #include <tessera/kv/prefix_cache.hpp>
 #include <tessera/kv/row_tables.hpp>
 #include <tessera/order/ranked.hpp>
@@ -37,6 +38,8 @@ struct hashed_request : request {
 };
 
 template class tessera::iteration_scheduler<request, order::fcfs, preempt::swap, admit::watermark, kv::block_pool>;
+template class tessera::iteration_scheduler<hashed_request, order::fcfs, preempt::swap, admit::watermark,
+                                            kv::two_level_cache<kv::lru, kv::event_ring<16>>>;
 template class tessera::iteration_scheduler<request, order::round_robin, preempt::swap, admit::watermark,
                                             kv::block_pool>;
 template class tessera::iteration_scheduler<request, order::two_phase, preempt::swap, admit::watermark, kv::block_pool>;

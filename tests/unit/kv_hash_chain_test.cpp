@@ -8,6 +8,8 @@
 #include <limits>
 #include <random>
 #include <span>
+#include <string>
+#include <string_view>
 #include <unordered_set>
 #include <vector>
 
@@ -32,6 +34,75 @@ std::vector<std::int32_t> random_tokens(std::size_t n, std::uint32_t seed, std::
   std::vector<std::int32_t> token(n);
   for (auto& t : token) t = static_cast<std::int32_t>(random() % static_cast<std::uint32_t>(vocabulary));
   return token;
+}
+
+using tessera::kv::hash128;
+using tessera::kv::hash_seed;
+
+std::vector<hash128> wide_chain(const std::vector<std::int32_t>& token, std::size_t block_size, const hash128& seed) {
+  std::vector<hash128> out(token.size() + 1);
+  out.resize(hash_chain(token, block_size, out, seed));
+  return out;
+}
+
+TEST_CASE("hash_chain: 128 bits continue block by block, at compile time, and differ in both halves", "[kv]") {
+  static constexpr std::array<std::int32_t, 6> token{5, 0, -1, 7, 8, 9};
+  constexpr auto both = [] {
+    std::array<hash128, 2> out{};
+    hash_chain(std::span<const std::int32_t>{token}, 3, out, hash_seed("tenant"));
+    return out;
+  }();
+  static_assert(both[0] == hash_block(hash_root(hash_seed("tenant")), std::span{token}.first(3)));
+  static_assert(both[1] == hash_block(both[0], std::span{token}.last(3)));
+  static_assert(both[0].low != both[1].low && both[0].high != both[1].high);
+
+  // Any one token, at any place, changes both halves, from there on; and each half half of its bits.
+  const auto text = random_tokens(64, 5);
+  const auto of_text = wide_chain(text, 8, {});
+  std::int64_t flipped = 0;
+  std::int64_t looked = 0;
+  for (std::size_t i = 0; i != text.size(); ++i) {
+    auto other = text;
+    other[i] ^= 1 << (i % 17);
+    const auto of_other = wide_chain(other, 8, {});
+    for (std::size_t b = 0; b != 8; ++b) {
+      CHECK((of_text[b].low == of_other[b].low) == (b < i / 8));
+      CHECK((of_text[b].high == of_other[b].high) == (b < i / 8));
+      if (b < i / 8) continue;
+      flipped += std::popcount(of_text[b].high ^ of_other[b].high);
+      looked += 64;
+    }
+  }
+  CHECK(std::abs(static_cast<double>(flipped) / static_cast<double>(looked) - 0.5) < 0.02);
+}
+
+TEST_CASE("hash_chain: the halves of 128 bits know nothing of each other, in order and in short blocks", "[kv]") {
+  // Blocks of few distinct tokens, in which order is all the difference: no half repeats.
+  std::unordered_set<std::uint64_t> low;
+  std::unordered_set<std::uint64_t> high;
+  for (std::int32_t n = 0; n != 1 << 14; ++n) {
+    std::vector<std::int32_t> block;
+    for (int bit = 0; bit != 14; ++bit) block.push_back(n >> bit & 1);
+    const hash128 h = wide_chain(block, 14, {})[0];
+    CHECK(low.insert(h.low).second);
+    CHECK(high.insert(h.high).second);
+  }
+}
+
+TEST_CASE("hash_chain: salts keep apart", "[kv]") {
+  const auto text = random_tokens(32, 6);
+  std::unordered_set<std::uint64_t> seen;
+  for (int tenant = 0; tenant != 500; ++tenant) {
+    const hash128 seed = hash_seed("tenant-" + std::to_string(tenant));
+    CHECK(seed == hash_seed("tenant-" + std::to_string(tenant)));
+    CHECK_FALSE(seed == hash_seed("tenant-" + std::to_string(tenant), 1));
+    for (const hash128& h : wide_chain(text, 8, seed)) {
+      CHECK(seen.insert(h.low).second);
+      CHECK(seen.insert(h.high).second);
+    }
+    for (const std::uint64_t h : chain(text, 8, seed.low)) CHECK(seen.insert(h).second);
+  }
+  CHECK_FALSE(hash_seed("") == hash_seed(std::string_view{"\0", 1}));
 }
 
 TEST_CASE("hash_chain: one hash per full block", "[kv]") {

@@ -55,8 +55,9 @@ class counting_store {
     seen.matched += hashes.size();
     return inner_.match(hashes, out);
   }
-  [[nodiscard]] status publish(std::span<const kv::block_id> ids, std::span<const std::uint64_t> hashes) noexcept {
-    return inner_.publish(ids, hashes);
+  [[nodiscard]] status publish(std::span<const kv::block_id> ids, std::span<const std::uint64_t> hashes,
+                               std::size_t first) noexcept {
+    return inner_.publish(ids, hashes, first);
   }
   [[nodiscard]] status allocate(std::span<kv::block_id> out) noexcept {
     seen.allocated += out.size();

@@ -127,6 +127,32 @@ TEST_CASE("pascal placement: as the paper's algorithms word for word, on random 
   CHECK(overridden > 1000);
 }
 
+TEST_CASE("pascal placement: what waiting requests need counts where views show it, unless it should not") {
+  struct queued : view {
+    blocks waiting_blocks{};
+  };
+  std::mt19937 random{11};
+  std::size_t differ = 0;
+  for (int round = 0; round < 10'000; ++round) {
+    const std::vector<view> held = random_cluster(random, 12);
+    std::vector<view> needed = held;
+    std::vector<queued> shown;
+    for (view& v : needed) {
+      const blocks waiting{static_cast<std::int64_t>(random() % 5)};
+      shown.push_back({v, waiting});
+      v.kv_held += waiting;
+    }
+    std::size_t turn = 0;
+    const std::size_t with = algorithm_1(needed, turn);
+    turn = 0;
+    const std::size_t without = algorithm_1(held, turn);
+    REQUIRE(placement::pascal_arrival{}(shown) == with);
+    REQUIRE(placement::pascal_arrival{.counts_waiting = false}(shown) == without);
+    differ += with != without ? 1U : 0U;
+  }
+  CHECK(differ > 1000);
+}
+
 TEST_CASE("pascal placement: equals are chosen in turn, each as often as the others") {
   std::vector<view> all(5);
   all[1].slo_met = all[2].slo_met = false;

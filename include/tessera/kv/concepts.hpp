@@ -53,22 +53,49 @@ concept block_store = std::constructible_from<S, arena&, const typename S::limit
                         { store.undo_release(ids) } noexcept -> std::same_as<void>;
                       };
 
+/// A name for the contents of a full block, for those to whom a collision of 64 bits is too likely.
+struct hash128 {
+  std::uint64_t low = 0;   ///< Well mixed: tables go by it.
+  std::uint64_t high = 0;  ///< The other half.
+
+  /// Memberwise.
+  friend constexpr bool operator==(const hash128&, const hash128&) noexcept = default;
+};
+
+namespace detail {
+
+template <class S>
+struct hash_of {
+  using type = std::uint64_t;
+};
+template <class S>
+  requires requires { typename S::hash_type; }
+struct hash_of<S> {
+  using type = typename S::hash_type;
+};
+
+}  // namespace detail
+
+/// What a store's blocks are found by: `S::hash_type`, or 64 bits if it says nothing.
+template <class S>
+using hash_of = typename detail::hash_of<S>::type;
+
 /// A block store in which full blocks can be found again by what they hold.
 ///
 /// Requires: (1) `block_store`; (2) `match(hashes, out)`: writes the blocks of the longest known prefix of `hashes` to
 /// `out` and returns their number, changing nothing; (3) `knows(hash)`: whether a block is known by it; (4)
-/// `publish(ids, hashes)`: makes blocks that are in use findable, each by its hash, and leaves out those that are by
-/// another.
+/// `publish(ids, hashes, first)`: makes the blocks of a sequence, from `first` on, findable, each by its hash, and
+/// leaves out those that are by another. They are in use. Hashes are `hash_of<S>`.
 /// Not checked: `share` accepts every block that `match` returned, also one with no reference; a published block whose
-/// last reference goes stays findable until `allocate` needs it, the longest unused first.
-/// Complexity: O(blocks matched), O(1), O(ids). Model: `prefix_cache`.
+/// last reference goes stays findable until `allocate` needs it.
+/// Complexity: O(blocks matched), O(1), O(blocks published). Model: `basic_prefix_cache`.
 template <class S>
 concept prefix_store =
-    block_store<S> && requires(S& store, const S& view, std::span<const block_id> ids, std::uint64_t hash,
-                               std::span<const std::uint64_t> hashes, std::span<block_id> out) {
+    block_store<S> && requires(S& store, const S& view, std::span<const block_id> ids, hash_of<S> hash,
+                               std::span<const hash_of<S>> hashes, std::span<block_id> out, std::size_t first) {
       { view.match(hashes, out) } noexcept -> std::same_as<std::size_t>;
       { view.knows(hash) } noexcept -> std::same_as<bool>;
-      { store.publish(ids, hashes) } noexcept -> std::same_as<status>;
+      { store.publish(ids, hashes, first) } noexcept -> std::same_as<status>;
     };
 
 }  // namespace kv

@@ -2,38 +2,63 @@
 #pragma once
 
 #include <tessera/core/prefetch.hpp>
+#include <tessera/kv/cache_events.hpp>
 #include <tessera/kv/concepts.hpp>
+#include <tessera/kv/eviction.hpp>
+#include <tessera/kv/hash_chain.hpp>
+#include <tessera/kv/lru.hpp>
 
 #include <bit>
+#include <type_traits>
 #include <utility>
 
 TESSERA_NAMESPACE_BEGIN
 namespace kv {
 
 /// KV blocks with reference counts, in which full blocks stay findable by hash after their last owner has gone, until
-/// their room is needed: least recently used first, the end of a sequence before its beginning.
+/// their room is needed: in the order of a policy, by default the least recently used first, and the end of a sequence
+/// before its beginning.
 /// When to use: prompts share prefixes (system prompts, few-shot examples, earlier turns). Model of `prefix_store`.
 ///
 /// A block is *free* (on a stack), *in use* (has references; pinned, on no list) or *cached* (published, no references;
-/// on the LRU list). `allocate` takes free blocks first, then the coldest cached one. Published blocks are full and
-/// must not be written to.
+/// in the order of eviction). `allocate` takes free blocks first, then the coldest cached one. Published blocks are
+/// full and must not be written to.
 ///
 /// Blocks that were computed apart from each other may hold the same and be published under one hash: they are twins,
 /// and each of them is found as long as it is there. `match` prefers one that is in use, which costs no free block, if
 /// that is among the first five it looks at.
 ///
-/// Hashes are trusted: two blocks with one hash are taken to hold the same KV. Make them with `hash_chain`, 64 bits
-/// over all tokens from the start, with a seed per tenant.
+/// Hashes are trusted: two blocks with one hash are taken to hold the same KV. Make them with `hash_chain`, 64 or 128
+/// bits over all tokens from the start, with a seed per tenant.
 ///
-/// Every call is O(blocks named), whatever the number of blocks in use or cached; nothing allocates. Calls leave the
-/// cache alone unless they return `ok`. 76 to 108 bytes a block.
+/// Every call is O(blocks named), whatever the number of blocks in use or cached (with a policy that keeps a heap,
+/// times O(log blocks)); nothing allocates. Calls leave the cache alone unless they return `ok`. 76 to 108 bytes a
+/// block with the default policy; 8 more with 128 bits, 16 to 24 more with a sink.
 ///
 /// Undo. The `undo_` calls are exact in strictly reverse order, also for the order of eviction, provided that (1)
 /// `publish` and `clear` are not called between an operation and its undoing; (2) at most 2 x capacity blocks left the
-/// LRU list by `share` since. (A block that leaves the list is pinned: only by releasing and sharing the same
+/// order of eviction by `share` since. (A block that leaves it is pinned: only by releasing and sharing the same
 /// blocks again and again could a caller get there. Asserted.)
-class prefix_cache {
+///
+/// @tparam Eviction which cached block goes first: an `eviction_policy`.
+/// @tparam Sink     hears what becomes findable and what is evicted: a `cache_event_sink`.
+/// @tparam Hash     `std::uint64_t`, or `hash128` for those who cannot have two prompts under one hash.
+template <eviction_policy Eviction = lru, class Sink = nobody_hears, class Hash = std::uint64_t>
+class basic_prefix_cache {
+  static_assert(std::same_as<Hash, std::uint64_t> || std::same_as<Hash, hash128>,
+                "tessera: hashes have 64 or 128 bits: std::uint64_t, kv::hash128");
+  static_assert(cache_event_sink<Sink, Hash>, "tessera: Sink is not a kv::cache_event_sink for these hashes");
+
+  static constexpr bool heard = !std::same_as<Sink, nobody_hears>;
+  static constexpr bool wide = std::same_as<Hash, hash128>;
+  using place = typename Eviction::place_type;
+
  public:
+  using hash_type = Hash;                 ///< What a block is found by.
+  using eviction_type = Eviction;         ///< The order of eviction.
+  using sink_type = Sink;                 ///< Who hears of changes.
+  using block_type = cached_block<Hash>;  ///< What is told of a block.
+
   /// What there must be room for; fixed at construction.
   struct limits {
     std::size_t blocks = 0;  ///< At most 2^30.
@@ -41,41 +66,46 @@ class prefix_cache {
 
   /// Bytes that an object with these limits takes from its arena, alignment included.
   [[nodiscard]] static constexpr std::size_t required_bytes(const limits& l) noexcept {
-    return storage_layout{}
-        .add<block_state>(l.blocks)
-        .add<neighbours>(l.blocks + 1)
-        .add<neighbours>(l.blocks)
-        .add<block_id>(buckets_for(l.blocks))
-        .add<block_id>(l.blocks)
-        .add<block_id>(journal_for(l.blocks))
-        .bytes_unaligned();
+    storage_layout all;
+    all.add<block_state>(l.blocks)
+        .add_bytes(Eviction::required_bytes(l.blocks))
+        .template add<neighbours>(l.blocks)
+        .template add<block_id>(buckets_for(l.blocks))
+        .template add<block_id>(l.blocks)
+        .template add<place>(journal_for(l.blocks))
+        .template add<std::uint64_t>(wide ? l.blocks : 0)
+        .template add<origin>(heard ? l.blocks : 0)
+        .add_bytes(Sink::required_bytes());
+    return all.bytes_unaligned();
   }
 
   /// All blocks are free, nothing is cached; the first to be allocated is 0, then 1, ... O(blocks).
-  prefix_cache(arena& memory, const limits& l) noexcept
+  basic_prefix_cache(arena& memory, const limits& l) noexcept
       : block_{memory.take<block_state>(l.blocks)},
-        lru_{memory.take_uninitialised<neighbours>(l.blocks + 1)},
+        order_{memory, l.blocks},
         twin_{memory.take_uninitialised<neighbours>(l.blocks)},
         bucket_{memory.take_uninitialised<block_id>(buckets_for(l.blocks))},
         free_{memory.take_uninitialised<block_id>(l.blocks)},
-        journal_{memory.take_uninitialised<block_id>(journal_for(l.blocks))},
+        journal_{memory.take_uninitialised<place>(journal_for(l.blocks))},
         capacity_{l.blocks},
         free_size_{l.blocks},
-        shift_{64 - std::countr_zero(buckets_for(l.blocks))} {
+        shift_{64 - std::countr_zero(buckets_for(l.blocks))},
+        upper_{memory.take_uninitialised<std::uint64_t>(wide ? l.blocks : 0)},
+        origin_{memory.take_uninitialised<origin>(heard ? l.blocks : 0)},
+        sink_{memory} {
     TESSERA_ASSERT(l.blocks <= std::size_t{1} << 30, "too many blocks");
     for (std::size_t i = 0; i != l.blocks; ++i) free_[i] = static_cast<block_id>(l.blocks - 1 - i);
     for (std::size_t i = 0; i != buckets_for(l.blocks); ++i) bucket_[i] = no_index;
-    lru_[capacity_] = {ends(), ends()};
   }
-  prefix_cache(const prefix_cache&) = delete;
-  prefix_cache& operator=(const prefix_cache&) = delete;
+  basic_prefix_cache(const basic_prefix_cache&) = delete;
+  basic_prefix_cache& operator=(const basic_prefix_cache&) = delete;
 
   /// How many there is room for. O(1).
   [[nodiscard]] std::size_t capacity() const noexcept { return capacity_; }
   /// Blocks that can be allocated now: free ones and cached ones.
-  [[nodiscard]] std::size_t free() const noexcept { return free_size_ + cached_; }
+  [[nodiscard]] std::size_t free() const noexcept { return free_size_ + order_.size(); }
   /// Blocks without an owner that can still be found.
-  [[nodiscard]] std::size_t cached() const noexcept { return cached_; }
+  [[nodiscard]] std::size_t cached() const noexcept { return order_.size(); }
   /// Owners of a block; 0: free or cached. Requires `id < capacity()`.
   [[nodiscard]] std::uint32_t references(block_id id) const noexcept {
     TESSERA_ASSERT(id < capacity_, "not a block of this cache");
@@ -87,6 +117,18 @@ class prefix_cache {
     return block_[id].is_published();
   }
 
+  /// Whether the block was evicted for the one who allocated it last: until it is written to, it holds what `last_hash`
+  /// says. Requires: the block is in use and was not published since it was allocated.
+  [[nodiscard]] bool was_evicted(block_id id) const noexcept {
+    TESSERA_ASSERT(id < capacity_ && !block_[id].is_published(), "not a block that was just allocated");
+    return (block_[id].link & block_state::takes_mask) == 0;
+  }
+  /// What a block is, or was until it was evicted, found by. Requires: it has been published.
+  [[nodiscard]] Hash last_hash(block_id id) const noexcept {
+    TESSERA_ASSERT(id < capacity_, "not a block of this cache");
+    return full_hash(id);
+  }
+
   /// Whether others may be published under its hash, or have been since it was. Requires `id < capacity()`.
   [[nodiscard]] bool may_have_twins(block_id id) const noexcept {
     TESSERA_ASSERT(id < capacity_, "not a block of this cache");
@@ -95,7 +137,7 @@ class prefix_cache {
 
   /// Finds the longest prefix of `hashes` whose blocks are all known, writes their ids to the front of `out` and
   /// returns their number, at most `out.size()`. Changes nothing: `share` what you keep. O(blocks matched).
-  [[nodiscard]] std::size_t match(std::span<const std::uint64_t> hashes, std::span<block_id> out) const noexcept {
+  [[nodiscard]] std::size_t match(std::span<const Hash> hashes, std::span<block_id> out) const noexcept {
     const std::size_t n = hashes.size() < out.size() ? hashes.size() : out.size();
     constexpr std::size_t ahead = 8;  // lookups are independent: let their cache misses overlap
     for (std::size_t i = 0; i < n && i < ahead; ++i) tessera::detail::prefetch(bucket_ + home(hashes[i]));
@@ -110,19 +152,21 @@ class prefix_cache {
   }
 
   /// Whether a block is known by this hash. Expected O(1).
-  [[nodiscard]] bool knows(std::uint64_t hash) const noexcept { return find(hash) != no_index; }
+  [[nodiscard]] bool knows(const Hash& hash) const noexcept { return find(hash) != no_index; }
 
-  /// Makes a block in use findable by the hash of its contents, beside others that are known by it. Expected O(1).
+  /// Makes a block in use findable by the hash of its contents, beside others that are known by it; `depth` blocks of
+  /// its sequence come before it, the last of them with the hash `parent`. Expected O(1).
   /// `foreign`; `not_allocated`: no references; `invalid`: published with another hash.
-  [[nodiscard]] status publish(block_id id, std::uint64_t hash) noexcept {
+  [[nodiscard]] status publish(block_id id, const Hash& hash, std::size_t depth = 0, const Hash& parent = {}) noexcept {
     if (id >= capacity_) return status::foreign;
     block_state& b = block_[id];
     if (b.references() == 0) return status::not_allocated;
-    if (b.is_published()) return b.hash == hash ? status::ok : status::invalid;
+    if (b.is_published()) return has_hash(id, hash) ? status::ok : status::invalid;
     block_id& first = bucket_[home(hash)];
     block_id known = first;
-    while (known != no_index && block_[known].hash != hash) known = block_[known].link;
-    b.hash = hash;
+    while (known != no_index && !has_hash(known, hash)) known = block_[known].link;
+    b.hash = low(hash);
+    if constexpr (wide) upper_[id] = hash.high;
     b.owners = (b.owners & block_state::count_mask) | block_state::published_mark;
     if (known == no_index) {
       b.link = first;
@@ -134,21 +178,29 @@ class prefix_cache {
       twin_[id] = {twin_[known].previous, known};  // last of the ring
       join_twins(id);
     }
+    if constexpr (requires { order_.published(id, depth); }) order_.published(id, depth);
+    if constexpr (heard) {
+      origin_[id] = {parent, static_cast<std::uint32_t>(depth)};
+      sink_.published(told(id, known == no_index));
+    }
+    static_cast<void>(depth), static_cast<void>(parent);
     return status::ok;
   }
 
-  /// Publishes each block by its hash, and leaves out those that cannot be: the first status that is not `ok` is
-  /// returned. Expected O(ids.size()). Requires: `hashes.size() >= ids.size()`.
-  [[nodiscard]] status publish(std::span<const block_id> ids, std::span<const std::uint64_t> hashes) noexcept {
+  /// Publishes the blocks of a sequence from `first` on, each by its hash, and leaves out those that cannot be: the
+  /// first status that is not `ok` is returned. Those before `first` are what they follow. Expected O(ids.size() -
+  /// first). Requires: `hashes.size() >= ids.size()`.
+  [[nodiscard]] status publish(std::span<const block_id> ids, std::span<const Hash> hashes,
+                               std::size_t first = 0) noexcept {
     TESSERA_ASSERT(hashes.size() >= ids.size(), "a hash for each block");
-    for (std::size_t i = 0; i != ids.size(); ++i) tessera::detail::prefetch(bucket_ + home(hashes[i]));
-    status first = status::ok;
-    for (std::size_t i = 0; i != ids.size(); ++i) {
+    for (std::size_t i = first; i < ids.size(); ++i) tessera::detail::prefetch(bucket_ + home(hashes[i]));
+    status worst = status::ok;
+    for (std::size_t i = first; i < ids.size(); ++i) {
       if (i + 4 < ids.size()) prefetch_first(hashes[i + 4]);
-      const status s = publish(ids[i], hashes[i]);
-      if (first == status::ok) first = s;
+      const status s = publish(ids[i], hashes[i], i, i != 0 ? hashes[i - 1] : Hash{});
+      if (worst == status::ok) worst = s;
     }
-    return first;
+    return worst;
   }
 
   /// Forgets all hashes (the weights changed): cached blocks become free, blocks in use stay in use, unpublished.
@@ -162,15 +214,15 @@ class prefix_cache {
       b.link = 0;
       if (b.owners == 0) free_[free_size_++] = static_cast<block_id>(i);
     }
-    lru_[capacity_] = {ends(), ends()};
-    cached_ = 0;
+    order_.clear();
     journal_size_ = 0;
+    sink_.cleared();
   }
 
   /// One block with one reference, or `no_index` when all are in use. Expected O(1), evictions included.
   [[nodiscard]] block_id allocate() noexcept {
     if (free_size_ != 0) return take_free();
-    return cached_ != 0 ? evict() : no_index;
+    return order_.size() != 0 ? evict() : no_index;
   }
   /// Fills `out`, all or nothing. `exhausted`: `free()` is less. Expected O(out.size()).
   [[nodiscard]] status allocate(std::span<block_id> out) noexcept {
@@ -182,15 +234,14 @@ class prefix_cache {
     return status::ok;
   }
 
-  /// Adds an owner; a cached block leaves the LRU list. Requires fewer than 2^30 - 1 owners.
+  /// Adds an owner; a cached block leaves the order of eviction. Requires fewer than 2^30 - 1 owners.
   /// `foreign`; `not_allocated`: the block is free.
   [[nodiscard]] status share(block_id id) noexcept {
     if (id >= capacity_) return status::foreign;
     block_state& b = block_[id];
     if (b.references() == 0) {
       if (!b.is_published()) return status::not_allocated;
-      remember(lru_[id].previous);
-      unlink(id);
+      remember(order_.remove(id));
     }
     TESSERA_ASSERT(b.references() != block_state::count_mask, "too many references to one block");
     ++b.owners;
@@ -207,7 +258,7 @@ class prefix_cache {
     return status::ok;
   }
 
-  /// Takes an owner away; after the last one a published block is cached, as the most recently used, any other free.
+  /// Takes an owner away; after the last one a published block is cached, any other free.
   /// `foreign`, `not_allocated`.
   [[nodiscard]] status release(block_id id) noexcept {
     if (id >= capacity_) return status::foreign;
@@ -216,7 +267,7 @@ class prefix_cache {
     --b.owners;
     if (b.references() == 0) {
       if (b.is_published()) {
-        link(id, lru_[capacity_].previous, ends());
+        order_.insert(id);
       } else {
         free_[free_size_++] = id;
       }
@@ -234,7 +285,7 @@ class prefix_cache {
     return status::ok;
   }
 
-  /// Takes back `allocate` of these ids: a block that was evicted for it is cached again, as the coldest.
+  /// Takes back `allocate` of these ids: a block that was evicted for it is cached again, as the first to go.
   /// Requires: everything done since has been undone.
   void undo_allocate(std::span<const block_id> ids) noexcept {
     for (std::size_t i = ids.size(); i-- != 0;) {
@@ -247,19 +298,18 @@ class prefix_cache {
         free_[free_size_++] = ids[i];
       } else {
         find_again(ids[i]);
-        link(ids[i], ends(), lru_[capacity_].next);
+        order_.undo_take(ids[i]);
       }
     }
   }
-  /// Takes back `share` of these ids: a block that was cached returns to its place in the LRU list.
+  /// Takes back `share` of these ids: a block that was cached returns to its place.
   /// Requires: everything done since has been undone.
   void undo_share(std::span<const block_id> ids) noexcept {
     for (std::size_t i = ids.size(); i-- != 0;) {
       TESSERA_ASSERT(ids[i] < capacity_ && block_[ids[i]].references() != 0, "undone out of order");
       --block_[ids[i]].owners;
       if (block_[ids[i]].references() == 0) {
-        const block_id before = recall();
-        link(ids[i], before, lru_[before].next);
+        order_.undo_remove(ids[i], recall());
       }
     }
   }
@@ -271,12 +321,43 @@ class prefix_cache {
       ++b.owners;
       if (b.references() != 1) continue;
       if (b.is_published()) {
-        TESSERA_ASSERT(lru_[capacity_].previous == id, "undone out of order");
-        unlink(id);
+        order_.undo_insert(id);
       } else {
         TESSERA_ASSERT(free_size_ != 0 && free_[free_size_ - 1] == id, "undone out of order");
         --free_size_;
       }
+    }
+  }
+
+  // -- what the policy and the sink are told, and asked ----------------------------------------------------------
+
+  /// Somebody asks something for blocks that he holds, of the policy: `keep_until` wants to know until when. Not
+  /// between an operation and its undoing. O(ids.size()). Requires: the blocks are in use (asserted; else passed over).
+  template <class Wish>
+    requires requires(Eviction& e, block_id id, const Wish& w) { e.wish(id, w); }
+  void wish(std::span<const block_id> ids, const Wish& w) noexcept {
+    for (const block_id id : ids) {
+      TESSERA_ASSERT(id < capacity_ && block_[id].references() != 0, "a wish for a block that is not in use");
+      if (id < capacity_ && block_[id].references() != 0) order_.wish(id, w);
+    }
+  }
+  /// Time has come so far, for a policy that goes by it. O(1).
+  template <class Time>
+    requires requires(Eviction& e, const Time& now) { e.advance(now); }
+  void advance(const Time& now) noexcept {
+    order_.advance(now);
+  }
+  /// Who hears of changes.
+  [[nodiscard]] Sink& sink() noexcept { return sink_; }
+  /// Calls `f(cached_block)` for each block that can be found, in the order of their numbers: what a follower begins
+  /// with. O(capacity).
+  template <std::invocable<const block_type&> F>
+  void for_each_published(F&& f) const noexcept(noexcept(f(std::declval<const block_type&>())))
+    requires heard
+  {
+    for (std::size_t i = 0; i != capacity_; ++i) {
+      const auto id = static_cast<block_id>(i);
+      if (block_[i].is_published()) f(told(id, !has_twin(id)));
     }
   }
 
@@ -290,7 +371,7 @@ class prefix_cache {
     static constexpr std::uint32_t takes_mask = 0x7fff'ffffU;
     static constexpr std::uint32_t half_range = 0x4000'0000U;
 
-    std::uint64_t hash = 0;    // while published, and after an eviction until the next publish
+    std::uint64_t hash = 0;    // or its lower half; while published, and after an eviction until the next publish
     std::uint32_t owners = 0;  // references, and the two marks
     // Published and first of its twins: the next block with a hash of the same bucket. Not published: how often the
     // block was taken from the free stack since it was evicted, which is how undo knows where an allocation came from:
@@ -306,6 +387,10 @@ class prefix_cache {
     block_id previous;
     block_id next;
   };
+  struct origin {
+    Hash parent;
+    std::uint32_t depth;
+  };
 
   // At most an eighth of a block a bucket: of a step with prefixes, a third goes to branches mispredicted and lines
   // missed where two hashes meet, if there are half a block a bucket. At least 2, so that `home` never shifts by 64.
@@ -315,19 +400,47 @@ class prefix_cache {
   [[nodiscard]] static constexpr std::size_t journal_for(std::size_t blocks) noexcept { return 2 * blocks; }
 
   /// The first block of a bucket that is in the processor's cache already.
-  void prefetch_first(std::uint64_t hash) const noexcept {
+  void prefetch_first(const Hash& hash) const noexcept {
     const block_id id = bucket_[home(hash)];
     if (id != no_index) tessera::detail::prefetch(block_ + id);
   }
 
   // --- hash table: buckets that name their first block, chained through `link`. Of twins, one is in the chain.
-  [[nodiscard]] std::size_t home(std::uint64_t hash) const noexcept {
+  [[nodiscard]] static std::uint64_t low(const Hash& hash) noexcept {
+    if constexpr (wide) {
+      return hash.low;
+    } else {
+      return hash;
+    }
+  }
+  [[nodiscard]] std::size_t home(const Hash& hash) const noexcept { return home_of(low(hash)); }
+  [[nodiscard]] std::size_t home_of(std::uint64_t hash) const noexcept {
     return static_cast<std::size_t>((hash * 0x9e37'79b9'7f4a'7c15ULL) >> shift_);
   }
-  [[nodiscard]] block_id find(std::uint64_t hash) const noexcept {
+  [[nodiscard]] bool has_hash(block_id id, const Hash& hash) const noexcept {
+    if constexpr (wide) {
+      return block_[id].hash == hash.low && upper_[id] == hash.high;
+    } else {
+      return block_[id].hash == hash;
+    }
+  }
+  [[nodiscard]] Hash full_hash(block_id id) const noexcept {
+    if constexpr (wide) {
+      return {block_[id].hash, upper_[id]};
+    } else {
+      return block_[id].hash;
+    }
+  }
+  [[nodiscard]] block_id find(const Hash& hash) const noexcept {
     block_id id = bucket_[home(hash)];
-    while (id != no_index && block_[id].hash != hash) id = block_[id].link;
+    while (id != no_index && !has_hash(id, hash)) id = block_[id].link;
     return id;
+  }
+  /// What names the first of a block's twins in its chain.
+  [[nodiscard]] block_id* name_of_twins(block_id id) noexcept {
+    block_id* name = bucket_ + home_of(block_[id].hash);
+    while (!has_hash(*name, full_hash(id))) name = &block_[*name].link;
+    return name;
   }
 
   // --- twins: a ring
@@ -337,6 +450,9 @@ class prefix_cache {
     twin_[t.next].previous = id;
   }
   /// One of the first few blocks of a ring that is in use; else the first.
+  [[nodiscard]] bool has_twin(block_id id) const noexcept {
+    return block_[id].may_have_twins() && twin_[id].next != id;
+  }
   [[nodiscard]] block_id in_use_twin(block_id first) const noexcept {
     if (!block_[first].may_have_twins()) return first;
     block_id id = first;
@@ -346,23 +462,25 @@ class prefix_cache {
     }
     return block_[id].references() != 0 ? id : first;
   }
+  [[nodiscard]] block_type told(block_id id, bool only) const noexcept {
+    return {full_hash(id), origin_[id].parent, id, origin_[id].depth, only};
+  }
   /// A published block cannot be found any more.
   void forget(block_id id) noexcept {
     block_state& b = block_[id];
     b.owners &= ~block_state::published_mark;
-    const bool has_twin = b.may_have_twins() && twin_[id].next != id;
-    if (has_twin) {
-      const neighbours& t = twin_[id];
-      twin_[t.previous].next = t.next;
-      twin_[t.next].previous = t.previous;
-    }
-    block_id* name = bucket_ + home(b.hash);
-    if (!has_twin) {
+    const bool twin = has_twin(id);
+    if constexpr (heard) sink_.evicted(told(id, !twin));
+    if (!twin) {
+      block_id* name = bucket_ + home_of(b.hash);
       while (*name != id) name = &block_[*name].link;
       *name = std::exchange(b.link, 0U);
       return;
     }
-    while (block_[*name].hash != b.hash) name = &block_[*name].link;
+    const neighbours& t = twin_[id];
+    twin_[t.previous].next = t.next;
+    twin_[t.next].previous = t.previous;
+    block_id* const name = name_of_twins(id);
     if (*name != id) {
       b.link = 0;
     } else {
@@ -374,42 +492,28 @@ class prefix_cache {
   void find_again(block_id id) noexcept {
     block_state& b = block_[id];
     b.owners |= block_state::published_mark;
-    if (!b.may_have_twins() || twin_[id].next == id) {
-      block_id& first = bucket_[home(b.hash)];
+    const bool twin = has_twin(id);
+    if constexpr (heard) sink_.eviction_undone(told(id, !twin));
+    if (!twin) {
+      block_id& first = bucket_[home_of(b.hash)];
       b.link = first;
       first = id;
       return;
     }
     join_twins(id);
     if (b.link != block_state::was_first_mark) return;
-    block_id* name = bucket_ + home(b.hash);
-    while (block_[*name].hash != b.hash) name = &block_[*name].link;
+    block_id* const name = name_of_twins(id);
     b.link = block_[*name].link;
     *name = id;
   }
 
-  // --- LRU list: circular, through the element after the last block; `next` of it is the coldest
-  [[nodiscard]] block_id ends() const noexcept { return static_cast<block_id>(capacity_); }
-  void link(block_id id, block_id before, block_id after) noexcept {
-    lru_[id] = {before, after};
-    lru_[before].next = id;
-    lru_[after].previous = id;
-    ++cached_;
-  }
-  void unlink(block_id id) noexcept {
-    const neighbours n = lru_[id];
-    lru_[n.previous].next = n.next;
-    lru_[n.next].previous = n.previous;
-    --cached_;
-  }
-
   // --- where blocks were that `share` took from the list: a ring, so that it never fills
-  void remember(block_id before) noexcept {
-    journal_[journal_end_] = before;
+  void remember(const place& was) noexcept {
+    journal_[journal_end_] = was;
     journal_end_ = journal_end_ + 1 != journal_for(capacity_) ? journal_end_ + 1 : 0;
     if (journal_size_ != journal_for(capacity_)) ++journal_size_;
   }
-  [[nodiscard]] block_id recall() noexcept {
+  [[nodiscard]] place recall() noexcept {
     TESSERA_ASSERT(journal_size_ != 0, "undone out of order, or too much undone");
     --journal_size_;
     journal_end_ = journal_end_ != 0 ? journal_end_ - 1 : journal_for(capacity_) - 1;
@@ -424,28 +528,19 @@ class prefix_cache {
     return id;
   }
   [[nodiscard]] block_id evict() noexcept {
-    const block_id id = lru_[capacity_].next;
-    unlink(id);
-    const block_id coldest = lru_[capacity_].next;  // likely to be evicted next
-    if (coldest != ends()) tessera::detail::prefetch(bucket_ + home(block_[coldest].hash));
+    block_id id = no_index;
+    order_.take({&id, 1}, [](block_id) noexcept {});
+    if (order_.size() != 0)
+      tessera::detail::prefetch(bucket_ + home_of(block_[order_.next()].hash));  // likely the next
     forget(id);
     ++block_[id].owners;
     return id;
   }
 
-  /// The coldest blocks, as `evict()` one by one: they are cut off the list together, and what is looked up of each is
-  /// on its way while the list is followed.
+  /// As `evict()` one by one: what is looked up of each is on its way while the next are found.
   void evict(std::span<block_id> out) noexcept {
-    block_id id = lru_[capacity_].next;
-    for (block_id& coldest : out) {
-      coldest = id;
-      tessera::detail::prefetch(block_ + id);
-      id = lru_[id].next;
-    }
-    lru_[capacity_].next = id;
-    lru_[id].previous = ends();
-    cached_ -= out.size();
-    for (const block_id coldest : out) tessera::detail::prefetch(bucket_ + home(block_[coldest].hash));
+    order_.take(out, [this](block_id id) noexcept { tessera::detail::prefetch(block_ + id); });
+    for (const block_id coldest : out) tessera::detail::prefetch(bucket_ + home_of(block_[coldest].hash));
     for (const block_id coldest : out) {
       forget(coldest);
       ++block_[coldest].owners;
@@ -453,18 +548,23 @@ class prefix_cache {
   }
 
   block_state* block_;
-  neighbours* lru_;   // one more than there are blocks: the ends of the list
+  Eviction order_;
   neighbours* twin_;  // of those that may have twins
   block_id* bucket_;  // by hash: the first block of the chain
   block_id* free_;    // a stack: the next to be allocated is free_[free_size_ - 1]
-  block_id* journal_;
+  place* journal_;
   std::size_t capacity_;
   std::size_t free_size_;
-  std::size_t cached_ = 0;
   int shift_;
   std::size_t journal_end_ = 0;
   std::size_t journal_size_ = 0;
+  std::uint64_t* upper_;  // halves of hashes that have 128 bits
+  origin* origin_;        // for the sink
+  [[no_unique_address]] Sink sink_;
 };
+
+/// The cache of most: least recently used first, 64 bits, nobody listens.
+using prefix_cache = basic_prefix_cache<>;
 
 static_assert(prefix_store<prefix_cache>);
 

@@ -101,7 +101,9 @@ template <class D, class R>
 ///
 /// Complexity: O(1) each. Allocates: never.
 /// Models: `order::fcfs`, `order::round_robin`, `order::two_phase`, `order::paced`, `order::ranked`,
-/// `order::earliest_due`. Your own: derive from `order::fcfs` and hide `before`.
+/// `order::earliest_due`, `order::shortest_rest`, `order::least_attained_service`,
+/// `order::least_slack`. Your own: derive from `order::fcfs`
+/// and hide `before`.
 template <class D, class R>
 concept queue_discipline =
     schedulable<R> && std::copyable<D> && detail::discipline_enters<D, R> && detail::discipline_charges<D, R> &&

@@ -73,7 +73,7 @@ template <class Planning>
   // What it has lost its blocks in the middle of is known soon; where it goes on then, nobody can say now.
   if (s.expected != 0) return wait_reason::in_flight;
   if (kv.table().free_rows() == 0) return wait_reason::residents_full;  // those who have left hold them
-  const std::size_t held = step.kept + step.admitted.size() + roster.suspended.size();
+  const std::size_t held = step.kept + step.admitted.size() + roster.suspended.size() + roster.draining;
   const std::size_t slots = held < limits.residents ? 0 : 1;
   if (slots != 0 && (as_guest || step.next == step.kept)) return wait_reason::residents_full;
   // What a victim leaves over is not for those who rank behind it.
@@ -97,14 +97,17 @@ template <class Planning>
   const blocks from_cache = free_before - p.free();
   // What a swapped request left to others may be gone: then its copy is of no use, because nothing leads up to it.
   const bool comes_back = s.swapped && kv.left_to_others(r) <= hits;
-  const tokens cached = limits.block_size * found.count();
+  const std::size_t on_host = comes_back ? 0 : kv.find_on_host(r, hits);
+  const tokens cached = limits.block_size * static_cast<std::int64_t>(hits + on_host);
   const tokens first = comes_back ? max(s.computed, cached) : cached;
   const tokens left = s.length - first;
+  // Its KV is on its way: it takes its blocks, and computes nothing.
+  const bool loads = s.loads && cached < s.computed;
   // Without chunked prefill, a prompt that the budget does not cover waits, unless it is the step's only prefill.
-  const bool may_compute = config.chunked_prefill || left <= step.budget || step.prefill.empty();
+  const bool may_compute = config.chunked_prefill || loads || left <= step.budget || step.prefill.empty();
   const tokens count = chunk_of(p, left);
   const bool anew = s.restarted || (s.swapped && !comes_back);
-  const bool whole = config.reserve == reservation::whole_sequence || anew;
+  const bool whole = config.reserve == reservation::whole_sequence || anew || loads;
   const blocks to_take = (whole ? total : blocks_for(first + count, limits.block_size)) - found;
 
   const blocks in_all = total - found + step.promised;
@@ -112,8 +115,9 @@ template <class Planning>
   blocks lacking{};
   if (!may_compute) {
     why_not = wait_reason::budget_spent;
-  } else if (as_guest && anew) {
-    why_not = wait_reason::behind_others;  // it would keep its blocks until it has made up for what it lost
+  } else if (as_guest && (anew || loads)) {
+    why_not =
+        wait_reason::behind_others;  // it would keep its blocks: until it has made up for what it lost, or arrived
   } else if (!outranks) {
     const blocks free = p.free() + guests_hold;
     why_not = refuses(p, r, free, total - found, from_cache);
@@ -139,7 +143,14 @@ template <class Planning>
   promise(p, r);
   s.shared_blocks = static_cast<std::uint32_t>(hits);
   step.admitted.push_back(&r);
+  if (loads) {
+    const auto written = static_cast<std::size_t>(blocks_for(s.computed, limits.block_size).count());
+    step.load.push_back({&r, hits, kv.table().row(s.row).first(written).subspan(hits)});
+    step.set_mark(r, plan_mark::runs);
+    return wait_reason::none;
+  }
   if (comes_back) kv.bring_back(r, hits);
+  kv.load(r, hits, on_host);
   schedule(p, r, first, count, left, no_index, s.preemptions != 0 ? entry_origin::resumed : entry_origin::started);
   return wait_reason::none;
 }

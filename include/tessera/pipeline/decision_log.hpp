@@ -49,6 +49,14 @@ enum class decision : std::uint8_t {
   commit,           ///< `commit`.
   abandon,          ///< `abandon`.
   note,             ///< `logged::note`.
+  park,             ///< `park`.
+  ready,            ///< `ready`.
+  loading,          ///< `loading`.
+  arrived,          ///< `arrived`.
+  start_by,         ///< `start_by`.
+  evacuate_later,   ///< `evacuate` with a copy that is not done.
+  finish_later,     ///< `finish` with a copy that is not done.
+  drained,          ///< `drained`.
 };
 
 /// A lower-case name, for logs.
@@ -71,6 +79,14 @@ enum class decision : std::uint8_t {
     case decision::commit: return "commit";
     case decision::abandon: return "abandon";
     case decision::note: return "note";
+    case decision::park: return "park";
+    case decision::ready: return "ready";
+    case decision::loading: return "loading";
+    case decision::arrived: return "arrived";
+    case decision::start_by: return "start_by";
+    case decision::evacuate_later: return "evacuate_later";
+    case decision::finish_later: return "finish_later";
+    case decision::drained: return "drained";
   }
   return "?";
 }
@@ -155,7 +171,7 @@ class decision_log {
 
 namespace detail {
 
-inline constexpr char log_magic[8] = {'T', 'E', 'S', 'S', 'L', 'O', 'G', 2};
+inline constexpr char log_magic[8] = {'T', 'E', 'S', 'S', 'L', 'O', 'G', 3};
 
 /// What the request's order looks at beside its hook: what the user says, or what the orders of the library look at.
 template <class R>
@@ -254,6 +270,16 @@ template <class Plan>
   for (const kv::block_copy& c : p.copies) d.add(c.from, c.to);
   for (const auto& v : p.preempted) d.add(v.request->state().sequence, static_cast<std::uint64_t>(v.mode));
   for (const auto* r : p.outgrown) d.add(r->state().sequence);
+  if (!p.load.empty() || !p.late.empty()) {
+    d.add(p.load.size(), p.late.size());
+    for (const auto& t : p.load) {
+      d.add(t.request->state().sequence, t.first, t.device.size());
+      for (const kv::block_id b : t.device) d.add(b);
+    }
+    for (const auto& l : p.late) {
+      d.add(l.request == nullptr ? l.ticket : l.request->state().sequence, static_cast<std::uint64_t>(l.what));
+    }
+  }
   return d.value();
 }
 
@@ -350,6 +376,59 @@ class logged : public Scheduler {
     return answered_of(Scheduler::preempt(r));
   }
   /// As the scheduler's.
+  [[nodiscard]] status park(request_type& r, time_point deadline, park_end at_deadline = park_end::ready) noexcept {
+    log_->open();
+    put_name(r);
+    put_deadline(deadline);
+    log_->put(at_deadline);
+    log_->close(decision::park, 1);
+    return answered_of(Scheduler::park(r, deadline, at_deadline));
+  }
+  /// As the scheduler's.
+  [[nodiscard]] status ready(request_type& r) noexcept {
+    name(decision::ready, r);
+    return answered_of(Scheduler::ready(r));
+  }
+  /// As the scheduler's.
+  [[nodiscard]] status loading(request_type& r, tokens n, time_point deadline) noexcept {
+    log_->open();
+    put_name(r);
+    log_->put(n.count());
+    put_deadline(deadline);
+    log_->close(decision::loading, 1);
+    return answered_of(Scheduler::loading(r, n, deadline));
+  }
+  /// As the scheduler's.
+  [[nodiscard]] status arrived(request_type& r, tokens n) noexcept {
+    log_->open();
+    put_name(r);
+    log_->put(n.count());
+    log_->close(decision::arrived, 1);
+    return answered_of(Scheduler::arrived(r, n));
+  }
+  /// As the scheduler's.
+  [[nodiscard]] status start_by(request_type& r, time_point deadline) noexcept {
+    name(decision::start_by, r, deadline);
+    return answered_of(Scheduler::start_by(r, deadline));
+  }
+  /// As the scheduler's.
+  [[nodiscard]] status evacuate(request_type& r, time_point deadline, std::uint64_t& ticket) noexcept {
+    name(decision::evacuate_later, r, deadline);
+    return answered_of(Scheduler::evacuate(r, deadline, ticket));
+  }
+  /// As the scheduler's.
+  [[nodiscard]] status finish(request_type& r, time_point deadline, std::uint64_t& ticket) noexcept {
+    name(decision::finish_later, r, deadline);
+    return answered_of(Scheduler::finish(r, deadline, ticket));
+  }
+  /// As the scheduler's.
+  status drained(std::uint64_t ticket) noexcept {
+    log_->open();
+    log_->put(ticket);
+    log_->close(decision::drained, 1);
+    return answered(Scheduler::drained(ticket));
+  }
+  /// As the scheduler's.
   status cancel(request_type& r) noexcept {
     name(decision::cancel, r);
     return answered_of(Scheduler::cancel(r));
@@ -442,6 +521,7 @@ class logged : public Scheduler {
     log_->put(static_cast<std::uint64_t>(l.host_blocks));
     log_->put(l.max_length.count());
     log_->put(static_cast<std::uint64_t>(l.plans_in_flight));
+    log_->put(static_cast<std::uint64_t>(l.deadlines));
     log_->close(static_cast<decision>(detail::log_magic[0]));
   }
 
@@ -451,6 +531,11 @@ class logged : public Scheduler {
     } else {
       log_->put(static_cast<std::int64_t>(t.since_origin().ticks()));
     }
+  }
+  void put_deadline(time_point t) noexcept {
+    const bool is_none = t == time_point::never();
+    log_->put(is_none);
+    put(is_none ? time_point{} : t);
   }
   void put(const request_progress<clock_type>& p) noexcept {
     log_->put(p.length.count());
@@ -499,6 +584,12 @@ class logged : public Scheduler {
   void name(decision d, const request_type& r) noexcept {
     log_->open();
     put_name(r);
+    log_->close(d, 1);
+  }
+  void name(decision d, const request_type& r, time_point deadline) noexcept {
+    log_->open();
+    put_name(r);
+    put_deadline(deadline);
     log_->close(d, 1);
   }
   void updates(const request_type& r, bool called) noexcept {

@@ -86,9 +86,9 @@ class iteration_scheduler {
   static_assert(admission_policy<Admit, Request>,
                 "tessera: Admit lacks `bool admits(const Request&, const admission_view<Request>&) const noexcept`");
   static_assert(kv::block_store<BlockStore>, "tessera: BlockStore is not a kv::block_store");
-  static_assert(!kv::prefix_store<BlockStore> || prefix_hashed<Request>,
+  static_assert(!kv::prefix_store<BlockStore> || prefix_hashed<Request, kv::hash_of<BlockStore>>,
                 "tessera: a prefix cache needs requests with "
-                "`std::span<const std::uint64_t> prefix_hashes() const noexcept`");
+                "`std::span<const std::uint64_t> prefix_hashes() const noexcept` (or of the cache's hashes)");
   static_assert(kv::table_policy<Tables>, "tessera: Tables is not a kv::table_policy");
   static_assert(gate_policy<Gate, Request>,
                 "tessera: Gate lacks `static constexpr bool passes`, or `most_skipped` and "
@@ -162,7 +162,7 @@ class iteration_scheduler {
     if (p.reasoning < tokens{0} || p.reasoning > p.length - r.prompt) return status::invalid;
     const tokens to_come = max(r.max_output - (p.length - r.prompt), tokens{0});
     if (!fits(p.length, to_come)) return status::never_fits;
-    if (roster_.waiting.size() >= limits_.requests) return status::queue_full;
+    if (roster_.waiting.size() + roster_.parked.size() >= limits_.requests) return status::queue_full;
     roster_.join(r, p);
     return status::accepted;
   }
@@ -175,7 +175,7 @@ class iteration_scheduler {
   /// that plan is not open any more.
   [[nodiscard]] status evacuate(Request& r) noexcept {
     if (!roster_.contains(r)) return status::unknown_request;
-    if (roster_.kv.awaits_copy(r) || is_in_flight(r)) return status::busy;
+    if (roster_.kv.awaits_copy(r) || is_in_flight(r) || is_loading(r)) return status::busy;
     if (!plans_.has_open()) {
       roster_.remove(r, lifecycle::idle);
     } else if (r.state().life == lifecycle::suspended && r.state().ends_as == lifecycle::idle) {
@@ -200,9 +200,97 @@ class iteration_scheduler {
 
   /// Lets a suspended request go on where it was. As `suspend`; `unknown_request` if it is not suspended here.
   [[nodiscard]] status resume(Request& r) noexcept {
-    if (r.state().life != lifecycle::suspended || !roster_.contains(r)) return status::unknown_request;
+    const auto& s = r.state();
+    if (s.life != lifecycle::suspended || s.parked || s.loads || !roster_.contains(r)) return status::unknown_request;
     if (plans_.has_open()) return status::busy;
     roster_.resume(r);
+    return status::ok;
+  }
+
+  /// Lets a request stand aside that waits or is resident, with its place kept, until `ready` or the deadline: its
+  /// grammar is being compiled, its input streams. Nobody waits behind it, no plan computes anything for it; a resident
+  /// keeps its blocks, as one that is suspended. What is in flight for it counts. After `deadline` (`never()`: none)
+  /// it is ready, or fails if `at_deadline` says so; the plan that finds it so tells (`late`). May be called again, for
+  /// another deadline. O(log n); a move of pointers for a resident. Returns `unknown_request` if it is neither, `busy`
+  /// if the plan that is open has it, or for a resident, if there is one; `exhausted` without room for the deadline
+  /// (`limits.deadlines`).
+  [[nodiscard]] status park(Request& r, time_point deadline, park_end at_deadline = park_end::ready) noexcept {
+    const auto& s = r.state();
+    if ((s.life != lifecycle::waiting && s.life != lifecycle::resident && !s.parked) || !roster_.contains(r)) {
+      return status::unknown_request;
+    }
+    if (s.life == lifecycle::resident ? plans_.has_open() : is_starting(r)) return status::busy;
+    if (!set_deadline(deadline_of::parked, r, deadline, at_deadline == park_end::fails)) return status::exhausted;
+    if (!s.parked) roster_.park(r);
+    return status::ok;
+  }
+
+  /// Lets a parked request go on from the place that it has. As `park`; `unknown_request` if it is not parked here,
+  /// `busy` only for one with blocks.
+  [[nodiscard]] status ready(Request& r) noexcept {
+    if (!r.state().parked || !roster_.contains(r)) return status::unknown_request;
+    if (r.state().life != lifecycle::waiting && plans_.has_open()) return status::busy;
+    roster_.ready(r);
+    return status::ok;
+  }
+
+  /// The KV of the first `n` tokens of a request that waits can be had from elsewhere, and takes longer than a step:
+  /// from another instance, or from storage. When its turn comes it takes its blocks, all of them, and the plan lists
+  /// it in `load`, less what the prefix cache has; then it stands aside until `arrived`. From `deadline` on
+  /// (`never()`: none) it computes what has not arrived: the engine must have stopped writing to its blocks by then.
+  /// That holds if it is cancelled, too: it ends only with `arrived` or the deadline, because its blocks are written
+  /// to. O(log deadlines). Returns `unknown_request` if it does not wait here, `busy` if the plan that is open has it
+  /// or plans in flight will tell how long it is; `invalid` unless 0 < n < length, or if its KV is in the host tier;
+  /// `exhausted` without room for the deadline (`limits.deadlines`).
+  [[nodiscard]] status loading(Request& r, tokens n, time_point deadline) noexcept {
+    const auto& s = r.state();
+    if (s.life != lifecycle::waiting || !roster_.contains(r)) return status::unknown_request;
+    if (is_starting(r) || s.expected != 0) return status::busy;
+    if (n <= tokens{} || n >= s.length || s.host_head != no_index) return status::invalid;
+    if (!set_deadline(deadline_of::loading, r, deadline, false)) return status::exhausted;
+    roster_.expect_kv(r, n);
+    return status::ok;
+  }
+
+  /// So many tokens of the sequence have KV in the blocks that `load` named, from its beginning: as many as were
+  /// announced, or fewer, and it computes the rest. Nothing else writes to them from now on. O(log n) and a move of
+  /// pointers. Returns `unknown_request` if it is not loading here, `busy` while a plan is open, `invalid` if `n` is
+  /// negative or more than was announced.
+  [[nodiscard]] status arrived(Request& r, tokens n) noexcept {
+    if (!is_loading(r) || !roster_.contains(r)) return status::unknown_request;
+    if (plans_.has_open()) return status::busy;
+    if (n < tokens{} || n > r.state().computed) return status::invalid;
+    settling().arrived(r, n);
+    return status::ok;
+  }
+
+  /// Lets the next plan after `deadline` tell (`late`) if the request has not started by then: it waits, or is parked
+  /// without blocks. Nothing else happens to it. `never()`: not any more. O(log deadlines), at any moment. Returns
+  /// `unknown_request` if it does not wait here, `exhausted` without room for the deadline (`limits.deadlines`).
+  [[nodiscard]] status start_by(Request& r, time_point deadline) noexcept {
+    if (r.state().life != lifecycle::waiting || !roster_.contains(r)) return status::unknown_request;
+    return set_deadline(deadline_of::waiting, r, deadline, false) ? status::ok : status::exhausted;
+  }
+
+  /// As `evacuate(r)`, for a copy of its KV that is not done yet: its blocks are `draining`, and not handed out again
+  /// before `drained(ticket)`. So long they count as one of `limits.residents`. After `deadline` (`never()`: none) they
+  /// are handed out all the same, and a copy that ends later is to be thrown away. Returns as `evacuate`, and `busy`
+  /// while any plan is open; `unknown_request` also if it holds no blocks; `exhausted` without room for it
+  /// (`limits.deadlines`).
+  [[nodiscard]] status evacuate(Request& r, time_point deadline, std::uint64_t& ticket) noexcept {
+    return drain(r, lifecycle::idle, deadline, ticket);
+  }
+  /// The same for a request that is finished: what it has computed is on its way to another instance, or to storage.
+  /// (An outcome that says `finished` would give its blocks back at once.)
+  [[nodiscard]] status finish(Request& r, time_point deadline, std::uint64_t& ticket) noexcept {
+    return drain(r, lifecycle::finished, deadline, ticket);
+  }
+  /// The copy is done. At any moment; while a plan is open, the blocks are free when it is not open any more.
+  /// O(log deadlines + blocks). `unknown_request` if there is no such ticket, or its deadline has passed.
+  status drained(std::uint64_t ticket) noexcept {
+    auto* const e = roster_.deadlines.empty() ? nullptr : roster_.deadlines.find(deadline_of::draining, ticket);
+    if (e == nullptr) return status::unknown_request;
+    roster_.drained(*e, plans_.has_open());
     return status::ok;
   }
 
@@ -231,7 +319,9 @@ class iteration_scheduler {
     }
     if (child.prompt != parent.prompt || child.max_output < tokens{}) return status::invalid;
     if (!fits(parent.state().length, max(child.max_output - parent.generated(), tokens{}))) return status::never_fits;
-    if (roster_.residents.size() + roster_.suspended.size() >= limits_.residents) return status::exhausted;
+    if (roster_.residents.size() + roster_.suspended.size() + roster_.draining >= limits_.residents) {
+      return status::exhausted;
+    }
     return roster_.fork(parent, child) ? status::ok : status::exhausted;
   }
 
@@ -269,8 +359,7 @@ class iteration_scheduler {
     TESSERA_ASSERT(step.lookahead >= tokens{0}, "negative lookahead");
     if (plans_.full() || step.max_batch == 0 || step.token_budget <= tokens{} || step.lookahead < tokens{}) return {};
     settling().close();
-    roster_.advance(now);
-    detail::step<Request>& s = begin(step);
+    detail::step<Request>& s = begin(step, now);
     planning p{limits_, longest_, config_, roster_, s};
     detail::walk(p);
     if (step.lookahead > tokens{}) detail::give_lookahead(p);
@@ -332,17 +421,22 @@ class iteration_scheduler {
     plans_.for_each([&](const step& s) noexcept { copied = copied || roster_.kv.is_filled_by(r, s.moves.copies); });
     return copied || plans_.last_with(r) != nullptr;
   }
-  /// Requests that hold no blocks: new or preempted. O(1).
+  /// Requests that hold no blocks, new or preempted, and are not parked. O(1).
   [[nodiscard]] std::size_t waiting_count() const noexcept { return roster_.waiting.size(); }
   /// Requests that hold blocks and run. O(1).
   [[nodiscard]] std::size_t resident_count() const noexcept { return roster_.residents.size(); }
-  /// Requests that hold blocks and are suspended. O(1).
+  /// Requests that hold no blocks and are parked. O(1).
+  [[nodiscard]] std::size_t parked_count() const noexcept { return roster_.parked.size(); }
+  /// Copies out that are waited for: rows of blocks whose requests have left. O(1).
+  [[nodiscard]] std::size_t draining_count() const noexcept { return roster_.draining; }
+  /// Requests that hold blocks and are suspended, parked or waiting for their KV. O(1).
   [[nodiscard]] std::size_t suspended_count() const noexcept { return roster_.suspended.size(); }
   /// No request is here, nor held by a plan in flight. O(plans in flight).
   [[nodiscard]] bool idle() const noexcept {
     bool holds = false;
     plans_.for_each([&](const step& s) noexcept { holds = holds || !s.ended.empty(); });
-    return !holds && roster_.waiting.empty() && roster_.residents.size() == 0 && roster_.suspended.empty();
+    return !holds && roster_.waiting.empty() && roster_.parked.empty() && roster_.residents.size() == 0 &&
+           roster_.suspended.empty();
   }
   /// Requests that hold device blocks and run, in rank order. Invalidated by every other call.
   [[nodiscard]] std::span<Request* const> residents() const noexcept { return roster_.residents.all(); }
@@ -353,7 +447,7 @@ class iteration_scheduler {
   /// The block table; rows are named by the entries of a plan.
   [[nodiscard]] const kv::block_table& tables() const noexcept { return roster_.kv.table(); }
   /// The host tier, to look at.
-  [[nodiscard]] const kv::host_tier& host() const noexcept { return roster_.kv.host(); }
+  [[nodiscard]] const auto& host() const noexcept { return roster_.kv.host(); }
   /// As given at construction.
   [[nodiscard]] const limits& size_limits() const noexcept { return limits_; }
   /// Device blocks that a request holds, shared ones included; 0 while it waits. O(1). Requires: it is here.
@@ -370,6 +464,12 @@ class iteration_scheduler {
     if (plans_.has_open()) return status::busy;
     roster_.forget_prefixes();
     return status::ok;
+  }
+  /// Who hears of what the prefix cache knows (`kv::event_ring`): what it has to say is final when no plan is open.
+  [[nodiscard]] auto& cache_events() noexcept
+    requires requires(BlockStore& store) { store.sink(); }
+  {
+    return roster_.kv.store().sink();
   }
   /// Device blocks that requests hold (cached blocks that nobody uses do not count).
   [[nodiscard]] blocks device_blocks_held() const noexcept { return capacity() - blocks{free_blocks()}; }
@@ -404,8 +504,41 @@ class iteration_scheduler {
 
   [[nodiscard]] settlement settling() noexcept { return {roster_, plans_}; }
 
-  [[nodiscard]] step& begin(const step_limits& limits) noexcept {
+  /// Whether something else writes to its blocks.
+  [[nodiscard]] static bool is_loading(const Request& r) noexcept {
+    return r.state().life == lifecycle::suspended && r.state().loads;
+  }
+  /// Whether the plan that is open starts a request that waits.
+  [[nodiscard]] bool is_starting(const Request& r) const noexcept {
+    return plans_.has_open() && r.state().life == lifecycle::waiting && plans_.latest().has_mark(r, plan_mark::runs);
+  }
+  /// A deadline of a request, in place of the one of that kind that it may have. False if there is no room.
+  [[nodiscard]] bool set_deadline(deadline_of what, Request& r, time_point when, bool fails) noexcept {
+    auto& all = roster_.deadlines;
+    auto* const before = all.empty() ? nullptr : all.find(what, r.state().sequence);
+    if (before == nullptr && when != time_point::never() && all.full()) return false;
+    if (before != nullptr) all.erase(*before);
+    if (when == time_point::never()) return true;
+    auto& e = all.add(what, r.state().sequence, when);
+    e.request = &r;
+    e.fails = fails;
+    return true;
+  }
+  /// `as`: what becomes of a request whose blocks are held until the copy is done.
+  [[nodiscard]] status drain(Request& r, lifecycle as, time_point deadline, std::uint64_t& ticket) noexcept {
+    if (!roster_.contains(r) || r.state().row == no_index) return status::unknown_request;
+    if (plans_.has_open() || is_in_flight(r) || roster_.kv.awaits_copy(r) || is_loading(r)) return status::busy;
+    if (roster_.deadlines.full()) return status::exhausted;
+    ticket = ++tickets_;
+    roster_.drain(r, as, ticket, deadline);
+    return status::ok;
+  }
+
+  [[nodiscard]] step& begin(const step_limits& limits, time_point now) noexcept {
     step& s = plans_.push();
+    s.late.clear();
+    settling().pass_deadlines(now, s);
+    roster_.advance(now);
     s.limits = limits;
     s.budget = limits.token_budget;
     s.drafts = tokens{};
@@ -428,6 +561,7 @@ class iteration_scheduler {
     s.admitted.clear();
     s.first_guest = ~std::size_t{0};
     s.outgrown.clear();
+    s.load.clear();
     roster_.kv.begin(s.moves);
     return s;
   }
@@ -443,11 +577,14 @@ class iteration_scheduler {
     return {.decode = s.decode,
             .prefill = s.prefill,
             .swap_out = s.moves.swap_out,
+            .demoted = s.moves.demoted,
             .copies = s.moves.copies,
             .swap_in = s.moves.swap_in,
             .fetch = s.moves.fetch,
+            .load = s.load,
             .preempted = s.moves.victims,
             .outgrown = s.outgrown,
+            .late = s.late,
             .tables = tables_.view(table),
             .computed = s.limits.token_budget - s.budget - s.drafts,
             .id = s.id};
@@ -459,6 +596,7 @@ class iteration_scheduler {
   roster roster_;
   [[no_unique_address]] Tables tables_;
   detail::plan_ring<Request> plans_;
+  std::uint64_t tickets_ = 0;  ///< Given for blocks that are draining.
 };
 
 TESSERA_NAMESPACE_END

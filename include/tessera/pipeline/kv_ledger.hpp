@@ -12,6 +12,7 @@
 #include <tessera/pipeline/limits.hpp>
 #include <tessera/pipeline/plan.hpp>
 
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -19,6 +20,17 @@
 
 TESSERA_NAMESPACE_BEGIN
 namespace detail {
+
+/// The host memory that goes with a block store.
+template <class BlockStore>
+struct host_of {
+  using type = kv::host_tier;
+};
+template <class BlockStore>
+  requires requires { typename BlockStore::host_type; }
+struct host_of<BlockStore> {
+  using type = typename BlockStore::host_type;
+};
 
 /// The KV memory of one instance - blocks, block tables, host tier - and what the open plan has done to it, so that
 /// it can be undone exactly. Each operation is written down; undoing replays them backwards, which the stores promise
@@ -34,7 +46,12 @@ class kv_ledger {
   /// `cached_blocks` of one whose KV was computed before the prefixes were forgotten: nobody is to find any of it.
   static constexpr std::uint32_t keeps_to_itself = no_index;
 
-  static constexpr bool shares = prefix_hashed<Request> && kv::prefix_store<BlockStore>;  ///< Whether blocks are.
+  using hash = kv::hash_of<BlockStore>;                                                         ///< Of a full block.
+  static constexpr bool shares = prefix_hashed<Request, hash> && kv::prefix_store<BlockStore>;  ///< Whether blocks are.
+
+  using host_type = typename host_of<BlockStore>::type;  ///< Host memory.
+  static constexpr bool has_two_levels =
+      shares && !std::same_as<host_type, kv::host_tier>;  ///< Whether prefixes are found there, too.
 
   [[nodiscard]] static constexpr kv::block_table::limits table_limits(const scheduler_limits& l) noexcept {
     return {.rows = l.rows(), .blocks_per_row = l.blocks_per_row(), .block_size = l.block_size};
@@ -43,10 +60,11 @@ class kv_ledger {
     return storage_layout{}
         .add_bytes(BlockStore::required_bytes(store_limits(l)))
         .add_bytes(kv::block_table::required_bytes(table_limits(l)))
-        .add_bytes(kv::host_tier::required_bytes(host_limits(l)))
+        .add_bytes(host_type::required_bytes(host_limits(l)))
         .add_bytes(exclusive_blocks<shares>::required_bytes(l.rows(), l.blocks))
         .add_bytes(fixed_vector<kv::block_copy>::required_bytes(l.residents))
         .add_bytes(fixed_vector<reservation>::required_bytes(reservations(l)))
+        .template add<std::uint32_t>(has_two_levels ? l.blocks : 0)
         .bytes();
   }
 
@@ -57,13 +75,14 @@ class kv_ledger {
         host_{memory, host_limits(l)},
         own_{memory, l.rows(), l.blocks},
         copies_{memory, l.residents},
-        journal_{memory, reservations(l)} {}
+        journal_{memory, reservations(l)},
+        swapped_in_round_{memory.take<std::uint32_t>(has_two_levels ? l.blocks : 0)} {}
 
   [[nodiscard]] BlockStore& store() noexcept { return blocks_; }
   [[nodiscard]] const BlockStore& store() const noexcept { return blocks_; }
   [[nodiscard]] kv::block_table& table() noexcept { return table_; }
   [[nodiscard]] const kv::block_table& table() const noexcept { return table_; }
-  [[nodiscard]] const kv::host_tier& host() const noexcept { return host_; }
+  [[nodiscard]] const host_type& host() const noexcept { return host_; }
   [[nodiscard]] const exclusive_blocks<shares>& own() const noexcept { return own_; }
   [[nodiscard]] std::int64_t free_blocks() const noexcept { return static_cast<std::int64_t>(blocks_.free()); }
   /// Device blocks in the request's row. Requires: it has one.
@@ -82,6 +101,7 @@ class kv_ledger {
   /// A new plan begins; what the previous one did stands.
   void begin(kv_moves<Request>& moves) noexcept {
     moves_ = &moves;
+    ++round_;
     moves.clear();
     for (const kv::block_copy& c : copies_) moves.copies.push_back(c);
     journal_.clear();
@@ -103,7 +123,7 @@ class kv_ledger {
   [[nodiscard]] std::size_t share_prefix(Request& r) noexcept {
     if constexpr (shares) {
       const state& s = r.state();
-      const std::span<const std::uint64_t> hashes = usable_hashes(r);
+      const std::span<const hash> hashes = usable_hashes(r);
       const std::span<kv::block_id> ids = table_.extend(s.row, hashes.size());
       const std::size_t hits = blocks_.match(hashes, ids);
       table_.truncate(s.row, hits);
@@ -131,7 +151,7 @@ class kv_ledger {
   [[nodiscard]] std::size_t known_beyond(const Request& r, std::size_t known) const noexcept {
     std::size_t n = known;
     if constexpr (shares) {
-      const std::span<const std::uint64_t> hashes = usable_hashes(r);
+      const std::span<const hash> hashes = usable_hashes(r);
       while (n < hashes.size() && blocks_.knows(hashes[n])) ++n;
     } else {
       static_cast<void>(r);
@@ -148,6 +168,36 @@ class kv_ledger {
     static_cast<void>(taken);
     own_.taken(row, ids);
     note(reservation::what::grown, r, n);
+    demote(r, ids);
+  }
+
+  /// Blocks of its prefix behind the first `hits`, which the device has, that are known on the host: nobody stores
+  /// anything to them before this plan is run. Returns how many.
+  [[nodiscard]] std::size_t find_on_host(Request& r, std::size_t hits) noexcept {
+    if constexpr (has_two_levels) {
+      const std::span<const hash> hashes = usable_hashes(r).subspan(hits);
+      std::size_t n = host_.capacity() - moves_->loaded_blocks;
+      if (hashes.size() < n) n = hashes.size();
+      if (n == 0) return 0;
+      const std::size_t before = moves_->host_ids.size();
+      const std::span<kv::block_id> ids{moves_->host_ids.extend(n), n};
+      n = host_.match(hashes, ids);
+      moves_->host_ids.truncate(before + n);
+      if (n == 0) return 0;
+      host_.pin(ids.first(n));
+      moves_->loads.push_back(ids.first(n));
+      moves_->loaded_blocks += n;
+      note(reservation::what::loaded, r, n);
+      return n;
+    } else {
+      static_cast<void>(r), static_cast<void>(hits);
+      return 0;
+    }
+  }
+  /// What `find_on_host` found last comes to the row that the request was given, behind its first `hits` blocks.
+  void load(Request& r, std::size_t hits, std::size_t n) noexcept {
+    if (n == 0) return;
+    moves_->swap_in.push_back({&r, hits, table_.row(r.state().row).subspan(hits, n), moves_->loads.back()});
   }
 
   /// Leading blocks of a victim that need no copy: others hold them, and they can be found by their hashes. O(these).
@@ -189,6 +239,9 @@ class kv_ledger {
     }
     if (mode == preemption_mode::swap) {
       moves_->swap_out.push_back({&r, kept, row.subspan(kept, written - kept), copy_host_ids(s.host_head)});
+      if constexpr (has_two_levels) {
+        for (const kv::block_id id : row.subspan(kept, written - kept)) swapped_in_round_[id] = round_;
+      }
     }
     moves_->victims.push_back({&r, mode});
     const status released = blocks_.release(row);
@@ -248,7 +301,11 @@ class kv_ledger {
           own_.joined(s.row, table_.row(s.row), blocks_);
           if (moves_->victims.back().mode == preemption_mode::swap) {
             moves_->host_ids.truncate(moves_->host_ids.size() - moves_->swap_out.back().host.size());
-            forget_host_copy(r);
+            if constexpr (has_two_levels) {
+              host_.undo_store(std::exchange(s.host_head, no_index));
+            } else {
+              forget_host_copy(r);
+            }
             moves_->swap_out.pop_back();
           }
           moves_->victims.pop_back();
@@ -256,12 +313,55 @@ class kv_ledger {
           ++evictions;
           break;
         case reservation::what::stalled: set_mark(s, done.count); break;
+        case reservation::what::demoted:
+          if constexpr (has_two_levels) {
+            for (std::uint64_t n = done.count; n != 0; --n) {
+              host_.undo_take(moves_->demoted.back().host);
+              moves_->demoted.pop_back();
+            }
+          }
+          break;
+        case reservation::what::loaded:
+          if constexpr (has_two_levels) {
+            host_.undo_pin(moves_->loads.back());
+            moves_->loads.pop_back();
+            moves_->loaded_blocks -= done.count;
+            moves_->host_ids.truncate(moves_->host_ids.size() - done.count);
+          }
+          break;
       }
     }
     return evictions;
   }
 
   // -- settling: for good ------------------------------------------------------------------------------------------
+
+  /// A plan stands: what it copies to the host can be found there from now on, and what it copies from there may go
+  /// when the next has stored something else.
+  void settle_host(const kv_moves<Request>& moves) noexcept {
+    if constexpr (has_two_levels) {
+      for (const kv_transfer<Request>& t : moves.swap_out) {
+        const state& s = t.request->state();
+        if (s.cached_blocks == keeps_to_itself) continue;
+        const std::span<const hash> hashes = t.request->prefix_hashes();
+        std::size_t end = s.cached_blocks < hashes.size() ? s.cached_blocks : hashes.size();
+        if (end > t.first + t.host.size()) end = t.first + t.host.size();
+        for (std::size_t i = t.first; i < end; ++i) host_.publish(t.host[i - t.first], hashes[i]);
+      }
+      // In the order in which they were evicted, so that what went first goes first here, too.
+      for (std::size_t i = 0; i != moves.demoted.size(); ++i) {
+        host_.settle(moves.demoted[i].host, blocks_.last_hash(moves.demoted[i].device));
+      }
+      for (const std::span<const kv::block_id> ids : moves.loads) host_.unpin(ids);
+    } else {
+      static_cast<void>(moves);
+    }
+  }
+  /// No prefix is known any more.
+  void forget_prefixes() noexcept {
+    blocks_.clear();
+    if constexpr (has_two_levels) host_.clear();
+  }
 
   /// Copies on write have been told of, by a plan that was run.
   void copies_done() noexcept { copies_.clear(); }
@@ -273,9 +373,13 @@ class kv_ledger {
   }
 
   /// Gives back a request's blocks and row.
-  void release(Request& r) noexcept { release_row(leave_row(r)); }
+  void release(Request& r) noexcept {
+    wish(r, table_.row(r.state().row));
+    release_row(leave_row(r));
+  }
   /// The same while a plan in flight has the request: its row is given up with that.
   void release(Request& r, kv_moves<Request>& moves) noexcept {
+    wish(r, table_.row(r.state().row));
     const std::uint32_t row = leave_row(r);
     give_back(row, 0);
     table_.truncate(row, 0);
@@ -307,17 +411,17 @@ class kv_ledger {
     std::size_t seen = 0;
     if constexpr (shares) {
       state& s = state_of(r);
-      const std::span<const std::uint64_t> hashes = r.prefix_hashes();
+      const std::span<const hash> hashes = r.prefix_hashes();
       if (s.cached_blocks >= hashes.size()) return 0;
       const auto full = static_cast<std::size_t>(computed / block_size_);
       if (s.cached_blocks >= full) return 0;
       const std::span<const kv::block_id> row = table_.row(s.row);
-      const std::span<const std::uint64_t> theirs =
-          watched != nullptr ? watched->prefix_hashes() : std::span<const std::uint64_t>{};
+      const std::span<const hash> theirs = watched != nullptr ? watched->prefix_hashes() : std::span<const hash>{};
       const std::size_t from = s.cached_blocks;
       const std::size_t end = full < hashes.size() ? full : hashes.size();
       // One that is known by another hash already, as a fork's may be, stays as it is.
-      static_cast<void>(blocks_.publish(row.first(end).subspan(from), hashes.first(end).subspan(from)));
+      static_cast<void>(blocks_.publish(row.first(end), hashes.first(end), from));
+      wish(r, row.first(end).subspan(from));
       for (std::size_t i = from; i < end && i < known && i < theirs.size(); ++i) {
         seen += theirs[i] == hashes[i] ? 1U : 0U;
       }
@@ -395,7 +499,7 @@ class kv_ledger {
  private:
   /// One undoable thing that a plan has done.
   struct reservation {
-    enum class what : std::uint8_t { row, shared, grown, evicted, stalled } kind;
+    enum class what : std::uint8_t { row, shared, grown, evicted, stalled, demoted, loaded } kind;
     Request* request;
     std::uint64_t count;  ///< Blocks (`shared`, `grown`), or the previous mark (others).
   };
@@ -403,11 +507,13 @@ class kv_ledger {
   // Per admitted request a row, a shared prefix and an allocation; per resident a growth, an eviction or
   // a mark; per scheduled
   // request its lookahead.
-  static constexpr std::size_t reservations(const scheduler_limits& l) noexcept { return 6 * l.residents; }
+  static constexpr std::size_t reservations(const scheduler_limits& l) noexcept {
+    return (has_two_levels ? 10 : 6) * l.residents;
+  }
   static constexpr typename BlockStore::limits store_limits(const scheduler_limits& l) noexcept {
     return {.blocks = l.blocks};
   }
-  static constexpr kv::host_tier::limits host_limits(const scheduler_limits& l) noexcept {
+  static constexpr typename host_type::limits host_limits(const scheduler_limits& l) noexcept {
     return {.host_blocks = l.host_blocks};
   }
 
@@ -423,20 +529,47 @@ class kv_ledger {
     return static_cast<std::size_t>(blocks_for(s.computed, block_size_).count());
   }
   /// Hashes of the blocks that it may take from the cache.
-  [[nodiscard]] std::span<const std::uint64_t> usable_hashes(const Request& r) const noexcept
+  [[nodiscard]] std::span<const hash> usable_hashes(const Request& r) const noexcept
     requires shares
   {
-    const std::span<const std::uint64_t> hashes = r.prefix_hashes();
+    const std::span<const hash> hashes = r.prefix_hashes();
     const auto most = static_cast<std::size_t>((r.state().length.count() - 1) / block_size_.count());
     return hashes.size() > most ? hashes.first(most) : hashes;
   }
 
+  /// The order of eviction is told what a request wants of its blocks, if it wants to know.
+  void wish(const Request& r, std::span<const kv::block_id> ids) noexcept {
+    if constexpr (requires { blocks_.wish(ids, BlockStore::eviction_type::wish(r)); }) {
+      blocks_.wish(ids, BlockStore::eviction_type::wish(r));
+    } else {
+      static_cast<void>(r), static_cast<void>(ids);
+    }
+  }
   void give_back(std::uint32_t row, std::size_t keep) noexcept {
     const std::span<const kv::block_id> ids = table_.row(row).subspan(keep);
     const status released = blocks_.release(ids);
     TESSERA_ASSERT(released == status::ok, "a row's blocks are its own");
     static_cast<void>(released);
     own_.left(row, ids, blocks_);
+  }
+
+  /// What was evicted for these blocks goes to the host, unless it is there or leaves for there in this plan already.
+  void demote(Request& r, std::span<const kv::block_id> ids) noexcept {
+    if constexpr (has_two_levels) {
+      if (!BlockStore::demotes) return;
+      const std::size_t before = moves_->demoted.size();
+      for (const kv::block_id id : ids) {
+        if (!blocks_.was_evicted(id) || swapped_in_round_[id] == round_) continue;
+        const hash h = blocks_.last_hash(id);
+        if (blocks_.knows(h) || host_.knows(h)) continue;
+        const kv::block_id to = moves_->demoted.full() ? no_index : host_.take();
+        if (to == no_index) break;
+        moves_->demoted.push_back({id, to});
+      }
+      if (moves_->demoted.size() != before) note(reservation::what::demoted, r, moves_->demoted.size() - before);
+    } else {
+      static_cast<void>(r), static_cast<void>(ids);
+    }
   }
 
   /// A chain of host blocks as a span for the plan.
@@ -455,11 +588,13 @@ class kv_ledger {
   blocks unsure_{};
   BlockStore blocks_;
   kv::block_table table_;
-  kv::host_tier host_;
+  host_type host_;
   exclusive_blocks<shares> own_;
   kv_moves<Request>* moves_ = nullptr;   ///< Of the plan that was made last.
   fixed_vector<kv::block_copy> copies_;  ///< Until a plan with them was run.
   fixed_vector<reservation> journal_;
+  std::uint32_t* swapped_in_round_;  ///< By device block: the plan that swapped it out last,
+  std::uint32_t round_ = 0;          ///< of so many that were made.
 };
 
 }  // namespace detail

@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 TESSERA_NAMESPACE_BEGIN
 namespace detail {
@@ -21,7 +22,9 @@ struct kv_moves {
         .add_bytes(fixed_vector<kv_fetch<Request>>::required_bytes(l.residents))
         .add_bytes(fixed_vector<preemption<Request>>::required_bytes(l.residents))
         .add_bytes(fixed_vector<kv::block_copy>::required_bytes(l.residents))
-        .add_bytes(fixed_vector<kv::block_id>::required_bytes(l.host_blocks))
+        .add_bytes(fixed_vector<kv_demotion>::required_bytes(l.host_blocks))
+        .add_bytes(fixed_vector<std::span<const kv::block_id>>::required_bytes(l.residents))
+        .add_bytes(fixed_vector<kv::block_id>::required_bytes(2 * l.host_blocks))
         .add_bytes(fixed_vector<std::uint32_t>::required_bytes(l.rows()))
         .bytes();
   }
@@ -31,7 +34,9 @@ struct kv_moves {
         fetch{memory, l.residents},
         victims{memory, l.residents},
         copies{memory, l.residents},
-        host_ids{memory, l.host_blocks},
+        demoted{memory, l.host_blocks},
+        loads{memory, l.residents},
+        host_ids{memory, 2 * l.host_blocks},
         left_rows{memory, l.rows()} {}
 
   void clear() noexcept {
@@ -40,6 +45,9 @@ struct kv_moves {
     fetch.clear();
     victims.clear();
     copies.clear();
+    demoted.clear();
+    loads.clear();
+    loaded_blocks = 0;
     host_ids.clear();
     left_rows.clear();
   }
@@ -49,7 +57,10 @@ struct kv_moves {
   fixed_vector<kv_fetch<Request>> fetch;
   fixed_vector<preemption<Request>> victims;
   fixed_vector<kv::block_copy> copies;
-  fixed_vector<kv::block_id> host_ids;    ///< Of the transfers.
+  fixed_vector<kv_demotion> demoted;
+  fixed_vector<std::span<const kv::block_id>> loads;  ///< Host blocks of the transfers of those who never were there.
+  std::size_t loaded_blocks = 0;                      ///< In all: at most as many as there are.
+  fixed_vector<kv::block_id> host_ids;                ///< Of the transfers.
   fixed_vector<std::uint32_t> left_rows;  ///< Rows, without blocks, of those who lost them: the spans lie in them.
 };
 

@@ -14,10 +14,13 @@ struct scheduler_limits {
   tokens block_size{16};        ///< Tokens per block.
   std::size_t residents = 256;  ///< Most requests that hold device blocks at once.
   std::size_t host_blocks = 0;  ///< KV blocks in host memory for swapped requests; 0: preemption always recomputes.
+                                ///< With a `kv::two_level_cache` for what is evicted, too.
   tokens max_length{};          ///< Most KV of one sequence (the model's context); 0: as much as the blocks allow. Say
                                 ///< it: each row of the block tables has room for so much (4 bytes a block, 4 times
                                 ///< `residents` rows in all, 6 times with 2 plans in flight).
   std::size_t plans_in_flight = 1;  ///< Most plans that are made and not settled. 2: a step is planned while one runs.
+  std::size_t deadlines = 0;  ///< Most deadlines at once: of requests that stand aside or are to start by then, and of
+                              ///< blocks that are draining, each of which takes one even if it has none.
 
   /// Most tokens of one sequence that have KV.
   [[nodiscard]] constexpr tokens longest() const noexcept {

@@ -55,12 +55,40 @@ struct kv_transfer {
   std::span<const kv::block_id> host;    ///< The blocks in the host tier, one for each on the device.
 };
 
+/// KV of a block that is evicted from the prefix cache, and goes to its second level.
+struct kv_demotion {
+  kv::block_id device;  ///< Copy from here, before anything else is written to it,
+  kv::block_id host;    ///< to here.
+};
+
 /// Device blocks to fill before the step runs with the KV of an adopted request, which comes from another instance.
 template <class R>
 struct kv_fetch {
   R* request;                            ///< The request.
   std::size_t first;                     ///< Its blocks before this one were found in the prefix cache here.
   std::span<const kv::block_id> device;  ///< Its blocks on the device from there on, in the order of the sequence.
+};
+
+/// What becomes of a parked request at its deadline.
+enum class park_end : std::uint8_t {
+  ready,  ///< It goes on, as after `ready`.
+  fails,  ///< It has failed.
+};
+
+/// What a deadline was for.
+enum class deadline_of : std::uint8_t {
+  parked,    ///< `park`: it goes on, or has failed, as `park` was told.
+  loading,   ///< `loading`: it computes what has not arrived.
+  waiting,   ///< `start_by`: it waits still; nothing has changed.
+  draining,  ///< Blocks of one that has left: they may be another's from now on.
+};
+
+/// A deadline that has passed.
+template <class R>
+struct deadline_passed {
+  R* request;            ///< Whose it was; null for blocks that were draining.
+  deadline_of what;      ///< What it was for.
+  std::uint64_t ticket;  ///< Of blocks that were draining; else 0.
 };
 
 /// A request that lost its blocks.
@@ -72,20 +100,26 @@ struct preemption {
 
 /// Everything an engine does in one step. All spans point into the scheduler's storage and are valid until the plan is
 /// committed or abandoned, `tables` until the next is made, too. With several in flight, the engine runs them in the
-/// order in which they were made, each after the one before. The engine must finish `copies` before `swap_out`, and
-/// that before `swap_in` and `fetch`, and all before the first kernel, because blocks given up by one request may be
-/// another's in the same step.
+/// order in which they were made, each after the one before. The engine must finish `copies` before `swap_out` and
+/// `demoted`, and these before `swap_in` and `fetch`, and all before the first kernel, because blocks given up by one
+/// request may be another's in the same step.
 /// @tparam Tables the block tables as the engine's kernels take them: `kv::csr_view`, `kv::row_view` or changes alone.
 template <class R, class Tables = kv::csr_view>
 struct step_plan {
   std::span<const scheduled<R>> decode;      ///< One token each, in rank order.
   std::span<const scheduled<R>> prefill;     ///< Chunks of prompts (or of recomputed sequences), in rank order.
   std::span<const kv_transfer<R>> swap_out;  ///< KV that leaves the device.
+  std::span<const kv_demotion> demoted;      ///< Cached KV that leaves the device, with a `kv::two_level_cache`.
   std::span<const kv::block_copy> copies;   ///< KV to copy on the device, for forks: first of all, one after the other.
-  std::span<const kv_transfer<R>> swap_in;  ///< KV that comes back to the device.
+  std::span<const kv_transfer<R>> swap_in;  ///< KV that comes back to the device; with a `kv::two_level_cache` also
+                                            ///< such as was found on the host.
   std::span<const kv_fetch<R>> fetch;       ///< KV that arrives with adopted requests.
+  std::span<const kv_fetch<R>> load;  ///< KV that is on its way (`loading`): nobody computes on it, or writes to these
+                                      ///< blocks, before `arrived`.
   std::span<const preemption<R>> preempted;  ///< Who lost its blocks, swapped or dropped.
   std::span<R* const> outgrown;              ///< Longer than the limits allow: finish or cancel them.
+  std::span<const deadline_passed<R>> late;  ///< Deadlines that have passed since the last plan. Each is told once, and
+                                             ///< has passed even if the plan is abandoned.
   Tables tables{};                           ///< Block tables of `decode`, then `prefill`.
   tokens computed{};                         ///< Sum of `count` over decode and prefill.
   std::uint64_t id = 0;                      ///< Counts the plans of a scheduler; `commit` checks it.

@@ -12,7 +12,8 @@ template <class Request, class Residents>
 [[nodiscard]] wait_reason why_not_in(const step<Request>& step, const Residents& residents, tokens longest,
                                      const Request& r) noexcept {
   const auto& s = r.state();
-  if (s.life == lifecycle::suspended) return wait_reason::suspended;
+  if (s.parked) return wait_reason::parked;
+  if (s.life == lifecycle::suspended) return s.loads ? wait_reason::loading : wait_reason::suspended;
   if (s.sequence >= step.seen) return wait_reason::not_planned;
   if (step.has_mark(r, plan_mark::runs)) return wait_reason::none;
   if (step.has_mark(r, plan_mark::preempted)) return wait_reason::preempted;

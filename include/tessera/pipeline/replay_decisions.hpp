@@ -103,8 +103,8 @@ class log_reader {
   constexpr std::size_t most = std::size_t{1} << 30;
   constexpr std::size_t max_int32 = 0x7fff'ffff;
   if (l.blocks == 0 || l.blocks > most || l.residents == 0 || l.residents > most || l.host_blocks > most ||
-      l.requests > most || l.plans_in_flight == 0 || l.plans_in_flight > 64 || l.block_size < tokens{1} ||
-      l.block_size > tokens{max_int32}) {
+      l.requests > most || l.deadlines > most || l.plans_in_flight == 0 || l.plans_in_flight > 64 ||
+      l.block_size < tokens{1} || l.block_size > tokens{max_int32}) {
     return false;
   }
   const std::size_t width = l.blocks_per_row();
@@ -169,6 +169,7 @@ class replayer {
     sizes[3] = in_.get<std::uint64_t>();
     l.max_length = in_.get_tokens();
     l.plans_in_flight = static_cast<std::size_t>(in_.get<std::uint64_t>());
+    l.deadlines = static_cast<std::size_t>(in_.get<std::uint64_t>());
     l.requests = static_cast<std::size_t>(sizes[0]);
     l.blocks = static_cast<std::size_t>(sizes[1]);
     l.residents = static_cast<std::size_t>(sizes[2]);
@@ -189,6 +190,11 @@ class replayer {
       if (ticks > most || ticks < -most || !std::in_range<rep>(ticks)) times_ = false;
       return time_point{typename time_point::duration{times_ ? static_cast<rep>(ticks) : rep{}}};
     }
+  }
+  [[nodiscard]] time_point read_deadline() noexcept {
+    const bool is_none = in_.get<bool>();
+    const time_point t = read_time();
+    return is_none ? time_point::never() : t;
   }
   [[nodiscard]] request_progress<clock> read_progress() noexcept {
     request_progress<clock> p;
@@ -319,6 +325,44 @@ class replayer {
       case decision::cancel: call([&s](request& r) noexcept { return s.cancel(r); }); break;
       case decision::finish: call([&s](request& r) noexcept { return s.finish(r); }); break;
       case decision::update: update(s); break;
+      case decision::park: {
+        request* const r = read_name();
+        const time_point deadline = read_deadline();
+        const auto end = in_.get<park_end>();
+        if (r != nullptr && read(times_ && end <= park_end::fails)) answer(s.park(*r, deadline, end));
+        break;
+      }
+      case decision::ready: call([&s](request& r) noexcept { return s.ready(r); }); break;
+      case decision::loading: {
+        request* const r = read_name();
+        const tokens n = in_.get_tokens();
+        const time_point deadline = read_deadline();
+        if (r != nullptr && read(times_)) answer(s.loading(*r, n, deadline));
+        break;
+      }
+      case decision::arrived: {
+        request* const r = read_name();
+        const tokens n = in_.get_tokens();
+        if (r != nullptr && read()) answer(s.arrived(*r, n));
+        break;
+      }
+      case decision::start_by:
+      case decision::evacuate_later:
+      case decision::finish_later: {
+        request* const r = read_name();
+        const time_point deadline = read_deadline();
+        if (r == nullptr || !read(times_)) break;
+        std::uint64_t ticket = 0;
+        answer(result_.call == decision::start_by         ? s.start_by(*r, deadline)
+               : result_.call == decision::evacuate_later ? s.evacuate(*r, deadline, ticket)
+                                                          : s.finish(*r, deadline, ticket));
+        break;
+      }
+      case decision::drained: {
+        const auto ticket = in_.get<std::uint64_t>();
+        if (read()) answer(s.drained(ticket));
+        break;
+      }
       case decision::note:
         if (request* const r = read_name(); r != nullptr) {
           request read_apart;  // what is cut must not be half of it

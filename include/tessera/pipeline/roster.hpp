@@ -3,6 +3,7 @@
 
 #include <tessera/core/storage.hpp>
 #include <tessera/order/fcfs.hpp>
+#include <tessera/pipeline/deadlines.hpp>
 #include <tessera/pipeline/kv_ledger.hpp>
 #include <tessera/pipeline/limits.hpp>
 #include <tessera/pipeline/plan.hpp>
@@ -21,7 +22,10 @@ namespace detail {
 /// to the other, for good. Knows nothing of a step's limits, nor of who is chosen for it. Tells the refusal that is
 /// remembered of what may make it false.
 ///
-/// Residents and suspended requests together are at most `scheduler_limits::residents`: who starts one sees to that.
+/// Who is parked stands in no line: its place is what its order keeps about it, and `ready` finds it again.
+///
+/// Residents, suspended requests and such as have left their blocks to a copy (`draining`) together are at most
+/// `scheduler_limits::residents`: who starts one sees to that.
 template <schedulable Request, class Order, class BlockStore>
 struct roster {
   using state = typename Request::state_type;
@@ -33,6 +37,7 @@ struct roster {
         .add_bytes(kv_ledger<Request, BlockStore>::required_bytes(l))
         .add_bytes(resident_set<Request, Order>::required_bytes(l.residents))
         .add_bytes(fixed_vector<std::uint32_t>::required_bytes(l.residents))
+        .add_bytes(detail::deadlines<Request>::required_bytes(l.deadlines))
         .bytes();
   }
 
@@ -41,6 +46,7 @@ struct roster {
         kv{memory, l},
         residents{memory, l.residents, waiting.discipline()},
         left_rows{memory, l.residents},
+        deadlines{memory, l.deadlines},
         block_size{l.block_size} {}
 
   static state& state_of(Request& r) noexcept { return request_access::state(r); }
@@ -48,7 +54,7 @@ struct roster {
 
   [[nodiscard]] bool contains(const Request& r) const noexcept {
     switch (r.state().life) {
-      case lifecycle::waiting: return waiting.contains(r);
+      case lifecycle::waiting: return r.state().parked ? parked.contains(r) : waiting.contains(r);
       case lifecycle::resident: return residents.contains(r);
       case lifecycle::suspended: return suspended.contains(r);
       default: return false;
@@ -59,6 +65,7 @@ struct roster {
   void advance(time_point now) noexcept {
     waiting.advance(now);
     if constexpr (Order::ages) residents.advance(now, [this](Request& r) noexcept { discipline().age(r); });
+    if constexpr (requires { kv.store().advance(now); }) kv.store().advance(now);
   }
 
   /// A request comes. It has waited since it arrived, here or elsewhere.
@@ -104,13 +111,14 @@ struct roster {
   void take_out(Request& r) noexcept {
     const state& s = r.state();
     if (s.life == lifecycle::waiting) {
-      waiting.erase(r);
-      if (refused.sequence == s.sequence) refused.forget();
+      leave_line(r);
+      if (s.loads) state_of(r).computed = tokens{};  // none of it has come here
     } else if (s.life == lifecycle::resident) {
-      departs(r, residents.erase(r));
+      return departs(r, residents.erase(r));
     } else {
       leave_suspended(r);
     }
+    stand_nowhere(r);
   }
   /// One that has been taken out gives back all it holds, and has ended or left.
   void let_go(Request& r, lifecycle as) noexcept {
@@ -139,14 +147,73 @@ struct roster {
   /// A resident stands aside with its blocks, and comes back.
   void suspend(Request& r) noexcept {
     departs(r, residents.erase(r));  // what it was promised is promised no more
-    suspended.insert(r);
-    suspended_blocks += blocks{kv.held(r)};
-    state_of(r).life = lifecycle::suspended;
+    stand_aside(r);
   }
   void resume(Request& r) noexcept {
     leave_suspended(r);
     residents.insert(r);
     state_of(r).life = lifecycle::resident;
+  }
+
+  /// One that waits, or a resident, stands aside, and comes back to where it stood.
+  void park(Request& r) noexcept {
+    if (r.state().life == lifecycle::waiting) {
+      leave_line(r);
+      parked.insert(r);
+    } else {
+      suspend(r);
+    }
+    state_of(r).parked = true;
+  }
+  void ready(Request& r) noexcept {
+    deadlines.drop(deadline_of::parked, r);
+    if (r.state().life == lifecycle::waiting) {
+      parked.erase(r);
+      waiting.insert(r);
+    } else {
+      resume(r);
+    }
+    state_of(r).parked = false;
+  }
+
+  /// The KV of the first `n` tokens of one that waits is on its way, or is not after all.
+  void expect_kv(Request& r, tokens n) noexcept {
+    state& s = state_of(r);
+    s.computed = n;
+    s.swapped = s.loads = n != tokens{};
+    if (refused.sequence == s.sequence) refused.forget();
+  }
+  /// Of one that is suspended until then, that of the first `n` tokens is there, or what was shared.
+  void arrived(Request& r, tokens n) noexcept {
+    state& s = state_of(r);
+    deadlines.drop(deadline_of::loading, r);
+    s.loads = false;
+    s.computed = max(n, block_size * static_cast<std::int64_t>(s.shared_blocks));
+    resume(r);
+  }
+
+  /// A request leaves, and its blocks stay held until `drained`. Requires: no plan is open or in flight for it, and
+  /// there is room for a deadline.
+  void drain(Request& r, lifecycle as, std::uint64_t ticket, time_point deadline) noexcept {
+    const blocks n{kv.held(r)};
+    take_out(r);
+    deadlines.add(deadline_of::draining, ticket, deadline).row = kv.leave_row(r);
+    let_go(r, as);
+    ++draining;
+    suspended_blocks += n;
+  }
+  /// Blocks may be handed out again; not before the open plan, if there is one, is not open any more.
+  void drained(typename detail::deadlines<Request>::entry& e, bool is_open) noexcept {
+    const blocks n{static_cast<std::int64_t>(kv.table().size(e.row))};
+    if (is_open) {
+      left_rows.push_back(e.row);
+    } else {
+      refused.given_back(n);
+      kv.release_row(e.row);
+    }
+    --draining;
+    suspended_blocks -= n;
+    deadlines.erase(e);
   }
 
   /// A resident loses its KV, and waits at the place that it has. `last_plan`: what the last plan in flight that has it
@@ -163,22 +230,26 @@ struct roster {
 
   /// The prefix cache knows nothing any more.
   void forget_prefixes() noexcept {
-    kv.store().clear();
+    kv.forget_prefixes();
     refused.forget();
     // What has been computed before is not to be found again, nor what is computed on top of it.
     const auto keep_to_itself = [](Request& r) noexcept { state_of(r).cached_blocks = ledger::keeps_to_itself; };
     for (Request* r : residents.all()) keep_to_itself(*r);
     for (Request* r = suspended.front(); r != nullptr; r = suspended.next(*r)) keep_to_itself(*r);
-    for (Request* r = waiting.front(); r != nullptr; r = waiting.next(*r)) {
-      if (r->state().swapped) keep_to_itself(*r);
-    }
+    const auto keep_to_themselves = [&](auto& line) noexcept {
+      for (Request* r = line.front(); r != nullptr; r = line.next(*r)) {
+        if (r->state().swapped) keep_to_itself(*r);
+      }
+    };
+    keep_to_themselves(waiting);
+    keep_to_themselves(parked);
   }
 
   /// `f(r)` changes what the order looks at.
   template <class F>
   void update(Request& r, F& f) noexcept {
     switch (r.state().life) {
-      case lifecycle::waiting: waiting.update(r, f); break;
+      case lifecycle::waiting: r.state().parked ? static_cast<void>(f(r)) : waiting.update(r, f); break;
       case lifecycle::suspended: f(r); break;
       default:
         residents.erase(r);
@@ -194,6 +265,7 @@ struct roster {
     leave_suspended(r);
     left_rows.push_back(kv.leave_row(r));
     discipline().leave(r);
+    stand_nowhere(r);
     state_of(r).life = lifecycle::idle;
   }
   void settle_left_behind() noexcept {
@@ -207,6 +279,7 @@ struct roster {
   /// The plan's victims are all residents but the first `kept`: they leave together, and wait at the place they have.
   /// Their rows are the plan's.
   void settle_evictions(std::size_t kept, kv_moves<Request>& moves) noexcept {
+    kv.settle_host(moves);
     if (kept == residents.size()) return;
     for (std::size_t i = kept; i != residents.size(); ++i) departs(*residents[i], i);
     residents.truncate(kept);
@@ -232,6 +305,14 @@ struct roster {
       refused.more_in_use(blocks{static_cast<std::int64_t>(s.shared_blocks)});
       kv.forget_host_copy(*r);
       s.swapped = false;
+      deadlines.drop(deadline_of::waiting, *r);
+      if (!s.loads) continue;
+      if (block_size * static_cast<std::int64_t>(s.shared_blocks) >= s.computed) {
+        deadlines.drop(deadline_of::loading, *r);  // all was here already
+        s.loads = false;
+      } else {
+        stand_aside(*r);
+      }
     }
   }
 
@@ -339,9 +420,13 @@ struct roster {
   kv_ledger<Request, BlockStore> kv;
   resident_set<Request, Order> residents;
   ordered_queue<Request, order::fcfs> suspended;  ///< In no order that matters: to be found.
+  ordered_queue<Request, order::fcfs> parked;     ///< Who wait and stand aside, in no order that matters either.
   fixed_vector<std::uint32_t> left_rows;          ///< Of requests that have left since the open plan was made.
+  detail::deadlines<Request> deadlines;
   tokens block_size;
-  blocks suspended_blocks{};        ///< That suspended requests hold; a block that two of them share counts twice.
+  std::size_t draining = 0;         ///< Rows whose requests have left, and whose blocks have not.
+  blocks suspended_blocks{};        ///< That suspended requests hold, or are draining; a block that two of them share
+                                    ///< counts twice.
   std::uint64_t next_sequence = 1;  ///< Of the next request that joins.
   refusal refused;                  ///< What is known of the waiting request that was refused last,
   const Request* refused_request = nullptr;  ///< and which it is, while `refused.matched`.
@@ -378,6 +463,7 @@ struct roster {
     const auto change = [&](Request& q) noexcept { take_place(q, due, ends_reasoning, now); };
     switch (r.state().life) {
       case lifecycle::waiting:
+        if (r.state().parked) return change(r);
         waiting.update(r, change);
         refused.forget();
         break;
@@ -398,6 +484,20 @@ struct roster {
       s.answering_since = now;
       discipline().change_phase(r);
     }
+  }
+  void leave_line(Request& r) noexcept {
+    if (r.state().parked) return parked.erase(r);
+    waiting.erase(r);
+    if (refused.sequence == r.state().sequence) refused.forget();
+  }
+  void stand_aside(Request& r) noexcept {
+    suspended.insert(r);
+    suspended_blocks += blocks{kv.held(r)};
+    state_of(r).life = lifecycle::suspended;
+  }
+  void stand_nowhere(Request& r) noexcept {
+    deadlines.drop_all(r);
+    state_of(r).parked = state_of(r).loads = false;
   }
   /// Perhaps one of those who may be evicted from now on, or gone.
   void leave_suspended(Request& r) noexcept {

@@ -65,6 +65,41 @@ struct settlement {
     let_ended_go(s);
   }
 
+  /// What was on its way is there, or so much of it. One that has ended meanwhile goes.
+  void arrived(R& r, tokens n) const noexcept {
+    const lifecycle as = r.state().ends_as;
+    roster.arrived(r, n);
+    if (as == lifecycle::idle) return;
+    request_access::state(r).ends_as = lifecycle::idle;
+    end_now(r, as);
+  }
+
+  /// Those whose deadlines have passed go on without what they waited for. They are told in `s`, which is being made.
+  void pass_deadlines(time_point now, step<R>& s) const noexcept {
+    auto& all = roster.deadlines;
+    for (auto* e = all.due(now); e != nullptr; e = all.due(now)) {
+      R* const r = e->request;
+      const bool fails = e->fails;
+      s.late.push_back({r, e->what, e->what == deadline_of::draining ? e->name : 0});
+      switch (e->what) {
+        case deadline_of::parked:
+          roster.ready(*r);
+          if (fails) end_now(*r, lifecycle::failed);
+          break;
+        case deadline_of::loading:
+          if (r->state().life == lifecycle::suspended) {
+            arrived(*r, tokens{});
+          } else {
+            all.erase(*e);
+            roster.expect_kv(*r, tokens{});
+          }
+          break;
+        case deadline_of::waiting: all.erase(*e); break;
+        case deadline_of::draining: roster.drained(*e, false); break;
+      }
+    }
+  }
+
   /// Ends a request, wherever it is. `unknown_request` if it is not here.
   status end(R& r, lifecycle as) const noexcept {
     if (!roster.contains(r)) return status::unknown_request;
@@ -83,6 +118,10 @@ struct settlement {
  private:
   /// A request ends, and goes at once or when the last plan in flight is settled that has it.
   void end_now(R& r, lifecycle as) const noexcept {
+    if (r.state().loads && r.state().life == lifecycle::suspended) {
+      request_access::state(r).ends_as = as;  // something else writes to its blocks until `arrived`
+      return;
+    }
     roster.take_out(r);
     if (step<R>* const last = plans.last_with(r); last != nullptr) {
       hold(r, as, *last);

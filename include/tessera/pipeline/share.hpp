@@ -108,6 +108,13 @@ template <class Planning>
     return true;
   }
   const tokens left = s.reach() - s.computed;
+  // Without chunked prefill, what did not arrive of a prompt waits for a step with the budget for it, as all that
+  // starts.
+  if (!p.config.chunked_prefill && left > max(p.step.budget, tokens{1}) && !p.step.prefill.empty()) [[unlikely]] {
+    --p.step.next;
+    p.step.stopped = wait_reason::budget_spent;
+    return true;
+  }
   const tokens room = p.limits.block_size * kv.held(r);
   tokens count = left == tokens{1} ? left : chunk_of(p, left);
   if (s.computed + count > room) {

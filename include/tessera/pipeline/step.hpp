@@ -31,6 +31,8 @@ struct step {
         .add_bytes(fixed_vector<Request*>::required_bytes(l.residents) * 2)
         .add_bytes(fixed_vector<Request*>::required_bytes(l.rows()))
         .add_bytes(kv_moves<Request>::required_bytes(l))
+        .add_bytes(fixed_vector<kv_fetch<Request>>::required_bytes(l.residents))
+        .add_bytes(fixed_vector<deadline_passed<Request>>::required_bytes(l.deadlines))
         .bytes();
   }
   step(arena& memory, const scheduler_limits& l) noexcept
@@ -41,7 +43,9 @@ struct step {
         admitted{memory, l.residents},
         outgrown{memory, l.residents},
         ended{memory, l.rows()},
-        moves{memory, l} {}
+        moves{memory, l},
+        load{memory, l.residents},
+        late{memory, l.deadlines} {}
 
   fixed_vector<scheduled<Request>> decode;
   fixed_vector<scheduled<Request>> prefill;
@@ -52,6 +56,8 @@ struct step {
   fixed_vector<Request*> outgrown;
   fixed_vector<Request*> ended;  ///< Ended meanwhile: they go when the plan is settled.
   kv_moves<Request> moves;
+  fixed_vector<kv_fetch<Request>> load;         ///< Of those who start and whose KV is on its way.
+  fixed_vector<deadline_passed<Request>> late;  ///< Deadlines that had passed when it was made.
 
   step_limits limits{};
   tokens budget{};  ///< Of tokens, what is left.

@@ -5,6 +5,7 @@
 
 #include <concepts>
 #include <cstddef>
+#include <cstdint>
 #include <type_traits>
 #include <utility>
 
@@ -81,6 +82,14 @@ concept shows_cached = requires(const View& v) {
 template <class View>
 concept shows_new_prefill = requires(const View& v) {
   { v.new_prefill_tokens } -> std::convertible_to<tokens>;
+};
+
+/// `id`: which instance it is, whatever its place in the range; `prefix_key`: a hash of what the prompt of the request
+/// that is to be placed begins with, the same in all views.
+template <class View>
+concept shows_prefix_key = requires(const View& v) {
+  { v.id } -> std::convertible_to<std::uint64_t>;
+  { v.prefix_key } -> std::convertible_to<std::uint64_t>;
 };
 
 }  // namespace placement

@@ -73,17 +73,27 @@ template <class V, class Candidates, class Key>
 
 /// Algorithm 1: the instance for a new request is the one with the least KV (m_i, device and host) among those whose
 /// answers meet their SLO; among all if there is none.
+///
+/// The paper does not say whether m_i has the KV that a waiting request needs and does not hold yet. Without it an
+/// instance that is full looks no worse the longer its queue is, and arrivals herd: so it counts, where views show it.
 struct pascal_arrival {
   /// It looks at how many requests reason and how many answer, which costs the caller O(requests) to tell.
   static constexpr bool reads_phases = true;
 
-  turn ties{};  ///< Whose turn it is.
+  bool counts_waiting = true;  ///< m_i has what waiting requests need; false: only what is held.
+  turn ties{};                 ///< Whose turn it is.
 
   /// The index of the chosen instance. Moves the turn on.
   template <instance_views V>
     requires pascal_view<view_t<V>>
   [[nodiscard]] std::size_t operator()(const V& instances) noexcept {
-    const auto m = [&](std::size_t i) noexcept { return blocks{instances[i].kv_held}; };
+    const auto m = [&](std::size_t i) noexcept {
+      blocks held{instances[i].kv_held};
+      if constexpr (shows_waiting_blocks<view_t<V>>) {
+        if (counts_waiting) held += blocks{instances[i].waiting_blocks};
+      }
+      return held;
+    };
     const std::size_t selected = detail::argmin(instances, ties, detail::meeting_slo{}, m);
     return selected != nowhere ? selected : detail::argmin(instances, ties, detail::every{}, m);
   }

@@ -28,13 +28,14 @@ template <class R>
 concept schedulable = detail::is_request_hook<typename R::hook_type> && std::derived_from<R, typename R::hook_type>;
 
 /// A request whose prompt can be found in a prefix cache.
-/// Requires: (1) `schedulable`; (2) `r.prefix_hashes()` converts to `std::span<const std::uint64_t>`: one chained hash
-/// per *full* block of the prompt, in order (see `kv::hash_chain`), and, if the next turn is to find the answer, of the
-/// blocks that it fills: then there are more of them each time.
-/// Not checked: equal hashes mean equal tokens from the start of the prompt; the span stays valid while scheduled.
-template <class R>
+/// Requires: (1) `schedulable`; (2) `r.prefix_hashes()` converts to `std::span<const Hash>`, what the blocks of the
+/// cache are found by, by default 64 bits: one chained hash per *full* block of the prompt, in order (see
+/// `kv::hash_chain`), and, if the next turn is to find the answer, of the blocks that it fills: then there are more of
+/// them each time. Not checked: equal hashes mean equal tokens from the start of the prompt; the span stays valid while
+/// scheduled.
+template <class R, class Hash = std::uint64_t>
 concept prefix_hashed = schedulable<R> && requires(const R& r) {
-  { r.prefix_hashes() } noexcept -> std::convertible_to<std::span<const std::uint64_t>>;
+  { r.prefix_hashes() } noexcept -> std::convertible_to<std::span<const Hash>>;
 };
 
 TESSERA_NAMESPACE_END

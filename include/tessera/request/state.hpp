@@ -21,7 +21,8 @@ enum class lifecycle : std::uint8_t {
   idle,       ///< Never submitted, or given up by `evacuate`.
   waiting,    ///< In the waiting queue: new, or preempted.
   resident,   ///< Holds KV blocks on the device.
-  suspended,  ///< Holds KV blocks on the device and takes no part in plans, from `suspend` to `resume`.
+  suspended,  ///< Holds KV blocks on the device and takes no part in plans: from `suspend` to `resume`, parked, or
+              ///< while its KV is on its way.
   finished,   ///< Ended by the engine.
   cancelled,  ///< Ended by `cancel`.
   failed,     ///< Ended by the engine with a failure.
@@ -48,6 +49,8 @@ enum class wait_reason : std::uint8_t {
   preempted,       ///< It lost its blocks in the latest plan.
   suspended,       ///< It is suspended.
   in_flight,       ///< Plans in flight tell how it goes on: it may end with them, or lost its blocks to one.
+  parked,          ///< It stands aside, from `park` to `ready`.
+  loading,         ///< Its blocks are there, and its KV is on its way: until `arrived`.
 };
 
 /// A lower-case name, for logs.
@@ -65,6 +68,8 @@ enum class wait_reason : std::uint8_t {
     case wait_reason::stalled: return "stalled";
     case wait_reason::preempted: return "preempted";
     case wait_reason::suspended: return "suspended";
+    case wait_reason::parked: return "parked";
+    case wait_reason::loading: return "loading";
     case wait_reason::in_flight: return "in_flight";
   }
   return "?";
@@ -98,6 +103,8 @@ struct request_state {
   bool restarted : 1 = false;  ///< Its KV was dropped and it has sampled nothing since: it keeps its blocks until then.
   bool guest : 1 = false;      ///< Resident by grace of one that waits before it (backfill), and gives way to that.
   bool drafted : 1 = false;    ///< Its row has slots for drafts of plans in flight, or of such as were refused.
+  bool parked : 1 = false;     ///< Stands aside, waiting or suspended, from `park` to `ready`.
+  bool loads : 1 = false;      ///< The KV of its first `computed` tokens is on its way: until `arrived`.
   std::uint8_t carried = 0;    ///< A word of the order's that goes with it to another instance; 0: it says nothing.
   std::uint16_t expected = 0;  ///< Tokens that plans in flight will produce for it, at most: all their drafts accepted.
   std::uint32_t shared_blocks = 0;     ///< Leading blocks found in the prefix cache at the latest admission.

@@ -93,6 +93,7 @@ core::core(const std::string& policy, const nb::dict& options, const nb::dict& w
   settings_.chunked_prefill = get<bool>(options, "chunked_prefill");
   settings_.watermark = get<double>(options, "watermark");
   second_runner_ = get<bool>(options, "second_runner");
+  whole_at_end_ = get<bool>(options, "whole_at_end");
   root_ = ts::kv::hash_root(get<std::uint64_t>(options, "secret"));
   const auto optional = [&](const char* key, auto& value) {
     if (options.contains(key)) value = nb::cast<std::remove_reference_t<decltype(value)>>(options[key]);
@@ -514,6 +515,7 @@ nb::tuple core::update(nb::handle index_of, nb::handle req_ids, nb::handle sampl
     }
     if (outcomes_[i].finished) {
       ended.append(nb::borrow(r.object));
+      if (whole_at_end_) write_tokens(r);
       if (PyDict_DelItem(words_.requests.ptr(), r.id) != 0) throw nb::python_error();
       r.dead = true;
       --live_;

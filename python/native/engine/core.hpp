@@ -94,6 +94,7 @@ class core {
   vocabulary words_;
   settings settings_;
   std::int64_t max_model_len_ = 0;
+  bool whole_at_end_ = false;   ///< The lists of a request that ends have all of its tokens.
   bool second_runner_ = false;  ///< vLLM's second model runner: it takes who resumes for new.
   bool paces_ = false;          ///< Its order looks at readers.
   std::uint64_t root_ = 0;

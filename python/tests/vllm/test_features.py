@@ -166,6 +166,36 @@ def test_not_handed_back(what: dict) -> None:
 
 
 @apart
+@pytest.mark.parametrize("reads", ["tokens", "text"])
+def test_an_order_by_a_trained_model(reads: str) -> None:
+    """Trained on this engine's own outputs: the same answers as vLLM's, and the short ones first."""
+    import tempfile
+
+    from tessera import rank
+
+    lengths = [5 if i % 2 else 60 for i in range(len(prompts))]
+    asked = [("brief " if n == 5 else "everything ") * 3 + p for n, p in zip(lengths, prompts, strict=True)]
+    params = [SamplingParams(temperature=0, max_tokens=n, ignore_eos=True) for n in lengths]
+    with llm() as made:
+        tokenizer = made.get_tokenizer()
+        expected = answers(made, params, asked)
+    with tempfile.TemporaryDirectory() as kept:
+        path = os.path.join(kept, "lengths.rank")
+        rank.save(rank.train(asked if reads == "text" else [tokenizer.encode(p) for p in asked], lengths), path)
+        chosen = {"policy": "pars", "model": path, "model_reads": reads, "fallback": False}
+        with llm(**{**ours, "additional_config": {"tessera": chosen}, "max_num_seqs": 4}) as made:
+            scheduler = made.llm_engine.engine_core.engine_core.scheduler
+            ended: list[int] = []
+            tell = scheduler._tell_finished
+            scheduler._tell_finished = lambda request: (ended.append(request.num_output_tokens), tell(request))
+            assert answers(made, params, asked) == expected
+            predictor = scheduler.describer.predictor
+            assert predictor.seen == len(asked) and predictor.scores == {}
+    # But for those that the first four places were given to before the others came.
+    assert sum(n == 5 for n in ended[:20]) >= 16
+
+
+@apart
 def test_wrong_options_at_start() -> None:
     for given, message in (
         ({"policy": "best"}, "unknown policy 'best'; there are"),

@@ -3,10 +3,12 @@
 
 #include <tessera/kv/fragmentation.hpp>
 #include <tessera/sim/cluster/cluster_control.hpp>
+#include <tessera/sim/cluster/cluster_options.hpp>
+#include <tessera/sim/cluster/event_heap.hpp>
 #include <tessera/sim/cluster/fabric.hpp>
 #include <tessera/sim/cluster/fault.hpp>
 #include <tessera/sim/cluster/instance.hpp>
-#include <tessera/sim/cluster/pool_sizes.hpp>
+#include <tessera/sim/cluster/run_recorder.hpp>
 #include <tessera/sim/cluster/turns.hpp>
 #include <tessera/sim/input/trace.hpp>
 #include <tessera/sim/report/metrics.hpp>
@@ -22,6 +24,7 @@
 #include <optional>
 #include <span>
 #include <type_traits>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -31,43 +34,8 @@
 TESSERA_NAMESPACE_BEGIN
 namespace sim {
 
-/// How a run is set up.
-struct cluster_options {
-  std::size_t instances = 1;  ///< How many there are.
-  instance_options instance;  ///< They are all alike, but for `each`.
-  /// Not empty: what each instance is, in a cluster of unlike ones. They have the same block size (asserted). What
-  /// looks at one instance for all, the plan of stages or a prefill model, looks at `instance`.
-  std::vector<instance_options> each{};
-  double timeline_interval_s = 1.0;    ///< Between two samples of the timeline; doubled when there are too many.
-  double fabric_bytes_per_s = 12.5e9;  ///< Of an instance's link to the others, each way.
-  double kv_bytes_per_token = 0;       ///< What a migration moves per token.
-  /// What the host takes with a request before it may be scheduled; part of its latency. Not in a closed loop.
-  double host_request_seconds = 0;
-  tokens quantum{500};         ///< An answer that is no longer is still fresh (PASCAL's a_i).
-  double warmup_s = 0;         ///< From the first arrival on: requests that arrive then are not measured.
-  double drain_s = 0;          ///< Before the last arrival: likewise. Not in a closed loop.
-  std::size_t in_flight = 0;   ///< Not 0: a closed loop. So many requests run at any time, and the arrivals of the rows
-                               ///< are not read: each request that ends makes the next one arrive. Later turns of
-                               ///< sessions come when they are due, however many run.
-  std::uint64_t seed = 1;      ///< Of what the run itself draws: how long messages take. The workload has its own.
-  tokens max_output{};         ///< Where a server cuts answers off, and all that requests say of their length; 0: where
-                               ///< the instance's `max_length` does, or its memory.
-  bool knows_lengths = false;  ///< Requests say instead how long their answers will be: an oracle.
-  bool prefix_cache = true;    ///< Instances keep the KV of what requests may share, and find it again.
-  std::optional<pool_sizes> pools{};           ///< For policies with pools; none: as each of them divides by itself.
-  std::optional<named_placement> placement{};  ///< For policies that leave it open; empty: each policy's own.
-  std::vector<fault> faults{};                 ///< What goes wrong.
-  double detection_s = 1;                      ///< After a death, before the others know of it: some missed heartbeats.
-
-  /// What instance `i` is.
-  [[nodiscard]] const instance_options& of(std::size_t i) const noexcept { return each.empty() ? instance : each[i]; }
-};
-
 /// Blocks that a live migration announces at the destination for a request that has `held`: it grows meanwhile.
 [[nodiscard]] constexpr blocks migration_room(blocks held) noexcept { return held + held / 4 + blocks{4}; }
-
-/// Most samples of a timeline. Each time there would be more, every second one is dropped.
-inline constexpr std::size_t max_timeline_points = 16384;
 
 /// Runs a workload through `instances` copies of one scheduler.
 ///
@@ -107,7 +75,7 @@ class cluster {
         stranded_(options.instances),
         health_(options.instances),
         up_{options.instances},
-        sample_interval_s_{options.timeline_interval_s} {
+        recorder_{options.timeline_interval_s} {
     static_assert(cluster_control<Control, cluster>,
                   "a control has a member place(cluster, request) that returns the index of an instance");
     TESSERA_ASSERT(options.instances > 0, "a cluster has at least one instance");
@@ -139,7 +107,7 @@ class cluster {
   [[nodiscard]] run_result run(std::span<const trace_row> rows, Progress&& progress) {
     const auto wall_start = std::chrono::steady_clock::now();
     requests_.resize(rows.size());
-    result_.requests.reserve(rows.size());
+    recorder_.result.requests.reserve(rows.size());
     demand_ = reference_demand(rows);
     turns_ = {rows, options_.instance.limits.block_size.count(), shares && options_.prefix_cache};
     for (std::size_t i = 0; i != instances_.size(); ++i) look_at(i);
@@ -147,25 +115,25 @@ class cluster {
     std::size_t arrived = 0;
     std::size_t completed = 0;
     now_s_ = rows.empty() ? 0.0 : rows.front().arrival_s;
-    last_s_ = next_sample_s_ = now_s_;
+    recorder_.begin(now_s_);
     if (!rows.empty()) open_window(rows.back().arrival_s);
     if constexpr (requires { control_.starts(*this); }) control_.starts(*this);
-    while (result_.requests.size() != rows.size()) {
+    while (recorder_.result.requests.size() != rows.size()) {
       while (next_row < rows.size() && turns_.follows(next_row)) ++next_row;
       double arrival_s = no_event;
       if (next_row < rows.size()) {
         if (options_.in_flight == 0) {
           arrival_s = rows[next_row].arrival_s + options_.host_request_seconds;
-        } else if (arrived - result_.requests.size() < options_.in_flight) {
+        } else if (arrived - recorder_.result.requests.size() < options_.in_flight) {
           arrival_s = now_s_;
         }
       }
-      const bool next_turn = !due_.empty() && due_.front().first < arrival_s;
-      if (next_turn) arrival_s = due_.front().first;
+      const bool next_turn = due_.next_s() < arrival_s;
+      if (next_turn) arrival_s = due_.next_s();
       const double moved_s = fabric_.next_end_s();
-      const double alarm_s = alarms_.empty() ? no_event : alarms_.front().at_s;
-      const double end_s = ends_.empty() ? no_event : ends_.front().first;
-      const double fault_s = fault_events_.empty() ? no_event : fault_events_.front().at_s;
+      const double alarm_s = alarms_.next_s();
+      const double end_s = ends_.next_s();
+      const double fault_s = fault_events_.next_s();
       if (up_ == 0 && fault_events_.empty()) {
         give_up(rows);
         break;
@@ -173,40 +141,34 @@ class cluster {
       // What happened before the run began shows at once.
       now_s_ = std::min({std::max(fault_s, now_s_), arrival_s, moved_s, alarm_s, end_s});
       TESSERA_ASSERT(now_s_ != no_event, "every request ends");
-      pass_time_to(now_s_);
+      recorder_.pass_time_to(now_s_, all(), up_, stranded_total_, capacity_, [this] {
+        std::size_t n = homeless_.size();
+        for (const health& h : health_) n += h.asked.size();
+        return n;
+      });
       if (fault_s <= now_s_) {
-        std::pop_heap(fault_events_.begin(), fault_events_.end(), std::greater<>{});
-        const fault_event e = fault_events_.back();
-        fault_events_.pop_back();
-        handle(e);
+        handle(fault_events_.pop());
       } else if (arrival_s == now_s_) {
-        const std::size_t row = next_turn ? due_.front().second : next_row++;
-        if (next_turn) {
-          std::pop_heap(due_.begin(), due_.end(), std::greater<>{});
-          due_.pop_back();
-        }
+        const std::size_t row = next_turn ? due_.pop().row : next_row++;
         arrive(rows[row], row);
-        if (++arrived == rows.size() && ends_with_arrivals()) facts_.window.to = now_s_;
+        if (++arrived == rows.size() && ends_with_arrivals()) recorder_.facts.window.to = now_s_;
       } else if (moved_s == now_s_) {
         fabric_.advance(now_s_, [&](const fabric::completion& done) { copied(requests_[done.token]); });
       } else if (alarm_s == now_s_) {
-        std::pop_heap(alarms_.begin(), alarms_.end(), std::greater<>{});
-        const std::uint64_t what = alarms_.back().what;
-        alarms_.pop_back();
+        const std::uint64_t what = alarms_.pop().what;
         if constexpr (requires { control_.alarm(*this, what); }) control_.alarm(*this, what);
       } else {
-        const std::size_t i = ends_.front().second;
-        std::pop_heap(ends_.begin(), ends_.end(), std::greater<>{});
-        ends_.pop_back();
+        const std::size_t i = ends_.pop().instance;
         end_step(i, completed, progress);
         begin_step(i);
       }
       order_turns(rows);
     }
     TESSERA_ASSERT(up_ == 0 || (moving_.empty() && fabric_.active() == 0), "who has ended is not on its way");
-    sum_up(std::chrono::duration<double>(std::chrono::steady_clock::now() - wall_start).count());
-    if constexpr (requires { control_.ended(*this, result_); }) control_.ended(*this, result_);
-    return std::move(result_);
+    recorder_.sum_up(all(), std::chrono::duration<double>(std::chrono::steady_clock::now() - wall_start).count(),
+                     options_.in_flight == 0);
+    if constexpr (requires { control_.ended(*this, recorder_.result); }) control_.ended(*this, recorder_.result);
+    return std::move(recorder_.result);
   }
 
   // What a control may ask and do.
@@ -259,6 +221,8 @@ class cluster {
     // As the scheduler does: whole blocks, and one token at least is computed.
     const auto most = static_cast<std::size_t>((r.prompt.count() - 1) / block_size.count());
     const std::span<const std::uint64_t> hashes = r.prefix_hashes().first(std::min(most, r.prefix_hashes().size()));
+    constexpr std::size_t beginning = 32;
+    const std::uint64_t key = hashes.empty() ? r.index : hashes[std::min(hashes.size(), beginning) - 1];
     for (std::size_t i = 0; i != instances_.size(); ++i) {
       tokens found{};
       if constexpr (shares) {
@@ -272,6 +236,7 @@ class cluster {
       }
       views_[i].cached_tokens = found;
       views_[i].new_prefill_tokens = r.prompt - found;
+      views_[i].prefix_key = key;
     }
   }
 
@@ -335,12 +300,11 @@ class cluster {
   }
 
   /// Calls the control's `alarm(what)` after `delay_s` seconds.
-  void call_after(double delay_s, std::uint64_t what) {
-    alarms_.push_back({now_s_ + delay_s, alarms_set_++, what});
-    std::push_heap(alarms_.begin(), alarms_.end(), std::greater<>{});
-  }
+  void call_after(double delay_s, std::uint64_t what) { alarms_.push({now_s_ + delay_s, alarms_set_++, what}); }
 
  private:
+  [[nodiscard]] std::span<const instance<Scheduler>> all() const noexcept { return instances_; }
+
   static constexpr double no_event = std::numeric_limits<double>::infinity();
   static constexpr std::size_t no_instance = std::numeric_limits<std::size_t>::max();
   /// Whether the scheduler's store finds blocks again.
@@ -374,6 +338,7 @@ class cluster {
     r.reasoning = min(tokens{row.reasoning_tokens}, r.output - tokens{1});
     r.starts_in = r.reasoning > tokens{} ? phase::reasoning : phase::answering;
     r.score = row.score;
+    if (row.session >= 0) r.program = &programs_[row.session];
     if (turns_.shares()) r.hashes = turns_.hashes(row, index, r.output.count());
   }
 
@@ -389,7 +354,7 @@ class cluster {
     if (const verdict v = outlook(r); v == verdict::later) {
       return homeless_.push_back(a);
     } else if (v == verdict::never) {
-      record(r, asked_s(a.arrived_s), -1, r.prompt + r.output - tokens{1} > most_kv_);
+      recorder_.record(r, asked_s(a.arrived_s), -1, r.prompt + r.output - tokens{1} > most_kv_);
       return ended(r);
     }
     const std::size_t to = control_.place(*this, std::as_const(r));
@@ -406,7 +371,7 @@ class cluster {
       return;
     }
     if (instances_[to].submit(r, a.arrived_s) != status::accepted) {
-      record(r, asked_s(a.arrived_s), -1, true);
+      recorder_.record(r, asked_s(a.arrived_s), -1, true);
       if constexpr (requires { control_.rejected(*this, r); }) control_.rejected(*this, r);
       ended(r);
       return;
@@ -445,8 +410,7 @@ class cluster {
       const std::size_t next = turns_.after(row);
       double asks_s = now_s_ + rows[next].think_s;
       if (options_.in_flight == 0) asks_s = std::max(asks_s, rows[next].arrival_s) + options_.host_request_seconds;
-      due_.emplace_back(asks_s, next);
-      std::push_heap(due_.begin(), due_.end(), std::greater<>{});
+      due_.push({asks_s, next});
     }
     ended_.clear();
   }
@@ -574,8 +538,8 @@ class cluster {
   }
 
   void arrive_with_kv(request& r) {
-    facts_.kv_transfers.push_back(now_s_ - r.migration.began_s);
-    result_.downtimes.push_back(now_s_ - r.migration.stopped_s);
+    recorder_.facts.kv_transfers.push_back(now_s_ - r.migration.began_s);
+    recorder_.result.downtimes.push_back(now_s_ - r.migration.stopped_s);
     const std::size_t from = r.where;
     if (r.state().life == lifecycle::suspended) instances_[from].evacuate(r);
     r.where = r.migration.to;
@@ -604,8 +568,7 @@ class cluster {
     if (!instances_[i].idle() && now_s_ >= health_[i].hangs_until_s) {
       instances_[i].start_step(now_s_, [this](std::uint64_t ns) { plan_ns_ = ns; });
       if (instances_[i].running()) {
-        ends_.emplace_back(instances_[i].ends_s(), i);
-        std::push_heap(ends_.begin(), ends_.end(), std::greater<>{});
+        ends_.push({instances_[i].ends_s(), i});
       }
     }
     look_at(i);
@@ -618,7 +581,7 @@ class cluster {
         [&](request& r) {
           if (r.migration.stage != migration_stage::none) fail_migration(r);
           r.qoe.finish();
-          record(r, asked_s(r.state().arrived.seconds()), now_s_);
+          recorder_.record(r, asked_s(r.state().arrived.seconds()), now_s_);
           if constexpr (requires { control_.finished(*this, r); }) control_.finished(*this, r);
           ended(r);
           progress(++completed);
@@ -635,7 +598,7 @@ class cluster {
             control_.answers(*this, r);
           }
         },
-        [this](std::uint64_t ns) { facts_.scheduler_ns.add(plan_ns_ + ns); });
+        [this](std::uint64_t ns) { recorder_.facts.scheduler_ns.add(plan_ns_ + ns); });
     stop_those_on(i);
     if constexpr (requires { control_.step_ended(*this, i); }) {
       look_at(i);
@@ -670,8 +633,7 @@ class cluster {
   void happens(double at_s, fault_event e) {
     e.at_s = at_s;
     e.number = faults_set_++;
-    fault_events_.push_back(e);
-    std::push_heap(fault_events_.begin(), fault_events_.end(), std::greater<>{});
+    fault_events_.push(e);
   }
   void handle(const fault_event& e) {
     if (e.what == fault_event::is_known) {
@@ -712,12 +674,11 @@ class cluster {
     h.returns_s = f.at_s + f.for_s;
     ++h.deaths;
     --up_;
-    ++facts_.faults.deaths;
+    ++recorder_.facts.faults.deaths;
     if (h.returns_s < no_event) happens(h.returns_s, {.what = fault_event::ends, .of = k});
     happens(f.at_s + options_.detection_s, {.what = fault_event::is_known, .of = i, .deaths = h.deaths});
     if (instances_[i].running()) {
-      std::erase_if(ends_, [i](const auto& e) { return e.second == i; });
-      std::make_heap(ends_.begin(), ends_.end(), std::greater<>{});
+      ends_.update([i](auto& ends) { std::erase_if(ends, [i](const step_end& e) { return e.instance == i; }); });
     }
     stranded_total_ -= stranded_[i];
     stranded_[i] = blocks{};
@@ -736,8 +697,8 @@ class cluster {
   void lost(request& r, std::size_t of) {
     r.where = of;
     r.recoveries += 1;
-    facts_.faults.recovered += 1;
-    facts_.faults.recomputed += static_cast<double>(r.state().computed.count());
+    recorder_.facts.faults.recovered += 1;
+    recorder_.facts.faults.recomputed += static_cast<double>(r.state().computed.count());
     if (r.state().computed > tokens{} && r.preempted_since_s < 0) r.preempted_since_s = now_s_;
     health_[of].asked.push_back({&r, r.state().arrived.seconds()});
   }
@@ -781,18 +742,19 @@ class cluster {
     instance<Scheduler>& one = instances_[f.instance];
     if (!one.running() || until_s <= from_s) return;
     one.delay(until_s - from_s);
-    for (auto& [end_s, of] : ends_) end_s = of == f.instance ? one.ends_s() : end_s;
-    std::make_heap(ends_.begin(), ends_.end(), std::greater<>{});
+    ends_.update([&](auto& ends) {
+      for (step_end& e : ends) e.at_s = e.instance == f.instance ? one.ends_s() : e.at_s;
+    });
   }
 
   /// All instances are dead, and none comes back: who has not ended never will.
   void give_up(std::span<const trace_row> rows) {
     std::vector<bool> ended(rows.size(), false);
-    for (const request_record& r : result_.requests) ended[r.id] = true;
+    for (const request_record& r : recorder_.result.requests) ended[r.id] = true;
     for (std::size_t i = 0; i != rows.size(); ++i) {
       if (ended[i]) continue;
       if (requests_[i].state().length == tokens{}) describe(rows[i], i);
-      record(requests_[i], rows[i].arrival_s, -1, false);
+      recorder_.record(requests_[i], rows[i].arrival_s, -1, false);
     }
   }
 
@@ -818,102 +780,13 @@ class cluster {
     return options_.in_flight != 0 || (turns_.any() && options_.drain_s == 0);
   }
   void open_window(double last_arrival_s) {
-    measured_window& w = facts_.window;
+    measured_window& w = recorder_.facts.window;
     w.from = now_s_ + options_.warmup_s;
     if (!ends_with_arrivals()) w.to = last_arrival_s - options_.drain_s;
   }
-  [[nodiscard]] double generated() const noexcept {
-    double sum = 0;
-    for (const instance<Scheduler>& one : instances_) sum += static_cast<double>(one.output_tokens());
-    return sum;
-  }
-  void count_window(double now_s) {
-    if (now_s < facts_.window.from || window_counted_) return;
-    if (std::isnan(generated_before_)) generated_before_ = generated();
-    if (now_s <= facts_.window.to) return;
-    facts_.window.output_tokens = generated() - generated_before_;
-    window_counted_ = true;
-  }
-
-  void pass_time_to(double now_s) {
-    count_window(now_s);
-    const auto total = static_cast<double>(capacity_.count());
-    facts_.faults.down_s += static_cast<double>(size() - up_) * (now_s - last_s_);
-    facts_.fragmentation.add(static_cast<double>(stranded_total_.count()) / total, now_s - last_s_);
-    last_s_ = now_s;
-    if (now_s < next_sample_s_) return;
-    timeline_point sample{};
-    double used = 0;
-    for (const instance<Scheduler>& one : instances_) {
-      sample.running += static_cast<double>(one.holding());
-      sample.waiting += static_cast<double>(one.waiting());
-      used += static_cast<double>(one.device_blocks_held().count());
-    }
-    sample.live = static_cast<double>(up_);
-    sample.kv_used = used / total;
-    for (; next_sample_s_ <= now_s; next_sample_s_ += sample_interval_s_) {
-      if (result_.timeline.size() == max_timeline_points) thin_timeline();
-      sample.time = next_sample_s_;
-      result_.timeline.push_back(sample);
-    }
-  }
-
-  /// Drops every second sample, so that a run of any length has a timeline of bounded size.
-  void thin_timeline() noexcept {
-    std::vector<timeline_point>& line = result_.timeline;
-    for (std::size_t i = 0; 2 * i < line.size(); ++i) line[i] = line[2 * i];
-    line.resize((line.size() + 1) / 2);
-    sample_interval_s_ *= 2;
-  }
-
   /// When the user asked for what the scheduler has heard of at `arrived_s`.
   [[nodiscard]] double asked_s(double arrived_s) const noexcept {
     return options_.in_flight == 0 ? arrived_s - options_.host_request_seconds : arrived_s;
-  }
-
-  void record(const request& r, double arrival_s, double finish_s, bool refused = false) {
-    const auto moment = [](double at) { return at < 0 ? sim::never : at; };
-    request_record out{.id = r.index,
-                       .instance = static_cast<std::uint32_t>(r.where),
-                       .preemptions = r.state().preemptions,
-                       .migrations = r.migrations,
-                       .recoveries = r.recoveries,
-                       .cached_tokens = r.found.count(),
-                       .rejected = refused,
-                       .prompt_tokens = r.prompt.count(),
-                       .reasoning_tokens = r.reasoning.count(),
-                       .answer_tokens = (r.output - r.reasoning).count(),
-                       .arrival = arrival_s,
-                       .first_scheduled = moment(r.first_step_s),
-                       .first_token = moment(r.first_token_s),
-                       .phase_change = r.reasoning > tokens{} ? moment(r.phase_change_s) : arrival_s,
-                       .answer_scheduled = moment(r.answering_step_s),
-                       .first_answer = moment(r.first_answer_s),
-                       .finish = moment(finish_s),
-                       .executed = r.executed_s,
-                       .preempted = r.preempted_s};
-    if (out.completed()) {
-      out.blocked = std::max(finish_s - arrival_s - r.executed_s - r.preempted_s, 0.0);
-      out.qoe = r.qoe.value();
-    }
-    result_.requests.push_back(out);
-  }
-
-  void sum_up(double wall_s) {
-    // Records are made as requests end; reports are in order of arrival.
-    std::sort(result_.requests.begin(), result_.requests.end(),
-              [](const request_record& a, const request_record& b) { return a.id < b.id; });
-    for (const instance<Scheduler>& one : instances_) {
-      facts_.simulated_tokens += static_cast<double>(one.tokens_computed());
-      result_.instances.push_back(
-          {.busy_s = one.busy_s(), .computed_tokens = one.tokens_computed(), .output_tokens = one.output_tokens()});
-    }
-    facts_.wall_seconds = wall_s;
-    count_window(no_event);
-    result_.window = facts_.window;
-    result_.numbers = summarize(result_.requests, facts_);
-    result_.numbers.load = judge_load(result_.timeline, facts_.window,
-                                      static_cast<double>(result_.numbers.measured) / facts_.window.length());
   }
 
   /// Requests that are on their way to an instance, and the blocks that they will take.
@@ -922,6 +795,18 @@ class cluster {
     blocks held{};
   };
 
+  /// The end of a running step.
+  struct step_end {
+    double at_s;
+    std::size_t instance;
+    friend auto operator<=>(const step_end&, const step_end&) = default;
+  };
+  /// The arrival of a session's next turn.
+  struct turn_due {
+    double at_s;
+    std::size_t row;
+    friend auto operator<=>(const turn_due&, const turn_due&) = default;
+  };
   /// A call that the control has ordered.
   struct alarm {
     double at_s;
@@ -934,12 +819,13 @@ class cluster {
   Control control_;
   fabric fabric_;
   std::vector<instance<Scheduler>> instances_;
-  std::vector<std::pair<double, std::size_t>> ends_;  ///< Heap: when each running step ends, and whose it is.
+  event_heap<step_end> ends_;
   std::vector<instance_view> views_;
   turns turns_;
-  std::vector<std::pair<double, std::size_t>> due_;  ///< Heap: when each next turn arrives, and its row.
-  std::vector<std::size_t> ended_;                   ///< Rows that have, since the last event, and have a next turn.
-  std::vector<alarm> alarms_;                        ///< Heap.
+  std::unordered_map<std::int64_t, order::program_service> programs_;  ///< By session.
+  event_heap<turn_due> due_;
+  std::vector<std::size_t> ended_;  ///< Rows that have, since the last event, and have a next turn.
+  event_heap<alarm> alarms_;
   std::uint64_t alarms_set_ = 0;
   std::size_t ending_ = no_instance;  ///< The instance whose step is being ended.
   std::vector<on_the_way> incoming_;
@@ -948,9 +834,9 @@ class cluster {
   std::vector<request*> moving_;  ///< All that are on their way.
   std::vector<blocks> stranded_;
   std::vector<health> health_;
-  std::size_t up_;                         ///< Instances that are alive.
-  std::size_t out_ = 0;                    ///< Instances that are out of service.
-  std::vector<fault_event> fault_events_;  ///< Heap.
+  std::size_t up_;       ///< Instances that are alive.
+  std::size_t out_ = 0;  ///< Instances that are out of service.
+  event_heap<fault_event> fault_events_;
   std::uint64_t faults_set_ = 0;
   std::vector<std::size_t> slow_;  ///< The faults that slow somebody now.
   std::vector<asking> homeless_;   ///< There is no instance for them.
@@ -960,14 +846,8 @@ class cluster {
   blocks stranded_total_{};
   blocks demand_{1};
   double now_s_ = 0;
-  double last_s_ = 0;
-  double next_sample_s_ = 0;
-  double sample_interval_s_;
   std::uint64_t plan_ns_ = 0;
-  double generated_before_ = never;  ///< Output tokens when the measured window began.
-  bool window_counted_ = false;
-  run_facts facts_;
-  run_result result_;
+  run_recorder recorder_;
 };
 
 }  // namespace sim

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <concepts>
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <utility>
@@ -38,6 +39,8 @@ struct instance_view {
   // Of the request that is to be placed, filled in only for policies with a member `reads_prefixes`:
   tokens cached_tokens{};       ///< Of its prompt, in the prefix cache.
   tokens new_prefill_tokens{};  ///< The rest of it.
+  std::uint64_t prefix_key =
+      0;  ///< Of its first 32 blocks, or all full ones; of a prompt that shares nothing, its own.
 };
 
 /// A placement or migration policy that looks at the phases: it has a true constant `reads_phases`.

@@ -5,14 +5,18 @@
 #include <tessera/kv/prefix_cache.hpp>
 #include <tessera/migration/live_migration.hpp>
 #include <tessera/order/earliest_due.hpp>
+#include <tessera/order/least_attained_service.hpp>
+#include <tessera/order/least_slack.hpp>
 #include <tessera/order/paced.hpp>
 #include <tessera/order/ranked.hpp>
 #include <tessera/order/round_robin.hpp>
+#include <tessera/order/shortest_rest.hpp>
 #include <tessera/order/two_phase.hpp>
 #include <tessera/pacing/slo.hpp>
 #include <tessera/pacing/token_pacer.hpp>
 #include <tessera/pipeline/iteration_scheduler.hpp>
 #include <tessera/qoe/integrator.hpp>
+#include <tessera/rank/expected_rest.hpp>
 #include <tessera/request/hook.hpp>
 #include <tessera/sim/model/step_time.hpp>
 
@@ -62,31 +66,33 @@ struct true_length {
 /// any of the library's orders. One of your own that keeps something about each request can use the state of one of
 /// these, for instance `template <clock_policy Clock> using state = order::round_robin::state<Clock>`.
 struct request : request_hook_for<order::round_robin, order::two_phase, order::paced<>, order::earliest_due<>,
-                                  order::ranked<>, order::ranked<true_length>> {
-  float score = 0;                 ///< As the workload says; smaller is expected to be shorter.
-  std::size_t index = 0;           ///< Row of the workload.
-  tokens output{};                 ///< Tokens it will generate in all. At least 1.
-  tokens reasoning{};              ///< Of these, tokens of the reasoning phase. Less than `output`.
-  std::size_t where = 0;           ///< The instance it is on.
-  double executed_s = 0;           ///< Time in steps that computed something for it.
-  tokens found{};                  ///< Of its prompt, in the prefix cache when it first started.
-  double preempted_s = 0;          ///< Time between losing its blocks and the next step it was in.
-  double preempted_since_s = -1;   ///< When it lost its blocks; -1: it has them, or never had.
-  double first_step_s = -1;        ///< Start of the first such step; -1: none yet.
-  double phase_change_s = -1;      ///< When reasoning ended; -1: not yet, or never reasoned.
-  double answering_step_s = -1;    ///< Start of the first step of the answering phase; -1: none yet.
-  double first_token_s = -1;       ///< End of the step that gave its first token; -1: none yet.
-  double first_answer_s = -1;      ///< First answering token; -1: none yet.
-  std::size_t answering_at = 0;    ///< Place in the list of its instance's answering requests.
-  std::uint32_t migrations = 0;    ///< Moves to another instance.
-  std::uint32_t recoveries = 0;    ///< How often its instance died under it.
-  bool prefills = true;            ///< It has sampled no token since it was placed.
-  std::size_t listed_at = 0;       ///< Place in the list of its instance's requests.
-  blocks needs{};                  ///< Blocks for its tokens, as its instance counts them.
-  migration_progress migration{};  ///< Its current migration.
-  bool counted_demoted = false;    ///< In its instance's count of demoted requests.
-  qoe_integrator qoe{};            ///< Measures the answer.
-  token_pacer pacer{};             ///< Releases the answer.
+                                  order::ranked<>, order::ranked<true_length>, order::least_attained_service<>,
+                                  order::shortest_rest<rank::expected_rest<>>, order::least_slack<>> {
+  float score = 0;                            ///< As the workload says; smaller is expected to be shorter.
+  std::size_t index = 0;                      ///< Row of the workload.
+  order::program_service* program = nullptr;  ///< Of its session, if it is in one.
+  tokens output{};                            ///< Tokens it will generate in all. At least 1.
+  tokens reasoning{};                         ///< Of these, tokens of the reasoning phase. Less than `output`.
+  std::size_t where = 0;                      ///< The instance it is on.
+  double executed_s = 0;                      ///< Time in steps that computed something for it.
+  tokens found{};                             ///< Of its prompt, in the prefix cache when it first started.
+  double preempted_s = 0;                     ///< Time between losing its blocks and the next step it was in.
+  double preempted_since_s = -1;              ///< When it lost its blocks; -1: it has them, or never had.
+  double first_step_s = -1;                   ///< Start of the first such step; -1: none yet.
+  double phase_change_s = -1;                 ///< When reasoning ended; -1: not yet, or never reasoned.
+  double answering_step_s = -1;               ///< Start of the first step of the answering phase; -1: none yet.
+  double first_token_s = -1;                  ///< End of the step that gave its first token; -1: none yet.
+  double first_answer_s = -1;                 ///< First answering token; -1: none yet.
+  std::size_t answering_at = 0;               ///< Place in the list of its instance's answering requests.
+  std::uint32_t migrations = 0;               ///< Moves to another instance.
+  std::uint32_t recoveries = 0;               ///< How often its instance died under it.
+  bool prefills = true;                       ///< It has sampled no token since it was placed.
+  std::size_t listed_at = 0;                  ///< Place in the list of its instance's requests.
+  blocks needs{};                             ///< Blocks for its tokens, as its instance counts them.
+  migration_progress migration{};             ///< Its current migration.
+  bool counted_demoted = false;               ///< In its instance's count of demoted requests.
+  qoe_integrator qoe{};                       ///< Measures the answer.
+  token_pacer pacer{};                        ///< Releases the answer.
   /// Of its full blocks, prompt and answer: what it holds may be known before it is generated, but a block is published
   /// only when it has been computed. Empty where nothing is shared, and when it has ended.
   std::vector<std::uint64_t> hashes{};
@@ -155,9 +161,10 @@ class instance {
   [[nodiscard]] blocks device_blocks_held() const noexcept {
     return started() ? scheduler().device_blocks_held() : blocks{};
   }
-  /// Blocks on device and host that requests hold. O(1).
+  /// Blocks on device and host that requests hold. What comes back to the device in the step under way counts once.
+  /// O(1).
   [[nodiscard]] blocks blocks_held() const noexcept {
-    return started() ? scheduler().device_blocks_held() + scheduler().host_blocks_held() : blocks{};
+    return started() ? scheduler().device_blocks_held() + scheduler().host_blocks_held() - coming_back_ : blocks{};
   }
   /// Requests that wait or run here; those that stand aside do not count. O(1).
   [[nodiscard]] std::size_t served() const noexcept {
@@ -260,6 +267,7 @@ class instance {
       scheduler().abandon(plan_);
       running_ = false;
       starting_ = losing_ = 0;
+      coming_back_ = blocks{};
     }
     resuming_.clear();
     std::vector<request*> all{here_.begin(), here_.end()};
@@ -312,6 +320,9 @@ class instance {
     started_s_ = now_s;
     for (const preemption<request>& p : plan_.preempted) p.request->preempted_since_s = now_s;
     losing_ = plan_.preempted.size();
+    for (const kv_transfer<request>& t : plan_.swap_in) {
+      coming_back_ += blocks{static_cast<std::int64_t>(t.device.size())};
+    }
     tokens_ += static_cast<std::uint64_t>(plan_.computed.count());
     step_shape shape{};
     outcomes_.clear();
@@ -348,6 +359,7 @@ class instance {
     for (request* r : resuming_) resume(*r);
     resuming_.clear();
     starting_ = losing_ = 0;
+    coming_back_ = blocks{};
     last_step_s_ = took_s;
     busy_s_ += took_s;
     for (request* r : changed_) {
@@ -491,6 +503,7 @@ class instance {
   std::vector<request*> resuming_;   ///< When the step under way has ended.
   std::size_t starting_ = 0;         ///< In the step under way, waiting until it is committed.
   std::size_t losing_ = 0;           ///< Preempted in the step under way, resident until it is committed.
+  blocks coming_back_{};             ///< Swapped in by the step under way, on the host until it is committed.
   blocks needed_{};                  ///< The sum of what those that are here need.
   std::size_t demoted_ = 0;          ///< Counted when a demoted request is next in a step.
   double slowness_ = 1;

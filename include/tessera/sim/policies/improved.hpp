@@ -173,6 +173,10 @@ inline void expect_lengths(std::vector<trace_row>& rows, std::span<const trace_r
   }
   return o;
 }
+/// The same with the prefill model and the bound that `improved` has by default.
+[[nodiscard]] inline cluster_options bounded_steps(const cluster_options& o) {
+  return bounded_steps(o, calibrate_prefill(o.instance.timer, default_ttft_target), improved_config{}.step_s);
+}
 
 /// Simulates a workload under `improved`. What it knows of the traffic, lengths and rate, is that of `history`: earlier
 /// requests of the same kind, or, for want of any, the rows themselves.
@@ -207,7 +211,7 @@ TESSERA_DETAIL_POLICIES_INLINE run_result run_improved(const cluster_options& op
   }
   using placing = placed<placement::least_load, placement::migrate_when_tight>;
   run_result result = cluster<scheduler, placing>{o, {}, {{}, {.headroom = quantum_blocks}}}.run(expecting, progress);
-  result.numbers.placement = "least-load";
+  result.numbers.placement = placement_name<placement::least_load>;
   return result;
 }
 #endif

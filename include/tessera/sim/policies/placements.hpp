@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <tessera/placement/hashed.hpp>
 #include <tessera/placement/join_shortest_queue.hpp>
 #include <tessera/placement/least_kv.hpp>
 #include <tessera/placement/least_load.hpp>
@@ -44,6 +45,10 @@ template <>
 inline constexpr std::string_view placement_name<placement::lmetric> = "lmetric";
 template <>
 inline constexpr std::string_view placement_name<placement::prefix_affinity> = "prefix-affinity";
+template <>
+inline constexpr std::string_view placement_name<placement::bounded_hashing> = "bounded-hashing";
+template <>
+inline constexpr std::string_view placement_name<placement::dual_map> = "dual-map";
 
 /// Those that a policy can be given which leaves the placement open.
 [[nodiscard]] inline std::vector<named_placement> placements() {
@@ -56,9 +61,11 @@ inline constexpr std::string_view placement_name<placement::prefix_affinity> = "
       named(placement::join_shortest_queue{}, "the fewest requests, running or waiting"),
       named(placement::round_robin{}, "one instance after the other"),
       named(placement::random{}, "any instance"),
-      named(placement::pascal_arrival{}, "PASCAL's Algorithm 1: the least KV held where all answers keep pace"),
+      named(placement::pascal_arrival{}, "PASCAL's Algorithm 1: least-load among those where all answers keep pace"),
       named(placement::lmetric{}, "the least of uncached prompt tokens times requests (LMetric)"),
       named(placement::prefix_affinity{}, "most of the prompt cached, unless it has 1.25 times the mean of requests"),
+      named(placement::bounded_hashing{}, "by a hash of the first 32 blocks, unless it has 1.25 times the mean"),
+      named(placement::dual_map{}, "of two by hashes, the one that has more cached while its queue is short (DualMap)"),
   };
 }
 

@@ -7,6 +7,7 @@
 #include <tessera/compose/pascal_paced.hpp>
 #include <tessera/compose/round_robin.hpp>
 #include <tessera/placement/migrate_when_tight.hpp>
+#include <tessera/rank/expected_rest.hpp>
 #include <tessera/sim/cluster/cluster.hpp>
 #include <tessera/sim/policies/cascade_plan.hpp>
 #include <tessera/sim/policies/disaggregated.hpp>
@@ -67,6 +68,15 @@ inline constexpr duration longest_overtaking{600.0};
 /// memory, and a bound for those that preempt for it.
 [[nodiscard]] TESSERA_DETAIL_POLICIES_INLINE policy oracle_policy();
 
+/// A policy with stall-free steps: prompts in chunks as small as a target TPOT asks for.
+[[nodiscard]] inline policy with_bounded_steps(policy p) {
+  p.run = [unbounded = std::move(p.run)](const cluster_options& options, std::span<const trace_row> rows,
+                                         const progress_callback& progress) {
+    return unbounded(bounded_steps(options), rows, progress);
+  };
+  return p;
+}
+
 /// The policies that come with the library.
 [[nodiscard]] TESSERA_DETAIL_POLICIES_INLINE std::vector<policy> published_policies();
 
@@ -116,17 +126,36 @@ TESSERA_DETAIL_POLICIES_INLINE policy oracle_policy() {
 
 namespace detail {
 
-/// First come, first served, colocated, with a bound on what prompts add to a step.
-[[nodiscard]] TESSERA_DETAIL_POLICIES_INLINE policy sarathi_policy() {
-  policy p = make_policy<fcfs<request, kv_store>>(
-      "sarathi",
-      "fcfs with stall-free steps: prompts in chunks as small as a target TPOT asks for, in Sarathi's manner");
-  p.run = [unbounded = p.run](const cluster_options& options, std::span<const trace_row> rows,
-                              const progress_callback& progress) {
-    const prefill_model model = calibrate_prefill(options.instance.timer, default_ttft_target);
-    return unbounded(bounded_steps(options, model, improved_config{}.step_s), rows, progress);
-  };
-  return p;
+/// TRAIL: what is left of each output by the lengths of all, those of its score where there are scores.
+[[nodiscard]] TESSERA_DETAIL_POLICIES_INLINE policy trail_policy() {
+  return {"trail", "TRAIL: shortest expected rest first, expected anew as outputs grow, from this workload's lengths",
+          [](const cluster_options& options, std::span<const trace_row> rows, const progress_callback& progress) {
+            auto memory =
+                storage_for<rank::length_distribution>({.window = std::max<std::size_t>(rows.size(), 1), .groups = 16});
+            rank::length_distribution lengths{memory};
+            for (const trace_row& r : rows) lengths.observe(r.score, tokens{r.output_tokens});
+            lengths.fit();
+            using by_rest = order::shortest_rest<rank::expected_rest<>>;
+            using scheduler = iteration_scheduler<request, by_rest, preempt::swap, admit::watermark, kv_store>;
+            const typename scheduler::config config{.order = {.rest_of = {.lengths = &lengths}}};
+            return make_policy<scheduler>("trail", "", config).run(options, rows, progress);
+          }};
+}
+
+/// Least slack to a TTFT of 1 s and a TPOT of 0.1 s; a token of a prompt takes what it does in one of 1024.
+[[nodiscard]] TESSERA_DETAIL_POLICIES_INLINE policy slack_policy() {
+  return {
+      "slack", "whoever must be served soonest for a TTFT of 1 s and a TPOT of 0.1 s, as SLO-aware queues do",
+      [](const cluster_options& options, std::span<const trace_row> rows, const progress_callback& progress) {
+        constexpr tokens typical{1024};
+        step_shape one;
+        one.add_prefill(tokens{}, typical);
+        using scheduler = iteration_scheduler<request, order::least_slack<>, preempt::swap, admit::watermark, kv_store>;
+        const typename scheduler::config config{
+            .order = {.prefill_per_token = duration{options.instance.timer(one) / static_cast<double>(typical.count())},
+                      .promise = {{.ttft = default_ttft_target}}}};
+        return make_policy<scheduler>("slack", "", config).run(options, rows, progress);
+      }};
 }
 
 /// PARS with smooth ageing instead of a threshold: the place of its score is worth so much waiting, and no more.
@@ -170,9 +199,16 @@ TESSERA_DETAIL_POLICIES_INLINE std::vector<policy> published_policies() {
       needing_scores(make_policy<pars<request, order::score_member, kv_store>>(
           "pars-unboosted", "as pars, but nobody goes ahead (needs scores)", {.threshold = duration::forever()})),
       detail::smooth_pars_policy(),
+      detail::trail_policy(),
+      detail::slack_policy(),
+      make_policy<
+          iteration_scheduler<request, order::least_attained_service<>, preempt::swap, admit::watermark, kv_store>>(
+          "autellix", "Autellix: calls of the program, or session, that has been given least go first, in levels"),
       make_policy<pars<request, true_length, kv_store>>("sjf", "shortest job first by the true lengths (an oracle)",
                                                         {.threshold = duration::forever()}),
-      detail::sarathi_policy(),
+      with_bounded_steps(make_policy<fcfs<request, kv_store>>(
+          "sarathi",
+          "fcfs with stall-free steps: prompts in chunks as small as a target TPOT asks for, in Sarathi's manner")),
       with_pools(make_control_policy<fcfs<request, kv_store>>(
                      "distserve", "half of the instances prefill, half decode, each the shortest queue",
                      [](const cluster_options& o, auto) {

@@ -49,6 +49,7 @@ __all__ = [
     "known",
     "make",
     "tested",
+    "tokenizer_of",
     "version",
 ]
 
@@ -60,6 +61,15 @@ version: str = vllm.__version__
 def is_tested() -> bool:
     """Whether this release of vLLM is one of them."""
     return any(version == t or version.startswith(t + ".") for t in tested)
+
+
+def tokenizer_of(model_config: Any) -> Any:
+    """The tokenizer of an engine; None where it was told to have none."""
+    if getattr(model_config, "skip_tokenizer_init", False):
+        return None
+    from vllm.tokenizers import cached_tokenizer_from_config
+
+    return cached_tokenizer_from_config(model_config)
 
 
 def known(record: type) -> frozenset[str]:

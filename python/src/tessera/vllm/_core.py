@@ -5,10 +5,12 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Callable
 from typing import Any
 
 from tessera import _vllm
-from tessera.vllm.options import Options, needs_lengths
+from tessera.vllm.options import Options, OptionsError, needs_lengths
+from tessera.vllm.predictor import Predictor
 from tessera.vllm.support import salt_of
 
 
@@ -44,6 +46,7 @@ def make_core(
             "chunked_prefill": bool(config.enable_chunked_prefill),
             "watermark": float(watermark),
             "second_runner": second_runner,
+            "whole_at_end": options.model is not None,
             # Whoever does not know where the chains begin cannot make two prompts collide.
             "secret": int.from_bytes(os.urandom(8), "little"),
             **options.parameters,
@@ -52,12 +55,29 @@ def make_core(
     )
 
 
+def text_reader(options: Options, vllm_config: Any) -> Callable[[list[int]], str] | None:
+    """Makes text of token ids, for a model that reads text. OptionsError where there is no tokenizer."""
+    if options.model_reads != "text":
+        return None
+    from tessera.vllm import _api as api
+
+    try:
+        tokenizer = api.tokenizer_of(vllm_config.model_config)
+    except Exception as error:
+        raise OptionsError(f"tessera: a model that reads text needs a tokenizer: {error}") from error
+    if tokenizer is None:
+        raise OptionsError("tessera: a model that reads text needs a tokenizer; this engine has none")
+    return lambda ids: tokenizer.decode(ids)
+
+
 class Describer:
     """Says of a request what the core wants to know."""
 
     def __init__(self, options: Options, vllm_config: Any) -> None:
         self.options = options
         self.score = options.scorer()
+        model = options.predictor()
+        self.predictor = None if model is None else Predictor(model, text_reader(options, vllm_config))
         self.max_model_len: int = vllm_config.model_config.max_model_len
         self.has_priorities = "priority" in (options.policy, vllm_config.scheduler_config.policy)
 
@@ -66,11 +86,16 @@ class Describer:
         params = request.sampling_params
         own = self._own_arguments(params)
         score = own.get("score")
-        if score is None:
+        expected = None
+        if score is None and self.predictor is not None:
+            score, expected = self.predictor.predict(request)
+        elif score is None:
             score = self.score(request) if self.score is not None else request.max_tokens
         score = float(score)
         if not math.isfinite(score):
             raise ValueError(f"its score is {score}")
+        if expected is None:
+            expected = int(score)
         reasons = self.options.end_of_reasoning is not None and own.get("reasoning", True)
         repetition = getattr(params, "repetition_detection", None) is not None
         return {
@@ -82,7 +107,7 @@ class Describer:
             # Here the smaller number is the more urgent one.
             "priority": -request.priority if self.has_priorities else 0,
             "score": score,
-            "expected_output": min(max(int(score), 0), self.max_model_len),
+            "expected_output": min(max(expected, 0), self.max_model_len),
             "reasons": bool(reasons),
             "end_of_reasoning": self.options.end_of_reasoning if reasons else -1,
             "eos": -1 if params.eos_token_id is None else params.eos_token_id,
@@ -101,6 +126,11 @@ class Describer:
             "caches": not getattr(request, "skip_reading_prefix_cache", False),
             "salt": salt_of(request),
         }
+
+    def ended(self, request: Any, is_whole: bool) -> None:
+        """A request that was described has ended, by itself or not."""
+        if self.predictor is not None:
+            self.predictor.ended(request, is_whole)
 
     def _own_arguments(self, params: Any) -> dict[str, Any]:
         """What a request says for this scheduler, in extra_args={"tessera": {...}}."""

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tessera import _vllm
+from tessera.rank import Model, load
 
 #: Names of the policies.
 policies: tuple[str, ...] = tuple(_vllm.policies)
@@ -84,7 +85,7 @@ assert set(takes) == set(policies)
 needs_lengths = ("pars", "improved")
 knows_phases = ("pascal", "pascal_paced", "improved")
 
-_common = ("policy", "watermark", "fallback", "shadow", "end_of_reasoning", "score")
+_common = ("policy", "watermark", "fallback", "shadow", "end_of_reasoning", "score", "model", "model_reads")
 
 
 def _joined(names: Any) -> str:
@@ -106,6 +107,10 @@ class Options:
     end_of_reasoning: int | None = None
     #: A function of a request that says how long its output will be, as "module:function"; None: its max_tokens.
     score: str | None = None
+    #: A file of `tessera.rank`, or of the tool `rank`, that says it instead.
+    model: str | None = None
+    #: What the model was trained on: "tokens", ids of this engine's tokenizer, or "text".
+    model_reads: str = "tokens"
     #: The policy's own.
     parameters: dict[str, Any] = field(default_factory=dict)
 
@@ -145,6 +150,21 @@ class Options:
                 )
             values["score"] = given["score"]
             _function(given["score"])
+        if given.get("model") is not None:
+            if policy not in needs_lengths:
+                raise OptionsError(
+                    f"tessera: the policy {policy} has no use for model; these have: {_joined(needs_lengths)}"
+                )
+            if values.get("score") is not None:
+                raise OptionsError("tessera: score or model, not both")
+            values["model"] = given["model"]
+            _model(given["model"])
+        if given.get("model_reads") is not None:
+            if given["model_reads"] not in ("tokens", "text"):
+                raise OptionsError(f'tessera: model_reads must be "tokens" or "text", not {given["model_reads"]!r}')
+            if values.get("model") is None:
+                raise OptionsError("tessera: model_reads says what a model reads, and there is no model")
+            values["model_reads"] = given["model_reads"]
         values["parameters"] = {
             name: parameters[name].check(name, given.get(name, parameters[name].default)) for name in own
         }
@@ -153,6 +173,19 @@ class Options:
     def scorer(self) -> Callable[[Any], float] | None:
         """The function that `score` names."""
         return None if self.score is None else _function(self.score)
+
+    def predictor(self) -> Model | None:
+        """The model in the file that `model` names."""
+        return None if self.model is None else _model(self.model)
+
+
+def _model(path: Any) -> Model:
+    if not isinstance(path, str):
+        raise OptionsError(f"tessera: model must be the path of a file that tessera.rank wrote, not {path!r}")
+    try:
+        return load(path)
+    except (OSError, ValueError) as error:
+        raise OptionsError(f"tessera: model must be a file that tessera.rank wrote: {error}") from error
 
 
 def _function(name: Any) -> Callable[[Any], float]:

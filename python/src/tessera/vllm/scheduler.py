@@ -169,6 +169,7 @@ class Scheduler(api.SchedulerInterface):
     def _leave(self, request: Any) -> None:
         """A request that is not in `requests` any more."""
         request_id = request.request_id
+        self.describer.ended(request, is_whole=False)
         slot = self.slots.pop(request_id, None)
         if slot is not None:
             self.core.cancel(slot)
@@ -313,6 +314,7 @@ class Scheduler(api.SchedulerInterface):
         for request in ended:
             # The core has taken it out already.
             del self.slots[request.request_id]
+            self.describer.ended(request, is_whole=True)
             self.structured.pop(request.request_id, None)
             self._tell_finished(request)
         for output, request, index, is_first, is_watched in looked_at:

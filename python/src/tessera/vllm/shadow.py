@@ -127,6 +127,7 @@ class Watcher:
         ghost = self.ghosts.pop(request_id, None)
         if ghost is not None:
             self.aborted += 1
+            self.describer.ended(ghost.request, is_whole=False)
             self._end(ghost)
 
     def _end(self, ghost: _Ghost) -> None:
@@ -193,6 +194,7 @@ class Watcher:
         if len(ghost.tokens) < n and not ghost.gone:
             return
         del self.ghosts[request_id]
+        self.describer.ended(ghost.request, is_whole=True)
         self._end(ghost)
         self.overrun += max(len(ghost.tokens) - n, 0)
         if n == 0 or len(ghost.tokens) < n:

@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <tessera/kv/eviction.hpp>
+#include <tessera/kv/indexed_heap.hpp>
+
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+
+TESSERA_NAMESPACE_BEGIN
+namespace kv {
+
+/// Whoever has most in the cache gives first, of his own the least recently used: one session, user or tenant that
+/// sends much cannot drive the others out. Of several with as much, that of the lowest number.
+///
+/// A block is on the account of `r.session`, a number below `Sessions` (asserted; else the remainder), of the request
+/// that published it or gave it back last.
+/// When to use: many share an instance, and their loads differ much. Model of `eviction_policy`.
+///
+/// A list for each session and a heap of these: O(log Sessions) for each block that is cached, used again or evicted.
+/// 12 bytes a block.
+template <std::size_t Sessions = 64>
+class by_session {
+  static_assert(Sessions > 0 && Sessions < no_index, "tessera: by_session needs a session");
+
+ public:
+  using wish_type = std::uint32_t;  ///< A session.
+
+  /// Where a block was.
+  struct place_type {
+    block_id before;        ///< What came before it on its list,
+    std::uint32_t session;  ///< that of this session.
+  };
+
+  /// Bytes that an object for so many blocks takes from its arena.
+  [[nodiscard]] static constexpr std::size_t required_bytes(std::size_t blocks) noexcept {
+    storage_layout all;
+    all.add<neighbours>(blocks + Sessions)
+        .template add<std::uint32_t>(blocks)
+        .template add<std::uint32_t>(Sessions)
+        .add_bytes(detail::indexed_heap::required_bytes(Sessions));
+    return all.bytes();
+  }
+  /// Empty. O(blocks + Sessions).
+  by_session(arena& memory, std::size_t blocks) noexcept
+      : list_{memory.take_uninitialised<neighbours>(blocks + Sessions)},
+        session_{memory.take<std::uint32_t>(blocks)},
+        held_{memory.take<std::uint32_t>(Sessions)},
+        heap_{memory, Sessions},
+        blocks_{static_cast<block_id>(blocks)} {
+    clear();
+  }
+  by_session(const by_session&) = delete;
+  by_session& operator=(const by_session&) = delete;
+
+  /// How many blocks are in it. O(1).
+  [[nodiscard]] std::size_t size() const noexcept { return size_; }
+  /// Which one goes first. Requires: there is one. O(1).
+  [[nodiscard]] block_id next() const noexcept { return list_[ends(heap_.top())].next; }
+  /// Cached blocks on the account of a session. O(1). Requires: `session < Sessions`.
+  [[nodiscard]] std::size_t held(std::uint32_t session) const noexcept {
+    TESSERA_ASSERT(session < Sessions, "not a session");
+    return held_[session];
+  }
+
+  /// A block is findable from now on, on the account of nobody in particular: session 0. O(1).
+  void published(block_id id, std::size_t /*depth*/) noexcept { session_[id] = 0; }
+  /// A block in use is on the account of a session. O(1).
+  void wish(block_id id, std::uint32_t session) noexcept {
+    TESSERA_ASSERT(session < Sessions, "not a session");
+    session_[id] = session % static_cast<std::uint32_t>(Sessions);
+  }
+  /// A request's session.
+  template <class Request>
+  [[nodiscard]] static wish_type wish(const Request& r) noexcept
+    requires requires {
+      { r.session } -> std::convertible_to<std::uint32_t>;
+    }
+  {
+    return r.session;
+  }
+
+  /// A block's last owner has gone. O(log Sessions).
+  void insert(block_id id) noexcept {
+    const block_id e = ends(session_[id]);
+    link(id, session_[id], list_[e].previous, e);
+  }
+  /// Takes back `insert`.
+  void undo_insert(block_id id) noexcept {
+    TESSERA_ASSERT(list_[ends(session_[id])].previous == id, "undone out of order");
+    unlink(id);
+  }
+  /// A block is somebody's again. O(log Sessions).
+  [[nodiscard]] place_type remove(block_id id) noexcept {
+    const place_type was{list_[id].previous, session_[id]};
+    unlink(id);
+    return was;
+  }
+  /// Takes back `remove`.
+  void undo_remove(block_id id, place_type was) noexcept {
+    session_[id] = was.session;
+    link(id, was.session, was.before, list_[was.before].next);
+  }
+  /// The first leave. O(out.size() log Sessions).
+  template <class F>
+  void take(std::span<block_id> out, F f) noexcept {
+    for (block_id& id : out) {
+      id = next();
+      f(id);
+      unlink(id);
+    }
+  }
+  /// Takes back `take` of one block.
+  void undo_take(block_id id) noexcept {
+    const block_id e = ends(session_[id]);
+    link(id, session_[id], e, list_[e].next);
+  }
+  /// None is in it any more. O(Sessions).
+  void clear() noexcept {
+    heap_.clear();
+    size_ = 0;
+    for (std::uint32_t s = 0; s != Sessions; ++s) {
+      held_[s] = 0;
+      list_[ends(s)] = {ends(s), ends(s)};
+      heap_.push(s, more());
+    }
+  }
+
+ private:
+  struct neighbours {
+    block_id previous;
+    block_id next;
+  };
+
+  [[nodiscard]] block_id ends(std::uint32_t session) const noexcept { return blocks_ + session; }
+  [[nodiscard]] auto more() const noexcept {
+    return [this](std::uint32_t a, std::uint32_t b) noexcept {
+      return held_[a] != held_[b] ? held_[a] > held_[b] : a < b;
+    };
+  }
+  void link(block_id id, std::uint32_t session, block_id before, block_id after) noexcept {
+    list_[id] = {before, after};
+    list_[before].next = id;
+    list_[after].previous = id;
+    ++held_[session];
+    ++size_;
+    heap_.update(session, more());
+  }
+  void unlink(block_id id) noexcept {
+    const neighbours n = list_[id];
+    list_[n.previous].next = n.next;
+    list_[n.next].previous = n.previous;
+    --held_[session_[id]];
+    --size_;
+    heap_.update(session_[id], more());
+  }
+
+  neighbours* list_;        // circular, one for each session through an element of its own behind the blocks
+  std::uint32_t* session_;  // by block
+  std::uint32_t* held_;     // by session
+  detail::indexed_heap heap_;
+  block_id blocks_;
+  std::size_t size_ = 0;
+};
+
+static_assert(eviction_policy<by_session<>>);
+
+}  // namespace kv
+TESSERA_NAMESPACE_END

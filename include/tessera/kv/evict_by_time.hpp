@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <tessera/core/clock.hpp>
+#include <tessera/kv/eviction.hpp>
+#include <tessera/kv/indexed_heap.hpp>
+
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+
+/// @file
+/// Orders of eviction by a moment: each cached block has one, which is fixed when its last owner goes.
+
+TESSERA_NAMESPACE_BEGIN
+namespace kv {
+
+/// Says by which moment cached blocks are evicted.
+///
+/// Requires: (1) `M::time_point`; (2) `M::first(a, b)`: whether a block of the moment `a` goes before one of `b`, a
+/// strict weak order; (3) `M::moment(now, wished, depth)`: the moment of a block that is cached from `now` on;
+/// (4) `M::joined(before, wished, now)`: what is wished for a block of which something was wished before, by the same
+/// request or another; (5) `M::none`: what is wished when nobody has said anything. All static and `noexcept`.
+template <class M>
+concept eviction_moment = requires(typename M::time_point t, std::size_t depth) {
+  { M::first(t, t) } noexcept -> std::same_as<bool>;
+  { M::moment(t, t, depth) } noexcept -> std::same_as<typename M::time_point>;
+  { M::joined(t, t, t) } noexcept -> std::same_as<typename M::time_point>;
+  { M::none } -> std::convertible_to<typename M::time_point>;
+};
+
+/// Cached blocks in the order of a moment, and those of the same moment least recently used first. A heap with places:
+/// O(log blocks) for each block that is cached, used again or evicted. 40 bytes a block. Model of `eviction_policy`.
+template <eviction_moment Moment>
+class evict_by_time {
+ public:
+  using time_point = typename Moment::time_point;  ///< What is compared.
+  using wish_type = time_point;                    ///< What a request asks for its blocks.
+
+  /// When a block goes.
+  struct place_type {
+    time_point at;       ///< By its moment,
+    std::uint64_t turn;  ///< and among those of the same by how long they have been here.
+  };
+
+  /// Bytes that an object for so many blocks takes from its arena.
+  [[nodiscard]] static constexpr std::size_t required_bytes(std::size_t blocks) noexcept {
+    storage_layout all;
+    all.add<place_type>(blocks).template add<subject>(blocks).add_bytes(detail::indexed_heap::required_bytes(blocks));
+    return all.bytes();
+  }
+  /// Empty. O(blocks).
+  evict_by_time(arena& memory, std::size_t blocks) noexcept
+      : place_{memory.take<place_type>(blocks)}, subject_{memory.take<subject>(blocks)}, heap_{memory, blocks} {}
+  evict_by_time(const evict_by_time&) = delete;
+  evict_by_time& operator=(const evict_by_time&) = delete;
+
+  /// How many blocks are in it. O(1).
+  [[nodiscard]] std::size_t size() const noexcept { return heap_.size(); }
+  /// Which one goes first. Requires: there is one. O(1).
+  [[nodiscard]] block_id next() const noexcept { return heap_.top(); }
+
+  /// It has come so far; earlier times are ignored. O(1).
+  void advance(time_point now) noexcept {
+    if (now_ < now) now_ = now;
+  }
+  /// A block is findable from now on; nobody has wished anything for it. O(1).
+  void published(block_id id, std::size_t depth) noexcept {
+    subject_[id] = {Moment::none, static_cast<std::uint32_t>(depth)};
+  }
+  /// Something is wished for a block in use. O(1).
+  void wish(block_id id, time_point wished) noexcept {
+    subject_[id].wished = Moment::joined(subject_[id].wished, wished, now_);
+  }
+  /// What a request wishes for its blocks.
+  template <class Request>
+  [[nodiscard]] static wish_type wish(const Request& r) noexcept
+    requires requires { Moment::wish(r); }
+  {
+    return Moment::wish(r);
+  }
+
+  /// A block's last owner has gone.
+  void insert(block_id id) noexcept {
+    place_[id] = {Moment::moment(now_, subject_[id].wished, subject_[id].depth), ++turns_};
+    heap_.push(id, before());
+  }
+  /// Takes back `insert`.
+  void undo_insert(block_id id) noexcept { heap_.erase(id, before()); }
+  /// A block is somebody's again.
+  [[nodiscard]] place_type remove(block_id id) noexcept {
+    heap_.erase(id, before());
+    return place_[id];
+  }
+  /// Takes back `remove`.
+  void undo_remove(block_id id, place_type was) noexcept {
+    place_[id] = was;
+    heap_.push(id, before());
+  }
+  /// The first leave. O(out.size() log blocks).
+  template <class F>
+  void take(std::span<block_id> out, F f) noexcept {
+    for (block_id& id : out) {
+      id = heap_.top();
+      f(id);
+      heap_.erase(id, before());
+    }
+  }
+  /// Takes back `take` of one block.
+  void undo_take(block_id id) noexcept { heap_.push(id, before()); }
+  /// None is in it any more. O(1).
+  void clear() noexcept { heap_.clear(); }
+
+ private:
+  struct subject {
+    time_point wished = Moment::none;
+    std::uint32_t depth = 0;
+  };
+
+  [[nodiscard]] auto before() const noexcept {
+    return [this](block_id a, block_id b) noexcept {
+      const place_type& x = place_[a];
+      const place_type& y = place_[b];
+      if (Moment::first(x.at, y.at)) return true;
+      return x.turn < y.turn && !Moment::first(y.at, x.at);
+    };
+  }
+
+  place_type* place_;  // of a cached block, or of one that was evicted from there
+  subject* subject_;   // of a published block
+  detail::indexed_heap heap_;
+  time_point now_{};
+  std::uint64_t turns_ = 0;
+};
+
+namespace detail {
+
+template <clock_policy Clock>
+struct until_then {
+  using time_point = basic_time_point<Clock>;
+  static constexpr time_point none{};
+  static constexpr bool first(time_point a, time_point b) noexcept { return a < b; }
+  static constexpr time_point moment(time_point now, time_point wished, std::size_t /*depth*/) noexcept {
+    return now < wished ? wished : now;
+  }
+  static constexpr time_point joined(time_point before, time_point wished, time_point /*now*/) noexcept {
+    return before < wished ? wished : before;
+  }
+  template <class Request>
+    requires requires(const Request& r) {
+      { r.keep_until } -> std::convertible_to<time_point>;
+    }
+  static constexpr time_point wish(const Request& r) noexcept {
+    return r.keep_until;
+  }
+};
+
+template <clock_policy Clock>
+struct used_next {
+  using time_point = basic_time_point<Clock>;
+  static constexpr time_point none = time_point::never();
+  static constexpr bool first(time_point a, time_point b) noexcept { return b < a; }
+  static constexpr time_point moment(time_point now, time_point wished, std::size_t /*depth*/) noexcept {
+    return now < wished ? wished : none;
+  }
+  static constexpr time_point joined(time_point before, time_point wished, time_point now) noexcept {
+    return now < before && before < wished ? before : wished;
+  }
+  template <class Request>
+    requires requires(const Request& r) {
+      { r.next_use } -> std::convertible_to<time_point>;
+    }
+  static constexpr time_point wish(const Request& r) noexcept {
+    return r.next_use;
+  }
+};
+
+template <class Worth, clock_policy Clock>
+struct as_worth {
+  using time_point = basic_time_point<Clock>;
+  static constexpr time_point none{};
+  static constexpr bool first(time_point a, time_point b) noexcept { return a < b; }
+  static constexpr time_point moment(time_point now, time_point /*wished*/, std::size_t depth) noexcept {
+    return now + Worth{}(depth);
+  }
+  static constexpr time_point joined(time_point before, time_point /*wished*/, time_point /*now*/) noexcept {
+    return before;
+  }
+};
+
+}  // namespace detail
+
+/// Keeps the blocks of a request until the next turn of its session is due: `r.keep_until`, a time point, read when its
+/// blocks are published and when it gives them back. A block goes by that time or, if it is past, by when it was used
+/// last, the earliest first; so without wishes this is `lru`, and one that is kept in vain is as cold afterwards as one
+/// that was used last at that time. Kept is not pinned: if there is nothing else, what is kept goes, too.
+/// When to use: turns of agents, whose tools answer after a time that can be told (Continuum's time to live).
+template <clock_policy Clock = seconds_clock>
+using keep_until = evict_by_time<detail::until_then<Clock>>;
+
+/// Evicts first what will be used last: `r.next_use`, a time point, on any time line that goes on with `now`. Of what
+/// nobody says when, or said it would have been by now, the least recently used goes, before everything else. Of a
+/// block that several wish for, the earliest use that is still to come counts.
+/// When to use: workflows of agents whose order is known: KVFlow's steps to the next execution.
+template <clock_policy Clock = seconds_clock>
+using next_use = evict_by_time<detail::used_next<Clock>>;
+
+/// As `lru`, but a block counts as used later by what its place in its sequence is worth: `Worth{}(depth)`, a duration,
+/// not less for a beginning than for what follows it. GreedyDual-Size, with time in the place of its inflation value.
+/// When to use: many share beginnings, and much else passes through the cache once.
+template <class Worth, clock_policy Clock = seconds_clock>
+using by_depth = evict_by_time<detail::as_worth<Worth, Clock>>;
+
+static_assert(eviction_policy<keep_until<>> && eviction_policy<next_use<>>);
+
+}  // namespace kv
+TESSERA_NAMESPACE_END

@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <tessera/kv/prefix_cache.hpp>
+
+TESSERA_NAMESPACE_BEGIN
+namespace kv {
+
+/// A host tier that remembers: blocks whose owner has gone stay findable by their hash until their room is needed,
+/// least recently used first. It holds the chains of swapped requests, as `host_tier` does, and single blocks that were
+/// evicted from the device.
+/// When to use: as the second level of a `prefix_cache`, through `two_level_cache`.
+///
+/// Calls are undone by `undo_` calls in strictly reverse order, with `publish`, `settle` and `clear` not in between.
+/// Every call is O(blocks named); nothing allocates. About 120 bytes a block.
+template <class Hash = std::uint64_t>
+class host_cache {
+  using cache = basic_prefix_cache<lru, nobody_hears, Hash>;
+
+ public:
+  using hash_type = Hash;  ///< What a block is found by.
+
+  /// What there must be room for; fixed at construction.
+  struct limits {
+    std::size_t host_blocks = 0;  ///< May be 0. At most 2^30.
+  };
+
+  /// Bytes that an object with these limits takes from its arena, alignment included.
+  [[nodiscard]] static constexpr std::size_t required_bytes(const limits& l) noexcept {
+    storage_layout all;
+    all.add_bytes(cache::required_bytes({.blocks = l.host_blocks})).template add<link>(l.host_blocks);
+    return all.bytes_unaligned();
+  }
+  /// All host blocks are free. O(host_blocks).
+  host_cache(arena& memory, const limits& l) noexcept
+      : cache_{memory, {.blocks = l.host_blocks}}, links_{memory.take<link>(l.host_blocks)} {}
+  host_cache(const host_cache&) = delete;
+  host_cache& operator=(const host_cache&) = delete;
+
+  /// How many there is room for. O(1).
+  [[nodiscard]] std::size_t capacity() const noexcept { return cache_.capacity(); }
+  /// Host blocks that can be stored to now: free ones and cached ones.
+  [[nodiscard]] std::size_t free() const noexcept { return cache_.free(); }
+  /// Blocks that are nobody's and can be found.
+  [[nodiscard]] std::size_t cached() const noexcept { return cache_.cached(); }
+
+  // -- chains ------------------------------------------------------------------------------------------------------
+
+  /// Takes a chain of `n` host blocks and sets `head` to its first. O(n). `invalid` if `n` is 0; `exhausted` if
+  /// fewer are free; both leave `head` alone.
+  [[nodiscard]] status store(std::size_t n, block_id& head) noexcept {
+    if (n == 0) return status::invalid;
+    if (n > free()) return status::exhausted;
+    block_id before = no_index;
+    block_id first = no_index;
+    for (std::size_t i = 0; i != n; ++i) {
+      const block_id id = cache_.allocate();
+      links_[id] = {.next = no_index, .previous = before};
+      if (before != no_index) links_[before].next = id;
+      if (first == no_index) first = id;
+      before = id;
+    }
+    links_[first].tail = before;
+    links_[first].size = static_cast<std::uint32_t>(n);
+    head = first;
+    return status::ok;
+  }
+  /// Takes back `store`. O(size(head)).
+  void undo_store(block_id head) noexcept {
+    block_id id = links_[head].tail;
+    links_[head].size = 0;
+    while (id != no_index) {
+      cache_.undo_allocate({&id, 1});
+      id = links_[id].previous;
+    }
+  }
+  /// Gives a chain back: blocks that can be found are cached, the end colder than the beginning. O(size(head)).
+  /// `foreign`: no host block; `not_allocated`: not the head of a chain in use.
+  [[nodiscard]] status release(block_id head) noexcept {
+    if (head >= capacity()) return status::foreign;
+    if (links_[head].size == 0) return status::not_allocated;
+    cut(head, 0);
+    links_[head].size = 0;
+    return status::ok;
+  }
+  /// Keeps the first `n` blocks of a chain and gives the others back. O(blocks given back). Requires: `head` is the
+  /// head of a chain in use, `0 < n <= size(head)` (asserted).
+  void shorten(block_id head, std::size_t n) noexcept {
+    const std::size_t before = size(head);
+    TESSERA_ASSERT(n != 0 && n <= before, "a chain in use keeps one block at least");
+    if (n == 0 || n >= before) return;
+    cut(head, n);
+    links_[links_[head].tail].next = no_index;
+  }
+  /// Length of the chain in blocks; 0 if `head` is not the head of a chain in use. O(1).
+  [[nodiscard]] std::size_t size(block_id head) const noexcept { return head < capacity() ? links_[head].size : 0; }
+  /// Writes the chain's ids, in order, to the front of `out` and returns their number: the smaller of `size(head)` and
+  /// `out.size()`. O(ids written).
+  std::size_t copy(block_id head, std::span<block_id> out) const noexcept {
+    const std::size_t n = size(head) < out.size() ? size(head) : out.size();
+    for (std::size_t i = 0; i != n; ++i) {
+      out[i] = head;
+      head = links_[head].next;
+    }
+    return n;
+  }
+  /// Calls `f(block_id)` for each host block of the chain, in order. O(size(head)).
+  template <class F>
+  void for_each(block_id head, F&& f) const noexcept(noexcept(f(head))) {
+    for (std::size_t n = size(head); n != 0; --n) {
+      const block_id id = head;
+      head = links_[head].next;
+      f(id);
+    }
+  }
+
+  // -- what can be found -------------------------------------------------------------------------------------------
+
+  /// A host block for one that is evicted from the device, or `no_index` when all are somebody's. O(1).
+  [[nodiscard]] block_id take() noexcept { return cache_.allocate(); }
+  /// Takes back `take`.
+  void undo_take(block_id id) noexcept { cache_.undo_allocate({&id, 1}); }
+  /// A block that was taken can be found from now on, and is nobody's. O(1).
+  void settle(block_id id, const Hash& hash) noexcept {
+    static_cast<void>(cache_.publish(id, hash));
+    static_cast<void>(cache_.release(id));
+  }
+
+  /// A block of a chain can be found from now on. O(1).
+  void publish(block_id id, const Hash& hash) noexcept { static_cast<void>(cache_.publish(id, hash)); }
+  /// Finds the longest prefix of `hashes` whose blocks are all known, writes their ids to the front of `out` and
+  /// returns their number, at most `out.size()`. O(blocks matched).
+  [[nodiscard]] std::size_t match(std::span<const Hash> hashes, std::span<block_id> out) const noexcept {
+    return cache_.match(hashes, out);
+  }
+  /// Whether a block is known by this hash. O(1).
+  [[nodiscard]] bool knows(const Hash& hash) const noexcept { return cache_.knows(hash); }
+  /// Nobody stores anything to blocks that were matched, until they are unpinned. O(ids.size()).
+  void pin(std::span<const block_id> ids) noexcept { static_cast<void>(cache_.share(ids)); }
+  /// Takes back `pin`.
+  void undo_pin(std::span<const block_id> ids) noexcept { cache_.undo_share(ids); }
+  /// They have been used. O(ids.size()).
+  void unpin(std::span<const block_id> ids) noexcept { static_cast<void>(cache_.release(ids)); }
+  /// Forgets all hashes; chains stay. O(host_blocks).
+  void clear() noexcept { cache_.clear(); }
+
+ private:
+  struct link {
+    block_id next = no_index;
+    block_id previous = no_index;
+    block_id tail = no_index;  // of a chain in use, at its head
+    std::uint32_t size = 0;    // of a chain in use, at its head; else 0
+  };
+
+  /// Gives the blocks of a chain back, from its end on, but for the first `n`.
+  void cut(block_id head, std::size_t n) noexcept {
+    block_id id = links_[head].tail;
+    for (std::size_t k = links_[head].size; k != n; --k) {
+      const block_id before = links_[id].previous;
+      static_cast<void>(cache_.release(id));
+      id = before;
+    }
+    links_[head].tail = id;
+    links_[head].size = static_cast<std::uint32_t>(n);
+  }
+
+  cache cache_;
+  link* links_;
+};
+
+/// A prefix cache with a second level in host memory (`scheduler_limits::host_blocks`): what a swapped request left
+/// there stays findable when it has come back, and what is evicted on the device is copied there first. A plan says
+/// what to copy: `demoted` out, `swap_in` in, for requests that were never swapped, too.
+/// When to use: reading a block from the host is faster than computing it, and the device's cache is too small.
+///
+/// @tparam Demotes whether evicted blocks are copied out; if not, only swapped requests fill the host's cache.
+template <eviction_policy Eviction = lru, class Sink = nobody_hears, class Hash = std::uint64_t, bool Demotes = true>
+class two_level_cache : public basic_prefix_cache<Eviction, Sink, Hash> {
+ public:
+  using host_type = host_cache<Hash>;       ///< The second level.
+  static constexpr bool demotes = Demotes;  ///< Whether evicted blocks go there.
+  using basic_prefix_cache<Eviction, Sink, Hash>::basic_prefix_cache;
+};
+
+static_assert(prefix_store<two_level_cache<>>);
+
+}  // namespace kv
+TESSERA_NAMESPACE_END

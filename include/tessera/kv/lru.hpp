@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <tessera/kv/eviction.hpp>
+
+TESSERA_NAMESPACE_BEGIN
+namespace kv {
+
+/// Least recently used first: the block whose last owner went the longest ago.
+/// When to use: by default; nothing is known of when a prefix will be used again. Model of `eviction_policy`.
+///
+/// A list through an array. Every call is O(1) for each block. 8 bytes a block.
+class lru {
+ public:
+  using place_type = block_id;  ///< The block before it.
+
+  /// Bytes that an object for so many blocks takes from its arena.
+  [[nodiscard]] static constexpr std::size_t required_bytes(std::size_t blocks) noexcept {
+    return storage_layout{}.add<neighbours>(blocks + 1).bytes();
+  }
+  /// Empty. O(1).
+  lru(arena& memory, std::size_t blocks) noexcept
+      : list_{memory.take_uninitialised<neighbours>(blocks + 1)}, ends_{static_cast<block_id>(blocks)} {
+    list_[ends_] = {ends_, ends_};
+  }
+  lru(const lru&) = delete;
+  lru& operator=(const lru&) = delete;
+
+  /// How many blocks are in it. O(1).
+  [[nodiscard]] std::size_t size() const noexcept { return size_; }
+  /// The coldest. Requires: there is one.
+  [[nodiscard]] block_id next() const noexcept { return list_[ends_].next; }
+
+  /// A block becomes the warmest.
+  void insert(block_id id) noexcept { link(id, list_[ends_].previous, ends_); }
+  /// Takes back `insert`. Requires: it is the warmest.
+  void undo_insert(block_id id) noexcept {
+    TESSERA_ASSERT(list_[ends_].previous == id, "undone out of order");
+    unlink(id);
+  }
+  /// A block leaves.
+  [[nodiscard]] block_id remove(block_id id) noexcept {
+    const block_id before = list_[id].previous;
+    unlink(id);
+    return before;
+  }
+  /// Takes back `remove`.
+  void undo_remove(block_id id, block_id before) noexcept { link(id, before, list_[before].next); }
+
+  /// The coldest leave: they are cut off the list together. Requires: there are as many.
+  template <class F>
+  void take(std::span<block_id> out, F f) noexcept {
+    block_id id = list_[ends_].next;
+    for (block_id& coldest : out) {
+      coldest = id;
+      f(id);
+      id = list_[id].next;
+    }
+    list_[ends_].next = id;
+    list_[id].previous = ends_;
+    size_ -= out.size();
+  }
+  /// Takes back `take` of the block that left last: it is the coldest again.
+  void undo_take(block_id id) noexcept { link(id, ends_, list_[ends_].next); }
+
+  /// Nothing is in it any more. O(1).
+  void clear() noexcept {
+    list_[ends_] = {ends_, ends_};
+    size_ = 0;
+  }
+
+ private:
+  struct neighbours {
+    block_id previous;
+    block_id next;
+  };
+
+  void link(block_id id, block_id before, block_id after) noexcept {
+    list_[id] = {before, after};
+    list_[before].next = id;
+    list_[after].previous = id;
+    ++size_;
+  }
+  void unlink(block_id id) noexcept {
+    const neighbours n = list_[id];
+    list_[n.previous].next = n.next;
+    list_[n.next].previous = n.previous;
+    --size_;
+  }
+
+  neighbours* list_;  // circular, through the element after the last block; `next` of that is the coldest
+  block_id ends_;
+  std::size_t size_ = 0;
+};
+
+static_assert(eviction_policy<lru>);
+
+}  // namespace kv
+TESSERA_NAMESPACE_END

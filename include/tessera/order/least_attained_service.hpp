@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <tessera/order/boost_time.hpp>
+#include <tessera/order/concepts.hpp>
+
+#include <concepts>
+#include <cstdint>
+
+/// @file
+/// Programs of many calls, the one that has had least goes first.
+
+TESSERA_NAMESPACE_BEGIN
+namespace order {
+
+/// What a program, an agent or a session whose turns are requests, has been given so far. The engine keeps one for each
+/// program, zero at first, for as long as calls of it are scheduled.
+struct program_service {
+  tokens attained{};  ///< Generated for those of its calls that have ended, or were given up.
+};
+
+/// The program in the request's member `program`, a pointer; null: the request is a program of its own.
+struct program_member {
+  /// Reads `r.program`.
+  template <schedulable R>
+    requires requires(const R& r) {
+      { r.program } -> std::convertible_to<program_service*>;
+    }
+  [[nodiscard]] program_service* operator()(const R& r) const noexcept {
+    return r.program;
+  }
+};
+
+/// Says to which program a request belongs.
+/// Requires: (1) copyable; (2) `f(r) noexcept -> program_service*`, null for one that is a program of its own.
+/// Not checked: the same for as long as the request is in a scheduler. Models: `order::program_member`.
+template <class F, class R>
+concept program_of_request = std::copyable<F> && schedulable<R> && requires(const F& f, const R& r) {
+  { f(r) } noexcept -> std::same_as<program_service*>;
+};
+
+/// Least attained service of the program first, in levels: (priority, boosted, then age among the boosted or level
+/// among the rest, sequence). A call begins on the level of what the earlier calls of its program were given, and goes
+/// down as it is given more itself: level 0 up to `first`, then each twice as wide as the one before it. On a level,
+/// first come, first served; who is on a higher one displaces who is on a lower one.
+///
+/// So the calls of short programs overtake those of long ones, whose later calls do not begin anew as if nobody had
+/// waited for them. Nothing has to be known of lengths. A call that came longer than `threshold` ago is boosted ahead
+/// of all that came later, so that none starves.
+///
+/// When to use: agents, chats and workflows whose latency is that of the whole program. Without programs it is
+/// multi-level feedback over single requests.
+/// Source: Autellix (arXiv 2502.13965), program-level attained service in its multi-level form. The paper promotes by
+/// the ratio of a program's waiting to its service; here it is the age of a call, as in `ranked`. Service is counted in
+/// generated tokens, not in seconds.
+/// @tparam Program a `program_of_request`; by default the request's member `program`.
+template <class Program = program_member>
+struct least_attained_service {
+  static constexpr bool ages = true;  ///< Whether a request moves to the front when its time has come.
+
+  /// What it keeps about each request.
+  template <clock_policy Clock>
+  struct state {
+    tokens had{};                        ///< Generated for it when it joined.
+    tokens next_at{};                    ///< Generated for it when it goes a level down.
+    basic_time_point<Clock> boost_at{};  ///< When it is boosted.
+    std::uint8_t level = 0;              ///< 0 is served first.
+    bool boosted = false;                ///< Whether it has been.
+  };
+
+  tokens first{256};                           ///< Service that level 0 ends with. At least 1.
+  std::uint8_t levels = 8;                     ///< How many there are. At least 1.
+  duration threshold = duration{600.0};        ///< Age at which a call is boosted; `duration::forever()`: never.
+  [[no_unique_address]] Program program_of{};  ///< Says to which program a request belongs.
+
+  /// A place for a request that joins.
+  template <schedulable R>
+  void enter(R& r, typename R::time_point arrived) noexcept {
+    static_assert(program_of_request<Program, R>,
+                  "tessera: `least_attained_service` needs requests with a pointer `program` to an "
+                  "`order::program_service`, or a Program with `program_service* operator()(const R&) const noexcept`");
+    auto& s = request_access::order_state<least_attained_service>(r);
+    s = {};
+    s.had = r.generated();
+    s.boost_at = detail::moved_by(arrived, threshold.seconds());
+    take_level(r);
+  }
+
+  /// Accounts for tokens that were run; true if the request is due for a new place.
+  template <schedulable R>
+  [[nodiscard]] bool charge(R& r, tokens /*ran*/) noexcept {
+    const auto& s = order_state<least_attained_service>(r);
+    return s.level + 1 < levels && r.generated() >= s.next_at;
+  }
+
+  /// A new place for a request that was due.
+  template <schedulable R>
+  void requeue(R& r) noexcept {
+    take_level(r);
+  }
+
+  /// A new place for a request that begins to answer.
+  template <schedulable R>
+  void change_phase(R& /*r*/) noexcept {}
+
+  /// Hears that a request has ended or left: its program has had what it was given.
+  template <schedulable R>
+  void leave(R& r) noexcept {
+    auto& s = request_access::order_state<least_attained_service>(r);
+    if (program_service* const p = program_of(static_cast<const R&>(r))) p->attained += r.generated() - s.had;
+    s.had = r.generated();
+  }
+
+  /// Hears the time.
+  template <clock_policy Clock>
+  void advance(basic_time_point<Clock> /*now*/) noexcept {}
+
+  /// When it will be boosted; `never()` if it has been.
+  template <schedulable R>
+  [[nodiscard]] static typename R::time_point due_at(const R& r) noexcept {
+    const auto& s = order_state<least_attained_service>(r);
+    return s.boosted ? R::time_point::never() : s.boost_at;
+  }
+  /// Boosts it.
+  template <schedulable R>
+  void age(R& r) noexcept {
+    request_access::order_state<least_attained_service>(r).boosted = true;
+  }
+
+  /// By priority, then the boosted ones by age, then by level, then by arrival.
+  template <schedulable R>
+  [[nodiscard]] static bool before(const R& a, const R& b) noexcept {
+    if (a.priority != b.priority) return a.priority > b.priority;
+    const auto& s = order_state<least_attained_service>(a);
+    const auto& t = order_state<least_attained_service>(b);
+    if (s.boosted != t.boosted) return s.boosted;
+    if (s.boosted) {
+      if (s.boost_at != t.boost_at) return s.boost_at < t.boost_at;
+    } else if (s.level != t.level) {
+      return s.level < t.level;
+    }
+    return a.state().sequence < b.state().sequence;
+  }
+
+  /// Whether a waiting request may take the blocks of a resident.
+  template <schedulable R>
+  [[nodiscard]] static bool displaces(const R& waiting, const R& resident) noexcept {
+    if (waiting.priority != resident.priority) return waiting.priority > resident.priority;
+    const auto& s = order_state<least_attained_service>(waiting);
+    const auto& t = order_state<least_attained_service>(resident);
+    return !s.boosted && !t.boosted && s.level < t.level;
+  }
+
+ private:
+  /// The level of what its program and it have been given, and when the next one begins.
+  template <schedulable R>
+  void take_level(R& r) noexcept {
+    auto& s = request_access::order_state<least_attained_service>(r);
+    const program_service* const p = program_of(static_cast<const R&>(r));
+    const tokens before = p == nullptr ? tokens{} : p->attained;
+    const tokens given = before + r.generated() - s.had;
+    s.level = 0;
+    std::int64_t end = first.count();
+    while (s.level + 1 < levels && given.count() >= end) {
+      ++s.level;
+      end = end > (std::int64_t{1} << 61U) ? end : 2 * end;
+    }
+    s.next_at = tokens{end} - before + s.had;
+  }
+};
+
+}  // namespace order
+TESSERA_NAMESPACE_END

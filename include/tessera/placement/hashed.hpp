@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <tessera/core/assert.hpp>
+#include <tessera/placement/concepts.hpp>
+
+#include <cstddef>
+#include <cstdint>
+
+/// @file
+/// Placement by a hash of what the prompt begins with: a router need not know what is cached where, for equal
+/// beginnings come to the same instances by themselves.
+///
+/// Each key ranks the instances in an order of its own (highest random weight, Thaler and Ravishankar 1998): without a
+/// ring to keep, and when an instance comes or goes only those keys move that are the first on it.
+
+TESSERA_NAMESPACE_BEGIN
+namespace placement {
+
+namespace detail {
+
+/// A weight of 64 random bits, the same on every machine (SplitMix64's finaliser).
+[[nodiscard]] constexpr std::uint64_t weight(std::uint64_t key, std::uint64_t id, std::uint64_t which) noexcept {
+  std::uint64_t z = key + 0x9e37'79b9'7f4a'7c15U * (2 * id + which + 1);
+  z = (z ^ (z >> 30U)) * 0xbf58'476d'1ce4'e5b9U;
+  z = (z ^ (z >> 27U)) * 0x94d0'49bb'1331'11ebU;
+  return z ^ (z >> 31U);
+}
+
+/// Of those that `may(i)` the one that the key ranks first; `nowhere` if there is none.
+template <class V, class May>
+[[nodiscard]] constexpr std::size_t first_of(const V& instances, std::uint64_t which, May may) noexcept {
+  std::size_t best = nowhere;
+  std::uint64_t most = 0;
+  for (std::size_t i = 0; i != instances.size(); ++i) {
+    if (!may(i)) continue;
+    const auto& v = instances[i];
+    const std::uint64_t w = weight(std::uint64_t{v.prefix_key}, std::uint64_t{v.id}, which);
+    if (best == nowhere || w > most) {
+      best = i;
+      most = w;
+    }
+  }
+  return best;
+}
+
+}  // namespace detail
+
+/// Consistent hashing with bounded loads: of the instances that would have at most `bound` times the mean of all
+/// requests with this one, rounded up, the one that the key of the prompt's beginning ranks first.
+/// When to use: as a baseline; prefixes are shared and the router hears nothing of caches.
+/// Source: Mirrokni, Thorup and Zadimoghaddam (arXiv 1608.01350). Who has no room there gives its keys to the next on
+/// the ring, all to the same one; here each key has a next of its own.
+/// O(instances), no allocation, no state. `nowhere` for an empty range.
+struct bounded_hashing {
+  /// It looks at the request at hand: its beginning.
+  static constexpr bool reads_prefixes = true;
+
+  double bound = 1.25;  ///< At least 1 (asserted).
+
+  /// The index of the chosen instance.
+  template <instance_views V>
+    requires shows_prefix_key<view_t<V>> && shows_requests<view_t<V>>
+  [[nodiscard]] constexpr std::size_t operator()(const V& instances) const noexcept {
+    TESSERA_ASSERT(bound >= 1, "below the mean there is not room for all");
+    const std::size_t n = instances.size();
+    std::size_t all = 1;  // with this one
+    for (std::size_t i = 0; i != n; ++i) all += std::size_t{instances[i].requests};
+    const double most = bound * static_cast<double>(all) / static_cast<double>(n);
+    // Of whole numbers, n + 1 is at most x rounded up exactly if n is less than x.
+    return detail::first_of(instances, 0, [&](std::size_t i) noexcept {
+      return static_cast<double>(std::size_t{instances[i].requests}) < most;
+    });
+  }
+};
+
+/// DualMap: the key of the prompt's beginning has two instances, by two hashes. The request goes to the one that has
+/// more of its prompt cached, as long as what that one computes before its first token stays within `prompts`;
+/// otherwise to that of the two which has less to compute. When to use: as a baseline; prefixes are shared, and a TTFT
+/// is promised. Source: DualMap (arXiv 2602.06502): two candidates, affinity until the TTFT is in danger. What the
+/// paper moves of requests that wait on a hot instance is not here. O(instances), no allocation, no state. `nowhere`
+/// for an empty range.
+struct dual_map {
+  /// It looks at what each instance has of the request at hand, and at the request's beginning.
+  static constexpr bool reads_prefixes = true;
+
+  tokens prompts{8192};   ///< What an instance computes within the promised TTFT. At least 1.
+  tokens block_size{16};  ///< Of the views' blocks.
+
+  /// The index of the chosen instance.
+  template <instance_views V>
+    requires shows_prefix_key<view_t<V>> && shows_new_prefill<view_t<V>> && shows_waiting_blocks<view_t<V>>
+  [[nodiscard]] constexpr std::size_t operator()(const V& instances) const noexcept {
+    const auto any = [](std::size_t) noexcept { return true; };
+    const std::size_t a = detail::first_of(instances, 0, any);
+    if (a == nowhere || instances.size() == 1) return a;
+    const std::size_t b = detail::first_of(instances, 1, [a](std::size_t i) noexcept { return i != a; });
+    const auto fresh = [&](std::size_t i) noexcept { return tokens{instances[i].new_prefill_tokens}; };
+    const auto before_its_first_token = [&](std::size_t i) noexcept {
+      return fresh(i) + block_size * blocks{instances[i].waiting_blocks}.count();
+    };
+    const std::size_t closer = fresh(b) < fresh(a) ? b : a;
+    const std::size_t other = closer == a ? b : a;
+    if (fresh(a) != fresh(b) && before_its_first_token(closer) <= prompts) return closer;
+    return before_its_first_token(other) < before_its_first_token(closer) ? other : closer;
+  }
+};
+
+}  // namespace placement
+TESSERA_NAMESPACE_END

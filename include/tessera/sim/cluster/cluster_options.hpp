@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <tessera/sim/cluster/cluster_control.hpp>
+#include <tessera/sim/cluster/fault.hpp>
+#include <tessera/sim/cluster/instance.hpp>
+#include <tessera/sim/cluster/pool_sizes.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+TESSERA_NAMESPACE_BEGIN
+namespace sim {
+
+/// How a run is set up.
+struct cluster_options {
+  std::size_t instances = 1;  ///< How many there are.
+  instance_options instance;  ///< They are all alike, but for `each`.
+  /// Not empty: what each instance is, in a cluster of unlike ones. They have the same block size (asserted). What
+  /// looks at one instance for all, the plan of stages or a prefill model, looks at `instance`.
+  std::vector<instance_options> each{};
+  double timeline_interval_s = 1.0;    ///< Between two samples of the timeline; doubled when there are too many.
+  double fabric_bytes_per_s = 12.5e9;  ///< Of an instance's link to the others, each way.
+  double kv_bytes_per_token = 0;       ///< What a migration moves per token.
+  /// What the host takes with a request before it may be scheduled; part of its latency. Not in a closed loop.
+  double host_request_seconds = 0;
+  tokens quantum{500};         ///< An answer that is no longer is still fresh (PASCAL's a_i).
+  double warmup_s = 0;         ///< From the first arrival on: requests that arrive then are not measured.
+  double drain_s = 0;          ///< Before the last arrival: likewise. Not in a closed loop.
+  std::size_t in_flight = 0;   ///< Not 0: a closed loop. So many requests run at any time, and the arrivals of the rows
+                               ///< are not read: each request that ends makes the next one arrive. Later turns of
+                               ///< sessions come when they are due, however many run.
+  std::uint64_t seed = 1;      ///< Of what the run itself draws: how long messages take. The workload has its own.
+  tokens max_output{};         ///< Where a server cuts answers off, and all that requests say of their length; 0: where
+                               ///< the instance's `max_length` does, or its memory.
+  bool knows_lengths = false;  ///< Requests say instead how long their answers will be: an oracle.
+  bool prefix_cache = true;    ///< Instances keep the KV of what requests may share, and find it again.
+  std::optional<pool_sizes> pools{};           ///< For policies with pools; none: as each of them divides by itself.
+  std::optional<named_placement> placement{};  ///< For policies that leave it open; empty: each policy's own.
+  std::vector<fault> faults{};                 ///< What goes wrong.
+  double detection_s = 1;                      ///< After a death, before the others know of it: some missed heartbeats.
+
+  /// What instance `i` is.
+  [[nodiscard]] const instance_options& of(std::size_t i) const noexcept { return each.empty() ? instance : each[i]; }
+};
+
+}  // namespace sim
+TESSERA_NAMESPACE_END

@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Predicted output lengths: learned from a server's own log, in seconds, for `pars` and `improved`.
+
+>>> from tessera import rank
+>>> model = rank.train(prompts, output_tokens)  # prompts: str, or lists of token ids
+>>> model.tau_b(other_prompts, other_output_tokens)
+>>> rank.save(model, "lengths.rank")            # the tool `rank` reads it, and tessera.vllm: {"model": "lengths.rank"}
+
+A model ranks: only the order of its scores means something. A LengthCalibrator makes lengths of them, a
+LengthDistribution says what is left of an output by what there is of it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from tessera._rank import LengthCalibrator, LengthDistribution, Model
+
+__all__ = ["LengthCalibrator", "LengthDistribution", "Model", "Prompt", "load", "save", "train"]
+
+#: Text, or token ids. A model reads what it was trained on: text or ids of one tokenizer.
+Prompt = str | Sequence[int]
+
+
+def train(
+    prompts: Sequence[Prompt],
+    lengths: Sequence[float],
+    *,
+    objective: str = "pairwise",
+    seed: int = 1,
+    delta: float = 0.2,
+) -> Model:
+    """Learns to rank prompts by the length of their outputs in tokens, reasoning included.
+
+    `objective`: "pairwise" (PARS), "listwise" or "pointwise". `delta`: pairs whose lengths differ relatively by less
+    are not learned from. The same arguments give the same model. ValueError for arguments that cannot be meant.
+    """
+    return Model.train(prompts, [float(n) for n in lengths], objective, seed, delta)
+
+
+def save(model: Model, path: str | os.PathLike[str]) -> None:
+    """Writes a model to a file, whole or not at all."""
+    target = Path(path)
+    part = target.with_name(f"{target.name}.{os.getpid()}.part")
+    try:
+        part.write_bytes(model.to_bytes())
+        part.replace(target)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
+
+
+def load(path: str | os.PathLike[str]) -> Model:
+    """Reads a model from a file of `save`, or of the tool `rank`. OSError, or ValueError that names the file."""
+    try:
+        return Model.from_bytes(Path(path).read_bytes())
+    except ValueError as error:
+        raise ValueError(f"{os.fspath(path)}: {error}") from None
