@@ -63,6 +63,7 @@
 #include <tessera/kv/evict_by_time.hpp>
 #include <tessera/kv/eviction.hpp>
 #include <tessera/kv/fragmentation.hpp>
+#include <tessera/kv/groups.hpp>
 #include <tessera/kv/hash_chain.hpp>
 #include <tessera/kv/host_cache.hpp>
 #include <tessera/kv/host_tier.hpp>
