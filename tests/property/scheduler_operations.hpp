@@ -185,6 +185,8 @@ class scheduler_operations {
       std::get<0>(c.gate.gates).slots = 1 + below(3);
       std::get<0>(c.gate.gates).most_skipped = 1 + below(4);
       std::get<1>(c.gate.gates).most_skipped = 1 + below(4);
+      std::get<2>(c.gate.gates).capacity = tokens{8} + upto(8);
+      std::get<2>(c.gate.gates).per_step = tokens{1} + upto(8);
       std::get<1>(c.gate.gates).weights[1] = 1 + static_cast<std::int64_t>(below(3));
     }
     if constexpr (requires { c.order.quantum; }) c.order.quantum = tokens{1} + upto(5);
@@ -227,6 +229,10 @@ class scheduler_operations {
     if constexpr (screens<Gate>) {
       r.adapter = static_cast<std::uint32_t>(below(5));
       r.tenant = static_cast<std::uint32_t>(below(4));
+      for (std::uint64_t n = below(3); n != 0; --n) {
+        const std::uint64_t hash = 1 + below(6);
+        r.images.push_back({hash, tokens{1 + static_cast<std::int64_t>(hash % 4)}});
+      }
     }
     const bool full = w.scheduler().waiting_count() + w.scheduler().parked_count() >= limits_.requests;
     const status expected = known && r.output > most ? status::never_fits

@@ -19,6 +19,7 @@
 #include <tessera/gate/adapter_slots.hpp>
 #include <tessera/gate/all.hpp>
 #include <tessera/gate/backfill.hpp>
+#include <tessera/gate/encoder_cache.hpp>
 #include <tessera/gate/fair_tenants.hpp>
 #include <tessera/kv/hash_chain.hpp>
 #include <tessera/kv/prefix_cache.hpp>
@@ -72,6 +73,7 @@ struct text_request : text_hook {
   float score = 0;
   std::uint32_t adapter = 0;
   std::uint32_t tenant = 0;
+  std::vector<gate::encoder_input> images;
   std::size_t id = 0;
   tokens output{};          ///< Tokens after which the engine ends it. At least 1.
   tokens reasoning{};       ///< Tokens after which its reasoning ends; 0: it does not reason, or never ends.
@@ -97,6 +99,8 @@ struct text_request : text_hook {
   std::vector<kv::block_id> load_to;      ///< to these blocks.
 
   [[nodiscard]] std::span<const std::uint64_t> prefix_hashes() const noexcept { return hashes; }
+
+  [[nodiscard]] std::span<const gate::encoder_input> encoder_inputs() const noexcept { return images; }
 
   void write(std::size_t name, tokens length, tokens common, std::uint64_t family, tokens block_size) {
     id = name;
@@ -178,8 +182,9 @@ struct any_draft {
   }
 };
 
-/// Adapters, tenants and backfilling at once.
-using all_gates = gate::all<gate::basic_adapter_slots<4>, gate::basic_fair_tenants<4>, gate::backfill>;
+/// Adapters, tenants, images and backfilling at once.
+using all_gates =
+    gate::all<gate::basic_adapter_slots<4>, gate::basic_fair_tenants<4>, gate::basic_encoder_cache<8>, gate::backfill>;
 template <class Gate>
 inline constexpr bool screens = tessera::detail::gate_screens<Gate>;
 
@@ -1106,16 +1111,23 @@ class scheduler_world {
     return s.expected != 0 && (s.reach() > limits_.longest() || (r.max_output != tokens{} && made >= r.max_output));
   }
 
-  /// No more adapters than slots, whoever holds blocks or is about to.
+  /// No more adapters than slots, and images than room, whoever holds blocks or is about to.
   void check_adapters() {
     if constexpr (std::same_as<Gate, all_gates>) {
       std::set<std::uint32_t> used;
+      std::map<std::uint64_t, tokens> images;
       const auto count_in = [&](const text_request& r) {
         if (r.state().row != no_index && r.adapter != 0) used.insert(r.adapter);
+        for (const auto& i : r.images) {
+          if (r.state().row != no_index) images[i.hash] = i.size;
+        }
       };
       for (const text_request* r : live_) count_in(*r);
       for (const ending& e : ending_) count_in(*e.request);
       must(used.size() <= std::get<0>(config_.gate.gates).slots, "no more adapters are used than there are slots");
+      tokens size{};
+      for (const auto& [hash, n] : images) size += n;
+      must(size <= std::get<2>(config_.gate.gates).capacity, "no more images are used than there is room for");
     }
   }
 

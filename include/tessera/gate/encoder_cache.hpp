@@ -30,7 +30,7 @@ struct encoder_input {
 /// not hold when the plan is made (`scheduler.gate().holds(hash)`), and drops outputs that it does not hold any more.
 ///
 /// An input that exceeds the budget of a step is encoded in one of its own. A request whose inputs exceed the cache is
-/// refused at `submit`; one that comes by `adopt` starts when nobody else runs.
+/// refused at `submit`; one that comes by `adopt` starts when nobody else has any.
 ///
 /// When to use: multimodal models, whose encoder holds up everybody's step.
 /// @tparam MostOutputs room for so many outputs, whatever their sizes.
@@ -68,7 +68,7 @@ struct basic_encoder_cache {
     requires requires(const R& r) {
       { r.encoder_inputs() } noexcept -> std::convertible_to<std::span<const encoder_input>>;
     }
-  [[nodiscard]] constexpr passage ask(const R& candidate, const gate_view<R>& view) const noexcept {
+  [[nodiscard]] constexpr passage ask(const R& candidate, const gate_view<R>& /*view*/) const noexcept {
     const std::span<const encoder_input> inputs = candidate.encoder_inputs();
     if (inputs.empty()) return passage::start;
     tokens to_encode{};
@@ -79,13 +79,13 @@ struct basic_encoder_cache {
     }
     room += encoding;
     places += plans;
+    if (places == 0) return passage::start;
     for (std::size_t i = 0; i != inputs.size(); ++i) {
       if (comes_again(inputs, i) || is_planned(inputs[i].hash)) continue;
       const std::size_t at = find(inputs[i].hash);
       if (at == held) to_encode += inputs[i].size;
       if (at == held || (outputs[at].users == 0 && !outputs[at].planned)) room += inputs[i].size, ++places;
     }
-    if (view.residents.empty() && view.admitted.empty()) return passage::start;
     if (room > capacity || places > MostOutputs) return passage::skip;
     const bool too_much = to_encode != tokens{} && encoding != tokens{} && encoding + to_encode > per_step;
     return too_much ? passage::skip : passage::start;

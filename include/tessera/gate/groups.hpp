@@ -16,7 +16,7 @@ namespace gate {
 ///     struct my_request : tessera::request_hook { std::uint32_t forks_due = 0; };
 ///
 /// Kept is a place for each, and a block, for the copy of the last one of the prompt. Nobody behind such a request
-/// starts before it. A group larger than the instance starts when nothing else runs, as far as it goes.
+/// starts before it. A group larger than the instance starts when nobody else is there, as far as it goes.
 ///
 /// When to use: n > 1, where the samples of one prompt are to run side by side and share its KV. Do not set
 /// `max_starts` or let residents grow into the last places; what they take, `fork` will lack (`exhausted`).
@@ -33,7 +33,7 @@ struct groups {
     }
   [[nodiscard]] constexpr passage ask(const R& candidate, const gate_view<R>& view) const noexcept {
     std::size_t due = static_cast<std::size_t>(candidate.forks_due);
-    if (view.residents.empty() && view.admitted.empty()) return passage::start;
+    if (view.places == view.most_places) return passage::start;  // nobody else is here
     for (const R* r : view.residents) due += static_cast<std::size_t>(r->forks_due);
     for (const R* r : view.admitted) due += static_cast<std::size_t>(r->forks_due);
     if (due == 0) return passage::start;
