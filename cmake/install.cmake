@@ -43,7 +43,7 @@ install(FILES ${PROJECT_BINARY_DIR}/tessera.pc DESTINATION ${pkg_config_dir})
 install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DATADIR}/licenses/tessera)
 
 # The tools, if they are there: the headers can be installed without building anything.
-foreach(tool replay plan rank calibrate)
+foreach(tool replay capacity plan rank calibrate)
   if(TARGET ${tool})
     install(TARGETS ${tool} RUNTIME COMPONENT tools OPTIONAL)
   endif()

@@ -2,19 +2,37 @@
 #pragma once
 
 #include <tessera/sim/error.hpp>
+#include <tessera/version.hpp>
 
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
+#include <atomic>
+#include <cerrno>
+#include <csignal>
 #include <cstdio>
+#include <cstdlib>
+#include <cstring>
 #include <exception>
+#include <functional>
+#include <initializer_list>
+#include <iostream>
+#include <mutex>
 #include <new>
+#include <string>
 #include <string_view>
+#include <utility>
 
 /// @file
-/// What the command-line tools have in common.
+/// What the command-line tools have in common: how they end, and what a signal does. A tool returns 0, or 2 after one
+/// line on stderr that says what to mend, or 128 and the signal's number when SIGINT or SIGTERM ended it.
 
 namespace tool {
+
+/// As `--version` says it.
+inline std::string version() {
+  return fmt::format("{}.{}.{}", TESSERA_VERSION_MAJOR, TESSERA_VERSION_MINOR, TESSERA_VERSION_PATCH);
+}
 
 /// An empty value, as of an unset variable in a script, must not pass for none at all.
 /// @throws tessera::sim::usage_error
@@ -27,21 +45,72 @@ inline void require_values(int argc, char** argv) {
   }
 }
 
-/// Does the work of a tool, from parsing its arguments on. Exit code 2 and one line on stderr for anything that the
-/// user can mend. @param less what to take less of when memory runs out.
+/// While it lives, SIGINT and SIGTERM end the tool at its next `check`, after its last words: it can take half-written
+/// files away and print what is done. A second one ends it at once.
+class signal_guard {
+ public:
+  /// @param last_words called once, on the thread that checks.
+  explicit signal_guard(std::function<void()> last_words) : last_words_{std::move(last_words)} {
+    caught_ = 0;
+    for (const int s : signals) {
+      static_cast<void>(std::signal(s, [](int which) {
+        caught_ = which;
+        static_cast<void>(std::signal(which, SIG_DFL));
+      }));
+    }
+  }
+  ~signal_guard() {
+    for (const int s : signals) static_cast<void>(std::signal(s, SIG_DFL));
+  }
+  signal_guard(const signal_guard&) = delete;
+  signal_guard& operator=(const signal_guard&) = delete;
+
+  /// Call it now and then, on any thread. It does not throw: who is in the middle of a run may not leave it halfway.
+  void check() {
+    const int which = caught_;
+    if (which == 0) return;
+    const std::lock_guard<std::mutex> once{ending_};  // for ever
+    last_words_();
+    static_cast<void>(std::fflush(nullptr));
+    std::_Exit(128 + which);
+  }
+
+ private:
+  static constexpr std::initializer_list<int> signals{SIGINT, SIGTERM};
+  static inline std::atomic<int> caught_{0};
+  static_assert(std::atomic<int>::is_always_lock_free, "what a handler may write");
+
+  std::function<void()> last_words_;
+  std::mutex ending_;
+};
+
+/// All that was printed has arrived. @throws tessera::sim::output_error
+inline void flush_output() {
+  std::cout.flush();
+  if (const bool lost = std::fflush(stdout) != 0; lost || !std::cout || std::ferror(stdout) != 0) {
+    throw tessera::sim::output_error{fmt::format("cannot write to standard output: {}", std::strerror(errno))};
+  }
+}
+
+/// Does the work of a tool, from parsing its arguments on. @param less what to take less of when memory runs out.
+/// @return what main returns: see the file's comment.
 template <class Work>
 [[nodiscard]] int run(std::string_view name, std::string_view less, const CLI::App& app, Work&& work) {
+  const auto refuse = [&](std::string_view why) { fmt::print(stderr, "{}: {}\n", name, why); };
   try {
-    work();
+    try {
+      work();
+    } catch (const CLI::Success& asked) {  // --help, --version
+      static_cast<void>(app.exit(asked));
+      flush_output();
+    }
     return 0;
-  } catch (const CLI::CallForHelp& help) {
-    return app.exit(help);
   } catch (const CLI::ParseError& wrong) {
-    fmt::print(stderr, "{}: {} (see --help)\n", name, wrong.what());
+    refuse(fmt::format("{} (see --help)", wrong.what()));
   } catch (const std::bad_alloc&) {
-    fmt::print(stderr, "{}: out of memory; take {}\n", name, less);
+    refuse(fmt::format("out of memory; take {}", less));
   } catch (const std::exception& wrong) {
-    fmt::print(stderr, "{}: {}\n", name, wrong.what());
+    refuse(wrong.what());
   }
   return tessera::sim::exit_bad_input;
 }

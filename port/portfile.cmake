@@ -37,7 +37,7 @@ vcpkg_cmake_install()
 vcpkg_cmake_config_fixup(CONFIG_PATH share/cmake/tessera)
 vcpkg_fixup_pkgconfig()
 if("tools" IN_LIST FEATURES)
-    vcpkg_copy_tools(TOOL_NAMES replay plan rank calibrate AUTO_CLEAN)
+    vcpkg_copy_tools(TOOL_NAMES replay capacity plan rank calibrate AUTO_CLEAN)
 endif()
 
 file(REMOVE_RECURSE "${CURRENT_PACKAGES_DIR}/share/licenses")

@@ -5,6 +5,7 @@
 
 #include <tessera/core/status.hpp>
 #include <tessera/qoe/integrator.hpp>
+#include <tessera/sim/input/split_list.hpp>
 #include <tessera/sim/input/trace.hpp>
 #include <tessera/sim/model/profile.hpp>
 #include <tessera/sim/random.hpp>
@@ -238,9 +239,7 @@ struct composition {
 /// Finds compositions by a comma-separated list of names. @throws tessera::sim::usage_error
 [[nodiscard]] inline std::vector<const composition*> select_compositions(std::string_view names) {
   std::vector<const composition*> chosen;
-  for (std::size_t begin = 0; begin <= names.size();) {
-    const std::size_t end = std::min(names.find(',', begin), names.size());
-    const std::string_view name = names.substr(begin, end - begin);
+  for (const std::string_view name : sim::split_list(names)) {
     const auto found = std::find_if(compositions().begin(), compositions().end(),
                                     [&](const composition& c) { return c.name == name; });
     if (found == compositions().end()) {
@@ -249,7 +248,6 @@ struct composition {
       throw sim::usage_error{fmt::format("unknown policy {}; there are: {}", sim::shown(name), fmt::join(known, ", "))};
     }
     chosen.push_back(&*found);
-    begin = end + 1;
   }
   return chosen;
 }

@@ -4,6 +4,7 @@
 #include "load.hpp"
 #include "profile.hpp"
 
+#include <tessera/sim/input/split_list.hpp>
 #include <tessera/sim/input/trace.hpp>
 #include <tessera/sim/input/workload.hpp>
 #include <tessera/sim/report/report.hpp>
@@ -82,11 +83,7 @@ double positive(double x, const char* option) {
 
 std::vector<const composition*> select_compositions(std::string_view names) {
   std::vector<const composition*> chosen;
-  for (std::size_t begin = 0; begin <= names.size();) {
-    const std::size_t end = std::min(names.find(',', begin), names.size());
-    chosen.push_back(&find_composition(names.substr(begin, end - begin)));
-    begin = end + 1;
-  }
+  for (const std::string_view name : sim::split_list(names)) chosen.push_back(&find_composition(name));
   return chosen;
 }
 

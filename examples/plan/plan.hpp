@@ -9,16 +9,22 @@
 #include <tessera/partition/exact.hpp>
 #include <tessera/partition/flat.hpp>
 #include <tessera/partition/merge.hpp>
+#include <tessera/sim/cluster/cluster_size.hpp>
 #include <tessera/sim/input/trace.hpp>
+#include <tessera/sim/input/workload.hpp>
 #include <tessera/sim/model/cost_file.hpp>
 #include <tessera/sim/model/cost_profile.hpp>
 #include <tessera/sim/model/profiles.hpp>
+#include <tessera/sim/policies/policies.hpp>
+#include <tessera/sim/report/replicates.hpp>
 #include <tessera/sim/report/report.hpp>
+#include <tessera/sim/report/report_json.hpp>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <CLI/CLI.hpp>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <charconv>
@@ -33,6 +39,8 @@
 #include <string>
 #include <string_view>
 #include <system_error>
+#include <thread>
+#include <utility>
 #include <vector>
 
 /// @file
@@ -46,6 +54,9 @@ using tessera::cost::request_lengths;
 
 struct arguments {
   std::string lengths;
+  std::string trace;
+  std::optional<double> rate;
+  std::optional<double> rate_scale;
   std::int64_t instances = 0;
   std::string cost;
   std::string profile{sim::default_profile};
@@ -65,23 +76,103 @@ inline constexpr std::int64_t max_instances = 4096;
 inline constexpr double max_in_flight = 1e9;
 inline constexpr double max_memory = 8.0 * (1 << 30);  ///< Bytes that a method may write to.
 
+/// The lengths of requests.
+inline std::vector<request_lengths> lengths_of(const std::vector<sim::trace_row>& rows) {
+  std::vector<request_lengths> sample;
+  for (const sim::trace_row& r : rows) {
+    sample.push_back({tessera::tokens{r.prompt_tokens}, tessera::tokens{r.prompt_tokens + r.output_tokens}});
+  }
+  return sample;
+}
+
+/// A trace as it arrives, on the cluster that stages are planned for.
+struct load {
+  std::vector<sim::trace_row> rows;
+  sim::cluster_options options;
+  std::string unused;
+  double in_flight = 0;                ///< Requests that run, on average, without stages.
+  std::vector<sim::replicates> check;  ///< What `replay` says: without stages, and with its own.
+};
+
+/// Requests that run at a time while they arrive, the beginning left out.
+inline double mean_running(const sim::run_result& r) {
+  double sum = 0;
+  double count = 0;
+  for (const sim::timeline_point& p : r.timeline) {
+    if (p.time < r.window.from + r.window.length() / 4 || p.time > r.window.to) continue;
+    sum += p.running;
+    count += 1;
+  }
+  return count > 0 ? sum / count : 0;
+}
+
+/// Reads the trace, and replays it without stages and with those of the policies that have some.
+inline load load_trace(const arguments& a) {
+  const sim::trace t = sim::read_trace(a.trace);
+  if (!t.has_arrivals && !a.rate) {
+    throw sim::usage_error{fmt::format("{} has no arrivals: name a --rate (requests per second)", a.trace)};
+  }
+  if (a.rate && a.rate_scale) throw sim::usage_error{"--rate and --rate-scale exclude each other"};
+  std::vector<sim::trace_row> rows =
+      sim::schedule_arrivals(t, {.rate = a.rate, .rate_scale = a.rate_scale.value_or(1.0)});
+  const sim::machines kind{static_cast<std::size_t>(a.instances), sim::load_profile(a.profile)};
+  sim::cluster_options options = sim::size_cluster({&kind, 1}, {}, rows, sim::spelling::options);
+  const std::vector<sim::policy> policies =
+      sim::select_policies(sim::published_policies(), "fcfs,cascade,cascade-steady");
+  for (const sim::policy& p : policies) sim::require_instances(p, options.instances);
+  const std::size_t cores = std::max(std::thread::hardware_concurrency(), 1U);
+  sim::require_memory(options, rows.size(), policies.size(), cores, sim::spelling::options);
+  std::vector<sim::run_result> runs(policies.size());
+  sim::run_parallel(policies.size(), cores, [&](std::size_t i) {
+    runs[i] = policies[i].run(options, rows, [](std::size_t) {});
+    runs[i].requests = {};
+  });
+  load l{.rows = std::move(rows), .options = std::move(options), .unused = sim::describe_unused(t), .check = {}};
+  l.in_flight = std::max(mean_running(runs.front()), 1e-3);
+  for (const sim::run_result& r : runs) l.check.push_back({r.numbers});
+  return l;
+}
+
+/// Whether stages pay, in words: what the plan promises and what the replay says. `gain` is the plan's quality without
+/// stages by that with them.
+inline std::string judge_stages(const load& l, double gain) {
+  const sim::summary& without = l.check.front().front();
+  const sim::summary* best = nullptr;
+  for (std::size_t i = 1; i != l.check.size(); ++i) {
+    const sim::summary& s = l.check[i].front();
+    if (best == nullptr || s.normalized_latency.mean < best->normalized_latency.mean) best = &s;
+  }
+  const double measured = without.normalized_latency.mean / best->normalized_latency.mean;
+  const double tail = without.ttft.p99 / best->ttft.p99;
+  const auto change = [](double ratio) {
+    return fmt::format("{:.1f} % {}", 100 * std::abs(1 - 1 / ratio), ratio >= 1 ? "lower" : "higher");
+  };
+  const char* verdict = "make no difference";
+  if (measured > 1.02) verdict = tail < 0.98 ? "pay in the mean and not in the tail" : "pay";
+  if (measured < 0.98) verdict = "do not pay";
+  return fmt::format(
+      "Stages {} here: the plan promises a latency per token {} than without stages; in replay, with {} it is {}, and "
+      "P99 TTFT {}.\n",
+      verdict, change(gain), best->policy, change(measured), change(tail));
+}
+
 /// Lengths: a trace, or a file of one column that begins with the line `length`; then nothing is known of prompts, and
 /// every sequence counts as one that grows from nothing.
-inline std::vector<request_lengths> load_lengths(const std::string& path) {
-  const std::string text = sim::read_file(path);
+inline std::vector<request_lengths> load_lengths(const std::string& path, std::string& unused) {
+  const std::string file = sim::read_file(path);
+  const std::string_view text = sim::without_mark(file);
   std::vector<request_lengths> sample;
-  const std::string_view head = std::string_view{text}.substr(0, text.find('\n'));
+  std::size_t at = 0;
+  const std::string_view head = sim::take_line(text, at);
   if (head != "length") {
-    for (const sim::trace_row& r : sim::parse_trace(text, path).rows) {
-      sample.push_back({tessera::tokens{r.prompt_tokens}, tessera::tokens{r.prompt_tokens + r.output_tokens}});
-    }
-    return sample;
+    const sim::trace t = sim::parse_trace(text, path);
+    unused = sim::describe_unused(t);
+    return lengths_of(t.rows);
   }
   sim::require_plain_text(text, path, "a header and lengths");
   std::uint64_t line = 2;
-  for (std::size_t at = head.size() + 1; at < text.size(); ++line) {
-    const std::size_t newline = std::min(text.find('\n', at), text.size());
-    const std::string_view row = std::string_view{text}.substr(at, newline - at);
+  for (; at < text.size(); ++line) {
+    const std::string_view row = sim::take_line(text, at);
     std::int64_t n = 0;
     const auto [stop, failure] = std::from_chars(row.data(), row.data() + row.size(), n);
     if (failure != std::errc{} || stop != row.data() + row.size() || n < 1 || n > sim::max_trace_tokens) {
@@ -94,21 +185,31 @@ inline std::vector<request_lengths> load_lengths(const std::string& path) {
       throw sim::input_error{path, {line, 1}, fmt::format("at most {} rows", sim::max_trace_rows), "another one"};
     }
     sample.push_back({tessera::tokens{0}, tessera::tokens{n}});
-    at = newline + 1;
   }
   if (sample.empty()) throw sim::input_error{path, {2, 1}, "at least one length", "the end of the file"};
   return sample;
 }
 
 /// Prices from a file, or fitted to simulated batches of a profile. `what` says which.
-inline sim::cost_file load_cost(const arguments& a, std::string& what) {
+/// @param l the load, if it is known: then to batches of such requests on such instances, as replay's stages are.
+inline sim::cost_file load_cost(const arguments& a, const load* l, std::string& what) {
   if (!a.cost.empty()) {
     what = a.cost;
     return sim::read_cost(a.cost);
   }
   const sim::profile p = sim::load_profile(a.profile);
   tessera::cost::fit_result fitted;
-  const auto rows = sim::profile_costs(p);
+  auto rows = sim::profile_costs(p);
+  if (l != nullptr) {
+    double output = 0;
+    for (const sim::trace_row& r : l->rows) output += static_cast<double>(r.output_tokens);
+    output /= static_cast<double>(l->rows.size());
+    const sim::cost_profile_options profiled{.output = std::max<std::int64_t>(4, static_cast<std::int64_t>(output))};
+    const double kv = static_cast<double>(l->options.instance.limits.blocks) *
+                      static_cast<double>(l->options.instance.limits.block_size.count());
+    const double room = std::max(kv, 4.0 * static_cast<double>(profiled.output + profiled.shortest));
+    rows = sim::profile_costs(l->options.instance.timer, room, profiled);
+  }
   if (!ok(tessera::cost::fit(rows, {}, fitted))) {
     throw sim::usage_error{fmt::format("no cost model fits the profile {}; give --cost FILE.json", p.name)};
   }
@@ -321,18 +422,27 @@ inline void run(const arguments& a) {
         fmt::format("--in-flight must be above 0 and at most {:g}, not {:g}", max_in_flight, *a.in_flight)};
   }
   const auto instances = static_cast<std::size_t>(a.instances);
+  if (a.lengths.empty() == a.trace.empty()) {
+    throw sim::usage_error{"name one of --lengths FILE.csv, planned as if all were in flight, and --trace FILE.csv"};
+  }
+  if (a.trace.empty() && (a.rate || a.rate_scale)) throw sim::usage_error{"--rate and --rate-scale are of a --trace"};
+  const std::string& input = a.trace.empty() ? a.lengths : a.trace;
+  std::optional<load> arriving;
+  if (!a.trace.empty()) arriving = load_trace(a);
   std::string prices;
-  const sim::cost_file cost = load_cost(a, prices);
-  const std::vector<request_lengths> sample = load_lengths(a.lengths);
+  const sim::cost_file cost = load_cost(a, arriving ? &*arriving : nullptr, prices);
+  std::string unused = arriving ? arriving->unused : std::string{};
+  const std::vector<request_lengths> sample = arriving ? lengths_of(arriving->rows) : load_lengths(a.lengths, unused);
+  const double in_flight = a.in_flight.value_or(arriving ? arriving->in_flight : 0);
   const partition::length_table::limits limits{.requests = sample.size()};
   auto memory = tessera::storage_for<partition::length_table>(limits);
   tessera::arena arena{memory.memory()};
   partition::length_table table{arena, limits};
-  if (!ok(table.assign(sample, {.qoe = cost.qoe, .transfer = cost.transfer, .in_flight = a.in_flight.value_or(0)}))) {
+  if (!ok(table.assign(sample, {.qoe = cost.qoe, .transfer = cost.transfer, .in_flight = in_flight}))) {
     throw sim::usage_error{
         fmt::format("{}: the lengths or the prices are too large to add up: requests x longest^2 must "
                     "stay below 2^63, and the cost of the sample below 1e300",
-                    a.lengths)};
+                    input)};
   }
   std::optional<picture> image;
   if (!a.plot.empty()) {
@@ -349,14 +459,26 @@ inline void run(const arguments& a) {
   if (a.compare) {
     for (const char* m : methods) all.push_back(m == a.method ? chosen : run_method(m, table, instances));
   }
+  const double gain =
+      arriving && chosen.quality > 0 ? run_method("flat", table, instances).quality / chosen.quality : 1.0;
   std::string text;
   if (!a.to_json || json) {
-    text = fmt::format("{}: {} requests, {} distinct lengths, {} instances\ncost: {}\n\n", a.lengths, sample.size(),
+    text = fmt::format("{}: {} requests, {} distinct lengths, {} instances\ncost: {}\n", input, sample.size(),
                        table.size(), instances, prices);
+    if (arriving) {
+      text += fmt::format("{:.4g} requests per second, {:.4g} in flight{}\n", sim::mean_rate(arriving->rows), in_flight,
+                          a.in_flight ? "" : " when they are replayed without stages");
+    }
+    text += "\n";
     text += format_stages(chosen, sample.size());
     text += fmt::format("\n{}: quality {:.8g}, smaller is better; planned in {:.3f} ms\n", chosen.method,
                         chosen.quality, 1e3 * chosen.seconds);
     if (a.compare) text += "\n" + format_comparison(all);
+    if (arriving) {
+      text += "\n" + sim::format_table(arriving->check) + "\n" + judge_stages(*arriving, gain) +
+              sim::format_remarks(arriving->check);
+    }
+    text += unused;
   }
   if (a.to_json) {
     nlohmann::ordered_json j = describe(chosen);
@@ -364,6 +486,12 @@ inline void run(const arguments& a) {
     j["requests"] = sample.size();
     j["distinct_lengths"] = table.size();
     j["cost"] = nlohmann::ordered_json::parse(sim::to_json(cost));
+    if (arriving) {
+      j["in_flight"] = in_flight;
+      j["rate"] = sim::mean_rate(arriving->rows);
+      j["gain"] = gain;
+      j["check"] = nlohmann::ordered_json::parse(sim::format_json(arriving->check));
+    }
     if (a.compare) {
       j["compare"] = nlohmann::ordered_json::array();
       for (const outcome& o : all) j["compare"].push_back(describe(o));
@@ -388,8 +516,11 @@ inline int main(int argc, char** argv) {
   arguments a;
   CLI::App app{"Divides instances and sequence lengths into stages."};
   app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);  // scripts append to their defaults
-  app.add_option("--lengths", a.lengths, "CSV: a trace with prompt_tokens and output_tokens, or one column `length`")
-      ->required();
+  app.set_version_flag("--version", "plan " + tool::version());
+  app.add_option("--lengths", a.lengths, "CSV: a trace with prompt_tokens and output_tokens, or one column `length`");
+  app.add_option("--trace", a.trace, "a trace with arrivals: planned for its load, and checked against replay on it");
+  app.add_option("--rate", a.rate, "mean arrivals per second, for --trace");
+  app.add_option("--rate-scale", a.rate_scale, "factor on the trace's own rate");
   app.add_option("--instances", a.instances, "engine instances")->required();
   app.add_option("--cost", a.cost, "JSON with the prices of a batch and of a transfer (default: fitted to --profile)");
   app.add_option("--profile", a.profile, "a built-in one (see replay --list-profiles), or a .json file")
@@ -397,7 +528,9 @@ inline int main(int argc, char** argv) {
   app.add_option("--method", a.method, fmt::format("{}", fmt::join(methods, ", ")))
       ->check(CLI::IsMember(std::vector<std::string>(methods.begin(), methods.end())))
       ->capture_default_str();
-  app.add_option("--in-flight", a.in_flight, "requests in flight that the sample stands for (default: all of it)");
+  app.add_option(
+      "--in-flight", a.in_flight,
+      "requests in flight that the sample stands for (default: all of it; with --trace: as many as replay has)");
   app.add_flag("--compare", a.compare, "all methods side by side");
   CLI::Option* const json = app.add_option("--json", a.json, "JSON instead of the table, or into a file beside it");
   json->expected(0, 1);

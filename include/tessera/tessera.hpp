@@ -33,12 +33,18 @@
 #include <tessera/cost/batch_features.hpp>
 #include <tessera/cost/fit.hpp>
 #include <tessera/cost/least_squares.hpp>
+#include <tessera/cost/prefill_budget.hpp>
 #include <tessera/cost/qoe_model.hpp>
 #include <tessera/draft/concepts.hpp>
 #include <tessera/draft/per_request.hpp>
 #include <tessera/draft/unless_busy.hpp>
+#include <tessera/gate/adapter_slots.hpp>
+#include <tessera/gate/all.hpp>
 #include <tessera/gate/backfill.hpp>
 #include <tessera/gate/concepts.hpp>
+#include <tessera/gate/fair_tenants.hpp>
+#include <tessera/gate/groups.hpp>
+#include <tessera/gate/in_time.hpp>
 #include <tessera/headroom/calibration.hpp>
 #include <tessera/headroom/prefill_cost.hpp>
 #include <tessera/headroom/prefill_load.hpp>
@@ -97,6 +103,8 @@
 #include <tessera/partition/stage_program.hpp>
 #include <tessera/pipeline/admission.hpp>
 #include <tessera/pipeline/config.hpp>
+#include <tessera/pipeline/counters.hpp>
+#include <tessera/pipeline/deadlines.hpp>
 #include <tessera/pipeline/decision_log.hpp>
 #include <tessera/pipeline/eviction.hpp>
 #include <tessera/pipeline/exclusive_blocks.hpp>

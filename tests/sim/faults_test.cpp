@@ -160,6 +160,26 @@ TEST_CASE("faults: while no instance is there, requests wait for one; if none co
   CHECK(alarmed.run(rows, quiet).numbers.completed == 0);
 }
 
+TEST_CASE("faults: who waits for an instance, or with one whose death nobody knows of, waits") {
+  std::vector<trace_row> rows;
+  for (int i = 0; i < 600; ++i) rows.push_back(row(i, 20, 0, 2));
+  auto options = toy_cluster(2, 1000);
+  options.timeline_interval_s = 1;
+  const auto waiting_at = [&](double s) {
+    const run_result r = simulate(options, rows);
+    CHECK(r.numbers.load.state == sim::load_state::overload);
+    for (const sim::timeline_point& p : r.timeline) {
+      if (p.time >= s) return p.waiting;
+    }
+    return 0.0;
+  };
+  options.faults = {death(0, 200, 350), death(1, 200, 350)};
+  CHECK(waiting_at(500) >= 295);  // one a second
+  options.faults = {death(0, 200)};
+  options.detection_s = 340;
+  CHECK(waiting_at(500) >= 295);
+}
+
 TEST_CASE("faults: one that is dead does not die again") {
   cluster_options o = toy_cluster(1, 100);
   o.faults = {death(0, 1, 4), death(0, 2, 50), {.kind = fault_kind::hangs, .instance = 0, .at_s = 3, .for_s = 50}};

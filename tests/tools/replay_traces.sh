@@ -29,5 +29,6 @@ replayed azure_llm_2023_conv.csv 1500 --requests 1500 --rate-scale 4 --instances
 replayed servegen_r1_quiet1h.csv 1500 --requests 1500
 replayed sharegpt_8k_lengths.csv 500 --requests 500 --rate 6
 replayed mooncake_synthetic_hashes.jsonl 800 --requests 800 --profile h200-llama-3.1-8b
+replayed raw/azure_2023_head.csv 200 --rate-scale 2
 [[ $ran -gt 0 ]] || { echo "replay_traces.sh: skipped: no traces in $data"; exit 77; }
 echo "replay_traces.sh: $ran replays ok"

@@ -91,6 +91,45 @@ TEST_CASE("load: says how much is left behind", "[sim]") {
   }
 }
 
+/// Fluid: what arrives at `rate(t)` and what `servers` leave over.
+template <class Rate>
+std::vector<sim::timeline_point> fluid(Rate rate, double servers, double seconds, double& arrived) {
+  std::vector<sim::timeline_point> line;
+  double waiting = 0;
+  for (double t = 0; t <= seconds; t += 1) {
+    arrived += rate(t);
+    waiting = std::max(0.0, waiting + rate(t) - servers);
+    line.push_back({.time = t, .running = std::min(rate(t), servers), .waiting = waiting});
+  }
+  return line;
+}
+
+TEST_CASE("load: a queue that grows late, or grows and is worked off, is not carried", "[sim]") {
+  struct wave {
+    double low, high, from, to;
+    double operator()(double t) const { return t >= from && t < to ? high : low; }
+  };
+  const auto judge = [](const wave& w) {
+    double arrived = 0;
+    const auto line = fluid(w, 16, 3600, arrived);
+    return sim::judge_load(line, {.from = 0, .to = 3600}, arrived / 3600);
+  };
+  // Late: nothing waits for three quarters of the time. In the middle: nothing waits at either end.
+  for (const wave w : {wave{8, 32, 3000, 3600}, wave{8, 40, 1500, 1900}}) {
+    const auto v = judge(w);
+    CHECK(v.state == sim::load_state::overload);
+    CHECK(v.left_behind > 0.1);
+  }
+  // A short burst is no overload, nor one that waits for no more than others take.
+  CHECK(judge({8, 32, 2000, 2020}).state == sim::load_state::carried);
+  CHECK(judge({8, 16, 1500, 1900}).state == sim::load_state::carried);
+  // In a closed loop it is always so many that wait.
+  std::vector<sim::timeline_point> line;
+  for (int t = 0; t <= 100; ++t) line.push_back({.time = 1.0 * t, .running = 16, .waiting = 200});
+  CHECK(sim::judge_load(line, {.from = 0, .to = 100}, 16, false).state == sim::load_state::carried);
+  CHECK(sim::judge_load(line, {.from = 0, .to = 100}, 16).state == sim::load_state::overload);
+}
+
 TEST_CASE("load: a batch that still grows is not settled; too few samples say nothing", "[sim]") {
   std::vector<sim::timeline_point> line;
   for (int t = 0; t <= 40; ++t)

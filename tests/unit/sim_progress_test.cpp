@@ -68,7 +68,52 @@ TEST_CASE("work of unknown size leaves the bar empty", "[sim]") {
   const std::string text = content(f);
   CHECK(text.find("  0 %") != text.npos);
   CHECK(text.find('#') == text.npos);
-  CHECK(text.find("\x1b[K") == text.rfind("\x1b[K"));  // Wiped once.
+  CHECK(text.find("\r\x1b[K") == text.rfind("\r\x1b[K"));  // Wiped once.
+  CHECK(std::fclose(f) == 0);
+}
+
+TEST_CASE("the progress bar says how much time is left, once there is something to say", "[sim]") {
+  std::FILE* f = std::tmpfile();
+  REQUIRE(f != nullptr);
+  {
+    sim::progress_bar bar{"x", 100, f, true};
+    bar.update(10, 0.5);     // too early
+    bar.update(20, 10);      // 40 s for the other 80
+    bar.update(20.5, 10.5);  // the same percentage, less than a second later
+    bar.update(20.6, 12);    // the same percentage: it still lives
+    bar.update(100, 60);
+  }
+  const std::string text = content(f);
+  CHECK(text.find(" 10 %\x1b[K") != text.npos);
+  CHECK(text.find(" 20 %, 40 s left\x1b[K") != text.npos);
+  CHECK(text.find(" 20 %, 47 s left\x1b[K") != text.npos);
+  CHECK(text.find("41 s") == text.npos);
+  CHECK(text.find("100 %\x1b[K") != text.npos);
+  CHECK(std::fclose(f) == 0);
+  CHECK(sim::describe_seconds(0) == "0 s");
+  CHECK(sim::describe_seconds(59.2) == "1 min 0 s");
+  CHECK(sim::describe_seconds(200) == "3 min 20 s");
+  CHECK(sim::describe_seconds(7500) == "2 h 5 min");
+  CHECK(sim::describe_seconds(1e300) == "277777777 h 46 min");
+}
+
+TEST_CASE("a live text takes the place of the one before, on a terminal alone", "[sim]") {
+  CHECK(sim::terminal_width(nullptr) == 0);
+  std::FILE* f = std::tmpfile();
+  REQUIRE(f != nullptr);
+  {
+    sim::live_text nowhere{f, std::size_t{10}};
+    CHECK_FALSE(nowhere.draws());
+    nowhere.show("a\n");
+  }
+  CHECK(std::ftell(f) == 0);
+  {
+    sim::live_text text{f, true};
+    text.clear();
+    text.show("a\nb\n");
+    text.show("c\n");
+  }
+  CHECK(content(f) == "a\nb\n\x1b[2A\x1b[Jc\n\x1b[1A\x1b[J");
   CHECK(std::fclose(f) == 0);
 }
 

@@ -148,18 +148,29 @@ std::vector<std::string> lines_of(const std::string& text) {
 TEST_CASE("the table has a row per policy, aligned, the best marked", "[sim]") {
   const std::vector<sim::summary> rows{made_up_run("slow", 9).numbers, made_up_run("the-fast-one", 1).numbers};
   const auto lines = lines_of(sim::format_table(rows));
-  REQUIRE(lines.size() == 4);
+  REQUIRE(lines.size() == 5);
   CHECK(lines[1].find("policy") == 0);
   CHECK(lines[2].find("slow ") == 0);
   CHECK(lines[3].find("the-fast-one ") == 0);
   CHECK(lines[2].find('*') == std::string::npos);
   CHECK(lines[3].find('*') != std::string::npos);
   // Numbers end where their heading does.
-  CHECK(lines[1].find("done") + 4 == lines[2].find(" 200 ") + 4);
-  CHECK(lines[1].find("done") + 4 == lines[3].find(" 200 ") + 4);
+  CHECK(lines[1].find("refused") + 7 == lines[2].find(" 1 ") + 2);
+  CHECK(lines[1].find("refused") + 7 == lines[3].find(" 1 ") + 2);
   CHECK(lines[1].find("refused") != std::string::npos);  // There are some.
   CHECK(lines[0].find("migra-") == std::string::npos);   // There are none.
-  for (const auto& line : lines) CHECK(line.size() <= 120);
+  CHECK(lines[0].find("un-") == std::string::npos);      // All have ended.
+  CHECK(lines[1].find("p99") != std::string::npos);
+
+  // What is too wide loses the columns that say least, and says so; whoever has room sees them all.
+  for (const auto& line : lines) CHECK(line.size() <= sim::table_width);
+  CHECK(lines[4].find("(no room for e2e mean") == 0);
+  const auto wide = lines_of(sim::format_table(std::vector<sim::replicates>{{rows[0]}, {rows[1]}}, 200));
+  REQUIRE(wide.size() == 4);
+  CHECK(wide[0].find("e2e") != std::string::npos);
+  const auto narrow = lines_of(sim::format_table(std::vector<sim::replicates>{{rows[0]}, {rows[1]}}, 30));
+  CHECK(narrow[1].find("refused") != std::string::npos);
+  CHECK(narrow[4].find(" and ") != std::string::npos);
 
   // Nothing to win against: no marks. Nothing measured: a dash.
   CHECK(sim::format_table({rows.data(), 1}).find('*') == std::string::npos);
@@ -167,6 +178,33 @@ TEST_CASE("the table has a row per policy, aligned, the best marked", "[sim]") {
   CHECK(sim::format_table(same).find('*') == std::string::npos);
   const std::vector<sim::summary> empty{sim::summarize({}, {})};
   CHECK(sim::format_table(empty).find(" - ") != std::string::npos);
+}
+
+TEST_CASE("a sentence says who wins in what", "[sim]") {
+  sim::summary a = made_up_run("a", 1).numbers;
+  sim::summary b = a;
+  b.policy = "b";
+  const auto verdict = [](const std::vector<sim::replicates>& rows) { return sim::format_verdict(rows); };
+  CHECK(verdict({{a}}).empty());
+  CHECK(verdict({{a}, {b}}).empty());  // all alike
+  a.ttft.p99 = 2;
+  b.ttft.p99 = 3;
+  a.window_tokens_per_s = 70;
+  b.window_tokens_per_s = 50;
+  b.tpot.p99 = a.tpot.p99 / 2;
+  sim::summary c = b;
+  c.policy = "c";
+  c.tpot.p99 = sim::never;
+  CHECK(verdict({{a}, {b}}) ==
+        "a has the lowest P99 TTFT (2.000 s) and the most tokens per second (70); b has the lowest P99 TPOT (0.0500 "
+        "s).\n");
+  c.tpot.p99 = b.tpot.p99;
+  CHECK(verdict({{a}, {b}, {c}}).find("b and c share the lowest P99 TPOT.") != std::string::npos);
+  // What the intervals do not tell apart is nobody's.
+  sim::summary a2 = a;
+  a2.ttft.p99 = 5;
+  CHECK(verdict({{a, a2}, {b, b}}).find("TTFT") == std::string::npos);
+  CHECK(sim::format_verdict({}).empty());
 }
 
 TEST_CASE("the JSON has the keys of the contract", "[sim]") {
@@ -222,13 +260,13 @@ TEST_CASE("several seeds: means, intervals, and nobody is the best by chance", "
   const std::vector<sim::replicates> rows{{run("a", 1, 0), run("a", 1, 0.2), run("a", 1, 0.4)},
                                           {run("b", 1, 0.1), run("b", 1, 0.3), run("b", 1, 0.35)},
                                           {run("c", 90, 0), run("c", 90, 0.2), run("c", 90, 0.4)}};
-  const auto lines = lines_of(sim::format_table(rows));
+  const auto lines = lines_of(sim::format_table(rows, 200));
   REQUIRE(lines.size() == 5);
   CHECK(lines[2].find("\u00b1") != std::string::npos);
   CHECK(lines[2].find('*') != std::string::npos);
   CHECK(lines[3].find('*') != std::string::npos);
   CHECK(lines[4].find('*') == std::string::npos);
-  CHECK(lines[1].find("done") == std::string::npos);  // fewer columns
+  CHECK(lines[1].find("p50") == std::string::npos);  // fewer columns
 
   const auto j = nlohmann::json::parse(sim::format_json(rows, {{"profile", "p"}}));
   REQUIRE(j.size() == 3);
@@ -322,10 +360,14 @@ TEST_CASE("the CSV has a row per request and a field per column", "[sim]") {
   const auto run = made_up_run("a", 1);
   const auto lines = lines_of(sim::format_csv(run, 7));
   REQUIRE(lines.size() == 201);
-  const auto columns = std::count(sim::csv_header().begin(), sim::csv_header().end(), ',');
+  const std::string header = sim::csv_header();
+  const auto columns = std::count(header.begin(), header.end(), ',');
   for (const auto& line : lines) CHECK(std::count(line.begin(), line.end(), ',') == columns);
   CHECK(lines[0] == "a,0,completed,0,0,5,0,11,0.125,0.25,0,0.5,0.75,1.75,0.75,0.1,1.75,1,0,0,0,0,0,0,0,7");
   CHECK(lines[200] == "a,200,rejected,0,200,0,0,0,,,,,,,,,,,0,0,0,0,0,0,0,7");
+  // What is the same for all stands before the seed.
+  CHECK(sim::csv_header("rate,").find(",cached_tokens,rate,seed\n") != std::string::npos);
+  CHECK(lines_of(sim::format_csv(run, 7, "2.5,"))[200].ends_with(",0,0,0,0,2.5,7"));
 }
 
 TEST_CASE("plots are drawn whole, with their data beside them", "[sim]") {
@@ -337,7 +379,7 @@ TEST_CASE("plots are drawn whole, with their data beside them", "[sim]") {
     return;
   }
   const auto svg = sim::write_plots(dir.path / "new", runs);
-  REQUIRE(svg.size() == 3);
+  REQUIRE(svg.size() == 4);
   for (const auto& path : svg) {
     const std::string picture = sim::read_file(path.string());
     CHECK(picture.find("<svg") != picture.npos);
@@ -346,12 +388,12 @@ TEST_CASE("plots are drawn whole, with their data beside them", "[sim]") {
     CHECK(picture.find("it's") != picture.npos);
   }
   const auto png = sim::write_plots(dir.path / "new", runs, sim::plot_format::png);
-  REQUIRE(png.size() == 3);
+  REQUIRE(png.size() == 4);
   for (const auto& path : png) CHECK(sim::read_file(path.string()).substr(0, 4) == "\x89PNG");
   for (const auto& entry : fs::directory_iterator{dir.path / "new"}) {
     CHECK(entry.path().extension() != ".partial");
   }
-  CHECK(std::distance(fs::directory_iterator{dir.path / "new"}, fs::directory_iterator{}) == 9);  // 3 scripts as well.
+  CHECK(std::distance(fs::directory_iterator{dir.path / "new"}, fs::directory_iterator{}) == 12);  // 4 scripts as well.
   CHECK(sim::read_file((dir.path / "new" / "timeline.gp").string()).find("$run1 << EOD") != std::string::npos);
 
   // Without data there is nothing to draw.

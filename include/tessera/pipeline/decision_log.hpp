@@ -476,6 +476,7 @@ class logged : public Scheduler {
     log_->put(step.max_chunk.count());
     log_->put(step.lookahead.count());
     log_->put(static_cast<std::uint64_t>(step.max_starts));
+    log_->put(step.prefill_budget.count());
     log_->close(decision::plan, sizeof(std::uint64_t));
     const plan_type p = Scheduler::plan(now, step);
     if (log_->fits_) log_->answer(detail::digest_of(p, this->tables()));

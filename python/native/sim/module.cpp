@@ -2,6 +2,7 @@
 
 #include "runs.hpp"
 
+#include <tessera/sim/cluster/cluster_size.hpp>
 #include <tessera/sim/input/workload.hpp>
 #include <tessera/sim/model/profile_file.hpp>
 #include <tessera/sim/model/step_time.hpp>
@@ -121,69 +122,6 @@ std::vector<sim::trace_row> rows_of(const numbers& arrival, const numbers& promp
   return rows;
 }
 
-/// What a run is asked for beside its workload.
-struct cluster_request {
-  std::int64_t instances = 8;
-  std::optional<std::int64_t> kv_blocks;
-  std::int64_t block_size = 16;
-  std::int64_t max_batch = 256;
-  std::int64_t token_budget = 8192;
-  std::int64_t in_flight = 0;
-};
-
-std::int64_t within(std::int64_t n, std::int64_t least, std::int64_t most, const char* name) {
-  if (n < least || n > most) {
-    throw sim::usage_error{fmt::format("{} must be from {} to {}, not {}", name, least, most, n)};
-  }
-  return n;
-}
-
-sim::cluster_options cluster_for(const cluster_request& a, const sim::profile& profile,
-                                 const std::vector<sim::trace_row>& rows) {
-  const ts::tokens block_size{within(a.block_size, 1, 65'536, "block_size")};
-  constexpr std::int64_t most_blocks = std::int64_t{1} << 26;
-  const std::int64_t blocks = a.kv_blocks.value_or(profile.kv_blocks(block_size).count());
-  within(blocks, 1, most_blocks, "kv_blocks");
-  std::int64_t shortest = rows.front().prompt_tokens + rows.front().output_tokens;
-  std::int64_t longest = shortest;
-  std::int64_t all = 0;
-  for (const sim::trace_row& row : rows) {
-    const std::int64_t length = row.prompt_tokens + row.output_tokens;
-    shortest = std::min(shortest, length);
-    longest = std::max(longest, length);
-    all += std::min(ts::blocks_for(ts::tokens{length}, block_size).count(), blocks);
-  }
-  if (ts::blocks_for(ts::tokens{shortest - 1}, block_size).count() > blocks) {
-    throw sim::usage_error{fmt::format("{} KV blocks of {} tokens are too few for the shortest of {} requests", blocks,
-                                       block_size.count(), rows.size())};
-  }
-  sim::cluster_options o{.instance = {.timer = sim::step_timer{profile}}};
-  o.instances = static_cast<std::size_t>(within(a.instances, 1, 65'536, "instances"));
-  o.instance.limits = {.requests = rows.size(),
-                       .blocks = static_cast<std::size_t>(blocks),
-                       .block_size = block_size,
-                       .residents = static_cast<std::size_t>(within(a.max_batch, 1, 65'536, "max_batch")),
-                       .host_blocks = static_cast<std::size_t>(std::min(profile.host_blocks(block_size).count(), all)),
-                       .max_length = ts::tokens{longest}};
-  o.instance.step = {.max_batch = o.instance.limits.residents,
-                     .token_budget = ts::tokens{within(a.token_budget, 1, 1 << 24, "token_budget")}};
-  o.instance.swap_seconds_per_block = sim::swap_seconds(profile, block_size);
-  o.fabric_bytes_per_s = profile.links.fabric_bytes_per_s;
-  o.kv_bytes_per_token = profile.model.kv_bytes_per_token();
-  o.in_flight = static_cast<std::size_t>(within(a.in_flight, 0, 1 << 24, "in_flight"));
-  // More than a machine is likely to have, whatever is asked for.
-  const double bytes = static_cast<double>(o.instances) *
-                           static_cast<double>(sim::kv_store::required_bytes({.blocks = o.instance.limits.blocks})) +
-                       static_cast<double>(rows.size()) * static_cast<double>(sizeof(sim::request));
-  if (bytes > 16.0 * (1 << 30)) {
-    throw sim::usage_error{
-        fmt::format("this would use {:.1f} GiB of memory; at most 16 are allowed: take fewer instances, requests or "
-                    "kv_blocks",
-                    bytes / (1 << 30))};
-  }
-  return o;
-}
-
 nb::dict result_of(const sim::run_result& run) {
   nb::dict d;
   d["summary"] = sim::to_json(run.numbers).dump();
@@ -267,8 +205,15 @@ nb::dict replay(const std::string& policy, const numbers& arrival, const numbers
                 std::optional<std::int64_t> kv_blocks, std::int64_t block_size, std::int64_t max_batch,
                 std::int64_t token_budget, std::int64_t in_flight, std::optional<double> threshold, nb::object place) {
   const std::vector<sim::trace_row> rows = rows_of(arrival, prompt, output, reasoning, score, session, think, runs);
-  sim::cluster_options options =
-      cluster_for({instances, kv_blocks, block_size, max_batch, token_budget, in_flight}, profile_for(profile), rows);
+  constexpr auto how = sim::spelling::names;
+  const sim::machines kind{static_cast<std::size_t>(sim::require_within(instances, 1, sim::max_instances, "instances")),
+                           profile_for(profile)};
+  sim::cluster_options options = sim::size_cluster(
+      {&kind, 1},
+      {.kv_blocks = kv_blocks, .block_size = block_size, .max_batch = max_batch, .token_budget = token_budget}, rows,
+      how);
+  options.in_flight = static_cast<std::size_t>(sim::require_within(in_flight, 0, 1 << 24, "in_flight"));
+  sim::require_memory(options, rows.size(), 1, 1, how);
   options.prefix_cache = prefix_cache;
   if (policy.find(',') != policy.npos) throw sim::usage_error{"one policy at a time"};
   const sim::policy chosen = threshold ? pars_with(*threshold) : sim::select_policies(policies(), policy).front();

@@ -59,7 +59,8 @@ namespace sim {
 /// (`migration::live_migration`). Either way it counts as being at its destination from the beginning, and the
 /// device blocks that it has stay taken where it was until it goes on at its destination. What has crossed lies beside
 /// the destination's blocks until the request gets some there: so no transfer waits for memory, and two full instances
-/// that send to each other both get on.
+/// that send to each other both get on. A control with a member `arrived` may hold it back instead, as those with
+/// pools do: then it keeps its blocks where it was.
 /// @tparam Scheduler any composition over `sim::request`.
 /// @tparam Control a `cluster_control`.
 template <class Scheduler, class Control = placed<>>
@@ -141,7 +142,11 @@ class cluster {
       // What happened before the run began shows at once.
       now_s_ = std::min({std::max(fault_s, now_s_), arrival_s, moved_s, alarm_s, end_s});
       TESSERA_ASSERT(now_s_ != no_event, "every request ends");
-      recorder_.pass_time_to(now_s_, all(), up_, stranded_total_, capacity_);
+      recorder_.pass_time_to(now_s_, all(), up_, stranded_total_, capacity_, [this] {
+        std::size_t n = homeless_.size();
+        for (const health& h : health_) n += h.asked.size();
+        return n;
+      });
       if (fault_s <= now_s_) {
         handle(fault_events_.pop());
       } else if (arrival_s == now_s_) {
@@ -161,7 +166,8 @@ class cluster {
       order_turns(rows);
     }
     TESSERA_ASSERT(up_ == 0 || (moving_.empty() && fabric_.active() == 0), "who has ended is not on its way");
-    recorder_.sum_up(all(), std::chrono::duration<double>(std::chrono::steady_clock::now() - wall_start).count());
+    recorder_.sum_up(all(), std::chrono::duration<double>(std::chrono::steady_clock::now() - wall_start).count(),
+                     options_.in_flight == 0);
     if constexpr (requires { control_.ended(*this, recorder_.result); }) control_.ended(*this, recorder_.result);
     return std::move(recorder_.result);
   }

@@ -161,9 +161,10 @@ class instance {
   [[nodiscard]] blocks device_blocks_held() const noexcept {
     return started() ? scheduler().device_blocks_held() : blocks{};
   }
-  /// Blocks on device and host that requests hold. O(1).
+  /// Blocks on device and host that requests hold. What comes back to the device in the step under way counts once.
+  /// O(1).
   [[nodiscard]] blocks blocks_held() const noexcept {
-    return started() ? scheduler().device_blocks_held() + scheduler().host_blocks_held() : blocks{};
+    return started() ? scheduler().device_blocks_held() + scheduler().host_blocks_held() - coming_back_ : blocks{};
   }
   /// Requests that wait or run here; those that stand aside do not count. O(1).
   [[nodiscard]] std::size_t served() const noexcept {
@@ -266,6 +267,7 @@ class instance {
       scheduler().abandon(plan_);
       running_ = false;
       starting_ = losing_ = 0;
+      coming_back_ = blocks{};
     }
     resuming_.clear();
     std::vector<request*> all{here_.begin(), here_.end()};
@@ -318,6 +320,9 @@ class instance {
     started_s_ = now_s;
     for (const preemption<request>& p : plan_.preempted) p.request->preempted_since_s = now_s;
     losing_ = plan_.preempted.size();
+    for (const kv_transfer<request>& t : plan_.swap_in) {
+      coming_back_ += blocks{static_cast<std::int64_t>(t.device.size())};
+    }
     tokens_ += static_cast<std::uint64_t>(plan_.computed.count());
     step_shape shape{};
     outcomes_.clear();
@@ -354,6 +359,7 @@ class instance {
     for (request* r : resuming_) resume(*r);
     resuming_.clear();
     starting_ = losing_ = 0;
+    coming_back_ = blocks{};
     last_step_s_ = took_s;
     busy_s_ += took_s;
     for (request* r : changed_) {
@@ -497,6 +503,7 @@ class instance {
   std::vector<request*> resuming_;   ///< When the step under way has ended.
   std::size_t starting_ = 0;         ///< In the step under way, waiting until it is committed.
   std::size_t losing_ = 0;           ///< Preempted in the step under way, resident until it is committed.
+  blocks coming_back_{};             ///< Swapped in by the step under way, on the host until it is committed.
   blocks needed_{};                  ///< The sum of what those that are here need.
   std::size_t demoted_ = 0;          ///< Counted when a demoted request is next in a step.
   double slowness_ = 1;

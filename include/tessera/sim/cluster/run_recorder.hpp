@@ -32,10 +32,11 @@ class run_recorder {
   void begin(double now_s) noexcept { last_s_ = next_sample_s_ = now_s; }
 
   /// Instances as they were from the last call until `now_s`: so many of them alive, so many of all their blocks
-  /// stranded. O(1), or O(instances) where a sample is due or the window begins or ends.
-  template <class Instance>
+  /// stranded; `nowhere()` says how many requests are on none that is alive, and wait. O(1), or O(instances) where a
+  /// sample is due or the window begins or ends.
+  template <class Instance, class Nowhere>
   void pass_time_to(double now_s, std::span<const Instance> instances, std::size_t alive, blocks stranded,
-                    blocks capacity) {
+                    blocks capacity, Nowhere nowhere) {
     count_window(now_s, instances);
     const auto total = static_cast<double>(capacity.count());
     facts.faults.down_s += static_cast<double>(instances.size() - alive) * (now_s - last_s_);
@@ -49,6 +50,7 @@ class run_recorder {
       sample.waiting += static_cast<double>(one.waiting());
       used += static_cast<double>(one.device_blocks_held().count());
     }
+    sample.waiting += static_cast<double>(nowhere());
     sample.live = static_cast<double>(alive);
     sample.kv_used = used / total;
     for (; next_sample_s_ <= now_s; next_sample_s_ += sample_interval_s_) {
@@ -87,9 +89,10 @@ class run_recorder {
     result.requests.push_back(out);
   }
 
-  /// Everything has ended, after `wall_s` seconds of this machine's.
+  /// Everything has ended, after `wall_s` seconds of this machine's. @param open whether requests came when they liked,
+  /// and not when others had ended.
   template <class Instance>
-  void sum_up(std::span<const Instance> instances, double wall_s) {
+  void sum_up(std::span<const Instance> instances, double wall_s, bool open) {
     // Records are made as requests end; reports are in order of arrival.
     std::sort(result.requests.begin(), result.requests.end(),
               [](const request_record& a, const request_record& b) { return a.id < b.id; });
@@ -102,8 +105,8 @@ class run_recorder {
     count_window(std::numeric_limits<double>::infinity(), instances);
     result.window = facts.window;
     result.numbers = summarize(result.requests, facts);
-    result.numbers.load =
-        judge_load(result.timeline, facts.window, static_cast<double>(result.numbers.measured) / facts.window.length());
+    result.numbers.load = judge_load(result.timeline, facts.window,
+                                     static_cast<double>(result.numbers.measured) / facts.window.length(), open);
   }
 
  private:

@@ -26,8 +26,8 @@ class csv_reader {
  public:
   /// Reads the header. @param name what messages call the file; it and `text` must outlive this.
   /// @throws input_error no plain text, a column that comes twice
-  csv_reader(std::string_view text, std::string_view name) : text_{text}, name_{name} {
-    require_plain_text(text, name, "a header and rows");
+  csv_reader(std::string_view text, std::string_view name) : text_{without_mark(text)}, name_{name} {
+    require_plain_text(text_, name, "a header and rows");
     next_line();
     split();
     for (std::size_t i = 0; i != fields_.size(); ++i) {
@@ -119,7 +119,10 @@ class csv_reader {
   [[noreturn]] void fail_at(std::uint64_t at, std::string_view expected, std::string_view found) const {
     throw input_error{name_, {line_, at}, expected, found};
   }
-  [[nodiscard]] std::string_view header() const noexcept { return text_.substr(0, text_.find('\n')); }
+  [[nodiscard]] std::string_view header() const noexcept {
+    std::size_t at = 0;
+    return take_line(text_, at);
+  }
   [[nodiscard]] std::size_t find(std::string_view name) const noexcept {
     std::size_t i = 0;
     while (i != header_.size() && header_[i] != name) ++i;
@@ -127,9 +130,7 @@ class csv_reader {
   }
 
   void next_line() noexcept {
-    const std::size_t newline = text_.find('\n', at_);
-    row_ = text_.substr(at_, newline - at_);
-    at_ = newline == text_.npos ? text_.size() : newline + 1;
+    row_ = take_line(text_, at_);
     ++line_;
   }
   void split() {

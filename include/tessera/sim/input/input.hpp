@@ -63,34 +63,40 @@ inline constexpr std::size_t max_line_bytes = 65536;
   }
 }
 
-/// Refuses what is not plain text with Unix line ends: nothing at all, a byte order mark, a NUL byte, a carriage
-/// return, a line longer than `longest` bytes. The message says how to mend it. O(size of the text).
-/// @throws input_error at the first such place.
+/// `text` without the byte order mark that some programs put before UTF-8.
+[[nodiscard]] constexpr std::string_view without_mark(std::string_view text) noexcept {
+  constexpr std::string_view mark = "\xef\xbb\xbf";
+  return text.substr(0, mark.size()) == mark ? text.substr(mark.size()) : text;
+}
+
+/// The line of `text` that begins at `at`, without what ends it, a newline or a carriage return and a newline; the last
+/// one may end without. `at` goes on to the next line, or to the end of the text. O(line).
+[[nodiscard]] constexpr std::string_view take_line(std::string_view text, std::size_t& at) noexcept {
+  const std::size_t newline = text.find('\n', at);
+  std::string_view line = text.substr(at, newline == text.npos ? text.npos : newline - at);
+  at = newline == text.npos ? text.size() : newline + 1;
+  if (!line.empty() && line.back() == '\r') line.remove_suffix(1);
+  return line;
+}
+
+/// Refuses what is not plain text: nothing at all, UTF-16, a NUL byte, a carriage return that ends no line, a line
+/// longer than `longest` bytes. O(size of the text).
+/// @param text without a byte order mark. @throws input_error at the first such place.
 inline void require_plain_text(std::string_view text, std::string_view name, std::string_view what,
                                std::size_t longest = max_line_bytes) {
   if (text.empty()) throw input_error{name, {1, 1}, what, "an empty file"};
-  const std::string_view head = text.substr(0, 3);
-  if (head == "\xef\xbb\xbf") {
-    throw input_error{name,
-                      {1, 1},
-                      "plain UTF-8 without a byte order mark (sed -i '1s/^\\xEF\\xBB\\xBF//' removes it)",
-                      "the mark '\\xef\\xbb\\xbf'"};
-  }
-  if (head.substr(0, 2) == "\xff\xfe" || head.substr(0, 2) == "\xfe\xff") {
-    throw input_error{name, {1, 1}, "plain UTF-8", "UTF-16 text " + shown(head.substr(0, 2))};
+  const std::string_view head = text.substr(0, 2);
+  if (head == "\xff\xfe" || head == "\xfe\xff") {
+    throw input_error{name, {1, 1}, "plain UTF-8", "UTF-16 text " + shown(head)};
   }
   std::uint64_t line = 1;
-  for (std::size_t begin = 0; begin < text.size(); ++line) {
-    const std::size_t newline = text.find('\n', begin);
-    const std::string_view row = text.substr(begin, newline == text.npos ? text.npos : newline - begin);
+  for (std::size_t at = 0; at < text.size(); ++line) {
+    const std::string_view row = take_line(text, at);
     if (const std::size_t nul = row.find('\0'); nul != row.npos) {
       throw input_error{name, {line, nul + 1}, "text", "a NUL byte (a binary file?)"};
     }
     if (const std::size_t cr = row.find('\r'); cr != row.npos) {
-      throw input_error{name,
-                        {line, cr + 1},
-                        "lines that end in a newline alone (sed -i 's/\\r$//' mends it)",
-                        "a carriage return '\\r'"};
+      throw input_error{name, {line, cr + 1}, "a newline behind a carriage return", "a carriage return '\\r' alone"};
     }
     if (row.size() > longest) {
       throw input_error{name,
@@ -98,8 +104,6 @@ inline void require_plain_text(std::string_view text, std::string_view name, std
                         fmt::format("lines of at most {} characters", longest),
                         fmt::format("one of {} that begins {}", row.size(), shown(row, 20))};
     }
-    if (newline == text.npos) break;
-    begin = newline + 1;
   }
 }
 

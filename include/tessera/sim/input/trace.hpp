@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <chrono>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -20,6 +21,7 @@
 #include <string_view>
 #include <system_error>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 /// @file
@@ -41,11 +43,21 @@
 ///
 /// Equal `hash_ids` after equal ones are equal tokens (Mooncake's traces). Reasoning and answer add up to the output.
 ///
-/// Mooncake's own names do as well: with `input_length`, `output_length` and `timestamp`, which is in milliseconds, in
-/// place of `prompt_tokens`, `output_tokens` and `arrival_s`. Other columns are not used; `trace::unused` says which.
+/// What others publish is read as it is, by the names of its columns:
+///
+/// | whose | arrival | prompt and output | |
+/// |---|---|---|---|
+/// | Mooncake | `timestamp`, in milliseconds | `input_length`, `output_length` | and `hash_ids` |
+/// | Azure's inference traces | `TIMESTAMP`, a date and a time | `ContextTokens`, `GeneratedTokens` | |
+/// | BurstGPT | `Timestamp` | `Request tokens`, `Response tokens` | |
+/// | ServeGen | `timestamp` | `input_tokens`, `output_tokens` | and `reason_ratio`, of the output |
+/// | vLLM's benchmark, `--save-detailed` | `start_times`, if there | `input_lens`, `output_lens` | one JSON object |
+///
+/// Those of the last four are logs: rows come in any order, and those that generate nothing, because they failed, are
+/// left out; `trace::failed` says how many. Other columns are not used; `trace::unused` says which.
 ///
 /// Fields of CSV are separated by commas; a field in double quotes may hold commas and doubled quotes, but no line end.
-/// Lines end in a newline, the last one too, so that a truncated file is seen.
+/// Lines end in a newline, or in a carriage return and a newline; the last one may do without.
 
 TESSERA_NAMESPACE_BEGIN
 
@@ -76,6 +88,8 @@ struct trace {
   bool has_sessions = false;          ///< At least one row is a later turn of a session.
   bool has_prefixes = false;          ///< At least one row names runs of its prompt.
   std::vector<std::string> unused{};  ///< Columns that the reader has no use for, in their order; at most 64 of them.
+  std::size_t failed = 0;             ///< Rows of a log that are left out, because they generate nothing.
+  double own_rate = 0;                ///< Without arrivals: requests per second, if the file says; else 0.
 };
 
 /// What a reader of traces must be told.
@@ -94,27 +108,63 @@ inline constexpr std::size_t max_json_line_bytes = std::size_t{1} << 20;
 
 namespace detail {
 
+/// What columns are called.
+namespace trace_columns {
+
+enum column : std::size_t {
+  arrival,
+  prompt,
+  output,
+  reasoning,
+  answer,
+  score,
+  session,
+  think,
+  hashes,
+  ratio,
+  column_count
+};
+using names = std::array<std::string_view, column_count>;
+/// Whose names they are. A log may be out of order and have rows that failed.
+struct format {
+  trace_columns::names names;
+  double unit = 1;  ///< So many of an arrival are a second.
+  bool log = false;
+  bool dates = false;  ///< Arrivals are dates and times.
+};
+/// Ours.
+inline constexpr format own{.names = {"arrival_s", "prompt_tokens", "output_tokens", "reasoning_tokens",
+                                      "answer_tokens", "score", "session", "think_s", "hash_ids", ""}};
+/// Others than our own.
+inline constexpr std::array<format, 4> published{
+    format{.names = {"timestamp", "input_length", "output_length", "reasoning_tokens", "answer_tokens", "score",
+                     "session", "think_s", "hash_ids", ""},
+           .unit = 1000},
+    format{.names = {"TIMESTAMP", "ContextTokens", "GeneratedTokens"}, .log = true, .dates = true},
+    format{.names = {"Timestamp", "Request tokens", "Response tokens"}, .log = true},
+    format{.names = {"timestamp", "input_tokens", "output_tokens", "", "", "", "", "", "", "reason_ratio"},
+           .log = true}};
+
+}  // namespace trace_columns
+
 /// Reads one trace. Keeps the position for the messages.
 class trace_parser {
  public:
   trace_parser(std::string_view text, std::string_view name, const trace_options& options)
-      : text_{text}, name_{name}, options_{options} {}
+      : text_{without_mark(text)}, name_{name}, options_{options} {}
 
   [[nodiscard]] trace run() {
     if (options_.hash_tokens < 1 || options_.hash_tokens > max_trace_tokens) {
       throw usage_error{fmt::format("each of the hash_ids stands for 1 to {} tokens, not {}", max_trace_tokens,
                                     options_.hash_tokens)};
     }
-    const bool json = text_.find_first_not_of(" \t\n") != text_.npos && text_[text_.find_first_not_of(" \t\n")] == '{';
-    require_plain_text(text_, name_, "a header with at least the columns prompt_tokens and output_tokens",
-                       json ? max_json_line_bytes : max_line_bytes);
-    if (text_.back() != '\n') {
-      const file_position end = position_of(text_, text_.size());
-      throw input_error{name_, end, "a newline at the end of the last line (add it if the row is complete)",
-                        "the end of the file: is it truncated?"};
-    }
+    const std::size_t begin = text_.find_first_not_of(" \t\r\n");
+    const bool json = begin != text_.npos && text_[begin] == '{';
     trace result;
     result.name = name_;
+    if (json && text_.find("\"input_lens\"") != text_.npos) return read_benchmark(std::move(result));
+    require_plain_text(text_, name_, "a header with at least the columns prompt_tokens and output_tokens",
+                       json ? max_json_line_bytes : max_line_bytes);
     if (!json) {
       next_line();
       read_header(result);
@@ -124,23 +174,25 @@ class trace_parser {
       if (result.rows.size() == max_trace_rows) {
         fail(1, fmt::format("at most {} rows", max_trace_rows), "another one");
       }
-      result.rows.push_back(read_row(json ? split_object(result) : split_row(), result));
+      const row_fields fields = json ? split_object(result) : split_row();
+      if (log_ && failed(fields)) {
+        ++result.failed;
+        continue;
+      }
+      result.rows.push_back(read_row(fields, result));
     }
     if (result.rows.empty()) {
-      throw input_error{name_, {line_ + 1, 1}, "at least one row after the header", "the end of the file"};
+      throw input_error{name_, position_of(text_, text_.size()), "at least one row after the header",
+                        "the end of the file"};
     }
+    if (log_ && result.has_arrivals) sort_by_arrival(result.rows);
     return result;
   }
 
  private:
-  enum column : std::size_t { arrival, prompt, output, reasoning, answer, score, session, think, hashes, column_count };
-  using column_names = std::array<std::string_view, column_count>;
-  static constexpr column_names own_names{"arrival_s",        "prompt_tokens", "output_tokens",
-                                          "reasoning_tokens", "answer_tokens", "score",
-                                          "session",          "think_s",       "hash_ids"};
-  static constexpr column_names mooncake_names{"timestamp",        "input_length",  "output_length",
-                                               "reasoning_tokens", "answer_tokens", "score",
-                                               "session",          "think_s",       "hash_ids"};
+  using enum trace_columns::column;
+  using column = trace_columns::column;
+  using column_names = trace_columns::names;
   static constexpr std::size_t most_unused = 64;
 
   struct field {
@@ -157,7 +209,7 @@ class trace_parser {
   /// Which column has this name, if any; the first needed one decides whose names they are.
   [[nodiscard]] std::size_t column_of(std::string_view name) const noexcept {
     std::size_t c = 0;
-    while (c != column_count && names_[c] != name) ++c;
+    while (c != column_count && (names_[c].empty() || names_[c] != name)) ++c;
     return c;
   }
   static void not_used(trace& result, std::string_view name) {
@@ -167,10 +219,100 @@ class trace_parser {
   }
 
   void next_line() {
-    const std::size_t newline = text_.find('\n', at_);
-    row_ = text_.substr(at_, newline - at_);
-    at_ = newline + 1;
+    row_ = take_line(text_, at_);
     ++line_;
+  }
+
+  /// The names that the file's own column of prompts belongs to.
+  void take_names_of(std::string_view column) noexcept {
+    for (const trace_columns::format& f : trace_columns::published) {
+      if (column == f.names[prompt]) use(f);
+    }
+  }
+  void use(const trace_columns::format& f) noexcept {
+    names_ = f.names;
+    unit_ = f.unit;
+    log_ = f.log;
+    dates_ = f.dates;
+  }
+  [[nodiscard]] std::string known_names() const {
+    std::vector<std::string_view> known;
+    for (const std::string_view n : names_) {
+      if (!n.empty()) known.push_back(n);
+    }
+    return fmt::format("{}", fmt::join(known, ", "));
+  }
+
+  /// Whether a row of a log has generated nothing, as far as that can be read.
+  [[nodiscard]] static bool failed(const row_fields& fields) noexcept {
+    const auto none = [](const field& f) { return f.present && f.text.find_first_not_of("0.") == f.text.npos; };
+    return none(fields[output]) || none(fields[prompt]);
+  }
+
+  static void sort_by_arrival(std::vector<trace_row>& rows) {
+    std::stable_sort(rows.begin(), rows.end(),
+                     [](const trace_row& a, const trace_row& b) { return a.arrival_s < b.arrival_s; });
+  }
+
+  /// The one object that vLLM's benchmark writes.
+  [[nodiscard]] trace read_benchmark(trace result) const {
+    json_checker checker;
+    if (!nlohmann::json::sax_parse(text_, &checker)) {
+      const std::size_t offset = std::min(checker.offset, text_.size());
+      throw input_error{
+          name_, position_of(text_, offset), "one JSON object, as vLLM's benchmark saves it",
+          checker.offset >= text_.size() ? "the end of the file: is it truncated?" : shown(checker.token)};
+    }
+    const nlohmann::json all = nlohmann::json::parse(text_);
+    const auto wrong = [&](std::string_view expected, std::string_view found) {
+      return input_error{name_, {1, 1}, expected, found};
+    };
+    const auto column = [&](const char* key) -> const nlohmann::json& {
+      const auto at = all.find(key);
+      if (at == all.end() || !at->is_array()) {
+        throw wrong(fmt::format("an array {} (say --save-detailed to vLLM's benchmark)", key), "none");
+      }
+      return *at;
+    };
+    const auto number = [&](const nlohmann::json& list, const char* key, std::size_t i, double most) {
+      const nlohmann::json& x = list[i];
+      if (!x.is_number() || !(x.get<double>() >= 0 && x.get<double>() <= most)) {
+        throw wrong(fmt::format("{}[{}], a number from 0 to {:g}", key, i, most), shown(x.dump()));
+      }
+      return x.get<double>();
+    };
+    const nlohmann::json& prompts = column("input_lens");
+    const nlohmann::json& outputs = column("output_lens");
+    result.has_arrivals = all.contains("start_times");
+    const nlohmann::json& starts = result.has_arrivals ? column("start_times") : prompts;
+    if (prompts.size() != outputs.size() || prompts.size() != starts.size()) {
+      throw wrong("as many output_lens and start_times as input_lens",
+                  fmt::format("{}, {} and {}", outputs.size(), starts.size(), prompts.size()));
+    }
+    for (std::size_t i = 0; i != prompts.size(); ++i) {
+      trace_row row;
+      row.prompt_tokens = static_cast<std::int64_t>(number(prompts, "input_lens", i, max_trace_tokens));
+      row.output_tokens = row.answer_tokens =
+          static_cast<std::int64_t>(number(outputs, "output_lens", i, max_trace_tokens));
+      row.arrival_s = std::numeric_limits<double>::quiet_NaN();
+      if (result.has_arrivals) row.arrival_s = number(starts, "start_times", i, max_trace_seconds);
+      if (row.prompt_tokens == 0 || row.output_tokens == 0) {
+        ++result.failed;
+      } else {
+        result.rows.push_back(row);
+      }
+    }
+    if (result.rows.empty()) throw wrong("a request that has generated something", "none");
+    if (result.has_arrivals) {
+      sort_by_arrival(result.rows);
+    } else if (const auto rate = all.find("request_throughput"); rate != all.end() && rate->is_number()) {
+      result.own_rate = rate->get<double>();
+    }
+    for (const auto& [key, value] : all.items()) {
+      const bool read = key == "input_lens" || key == "output_lens" || key == "start_times";
+      if (value.is_array() && !read) not_used(result, key);
+    }
+    return result;
   }
 
   /// Calls `take(index, field)` for each field of the line; returns their number.
@@ -206,10 +348,7 @@ class trace_parser {
   }
 
   void read_header(trace& result) {
-    names_ = own_names;
-    split([this](std::size_t, const field& f) {
-      if (f.text == mooncake_names[prompt]) names_ = mooncake_names;
-    });
+    split([this](std::size_t, const field& f) { take_names_of(f.text); });
     std::array<bool, column_count> seen{};
     fields_ = split([&](std::size_t, const field& f) {
       const std::size_t c = column_of(f.text);
@@ -220,7 +359,10 @@ class trace_parser {
     });
     for (const column needed : {prompt, output}) {
       if (seen[needed]) continue;
-      fail(1, fmt::format("a header with the column {} (known columns: {})", names_[needed], fmt::join(names_, ", ")),
+      fail(1,
+           fmt::format(
+               "a header with the column {} (known columns: {}; or those of Azure, BurstGPT, ServeGen, Mooncake)",
+               names_[needed], known_names()),
            row_.empty() ? std::string{"an empty line"} : shown(row_));
     }
   }
@@ -254,10 +396,7 @@ class trace_parser {
     }
     const json_locator object{row_};
     if (result.rows.empty()) {
-      names_ = own_names;
-      object.members([this](std::string_view key, const json_locator::place&) {
-        if (key == mooncake_names[prompt]) names_ = mooncake_names;
-      });
+      object.members([this](std::string_view key, const json_locator::place&) { take_names_of(key); });
     }
     row_fields fields{};
     std::array<bool, column_count> seen{};
@@ -274,8 +413,7 @@ class trace_parser {
     for (const column needed : {prompt, output}) {
       const bool follows = needed == output && fields[reasoning].present && fields[answer].present;
       if (fields[needed].present || follows) continue;
-      fail(1, fmt::format("an object with the key {} (known keys: {})", names_[needed], fmt::join(names_, ", ")),
-           shown(row_));
+      fail(1, fmt::format("an object with the key {} (known keys: {})", names_[needed], known_names()), shown(row_));
     }
     return fields;
   }
@@ -283,6 +421,7 @@ class trace_parser {
   [[nodiscard]] trace_row read_row(const row_fields& fields, trace& result) {
     trace_row row;
     row.prompt_tokens = number(fields[prompt], prompt, 1);
+    if (fields[ratio].present) return read_with_ratio(fields, row, result);
     if (fields[reasoning].present) row.reasoning_tokens = number(fields[reasoning], reasoning, 0);
     if (fields[answer].present) row.answer_tokens = number(fields[answer], answer, 0);
     const bool both = fields[reasoning].present && fields[answer].present;
@@ -318,6 +457,16 @@ class trace_parser {
     return row;
   }
 
+  [[nodiscard]] trace_row read_with_ratio(const row_fields& fields, trace_row row, trace& result) const {
+    row.output_tokens = number(fields[output], output, 1);
+    const double part = real(fields[ratio], ratio, 0, 1);
+    row.reasoning_tokens = std::llround(part * static_cast<double>(row.output_tokens));
+    row.answer_tokens = row.output_tokens - row.reasoning_tokens;
+    read_arrival(fields[arrival], false, row, result);
+    result.has_reasoning = result.has_reasoning || row.reasoning_tokens > 0;
+    return row;
+  }
+
   /// Whether the row is a later turn.
   [[nodiscard]] bool read_session(const row_fields& fields, trace_row& row, trace& result) {
     bool later = false;
@@ -347,14 +496,43 @@ class trace_parser {
       row.arrival_s = before_s;
       return;
     }
-    const double unit = names_ == mooncake_names ? 1000 : 1;
-    row.arrival_s = real(f, arrival, 0, max_trace_seconds * unit) / unit;
-    if (row.arrival_s < before_s) {
+    row.arrival_s = dates_ ? date(f) : real(f, arrival, 0, max_trace_seconds * unit_) / unit_;
+    if (!log_ && row.arrival_s < before_s) {
       fail(f.at,
-           fmt::format("{} {} not before that of the row above, {}", unit == 1 ? "an" : "a", names_[arrival],
-                       before_s * unit),
+           fmt::format("{} {} not before that of the row above, {}", unit_ == 1 ? "an" : "a", names_[arrival],
+                       before_s * unit_),
            shown(f.text));
     }
+  }
+
+  /// `2023-11-16 18:17:03.9799600`, in seconds; a zone behind it is not looked at, as all rows have the same.
+  [[nodiscard]] double date(const field& f) const {
+    const auto part = [&](std::size_t at, std::size_t size, int& x) {
+      if (f.text.size() < at + size) return false;
+      const char* const from = f.text.data() + at;
+      const auto [stop, failure] = std::from_chars(from, from + size, x);
+      return failure == std::errc{} && stop == from + size && x >= 0;
+    };
+    int year = 0, month = 0, day = 0, hour = 0, minute = 0;
+    bool good = part(0, 4, year) && part(5, 2, month) && part(8, 2, day) && part(11, 2, hour) && part(14, 2, minute) &&
+                f.text[4] == '-' && f.text[7] == '-' && (f.text[10] == ' ' || f.text[10] == 'T') && f.text[13] == ':' &&
+                f.text.size() > 17 && f.text[16] == ':' && year >= 1970 && hour < 24 && minute < 60;
+    double second = 0;
+    std::string_view rest;
+    if (good) {
+      const char* const end = f.text.data() + f.text.size();
+      const auto [stop, failure] = std::from_chars(f.text.data() + 17, end, second, std::chars_format::fixed);
+      rest = {stop, static_cast<std::size_t>(end - stop)};
+      good = failure == std::errc{} && second >= 0 && second < 61;
+    }
+    const std::chrono::year_month_day when{std::chrono::year{year}, std::chrono::month{static_cast<unsigned>(month)},
+                                           std::chrono::day{static_cast<unsigned>(day)}};
+    const bool zone = rest.empty() || rest == "Z" || rest.front() == '+' || rest.front() == '-';
+    if (!good || !when.ok() || !zone) {
+      fail(f.at, fmt::format("{}, a date and a time as 2023-11-16 18:17:03.97", names_[arrival]), shown(f.text));
+    }
+    const auto days = std::chrono::sys_days{when}.time_since_epoch().count();
+    return static_cast<double>(days) * 86400 + hour * 3600 + minute * 60 + second;
   }
 
   /// Numbers between brackets, or none, with commas or spaces between them.
@@ -362,8 +540,8 @@ class trace_parser {
     const std::int64_t expected = (row.prompt_tokens - 1) / options_.hash_tokens + 1;
     const auto wrong = [&](std::size_t at, std::string_view found) {
       fail(f.at + at,
-           fmt::format("hash_ids, {} whole numbers: one for each {} of {} tokens", expected, options_.hash_tokens,
-                       row.prompt_tokens),
+           fmt::format("hash_ids, {} whole numbers: one for each {} of {} tokens (--hash-tokens says of how many)",
+                       expected, options_.hash_tokens, row.prompt_tokens),
            found);
     };
     std::string_view list = f.text;
@@ -423,7 +601,10 @@ class trace_parser {
   std::uint64_t line_ = 0;
   std::size_t fields_ = 0;
   trace_options options_;
-  column_names names_ = own_names;
+  column_names names_ = trace_columns::own.names;
+  double unit_ = trace_columns::own.unit;
+  bool log_ = trace_columns::own.log;
+  bool dates_ = trace_columns::own.dates;
   std::vector<std::size_t> column_at_;  ///< For each field of a row: its column, or `column_count` for an extra one.
   std::unordered_map<std::string, std::int64_t> sessions_;
 };
@@ -442,6 +623,18 @@ class trace_parser {
 /// @throws input_error as `parse_trace`, and when the file cannot be read.
 [[nodiscard]] inline trace read_trace(const std::string& path, const trace_options& options = {}) {
   return parse_trace(read_file(path), path, options);
+}
+
+/// Sentences about what nothing is made of, columns and rows, each ending in a newline; empty if there is nothing.
+[[nodiscard]] inline std::string describe_unused(const trace& t) {
+  std::string out;
+  if (!t.unused.empty()) {
+    std::vector<std::string> names;
+    for (const std::string& name : t.unused) names.push_back(shown(name));
+    out += fmt::format("Columns of {} that are not used: {}\n", t.name, fmt::join(names, ", "));
+  }
+  if (t.failed != 0) out += fmt::format("Rows of {} that generate nothing, and are left out: {}\n", t.name, t.failed);
+  return out;
 }
 
 }  // namespace sim

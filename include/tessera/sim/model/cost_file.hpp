@@ -42,6 +42,7 @@ struct cost_file {
 /// @param file what messages call it.
 /// @throws input_error at the first key or value that is not as it should be.
 [[nodiscard]] inline cost_file parse_cost(std::string_view text, std::string_view file) {
+  text = without_mark(text);
   require_plain_text(text, file, "a JSON object");
   detail::json_checker checker;
   if (!nlohmann::json::sax_parse(text, &checker)) {

@@ -262,6 +262,7 @@ class profile_reader {
 /// @param file what messages call it.
 /// @throws input_error at the first key or value that is not as it should be.
 [[nodiscard]] inline profile parse_profile(std::string_view text, std::string_view file) {
+  text = without_mark(text);
   require_plain_text(text, file, "a JSON object");
   detail::json_checker checker;
   if (!nlohmann::json::sax_parse(text, &checker)) {

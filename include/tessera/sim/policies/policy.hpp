@@ -2,6 +2,7 @@
 #pragma once
 
 #include <tessera/sim/cluster/cluster.hpp>
+#include <tessera/sim/input/split_list.hpp>
 #include <tessera/sim/policies/placements.hpp>
 
 #include <fmt/format.h>
@@ -146,9 +147,7 @@ inline void require_scores(const policy& p, std::span<const trace_row> rows, std
 /// Finds policies by a comma-separated list of names. @throws usage_error for an unknown, empty or repeated name.
 [[nodiscard]] inline std::vector<policy> select_policies(std::span<const policy> all, std::string_view names) {
   std::vector<policy> chosen;
-  for (std::size_t begin = 0; begin <= names.size();) {
-    const std::size_t end = std::min(names.find(',', begin), names.size());
-    const std::string_view name = names.substr(begin, end - begin);
+  for (const std::string_view name : split_list(names)) {
     const auto found = std::find_if(all.begin(), all.end(), [&](const policy& p) { return p.name == name; });
     if (found == all.end()) {
       std::vector<std::string_view> allowed;
@@ -160,7 +159,6 @@ inline void require_scores(const policy& p, std::span<const trace_row> rows, std
       throw usage_error{fmt::format("the policy {} is named twice", shown(name))};
     }
     chosen.push_back(*found);
-    begin = end + 1;
   }
   return chosen;
 }

@@ -4,6 +4,7 @@
 #include <tessera/core/assert.hpp>
 #include <tessera/sim/cluster/pool_sizes.hpp>
 #include <tessera/sim/input/trace.hpp>
+#include <tessera/sim/policies/load_search.hpp>
 #include <tessera/sim/report/load_verdict.hpp>
 #include <tessera/sim/report/metrics.hpp>
 #include <tessera/sim/report/slo.hpp>
@@ -64,8 +65,6 @@ struct pool_plan {
 template <class Run>
 [[nodiscard]] pool_plan plan_pools(std::size_t instances, std::span<const slo_bound> slo, bool mixed, Run&& run) {
   TESSERA_ASSERT(!slo.empty(), "objectives to plan for");
-  constexpr double most = 64;
-  constexpr double least = 1.0 / 64;
   const auto smallest = [](const pool_sizes& s) { return std::min(s.prefill, s.decode); };
   pool_plan best;
   bool first = true;
@@ -78,18 +77,7 @@ template <class Run>
       return held;
     };
     const slo_report own = report(1);
-    const auto meets = [&](double factor) { return report(factor).met; };
-    double good = own.met ? 1 : 0;
-    double bad = own.met ? most : 1;
-    if (own.met) {
-      for (double next = 2; next <= most && good * 2 == next; next *= 2) (meets(next) ? good : bad) = next;
-    } else {
-      for (double next = 0.5; next >= least && good == 0; next /= 2) (meets(next) ? good : bad) = next;
-    }
-    while (good > 0 && good < most && bad / good > 1.05) {
-      const double middle = (good + bad) / 2;
-      (meets(middle) ? good : bad) = middle;
-    }
+    const double good = highest_load(own.met, 0.05, [&](double factor) { return report(factor).met; });
     const auto better = [&] {
       if (good != best.factor) return good > best.factor;
       if (own.attainment != best.within) return own.attainment > best.within;

@@ -48,7 +48,9 @@ enum class load_state {
 /// Whether the cluster carries what arrives.
 struct load_verdict {
   load_state state = load_state::unknown;  ///< The verdict.
-  double left_behind = never;  ///< Requests by which the queue grows, as a part of those that arrive; 0 if it does not.
+  /// Requests by which the queue grows, or that wait when it is longest, as a part of those that arrive; 0 if it is
+  /// carried.
+  double left_behind = never;
 };
 
 /// A trend of a series that is as strong as it is sure.
@@ -82,17 +84,23 @@ struct trend {
 
 /// Judges the load in a window while requests arrive at `arrivals_per_s`.
 ///
+/// A trend of all the window does not see a queue that grows late, or that has grown and been worked off, as traffic
+/// that comes and goes makes one. So where more wait at some time than run, and more than one in twenty of all that
+/// arrive, that is an overload, too: of that time the latencies say how long it was. Not so in a closed loop, where so
+/// many wait as there are (`open` is false).
+///
 /// A queue that is not overloaded comes and goes: after the first quarter, in which the cluster fills, it has no trend.
 /// Neighbouring samples of a queue are not independent, so the window is cut into 16 parts and their means are looked
 /// at (batch means), and a trend counts only if it is worth something: if at least one of a hundred that arrive is left
 /// behind. A queue near saturation has busy times that are longer than a run; these it takes for an overload, which for
 /// that run they are.
 [[nodiscard]] inline load_verdict judge_load(std::span<const timeline_point> timeline, const measured_window& window,
-                                             double arrivals_per_s) {
+                                             double arrivals_per_s, bool open = true) {
   constexpr std::size_t parts = 16;
   constexpr double sure = 2.33;  // one in a hundred, one-sided
   constexpr double matters = 0.01;
   constexpr double grows = 0.1;  // of its mean, over the time looked at
+  constexpr double many = 0.05;  // of those that arrive in that time
   const double from = window.from + window.length() / 4;
   const double part_s = (window.to - from) / parts;
   if (!(part_s > 0) || !std::isfinite(part_s) || !(arrivals_per_s > 0)) return {};
@@ -121,6 +129,9 @@ struct trend {
   const trend queue = find_trend(waiting);
   const double left_behind = queue.slope / part_s / arrivals_per_s;
   if (queue.z > sure && left_behind > matters) return {load_state::overload, left_behind};
+  const double longest = *std::max_element(waiting.begin(), waiting.end());
+  const double waits = longest / (arrivals_per_s * (window.to - from));
+  if (open && waits > many && longest > all / parts) return {load_state::overload, waits};
   const trend batch = find_trend(running);
   if (batch.z > sure && batch.slope * parts > grows * all / parts) return {load_state::unsettled, 0};
   return {load_state::carried, 0};

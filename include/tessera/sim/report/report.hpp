@@ -36,12 +36,14 @@ TESSERA_NAMESPACE_BEGIN
 namespace sim {
 
 /// A file that is either written whole or not at all: it grows beside its place under another name and is renamed when
-/// complete. What is no regular file (a pipe, a terminal) is written directly.
+/// complete. What is no regular file (a pipe, a terminal) is written directly; `-` is standard output, and written when
+/// it is complete.
 class output_file {
  public:
   /// Opens the file, so that an unwritable place is known before the work begins.
   /// @throws output_error
-  explicit output_file(std::filesystem::path path) : path_{std::move(path)} {
+  explicit output_file(std::filesystem::path path) : path_{std::move(path)}, to_stdout_{path_ == "-"} {
+    if (to_stdout_) return;
     std::error_code ignored;
     const auto kind = std::filesystem::status(path_, ignored).type();
     if (kind == std::filesystem::file_type::directory) fail("it is a directory");
@@ -63,17 +65,27 @@ class output_file {
   ~output_file() {
     if (file_ != nullptr) (void)std::fclose(file_);
     std::error_code ignored;
-    if (!done_ && !direct_) std::filesystem::remove(growing_, ignored);
+    if (!done_ && !direct_ && !to_stdout_) std::filesystem::remove(growing_, ignored);
   }
 
   /// @throws output_error
   void write(std::string_view text) {
+    if (to_stdout_) {
+      held_ += text;
+      return;
+    }
     if (std::fwrite(text.data(), 1, text.size(), file_) != text.size()) fail(std::strerror(errno));
   }
 
   /// Puts the complete file into its place.
   /// @throws output_error
   void commit() {
+    if (to_stdout_) {
+      if (std::fwrite(held_.data(), 1, held_.size(), stdout) != held_.size() || std::fflush(stdout) != 0) {
+        throw output_error{fmt::format("cannot write to standard output: {}", std::strerror(errno))};
+      }
+      return;
+    }
     const bool closed = std::fclose(std::exchange(file_, nullptr)) == 0;
     if (!closed) fail(std::strerror(errno));
     if (!direct_) {
@@ -102,7 +114,9 @@ class output_file {
 
   std::filesystem::path path_;
   std::filesystem::path growing_;
+  std::string held_;
   std::FILE* file_ = nullptr;
+  bool to_stdout_ = false;
   bool direct_ = false;
   bool done_ = false;
 };
@@ -117,50 +131,120 @@ namespace detail {
 
 }  // namespace detail
 
-/// The comparison as a table: one row per policy, times in seconds; the best of a column is marked `*` where there is
-/// more than one row and not all are equal. Columns of refusals, migrations and prefix hits are left out where there
-/// are none, and goodput where there are no objectives. With several seeds a cell has the mean and the half width of
-/// its 95 % interval, there are fewer columns, and all are marked that the best cannot be told from. Ends in a newline.
-/// @param rows for each policy as many runs as there are seeds, at least one.
-[[nodiscard]] inline std::string format_table(std::span<const replicates> rows) {
-  enum class better { none, low, high };
-  enum class shown { always, if_any, once };  // `if_any`: not where it is 0 in every row; `once`: not with intervals
-  struct column {
-    std::string_view top;
-    std::string_view bottom;
-    better wins;
-    int digits;
-    double (*value)(const summary&);
-    shown when = shown::always;
-  };
-  static constexpr column columns[] = {
-      {"", "done", better::none, 0, [](const summary& s) { return static_cast<double>(s.completed); }, shown::once},
-      {"", "refused", better::none, 0, [](const summary& s) { return static_cast<double>(s.rejected); }, shown::if_any},
-      {"TTFT", "mean", better::low, 3, [](const summary& s) { return s.ttft.mean; }},
-      {"TTFT", "p50", better::low, 3, [](const summary& s) { return s.ttft.p50; }, shown::once},
-      {"TTFT", "p99", better::low, 3, [](const summary& s) { return s.ttft.p99; }},
-      {"TPOT", "mean", better::low, 4, [](const summary& s) { return s.tpot.mean; }},
-      {"e2e", "mean", better::low, 2, [](const summary& s) { return s.e2e.mean; }, shown::once},
-      {"e2e", "p99", better::low, 2, [](const summary& s) { return s.e2e.p99; }, shown::once},
-      {"s/token", "mean", better::low, 4, [](const summary& s) { return s.normalized_latency.mean; }},
-      {"SLO", "miss %", better::low, 2, [](const summary& s) { return 100 * s.slo_violation_rate; }},
-      {"QoE", "mean", better::high, 4, [](const summary& s) { return s.qoe_mean; }, shown::once},
-      {"blocked", "p99", better::low, 3, [](const summary& s) { return s.blocking_p99; }, shown::once},
-      {"goodput", "per s", better::high, 3,
-       [](const summary& s) { return s.slo.lines.empty() ? 0 : s.slo.goodput_requests_per_s; }, shown::if_any},
-      {"tokens", "per s", better::high, 0,
-       [](const summary& s) {
-         return std::isnan(s.window_tokens_per_s) ? s.throughput_tokens_per_s : s.window_tokens_per_s;
-       }},
-      {"pre-", "empted", better::none, 0, [](const summary& s) { return static_cast<double>(s.preemptions); },
-       shown::once},
-      {"re-", "covered", better::none, 0, [](const summary& s) { return static_cast<double>(s.faults.recovered); },
-       shown::if_any},
-      {"prefix", "hits %", better::none, 1, [](const summary& s) { return 100 * s.prefix_hit_rate; }, shown::if_any},
-      {"migra-", "tions", better::none, 0, [](const summary& s) { return static_cast<double>(s.migrations); },
-       shown::if_any},
-  };
+namespace detail {
 
+enum class better { none, low, high };
+enum class when { always, if_any, once };  // `if_any`: not where it is 0 in every row; `once`: not with intervals
+
+/// A number that a comparison shows.
+struct measure {
+  std::string_view top;     ///< Heading, first line.
+  std::string_view bottom;  ///< Heading, second line.
+  better wins;
+  int digits;
+  double (*value)(const summary&);
+  int worth;  ///< Where there is no room for all columns, those of the least worth go first.
+  when shown = when::always;
+  std::string_view said{};  ///< What a verdict calls it; empty: it says nothing of it.
+  std::string_view unit{};  ///< Behind its value there.
+};
+
+inline constexpr measure measures[] = {
+    {"un-", "finished", better::none, 0,
+     [](const summary& s) { return static_cast<double>(s.requests - s.completed - s.rejected); }, 20, when::if_any},
+    {"", "refused", better::none, 0, [](const summary& s) { return static_cast<double>(s.rejected); }, 19,
+     when::if_any},
+    {"TTFT", "mean", better::low, 3, [](const summary& s) { return s.ttft.mean; }, 14},
+    {"TTFT", "p50", better::low, 3, [](const summary& s) { return s.ttft.p50; }, 5, when::once},
+    {"TTFT", "p99", better::low, 3, [](const summary& s) { return s.ttft.p99; }, 18, when::always,
+     "the lowest P99 TTFT", " s"},
+    {"TPOT", "mean", better::low, 4, [](const summary& s) { return s.tpot.mean; }, 10},
+    {"TPOT", "p99", better::low, 4, [](const summary& s) { return s.tpot.p99; }, 17, when::always,
+     "the lowest P99 TPOT", " s"},
+    {"e2e", "mean", better::low, 2, [](const summary& s) { return s.e2e.mean; }, 1, when::once},
+    {"e2e", "p99", better::low, 2, [](const summary& s) { return s.e2e.p99; }, 9, when::once},
+    {"s/token", "mean", better::low, 4, [](const summary& s) { return s.normalized_latency.mean; }, 11, when::always,
+     "the lowest mean latency per token", " s"},
+    {"SLO", "miss %", better::low, 2, [](const summary& s) { return 100 * s.slo_violation_rate; }, 12},
+    {"QoE", "mean", better::high, 4, [](const summary& s) { return s.qoe_mean; }, 3, when::once},
+    {"blocked", "p99", better::low, 3, [](const summary& s) { return s.blocking_p99; }, 4, when::once},
+    {"goodput", "per s", better::high, 3,
+     [](const summary& s) { return s.slo.lines.empty() ? 0 : s.slo.goodput_requests_per_s; }, 16, when::if_any,
+     "the highest goodput", " per s"},
+    {"tokens", "per s", better::high, 0,
+     [](const summary& s) {
+       return std::isnan(s.window_tokens_per_s) ? s.throughput_tokens_per_s : s.window_tokens_per_s;
+     },
+     15, when::always, "the most tokens per second", ""},
+    {"pre-", "empted", better::none, 0, [](const summary& s) { return static_cast<double>(s.preemptions); }, 8,
+     when::once},
+    {"re-", "covered", better::none, 0, [](const summary& s) { return static_cast<double>(s.faults.recovered); }, 13,
+     when::if_any},
+    {"prefix", "hits %", better::none, 1, [](const summary& s) { return 100 * s.prefix_hit_rate; }, 7, when::if_any},
+    {"migra-", "tions", better::none, 0, [](const summary& s) { return static_cast<double>(s.migrations); }, 6,
+     when::if_any},
+};
+
+/// Its heading in one line: `TTFT mean`, `migrations`.
+[[nodiscard]] inline std::string heading_of(const measure& m) {
+  if (m.top.ends_with('-')) return fmt::format("{}{}", m.top.substr(0, m.top.size() - 1), m.bottom);
+  return fmt::format("{}{}{}", m.top, m.top.empty() ? "" : " ", m.bottom);
+}
+
+/// A measure of all rows, and which of them are the best.
+struct comparison {
+  std::vector<estimate> values;
+  std::vector<std::string> cells;  ///< The means as they are shown.
+  std::vector<bool> best;          ///< Those that the best cannot be told from; none where all are alike.
+};
+
+[[nodiscard]] inline comparison compare(std::span<const replicates> rows, const measure& m) {
+  comparison c;
+  const estimate* best = nullptr;
+  bool differ = false;
+  for (const replicates& r : rows) {
+    std::vector<double> samples;
+    for (const summary& s : r) samples.push_back(m.value(s));
+    c.values.push_back(estimate_mean(samples));
+  }
+  for (const estimate& e : c.values) {
+    c.cells.push_back(std::isnan(e.mean) ? std::string{"-"} : fmt::format("{:.{}f}", e.mean, m.digits));
+    if (c.cells.back() != c.cells.front()) differ = true;
+    if (std::isnan(e.mean)) continue;
+    if (best == nullptr || (m.wins == better::high ? e.mean > best->mean : e.mean < best->mean)) best = &e;
+  }
+  const std::string best_cell = best == nullptr ? std::string{} : fmt::format("{:.{}f}", best->mean, m.digits);
+  for (std::size_t i = 0; i != rows.size(); ++i) {
+    const estimate& e = c.values[i];
+    // Of two means whose difference is less than its interval, neither is the better one.
+    c.best.push_back(
+        m.wins != better::none && differ && best != nullptr &&
+        (c.cells[i] == best_cell || std::abs(e.mean - best->mean) <= std::hypot(e.half_width, best->half_width)));
+  }
+  return c;
+}
+
+/// `a`, `a and b`, `a, b and c`.
+[[nodiscard]] inline std::string enumerate(const std::vector<std::string>& items) {
+  std::string out;
+  for (std::size_t i = 0; i != items.size(); ++i) {
+    out += (i == 0 ? "" : i + 1 == items.size() ? " and " : ", ") + items[i];
+  }
+  return out;
+}
+
+}  // namespace detail
+
+/// Most columns of a table, in characters.
+inline constexpr std::size_t table_width = 100;
+
+/// The comparison as a table: one row per policy, times in seconds; the best of a column is marked `*` where there is
+/// more than one row and not all are equal. Columns of what is 0 everywhere, refusals, migrations and the like, are
+/// left out, and goodput where there are no objectives. With several seeds a cell has the mean and the half width of
+/// its 95 % interval, there are fewer columns, and all are marked that the best cannot be told from. Of what is wider
+/// than `width` the columns that say least are left out, and named in a last line. Ends in a newline.
+/// @param rows for each policy as many runs as there are seeds, at least one.
+[[nodiscard]] inline std::string format_table(std::span<const replicates> rows, std::size_t width = table_width) {
   std::size_t name_width = 6;
   std::size_t placement_width = 0;
   bool once = true;
@@ -177,43 +261,44 @@ namespace detail {
   std::string lines[2] = {begin_line("", ""), begin_line("policy", "placement")};
   std::vector<std::string> body;
   for (const replicates& r : rows) body.push_back(begin_line(r.front().policy, r.front().placement));
-  for (const column& c : columns) {
-    if (c.when == shown::once && !once) continue;
-    std::vector<estimate> values;
-    for (const replicates& r : rows) {
-      std::vector<double> samples;
-      for (const summary& s : r) samples.push_back(c.value(s));
-      values.push_back(estimate_mean(samples));
-    }
-    if (c.when == shown::if_any &&
-        std::all_of(values.begin(), values.end(), [](const estimate& e) { return e.mean == 0; })) {
+
+  struct column {
+    const detail::measure* of;
+    std::vector<std::string> cells;
+    std::size_t width;
+  };
+  std::vector<column> columns;
+  std::size_t all = lines[1].size();
+  for (const detail::measure& m : detail::measures) {
+    if (m.shown == detail::when::once && !once) continue;
+    detail::comparison c = detail::compare(rows, m);
+    if (m.shown == detail::when::if_any &&
+        std::all_of(c.values.begin(), c.values.end(), [](const estimate& e) { return e.mean == 0; })) {
       continue;
     }
-    const estimate* best = nullptr;
-    std::vector<std::string> cells;
-    bool differ = false;
-    for (const estimate& e : values) {
-      cells.push_back(std::isnan(e.mean) ? std::string{"-"} : fmt::format("{:.{}f}", e.mean, c.digits));
-      if (cells.back() != cells.front()) differ = true;
-      if (std::isnan(e.mean)) continue;
-      if (best == nullptr || (c.wins == better::high ? e.mean > best->mean : e.mean < best->mean)) best = &e;
-    }
-    const std::string best_cell = best == nullptr ? std::string{} : fmt::format("{:.{}f}", best->mean, c.digits);
-    std::size_t width = std::max(c.top.size(), c.bottom.size());
+    std::size_t widest = std::max(m.top.size(), m.bottom.size());
     for (std::size_t i = 0; i != rows.size(); ++i) {
-      const estimate& e = values[i];
-      // Of two means whose difference is less than its interval, neither is the better one.
-      const bool like_best =
-          best != nullptr &&
-          (cells[i] == best_cell || std::abs(e.mean - best->mean) <= std::hypot(e.half_width, best->half_width));
-      if (!once && !std::isnan(e.half_width)) cells[i] += fmt::format("\u00b1{:.{}f}", e.half_width, c.digits);
-      cells[i] += c.wins != better::none && differ && like_best ? "*" : " ";
-      width = std::max(width, detail::columns_of(cells[i]) - 1);
+      const estimate& e = c.values[i];
+      if (!once && !std::isnan(e.half_width)) c.cells[i] += fmt::format("\u00b1{:.{}f}", e.half_width, m.digits);
+      c.cells[i] += c.best[i] ? "*" : " ";
+      widest = std::max(widest, detail::columns_of(c.cells[i]) - 1);
     }
-    lines[0] += fmt::format(" {:>{}} ", c.top, width);
-    lines[1] += fmt::format(" {:>{}} ", c.bottom, width);
+    all += widest + 2;
+    columns.push_back({&m, std::move(c.cells), widest});
+  }
+  std::vector<std::string> left_out;
+  while (all > width && columns.size() > 1) {
+    const auto least = std::min_element(columns.begin(), columns.end(),
+                                        [](const column& a, const column& b) { return a.of->worth < b.of->worth; });
+    all -= least->width + 2;
+    left_out.push_back(detail::heading_of(*least->of));
+    columns.erase(least);
+  }
+  for (const column& c : columns) {
+    lines[0] += fmt::format(" {:>{}} ", c.of->top, c.width);
+    lines[1] += fmt::format(" {:>{}} ", c.of->bottom, c.width);
     for (std::size_t i = 0; i < rows.size(); ++i) {
-      body[i] += fmt::format(" {:{}}{}", "", width + 1 - detail::columns_of(cells[i]), cells[i]);
+      body[i] += fmt::format(" {:{}}{}", "", c.width + 1 - detail::columns_of(c.cells[i]), c.cells[i]);
     }
   }
   std::string out;
@@ -225,7 +310,44 @@ namespace detail {
   add(lines[0]);
   add(lines[1]);
   for (const std::string& line : body) add(line);
+  if (!left_out.empty()) add(fmt::format("(no room for {})", detail::enumerate(left_out)));
   return out;
+}
+
+/// A sentence that says who wins in what, of what the table shows; empty for a single row, or where all are alike. What
+/// several share is said of all of them.
+[[nodiscard]] inline std::string format_verdict(std::span<const replicates> rows) {
+  struct winners {
+    std::vector<std::string> who;
+    std::vector<std::string> in;
+  };
+  std::vector<winners> all;
+  for (const detail::measure& m : detail::measures) {
+    if (m.said.empty()) continue;
+    const detail::comparison c = detail::compare(rows, m);
+    std::vector<std::string> who;
+    std::string value;
+    for (std::size_t i = 0; i != rows.size(); ++i) {
+      if (!c.best[i]) continue;
+      who.push_back(rows[i].front().policy);
+      if (value.empty()) value = c.cells[i];
+    }
+    if (who.empty() || who.size() == rows.size()) continue;
+    std::string what = std::string{m.said};
+    if (who.size() == 1) what += fmt::format(" ({}{})", value, m.unit);
+    const auto same = std::find_if(all.begin(), all.end(), [&](const winners& w) { return w.who == who; });
+    if (same == all.end()) {
+      all.push_back({std::move(who), {std::move(what)}});
+    } else {
+      same->in.push_back(std::move(what));
+    }
+  }
+  std::string out;
+  for (const winners& w : all) {
+    out += fmt::format("{}{} {} {}", out.empty() ? "" : "; ", detail::enumerate(w.who),
+                       w.who.size() == 1 ? "has" : "share", detail::enumerate(w.in));
+  }
+  return out.empty() ? out : out + ".\n";
 }
 
 /// As above, for one run of each policy.
@@ -305,16 +427,17 @@ namespace detail {
   return out + objectives;
 }
 
-/// The header of `format_csv`.
-[[nodiscard]] inline std::string_view csv_header() noexcept {
+/// The header of `format_csv`. @param more names of the columns of its `more`, each with a comma behind it.
+[[nodiscard]] inline std::string csv_header(std::string_view more = {}) {
   return "policy,id,status,instance,arrival_s,prompt_tokens,reasoning_tokens,answer_tokens,first_scheduled_s,"
          "first_token_s,phase_change_s,answer_scheduled_s,first_answer_s,finish_s,ttft_s,tpot_s,e2e_s,qoe,executed_s,"
-         "blocked_s,preempted_s,preemptions,migrations,recoveries,cached_tokens,seed\n";
+         "blocked_s,preempted_s,preemptions,migrations,recoveries,cached_tokens," +
+         std::string{more} + "seed\n";
 }
 
 /// The requests of a run, one CSV row each, with the seed that it was run with. A moment that never came is an empty
-/// field.
-[[nodiscard]] inline std::string format_csv(const run_result& run, std::uint64_t seed = 1) {
+/// field. @param more what is the same in all rows: fields, each with a comma behind it.
+[[nodiscard]] inline std::string format_csv(const run_result& run, std::uint64_t seed = 1, std::string_view more = {}) {
   fmt::memory_buffer out;
   const auto number = [&out](double x) {
     if (std::isnan(x)) {
@@ -335,8 +458,8 @@ namespace detail {
                            r.finish, r.ttft(), r.tpot(), r.e2e(), r.qoe, r.executed, r.blocked, r.preempted}) {
       number(x);
     }
-    fmt::format_to(std::back_inserter(out), ",{},{},{},{},{}\n", r.preemptions, r.migrations, r.recoveries,
-                   r.cached_tokens, seed);
+    fmt::format_to(std::back_inserter(out), ",{},{},{},{},{}{}\n", r.preemptions, r.migrations, r.recoveries,
+                   r.cached_tokens, more, seed);
   }
   return fmt::to_string(out);
 }
@@ -398,30 +521,34 @@ inline constexpr std::string_view script_style =
 }
 
 /// A script that lacks only its terminal and output; empty when there is nothing to draw.
-[[nodiscard]] inline std::string ttft_cdf_script(std::span<const run_result> runs) {
+[[nodiscard]] inline std::string cdf_script(std::span<const run_result> runs, std::string_view title,
+                                            double (request_record::*value)() const noexcept) {
   std::string data;
   std::vector<bool> has;
+  double least = std::numeric_limits<double>::infinity();
+  double most = 0;
   for (std::size_t i = 0; i < runs.size(); ++i) {
-    std::vector<double> ttft;
+    std::vector<double> samples;
     for (const request_record& r : runs[i].requests) {
-      if (!std::isnan(r.ttft())) ttft.push_back(r.ttft());
+      if (!std::isnan((r.*value)())) samples.push_back(std::max((r.*value)(), 1e-3));
     }
-    std::sort(ttft.begin(), ttft.end());
-    has.push_back(!ttft.empty());
-    if (ttft.empty()) continue;
+    std::sort(samples.begin(), samples.end());
+    has.push_back(!samples.empty());
+    if (samples.empty()) continue;
+    least = std::min(least, samples.front());
+    most = std::max(most, samples.back());
     data += fmt::format("$run{} << EOD\n", i);
-    for (const std::size_t k : thin_out(ttft.size(), plot_points)) {
-      data += fmt::format("{:.6g} {:.6g}\n", std::max(ttft[k], 1e-3),
-                          static_cast<double>(k + 1) / static_cast<double>(ttft.size()));
+    for (const std::size_t k : thin_out(samples.size(), plot_points)) {
+      data +=
+          fmt::format("{:.6g} {:.6g}\n", samples[k], static_cast<double>(k + 1) / static_cast<double>(samples.size()));
     }
     data += "EOD\n";
   }
   const std::string plot = curves(runs, has, "1:2", "steps");
   if (plot.empty()) return {};
-  return data + std::string{script_style} +
-         "set title 'Time to first answering token'\nset key bottom right\nset logscale x\n"
-         "set xlabel 'seconds'\nset ylabel 'part of the requests'\nset yrange [0:1]\n" +
-         plot;
+  return data + std::string{script_style} + fmt::format("set title '{}'\n", title) +
+         fmt::format("set key bottom right\nset logscale x\nset xrange [{:.6g}:{:.6g}]\n", least / 1.1, most * 1.1) +
+         "set xlabel 'seconds'\nset ylabel 'part of the requests'\nset yrange [0:1]\n" + plot;
 }
 
 [[nodiscard]] inline std::string tail_script(std::span<const run_result> runs) {
@@ -439,7 +566,8 @@ inline constexpr std::string_view script_style =
   if (plot.empty()) return {};
   return data + std::string{script_style} +
          "set title 'Tail time to first answering token, by reasoning length'\nset key top left\n"
-         "set xlabel 'reasoning tokens (bins of 256)'\nset ylabel 'seconds'\nset yrange [0:*]\n" +
+         "set xlabel 'reasoning tokens (bins of 256)'\nset ylabel 'seconds'\nset xrange [0:*]\n"
+         "set yrange [0:0.001<*]\n" +
          plot;
 }
 
@@ -463,9 +591,9 @@ inline constexpr std::string_view script_style =
   if (running.empty()) return {};
   // Who is alive is shown where somebody is not.
   const std::string live =
-      died ? "set title 'Instances alive'\nset yrange [0:*]\n" + curves(runs, has, "1:5", "steps") : "";
+      died ? "set title 'Instances alive'\nset yrange [0:1<*]\n" + curves(runs, has, "1:5", "steps") : "";
   return data + std::string{script_style} + fmt::format("set multiplot layout {},1\n", died ? 4 : 3) +
-         "set lmargin 10\nset yrange [0:*]\n" + "set title 'Requests running'\n" + running +
+         "set lmargin 10\nset yrange [0:1<*]\n" + "set title 'Requests running'\n" + running +
          "unset key\nset title 'Requests waiting'\n" + curves(runs, has, "1:3", "lines") + live +
          "set title 'Part of the KV blocks in use'\nset yrange [0:1.05]\n" + "set xlabel 'seconds'\n" +
          curves(runs, has, "1:4", "lines") + "unset multiplot\n";
@@ -509,31 +637,30 @@ inline void require_gnuplot() {
   }
 }
 
-/// Draws the runs into the folder `directory`, which is made if need be: `ttft_cdf`, `tail_ttft`, `timeline`, each as a
-/// picture and as a `.gp` file that holds its data and can be edited and run again. A plot without data is left out.
+/// A picture that can be drawn.
+struct figure {
+  std::string name;    ///< Of its file, without an extension.
+  std::string script;  ///< For gnuplot, with its data, and without a terminal and an output. Empty: there is nothing.
+  int height = 540;    ///< Of a width of 900.
+};
+
+/// Draws figures into the folder `directory`, which is made if need be, each as a picture and as a `.gp` file that
+/// holds its data and can be edited and run again. One without a script is left out.
 /// @return the pictures' paths.
 /// @throws output_error gnuplot is missing or fails, or a file cannot be written.
-inline std::vector<std::filesystem::path> write_plots(const std::filesystem::path& directory,
-                                                      std::span<const run_result> runs,
-                                                      plot_format format = plot_format::svg) {
+inline std::vector<std::filesystem::path> draw_figures(const std::filesystem::path& directory,
+                                                       std::span<const figure> figures,
+                                                       plot_format format = plot_format::svg) {
   require_gnuplot();
   std::error_code failure;
   std::filesystem::create_directories(directory, failure);
   if (failure) throw output_error{fmt::format("cannot make {}: {}", directory.string(), failure.message())};
-  struct figure {
-    std::string_view name;
-    std::string script;
-    int height;
-  };
-  const figure figures[] = {{"ttft_cdf", detail::ttft_cdf_script(runs), 540},
-                            {"tail_ttft", detail::tail_script(runs), 540},
-                            {"timeline", detail::timeline_script(runs), 900}};
   const std::string_view extension = format == plot_format::svg ? ".svg" : ".png";
   std::vector<std::filesystem::path> pictures;
   for (const figure& f : figures) {
     if (f.script.empty()) continue;
-    const std::string name = std::string{f.name} + std::string{extension};
-    const std::filesystem::path script = directory / (std::string{f.name} + ".gp");
+    const std::string name = f.name + std::string{extension};
+    const std::filesystem::path script = directory / (f.name + ".gp");
     output_file source{script};
     source.write(fmt::format("if (!exists('picture')) picture = '{}'\n{}set output picture\n{}", name,
                              detail::script_head(format, f.height), f.script));
@@ -553,6 +680,21 @@ inline std::vector<std::filesystem::path> write_plots(const std::filesystem::pat
     pictures.push_back(picture);
   }
   return pictures;
+}
+
+/// What runs look like: `ttft_cdf`, `tpot_cdf`, `tail_ttft`, `timeline`. One without data has no script.
+[[nodiscard]] inline std::vector<figure> figures_of(std::span<const run_result> runs) {
+  return {{"ttft_cdf", detail::cdf_script(runs, "Time to first answering token", &request_record::ttft), 540},
+          {"tpot_cdf", detail::cdf_script(runs, "Time per output token", &request_record::tpot), 540},
+          {"tail_ttft", detail::tail_script(runs), 540},
+          {"timeline", detail::timeline_script(runs), 900}};
+}
+
+/// Draws what runs look like into a folder: see `draw_figures`.
+inline std::vector<std::filesystem::path> write_plots(const std::filesystem::path& directory,
+                                                      std::span<const run_result> runs,
+                                                      plot_format format = plot_format::svg) {
+  return draw_figures(directory, figures_of(runs), format);
 }
 
 }  // namespace sim

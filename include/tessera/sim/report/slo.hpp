@@ -2,6 +2,7 @@
 #pragma once
 
 #include <tessera/sim/error.hpp>
+#include <tessera/sim/input/split_list.hpp>
 #include <tessera/sim/report/request_record.hpp>
 
 #include <fmt/format.h>
@@ -76,10 +77,7 @@ struct slo_bound {
     return failure == std::errc{} && end == digits.data() + digits.size() && std::isfinite(x) && x > 0;
   };
   std::vector<slo_bound> bounds;
-  for (std::size_t begin = 0; begin <= text.size();) {
-    const std::size_t end = std::min(text.find(',', begin), text.size());
-    const std::string_view item = text.substr(begin, end - begin);
-    begin = end + 1;
+  for (const std::string_view item : split_list(text)) {
     const std::size_t equals = item.find('=');
     if (equals == item.npos) throw wrong(item);
     const std::string_view name = item.substr(0, equals);

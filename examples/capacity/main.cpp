@@ -1,0 +1,433 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// How many instances does each policy need, or how much load do so many carry?
+//
+//     capacity --trace my.csv --slo ttft_p99=2,tpot_p99=0.05 --price-per-hour 2.5
+//     capacity --workload azure-conv --slo ttft_p99=2 --find rate --instances 8
+#include "../replay/setting.hpp"
+#include "../tool.hpp"
+
+#include <tessera/sim/policies/capacity.hpp>
+#include <tessera/sim/policies/policies.hpp>
+#include <tessera/sim/report/progress.hpp>
+#include <tessera/sim/report/replicates.hpp>
+#include <tessera/sim/report/report.hpp>
+#include <tessera/sim/report/report_json.hpp>
+#include <tessera/sim/report/slo.hpp>
+#include <tessera/sim/report/tidy_csv.hpp>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <utility>
+#include <vector>
+
+namespace {
+
+namespace sim = tessera::sim;
+using nlohmann::ordered_json;
+
+/// Those that a service would choose among: neither oracles nor those that need a predictor of lengths.
+constexpr std::string_view usual_policies =
+    "fcfs,rr,pascal,pascal-paced,sarathi,llumnix,cascade-steady,improved,distserve,splitwise,phasor";
+
+struct arguments {
+  replay::setting setting;
+  std::string policies{usual_policies};
+  std::string find = "instances";
+  std::int64_t instances_max = 64;
+  std::optional<std::int64_t> instances;
+  std::optional<double> price;
+  std::int64_t jobs = 0;
+  std::string json;
+  std::string csv;
+};
+
+/// Divisions of a policy with pools that are tried with the whole workload.
+constexpr std::size_t divisions_tried = 2;
+constexpr std::int64_t most_asked = 4096;
+
+/// The runs of one policy, of any size and load.
+class laboratory {
+ public:
+  laboratory(const arguments& a, const sim::policy& p, const std::vector<sim::trace_row>& rows,
+             const sim::profile& profile, const std::vector<sim::slo_bound>& slo, tool::signal_guard& signals)
+      : arguments_{a}, policy_{p}, rows_{rows}, profile_{profile}, slo_{slo}, signals_{signals} {
+    trial_.assign(rows.begin(),
+                  rows.begin() + static_cast<std::ptrdiff_t>(std::min(rows.size(), replay::trial_requests)));
+  }
+
+  /// The workload on so many instances, at so many times its rate; of a policy with pools, on the best division found.
+  [[nodiscard]] sim::capacity_trial run(std::size_t instances, double factor) const {
+    const std::vector<sim::trace_row> hurried = sim::hurried(rows_, factor);
+    sim::cluster_options options = replay::size_cluster(arguments_.setting, {{instances, profile_}}, hurried, seed());
+    if (policy_.pools == 0) return {instances, factor, std::nullopt, simulate(options, hurried)};
+    sim::cluster_options small = options;
+    small.warmup_s = small.drain_s = 0;
+    const std::vector<sim::trace_row> beginning = sim::hurried(trial_, factor);
+    const auto likely =
+        sim::likely_divisions(instances, policy_.pools == 3, divisions_tried, [&](const sim::pool_sizes& sizes) {
+          small.pools = sizes;
+          return simulate(small, beginning);
+        });
+    std::optional<sim::capacity_trial> best;
+    for (const sim::pool_sizes& sizes : likely) {
+      options.pools = sizes;
+      sim::capacity_trial t{instances, factor, sizes, simulate(options, hurried)};
+      if (!best || t.meets() || sim::strain(t.numbers.slo) < sim::strain(best->numbers.slo)) best = std::move(t);
+      if (best->meets()) break;
+    }
+    return *best;
+  }
+
+ private:
+  [[nodiscard]] std::uint64_t seed() const noexcept { return static_cast<std::uint64_t>(arguments_.setting.seed); }
+
+  [[nodiscard]] sim::summary simulate(const sim::cluster_options& options,
+                                      const std::vector<sim::trace_row>& rows) const {
+    sim::run_result r = policy_.run(options, rows, [this](std::size_t) { signals_.check(); });
+    r.numbers.slo = sim::evaluate_slo(slo_, r.requests, r.window);
+    return std::move(r.numbers);
+  }
+
+  const arguments& arguments_;
+  const sim::policy& policy_;
+  const std::vector<sim::trace_row>& rows_;
+  const sim::profile& profile_;
+  const std::vector<sim::slo_bound>& slo_;
+  tool::signal_guard& signals_;
+  std::vector<sim::trace_row> trial_;
+};
+
+/// A policy and what was found for it.
+struct answer {
+  const sim::policy* policy = nullptr;
+  sim::capacity found;
+  bool done = false;
+};
+
+/// What an hour of the cluster costs, by the tokens that it makes in an hour.
+struct prices {
+  double per_output = sim::never;  ///< Of a million output tokens.
+  double per_token = sim::never;   ///< Of a million tokens, prompts among them.
+};
+
+struct question {
+  const arguments& a;
+  const replay::row_source& source;
+  std::vector<sim::trace_row> rows;
+  sim::profile profile;
+  std::vector<sim::slo_bound> slo;
+  double rate = 0;         ///< Requests per second.
+  double output_rate = 0;  ///< Output tokens per second.
+  double token_rate = 0;   ///< Tokens per second.
+  bool of_rate = false;    ///< Which question it is.
+
+  [[nodiscard]] prices price_of(const sim::capacity_trial& t) const {
+    if (!a.price) return {};
+    const double an_hour = *a.price * static_cast<double>(t.instances);
+    return {an_hour / (output_rate * t.factor * 3600 / 1e6), an_hour / (token_rate * t.factor * 3600 / 1e6)};
+  }
+  [[nodiscard]] std::string name_of(const sim::capacity_trial& t) const {
+    return of_rate ? fmt::format("{:.4g} requests per second", rate * t.factor)
+                   : fmt::format("{} instance{}", t.instances, t.instances == 1 ? "" : "s");
+  }
+};
+
+std::string division_of(const sim::capacity_trial& t) {
+  if (!t.pools) return "colocated";
+  const sim::pool_sizes& p = *t.pools;
+  return p.mixed == 0 ? fmt::format("split {}/{}", p.prefill, p.decode)
+                      : fmt::format("split {}/{}/{}", p.prefill, p.decode, p.mixed);
+}
+
+std::string format_answers(const question& q, const std::vector<answer>& answers) {
+  std::size_t name = 6;
+  std::size_t place = 9;
+  std::size_t division = 9;
+  for (const answer& x : answers) {
+    if (!x.done) continue;
+    name = std::max(name, x.policy->name.size());
+    for (const auto* t : {&x.found.best, &x.found.beyond}) {
+      if (!*t) continue;
+      place = std::max(place, (*t)->numbers.placement.size());
+      division = std::max(division, division_of(**t).size());
+    }
+  }
+  std::string out = fmt::format("{:{}}  {:{}}  {:{}}  {:>9}  {:>7}  {:>8}  {:>8}  {:>7}  {:>7}{}\n", "policy", name,
+                                "placement", place, "how", division, "instances", "per s", "TTFT p99", "TPOT p99",
+                                "goodput", "tok/s", q.a.price ? fmt::format("  {:>8}", "per Mtok") : "");
+  for (const answer& x : answers) {
+    if (!x.done) continue;
+    if (!x.found.best) {
+      out += fmt::format("{:{}}  none\n", x.policy->name, name);
+      continue;
+    }
+    const sim::capacity_trial& t = *x.found.best;
+    const sim::summary& s = t.numbers;
+    const auto number = [](double value, int digits) {
+      return std::isnan(value) ? std::string{"-"} : fmt::format("{:.{}f}", value, digits);
+    };
+    out += fmt::format("{:{}}  {:{}}  {:{}}  {:>9}  {:>7}  {:>8}  {:>8}  {:>7}  {:>7}{}\n", x.policy->name, name,
+                       s.placement, place, division_of(t), division, t.instances, number(q.rate * t.factor, 2),
+                       number(s.ttft.p99, 3), number(s.tpot.p99, 4), number(s.slo.goodput_requests_per_s, 2),
+                       number(s.window_tokens_per_s, 0),
+                       q.a.price ? fmt::format("  {:>8}", number(q.price_of(t).per_output, 3)) : "");
+  }
+  return out;
+}
+
+/// A sentence for each policy: what it needs, and why less does not do.
+std::string describe_answers(const question& q, const std::vector<answer>& answers) {
+  std::string out;
+  for (const answer& x : answers) {
+    if (!x.done) continue;
+    const auto& [best, beyond, runs] = x.found;
+    if (!best) {
+      out += fmt::format("{}: none of those tried meets the objectives; with {}, {}\n", x.policy->name,
+                         beyond ? q.name_of(*beyond) : "none", beyond ? sim::describe_failure(beyond->numbers) : "");
+      continue;
+    }
+    out += fmt::format("{}: {}", x.policy->name, q.name_of(*best));
+    if (beyond) out += fmt::format("; with {}, {}", q.name_of(*beyond), sim::describe_failure(beyond->numbers));
+    out += "\n";
+  }
+  return out;
+}
+
+/// Who needs least, or carries most, in a sentence; with the price where there is one.
+std::string conclude(const question& q, const std::vector<answer>& answers) {
+  const answer* best = nullptr;
+  const auto value = [&](const answer& x) {
+    return q.of_rate ? -x.found.best->factor : static_cast<double>(x.found.best->instances);
+  };
+  for (const answer& x : answers) {
+    if (x.done && x.found.best && (best == nullptr || value(x) < value(*best))) best = &x;
+  }
+  if (best == nullptr) return "No policy meets the objectives.\n";
+  std::vector<std::string> who;
+  std::vector<std::string> others;
+  for (const answer& x : answers) {
+    if (!x.done || !x.found.best) continue;
+    // Rates are found to a fiftieth.
+    const bool like_best =
+        q.of_rate ? x.found.best->factor * 1.02 >= best->found.best->factor : value(x) == value(*best);
+    if (like_best) {
+      who.push_back(x.policy->name);
+    } else {
+      others.push_back(fmt::format("{} {}", x.policy->name,
+                                   q.of_rate ? fmt::format("{:.4g}", q.rate * x.found.best->factor)
+                                             : fmt::format("{}", x.found.best->instances)));
+    }
+  }
+  std::string out = fmt::format("{} {} {}{}", sim::detail::enumerate(who), q.of_rate ? "carries" : "needs",
+                                q.of_rate ? "most, " : "fewest, ", q.name_of(*best->found.best));
+  if (who.size() > 1) {
+    out = fmt::format("{} {} {}{}", sim::detail::enumerate(who), q.of_rate ? "carry" : "need",
+                      q.of_rate ? "most, " : "fewest, ", q.name_of(*best->found.best));
+  }
+  if (q.a.price) {
+    const prices p = q.price_of(*best->found.best);
+    out += fmt::format(
+        ", which is {:.3g} for a million output tokens ({:.3g} for a million of all) at {:g} for an hour of "
+        "an instance",
+        p.per_output, p.per_token, *q.a.price);
+  }
+  if (!others.empty()) out += "; " + sim::detail::enumerate(others);
+  return out + ".\n";
+}
+
+std::vector<ordered_json> answers_as_json(const question& q, const std::vector<answer>& answers) {
+  std::vector<ordered_json> all;
+  for (const answer& x : answers) {
+    ordered_json j{{"policy", x.policy->name}, {"find", q.a.find}, {"meets", x.found.best.has_value()}};
+    const sim::capacity_trial& t = x.found.best ? *x.found.best : *x.found.beyond;
+    j["how"] = t.pools ? "split" : "colocated";
+    j["instances"] = x.found.best ? ordered_json(t.instances) : ordered_json(nullptr);
+    j["rate"] = x.found.best ? ordered_json(q.rate * t.factor) : ordered_json(nullptr);
+    j["rate_scale"] = t.factor;
+    j["pools"] = t.pools ? fmt::format("{}/{}/{}", t.pools->prefill, t.pools->decode, t.pools->mixed) : "";
+    if (q.a.price) {
+      j["price_per_hour"] = *q.a.price;
+      const prices p = q.price_of(t);
+      j["cost_per_million_output_tokens"] = x.found.best ? ordered_json(p.per_output) : ordered_json(nullptr);
+      j["cost_per_million_tokens"] = x.found.best ? ordered_json(p.per_token) : ordered_json(nullptr);
+    }
+    if (x.found.beyond) {
+      j["fails_at"] = {{"instances", x.found.beyond->instances},
+                       {"rate", q.rate * x.found.beyond->factor},
+                       {"because", sim::describe_failure(x.found.beyond->numbers)}};
+    }
+    j["runs"] = x.found.runs;
+    const auto cluster = std::vector<sim::machines>{{t.instances, q.profile}};
+    const auto rows = sim::hurried(q.rows, t.factor);
+    ordered_json what = replay::describe_setting(
+        q.a.setting, cluster,
+        replay::size_cluster(q.a.setting, cluster, rows, static_cast<std::uint64_t>(q.a.setting.seed)), q.rate);
+    for (const char* key : {"rate", "instances", "pools"}) what.erase(key);
+    j.update(what);
+    ordered_json numbers = sim::to_json(t.numbers);
+    numbers.erase("policy");
+    j.update(numbers);
+    all.push_back(std::move(j));
+  }
+  return all;
+}
+
+void run(arguments a) {
+  std::vector<sim::policy> policies = sim::select_policies(sim::published_policies(), a.policies);
+  if (a.setting.slo.empty()) {
+    throw sim::usage_error{"name the objectives, as in --slo ttft_p99=2,tpot_p99=0.05"};
+  }
+  const bool of_rate = a.find == "rate";
+  if (of_rate && !a.instances) throw sim::usage_error{"--find rate needs the size of the cluster: --instances"};
+  if (!of_rate && a.instances) {
+    throw sim::usage_error{"--instances is for --find rate; for the fewest instances name --instances-max"};
+  }
+  replay::positive(a.instances_max, most_asked, "--instances-max");
+  if (a.instances) replay::positive(*a.instances, most_asked, "--instances");
+  if (a.price && !(*a.price > 0 && *a.price < 1e9)) {
+    throw sim::usage_error{fmt::format("--price-per-hour is a number above 0, not {:g}", *a.price)};
+  }
+  if (a.jobs != 0) replay::positive(a.jobs, 1024, "--jobs");
+  const replay::row_source source{a.setting};
+  question q{.a = a,
+             .source = source,
+             .rows = source.rows(a.setting, static_cast<std::uint64_t>(a.setting.seed)),
+             .profile = sim::load_profile(a.setting.profile),
+             .slo = sim::parse_slo(a.setting.slo),
+             .of_rate = of_rate};
+  q.rate = sim::mean_rate(q.rows);
+  if (!(q.rate > 0)) throw sim::usage_error{"all requests come at once: there is no load to size a cluster for"};
+  double output = 0;
+  double tokens = 0;
+  for (const sim::trace_row& r : q.rows) {
+    output += static_cast<double>(r.output_tokens);
+    tokens += static_cast<double>(r.output_tokens + r.prompt_tokens);
+  }
+  q.output_rate = output / static_cast<double>(q.rows.size()) * q.rate;
+  q.token_rate = tokens / static_cast<double>(q.rows.size()) * q.rate;
+
+  const std::size_t most = static_cast<std::size_t>(of_rate ? *a.instances : a.instances_max);
+  // Checks everything that can be refused before the first run.
+  const std::vector<sim::machines> largest{{most, q.profile}};
+  const sim::cluster_options options =
+      replay::size_cluster(a.setting, largest, q.rows, static_cast<std::uint64_t>(a.setting.seed));
+  std::vector<std::string> left_out;
+  std::erase_if(policies, [&](const sim::policy& p) {
+    try {
+      sim::require_scores(p, q.rows, source.name());
+      sim::require_instances(p, of_rate ? most : std::min(most, p.most_instances));
+      return false;
+    } catch (const sim::usage_error& why) {
+      left_out.emplace_back(why.what());
+      return true;
+    }
+  });
+  if (policies.empty()) throw sim::usage_error{left_out.front()};
+  const std::size_t cores = std::max(std::thread::hardware_concurrency(), 1U);
+  const std::size_t jobs = std::min(a.jobs == 0 ? cores : static_cast<std::size_t>(a.jobs), policies.size());
+  sim::require_memory(options, q.rows.size(), jobs, jobs, sim::spelling::options);
+  if (!a.json.empty() && a.json == a.csv) throw sim::usage_error{"--json and --csv name the same file"};
+
+  std::unique_ptr<sim::output_file> json;
+  std::unique_ptr<sim::output_file> csv;
+  if (!a.json.empty()) json = std::make_unique<sim::output_file>(a.json);
+  if (!a.csv.empty()) csv = std::make_unique<sim::output_file>(a.csv);
+  std::FILE* const people = a.json == "-" || a.csv == "-" ? stderr : stdout;
+  fmt::print(people,
+             "{}\n{} requests, {:.4g} per second, seed {}, {}{}, {} KV blocks of {} tokens each\n{} within {}\n\n",
+             source.what(), q.rows.size(), q.rate, a.setting.seed, of_rate ? fmt::format("{} x ", most) : "",
+             q.profile.name, options.instance.limits.blocks, a.setting.size.block_size,
+             of_rate ? "The highest rate" : fmt::format("The fewest instances, at most {},", most), a.setting.slo);
+  std::fflush(people);
+
+  std::vector<answer> answers;
+  for (const sim::policy& p : policies) answers.push_back({.policy = &p, .found = {}});
+  sim::live_text table{people, sim::table_width};
+  sim::progress_bar bar{"capacity", static_cast<double>(policies.size())};
+  std::mutex one_at_a_time;
+  tool::signal_guard signals{[&] {
+    const std::lock_guard<std::mutex> one{one_at_a_time};
+    json.reset();
+    csv.reset();
+    bar.clear();
+    table.clear();
+    fmt::print(people, "{}\n{}Interrupted: what is above was done; nothing was written.\n", format_answers(q, answers),
+               describe_answers(q, answers));
+  }};
+  std::size_t done = 0;
+  sim::run_parallel(policies.size(), jobs, [&](std::size_t i) {
+    const laboratory lab{a, policies[i], q.rows, q.profile, q.slo, signals};
+    sim::capacity found;
+    if (of_rate) {
+      found = sim::highest_rate([&](double factor) { return lab.run(most, factor); });
+    } else {
+      found = sim::fewest_instances(policies[i].least_instances, std::min(most, policies[i].most_instances),
+                                    [&](std::size_t n) { return lab.run(n, 1); });
+    }
+    const std::lock_guard<std::mutex> one{one_at_a_time};
+    answers[i].found = std::move(found);
+    answers[i].done = true;
+    bar.clear();
+    if (table.draws()) table.show(format_answers(q, answers));
+    bar.update(static_cast<double>(++done));
+  });
+  bar.clear();
+  table.clear();
+  fmt::print(people, "{}\n{}\n{}", format_answers(q, answers), describe_answers(q, answers), conclude(q, answers));
+  for (const std::string& why : left_out) fmt::print(people, "Left out: {}.\n", why);
+  fmt::print(people, "{}", source.unused());
+  std::fflush(people);
+  if (json || csv) {
+    const std::vector<ordered_json> rows = answers_as_json(q, answers);
+    if (json) {
+      json->write(ordered_json(rows).dump(2) + "\n");
+      json->commit();
+    }
+    if (csv) {
+      csv->write(sim::tidy_csv(rows));
+      csv->commit();
+    }
+  }
+  tool::flush_output();
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  arguments a;
+  CLI::App app{"Finds the fewest instances, or the highest rate, at which each policy meets objectives."};
+  app.set_version_flag("--version", "capacity " + tool::version());
+  app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);  // scripts append to their defaults
+  app.add_option("--policies,--policy", a.policies, "comma-separated; see replay --help")->capture_default_str();
+  replay::add_load_options(app, a.setting);
+  app.add_option("--find", a.find, "instances: the fewest for the workload's rate; rate: the highest for --instances")
+      ->check(CLI::IsMember({"instances", "rate"}))
+      ->capture_default_str();
+  app.add_option("--instances-max", a.instances_max, "look no further than that")->capture_default_str();
+  app.add_option("--instances", a.instances, "engine instances, for --find rate");
+  app.add_option("--price-per-hour", a.price, "of one instance, in any money: what a million tokens cost");
+  replay::add_instance_options(app, a.setting);
+  app.add_option("--jobs", a.jobs, "policies at a time (default: one per core)");
+  app.add_option("--json", a.json, "write what was found for each policy; - is standard output");
+  app.add_option("--csv", a.csv, "the same as CSV, a row per policy; - as above");
+  return tool::run("capacity", "a smaller --instances-max, or fewer --requests", app, [&] {
+    tool::require_values(argc, argv);
+    app.parse(argc, argv);
+    run(a);
+  });
+}

@@ -1,0 +1,362 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include "../tool.hpp"
+
+#include <tessera/sim/cluster/cluster_size.hpp>
+#include <tessera/sim/cluster/fault.hpp>
+#include <tessera/sim/cluster/instance.hpp>
+#include <tessera/sim/input/split_list.hpp>
+#include <tessera/sim/input/trace.hpp>
+#include <tessera/sim/input/workload.hpp>
+#include <tessera/sim/model/profile_file.hpp>
+#include <tessera/sim/model/profiles.hpp>
+#include <tessera/sim/policies/placements.hpp>
+#include <tessera/sim/policies/policy.hpp>
+#include <tessera/sim/policies/pool_plan.hpp>
+#include <tessera/sim/report/slo.hpp>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <charconv>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+/// @file
+/// What is replayed, and on which cluster: the options that `replay` and `capacity` share, and what is made of them.
+
+namespace replay {
+
+namespace sim = tessera::sim;
+
+/// A workload and a cluster, as the command line says them.
+struct setting {
+  std::string workload;
+  std::string trace;
+  std::optional<double> rate;
+  std::optional<double> rate_scale;
+  std::optional<std::int64_t> requests;
+  std::int64_t seed = 1;
+  std::int64_t hash_tokens = sim::trace_options{}.hash_tokens;
+  std::string instances = "8";
+  std::string placement;
+  std::string profile{sim::default_profile};
+  std::vector<std::string> faults;
+  std::optional<double> mtbf;
+  std::optional<double> mttr;
+  double detection = 1;
+  std::string pools;
+  std::string slo;
+  double warmup = 0;
+  double drain = 0;
+  sim::instance_size size;
+  std::string prefix_cache = "on";
+};
+
+/// Requests of a built-in workload when none are asked for.
+inline constexpr std::size_t default_requests = 8000;
+
+// What is refused because nobody means it: it would take days.
+inline constexpr double max_replay_seconds = 1e9;  ///< Up to here a double holds a moment to a tenth of a microsecond.
+inline constexpr double max_step_seconds = 1e6;
+
+/// `n`, if it is from 1 to `most`.
+inline std::int64_t positive(std::int64_t n, std::int64_t most, const char* option) {
+  return sim::require_within(n, 1, most, option);
+}
+
+/// The arrivals of a replay fit on its time line.
+inline void check_span(const std::vector<sim::trace_row>& rows) {
+  if (!(rows.back().arrival_s <= max_replay_seconds)) {
+    throw sim::usage_error{
+        fmt::format("at this rate the last of {} requests arrives after {:.3g} seconds; a replay spans at most {:g}",
+                    rows.size(), rows.back().arrival_s, max_replay_seconds)};
+  }
+}
+
+/// Where the rows to replay come from, for any seed and rate. A trace is read once.
+class row_source {
+ public:
+  explicit row_source(const setting& a) {
+    requests_ = a.requests ? static_cast<std::size_t>(positive(*a.requests, sim::max_trace_rows, "--requests")) : 0U;
+    if (a.seed < 0) throw sim::usage_error{fmt::format("--seed must not be negative, like {}", a.seed)};
+    if (a.rate && a.rate_scale) throw sim::usage_error{"--rate and --rate-scale exclude each other"};
+    if (a.workload.empty() == a.trace.empty()) {
+      throw sim::usage_error{fmt::format("name one of --trace FILE.csv and --workload NAME; workloads: {}",
+                                         fmt::join(sim::workload_names(), ", "))};
+    }
+    if (!a.workload.empty()) {
+      workload_ = &sim::find_workload(a.workload);
+      what_ = fmt::format("{}: {}", workload_->name, workload_->summary);
+      name_ = a.workload;
+    } else {
+      trace_ = sim::read_trace(a.trace, {.hash_tokens = a.hash_tokens});
+      what_ = name_ = a.trace;
+      if (!trace_.has_arrivals && !a.rate) {
+        throw sim::usage_error{fmt::format(
+            "{} has no arrivals: name a --rate (requests per second{})", a.trace,
+            trace_.own_rate > 0 ? fmt::format("; it was measured at {:.4g}", trace_.own_rate) : std::string{})};
+      }
+    }
+  }
+
+  /// A line that says what they are.
+  [[nodiscard]] const std::string& what() const noexcept { return what_; }
+  /// The workload's name, or the trace's.
+  [[nodiscard]] const std::string& name() const noexcept { return name_; }
+  /// Whether it is a trace.
+  [[nodiscard]] bool is_trace() const noexcept { return workload_ == nullptr; }
+  /// A sentence about columns of the trace that nothing is made of; empty if there are none.
+  [[nodiscard]] std::string unused() const { return sim::describe_unused(trace_); }
+  /// The rows of a seed, at the rate that `a` asks for.
+  [[nodiscard]] std::vector<sim::trace_row> rows(const setting& a, std::uint64_t seed) const {
+    if (workload_ != nullptr) {
+      const double rate = a.rate.value_or(workload_->rate * a.rate_scale.value_or(1.0));
+      return sim::generate(*workload_, requests_ == 0 ? default_requests : requests_, rate, seed);
+    }
+    return sim::schedule_arrivals(
+        trace_, {.rate = a.rate, .rate_scale = a.rate_scale.value_or(1.0), .requests = requests_, .seed = seed});
+  }
+
+ private:
+  std::size_t requests_ = 0;
+  const sim::workload* workload_ = nullptr;
+  sim::trace trace_;
+  std::string what_;
+  std::string name_;
+};
+
+/// The cluster as `--instances` and `--profile` say it: `8` of one profile, `4,4` of as many profiles, or
+/// `4xPROFILE,4xPROFILE`.
+inline std::vector<sim::machines> machines_of(const setting& a) {
+  const std::vector<std::string_view> counts = sim::split_list(a.instances);
+  const std::vector<std::string_view> profiles =
+      counts.size() == 1 ? std::vector<std::string_view>{a.profile} : sim::split_list(a.profile);
+  std::vector<sim::machines> all;
+  std::int64_t sum = 0;
+  for (std::size_t k = 0; k != counts.size(); ++k) {
+    std::string_view item = counts[k];
+    std::int64_t n = 0;
+    const auto [end, failure] = std::from_chars(item.data(), item.data() + item.size(), n);
+    item.remove_prefix(static_cast<std::size_t>(end - item.data()));
+    const bool named = item.size() > 1 && item.front() == 'x';
+    if (failure != std::errc{} || !(item.empty() || named)) {
+      throw sim::usage_error{fmt::format(
+          "--instances is a number, or numbers and profiles as 4xPROFILE,4xPROFILE, not {}", sim::shown(a.instances))};
+    }
+    if (!named && profiles.size() != counts.size()) {
+      throw sim::usage_error{fmt::format("--instances names {} kinds, --profile {}", counts.size(), profiles.size())};
+    }
+    sum += positive(n, sim::max_instances, "--instances");
+    all.push_back({static_cast<std::size_t>(n), sim::load_profile(std::string{named ? item.substr(1) : profiles[k]})});
+    const double kv = all.back().profile.kv_bytes_per_token();
+    if (kv != all.front().profile.kv_bytes_per_token()) {
+      throw sim::usage_error{
+          fmt::format("instances of one cluster serve one model: a token's KV has {:g} bytes in the "
+                      "profile {}, {:g} in {}",
+                      all.front().profile.kv_bytes_per_token(), all.front().profile.name, kv, all.back().profile.name)};
+    }
+  }
+  positive(sum, sim::max_instances, "--instances");
+  return all;
+}
+
+/// `8 x A`, or `4 x A + 4 x B`.
+inline std::string names_of(const std::vector<sim::machines>& cluster) {
+  std::string names;
+  for (const sim::machines& m : cluster) {
+    names += fmt::format("{}{} x {}", names.empty() ? "" : " + ", m.count, m.profile.name);
+  }
+  return names;
+}
+
+/// What goes wrong in a run of these rows.
+inline std::vector<sim::fault> faults_of(const setting& a, std::size_t instances,
+                                         const std::vector<sim::trace_row>& rows, std::uint64_t seed) {
+  std::vector<sim::fault> faults;
+  for (const std::string& text : a.faults) {
+    faults.push_back(sim::parse_fault(text));
+    if (faults.back().instance >= instances) {
+      throw sim::usage_error{
+          fmt::format("the fault {} is of no instance: they are 0 to {}", sim::shown(text), instances - 1)};
+    }
+  }
+  if (a.mtbf.has_value() != a.mttr.has_value()) throw sim::usage_error{"--mtbf and --mttr go together"};
+  if (!a.mtbf) return faults;
+  const double from = rows.front().arrival_s;
+  const double to = rows.back().arrival_s;
+  for (const auto& [value, option] : {std::pair{*a.mtbf, "--mtbf"}, std::pair{*a.mttr, "--mttr"}}) {
+    if (!(value > 0)) throw sim::usage_error{fmt::format("{} is a number of seconds above 0, not {:g}", option, value)};
+  }
+  constexpr double most = 1e6;
+  if (const double deaths = (to - from) * static_cast<double>(instances) / (*a.mtbf + *a.mttr); !(deaths <= most)) {
+    throw sim::usage_error{
+        fmt::format("with these --mtbf and --mttr there would be about {:.3g} deaths; at most {:g}", deaths, most)};
+  }
+  const auto drawn = sim::random_deaths(instances, from, to, *a.mtbf, *a.mttr, seed);
+  faults.insert(faults.end(), drawn.begin(), drawn.end());
+  return faults;
+}
+
+/// A step of the largest kind must take a time that is still a number worth simulating.
+inline void check_step_time(const sim::instance_options& instance, const std::string& profile) {
+  const tessera::tokens kv = instance.limits.block_size * static_cast<std::int64_t>(instance.limits.blocks);
+  sim::step_shape largest;
+  largest.decodes = static_cast<std::int64_t>(instance.step.max_batch);
+  largest.decode_context = kv.count();
+  largest.add_prefill(min(kv, instance.limits.max_length), instance.step.token_budget);
+  const double seconds = instance.timer(largest);
+  if (!(seconds <= max_step_seconds)) {
+    throw sim::usage_error{fmt::format("with the profile {} a full step takes {:.3g} seconds; at most {:g} make sense",
+                                       profile, seconds, max_step_seconds)};
+  }
+}
+
+/// Something is measured: requests arrive after the warm-up and before the drain.
+inline void check_window(const setting& a, const std::vector<sim::trace_row>& rows) {
+  for (const auto& [value, option] : {std::pair{a.warmup, "--warmup"}, std::pair{a.drain, "--drain"}}) {
+    if (!(value >= 0))
+      throw sim::usage_error{fmt::format("{} is a number of seconds, 0 or more, not {:g}", option, value)};
+  }
+  const double first = rows.front().arrival_s + a.warmup;
+  const double last = rows.back().arrival_s - a.drain;
+  if (std::none_of(rows.begin(), rows.end(),
+                   [&](const sim::trace_row& r) { return first <= r.arrival_s && r.arrival_s <= last; })) {
+    throw sim::usage_error{fmt::format(
+        "--warmup {:g} and --drain {:g} leave nothing to measure: the requests arrive within {:.4g} seconds", a.warmup,
+        a.drain, rows.back().arrival_s - rows.front().arrival_s)};
+  }
+}
+
+/// The cluster for the rows of a seed, all checked.
+inline sim::cluster_options size_cluster(const setting& a, const std::vector<sim::machines>& cluster,
+                                         const std::vector<sim::trace_row>& rows, std::uint64_t seed) {
+  check_span(rows);
+  sim::cluster_options o = sim::size_cluster(cluster, a.size, rows, sim::spelling::options);
+  if (!(a.detection >= 0)) {
+    throw sim::usage_error{fmt::format("--detection is a number of seconds, 0 or more, not {:g}", a.detection)};
+  }
+  check_window(a, rows);
+  o.warmup_s = a.warmup;
+  o.drain_s = a.drain;
+  o.seed = seed;
+  o.prefix_cache = a.prefix_cache == "on";
+  if (!a.placement.empty()) o.placement = sim::find_placement(a.placement);
+  o.detection_s = a.detection;
+  o.faults = faults_of(a, o.instances, rows, seed);
+  if (!a.pools.empty() && a.pools != "auto") o.pools = sim::parse_pools(a.pools, o.instances);
+  for (std::size_t k = 0, i = 0; k != cluster.size(); i += cluster[k++].count) {
+    check_step_time(o.of(i), cluster[k].profile.name);
+  }
+  return o;
+}
+
+/// Most requests of a trial that plans pools.
+inline constexpr std::size_t trial_requests = 2000;
+
+/// The pools of `--pools auto` for a policy, planned from the rows of the first seed.
+inline sim::pool_plan plan_pools(const sim::policy& p, const sim::cluster_options& options,
+                                 const std::vector<sim::trace_row>& rows, const std::vector<sim::slo_bound>& slo,
+                                 tool::signal_guard& signals) {
+  const std::vector<sim::trace_row> trial{
+      rows.begin(), rows.begin() + static_cast<std::ptrdiff_t>(std::min(rows.size(), trial_requests))};
+  sim::cluster_options o = options;
+  o.faults.clear();
+  return sim::plan_pools(o.instances, slo, p.pools == 3, [&](const sim::pool_sizes& sizes, double factor) {
+    o.pools = sizes;
+    o.warmup_s = o.drain_s = 0;
+    return p.run(o, sim::hurried(trial, factor), [&](std::size_t) { signals.check(); });
+  });
+}
+
+/// The options of a workload and its objectives.
+inline void add_load_options(CLI::App& app, setting& a) {
+  app.add_option("--workload", a.workload, fmt::format("built-in: {}", fmt::join(sim::workload_names(), ", ")));
+  app.add_option("--trace", a.trace,
+                 "CSV or lines of JSON with arrival_s, prompt_tokens, output_tokens, ...; those of Azure, BurstGPT, "
+                 "ServeGen, Mooncake and vLLM's benchmarks as they are");
+  app.add_option("--rate", a.rate, "mean arrivals per second");
+  app.add_option("--rate-scale", a.rate_scale, "factor on the workload's own rate");
+  app.add_option("--requests", a.requests,
+                 fmt::format("only so many (a built-in workload: {}, a trace: all)", default_requests));
+  app.add_option("--seed", a.seed, "of everything that is drawn")->capture_default_str();
+  app.add_option("--hash-tokens", a.hash_tokens, "tokens of the prompt that each of a trace's hash_ids stands for")
+      ->capture_default_str();
+  app.add_option("--slo", a.slo, "objectives in seconds, as ttft_p99=2,tpot_p99=0.05: goodput, and who meets them");
+  app.add_option("--warmup", a.warmup, "leave out the requests of so many seconds at the beginning")
+      ->capture_default_str();
+  app.add_option("--drain", a.drain, "leave out those of so many seconds before the last arrival")
+      ->capture_default_str();
+}
+
+/// The options of what an instance is.
+inline void add_instance_options(CLI::App& app, setting& a) {
+  app.add_option("--profile", a.profile,
+                 "a built-in one (see --list-profiles), or a .json file; with --instances 4,4: one for each number")
+      ->capture_default_str();
+  std::string places = "where new requests go, for policies that leave it open:";
+  for (const sim::named_placement& p : sim::placements()) places += fmt::format("\n{:<14} {}", p.name, p.summary);
+  app.add_option("--placement", a.placement, places);
+  app.add_option("--kv-blocks", a.size.kv_blocks, "KV blocks per instance (default: the profile's memory)");
+  app.add_option("--block-size", a.size.block_size, "tokens per KV block")->capture_default_str();
+  app.add_option("--max-batch", a.size.max_batch, "requests per step")->capture_default_str();
+  app.add_option("--token-budget", a.size.token_budget, "tokens per step")->capture_default_str();
+  app.add_option("--prefix-cache", a.prefix_cache, "on or off: whether the KV of shared prefixes is found again")
+      ->check(CLI::IsMember({"on", "off"}))
+      ->capture_default_str();
+}
+
+/// The options of what goes wrong.
+inline void add_fault_options(CLI::App& app, setting& a) {
+  app.add_option("--fault", a.faults,
+                 "die:3@120+60: instance 3 is dead from 120 s on, for 60 s; also hang:3@120+10, slow:3@120+60x2; again "
+                 "and again")
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  app.add_option("--mtbf", a.mtbf, "instances die at random: mean seconds between failures of each");
+  app.add_option("--mttr", a.mttr, "mean seconds that they are dead");
+  app.add_option("--detection", a.detection, "seconds after a death before the others know of it")
+      ->capture_default_str();
+}
+
+/// What was run, for JSON and CSV: the keys are columns there.
+inline nlohmann::ordered_json describe_setting(const setting& a, const std::vector<sim::machines>& cluster,
+                                               const sim::cluster_options& options, double rate) {
+  nlohmann::ordered_json what{{a.trace.empty() ? "workload" : "trace", a.trace.empty() ? a.workload : a.trace},
+                              {"rate", rate},
+                              {"instances", options.instances},
+                              {"profile", cluster.size() == 1 ? cluster.front().profile.name : names_of(cluster)},
+                              {"kv_blocks", options.instance.limits.blocks},
+                              {"block_size", a.size.block_size},
+                              {"max_batch", a.size.max_batch},
+                              {"token_budget", a.size.token_budget},
+                              {"prefix_cache", options.prefix_cache},
+                              {"pools", a.pools},
+                              {"objectives", a.slo},
+                              {"warmup_s", a.warmup},
+                              {"drain_s", a.drain},
+                              {"faults_asked", fmt::format("{}", fmt::join(a.faults, " "))},
+                              {"seed", a.seed},
+                              {"version", tool::version()}};
+  if (cluster.size() > 1) {
+    nlohmann::ordered_json blocks = nlohmann::ordered_json::array();
+    for (std::size_t k = 0, i = 0; k != cluster.size(); i += cluster[k++].count) {
+      blocks.push_back(options.of(i).limits.blocks);
+    }
+    what["kv_blocks"] = std::move(blocks);
+  }
+  if (a.mtbf) what["mtbf_s"] = *a.mtbf;
+  if (a.mttr) what["mttr_s"] = *a.mttr;
+  return what;
+}
+
+}  // namespace replay

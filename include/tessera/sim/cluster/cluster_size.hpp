@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <tessera/compose/fcfs.hpp>
+#include <tessera/sim/cluster/cluster.hpp>
+#include <tessera/sim/error.hpp>
+#include <tessera/sim/input/trace.hpp>
+#include <tessera/sim/model/profile.hpp>
+#include <tessera/sim/model/step_time.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+/// @file
+/// The cluster for a workload, from what its user says: which machines, how many, and how large their memory, batches
+/// and steps are. What nobody means, because it would take days or more memory than there is, is refused here.
+
+TESSERA_NAMESPACE_BEGIN
+
+namespace sim {
+
+/// How messages write the name of what was asked for: `--kv-blocks`, or `kv_blocks`.
+enum class spelling { options, names };
+
+/// A name such as `kv_blocks` as messages write it.
+[[nodiscard]] inline std::string spelled(std::string_view name, spelling how) {
+  std::string out{name};
+  if (how == spelling::names) return out;
+  std::replace(out.begin(), out.end(), '_', '-');
+  return "--" + out;
+}
+
+/// `n`, if it is from `least` to `most`. @param name as messages write it. @throws usage_error
+inline std::int64_t require_within(std::int64_t n, std::int64_t least, std::int64_t most, std::string_view name) {
+  if (n < least || n > most) {
+    throw usage_error{fmt::format("{} must be from {} to {}, not {}", name, least, most, n)};
+  }
+  return n;
+}
+
+/// So many instances of one kind.
+struct machines {
+  std::size_t count = 0;  ///< At least 1.
+  sim::profile profile;   ///< What each of them is.
+};
+
+/// Most instances of a cluster.
+inline constexpr std::int64_t max_instances = 65'536;
+
+/// What is asked of every instance.
+struct instance_size {
+  std::optional<std::int64_t> kv_blocks{};  ///< At most 2^26; none: what the profile's memory holds.
+  std::int64_t block_size = 16;             ///< Tokens of a block: 1 to 65,536.
+  std::int64_t max_batch = 256;             ///< Requests in a step: 1 to 65,536.
+  std::int64_t token_budget = 8192;         ///< Tokens in a step: 1 to 2^24.
+};
+
+/// An instance for `rows`: the profile's KV memory, or what was asked for; and no more host memory than all the
+/// requests together could ever fill. O(rows).
+/// @throws usage_error a size out of its range, or too few blocks for the shortest request.
+[[nodiscard]] inline instance_options size_instance(const instance_size& asked, const sim::profile& profile,
+                                                    std::span<const trace_row> rows, spelling how) {
+  constexpr std::int64_t max_kv_blocks = std::int64_t{1} << 26;
+  constexpr std::int64_t max_token_budget = std::int64_t{1} << 24;
+  const tokens block_size{require_within(asked.block_size, 1, 65'536, spelled("block_size", how))};
+  if (asked.kv_blocks) require_within(*asked.kv_blocks, 1, max_kv_blocks, spelled("kv_blocks", how));
+  const std::int64_t blocks = asked.kv_blocks.value_or(profile.kv_blocks(block_size).count());
+  if (blocks > max_kv_blocks) {
+    throw usage_error{fmt::format("{} has room for {} KV blocks of {} tokens; name {}, at most {}", profile.name,
+                                  blocks, block_size.count(), spelled("kv_blocks", how), max_kv_blocks)};
+  }
+  std::int64_t shortest = rows.front().prompt_tokens + rows.front().output_tokens;
+  std::int64_t longest = shortest;
+  std::int64_t all_blocks = 0;
+  for (const trace_row& row : rows) {
+    const std::int64_t length = row.prompt_tokens + row.output_tokens;
+    shortest = std::min(shortest, length);
+    longest = std::max(longest, length);
+    all_blocks += std::min(blocks_for(tokens{length}, block_size).count(), blocks);
+  }
+  if (const auto need = blocks_for(tokens{shortest - 1}, block_size).count(); need > blocks) {
+    throw usage_error{
+        fmt::format("{} KV blocks of {} tokens are too few for the shortest of {} requests, which needs {}; raise {}",
+                    blocks, block_size.count(), rows.size(), need, spelled("kv_blocks", how))};
+  }
+  const auto max_batch =
+      static_cast<std::size_t>(require_within(asked.max_batch, 1, 65'536, spelled("max_batch", how)));
+  const tokens budget{require_within(asked.token_budget, 1, max_token_budget, spelled("token_budget", how))};
+  const std::int64_t host_blocks = std::min(profile.host_blocks(block_size).count(), all_blocks);
+  return {.limits = {.requests = rows.size(),
+                     .blocks = static_cast<std::size_t>(blocks),
+                     .block_size = block_size,
+                     .residents = max_batch,
+                     .host_blocks = static_cast<std::size_t>(host_blocks),
+                     .max_length = tokens{longest}},
+          .step = {.max_batch = max_batch, .token_budget = budget},
+          .timer = step_timer{profile},
+          .swap_seconds_per_block = swap_seconds(profile, block_size)};
+}
+
+/// The cluster of these machines for `rows`. What its kinds must agree on, the fabric and the host, is as slow as the
+/// slowest. Everything else is as `cluster_options` begin. O(kinds * rows + instances).
+/// @param kinds at least one. @throws usage_error as `size_instance`
+[[nodiscard]] inline cluster_options size_cluster(std::span<const machines> kinds, const instance_size& asked,
+                                                  std::span<const trace_row> rows, spelling how) {
+  const sim::profile& first = kinds.front().profile;
+  cluster_options o{.instances = 0,
+                    .instance = size_instance(asked, first, rows, how),
+                    .fabric_bytes_per_s = first.links.fabric_bytes_per_s,
+                    .kv_bytes_per_token = first.kv_bytes_per_token(),
+                    .host_request_seconds = first.terms.host_request_seconds};
+  for (const machines& m : kinds) {
+    o.instances += m.count;
+    if (kinds.size() == 1) continue;
+    o.each.insert(o.each.end(), m.count, size_instance(asked, m.profile, rows, how));
+    o.fabric_bytes_per_s = std::min(o.fabric_bytes_per_s, m.profile.links.fabric_bytes_per_s);
+    o.host_request_seconds = std::max(o.host_request_seconds, m.profile.terms.host_request_seconds);
+  }
+  return o;
+}
+
+/// Refuses runs that would take more memory than a machine is likely to have.
+/// @param rows requests of a run. @param kept runs of which every request is remembered. @param jobs runs at a time.
+/// @throws usage_error
+inline void require_memory(const cluster_options& o, std::size_t rows, std::size_t kept, std::size_t jobs,
+                           spelling how) {
+  constexpr double gib = 1 << 30;
+  constexpr double max_memory = 16 * gib;      // that is written to
+  constexpr double max_reserved = 1024 * gib;  // of address space, for the schedulers
+  // A scheduler is made when its first request comes.
+  const auto most = static_cast<double>(std::min(o.instances, rows) * jobs);
+  double written = 0;
+  double reserved = 0;
+  for (std::size_t i = 0; i != (o.each.empty() ? 1 : o.each.size()); ++i) {
+    const scheduler_limits& l = o.of(i).limits;
+    written = std::max(written, static_cast<double>(kv_store::required_bytes({.blocks = l.blocks}) +
+                                                    kv::host_tier::required_bytes({.host_blocks = l.host_blocks})));
+    reserved = std::max(reserved, static_cast<double>(fcfs<request, kv_store>::required_bytes(l)));
+  }
+  const double requests =
+      static_cast<double>(rows) * static_cast<double>(jobs * sizeof(request) + kept * sizeof(request_record));
+  const auto refuse = [&](std::string_view what, double size, double allowed) {
+    throw usage_error{
+        fmt::format("this would {} {:.1f} GiB of memory; at most {:.0f} are allowed: take fewer {}, requests{} or {}",
+                    what, size / gib, allowed / gib, spelled("instances", how),
+                    how == spelling::options ? ", --jobs" : "", spelled("kv_blocks", how))};
+  };
+  if (most * written + requests > max_memory) refuse("use", most * written + requests, max_memory);
+  if (most * reserved > max_reserved) refuse("reserve", most * reserved, max_reserved);
+}
+
+}  // namespace sim
+TESSERA_NAMESPACE_END

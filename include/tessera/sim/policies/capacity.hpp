@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <tessera/sim/cluster/pool_sizes.hpp>
+#include <tessera/sim/policies/load_search.hpp>
+#include <tessera/sim/policies/pool_plan.hpp>
+#include <tessera/sim/report/metrics.hpp>
+#include <tessera/sim/report/slo.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <limits>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+/// @file
+/// How many instances a policy needs for a load, or how much load so many instances carry, within objectives.
+
+TESSERA_NAMESPACE_BEGIN
+namespace sim {
+
+/// One run of a search.
+struct capacity_trial {
+  std::size_t instances = 0;          ///< Of the cluster.
+  double factor = 1;                  ///< On the workload's rate.
+  std::optional<pool_sizes> pools{};  ///< Of a policy that divides the instances.
+  summary numbers{};                  ///< With the objectives evaluated.
+
+  /// Whether it meets the objectives under a load that is carried: in a longer run they would not be met otherwise.
+  [[nodiscard]] bool meets() const noexcept { return numbers.slo.met && numbers.load.state != load_state::overload; }
+};
+
+/// How far a run is from its objectives: the largest ratio of a value to its bound; infinite where nothing was
+/// measured.
+[[nodiscard]] inline double strain(const slo_report& slo) noexcept {
+  double most = 0;
+  for (const slo_report::line& l : slo.lines) {
+    // A request that was refused or has not ended has no value, and keeps no bound.
+    const double ratio =
+        std::isnan(l.value) ? (l.met ? 0 : std::numeric_limits<double>::infinity()) : l.value / l.bound.seconds;
+    most = std::max(most, ratio);
+  }
+  return most;
+}
+
+/// Why a run does not meet its objectives, in words.
+[[nodiscard]] inline std::string describe_failure(const summary& s) {
+  std::string why;
+  if (s.load.state == load_state::overload) {
+    why = fmt::format("the queue grows by {:.2g} % of what arrives", 100 * s.load.left_behind);
+  }
+  for (const slo_report::line& l : s.slo.lines) {
+    if (l.met) continue;
+    if (!why.empty()) why += ", ";
+    why += std::isnan(l.value) ? fmt::format("no {} was measured", to_string(l.bound))
+                               : fmt::format("{} is {:.3g} s", to_string(l.bound), l.value);
+    if (!std::isnan(l.value) && l.value <= l.bound.seconds) {
+      why += fmt::format(" but only {:.4g} % end within it", 100 * l.within);
+    }
+  }
+  return why;
+}
+
+/// What a search found.
+struct capacity {
+  std::optional<capacity_trial> best{};    ///< The fewest instances, or the highest load, that meets the objectives.
+  std::optional<capacity_trial> beyond{};  ///< The nearest that was tried and does not.
+  std::size_t runs = 0;                    ///< Simulations of the whole workload that it took.
+};
+
+/// The divisions of a cluster that are worth a whole run: the best `most` of all by a short trial each. Those that meet
+/// the objectives there come first, and of them, those that are furthest below their bounds.
+/// @param trial `trial(sizes)` simulates the beginning of the workload and returns a `summary` with its objectives.
+template <class Trial>
+[[nodiscard]] std::vector<pool_sizes> likely_divisions(std::size_t instances, bool mixed, std::size_t most,
+                                                       Trial&& trial) {
+  struct rated {
+    pool_sizes sizes;
+    bool met;
+    double strain;
+  };
+  std::vector<rated> all;
+  for (const pool_sizes& sizes : pool_divisions(instances, mixed)) {
+    const summary s = trial(sizes);
+    all.push_back({sizes, s.slo.met && s.load.state != load_state::overload, strain(s.slo)});
+  }
+  std::stable_sort(all.begin(), all.end(),
+                   [](const rated& a, const rated& b) { return a.met != b.met ? a.met : a.strain < b.strain; });
+  std::vector<pool_sizes> best;
+  for (std::size_t i = 0; i != std::min(all.size(), most); ++i) best.push_back(all[i].sizes);
+  return best;
+}
+
+/// The fewest instances from `least` to `most` that meet the objectives, by doubling and bisection: it supposes that
+/// more instances never make it worse.
+/// @param run `run(instances)` simulates the workload there and returns a `capacity_trial`.
+template <class Run>
+[[nodiscard]] capacity fewest_instances(std::size_t least, std::size_t most, Run&& run) {
+  capacity found;
+  static_cast<void>(smallest_size(least, most, [&](std::size_t n) {
+    capacity_trial t = run(n);
+    ++found.runs;
+    const bool good = t.meets();
+    std::optional<capacity_trial>& side = good ? found.best : found.beyond;
+    if (!side || (good ? n < side->instances : n > side->instances)) side = std::move(t);
+    return good;
+  }));
+  return found;
+}
+
+/// The highest load that meets the objectives, to a fiftieth: it supposes that what is met at a load is met below it.
+/// @param run `run(factor)` simulates the workload, arriving `factor` times as fast, and returns a `capacity_trial`.
+template <class Run>
+[[nodiscard]] capacity highest_rate(Run&& run) {
+  capacity found;
+  const auto meets = [&](double factor) {
+    capacity_trial t = run(factor);
+    ++found.runs;
+    const bool good = t.meets();
+    std::optional<capacity_trial>& side = good ? found.best : found.beyond;
+    if (!side || (good ? factor > side->factor : factor < side->factor)) side = std::move(t);
+    return good;
+  };
+  const bool at_one = meets(1);
+  static_cast<void>(highest_load(at_one, 0.02, meets));
+  return found;
+}
+
+}  // namespace sim
+TESSERA_NAMESPACE_END

@@ -1,0 +1,81 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+# The contract of capacity: what it finds is what replay says, what it writes, and that bad input is one message.
+
+set -euo pipefail
+[[ -n ${TESSERA_CAPACITY:-} && -n ${TESSERA_REPLAY:-} ]] || exit 77
+capacity=$TESSERA_CAPACITY
+fail() { echo "capacity.sh: $*" >&2; exit 1; }
+rm -rf ./*
+
+load=(--workload azure-conv --requests 1500)
+slo=(--slo ttft_p99=2,tpot_p99=0.1)
+some=("${load[@]}" --rate 20 "${slo[@]}" --policies fcfs,distserve,sarathi --price-per-hour 2.5)
+"$capacity" "${some[@]}" --json a.json --csv a.csv > a.txt 2> a.err
+[[ ! -s a.err ]] || fail "said: $(cat a.err)"
+"$capacity" "${some[@]}" --jobs 1 > b.txt
+cmp a.txt b.txt || fail "the number of threads matters"
+awk '/^policy/ { table = 1 } table && length($0) > 112 { exit 1 } /^$/ { if (table) exit 0 }' a.txt || fail "too wide: $(cat a.txt)"
+grep -q '^fcfs: [0-9]* instances; with [0-9]* instances, ' a.txt || fail "no word about less: $(cat a.txt)"
+grep -q ' fewest, [0-9]* instances, which is [0-9.]* for a million output tokens' a.txt || fail "no conclusion: $(cat a.txt)"
+"$capacity" "${load[@]}" "${slo[@]}" --policies fcfs,distserve --find rate --instances 3 --json rate.json > rate.txt
+grep -q 'most, [0-9.]* requests per second' rate.txt || fail "no conclusion: $(cat rate.txt)"
+python3 - "$TESSERA_REPLAY" <<'P'
+import csv, json, subprocess, sys
+
+def replay(*words):
+    out = subprocess.run([sys.argv[1], "--workload", "azure-conv", "--requests", "1500", "--slo", "ttft_p99=2,tpot_p99=0.1",
+                          "--json", "-", *words], capture_output=True, text=True, check=True).stdout
+    r = json.loads(out)[0]
+    return r["slo"]["met"] and r["load"]["state"] != "overload", r
+
+found = json.load(open("a.json"))
+assert [f["policy"] for f in found] == ["fcfs", "distserve", "sarathi"]
+assert [f["how"] for f in found] == ["colocated", "split", "colocated"]
+for f, row in zip(found, csv.DictReader(open("a.csv")), strict=True):
+    assert row["policy"] == f["policy"] and row["instances"] == str(f["instances"]) and row["version"] == f["version"]
+    pools = [] if f["how"] == "colocated" else ["--pools", f["pools"].rsplit("/", 1)[0]]
+    met, r = replay("--policy", f["policy"], "--rate", "20", "--instances", str(f["instances"]), *pools)
+    assert met and f["meets"], f
+    assert abs(r["ttft"]["p99"] - f["ttft"]["p99"]) < 1e-9 and f["slo"]["met"], f
+    # One less does not do, in no division.
+    less = f["instances"] - 1
+    assert f["fails_at"]["instances"] == less and f["fails_at"]["because"]
+    for way in [[]] if not pools else [["--pools", f"{p}/{less - p}"] for p in range(1, less)]:
+        assert not replay("--policy", f["policy"], "--rate", "20", "--instances", str(less), *way)[0], (f, way)
+    assert f["cost_per_million_output_tokens"] > f["cost_per_million_tokens"] > 0
+cheap, dear = sorted({(f["instances"], f["cost_per_million_output_tokens"]) for f in found})[:1][0], max(
+    (f["instances"], f["cost_per_million_output_tokens"]) for f in found)
+assert abs(cheap[1] / cheap[0] - dear[1] / dear[0]) < 1e-9 * dear[1]  # a price per instance
+for f in json.load(open("rate.json")):
+    assert f["instances"] == 3 and f["rate"] < f["fails_at"]["rate"] <= f["rate"] * 1.03, f
+    pools = [] if f["how"] == "colocated" else ["--pools", f["pools"].rsplit("/", 1)[0]]
+    # To replay the same arrivals: the same factor on the workload's own rate.
+    assert replay("--policy", f["policy"], "--instances", "3", "--rate-scale", str(f["rate_scale"]), *pools)[0], f
+P
+"$capacity" "${load[@]}" --rate 20 --slo ttft_p99=0.00001 --policies fcfs --instances-max 3 > none.txt
+grep -q '^No policy meets the objectives\.$' none.txt && grep -q 'with 3 instances, ' none.txt || fail "nobody can: $(cat none.txt)"
+"$capacity" "${load[@]}" --rate 5 "${slo[@]}" --policies fcfs,pars > left.txt
+grep -q '^Left out: the policy pars needs a score' left.txt || fail "not said who is left out: $(cat left.txt)"
+"$capacity" --version | grep -qx 'capacity [0-9]*\.[0-9]*\.[0-9]*' || fail "no version"
+
+refused() {
+  local code=0
+  "$capacity" "$@" --json out.json --csv out.csv > out.txt 2> err.txt || code=$?
+  [[ $code -eq 2 && $(wc -l < err.txt) -eq 1 && ! -s out.txt ]] || fail "exit code $code: $* : $(cat err.txt)"
+  [[ -z $(find . -name 'out.json*' -o -name 'out.csv*') ]] || fail "left-overs: $*"
+}
+refused
+refused "${load[@]}"
+grep -q 'ttft_p99=2,tpot_p99=0.05' err.txt || fail "no example of objectives: $(cat err.txt)"
+refused "${load[@]}" --slo nonsense
+refused "${load[@]}" "${slo[@]}" --find rate
+refused "${load[@]}" "${slo[@]}" --find speed
+refused "${load[@]}" "${slo[@]}" --instances 4
+refused "${load[@]}" "${slo[@]}" --policies pars
+refused "${load[@]}" "${slo[@]}" --policies nonsense
+for n in 0 -1 x 5000 ''; do refused "${load[@]}" "${slo[@]}" --instances-max "$n"; done
+for x in 0 -1 nan ''; do refused "${load[@]}" "${slo[@]}" --price-per-hour "$x"; done
+refused "${load[@]}" "${slo[@]}" --profile nonsense
+echo "capacity.sh: ok"

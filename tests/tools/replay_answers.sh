@@ -1,0 +1,124 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+# What replay says of its own: what was run, who wins, who could not take part; sweeps; standard output; signals.
+
+set -euo pipefail
+replay=$TESSERA_REPLAY
+fail() { echo "replay_answers: $*" >&2; exit 1; }
+rm -rf ./*
+
+run() { "$replay" --workload reasoning-chat --requests 300 --rate 40 --policy fcfs,rr,pascal "$@"; }
+more() { run --policy fcfs,pascal --slo ttft_p90=20,tpot=5 --warmup 1 --drain 0.5 "$@"; }
+run > a.txt
+more --seed 2 --json second.json --csv second.csv > second.txt
+more --seeds 3 > three.txt
+
+# Who reads a file must know what was run; and a table fits a page.
+python3 - <<'P'
+import csv, json
+for r in json.load(open("second.json")):
+    assert r["version"] and r["objectives"] == "ttft_p90=20,tpot=5" and r["warmup_s"] == 1 and r["max_batch"] == 256, r
+    assert r["profile"] == "h100-96gb-qwen-32b" and r["placement"] and r["prefix_cache"] is True
+row = next(csv.DictReader(open("second.csv")))
+assert (row["placement"], row["workload"], row["instances"], row["seed"]) == ("least-load", "reasoning-chat", "8", "2"), row
+assert row["version"] and float(row["rate"]) > 0 and row["profile"]
+for name in "a.txt", "second.txt", "three.txt":
+    head, table = open(name).read().split("\n\n")[:2]
+    assert all(len(line) <= 100 for line in table.splitlines()), table
+    assert "seed" in head and "8 x h100-96gb-qwen-32b" in head and "per second" in head, head
+P
+grep -q ' has the \| share the ' a.txt || fail "nobody wins: $(cat a.txt)"
+grep -q TPOT a.txt && head -6 second.txt | grep -q goodput || fail "columns are missing: $(cat second.txt)"
+
+# Whoever cannot take part is a remark; with nobody left it is an error.
+run --policy fcfs,pars,phasor --instances 2 --rate 10 > some.txt
+grep -q '^fcfs ' some.txt || fail "the others do not end a table: $(cat some.txt)"
+grep -q '^Left out: the policy pars needs a score' some.txt && grep -q '^Left out: the policy phasor needs at least 3' some.txt ||
+  fail "not said who is left out: $(cat some.txt)"
+
+# Standard output is a file like others, and what people read makes room for it.
+run --policy fcfs --json - 2> people.txt > out.json
+python3 -c 'import json; assert json.load(open("out.json"))[0]["policy"] == "fcfs"' || fail "no JSON on standard output"
+grep -q '^fcfs ' people.txt || fail "the table is gone"
+run --policy fcfs --csv - 2> people.txt > out.csv
+head -1 out.csv | grep -q '^policy,id,' || fail "no CSV on standard output"
+"$replay" --version | grep -qx 'replay [0-9]*\.[0-9]*\.[0-9]*' || fail "no version"
+if [[ -w /dev/full ]]; then
+  for words in --help --version --list-profiles "--workload azure-conv --requests 10 --policy fcfs"; do
+    code=0; "$replay" $words > /dev/full 2> err.txt || code=$?
+    [[ $code -eq 2 && $(wc -l < err.txt) -eq 1 ]] || fail "$words into a full device: exit code $code, $(cat err.txt)"
+  done
+fi
+
+# Signals: what is done is printed, and no file is left; the code is the shell's.
+for signal in INT TERM; do
+  # By Python, because a shell's background jobs do not hear SIGINT.
+  python3 - "$replay" $signal <<'P'
+import os, signal, subprocess, sys, time
+which = getattr(signal, "SIG" + sys.argv[2])
+p = subprocess.Popen([sys.argv[1], "--workload", "azure-conv", "--requests", "20000", "--rate", "30", "--seeds", "500",
+                      "--policy", "fcfs", "--jobs", "1", "--json", "cut.json", "--csv", "cut.csv"],
+                     stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+while not any(".partial" in f for f in os.listdir(".")): time.sleep(0.01)
+time.sleep(0.3)
+p.send_signal(which)
+out, err = p.communicate(timeout=60)
+assert p.returncode == 128 + which, (p.returncode, err)
+assert "Interrupted" in out and not err, (out, err)
+assert not [f for f in os.listdir(".") if f.startswith("cut")], os.listdir(".")
+P
+done
+
+# A sweep: a row for each policy and value, the same on any number of threads.
+swept() { run --policy fcfs,pascal --slo ttft_p90=20,tpot=5 "$@"; }
+swept --sweep rate-scale=0.5:2:0.5 --seeds 2 --jobs 1 --csv sweep1.csv --json sweep.json > sweep1.txt
+swept --sweep rate-scale=0.5:2:0.5 --seeds 2 --jobs 3 --csv sweep3.csv > sweep3.txt
+cmp sweep1.txt sweep3.txt || fail "the number of threads matters to a sweep"
+grep -q '^Goodput, .* by rate-scale' sweep1.txt && grep -q 'meets* the objectives' sweep1.txt || fail "$(cat sweep1.txt)"
+run --policy fcfs,phasor --sweep instances=1:4 --csv sizes.csv > sizes.txt
+grep -q '^phasor cannot run at instances 1, 2\.$' sizes.txt || fail "not said where it cannot run: $(cat sizes.txt)"
+run --policy fcfs --instances 2 --json two.json > two.txt
+python3 - <<'P'
+import csv, json
+rows = list(csv.DictReader(open("sweep1.csv")))
+assert len(rows) == 2 * 4 * 2 and {r["policy"] for r in rows} == {"fcfs", "pascal"}
+assert sorted({float(r["sweep_rate_scale"]) for r in rows}) == [0.5, 1, 1.5, 2]
+assert {r["seed"] for r in rows} == {"1", "2"} and all(float(r["slo_goodput_requests_per_s"]) > 0 for r in rows)
+same = {k for k in rows[0] if "wall" not in k and "scheduler_ns" not in k}
+for a, b in zip(rows, csv.DictReader(open("sweep3.csv")), strict=True):
+    assert all(a[k] == b[k] for k in same), (a, b)
+slow, fast = ([r for r in rows if r["sweep_rate_scale"] == s][0] for s in ("0.5", "2"))
+assert abs(float(fast["rate"]) / float(slow["rate"]) - 4) < 1e-6
+assert len(json.load(open("sweep.json"))) == 2 * 4
+sizes = list(csv.DictReader(open("sizes.csv")))
+assert [(r["instances"], r["policy"]) for r in sizes] == [("1", "fcfs"), ("2", "fcfs"), ("3", "fcfs"), ("3", "phasor"),
+                                                          ("4", "fcfs"), ("4", "phasor")]
+# A value of a sweep is a run like any other.
+two = json.load(open("two.json"))[0]
+assert abs(float(sizes[1]["ttft_p99"]) - two["ttft"]["p99"]) < 1e-9
+P
+if command -v gnuplot > /dev/null; then
+  swept --sweep rate=20,40 --plot pictures > pictures.txt 2> pictures.err
+  [[ ! -s pictures.err ]] || fail "gnuplot says: $(cat pictures.err)"
+  tail -c 20 pictures/sweep.svg | grep -q '</svg>' && grep -q Goodput pictures/sweep.svg || fail "no picture of a sweep"
+fi
+for sweep in '' rate rate= speed=1:2 rate-scale=0:1 rate-scale=2:1 instances=1.5,2 instances=0:3 rate=1:2:3:4; do
+  code=0; run --sweep "$sweep" --csv refused.csv > out.txt 2> err.txt || code=$?
+  [[ $code -eq 2 && ! -s out.txt && ! -e refused.csv && $(wc -l < err.txt) -eq 1 ]] || fail "the sweep '$sweep': $(cat err.txt)"
+done
+
+# Files as others write them, and what to say where something is missing.
+printf '{"input_lens": [50, 60], "output_lens": [5, 6], "request_throughput": 2.5, "errors": ["", ""]}' > vllm.json
+code=0; "$replay" --trace vllm.json --policy fcfs > out.txt 2> err.txt || code=$?
+[[ $code -eq 2 ]] && grep -q -- '--rate (requests per second; it was measured at 2.5)' err.txt || fail "no hint: $(cat err.txt)"
+"$replay" --trace vllm.json --policy fcfs --rate 2.5 > out.txt || fail "vLLM's results"
+grep -q "that are not used: 'errors'" out.txt || fail "an unused key is not named: $(cat out.txt)"
+printf 'TIMESTAMP,ContextTokens,GeneratedTokens\r\n2023-11-16 18:17:03.9,480,10\r\n2023-11-16 18:17:04.4,318,0\r\n2023-11-16 18:17:04.9,318,8' > azure.csv
+"$replay" --trace azure.csv --policy fcfs > out.txt || fail "Azure's columns"
+grep -q '^2 requests, 1 per second' out.txt && grep -q 'generate nothing, and are left out: 1' out.txt || fail "$(cat out.txt)"
+printf '{"prompt_tokens": 100, "output_tokens": 2, "hash_ids": [1, 2, 3, 4, 5, 6, 7]}\n' > hashes.jsonl
+code=0; "$replay" --trace hashes.jsonl --rate 1 --policy fcfs > out.txt 2> err.txt || code=$?
+[[ $code -eq 2 ]] && grep -q -- '--hash-tokens' err.txt || fail "the option is not named: $(cat err.txt)"
+"$replay" --trace hashes.jsonl --rate 1 --policy fcfs --hash-tokens 16 > out.txt || fail "with the option"
+echo "replay_answers.sh: ok"

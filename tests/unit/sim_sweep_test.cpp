@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+#include <tessera/sim/report/sweep.hpp>
+
+#include "support/catch.hpp"
+
+#include <array>
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace {
+
+namespace sim = tessera::sim;
+using values = std::vector<double>;
+
+constexpr std::array<std::string_view, 2> names{"rate", "instances"};
+
+std::string refusal(std::string_view text) {
+  try {
+    static_cast<void>(sim::parse_sweep(text, names));
+  } catch (const sim::usage_error& e) {
+    return e.what();
+  }
+  return {};
+}
+
+TEST_CASE("a sweep is a range with a step, or a list", "[sim]") {
+  CHECK(sim::parse_sweep("rate=0.5:2:0.25", names).values == values{0.5, 0.75, 1, 1.25, 1.5, 1.75, 2});
+  CHECK(sim::parse_sweep("rate=0.1:0.5:0.1", names).values == values{0.1, 0.2, 0.3, 0.4, 0.5});
+  CHECK(sim::parse_sweep("rate=1:2:0.4", names).values == values{1, 1.4, 1.8});
+  CHECK(sim::parse_sweep("instances=1:4", names).values == values{1, 2, 3, 4});
+  CHECK(sim::parse_sweep("instances=3:3", names).values == values{3});
+  CHECK(sim::parse_sweep("instances=1,2,8", names).values == values{1, 2, 8});
+  CHECK(sim::parse_sweep("instances=7", names).parameter == "instances");
+  CHECK(sim::parse_sweep("rate=1:1000:1", names).values.size() == 1000);
+}
+
+TEST_CASE("what is no sweep is refused with an example", "[sim]") {
+  for (const char* text : {"", "rate", "rate=", "speed=1:2", "rate=0:2", "rate=2:1", "rate=1:2:0", "rate=1:2:-1",
+                           "rate=a:2", "rate=1:2:3:4", "rate=1,1", "rate=2,1", "rate=1,,2", "rate=nan", "rate=inf",
+                           "rate=1:1e9:0.001", "rate=1:1001:1", "rate=1:1e400"}) {
+    INFO(text);
+    CHECK(refusal(text).find("rate-scale=0.5:2:0.25; names are rate, instances; '") != std::string::npos);
+  }
+}
+
+sim::summary numbers(double goodput, bool met, sim::load_state state = sim::load_state::carried) {
+  sim::summary s;
+  s.ttft.p99 = 10 / goodput;
+  s.slo.lines = {{.bound = {.metric = sim::slo_metric::ttft, .part = 0.99, .seconds = 3}}};
+  s.slo.goodput_requests_per_s = goodput;
+  s.slo.met = met;
+  s.load.state = state;
+  return s;
+}
+
+TEST_CASE("the table of a sweep marks the best and what is not carried, and breaks where it is too wide", "[sim]") {
+  const sim::sweep what{"rate", {1, 2, 4}};
+  const std::vector<sim::sweep_curve> curves{
+      {"a", {{numbers(1, true)}, {numbers(2, true)}, {numbers(1.5, false, sim::load_state::overload)}}},
+      {"long-name", {{}, {numbers(1, false)}, {numbers(3, false, sim::load_state::overload)}}}};
+  CHECK(sim::format_sweep(what, curves) ==
+        "Goodput, requests per second within the objectives, by rate (* best, ! the queue grows)\n"
+        "rate            1        2        4\n"
+        "a           1.000    2.000*   1.500!\n"
+        "long-name       -    1.000    3.000!\n");
+  CHECK(sim::format_sweep(what, curves, 30) ==
+        "Goodput, requests per second within the objectives, by rate (* best, ! the queue grows)\n"
+        "rate            1        2\n"
+        "a           1.000    2.000*\n"
+        "long-name       -    1.000\n"
+        "\n"
+        "rate            4\n"
+        "a           1.500!\n"
+        "long-name   3.000!\n");
+  // Without objectives it is the tail of TTFT, and the least of it is the best.
+  sim::summary fast = numbers(4, false);
+  sim::summary slow = numbers(2, false);
+  fast.slo = slow.slo = {};
+  const std::string tail =
+      sim::format_sweep({"rate", {1}}, std::vector<sim::sweep_curve>{{"a", {{fast}}}, {"b", {{slow}}}});
+  CHECK(tail.find("P99 of the time to the first answering token") == 0);
+  CHECK(tail.find("a        2.500*\nb        5.000\n") != tail.npos);
+}
+
+TEST_CASE("a sentence says how far each policy meets the objectives", "[sim]") {
+  const auto good = [] { return sim::replicates{numbers(1, true)}; };
+  const auto bad = [] { return sim::replicates{numbers(1, false)}; };
+  const std::vector<sim::sweep_curve> loads{
+      {"all", {good(), good(), good()}},
+      {"two", {good(), good(), bad()}},
+      {"odd", {good(), bad(), good()}},  // counts as far as nothing lies between
+      {"also-two", {good(), good(), {numbers(1, true, sim::load_state::overload)}}},
+      {"none", {bad(), good(), good()}}};
+  CHECK(sim::describe_sweep({"rate", {1, 2, 4}}, loads) ==
+        "all meets the objectives at all of these, to rate 4; two and also-two meet the objectives up to rate 2; odd "
+        "meets the objectives up to rate 1; none does not meet the objectives even at rate 1.\n");
+  const std::vector<sim::sweep_curve> sizes{
+      {"a", {{}, bad(), good()}}, {"b", {good(), good(), good()}}, {"c", {{}, {}, bad()}}};
+  CHECK(sim::describe_sweep({"instances", {1, 2, 4}}, sizes) ==
+        "b meets the objectives at all of these, to instances 1; a meets the objectives from instances 4 on; c does "
+        "not meet the objectives even at instances 4.\n");
+}
+
+}  // namespace
