@@ -367,7 +367,10 @@ class iteration_scheduler {
     TESSERA_ASSERT(step.max_batch > 0 && step.token_budget > tokens{0}, "a step needs a batch and a token budget");
     TESSERA_ASSERT(step.lookahead >= tokens{0}, "negative lookahead");
     TESSERA_ASSERT(step.prefill_budget >= tokens{0}, "negative prefill budget");
-    if (plans_.full() || step.max_batch == 0 || step.token_budget <= tokens{} || step.lookahead < tokens{}) return {};
+    if (plans_.full() || step.max_batch == 0 || step.token_budget <= tokens{} || step.lookahead < tokens{} ||
+        step.prefill_budget < tokens{}) {
+      return {};
+    }
     settling().close();
     detail::step<Request>& s = begin(step, now);
     planning p{limits_, longest_, config_, roster_, s};
