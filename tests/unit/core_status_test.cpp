@@ -14,7 +14,7 @@ using tessera::status;
 
 constexpr status all[] = {
     status::ok,      status::never_fits,      status::queue_full, status::exhausted, status::not_allocated,
-    status::foreign, status::unknown_request, status::busy,       status::invalid};
+    status::foreign, status::unknown_request, status::busy,       status::invalid,   status::refused};
 
 TEST_CASE("only ok is ok", "[core]") {
   STATIC_REQUIRE(sizeof(status) == 1);

@@ -116,9 +116,9 @@ TEST_CASE("unchecked: plan while one is pending, or without anything to plan for
   fixture f;
   REQUIRE(f.submit(0) == status::accepted);
   picture before{f};
-  for (const step_limits& l : {step_limits{.max_batch = 0}, step_limits{.token_budget = 0_tok},
-                               step_limits{.token_budget = tokens{-5}}, step_limits{.lookahead = tokens{-1}},
-                               step_limits{.prefill_budget = tokens{-1}}}) {
+  for (const step_limits& l :
+       {step_limits{.max_batch = 0}, step_limits{.token_budget = 0_tok}, step_limits{.token_budget = tokens{-5}},
+        step_limits{.lookahead = tokens{-1}}, step_limits{.prefill_budget = tokens{-1}}}) {
     const auto p = f.plan(l);
     CHECK(p.empty());
     CHECK(p.id == 0);
