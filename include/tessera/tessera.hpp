@@ -85,10 +85,13 @@
 #include <tessera/order/concepts.hpp>
 #include <tessera/order/earliest_due.hpp>
 #include <tessera/order/fcfs.hpp>
+#include <tessera/order/least_attained_service.hpp>
+#include <tessera/order/least_slack.hpp>
 #include <tessera/order/paced.hpp>
 #include <tessera/order/ranked.hpp>
 #include <tessera/order/reader_levels.hpp>
 #include <tessera/order/round_robin.hpp>
+#include <tessera/order/shortest_rest.hpp>
 #include <tessera/order/two_phase.hpp>
 #include <tessera/pacing/config.hpp>
 #include <tessera/pacing/slo.hpp>
@@ -126,6 +129,7 @@
 #include <tessera/pipeline/step.hpp>
 #include <tessera/pipeline/walk.hpp>
 #include <tessera/placement/concepts.hpp>
+#include <tessera/placement/hashed.hpp>
 #include <tessera/placement/join_shortest_queue.hpp>
 #include <tessera/placement/least_kv.hpp>
 #include <tessera/placement/least_load.hpp>

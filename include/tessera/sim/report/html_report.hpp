@@ -97,7 +97,7 @@ namespace sim {
 
 /// A part of a page.
 struct html_section {
-  std::string title;
+  std::string title;  ///< Its heading.
   std::string body;  ///< HTML.
 };
 
