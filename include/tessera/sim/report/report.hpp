@@ -575,12 +575,16 @@ inline constexpr std::string_view script_style =
   std::string data;
   std::vector<bool> has;
   bool died = false;
+  double from = std::numeric_limits<double>::infinity();
+  double to = -from;
   for (std::size_t i = 0; i < runs.size(); ++i) {
     const auto& line = runs[i].timeline;
     died = died || runs[i].numbers.faults.deaths != 0;
     has.push_back(!line.empty());
     if (line.empty()) continue;
     data += fmt::format("$run{} << EOD\n", i);
+    from = std::min(from, line.front().time);
+    to = std::max(to, line.back().time);
     for (const std::size_t k : thin_out(line.size(), plot_points)) {
       data += fmt::format("{:.6g} {:.6g} {:.6g} {:.6g} {:.6g}\n", line[k].time, line[k].running, line[k].waiting,
                           line[k].kv_used, line[k].live);
@@ -593,6 +597,7 @@ inline constexpr std::string_view script_style =
   const std::string live =
       died ? "set title 'Instances alive'\nset yrange [0:1<*]\n" + curves(runs, has, "1:5", "steps") : "";
   return data + std::string{script_style} + fmt::format("set multiplot layout {},1\n", died ? 4 : 3) +
+         fmt::format("set xrange [{:.6g}:{:.6g}]\n", from, std::max(to, from + 1)) +
          "set lmargin 10\nset yrange [0:1<*]\n" + "set title 'Requests running'\n" + running +
          "unset key\nset title 'Requests waiting'\n" + curves(runs, has, "1:3", "lines") + live +
          "set title 'Part of the KV blocks in use'\nset yrange [0:1.05]\n" + "set xlabel 'seconds'\n" +
