@@ -577,8 +577,14 @@ inline constexpr std::string_view script_style =
   bool died = false;
   double from = std::numeric_limits<double>::infinity();
   double to = -from;
+  double most_running = 1;
+  double most_waiting = 1;
   for (std::size_t i = 0; i < runs.size(); ++i) {
     const auto& line = runs[i].timeline;
+    for (const timeline_point& p : line) {
+      most_running = std::max(most_running, p.running);
+      most_waiting = std::max(most_waiting, p.waiting);
+    }
     died = died || runs[i].numbers.faults.deaths != 0;
     has.push_back(!line.empty());
     if (line.empty()) continue;
@@ -598,10 +604,11 @@ inline constexpr std::string_view script_style =
       died ? "set title 'Instances alive'\nset yrange [0:1<*]\n" + curves(runs, has, "1:5", "steps") : "";
   return data + std::string{script_style} + fmt::format("set multiplot layout {},1\n", died ? 4 : 3) +
          fmt::format("set xrange [{:.6g}:{:.6g}]\n", from, std::max(to, from + 1)) +
-         "set lmargin 10\nset yrange [0:1<*]\n" + "set title 'Requests running'\n" + running +
-         "unset key\nset title 'Requests waiting'\n" + curves(runs, has, "1:3", "lines") + live +
-         "set title 'Part of the KV blocks in use'\nset yrange [0:1.05]\n" + "set xlabel 'seconds'\n" +
-         curves(runs, has, "1:4", "lines") + "unset multiplot\n";
+         fmt::format("set lmargin 10\nset yrange [0:{:.6g}]\nset title 'Requests running'\n", 1.05 * most_running) +
+         running +
+         fmt::format("unset key\nset yrange [0:{:.6g}]\nset title 'Requests waiting'\n", 1.05 * most_waiting) +
+         curves(runs, has, "1:3", "lines") + live + "set title 'Part of the KV blocks in use'\nset yrange [0:1.05]\n" +
+         "set xlabel 'seconds'\n" + curves(runs, has, "1:4", "lines") + "unset multiplot\n";
 }
 
 /// One word of a shell command.
