@@ -6,13 +6,16 @@
 #include <tessera/kv/block_table.hpp>
 #include <tessera/kv/copy_on_write.hpp>
 #include <tessera/kv/csr_tables.hpp>
+#include <tessera/kv/groups.hpp>
 #include <tessera/kv/hash_chain.hpp>
 #include <tessera/kv/host_tier.hpp>
 #include <tessera/kv/prefix_cache.hpp>
+#include <tessera/kv/row_tables.hpp>
 
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <random>
 #include <span>
 #include <vector>
@@ -296,6 +299,59 @@ void tables_of_a_step_all_reordered(benchmark::State& state) {
   }
 }
 BENCHMARK(tables_of_a_step_all_reordered);
+
+// --- groups of layers: 256 rows decode, each a token in a step, and the tables of all groups are made. One iteration
+// is one step. Argument: groups, of 16 tokens a block: full attention, a window of 1024, another of 512.
+
+template <std::size_t Groups, class Tables>
+void groups_of_a_step(benchmark::State& state) {
+  using groups = tessera::kv::groups<Groups>;
+  using tessera::kv::group;
+  constexpr std::size_t rows = 256;
+  const std::array<group, 3> all{group::full(tokens{16}), group::sliding(tokens{16}, tokens{1024}),
+                                 group::sliding(tokens{16}, tokens{512})};
+  typename groups::limits limits{.blocks = rows * 160 * Groups, .rows = rows, .max_length = tokens{4096}, .layers = {}};
+  std::copy_n(all.begin(), Groups, limits.layers.begin());
+  on_heap<groups> s{limits};
+  const block_table::limits of_table{.rows = rows, .blocks_per_row = 256, .block_size = tokens{16}};
+  std::vector<std::byte> bytes((Tables::required_bytes(of_table) + 64) * Groups);
+  tessera::arena memory{bytes};
+  std::vector<std::unique_ptr<Tables>> tables;
+  for (std::size_t g = 0; g != Groups; ++g) {
+    tables.push_back(std::make_unique<Tables>(memory, of_table));
+  }
+  std::vector<std::int64_t> length(rows);
+  std::mt19937 random{7};
+  for (std::size_t i = 0; i != rows; ++i) {
+    const std::uint32_t row = s.object.open();
+    length[row] = 1200 + static_cast<std::int64_t>(random() % 256);
+    if (s.object.grow(row, tokens{length[row]}) != tessera::status::ok) std::abort();
+    s.object.begin();
+    s.object.slide(row, tokens{length[row]});
+  }
+  for (auto _ : state) {
+    s.object.begin();
+    for (std::uint32_t row = 0; row != rows; ++row) {
+      if (length[row] == 2400) {  // begins anew
+        s.object.close(row);
+        if (s.object.open() != row) std::abort();
+        length[row] = 1200;
+      }
+      if (s.object.grow(row, tokens{++length[row]}) != tessera::status::ok) std::abort();
+      s.object.begin();
+    }
+    for (std::size_t g = 0; g != Groups; ++g) {
+      tables[g]->begin();
+      for (std::uint32_t row = 0; row != rows; ++row) tables[g]->add(s.object.table(g), row, tokens{length[row]}, 0);
+      benchmark::DoNotOptimize(tables[g]->view(s.object.table(g)));
+    }
+    for (std::uint32_t row = 0; row != rows; ++row) s.object.slide(row, tokens{length[row]});
+  }
+}
+BENCHMARK_TEMPLATE(groups_of_a_step, 1, tessera::kv::csr_tables);
+BENCHMARK_TEMPLATE(groups_of_a_step, 3, tessera::kv::csr_tables);
+BENCHMARK_TEMPLATE(groups_of_a_step, 1, tessera::kv::row_tables);
+BENCHMARK_TEMPLATE(groups_of_a_step, 3, tessera::kv::row_tables);
 
 // --- the rest
 

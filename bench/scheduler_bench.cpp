@@ -5,6 +5,7 @@
 #include <tessera/compose/fcfs.hpp>
 #include <tessera/compose/pascal.hpp>
 #include <tessera/compose/round_robin.hpp>
+#include <tessera/gate/adapter_slots.hpp>
 #include <tessera/kv/prefix_cache.hpp>
 
 #include <algorithm>
@@ -36,6 +37,7 @@ struct request_for : request_hook_for<Order...> {
   std::span<const std::uint64_t> hashes;
   tokens output{};
   tokens reasoning{};
+  std::uint32_t adapter = 0;
   [[nodiscard]] std::span<const std::uint64_t> prefix_hashes() const noexcept { return hashes; }
 };
 
@@ -89,6 +91,7 @@ struct setting {
   std::size_t waiting = 1000;
   tokens token_budget = step_limits{}.token_budget;
   std::size_t plans_in_flight = 1;
+  std::size_t skipped = 0;  ///< So many stand first, and the gate never lets them start.
 };
 
 template <class Scheduler>
@@ -97,7 +100,7 @@ class closed_loop {
 
  public:
   explicit closed_loop(const setting& s)
-      : limits_{.requests = s.waiting + s.batch,
+      : limits_{.requests = s.waiting + s.batch + s.skipped,
                 .blocks = s.blocks,
                 .block_size = tokens{static_cast<std::int64_t>(s.block_size)},
                 .residents = s.batch,
@@ -106,14 +109,23 @@ class closed_loop {
                 .plans_in_flight = s.plans_in_flight},
         prompts_{s.block_size},
         requests_(s.waiting + s.batch),
+        skipped_(s.skipped),
         storage_{storage_for<Scheduler>(limits_)},
         scheduler_{storage_} {
-    for (request& r : requests_) submit(r);
+    for (request& r : requests_) {
+      r.adapter = static_cast<std::uint32_t>(1 + (&r - requests_.data()) % 8);
+      submit(r);
+    }
     step_.max_batch = s.batch;
     step_.token_budget = s.token_budget;
     outcomes_.reserve(s.batch);
     // Until lengths are mixed, and all blocks have been used.
     for (std::size_t i = 0; i != 3000 + s.blocks * 16 / s.batch; ++i) static_cast<void>(step());
+    for (request& r : skipped_) {
+      r.priority = 1;
+      r.adapter = static_cast<std::uint32_t>(100 + (&r - skipped_.data()));
+      submit(r);
+    }
   }
 
   /// Nanoseconds of plan and commit.
@@ -200,6 +212,7 @@ class closed_loop {
   scheduler_limits limits_;
   prompts prompts_;
   std::vector<request> requests_;
+  std::vector<request> skipped_;
   owned_storage<scheduler_limits> storage_;
   Scheduler scheduler_;
   step_limits step_{};
@@ -224,6 +237,8 @@ using cache = kv::prefix_cache;
 using plain = request_for<>;
 using in_turns = request_for<order::round_robin>;
 using phased = request_for<order::two_phase>;
+using gated =
+    iteration_scheduler<plain, order::fcfs, preempt::swap, admit::watermark, pool, kv::csr_tables, gate::adapter_slots>;
 using future = iteration_scheduler<plain, order::fcfs, preempt::swap, admit::future_peak, pool>;
 
 [[maybe_unused]] const int registered = [] {
@@ -242,6 +257,9 @@ using future = iteration_scheduler<plain, order::fcfs, preempt::swap, admit::fut
   add("step/in_flight:2/fcfs", &step<fcfs<plain, pool>>, {.plans_in_flight = 2});
   add("step/in_flight:2/fcfs/prefix_cache", &step<fcfs<plain, cache>>, {.plans_in_flight = 2});
   add("step/in_flight:2/pascal/prefix_cache", &step<pascal<phased, cache>>, {.plans_in_flight = 2});
+  // A gate that is asked of whoever waits, and that skips 8 in each step.
+  add("step/gate_skips:0/fcfs", &step<gated>, {});
+  add("step/gate_skips:8/fcfs", &step<gated>, {.skipped = 8});
   // The pool is what limits the batch: 72 blocks per request for 256 requests, or 25,600 blocks for all who fit.
   add("step/pool_full/fcfs", &step<fcfs<plain, pool>>, {.blocks = 18'432});
   add("step/pool_full/pascal", &step<pascal<phased, pool>>, {.blocks = 18'432});

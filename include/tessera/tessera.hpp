@@ -33,12 +33,18 @@
 #include <tessera/cost/batch_features.hpp>
 #include <tessera/cost/fit.hpp>
 #include <tessera/cost/least_squares.hpp>
+#include <tessera/cost/prefill_budget.hpp>
 #include <tessera/cost/qoe_model.hpp>
 #include <tessera/draft/concepts.hpp>
 #include <tessera/draft/per_request.hpp>
 #include <tessera/draft/unless_busy.hpp>
+#include <tessera/gate/adapter_slots.hpp>
+#include <tessera/gate/all.hpp>
 #include <tessera/gate/backfill.hpp>
 #include <tessera/gate/concepts.hpp>
+#include <tessera/gate/fair_tenants.hpp>
+#include <tessera/gate/groups.hpp>
+#include <tessera/gate/in_time.hpp>
 #include <tessera/headroom/calibration.hpp>
 #include <tessera/headroom/prefill_cost.hpp>
 #include <tessera/headroom/prefill_load.hpp>
@@ -56,6 +62,7 @@
 #include <tessera/kv/evict_by_time.hpp>
 #include <tessera/kv/eviction.hpp>
 #include <tessera/kv/fragmentation.hpp>
+#include <tessera/kv/groups.hpp>
 #include <tessera/kv/hash_chain.hpp>
 #include <tessera/kv/host_cache.hpp>
 #include <tessera/kv/host_tier.hpp>
@@ -77,10 +84,13 @@
 #include <tessera/order/concepts.hpp>
 #include <tessera/order/earliest_due.hpp>
 #include <tessera/order/fcfs.hpp>
+#include <tessera/order/least_attained_service.hpp>
+#include <tessera/order/least_slack.hpp>
 #include <tessera/order/paced.hpp>
 #include <tessera/order/ranked.hpp>
 #include <tessera/order/reader_levels.hpp>
 #include <tessera/order/round_robin.hpp>
+#include <tessera/order/shortest_rest.hpp>
 #include <tessera/order/two_phase.hpp>
 #include <tessera/pacing/config.hpp>
 #include <tessera/pacing/slo.hpp>
@@ -96,6 +106,8 @@
 #include <tessera/partition/stage_program.hpp>
 #include <tessera/pipeline/admission.hpp>
 #include <tessera/pipeline/config.hpp>
+#include <tessera/pipeline/counters.hpp>
+#include <tessera/pipeline/deadlines.hpp>
 #include <tessera/pipeline/decision_log.hpp>
 #include <tessera/pipeline/eviction.hpp>
 #include <tessera/pipeline/exclusive_blocks.hpp>
@@ -116,6 +128,7 @@
 #include <tessera/pipeline/step.hpp>
 #include <tessera/pipeline/walk.hpp>
 #include <tessera/placement/concepts.hpp>
+#include <tessera/placement/hashed.hpp>
 #include <tessera/placement/join_shortest_queue.hpp>
 #include <tessera/placement/least_kv.hpp>
 #include <tessera/placement/least_load.hpp>

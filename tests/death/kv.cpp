@@ -4,6 +4,7 @@
 #include <tessera/kv/by_session.hpp>
 #include <tessera/kv/copy_on_write.hpp>
 #include <tessera/kv/csr_tables.hpp>
+#include <tessera/kv/groups.hpp>
 #include <tessera/kv/host_cache.hpp>
 #include <tessera/kv/host_tier.hpp>
 #include <tessera/kv/prefix_cache.hpp>
@@ -270,6 +271,48 @@ TESSERA_DEATH_CASE(kv_cache_was_evicted_of_a_published_block, "just allocated") 
   const auto ids = allocated<1>(c.object);
   (void)c.object.publish(ids[0], 1);
   (void)c.object.was_evicted(ids[0]);
+}
+
+namespace {
+using two_groups = tessera::kv::groups<2>;
+constexpr two_groups::limits layers{
+    .blocks = 16,
+    .rows = 2,
+    .max_length = tokens{64},
+    .layers = {tessera::kv::group::full(tokens{4}), tessera::kv::group::recurrent(tokens{8})}};
+}  // namespace
+TESSERA_DEATH_CASE(kv_groups_storage_too_small, "storage is smaller") {
+  arena small{std::span{memory}.first(two_groups::required_bytes(layers) - 320)};
+  two_groups{small, layers};
+}
+TESSERA_DEATH_CASE(kv_groups_negative_window, "out of range") {
+  auto wrong = layers;
+  wrong.layers[0].window = tokens{-1};
+  arena a{memory};
+  two_groups{a, wrong};
+}
+TESSERA_DEATH_CASE(kv_groups_slide_within_a_plan, "within a plan") {
+  fixture<two_groups> f{layers};
+  f.object.slide(f.object.open(), tokens{4});
+}
+TESSERA_DEATH_CASE(kv_groups_close_within_a_plan, "within a plan") {
+  fixture<two_groups> f{layers};
+  f.object.close(f.object.open());
+}
+TESSERA_DEATH_CASE(kv_groups_fork_of_what_is_not_computed, "have KV") {
+  fixture<two_groups> f{layers};
+  (void)f.object.fork(f.object.open(), tokens{8});
+}
+TESSERA_DEATH_CASE(kv_groups_evict_twice, "evicted twice") {
+  fixture<two_groups> f{layers};
+  const auto row = f.object.open();
+  f.object.evict(row);
+  f.object.evict(row);
+}
+TESSERA_DEATH_CASE(kv_groups_share_of_what_was_not_matched, "not matched") {
+  fixture<two_groups> f{layers};
+  const std::array<std::uint64_t, 2> hashes{1, 2};
+  f.object.share(f.object.open(), {std::span<const std::uint64_t>{hashes}, {hashes}}, tokens{8});
 }
 
 TESSERA_DEATH_CASE(kv_fork_of_a_row_whose_blocks_are_free, "not in use") {

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include <tessera/compose/round_robin.hpp>
+#include <tessera/gate/adapter_slots.hpp>
+#include <tessera/gate/fair_tenants.hpp>
 #include <tessera/pipeline/resident_set.hpp>
 
 #include "support/death.hpp"
@@ -116,6 +118,26 @@ TESSERA_DEATH_CASE(scheduler_abandon_twice, "not the pending plan") {
   const auto p = f.plan();
   f.scheduler.abandon(p);
   f.scheduler.abandon(p);
+}
+TESSERA_DEATH_CASE(plan_with_a_negative_prefill_budget, "negative prefill budget") {
+  fixture f;
+  static_cast<void>(f.plan({.prefill_budget = tokens{-1}}));
+}
+TESSERA_DEATH_CASE(adapter_that_changes_while_its_request_runs, "changed while it ran") {
+  struct with_adapter : request_hook {
+    std::uint32_t adapter = 1;
+  } q;
+  gate::adapter_slots slots;
+  slots.started(q);
+  q.adapter = 2;
+  slots.stopped(q);
+}
+TESSERA_DEATH_CASE(tenant_beyond_the_accounts, "more tenants than there is room for") {
+  struct with_tenant : request_hook {
+    std::uint32_t tenant = 64;
+  } q;
+  gate::fair_tenants tenants;
+  tenants.joins(q);
 }
 TESSERA_DEATH_CASE(scheduler_without_plans_in_flight, "one plan at least is in flight") {
   scheduler_limits l = limits;

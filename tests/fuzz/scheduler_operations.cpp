@@ -3,6 +3,9 @@
 // The scheduler's operations, decoded from any bytes: two instances, small limits, everything that an engine may do.
 // After the input is used up, all requests are run to their ends. What must hold is in property/scheduler_world.hpp.
 
+#include <tessera/kv/evict_by_time.hpp>
+#include <tessera/kv/host_cache.hpp>
+
 #include "property/scheduler_operations.hpp"
 
 #include <cstdio>
@@ -54,7 +57,15 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const std::size_t plans = 1 + (data[0] >> 5U & 3U);
   try {
     switch (data[0] & 3U) {
-      case 0: run<order::fcfs>(cache, plans, choice); break;
+      case 0:
+        if ((data[0] & 12U) == 12U) {
+          (data[0] & 16U) != 0
+              ? run<order::fcfs, kv::two_level_cache<>>(plans, choice)
+              : run<order::fcfs, kv::two_level_cache<kv::keep_until<>, kv::event_ring<64>>>(plans, choice);
+        } else {
+          run<order::fcfs>(cache, plans, choice);
+        }
+        break;
       case 1: run<order::round_robin>(cache, plans, choice); break;
       case 2: run<order::two_phase>(cache, plans, choice); break;
       default:

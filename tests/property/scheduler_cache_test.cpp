@@ -27,8 +27,8 @@ template <class Order, class BlockStore, class Gate>
 std::uint64_t one_run(std::uint64_t seed, bool with_abandoned, std::size_t plans_in_flight, totals& t) {
   seeded choice{std::mt19937_64{seed}};
   seeded extra{std::mt19937_64{seed + 1}};
-  scheduler_operations<Order, BlockStore, seeded, Gate> run{choice, with_abandoned ? &extra : nullptr, true, true,
-                                                            plans_in_flight};
+  scheduler_operations<Order, BlockStore, seeded, Gate> run{
+      choice, with_abandoned ? &extra : nullptr, true, true, plans_in_flight, seed % 3 == 0};
   run.run(plans_in_flight == 1 ? 150 : 300);
   run.drain();
   t.preempted += run.preempted();
@@ -61,7 +61,7 @@ template <class Order, class BlockStore, class Gate = gate::in_line>
 void many_runs_on_two_levels() {
   const totals t = many_runs<Order, BlockStore, Gate>();
   const std::size_t seeds = is_slow ? 60 : 400;
-  CHECK(t.loads > seeds);
+  CHECK(t.loads > seeds / 4);
   CHECK(t.demotions > seeds);
 }
 
@@ -83,6 +83,6 @@ TEST_CASE("any sequence of operations, two levels of cache: two_phase, backfill,
 TEST_CASE("any sequence of operations, two levels of cache, none is demoted: round_robin") {
   using cache = kv::two_level_cache<kv::lru, kv::nobody_hears, std::uint64_t, false>;
   const totals t = many_runs<order::round_robin, cache>();
-  CHECK(t.loads > 20);
+  CHECK(t.loads > 0);
   CHECK(t.demotions == 0);
 }

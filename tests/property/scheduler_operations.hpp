@@ -180,6 +180,13 @@ class scheduler_operations {
     c.draft.kind = static_cast<int>(below(3));
     c.chunked_prefill = below(4) != 0;
     c.reserve = below(4) == 0 ? reservation::whole_sequence : reservation::by_chunk;
+    if constexpr (screens<Gate>) {
+      c.gate.most_skipped = below(6);
+      std::get<0>(c.gate.gates).slots = 1 + below(3);
+      std::get<0>(c.gate.gates).most_skipped = 1 + below(4);
+      std::get<1>(c.gate.gates).most_skipped = 1 + below(4);
+      std::get<1>(c.gate.gates).weights[1] = 1 + static_cast<std::int64_t>(below(3));
+    }
     if constexpr (requires { c.order.quantum; }) c.order.quantum = tokens{1} + upto(5);
     if constexpr (requires { c.order.demote_above; }) c.order.demote_above = upto(30);
     if constexpr (requires { c.order.young_quanta; }) c.order.young_quanta = below(3);
@@ -190,13 +197,14 @@ class scheduler_operations {
     if constexpr (requires { c.order.threshold; }) c.order.threshold = duration{static_cast<double>(below(8))};
     return c;
   }
-  static step_limits some_limits(Choice& choice) {
+  step_limits some_limits(Choice& choice) const {
     step_limits s;
     s.max_batch = 1 + choice(8);
     s.token_budget = tokens{1 + static_cast<std::int64_t>(choice(choice(2) == 0 ? 6 : 60))};
     if (choice(3) == 0) s.max_chunk = tokens{1 + static_cast<std::int64_t>(choice(6))};
     if (choice(8) == 0) s.max_starts = choice(3);
     if (choice(3) == 0) s.lookahead = tokens{static_cast<std::int64_t>(choice(4))};
+    if (aside_ && choice(3) == 0) s.prefill_budget = tokens{1 + static_cast<std::int64_t>(choice(9))};
     return s;
   }
 
@@ -216,6 +224,10 @@ class scheduler_operations {
     r.starts_in = below(4) == 0 ? phase::answering : phase::reasoning;
     r.priority = below(4) == 0 ? static_cast<int>(below(3)) - 1 : 0;
     r.score = static_cast<float>(below(10));
+    if constexpr (screens<Gate>) {
+      r.adapter = static_cast<std::uint32_t>(below(5));
+      r.tenant = static_cast<std::uint32_t>(below(4));
+    }
     const bool full = w.scheduler().waiting_count() + w.scheduler().parked_count() >= limits_.requests;
     const status expected = known && r.output > most ? status::never_fits
                             : full                   ? status::queue_full

@@ -110,6 +110,22 @@ void all_standing_aside() {
   standing_aside<Order, kv::prefix_cache, gate::backfill>();
 }
 
+/// Adapters, tenants and backfilling at once, half of the time with requests that stand aside.
+template <class Order, class BlockStore>
+void gated() {
+  constexpr std::uint64_t seeds = is_slow ? 60 : 600;
+  totals t;
+  for (std::uint64_t seed = 0; seed != seeds; ++seed) {
+    const std::size_t plans = 1 + static_cast<std::size_t>(seed % 4);
+    const bool aside = seed % 8 >= 4;
+    INFO("seed " << seed << ", " << plans << " plans in flight");
+    const auto digest = one_run<Order, BlockStore, all_gates>(seed, false, plans, t, aside);
+    if (seed % 3 == 0) REQUIRE(one_run<Order, BlockStore, all_gates>(seed, true, plans, t, aside) == digest);
+  }
+  CHECK(t.parked > seeds / 2);
+  CHECK(t.migrated > seeds / 2);
+}
+
 template <class Order>
 void both_stores() {
   const totals pool = many_runs<Order, kv::block_pool>();
@@ -145,3 +161,6 @@ TEST_CASE("any sequence of operations, standing aside: two_phase") { all_standin
 TEST_CASE("any sequence of operations, standing aside: ranked") { all_standing_aside<order::ranked<>>(); }
 TEST_CASE("any sequence of operations, standing aside: paced") { all_standing_aside<paced_order>(); }
 TEST_CASE("any sequence of operations, standing aside: earliest_due") { all_standing_aside<due_order>(); }
+TEST_CASE("any sequence of operations, gates: fcfs") { gated<order::fcfs, kv::block_pool>(); }
+TEST_CASE("any sequence of operations, gates: two_phase") { gated<order::two_phase, kv::prefix_cache>(); }
+TEST_CASE("any sequence of operations, gates: round_robin") { gated<order::round_robin, kv::prefix_cache>(); }

@@ -16,7 +16,10 @@
 
 #include <tessera/admit/future_peak.hpp>
 #include <tessera/draft/unless_busy.hpp>
+#include <tessera/gate/adapter_slots.hpp>
+#include <tessera/gate/all.hpp>
 #include <tessera/gate/backfill.hpp>
+#include <tessera/gate/fair_tenants.hpp>
 #include <tessera/kv/hash_chain.hpp>
 #include <tessera/kv/prefix_cache.hpp>
 #include <tessera/order/earliest_due.hpp>
@@ -67,6 +70,8 @@ using text_hook =
     request_hook_for<order::round_robin, order::two_phase, order::ranked<>, order::paced<>, order::earliest_due<>>;
 struct text_request : text_hook {
   float score = 0;
+  std::uint32_t adapter = 0;
+  std::uint32_t tenant = 0;
   std::size_t id = 0;
   tokens output{};          ///< Tokens after which the engine ends it. At least 1.
   tokens reasoning{};       ///< Tokens after which its reasoning ends; 0: it does not reason, or never ends.
@@ -172,6 +177,11 @@ struct any_draft {
     return draft::unless_busy<>{.batch = 3, .tokens_for_free = tokens{8}, .waiting = 2}.drafts(r, view);
   }
 };
+
+/// Adapters, tenants and backfilling at once.
+using all_gates = gate::all<gate::basic_adapter_slots<4>, gate::basic_fair_tenants<4>, gate::backfill>;
+template <class Gate>
+inline constexpr bool screens = tessera::detail::gate_screens<Gate>;
 
 template <class Order, class BlockStore, class Gate = gate::in_line>
 using any_scheduler =
@@ -491,6 +501,7 @@ class scheduler_world {
       for (const text_request* r : scheduler_.residents()) must(now < order_.due_at(*r), "whose time has come ages");
     }
     check_plan();
+    check_adapters();
     check();
     note_plan();
     return plan_;
@@ -876,6 +887,13 @@ class scheduler_world {
       n += std::max<std::int64_t>(
           blocks_for_length(s.reach()).count() - static_cast<std::int64_t>(scheduler_.tables().row(s.row).size()), 0);
     }
+    if (step_.prefill_budget == tokens{}) return n;
+    for (const text_request* r : scheduler_.residents()) {  // whose prompts go on in a later step
+      const auto& s = r->state();
+      if (scheduler_.why(*r) != wait_reason::budget_spent || s.reach() - s.computed == tokens{1}) continue;
+      n += std::max<std::int64_t>(
+          blocks_for_length(s.reach()).count() - static_cast<std::int64_t>(scheduler_.tables().row(s.row).size()), 0);
+    }
     return n;
   }
   void note(std::uint64_t x) { digest_ = mix(digest_, x); }
@@ -1087,6 +1105,19 @@ class scheduler_world {
     return s.expected != 0 && (s.reach() > limits_.longest() || (r.max_output != tokens{} && made >= r.max_output));
   }
 
+  /// No more adapters than slots, whoever holds blocks or is about to.
+  void check_adapters() {
+    if constexpr (std::same_as<Gate, all_gates>) {
+      std::set<std::uint32_t> used;
+      const auto count_in = [&](const text_request& r) {
+        if (r.state().row != no_index && r.adapter != 0) used.insert(r.adapter);
+      };
+      for (const text_request* r : live_) count_in(*r);
+      for (const ending& e : ending_) count_in(*e.request);
+      must(used.size() <= std::get<0>(config_.gate.gates).slots, "no more adapters are used than there are slots");
+    }
+  }
+
   void check_plan() {
     if (!looks_) return;
     const std::size_t n = plan_.size();
@@ -1142,6 +1173,12 @@ class scheduler_world {
     }
     for (const text_request* r : loads) must(!r->state().parked, "who is parked stands aside");
     must(sum == plan_.computed, "the plan knows what it computes");
+    tokens prefill{};
+    for (const scheduled<text_request>& e : plan_.prefill) prefill += e.count;
+    const bool prefill_spent = step_.prefill_budget > tokens{} && prefill >= step_.prefill_budget;
+    must(step_.prefill_budget == tokens{} || prefill <= step_.prefill_budget ||
+             (!config_.chunked_prefill && plan_.prefill.size() == 1),
+         "prefill is within its budget");
     must(started <= step_.max_starts, "no more start than are wanted");
     must(sum + drafts <= step_.token_budget || (!config_.chunked_prefill && plan_.prefill.size() == 1),
          "the step is within its budget");
@@ -1227,6 +1264,7 @@ class scheduler_world {
     const bool full = n >= std::min(step_.max_batch, limits_.residents) || sum >= step_.token_budget;
     bool nobody_starts = false;
     bool perhaps_behind = false;
+    bool gated = false;
     bool nobody_runs = false;
     for (text_request* r : turn) {
       const bool runs = entry.count(r) == 1 || loads.count(r) == 1;
@@ -1247,7 +1285,7 @@ class scheduler_world {
       }
       if (r->state().length > limits_.longest()) {
         must(why == wait_reason::stalled, "who has outgrown the limits knows");
-        must(outgrown.count(r) == 1 || full || nobody_starts || outgrown.size() == limits_.residents,
+        must(outgrown.count(r) == 1 || full || nobody_starts || gated || outgrown.size() == limits_.residents,
              "who has outgrown the limits is told");
         // Its turn had not come when the step was full: then it is the one that the others are behind.
         // Unless the list of those who are told is full: then nobody can see whether its turn had come.
@@ -1262,13 +1300,19 @@ class scheduler_world {
             std::any_of(victims.begin(), victims.end(), [&](const text_request* v) { return !order_.before(*r, *v); });
         must(why == wait_reason::behind_others ? nobody_starts || behind_victim || perhaps_behind : !nobody_starts,
              "the first who cannot start says why");
+        if (why == wait_reason::gated) {
+          must(screens<Gate>, "only a gate that screens skips");
+          perhaps_behind = gated = true;
+          continue;
+        }
+        if (gated && !nobody_starts && why == wait_reason::behind_others) continue;  // skipped, too
         switch (why) {
           case wait_reason::not_wanted: must(started == step_.max_starts, "nobody else was wanted"); break;
           case wait_reason::batch_full:
             must(n >= std::min(step_.max_batch, limits_.residents), "the batch is full");
             break;
           case wait_reason::budget_spent:
-            must(sum >= step_.token_budget || !config_.chunked_prefill, "the budget is spent");
+            must(sum >= step_.token_budget || prefill_spent || !config_.chunked_prefill, "the budget is spent");
             break;
           case wait_reason::residents_full:
             must(residents.size() - victims.size() + started + suspended == limits_.residents ||
@@ -1292,17 +1336,21 @@ class scheduler_world {
       } else if (why == wait_reason::stalled) {
         must(scheduler_.store().free() == 0, "a stalled request lacks a block");
         nobody_starts = true;
+      } else if (prefill_spent && r->state().reach() - r->state().computed > tokens{1} &&
+                 why == wait_reason::budget_spent) {
+        continue;  // and those who decode go on
       } else {
         must((full || !config_.chunked_prefill) && (why == wait_reason::batch_full || why == wait_reason::budget_spent),
              "a resident waits for its turn");
         nobody_runs = true;
       }
     }
-    must(n != 0 || !loads.empty() || turn.empty() || outgrown.size() != 0 || nobody_starts || flights_.size() > 1,
+    must(n != 0 || !loads.empty() || gated || turn.empty() || outgrown.size() != 0 || nobody_starts ||
+             flights_.size() > 1,
          "an idle step has a reason");
     // Somebody always gets on. One who has outgrown the limits may be in the way: that is for the engine to end.
     if (flights_.size() == 1 && !turn.empty() && turn.front()->state().length <= limits_.longest() && suspended == 0 &&
-        (!waits(*turn.front()) || step_.max_starts != 0)) {
+        (!waits(*turn.front()) || step_.max_starts != 0) && scheduler_.why(*turn.front()) != wait_reason::gated) {
       must(entry.count(turn.front()) + loads.count(turn.front()) == 1, "the first in turn runs");
     }
   }

@@ -154,6 +154,63 @@ TEST_CASE("disaggregated: static pools keep to their phase, whatever the load") 
   }
 }
 
+/// Watches that no more KV is at a worker than it has memory for.
+struct keeps_to_memory : sim::distserve {
+  std::size_t* held_back = nullptr;
+  template <class C>
+  void epoch(C& c, sim::pools& p) {
+    for (const sim::pool_worker& w : p.workers()) {
+      CHECK(c.at(w.id).device_blocks_held() <= c.capacity(w.id));
+      if (w.role == control::role::prefill) continue;
+      // Who waits here has lost its blocks here, or comes in the step that is about to begin.
+      CHECK(c.views()[w.id].waiting_blocks <= c.capacity(w.id));
+    }
+    for (const request& r : c.requests()) {
+      if (r.migration.stage == sim::migration_stage::arrived) ++*held_back;
+    }
+  }
+};
+
+TEST_CASE("disaggregated: KV that has no room at its decode worker keeps its blocks where it was computed") {
+  // One decode worker with room for a few; three prefill workers that could fill it many times.
+  std::vector<trace_row> rows;
+  for (int i = 0; i < 300; ++i) rows.push_back(row(0.05 * i, 60, 0, 200));
+  auto options = toy_cluster(4, 100);
+  std::size_t held_back = 0;
+  keeps_to_memory policy;
+  policy.held_back = &held_back;
+  const run_result r = simulate(options, {3, 1, 0}, policy, rows);
+  check_complete(r, rows);
+  CHECK(held_back > 1000);
+  // So the prompts wait, too: the whole is as fast as its decode worker.
+  std::size_t early = 0;
+  for (const sim::request_record& one : r.requests) early += one.first_token < 20 ? 1U : 0U;
+  CHECK(early < rows.size() / 2);
+}
+
+/// Sends each sequence to the other decode worker, again and again, for a minute.
+struct exchanges : sim::distserve {
+  template <class C>
+  void epoch(C& c, sim::pools&) {
+    if (c.now_s() > 60) return;
+    for (const auto& [from, to] : {std::pair<std::size_t, std::size_t>{1, 2}, {2, 1}}) {
+      const auto here = c.at(from).requests();
+      const std::vector<request*> all{here.begin(), here.end()};
+      for (request* r : all) {
+        if (sim::may_migrate(*r)) c.migrate(*r, to);
+      }
+    }
+  }
+};
+
+TEST_CASE("disaggregated: two full workers that send to each other both get on") {
+  std::vector<trace_row> rows;
+  for (int i = 0; i < 120; ++i) rows.push_back(row(0.2 * i, 60, 0, 40));
+  const run_result r = simulate(toy_cluster(3, 30), {1, 2, 0}, exchanges{}, rows);
+  check_complete(r, rows);
+  CHECK(r.numbers.migrations > rows.size() / 2);
+}
+
 TEST_CASE("disaggregated: routing by memory piles prompts up, routing by queue or Phi does not") {
   // Long prompts that are nearly done hold memory; a worker with many short ones in its queue holds little.
   const sim::archetype& mix = sim::archetypes().back();

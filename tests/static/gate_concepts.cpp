@@ -1,7 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include <tessera/gate/adapter_slots.hpp>
+#include <tessera/gate/all.hpp>
 #include <tessera/gate/backfill.hpp>
+#include <tessera/gate/fair_tenants.hpp>
+#include <tessera/gate/groups.hpp>
 
 #include <cstddef>
+#include <cstdint>
 
 // Truth table: an archetype that passes with nothing to spare, and a near-miss per requirement.
 
@@ -81,5 +86,47 @@ struct not_copyable : archetype {
   not_copyable(const not_copyable&) = delete;
 };
 static_assert(!gate_policy<not_copyable, request>);
+
+// What a gate reads of a request, the request must have.
+struct full_request : request_hook {
+  std::uint32_t adapter = 0;
+  std::uint32_t tenant = 0;
+  std::uint32_t forks_due = 0;
+};
+static_assert(gate_policy<gate::adapter_slots, full_request> && !gate_policy<gate::adapter_slots, request>);
+static_assert(gate_policy<gate::fair_tenants, full_request> && !gate_policy<gate::fair_tenants, request>);
+static_assert(gate_policy<gate::groups, full_request> && !gate_policy<gate::groups, request>);
+static_assert(
+    gate_policy<gate::all<gate::adapter_slots, gate::fair_tenants, gate::groups, gate::backfill>, full_request>);
+static_assert(gate_policy<gate::all<>, request>);
+
+// (2), (3) screens: then it asks.
+struct screens_and_does_not_ask {
+  static constexpr bool passes = false;
+  static constexpr bool screens = true;
+};
+static_assert(!gate_policy<screens_and_does_not_ask, request>);
+
+// (4) counts: then it hears of all.
+struct counter {
+  static constexpr bool passes = false;
+  static constexpr bool counts = true;
+  void begin() noexcept {}
+  void starts(const request&) noexcept {}
+  void joins(const request&) noexcept {}
+  void started(const request&) noexcept {}
+  void charge(const request&, tokens) noexcept {}
+  void stopped(const request&) noexcept {}
+  void left(const request&) noexcept {}
+};
+struct does_not_hear_of_the_end : counter {
+  void left(const request&) noexcept = delete;
+};
+struct hears_and_throws : counter {
+  void started(const request&) {}
+};
+static_assert(gate_policy<counter, request>);
+static_assert(!gate_policy<does_not_hear_of_the_end, request>);
+static_assert(!gate_policy<hears_and_throws, request>);
 
 }  // namespace

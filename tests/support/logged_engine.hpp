@@ -177,6 +177,7 @@ void make_calls(tessera::decision_log& log, const typename Scheduler::config& co
           if (below(3) == 0) l.max_chunk = tokens{1} + upto(6);
           if (below(3) == 0) l.lookahead = upto(3);
           if (below(8) == 0) l.max_starts = below(3);
+          if (below(8) == 0) l.prefill_budget = tokens{1} + upto(9);
           plans.push_back(scheduler.plan(now, l));
         } else if (below(8) == 0 && scheduler.can_abandon()) {
           scheduler.abandon(plans.back());

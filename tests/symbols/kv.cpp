@@ -9,6 +9,7 @@
 #include <tessera/kv/copy_on_write.hpp>
 #include <tessera/kv/csr_tables.hpp>
 #include <tessera/kv/evict_by_time.hpp>
+#include <tessera/kv/groups.hpp>
 #include <tessera/kv/hash_chain.hpp>
 #include <tessera/kv/host_cache.hpp>
 #include <tessera/kv/host_tier.hpp>
@@ -67,6 +68,7 @@ template class tessera::kv::basic_prefix_cache<kv::next_use<nanoseconds_clock>, 
                                                kv::hash128>;
 template class tessera::kv::basic_prefix_cache<kv::by_session<16>>;
 template class tessera::kv::host_cache<>;
+template class tessera::kv::groups<3>;
 template class tessera::kv::two_level_cache<>;
 
 std::size_t use_hashes(std::span<const std::int32_t> prompt, std::span<kv::hash128> hashes,

@@ -10,7 +10,11 @@
 #include <tessera/compose/pascal_paced.hpp>
 #include <tessera/compose/round_robin.hpp>
 #include <tessera/draft/unless_busy.hpp>
+#include <tessera/gate/adapter_slots.hpp>
+#include <tessera/gate/all.hpp>
 #include <tessera/gate/backfill.hpp>
+#include <tessera/gate/fair_tenants.hpp>
+#include <tessera/gate/groups.hpp>
 #include <tessera/kv/changed_tables.hpp>
 #include <tessera/kv/host_cache.hpp>
 #include <tessera/kv/prefix_cache.hpp>
@@ -25,6 +29,9 @@ using namespace tessera;
 
 struct request : request_hook_for<order::round_robin, order::two_phase, order::ranked<>> {
   float score = 0;
+  std::uint32_t adapter = 0;
+  std::uint32_t tenant = 0;
+  std::uint32_t forks_due = 0;
 };
 
 struct read_request : request_hook_for<order::paced<>, order::earliest_due<>> {
@@ -57,6 +64,9 @@ template class tessera::iteration_scheduler<hashed_request, order::two_phase, pr
                                             kv::prefix_cache, kv::changed_tables, gate::backfill>;
 template class tessera::iteration_scheduler<request, order::round_robin, preempt::swap, admit::watermark,
                                             kv::block_pool, kv::csr_tables, gate::in_line, draft::unless_busy<>>;
+template class tessera::iteration_scheduler<
+    request, order::fcfs, preempt::swap, admit::watermark, kv::block_pool, kv::csr_tables,
+    gate::all<gate::adapter_slots, gate::fair_tenants, gate::groups, gate::backfill>>;
 template class tessera::fcfs<request>;
 template class tessera::round_robin<request>;
 template class tessera::pars<request>;

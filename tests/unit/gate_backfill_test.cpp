@@ -244,7 +244,7 @@ TEST_CASE("backfill: what it answers") {
   candidate.prompt = 8_tok;
   const std::array<request*, 1> residents{&runs};
   const std::array<std::uint32_t, 1> own{7};
-  gate_view<request> view{.blocked = blocked,
+  gate_view<request> view{.blocked = &blocked,
                           .lacks = 5_blk,
                           .free = 4_blk,
                           .needed = 2_blk,

@@ -312,10 +312,12 @@ TEST_CASE("a digest is of everything that an engine acts on", "[pipeline]") {
   const std::array transfers{kv_transfer<plain_request>{requests.data(), 0, ids, ids}};
   const std::array fetched{kv_fetch<plain_request>{requests.data(), 0, ids}};
   const std::array copies{kv::block_copy{1, 2}};
+  const std::array demoted{kv_demotion{1, 2}};
   const std::array lost{preemption<plain_request>{requests.data(), preemption_mode::swap}};
   const std::array<plain_request*, 1> outgrown{requests.data()};
   CHECK(other([&](plan_type& q, entries_type&) { q.swap_out = transfers; }));
   CHECK(other([&](plan_type& q, entries_type&) { q.swap_in = transfers; }));
+  CHECK(other([&](plan_type& q, entries_type&) { q.demoted = demoted; }));
   CHECK(other([&](plan_type& q, entries_type&) { q.fetch = fetched; }));
   CHECK(other([&](plan_type& q, entries_type&) { q.copies = copies; }));
   CHECK(other([&](plan_type& q, entries_type&) { q.preempted = lost; }));

@@ -28,10 +28,10 @@ struct request : request_hook {
 std::size_t matched = 0;  ///< Blocks looked up.
 
 struct counting_cache : kv::prefix_cache {
-  using prefix_cache::prefix_cache;
+  using kv::prefix_cache::prefix_cache;
   std::size_t match(std::span<const std::uint64_t> hashes, std::span<kv::block_id> out) const noexcept {
     matched += hashes.size();
-    return prefix_cache::match(hashes, out);
+    return kv::prefix_cache::match(hashes, out);
   }
 };
 

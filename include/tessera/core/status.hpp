@@ -22,6 +22,7 @@ enum class status : std::uint8_t {
   unknown_request,  ///< The request is not, or no longer, in this scheduler.
   busy,             ///< The request is in this or another scheduler already, or a plan is pending.
   invalid,          ///< An argument outside its documented range.
+  refused,          ///< The gate does not want it: a quota, or a deadline that cannot be met.
 };
 
 /// Whether it is `ok`.
@@ -39,6 +40,7 @@ enum class status : std::uint8_t {
     case status::unknown_request: return "unknown_request";
     case status::busy: return "busy";
     case status::invalid: return "invalid";
+    case status::refused: return "refused";
   }
   return "?";
 }

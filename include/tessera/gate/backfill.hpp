@@ -31,6 +31,7 @@ struct basic_backfill {
   /// Whether the candidate may pass. O(residents).
   template <schedulable R>
   [[nodiscard]] constexpr passage ask(const R& candidate, const gate_view<R>& view) const noexcept {
+    if (view.blocked == nullptr) return passage::start;
     if (view.free < view.needed) return passage::skip;
     if (view.lacks <= blocks{}) return passage::start;  // a place is lacking: a guest gives his up
     // The steps after which so many blocks have been given back, rounded down to the bins of their ends.

@@ -5,17 +5,21 @@
 
 #include <concepts>
 #include <cstddef>
+#include <cstdint>
+#include <span>
+#include <type_traits>
 
 /// @file
-/// Who may start although one that waits before it cannot.
+/// Who may start: asked of each who waits, when its turn comes, and of those behind the first who cannot start.
 
 TESSERA_NAMESPACE_BEGIN
 
-/// What a gate is shown of the first who waits and cannot start, and of whom it might let pass. Valid during the call.
+/// What a gate is shown of a candidate, and of the first who waits and cannot start. Valid during the call.
 template <class R>
 struct gate_view {
-  const R& blocked;               ///< The first who waits and could not start in this plan.
-  blocks lacks{};                 ///< Blocks that it lacks if nothing of its prefix is found; 0: none.
+  const R* blocked = nullptr;     ///< The first who waits and could not start in this plan; null: the candidate's turn
+                                  ///< has come, and all who wait before it start or are skipped.
+  blocks lacks{};                 ///< Blocks that `blocked` lacks if nothing of its prefix is found; 0: none.
   blocks free{};                  ///< Blocks that are free, less what those who compute their prompts are promised.
   blocks needed{};                ///< Blocks that the candidate would take of these for its whole sequence.
   blocks guests_hold{};           ///< Blocks that those hold who have been let pass.
@@ -23,27 +27,97 @@ struct gate_view {
   std::span<R* const> residents;  ///< Requests that run, guests not among them, in rank order.
   std::span<R* const> admitted;   ///< Requests that start in this plan, guests among them.
   std::span<const std::uint32_t> own{};  ///< By row: blocks that nobody shares.
+  std::size_t places = 0;                ///< So many more could hold blocks, if nobody gives way to them.
+  std::size_t most_places = 0;           ///< So many could on the empty instance.
+  bool may_skip = true;                  ///< False: as many have been skipped in this plan as may be, `skip` is `stop`.
 };
 
-/// What becomes of a candidate behind the first who cannot start.
+/// What becomes of a candidate.
 enum class passage : std::uint8_t {
-  start,  ///< It may start, as a guest: it gives way as soon as those who wait before it could start without it.
-  skip,   ///< It may not; the one behind it is asked.
+  start,  ///< It may start; behind one who cannot, as a guest: it gives way as soon as those who wait before it could
+          ///< start without it.
+  skip,   ///< It may not; the one behind it is asked, and does not wait for it.
   stop,   ///< It may not, nor may anyone behind it in this plan.
 };
 
-/// Says who may pass the first who waits and cannot start.
-/// Requires: (1) `G::passes`, a constant: false if nobody ever may, and then nothing else is asked of it; (2)
-/// `g.most_skipped`, how many may be skipped in a plan; (3) `g.ask(candidate, view) noexcept -> passage`, const.
-/// Not checked: a pure function of its arguments. Complexity: at most O(residents), asked once per candidate and step.
-/// Models: `gate::in_line`, `gate::backfill`.
+namespace detail {
+
+template <class G>
+inline constexpr bool gate_screens = false;
+template <class G>
+  requires requires { typename std::bool_constant<G::screens>; }
+inline constexpr bool gate_screens<G> = G::screens;
+
+template <class G>
+inline constexpr bool gate_counts = false;
+template <class G>
+  requires requires { typename std::bool_constant<G::counts>; }
+inline constexpr bool gate_counts<G> = G::counts;
+
+template <class G>
+inline constexpr bool gate_refuses = false;
+template <class G>
+  requires requires { typename std::bool_constant<G::refuses_some>; }
+inline constexpr bool gate_refuses<G> = G::refuses_some;
+
 template <class G, class R>
-concept gate_policy = schedulable<R> && std::copyable<G> && requires {
-  requires std::same_as<decltype(G::passes), const bool>;
-} && (!G::passes || requires(const G& g, const R& r, const gate_view<R>& view) {
-                        { g.most_skipped } -> std::convertible_to<std::size_t>;
-                        { g.ask(r, view) } noexcept -> std::same_as<passage>;
-                      });
+concept gate_says_whom_it_refuses = requires(const G& g, const R& r, typename R::time_point now) {
+  { g.refuses(r, now) } noexcept -> std::same_as<bool>;
+};
+template <class G, class R>
+concept gate_asks = requires(const G& g, const R& r, const gate_view<R>& view) {
+  { g.most_skipped } -> std::convertible_to<std::size_t>;
+  { g.ask(r, view) } noexcept -> std::same_as<passage>;
+};
+
+template <class G, class R>
+concept gate_hears = requires(G& g, const R& r, tokens n) {
+  { g.begin() } noexcept -> std::same_as<void>;
+  { g.starts(r) } noexcept -> std::same_as<void>;
+  { g.joins(r) } noexcept -> std::same_as<void>;
+  { g.started(r) } noexcept -> std::same_as<void>;
+  { g.charge(r, n) } noexcept -> std::same_as<void>;
+  { g.stopped(r) } noexcept -> std::same_as<void>;
+  { g.left(r) } noexcept -> std::same_as<void>;
+};
+
+template <class G, class R>
+concept gate_asks_if_it_says = !(G::passes || gate_screens<G>) || gate_asks<G, R>;
+template <class G, class R>
+concept gate_hears_if_it_counts = !gate_counts<G> || gate_hears<G, R>;
+template <class G, class R>
+concept gate_says_whom_if_it_refuses = !gate_refuses<G> || gate_says_whom_it_refuses<G, R>;
+
+}  // namespace detail
+
+/// Says who may start, beside the order, the blocks and the admission policy.
+/// Requires:
+/// 1. `G::passes`, a constant: whether candidates behind the first who cannot start are asked for. False: nobody passes
+///    him.
+/// 2. `G::screens`, a constant, may be missing for false: whether each who waits is asked for when its turn has come
+///    (`view.blocked` is null then).
+/// 3. If either is true: `g.ask(candidate, view) noexcept -> passage`, const, and `g.most_skipped`, how many may be
+///    skipped in a plan; nobody behind them is asked for.
+/// 4. `G::counts`, a constant, may be missing for false: whether it hears what becomes of its answers. Then, all
+///    noexcept:
+///    - `g.begin()`: a plan is being made. `g.starts(r)`: `r` starts in it. What is written here is of this plan, and
+///      `begin` forgets it: the plan may be abandoned.
+///    - `g.joins(r)`: `r` has come, or is `ready`, and waits. `g.started(r)`: it holds blocks from now on, started by a
+///      plan that is run, or forked. `g.charge(r, n)`: `n` tokens came of it. `g.stopped(r)`: it holds none any more,
+///      and waits again, or leaves. `g.left(r)`: it does not wait any more: it has ended or left, or is parked. These
+///      are for good.
+/// 5. `G::refuses_some`, a constant, may be missing for false: whether `submit` asks it. Then
+///    `g.refuses(r, now) noexcept -> bool`, const, of a request that could join otherwise.
+/// Not checked: `ask` depends on its arguments and on what was told alone; it lets somebody start who is alone, or the
+/// instance would idle for ever; among those whom it skips each time are not all who wait. Complexity: at most
+/// O(residents), asked at most once for each candidate and plan; all else O(1), `begin` O(its own size).
+/// Models: `gate::in_line`, `gate::backfill`, `gate::adapter_slots`, `gate::fair_tenants`, `gate::groups`,
+/// `gate::in_time`, `gate::all`.
+template <class G, class R>
+concept gate_policy =
+    schedulable<R> && std::copyable<G> && requires { requires std::same_as<decltype(G::passes), const bool>; } &&
+    detail::gate_asks_if_it_says<G, R> && detail::gate_hears_if_it_counts<G, R> &&
+    detail::gate_says_whom_if_it_refuses<G, R>;
 
 namespace gate {
 

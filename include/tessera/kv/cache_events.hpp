@@ -71,7 +71,8 @@ struct cache_event {
     removed,  ///< It cannot be found any more.
     cleared,  ///< No block can; `block` says nothing.
     lost,     ///< The ring was full, and events are missing: forget what you know and ask anew. `block` says nothing.
-  } what;
+  };
+  kind what;                 ///< This one.
   cached_block<Hash> block;  ///< Which block.
 
   /// Memberwise.

@@ -42,8 +42,10 @@ template <class Planning>
                                             blocks total) noexcept {
   refusal& refused = p.roster.refused;
   if (!p.config.remember_refusals || refused.sequence != r.state().sequence) return wait_reason::none;
-  // Without chunked prefill, the budget may be a reason that comes first.
-  if (!p.config.chunked_prefill && !p.step.prefill.empty()) return wait_reason::none;
+  // A budget may be a reason that comes first.
+  if (p.step.prefill_left <= tokens{} || (!p.config.chunked_prefill && !p.step.prefill.empty())) {
+    return wait_reason::none;
+  }
   if (refused.matched) {
     const std::size_t more = p.roster.kv.known_beyond(r, refused.known);
     refused.known += more;
@@ -80,6 +82,7 @@ template <class Planning>
   if (step.kept != roster.residents.size() && !roster.discipline().before(r, *roster.residents[step.kept])) {
     return wait_reason::behind_others;
   }
+  if (step.prefill_left <= tokens{} && !s.swapped) return wait_reason::budget_spent;
   // One that outranks residents asks nobody: they are its headroom.
   const bool outranks = step.next < p.ordinary();
   const blocks total = p.whole(r);
@@ -104,7 +107,10 @@ template <class Planning>
   // Its KV is on its way: it takes its blocks, and computes nothing.
   const bool loads = s.loads && cached < s.computed;
   // Without chunked prefill, a prompt that the budget does not cover waits, unless it is the step's only prefill.
-  const bool may_compute = config.chunked_prefill || loads || left <= step.budget || step.prefill.empty();
+  const bool may_compute =
+      loads || left == tokens{1} ||
+      (config.chunked_prefill ? step.prefill_left > tokens{}
+                              : left <= min(step.budget, step.prefill_left) || step.prefill.empty());
   const tokens count = chunk_of(p, left);
   const bool anew = s.restarted || (s.swapped && !comes_back);
   const bool whole = config.reserve == reservation::whole_sequence || anew || loads;
@@ -143,6 +149,7 @@ template <class Planning>
   promise(p, r);
   s.shared_blocks = static_cast<std::uint32_t>(hits);
   step.admitted.push_back(&r);
+  if constexpr (gate_counts<typename Planning::gate>) roster.gate.starts(r);
   if (loads) {
     const auto written = static_cast<std::size_t>(blocks_for(s.computed, limits.block_size).count());
     step.load.push_back({&r, hits, kv.table().row(s.row).first(written).subspan(hits)});

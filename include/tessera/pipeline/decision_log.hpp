@@ -270,6 +270,7 @@ template <class Plan>
   for (const kv::block_copy& c : p.copies) d.add(c.from, c.to);
   for (const auto& v : p.preempted) d.add(v.request->state().sequence, static_cast<std::uint64_t>(v.mode));
   for (const auto* r : p.outgrown) d.add(r->state().sequence);
+  for (const kv_demotion& t : p.demoted) d.add(t.device, t.host, 1);
   if (!p.load.empty() || !p.late.empty()) {
     d.add(p.load.size(), p.late.size());
     for (const auto& t : p.load) {
@@ -475,6 +476,7 @@ class logged : public Scheduler {
     log_->put(step.max_chunk.count());
     log_->put(step.lookahead.count());
     log_->put(static_cast<std::uint64_t>(step.max_starts));
+    log_->put(step.prefill_budget.count());
     log_->close(decision::plan, sizeof(std::uint64_t));
     const plan_type p = Scheduler::plan(now, step);
     if (log_->fits_) log_->answer(detail::digest_of(p, this->tables()));

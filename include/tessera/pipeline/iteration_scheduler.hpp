@@ -73,7 +73,7 @@ TESSERA_NAMESPACE_BEGIN
 /// @tparam BlockStore the blocks: `kv::block_pool`, or `kv::prefix_cache` to share equal prompt prefixes.
 /// @tparam Tables     the block tables as the engine takes them: `kv::csr_tables`, `kv::row_tables`,
 ///                    `kv::changed_tables`.
-/// @tparam Gate       who may pass the first who cannot start: `gate::in_line`, `gate::backfill`.
+/// @tparam Gate       who else may start, be skipped, or pass the first who cannot start: a `gate_policy`.
 /// @tparam Draft      how many drafts a request has in a step: a `draft_policy`.
 template <schedulable Request, class Order = order::fcfs, class Preempt = preempt::swap, class Admit = admit::watermark,
           class BlockStore = kv::block_pool, class Tables = kv::csr_tables, class Gate = gate::in_line,
@@ -92,7 +92,8 @@ class iteration_scheduler {
   static_assert(kv::table_policy<Tables>, "tessera: Tables is not a kv::table_policy");
   static_assert(gate_policy<Gate, Request>,
                 "tessera: Gate lacks `static constexpr bool passes`, or `most_skipped` and "
-                "`passage ask(const Request&, const gate_view<Request>&) const noexcept`");
+                "`passage ask(const Request&, const gate_view<Request>&) const noexcept`, or, if it counts, a function "
+                "that hears");
   static_assert(draft_policy<Draft, Request>,
                 "tessera: Draft lacks `tokens drafts(const Request&, const draft_view&) const noexcept`");
 
@@ -138,9 +139,19 @@ class iteration_scheduler {
 
   /// Puts a request into the waiting queue. O(log waiting). Allowed at any moment.
   /// Returns `accepted`; `never_fits` if prompt + max_output cannot run even on the empty instance; `queue_full`;
-  /// `busy` if it is in a scheduler, or in a queue of yours; `invalid` if the prompt is empty or max_output negative.
+  /// `busy` if it is in a scheduler, or in a queue of yours; `invalid` if the prompt is empty or max_output negative;
+  /// `refused` if nothing of that is so, and the gate does not want it.
   [[nodiscard]] status submit(Request& r, time_point now) noexcept {
-    return adopt(r, {.length = r.prompt, .phase = r.starts_in, .arrived = now, .answering_since = now});
+    const request_progress<clock_type> p{
+        .length = r.prompt, .phase = r.starts_in, .arrived = now, .answering_since = now};
+    if constexpr (detail::gate_refuses<Gate>) {
+      const status s = may_join(r, p);
+      if (ok(s) && roster_.gate.refuses(r, now)) {
+        ++roster_.counters.refused;
+        return status::refused;
+      }
+    }
+    return adopt(r, p);
   }
 
   /// Goes on with a request that another instance gave up with `evacuate`. The plan that starts it lists it in `fetch`:
@@ -156,15 +167,13 @@ class iteration_scheduler {
   /// Returns as `submit`; `invalid` also unless `prompt <= length`, `computed < length`, `reasoning <= length -
   /// prompt`.
   [[nodiscard]] status adopt(Request& r, const request_progress<clock_type>& p) noexcept {
-    if (is_live(r.state().life) || static_cast<const detail::rank_hook&>(r).is_linked()) return status::busy;
-    if (r.prompt < tokens{1} || r.max_output < tokens{0} || p.length < r.prompt) return status::invalid;
-    if (p.computed < tokens{0} || p.computed >= p.length) return status::invalid;
-    if (p.reasoning < tokens{0} || p.reasoning > p.length - r.prompt) return status::invalid;
-    const tokens to_come = max(r.max_output - (p.length - r.prompt), tokens{0});
-    if (!fits(p.length, to_come)) return status::never_fits;
-    if (roster_.waiting.size() + roster_.parked.size() >= limits_.requests) return status::queue_full;
-    roster_.join(r, p);
-    return status::accepted;
+    const status s = may_join(r, p);
+    if (ok(s)) {
+      roster_.join(r, p);
+    } else {
+      ++roster_.counters.refused;
+    }
+    return s;
   }
 
   /// Gives a request up: its blocks are free at once, its progress stays in its state for `adopt`. Copy its KV before;
@@ -348,15 +357,16 @@ class iteration_scheduler {
   // -- one step ----------------------------------------------------------------------------------------------------
 
   /// Chooses the next step. Requires: fewer plans are in flight than the limits allow, `step.max_batch > 0`,
-  /// `step.token_budget > 0`, `step.lookahead >= 0` (asserted; else the plan is empty and has the id 0, and nothing has
-  /// changed). The plan may be empty. Its spans are valid until it is committed or abandoned, `tables` only until
-  /// another plan is made.
+  /// `step.token_budget > 0`, `step.lookahead >= 0`, `step.prefill_budget >= 0` (asserted; else the plan is empty and
+  /// has the id 0, and nothing has changed). The plan may be empty. Its spans are valid until it is committed or
+  /// abandoned, `tables` only until another plan is made.
   ///
   /// With others in flight, it goes on where those will be when they have been run: with tokens that nobody knows yet.
   [[nodiscard]] plan_type plan(time_point now, const step_limits& step) noexcept {
     TESSERA_ASSERT(!plans_.full(), "the previous plan is neither committed nor abandoned");
     TESSERA_ASSERT(step.max_batch > 0 && step.token_budget > tokens{0}, "a step needs a batch and a token budget");
     TESSERA_ASSERT(step.lookahead >= tokens{0}, "negative lookahead");
+    TESSERA_ASSERT(step.prefill_budget >= tokens{0}, "negative prefill budget");
     if (plans_.full() || step.max_batch == 0 || step.token_budget <= tokens{} || step.lookahead < tokens{}) return {};
     settling().close();
     detail::step<Request>& s = begin(step, now);
@@ -442,6 +452,10 @@ class iteration_scheduler {
   [[nodiscard]] std::span<Request* const> residents() const noexcept { return roster_.residents.all(); }
   /// The waiting requests, in rank order from `front()`.
   [[nodiscard]] const ordered_queue<Request, Order>& waiting() const noexcept { return roster_.waiting; }
+  /// What has happened so far. O(1).
+  [[nodiscard]] const scheduler_counters& counters() const noexcept { return roster_.counters; }
+  /// The gate, as it counts by now.
+  [[nodiscard]] const Gate& gate() const noexcept { return roster_.gate; }
   /// The block store, to look at.
   [[nodiscard]] const BlockStore& store() const noexcept { return roster_.kv.store(); }
   /// The block table; rows are named by the entries of a plan.
@@ -479,9 +493,9 @@ class iteration_scheduler {
   }
 
  private:
-  using roster = detail::roster<Request, Order, BlockStore>;
+  using roster = detail::roster<Request, Order, BlockStore, Gate>;
   using step = detail::step<Request>;
-  using settlement = detail::settlement<Request, Order, BlockStore>;
+  using settlement = detail::settlement<Request, Order, BlockStore, Gate>;
   using planning = detail::planning<Request, Order, Preempt, Admit, BlockStore, Gate, Draft>;
 
   static constexpr kv::block_table::limits table_limits(const limits& l) noexcept {
@@ -489,7 +503,11 @@ class iteration_scheduler {
   }
 
   iteration_scheduler(arena memory, const limits& l, const config& c) noexcept
-      : limits_{l}, config_{c}, roster_{memory, l, c.order}, tables_{memory, table_limits(l)}, plans_{memory, l} {
+      : limits_{l},
+        config_{c},
+        roster_{memory, l, c.order, c.gate},
+        tables_{memory, table_limits(l)},
+        plans_{memory, l} {
     TESSERA_ASSERT(l.plans_in_flight > 0, "one plan at least is in flight");
     TESSERA_ASSERT(l.block_size > tokens{0} && l.residents > 0 && l.blocks > 0, "empty limits");
   }
@@ -504,6 +522,16 @@ class iteration_scheduler {
 
   [[nodiscard]] settlement settling() noexcept { return {roster_, plans_}; }
 
+  [[nodiscard]] status may_join(const Request& r, const request_progress<clock_type>& p) const noexcept {
+    if (is_live(r.state().life) || static_cast<const detail::rank_hook&>(r).is_linked()) return status::busy;
+    if (r.prompt < tokens{1} || r.max_output < tokens{0} || p.length < r.prompt) return status::invalid;
+    if (p.computed < tokens{0} || p.computed >= p.length) return status::invalid;
+    if (p.reasoning < tokens{0} || p.reasoning > p.length - r.prompt) return status::invalid;
+    const tokens to_come = max(r.max_output - (p.length - r.prompt), tokens{0});
+    if (!fits(p.length, to_come)) return status::never_fits;
+    if (roster_.waiting.size() + roster_.parked.size() >= limits_.requests) return status::queue_full;
+    return status::accepted;
+  }
   /// Whether something else writes to its blocks.
   [[nodiscard]] static bool is_loading(const Request& r) noexcept {
     return r.state().life == lifecycle::suspended && r.state().loads;
@@ -537,10 +565,12 @@ class iteration_scheduler {
   [[nodiscard]] step& begin(const step_limits& limits, time_point now) noexcept {
     step& s = plans_.push();
     s.late.clear();
-    settling().pass_deadlines(now, s);
+    if (roster_.deadlines.due(now) != nullptr) [[unlikely]]
+      settling().pass_deadlines(now, s);
     roster_.advance(now);
     s.limits = limits;
     s.budget = limits.token_budget;
+    s.prefill_left = limits.prefill_budget > tokens{} ? limits.prefill_budget : limits.token_budget;
     s.drafts = tokens{};
     s.max_batch = limits.max_batch < limits_.residents ? limits.max_batch : limits_.residents;
     s.starts = limits.max_starts;
@@ -562,6 +592,9 @@ class iteration_scheduler {
     s.first_guest = ~std::size_t{0};
     s.outgrown.clear();
     s.load.clear();
+    s.skipped.clear();
+    s.skips = 0;
+    if constexpr (detail::gate_counts<Gate>) roster_.gate.begin();
     roster_.kv.begin(s.moves);
     return s;
   }

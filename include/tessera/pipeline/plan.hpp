@@ -20,8 +20,10 @@ struct step_limits {
   tokens token_budget{8192};    ///< Most tokens run in the step: prefill, decode and lookahead together (without
                                 ///< chunked prefill, one prompt may exceed it).
   tokens max_chunk{};           ///< Most prefill tokens of one request in the step; 0: only the budget binds.
-  tokens lookahead{};           ///< Most KV slots for the drafts of one request; how many it gets of what is free, the
-                                ///< draft policy says (by default as many). 0: nobody drafts.
+  tokens prefill_budget{};  ///< Most prefill tokens of all; 0: only `token_budget` binds. Who decodes is not held up
+                            ///< when it is spent. From a time: `cost::prefill_in_time`.
+  tokens lookahead{};       ///< Most KV slots for the drafts of one request; how many it gets of what is free, the
+                            ///< draft policy says (by default as many). 0: nobody drafts.
   std::size_t max_starts = ~std::size_t{0};  ///< Most waiting requests that start in the step; 0: no new admissions.
 };
 

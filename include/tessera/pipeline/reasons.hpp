@@ -6,8 +6,16 @@
 TESSERA_NAMESPACE_BEGIN
 namespace detail {
 
+template <class Request>
+[[nodiscard]] bool has_prefill(const step<Request>& step, const Request& r) noexcept {
+  for (const scheduled<Request>& e : step.prefill) {
+    if (e.request == &r) return true;
+  }
+  return false;
+}
+
 /// Why a live request is not in the latest plan; `none` if it is. O(log residents) for a resident while the plan is
-/// pending, else O(1).
+/// pending, else O(1 + skipped by the gate). Where a prefill budget is spent, O(prefill entries) for a resident.
 template <class Request, class Residents>
 [[nodiscard]] wait_reason why_not_in(const step<Request>& step, const Residents& residents, tokens longest,
                                      const Request& r) noexcept {
@@ -19,8 +27,14 @@ template <class Request, class Residents>
   if (step.has_mark(r, plan_mark::preempted)) return wait_reason::preempted;
   if (step.has_mark(r, plan_mark::stalled) || s.length > longest) return wait_reason::stalled;
   if (s.sequence == step.blocked) return step.blocked_reason;
+  for (const std::uint64_t skipped : step.skipped) {
+    if (s.sequence == skipped) return wait_reason::gated;
+  }
   if (s.life == lifecycle::resident && may_end_in_flight(r, longest)) return wait_reason::in_flight;
   if (s.life != lifecycle::resident) return wait_reason::behind_others;
+  if (step.prefill_left <= tokens{} && s.reach() - s.computed > tokens{1} && !(step.open && has_prefill(step, r))) {
+    return wait_reason::budget_spent;
+  }
   // Who was resident before the plan is marked when it has run; until then, or until it counts as run,
   // who has had its turn runs.
   if (step.open && residents.place_of(r) < step.next) return wait_reason::none;

@@ -425,9 +425,10 @@ class replayer {
     l.max_chunk = in_.get_tokens();
     l.lookahead = in_.get_tokens();
     l.max_starts = static_cast<std::size_t>(in_.get<std::uint64_t>());
+    l.prefill_budget = in_.get_tokens();
     if (!read(times_)) return;
     const bool allowed = s.plans_in_flight() < s.size_limits().plans_in_flight && l.max_batch > 0 &&
-                         l.token_budget > tokens{} && l.lookahead >= tokens{};
+                         l.token_budget > tokens{} && l.lookahead >= tokens{} && l.prefill_budget >= tokens{};
     if (!read(allowed, replay_outcome::not_allowed)) return;
     plans_.push_back(s.plan(now, l));
     const auto expected = in_.get<std::uint64_t>();

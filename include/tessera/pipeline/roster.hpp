@@ -2,7 +2,9 @@
 #pragma once
 
 #include <tessera/core/storage.hpp>
+#include <tessera/gate/concepts.hpp>
 #include <tessera/order/fcfs.hpp>
+#include <tessera/pipeline/counters.hpp>
 #include <tessera/pipeline/deadlines.hpp>
 #include <tessera/pipeline/kv_ledger.hpp>
 #include <tessera/pipeline/limits.hpp>
@@ -26,7 +28,7 @@ namespace detail {
 ///
 /// Residents, suspended requests and such as have left their blocks to a copy (`draining`) together are at most
 /// `scheduler_limits::residents`: who starts one sees to that.
-template <schedulable Request, class Order, class BlockStore>
+template <schedulable Request, class Order, class BlockStore, class Gate>
 struct roster {
   using state = typename Request::state_type;
   using time_point = basic_time_point<typename Request::clock_type>;
@@ -41,12 +43,13 @@ struct roster {
         .bytes();
   }
 
-  roster(arena& memory, const scheduler_limits& l, const Order& order) noexcept
+  roster(arena& memory, const scheduler_limits& l, const Order& order, const Gate& g) noexcept
       : waiting{order},
         kv{memory, l},
         residents{memory, l.residents, waiting.discipline()},
         left_rows{memory, l.residents},
         deadlines{memory, l.deadlines},
+        gate{g},
         block_size{l.block_size} {}
 
   static state& state_of(Request& r) noexcept { return request_access::state(r); }
@@ -86,6 +89,8 @@ struct roster {
     request_access::begin_order_state<Order>(r);
     discipline().enter(r, s.arrived);
     waiting.insert(r);
+    ++counters.joined;
+    if constexpr (gate_counts<Gate>) gate.joins(r);
   }
 
   /// A request begins as a copy of a resident one, with its KV. False, and no change, if there is no room for it.
@@ -104,6 +109,7 @@ struct roster {
     s.guest = parent.state().guest;  // it is there by the same grace
     s.life = lifecycle::resident;
     residents.insert(child);
+    if constexpr (gate_counts<Gate>) gate.started(child);
     return true;
   }
 
@@ -111,6 +117,9 @@ struct roster {
   void take_out(Request& r) noexcept {
     const state& s = r.state();
     if (s.life == lifecycle::waiting) {
+      if constexpr (gate_counts<Gate>) {
+        if (!s.parked) gate.left(r);
+      }
       leave_line(r);
       if (s.loads) state_of(r).computed = tokens{};  // none of it has come here
     } else if (s.life == lifecycle::resident) {
@@ -129,7 +138,11 @@ struct roster {
     kv.forget_host_copy(r);
     s.swapped = false;
     discipline().leave(r);
+    if constexpr (gate_counts<Gate>) {
+      if (s.life != lifecycle::waiting) gate.stopped(r), gate.left(r);  // else it has been told
+    }
     s.life = as;
+    count_end(as);
     s.ends_as = lifecycle::idle;
     s.restarted = s.guest = s.drafted = false;
     s.expected = 0;
@@ -160,6 +173,7 @@ struct roster {
     if (r.state().life == lifecycle::waiting) {
       leave_line(r);
       parked.insert(r);
+      if constexpr (gate_counts<Gate>) gate.left(r);
     } else {
       suspend(r);
     }
@@ -170,6 +184,7 @@ struct roster {
     if (r.state().life == lifecycle::waiting) {
       parked.erase(r);
       waiting.insert(r);
+      if constexpr (gate_counts<Gate>) gate.joins(r);
     } else {
       resume(r);
     }
@@ -266,7 +281,9 @@ struct roster {
     left_rows.push_back(kv.leave_row(r));
     discipline().leave(r);
     stand_nowhere(r);
+    if constexpr (gate_counts<Gate>) gate.stopped(r), gate.left(r);
     state_of(r).life = lifecycle::idle;
+    count_end(lifecycle::idle);
   }
   void settle_left_behind() noexcept {
     for (const std::uint32_t row : left_rows) {
@@ -303,9 +320,13 @@ struct roster {
       if (s.swapped && !comes_back) s.restarted = true;
       if (!comes_back || s.cached_blocks != ledger::keeps_to_itself) s.cached_blocks = s.shared_blocks;
       refused.more_in_use(blocks{static_cast<std::int64_t>(s.shared_blocks)});
+      ++counters.started;
+      counters.hit_blocks += s.shared_blocks;
+      counters.all_blocks += static_cast<std::uint64_t>(blocks_for(s.length, block_size).count());
       kv.forget_host_copy(*r);
       s.swapped = false;
       deadlines.drop(deadline_of::waiting, *r);
+      if constexpr (gate_counts<Gate>) gate.started(*r);
       if (!s.loads) continue;
       if (block_size * static_cast<std::int64_t>(s.shared_blocks) >= s.computed) {
         deadlines.drop(deadline_of::loading, *r);  // all was here already
@@ -354,6 +375,7 @@ struct roster {
     }
     const tokens known = s.length;
     s.length += tokens{1};
+    if constexpr (gate_counts<Gate>) gate.charge(r, tokens{1});
     if constexpr (kv_ledger<Request, BlockStore>::shares) {
       if (known % block_size == tokens{}) publish(r, known);  // else no block is full that was not
     }
@@ -378,6 +400,7 @@ struct roster {
       const tokens most = tokens{1} + e.lookahead;
       produced = min(max(tokens{o.produced}, tokens{o.failed ? 0 : 1}), most);
       s.length += produced;
+      if constexpr (gate_counts<Gate>) gate.charge(r, produced);
       s.expected = static_cast<std::uint16_t>(s.expected - most.count());
       kv.take_back(r, most - max(produced, tokens{1}));
     }
@@ -423,6 +446,8 @@ struct roster {
   ordered_queue<Request, order::fcfs> parked;     ///< Who wait and stand aside, in no order that matters either.
   fixed_vector<std::uint32_t> left_rows;          ///< Of requests that have left since the open plan was made.
   detail::deadlines<Request> deadlines;
+  [[no_unique_address]] Gate gate;
+  scheduler_counters counters;
   tokens block_size;
   std::size_t draining = 0;         ///< Rows whose requests have left, and whose blocks have not.
   blocks suspended_blocks{};        ///< That suspended requests hold, or are draining; a block that two of them share
@@ -485,6 +510,14 @@ struct roster {
       discipline().change_phase(r);
     }
   }
+  void count_end(lifecycle as) noexcept {
+    switch (as) {
+      case lifecycle::finished: ++counters.finished; break;
+      case lifecycle::cancelled: ++counters.cancelled; break;
+      case lifecycle::failed: ++counters.failed; break;
+      default: ++counters.left;
+    }
+  }
   void leave_line(Request& r) noexcept {
     if (r.state().parked) return parked.erase(r);
     waiting.erase(r);
@@ -516,6 +549,7 @@ struct roster {
     state& s = state_of(r);
     ++s.preemptions;
     s.swapped = mode == preemption_mode::swap;
+    ++(s.swapped ? counters.swapped : counters.recomputed);
     if (!s.swapped) {
       s.computed = tokens{};
       s.restarted = true;
@@ -523,6 +557,7 @@ struct roster {
     s.guest = false;
     s.life = lifecycle::waiting;
     waiting.insert(r);
+    if constexpr (gate_counts<Gate>) gate.stopped(r);
   }
 };
 

@@ -17,11 +17,11 @@ namespace detail {
 /// A plan that is alone when it is committed is settled in one go. Else it has been closed before, when another was
 /// made or settled: whom it evicts and starts has moved, and its entries count as run (`advance`). What is left then is
 /// to correct that by the outcomes.
-template <schedulable R, class Order, class BlockStore>
+template <schedulable R, class Order, class BlockStore, class Gate>
 struct settlement {
   using time_point = typename R::time_point;
 
-  detail::roster<R, Order, BlockStore>& roster;
+  detail::roster<R, Order, BlockStore, Gate>& roster;
   plan_ring<R>& plans;
 
   /// The open plan, if there is one, counts as run from now on.
@@ -29,6 +29,7 @@ struct settlement {
     step<R>* const s = plans.open();
     if (s == nullptr) return;
     s->open = false;
+    count(*s);
     roster.settle_evictions(s->kept, s->moves);
     roster.settle_admissions(s->admitted, s->first_guest);
     for (std::size_t i = 0; i != s->decode.size(); ++i) roster.advance(s->decode[i], s->decode_at[i], s->mark());
@@ -80,6 +81,7 @@ struct settlement {
     for (auto* e = all.due(now); e != nullptr; e = all.due(now)) {
       R* const r = e->request;
       const bool fails = e->fails;
+      ++roster.counters.late[static_cast<std::size_t>(e->what)];
       s.late.push_back({r, e->what, e->what == deadline_of::draining ? e->name : 0});
       switch (e->what) {
         case deadline_of::parked:
@@ -116,6 +118,10 @@ struct settlement {
   }
 
  private:
+  void count(const step<R>& s) const noexcept {
+    ++roster.counters.plans;
+    if (s.blocked != 0) ++roster.counters.held_up[static_cast<std::size_t>(s.blocked_reason)];
+  }
   /// A request ends, and goes at once or when the last plan in flight is settled that has it.
   void end_now(R& r, lifecycle as) const noexcept {
     if (r.state().loads && r.state().life == lifecycle::suspended) {
@@ -150,6 +156,7 @@ struct settlement {
       find_again(s.decode, s.decode_at);
       find_again(s.prefill, s.prefill_at);
     } else {
+      count(s);
       roster.settle_evictions(s.kept, s.moves);
       roster.kv.close_rows(s.moves);
       roster.settle_admissions(s.admitted, s.first_guest);

@@ -16,7 +16,7 @@ template <class Planning>
   const std::size_t ordinary = p.ordinary();
   const std::size_t behind = ordinary > p.step.next ? ordinary - p.step.next : 0;
   const tokens others{static_cast<std::int64_t>(behind < slots ? behind : slots)};
-  tokens count = min(left, max(p.step.budget - others, tokens{1}));
+  tokens count = min(left, max(min(p.step.budget - others, p.step.prefill_left), tokens{1}));
   if (p.step.limits.max_chunk > tokens{}) count = min(count, p.step.limits.max_chunk);
   return count;
 }
@@ -35,6 +35,7 @@ void schedule(Planning& p, typename Planning::request& r, tokens first, tokens c
     step.decode.push_back(entry);
     step.decode_at.push_back(at);
   } else {
+    step.prefill_left -= count;
     step.prefill.push_back(entry);
     step.prefill_at.push_back(at);
   }
@@ -110,7 +111,13 @@ template <class Planning>
   const tokens left = s.reach() - s.computed;
   // Without chunked prefill, what did not arrive of a prompt waits for a step with the budget for it, as all that
   // starts.
-  if (!p.config.chunked_prefill && left > max(p.step.budget, tokens{1}) && !p.step.prefill.empty()) [[unlikely]] {
+  const bool is_prefill = left != tokens{1};
+  if (is_prefill && p.step.prefill_left <= tokens{}) [[unlikely]] {
+    promise(p, r);
+    return true;  // those who decode go on
+  }
+  if (is_prefill && !p.config.chunked_prefill && left > min(p.step.budget, p.step.prefill_left) &&
+      !p.step.prefill.empty()) [[unlikely]] {
     --p.step.next;
     p.step.stopped = wait_reason::budget_spent;
     return true;

@@ -33,6 +33,7 @@ struct step {
         .add_bytes(kv_moves<Request>::required_bytes(l))
         .add_bytes(fixed_vector<kv_fetch<Request>>::required_bytes(l.residents))
         .add_bytes(fixed_vector<deadline_passed<Request>>::required_bytes(l.deadlines))
+        .add_bytes(fixed_vector<std::uint64_t>::required_bytes(l.residents))
         .bytes();
   }
   step(arena& memory, const scheduler_limits& l) noexcept
@@ -45,7 +46,8 @@ struct step {
         ended{memory, l.rows()},
         moves{memory, l},
         load{memory, l.residents},
-        late{memory, l.deadlines} {}
+        late{memory, l.deadlines},
+        skipped{memory, l.residents} {}
 
   fixed_vector<scheduled<Request>> decode;
   fixed_vector<scheduled<Request>> prefill;
@@ -58,12 +60,15 @@ struct step {
   kv_moves<Request> moves;
   fixed_vector<kv_fetch<Request>> load;         ///< Of those who start and whose KV is on its way.
   fixed_vector<deadline_passed<Request>> late;  ///< Deadlines that had passed when it was made.
+  fixed_vector<std::uint64_t> skipped;  ///< Sequence numbers of those whom the gate skipped, as far as there is room.
 
   step_limits limits{};
-  tokens budget{};  ///< Of tokens, what is left.
-  tokens drafts{};  ///< Lookahead that was given.
+  tokens budget{};        ///< Of tokens, what is left,
+  tokens prefill_left{};  ///< and of those for prefill.
+  tokens drafts{};        ///< Lookahead that was given.
   std::size_t max_batch = 0;
   std::size_t starts = 0;       ///< Requests that may still start.
+  std::size_t skips = 0;        ///< Requests that the gate has skipped.
   std::size_t next = 0;         ///< Residents before it have had their turn.
   std::size_t kept = 0;         ///< Residents from here on are victims.
   std::size_t first_guest = 0;  ///< In `admitted`: those from here on passed one that waits before them.
@@ -111,7 +116,7 @@ struct planning {
   const scheduler_limits& limits;
   tokens longest;
   const scheduler_config<Order, Preempt, Admit, Gate, Draft>& config;
-  detail::roster<R, Order, BlockStore>& roster;
+  detail::roster<R, Order, BlockStore, Gate>& roster;
   detail::step<R>& step;
 
   [[nodiscard]] blocks whole(const R& r) const noexcept { return blocks_for(r.state().reach(), limits.block_size); }

@@ -49,15 +49,45 @@ void welcome_guests(Planning& p) noexcept {
   }
 }
 
+/// What the gate is shown.
+template <class Planning>
+[[nodiscard]] gate_view<typename Planning::request> view_of(const Planning& p,
+                                                            const typename Planning::request& r) noexcept {
+  const auto& roster = p.roster;
+  const std::size_t held = p.step.kept + p.step.admitted.size() + roster.suspended.size() + roster.draining;
+  return {.free = p.free() - p.step.promised,
+          .needed = p.whole(r),
+          .block_size = p.limits.block_size,
+          .residents = roster.residents.all().first(p.ordinary()),
+          .admitted = p.step.admitted,
+          .own = roster.kv.own().by_row(),
+          .places = held < p.limits.residents ? p.limits.residents - held : 0,
+          .most_places = p.limits.residents,
+          .may_skip = p.step.skips < static_cast<std::size_t>(roster.gate.most_skipped)};
+}
+
+/// The gate's answer to one whose turn has come. Beyond the most that are skipped it is `stop`.
+template <class Planning>
+[[nodiscard]] passage screen(Planning& p, const typename Planning::request& r) noexcept {
+  const auto& gate = p.roster.gate;
+  auto& step = p.step;
+  const gate_view<typename Planning::request> view = view_of(p, r);
+  const passage answer = gate.ask(r, view);
+  if (answer != passage::skip) return answer;
+  if (!view.may_skip) return passage::stop;
+  ++step.skips;
+  if (!step.skipped.full()) step.skipped.push_back(r.state().sequence);
+  return passage::skip;
+}
+
 /// Those behind the first who waits and cannot start, as far as the gate lets them pass it.
 template <class Planning>
 void let_pass(Planning& p, typename Planning::request& blocked) noexcept {
   using request = typename Planning::request;
   auto& step = p.step;
-  const auto& gate = p.config.gate;
+  const auto& gate = p.roster.gate;
   const wait_reason why = step.blocked_reason;
   if (why != wait_reason::no_blocks && why != wait_reason::held_back) return;
-  std::size_t skipped = 0;
   step.first_guest = step.admitted.size();
   const blocks hold_before = held_by_guests(p);
   blocks new_guests{};
@@ -65,22 +95,17 @@ void let_pass(Planning& p, typename Planning::request& blocked) noexcept {
     if (step.starts == 0 || step.is_full()) return;
     // What it lacks, were there no guests and nothing of its prefix.
     const blocks lacks = p.whole(blocked) + step.promised - p.free() - hold_before - new_guests;
-    const gate_view<request> view{.blocked = blocked,
-                                  .lacks = max(lacks, blocks{}),
-                                  .free = p.free() - step.promised,
-                                  .needed = p.whole(*r),
-                                  .guests_hold = hold_before + new_guests,
-                                  .block_size = p.limits.block_size,
-                                  .residents = p.roster.residents.all().first(p.ordinary()),
-                                  .admitted = step.admitted,
-                                  .own = p.roster.kv.own().by_row()};
+    gate_view<request> view = view_of(p, *r);
+    view.blocked = &blocked;
+    view.lacks = max(lacks, blocks{});
+    view.guests_hold = hold_before + new_guests;
     // Who lost its KV would keep its blocks until it has made up for it: no guest.
     const passage answer = r->state().restarted || r->state().length > p.longest ? passage::skip : gate.ask(*r, view);
     if (answer == passage::stop) return;
     if (answer == passage::start && start(p, *r, true) == wait_reason::none) {
       --step.starts;
       new_guests += p.held(*r);
-    } else if (++skipped >= gate.most_skipped) {
+    } else if (++step.skips >= gate.most_skipped) {
       return;
     }
   }
@@ -122,6 +147,18 @@ void walk(Planning& p) noexcept {
       if (!step.outgrown.full()) step.outgrown.push_back(candidate);
       candidate = roster.waiting.next(*candidate);
       continue;
+    }
+    if constexpr (gate_screens<typename Planning::gate>) {
+      const passage answer = step.starts == 0 ? passage::start : screen(p, *candidate);
+      if (answer == passage::skip) {
+        candidate = roster.waiting.next(*candidate);
+        continue;
+      }
+      if (answer == passage::stop) {
+        step.block(*candidate, wait_reason::gated);
+        candidate = nullptr;
+        continue;
+      }
     }
     const wait_reason why_not = step.starts == 0 ? wait_reason::not_wanted : start(p, *candidate, false);
     if (why_not == wait_reason::none) {

@@ -5,6 +5,7 @@
 #include <tessera/core/index.hpp>
 #include <tessera/core/units.hpp>
 
+#include <cstddef>
 #include <cstdint>
 
 /// @file
@@ -51,7 +52,10 @@ enum class wait_reason : std::uint8_t {
   in_flight,       ///< Plans in flight tell how it goes on: it may end with them, or lost its blocks to one.
   parked,          ///< It stands aside, from `park` to `ready`.
   loading,         ///< Its blocks are there, and its KV is on its way: until `arrived`.
+  gated,           ///< The gate did not let it start.
 };
+/// How many there are.
+inline constexpr std::size_t wait_reasons = static_cast<std::size_t>(wait_reason::gated) + 1;
 
 /// A lower-case name, for logs.
 [[nodiscard]] constexpr const char* to_string(wait_reason r) noexcept {
@@ -70,6 +74,7 @@ enum class wait_reason : std::uint8_t {
     case wait_reason::suspended: return "suspended";
     case wait_reason::parked: return "parked";
     case wait_reason::loading: return "loading";
+    case wait_reason::gated: return "gated";
     case wait_reason::in_flight: return "in_flight";
   }
   return "?";

@@ -15,6 +15,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <memory>
 #include <span>
@@ -171,7 +172,8 @@ class pools {
   double next_sample_s_ = 0;
 };
 
-/// A control with pools.
+/// A control with pools. KV that has crossed to a worker without room for it stays where it was, and keeps blocks taken
+/// there, until there is room: the memory of the prefill pool is the queue of the decode pool, as in DistServe.
 /// @tparam Policy has `prefill_worker(c, pools, r)` and `decode_worker(c, pools, r)`, each the id of a worker, and
 ///         perhaps `epoch(c, pools)`, which is called every `epoch_s` seconds.
 template <class Policy>
@@ -188,6 +190,7 @@ class disaggregated {
     memory_.resize(headroom::reference_demand::required_bytes({}));
     pools_ = std::make_unique<pools>(sizes_, c.options().instance.limits.block_size, memory_);
     queued_.assign(c.requests().size(), false);
+    arrived_.resize(c.size());
     if constexpr (requires { policy_.starts(c, *pools_); }) policy_.starts(c, *pools_);
     c.call_after(epoch_s_, 0);
   }
@@ -212,6 +215,24 @@ class disaggregated {
     if (w != r.where) c.move(r, w);
   }
 
+  /// The KV of `r` has crossed.
+  template <class C>
+  void arrived(C& c, request& r) {
+    const std::size_t to = r.migration.to;
+    arrived_[to].push_back(&r);
+    let_in(c, to);
+  }
+  /// An instance is between two steps: there may be room.
+  template <class C>
+  void step_ended(C& c, std::size_t i) {
+    let_in(c, i);
+  }
+  /// A request has gone on elsewhere, and left room where it was.
+  template <class C>
+  void moved(C& c, request&) {
+    for (std::size_t i = 0; i != c.size(); ++i) let_in(c, i);
+  }
+
   /// A request is done.
   template <class C>
   void finished(C&, request& r) {
@@ -231,6 +252,7 @@ class disaggregated {
   /// Called at the time that was asked for with `call_after`.
   template <class C>
   void alarm(C& c, std::uint64_t) {
+    break_cycles(c);
     find_heads_of_line(c);
     pools_->measure(c.now_s(), c.views(), heads_);
     if constexpr (requires { policy_.epoch(c, *pools_); }) {
@@ -254,6 +276,41 @@ class disaggregated {
   }
 
  private:
+  /// Lets those in, first come, first served, whose KV is at instance `to`, while there is room.
+  template <class C>
+  void let_in(C& c, std::size_t to) {
+    std::deque<request*>& here = arrived_[to];
+    while (!here.empty()) {
+      request& r = *here.front();
+      const bool waits = r.migration.stage == migration_stage::arrived && r.migration.to == to;
+      if (waits && !has_room(c, r)) return;
+      here.pop_front();
+      if (waits) c.admit(r);
+    }
+  }
+  /// Whether its scheduler would start `r` at its destination now.
+  template <class C>
+  [[nodiscard]] static bool has_room(C& c, const request& r) {
+    const std::size_t to = r.migration.to;
+    if (!c.up(to)) return false;
+    const auto& one = c.at(to);
+    const blocks needs = blocks_for(r.state().length, c.options().instance.limits.block_size);
+    if (one.served() == 0) return needs <= one.free_blocks();
+    const blocks kept{c.capacity(to).count() / 100};  // the watermark
+    return needs + kept + c.views()[to].waiting_blocks <= one.free_blocks() &&
+           one.served() < c.options().of(to).limits.residents;
+  }
+  /// Where nothing runs, and what is on its way from there takes the room of what has come, somebody has to go back.
+  template <class C>
+  void break_cycles(C& c) {
+    for (std::size_t i = 0; i != c.size(); ++i) {
+      let_in(c, i);
+      if (arrived_[i].empty() || !c.up(i) || c.at(i).served() != 0) continue;
+      request& r = *arrived_[i].front();
+      arrived_[i].pop_front();
+      c.cut_migration(r);
+    }
+  }
   /// Who could serve `r`.
   template <class C>
   void look_at(C& c, const request& r) {
@@ -285,6 +342,7 @@ class disaggregated {
   std::vector<std::byte> memory_;
   std::unique_ptr<pools> pools_;
   std::vector<bool> queued_;
+  std::vector<std::deque<request*>> arrived_;  ///< By destination: whose KV is there, and who run nowhere.
   std::vector<blocks> heads_;
 };
 

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <tessera/gate/concepts.hpp>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+TESSERA_NAMESPACE_BEGIN
+namespace gate {
+
+/// At most so many adapters at once among those who hold blocks: the engine keeps their weights on the device (LoRA).
+/// Who needs another is skipped until one is not used any more. Which adapter a request needs, its member `adapter`
+/// says; 0: none, and it may always start.
+///
+///     struct my_request : tessera::request_hook { std::uint32_t adapter = 0; };
+///
+/// An adapter counts from the plan that starts the first who needs it until the last who does holds no blocks any more.
+///
+/// When to use: more adapters than fit. While those who run are followed by others of the same adapters, who needs
+/// another waits; `gate::fair_tenants` beside it bounds what one adapter's users get, if each has a tenant.
+/// @tparam MostSlots room for so many; `slots` may be fewer.
+template <std::size_t MostSlots = 32>
+struct basic_adapter_slots {
+  static constexpr bool passes = false;  ///< Nobody passes one who lacks blocks.
+  static constexpr bool screens = true;  ///< Each who waits is asked for.
+  static constexpr bool counts = true;   ///< It hears who starts and stops.
+
+  std::size_t slots = 8;         ///< So many adapters, at least 1 and at most `MostSlots`.
+  std::size_t most_skipped = 8;  ///< So many are skipped in a plan.
+
+  /// An adapter that is in use.
+  struct slot {
+    std::uint32_t adapter;  ///< Which.
+    std::uint32_t users;    ///< Requests that hold blocks; 0: taken in the plan that was made last.
+  };
+  std::array<slot, MostSlots> held{};  ///< The first `used` of them.
+  std::size_t used = 0;                ///< Adapters that hold a slot.
+
+  /// O(slots).
+  template <schedulable R>
+    requires requires(const R& r) {
+      { r.adapter } -> std::convertible_to<std::uint32_t>;
+    }
+  [[nodiscard]] constexpr passage ask(const R& candidate, const gate_view<R>& /*view*/) const noexcept {
+    if (candidate.adapter == 0 || find(candidate.adapter) != used || used < most()) return passage::start;
+    return passage::skip;
+  }
+  /// Those who use an adapter that holds a slot. O(slots).
+  [[nodiscard]] constexpr std::size_t users(std::uint32_t adapter) const noexcept {
+    const std::size_t i = find(adapter);
+    return i == used ? 0 : held[i].users;
+  }
+
+  /// A plan is being made. O(slots).
+  constexpr void begin() noexcept {
+    for (std::size_t i = used; i-- != 0;) drop_unused(i);
+  }
+  /// It starts in this plan.
+  template <schedulable R>
+  constexpr void starts(const R& r) noexcept {
+    if (r.adapter != 0) static_cast<void>(take(r.adapter));
+  }
+  /// It has come.
+  template <schedulable R>
+  constexpr void joins(const R& /*r*/) noexcept {}
+  /// It holds blocks from now on.
+  template <schedulable R>
+  constexpr void started(const R& r) noexcept {
+    if (r.adapter != 0) ++held[take(r.adapter)].users;
+  }
+  /// So many tokens came of it.
+  template <schedulable R>
+  constexpr void charge(const R& /*r*/, tokens /*n*/) noexcept {}
+  /// It holds none any more.
+  template <schedulable R>
+  constexpr void stopped(const R& r) noexcept {
+    if (r.adapter == 0) return;
+    const std::size_t i = find(r.adapter);
+    TESSERA_ASSERT(i != used && held[i].users != 0, "the adapter of a request changed while it ran");
+    if (i == used || held[i].users == 0) return;
+    --held[i].users;
+  }
+  /// It has ended or left.
+  template <schedulable R>
+  constexpr void left(const R& /*r*/) noexcept {}
+
+ private:
+  [[nodiscard]] constexpr std::size_t most() const noexcept { return slots < MostSlots ? slots : MostSlots; }
+  [[nodiscard]] constexpr std::size_t find(std::uint32_t adapter) const noexcept {
+    std::size_t i = 0;
+    while (i != used && held[i].adapter != adapter) ++i;
+    return i;
+  }
+  constexpr void drop_unused(std::size_t i) noexcept {
+    if (held[i].users == 0) held[i] = held[--used];
+  }
+  [[nodiscard]] constexpr std::size_t take(std::uint32_t adapter) noexcept {
+    const std::size_t i = find(adapter);
+    if (i != used) return i;
+    TESSERA_ASSERT(used < MostSlots, "a fork has another adapter than its parent");
+    held[used < MostSlots ? used++ : used - 1] = {adapter, 0};
+    return used - 1;
+  }
+};
+
+using adapter_slots = basic_adapter_slots<>;  ///< Room for 32.
+
+}  // namespace gate
+TESSERA_NAMESPACE_END

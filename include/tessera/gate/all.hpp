@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <tessera/gate/concepts.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <tuple>
+
+TESSERA_NAMESPACE_BEGIN
+namespace gate {
+
+/// Several gates as one: who is to start must be let by each. If one says stop, nobody behind is asked; if one says
+/// skip, the candidate is skipped. Behind the first who cannot start, those decide that let somebody pass, and those
+/// that screen have their say as well.
+///
+/// When to use: adapters and tenants' shares and backfilling at once.
+/// @tparam Gates `gate_policy`s.
+template <class... Gates>
+struct all {
+  static constexpr bool passes = (Gates::passes || ... || false);                          ///< If one lets pass.
+  static constexpr bool screens = (tessera::detail::gate_screens<Gates> || ... || false);  ///< If one screens.
+  static constexpr bool counts = (tessera::detail::gate_counts<Gates> || ... || false);    ///< If one counts.
+
+  static constexpr bool refuses_some = (tessera::detail::gate_refuses<Gates> || ... || false);  ///< If one refuses.
+
+  std::size_t most_skipped = 32;  ///< So many are skipped in a plan, whatever each of them says.
+  std::tuple<Gates...> gates{};   ///< The gates, for `std::get`.
+
+  /// The strictest answer. As the sum of theirs.
+  template <schedulable R>
+  [[nodiscard]] constexpr passage ask(const R& candidate, const gate_view<R>& view) const noexcept {
+    passage strictest = passage::start;
+    std::apply([&](const Gates&... g) noexcept { ((strictest = std::max(strictest, asked(g, candidate, view))), ...); },
+               gates);
+    return strictest;
+  }
+
+  /// Whether one of them refuses it.
+  template <schedulable R>
+  [[nodiscard]] constexpr bool refuses(const R& r, typename R::time_point now) const noexcept {
+    const auto one = [&]<class G>(const G& g) noexcept {
+      if constexpr (tessera::detail::gate_refuses<G>) {
+        return g.refuses(r, now);
+      } else {
+        return false;
+      }
+    };
+    return std::apply([&](const Gates&... g) noexcept { return (one(g) || ... || false); }, gates);
+  }
+
+  /// A plan is being made.
+  constexpr void begin() noexcept {
+    tell([](auto& g) noexcept { g.begin(); });
+  }
+  /// It starts in this plan.
+  template <schedulable R>
+  constexpr void starts(const R& r) noexcept {
+    tell([&r](auto& g) noexcept { g.starts(r); });
+  }
+  /// It has come.
+  template <schedulable R>
+  constexpr void joins(const R& r) noexcept {
+    tell([&r](auto& g) noexcept { g.joins(r); });
+  }
+  /// It holds blocks from now on.
+  template <schedulable R>
+  constexpr void started(const R& r) noexcept {
+    tell([&r](auto& g) noexcept { g.started(r); });
+  }
+  /// So many tokens came of it.
+  template <schedulable R>
+  constexpr void charge(const R& r, tokens n) noexcept {
+    tell([&r, n](auto& g) noexcept { g.charge(r, n); });
+  }
+  /// It holds none any more.
+  template <schedulable R>
+  constexpr void stopped(const R& r) noexcept {
+    tell([&r](auto& g) noexcept { g.stopped(r); });
+  }
+  /// It has ended or left.
+  template <schedulable R>
+  constexpr void left(const R& r) noexcept {
+    tell([&r](auto& g) noexcept { g.left(r); });
+  }
+
+ private:
+  template <class G, class R>
+  [[nodiscard]] static constexpr passage asked(const G& g, const R& r, const gate_view<R>& view) noexcept {
+    if constexpr (tessera::detail::gate_screens<G>) {
+      return g.ask(r, view);
+    } else if constexpr (G::passes) {
+      return view.blocked == nullptr ? passage::start : g.ask(r, view);
+    } else {
+      return passage::start;
+    }
+  }
+  template <class F>
+  constexpr void tell(F&& f) noexcept {
+    const auto one = [&f]<class G>(G& g) noexcept {
+      if constexpr (tessera::detail::gate_counts<G>) f(g);
+    };
+    std::apply([&](Gates&... g) noexcept { (one(g), ...); }, gates);
+  }
+};
+
+}  // namespace gate
+TESSERA_NAMESPACE_END

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <tessera/gate/concepts.hpp>
+
+#include <cstddef>
+#include <cstdint>
+
+TESSERA_NAMESPACE_BEGIN
+namespace gate {
+
+/// A request that will be forked starts only when there is room for all of its group, and what its forks need is kept
+/// for them until they are made: parallel sampling, all at once. How many are still to be made of it, its member
+/// `forks_due` says; the engine sets it before `submit` and counts it down with each `fork`.
+///
+///     struct my_request : tessera::request_hook { std::uint32_t forks_due = 0; };
+///
+/// Kept is a place for each, and a block, for the copy of the last one of the prompt. Nobody behind such a request
+/// starts before it. A group larger than the instance starts when nothing else runs, as far as it goes.
+///
+/// When to use: n > 1, where the samples of one prompt are to run side by side and share its KV. Do not set
+/// `max_starts` or let residents grow into the last places; what they take, `fork` will lack (`exhausted`).
+struct groups {
+  static constexpr bool passes = false;  ///< Nobody passes one who lacks blocks.
+  static constexpr bool screens = true;  ///< Each who waits is asked for.
+
+  std::size_t most_skipped = 1;  ///< Nobody is skipped.
+
+  /// O(residents).
+  template <schedulable R>
+    requires requires(const R& r) {
+      { r.forks_due } -> std::convertible_to<std::uint32_t>;
+    }
+  [[nodiscard]] constexpr passage ask(const R& candidate, const gate_view<R>& view) const noexcept {
+    std::size_t due = static_cast<std::size_t>(candidate.forks_due);
+    if (view.residents.empty() && view.admitted.empty()) return passage::start;
+    for (const R* r : view.residents) due += static_cast<std::size_t>(r->forks_due);
+    for (const R* r : view.admitted) due += static_cast<std::size_t>(r->forks_due);
+    if (due == 0) return passage::start;
+    const bool has_places = view.places >= 1 + due;
+    const bool has_blocks = view.free >= view.needed + blocks{static_cast<std::int64_t>(due)};
+    return has_places && has_blocks ? passage::start : passage::stop;
+  }
+};
+
+}  // namespace gate
+TESSERA_NAMESPACE_END

@@ -1,0 +1,477 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <tessera/core/units.hpp>
+#include <tessera/kv/block_table.hpp>
+#include <tessera/kv/copy_on_write.hpp>
+#include <tessera/kv/hash_chain.hpp>
+#include <tessera/kv/prefix_cache.hpp>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <numeric>
+#include <span>
+#include <type_traits>
+
+TESSERA_NAMESPACE_BEGIN
+namespace kv {
+
+/// Layers of a model that keep their KV in the same way, and share a block table.
+struct group {
+  tokens block_size{16};  ///< Tokens per block. At least 1.
+  tokens window{};        ///< The layers of a token look at so many tokens, itself and those before it; 0: at all.
+
+  /// Full attention.
+  [[nodiscard]] static constexpr group full(tokens block_size) noexcept { return {block_size, tokens{}}; }
+  /// Attention to the last `window` tokens.
+  [[nodiscard]] static constexpr group sliding(tokens block_size, tokens window) noexcept {
+    return {block_size, window};
+  }
+  /// A recurrent state, which is the window that ends with the token before. A block holds one state: the last one, or,
+  /// once its tokens are through, that after its last token, which others may begin with. So `block_size` says how far
+  /// apart those are.
+  [[nodiscard]] static constexpr group recurrent(tokens block_size) noexcept { return {block_size, tokens{2}}; }
+
+  /// The first of its blocks that the token at `position` needs, and those after it.
+  [[nodiscard]] constexpr std::size_t first_needed(tokens position) const noexcept {
+    if (window == tokens{} || position < window) return 0;
+    return static_cast<std::size_t>((position - window + tokens{1}) / block_size);
+  }
+};
+
+/// KV of a model whose layers differ: one block table for each group of layers, and one store for all of them. Blocks
+/// have the same number of bytes; how many tokens these hold is each group's own matter.
+///
+/// A request has one row, with the same number in each table. A window frees its blocks behind itself: their entries
+/// (those before `first_block`) say nothing any more, and no kernel looks at them. A prefix is found as far as all
+/// groups can serve it: full attention needs all of it, a window only what the next token looks at, so it may be found
+/// beyond blocks that are long gone.
+///
+/// Within a plan: `open`, `share`, `fork`, `grow`, `evict`, undone by `roll_back`. For good, with nothing to be undone
+/// any more
+/// (`begin`): `publish`, `slide`, `close`.
+///
+/// Complexity: O(blocks given or taken + Groups), and O(1) for one that needs no block and gives none back; `match`
+/// O(blocks of the prefix) in all groups together. Allocates nothing. Exhaustion is a value. Deterministic.
+///
+/// @tparam Groups how many.
+/// @tparam Store  the blocks: a `prefix_store`.
+template <std::size_t Groups, prefix_store Store = prefix_cache>
+class groups {
+  static_assert(Groups > 0, "tessera: a model has one group of layers at least");
+
+ public:
+  using hash_type = hash_of<Store>;                                   ///< What blocks are found by.
+  using hash_spans = std::array<std::span<const hash_type>, Groups>;  ///< For each group one hash per full block; where
+                                                                      ///< groups have the same block size, the same.
+  using counts = std::array<std::uint32_t, Groups>;                   ///< For each group so many.
+
+  /// What `fork` did.
+  struct forked {
+    std::uint32_t row = no_index;             ///< The child's; `no_index` if there was no room.
+    std::array<block_copy, Groups> copies{};  ///< For the engine, before it writes to either,
+    std::size_t count = 0;                    ///< so many of them.
+  };
+
+  /// What there must be room for; fixed at construction.
+  struct limits {
+    std::size_t blocks = 0;              ///< Of all groups together.
+    std::size_t rows = 0;                ///< Requests, with those that were evicted and are not closed.
+    tokens max_length{};                 ///< Of one request. Less than 2^31.
+    std::array<group, Groups> layers{};  ///< The groups.
+  };
+
+  /// Bytes that an object with these limits takes from its arena, alignment included.
+  [[nodiscard]] static constexpr std::size_t required_bytes(const limits& l) noexcept {
+    storage_layout all;
+    all.add_bytes(Store::required_bytes(store_limits(l)));
+    for (const group& g : l.layers) all.add_bytes(block_table::required_bytes(table_limits(l, g)));
+    all.template add<row_state>(l.rows).add_bytes(fixed_vector<done>::required_bytes(operations * l.rows));
+    return all.bytes_unaligned();
+  }
+
+  /// All rows and blocks are free. O(blocks + rows).
+  groups(arena& memory, const limits& l) noexcept : groups{memory, l, std::make_index_sequence<Groups>{}} {}
+  groups(const groups&) = delete;
+  groups& operator=(const groups&) = delete;
+
+  /// The blocks of all groups, to look at.
+  [[nodiscard]] const Store& store() const noexcept { return store_; }
+  /// A group's tables. Requires: `g < Groups`.
+  [[nodiscard]] block_table& table(std::size_t g) noexcept { return table_[g]; }
+  /// A group's tables. Requires: `g < Groups`.
+  [[nodiscard]] const block_table& table(std::size_t g) const noexcept { return table_[g]; }
+  /// A group. Requires: `g < Groups`.
+  [[nodiscard]] const group& of(std::size_t g) const noexcept { return group_[g]; }
+  /// Blocks that can be taken now.
+  [[nodiscard]] std::size_t free() const noexcept { return store_.free(); }
+  /// Prefixes are found in multiples of so many tokens: the least that is whole blocks of every group.
+  [[nodiscard]] tokens unit() const noexcept { return unit_; }
+  /// Blocks that a row has in all groups together. O(Groups). Requires: the row is in use.
+  [[nodiscard]] std::size_t held(std::uint32_t row) const noexcept {
+    std::size_t n = 0;
+    for (std::size_t g = 0; g != Groups; ++g) n += table_[g].size(row) - state_[row].first[g];
+    return n;
+  }
+  /// A group's first block of a row that is still there: the entries before it say nothing. O(1). Requires: the row is
+  /// in use.
+  [[nodiscard]] std::size_t first_block(std::size_t g, std::uint32_t row) const noexcept {
+    return state_[row].first[g];
+  }
+
+  /// Blocks that a row lacks for the KV of its first `length` tokens. O(Groups). Requires: the row is in use.
+  [[nodiscard]] std::size_t lacks(std::uint32_t row, tokens length) const noexcept {
+    std::size_t n = 0;
+    for (std::size_t g = 0; g != Groups; ++g) n += lacks_in(g, row, length);
+    return n;
+  }
+
+  /// How many tokens of a prefix all groups can serve: a multiple of `unit()`, at most `most`. Changes nothing.
+  /// O(blocks of the prefix): each block is looked up once at most.
+  [[nodiscard]] tokens match(const hash_spans& hashes, tokens most) const noexcept {
+    std::array<known_run, Groups> run{};
+    tokens n = most;
+    for (std::size_t g = 0; g != Groups; ++g) {
+      n = min(n, group_[g].block_size * static_cast<std::int64_t>(hashes[g].size()));
+    }
+    n = whole(max(n, tokens{}));
+    for (std::size_t g = 0; g != Groups; ++g) {
+      if (group_[g].window != tokens{}) continue;
+      const auto end = static_cast<std::size_t>(n / group_[g].block_size);
+      std::size_t known = 0;
+      while (known != end && store_.knows(named(g, hashes[g][known]))) ++known;
+      n = whole(group_[g].block_size * static_cast<std::int64_t>(known));
+    }
+    // What a window lacks ends the prefix before it, for all: then the others have to look again, further down.
+    for (bool fits = false; !fits && n != tokens{};) {
+      fits = true;
+      for (std::size_t g = 0; g != Groups && n != tokens{}; ++g) {
+        const tokens longest = serves(g, hashes[g], n, run[g]);
+        if (longest != n) fits = false;
+        n = longest;
+      }
+    }
+    return n;
+  }
+
+  // -- within a plan: undone by `roll_back` ------------------------------------------------------------------------
+
+  /// What was done stands: it cannot be undone any more. O(1).
+  void begin() noexcept { journal_.clear(); }
+  /// Where `roll_back` comes back to. O(1).
+  [[nodiscard]] std::size_t mark() const noexcept { return journal_.size(); }
+
+  /// An empty row, or `no_index` when all are in use or too much has been done since `begin` (6 calls for each row).
+  /// O(Groups).
+  [[nodiscard]] std::uint32_t open() noexcept {
+    if (journal_.full() || table_[0].free_rows() == 0) return no_index;
+    std::uint32_t row = no_index;
+    for (block_table& t : table_) row = t.acquire_row();
+    state_[row] = {};
+    look_ahead(row);
+    journal_.push_back({done::what::opened, row, {}});
+    return row;
+  }
+
+  /// Takes the blocks of the first `n` tokens of a prefix that are needed to go on behind them. Requires: the row is
+  /// empty, and `n` is what `match` said, with nothing done since (asserted). O(blocks of the prefix).
+  void share(std::uint32_t row, const hash_spans& hashes, tokens n) noexcept {
+    TESSERA_ASSERT(n % unit_ == tokens{} && held(row) == 0 && !journal_.full(), "a prefix for a row that is empty");
+    done d{done::what::shared, row, {}};
+    for (std::size_t g = 0; g != Groups; ++g) {
+      const auto end = static_cast<std::size_t>(n / group_[g].block_size);
+      const std::size_t first = needed_from(g, n);
+      const std::span<block_id> ids = table_[g].extend(row, end);
+      for (std::size_t i = 0; i != end; ++i) {
+        ids[i] = no_index;
+        if (i < first) continue;
+        const hash_type h = named(g, hashes[g][i]);
+        const std::size_t found = store_.match({&h, 1}, ids.subspan(i, 1));
+        TESSERA_ASSERT(found == 1, "a prefix that was not matched");
+        static_cast<void>(found);
+      }
+      const status shared = store_.share(std::span<const block_id>{ids}.subspan(first));
+      TESSERA_ASSERT(shared == status::ok, "a matched block can be shared");
+      static_cast<void>(shared);
+      state_[row].first[g] = static_cast<std::uint32_t>(first);
+      state_[row].published[g] = static_cast<std::uint32_t>(end);
+      d.blocks[g] = static_cast<std::uint32_t>(end - first);
+    }
+    look_ahead(row);
+    journal_.push_back(d);
+  }
+
+  /// A row that goes on as a copy of another one, of whose tokens `computed` have KV: it shares all blocks that are
+  /// full, and has one of its own for each that is not, which the engine fills; so for a state, which is written over.
+  /// No row, and no change, if there is none, or not enough blocks. Requires: the parent's row is in use, was not
+  /// evicted, and is not slid beyond `computed`. O(blocks of the row).
+  [[nodiscard]] forked fork(std::uint32_t parent, tokens computed) noexcept {
+    TESSERA_ASSERT(!state_[parent].evicted, "an evicted row");
+    const std::size_t before = mark();
+    forked result{.row = open(), .copies = {}, .count = 0};
+    if (result.row == no_index) return {};
+    if (journal_.full()) return roll_back(before), forked{};
+    row_state& s = state_[result.row];
+    done d{done::what::shared, result.row, {}};
+    for (std::size_t g = 0; g != Groups; ++g) {
+      const auto full = static_cast<std::size_t>(computed / group_[g].block_size);
+      const std::span<const block_id> theirs = table_[g].row(parent);
+      const std::span<block_id> ids = table_[g].extend(result.row, full);
+      const std::uint32_t first = state_[parent].first[g];
+      TESSERA_ASSERT(first <= full && full <= theirs.size(), "a parent whose tokens have KV");
+      for (std::size_t i = 0; i != full; ++i) ids[i] = theirs[i];
+      const status shared = store_.share(std::span<const block_id>{ids}.subspan(first));
+      TESSERA_ASSERT(shared == status::ok, "a row's blocks are in use");
+      static_cast<void>(shared);
+      const std::uint32_t published = state_[parent].published[g];
+      s.first[g] = first;
+      s.published[g] = published < full ? published : static_cast<std::uint32_t>(full);
+      d.blocks[g] = static_cast<std::uint32_t>(full - first);
+    }
+    look_ahead(result.row);
+    journal_.push_back(d);
+    if (grow(result.row, computed) != status::ok) return roll_back(before), forked{};
+    for (std::size_t g = 0; g != Groups; ++g) {
+      if (computed % group_[g].block_size == tokens{}) continue;
+      const auto last = static_cast<std::size_t>(computed / group_[g].block_size);
+      result.copies[result.count++] = {table_[g].row(parent)[last], table_[g].row(result.row)[last]};
+    }
+    return result;
+  }
+
+  /// Gives a row room for the KV of its first `length` tokens, in all groups or in none: `exhausted` if `lacks` are
+  /// more than are free, `invalid` if it would be longer than the limits allow. Requires: the row is in use. O(blocks
+  /// taken + Groups), O(1) if there are none.
+  [[nodiscard]] status grow(std::uint32_t row, tokens length) noexcept {
+    TESSERA_ASSERT(!state_[row].evicted, "an evicted row");
+    if (length <= state_[row].room) return status::ok;
+    if (length > max_length_) return status::invalid;
+    const std::size_t n = lacks(row, length);
+    if (n > store_.free() || journal_.full()) return status::exhausted;
+    done d{done::what::grown, row, {}};
+    for (std::size_t g = 0; g != Groups; ++g) {
+      d.blocks[g] = static_cast<std::uint32_t>(lacks_in(g, row, length));
+      const status taken = store_.allocate(table_[g].extend(row, d.blocks[g]));
+      TESSERA_ASSERT(taken == status::ok, "as many were free");
+      static_cast<void>(taken);
+    }
+    look_ahead(row);
+    journal_.push_back(d);
+    return status::ok;
+  }
+
+  /// Gives a row's blocks back. The row can be read, so that its KV can be copied, until it is closed. Requires: the
+  /// row is in use and was not evicted before (asserted). O(blocks held).
+  void evict(std::uint32_t row) noexcept {
+    TESSERA_ASSERT(!state_[row].evicted && !journal_.full(), "evicted twice, or too much done in one plan");
+    if (state_[row].evicted || journal_.full()) return;
+    give_back(row);
+    state_[row].evicted = true;
+    journal_.push_back({done::what::evicted, row, {}});
+  }
+
+  /// Undoes what was done since `mark`, the latest first: the same blocks will be handed out again, in the same order.
+  void roll_back(std::size_t mark) noexcept {
+    for (; journal_.size() > mark; journal_.pop_back()) {
+      const done& d = journal_.back();
+      for (std::size_t g = Groups; g-- != 0;) {
+        const std::span<const block_id> ids = table_[g].row(d.row);
+        switch (d.kind) {
+          case done::what::opened: static_cast<void>(table_[g].release_row(d.row)); break;
+          case done::what::shared:
+            store_.undo_share(ids.last(d.blocks[g]));
+            table_[g].truncate(d.row, 0);
+            break;
+          case done::what::grown:
+            store_.undo_allocate(ids.last(d.blocks[g]));
+            table_[g].truncate(d.row, ids.size() - d.blocks[g]);
+            break;
+          case done::what::evicted: store_.undo_release(ids.subspan(state_[d.row].first[g])); break;
+        }
+      }
+      if (d.kind == done::what::shared) state_[d.row] = {};
+      if (d.kind == done::what::evicted) state_[d.row].evicted = false;
+      if (d.kind != done::what::opened) look_ahead(d.row);
+    }
+  }
+
+  // -- for good ----------------------------------------------------------------------------------------------------
+
+  /// Full blocks with the KV of the first `computed` tokens become findable, as far as they have hashes and are still
+  /// there. Before `slide`, which gives them back. Requires: the row is in use. O(blocks published + Groups).
+  void publish(std::uint32_t row, const hash_spans& hashes, tokens computed) noexcept {
+    TESSERA_ASSERT(journal_.empty() && !state_[row].evicted, "publish within a plan, or an evicted row");
+    row_state& s = state_[row];
+    for (std::size_t g = 0; g != Groups; ++g) {
+      auto end = static_cast<std::size_t>(computed / group_[g].block_size);
+      if (hashes[g].size() < end) end = hashes[g].size();
+      const std::span<const block_id> ids = table_[g].row(row);
+      if (ids.size() < end) end = ids.size();
+      std::size_t i = s.published[g];
+      if (i < s.first[g]) i = s.first[g];
+      for (; i < end; ++i) {
+        const hash_type h = named(g, hashes[g][i]);
+        static_cast<void>(store_.publish(ids.subspan(i, 1), std::span<const hash_type>{&h, 1}, 0));
+      }
+      if (s.published[g] < end) s.published[g] = static_cast<std::uint32_t>(end);
+    }
+  }
+
+  /// The KV of a row's first `computed` tokens is there: what no token after them looks at is given back. Returns how
+  /// many blocks that were. Requires: the row is in use. O(these + Groups), O(1) if there are none.
+  std::size_t slide(std::uint32_t row, tokens computed) noexcept {
+    TESSERA_ASSERT(journal_.empty() && !state_[row].evicted, "slide within a plan, or an evicted row");
+    if (computed < state_[row].slides_at) return 0;
+    std::size_t n = 0;
+    for (std::size_t g = 0; g != Groups; ++g) {
+      std::uint32_t& first = state_[row].first[g];
+      std::size_t end = group_[g].first_needed(computed);
+      const std::span<const block_id> ids = table_[g].row(row);
+      if (ids.size() < end) end = ids.size();
+      if (first >= end) continue;
+      const status released = store_.release(ids.first(end).subspan(first));
+      TESSERA_ASSERT(released == status::ok, "a row's blocks are its own");
+      static_cast<void>(released);
+      n += end - first;
+      first = static_cast<std::uint32_t>(end);
+    }
+    look_ahead(row);
+    return n;
+  }
+
+  /// Gives a row up, and its blocks, if it was not evicted. Requires: the row is in use. O(blocks held).
+  void close(std::uint32_t row) noexcept {
+    TESSERA_ASSERT(journal_.empty(), "close within a plan");
+    if (!state_[row].evicted) give_back(row);
+    for (block_table& t : table_) static_cast<void>(t.release_row(row));
+  }
+
+  /// Forgets all prefixes. Blocks in use stay in use. O(blocks + rows).
+  void clear() noexcept
+    requires requires(Store& s) { s.clear(); }
+  {
+    TESSERA_ASSERT(journal_.empty(), "clear within a plan");
+    store_.clear();
+  }
+
+ private:
+  static constexpr std::size_t operations = 6;
+
+  struct row_state {
+    counts first{};      // by group, the first block that is still there
+    counts published{};  // blocks that were published, or need not be
+    tokens room{};       // of tokens, in all groups
+    tokens slides_at{};  // the next window gives something back when so much is computed
+    bool evicted = false;
+  };
+  struct done {
+    enum class what : std::uint8_t { opened, shared, grown, evicted } kind;
+    std::uint32_t row;
+    counts blocks;
+  };
+  /// Of a group's blocks, some that are known to be known.
+  struct known_run {
+    std::size_t first = 0;
+    std::size_t end = 0;
+  };
+
+  static constexpr typename Store::limits store_limits(const limits& l) noexcept {
+    typename Store::limits s{};
+    s.blocks = l.blocks;
+    return s;
+  }
+  static constexpr block_table::limits table_limits(const limits& l, const group& g) noexcept {
+    return {.rows = l.rows,
+            .blocks_per_row = static_cast<std::size_t>(blocks_for(l.max_length, g.block_size).count()),
+            .block_size = g.block_size};
+  }
+  template <std::size_t... G>
+  groups(arena& memory, const limits& l, std::index_sequence<G...> /*all*/) noexcept
+      : group_{l.layers},
+        max_length_{l.max_length},
+        store_{memory, store_limits(l)},
+        table_{{{memory, table_limits(l, l.layers[G])}...}},
+        state_{memory.take<row_state>(l.rows)},
+        journal_{memory, operations * l.rows} {
+    std::int64_t unit = 1;
+    for (const group& g : group_) {
+      TESSERA_ASSERT(g.block_size >= tokens{1} && g.window >= tokens{}, "a group's block_size or window out of range");
+      unit = std::lcm(unit, g.block_size.count());
+    }
+    unit_ = tokens{unit};
+  }
+
+  /// When a row needs blocks, and when it gives some back.
+  void look_ahead(std::uint32_t row) noexcept {
+    row_state& s = state_[row];
+    s.room = s.slides_at = tokens{std::int64_t{1} << 40};
+    for (std::size_t g = 0; g != Groups; ++g) {
+      const group& of = group_[g];
+      s.room = min(s.room, of.block_size * static_cast<std::int64_t>(table_[g].size(row)));
+      if (of.window == tokens{}) continue;
+      s.slides_at = min(s.slides_at, of.block_size * (std::int64_t{1} + s.first[g]) + of.window - tokens{1});
+    }
+  }
+  [[nodiscard]] tokens whole(tokens n) const noexcept { return unit_ * (n / unit_); }
+  [[nodiscard]] std::size_t lacks_in(std::size_t g, std::uint32_t row, tokens length) const noexcept {
+    const auto want = static_cast<std::size_t>(blocks_for(length, group_[g].block_size).count());
+    const std::size_t has = table_[g].size(row);
+    return want > has ? want - has : 0;
+  }
+  /// The first of a group's blocks that is needed to go on behind `n` tokens, which are whole blocks.
+  [[nodiscard]] std::size_t needed_from(std::size_t g, tokens n) const noexcept {
+    const auto end = static_cast<std::size_t>(n / group_[g].block_size);
+    const std::size_t first = group_[g].first_needed(n);
+    return first < end ? first : end;
+  }
+  /// What a group's block is known by in the store of all: the same tokens are other KV to another group.
+  [[nodiscard]] static hash_type named(std::size_t g, hash_type hash) noexcept {
+    if (g == 0) return hash;
+    const std::uint64_t salt = detail::scramble(g);
+    if constexpr (std::is_same_v<hash_type, hash128>) {
+      return {hash.low ^ salt, hash.high + salt};
+    } else {
+      return hash ^ salt;
+    }
+  }
+  /// The longest prefix of `n` tokens at most of which a window has what the next token looks at.
+  [[nodiscard]] tokens serves(std::size_t g, std::span<const hash_type> hashes, tokens n,
+                              known_run& run) const noexcept {
+    if (group_[g].window == tokens{}) return n;
+    while (n != tokens{}) {
+      const auto end = static_cast<std::size_t>(n / group_[g].block_size);
+      const std::size_t first = needed_from(g, n);
+      if (first == end) return n;
+      if (run.end > end) run.end = end;
+      if (run.first >= run.end) run = {end, end};  // nothing of it is left
+      std::size_t i = run.end == end ? run.first : end;
+      while (i > first && store_.knows(named(g, hashes[i - 1]))) --i;
+      run = {i, end};
+      if (i <= first) return n;
+      // The block before `i` is not known: nothing that looks at it can be served.
+      n = whole(group_[g].block_size * static_cast<std::int64_t>(i - 1));
+      run = {};
+    }
+    return n;
+  }
+
+  void give_back(std::uint32_t row) noexcept {
+    for (std::size_t g = 0; g != Groups; ++g) {
+      const status released = store_.release(table_[g].row(row).subspan(state_[row].first[g]));
+      TESSERA_ASSERT(released == status::ok, "a row's blocks are its own");
+      static_cast<void>(released);
+    }
+  }
+
+  std::array<group, Groups> group_;
+  tokens max_length_;
+  tokens unit_{1};
+  Store store_;
+  std::array<block_table, Groups> table_;
+  row_state* state_;
+  fixed_vector<done> journal_;
+};
+
+}  // namespace kv
+TESSERA_NAMESPACE_END

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <tessera/pipeline/plan.hpp>
+#include <tessera/request/state.hpp>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+TESSERA_NAMESPACE_BEGIN
+
+/// What has happened in a scheduler since it was made, for an engine's metrics. A value; nothing of a plan that was
+/// abandoned is in it, but deadlines that had passed. Differences of two of them are rates.
+struct scheduler_counters {
+  std::uint64_t joined = 0;             ///< Requests that came: submitted, adopted or forked.
+  std::uint64_t refused = 0;            ///< That `submit` or `adopt` refused, for whatever reason.
+  std::uint64_t finished = 0;           ///< Requests that ended so,
+  std::uint64_t cancelled = 0;          ///< or so,
+  std::uint64_t failed = 0;             ///< or so;
+  std::uint64_t left = 0;               ///< or went to another instance.
+  std::uint64_t plans = 0;              ///< Plans that were run.
+  std::uint64_t started = 0;            ///< Starts: first ones, and after a preemption.
+  std::uint64_t swapped = 0;            ///< Preemptions with a copy on the host,
+  std::uint64_t recomputed = 0;         ///< and without.
+  std::uint64_t hit_blocks = 0;         ///< Blocks found in the prefix cache by those who started,
+  std::uint64_t all_blocks = 0;         ///< of so many that their sequences had.
+  std::array<std::uint64_t, 4> late{};  ///< Deadlines that have passed, by `deadline_of`.
+  /// Plans in which somebody who waited was the first who could not start, by `wait_reason`.
+  std::array<std::uint64_t, wait_reasons> held_up{};
+
+  /// Share of blocks that were found in the prefix cache; 0 before anybody has started.
+  [[nodiscard]] constexpr double hit_rate() const noexcept {
+    return all_blocks == 0 ? 0 : static_cast<double>(hit_blocks) / static_cast<double>(all_blocks);
+  }
+};
+
+TESSERA_NAMESPACE_END

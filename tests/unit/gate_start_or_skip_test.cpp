@@ -1,0 +1,365 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+// Gates that are asked of each who waits: adapters, tenants' shares, groups that start together, and several of them
+// at once, each beside a few lines that do the same in the plainest way. Random sequences of everything, with plans
+// that are abandoned, are in tests/property.
+
+#include <tessera/gate/adapter_slots.hpp>
+#include <tessera/gate/all.hpp>
+#include <tessera/gate/backfill.hpp>
+#include <tessera/gate/fair_tenants.hpp>
+#include <tessera/gate/groups.hpp>
+#include <tessera/pipeline/iteration_scheduler.hpp>
+
+#include "support/allocation_guard.hpp"
+#include "support/catch.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <random>
+#include <set>
+#include <utility>
+#include <vector>
+
+namespace {
+
+using namespace tessera;
+using namespace tessera::literals;
+
+struct request : request_hook {
+  std::uint32_t adapter = 0;
+  std::uint32_t tenant = 0;
+  std::uint32_t forks_due = 0;
+  std::int64_t output = 1;
+};
+
+template <class Gate>
+struct fixture {
+  using scheduler_type =
+      iteration_scheduler<request, order::fcfs, preempt::swap, admit::always, kv::block_pool, kv::csr_tables, Gate>;
+  fixture(const scheduler_limits& l, const Gate& gate)
+      : storage{storage_for<scheduler_type>(l)}, scheduler{storage, {.gate = gate}} {}
+
+  request& submit(std::int64_t prompt, std::int64_t output, std::uint32_t adapter = 0, std::uint32_t tenant = 0) {
+    request& r = requests.emplace_back();
+    r.prompt = tokens{prompt};
+    r.max_output = tokens{output};
+    r.output = output;
+    r.adapter = adapter;
+    r.tenant = tenant;
+    REQUIRE(scheduler.submit(r, time_point{}) == status::accepted);
+    return r;
+  }
+  /// Those who start in it, in order.
+  std::vector<request*> plan(const step_limits& l = {}) {
+    p = scheduler.plan(time_point{}, l);
+    std::vector<request*> started;
+    for (std::size_t i = 0; i != p.size(); ++i) {
+      if (p[i].request->state().life == lifecycle::waiting) started.push_back(p[i].request);
+    }
+    return started;
+  }
+  void commit() {
+    std::vector<outcome> outcomes(p.size());
+    for (std::size_t i = 0; i != p.size(); ++i) {
+      outcomes[i].finished = p[i].request->generated().count() + 1 >= p[i].request->output;
+    }
+    REQUIRE(scheduler.commit(p, outcomes, time_point{}) == status::ok);
+  }
+  std::vector<request*> step(const step_limits& l = {}) {
+    auto started = plan(l);
+    commit();
+    return started;
+  }
+
+  std::deque<request> requests;
+  owned_storage<scheduler_limits> storage;
+  scheduler_type scheduler;
+  step_plan<request> p;
+};
+
+constexpr scheduler_limits roomy{.blocks = 1000, .block_size = 16_tok, .residents = 16};
+
+}  // namespace
+
+TEST_CASE("adapter_slots: who needs another adapter is skipped, and the others are not held up") {
+  fixture<gate::adapter_slots> f{roomy, {.slots = 2}};
+  request& a = f.submit(4, 3, 1);
+  request& b = f.submit(4, 1, 2);
+  request& c = f.submit(4, 1, 3);
+  request& d = f.submit(4, 1, 1);
+  request& e = f.submit(4, 1);
+  CHECK(f.plan() == std::vector{&a, &b, &d, &e});
+  CHECK(f.scheduler.why(c) == wait_reason::gated);
+  REQUIRE(f.scheduler.abandon(f.p) == status::ok);
+  CHECK(f.scheduler.gate().users(1) == 0);
+  CHECK(f.step() == std::vector{&a, &b, &d, &e});  // b ends
+  CHECK(f.scheduler.gate().users(1) == 1);
+  CHECK(f.scheduler.gate().users(2) == 0);
+  CHECK(f.step() == std::vector{&c});
+  f.step();
+  f.step();
+  CHECK(f.scheduler.idle());
+  CHECK(f.scheduler.gate().users(1) + f.scheduler.gate().users(3) == 0);
+}
+
+TEST_CASE("adapter_slots: as many are skipped as it says, and nobody behind them starts") {
+  fixture<gate::adapter_slots> f{roomy, {.slots = 1, .most_skipped = 3}};
+  request& a = f.submit(4, 5, 1);
+  std::vector<request*> others;
+  for (std::uint32_t i = 0; i != 5; ++i) others.push_back(&f.submit(4, 1, 2 + i));
+  request& last = f.submit(4, 1, 1);
+  CHECK(f.step() == std::vector{&a});
+  for (std::size_t i = 0; i != 4; ++i) CHECK(f.scheduler.why(*others[i]) == wait_reason::gated);
+  CHECK(f.scheduler.why(*others[4]) == wait_reason::behind_others);
+  CHECK(f.scheduler.why(last) == wait_reason::behind_others);
+  CHECK(f.scheduler.cancel(*others[0]) == status::ok);
+  CHECK(f.scheduler.cancel(*others[1]) == status::ok);
+  CHECK(f.step() == std::vector{&last});
+}
+
+TEST_CASE("adapter_slots: starts whom a plain list would start") {
+  std::mt19937_64 random{7};
+  const auto below = [&](std::uint64_t n) { return random() % n; };
+  std::size_t skipped_in_all = 0;
+  for (int round = 0; round != 60; ++round) {
+    const std::size_t slots = 1 + below(4);
+    const std::size_t most = below(6);
+    fixture<gate::basic_adapter_slots<4>> f{roomy, {.slots = slots, .most_skipped = most}};
+    std::vector<request*> line;
+    std::vector<request*> running;
+    for (int step = 0; step != 60; ++step) {
+      for (std::uint64_t n = below(3); n != 0; --n) {
+        const auto adapter = static_cast<std::uint32_t>(below(7));
+        const auto output = static_cast<std::int64_t>(1 + below(8));
+        line.push_back(&f.submit(4, output, adapter));
+      }
+      std::set<std::uint32_t> used;
+      for (const request* r : running) used.insert(r->adapter);
+      used.erase(0);
+      std::vector<request*> expected;
+      std::vector<request*> left;
+      std::size_t skipped = 0;
+      bool stopped = false;
+      for (request* r : line) {
+        const bool may = r->adapter == 0 || used.count(r->adapter) != 0 || used.size() < slots;
+        stopped = stopped || (!may && skipped == most) || running.size() + expected.size() == 16;
+        if (may && !stopped) {
+          expected.push_back(r);
+          if (r->adapter != 0) used.insert(r->adapter);
+        } else {
+          skipped += !stopped;
+          left.push_back(r);
+        }
+      }
+      skipped_in_all += skipped;
+      if (below(4) == 0) {
+        CHECK(f.plan() == expected);
+        REQUIRE(f.scheduler.abandon(f.p) == status::ok);
+      }
+      REQUIRE(f.step() == expected);
+      line = left;
+      running.insert(running.end(), expected.begin(), expected.end());
+      std::erase_if(running, [](const request* r) { return !is_live(r->state().life); });
+    }
+    for (request& r : f.requests) static_cast<void>(f.scheduler.cancel(r));
+  }
+  CHECK(skipped_in_all > 1000);
+}
+
+TEST_CASE("fair_tenants: one start in a plan is the textbook's") {
+  std::mt19937_64 random{11};
+  const auto below = [&](std::uint64_t n) { return random() % n; };
+  std::size_t overtakes = 0;
+  for (int round = 0; round != 40; ++round) {
+    gate::basic_fair_tenants<4> gate{.most_skipped = 1000};
+    for (std::int64_t& w : gate.weights) w = std::int64_t{1} << below(3);
+    fixture<gate::basic_fair_tenants<4>> f{roomy, gate};
+    // Virtual counters, in units in which the division by weights is exact.
+    std::array<std::int64_t, 4> counter{};
+    std::size_t last = 0;
+    std::vector<request*> line;
+    std::vector<request*> running;
+    const auto waits = [&](std::size_t u) {
+      return std::any_of(line.begin(), line.end(), [&](const request* r) { return r->tenant == u; });
+    };
+    for (int step = 0; step != 120; ++step) {
+      for (std::uint64_t n = below(round % 2 == 0 ? 2 : 3); n != 0; --n) {
+        const auto u = static_cast<std::uint32_t>(below(2) == 0 ? 0 : below(4));
+        const auto prompt = static_cast<std::int64_t>(1 + below(40));
+        const auto output = static_cast<std::int64_t>(1 + below(12));
+        if (!waits(u)) {
+          std::int64_t lift = counter[last];
+          if (!line.empty()) {
+            lift = counter[line.front()->tenant];
+            for (const request* r : line) lift = std::min(lift, counter[r->tenant]);
+          }
+          counter[u] = std::max(counter[u], lift);
+        }
+        line.push_back(&f.submit(prompt, output, 0, u));
+      }
+      std::vector<request*> expected;
+      if (!line.empty() && running.size() < 16) {
+        auto next = line.begin();
+        for (auto i = line.begin(); i != line.end(); ++i) {
+          if (counter[(*i)->tenant] < counter[(*next)->tenant]) next = i;
+        }
+        overtakes += next != line.begin();
+        request* const r = *next;
+        line.erase(next);
+        expected.push_back(r);
+        running.push_back(r);
+        counter[r->tenant] += r->prompt.count() * gate.unit / gate.weights[r->tenant];
+        last = r->tenant;
+      }
+      if (below(4) == 0) {
+        CHECK(f.plan({.max_starts = 1}) == expected);
+        REQUIRE(f.scheduler.abandon(f.p) == status::ok);
+      }
+      REQUIRE(f.step({.max_starts = 1}) == expected);
+      for (const request* r : running) counter[r->tenant] += 2 * gate.unit / gate.weights[r->tenant];
+      std::erase_if(running, [](const request* r) { return !is_live(r->state().life); });
+      for (std::size_t u = 0; u != 4; ++u) REQUIRE(f.scheduler.gate().had(u) == counter[u]);
+    }
+    for (request& r : f.requests) static_cast<void>(f.scheduler.cancel(r));
+  }
+  CHECK(overtakes > 300);
+}
+
+TEST_CASE("fair_tenants: a tenant who floods the queue gets no more than another") {
+  fixture<gate::fair_tenants> f{{.requests = 4096, .blocks = 1000, .block_size = 16_tok, .residents = 4}, {}};
+  for (int i = 0; i != 300; ++i) f.submit(32, 16, 0, 1);
+  for (int i = 0; i != 30; ++i) f.submit(32, 16, 0, 2);
+  std::size_t of_one = 0;
+  std::size_t of_two = 0;
+  while (of_two != 30) {
+    for (const request* r : f.step()) (r->tenant == 1 ? of_one : of_two) += 1;
+  }
+  // Until the second comes within reach, the first has all; then they take turns.
+  CHECK(of_one >= 260);
+  fixture<gate::fair_tenants> g{{.requests = 4096, .blocks = 1000, .block_size = 16_tok, .residents = 4},
+                                {.most_skipped = 1000}};
+  for (int i = 0; i != 300; ++i) g.submit(32, 16, 0, 1);
+  for (int i = 0; i != 30; ++i) g.submit(32, 16, 0, 2);
+  of_one = of_two = 0;
+  while (of_two != 30) {
+    for (const request* r : g.step()) (r->tenant == 1 ? of_one : of_two) += 1;
+  }
+  CHECK(of_one >= 28);
+  CHECK(of_one <= 34);
+}
+
+TEST_CASE("fair_tenants: who is parked holds nobody up") {
+  fixture<gate::fair_tenants> f{roomy, {}};
+  request& a = f.submit(100, 1, 0, 1);
+  f.step();  // the first has had something
+  request& b = f.submit(4, 1, 0, 2);
+  REQUIRE(f.scheduler.park(b, time_point::never()) == status::ok);
+  request& c = f.submit(4, 1, 0, 1);
+  CHECK(f.step() == std::vector{&c});
+  REQUIRE(f.scheduler.ready(b) == status::ok);
+  CHECK(f.step() == std::vector{&b});
+  CHECK(a.state().life == lifecycle::finished);
+}
+
+TEST_CASE("groups: all of a group have room before the first of them starts") {
+  fixture<gate::groups> f{{.blocks = 1000, .block_size = 16_tok, .residents = 4}, {}};
+  request& a = f.submit(4, 6);
+  request& b = f.submit(20, 4);
+  b.forks_due = 3;
+  request& c = f.submit(4, 1);
+  CHECK(f.step() == std::vector{&a});
+  CHECK(f.scheduler.why(b) == wait_reason::gated);
+  CHECK(f.scheduler.why(c) == wait_reason::behind_others);  // the places are kept for the group
+  for (int i = 0; i != 6; ++i) f.step();
+  CHECK(a.state().life == lifecycle::finished);
+  CHECK(b.state().life == lifecycle::resident);
+  CHECK(c.state().life == lifecycle::waiting);
+  for (int i = 0; i != 3; ++i) {
+    request& child = f.requests.emplace_back(b);
+    child.forks_due = 0;
+    REQUIRE(f.scheduler.fork(b, child) == status::ok);
+    --b.forks_due;
+  }
+  CHECK(f.scheduler.resident_count() == 4);
+  while (!f.scheduler.idle()) f.step();
+  CHECK(c.state().life == lifecycle::finished);
+}
+
+TEST_CASE("groups: a group that is larger than the instance does not wait for ever") {
+  fixture<gate::groups> f{{.blocks = 1000, .block_size = 16_tok, .residents = 4}, {}};
+  request& a = f.submit(4, 2);
+  request& b = f.submit(4, 1);
+  b.forks_due = 9;
+  CHECK(f.step() == std::vector{&a});
+  f.step();
+  CHECK(f.step() == std::vector{&b});
+}
+
+TEST_CASE("all: the strictest answer counts, and each hears of everything") {
+  using both = gate::all<gate::adapter_slots, gate::fair_tenants, gate::in_line>;
+  static_assert(gate_policy<both, request> && !both::passes && both::screens && both::counts);
+  static_assert(gate_policy<gate::all<gate::in_line>, request> && !gate::all<gate::in_line>::screens);
+  static_assert(gate::all<gate::adapter_slots, gate::backfill>::passes);
+  both gates{};
+  std::get<0>(gates.gates).slots = 1;
+  fixture<both> f{roomy, gates};
+  request& a = f.submit(4, 9, 1, 1);
+  request& b = f.submit(4, 1, 2, 2);  // its tenant's turn, but another adapter
+  request& c = f.submit(4, 1, 1, 1);  // its adapter, but not its tenant's turn
+  request& d = f.submit(4, 1, 0, 3);
+  CHECK(f.step() == std::vector{&a, &d});
+  CHECK(f.scheduler.why(b) == wait_reason::gated);
+  CHECK(f.scheduler.why(c) == wait_reason::gated);
+  CHECK(std::get<0>(f.scheduler.gate().gates).users(1) == 1);
+  CHECK(std::get<1>(f.scheduler.gate().gates).had(3) > 0);
+  while (!f.scheduler.idle()) f.step();
+  CHECK(std::get<0>(f.scheduler.gate().gates).users(1) == 0);
+}
+
+TEST_CASE("all: backfilling among others is as backfilling alone") {
+  const scheduler_limits tight{.blocks = 40, .block_size = 4_tok, .residents = 8};
+  for (std::uint64_t seed = 0; seed != 40; ++seed) {
+    fixture<gate::backfill> alone{tight, {}};
+    fixture<gate::all<gate::adapter_slots, gate::backfill>> among{tight, {}};
+    std::mt19937_64 random{seed};
+    for (int step = 0; step != 60; ++step) {
+      for (std::uint64_t n = random() % 3; n != 0; --n) {
+        const auto prompt = static_cast<std::int64_t>(1 + random() % 60);
+        const auto output = static_cast<std::int64_t>(1 + random() % 30);
+        alone.submit(prompt, output);
+        among.submit(prompt, output);
+      }
+      const auto one = alone.step();
+      const auto other = among.step();
+      REQUIRE(one.size() == other.size());
+      for (std::size_t i = 0; i != one.size(); ++i) REQUIRE(one[i]->state().sequence == other[i]->state().sequence);
+    }
+    for (request& r : alone.requests) static_cast<void>(alone.scheduler.cancel(r));
+    for (request& r : among.requests) static_cast<void>(among.scheduler.cancel(r));
+  }
+}
+
+TEST_CASE("gates allocate nothing") {
+  using some = gate::all<gate::adapter_slots, gate::fair_tenants, gate::groups, gate::backfill>;
+  fixture<some> f{roomy, {}};
+  std::vector<request*> all;
+  for (std::uint32_t i = 0; i != 12; ++i) all.push_back(&f.submit(20, 4, 1 + i, i % 3));
+  std::array<outcome, 16> outcomes{};
+  const tessera_test::no_allocation guard;
+  for (int i = 0; i != 30; ++i) {
+    auto p = f.scheduler.plan(time_point{}, {});
+    if (i % 3 == 0) {
+      f.scheduler.abandon(p);
+      p = f.scheduler.plan(time_point{}, {});
+    }
+    f.scheduler.commit(p, std::span{outcomes}.first(p.size()), time_point{});
+    if (i > 10) f.scheduler.cancel(*all[static_cast<std::size_t>(i) % 12]);
+  }
+  const auto allocations = guard.allocations();
+  CHECK(allocations == 0);
+  for (request* r : all) static_cast<void>(f.scheduler.cancel(*r));
+}

@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include <tessera/core/owned_storage.hpp>
+#include <tessera/kv/csr_tables.hpp>
+#include <tessera/kv/groups.hpp>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "support/allocation_guard.hpp"
+#include "support/catch.hpp"
+
+// What groups of layers share and keep, by hand; tests/property/kv_groups_test.cpp checks contents.
+
+namespace {
+
+using namespace tessera;
+using namespace tessera::literals;
+using kv::block_id;
+using kv::group;
+
+template <std::size_t N>
+struct on_heap {
+  using groups = kv::groups<N>;
+  explicit on_heap(const std::array<group, N>& layers, std::size_t blocks = 64, std::size_t rows = 4)
+      : storage{storage_for<groups>({.blocks = blocks, .rows = rows, .max_length = 256_tok, .layers = layers})} {}
+  owned_storage<typename groups::limits> storage;
+  arena memory{storage.memory()};
+  groups kv{memory, storage.limits()};
+};
+
+std::vector<std::uint64_t> hashes(std::size_t n, std::size_t block) {
+  std::vector<std::uint64_t> h(n);
+  for (std::size_t i = 0; i != n; ++i) h[i] = (block * 1000 + i + 1) * 0x9e37'79b9'7f4a'7c15ULL;
+  return h;
+}
+
+TEST_CASE("group: what the next token needs", "[kv]") {
+  CHECK(group::full(16_tok).first_needed(1000_tok) == 0);
+  const group w = group::sliding(4_tok, 10_tok);
+  CHECK(w.first_needed(0_tok) == 0);
+  CHECK(w.first_needed(9_tok) == 0);   // 0 to 9
+  CHECK(w.first_needed(12_tok) == 0);  // 3 to 12
+  CHECK(w.first_needed(13_tok) == 1);  // 4 to 13
+  CHECK(w.first_needed(40_tok) == 7);  // 31 to 40
+  const group s = group::recurrent(8_tok);
+  CHECK(s.first_needed(0_tok) == 0);
+  CHECK(s.first_needed(7_tok) == 0);
+  CHECK(s.first_needed(8_tok) == 0);  // the state after token 7
+  CHECK(s.first_needed(9_tok) == 1);
+}
+
+TEST_CASE("groups: a window keeps what is looked at, a state one block, full attention all", "[kv]") {
+  on_heap<3> c{{group::full(4_tok), group::sliding(4_tok, 10_tok), group::recurrent(8_tok)}};
+  CHECK(c.kv.unit() == 8_tok);
+  const std::uint32_t row = c.kv.open();
+  CHECK(c.kv.lacks(row, 40_tok) == 10 + 10 + 5);
+  REQUIRE(c.kv.grow(row, 40_tok) == status::ok);
+  CHECK(c.kv.free() == 64 - 25);
+  c.kv.begin();
+  CHECK(c.kv.slide(row, 40_tok) == 7 + 4);
+  CHECK(c.kv.held(row) == 10 + 3 + 1);
+  CHECK(c.kv.first_block(1, row) == 7);
+  CHECK(c.kv.table(2).row(row).size() == 5);
+  // One token more: the state goes on in a block of its own, and leaves the one before.
+  REQUIRE(c.kv.grow(row, 41_tok) == status::ok);
+  CHECK(c.kv.held(row) == 11 + 4 + 2);
+  c.kv.begin();
+  CHECK(c.kv.slide(row, 41_tok) == 1 + 1);
+  CHECK(c.kv.held(row) == 11 + 3 + 1);
+  c.kv.close(row);
+  CHECK(c.kv.free() == 64);
+}
+
+TEST_CASE("groups: a hit is what all groups can serve", "[kv]") {
+  on_heap<3> c{{group::full(4_tok), group::sliding(4_tok, 10_tok), group::recurrent(8_tok)}};
+  const auto four = hashes(10, 4);
+  const auto eight = hashes(5, 8);
+  const typename on_heap<3>::groups::hash_spans spans{four, four, eight};
+  const std::uint32_t first = c.kv.open();
+  REQUIRE(c.kv.grow(first, 40_tok) == status::ok);
+  c.kv.begin();
+  c.kv.publish(first, spans, 40_tok);
+  c.kv.slide(first, 40_tok);
+  c.kv.close(first);
+  CHECK(c.kv.match(spans, 39_tok) == 32_tok);  // states are 8 apart
+  CHECK(c.kv.match(spans, 40_tok) == 40_tok);
+  CHECK(c.kv.match(spans, 7_tok) == 0_tok);
+  CHECK(c.kv.match({four, four, std::span<const std::uint64_t>{}}, 40_tok) == 0_tok);
+
+  SECTION("with the windows' blocks alone, not what lies before them") {
+    const std::uint32_t row = c.kv.open();
+    c.kv.share(row, spans, 32_tok);
+    CHECK(c.kv.held(row) == 8 + 3 + 1);
+    CHECK(c.kv.first_block(1, row) == 5);
+    CHECK(c.kv.first_block(2, row) == 3);
+    CHECK(c.kv.lacks(row, 33_tok) == 3);
+    c.kv.begin();
+    c.kv.close(row);
+  }
+  SECTION("what one has lost ends it, for all") {
+    // What was behind windows is the coldest, and nobody looks at it if the whole is found.
+    const std::uint32_t greedy = c.kv.open();
+    REQUIRE(c.kv.grow(greedy, 64_tok) == status::ok);
+    CHECK(c.kv.match(spans, 40_tok) == 40_tok);
+    // Then the end of full attention.
+    REQUIRE(c.kv.grow(greedy, 84_tok) == status::ok);
+    CHECK(c.kv.match(spans, 40_tok) == 0_tok);
+    c.kv.roll_back(0);
+    CHECK(c.kv.match(spans, 40_tok) == 40_tok);
+  }
+  SECTION("clear forgets") {
+    c.kv.clear();
+    CHECK(c.kv.match(spans, 40_tok) == 0_tok);
+  }
+}
+
+TEST_CASE("groups: all or nothing, and undone to the letter", "[kv]") {
+  on_heap<2> c{{group::full(4_tok), group::sliding(2_tok, 4_tok)}, 9, 2};
+  const std::uint32_t a = c.kv.open();
+  REQUIRE(c.kv.grow(a, 8_tok) == status::ok);  // 2 and 4
+  const std::uint32_t b = c.kv.open();
+  CHECK(c.kv.open() == no_index);
+  CHECK(c.kv.grow(b, 6_tok) == status::exhausted);  // 2 and 3
+  CHECK(c.kv.table(0).row(b).empty());
+  CHECK(c.kv.grow(b, 257_tok) == status::invalid);
+  CHECK(c.kv.free() == 3);
+  const std::size_t mark = c.kv.mark();
+  c.kv.evict(a);
+  CHECK(c.kv.free() == 9);
+  CHECK(c.kv.table(1).row(a).size() == 4);  // to be copied
+  REQUIRE(c.kv.grow(b, 6_tok) == status::ok);
+  const std::vector<block_id> taken{c.kv.table(1).row(b).begin(), c.kv.table(1).row(b).end()};
+  c.kv.roll_back(mark);
+  CHECK(c.kv.free() == 3);
+  CHECK(c.kv.held(a) == 6);
+  c.kv.evict(a);
+  REQUIRE(c.kv.grow(b, 6_tok) == status::ok);
+  CHECK(std::vector<block_id>{c.kv.table(1).row(b).begin(), c.kv.table(1).row(b).end()} == taken);
+  c.kv.begin();
+  c.kv.close(a);
+  CHECK(c.kv.free() == 4);
+}
+
+TEST_CASE("groups: a fork shares what is full, and copies what is not", "[kv]") {
+  on_heap<3> c{{group::full(4_tok), group::sliding(4_tok, 10_tok), group::recurrent(8_tok)}};
+  const std::uint32_t parent = c.kv.open();
+  REQUIRE(c.kv.grow(parent, 42_tok) == status::ok);
+  c.kv.begin();
+  c.kv.slide(parent, 42_tok);
+  const std::size_t free = c.kv.free();
+  const auto child = c.kv.fork(parent, 42_tok);
+  REQUIRE(child.row != no_index);
+  CHECK(child.count == 3);
+  CHECK(c.kv.free() == free - 3);
+  for (std::size_t g = 0; g != 3; ++g) {
+    const auto theirs = c.kv.table(g).row(parent);
+    const auto ours = c.kv.table(g).row(child.row);
+    REQUIRE(ours.size() == theirs.size());
+    CHECK(c.kv.first_block(g, child.row) == c.kv.first_block(g, parent));
+    for (std::size_t i = c.kv.first_block(g, parent); i + 1 < ours.size(); ++i) CHECK(ours[i] == theirs[i]);
+    CHECK(child.copies[g].from == theirs.back());
+    CHECK(child.copies[g].to == ours.back());
+    CHECK(ours.back() != theirs.back());
+  }
+  c.kv.roll_back(0);
+  CHECK(c.kv.free() == free);
+  // At the end of a block there is nothing to copy: each writes to the next.
+  REQUIRE(c.kv.grow(parent, 48_tok) == status::ok);
+  c.kv.begin();
+  const auto whole = c.kv.fork(parent, 48_tok);
+  CHECK(whole.count == 0);
+  REQUIRE(c.kv.grow(whole.row, 49_tok) == status::ok);
+  c.kv.begin();
+  c.kv.close(parent);
+  c.kv.close(whole.row);
+  CHECK(c.kv.free() == 64);
+}
+
+TEST_CASE("groups: tables in CSR form, one for each group", "[kv]") {
+  on_heap<2> c{{group::full(16_tok), group::sliding(16_tok, 20_tok)}};
+  const std::uint32_t row = c.kv.open();
+  REQUIRE(c.kv.grow(row, 100_tok) == status::ok);
+  c.kv.begin();
+  c.kv.slide(row, 100_tok);
+  for (std::size_t g = 0; g != 2; ++g) {
+    const kv::block_table::limits limits{.rows = 4, .blocks_per_row = 16, .block_size = 16_tok};
+    std::vector<std::byte> bytes(kv::csr_tables::required_bytes(limits) + 64);
+    arena memory{bytes};
+    kv::csr_tables csr{memory, limits};
+    csr.begin();
+    csr.add(c.kv.table(g), row, 100_tok, 0);
+    const auto view = csr.view(c.kv.table(g));
+    REQUIRE(view.indices.size() == 7);
+    CHECK(c.kv.first_block(g, row) == (g == 1 ? 5 : 0));  // what lies before it, kernels mask
+    CHECK(view.indices[6] == static_cast<std::int32_t>(c.kv.table(g).row(row)[6]));
+  }
+}
+
+TEST_CASE("groups: no call allocates", "[kv]") {
+  on_heap<3> c{{group::full(4_tok), group::sliding(4_tok, 10_tok), group::recurrent(8_tok)}};
+  const auto four = hashes(10, 4);
+  const auto eight = hashes(5, 8);
+  const typename on_heap<3>::groups::hash_spans spans{four, four, eight};
+  bool fine = true;
+  const tessera_test::no_allocation guard;
+  for (int i = 0; i != 3; ++i) {
+    const tokens found = c.kv.match(spans, 39_tok);
+    fine &= found == (i == 0 ? 0_tok : 32_tok);
+    const std::uint32_t row = c.kv.open();
+    c.kv.share(row, spans, found);
+    fine &= c.kv.grow(row, 40_tok) == status::ok;
+    c.kv.evict(row);
+    c.kv.roll_back(c.kv.mark() - 1);
+    c.kv.begin();
+    c.kv.publish(row, spans, 40_tok);
+    fine &= c.kv.slide(row, 40_tok) != 0;
+    c.kv.close(row);
+  }
+  c.kv.clear();
+  const std::size_t allocations = guard.allocations();
+  CHECK(allocations == 0);
+  CHECK(fine);
+}
+
+TEST_CASE("groups: works in unaligned memory of exactly required_bytes", "[kv]") {
+  using groups = kv::groups<2>;
+  for (std::size_t offset = 0; offset != 65; ++offset) {
+    const groups::limits limits{
+        .blocks = 17, .rows = 3, .max_length = 30_tok, .layers = {group::full(4_tok), group::recurrent(8_tok)}};
+    std::vector<std::byte> buffer(groups::required_bytes(limits) + offset);
+    arena memory{std::span{buffer}.subspan(offset)};
+    groups kv{memory, limits};
+    const std::uint32_t row = kv.open();
+    CHECK(kv.grow(row, 30_tok) == status::ok);
+    kv.begin();
+    kv.close(row);
+    CHECK(kv.free() == 17);
+  }
+}
+
+}  // namespace
