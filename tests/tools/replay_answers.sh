@@ -60,7 +60,7 @@ which = getattr(signal, "SIG" + sys.argv[2])
 p = subprocess.Popen([sys.argv[1], "--workload", "azure-conv", "--requests", "20000", "--rate", "30", "--seeds", "500",
                       "--policy", "fcfs", "--jobs", "1", "--json", "cut.json", "--csv", "cut.csv"],
                      stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-while not any(".partial" in f for f in os.listdir(".")): time.sleep(0.01)
+while p.poll() is None and not any(".partial" in f for f in os.listdir(".")): time.sleep(0.01)
 time.sleep(0.3)
 p.send_signal(which)
 out, err = p.communicate(timeout=60)

@@ -400,6 +400,18 @@ TEST_CASE("plots are drawn whole, with their data beside them", "[sim]") {
   CHECK(sim::write_plots(dir.path, std::vector<sim::run_result>(1)).empty());
 }
 
+TEST_CASE("ticks are at round numbers", "[sim]") {
+  CHECK(sim::detail::round_step(950, 4) == approx(500));
+  CHECK(sim::detail::round_step(105, 4) == approx(50));
+  CHECK(sim::detail::round_step(1.05, 4) == approx(0.5));
+  CHECK(sim::detail::round_step(4, 4) == approx(1));
+  for (double range = 0.013; range < 1e6; range *= 1.7) {
+    const double step = sim::detail::round_step(range, 4);
+    CHECK(range / step <= 4.0001);
+    CHECK(range / step >= 1.5);
+  }
+}
+
 TEST_CASE("plots without gnuplot are an error that says how to get it", "[sim]") {
   const folder dir;
   const char* const path = std::getenv("PATH");

@@ -27,7 +27,10 @@ TESSERA_NAMESPACE_BEGIN
 namespace sim {
 
 /// How messages write the name of what was asked for: `--kv-blocks`, or `kv_blocks`.
-enum class spelling { options, names };
+enum class spelling {
+  options,  ///< As an option of a command line.
+  names,    ///< As the name of an argument.
+};
 
 /// A name such as `kv_blocks` as messages write it.
 [[nodiscard]] inline std::string spelled(std::string_view name, spelling how) {

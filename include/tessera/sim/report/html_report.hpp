@@ -97,8 +97,8 @@ namespace sim {
 
 /// A part of a page.
 struct html_section {
-  std::string title;  ///< Its heading.
-  std::string body;  ///< HTML.
+  std::string title;  ///< Its heading; empty: none.
+  std::string body;   ///< HTML; empty: the part is left out.
 };
 
 /// The whole page.

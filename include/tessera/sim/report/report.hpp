@@ -571,32 +571,71 @@ inline constexpr std::string_view script_style =
          plot;
 }
 
+/// A step of 1, 2 or 5 times a power of ten, of which at most `steps` go into `range`. Requires both above 0.
+[[nodiscard]] inline double round_step(double range, int steps) {
+  const double least = range / steps;
+  const double power = std::pow(10.0, std::floor(std::log10(least)));
+  for (const double times : {1.0, 2.0, 5.0}) {
+    if (times * power >= least) return times * power;
+  }
+  return 10 * power;
+}
+
+/// A row of small panels for each run, all of the same scale: over each other, six policies tell nothing.
 [[nodiscard]] inline std::string timeline_script(std::span<const run_result> runs) {
   std::string data;
-  std::vector<bool> has;
+  std::vector<std::size_t> drawn;
   bool died = false;
+  double from = std::numeric_limits<double>::infinity();
+  double to = -from;
+  double most_running = 1;
+  double most_waiting = 1;
+  double most_live = 1;
   for (std::size_t i = 0; i < runs.size(); ++i) {
     const auto& line = runs[i].timeline;
-    died = died || runs[i].numbers.faults.deaths != 0;
-    has.push_back(!line.empty());
     if (line.empty()) continue;
+    for (const timeline_point& p : line) {
+      most_running = std::max(most_running, p.running);
+      most_waiting = std::max(most_waiting, p.waiting);
+      most_live = std::max(most_live, p.live);
+    }
+    died = died || runs[i].numbers.faults.deaths != 0;
+    from = std::min(from, line.front().time);
+    to = std::max(to, line.back().time);
+    drawn.push_back(i);
     data += fmt::format("$run{} << EOD\n", i);
     for (const std::size_t k : thin_out(line.size(), plot_points)) {
       data += fmt::format("{:.6g} {:.6g} {:.6g} {:.6g} {:.6g}\n", line[k].time, line[k].running, line[k].waiting,
-                          line[k].kv_used, line[k].live);
+                          100 * line[k].kv_used, line[k].live);
     }
     data += "EOD\n";
   }
-  const std::string running = curves(runs, has, "1:2", "lines");
-  if (running.empty()) return {};
-  // Who is alive is shown where somebody is not.
-  const std::string live =
-      died ? "set title 'Instances alive'\nset yrange [0:1<*]\n" + curves(runs, has, "1:5", "steps") : "";
-  return data + std::string{script_style} + fmt::format("set multiplot layout {},1\n", died ? 4 : 3) +
-         "set lmargin 10\nset yrange [0:1<*]\n" + "set title 'Requests running'\n" + running +
-         "unset key\nset title 'Requests waiting'\n" + curves(runs, has, "1:3", "lines") + live +
-         "set title 'Part of the KV blocks in use'\nset yrange [0:1.05]\n" + "set xlabel 'seconds'\n" +
-         curves(runs, has, "1:4", "lines") + "unset multiplot\n";
+  if (drawn.empty()) return {};
+  struct panel {
+    std::string_view title;
+    int column;
+    double most;
+  };
+  std::vector<panel> panels{{"requests running", 2, 1.05 * most_running},
+                            {"requests waiting", 3, 1.05 * most_waiting},
+                            {"KV blocks in use, %", 4, 105}};
+  if (died) panels.push_back({"instances alive", 5, 1.05 * most_live});  // shown where somebody is not
+  std::string out =
+      data + std::string{script_style} +
+      fmt::format("set multiplot layout {},{}\nset xrange [{:.6g}:{:.6g}]\nunset key\n", drawn.size(), panels.size(),
+                  from, std::max(to, from + 1)) +
+      fmt::format("set xtics {:.6g} font ',9'\nset ytics font ',9'\n", round_step(std::max(to - from, 1.0), 4));
+  for (const std::size_t i : drawn) {
+    const bool last = i == drawn.back();
+    for (const panel& p : panels) {
+      out += fmt::format("set title {} noenhanced font ',10'\nset yrange [0:{:.6g}]\n",
+                         gnuplot_quoted(fmt::format("{}: {}", runs[i].numbers.policy, p.title)), p.most);
+      out += fmt::format("set ytics {:.6g}\n", round_step(p.most, 4));
+      out += last ? "set xlabel 'seconds' font ',10'\n" : "unset xlabel\n";
+      out += fmt::format("plot $run{} using 1:{} with lines ls {} notitle\n", i, p.column, i % 8 + 1);
+    }
+  }
+  return out + "unset multiplot\n";
 }
 
 /// One word of a shell command.
@@ -684,10 +723,11 @@ inline std::vector<std::filesystem::path> draw_figures(const std::filesystem::pa
 
 /// What runs look like: `ttft_cdf`, `tpot_cdf`, `tail_ttft`, `timeline`. One without data has no script.
 [[nodiscard]] inline std::vector<figure> figures_of(std::span<const run_result> runs) {
-  return {{"ttft_cdf", detail::cdf_script(runs, "Time to first answering token", &request_record::ttft), 540},
-          {"tpot_cdf", detail::cdf_script(runs, "Time per output token", &request_record::tpot), 540},
-          {"tail_ttft", detail::tail_script(runs), 540},
-          {"timeline", detail::timeline_script(runs), 900}};
+  return {
+      {"ttft_cdf", detail::cdf_script(runs, "Time to first answering token", &request_record::ttft), 540},
+      {"tpot_cdf", detail::cdf_script(runs, "Time per output token", &request_record::tpot), 540},
+      {"tail_ttft", detail::tail_script(runs), 540},
+      {"timeline", detail::timeline_script(runs), static_cast<int>(60 + 170 * std::max<std::size_t>(runs.size(), 2))}};
 }
 
 /// Draws what runs look like into a folder: see `draw_figures`.

@@ -249,7 +249,13 @@ namespace detail {
       "set lmargin 10\nset rmargin 24\nset key outside right top noenhanced\nset xlabel " +
       detail::gnuplot_quoted(what.parameter) + "\n";
   if (has_slo) {
-    out += panel("Goodput", "requests per second", 2, "set yrange [0:0.001<*]");
+    double most = 1e-3;
+    for (const sweep_curve& c : curves) {
+      for (const replicates& runs : c.runs) {
+        for (const summary& s : runs) most = std::max(most, s.slo.goodput_requests_per_s);
+      }
+    }
+    out += panel("Goodput", "requests per second", 2, fmt::format("set yrange [0:{:.6g}]", 1.05 * most));
     out += panel("Requests within the objectives", "%", 3, "set yrange [0:105]");
   }
   const auto tail = [&](auto of) {
