@@ -81,8 +81,10 @@ void conclusions(page& p) {
       "at 30, 40 and 60 a second; Phasor 14.3, 34.1, 195.9): what is gained over 4/4 is gained by the "
       "split. And sequences that waited for a decode worker held no memory anywhere; in DistServe they hold "
       "the prefill worker's. So the rows of code, where that was several times a decode worker's memory, "
-      "flatter splits with few decode workers. The simulator does as DistServe now; the page is to be "
-      "measured again, longer.");
+      "flatter splits with few decode workers. The simulator can do as DistServe "
+      "(`cluster_options::kv_waits_at_source`); there Phasor's controllers take more workers for prefill the more KV "
+      "waits, and with four workers near saturation it has two thirds of the throughput. The page is to be measured "
+      "again, both ways and longer.");
   p.lead(
       "**What holds.** Against the static baselines as the paper has them, Phasor is ahead as reported: on the "
       "production mix at 40 to 60 requests a second P99 end to end is 60 ± 4 % below Splitwise's (paper 38.9) and "

@@ -176,6 +176,7 @@ TEST_CASE("disaggregated: KV that has no room at its decode worker keeps its blo
   std::vector<trace_row> rows;
   for (int i = 0; i < 300; ++i) rows.push_back(row(0.05 * i, 60, 0, 200));
   auto options = toy_cluster(4, 100);
+  options.kv_waits_at_source = true;
   std::size_t held_back = 0;
   keeps_to_memory policy;
   policy.held_back = &held_back;
@@ -206,7 +207,9 @@ struct exchanges : sim::distserve {
 TEST_CASE("disaggregated: two full workers that send to each other both get on") {
   std::vector<trace_row> rows;
   for (int i = 0; i < 120; ++i) rows.push_back(row(0.2 * i, 60, 0, 40));
-  const run_result r = simulate(toy_cluster(3, 30), {1, 2, 0}, exchanges{}, rows);
+  auto options = toy_cluster(3, 30);
+  options.kv_waits_at_source = true;
+  const run_result r = simulate(options, {1, 2, 0}, exchanges{}, rows);
   check_complete(r, rows);
   CHECK(r.numbers.migrations > rows.size() / 2);
 }

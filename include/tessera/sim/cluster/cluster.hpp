@@ -59,8 +59,8 @@ namespace sim {
 /// (`migration::live_migration`). Either way it counts as being at its destination from the beginning, and the
 /// device blocks that it has stay taken where it was until it goes on at its destination. What has crossed lies beside
 /// the destination's blocks until the request gets some there: so no transfer waits for memory, and two full instances
-/// that send to each other both get on. A control with a member `arrived` may hold it back instead, as those with
-/// pools do: then it keeps its blocks where it was.
+/// that send to each other both get on. A control with a member `arrived` may hold it back instead: then it keeps its
+/// blocks where it was.
 /// @tparam Scheduler any composition over `sim::request`.
 /// @tparam Control a `cluster_control`.
 template <class Scheduler, class Control = placed<>>

@@ -37,6 +37,11 @@ struct cluster_options {
                                ///< the instance's `max_length` does, or its memory.
   bool knows_lengths = false;  ///< Requests say instead how long their answers will be: an oracle.
   bool prefix_cache = true;    ///< Instances keep the KV of what requests may share, and find it again.
+  /// Under policies with pools: KV that has crossed to a worker without room for it stays where it was, and keeps
+  /// blocks taken there, until there is room, so that the prefill pool's memory is the decode pool's queue, as in
+  /// DistServe. Otherwise it lies beside the worker's memory, of which there is no end: that flatters few decode
+  /// workers.
+  bool kv_waits_at_source = false;
   std::optional<pool_sizes> pools{};           ///< For policies with pools; none: as each of them divides by itself.
   std::optional<named_placement> placement{};  ///< For policies that leave it open; empty: each policy's own.
   std::vector<fault> faults{};                 ///< What goes wrong.

@@ -172,8 +172,8 @@ class pools {
   double next_sample_s_ = 0;
 };
 
-/// A control with pools. KV that has crossed to a worker without room for it stays where it was, and keeps blocks taken
-/// there, until there is room: the memory of the prefill pool is the queue of the decode pool, as in DistServe.
+/// A control with pools. Where KV waits that has no room at its decode worker, `cluster_options::kv_waits_at_source`
+/// says.
 /// @tparam Policy has `prefill_worker(c, pools, r)` and `decode_worker(c, pools, r)`, each the id of a worker, and
 ///         perhaps `epoch(c, pools)`, which is called every `epoch_s` seconds.
 template <class Policy>
@@ -191,6 +191,7 @@ class disaggregated {
     pools_ = std::make_unique<pools>(sizes_, c.options().instance.limits.block_size, memory_);
     queued_.assign(c.requests().size(), false);
     arrived_.resize(c.size());
+    entering_.resize(c.size());
     if constexpr (requires { policy_.starts(c, *pools_); }) policy_.starts(c, *pools_);
     c.call_after(epoch_s_, 0);
   }
@@ -219,8 +220,12 @@ class disaggregated {
   template <class C>
   void arrived(C& c, request& r) {
     const std::size_t to = r.migration.to;
-    arrived_[to].push_back(&r);
-    let_in(c, to);
+    if (c.options().kv_waits_at_source) {
+      arrived_[to].push_back(&r);
+      let_in(c, to);
+    } else if (c.up(to)) {
+      c.admit(r);
+    }
   }
   /// An instance is between two steps: there may be room.
   template <class C>
@@ -230,6 +235,7 @@ class disaggregated {
   /// A request has gone on elsewhere, and left room where it was.
   template <class C>
   void moved(C& c, request&) {
+    if (!c.options().kv_waits_at_source) return;
     for (std::size_t i = 0; i != c.size(); ++i) let_in(c, i);
   }
 
@@ -252,7 +258,7 @@ class disaggregated {
   /// Called at the time that was asked for with `call_after`.
   template <class C>
   void alarm(C& c, std::uint64_t) {
-    break_cycles(c);
+    if (c.options().kv_waits_at_source) break_cycles(c);
     find_heads_of_line(c);
     pools_->measure(c.now_s(), c.views(), heads_);
     if constexpr (requires { policy_.epoch(c, *pools_); }) {
@@ -285,20 +291,27 @@ class disaggregated {
       const bool waits = r.migration.stage == migration_stage::arrived && r.migration.to == to;
       if (waits && !has_room(c, r)) return;
       here.pop_front();
-      if (waits) c.admit(r);
+      if (!waits) continue;
+      entering_[to].push_back(&r);
+      c.admit(r);
     }
   }
-  /// Whether its scheduler would start `r` at its destination now.
+  /// Whether its scheduler would start `r` at its destination now, were it the first there. Prompts that wait there do
+  /// not count, or it would wait behind all that come after it; those that were let in and have not started do.
   template <class C>
-  [[nodiscard]] static bool has_room(C& c, const request& r) {
+  [[nodiscard]] bool has_room(C& c, const request& r) {
     const std::size_t to = r.migration.to;
     if (!c.up(to)) return false;
     const auto& one = c.at(to);
-    const blocks needs = blocks_for(r.state().length, c.options().instance.limits.block_size);
+    const tokens block_size = c.options().instance.limits.block_size;
+    blocks needs = blocks_for(r.state().length, block_size);
     if (one.served() == 0) return needs <= one.free_blocks();
+    std::erase_if(entering_[to],
+                  [to](const request* e) { return e->where != to || e->state().life != lifecycle::waiting; });
+    for (const request* e : entering_[to]) needs += blocks_for(e->state().length, block_size);
     const blocks kept{c.capacity(to).count() / 100};  // the watermark
-    return needs + kept + c.views()[to].waiting_blocks <= one.free_blocks() &&
-           one.served() < c.options().of(to).limits.residents;
+    return needs + kept <= one.free_blocks() &&
+           one.holding() + entering_[to].size() < c.options().of(to).limits.residents;
   }
   /// Where nothing runs, and what is on its way from there takes the room of what has come, somebody has to go back.
   template <class C>
@@ -342,7 +355,8 @@ class disaggregated {
   std::vector<std::byte> memory_;
   std::unique_ptr<pools> pools_;
   std::vector<bool> queued_;
-  std::vector<std::deque<request*>> arrived_;  ///< By destination: whose KV is there, and who run nowhere.
+  std::vector<std::deque<request*>> arrived_;    ///< By destination: whose KV is there, and who run nowhere.
+  std::vector<std::vector<request*>> entering_;  ///< By instance: who have been let in, and had not started.
   std::vector<blocks> heads_;
 };
 
