@@ -75,8 +75,8 @@ int main() {
 
 /* output:
 seconds     TTFT mean     p99  end to end  per token  SLO missed
-pascal           38.0     135       100.8      0.151      42.1 %
-pars             24.2     185        37.3      0.032       1.0 %
-composed         24.3     210        36.6      0.032       0.0 %
+pascal           33.9     152        93.9      0.125      38.5 %
+pars             24.5     183        37.6      0.032       1.3 %
+composed         24.4     213        36.7      0.032       0.0 %
 + headroom       23.9     206        36.2      0.031       0.0 %
 */

@@ -30,16 +30,18 @@ grep -qE '^ +4 +6 +5 +15 .* finished$' out || fail "request 4: $(cat out)"
 # Load under every policy, and the same load and a measured profile in the simulator.
 shape=(--kv-blocks 160 --slots 8 --batch-tokens 128)
 llama --random-model --load 12 --rate 50 --write-trace load.csv --quiet --time-scale 100 --processor-time \
-  --policy fcfs,round_robin,pascal "${shape[@]}" >out
-for policy in fcfs round_robin pascal; do grep -qE "^$policy +12 " out || fail "$policy: $(cat out)"; done
+  --policy fcfs,round_robin,pascal "${shape[@]}" --json load.json >out
+for policy in fcfs round_robin pascal; do grep -qE "^$policy +[0-9.]+\*? " out || fail "$policy: $(cat out)"; done
+[ "$(grep -c '"completed": 12' load.json)" -eq 3 ] || fail "all were to be served: $(cat load.json)"
 llama --random-model --measure tiny.json --measure-steps steps.csv --time-scale 100 --processor-time "${shape[@]}"
 for kind in decode prefill mixed; do grep -q "^$kind," steps.csv || fail "steps: $(cat steps.csv)"; done
 if [ -n "${TESSERA_CALIBRATE:-}" ]; then
   "$TESSERA_CALIBRATE" steps.csv --profile ./tiny.json --fit none >out || fail "the steps cannot be read"
 fi
 if [ -n "${TESSERA_REPLAY:-}" ]; then
-  "$TESSERA_REPLAY" --trace load.csv --profile tiny.json --instances 1 --kv-blocks 160 --max-batch 8 --token-budget 128 >out
-  grep -qE '^pascal +[a-z-]+ +12 ' out || fail "the simulator: $(cat out)"
+  "$TESSERA_REPLAY" --trace load.csv --profile tiny.json --instances 1 --kv-blocks 160 --max-batch 8 --token-budget 128 --json replayed.json >out
+  grep -qE '^pascal +[a-z-]+ +[0-9.]+' out || fail "the simulator: $(cat out)"
+  [ "$(grep -c '"completed": 12' replayed.json)" -ge 2 ] || fail "all were to be served: $(cat replayed.json)"
 fi
 
 # A short soak with two contexts.

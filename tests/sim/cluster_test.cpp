@@ -647,7 +647,8 @@ class textbook {
       std::pair<std::int64_t, int> load{0, 0};
       std::int64_t needed = 0;
       here(i, [&](const job& other) {
-        load.first += other.held + other.on_host;
+        // What comes back from the host in the step under way is held once.
+        load.first += other.resident ? other.held : other.on_host;
         needed += blocks_of(other.length);
         ++load.second;
       });

@@ -58,9 +58,14 @@ below "$(of pars)" "$(of fcfs)" 0.5 "pars against fcfs"
 below "$(of sjf)" "$(of pars)" 1 "the oracle against pars"
 below "$(of pars)" "$(of sjf)" 1.5 "pars against the oracle"
 
-# Without scores pars is refused, and not first come, first served under another name.
+# Without scores pars is refused, and not first come, first served under another name: alone it is an error, beside
+# others a remark.
 cut -d, -f1-5 scored.csv >plain.csv
-refused '600 of 600 in plain.csv have none' "$TESSERA_REPLAY" --trace plain.csv --rate 400 --policy fcfs,pars "${server[@]}"
+refused '600 of 600 in plain.csv have none' "$TESSERA_REPLAY" --trace plain.csv --rate 400 --policy pars "${server[@]}"
+"$TESSERA_REPLAY" --trace plain.csv --rate 400 --policy fcfs,pars "${server[@]}" >table.txt || fail "fcfs can run"
+grep -q '^fcfs ' table.txt || fail "fcfs ran: $(cat table.txt)"
+if grep -q '^pars ' table.txt; then fail "pars has no scores: $(cat table.txt)"; fi
+grep -q '600 of 600 in plain.csv have none' table.txt || fail "why pars did not run: $(cat table.txt)"
 sed '3s/,[^,]*$/,/' scored.csv >gap.csv
 refused '1 of 600 in gap.csv have none' "$TESSERA_REPLAY" --trace gap.csv --rate 400 --policy pars "${server[@]}"
 refused 'azure-conv' "$TESSERA_REPLAY" --workload azure-conv --requests 10 --policy pars
