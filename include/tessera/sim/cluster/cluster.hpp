@@ -8,6 +8,7 @@
 #include <tessera/sim/cluster/fabric.hpp>
 #include <tessera/sim/cluster/fault.hpp>
 #include <tessera/sim/cluster/instance.hpp>
+#include <tessera/sim/cluster/prefix_keys.hpp>
 #include <tessera/sim/cluster/run_recorder.hpp>
 #include <tessera/sim/cluster/turns.hpp>
 #include <tessera/sim/input/trace.hpp>
@@ -222,8 +223,7 @@ class cluster {
     // As the scheduler does: whole blocks, and one token at least is computed.
     const auto most = static_cast<std::size_t>((r.prompt.count() - 1) / block_size.count());
     const std::span<const std::uint64_t> hashes = r.prefix_hashes().first(std::min(most, r.prefix_hashes().size()));
-    constexpr std::size_t beginning = 32;
-    const std::uint64_t key = hashes.empty() ? r.index : hashes[std::min(hashes.size(), beginning) - 1];
+    const std::uint64_t key = prefix_keys_(hashes, r.index);
     for (std::size_t i = 0; i != instances_.size(); ++i) {
       tokens found{};
       if constexpr (shares) {
@@ -823,6 +823,7 @@ class cluster {
   event_heap<step_end> ends_;
   std::vector<instance_view> views_;
   turns turns_;
+  prefix_keys prefix_keys_{options_.instances};
   std::unordered_map<std::int64_t, order::program_service> programs_;  ///< By session.
   event_heap<turn_due> due_;
   std::vector<std::size_t> ended_;  ///< Rows that have, since the last event, and have a next turn.

@@ -37,10 +37,9 @@ struct instance_view {
   std::size_t reasoning = 0;      ///< PASCAL's r_i.
   std::size_t fresh_answers = 0;  ///< PASCAL's a_i.
   // Of the request that is to be placed, filled in only for policies with a member `reads_prefixes`:
-  tokens cached_tokens{};       ///< Of its prompt, in the prefix cache.
-  tokens new_prefill_tokens{};  ///< The rest of it.
-  std::uint64_t prefix_key =
-      0;  ///< Of its first 32 blocks, or all full ones; of a prompt that shares nothing, its own.
+  tokens cached_tokens{};        ///< Of its prompt, in the prefix cache.
+  tokens new_prefill_tokens{};   ///< The rest of it.
+  std::uint64_t prefix_key = 0;  ///< Of its beginning, see `prefix_keys`; of a prompt that shares nothing, its own.
 };
 
 /// A placement or migration policy that looks at the phases: it has a true constant `reads_phases`.

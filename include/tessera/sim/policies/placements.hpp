@@ -64,7 +64,7 @@ inline constexpr std::string_view placement_name<placement::dual_map> = "dual-ma
       named(placement::pascal_arrival{}, "PASCAL's Algorithm 1: least-load among those where all answers keep pace"),
       named(placement::lmetric{}, "the least of uncached prompt tokens times requests (LMetric)"),
       named(placement::prefix_affinity{}, "most of the prompt cached, unless it has 1.25 times the mean of requests"),
-      named(placement::bounded_hashing{}, "by a hash of the first 32 blocks, unless it has 1.25 times the mean"),
+      named(placement::bounded_hashing{}, "by a hash of the prompt's beginning, unless it has 1.25 times the mean"),
       named(placement::dual_map{}, "of two by hashes, the one that has more cached while its queue is short (DualMap)"),
   };
 }
