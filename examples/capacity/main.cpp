@@ -356,7 +356,7 @@ void run(arguments a) {
   std::fflush(people);
 
   std::vector<answer> answers;
-  for (const sim::policy& p : policies) answers.push_back({.policy = &p, .found = {}});
+  for (const sim::policy& p : policies) answers.emplace_back().policy = &p;
   sim::live_text table{people, sim::table_width};
   sim::progress_bar bar{"capacity", static_cast<double>(policies.size())};
   std::mutex one_at_a_time;
