@@ -27,6 +27,7 @@
 #include <tessera/core/index.hpp>
 #include <tessera/core/owned_storage.hpp>
 #include <tessera/core/prefetch.hpp>
+#include <tessera/core/split_mix.hpp>
 #include <tessera/core/status.hpp>
 #include <tessera/core/storage.hpp>
 #include <tessera/core/units.hpp>

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <tessera/core/assert.hpp>
+#include <tessera/core/split_mix.hpp>
 #include <tessera/placement/concepts.hpp>
 
 #include <cstddef>
@@ -19,12 +20,9 @@ namespace placement {
 
 namespace detail {
 
-/// A weight of 64 random bits, the same on every machine (SplitMix64's finaliser).
+/// A weight of 64 random bits, the same on every machine.
 [[nodiscard]] constexpr std::uint64_t weight(std::uint64_t key, std::uint64_t id, std::uint64_t which) noexcept {
-  std::uint64_t z = key + 0x9e37'79b9'7f4a'7c15U * (2 * id + which + 1);
-  z = (z ^ (z >> 30U)) * 0xbf58'476d'1ce4'e5b9U;
-  z = (z ^ (z >> 27U)) * 0x94d0'49bb'1331'11ebU;
-  return z ^ (z >> 31U);
+  return tessera::detail::split_mix(key + tessera::detail::split_mix_step * (2 * id + which + 1));
 }
 
 /// Of those that `may(i)` the one that the key ranks first; `nowhere` if there is none.

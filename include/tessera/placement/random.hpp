@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <tessera/core/split_mix.hpp>
 #include <tessera/placement/concepts.hpp>
 
 #include <cstdint>
@@ -30,10 +31,7 @@ struct random {
 
  private:
   constexpr std::uint64_t draw() noexcept {
-    std::uint64_t z = state += 0x9e37'79b9'7f4a'7c15U;
-    z = (z ^ (z >> 30U)) * 0xbf58'476d'1ce4'e5b9U;
-    z = (z ^ (z >> 27U)) * 0x94d0'49bb'1331'11ebU;
-    return z ^ (z >> 31U);
+    return tessera::detail::split_mix(state += tessera::detail::split_mix_step);
   }
 };
 
