@@ -8,6 +8,7 @@
 
 #include "support/allocation_guard.hpp"
 #include "support/catch.hpp"
+#include "support/gate_engine.hpp"
 
 #include <algorithm>
 #include <array>
@@ -32,12 +33,8 @@ struct request : request_hook {
 };
 using cache = gate::basic_encoder_cache<16>;
 
-struct fixture {
-  using scheduler_type =
-      iteration_scheduler<request, order::fcfs, preempt::swap, admit::always, kv::block_pool, kv::csr_tables, cache>;
-  explicit fixture(const cache& g)
-      : storage{storage_for<scheduler_type>({.blocks = 1000, .block_size = 16_tok, .residents = 8})},
-        scheduler{storage, {.gate = g}} {}
+struct fixture : tessera_test::gate_engine<request, cache> {
+  explicit fixture(const cache& g) : gate_engine{{.blocks = 1000, .block_size = 16_tok, .residents = 8}, g} {}
   ~fixture() {
     for (request& r : requests) static_cast<void>(scheduler.cancel(r));
   }
@@ -53,30 +50,6 @@ struct fixture {
     REQUIRE(scheduler.submit(r, time_point{}) == status::accepted);
     return r;
   }
-  std::vector<request*> plan() {
-    p = scheduler.plan(time_point{}, {});
-    std::vector<request*> started;
-    for (std::size_t i = 0; i != p.size(); ++i) {
-      if (p[i].request->state().life == lifecycle::waiting) started.push_back(p[i].request);
-    }
-    return started;
-  }
-  void commit() {
-    std::vector<outcome> outcomes(p.size());
-    for (std::size_t i = 0; i != p.size(); ++i) {
-      outcomes[i].finished = p[i].request->generated().count() + 1 >= p[i].request->output;
-    }
-    REQUIRE(scheduler.commit(p, outcomes, time_point{}) == status::ok);
-  }
-  std::vector<request*> step() {
-    auto started = plan();
-    commit();
-    return started;
-  }
-  std::deque<request> requests;
-  owned_storage<scheduler_limits> storage;
-  scheduler_type scheduler;
-  step_plan<request> p;
 };
 
 }  // namespace

@@ -13,6 +13,7 @@
 
 #include "support/allocation_guard.hpp"
 #include "support/catch.hpp"
+#include "support/gate_engine.hpp"
 
 #include <algorithm>
 #include <array>
@@ -37,11 +38,10 @@ struct request : request_hook {
 };
 
 template <class Gate>
-struct fixture {
-  using scheduler_type =
-      iteration_scheduler<request, order::fcfs, preempt::swap, admit::always, kv::block_pool, kv::csr_tables, Gate>;
-  fixture(const scheduler_limits& l, const Gate& gate)
-      : storage{storage_for<scheduler_type>(l)}, scheduler{storage, {.gate = gate}} {}
+struct fixture : tessera_test::gate_engine<request, Gate> {
+  using tessera_test::gate_engine<request, Gate>::gate_engine;
+  using tessera_test::gate_engine<request, Gate>::requests;
+  using tessera_test::gate_engine<request, Gate>::scheduler;
 
   request& submit(std::int64_t prompt, std::int64_t output, std::uint32_t adapter = 0, std::uint32_t tenant = 0) {
     request& r = requests.emplace_back();
@@ -53,32 +53,6 @@ struct fixture {
     REQUIRE(scheduler.submit(r, time_point{}) == status::accepted);
     return r;
   }
-  /// Those who start in it, in order.
-  std::vector<request*> plan(const step_limits& l = {}) {
-    p = scheduler.plan(time_point{}, l);
-    std::vector<request*> started;
-    for (std::size_t i = 0; i != p.size(); ++i) {
-      if (p[i].request->state().life == lifecycle::waiting) started.push_back(p[i].request);
-    }
-    return started;
-  }
-  void commit() {
-    std::vector<outcome> outcomes(p.size());
-    for (std::size_t i = 0; i != p.size(); ++i) {
-      outcomes[i].finished = p[i].request->generated().count() + 1 >= p[i].request->output;
-    }
-    REQUIRE(scheduler.commit(p, outcomes, time_point{}) == status::ok);
-  }
-  std::vector<request*> step(const step_limits& l = {}) {
-    auto started = plan(l);
-    commit();
-    return started;
-  }
-
-  std::deque<request> requests;
-  owned_storage<scheduler_limits> storage;
-  scheduler_type scheduler;
-  step_plan<request> p;
 };
 
 constexpr scheduler_limits roomy{.blocks = 1000, .block_size = 16_tok, .residents = 16};
