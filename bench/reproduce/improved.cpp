@@ -319,7 +319,7 @@ setting cascades(const options& o) {
   setting s{
       .name = "CascadeInfer",
       .text = fmt::format(
-          "{} H20, {:g} s of Poisson arrivals, all as on CascadeInfer's page; where 1,800 s are named, the first 600 "
+          "{} H20, {:g} s of Poisson arrivals, all as on CascadeInfer's page; where 1,200 s are named, the first 400 "
           "are not measured. ShareGPT's and azure-conv's rates "
           "are the part of the time that the prompts alone would keep all instances busy. "
           "The headlines: mean TTFT, mean TPOT and output tokens per second while requests arrive.",
@@ -362,8 +362,8 @@ setting cascades(const options& o) {
   add(long_chat(), llama_3b(), 0, 60, true);
   add(long_chat(), llama_3b(), 0, 120, true);
   add(long_chat(), llama_3b(), 0, 200, false);
-  add(long_chat(), llama_3b(), 0, 40, false, 1800);
-  add(long_chat(), llama_3b(), 0, 60, false, 1800);
+  add(long_chat(), llama_3b(), 0, 40, false, 1200);
+  add(long_chat(), llama_3b(), 0, 60, false, 1200);
   add(chat(o), llama_3b(), 0.5, 0, true);
   add(chat(o), llama_3b(), 0.85, 0, true);
   add(azure, llama_3b(), 0.75, 0, true);
