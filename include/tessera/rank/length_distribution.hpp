@@ -77,6 +77,7 @@ class length_distribution {
   /// A request with this score (NaN: it had none) has ended after `output` tokens; the oldest goes if the window is
   /// full. Changes no expectation before the next `fit`, but `drift`. Requires `output >= 0` (asserted). O(log groups).
   void observe(float score, tokens output) noexcept {
+    TESSERA_ASSERT(output >= tokens{}, "a length is not negative");
     const tokens n = within(output);
     if (fitted_) watch(score, n);
     window_.observe(score, n);
