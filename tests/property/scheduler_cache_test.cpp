@@ -3,7 +3,7 @@
 // Random sequences of everything that an engine may do, as in scheduler_operations_test.cpp, over prefix caches that
 // are not the default: what is evicted is another's choice, and somebody hears of it.
 
-#include "property/scheduler_operations.hpp"
+#include "property/run_operations.hpp"
 
 #include <tessera/kv/evict_by_time.hpp>
 #include <tessera/kv/host_cache.hpp>
@@ -15,28 +15,16 @@ namespace {
 
 using namespace tessera_test;
 
-struct totals {
-  std::size_t preempted = 0;
-  std::size_t hits = 0;
-  std::size_t resumed = 0;
-  std::size_t loads = 0;
-  std::size_t demotions = 0;
-};
+using totals = operations_done;
 
 template <class Order, class BlockStore, class Gate>
 std::uint64_t one_run(std::uint64_t seed, bool with_abandoned, std::size_t plans_in_flight, totals& t) {
-  seeded choice{std::mt19937_64{seed}};
-  seeded extra{std::mt19937_64{seed + 1}};
-  scheduler_operations<Order, BlockStore, seeded, Gate> run{
-      choice, with_abandoned ? &extra : nullptr, true, true, plans_in_flight, seed % 3 == 0};
-  run.run(plans_in_flight == 1 ? 150 : 300);
-  run.drain();
-  t.preempted += run.preempted();
-  t.hits += run.hits();
-  t.resumed += run.resumed();
-  t.loads += run.loads();
-  t.demotions += run.demotions();
-  return run.digest();
+  t += run_operations<Order, BlockStore, Gate>({.seed = seed,
+                                                .operations = plans_in_flight == 1 ? 150U : 300U,
+                                                .with_abandoned = with_abandoned,
+                                                .plans_in_flight = plans_in_flight,
+                                                .aside = seed % 3 == 0});
+  return t.digest;
 }
 
 /// One to four plans in flight. The same calls give the same plans, and an abandoned plan leaves no trace.

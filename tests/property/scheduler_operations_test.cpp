@@ -5,7 +5,7 @@
 // an abandoned plan leaves no trace. With one plan in flight, and with up to four; and with requests that stand aside,
 // KV that arrives late, in part or never, and copies that are done late or never.
 
-#include "property/scheduler_operations.hpp"
+#include "property/seeded_operations.hpp"
 
 #include "support/catch.hpp"
 #include "support/is_slow.hpp"
@@ -14,39 +14,17 @@ namespace {
 
 using namespace tessera_test;
 
-struct totals {
-  std::size_t preempted = 0;
-  std::size_t hits = 0;
-  std::size_t migrated = 0;
-  std::size_t resumed = 0;
-  std::size_t lost = 0;
-  std::size_t forked = 0;
-  std::size_t parked = 0;
-  std::size_t arrived = 0;
-  std::size_t drained = 0;
-  std::size_t late = 0;
-};
+using totals = operations_done;
 
 template <class Order, class BlockStore, class Gate>
 std::uint64_t one_run(std::uint64_t seed, bool with_abandoned, std::size_t plans_in_flight, totals& t,
                       bool aside = false) {
-  seeded choice{std::mt19937_64{seed}};
-  seeded extra{std::mt19937_64{seed + 1}};
-  scheduler_operations<Order, BlockStore, seeded, Gate> run{
-      choice, with_abandoned ? &extra : nullptr, true, true, plans_in_flight, aside};
-  run.run(plans_in_flight == 1 ? 150 : 300);
-  run.drain();
-  t.preempted += run.preempted();
-  t.hits += run.hits();
-  t.migrated += run.migrated();
-  t.resumed += run.resumed();
-  t.lost += run.lost();
-  t.forked += run.forked();
-  t.parked += run.parked();
-  t.arrived += run.arrived();
-  t.drained += run.drained();
-  t.late += run.late();
-  return run.digest();
+  t += run_operations<Order, BlockStore, Gate>({.seed = seed,
+                                                .operations = plans_in_flight == 1 ? 150U : 300U,
+                                                .with_abandoned = with_abandoned,
+                                                .plans_in_flight = plans_in_flight,
+                                                .aside = aside});
+  return t.digest;
 }
 
 template <class Order, class BlockStore, class Gate = gate::in_line>

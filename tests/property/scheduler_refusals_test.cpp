@@ -3,7 +3,7 @@
 // Refusals that are remembered change no plan: with and without them, the same plans over random sequences of
 // operations, for all orders, stores and gates. Nobody looks meanwhile, so nobody ages but by the plans themselves.
 
-#include "property/scheduler_operations.hpp"
+#include "property/seeded_operations.hpp"
 
 #include "support/catch.hpp"
 #include "support/is_slow.hpp"
@@ -16,11 +16,9 @@ constexpr std::uint64_t seeds = is_slow ? 300 : 10'000;
 
 template <class Order, class BlockStore, class Gate>
 std::uint64_t one_run(std::uint64_t seed, bool remember, std::size_t plans_in_flight) {
-  seeded choice{std::mt19937_64{seed}};
-  scheduler_operations<Order, BlockStore, seeded, Gate> run{choice, nullptr, remember, false, plans_in_flight};
-  run.run(150);
-  run.drain();
-  return run.digest();
+  return run_operations<Order, BlockStore, Gate>(
+             {.seed = seed, .remember = remember, .looks = false, .plans_in_flight = plans_in_flight})
+      .digest;
 }
 
 template <class Order, class BlockStore, class Gate>
