@@ -97,13 +97,16 @@ class iteration_scheduler {
   static_assert(draft_policy<Draft, Request>,
                 "tessera: Draft lacks `tokens drafts(const Request&, const draft_view&) const noexcept`");
 
+  using ledger = detail::ledger_for<Request, BlockStore>;
+  using shown_tables = typename ledger::template shown_by<Tables>;
+
  public:
-  using request_type = Request;                      ///< The type of the requests.
-  using clock_type = typename Request::clock_type;   ///< The clock of every time point and duration in the interface.
-  using time_point = basic_time_point<clock_type>;   ///< A moment on that clock.
-  using table_view = typename Tables::view_type;     ///< The block tables in a plan.
-  using plan_type = step_plan<Request, table_view>;  ///< What `plan` returns.
-  using limits = scheduler_limits;                   ///< What there must be room for; fixed at construction.
+  using request_type = Request;                     ///< The type of the requests.
+  using clock_type = typename Request::clock_type;  ///< The clock of every time point and duration in the interface.
+  using time_point = basic_time_point<clock_type>;  ///< A moment on that clock.
+  using table_view = typename shown_tables::view_type;  ///< The block tables in a plan.
+  using plan_type = step_plan<Request, table_view>;     ///< What `plan` returns.
+  using limits = typename ledger::limits;               ///< What there must be room for; fixed at construction.
 
   using config = scheduler_config<Order, Preempt, Admit, Gate, Draft>;  ///< The policies' values.
 
@@ -111,7 +114,7 @@ class iteration_scheduler {
   [[nodiscard]] static constexpr std::size_t required_bytes(const limits& l) noexcept {
     return storage_layout{}
         .add_bytes(roster::required_bytes(l))
-        .add_bytes(Tables::required_bytes(table_limits(l)))
+        .add_bytes(shown_tables::required_bytes(ledger::table_limits(l)))
         .add_bytes(detail::plan_ring<Request>::required_bytes(l))
         .bytes_unaligned();
   }
@@ -460,16 +463,16 @@ class iteration_scheduler {
   /// The gate, as it counts by now.
   [[nodiscard]] const Gate& gate() const noexcept { return roster_.gate; }
   /// The block store, to look at.
-  [[nodiscard]] const BlockStore& store() const noexcept { return roster_.kv.store(); }
+  [[nodiscard]] const auto& store() const noexcept { return roster_.kv.store(); }
   /// The block table; rows are named by the entries of a plan.
-  [[nodiscard]] const kv::block_table& tables() const noexcept { return roster_.kv.table(); }
+  [[nodiscard]] const typename ledger::tables_type& tables() const noexcept { return roster_.kv.tables(); }
   /// The host tier, to look at.
   [[nodiscard]] const auto& host() const noexcept { return roster_.kv.host(); }
   /// As given at construction.
   [[nodiscard]] const limits& size_limits() const noexcept { return limits_; }
   /// Device blocks that a request holds, shared ones included; 0 while it waits. O(1). Requires: it is here.
   [[nodiscard]] blocks blocks_held(const Request& r) const noexcept {
-    return r.state().row >= tables().rows() ? blocks{} : blocks{roster_.kv.held(r)};
+    return r.state().row == no_index ? blocks{} : roster_.kv.held(r);
   }
   /// Forgets what the prefix cache knows (the weights have changed): nobody who starts from now on shares what was
   /// computed before, nor what is computed on top of it. Blocks in use stay in use. Who has computed something goes on
@@ -501,22 +504,18 @@ class iteration_scheduler {
   using settlement = detail::settlement<Request, Order, BlockStore, Gate>;
   using planning = detail::planning<Request, Order, Preempt, Admit, BlockStore, Gate, Draft>;
 
-  static constexpr kv::block_table::limits table_limits(const limits& l) noexcept {
-    return detail::kv_ledger<Request, BlockStore>::table_limits(l);
-  }
-
   iteration_scheduler(arena memory, const limits& l, const config& c) noexcept
       : limits_{l},
         config_{c},
         roster_{memory, l, c.order, c.gate},
-        tables_{memory, table_limits(l)},
+        tables_{memory, ledger::table_limits(l)},
         plans_{memory, l} {
     TESSERA_ASSERT(l.plans_in_flight > 0, "one plan at least is in flight");
     TESSERA_ASSERT(l.block_size > tokens{0} && l.residents > 0 && l.blocks > 0, "empty limits");
   }
 
   [[nodiscard]] std::int64_t free_blocks() const noexcept { return roster_.kv.free_blocks(); }
-  [[nodiscard]] blocks capacity() const noexcept { return blocks{static_cast<std::int64_t>(store().capacity())}; }
+  [[nodiscard]] blocks capacity() const noexcept { return blocks{roster_.kv.capacity()}; }
   [[nodiscard]] bool is_oldest(const plan_type& p) noexcept { return plans_.size() != 0 && is(p, plans_.oldest()); }
   [[nodiscard]] bool is_open(const plan_type& p) noexcept { return plans_.has_open() && is(p, plans_.latest()); }
   [[nodiscard]] static bool is(const plan_type& p, const step& s) noexcept {
@@ -603,7 +602,7 @@ class iteration_scheduler {
   }
 
   [[nodiscard]] plan_type finish_plan(const step& s) noexcept {
-    kv::block_table& table = roster_.kv.table();
+    auto& table = roster_.kv.tables();
     tables_.begin();
     for (const auto* entries : {&s.decode, &s.prefill}) {
       for (const scheduled<Request>& e : *entries) {
@@ -627,10 +626,10 @@ class iteration_scheduler {
   }
 
   limits limits_;
-  tokens longest_{limits_.longest()};
+  tokens longest_{ledger::longest(limits_)};
   config config_;
   roster roster_;
-  [[no_unique_address]] Tables tables_;
+  [[no_unique_address]] shown_tables tables_;
   detail::plan_ring<Request> plans_;
   std::uint64_t tickets_ = 0;  ///< Given for blocks that are draining.
 };

@@ -31,12 +31,10 @@ void give_lookahead(Planning& p) noexcept {
       if (r.max_output > tokens{}) n = min(n, r.max_output - (length - r.prompt) - tokens{1});
       n = min(n, tokens{std::numeric_limits<std::uint16_t>::max() - r.state().expected - 1});
       if (n <= tokens{}) continue;
-      blocks more = max(blocks_for(length + n, p.limits.block_size) - p.held(r), blocks{});
-      more = min(more, p.free());
-      n = min(n, p.limits.block_size * (p.held(r) + more).count() - length);
+      n = min(n, p.roster.kv.room(r, p.free()) - length);
       if (n <= tokens{}) continue;
-      if (more > blocks{}) {
-        p.roster.kv.take(*e.request, static_cast<std::size_t>(more.count()));
+      if (const blocks more = p.roster.kv.lacks(r, length + n); more > blocks{}) {
+        p.roster.kv.take(*e.request, more, length + n);
         e.new_blocks = p.roster.kv.new_blocks(e.row);
       }
       e.lookahead = n;

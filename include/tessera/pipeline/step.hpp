@@ -119,9 +119,8 @@ struct planning {
   detail::roster<R, Order, BlockStore, Gate>& roster;
   detail::step<R>& step;
 
-  [[nodiscard]] blocks whole(const R& r) const noexcept { return blocks_for(r.state().reach(), limits.block_size); }
+  [[nodiscard]] blocks whole(const R& r) const noexcept { return roster.kv.whole(r.state().reach()); }
   [[nodiscard]] blocks free() const noexcept { return blocks{roster.kv.free_blocks()}; }
-  [[nodiscard]] blocks held(const R& r) const noexcept { return blocks{roster.kv.held(r)}; }
   /// Residents that are kept and are no guests: they stand before those who are.
   [[nodiscard]] std::size_t ordinary() const noexcept {
     const std::size_t n = roster.residents.size() - roster.residents.guests();
