@@ -110,13 +110,13 @@ template <class Planning>
       loads || left == tokens{1} ||
       (config.chunked_prefill ? step.prefill_left > tokens{}
                               : left <= min(step.budget, step.prefill_left) || step.prefill.empty());
-  const tokens count = chunk_of(p, left);
   const bool anew = s.restarted || (s.swapped && !comes_back);
   const bool whole = config.reserve == reservation::whole_sequence || anew || loads;
   const tokens reserved = whole ? s.length : tokens{};
+  const tokens count = within(p, r, first, chunk_of(p, left), p.free() - step.promised, reserved);
   const blocks to_take = kv.lacks(r, first + count, reserved);
   const blocks to_come = kv.to_come(r, s.length);
-  const blocks in_all = to_come + step.promised;
+  const blocks in_all = max(to_come, to_take) + step.promised;
   wait_reason why_not = wait_reason::none;
   blocks lacking{};
   if (!may_compute) {
@@ -150,10 +150,12 @@ template <class Planning>
   s.shared_blocks = static_cast<std::uint32_t>(hits);
   step.admitted.push_back(&r);
   if constexpr (gate_counts<typename Planning::gate>) roster.gate.starts(r);
-  if (loads) {
-    step.load.push_back({&r, hits, kv.awaited(r, hits)});
-    step.set_mark(r, plan_mark::runs);
-    return wait_reason::none;
+  if constexpr (Planning::ledger::travels) {
+    if (loads) {
+      step.load.push_back({&r, hits, kv.awaited(r, hits)});
+      step.set_mark(r, plan_mark::runs);
+      return wait_reason::none;
+    }
   }
   if (comes_back) kv.bring_back(r, hits);
   kv.load(r, hits, on_host);

@@ -70,7 +70,8 @@ TESSERA_NAMESPACE_BEGIN
 /// @tparam Order      who goes first: a `queue_discipline`.
 /// @tparam Preempt    how blocks are given up: a `preemption_policy`.
 /// @tparam Admit      whether one who fits may start: an `admission_policy`.
-/// @tparam BlockStore the blocks: `kv::block_pool`, or `kv::prefix_cache` to share equal prompt prefixes.
+/// @tparam BlockStore the blocks: `kv::block_pool`, or `kv::prefix_cache` to share equal prompt prefixes, or, for a
+///                    model whose layers differ, `kv::groups` (`pipeline/grouped_ledger.hpp`).
 /// @tparam Tables     the block tables as the engine takes them: `kv::csr_tables`, `kv::row_tables`,
 ///                    `kv::changed_tables`.
 /// @tparam Gate       who else may start, be skipped, or pass the first who cannot start: a `gate_policy`.
@@ -85,10 +86,15 @@ class iteration_scheduler {
                 "tessera: Preempt lacks `preemption_mode mode(const Request&, blocks) const noexcept`");
   static_assert(admission_policy<Admit, Request>,
                 "tessera: Admit lacks `bool admits(const Request&, const admission_view<Request>&) const noexcept`");
-  static_assert(kv::block_store<BlockStore>, "tessera: BlockStore is not a kv::block_store");
+  static_assert(kv::block_store<BlockStore> || detail::is_kv_groups<BlockStore>,
+                "tessera: BlockStore is not a kv::block_store (for kv::groups include "
+                "<tessera/pipeline/grouped_ledger.hpp>)");
   static_assert(!kv::prefix_store<BlockStore> || prefix_hashed<Request, kv::hash_of<BlockStore>>,
                 "tessera: a prefix cache needs requests with "
                 "`std::span<const std::uint64_t> prefix_hashes() const noexcept` (or of the cache's hashes)");
+  static_assert(detail::hashes_by_group<Request, BlockStore>,
+                "tessera: with kv::groups, a request that has prefix_hashes() has them for each group: "
+                "`std::array<std::span<const std::uint64_t>, Groups> prefix_hashes() const noexcept`");
   static_assert(kv::table_policy<Tables>, "tessera: Tables is not a kv::table_policy");
   static_assert(gate_policy<Gate, Request>,
                 "tessera: Gate lacks `static constexpr bool passes`, or `most_skipped` and "
@@ -254,7 +260,9 @@ class iteration_scheduler {
   /// to. O(log deadlines). Returns `unknown_request` if it does not wait here, `busy` if the plan that is open has it
   /// or plans in flight will tell how long it is; `invalid` unless 0 < n < length, or if its KV is in the host tier;
   /// `exhausted` without room for the deadline (`limits.deadlines`).
-  [[nodiscard]] status loading(Request& r, tokens n, time_point deadline) noexcept {
+  [[nodiscard]] status loading(Request& r, tokens n, time_point deadline) noexcept
+    requires(ledger::travels)
+  {
     const auto& s = r.state();
     if (s.life != lifecycle::waiting || !roster_.contains(r)) return status::unknown_request;
     if (is_starting(r) || s.expected != 0) return status::busy;
@@ -268,7 +276,9 @@ class iteration_scheduler {
   /// announced, or fewer, and it computes the rest. Nothing else writes to them from now on. O(log n) and a move of
   /// pointers. Returns `unknown_request` if it is not loading here, `busy` while a plan is open, `invalid` if `n` is
   /// negative or more than was announced.
-  [[nodiscard]] status arrived(Request& r, tokens n) noexcept {
+  [[nodiscard]] status arrived(Request& r, tokens n) noexcept
+    requires(ledger::travels)
+  {
     if (!is_loading(r) || !roster_.contains(r)) return status::unknown_request;
     if (plans_.has_open()) return status::busy;
     if (n < tokens{} || n > r.state().computed) return status::invalid;
@@ -487,7 +497,7 @@ class iteration_scheduler {
   }
   /// Who hears of what the prefix cache knows (`kv::event_ring`): what it has to say is final when no plan is open.
   [[nodiscard]] auto& cache_events() noexcept
-    requires requires(BlockStore& store) { store.sink(); }
+    requires requires(ledger& kv) { kv.store().sink(); }
   {
     return roster_.kv.store().sink();
   }
@@ -511,6 +521,7 @@ class iteration_scheduler {
         tables_{memory, ledger::table_limits(l)},
         plans_{memory, l} {
     TESSERA_ASSERT(l.plans_in_flight > 0, "one plan at least is in flight");
+    TESSERA_ASSERT(!ledger::slides || c.chunked_prefill, "windows free their blocks between chunks of a prompt");
     TESSERA_ASSERT(l.block_size > tokens{0} && l.residents > 0 && l.blocks > 0, "empty limits");
   }
 
@@ -529,6 +540,7 @@ class iteration_scheduler {
     if (r.prompt < tokens{1} || r.max_output < tokens{0} || p.length < r.prompt) return status::invalid;
     if (p.computed < tokens{0} || p.computed >= p.length) return status::invalid;
     if (p.reasoning < tokens{0} || p.reasoning > p.length - r.prompt) return status::invalid;
+    if (!ledger::travels && p.computed != tokens{}) return status::invalid;
     const tokens to_come = max(r.max_output - (p.length - r.prompt), tokens{0});
     if (!fits(p.length, to_come)) return status::never_fits;
     if (roster_.waiting.size() + roster_.parked.size() >= limits_.requests) return status::queue_full;

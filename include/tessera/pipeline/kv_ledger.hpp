@@ -111,6 +111,8 @@ class kv_ledger {
   [[nodiscard]] std::size_t free_rows() const noexcept { return table_.free_rows(); }
   /// Tokens in a block, for policies that go by it.
   [[nodiscard]] tokens block_size() const noexcept { return block_size_; }
+  /// Whether drafts can be refused.
+  [[nodiscard]] static constexpr bool takes_drafts() noexcept { return true; }
 
   // -- demand ------------------------------------------------------------------------------------------------------
 
@@ -130,9 +132,11 @@ class kv_ledger {
   [[nodiscard]] blocks lacks(const Request& r, tokens length, tokens reserved = {}) const noexcept {
     return to_come(r, max(length, reserved));
   }
-  /// Tokens for whose KV it would have blocks, with so many more.
-  [[nodiscard]] tokens room(const Request& r, blocks more = {}) const noexcept {
-    return block_size_ * (held(r) + more).count();
+  /// Tokens for whose KV it has blocks.
+  [[nodiscard]] tokens room(const Request& r) const noexcept { return block_size_ * held(r).count(); }
+  /// How long it can become with so many more, at most `wanted`.
+  [[nodiscard]] tokens reach(const Request& r, tokens wanted, blocks more) const noexcept {
+    return min(wanted, block_size_ * (held(r) + more).count());
   }
   /// `room` of rows in which no block is new; 0 of others. A value, so that who asks of many looks nothing up twice.
   [[nodiscard]] auto told_room() const noexcept {
@@ -662,6 +666,13 @@ class kv_ledger {
   std::uint32_t* swapped_in_round_;  ///< By device block: the plan that swapped it out last,
   std::uint32_t round_ = 0;          ///< of so many that were made.
 };
+
+/// Whether a store is `kv::groups`.
+template <class Store>
+inline constexpr bool is_kv_groups = false;
+/// Whether a request's hashes, if it has any, are those of such a store.
+template <class Request, class Store>
+inline constexpr bool hashes_by_group = true;
 
 /// What keeps account of the KV in such a store.
 template <class Request, class BlockStore>

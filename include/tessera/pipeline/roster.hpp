@@ -135,6 +135,7 @@ struct roster {
     if (s.row != no_index) kv.release(r);
     // A copy that does not have what was left to others is of no use elsewhere.
     if (as == lifecycle::idle && s.life == lifecycle::waiting && kv.left_to_others(r) != 0) s.computed = tokens{};
+    if (!ledger::travels) s.computed = tokens{};
     kv.forget_host_copy(r);
     s.swapped = false;
     discipline().leave(r);
@@ -282,6 +283,7 @@ struct roster {
     discipline().leave(r);
     stand_nowhere(r);
     if constexpr (gate_counts<Gate>) gate.stopped(r), gate.left(r);
+    if (!ledger::travels) state_of(r).computed = tokens{};
     state_of(r).life = lifecycle::idle;
     count_end(lifecycle::idle);
   }
@@ -455,9 +457,15 @@ struct roster {
 
  private:
   /// Full blocks of the prompt become findable. What was only cached of a refused prefix, or not known, is in use then.
+  /// What a window has passed is given back.
   void publish(Request& r, tokens computed) noexcept {
     const std::size_t seen = kv.publish(r, computed, refused.matched ? refused_request : nullptr, refused.known);
     refused.more_in_use(blocks{static_cast<std::int64_t>(seen)});
+    if constexpr (ledger::slides) {
+      const blocks n = kv.slide(r, computed);
+      refused.given_back(n);
+      if (r.state().life == lifecycle::suspended) suspended_blocks -= n;
+    }
   }
   /// An entry of a plan counts as run, with all that can come of it.
   void count_as_run(const scheduled<Request>& e, std::uint32_t mark) noexcept {

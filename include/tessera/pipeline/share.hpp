@@ -21,6 +21,22 @@ template <class Planning>
   return count;
 }
 
+/// How many of `count` tokens from `first` on are computed at once. A window holds all blocks of a chunk until that is
+/// computed, so a long one may take more than the request will ever hold: at most what is `free`, one token at least.
+template <class Planning>
+[[nodiscard]] tokens within(const Planning& p, const typename Planning::request& r, tokens first, tokens count,
+                            blocks free, tokens reserved) noexcept {
+  if constexpr (Planning::ledger::slides) {
+    const auto& kv = p.roster.kv;
+    const blocks most = max(kv.to_come(r, r.state().reach()), free);
+    return max(kv.reach(r, first + count, most, reserved) - first, tokens{1});
+  } else {
+    static_cast<void>(p), static_cast<void>(r), static_cast<void>(first), static_cast<void>(free);
+    static_cast<void>(reserved);
+    return count;
+  }
+}
+
 /// Writes a request's share down: tokens [first, first + count), with `left` tokens to compute from `first` on.
 template <class Planning>
 void schedule(Planning& p, typename Planning::request& r, tokens first, tokens count, tokens left, std::uint32_t at,
@@ -123,6 +139,7 @@ template <class Planning>
   }
   const tokens room = kv.room(r);
   tokens count = left == tokens{1} ? left : chunk_of(p, left);
+  if (left != tokens{1}) count = within(p, r, s.computed, count, p.free(), tokens{});
   if (s.computed + count > room) {
     blocks more = kv.lacks(r, s.computed + count);
     if (const blocks lacking = make_free(p, more, 0, more); lacking > blocks{}) {
@@ -130,8 +147,9 @@ template <class Planning>
       p.step.obtainable = min(p.step.obtainable, more - lacking);
       // Part of a chunk is better than nothing: what is free or guests have, or else one block.
       if constexpr (Planning::gate::passes) send_guests_away(p, r, more);
-      if (p.free() == blocks{} && room == s.computed) static_cast<void>(make_free(p, blocks{1}, 0, blocks{1}));
-      count = min(count, kv.room(r, p.free()) - s.computed);
+      const blocks one = kv.lacks(r, s.computed + tokens{1});
+      if (p.free() < one) static_cast<void>(make_free(p, one, 0, one));
+      count = kv.reach(r, s.computed + count, p.free()) - s.computed;
       if (count <= tokens{}) {
         kv.mark_stalled(r, p.step.mark());
         return false;
