@@ -201,7 +201,7 @@ alignas(64) std::array<std::byte, of_groups::required_bytes(two_groups) + 4096> 
 }  // namespace
 
 TESSERA_DEATH_CASE(scheduler_groups_storage_too_small, "storage is smaller") {
-  of_groups{std::span{memory_of_groups}.first(of_groups::required_bytes(two_groups) - 320), two_groups, {}};
+  of_groups{std::span{memory_of_groups}.first(of_groups::required_bytes(two_groups) / 2), two_groups, {}};
 }
 TESSERA_DEATH_CASE(scheduler_groups_with_host_blocks, "not swapped") {
   auto l = two_groups;

@@ -276,8 +276,8 @@ class world {
   [[nodiscard]] std::uint64_t& slot(const entry& e, std::size_t g, std::size_t position) {
     const std::size_t b = count(limits_.layers[g].block_size);
     REQUIRE(position / b >= e.first[g]);
-    REQUIRE(position / b < e.blocks[g].size());
-    const auto id = static_cast<std::size_t>(e.blocks[g][position / b]);
+    REQUIRE(position / b - e.first[g] < e.blocks[g].size());
+    const auto id = static_cast<std::size_t>(e.blocks[g][position / b - e.first[g]]);
     REQUIRE(id < limits_.blocks);
     return device_[id * widest_ + (limits_.layers[g].is_recurrent() ? 0 : position % b)];
   }

@@ -13,11 +13,26 @@
 TESSERA_NAMESPACE_BEGIN
 namespace kv {
 
+namespace detail {
+
+template <class Tables>
+struct sliding_tables {
+  using type = Tables;
+};
+template <class Tables>
+  requires requires { typename Tables::sliding; }
+struct sliding_tables<Tables> {
+  using type = typename Tables::sliding;
+};
+
+}  // namespace detail
+
 /// A group's block tables of one batch.
-/// @tparam View as the group's kernels take them: `csr_view`, `row_view` or changes alone.
+/// @tparam View as the group's kernels take them: `csr_view`, in which an entry begins with its row's `first_block`;
+///              `row_view`, in which what comes before that says nothing; or changes alone.
 template <class View>
 struct group_view {
-  View tables{};                               ///< Rows, of which the blocks before `first_block` say nothing.
+  View tables{};                               ///< The rows.
   std::span<const std::uint32_t> first_block;  ///< [entries]; the first block of each row that is still there.
   std::span<const std::uint32_t> new_blocks;   ///< [entries]; so many at the end of each row have not been shown yet.
 };
@@ -28,15 +43,17 @@ struct group_view {
 /// @tparam Tables how each group's tables are shown: a `table_policy`.
 template <std::size_t Groups, table_policy Tables>
 class group_tables {
+  using shown = typename detail::sliding_tables<Tables>::type;
+
  public:
-  using limits = std::array<block_table::limits, Groups>;                        ///< Those of each group's table.
-  using view_type = std::array<group_view<typename Tables::view_type>, Groups>;  ///< What a plan shows.
+  using limits = std::array<block_table::limits, Groups>;                       ///< Those of each group's table.
+  using view_type = std::array<group_view<typename shown::view_type>, Groups>;  ///< What a plan shows.
 
   /// Bytes that an object with these limits takes from its arena.
   [[nodiscard]] static constexpr std::size_t required_bytes(const limits& l) noexcept {
     storage_layout all;
     for (const block_table::limits& t : l) {
-      all.add_bytes(Tables::required_bytes(t))
+      all.add_bytes(shown::required_bytes(t))
           .add_bytes(fixed_vector<std::uint32_t>::required_bytes(t.rows))
           .add_bytes(fixed_vector<std::uint32_t>::required_bytes(t.rows));
     }
@@ -61,8 +78,13 @@ class group_tables {
     for (std::size_t g = 0; g != Groups; ++g) {
       block_table& table = kv.table(g);
       const std::size_t more = table.size(row) - table.told(row);
-      group_[g].tables.add(table, row, kv_length, more);
-      group_[g].first_block.push_back(static_cast<std::uint32_t>(kv.first_block(g, row)));
+      const std::size_t first = kv.first_block(g, row);
+      if constexpr (requires { group_[g].tables.add(table, row, kv_length, more, first); }) {
+        group_[g].tables.add(table, row, kv_length, more, first);
+      } else {
+        group_[g].tables.add(table, row, kv_length, more);
+      }
+      group_[g].first_block.push_back(static_cast<std::uint32_t>(first));
       group_[g].new_blocks.push_back(static_cast<std::uint32_t>(more));
     }
   }
@@ -80,7 +102,7 @@ class group_tables {
   struct of_group {
     of_group(arena& memory, const block_table::limits& l) noexcept
         : tables{memory, l}, first_block{memory, l.rows}, new_blocks{memory, l.rows} {}
-    Tables tables;
+    shown tables;
     fixed_vector<std::uint32_t> first_block;
     fixed_vector<std::uint32_t> new_blocks;
   };
