@@ -99,8 +99,10 @@ TEST_CASE("groups: a prefix is found as far as all groups can serve it") {
   CHECK(s.device_blocks_held() == blocks{});
   REQUIRE(s.submit(all[1], {}) == status::accepted);
   const auto plan = step(s, {});
-  CHECK(plan[0].first == 32_tok);  // 36 tokens have full attention; states are 8 apart
-  CHECK(s.counters().hit_blocks == 8 + 3 + 1);
+  CHECK(plan[0].first == 32_tok);       // 36 tokens have full attention; states are 8 apart
+  CHECK(s.counters().hit_blocks == 8);  // of the first group
+  CHECK(s.counters().all_blocks == 10 + 10);
+  CHECK(s.device_blocks_held() == blocks{10 + 3 + 1});
   // What was forgotten is not found, nor what was computed on top of it.
   REQUIRE(s.forget_prefixes() == status::ok);
   step(s, {});

@@ -58,7 +58,7 @@ template <class Planning>
   // Those who start before it in this plan may hold more of its prefix, but no more than they share.
   blocks in_use = refused.in_use;
   for (const typename Planning::request* a : p.step.admitted) {
-    in_use += blocks{static_cast<std::int64_t>(a->state().shared_blocks)};
+    in_use += p.roster.kv.found(*a);
   }
   return refuses(p, r, p.free() + held_by_guests(p), total - in_use, blocks{});
 }
@@ -147,7 +147,7 @@ template <class Planning>
 
   kv.take(r, to_take, first + count, reserved);
   promise(p, r);
-  s.shared_blocks = static_cast<std::uint32_t>(hits);
+  s.shared_blocks = static_cast<std::uint32_t>(hit.length / kv.block_size());
   step.admitted.push_back(&r);
   if constexpr (gate_counts<typename Planning::gate>) roster.gate.starts(r);
   if constexpr (Planning::ledger::travels) {

@@ -115,7 +115,7 @@ class grouped_ledger {
   [[nodiscard]] std::int64_t free_blocks() const noexcept { return static_cast<std::int64_t>(kv_.free()); }
   [[nodiscard]] std::int64_t capacity() const noexcept { return static_cast<std::int64_t>(store().capacity()); }
   [[nodiscard]] std::size_t free_rows() const noexcept { return kv_.table(0).free_rows(); }
-  /// That of the first group.
+  /// That of the first group; what a request found of its prefix (`shared_blocks`) is counted in these, too.
   [[nodiscard]] tokens block_size() const noexcept { return kv_.of(0).block_size; }
   /// A recurrent state cannot go back to what it was before a draft that was refused.
   [[nodiscard]] bool takes_drafts() const noexcept { return !has_states_; }
@@ -156,6 +156,9 @@ class grouped_ledger {
     };
   }
   [[nodiscard]] blocks written(const Request& r) const noexcept { return whole(r.state().computed); }
+  [[nodiscard]] blocks found(const Request& r) const noexcept {
+    return whole(block_size() * static_cast<std::int64_t>(r.state().shared_blocks));
+  }
   [[nodiscard]] std::int64_t exclusive(const Request& r) const noexcept { return own_.of(r.state().row); }
 
   // -- what the engine knows ---------------------------------------------------------------------------------------

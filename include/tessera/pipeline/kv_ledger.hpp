@@ -146,6 +146,10 @@ class kv_ledger {
   }
   /// Blocks with KV that it has, wherever.
   [[nodiscard]] blocks written(const Request& r) const noexcept { return whole(r.state().computed); }
+  /// Blocks that it found in the prefix cache when it started, at most.
+  [[nodiscard]] blocks found(const Request& r) const noexcept {
+    return blocks{static_cast<std::int64_t>(r.state().shared_blocks)};
+  }
   /// Blocks that a row does not share with another.
   [[nodiscard]] std::int64_t exclusive(const Request& r) const noexcept { return own_.of(r.state().row); }
 

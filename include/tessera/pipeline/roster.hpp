@@ -105,7 +105,7 @@ struct roster {
     s.row = row;
     s.swapped = false;
     s.cached_blocks = parent.state().cached_blocks;
-    s.shared_blocks = static_cast<std::uint32_t>(kv.held(child).count());
+    s.shared_blocks = static_cast<std::uint32_t>(blocks_for(s.computed, kv.block_size()).count());
     s.guest = parent.state().guest;  // it is there by the same grace
     s.life = lifecycle::resident;
     residents.insert(child);
@@ -321,10 +321,10 @@ struct roster {
       const bool comes_back = s.swapped && kv.left_to_others(*r) <= s.shared_blocks;
       if (s.swapped && !comes_back) s.restarted = true;
       if (!comes_back || s.cached_blocks != ledger::keeps_to_itself) s.cached_blocks = s.shared_blocks;
-      refused.more_in_use(blocks{static_cast<std::int64_t>(s.shared_blocks)});
+      refused.more_in_use(kv.found(*r));
       ++counters.started;
       counters.hit_blocks += s.shared_blocks;
-      counters.all_blocks += static_cast<std::uint64_t>(kv.whole(s.length).count());
+      counters.all_blocks += static_cast<std::uint64_t>(blocks_for(s.length, kv.block_size()).count());
       kv.forget_host_copy(*r);
       s.swapped = false;
       deadlines.drop(deadline_of::waiting, *r);
