@@ -547,7 +547,7 @@ std::uint64_t one_run(std::uint32_t seed, bool with_abandoned, bool remembers, t
 template <class Order, class Gate = gate::in_line>
 void many_runs() {
   totals t;
-  const std::uint32_t seeds = tessera_test::is_slow ? 30 : 240;
+  const std::uint32_t seeds = tessera_test::is_slow ? 30 : 150;
   for (std::uint32_t seed = 0; seed != seeds; ++seed) {
     INFO("seed " << seed);
     totals again;
