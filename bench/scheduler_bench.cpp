@@ -7,8 +7,11 @@
 #include <tessera/compose/round_robin.hpp>
 #include <tessera/gate/adapter_slots.hpp>
 #include <tessera/kv/prefix_cache.hpp>
+#include <tessera/pipeline/grouped_ledger.hpp>
+#include <tessera/preempt/recompute.hpp>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
@@ -17,6 +20,7 @@
 #include <mutex>
 #include <random>
 #include <thread>
+#include <type_traits>
 #include <vector>
 
 // One scheduling step: plan (block tables included) and commit. Closed loop: a request that finishes is submitted
@@ -39,6 +43,16 @@ struct request_for : request_hook_for<Order...> {
   tokens reasoning{};
   std::uint32_t adapter = 0;
   [[nodiscard]] std::span<const std::uint64_t> prefix_hashes() const noexcept { return hashes; }
+};
+
+/// Of a model with groups of layers: the first two have blocks of the same size, the third has blocks four times as
+/// large.
+template <class... Order>
+struct grouped_request_for : request_for<Order...> {
+  std::span<const std::uint64_t> hashes_of_large;
+  [[nodiscard]] std::array<std::span<const std::uint64_t>, 3> prefix_hashes() const noexcept {
+    return {this->hashes, this->hashes, hashes_of_large};
+  }
 };
 
 /// Another thread, so that nothing profits from a program with only one.
@@ -97,17 +111,30 @@ struct setting {
 template <class Scheduler>
 class closed_loop {
   using request = typename Scheduler::request_type;
+  using limits = typename Scheduler::limits;
+  static constexpr bool has_groups = !std::is_same_v<limits, scheduler_limits>;
+
+  static limits limits_of(const setting& s) {
+    limits l{};
+    l.requests = s.waiting + s.batch + s.skipped;
+    l.blocks = s.blocks;
+    l.block_size = tokens{static_cast<std::int64_t>(s.block_size)};
+    l.residents = s.batch;
+    l.host_blocks = has_groups ? 0 : s.blocks;
+    l.max_length = 2048_tok;
+    l.plans_in_flight = s.plans_in_flight;
+    if constexpr (has_groups) {
+      l.layers = {kv::group::full(l.block_size), kv::group::sliding(l.block_size, 512_tok),
+                  kv::group::recurrent(tokens{4 * l.block_size.count()})};
+    }
+    return l;
+  }
 
  public:
   explicit closed_loop(const setting& s)
-      : limits_{.requests = s.waiting + s.batch + s.skipped,
-                .blocks = s.blocks,
-                .block_size = tokens{static_cast<std::int64_t>(s.block_size)},
-                .residents = s.batch,
-                .host_blocks = s.blocks,
-                .max_length = 2048_tok,
-                .plans_in_flight = s.plans_in_flight},
+      : limits_{limits_of(s)},
         prompts_{s.block_size},
+        prompts_of_large_{4 * s.block_size},
         requests_(s.waiting + s.batch),
         skipped_(s.skipped),
         storage_{storage_for<Scheduler>(limits_)},
@@ -200,6 +227,7 @@ class closed_loop {
 
  private:
   void submit(request& r) {
+    if constexpr (has_groups) r.hashes_of_large = prompts_of_large_[submitted_];
     r.hashes = prompts_[submitted_++];
     r.prompt = tokens{static_cast<std::int64_t>(prompt_tokens)};
     r.output = tokens{128 + static_cast<std::int64_t>(random_() % 129)};
@@ -209,11 +237,12 @@ class closed_loop {
   }
 
   bystander other_;
-  scheduler_limits limits_;
+  limits limits_;
   prompts prompts_;
+  prompts prompts_of_large_;
   std::vector<request> requests_;
   std::vector<request> skipped_;
-  owned_storage<scheduler_limits> storage_;
+  owned_storage<limits> storage_;
   Scheduler scheduler_;
   step_limits step_{};
   std::vector<outcome> outcomes_;
@@ -241,6 +270,10 @@ using gated =
     iteration_scheduler<plain, order::fcfs, preempt::swap, admit::watermark, pool, kv::csr_tables, gate::adapter_slots>;
 using future = iteration_scheduler<plain, order::fcfs, preempt::swap, admit::future_peak, pool>;
 
+using one_group = iteration_scheduler<plain, order::fcfs, preempt::recompute, admit::watermark, cache>;
+using three_groups =
+    iteration_scheduler<grouped_request_for<>, order::fcfs, preempt::recompute, admit::watermark, kv::groups<3>>;
+
 [[maybe_unused]] const int registered = [] {
   const auto add = [](const char* name, auto* function, const setting& s) {
     benchmark::RegisterBenchmark(name, [function, s](benchmark::State& state) { function(state, s); })->UseManualTime();
@@ -257,6 +290,10 @@ using future = iteration_scheduler<plain, order::fcfs, preempt::swap, admit::fut
   add("step/in_flight:2/fcfs", &step<fcfs<plain, pool>>, {.plans_in_flight = 2});
   add("step/in_flight:2/fcfs/prefix_cache", &step<fcfs<plain, cache>>, {.plans_in_flight = 2});
   add("step/in_flight:2/pascal/prefix_cache", &step<pascal<phased, cache>>, {.plans_in_flight = 2});
+  // Three groups of layers, for 1024 tokens 64, 33 and 2 blocks, against the one of full attention.
+  add("step/groups:1/fcfs/prefix_cache", &step<one_group>, {});
+  add("step/groups:3/fcfs/prefix_cache", &step<three_groups>, {.blocks = 38'400});
+  add("step/in_flight:2/groups:3/fcfs/prefix_cache", &step<three_groups>, {.blocks = 38'400, .plans_in_flight = 2});
   // A gate that is asked of whoever waits, and that skips 8 in each step.
   add("step/gate_skips:0/fcfs", &step<gated>, {});
   add("step/gate_skips:8/fcfs", &step<gated>, {.skipped = 8});

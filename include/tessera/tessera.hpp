@@ -65,6 +65,7 @@
 #include <tessera/kv/evict_by_time.hpp>
 #include <tessera/kv/eviction.hpp>
 #include <tessera/kv/fragmentation.hpp>
+#include <tessera/kv/group_tables.hpp>
 #include <tessera/kv/groups.hpp>
 #include <tessera/kv/hash_chain.hpp>
 #include <tessera/kv/host_cache.hpp>
@@ -114,6 +115,7 @@
 #include <tessera/pipeline/decision_log.hpp>
 #include <tessera/pipeline/eviction.hpp>
 #include <tessera/pipeline/exclusive_blocks.hpp>
+#include <tessera/pipeline/grouped_ledger.hpp>
 #include <tessera/pipeline/iteration_scheduler.hpp>
 #include <tessera/pipeline/kv_ledger.hpp>
 #include <tessera/pipeline/kv_moves.hpp>

@@ -2,6 +2,7 @@
 #include <tessera/compose/round_robin.hpp>
 #include <tessera/gate/adapter_slots.hpp>
 #include <tessera/gate/fair_tenants.hpp>
+#include <tessera/pipeline/grouped_ledger.hpp>
 #include <tessera/pipeline/resident_set.hpp>
 
 #include "support/death.hpp"
@@ -188,4 +189,36 @@ TESSERA_DEATH_CASE(resident_set_full, "more residents than the limits allow") {
   request_access::state(two).sequence = 1;
   s.insert(one);
   s.insert(two);
+}
+
+namespace {
+
+using of_groups = iteration_scheduler<request, order::round_robin, preempt::swap, admit::watermark, kv::groups<2>>;
+constexpr of_groups::limits two_groups{{.requests = 4, .blocks = 16, .residents = 2, .max_length = tokens{64}},
+                                       {kv::group::full(tokens{4}), kv::group::recurrent(tokens{8})}};
+alignas(64) std::array<std::byte, of_groups::required_bytes(two_groups) + 4096> memory_of_groups;
+
+}  // namespace
+
+TESSERA_DEATH_CASE(scheduler_groups_storage_too_small, "storage is smaller") {
+  of_groups{std::span{memory_of_groups}.first(of_groups::required_bytes(two_groups) / 2), two_groups, {}};
+}
+TESSERA_DEATH_CASE(scheduler_groups_with_host_blocks, "not swapped") {
+  auto l = two_groups;
+  l.host_blocks = 4;
+  of_groups{memory_of_groups, l, {}};
+}
+TESSERA_DEATH_CASE(scheduler_groups_without_chunked_prefill, "between chunks") {
+  of_groups{memory_of_groups, two_groups, {.chunked_prefill = false}};
+}
+TESSERA_DEATH_CASE(scheduler_groups_without_an_end, "need a max_length") {
+  auto l = two_groups;
+  l.max_length = {};
+  l.layers[0] = kv::group::sliding(tokens{4}, tokens{8});
+  of_groups{memory_of_groups, l, {}};
+}
+TESSERA_DEATH_CASE(scheduler_groups_with_too_few_blocks, "too few blocks") {
+  auto l = two_groups;
+  l.blocks = 1;
+  of_groups{memory_of_groups, l, {}};
 }

@@ -25,6 +25,7 @@
 #include <tessera/order/ranked.hpp>
 #include <tessera/pacing/token_pacer.hpp>
 #include <tessera/pipeline/decision_log.hpp>
+#include <tessera/pipeline/grouped_ledger.hpp>
 #include <tessera/preempt/cheapest.hpp>
 #include <tessera/preempt/recompute.hpp>
 
@@ -49,7 +50,16 @@ struct hashed_request : request {
   [[nodiscard]] std::span<const std::uint64_t> prefix_hashes() const noexcept { return hashes; }
 };
 
+struct grouped_request : request {
+  std::array<std::span<const std::uint64_t>, 3> hashes;
+  [[nodiscard]] const auto& prefix_hashes() const noexcept { return hashes; }
+};
+
 template class tessera::iteration_scheduler<request, order::fcfs, preempt::swap, admit::watermark, kv::block_pool>;
+template class tessera::iteration_scheduler<grouped_request, order::round_robin, preempt::recompute, admit::watermark,
+                                            kv::groups<3>>;
+template class tessera::iteration_scheduler<request, order::two_phase, preempt::recompute, admit::future_peak,
+                                            kv::groups<2>, kv::changed_tables, gate::backfill, draft::unless_busy<>>;
 template class tessera::iteration_scheduler<hashed_request, order::fcfs, preempt::swap, admit::watermark,
                                             kv::two_level_cache<kv::lru, kv::event_ring<16>>>;
 template class tessera::iteration_scheduler<request, order::round_robin, preempt::swap, admit::watermark,

@@ -25,10 +25,11 @@ class fcfs : public iteration_scheduler<Request, order::fcfs, preempt::swap, adm
   };
 
   /// Over a buffer of at least `required_bytes(l)`.
-  fcfs(std::span<std::byte> memory, const scheduler_limits& l, const config& c = {}) noexcept
+  fcfs(std::span<std::byte> memory, const typename base::limits& l, const config& c = {}) noexcept
       : base{memory, l, policies(c)} {}
   /// Over storage from `storage_for`.
-  explicit fcfs(owned_storage<scheduler_limits>& storage, const config& c = {}) noexcept : base{storage, policies(c)} {}
+  explicit fcfs(owned_storage<typename base::limits>& storage, const config& c = {}) noexcept
+      : base{storage, policies(c)} {}
 
  private:
   static typename base::config policies(const config& c) noexcept { return {.admit = {.fraction = c.watermark}}; }

@@ -54,10 +54,10 @@ class improved : public iteration_scheduler<Request, order::earliest_due<Expecte
   };
 
   /// Over a buffer of at least `required_bytes(l)`.
-  improved(std::span<std::byte> memory, const scheduler_limits& l, const config& c = {}) noexcept
+  improved(std::span<std::byte> memory, const typename base::limits& l, const config& c = {}) noexcept
       : base{memory, l, policies(c)} {}
   /// Over storage from `storage_for`.
-  explicit improved(owned_storage<scheduler_limits>& storage, const config& c = {}) noexcept
+  explicit improved(owned_storage<typename base::limits>& storage, const config& c = {}) noexcept
       : base{storage, policies(c)} {}
 
  private:

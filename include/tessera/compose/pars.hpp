@@ -47,10 +47,11 @@ class pars : public iteration_scheduler<Request, order::ranked<Scorer>, preempt:
   };
 
   /// Over a buffer of at least `required_bytes(l)`.
-  pars(std::span<std::byte> memory, const scheduler_limits& l, const config& c = {}) noexcept
+  pars(std::span<std::byte> memory, const typename base::limits& l, const config& c = {}) noexcept
       : base{memory, l, policies(c)} {}
   /// Over storage from `storage_for`.
-  explicit pars(owned_storage<scheduler_limits>& storage, const config& c = {}) noexcept : base{storage, policies(c)} {}
+  explicit pars(owned_storage<typename base::limits>& storage, const config& c = {}) noexcept
+      : base{storage, policies(c)} {}
 
  private:
   static typename base::config policies(const config& c) noexcept {

@@ -34,10 +34,10 @@ class pascal : public iteration_scheduler<Request, order::two_phase, preempt::sw
   };
 
   /// Over a buffer of at least `required_bytes(l)`.
-  pascal(std::span<std::byte> memory, const scheduler_limits& l, const config& c = {}) noexcept
+  pascal(std::span<std::byte> memory, const typename base::limits& l, const config& c = {}) noexcept
       : base{memory, l, policies(c)} {}
   /// Over storage from `storage_for`.
-  explicit pascal(owned_storage<scheduler_limits>& storage, const config& c = {}) noexcept
+  explicit pascal(owned_storage<typename base::limits>& storage, const config& c = {}) noexcept
       : base{storage, policies(c)} {}
 
  private:

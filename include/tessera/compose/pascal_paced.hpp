@@ -39,10 +39,10 @@ class pascal_paced : public iteration_scheduler<Request, order::paced<Deadline>,
   };
 
   /// Over a buffer of at least `required_bytes(l)`.
-  pascal_paced(std::span<std::byte> memory, const scheduler_limits& l, const config& c = {}) noexcept
+  pascal_paced(std::span<std::byte> memory, const typename base::limits& l, const config& c = {}) noexcept
       : base{memory, l, policies(c)} {}
   /// Over storage from `storage_for`.
-  explicit pascal_paced(owned_storage<scheduler_limits>& storage, const config& c = {}) noexcept
+  explicit pascal_paced(owned_storage<typename base::limits>& storage, const config& c = {}) noexcept
       : base{storage, policies(c)} {}
 
  private:

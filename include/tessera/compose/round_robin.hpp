@@ -29,10 +29,10 @@ class round_robin : public iteration_scheduler<Request, order::round_robin, pree
   };
 
   /// Over a buffer of at least `required_bytes(l)`.
-  round_robin(std::span<std::byte> memory, const scheduler_limits& l, const config& c = {}) noexcept
+  round_robin(std::span<std::byte> memory, const typename base::limits& l, const config& c = {}) noexcept
       : base{memory, l, policies(c)} {}
   /// Over storage from `storage_for`.
-  explicit round_robin(owned_storage<scheduler_limits>& storage, const config& c = {}) noexcept
+  explicit round_robin(owned_storage<typename base::limits>& storage, const config& c = {}) noexcept
       : base{storage, policies(c)} {}
 
  private:

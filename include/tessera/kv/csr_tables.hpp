@@ -22,28 +22,36 @@ struct csr_view {
 /// changed: an entry that stays where it was is not touched, one that grew has its new blocks written, neighbours that
 /// shifted are moved together. So when rows grow, the indices behind them move (4 bytes a block). When to use: the
 /// default; kernels that take CSR.
-class csr_tables {
+/// @tparam Slides whether rows lose blocks at their beginning, as those of a window do: an entry then has the indices
+/// of
+///                those that are there. One that has lost some is copied from its row.
+template <bool Slides>
+class basic_csr_tables {
  public:
+  using sliding = basic_csr_tables<true>;  ///< The same for rows that lose blocks at their beginning.
+
   using limits = block_table::limits;  ///< What there must be room for; fixed at construction.
   using view_type = csr_view;          ///< What a plan shows.
 
   /// Bytes that an object with these limits takes from its arena. rows x blocks_per_row < 2^31.
   [[nodiscard]] static constexpr std::size_t required_bytes(const block_table::limits& l) noexcept {
-    return storage_layout{}
-        .add<std::uint32_t>(l.rows)
+    storage_layout all;
+    all.add<std::uint32_t>(l.rows)
         .add<std::uint32_t>(l.rows)
         .add<std::int32_t>(l.rows + 1)
         .add<std::int32_t>(l.rows + 1)
         .add<std::uint32_t>(l.rows)
         .add<std::int32_t>(l.rows * l.blocks_per_row)
         .add<std::int32_t>(l.rows)
+        .add<std::int32_t>(Slides ? l.rows : 0)
+        .add<std::int32_t>(Slides ? l.rows : 0)
         .add<move>(l.rows)
-        .add<piece>(l.rows)
-        .bytes();
+        .template add<piece>(l.rows);
+    return all.bytes();
   }
 
   /// The batch is empty. O(rows).
-  csr_tables(arena& memory, const block_table::limits& l) noexcept
+  basic_csr_tables(arena& memory, const block_table::limits& l) noexcept
       : row_{memory.take_uninitialised<std::uint32_t>(l.rows)},
         latest_row_{memory.take_uninitialised<std::uint32_t>(l.rows)},
         indptr_{memory.take_uninitialised<std::int32_t>(l.rows + 1)},
@@ -51,6 +59,8 @@ class csr_tables {
         place_{memory.take<std::uint32_t>(l.rows)},
         indices_{memory.take_uninitialised<std::int32_t>(l.rows * l.blocks_per_row)},
         last_page_len_{memory.take_uninitialised<std::int32_t>(l.rows)},
+        begin_{memory.take_uninitialised<std::int32_t>(Slides ? l.rows : 0)},
+        latest_begin_{memory.take_uninitialised<std::int32_t>(Slides ? l.rows : 0)},
         moves_{memory.take_uninitialised<move>(l.rows)},
         fresh_{memory.take_uninitialised<piece>(l.rows)},
         rows_{l.rows},
@@ -59,14 +69,15 @@ class csr_tables {
     TESSERA_ASSERT(l.rows * l.blocks_per_row <= 0x7fff'ffff, "the batch's arrays have 31-bit offsets");
     indptr_[0] = latest_indptr_[0] = 0;
   }
-  csr_tables(const csr_tables&) = delete;
-  csr_tables& operator=(const csr_tables&) = delete;
+  basic_csr_tables(const basic_csr_tables&) = delete;
+  basic_csr_tables& operator=(const basic_csr_tables&) = delete;
 
   /// Starts the next step's batch. Invalidates the last `view`. O(1).
   void begin() noexcept {
     if (built_) {  // what was not viewed was not joined, and does not become the latest
       std::swap(row_, latest_row_);
       std::swap(indptr_, latest_indptr_);
+      std::swap(begin_, latest_begin_);
       latest_size_ = size_;
     }
     size_ = 0;
@@ -75,7 +86,12 @@ class csr_tables {
   /// Appends an entry whose KV is `kv_length` tokens long: the first `ceil(kv_length / block_size)` blocks of the row,
   /// which may hold more. O(1). Requires: a batch was begun and not viewed yet; fewer than `rows` entries so far;
   /// `kv_length >= 1`; the row has the blocks, and does not change before `view`.
-  void add(const block_table& table, std::uint32_t r, tokens kv_length, std::size_t /*new_blocks*/ = 0) noexcept {
+  void add(const block_table& table, std::uint32_t r, tokens kv_length, std::size_t new_blocks = 0) noexcept {
+    add(table, r, kv_length, new_blocks, 0);
+  }
+  /// The same of a row whose blocks before `first` are not shown. Requires: `Slides`, or `first` is 0.
+  void add(const block_table& table, std::uint32_t r, tokens kv_length, std::size_t /*new_blocks*/,
+           std::size_t first) noexcept {
     TESSERA_ASSERT(!built_ && size_ != rows_, "add comes between begin and view, at most `rows` times");
     TESSERA_ASSERT(kv_length.count() >= 1 && kv_length.count() <= 0x7fff'ffff, "kv_length out of range");
     const auto before = static_cast<std::uint32_t>(kv_length.count() - 1);
@@ -85,6 +101,14 @@ class csr_tables {
     row_[size_] = r;
     last_page_len_[size_] = static_cast<std::int32_t>(before - full * block_size_ + 1);
     indptr_[size_ + 1] = indptr_[size_] + static_cast<std::int32_t>(full + 1);
+    if constexpr (Slides) {
+      TESSERA_ASSERT(first <= full, "a row of which nothing is shown");
+      begin_[size_] = static_cast<std::int32_t>(first);
+      indptr_[size_ + 1] -= begin_[size_];
+    } else {
+      TESSERA_ASSERT(first == 0, "a row that does not slide");
+      static_cast<void>(first);
+    }
     ++size_;
   }
   /// Joins the batch's rows. Valid until `begin`. O(entries), plus a copy of what grew, shifted or is new.
@@ -110,6 +134,30 @@ class csr_tables {
   /// Whether the entry after `i` is the one that came after `j` in the latest batch.
   [[nodiscard]] bool goes_on_after(std::size_t i, std::size_t j) const noexcept {
     return i + 1 == size_ || (j + 1 < latest_size_ && row_[i + 1] == latest_row_[j + 1]);
+  }
+
+  /// How many blocks of an entry's row are not shown.
+  [[nodiscard]] std::int32_t begin_of(std::size_t i) const noexcept {
+    if constexpr (Slides) {
+      return begin_[i];
+    } else {
+      static_cast<void>(i);
+      return 0;
+    }
+  }
+  /// Whether entry `i` is the one that was at `j` in the latest batch, and begins where that did.
+  [[nodiscard]] bool is_same(std::size_t i, std::size_t j) const noexcept {
+    if constexpr (Slides) {
+      return row_[i] == latest_row_[j] && begin_[i] == latest_begin_[j];
+    } else {
+      return row_[i] == latest_row_[j];
+    }
+  }
+  /// How many of its indices, if it is the same, are as they were.
+  [[nodiscard]] std::size_t uncut(const block_table& table, std::size_t i) const noexcept {
+    const std::size_t n = table.unread_from(row_[i]);
+    const auto begin = static_cast<std::size_t>(begin_of(i));
+    return n > begin ? n - begin : 0;
   }
 
   /// Where entry `i` stood in the latest batch, at `j` or behind; `latest_size_` if it was not there, or is not worth
@@ -148,11 +196,17 @@ class csr_tables {
       if (j >= latest_size_ || latest_row_[j] != row_[i]) {
         const std::size_t found = find_latest(i, j, written_down);
         if (found == latest_size_) {
-          fresh_[fresh++] = {row_[i], indptr_[i], 0, indptr_[i + 1] - indptr_[i]};
+          fresh_[fresh++] = {row_[i], indptr_[i], begin_of(i), indptr_[i + 1] - indptr_[i]};
           --j;
           continue;
         }
         j = found;
+      }
+      if constexpr (Slides) {
+        if (begin_[i] != latest_begin_[j]) {
+          fresh_[fresh++] = {row_[i], indptr_[i], begin_of(i), indptr_[i + 1] - indptr_[i]};
+          continue;
+        }
       }
       if (latest_indptr_[j] != run_end || indptr_[i] - latest_indptr_[j] != run_to - run_from) {
         end_run();
@@ -161,26 +215,25 @@ class csr_tables {
       }
       // The common case: as many as before, of one after the other.
       const std::int32_t distance = run_to - run_from;
-      while (i != size_ && j != latest_size_ && row_[i] == latest_row_[j] &&
-             indptr_[i + 1] - latest_indptr_[j + 1] == distance &&
-             (!any_cut || table.unread_from(row_[i]) >= static_cast<std::size_t>(indptr_[i + 1] - indptr_[i]))) {
+      while (i != size_ && j != latest_size_ && is_same(i, j) && indptr_[i + 1] - latest_indptr_[j + 1] == distance &&
+             (!any_cut || uncut(table, i) >= static_cast<std::size_t>(indptr_[i + 1] - indptr_[i]))) {
         ++i;
         ++j;
       }
       run_end = latest_indptr_[j];
       if (i == size_) break;
-      if (j == latest_size_ || row_[i] != latest_row_[j]) {
+      if (j == latest_size_ || !is_same(i, j)) {
         --i;
         --j;
         continue;
       }
       const std::int32_t count = indptr_[i + 1] - indptr_[i];
       std::int32_t keep = latest_indptr_[j + 1] - latest_indptr_[j];
-      const std::size_t uncut = table.unread_from(row_[i]);
-      if (static_cast<std::size_t>(keep) > uncut) keep = static_cast<std::int32_t>(uncut);
+      const std::size_t whole = uncut(table, i);
+      if (static_cast<std::size_t>(keep) > whole) keep = static_cast<std::int32_t>(whole);
       if (keep > count) keep = count;
       run_end += keep;
-      if (keep != count) fresh_[fresh++] = {row_[i], indptr_[i] + keep, keep, count - keep};
+      if (keep != count) fresh_[fresh++] = {row_[i], indptr_[i] + keep, begin_of(i) + keep, count - keep};
     }
     end_run();
     // 2. Sources and targets both ascend, so a move down and a move up never meet; among themselves, moves down are
@@ -216,6 +269,8 @@ class csr_tables {
   std::uint32_t* place_;  // by row: its entry in the latest batch, where that was needed
   std::int32_t* indices_;
   std::int32_t* last_page_len_;
+  std::int32_t* begin_;  // of each entry of the batch: the first block of its row that is shown
+  std::int32_t* latest_begin_;
   move* moves_;
   piece* fresh_;
   std::size_t rows_;
@@ -225,6 +280,9 @@ class csr_tables {
   int shift_;
   bool built_ = true;
 };
+
+/// Of rows that keep all blocks.
+using csr_tables = basic_csr_tables<false>;
 
 static_assert(table_policy<csr_tables>);
 

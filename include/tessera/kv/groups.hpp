@@ -33,6 +33,17 @@ struct group {
   /// apart those are.
   [[nodiscard]] static constexpr group recurrent(tokens block_size) noexcept { return {block_size, tokens{2}}; }
 
+  /// Whether it keeps a state, which cannot go back to what it was before a token.
+  [[nodiscard]] constexpr bool is_recurrent() const noexcept { return window == tokens{2}; }
+
+  /// Most of its blocks that a sequence of `length` tokens needs at once, computed one by one.
+  [[nodiscard]] constexpr std::size_t most_blocks(tokens length) const noexcept {
+    const auto all = static_cast<std::size_t>(blocks_for(length, block_size).count());
+    if (window == tokens{}) return all;
+    const auto most = static_cast<std::size_t>((window + block_size - tokens{2}) / block_size) + 1;
+    return all < most ? all : most;
+  }
+
   /// The first of its blocks that the token at `position` needs, and those after it.
   [[nodiscard]] constexpr std::size_t first_needed(tokens position) const noexcept {
     if (window == tokens{} || position < window) return 0;
@@ -96,6 +107,8 @@ class groups {
   groups(const groups&) = delete;
   groups& operator=(const groups&) = delete;
 
+  /// The blocks of all groups. Whoever gives or takes some but by this object breaks it.
+  [[nodiscard]] Store& store() noexcept { return store_; }
   /// The blocks of all groups, to look at.
   [[nodiscard]] const Store& store() const noexcept { return store_; }
   /// A group's tables. Requires: `g < Groups`.
@@ -120,10 +133,41 @@ class groups {
     return state_[row].first[g];
   }
 
-  /// Blocks that a row lacks for the KV of its first `length` tokens. O(Groups). Requires: the row is in use.
-  [[nodiscard]] std::size_t lacks(std::uint32_t row, tokens length) const noexcept {
+  /// A group's blocks of a row that are still there. O(1). Requires: the row is in use.
+  [[nodiscard]] std::span<const block_id> blocks_of(std::size_t g, std::uint32_t row) const noexcept {
+    return table_[g].row(row).subspan(state_[row].first[g]);
+  }
+  /// Tokens for whose KV a row has blocks in all groups. O(1). Requires: the row is in use.
+  [[nodiscard]] tokens room(std::uint32_t row) const noexcept { return state_[row].room; }
+  /// When so many tokens are computed, `slide` gives something back. O(1). Requires: the row is in use.
+  [[nodiscard]] tokens slides_at(std::uint32_t row) const noexcept { return state_[row].slides_at; }
+
+  /// Blocks that a row lacks for the KV of its first `length` tokens, and, where all are kept, for that of its first
+  /// `reserved`. O(Groups). Requires: the row is in use.
+  [[nodiscard]] std::size_t lacks(std::uint32_t row, tokens length, tokens reserved = {}) const noexcept {
     std::size_t n = 0;
-    for (std::size_t g = 0; g != Groups; ++g) n += lacks_in(g, row, length);
+    for (std::size_t g = 0; g != Groups; ++g) n += lacks_in(g, row, length, reserved);
+    return n;
+  }
+  /// Blocks that a sequence of `length` tokens needs at once, at least: a window as many as it spans. O(Groups).
+  [[nodiscard]] std::size_t needs(tokens length) const noexcept {
+    std::size_t n = 0;
+    for (const group& g : group_) n += g.most_blocks(length);
+    return n;
+  }
+  /// Blocks that a row needs in addition to those it holds to become `length` tokens long, if windows give back what
+  /// they can. With so many more it can go on by one token at least. O(Groups). Requires: the row is in use, and slides
+  /// when it can.
+  [[nodiscard]] std::size_t to_come(std::uint32_t row, tokens length) const noexcept {
+    std::size_t n = 0;
+    for (std::size_t g = 0; g != Groups; ++g) {
+      const auto all = static_cast<std::size_t>(blocks_for(length, group_[g].block_size).count());
+      const std::size_t first = state_[row].first[g];
+      const std::size_t most = group_[g].most_blocks(length);
+      const std::size_t want = all < first + most ? all : first + most;
+      const std::size_t has = table_[g].size(row);
+      n += want > has ? want - has : 0;
+    }
     return n;
   }
 
@@ -240,18 +284,19 @@ class groups {
     return result;
   }
 
-  /// Gives a row room for the KV of its first `length` tokens, in all groups or in none: `exhausted` if `lacks` are
-  /// more than are free, `invalid` if it would be longer than the limits allow. Requires: the row is in use. O(blocks
-  /// taken + Groups), O(1) if there are none.
-  [[nodiscard]] status grow(std::uint32_t row, tokens length) noexcept {
+  /// Gives a row room for the KV of its first `length` tokens, and, where all are kept, of its first `reserved`, in all
+  /// groups or in none: `exhausted` if `lacks` are more than are free, `invalid` if it would be longer than the limits
+  /// allow. Requires: the row is in use. O(blocks taken + Groups), O(1) if there are none and none is reserved.
+  [[nodiscard]] status grow(std::uint32_t row, tokens length, tokens reserved = {}) noexcept {
     TESSERA_ASSERT(!state_[row].evicted, "an evicted row");
-    if (length <= state_[row].room) return status::ok;
-    if (length > max_length_) return status::invalid;
-    const std::size_t n = lacks(row, length);
+    if (max(length, reserved) <= state_[row].room) return status::ok;
+    if (max(length, reserved) > max_length_) return status::invalid;
+    const std::size_t n = lacks(row, length, reserved);
+    if (n == 0) return status::ok;
     if (n > store_.free() || journal_.full()) return status::exhausted;
     done d{done::what::grown, row, {}};
     for (std::size_t g = 0; g != Groups; ++g) {
-      d.blocks[g] = static_cast<std::uint32_t>(lacks_in(g, row, length));
+      d.blocks[g] = static_cast<std::uint32_t>(lacks_in(g, row, length, reserved));
       const status taken = store_.allocate(table_[g].extend(row, d.blocks[g]));
       TESSERA_ASSERT(taken == status::ok, "as many were free");
       static_cast<void>(taken);
@@ -299,10 +344,12 @@ class groups {
   // -- for good ----------------------------------------------------------------------------------------------------
 
   /// Full blocks with the KV of the first `computed` tokens become findable, as far as they have hashes and are still
-  /// there. Before `slide`, which gives them back. Requires: the row is in use. O(blocks published + Groups).
-  void publish(std::uint32_t row, const hash_spans& hashes, tokens computed) noexcept {
+  /// there. Before `slide`, which gives them back. Returns how many these are. Requires: the row is in use. O(blocks
+  /// published + Groups).
+  std::size_t publish(std::uint32_t row, const hash_spans& hashes, tokens computed) noexcept {
     TESSERA_ASSERT(journal_.empty() && !state_[row].evicted, "publish within a plan, or an evicted row");
     row_state& s = state_[row];
+    std::size_t n = 0;
     for (std::size_t g = 0; g != Groups; ++g) {
       auto end = static_cast<std::size_t>(computed / group_[g].block_size);
       if (hashes[g].size() < end) end = hashes[g].size();
@@ -310,12 +357,13 @@ class groups {
       if (ids.size() < end) end = ids.size();
       std::size_t i = s.published[g];
       if (i < s.first[g]) i = s.first[g];
-      for (; i < end; ++i) {
+      for (; i < end; ++i, ++n) {
         const hash_type h = named(g, hashes[g][i]);
         static_cast<void>(store_.publish(ids.subspan(i, 1), std::span<const hash_type>{&h, 1}, 0));
       }
       if (s.published[g] < end) s.published[g] = static_cast<std::uint32_t>(end);
     }
+    return n;
   }
 
   /// The KV of a row's first `computed` tokens is there: what no token after them looks at is given back. Returns how
@@ -337,6 +385,26 @@ class groups {
       first = static_cast<std::uint32_t>(end);
     }
     look_ahead(row);
+    return n;
+  }
+
+  /// Keeps the blocks of a row's first `length` tokens: drafts were refused. Returns how many it gave back. Requires:
+  /// the row is in use, and has not slid beyond `length`. O(these + Groups), O(Groups) if there are none.
+  std::size_t trim(std::uint32_t row, tokens length) noexcept {
+    TESSERA_ASSERT(journal_.empty() && !state_[row].evicted, "trim within a plan, or an evicted row");
+    std::size_t n = 0;
+    for (std::size_t g = 0; g != Groups; ++g) {
+      const std::span<const block_id> ids = table_[g].row(row);
+      const auto keep = static_cast<std::size_t>(blocks_for(length, group_[g].block_size).count());
+      TESSERA_ASSERT(keep >= state_[row].first[g], "a row that has slid beyond what it is to keep");
+      if (ids.size() <= keep) continue;
+      const status released = store_.release(ids.subspan(keep));
+      TESSERA_ASSERT(released == status::ok, "a row's blocks are its own");
+      static_cast<void>(released);
+      n += ids.size() - keep;
+      table_[g].truncate(row, keep);
+    }
+    if (n != 0) look_ahead(row);
     return n;
   }
 
@@ -414,8 +482,10 @@ class groups {
     }
   }
   [[nodiscard]] tokens whole(tokens n) const noexcept { return unit_ * (n / unit_); }
-  [[nodiscard]] std::size_t lacks_in(std::size_t g, std::uint32_t row, tokens length) const noexcept {
-    const auto want = static_cast<std::size_t>(blocks_for(length, group_[g].block_size).count());
+  [[nodiscard]] std::size_t lacks_in(std::size_t g, std::uint32_t row, tokens length,
+                                     tokens reserved = {}) const noexcept {
+    const tokens n = group_[g].window == tokens{} ? max(length, reserved) : length;
+    const auto want = static_cast<std::size_t>(blocks_for(n, group_[g].block_size).count());
     const std::size_t has = table_[g].size(row);
     return want > has ? want - has : 0;
   }

@@ -25,11 +25,11 @@ template <class Planning>
   using request = typename Planning::request;
   const blocks free_after = free - p.step.promised - more;
   if (free_after < blocks{}) return wait_reason::no_blocks;
-  const blocks all{static_cast<std::int64_t>(p.roster.kv.store().capacity())};
+  const blocks all{p.roster.kv.capacity()};
   const admission_view<request> view{.free_after = free_after,
                                      .needed = more + from_cache,
                                      .capacity = max(all - p.roster.suspended_blocks, free),
-                                     .block_size = p.limits.block_size,
+                                     .block_size = p.roster.kv.block_size(),
                                      .residents = p.roster.residents.all().first(p.ordinary()),
                                      .admitted = p.step.admitted,
                                      .own = p.roster.kv.own().by_row()};
@@ -47,9 +47,7 @@ template <class Planning>
     return wait_reason::none;
   }
   if (refused.matched) {
-    const std::size_t more = p.roster.kv.known_beyond(r, refused.known);
-    refused.known += more;
-    refused.more_in_use(blocks{static_cast<std::int64_t>(more)});
+    refused.more_in_use(p.roster.kv.known_beyond(r, refused.known));
   }
   // A victim of this plan has given something back.
   if (p.step.kept == p.roster.residents.size() && refused.lack > blocks{} &&
@@ -60,7 +58,7 @@ template <class Planning>
   // Those who start before it in this plan may hold more of its prefix, but no more than they share.
   blocks in_use = refused.in_use;
   for (const typename Planning::request* a : p.step.admitted) {
-    in_use += blocks{static_cast<std::int64_t>(a->state().shared_blocks)};
+    in_use += p.roster.kv.found(*a);
   }
   return refuses(p, r, p.free() + held_by_guests(p), total - in_use, blocks{});
 }
@@ -74,7 +72,7 @@ template <class Planning>
   auto& s = request_access::state(r);
   // What it has lost its blocks in the middle of is known soon; where it goes on then, nobody can say now.
   if (s.expected != 0) return wait_reason::in_flight;
-  if (kv.table().free_rows() == 0) return wait_reason::residents_full;  // those who have left hold them
+  if (kv.free_rows() == 0) return wait_reason::residents_full;  // those who have left hold them
   const std::size_t held = step.kept + step.admitted.size() + roster.suspended.size() + roster.draining;
   const std::size_t slots = held < limits.residents ? 0 : 1;
   if (slots != 0 && (as_guest || step.next == step.kept)) return wait_reason::residents_full;
@@ -95,13 +93,14 @@ template <class Planning>
   const blocks free_before = p.free();
   const blocks guests_hold = as_guest ? blocks{} : held_by_guests(p);
   kv.open_row(r);
-  const std::size_t hits = kv.share_prefix(r);
+  const prefix_hit hit = kv.share_prefix(r);
+  const std::size_t hits = hit.taken;
   const blocks found{static_cast<std::int64_t>(hits)};
   const blocks from_cache = free_before - p.free();
   // What a swapped request left to others may be gone: then its copy is of no use, because nothing leads up to it.
   const bool comes_back = s.swapped && kv.left_to_others(r) <= hits;
   const std::size_t on_host = comes_back ? 0 : kv.find_on_host(r, hits);
-  const tokens cached = limits.block_size * static_cast<std::int64_t>(hits + on_host);
+  const tokens cached = hit.length + kv.block_size() * static_cast<std::int64_t>(on_host);
   const tokens first = comes_back ? max(s.computed, cached) : cached;
   const tokens left = s.length - first;
   // Its KV is on its way: it takes its blocks, and computes nothing.
@@ -111,12 +110,13 @@ template <class Planning>
       loads || left == tokens{1} ||
       (config.chunked_prefill ? step.prefill_left > tokens{}
                               : left <= min(step.budget, step.prefill_left) || step.prefill.empty());
-  const tokens count = chunk_of(p, left);
   const bool anew = s.restarted || (s.swapped && !comes_back);
   const bool whole = config.reserve == reservation::whole_sequence || anew || loads;
-  const blocks to_take = (whole ? total : blocks_for(first + count, limits.block_size)) - found;
-
-  const blocks in_all = total - found + step.promised;
+  const tokens reserved = whole ? s.length : tokens{};
+  const tokens count = within(p, r, first, chunk_of(p, left), p.free() - step.promised, reserved);
+  const blocks to_take = kv.lacks(r, first + count, reserved);
+  const blocks to_come = kv.to_come(r, s.length);
+  const blocks in_all = max(to_come, to_take) + step.promised;
   wait_reason why_not = wait_reason::none;
   blocks lacking{};
   if (!may_compute) {
@@ -126,7 +126,7 @@ template <class Planning>
         wait_reason::behind_others;  // it would keep its blocks: until it has made up for what it lost, or arrived
   } else if (!outranks) {
     const blocks free = p.free() + guests_hold;
-    why_not = refuses(p, r, free, total - found, from_cache);
+    why_not = refuses(p, r, free, to_come, from_cache);
     if (why_not == wait_reason::no_blocks) lacking = in_all - free;
   }
   if (why_not == wait_reason::none && !as_guest) {  // for a guest they are free
@@ -137,7 +137,7 @@ template <class Planning>
     if (!as_guest && why_not != wait_reason::budget_spent) {
       roster.refused.begin(s.sequence);
       roster.refused_request = &r;
-      roster.refused.of_prefix(hits, found - from_cache + kv.unsure());
+      roster.refused.of_prefix(hit.known, found - from_cache + hit.unsure);
       roster.refused.lack = lacking;
       roster.residents.set_bookmark(step.next);
     }
@@ -145,16 +145,17 @@ template <class Planning>
     return why_not;
   }
 
-  kv.take(r, static_cast<std::size_t>(to_take.count()));
+  kv.take(r, to_take, first + count, reserved);
   promise(p, r);
-  s.shared_blocks = static_cast<std::uint32_t>(hits);
+  s.shared_blocks = static_cast<std::uint32_t>(hit.length / kv.block_size());
   step.admitted.push_back(&r);
   if constexpr (gate_counts<typename Planning::gate>) roster.gate.starts(r);
-  if (loads) {
-    const auto written = static_cast<std::size_t>(blocks_for(s.computed, limits.block_size).count());
-    step.load.push_back({&r, hits, kv.table().row(s.row).first(written).subspan(hits)});
-    step.set_mark(r, plan_mark::runs);
-    return wait_reason::none;
+  if constexpr (Planning::ledger::travels) {
+    if (loads) {
+      step.load.push_back({&r, hits, kv.awaited(r, hits)});
+      step.set_mark(r, plan_mark::runs);
+      return wait_reason::none;
+    }
   }
   if (comes_back) kv.bring_back(r, hits);
   kv.load(r, hits, on_host);

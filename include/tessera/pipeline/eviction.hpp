@@ -12,7 +12,7 @@ template <class Planning>
 void evict_last(Planning& p) noexcept {
   auto& r = *p.roster.residents[--p.step.kept];
   const std::size_t kept = p.roster.kv.kept_by_others(r);
-  const blocks to_copy = blocks_for(r.state().computed, p.limits.block_size) - blocks{static_cast<std::int64_t>(kept)};
+  const blocks to_copy = p.roster.kv.written(r) - blocks{static_cast<std::int64_t>(kept)};
   const preemption_mode mode = r.state().guest ? preemption_mode::recompute : p.config.preempt.mode(r, to_copy);
   p.roster.kv.evict(r, mode, kept, p.step.mark());
 }

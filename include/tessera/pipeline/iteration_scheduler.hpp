@@ -70,7 +70,8 @@ TESSERA_NAMESPACE_BEGIN
 /// @tparam Order      who goes first: a `queue_discipline`.
 /// @tparam Preempt    how blocks are given up: a `preemption_policy`.
 /// @tparam Admit      whether one who fits may start: an `admission_policy`.
-/// @tparam BlockStore the blocks: `kv::block_pool`, or `kv::prefix_cache` to share equal prompt prefixes.
+/// @tparam BlockStore the blocks: `kv::block_pool`, or `kv::prefix_cache` to share equal prompt prefixes, or, for a
+///                    model whose layers differ, `kv::groups` (`pipeline/grouped_ledger.hpp`).
 /// @tparam Tables     the block tables as the engine takes them: `kv::csr_tables`, `kv::row_tables`,
 ///                    `kv::changed_tables`.
 /// @tparam Gate       who else may start, be skipped, or pass the first who cannot start: a `gate_policy`.
@@ -85,10 +86,15 @@ class iteration_scheduler {
                 "tessera: Preempt lacks `preemption_mode mode(const Request&, blocks) const noexcept`");
   static_assert(admission_policy<Admit, Request>,
                 "tessera: Admit lacks `bool admits(const Request&, const admission_view<Request>&) const noexcept`");
-  static_assert(kv::block_store<BlockStore>, "tessera: BlockStore is not a kv::block_store");
+  static_assert(kv::block_store<BlockStore> || detail::is_kv_groups<BlockStore>,
+                "tessera: BlockStore is not a kv::block_store (for kv::groups include "
+                "<tessera/pipeline/grouped_ledger.hpp>)");
   static_assert(!kv::prefix_store<BlockStore> || prefix_hashed<Request, kv::hash_of<BlockStore>>,
                 "tessera: a prefix cache needs requests with "
                 "`std::span<const std::uint64_t> prefix_hashes() const noexcept` (or of the cache's hashes)");
+  static_assert(detail::hashes_by_group<Request, BlockStore>,
+                "tessera: with kv::groups, a request that has prefix_hashes() has them for each group: "
+                "`std::array<std::span<const std::uint64_t>, Groups> prefix_hashes() const noexcept`");
   static_assert(kv::table_policy<Tables>, "tessera: Tables is not a kv::table_policy");
   static_assert(gate_policy<Gate, Request>,
                 "tessera: Gate lacks `static constexpr bool passes`, or `most_skipped` and "
@@ -97,13 +103,16 @@ class iteration_scheduler {
   static_assert(draft_policy<Draft, Request>,
                 "tessera: Draft lacks `tokens drafts(const Request&, const draft_view&) const noexcept`");
 
+  using ledger = detail::ledger_for<Request, BlockStore>;
+  using shown_tables = typename ledger::template shown_by<Tables>;
+
  public:
-  using request_type = Request;                      ///< The type of the requests.
-  using clock_type = typename Request::clock_type;   ///< The clock of every time point and duration in the interface.
-  using time_point = basic_time_point<clock_type>;   ///< A moment on that clock.
-  using table_view = typename Tables::view_type;     ///< The block tables in a plan.
-  using plan_type = step_plan<Request, table_view>;  ///< What `plan` returns.
-  using limits = scheduler_limits;                   ///< What there must be room for; fixed at construction.
+  using request_type = Request;                     ///< The type of the requests.
+  using clock_type = typename Request::clock_type;  ///< The clock of every time point and duration in the interface.
+  using time_point = basic_time_point<clock_type>;  ///< A moment on that clock.
+  using table_view = typename shown_tables::view_type;  ///< The block tables in a plan.
+  using plan_type = step_plan<Request, table_view>;     ///< What `plan` returns.
+  using limits = typename ledger::limits;               ///< What there must be room for; fixed at construction.
 
   using config = scheduler_config<Order, Preempt, Admit, Gate, Draft>;  ///< The policies' values.
 
@@ -111,7 +120,7 @@ class iteration_scheduler {
   [[nodiscard]] static constexpr std::size_t required_bytes(const limits& l) noexcept {
     return storage_layout{}
         .add_bytes(roster::required_bytes(l))
-        .add_bytes(Tables::required_bytes(table_limits(l)))
+        .add_bytes(shown_tables::required_bytes(ledger::table_limits(l)))
         .add_bytes(detail::plan_ring<Request>::required_bytes(l))
         .bytes_unaligned();
   }
@@ -251,7 +260,9 @@ class iteration_scheduler {
   /// to. O(log deadlines). Returns `unknown_request` if it does not wait here, `busy` if the plan that is open has it
   /// or plans in flight will tell how long it is; `invalid` unless 0 < n < length, or if its KV is in the host tier;
   /// `exhausted` without room for the deadline (`limits.deadlines`).
-  [[nodiscard]] status loading(Request& r, tokens n, time_point deadline) noexcept {
+  [[nodiscard]] status loading(Request& r, tokens n, time_point deadline) noexcept
+    requires(ledger::travels)
+  {
     const auto& s = r.state();
     if (s.life != lifecycle::waiting || !roster_.contains(r)) return status::unknown_request;
     if (is_starting(r) || s.expected != 0) return status::busy;
@@ -265,7 +276,9 @@ class iteration_scheduler {
   /// announced, or fewer, and it computes the rest. Nothing else writes to them from now on. O(log n) and a move of
   /// pointers. Returns `unknown_request` if it is not loading here, `busy` while a plan is open, `invalid` if `n` is
   /// negative or more than was announced.
-  [[nodiscard]] status arrived(Request& r, tokens n) noexcept {
+  [[nodiscard]] status arrived(Request& r, tokens n) noexcept
+    requires(ledger::travels)
+  {
     if (!is_loading(r) || !roster_.contains(r)) return status::unknown_request;
     if (plans_.has_open()) return status::busy;
     if (n < tokens{} || n > r.state().computed) return status::invalid;
@@ -460,16 +473,16 @@ class iteration_scheduler {
   /// The gate, as it counts by now.
   [[nodiscard]] const Gate& gate() const noexcept { return roster_.gate; }
   /// The block store, to look at.
-  [[nodiscard]] const BlockStore& store() const noexcept { return roster_.kv.store(); }
+  [[nodiscard]] const auto& store() const noexcept { return roster_.kv.store(); }
   /// The block table; rows are named by the entries of a plan.
-  [[nodiscard]] const kv::block_table& tables() const noexcept { return roster_.kv.table(); }
+  [[nodiscard]] const typename ledger::tables_type& tables() const noexcept { return roster_.kv.tables(); }
   /// The host tier, to look at.
   [[nodiscard]] const auto& host() const noexcept { return roster_.kv.host(); }
   /// As given at construction.
   [[nodiscard]] const limits& size_limits() const noexcept { return limits_; }
   /// Device blocks that a request holds, shared ones included; 0 while it waits. O(1). Requires: it is here.
   [[nodiscard]] blocks blocks_held(const Request& r) const noexcept {
-    return r.state().row >= tables().rows() ? blocks{} : blocks{roster_.kv.held(r)};
+    return r.state().row == no_index ? blocks{} : roster_.kv.held(r);
   }
   /// Forgets what the prefix cache knows (the weights have changed): nobody who starts from now on shares what was
   /// computed before, nor what is computed on top of it. Blocks in use stay in use. Who has computed something goes on
@@ -484,7 +497,7 @@ class iteration_scheduler {
   }
   /// Who hears of what the prefix cache knows (`kv::event_ring`): what it has to say is final when no plan is open.
   [[nodiscard]] auto& cache_events() noexcept
-    requires requires(BlockStore& store) { store.sink(); }
+    requires requires(ledger& kv) { kv.store().sink(); }
   {
     return roster_.kv.store().sink();
   }
@@ -501,22 +514,19 @@ class iteration_scheduler {
   using settlement = detail::settlement<Request, Order, BlockStore, Gate>;
   using planning = detail::planning<Request, Order, Preempt, Admit, BlockStore, Gate, Draft>;
 
-  static constexpr kv::block_table::limits table_limits(const limits& l) noexcept {
-    return detail::kv_ledger<Request, BlockStore>::table_limits(l);
-  }
-
   iteration_scheduler(arena memory, const limits& l, const config& c) noexcept
       : limits_{l},
         config_{c},
         roster_{memory, l, c.order, c.gate},
-        tables_{memory, table_limits(l)},
+        tables_{memory, ledger::table_limits(l)},
         plans_{memory, l} {
     TESSERA_ASSERT(l.plans_in_flight > 0, "one plan at least is in flight");
+    TESSERA_ASSERT(!ledger::slides || c.chunked_prefill, "windows free their blocks between chunks of a prompt");
     TESSERA_ASSERT(l.block_size > tokens{0} && l.residents > 0 && l.blocks > 0, "empty limits");
   }
 
   [[nodiscard]] std::int64_t free_blocks() const noexcept { return roster_.kv.free_blocks(); }
-  [[nodiscard]] blocks capacity() const noexcept { return blocks{static_cast<std::int64_t>(store().capacity())}; }
+  [[nodiscard]] blocks capacity() const noexcept { return blocks{roster_.kv.capacity()}; }
   [[nodiscard]] bool is_oldest(const plan_type& p) noexcept { return plans_.size() != 0 && is(p, plans_.oldest()); }
   [[nodiscard]] bool is_open(const plan_type& p) noexcept { return plans_.has_open() && is(p, plans_.latest()); }
   [[nodiscard]] static bool is(const plan_type& p, const step& s) noexcept {
@@ -530,6 +540,7 @@ class iteration_scheduler {
     if (r.prompt < tokens{1} || r.max_output < tokens{0} || p.length < r.prompt) return status::invalid;
     if (p.computed < tokens{0} || p.computed >= p.length) return status::invalid;
     if (p.reasoning < tokens{0} || p.reasoning > p.length - r.prompt) return status::invalid;
+    if (!ledger::travels && p.computed != tokens{}) return status::invalid;
     const tokens to_come = max(r.max_output - (p.length - r.prompt), tokens{0});
     if (!fits(p.length, to_come)) return status::never_fits;
     if (roster_.waiting.size() + roster_.parked.size() >= limits_.requests) return status::queue_full;
@@ -603,7 +614,7 @@ class iteration_scheduler {
   }
 
   [[nodiscard]] plan_type finish_plan(const step& s) noexcept {
-    kv::block_table& table = roster_.kv.table();
+    auto& table = roster_.kv.tables();
     tables_.begin();
     for (const auto* entries : {&s.decode, &s.prefill}) {
       for (const scheduled<Request>& e : *entries) {
@@ -627,10 +638,10 @@ class iteration_scheduler {
   }
 
   limits limits_;
-  tokens longest_{limits_.longest()};
+  tokens longest_{ledger::longest(limits_)};
   config config_;
   roster roster_;
-  [[no_unique_address]] Tables tables_;
+  [[no_unique_address]] shown_tables tables_;
   detail::plan_ring<Request> plans_;
   std::uint64_t tickets_ = 0;  ///< Given for blocks that are draining.
 };

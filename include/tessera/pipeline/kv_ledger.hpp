@@ -32,9 +32,21 @@ struct host_of<BlockStore> {
   using type = typename BlockStore::host_type;
 };
 
+/// What `share_prefix` took from the prefix cache.
+struct prefix_hit {
+  std::size_t taken = 0;  ///< Blocks.
+  tokens length{};        ///< Tokens whose KV is there.
+  std::size_t known = 0;  ///< For `known_beyond`.
+  blocks unsure{};        ///< Of the blocks, so many that nobody held, but others may hold the same: if these are
+                          ///< evicted, those will be found.
+};
+
 /// The KV memory of one instance - blocks, block tables, host tier - and what the open plan has done to it, so that
 /// it can be undone exactly. Each operation is written down; undoing replays them backwards, which the stores promise
 /// to take to the letter. Knows nothing of order or admission.
+///
+/// Others ask in tokens, and are answered in blocks to be had: how large these are, and of how many kinds, is known
+/// here alone.
 ///
 /// The row of a victim stays readable until the plan is settled, because the engine copies from it; hence there are
 /// twice as many rows as residents, and as many again for each further plan in flight.
@@ -53,6 +65,16 @@ class kv_ledger {
   static constexpr bool has_two_levels =
       shares && !std::same_as<host_type, kv::host_tier>;  ///< Whether prefixes are found there, too.
 
+  using limits = scheduler_limits;      ///< What there must be room for.
+  using tables_type = kv::block_table;  ///< Who has which blocks.
+  template <class Tables>
+  using shown_by = Tables;  ///< The same as a plan shows it.
+
+  static constexpr bool travels = true;  ///< Whether KV comes from, and goes to, other instances and the host.
+  static constexpr bool slides = false;  ///< Whether blocks are given back while a request goes on.
+
+  /// Most tokens of one sequence that have KV.
+  [[nodiscard]] static constexpr tokens longest(const scheduler_limits& l) noexcept { return l.longest(); }
   [[nodiscard]] static constexpr kv::block_table::limits table_limits(const scheduler_limits& l) noexcept {
     return {.rows = l.rows(), .blocks_per_row = l.blocks_per_row(), .block_size = l.block_size};
   }
@@ -80,21 +102,70 @@ class kv_ledger {
 
   [[nodiscard]] BlockStore& store() noexcept { return blocks_; }
   [[nodiscard]] const BlockStore& store() const noexcept { return blocks_; }
-  [[nodiscard]] kv::block_table& table() noexcept { return table_; }
-  [[nodiscard]] const kv::block_table& table() const noexcept { return table_; }
+  [[nodiscard]] kv::block_table& tables() noexcept { return table_; }
+  [[nodiscard]] const kv::block_table& tables() const noexcept { return table_; }
   [[nodiscard]] const host_type& host() const noexcept { return host_; }
   [[nodiscard]] const exclusive_blocks<shares>& own() const noexcept { return own_; }
   [[nodiscard]] std::int64_t free_blocks() const noexcept { return static_cast<std::int64_t>(blocks_.free()); }
-  /// Device blocks in the request's row. Requires: it has one.
-  [[nodiscard]] std::int64_t held(const Request& r) const noexcept {
-    return static_cast<std::int64_t>(table_.size(r.state().row));
+  [[nodiscard]] std::int64_t capacity() const noexcept { return static_cast<std::int64_t>(blocks_.capacity()); }
+  [[nodiscard]] std::size_t free_rows() const noexcept { return table_.free_rows(); }
+  /// Tokens in a block, for policies that go by it.
+  [[nodiscard]] tokens block_size() const noexcept { return block_size_; }
+  /// Whether drafts can be refused.
+  [[nodiscard]] static constexpr bool takes_drafts() noexcept { return true; }
+
+  // -- demand ------------------------------------------------------------------------------------------------------
+
+  /// Blocks that a sequence holds when it is so long.
+  [[nodiscard]] blocks whole(tokens length) const noexcept { return blocks_for(length, block_size_); }
+  /// Device blocks in a row that is in use.
+  [[nodiscard]] blocks held(std::uint32_t row) const noexcept {
+    return blocks{static_cast<std::int64_t>(table_.size(row))};
   }
+  /// The same of a request that has a row.
+  [[nodiscard]] blocks held(const Request& r) const noexcept { return held(r.state().row); }
+  /// Blocks that it will hold in addition when it is so long.
+  [[nodiscard]] blocks to_come(const Request& r, tokens length) const noexcept {
+    return max(whole(length) - held(r), blocks{});
+  }
+  /// Blocks that it lacks for the KV of its first `length` tokens, and, kept for it, of its first `reserved`.
+  [[nodiscard]] blocks lacks(const Request& r, tokens length, tokens reserved = {}) const noexcept {
+    return to_come(r, max(length, reserved));
+  }
+  /// Tokens for whose KV it has blocks.
+  [[nodiscard]] tokens room(const Request& r) const noexcept { return block_size_ * held(r).count(); }
+  /// How long it can become with so many more, at most `wanted`.
+  [[nodiscard]] tokens reach(const Request& r, tokens wanted, blocks more) const noexcept {
+    return min(wanted, block_size_ * (held(r) + more).count());
+  }
+  /// `room` of rows in which no block is new; 0 of others. A value, so that who asks of many looks nothing up twice.
+  [[nodiscard]] auto told_room() const noexcept {
+    return [table = &table_, block_size = block_size_.count()](std::uint32_t row) noexcept {
+      return static_cast<std::int64_t>(table->told_size(row)) * block_size;
+    };
+  }
+  /// Blocks with KV that it has, wherever.
+  [[nodiscard]] blocks written(const Request& r) const noexcept { return whole(r.state().computed); }
+  /// Blocks that it found in the prefix cache when it started, at most.
+  [[nodiscard]] blocks found(const Request& r) const noexcept {
+    return blocks{static_cast<std::int64_t>(r.state().shared_blocks)};
+  }
+  /// Blocks that a row does not share with another.
+  [[nodiscard]] std::int64_t exclusive(const Request& r) const noexcept { return own_.of(r.state().row); }
+
+  // -- what the engine knows ---------------------------------------------------------------------------------------
+
   /// Blocks at the end of a row of which nobody was told yet.
   [[nodiscard]] std::uint32_t new_blocks(std::uint32_t row) const noexcept {
     return static_cast<std::uint32_t>(table_.size(row) - table_.told(row));
   }
-  /// Blocks that a row does not share with another.
-  [[nodiscard]] std::int64_t exclusive(const Request& r) const noexcept { return own_.of(r.state().row); }
+  /// Whether the engine knows the row.
+  [[nodiscard]] bool is_told(std::uint32_t row) const noexcept { return table_.told(row) != 0; }
+  void tell(std::uint32_t row) noexcept { table_.tell(row); }
+  /// Blocks of a request for KV that is on its way, but for the first `hits`, which have it.
+  [[nodiscard]] std::span<const kv::block_id> awaited(const Request& r, std::size_t hits) const noexcept {
+    return table_.row(r.state().row).first(written_blocks(r.state())).subspan(hits);
+  }
 
   // -- within a plan: undone by `roll_back` ------------------------------------------------------------------------
 
@@ -120,17 +191,18 @@ class kv_ledger {
 
   /// Takes the blocks that the prefix cache has of this prompt. At least one token is left to compute, because the
   /// step must sample from it.
-  [[nodiscard]] std::size_t share_prefix(Request& r) noexcept {
+  [[nodiscard]] prefix_hit share_prefix(Request& r) noexcept {
     if constexpr (shares) {
       const state& s = r.state();
       const std::span<const hash> hashes = usable_hashes(r);
       const std::span<kv::block_id> ids = table_.extend(s.row, hashes.size());
       const std::size_t hits = blocks_.match(hashes, ids);
       table_.truncate(s.row, hits);
-      unsure_ = blocks{};
+      prefix_hit hit{
+          .taken = hits, .length = block_size_ * static_cast<std::int64_t>(hits), .known = hits, .unsure = {}};
       if constexpr (requires { blocks_.may_have_twins(kv::block_id{}); }) {
         for (const kv::block_id id : ids.first(hits)) {
-          if (blocks_.references(id) == 0 && blocks_.may_have_twins(id)) unsure_ += blocks{1};
+          if (blocks_.references(id) == 0 && blocks_.may_have_twins(id)) hit.unsure += blocks{1};
         }
       }
       const status shared = blocks_.share(ids.first(hits));
@@ -138,29 +210,27 @@ class kv_ledger {
       static_cast<void>(shared);
       own_.joined(s.row, ids.first(hits), blocks_);
       note(reservation::what::shared, r, hits);
-      return hits;
+      return hit;
     } else {
       static_cast<void>(r);
-      return 0;
+      return {};
     }
   }
-  /// Of the blocks that `share_prefix` took last, so many that nobody held, but others may hold the same: if these are
-  /// evicted, those will be found.
-  [[nodiscard]] blocks unsure() const noexcept { return unsure_; }
-  /// How many more blocks of its prefix are known than `known`.
-  [[nodiscard]] std::size_t known_beyond(const Request& r, std::size_t known) const noexcept {
-    std::size_t n = known;
+  /// How many more blocks of its prefix are known than when `known` was true, which it is again.
+  [[nodiscard]] blocks known_beyond(const Request& r, std::size_t& known) const noexcept {
+    const std::size_t before = known;
     if constexpr (shares) {
       const std::span<const hash> hashes = usable_hashes(r);
-      while (n < hashes.size() && blocks_.knows(hashes[n])) ++n;
+      while (known < hashes.size() && blocks_.knows(hashes[known])) ++known;
     } else {
       static_cast<void>(r);
     }
-    return n - known;
+    return blocks{static_cast<std::int64_t>(known - before)};
   }
 
-  /// Gives a request `n` more blocks. Requires: as many are free. O(n).
-  void take(Request& r, std::size_t n) noexcept {
+  /// Gives a request the `more` blocks that it `lacks`. Requires: as many are free. O(these).
+  void take(Request& r, blocks more, tokens /*length*/, tokens /*reserved*/ = {}) noexcept {
+    const auto n = static_cast<std::size_t>(more.count());
     const std::uint32_t row = r.state().row;
     const std::span<kv::block_id> ids = table_.extend(row, n);
     const status taken = blocks_.allocate(ids);
@@ -336,9 +406,9 @@ class kv_ledger {
 
   // -- settling: for good ------------------------------------------------------------------------------------------
 
-  /// A plan stands: what it copies to the host can be found there from now on, and what it copies from there may go
-  /// when the next has stored something else.
-  void settle_host(const kv_moves<Request>& moves) noexcept {
+  /// A plan stands, and cannot be undone any more: what it copies to the host can be found there from now on, and what
+  /// it copies from there may go when the next has stored something else.
+  void stands(const kv_moves<Request>& moves) noexcept {
     if constexpr (has_two_levels) {
       for (const kv_transfer<Request>& t : moves.swap_out) {
         const state& s = t.request->state();
@@ -395,16 +465,21 @@ class kv_ledger {
     table_.release_row(row);
   }
 
-  /// Keeps the first `n` blocks of a request. Returns how many it gave back.
-  std::size_t trim(Request& r, std::size_t n) noexcept {
+  /// Keeps the blocks of a request's first `length` tokens. Returns how many it gave back.
+  blocks trim(Request& r, tokens length) noexcept {
     const std::uint32_t row = r.state().row;
+    const auto n = static_cast<std::size_t>(whole(length).count());
     const std::size_t size = table_.size(row);
-    if (size <= n) return 0;
+    if (size <= n) return blocks{};
     give_back(row, n);
     table_.truncate(row, n);
-    return size - n;
+    return blocks{static_cast<std::int64_t>(size - n)};
   }
 
+  /// Whether there may be something to publish when a sequence has come to `computed` one by one.
+  [[nodiscard]] bool fills_block(const Request& /*r*/, tokens computed) const noexcept {
+    return shares && computed % block_size_ == tokens{};
+  }
   /// Prompt blocks that are full, with the KV of the first `computed` tokens, become findable. Returns how many of them
   /// are also among the first `known` of the prefix of `watched`, if that is not null.
   std::size_t publish(Request& r, tokens computed, const Request* watched, std::size_t known) noexcept {
@@ -444,7 +519,7 @@ class kv_ledger {
     own_.joined(row, table_.row(row), blocks_);
     own_.forked();
     request_access::state(child).row = row;
-    trim(child, written_blocks(parent.state()));
+    trim(child, parent.state().computed);
     if (partial) {
       const std::size_t last = table_.size(row) - 1;
       const kv::block_id before = table_.row(row)[last];
@@ -585,7 +660,6 @@ class kv_ledger {
   }
 
   tokens block_size_;
-  blocks unsure_{};
   BlockStore blocks_;
   kv::block_table table_;
   host_type host_;
@@ -596,6 +670,21 @@ class kv_ledger {
   std::uint32_t* swapped_in_round_;  ///< By device block: the plan that swapped it out last,
   std::uint32_t round_ = 0;          ///< of so many that were made.
 };
+
+/// Whether a store is `kv::groups`.
+template <class Store>
+inline constexpr bool is_kv_groups = false;
+/// Whether a request's hashes, if it has any, are those of such a store.
+template <class Request, class Store>
+inline constexpr bool hashes_by_group = true;
+
+/// What keeps account of the KV in such a store.
+template <class Request, class BlockStore>
+struct ledger_of {
+  using type = kv_ledger<Request, BlockStore>;
+};
+template <class Request, class BlockStore>
+using ledger_for = typename ledger_of<Request, BlockStore>::type;
 
 }  // namespace detail
 TESSERA_NAMESPACE_END

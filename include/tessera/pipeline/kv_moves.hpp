@@ -16,24 +16,35 @@ namespace detail {
 /// stays as it is until the plan is settled.
 template <class Request>
 struct kv_moves {
-  [[nodiscard]] static constexpr std::size_t required_bytes(const scheduler_limits& l) noexcept {
+  /// Copies of blocks for forks: one for each group of layers.
+  template <class Limits>
+  [[nodiscard]] static constexpr std::size_t most_copies(const Limits& l) noexcept {
+    if constexpr (requires { l.layers; }) {
+      return l.residents * l.layers.size();
+    } else {
+      return l.residents;
+    }
+  }
+  template <class Limits>
+  [[nodiscard]] static constexpr std::size_t required_bytes(const Limits& l) noexcept {
     return storage_layout{}
         .add_bytes(fixed_vector<kv_transfer<Request>>::required_bytes(l.residents) * 2)
         .add_bytes(fixed_vector<kv_fetch<Request>>::required_bytes(l.residents))
         .add_bytes(fixed_vector<preemption<Request>>::required_bytes(l.residents))
-        .add_bytes(fixed_vector<kv::block_copy>::required_bytes(l.residents))
+        .add_bytes(fixed_vector<kv::block_copy>::required_bytes(most_copies(l)))
         .add_bytes(fixed_vector<kv_demotion>::required_bytes(l.host_blocks))
         .add_bytes(fixed_vector<std::span<const kv::block_id>>::required_bytes(l.residents))
         .add_bytes(fixed_vector<kv::block_id>::required_bytes(2 * l.host_blocks))
         .add_bytes(fixed_vector<std::uint32_t>::required_bytes(l.rows()))
         .bytes();
   }
-  kv_moves(arena& memory, const scheduler_limits& l) noexcept
+  template <class Limits>
+  kv_moves(arena& memory, const Limits& l) noexcept
       : swap_out{memory, l.residents},
         swap_in{memory, l.residents},
         fetch{memory, l.residents},
         victims{memory, l.residents},
-        copies{memory, l.residents},
+        copies{memory, most_copies(l)},
         demoted{memory, l.host_blocks},
         loads{memory, l.residents},
         host_ids{memory, 2 * l.host_blocks},

@@ -12,10 +12,12 @@ namespace detail {
 /// Slots for drafts, for those who sample, in rank order, from what is left of the budget and of the blocks when all
 /// have had their turn: as many as the policy says, and no more than the request can generate. What a step does not use
 /// is given back when it is settled, so speculation costs nobody an eviction, nor a start. (What it takes from a prefix
-/// cache is forgotten there, the coldest first.)
+/// cache is forgotten there, the coldest first.) A model with a recurrent state gets none: that cannot go back to what
+/// it was before a draft that was refused.
 template <class Planning>
 void give_lookahead(Planning& p) noexcept {
   auto& step = p.step;
+  if (!p.roster.kv.takes_drafts()) return;
   const tokens most = min(step.limits.lookahead, p.longest);
   draft_view view{.batch = step.size(),
                   .waiting = p.roster.waiting.size(),
@@ -31,12 +33,10 @@ void give_lookahead(Planning& p) noexcept {
       if (r.max_output > tokens{}) n = min(n, r.max_output - (length - r.prompt) - tokens{1});
       n = min(n, tokens{std::numeric_limits<std::uint16_t>::max() - r.state().expected - 1});
       if (n <= tokens{}) continue;
-      blocks more = max(blocks_for(length + n, p.limits.block_size) - p.held(r), blocks{});
-      more = min(more, p.free());
-      n = min(n, p.limits.block_size * (p.held(r) + more).count() - length);
+      n = p.roster.kv.reach(r, length + n, p.free()) - length;
       if (n <= tokens{}) continue;
-      if (more > blocks{}) {
-        p.roster.kv.take(*e.request, static_cast<std::size_t>(more.count()));
+      if (const blocks more = p.roster.kv.lacks(r, length + n); more > blocks{}) {
+        p.roster.kv.take(*e.request, more, length + n);
         e.new_blocks = p.roster.kv.new_blocks(e.row);
       }
       e.lookahead = n;

@@ -43,7 +43,8 @@ struct scheduled {
   tokens count;       ///< Tokens to compute, of which plans in flight may yet have to sample the last. 1: a decode.
   tokens lookahead;   ///< KV slots after those, for speculative tokens: at most what `step_limits` asked for.
   std::uint32_t row;  ///< Row of the block table.
-  std::uint32_t new_blocks;  ///< So many blocks at the end of the row were in no plan before that was run.
+  std::uint32_t new_blocks;  ///< So many blocks at the end of the row were in no plan before that was run. With
+                             ///< `kv::groups` of all groups together; `tables` has them by group.
   bool samples;              ///< The last token's logits are needed: the step yields a token for this request.
   entry_origin origin;       ///< Whether the engine knows it.
 };

@@ -19,13 +19,15 @@ class plan_ring {
  public:
   using step_type = step<Request>;
 
-  [[nodiscard]] static constexpr std::size_t required_bytes(const scheduler_limits& l) noexcept {
+  template <class Limits>
+  [[nodiscard]] static constexpr std::size_t required_bytes(const Limits& l) noexcept {
     return storage_layout{}
         .add<step_type>(l.plans_in_flight)
         .add_bytes(step_type::required_bytes(l) * l.plans_in_flight)
         .bytes();
   }
-  plan_ring(arena& memory, const scheduler_limits& l) noexcept
+  template <class Limits>
+  plan_ring(arena& memory, const Limits& l) noexcept
       : steps_{memory.take_uninitialised<step_type>(l.plans_in_flight)}, capacity_{l.plans_in_flight} {
     for (std::size_t i = 0; i != capacity_; ++i) ::new (static_cast<void*>(steps_ + i)) step_type{memory, l};
   }

@@ -32,25 +32,25 @@ template <schedulable Request, class Order, class BlockStore, class Gate>
 struct roster {
   using state = typename Request::state_type;
   using time_point = basic_time_point<typename Request::clock_type>;
-  using ledger = kv_ledger<Request, BlockStore>;
+  using ledger = ledger_for<Request, BlockStore>;
+  using limits = typename ledger::limits;
 
-  [[nodiscard]] static constexpr std::size_t required_bytes(const scheduler_limits& l) noexcept {
+  [[nodiscard]] static constexpr std::size_t required_bytes(const limits& l) noexcept {
     return storage_layout{}
-        .add_bytes(kv_ledger<Request, BlockStore>::required_bytes(l))
+        .add_bytes(ledger::required_bytes(l))
         .add_bytes(resident_set<Request, Order>::required_bytes(l.residents))
         .add_bytes(fixed_vector<std::uint32_t>::required_bytes(l.residents))
         .add_bytes(detail::deadlines<Request>::required_bytes(l.deadlines))
         .bytes();
   }
 
-  roster(arena& memory, const scheduler_limits& l, const Order& order, const Gate& g) noexcept
+  roster(arena& memory, const limits& l, const Order& order, const Gate& g) noexcept
       : waiting{order},
         kv{memory, l},
         residents{memory, l.residents, waiting.discipline()},
         left_rows{memory, l.residents},
         deadlines{memory, l.deadlines},
-        gate{g},
-        block_size{l.block_size} {}
+        gate{g} {}
 
   static state& state_of(Request& r) noexcept { return request_access::state(r); }
   Order& discipline() noexcept { return waiting.discipline(); }
@@ -105,7 +105,7 @@ struct roster {
     s.row = row;
     s.swapped = false;
     s.cached_blocks = parent.state().cached_blocks;
-    s.shared_blocks = static_cast<std::uint32_t>(kv.held(child));
+    s.shared_blocks = static_cast<std::uint32_t>(blocks_for(s.computed, kv.block_size()).count());
     s.guest = parent.state().guest;  // it is there by the same grace
     s.life = lifecycle::resident;
     residents.insert(child);
@@ -135,6 +135,7 @@ struct roster {
     if (s.row != no_index) kv.release(r);
     // A copy that does not have what was left to others is of no use elsewhere.
     if (as == lifecycle::idle && s.life == lifecycle::waiting && kv.left_to_others(r) != 0) s.computed = tokens{};
+    if (!ledger::travels) s.computed = tokens{};
     kv.forget_host_copy(r);
     s.swapped = false;
     discipline().leave(r);
@@ -149,7 +150,7 @@ struct roster {
   }
   /// The same for one that was held by plans in flight, which are settled now.
   void let_go_late(Request& r) noexcept {
-    if (r.state().row != no_index) refused.given_back(blocks{kv.held(r)});
+    if (r.state().row != no_index) refused.given_back(kv.held(r));
     let_go(r, r.state().ends_as);
   }
   void remove(Request& r, lifecycle as) noexcept {
@@ -203,14 +204,14 @@ struct roster {
     state& s = state_of(r);
     deadlines.drop(deadline_of::loading, r);
     s.loads = false;
-    s.computed = max(n, block_size * static_cast<std::int64_t>(s.shared_blocks));
+    s.computed = max(n, kv.block_size() * static_cast<std::int64_t>(s.shared_blocks));
     resume(r);
   }
 
   /// A request leaves, and its blocks stay held until `drained`. Requires: no plan is open or in flight for it, and
   /// there is room for a deadline.
   void drain(Request& r, lifecycle as, std::uint64_t ticket, time_point deadline) noexcept {
-    const blocks n{kv.held(r)};
+    const blocks n = kv.held(r);
     take_out(r);
     deadlines.add(deadline_of::draining, ticket, deadline).row = kv.leave_row(r);
     let_go(r, as);
@@ -219,7 +220,7 @@ struct roster {
   }
   /// Blocks may be handed out again; not before the open plan, if there is one, is not open any more.
   void drained(typename detail::deadlines<Request>::entry& e, bool is_open) noexcept {
-    const blocks n{static_cast<std::int64_t>(kv.table().size(e.row))};
+    const blocks n = kv.held(e.row);
     if (is_open) {
       left_rows.push_back(e.row);
     } else {
@@ -282,12 +283,13 @@ struct roster {
     discipline().leave(r);
     stand_nowhere(r);
     if constexpr (gate_counts<Gate>) gate.stopped(r), gate.left(r);
+    if (!ledger::travels) state_of(r).computed = tokens{};
     state_of(r).life = lifecycle::idle;
     count_end(lifecycle::idle);
   }
   void settle_left_behind() noexcept {
     for (const std::uint32_t row : left_rows) {
-      refused.given_back(blocks{static_cast<std::int64_t>(kv.table().size(row))});
+      refused.given_back(kv.held(row));
       kv.release_row(row);
     }
     left_rows.clear();
@@ -296,7 +298,7 @@ struct roster {
   /// The plan's victims are all residents but the first `kept`: they leave together, and wait at the place they have.
   /// Their rows are the plan's.
   void settle_evictions(std::size_t kept, kv_moves<Request>& moves) noexcept {
-    kv.settle_host(moves);
+    kv.stands(moves);
     if (kept == residents.size()) return;
     for (std::size_t i = kept; i != residents.size(); ++i) departs(*residents[i], i);
     residents.truncate(kept);
@@ -319,16 +321,16 @@ struct roster {
       const bool comes_back = s.swapped && kv.left_to_others(*r) <= s.shared_blocks;
       if (s.swapped && !comes_back) s.restarted = true;
       if (!comes_back || s.cached_blocks != ledger::keeps_to_itself) s.cached_blocks = s.shared_blocks;
-      refused.more_in_use(blocks{static_cast<std::int64_t>(s.shared_blocks)});
+      refused.more_in_use(kv.found(*r));
       ++counters.started;
       counters.hit_blocks += s.shared_blocks;
-      counters.all_blocks += static_cast<std::uint64_t>(blocks_for(s.length, block_size).count());
+      counters.all_blocks += static_cast<std::uint64_t>(blocks_for(s.length, kv.block_size()).count());
       kv.forget_host_copy(*r);
       s.swapped = false;
       deadlines.drop(deadline_of::waiting, *r);
       if constexpr (gate_counts<Gate>) gate.started(*r);
       if (!s.loads) continue;
-      if (block_size * static_cast<std::int64_t>(s.shared_blocks) >= s.computed) {
+      if (kv.block_size() * static_cast<std::int64_t>(s.shared_blocks) >= s.computed) {
         deadlines.drop(deadline_of::loading, *r);  // all was here already
         s.loads = false;
       } else {
@@ -371,14 +373,12 @@ struct roster {
       s.computed = s.length;
       s.marked_in = mark;
       s.mark = plan_mark::runs;
-      if (e.new_blocks != 0) kv.table().tell(s.row);
+      if (e.new_blocks != 0) kv.tell(s.row);
     }
     const tokens known = s.length;
     s.length += tokens{1};
     if constexpr (gate_counts<Gate>) gate.charge(r, tokens{1});
-    if constexpr (kv_ledger<Request, BlockStore>::shares) {
-      if (known % block_size == tokens{}) publish(r, known);  // else no block is full that was not
-    }
+    if (kv.fills_block(r, known)) publish(r, known);  // else no block is full that was not
     if (discipline().charge(r, tokens{1})) move(r, at, true, false, {});
     return true;
   }
@@ -440,7 +440,7 @@ struct roster {
   void settle_places() noexcept { residents.settle(); }
 
   ordered_queue<Request, Order> waiting;
-  kv_ledger<Request, BlockStore> kv;
+  ledger kv;
   resident_set<Request, Order> residents;
   ordered_queue<Request, order::fcfs> suspended;  ///< In no order that matters: to be found.
   ordered_queue<Request, order::fcfs> parked;     ///< Who wait and stand aside, in no order that matters either.
@@ -448,7 +448,6 @@ struct roster {
   detail::deadlines<Request> deadlines;
   [[no_unique_address]] Gate gate;
   scheduler_counters counters;
-  tokens block_size;
   std::size_t draining = 0;         ///< Rows whose requests have left, and whose blocks have not.
   blocks suspended_blocks{};        ///< That suspended requests hold, or are draining; a block that two of them share
                                     ///< counts twice.
@@ -458,9 +457,15 @@ struct roster {
 
  private:
   /// Full blocks of the prompt become findable. What was only cached of a refused prefix, or not known, is in use then.
+  /// What a window has passed is given back.
   void publish(Request& r, tokens computed) noexcept {
     const std::size_t seen = kv.publish(r, computed, refused.matched ? refused_request : nullptr, refused.known);
     refused.more_in_use(blocks{static_cast<std::int64_t>(seen)});
+    if constexpr (ledger::slides) {
+      const blocks n = kv.slide(r, computed);
+      refused.given_back(n);
+      if (r.state().life == lifecycle::suspended) suspended_blocks -= n;
+    }
   }
   /// An entry of a plan counts as run, with all that can come of it.
   void count_as_run(const scheduled<Request>& e, std::uint32_t mark) noexcept {
@@ -470,15 +475,14 @@ struct roster {
     s.computed = e.first + e.count + e.lookahead;
     if (e.samples) s.expected = static_cast<std::uint16_t>(s.expected + 1 + e.lookahead.count());
     if (e.lookahead > tokens{}) s.drafted = true;
-    if (e.new_blocks != 0) kv.table().tell(s.row);
+    if (e.new_blocks != 0) kv.tell(s.row);
   }
   /// Nothing is in flight for a request any more that has slots for drafts.
   void give_back_drafts(Request& r) noexcept {
     state& s = state_of(r);
     s.drafted = false;
     if (s.row == no_index) return;
-    const blocks n{
-        static_cast<std::int64_t>(kv.trim(r, static_cast<std::size_t>(blocks_for(s.computed, block_size).count())))};
+    const blocks n = kv.trim(r, s.computed);
     refused.given_back(n);
     if (s.life == lifecycle::suspended) suspended_blocks -= n;
   }
@@ -525,7 +529,7 @@ struct roster {
   }
   void stand_aside(Request& r) noexcept {
     suspended.insert(r);
-    suspended_blocks += blocks{kv.held(r)};
+    suspended_blocks += kv.held(r);
     state_of(r).life = lifecycle::suspended;
   }
   void stand_nowhere(Request& r) noexcept {
@@ -535,14 +539,14 @@ struct roster {
   /// Perhaps one of those who may be evicted from now on, or gone.
   void leave_suspended(Request& r) noexcept {
     suspended.erase(r);
-    suspended_blocks -= blocks{kv.held(r)};
+    suspended_blocks -= kv.held(r);
     departs(r, no_index);
   }
   /// One that stands at `at`, or nowhere (`no_index`), is about to give back what it has and what it was promised. Its
   /// row is still its own.
   void departs(const Request& r, std::size_t at) noexcept {
     if (at <= residents.bookmark() || at == no_index) {
-      refused.given_back(max(blocks{kv.held(r)}, blocks_for(r.state().reach(), block_size)));
+      refused.given_back(kv.held(r) + kv.to_come(r, r.state().reach()));
     }
   }
   void wait_again(Request& r, preemption_mode mode) noexcept {

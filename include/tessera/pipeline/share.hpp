@@ -21,6 +21,22 @@ template <class Planning>
   return count;
 }
 
+/// How many of `count` tokens from `first` on are computed at once. A window holds all blocks of a chunk until that is
+/// computed, so a long one may take more than the request will ever hold: at most what is `free`, one token at least.
+template <class Planning>
+[[nodiscard]] tokens within(const Planning& p, const typename Planning::request& r, tokens first, tokens count,
+                            blocks free, tokens reserved) noexcept {
+  if constexpr (Planning::ledger::slides) {
+    const auto& kv = p.roster.kv;
+    const blocks most = max(kv.to_come(r, r.state().reach()), free);
+    return max(kv.reach(r, first + count, most, reserved) - first, tokens{1});
+  } else {
+    static_cast<void>(p), static_cast<void>(r), static_cast<void>(first), static_cast<void>(free);
+    static_cast<void>(reserved);
+    return count;
+  }
+}
+
 /// Writes a request's share down: tokens [first, first + count), with `left` tokens to compute from `first` on.
 template <class Planning>
 void schedule(Planning& p, typename Planning::request& r, tokens first, tokens count, tokens left, std::uint32_t at,
@@ -44,7 +60,7 @@ void schedule(Planning& p, typename Planning::request& r, tokens first, tokens c
 /// What a resident that has started to run has not been given yet is promised to it.
 template <class Planning>
 void promise(Planning& p, const typename Planning::request& r) noexcept {
-  p.step.promised += max(p.whole(r) - p.held(r), blocks{});
+  p.step.promised += p.roster.kv.to_come(r, r.state().reach());
 }
 
 /// The common case: residents before `end`, from `step.next` on, whose next token has room in a block that it has.
@@ -59,12 +75,11 @@ void go_on_decoding(Planning& p, std::size_t end) noexcept {
   if (most > places) most = places;
   if (tokens{static_cast<std::int64_t>(most)} > step.budget) most = static_cast<std::size_t>(step.budget.count());
 
-  const auto& table = p.roster.kv.table();
+  const auto room_of = p.roster.kv.told_room();
   const auto residents = p.roster.residents.all().subspan(step.next, most);
   const std::size_t before = step.decode.size();
   scheduled<request>* const entry = step.decode.extend(most);
   std::uint32_t* const place = step.decode_at.extend(most);
-  const std::int64_t block_size = p.limits.block_size.count();
   const std::int64_t longest = p.longest.count();
   constexpr std::size_t ahead = 8;  // thousands of requests are more than the processor's second cache holds
   std::size_t n = 0;
@@ -77,7 +92,7 @@ void go_on_decoding(Planning& p, std::size_t end) noexcept {
       if (may_end_in_flight(r, p.longest)) break;
       length += s.expected;
     }
-    const auto room = static_cast<std::int64_t>(table.told_size(s.row)) * block_size;
+    const std::int64_t room = room_of(s.row);
     if (s.computed.count() + 1 != length || length > room || length > longest) break;
     scheduled<request>& e = entry[n];  // member by member: as a whole, it is built elsewhere and copied
     e.request = &r;
@@ -122,29 +137,30 @@ template <class Planning>
     p.step.stopped = wait_reason::budget_spent;
     return true;
   }
-  const tokens room = p.limits.block_size * kv.held(r);
+  const tokens room = kv.room(r);
   tokens count = left == tokens{1} ? left : chunk_of(p, left);
+  if (left != tokens{1}) count = within(p, r, s.computed, count, p.free(), tokens{});
   if (s.computed + count > room) {
-    blocks more = blocks_for(s.computed + count, p.limits.block_size) - p.held(r);
+    blocks more = kv.lacks(r, s.computed + count);
     if (const blocks lacking = make_free(p, more, 0, more); lacking > blocks{}) {
       // So it is for those behind it, who have fewer behind them: what was tried for one is not tried for each.
       p.step.obtainable = min(p.step.obtainable, more - lacking);
       // Part of a chunk is better than nothing: what is free or guests have, or else one block.
       if constexpr (Planning::gate::passes) send_guests_away(p, r, more);
-      if (p.free() == blocks{} && room == s.computed) static_cast<void>(make_free(p, blocks{1}, 0, blocks{1}));
-      more = min(more, p.free());
-      count = min(count, room + p.limits.block_size * more.count() - s.computed);
+      const blocks one = kv.lacks(r, s.computed + tokens{1});
+      if (p.free() < one) static_cast<void>(make_free(p, one, 0, one));
+      count = kv.reach(r, s.computed + count, p.free()) - s.computed;
       if (count <= tokens{}) {
         kv.mark_stalled(r, p.step.mark());
         return false;
       }
+      more = kv.lacks(r, s.computed + count);
     }
-    kv.take(r, static_cast<std::size_t>(more.count()));
+    kv.take(r, more, s.computed + count);
   }
   if (left != tokens{1}) promise(p, r);
   // A fork is resident before the engine has heard of it.
-  schedule(p, r, s.computed, count, left, at,
-           kv.table().told(s.row) == 0 ? entry_origin::started : entry_origin::going_on);
+  schedule(p, r, s.computed, count, left, at, kv.is_told(s.row) ? entry_origin::going_on : entry_origin::started);
   return true;
 }
 

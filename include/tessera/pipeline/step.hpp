@@ -24,7 +24,8 @@ template <class Request>
 /// The step that is being planned, or whose plan is in flight: who is in it, and how far the walk has come.
 template <class Request>
 struct step {
-  [[nodiscard]] static constexpr std::size_t required_bytes(const scheduler_limits& l) noexcept {
+  template <class Limits>
+  [[nodiscard]] static constexpr std::size_t required_bytes(const Limits& l) noexcept {
     return storage_layout{}
         .add_bytes(fixed_vector<scheduled<Request>>::required_bytes(l.residents) * 2)
         .add_bytes(fixed_vector<std::uint32_t>::required_bytes(l.residents) * 2)
@@ -36,7 +37,8 @@ struct step {
         .add_bytes(fixed_vector<std::uint64_t>::required_bytes(l.residents))
         .bytes();
   }
-  step(arena& memory, const scheduler_limits& l) noexcept
+  template <class Limits>
+  step(arena& memory, const Limits& l) noexcept
       : decode{memory, l.residents},
         prefill{memory, l.residents},
         decode_at{memory, l.residents},
@@ -112,6 +114,7 @@ struct planning {
   using request = R;
   using order = Order;
   using gate = Gate;
+  using ledger = typename detail::roster<R, Order, BlockStore, Gate>::ledger;
 
   const scheduler_limits& limits;
   tokens longest;
@@ -119,9 +122,8 @@ struct planning {
   detail::roster<R, Order, BlockStore, Gate>& roster;
   detail::step<R>& step;
 
-  [[nodiscard]] blocks whole(const R& r) const noexcept { return blocks_for(r.state().reach(), limits.block_size); }
+  [[nodiscard]] blocks whole(const R& r) const noexcept { return roster.kv.whole(r.state().reach()); }
   [[nodiscard]] blocks free() const noexcept { return blocks{roster.kv.free_blocks()}; }
-  [[nodiscard]] blocks held(const R& r) const noexcept { return blocks{roster.kv.held(r)}; }
   /// Residents that are kept and are no guests: they stand before those who are.
   [[nodiscard]] std::size_t ordinary() const noexcept {
     const std::size_t n = roster.residents.size() - roster.residents.guests();

@@ -57,7 +57,7 @@ template <class Planning>
   const std::size_t held = p.step.kept + p.step.admitted.size() + roster.suspended.size() + roster.draining;
   return {.free = p.free() - p.step.promised,
           .needed = p.whole(r),
-          .block_size = p.limits.block_size,
+          .block_size = roster.kv.block_size(),
           .residents = roster.residents.all().first(p.ordinary()),
           .admitted = p.step.admitted,
           .own = roster.kv.own().by_row(),
@@ -104,7 +104,7 @@ void let_pass(Planning& p, typename Planning::request& blocked) noexcept {
     if (answer == passage::stop) return;
     if (answer == passage::start && start(p, *r, true) == wait_reason::none) {
       --step.starts;
-      new_guests += p.held(*r);
+      new_guests += p.roster.kv.held(*r);
     } else if (++step.skips >= gate.most_skipped) {
       return;
     }

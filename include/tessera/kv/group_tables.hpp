@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <tessera/kv/groups.hpp>
+#include <tessera/kv/table_view.hpp>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <utility>
+
+TESSERA_NAMESPACE_BEGIN
+namespace kv {
+
+namespace detail {
+
+template <class Tables>
+struct sliding_tables {
+  using type = Tables;
+};
+template <class Tables>
+  requires requires { typename Tables::sliding; }
+struct sliding_tables<Tables> {
+  using type = typename Tables::sliding;
+};
+
+}  // namespace detail
+
+/// A group's block tables of one batch.
+/// @tparam View as the group's kernels take them: `csr_view`, in which an entry begins with its row's `first_block`;
+///              `row_view`, in which what comes before that says nothing; or changes alone.
+template <class View>
+struct group_view {
+  View tables{};                               ///< The rows.
+  std::span<const std::uint32_t> first_block;  ///< [entries]; the first block of each row that is still there.
+  std::span<const std::uint32_t> new_blocks;   ///< [entries]; so many at the end of each row have not been shown yet.
+};
+
+/// Shows the rows of a batch to an engine whose layers differ: for each group its tables, in the form that `Tables`
+/// gives them. As a `table_policy`, of `groups` in place of one `block_table`.
+/// @tparam Groups how many.
+/// @tparam Tables how each group's tables are shown: a `table_policy`.
+template <std::size_t Groups, table_policy Tables>
+class group_tables {
+  using shown = typename detail::sliding_tables<Tables>::type;
+
+ public:
+  using limits = std::array<block_table::limits, Groups>;                       ///< Those of each group's table.
+  using view_type = std::array<group_view<typename shown::view_type>, Groups>;  ///< What a plan shows.
+
+  /// Bytes that an object with these limits takes from its arena.
+  [[nodiscard]] static constexpr std::size_t required_bytes(const limits& l) noexcept {
+    storage_layout all;
+    for (const block_table::limits& t : l) {
+      all.add_bytes(shown::required_bytes(t))
+          .add_bytes(fixed_vector<std::uint32_t>::required_bytes(t.rows))
+          .add_bytes(fixed_vector<std::uint32_t>::required_bytes(t.rows));
+    }
+    return all.bytes();
+  }
+  /// The batch is empty. O(rows).
+  group_tables(arena& memory, const limits& l) noexcept : group_tables{memory, l, std::make_index_sequence<Groups>{}} {}
+  group_tables(const group_tables&) = delete;
+  group_tables& operator=(const group_tables&) = delete;
+
+  /// Starts the next step's batch. O(Groups).
+  void begin() noexcept {
+    for (of_group& g : group_) {
+      g.tables.begin();
+      g.first_block.clear();
+      g.new_blocks.clear();
+    }
+  }
+  /// Appends an entry whose KV is `kv_length` tokens long. As the policy's, for each group.
+  template <class KV>
+  void add(KV& kv, std::uint32_t row, tokens kv_length, std::size_t /*new_blocks*/) noexcept {
+    for (std::size_t g = 0; g != Groups; ++g) {
+      block_table& table = kv.table(g);
+      const std::size_t more = table.size(row) - table.told(row);
+      const std::size_t first = kv.first_block(g, row);
+      if constexpr (requires { group_[g].tables.add(table, row, kv_length, more, first); }) {
+        group_[g].tables.add(table, row, kv_length, more, first);
+      } else {
+        group_[g].tables.add(table, row, kv_length, more);
+      }
+      group_[g].first_block.push_back(static_cast<std::uint32_t>(first));
+      group_[g].new_blocks.push_back(static_cast<std::uint32_t>(more));
+    }
+  }
+  /// The batch. Valid until `begin`. As the policy's, for each group.
+  template <class KV>
+  [[nodiscard]] view_type view(KV& kv) noexcept {
+    view_type all{};
+    for (std::size_t g = 0; g != Groups; ++g) {
+      all[g] = {group_[g].tables.view(kv.table(g)), group_[g].first_block, group_[g].new_blocks};
+    }
+    return all;
+  }
+
+ private:
+  struct of_group {
+    of_group(arena& memory, const block_table::limits& l) noexcept
+        : tables{memory, l}, first_block{memory, l.rows}, new_blocks{memory, l.rows} {}
+    shown tables;
+    fixed_vector<std::uint32_t> first_block;
+    fixed_vector<std::uint32_t> new_blocks;
+  };
+  template <std::size_t... G>
+  group_tables(arena& memory, const limits& l, std::index_sequence<G...> /*all*/) noexcept
+      : group_{{{memory, l[G]}...}} {}
+
+  std::array<of_group, Groups> group_;
+};
+
+}  // namespace kv
+TESSERA_NAMESPACE_END

@@ -1,0 +1,473 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <tessera/kv/group_tables.hpp>
+#include <tessera/kv/groups.hpp>
+#include <tessera/kv/host_tier.hpp>
+#include <tessera/pipeline/kv_ledger.hpp>
+
+#include <array>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <numeric>
+#include <span>
+#include <utility>
+
+TESSERA_NAMESPACE_BEGIN
+
+/// How large a scheduler is whose model has several groups of layers. `block_size` counts for nothing; `blocks` are of
+/// all groups together, and all have the same number of bytes.
+template <std::size_t Groups>
+struct grouped_limits : scheduler_limits {
+  std::array<kv::group, Groups> layers{};  ///< The groups. If none is of full attention, say `max_length`.
+};
+
+namespace detail {
+
+/// As `kv_ledger`, of the KV of a model whose layers differ. What a request holds, lacks and shares are sums over its
+/// groups: a window counts as many blocks as it spans, and gives them back behind itself when plans are settled. With
+/// plans in flight it holds, beside that, what these compute.
+///
+/// A victim computes its KV anew: it is neither copied to the host nor brought from another instance. A model with a
+/// recurrent state has no drafts.
+template <schedulable Request, std::size_t Groups, kv::prefix_store Store>
+class grouped_ledger {
+  using state = typename Request::state_type;
+
+ public:
+  using groups = kv::groups<Groups, Store>;
+  using hash_spans = typename groups::hash_spans;
+
+  static constexpr std::uint32_t keeps_to_itself = no_index;
+  /// Whether prefixes are shared. A request that has no hashes shares none.
+  static constexpr bool shares = requires(const Request& r) {
+    { r.prefix_hashes() } noexcept -> std::convertible_to<hash_spans>;
+  };
+  static constexpr bool has_two_levels = false;
+  static constexpr bool travels = false;
+  static constexpr bool slides = true;
+
+  using limits = grouped_limits<Groups>;
+  using host_type = kv::host_tier;
+  using tables_type = groups;
+  template <class Tables>
+  using shown_by = kv::group_tables<Groups, Tables>;
+
+  /// The longest sequence whose blocks are all there are, at most.
+  [[nodiscard]] static constexpr tokens longest(const limits& l) noexcept {
+    std::int64_t most = max_positions;
+    for (const kv::group& g : l.layers) {
+      const auto all = g.block_size.count() * static_cast<std::int64_t>(l.blocks);
+      if (g.window == tokens{} && all < most) most = all;
+    }
+    if (l.max_length > tokens{} && l.max_length.count() < most) most = l.max_length.count();
+    std::int64_t least = 0;
+    while (least < most) {
+      const std::int64_t n = least + (most - least + 1) / 2;
+      std::size_t blocks = 0;
+      for (const kv::group& g : l.layers) blocks += g.most_blocks(tokens{n});
+      if (blocks <= l.blocks) {
+        least = n;
+      } else {
+        most = n - 1;
+      }
+    }
+    return tokens{least};
+  }
+  [[nodiscard]] static constexpr std::array<kv::block_table::limits, Groups> table_limits(const limits& l) noexcept {
+    std::array<kv::block_table::limits, Groups> all{};
+    for (std::size_t g = 0; g != Groups; ++g) {
+      all[g] = {.rows = l.rows(),
+                .blocks_per_row = static_cast<std::size_t>(blocks_for(longest(l), l.layers[g].block_size).count()),
+                .block_size = l.layers[g].block_size};
+    }
+    return all;
+  }
+  [[nodiscard]] static constexpr std::size_t required_bytes(const limits& l) noexcept {
+    return storage_layout{}
+        .add_bytes(groups::required_bytes(groups_limits(l)))
+        .add_bytes(host_type::required_bytes({}))
+        .add_bytes(exclusive_blocks<true>::required_bytes(l.rows(), l.blocks))
+        .add_bytes(fixed_vector<kv::block_copy>::required_bytes(kv_moves<Request>::most_copies(l)))
+        .add_bytes(fixed_vector<reservation>::required_bytes(6 * l.residents))
+        .bytes();
+  }
+
+  grouped_ledger(arena& memory, const limits& l) noexcept
+      : kv_{memory, groups_limits(checked(l))},
+        host_{memory, {}},
+        own_{memory, l.rows(), l.blocks},
+        copies_{memory, kv_moves<Request>::most_copies(l)},
+        journal_{memory, 6 * l.residents} {
+    for (const kv::group& g : l.layers) {
+      has_states_ = has_states_ || g.is_recurrent();
+      step_ = std::gcd(step_, g.block_size.count());
+    }
+  }
+
+  [[nodiscard]] Store& store() noexcept { return kv_.store(); }
+  [[nodiscard]] const Store& store() const noexcept { return kv_.store(); }
+  [[nodiscard]] groups& tables() noexcept { return kv_; }
+  [[nodiscard]] const groups& tables() const noexcept { return kv_; }
+  [[nodiscard]] const host_type& host() const noexcept { return host_; }
+  [[nodiscard]] const exclusive_blocks<true>& own() const noexcept { return own_; }
+  [[nodiscard]] std::int64_t free_blocks() const noexcept { return static_cast<std::int64_t>(kv_.free()); }
+  [[nodiscard]] std::int64_t capacity() const noexcept { return static_cast<std::int64_t>(store().capacity()); }
+  [[nodiscard]] std::size_t free_rows() const noexcept { return kv_.table(0).free_rows(); }
+  /// That of the first group; what a request found of its prefix (`shared_blocks`) is counted in these, too.
+  [[nodiscard]] tokens block_size() const noexcept { return kv_.of(0).block_size; }
+  /// A recurrent state cannot go back to what it was before a draft that was refused.
+  [[nodiscard]] bool takes_drafts() const noexcept { return !has_states_; }
+
+  // -- demand ------------------------------------------------------------------------------------------------------
+
+  [[nodiscard]] blocks whole(tokens length) const noexcept { return counted(kv_.needs(length)); }
+  [[nodiscard]] blocks held(std::uint32_t row) const noexcept { return counted(kv_.held(row)); }
+  [[nodiscard]] blocks held(const Request& r) const noexcept { return held(r.state().row); }
+  [[nodiscard]] blocks to_come(const Request& r, tokens length) const noexcept {
+    return counted(kv_.to_come(r.state().row, length));
+  }
+  [[nodiscard]] blocks lacks(const Request& r, tokens length, tokens reserved = {}) const noexcept {
+    return counted(kv_.lacks(r.state().row, length, reserved));
+  }
+  [[nodiscard]] tokens room(const Request& r) const noexcept { return kv_.room(r.state().row); }
+  /// O(Groups x log(tokens)).
+  [[nodiscard]] tokens reach(const Request& r, tokens wanted, blocks more, tokens reserved = {}) const noexcept {
+    if (lacks(r, wanted, reserved) <= more) return wanted;
+    std::int64_t least = min(room(r), wanted).count();
+    std::int64_t most = wanted.count() - 1;
+    while (least < most) {
+      const std::int64_t n = least + (most - least + 1) / 2;
+      if (lacks(r, tokens{n}, reserved) <= more) {
+        least = n;
+      } else {
+        most = n - 1;
+      }
+    }
+    return tokens{least};
+  }
+  [[nodiscard]] auto told_room() const noexcept {
+    return [kv = &kv_](std::uint32_t row) noexcept {
+      for (std::size_t g = 0; g != Groups; ++g) {
+        if (kv->table(g).told_size(row) != kv->table(g).size(row)) return std::int64_t{0};
+      }
+      return kv->room(row).count();
+    };
+  }
+  [[nodiscard]] blocks written(const Request& r) const noexcept { return whole(r.state().computed); }
+  [[nodiscard]] blocks found(const Request& r) const noexcept {
+    return whole(block_size() * static_cast<std::int64_t>(r.state().shared_blocks));
+  }
+  [[nodiscard]] std::int64_t exclusive(const Request& r) const noexcept { return own_.of(r.state().row); }
+
+  // -- what the engine knows ---------------------------------------------------------------------------------------
+
+  /// Of all groups together.
+  [[nodiscard]] std::uint32_t new_blocks(std::uint32_t row) const noexcept {
+    std::size_t n = 0;
+    for (std::size_t g = 0; g != Groups; ++g) n += kv_.table(g).size(row) - kv_.table(g).told(row);
+    return static_cast<std::uint32_t>(n);
+  }
+  [[nodiscard]] bool is_told(std::uint32_t row) const noexcept { return kv_.table(0).told(row) != 0; }
+  void tell(std::uint32_t row) noexcept {
+    for (std::size_t g = 0; g != Groups; ++g) kv_.table(g).tell(row);
+  }
+
+  // -- within a plan: undone by `roll_back` ------------------------------------------------------------------------
+
+  void begin(kv_moves<Request>& moves) noexcept {
+    moves_ = &moves;
+    moves.clear();
+    for (const kv::block_copy& c : copies_) moves.copies.push_back(c);
+    journal_.clear();
+    kv_.begin();
+  }
+  [[nodiscard]] std::size_t mark() const noexcept { return journal_.size(); }
+
+  void open_row(Request& r) noexcept {
+    state& s = request_access::state(r);
+    s.row = kv_.open();
+    TESSERA_ASSERT(s.row != no_index, "who starts one sees to it that there is a row");
+    note(reservation::what::row, r);
+  }
+
+  [[nodiscard]] prefix_hit share_prefix(Request& r) noexcept {
+    if constexpr (shares) {
+      const state& s = r.state();
+      const hash_spans hashes = r.prefix_hashes();
+      const tokens n = kv_.match(hashes, s.length - tokens{1});
+      if (n == tokens{}) return {.known = findable_};
+      kv_.share(s.row, hashes, n);
+      for (std::size_t g = 0; g != Groups; ++g) own_.joined(s.row, kv_.blocks_of(g, s.row), store());
+      note(reservation::what::shared, r);
+      const std::size_t taken = kv_.held(s.row);
+      // Whether others held them, or the same, is not looked at.
+      return {.taken = taken, .length = n, .known = findable_, .unsure = counted(taken)};
+    } else {
+      static_cast<void>(r);
+      return {};
+    }
+  }
+  /// All of them, once something has become findable: which prefix that makes longer is not looked at.
+  [[nodiscard]] blocks known_beyond(const Request& r, std::size_t& known) const noexcept {
+    return std::exchange(known, findable_) == findable_ ? blocks{} : whole(r.state().length);
+  }
+
+  void take(Request& r, blocks /*more*/, tokens length, tokens reserved = {}) noexcept {
+    const std::uint32_t row = r.state().row;
+    std::array<std::size_t, Groups> before{};
+    for (std::size_t g = 0; g != Groups; ++g) before[g] = kv_.table(g).size(row);
+    const std::size_t mark = kv_.mark();
+    const status taken = kv_.grow(row, length, reserved);
+    TESSERA_ASSERT(taken == status::ok, "make_free promised the blocks");
+    static_cast<void>(taken);
+    if (kv_.mark() == mark) return;
+    for (std::size_t g = 0; g != Groups; ++g) own_.taken(row, kv_.table(g).row(row).subspan(before[g]));
+    note(reservation::what::grown, r);
+  }
+
+  [[nodiscard]] static constexpr std::size_t find_on_host(Request& /*r*/, std::size_t /*hits*/) noexcept { return 0; }
+  static constexpr void load(Request& /*r*/, std::size_t /*hits*/, std::size_t /*n*/) noexcept {}
+  [[nodiscard]] static constexpr std::size_t kept_by_others(const Request& /*r*/) noexcept { return 0; }
+  [[nodiscard]] static constexpr std::size_t left_to_others(const Request& /*r*/) noexcept { return 0; }
+  static constexpr void bring_back(Request& /*r*/, std::size_t /*hits*/) noexcept {}
+
+  void mark_stalled(Request& r, std::uint32_t plan_id) noexcept {
+    state& s = request_access::state(r);
+    note(reservation::what::stalled, r);
+    s.marked_in = plan_id;
+    s.mark = plan_mark::stalled;
+  }
+
+  void evict(Request& r, preemption_mode /*mode*/, std::size_t /*kept*/, std::uint32_t plan_id) noexcept {
+    state& s = request_access::state(r);
+    kv_.evict(s.row);
+    for (std::size_t g = 0; g != Groups; ++g) own_.left(s.row, kv_.blocks_of(g, s.row), store());
+    moves_->victims.push_back({&r, preemption_mode::recompute});
+    note(reservation::what::evicted, r);
+    s.marked_in = plan_id;
+    s.mark = plan_mark::preempted;
+  }
+
+  std::size_t roll_back(std::size_t mark) noexcept {
+    std::size_t evictions = 0;
+    for (; journal_.size() > mark; journal_.pop_back()) {
+      const reservation& done = journal_.back();
+      state& s = request_access::state(*done.request);
+      const auto undo = [&] { kv_.roll_back(kv_.mark() - 1); };
+      switch (done.kind) {
+        case reservation::what::row:
+          undo();
+          s.row = no_index;
+          set_mark(s, done);
+          break;
+        case reservation::what::shared: {
+          std::array<std::span<const kv::block_id>, Groups> ids{};
+          for (std::size_t g = 0; g != Groups; ++g) ids[g] = kv_.blocks_of(g, s.row);
+          undo();  // the ids stay where they were
+          for (const auto& of_group : ids) own_.left(s.row, of_group, store());
+          break;
+        }
+        case reservation::what::grown: {
+          const std::size_t before = kv_.held(s.row);
+          undo();
+          own_.untaken(s.row, before - kv_.held(s.row));
+          break;
+        }
+        case reservation::what::evicted:
+          undo();
+          for (std::size_t g = 0; g != Groups; ++g) own_.joined(s.row, kv_.blocks_of(g, s.row), store());
+          moves_->victims.pop_back();
+          set_mark(s, done);
+          ++evictions;
+          break;
+        case reservation::what::stalled: set_mark(s, done); break;
+      }
+    }
+    return evictions;
+  }
+
+  // -- settling: for good ------------------------------------------------------------------------------------------
+
+  void stands(const kv_moves<Request>& /*moves*/) noexcept {
+    journal_.clear();
+    kv_.begin();
+  }
+  void forget_prefixes() noexcept {
+    kv_.clear();
+    ++findable_;
+  }
+  void copies_done() noexcept { copies_.clear(); }
+  void close_rows(kv_moves<Request>& moves) noexcept {
+    for (const std::uint32_t row : moves.left_rows) kv_.close(row);
+    moves.left_rows.clear();
+  }
+
+  void release(Request& r) noexcept {
+    wish(r);
+    release_row(leave_row(r));
+  }
+  void release(Request& r, kv_moves<Request>& moves) noexcept {
+    wish(r);
+    const std::uint32_t row = leave_row(r);
+    kv_.evict(row);
+    kv_.begin();
+    for (std::size_t g = 0; g != Groups; ++g) own_.left(row, kv_.blocks_of(g, row), store());
+    moves.left_rows.push_back(row);
+  }
+  [[nodiscard]] static std::uint32_t leave_row(Request& r) noexcept {
+    return std::exchange(request_access::state(r).row, no_index);
+  }
+  void release_row(std::uint32_t row) noexcept {
+    std::array<std::span<const kv::block_id>, Groups> ids{};
+    for (std::size_t g = 0; g != Groups; ++g) ids[g] = kv_.blocks_of(g, row);
+    kv_.close(row);  // the ids stay where they were
+    for (const auto& of_group : ids) own_.left(row, of_group, store());
+  }
+
+  blocks trim(Request& r, tokens length) noexcept {
+    const std::uint32_t row = r.state().row;
+    std::array<std::span<const kv::block_id>, Groups> ids{};
+    for (std::size_t g = 0; g != Groups; ++g) ids[g] = kv_.table(g).row(row);
+    const std::size_t n = kv_.trim(row, length);
+    if (n == 0) return blocks{};
+    for (std::size_t g = 0; g != Groups; ++g) own_.left(row, ids[g].subspan(kv_.table(g).size(row)), store());
+    return counted(n);
+  }
+
+  [[nodiscard]] bool fills_block(const Request& r, tokens computed) const noexcept {
+    return (shares && computed.count() % step_ == 0) || computed >= kv_.slides_at(r.state().row);
+  }
+  /// What that makes of a prefix that is watched is found by `known_beyond`.
+  std::size_t publish(Request& r, tokens computed, const Request* /*watched*/, std::size_t /*known*/) noexcept {
+    if constexpr (shares) {
+      const state& s = r.state();
+      if (s.cached_blocks == keeps_to_itself) return 0;
+      if (kv_.publish(s.row, r.prefix_hashes(), computed) == 0) return 0;
+      ++findable_;
+      wish(r);
+    } else {
+      static_cast<void>(r), static_cast<void>(computed);
+    }
+    return 0;
+  }
+  /// The KV of its first `computed` tokens is there, and nothing can take that back: what no token after them looks at
+  /// is free. Returns how many blocks that are.
+  blocks slide(Request& r, tokens computed) noexcept {
+    const std::uint32_t row = r.state().row;
+    if (computed < kv_.slides_at(row)) return blocks{};
+    std::array<std::span<const kv::block_id>, Groups> ids{};
+    for (std::size_t g = 0; g != Groups; ++g) ids[g] = kv_.blocks_of(g, row);
+    const std::size_t n = kv_.slide(row, computed);
+    for (std::size_t g = 0; g != Groups; ++g) {
+      own_.left(row, ids[g].first(ids[g].size() - kv_.blocks_of(g, row).size()), store());
+    }
+    return counted(n);
+  }
+
+  [[nodiscard]] bool fork(const Request& parent, Request& child) noexcept {
+    const typename groups::forked made = kv_.fork(parent.state().row, parent.state().computed);
+    if (made.row == no_index) return false;
+    if (made.count > copies_.capacity() - copies_.size()) {
+      kv_.roll_back(0);
+      return false;
+    }
+    kv_.begin();
+    request_access::state(child).row = made.row;
+    for (std::size_t g = 0; g != Groups; ++g) {
+      // Those that are shared, and one of its own where the parent's last is not full.
+      for (const kv::block_id& id : kv_.blocks_of(g, made.row)) {
+        if (store().references(id) == 1) {
+          own_.taken(made.row, {&id, 1});
+        } else {
+          own_.joined(made.row, {&id, 1}, store());
+        }
+      }
+    }
+    for (std::size_t i = 0; i != made.count; ++i) copies_.push_back(made.copies[i]);
+    return true;
+  }
+  [[nodiscard]] bool awaits_copy(const Request& r) const noexcept { return is_filled_by(r, copies_); }
+  [[nodiscard]] bool is_filled_by(const Request& r, std::span<const kv::block_copy> copies) const noexcept {
+    if (r.state().row == no_index || copies.empty()) return false;
+    for (std::size_t g = 0; g != Groups; ++g) {
+      for (const kv::block_id id : kv_.blocks_of(g, r.state().row)) {
+        for (const kv::block_copy& c : copies) {
+          if (c.to == id) return true;
+        }
+      }
+    }
+    return false;
+  }
+
+  void take_back(Request& r, tokens n) noexcept {
+    state& s = request_access::state(r);
+    if (s.computed != tokens{}) s.computed -= n;
+  }
+  static constexpr void forget_host_copy(Request& /*r*/) noexcept {}
+
+ private:
+  static constexpr std::int64_t max_positions = 0x7fff'ffff;
+
+  /// One undoable thing that a plan has done. All but a mark are in the journal of the groups, too, one for one.
+  struct reservation {
+    enum class what : std::uint8_t { row, shared, grown, evicted, stalled } kind;
+    plan_mark mark;  ///< As it was before.
+    std::uint32_t marked_in;
+    Request* request;
+  };
+
+  static constexpr typename groups::limits groups_limits(const limits& l) noexcept {
+    return {.blocks = l.blocks, .rows = l.rows(), .max_length = longest(l), .layers = l.layers};
+  }
+  static const limits& checked(const limits& l) noexcept {
+    TESSERA_ASSERT(longest(l) > tokens{}, "too few blocks for one token");
+    TESSERA_ASSERT(longest(l) < tokens{max_positions}, "groups without full attention need a max_length");
+    TESSERA_ASSERT(l.host_blocks == 0, "KV in groups is not swapped: a victim computes it anew");
+    return l;
+  }
+  [[nodiscard]] static constexpr blocks counted(std::size_t n) noexcept { return blocks{static_cast<std::int64_t>(n)}; }
+  static void set_mark(state& s, const reservation& before) noexcept {
+    s.marked_in = before.marked_in;
+    s.mark = before.mark;
+  }
+  void note(typename reservation::what kind, Request& r) noexcept {
+    journal_.push_back({kind, r.state().mark, r.state().marked_in, &r});
+  }
+  /// The order of eviction is told what a request wants of its blocks, if it wants to know.
+  void wish(const Request& r) noexcept {
+    for (std::size_t g = 0; g != Groups; ++g) {
+      const std::span<const kv::block_id> ids = kv_.blocks_of(g, r.state().row);
+      if constexpr (requires { store().wish(ids, Store::eviction_type::wish(r)); }) {
+        store().wish(ids, Store::eviction_type::wish(r));
+      } else {
+        static_cast<void>(ids);
+      }
+    }
+  }
+
+  groups kv_;
+  host_type host_;
+  exclusive_blocks<true> own_;
+  kv_moves<Request>* moves_ = nullptr;   ///< Of the plan that was made last.
+  fixed_vector<kv::block_copy> copies_;  ///< Until a plan with them was run.
+  fixed_vector<reservation> journal_;
+  std::size_t findable_ = 0;  ///< How often something became findable, or all was forgotten.
+  std::int64_t step_ = 0;     ///< Blocks are full at multiples of it.
+  bool has_states_ = false;
+};
+
+template <std::size_t Groups, class Store>
+inline constexpr bool is_kv_groups<kv::groups<Groups, Store>> = true;
+template <class Request, std::size_t Groups, class Store>
+inline constexpr bool hashes_by_group<Request, kv::groups<Groups, Store>> =
+    grouped_ledger<Request, Groups, Store>::shares || !requires(const Request& r) { r.prefix_hashes(); };
+
+template <class Request, std::size_t Groups, class Store>
+struct ledger_of<Request, kv::groups<Groups, Store>> {
+  using type = grouped_ledger<Request, Groups, Store>;
+};
+
+}  // namespace detail
+TESSERA_NAMESPACE_END
