@@ -137,6 +137,7 @@
 #include <tessera/pipeline/step.hpp>
 #include <tessera/pipeline/walk.hpp>
 #include <tessera/placement/concepts.hpp>
+#include <tessera/placement/fill_to_level.hpp>
 #include <tessera/placement/hashed.hpp>
 #include <tessera/placement/join_shortest_queue.hpp>
 #include <tessera/placement/least_kv.hpp>

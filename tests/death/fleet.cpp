@@ -3,6 +3,7 @@
 #include <tessera/fleet/kv_transfer.hpp>
 #include <tessera/fleet/ledger.hpp>
 #include <tessera/fleet/stitch.hpp>
+#include <tessera/placement/fill_to_level.hpp>
 #include <tessera/placement/migrate_to_headroom.hpp>
 #include <tessera/placement/stay_in_range.hpp>
 
@@ -90,4 +91,7 @@ TESSERA_DEATH_CASE(placement_migrate_to_headroom_without_a_gain, "requests would
 }
 TESSERA_DEATH_CASE(placement_stay_in_range_from_nowhere, "on one of the instances") {
   static_cast<void>(placement::stay_in_range{}(std::vector<view>(2), 2, blocks{}, blocks{}));
+}
+TESSERA_DEATH_CASE(placement_fill_to_level_of_nothing, "a request is a load") {
+  static_cast<void>(placement::fill_to_level<placement::by_phi>{.one = 0}(std::vector<view>(2)));
 }

@@ -3,6 +3,7 @@
 // Truth tables of what a fleet asks of policies. Compiled, never run.
 
 #include <tessera/fleet/ledger.hpp>
+#include <tessera/placement/fill_to_level.hpp>
 #include <tessera/placement/hashed.hpp>
 #include <tessera/placement/join_shortest_queue.hpp>
 #include <tessera/placement/least_kv.hpp>
@@ -28,6 +29,8 @@ using namespace tessera::fleet;
 static_assert(placement_policy<placement::least_kv> && placement_policy<placement::least_load>);
 static_assert(placement_policy<placement::join_shortest_queue> && placement_policy<placement::round_robin>);
 static_assert(placement_policy<placement::random> && placement_policy<placement::power_of_two>);
+static_assert(placement_policy<placement::fill_to_level<>> &&
+              placement_policy<placement::fill_to_level<placement::by_phi>>);
 static_assert(placement_policy<placement::pascal_arrival> && placement_policy<placement::highest_phi>);
 struct cached {
   tokens operator()(replica_id) const noexcept;

@@ -6,6 +6,7 @@
 #include <tessera/fleet/ledger.hpp>
 #include <tessera/fleet/retry.hpp>
 #include <tessera/fleet/stitch.hpp>
+#include <tessera/placement/fill_to_level.hpp>
 #include <tessera/placement/join_shortest_queue.hpp>
 #include <tessera/placement/least_kv.hpp>
 #include <tessera/placement/least_load.hpp>
@@ -33,10 +34,13 @@ std::size_t use_ranks(fleet::ledger<>& l, const tokens* cached) noexcept {
   placement::pascal_arrival pascal;
   placement::power_of_two two;
   placement::highest_phi phi;
+  placement::fill_to_level<> level;
+  placement::fill_to_level<placement::by_blocks> blocks_level;
+  placement::fill_to_level<placement::by_phi> phi_level;
   placement::prefix_affinity affinity;
   return l.rank(kv).size() + l.rank(load).size() + l.rank(queue, 3).size() + l.rank(pascal).size() +
-         l.rank(two).size() + l.rank(phi).size() +
-         l.rank(affinity, fleet::prefix<by_table>{tokens{100}, 1, {cached}}).size();
+         l.rank(two).size() + l.rank(phi).size() + l.rank(level).size() + l.rank(blocks_level).size() +
+         l.rank(phi_level).size() + l.rank(affinity, fleet::prefix<by_table>{tokens{100}, 1, {cached}}).size();
 }
 
 std::size_t use_moves(fleet::ledger<>& l, control::flow_controller& roles, double seconds) noexcept {
