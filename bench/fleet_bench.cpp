@@ -97,8 +97,8 @@ void takes_a_report(benchmark::State& state) {
 
 /// Every replica is tight, and nobody gains by a move: everybody is asked about.
 void proposes_nothing(benchmark::State& state) {
-  const auto fleet = std::make_unique<busy_fleet>(static_cast<std::size_t>(state.range(0)),
-                                                  ledger::settings{.tight = blocks{5001}});
+  const auto fleet =
+      std::make_unique<busy_fleet>(static_cast<std::size_t>(state.range(0)), ledger::settings{.tight = blocks{5001}});
   for (fleet::request_id r = 0; r != live; ++r) {
     for (fleet::replica_id id = 0; id != static_cast<fleet::replica_id>(state.range(0)); ++id) {
       if (fleet->book.first_token(r, id, {})) break;
