@@ -147,6 +147,7 @@ struct study {
   std::string workload = "azure-conv";
   std::string profile = "h100-96gb-qwen-32b";
   std::string routers = "1,2,4,8";
+  bool shares = false;
   std::string placements;  // Empty: all.
 };
 
@@ -222,7 +223,7 @@ void run(const study& s) {
     if (!by_phi) cells[0][seed] = mean_ttft(o, rows, sim::placed<chosen>{placement, {}});
     if (!by_phi) cells[1][seed] = mean_ttft(o, rows, by_reports{placement, s.report_s, {}});
     for (std::size_t k = 0; k != routers.size(); ++k) {
-      sim::routing how{.routers = routers[k], .report_s = s.report_s};
+      sim::routing how{.routers = routers[k], .shares = s.shares, .report_s = s.report_s};
       // Only the order counts: tokens that are left.
       if (by_time) how.prefill = {.cost = {.beta = 1}, .budget = {.peak_flops = 1, .ttft = 1_s}};
       cells[2 + k][seed] = mean_ttft(o, rows, sim::routed<chosen>{how, placement});
@@ -230,10 +231,10 @@ void run(const study& s) {
   });
   fmt::print(
       "{} instances of {}{}, {}{}, {:.4g} requests a second ({:.0f} % of what saturates them), {} requests, "
-      "reports of {:g} s, {} seeds; mean TTFT in ms\n\n",
+      "reports of {:g} s, {} seeds{}; mean TTFT in ms\n\n",
       s.instances, s.profile, s.kv_blocks != 0 ? fmt::format(" with {} KV blocks", s.kv_blocks) : "", s.workload,
       s.long_prompts != 0 ? fmt::format(" (each {}th prompt ten times as long)", s.long_prompts) : "", rate,
-      100 * s.load, s.requests, s.report_s, s.seeds);
+      100 * s.load, s.requests, s.report_s, s.seeds, s.shares ? ", routers with shares" : "");
   fmt::print("| placement | knows all | reports alone |");
   for (const std::size_t n : routers) fmt::print(" {} router{} |", n, n == 1 ? "" : "s");
   fmt::print("\n|---|");
@@ -273,6 +274,7 @@ int main(int argc, char** argv) {
   std::string names;
   for (const choice c : choices) names += (names.empty() ? "" : ",") + std::string{name_of(c)};
   app.add_option("--placements", s.placements, "of " + names + "; without it, all");
+  app.add_flag("--shares", s.shares, "each router chooses from its share of the instances");
   app.add_option("--routers", s.routers, "how many, separated by commas")->capture_default_str();
   try {
     app.parse(argc, argv);

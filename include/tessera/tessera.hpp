@@ -44,6 +44,7 @@
 #include <tessera/fleet/report.hpp>
 #include <tessera/fleet/reservations.hpp>
 #include <tessera/fleet/retry.hpp>
+#include <tessera/fleet/share.hpp>
 #include <tessera/fleet/stitch.hpp>
 #include <tessera/fleet/view.hpp>
 #include <tessera/gate/adapter_slots.hpp>

@@ -75,11 +75,28 @@ TEST_CASE("routed: several routers see each other in the reports alone") {
   for (int i = 0; i != 7; ++i) rows.push_back(row(0.001 * i, 16, 0, i < 5 && i % 2 == 0 ? 400 : 1));
   rows.push_back(row(20, 16, 0, 1));
   const auto last = [&](double report_s) {
-    const routed<queue> control{{.routers = 2, .report_s = report_s}};
-    return run<fcfs_scheduler>(toy_cluster(2, 400), control, rows).requests.back().instance;
+    const run_result r =
+        run<fcfs_scheduler>(toy_cluster(2, 400), routed<queue>{{.routers = 2, .report_s = report_s}}, rows);
+    return r.requests.back().instance;
   };
   CHECK(last(1e6) == 0);
   CHECK(last(1) == 1);
+}
+
+TEST_CASE("routed: a router keeps to its share while one of that takes the request") {
+  std::vector<trace_row> rows;
+  for (int i = 0; i != 12; ++i) rows.push_back(row(0.001 * i, 16, 0, 40));
+  sim::cluster_options options = toy_cluster(4, 100);
+  const auto once = [&] {
+    return places(run<fcfs_scheduler>(options, routed<queue>{{.routers = 2, .shares = true, .report_s = 1}}, rows));
+  };
+  const std::vector<std::uint32_t> shared = once();
+  for (std::size_t i = 0; i != 12; ++i) CHECK(shared[i] % 2 == i % 2);
+  // Both of router 1's are dead, for ever.
+  options.faults = {{.instance = 1, .at_s = 0}, {.instance = 3, .at_s = 0}};
+  options.detection_s = 0.0005;
+  const std::vector<std::uint32_t> without = once();
+  for (std::size_t i = 2; i != 12; ++i) CHECK(without[i] % 2 == 0);
 }
 
 template <class Scheduler, class Placement, class Migration = placement::stay>
@@ -88,7 +105,8 @@ void serves_all(std::size_t routers) {
     const std::vector<trace_row> rows = some_rows(seed, 200);
     sim::cluster_options options = toy_cluster(4, 100);
     const auto once = [&] {
-      return run<Scheduler>(options, routed<Placement, Migration>{{.routers = routers, .report_s = 0.7}}, rows);
+      return run<Scheduler>(
+          options, routed<Placement, Migration>{{.routers = routers, .shares = routers == 3, .report_s = 0.7}}, rows);
     };
     const run_result first = once();
     check_served(first, rows);

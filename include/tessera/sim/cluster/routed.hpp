@@ -2,6 +2,7 @@
 #pragma once
 
 #include <tessera/fleet/ledger.hpp>
+#include <tessera/fleet/share.hpp>
 #include <tessera/placement/pascal.hpp>
 #include <tessera/sim/cluster/cluster.hpp>
 
@@ -23,6 +24,7 @@ namespace sim {
 /// What stands in front of a cluster.
 struct routing {
   std::size_t routers = 1;  ///< Each has a book of its own, and every so-manieth request.
+  bool shares = false;      ///< Each chooses from its `fleet::share` while one of that takes the request.
   double report_s = 1;      ///< Between two reports of an instance; so old are they at most. Above 0.
   /// With a budget: policies that go by Phi are shown the time-bound one, as of prefill workers; else the space-bound.
   placement::prefill_worker prefill{.cost = {}, .budget = {}};
@@ -77,23 +79,14 @@ class routed {
   template <class C>
   [[nodiscard]] std::size_t place(C& c, const request& r) {
     router& by = of(r);
+    const fleet::share mine{r.index % how_.routers, how_.routers};
+    const auto mine_may = [&](const fleet::view& v) noexcept { return mine(v) && c.takes(v.id, r); };
     const auto may = [&](const fleet::view& v) noexcept { return c.takes(v.id, r); };
-    if constexpr (requires { by.placement.expected; }) {
-      const double others = static_cast<double>((how_.routers - 1) * by.sent) * how_.report_s / 2;
-      by.placement.expected = c.now_s() > began_s_ ? others / (c.now_s() - began_s_) : 0;
-    }
-    ++by.sent;
-    fleet::replica_id to = fleet::no_replica;
+    fleet::replica_id to = how_.shares ? choose(c, r, by, mine_may) : fleet::no_replica;
+    if (to == fleet::no_replica) to = choose(c, r, by, may);
+    TESSERA_ASSERT(to != fleet::no_replica, "there is an instance that takes it");
     tokens cached{};
-    if constexpr (prefix_reader<Placement>) {
-      c.look_at_prefixes(r);
-      const auto cached_on = [&](fleet::replica_id i) noexcept { return c.views()[i].cached_tokens; };
-      const fleet::prefix<decltype(cached_on)> prompt{r.prompt, c.views()[0].prefix_key, cached_on};
-      to = chosen(by.book.rank(by.placement, prompt, 1, may));
-      cached = cached_on(to);
-    } else {
-      to = chosen(by.book.rank(by.placement, 1, may));
-    }
+    if constexpr (prefix_reader<Placement>) cached = c.views()[to].cached_tokens;
     before_[r.index] = r.generated();
     const status s = by.book.reserve(r.index, to,
                                      {.prompt = max(r.state().length, r.prompt),
@@ -236,9 +229,20 @@ class routed {
   [[nodiscard]] static time_point now(const C& c) noexcept {
     return time_point::at_seconds(c.now_s());
   }
-  [[nodiscard]] static fleet::replica_id chosen(std::span<const fleet::replica_id> ids) noexcept {
-    TESSERA_ASSERT(!ids.empty(), "there is an instance that takes it");
-    return ids.front();
+  /// The router's choice; `no_replica` if nobody may.
+  template <class C, class May>
+  [[nodiscard]] static fleet::replica_id choose(C& c, const request& r, router& by, May may) {
+    const auto first = [](std::span<const fleet::replica_id> ids) {
+      return ids.empty() ? fleet::no_replica : ids.front();
+    };
+    if constexpr (prefix_reader<Placement>) {
+      c.look_at_prefixes(r);
+      const auto cached_on = [&](fleet::replica_id i) noexcept { return c.views()[i].cached_tokens; };
+      const fleet::prefix<decltype(cached_on)> prompt{r.prompt, c.views()[0].prefix_key, cached_on};
+      return first(by.book.rank(by.placement, prompt, 1, may));
+    } else {
+      return first(by.book.rank(by.placement, 1, may));
+    }
   }
   template <class C>
   void hear(const C& c, const request& r, std::size_t i) noexcept {
