@@ -29,6 +29,9 @@ struct random {
     return static_cast<std::size_t>(drawn % n);
   }
 
+  /// A number that is at least 0 and less than 1. Advances the generator.
+  [[nodiscard]] constexpr double part() noexcept { return static_cast<double>(draw() >> 11U) * 0x1p-53; }
+
  private:
   constexpr std::uint64_t draw() noexcept {
     return tessera::detail::split_mix(state += tessera::detail::split_mix_step);

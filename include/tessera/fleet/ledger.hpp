@@ -1,0 +1,822 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <tessera/control/flow_controller.hpp>
+#include <tessera/core/owned_storage.hpp>
+#include <tessera/core/status.hpp>
+#include <tessera/fleet/report.hpp>
+#include <tessera/fleet/reservations.hpp>
+#include <tessera/fleet/view.hpp>
+#include <tessera/headroom/prefill_load.hpp>
+#include <tessera/placement/phasor_router.hpp>
+#include <tessera/request/state.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <type_traits>
+
+/// @file
+/// A fleet of engines as one router sees it: the book between what replicas report and what policies are shown.
+
+TESSERA_NAMESPACE_BEGIN
+namespace fleet {
+
+/// What a replica is, as it joins.
+struct replica {
+  blocks capacity{};                          ///< Its KV blocks.
+  control::role role = control::role::mixed;  ///< What it does.
+  bool elastic = false;                       ///< It may be given another role, see `control::worker`.
+  placement::prefill_worker prefill{.cost = {}, .budget = {}};  ///< For Phi_T; without a budget that is 1.
+};
+
+/// What a request is when it is placed.
+struct arrival {
+  tokens prompt{};                     ///< Tokens that it has: the prompt, and after a death what the user has got.
+  tokens cached{};                     ///< Of these, what the replica need not compute.
+  phase starts_in = phase::answering;  ///< Whether it reasons first.
+};
+
+/// A request that is to go on elsewhere.
+struct move {
+  request_id request = 0;        ///< Which.
+  replica_id from = no_replica;  ///< Where it runs.
+  replica_id to = no_replica;    ///< Where its room is reserved.
+  tokens length{};               ///< Its tokens, as far as was heard.
+  blocks size{};                 ///< Blocks for them.
+
+  /// Memberwise.
+  friend constexpr bool operator==(const move&, const move&) noexcept = default;
+};
+
+/// A request whose replica is dead.
+struct orphan {
+  request_id request = 0;             ///< Which.
+  replica_id on = no_replica;         ///< What is dead.
+  tokens generated{};                 ///< Tokens that were heard of it there.
+  replica_id elsewhere = no_replica;  ///< Where it was on its way to; its room there stays reserved.
+
+  /// Memberwise.
+  friend constexpr bool operator==(const orphan&, const orphan&) noexcept = default;
+};
+
+/// How a router keeps its book.
+template <clock_policy Clock = seconds_clock>
+struct ledger_settings {
+  using duration = basic_duration<Clock>;  ///< A length of time on that clock.
+
+  tokens block_size{16};                                           ///< Of a KV block.
+  duration lease = tessera::detail::milliseconds<Clock, 60'000>;   ///< A request that nobody has named for so long is
+                                                                   ///< given back.
+  duration silence = tessera::detail::milliseconds<Clock, 5'000>;  ///< A replica that has not reported for so long is
+                                                                   ///< not shown to policies, unless none has.
+  duration rest = tessera::detail::milliseconds<Clock, 2'000>;     ///< Between two moves of a request.
+  std::size_t moving = 8;                                          ///< Requests that move at a time, at most.
+  blocks tight{};       ///< A replica with fewer free blocks gives requests away; 0: none does by itself.
+  blocks demand{};      ///< Fewer free blocks than this are stranded, see `headroom::reference_demand`.
+  tokens quantum{500};  ///< An answer that is no longer is fresh (PASCAL's a_i).
+};
+
+/// The book of one router: which replicas there are, what they have reported, and what of it is this router's doing. It
+/// shows that to placement policies, and decides about requests that run.
+///
+/// **What is exact, what is stale.** One's own requests count from the call that places them (`reserve`) to the one
+/// that ends them, whatever reports say: a report that is old herds nobody. Others' requests are what a replica last
+/// reported less what of it was one's own. They are as old as that report: so routers do not see each other's
+/// arrivals in between, nor a replica that has just become slow.
+///
+/// **What a network may do.** Reports may be late, doubled, reordered, or come from the dead: each names its
+/// incarnation and epoch, and only the youngest of the living counts (`receptions` says how often that was not so).
+/// `first_token`, `progress`, `answers`, `moved` and `release` may come twice, late or after the end: they name request
+/// and replica, say how far it is instead of what has changed, and what is not known any more is false and no effect.
+/// What never comes costs a lease: `expire` gives back who has not been named for so long. So books end at zero.
+///
+/// **Moves.** `propose_moves` reserves a request's room at its destination and takes it off its source in one step:
+/// then no second request is sent after it, and none flees the source because of it. It goes on counting there until
+/// `moved`. If it comes to nothing (`release` at the destination, its lease, the death of it) the source has it again.
+/// A request rests after each move; no move is to where there is not room; policies that ask for a gain make cycles
+/// impossible while loads stand still.
+///
+/// It is no transport and no failure detector: calls come from whoever has them. One thread. No clock: `now` does not
+/// run backwards. O(1) unless said otherwise, a hash table's on average; nothing allocates. About 350 bytes a replica
+/// and 200 a reservation. Not checked: that what a caller says of a request is true.
+template <clock_policy Clock = seconds_clock>
+class ledger {
+ public:
+  using time_point = basic_time_point<Clock>;  ///< A moment on that clock.
+  using settings = ledger_settings<Clock>;     ///< How the book is kept.
+
+  /// What there must be room for; fixed at construction.
+  struct limits {
+    std::size_t replicas = 64;        ///< Numbers are below this.
+    std::size_t reservations = 4096;  ///< Requests at a time; one that moves, or is tried twice, counts twice.
+    std::size_t moves = 16;           ///< Most moves that one call proposes.
+  };
+
+  /// Bytes that an object with these limits takes from its arena, alignment included.
+  [[nodiscard]] static constexpr std::size_t required_bytes(const limits& l) noexcept {
+    return storage_layout{}
+        .template add<entry>(l.replicas)
+        .template add<view>(l.replicas)
+        .template add<replica_id>(l.replicas)
+        .template add<std::uint32_t>(l.replicas)
+        .template add<replica_id>(l.replicas)
+        .template add<replica_id>(l.replicas)
+        .template add<control::worker>(l.replicas)
+        .template add<move>(l.moves)
+        .add_bytes(detail::reservations<Clock>::required_bytes(l.reservations))
+        .bytes_unaligned();
+  }
+
+  /// Over the caller's memory, at least `required_bytes(l)` (asserted), which must outlive it. No replica is there.
+  ledger(std::span<std::byte> memory, const limits& l, const settings& s = {}) noexcept : ledger{arena{memory}, l, s} {}
+  /// Over what `storage_for` made.
+  ledger(owned_storage<limits>& storage, const settings& s = {}) noexcept
+      : ledger{storage.memory(), storage.limits(), s} {}
+  ledger(const ledger&) = delete;
+  ledger& operator=(const ledger&) = delete;
+
+  // -- replicas ----------------------------------------------------------------------------------------------------
+
+  /// A replica comes. `invalid` if there is no room for its number, or `incarnation` is 0, or what it is makes no
+  /// sense; `busy` if the number is somebody's, of this incarnation or another: `fence` that one first; `refused` if
+  /// this incarnation or a later one of it is dead. O(replicas).
+  [[nodiscard]] status join(replica_id id, std::uint64_t incarnation, const replica& what, time_point now) noexcept {
+    if (id >= limits_.replicas || incarnation == 0 || what.capacity < blocks{} ||
+        what.capacity > blocks{greatest_count}) {
+      return status::invalid;
+    }
+    entry& r = replicas_[id];
+    if (r.is != condition::absent) return status::busy;
+    if (incarnation <= r.incarnation) return status::refused;
+    r = {};
+    r.what = what;
+    r.incarnation = incarnation;
+    r.is = condition::open;
+    r.total_room = what.capacity;
+    r.heard = now;
+    by_time_.push_back(replicas_, id);
+    views_[id] = {};
+    views_[id].id = id;
+    views_[id].capacity = what.capacity;
+    views_[id].role = what.role;
+    refresh(id);
+    reopen();
+    return status::ok;
+  }
+  /// It takes no new requests; those that it has go on. False if it is not there. O(replicas).
+  bool drain(replica_id id) noexcept {
+    if (!contains(id)) return false;
+    replicas_[id].is = condition::draining;
+    reopen();
+    return true;
+  }
+  /// Somebody could not reach it. As if it had been silent for long: nobody is sent there while another reports, until
+  /// it does. What it has stays in the book, for it may live. False if this incarnation of it is not there.
+  /// O(replicas).
+  bool lost(replica_id id, std::uint64_t incarnation) noexcept {
+    if (!lives(id, incarnation)) return false;
+    silence(id);
+    reopen();
+    return true;
+  }
+  /// This incarnation is dead for sure, and cannot come back: nothing counts any more that it says. What it had is
+  /// given back, and `gone(const orphan&)` is called for each request that was on it, which must not call the ledger;
+  /// it may be tried elsewhere. One that was on its way to it goes on where it is. False if this incarnation is not
+  /// there. O(replicas) and its requests.
+  template <class Gone>
+  bool fence(replica_id id, std::uint64_t incarnation, Gone gone) noexcept {
+    if (!lives(id, incarnation)) return false;
+    entry& r = replicas_[id];
+    while (r.requests.first != no_index) {
+      const std::uint32_t i = r.requests.first;
+      const held& h = book_.data()[i];
+      const std::uint32_t twin = h.twin;
+      const orphan o{h.request, id, h.generated, twin != no_index ? book_.data()[twin].where : no_replica};
+      const bool was_here = h.stands != standing::incoming;
+      if (twin != no_index) was_here ? untie(twin) : stays(twin);
+      remove(i);
+      if (was_here) gone(o);
+    }
+    if (!r.is_silent) by_time_.erase(replicas_, id);
+    r.is = condition::absent;
+    r.is_silent = false;
+    reopen();
+    return true;
+  }
+  /// The same, of whose requests the caller knows by himself.
+  bool fence(replica_id id, std::uint64_t incarnation) noexcept {
+    return fence(id, incarnation, [](const orphan&) noexcept {});
+  }
+
+  /// The router asks a replica for a report now. If that does not say what of it is this router's, it is taken to be
+  /// what the book has now. To be called before each such report, one at a time.
+  void asked(replica_id id) noexcept {
+    if (!contains(id)) return;
+    replicas_[id].own = as_load(id, replicas_[id].here);
+    replicas_[id].was_asked = true;
+  }
+  /// A report has come. O(1); O(replicas) if the replica has been silent.
+  reception receive(replica_id id, const report& said, time_point now) noexcept {
+    const reception r = take(id, said, now);
+    ++receptions_[static_cast<std::size_t>(r)];
+    return r;
+  }
+
+  /// The replica serves requests of these lengths: KV of at least `from` blocks and less than `to`, as a stage of
+  /// `partition::stage` does, with its ends in blocks. For `placement::stay_in_range`, and for choosing from the views.
+  /// Requires that it is there, and a range that is not empty (asserted).
+  void set_range(replica_id id, blocks from, blocks to) noexcept {
+    TESSERA_ASSERT(contains(id), "this replica is not there");
+    TESSERA_ASSERT(blocks{} <= from && from < to, "a range of lengths is not empty");
+    views_[id].from = from;
+    views_[id].to = to;
+  }
+
+  // -- requests ----------------------------------------------------------------------------------------------------
+
+  /// The replicas for a request, best first, at most `choices`: others than the first are for when it refuses. Valid
+  /// until the next call. Shown are those that take requests and of which `may(view)` is true: those with room, say, or
+  /// in the subset that a gateway names. O(replicas) and `choices` times what the policy takes.
+  template <placement_policy Policy, class May = everyone>
+  [[nodiscard]] std::span<const replica_id> rank(Policy& policy, std::size_t choices = 1, May may = {}) noexcept {
+    return choose(policy, choices, may, [&](std::size_t n) { return candidates<>{views_, left_, n}; });
+  }
+  /// The same for policies that read what each replica has of the prompt.
+  template <class Cached, placement_policy<prefix<Cached>> Policy, class May = everyone>
+  [[nodiscard]] std::span<const replica_id> rank(Policy& policy, const prefix<Cached>& of, std::size_t choices = 1,
+                                                 May may = {}) noexcept {
+    return choose(policy, choices, may, [&](std::size_t n) {
+      return candidates<prefix<Cached>>{views_, left_, n, of};
+    });
+  }
+
+  /// A request is sent to a replica, and counts there from now on. `refused` if that is not there or drains; `busy` if
+  /// it is there already; `exhausted` if there is no room in the book; `invalid` if its lengths make no sense.
+  [[nodiscard]] status reserve(request_id request, replica_id id, const arrival& a, time_point now) noexcept {
+    if (!contains(id) || replicas_[id].is != condition::open) return status::refused;
+    if (!(tokens{} <= a.cached && a.cached <= a.prompt && a.prompt <= headroom::longest_prompt)) return status::invalid;
+    if (book_.find(request, id) != no_index) return status::busy;
+    if (book_.full()) return status::exhausted;
+    const std::uint32_t i = book_.insert(request, id);
+    held& h = book_.data()[i];
+    h.prompt = a.prompt;
+    h.cached = a.cached;
+    h.size = blocks_for(a.prompt, settings_.block_size);
+    h.answers = a.starts_in == phase::answering;
+    enlist(i, now);
+    return status::ok;
+  }
+  /// It has its first token there. False if it is not there.
+  bool first_token(request_id request, replica_id id, time_point now) noexcept {
+    return progress(request, id, tokens{1}, now);
+  }
+  /// So many tokens of it have come from there in all. Less than before, or as many, says only that it lives. False if
+  /// it is not there. Requires: not negative (asserted).
+  bool progress(request_id request, replica_id id, tokens generated, time_point now) noexcept {
+    TESSERA_ASSERT(generated >= tokens{}, "a number of tokens is not negative");
+    const std::uint32_t i = touch(request, id, now);
+    if (i == no_index) return false;
+    grow(i, generated);
+    const std::uint32_t twin = book_.data()[i].twin;
+    if (twin != no_index) grow(twin, generated);
+    return true;
+  }
+  /// It has ended its reasoning: it asks where it is to answer. False if it is not there.
+  bool answers(request_id request, replica_id id, time_point now) noexcept {
+    const std::uint32_t i = touch(request, id, now);
+    if (i == no_index) return false;
+    begin_to_answer(i);
+    const std::uint32_t twin = book_.data()[i].twin;
+    if (twin != no_index) begin_to_answer(twin);
+    if (book_.data()[i].stands == standing::here) ask(i);
+    return true;
+  }
+  /// It has ended there, was refused, was cancelled, or its move there came to nothing. False if it is not there.
+  bool release(request_id request, replica_id id) noexcept {
+    const std::uint32_t i = book_.find(request, id);
+    if (i == no_index) return false;
+    const std::uint32_t twin = book_.data()[i].twin;
+    if (twin != no_index) {
+      if (book_.data()[i].stands == standing::incoming) {
+        stays(twin);
+      } else {
+        remove(twin);  // it has ended while it moved
+      }
+    }
+    remove(i);
+    return true;
+  }
+  /// A request that was on its way to this replica goes on there, and nowhere else. False if it was not.
+  bool moved(request_id request, replica_id to, time_point now) noexcept {
+    const std::uint32_t i = touch(request, to, now);
+    if (i == no_index || book_.data()[i].stands != standing::incoming) return false;
+    const std::uint32_t twin = book_.data()[i].twin;
+    arrive(i);
+    if (twin != no_index) remove(twin);
+    return true;
+  }
+
+  // -- decisions ---------------------------------------------------------------------------------------------------
+
+  /// Which requests are to go on elsewhere. Asked about are those that have begun to answer, or outgrown the range of
+  /// their replica (`set_range`), since they were last asked about, and, of each replica with fewer free blocks than
+  /// `settings::tight`, the smallest that runs and does not rest. The policy decides, one request after the other, each
+  /// over views in which those before it have moved. Whoever is proposed is on its way in the books: carry it out, and
+  /// say `moved`, or `release` it at its destination. Valid until the next call.
+  ///
+  /// Nobody moves to where there is not room, or before it has rested, or from or to a replica that is silent or
+  /// drains; nobody who has no token yet. O(replicas), the requests on replicas that are tight, and O(replicas) for
+  /// each that is asked about.
+  template <migration_policy Policy>
+  [[nodiscard]] std::span<const move> propose_moves(Policy& policy, time_point now) noexcept {
+    moves_.clear();
+    for (std::uint32_t i = asking_.first; i != no_index && may_propose();) {
+      const std::uint32_t next = book_.data()[i].in_turn.after;
+      const held& h = book_.data()[i];
+      if (h.started && !(now < h.rests_until) && gives(h.where)) {
+        ask_no_more(i);
+        consider(policy, i, now);
+      }
+      i = next;
+    }
+    if (settings_.tight > blocks{}) {
+      for (std::size_t k = 0; k != open_.size() && may_propose(); ++k) {
+        if (!gives(open_[k]) || views_[open_[k]].free_blocks >= settings_.tight) continue;
+        const std::uint32_t i = smallest(open_[k], now);
+        if (i != no_index) consider(policy, i, now);
+      }
+    }
+    return {moves_.data(), moves_.size()};
+  }
+
+  /// At most one replica's new role, by the macro controller of Phasor over the views as they are. Each call is an
+  /// epoch of it. The replica counts in its new pool at once, until `changed_role` is said it gets nothing else to do.
+  /// Replicas that are silent or drain count for nothing. Where reports do not say what is left of prompts, Phi_T is of
+  /// one's own requests alone: let one router decide that sends most of them. O(replicas).
+  [[nodiscard]] std::optional<control::role_change> propose_roles(control::flow_controller& controller) noexcept {
+    for (std::size_t id = 0; id != limits_.replicas; ++id) {
+      const entry& r = replicas_[id];
+      const view& v = views_[id];
+      control::worker& w = workers_[id];
+      w = {};
+      w.available = r.is == condition::open && !r.is_silent;
+      if (!w.available) continue;
+      w.role = v.role;
+      w.elastic = r.what.elastic;
+      w.changing = r.is_changing;
+      w.time_phi = time_phi(static_cast<replica_id>(id));
+      w.total = v.capacity;
+      w.free = v.free_blocks;
+      w.queued = v.waiting_blocks;
+      w.demand = settings_.demand;
+      w.sequences_held = v.requests;
+    }
+    const std::optional<control::role_change> change = controller.decide({workers_, limits_.replicas});
+    if (change) {
+      replicas_[change->worker].is_changing = true;
+      views_[change->worker].role = change->to;
+      refresh(change->worker);
+    }
+    return change;
+  }
+  /// A replica has the role that it was given. False if it was not given any.
+  bool changed_role(replica_id id) noexcept {
+    if (!contains(id) || !replicas_[id].is_changing) return false;
+    replicas_[id].is_changing = false;
+    return true;
+  }
+
+  /// Time has passed: gives back who has not been named for a lease, and calls `gone(request, replica)` for each, which
+  /// must not call the ledger; replicas that have not reported for long are not shown any more. To be called now and
+  /// then. O(those), and O(replicas) if one has become silent.
+  template <class Gone>
+  void expire(time_point now, Gone gone) noexcept {
+    while (named_.first != no_index) {
+      const std::uint32_t i = named_.first;
+      const held& h = book_.data()[i];
+      if (now - h.heard < settings_.lease) break;
+      const request_id request = h.request;
+      const replica_id where = h.where;
+      if (h.twin != no_index) {
+        // Whoever moves is where it was heard of last.
+        h.stands == standing::incoming ? stays(h.twin) : arrive(h.twin);
+      }
+      remove(i);
+      ++expired_;
+      gone(request, where);
+    }
+    bool changed = false;
+    while (by_time_.first != no_index && !(now - replicas_[by_time_.first].heard < settings_.silence)) {
+      silence(by_time_.first);
+      changed = true;
+    }
+    if (changed) reopen();
+  }
+  /// The same, of whose requests nobody has to be told.
+  void expire(time_point now) noexcept {
+    expire(now, [](request_id, replica_id) noexcept {});
+  }
+
+  // -- to look at --------------------------------------------------------------------------------------------------
+
+  /// Whether a replica has joined by this number, and is not dead.
+  [[nodiscard]] bool contains(replica_id id) const noexcept {
+    return id < limits_.replicas && replicas_[id].is != condition::absent;
+  }
+  /// Its incarnation, of one that is dead the last; 0 if there has been none.
+  [[nodiscard]] std::uint64_t incarnation(replica_id id) const noexcept {
+    return id < limits_.replicas ? replicas_[id].incarnation : 0;
+  }
+  /// Whether it has been silent for long, or was lost.
+  [[nodiscard]] bool silent(replica_id id) const noexcept { return contains(id) && replicas_[id].is_silent; }
+  /// Those that policies are shown, by number.
+  [[nodiscard]] candidates<> shown() const noexcept { return {views_, open_.data(), open_.size()}; }
+  /// A replica as policies are shown it. Requires that it is there (asserted).
+  [[nodiscard]] const view& at(replica_id id) const noexcept {
+    TESSERA_ASSERT(contains(id), "this replica is not there");
+    return views_[id];
+  }
+  /// What of a replica's load is this router's, as the replica would count it: who is leaving is there, who is on the
+  /// way is not. Requires that it is there (asserted).
+  [[nodiscard]] load own(replica_id id) const noexcept {
+    TESSERA_ASSERT(contains(id), "this replica is not there");
+    return as_load(id, replicas_[id].here);
+  }
+  /// What is other routers', as of its last report. Requires that it is there (asserted).
+  [[nodiscard]] const load& others(replica_id id) const noexcept {
+    TESSERA_ASSERT(contains(id), "this replica is not there");
+    return replicas_[id].others;
+  }
+  /// Whether a request is in the book at a replica.
+  [[nodiscard]] bool reserved(request_id request, replica_id id) const noexcept {
+    return book_.find(request, id) != no_index;
+  }
+  /// Reservations in the book.
+  [[nodiscard]] std::size_t size() const noexcept { return book_.size(); }
+  /// Requests on their way.
+  [[nodiscard]] std::size_t moving() const noexcept { return moving_; }
+  /// How many reports have ended so.
+  [[nodiscard]] std::uint64_t received(reception r) const noexcept { return receptions_[static_cast<std::size_t>(r)]; }
+  /// Reservations that were given back because nobody had named them for a lease.
+  [[nodiscard]] std::uint64_t expired() const noexcept { return expired_; }
+
+ private:
+  using held = detail::reservation<Clock>;
+  using standing = detail::standing;
+  enum class condition : std::uint8_t { absent, open, draining };
+
+  /// What requests add up to.
+  struct sums {
+    std::size_t requests = 0;
+    blocks kv_held{};
+    blocks waiting_blocks{};
+    std::size_t reasoning = 0;
+    std::size_t fresh_answers = 0;
+    headroom::prefill_load prefill{};
+  };
+  struct entry {
+    replica what{};
+    std::uint64_t incarnation = 0;
+    std::uint64_t epoch = 0;
+    time_point heard{};
+    load others{};
+    load own{};           // When the report was asked for.
+    blocks total_room{};  // As reported: free, and what one's own had or needed then.
+    sums here{};          // Of one's own that are there.
+    sums counts{};        // Of one's own as policies see them.
+    detail::list<&held::there> requests{};
+    detail::links by_time{};
+    condition is = condition::absent;
+    bool was_asked = false;
+    bool is_silent = false;
+    bool is_changing = false;
+  };
+
+  ledger(arena memory, const limits& l, const settings& s) noexcept
+      : limits_{l},
+        settings_{s},
+        replicas_{memory.take<entry>(l.replicas)},
+        views_{memory.take<view>(l.replicas)},
+        open_{memory, l.replicas},
+        place_{memory.take<std::uint32_t>(l.replicas)},
+        left_{memory.take<replica_id>(l.replicas)},
+        ranked_{memory, l.replicas},
+        workers_{memory.take<control::worker>(l.replicas)},
+        moves_{memory, l.moves},
+        book_{memory, l.reservations} {
+    TESSERA_ASSERT(l.replicas >= 1 && l.replicas < no_index && l.reservations < no_index / 4, "ids have 32 bits");
+    TESSERA_ASSERT(s.block_size > tokens{}, "a block has a size");
+    TESSERA_ASSERT(s.lease > basic_duration<Clock>{} && s.silence > basic_duration<Clock>{}, "patience is positive");
+    TESSERA_ASSERT(
+        s.rest >= basic_duration<Clock>{} && s.tight >= blocks{} && s.demand >= blocks{} && s.quantum >= tokens{},
+        "a bound is not negative");
+  }
+
+  [[nodiscard]] bool lives(replica_id id, std::uint64_t incarnation) const noexcept {
+    return contains(id) && replicas_[id].incarnation == incarnation;
+  }
+
+  reception take(replica_id id, const report& said, time_point now) noexcept {
+    if (id >= limits_.replicas) return reception::unknown;
+    if (!well_formed(said)) return reception::malformed;
+    entry& r = replicas_[id];
+    const bool is_there = r.is != condition::absent;
+    if (said.incarnation < r.incarnation + (is_there ? 0 : 1)) return reception::former;
+    if (!is_there || said.incarnation > r.incarnation) return reception::unknown;
+    if (said.epoch == r.epoch) return reception::doubled;
+    if (said.epoch < r.epoch) return reception::late;
+    const load own = said.own ? *said.own : r.was_asked ? r.own : as_load(id, r.here);
+    r.epoch = said.epoch;
+    r.was_asked = false;
+    r.others = without(said.all, own);
+    const blocks free = said.free ? *said.free : r.what.capacity - said.all.kv_held;
+    r.total_room = free + own.kv_held + own.waiting_blocks;
+    views_[id].slo_met = said.slo_met;
+    if (!r.is_silent) by_time_.erase(replicas_, id);
+    by_time_.push_back(replicas_, id);
+    r.heard = now;
+    refresh(id);
+    if (r.is_silent) {
+      r.is_silent = false;
+      reopen();
+    }
+    return reception::taken;
+  }
+  void silence(replica_id id) noexcept {
+    if (replicas_[id].is_silent) return;
+    replicas_[id].is_silent = true;
+    by_time_.erase(replicas_, id);
+  }
+  /// Who takes requests has changed. If all are silent, reports may be what is broken: then all are shown.
+  void reopen() noexcept {
+    open_.clear();
+    for (const bool silent : {false, true}) {
+      for (std::size_t id = 0; id != limits_.replicas; ++id) {
+        const entry& r = replicas_[id];
+        if (r.is == condition::open && r.is_silent == silent) open_.push_back(static_cast<replica_id>(id));
+      }
+      if (!open_.empty()) break;
+    }
+    for (std::size_t id = 0; id != limits_.replicas; ++id) place_[id] = no_index;
+    for (std::uint32_t k = 0; k != open_.size(); ++k) place_[open_[k]] = k;
+  }
+
+  template <class Policy, class May, class Show>
+  [[nodiscard]] std::span<const replica_id> choose(Policy& policy, std::size_t choices, May& may, Show show) noexcept {
+    std::size_t n = 0;
+    for (const replica_id id : open_) {
+      left_[n] = id;
+      n += may(views_[id]) ? 1 : 0;
+    }
+    ranked_.clear();
+    const auto next = [&](auto& by) noexcept {
+      const std::size_t i = by(show(n));
+      if (i >= n) return false;
+      ranked_.push_back(left_[i]);
+      return true;
+    };
+    if (choices == 0 || !next(policy)) return {};
+    std::remove_cv_t<Policy> later = policy;
+    while (ranked_.size() < choices) {
+      replica_id* const taken = std::find(left_, left_ + n, ranked_.back());
+      std::copy(taken + 1, left_ + n, taken);
+      --n;
+      if (!next(later)) break;
+    }
+    return {ranked_.data(), ranked_.size()};
+  }
+
+  // What a request is to its replica.
+
+  void add(sums& to, const held& h) noexcept {
+    ++to.requests;
+    (h.started ? to.kv_held : to.waiting_blocks) += h.size;
+    to.reasoning += h.answers ? 0 : 1;
+    to.fresh_answers += is_fresh(h) ? 1 : 0;
+    if (!h.started) to.prefill.join(h.prompt, h.cached);
+  }
+  void subtract(sums& from, const held& h) noexcept {
+    --from.requests;
+    (h.started ? from.kv_held : from.waiting_blocks) -= h.size;
+    from.reasoning -= h.answers ? 0 : 1;
+    from.fresh_answers -= is_fresh(h) ? 1 : 0;
+    if (!h.started) from.prefill.leave(h.prompt, h.cached);
+  }
+  [[nodiscard]] bool is_fresh(const held& h) const noexcept {
+    return h.answers && h.generated - h.reasoned < settings_.quantum;
+  }
+  void put_in(const held& h) noexcept {
+    entry& r = replicas_[h.where];
+    if (h.stands != standing::incoming) add(r.here, h);
+    if (h.stands != standing::leaving) add(r.counts, h);
+    refresh(h.where);
+  }
+  void take_out(const held& h) noexcept {
+    entry& r = replicas_[h.where];
+    if (h.stands != standing::incoming) subtract(r.here, h);
+    if (h.stands != standing::leaving) subtract(r.counts, h);
+  }
+  /// Changes a reservation, and what it adds up to.
+  template <class Change>
+  void update(std::uint32_t i, Change change) noexcept {
+    held& h = book_.data()[i];
+    take_out(h);
+    change(h);
+    put_in(h);
+  }
+
+  [[nodiscard]] load as_load(replica_id id, const sums& s) const noexcept {
+    return {.requests = s.requests,
+            .kv_held = s.kv_held,
+            .waiting_blocks = s.waiting_blocks,
+            .reasoning = s.reasoning,
+            .fresh_answers = s.fresh_answers,
+            .prefill_flops = s.prefill.flops(replicas_[id].what.prefill.cost)};
+  }
+  [[nodiscard]] double time_phi(replica_id id) const noexcept {
+    const entry& r = replicas_[id];
+    const double budget = r.what.prefill.budget.flops();
+    return budget > 0 ? 1.0 - (r.others.prefill_flops + r.counts.prefill.flops(r.what.prefill.cost)) / budget : 1.0;
+  }
+  void refresh(replica_id id) noexcept {
+    const entry& r = replicas_[id];
+    view& v = views_[id];
+    v.requests = r.others.requests + r.counts.requests;
+    v.kv_held = r.others.kv_held + r.counts.kv_held;
+    v.waiting_blocks = r.others.waiting_blocks + r.counts.waiting_blocks;
+    v.reasoning = r.others.reasoning + r.counts.reasoning;
+    v.fresh_answers = r.others.fresh_answers + r.counts.fresh_answers;
+    const blocks free = r.total_room - r.counts.kv_held - r.counts.waiting_blocks;
+    v.free_blocks = min(max(free, blocks{}), v.capacity);
+    v.phi = v.role == control::role::prefill
+                ? time_phi(id)
+                : headroom::space_freeness(v.kv_held + v.waiting_blocks,
+                                           kv::stranded_below{settings_.demand}({v.capacity, v.free_blocks, {}}),
+                                           v.capacity);
+  }
+
+  // The book.
+
+  void enlist(std::uint32_t i, time_point now) noexcept {
+    held& h = book_.data()[i];
+    h.heard = now;
+    replicas_[h.where].requests.push_back(book_.data(), i);
+    named_.push_back(book_.data(), i);
+    put_in(h);
+  }
+  /// Requires: its twin, if it has one, is seen to.
+  void remove(std::uint32_t i) noexcept {
+    held& h = book_.data()[i];
+    ask_no_more(i);
+    take_out(h);
+    refresh(h.where);
+    if (h.stands == standing::incoming) --moving_;
+    replicas_[h.where].requests.erase(book_.data(), i);
+    named_.erase(book_.data(), i);
+    book_.erase(i);
+  }
+  [[nodiscard]] std::uint32_t touch(request_id request, replica_id id, time_point now) noexcept {
+    const std::uint32_t i = book_.find(request, id);
+    if (i == no_index) return i;
+    book_.data()[i].heard = now;
+    if (named_.last != i) {
+      named_.erase(book_.data(), i);
+      named_.push_back(book_.data(), i);
+    }
+    return i;
+  }
+  void grow(std::uint32_t i, tokens generated) noexcept {
+    const held& before = book_.data()[i];
+    if (generated <= before.generated) return;
+    const blocks size = blocks_for(before.prompt + generated, settings_.block_size);
+    const bool same = before.started && size == before.size && !is_fresh(before);
+    if (same) {
+      book_.data()[i].generated = generated;
+      return;
+    }
+    const bool larger = size != before.size;
+    update(i, [&](held& h) {
+      h.generated = generated;
+      h.size = size;
+      h.started = true;
+    });
+    const held& h = book_.data()[i];
+    if (larger && h.stands == standing::here && h.size >= views_[h.where].to) ask(i);
+  }
+  void begin_to_answer(std::uint32_t i) noexcept {
+    if (book_.data()[i].answers) return;
+    update(i, [](held& h) {
+      h.answers = true;
+      h.reasoned = h.generated;
+    });
+  }
+  void ask(std::uint32_t i) noexcept {
+    held& h = book_.data()[i];
+    if (h.asks) return;
+    h.asks = true;
+    asking_.push_back(book_.data(), i);
+  }
+  void ask_no_more(std::uint32_t i) noexcept {
+    held& h = book_.data()[i];
+    if (!h.asks) return;
+    h.asks = false;
+    asking_.erase(book_.data(), i);
+  }
+
+  // Moves.
+
+  [[nodiscard]] bool may_propose() const noexcept {
+    return moving_ < settings_.moving && moves_.size() != moves_.capacity() && !book_.full();
+  }
+  /// Whether requests may leave it for others.
+  [[nodiscard]] bool gives(replica_id id) const noexcept { return place_[id] != no_index && !replicas_[id].is_silent; }
+  [[nodiscard]] std::uint32_t smallest(replica_id id, time_point now) const noexcept {
+    std::uint32_t best = no_index;
+    for (std::uint32_t i = replicas_[id].requests.first; i != no_index; i = book_.data()[i].there.after) {
+      const held& h = book_.data()[i];
+      if (h.stands != standing::here || !h.started || now < h.rests_until) continue;
+      if (best == no_index || h.size < book_.data()[best].size ||
+          (h.size == book_.data()[best].size && h.request < book_.data()[best].request)) {
+        best = i;
+      }
+    }
+    return best;
+  }
+  /// Requires: it is here, where `gives`.
+  template <class Policy>
+  void consider(Policy& policy, std::uint32_t i, time_point now) noexcept {
+    const held& h = book_.data()[i];
+    const blocks grows = blocks_for(h.prompt + h.generated + tokens{1}, settings_.block_size) - h.size;
+    const std::size_t k = policy(shown(), std::size_t{place_[h.where]}, grows, h.size);
+    if (k >= open_.size() || open_[k] == h.where) return;
+    const replica_id to = open_[k];
+    if (replicas_[to].is_silent || views_[to].free_blocks < h.size || reserved(h.request, to)) return;
+    moves_.push_back({h.request, h.where, to, h.prompt + h.generated, h.size});
+    depart(i, to, now);
+  }
+  void depart(std::uint32_t i, replica_id to, time_point now) noexcept {
+    const std::uint32_t there = book_.insert(book_.data()[i].request, to);
+    update(i, [&](held& h) {
+      h.stands = standing::leaving;
+      h.rests_until = now + settings_.rest;
+      h.twin = there;
+    });
+    ask_no_more(i);
+    const held& from = book_.data()[i];
+    held& h = book_.data()[there];
+    h.rests_until = from.rests_until;
+    h.prompt = from.prompt;
+    h.cached = from.cached;
+    h.generated = from.generated;
+    h.reasoned = from.reasoned;
+    h.size = from.size;
+    h.twin = i;
+    h.stands = standing::incoming;
+    h.started = true;
+    h.answers = from.answers;
+    ++moving_;
+    enlist(there, now);
+  }
+  /// The one end of a move knows nothing of the other any more.
+  void untie(std::uint32_t i) noexcept { book_.data()[i].twin = no_index; }
+  /// Who was leaving stays.
+  void stays(std::uint32_t i) noexcept {
+    update(i, [](held& h) {
+      h.stands = standing::here;
+      h.twin = no_index;
+    });
+  }
+  /// Who was incoming is there.
+  void arrive(std::uint32_t i) noexcept {
+    --moving_;
+    update(i, [](held& h) {
+      h.stands = standing::here;
+      h.twin = no_index;
+    });
+  }
+
+  limits limits_;
+  settings settings_;
+  entry* replicas_;
+  view* views_;
+  fixed_vector<replica_id> open_;  // Those that are shown, by number.
+  std::uint32_t* place_;           // Of a replica in `open_`.
+  replica_id* left_;               // Those that a request may still be given.
+  fixed_vector<replica_id> ranked_;
+  control::worker* workers_;
+  fixed_vector<move> moves_;
+  detail::reservations<Clock> book_;
+  detail::list<&held::by_time> named_{};
+  detail::list<&held::in_turn> asking_{};
+  detail::list<&entry::by_time> by_time_{};  // Replicas that are not silent.
+  std::size_t moving_ = 0;
+  std::array<std::uint64_t, receptions> receptions_{};
+  std::uint64_t expired_ = 0;
+};
+
+}  // namespace fleet
+TESSERA_NAMESPACE_END

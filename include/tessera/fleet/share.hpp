@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <tessera/fleet/view.hpp>
+
+#include <cstdint>
+
+TESSERA_NAMESPACE_BEGIN
+namespace fleet {
+
+/// For `ledger::rank`: one of several routers chooses from its share of the replicas, those whose number is its own
+/// modulo the routers. Where it alone sends, its book is all that there is to know, and no report is too old.
+///
+/// When to use: many replicas for each router, dozens, and routers with about as much to do: a share is its router's
+/// fleet, and does not help the others. If nobody of the share is left, rank without it. O(1).
+struct share {
+  std::uint64_t router = 0;   ///< This one, from 0.
+  std::uint64_t routers = 1;  ///< How many there are. Above 0.
+
+  /// Whether a replica is in it.
+  [[nodiscard]] constexpr bool operator()(const view& v) const noexcept { return v.id % routers == router; }
+};
+
+}  // namespace fleet
+TESSERA_NAMESPACE_END

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <tessera/control/telemetry.hpp>
+#include <tessera/fleet/report.hpp>
+#include <tessera/placement/concepts.hpp>
+
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+
+/// @file
+/// What placement policies are shown of replicas.
+
+TESSERA_NAMESPACE_BEGIN
+namespace fleet {
+
+/// Longer than any KV, in blocks.
+inline constexpr blocks endless{std::numeric_limits<std::int64_t>::max()};
+
+/// A replica as a router sees it: others' requests by its last report, one's own by the books, as they are now. What
+/// moves counts at its destination alone.
+struct view {
+  std::uint64_t id = 0;           ///< Which replica.
+  std::size_t requests = 0;       ///< Live requests.
+  blocks kv_held{};               ///< Of the requests, on device and host.
+  blocks waiting_blocks{};        ///< What they need besides. One's own request needs its prompt until its first token.
+  blocks free_blocks{};           ///< As reported, less what one's own need more since.
+  blocks capacity{};              ///< KV blocks of the replica.
+  double phi = 1;                 ///< Phi_T of a prefill replica, Phi_S of any other; what waits counts as used.
+  blocks from{};                  ///< The replica serves requests whose KV has at least so many blocks,
+  blocks to = endless;            ///< and fewer than this.
+  std::size_t reasoning = 0;      ///< PASCAL's r_i; a router does not know who was demoted, and counts them.
+  std::size_t fresh_answers = 0;  ///< PASCAL's a_i.
+  bool slo_met = true;            ///< PASCAL's t_i, as reported.
+  control::role role = control::role::mixed;  ///< What it does.
+};
+
+/// Who may be chosen: everybody that takes requests.
+struct everyone {
+  /// Yes.
+  [[nodiscard]] constexpr bool operator()(const view&) const noexcept { return true; }
+};
+
+/// What a request has in the prefix caches of replicas. A placement policy that reads prefixes sees these beside the
+/// rest of a view. @tparam Cached from a `replica_id` to the tokens that it has of the prompt: from KV events, say.
+template <class Cached>
+struct prefix {
+  tokens prompt{};               ///< Length of the prompt.
+  std::uint64_t prefix_key = 0;  ///< A hash of how it begins.
+  Cached cached;                 ///< Leading tokens whose KV a replica has.
+};
+
+/// A view, and what its replica has of the request at hand.
+struct prefix_view : view {
+  tokens cached_tokens{};        ///< Tokens that it would not compute.
+  tokens new_prefill_tokens{};   ///< Those that it would.
+  std::uint64_t prefix_key = 0;  ///< A hash of how the prompt begins.
+};
+
+/// Some of the replicas, as a placement policy takes them. @tparam Prefix `void`, or a `prefix`.
+template <class Prefix = void>
+class candidates {
+ public:
+  /// The replicas `ids[0]` to `ids[size - 1]`.
+  constexpr candidates(const view* views, const replica_id* ids, std::size_t size, const Prefix& p) noexcept
+      : views_{views}, ids_{ids}, size_{size}, prefix_{&p} {}
+  /// The i-th. Calls `cached`.
+  [[nodiscard]] constexpr prefix_view operator[](std::size_t i) const noexcept {
+    const tokens cached = prefix_->cached(ids_[i]);
+    return {views_[ids_[i]], cached, prefix_->prompt - cached, prefix_->prefix_key};
+  }
+  /// How many there are.
+  [[nodiscard]] constexpr std::size_t size() const noexcept { return size_; }
+
+ private:
+  const view* views_;
+  const replica_id* ids_;
+  std::size_t size_;
+  const Prefix* prefix_;
+};
+/// Of a request of which nothing but its load matters.
+template <>
+class candidates<void> {
+ public:
+  /// The replicas `ids[0]` to `ids[size - 1]`.
+  constexpr candidates(const view* views, const replica_id* ids, std::size_t size) noexcept
+      : views_{views}, ids_{ids}, size_{size} {}
+  /// The i-th.
+  [[nodiscard]] constexpr const view& operator[](std::size_t i) const noexcept { return views_[ids_[i]]; }
+  /// How many there are.
+  [[nodiscard]] constexpr std::size_t size() const noexcept { return size_; }
+
+ private:
+  const view* views_;
+  const replica_id* ids_;
+  std::size_t size_;
+};
+
+/// A placement policy over a fleet's views: from candidates to an index, or `placement::nowhere`.
+/// Requires: (1) `p(candidates) noexcept -> std::size_t`; (2) it is copied: further choices are a copy's, so that a
+/// request takes one turn however many choices it is given.
+template <class P, class Prefix = void>
+concept placement_policy = std::copyable<P> && requires(P& p, const candidates<Prefix>& c) {
+  { p(c) } noexcept -> std::same_as<std::size_t>;
+};
+
+/// A migration policy over a fleet's views, as those in placement/: from where a request is, the blocks that it takes
+/// next there and those that it needs elsewhere, to where it goes on.
+template <class P>
+concept migration_policy = requires(P& p, const candidates<>& c, std::size_t current, blocks grows, blocks moves) {
+  { p(c, current, grows, moves) } noexcept -> std::same_as<std::size_t>;
+};
+
+}  // namespace fleet
+TESSERA_NAMESPACE_END

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <tessera/core/assert.hpp>
+#include <tessera/placement/phi.hpp>
+#include <tessera/placement/random.hpp>
+
+#include <concepts>
+#include <cstddef>
+
+TESSERA_NAMESPACE_BEGIN
+namespace placement {
+
+/// What `fill_to_level` makes even: live requests.
+struct by_requests {
+  /// The load that a view shows, in some unit.
+  template <class View>
+    requires shows_requests<View>
+  [[nodiscard]] static constexpr double of(const View& v) noexcept {
+    return static_cast<double>(std::size_t{v.requests});
+  }
+};
+/// KV blocks that requests hold or need.
+struct by_blocks {
+  /// The load that a view shows.
+  template <class View>
+    requires shows_kv_held<View> && shows_waiting_blocks<View>
+  [[nodiscard]] static constexpr double of(const View& v) noexcept {
+    return static_cast<double>((blocks{v.kv_held} + blocks{v.waiting_blocks}).count());
+  }
+};
+/// The part of a worker's budget that is taken: 1 - Phi.
+struct by_phi {
+  /// The load that a view shows. Requires that Phi is a number.
+  template <class View>
+    requires shows_phi<View>
+  [[nodiscard]] static constexpr double of(const View& v) noexcept {
+    return 1 - double{v.phi};
+  }
+};
+
+/// An instance at random, each as likely as the load that it has below a level: the one to which `expected` and this
+/// request would fill those that are below it.
+///
+/// Who knows the same old loads as others and sends to the least of them sends where all send. This spreads what all of
+/// them together send in the meantime so that loads come out even. With nothing expected it is the least loaded, or one
+/// of those that are by less than a request more; the more is expected, the nearer it comes to `random`.
+///
+/// When to use: several routers, and reports that are old beside the time between two requests. `expected` is what the
+/// others send between the reports and now: for n routers alike, (n - 1) times what this one sends in half the time
+/// between two reports of an instance.
+/// Source: Dahlin, Interpreting stale load information (TPDS 2000): there for one load that is as old for all
+/// instances. Holds the state of a generator and the last level: one value per router, each with a seed of its own.
+/// O(instances) times the passes that finding the level takes, from the last one on: two or three. No allocation.
+/// `nowhere` for an empty range.
+/// @tparam Load what is made even, in which unit: `by_requests`, `by_blocks`, `by_phi`.
+template <class Load = by_requests>
+struct fill_to_level {
+  double expected = 0;  ///< Load that others bring meanwhile. At least 0.
+  double one = 1;       ///< Load that a request brings. Above 0.
+  random draws{};       ///< Its `state` is the seed.
+  double level = 0;     ///< The last one.
+
+  /// The index of the chosen instance. Advances the generator. Requires loads that are finite.
+  template <instance_views V>
+    requires requires(const view_t<V>& v) {
+      { Load::of(v) } noexcept -> std::same_as<double>;
+    }
+  [[nodiscard]] constexpr std::size_t operator()(const V& instances) noexcept {
+    TESSERA_ASSERT(expected >= 0 && one > 0, "a request is a load, and others bring some or none");
+    const std::size_t n = instances.size();
+    if (n == 0) return nowhere;
+    level = level_of(instances, expected + one);
+    // Where the drawn part of all that is missing lies.
+    double missing = 0;
+    for (std::size_t i = 0; i != n; ++i) missing += below(Load::of(instances[i]));
+    double drawn = draws.part() * missing;
+    std::size_t last = nowhere;
+    for (std::size_t i = 0; i != n; ++i) {
+      const double lacks = below(Load::of(instances[i]));
+      if (!(lacks > 0)) continue;
+      last = i;
+      if (drawn < lacks) break;
+      drawn -= lacks;
+    }
+    return last != nowhere ? last : draws(instances);  // loads so large that a request does not show
+  }
+
+ private:
+  [[nodiscard]] constexpr double below(double load) const noexcept { return level > load ? level - load : 0.0; }
+
+  /// The level up to which `amount` fills the instances: Newton's method on what is missing below it, which is convex
+  /// and made of lines. The first step may go beyond the level, all others come nearer to it from above.
+  template <class V>
+  [[nodiscard]] constexpr double level_of(const V& instances, double amount) const noexcept {
+    double at = level;
+    for (bool first = true;; first = false) {
+      double sum = 0;
+      double count = 0;
+      double least = Load::of(instances[0]);
+      for (std::size_t i = 0; i != instances.size(); ++i) {
+        const double load = Load::of(instances[i]);
+        sum += load < at ? load : 0.0;
+        count += load < at ? 1.0 : 0.0;
+        least = load < least ? load : least;
+      }
+      // Nobody is below the last level: all would do.
+      const double next = count > 0 ? (amount + sum) / count : least + amount;
+      if (next == at || (!first && next > at)) return at;
+      at = next;
+    }
+  }
+};
+
+}  // namespace placement
+TESSERA_NAMESPACE_END

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include <tessera/core/owned_storage.hpp>
+#include <tessera/fleet/kv_transfer.hpp>
+#include <tessera/fleet/ledger.hpp>
+#include <tessera/fleet/stitch.hpp>
+#include <tessera/placement/fill_to_level.hpp>
+#include <tessera/placement/migrate_to_headroom.hpp>
+#include <tessera/placement/stay_in_range.hpp>
+
+#include "support/death.hpp"
+
+#include <vector>
+
+namespace {
+
+using namespace tessera;
+using ledger = fleet::ledger<>;
+
+struct view {
+  blocks kv_held{};
+  blocks capacity{};
+  blocks from{};
+  blocks to{};
+  double phi = 0;
+};
+
+void make(const ledger::limits& l, const ledger::settings& s = {}) {
+  auto storage = storage_for<ledger>(l);
+  ledger{storage, s};
+}
+
+}  // namespace
+
+TESSERA_DEATH_CASE(fleet_ledger_of_no_replicas, "ids have 32 bits") { make({.replicas = 0}); }
+TESSERA_DEATH_CASE(fleet_ledger_blocks_of_nothing, "a block has a size") { make({}, {.block_size = 0_tok}); }
+TESSERA_DEATH_CASE(fleet_ledger_without_a_lease, "patience is positive") { make({}, {.lease = 0_s}); }
+TESSERA_DEATH_CASE(fleet_ledger_negative_bound, "a bound is not negative") { make({}, {.tight = blocks{-1}}); }
+TESSERA_DEATH_CASE(fleet_ledger_too_little_memory, "smaller than required_bytes") {
+  std::vector<std::byte> memory(100);
+  ledger{memory, {}};
+}
+TESSERA_DEATH_CASE(fleet_ledger_looks_at_nobody, "this replica is not there") {
+  auto storage = storage_for<ledger>({});
+  const ledger l{storage};
+  static_cast<void>(l.at(0));
+}
+TESSERA_DEATH_CASE(fleet_ledger_own_of_nobody, "this replica is not there") {
+  auto storage = storage_for<ledger>({});
+  const ledger l{storage};
+  static_cast<void>(l.own(0));
+}
+TESSERA_DEATH_CASE(fleet_ledger_others_of_nobody, "this replica is not there") {
+  auto storage = storage_for<ledger>({});
+  const ledger l{storage};
+  static_cast<void>(l.others(0));
+}
+TESSERA_DEATH_CASE(fleet_ledger_range_of_nobody, "this replica is not there") {
+  auto storage = storage_for<ledger>({});
+  ledger l{storage};
+  l.set_range(0, 0_blk, 1_blk);
+}
+TESSERA_DEATH_CASE(fleet_ledger_empty_range, "a range of lengths is not empty") {
+  auto storage = storage_for<ledger>({});
+  ledger l{storage};
+  static_cast<void>(l.join(0, 1, {}, {}));
+  l.set_range(0, 1_blk, 1_blk);
+}
+TESSERA_DEATH_CASE(fleet_ledger_negative_progress, "a number of tokens is not negative") {
+  auto storage = storage_for<ledger>({});
+  ledger l{storage};
+  l.progress(1, 0, tokens{-1}, {});
+}
+
+TESSERA_DEATH_CASE(fleet_stitch_before_the_beginning, "a position is not negative") {
+  fleet::stitch s;
+  static_cast<void>(s.on(tokens{-1}, 2_tok));
+}
+TESSERA_DEATH_CASE(fleet_stitch_ends_before_the_beginning, "a length is not negative") {
+  fleet::stitch s;
+  static_cast<void>(s.end(tokens{-1}));
+}
+TESSERA_DEATH_CASE(fleet_export_of_nothing, "there is something to export") {
+  static_cast<void>(fleet::plan_export(0_tok, 16_tok));
+}
+
+TESSERA_DEATH_CASE(placement_migrate_to_headroom_from_nowhere, "on one of the instances") {
+  static_cast<void>(placement::migrate_to_headroom{}(std::vector<view>(2), 2, blocks{}, blocks{}));
+}
+TESSERA_DEATH_CASE(placement_migrate_to_headroom_without_a_gain, "requests would go to and fro") {
+  static_cast<void>(placement::migrate_to_headroom{.gain = 0}(std::vector<view>(2), 0, blocks{}, blocks{}));
+}
+TESSERA_DEATH_CASE(placement_stay_in_range_from_nowhere, "on one of the instances") {
+  static_cast<void>(placement::stay_in_range{}(std::vector<view>(2), 2, blocks{}, blocks{}));
+}
+TESSERA_DEATH_CASE(placement_fill_to_level_of_nothing, "a request is a load") {
+  static_cast<void>(placement::fill_to_level<placement::by_phi>{.one = 0}(std::vector<view>(2)));
+}

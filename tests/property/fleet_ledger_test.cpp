@@ -1,0 +1,566 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+// The ledger beside a plain one: maps, sums made anew each time, nothing kept up to date. Random calls in any order, as
+// a network and engines that die would make them.
+
+#include <tessera/core/owned_storage.hpp>
+#include <tessera/fleet/ledger.hpp>
+#include <tessera/placement/least_load.hpp>
+#include <tessera/placement/migrate_to_headroom.hpp>
+#include <tessera/placement/migrate_when_tight.hpp>
+#include <tessera/placement/pascal.hpp>
+#include <tessera/placement/stay_in_range.hpp>
+
+#include "support/allocation_guard.hpp"
+#include "support/catch.hpp"
+#include "support/is_slow.hpp"
+
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <random>
+#include <set>
+#include <utility>
+#include <vector>
+
+namespace {
+
+using namespace tessera;
+using fleet::load;
+using fleet::reception;
+using fleet::replica_id;
+using fleet::request_id;
+using fleet::view;
+using key = std::pair<request_id, replica_id>;
+using ledger = fleet::ledger<>;
+
+constexpr std::size_t replicas = 6;
+constexpr std::size_t room = 40;
+constexpr headroom::prefill_cost cost{.alpha = 0.5, .beta = 2};
+constexpr headroom::prefill_budget budget{.peak_flops = 1e5, .ttft = 1_s};
+
+ledger::settings small_settings() {
+  ledger::settings s;
+  s.block_size = 4_tok;
+  s.lease = 20_s;
+  s.silence = 5_s;
+  s.rest = 3_s;
+  s.moving = 3;
+  s.demand = 2_blk;
+  s.quantum = 6_tok;
+  return s;
+}
+
+/// The plain book.
+struct model {
+  enum class standing { here, leaving, incoming };
+  struct held {
+    double heard = 0;
+    double rests_until = 0;
+    std::int64_t prompt = 0;
+    std::int64_t cached = 0;
+    std::int64_t generated = 0;
+    std::int64_t reasoned = 0;
+    bool started = false;
+    bool answers = false;
+    standing stands = standing::here;
+    std::optional<replica_id> twin{};
+  };
+  struct replica {
+    fleet::replica what{};
+    std::uint64_t incarnation = 0;
+    std::uint64_t epoch = 0;
+    double heard = 0;
+    bool there = false;
+    bool drains = false;
+    bool silent = false;
+    load others{};
+    std::optional<load> asked{};
+    std::int64_t free_then = 0;
+    std::int64_t own_then = 0;
+    bool slo_met = true;
+    blocks from{};
+    blocks to = fleet::endless;
+  };
+
+  ledger::settings s;
+  std::map<replica_id, replica> all{};
+  std::map<key, held> book{};
+  std::vector<key> asking{};
+  std::uint64_t expired = 0;
+  std::map<reception, std::uint64_t> received{};
+
+  [[nodiscard]] std::int64_t size_of(const held& h) const { return (h.prompt + h.generated + 3) / 4; }
+  [[nodiscard]] static bool present(const held& h) { return h.stands != standing::incoming; }
+  [[nodiscard]] static bool counts(const held& h) { return h.stands != standing::leaving; }
+
+  template <class If>
+  [[nodiscard]] load sum(replica_id id, If which) const {
+    load l;
+    for (const auto& [k, h] : book) {
+      if (k.second != id || !which(h)) continue;
+      ++l.requests;
+      (h.started ? l.kv_held : l.waiting_blocks) += blocks{size_of(h)};
+      if (!h.answers) ++l.reasoning;
+      if (h.answers && h.generated - h.reasoned < 6) ++l.fresh_answers;
+      if (!h.started) l.prefill_flops += cost.flops(tokens{h.prompt}, tokens{h.cached});
+    }
+    return l;
+  }
+  [[nodiscard]] view at(replica_id id) const {
+    const replica& r = all.at(id);
+    const load mine = sum(id, counts);
+    view v;
+    v.id = id;
+    v.requests = r.others.requests + mine.requests;
+    v.kv_held = r.others.kv_held + mine.kv_held;
+    v.waiting_blocks = r.others.waiting_blocks + mine.waiting_blocks;
+    v.reasoning = r.others.reasoning + mine.reasoning;
+    v.fresh_answers = r.others.fresh_answers + mine.fresh_answers;
+    v.capacity = r.what.capacity;
+    const std::int64_t grown = (mine.kv_held + mine.waiting_blocks).count() - r.own_then;
+    v.free_blocks = blocks{std::clamp<std::int64_t>(r.free_then - grown, 0, v.capacity.count())};
+    v.slo_met = r.slo_met;
+    v.role = r.what.role;
+    v.from = r.from;
+    v.to = r.to;
+    if (v.role == control::role::prefill) {
+      v.phi = 1 - (r.others.prefill_flops + mine.prefill_flops) / 1e5;
+    } else {
+      const blocks stranded = v.free_blocks < 2_blk ? v.free_blocks : 0_blk;
+      const auto used = static_cast<double>((v.kv_held + v.waiting_blocks + stranded).count());
+      v.phi = v.capacity == 0_blk ? 0 : 1 - used / static_cast<double>(v.capacity.count());
+    }
+    return v;
+  }
+  [[nodiscard]] std::vector<replica_id> shown() const {
+    std::vector<replica_id> ids;
+    for (const bool silent : {false, true}) {
+      for (const auto& [id, r] : all) {
+        if (r.there && !r.drains && r.silent == silent) ids.push_back(id);
+      }
+      if (!ids.empty()) break;
+    }
+    return ids;
+  }
+  [[nodiscard]] std::size_t moving() const {
+    return static_cast<std::size_t>(
+        std::count_if(book.begin(), book.end(), [](const auto& e) { return e.second.stands == standing::incoming; }));
+  }
+
+  void ask(const key& k) {
+    if (std::find(asking.begin(), asking.end(), k) == asking.end()) asking.push_back(k);
+  }
+  void forget(const key& k) {
+    book.erase(k);
+    std::erase(asking, k);
+  }
+  void settle(const key& k) {
+    book.at(k).stands = standing::here;
+    book.at(k).twin.reset();
+  }
+  bool release(const key& k) {
+    if (book.count(k) == 0) return false;
+    const held h = book.at(k);
+    if (h.twin) h.stands == standing::incoming ? settle({k.first, *h.twin}) : forget({k.first, *h.twin});
+    forget(k);
+    return true;
+  }
+  void grow(const key& k, std::int64_t generated) {
+    held& h = book.at(k);
+    if (generated <= h.generated) return;
+    const std::int64_t before = size_of(h);
+    h.generated = generated;
+    h.started = true;
+    const std::int64_t now = size_of(h);
+    if (now != before && h.stands == standing::here && now >= all.at(k.second).to.count()) ask(k);
+  }
+  void begin_to_answer(const key& k) {
+    held& h = book.at(k);
+    if (h.answers) return;
+    h.answers = true;
+    h.reasoned = h.generated;
+  }
+  std::vector<fleet::orphan> fence(replica_id id) {
+    std::vector<fleet::orphan> gone;
+    for (const auto& [k, h] : std::map<key, held>{book}) {
+      if (k.second != id) continue;
+      if (h.stands == standing::incoming) {
+        if (h.twin) settle({k.first, *h.twin});
+      } else {
+        gone.push_back({k.first, id, tokens{h.generated}, h.twin.value_or(fleet::no_replica)});
+        if (h.twin) book.at({k.first, *h.twin}).twin.reset();
+      }
+      forget(k);
+    }
+    all.at(id).there = false;
+    all.at(id).silent = false;
+    return gone;
+  }
+  std::set<key> expire(double now) {
+    std::set<key> gone;
+    while (true) {
+      const auto due =
+          std::find_if(book.begin(), book.end(), [&](const auto& e) { return now - e.second.heard >= 20; });
+      if (due == book.end()) break;
+      // The one that was named longest ago; where that ties the order matters only between the ends of a move, and the
+      // end that is on its way was named when the other was or later.
+      auto first = due;
+      for (auto i = book.begin(); i != book.end(); ++i) {
+        const bool before = i->second.heard < first->second.heard ||
+                            (i->second.heard == first->second.heard && i->second.stands == standing::leaving);
+        if (now - i->second.heard >= 20 && before) first = i;
+      }
+      const auto [k, h] = *first;
+      if (h.twin) settle({k.first, *h.twin});
+      forget(k);
+      gone.insert(k);
+      ++expired;
+    }
+    for (auto& [id, r] : all) {
+      if (r.there && now - r.heard >= 5) r.silent = true;
+    }
+    return gone;
+  }
+
+  template <class Policy>
+  std::vector<fleet::move> propose_moves(Policy& policy, double now, std::int64_t tight) {
+    std::vector<fleet::move> moves;
+    const std::vector<replica_id> ids = shown();
+    const auto may = [&] { return moving() < 3 && moves.size() < 4 && book.size() < room; };
+    const auto gives = [&](replica_id id) {
+      return std::find(ids.begin(), ids.end(), id) != ids.end() && !all.at(id).silent;
+    };
+    const auto consider = [&](const key& k) {
+      std::vector<view> views;
+      for (const replica_id id : ids) views.push_back(at(id));
+      held& h = book.at(k);
+      const blocks size{size_of(h)};
+      const blocks grows{(h.prompt + h.generated + 4) / 4 - size.count()};
+      const auto place = static_cast<std::size_t>(std::find(ids.begin(), ids.end(), k.second) - ids.begin());
+      const std::size_t chosen = policy(views, place, grows, size);
+      if (chosen >= ids.size() || chosen == place) return;
+      const key there{k.first, ids[chosen]};
+      if (all.at(there.second).silent || views[chosen].free_blocks < size || book.count(there) != 0) return;
+      moves.push_back({k.first, k.second, there.second, tokens{h.prompt + h.generated}, size});
+      h.stands = standing::leaving;
+      h.rests_until = now + 3;
+      h.twin = there.second;
+      std::erase(asking, k);
+      held incoming = h;
+      incoming.stands = standing::incoming;
+      incoming.started = true;
+      incoming.twin = k.second;
+      incoming.heard = now;
+      book[there] = incoming;
+    };
+    for (const key& k : std::vector<key>{asking}) {
+      if (!may()) break;
+      const held& h = book.at(k);
+      if (!h.started || now < h.rests_until || !gives(k.second)) continue;
+      std::erase(asking, k);
+      consider(k);
+    }
+    for (const replica_id id : ids) {
+      if (tight == 0 || !may()) break;
+      if (!gives(id) || at(id).free_blocks >= blocks{tight}) continue;
+      std::optional<key> best;
+      for (const auto& [k, h] : book) {
+        if (k.second != id || h.stands != standing::here || !h.started || now < h.rests_until) continue;
+        if (!best || size_of(h) < size_of(book.at(*best))) best = k;
+      }
+      if (best) consider(*best);
+    }
+    return moves;
+  }
+};
+
+void check_load(const load& a, const load& b) {
+  load exact = a;
+  exact.prefill_flops = b.prefill_flops;
+  REQUIRE(exact == b);
+  REQUIRE(a.prefill_flops == tessera_test::approx(b.prefill_flops));
+}
+
+void check(const ledger& l, const model& m) {
+  REQUIRE(l.size() == m.book.size());
+  REQUIRE(l.moving() == m.moving());
+  REQUIRE(l.expired() == m.expired);
+  for (const auto& [r, n] : m.received) REQUIRE(l.received(r) == n);
+  const std::vector<replica_id> ids = m.shown();
+  const auto shown = l.shown();
+  REQUIRE(shown.size() == ids.size());
+  for (std::size_t i = 0; i != ids.size(); ++i) REQUIRE(shown[i].id == ids[i]);
+  for (const auto& [k, h] : m.book) REQUIRE(l.reserved(k.first, k.second));
+  for (const auto& [id, r] : m.all) {
+    REQUIRE(l.contains(id) == r.there);
+    REQUIRE(l.incarnation(id) == r.incarnation);
+    if (!r.there) continue;
+    REQUIRE(l.silent(id) == r.silent);
+    const view& v = l.at(id);
+    const view w = m.at(id);
+    REQUIRE(v.id == w.id);
+    REQUIRE(v.requests == w.requests);
+    REQUIRE(v.kv_held == w.kv_held);
+    REQUIRE(v.waiting_blocks == w.waiting_blocks);
+    REQUIRE(v.free_blocks == w.free_blocks);
+    REQUIRE(v.capacity == w.capacity);
+    REQUIRE(v.phi == tessera_test::approx(w.phi));
+    REQUIRE((v.from == w.from && v.to == w.to && v.slo_met == w.slo_met && v.role == w.role));
+    REQUIRE(v.reasoning == w.reasoning);
+    REQUIRE(v.fresh_answers == w.fresh_answers);
+    REQUIRE(v.kv_held >= 0_blk);
+    REQUIRE(v.waiting_blocks >= 0_blk);
+    check_load(l.own(id), m.sum(id, model::present));
+    check_load(l.others(id), r.others);
+  }
+}
+
+/// One run of random calls. @param policy decides about moves.
+template <class Policy>
+void run(std::uint64_t seed, Policy policy, std::int64_t tight) {
+  std::mt19937_64 random{seed};
+  const auto below = [&](std::uint64_t n) { return static_cast<std::int64_t>(random() % n); };
+  auto storage = storage_for<ledger>({.replicas = replicas, .reservations = room, .moves = 4});
+  ledger::settings s = small_settings();
+  s.tight = blocks{tight};
+  ledger l{storage, s};
+  model m{s};
+  Policy theirs = policy;
+  double now = 0;
+  request_id next = 1;
+  std::map<std::pair<request_id, replica_id>, double> went;  // when, and where to
+  const tessera_test::no_allocation guard;
+  for (int step = 0; step != 600; ++step) {
+    const std::int64_t what = below(100);
+    const auto id = static_cast<replica_id>(below(replicas));
+    const auto some = static_cast<request_id>(1 + below(next));
+    key k{some, id};
+    if (below(3) != 0) {  // mostly one that is there
+      const tessera_test::allow_allocation scope;
+      if (!m.book.empty()) k = std::next(m.book.begin(), below(m.book.size()))->first;
+    }
+    const tessera_test::no_allocation each;
+    std::size_t allocations = 0;
+    if (what < 6) {
+      const auto incarnation = static_cast<std::uint64_t>(below(4)) + l.incarnation(id);
+      fleet::replica r;
+      r.capacity = blocks{below(60)};
+      r.role = below(4) == 0 ? control::role::prefill : control::role::mixed;
+      r.prefill = {.cost = cost, .budget = budget};
+      const status answer = l.join(id, incarnation, r, time_point::at_seconds(now));
+      allocations = each.allocations();
+      const tessera_test::allow_allocation scope;
+      model::replica& mine = m.all[id];
+      const status expected = incarnation == 0                  ? status::invalid
+                              : mine.there                      ? status::busy
+                              : incarnation <= mine.incarnation ? status::refused
+                                                                : status::ok;
+      REQUIRE(answer == expected);
+      if (ok(answer)) {
+        mine = {};
+        mine.what = r;
+        mine.incarnation = incarnation;
+        mine.heard = now;
+        mine.there = true;
+        mine.free_then = r.capacity.count();
+      }
+    } else if (what < 8) {
+      const bool answer = l.drain(id);
+      const tessera_test::allow_allocation scope;
+      REQUIRE(answer == m.all[id].there);
+      if (answer) m.all[id].drains = true;
+    } else if (what < 10) {
+      const std::uint64_t incarnation = l.incarnation(id) - static_cast<std::uint64_t>(below(2));
+      const bool answer = l.lost(id, incarnation);
+      allocations = each.allocations();
+      const tessera_test::allow_allocation scope;
+      REQUIRE(answer == (m.all[id].there && m.all[id].incarnation == incarnation));
+      if (answer) m.all[id].silent = true;
+    } else if (what < 13) {
+      const std::uint64_t incarnation = l.incarnation(id) - static_cast<std::uint64_t>(below(2));
+      fleet::orphan gone[room];
+      std::size_t n = 0;
+      const bool answer = l.fence(id, incarnation, [&](const fleet::orphan& o) noexcept { gone[n++] = o; });
+      allocations = each.allocations();
+      const tessera_test::allow_allocation scope;
+      REQUIRE(answer == (m.all[id].there && m.all[id].incarnation == incarnation));
+      std::vector<fleet::orphan> theirs_gone = answer ? m.fence(id) : std::vector<fleet::orphan>{};
+      std::sort(gone, gone + n, [](const auto& a, const auto& b) { return a.request < b.request; });
+      REQUIRE(std::vector<fleet::orphan>(gone, gone + n) == theirs_gone);
+    } else if (what < 16) {
+      l.asked(id);
+      const tessera_test::allow_allocation scope;
+      if (m.all[id].there) m.all[id].asked = m.sum(id, model::present);
+    } else if (what < 34) {
+      // A report: of this or another life, the next one or an old one, exact about what is ours or silent about it.
+      fleet::report r;
+      const std::int64_t life = below(10);
+      r.incarnation = l.incarnation(id) + (life == 0 ? 1 : 0) - (life == 1 && l.incarnation(id) > 0 ? 1 : 0);
+      std::uint64_t epoch = 0;
+      {
+        const tessera_test::allow_allocation scope;
+        epoch = m.all[id].epoch;
+      }
+      const std::int64_t age = below(6);
+      r.epoch = age < 4 ? epoch + 1 + static_cast<std::uint64_t>(below(3)) : epoch - (age == 5 && epoch > 0 ? 1 : 0);
+      r.all.requests = static_cast<std::size_t>(below(20));
+      r.all.kv_held = blocks{below(60)};
+      r.all.waiting_blocks = blocks{below(20) - (below(50) == 0 ? 30 : 0)};
+      r.all.reasoning = static_cast<std::size_t>(below(9));
+      r.all.fresh_answers = static_cast<std::size_t>(below(9));
+      r.all.prefill_flops = static_cast<double>(below(1000));
+      r.slo_met = below(2) == 0;
+      const bool tells_free = below(2) == 0;
+      if (tells_free) r.free = blocks{below(60)};
+      const bool tells_own = below(2) == 0;
+      if (tells_own && l.contains(id)) r.own = l.own(id);
+      const reception answer = l.receive(id, r, time_point::at_seconds(now));
+      allocations = each.allocations();
+      const tessera_test::allow_allocation scope;
+      model::replica& mine = m.all[id];
+      reception expected = reception::taken;
+      if (r.incarnation == 0 || r.epoch == 0 || r.all.waiting_blocks < 0_blk) {
+        expected = reception::malformed;
+      } else if (r.incarnation < mine.incarnation || (r.incarnation == mine.incarnation && !mine.there)) {
+        expected = reception::former;
+      } else if (r.incarnation > mine.incarnation) {
+        expected = reception::unknown;
+      } else if (r.epoch <= mine.epoch) {
+        expected = r.epoch == mine.epoch ? reception::doubled : reception::late;
+      }
+      REQUIRE(answer == expected);
+      ++m.received[answer];
+      if (answer == reception::taken) {
+        const load own = r.own ? *r.own : mine.asked ? *mine.asked : m.sum(id, model::present);
+        mine.asked.reset();
+        mine.epoch = r.epoch;
+        mine.heard = now;
+        mine.silent = false;
+        mine.slo_met = r.slo_met;
+        mine.others = fleet::without(r.all, own);
+        mine.free_then = (r.free ? *r.free : mine.what.capacity - r.all.kv_held).count();
+        mine.own_then = (own.kv_held + own.waiting_blocks).count();
+      }
+    } else if (what < 52) {
+      fleet::arrival a;
+      a.prompt = tokens{below(40)};
+      a.cached = tokens{below(static_cast<std::uint64_t>(a.prompt.count()) + 2)};
+      a.starts_in = below(2) == 0 ? phase::reasoning : phase::answering;
+      const request_id request = below(8) == 0 ? some : next++;
+      const status answer = l.reserve(request, id, a, time_point::at_seconds(now));
+      allocations = each.allocations();
+      const tessera_test::allow_allocation scope;
+      const model::replica& mine = m.all[id];
+      const status expected = !mine.there || mine.drains         ? status::refused
+                              : a.cached > a.prompt              ? status::invalid
+                              : m.book.count({request, id}) != 0 ? status::busy
+                              : m.book.size() == room            ? status::exhausted
+                                                                 : status::ok;
+      REQUIRE(answer == expected);
+      if (ok(answer)) {
+        model::held& h = m.book[{request, id}];
+        h.heard = now;
+        h.prompt = a.prompt.count();
+        h.cached = a.cached.count();
+        h.answers = a.starts_in == phase::answering;
+      }
+    } else if (what < 68) {
+      const bool first = below(3) == 0;
+      const std::int64_t generated = first ? 1 : below(30);
+      const time_point t = time_point::at_seconds(now);
+      const bool answer =
+          first ? l.first_token(k.first, k.second, t) : l.progress(k.first, k.second, tokens{generated}, t);
+      allocations = each.allocations();
+      const tessera_test::allow_allocation scope;
+      REQUIRE(answer == (m.book.count(k) != 0));
+      if (answer) {
+        m.book.at(k).heard = now;
+        m.grow(k, generated);
+        if (m.book.at(k).twin) m.grow({k.first, *m.book.at(k).twin}, generated);
+      }
+    } else if (what < 74) {
+      const bool answer = l.answers(k.first, k.second, time_point::at_seconds(now));
+      allocations = each.allocations();
+      const tessera_test::allow_allocation scope;
+      REQUIRE(answer == (m.book.count(k) != 0));
+      if (answer) {
+        m.book.at(k).heard = now;
+        m.begin_to_answer(k);
+        if (m.book.at(k).twin) m.begin_to_answer({k.first, *m.book.at(k).twin});
+        if (m.book.at(k).stands == model::standing::here) m.ask(k);
+      }
+    } else if (what < 80) {
+      const bool answer = l.release(k.first, k.second);
+      allocations = each.allocations();
+      const tessera_test::allow_allocation scope;
+      REQUIRE(answer == m.release(k));
+    } else if (what < 86) {
+      const bool answer = l.moved(k.first, k.second, time_point::at_seconds(now));
+      allocations = each.allocations();
+      const tessera_test::allow_allocation scope;
+      const bool was_there = m.book.count(k) != 0;
+      if (was_there) m.book.at(k).heard = now;
+      REQUIRE(answer == (was_there && m.book.at(k).stands == model::standing::incoming));
+      if (answer) {
+        const std::optional<replica_id> from = m.book.at(k).twin;
+        m.settle(k);
+        if (from) m.forget({k.first, *from});
+      }
+    } else if (what < 89) {
+      const std::int64_t from = below(4);
+      const std::int64_t to = from + 1 + below(8);
+      if (l.contains(id)) {
+        l.set_range(id, blocks{from}, blocks{to});
+        const tessera_test::allow_allocation scope;
+        m.all[id].from = blocks{from};
+        m.all[id].to = blocks{to};
+      }
+    } else if (what < 95) {
+      const auto moves = l.propose_moves(policy, time_point::at_seconds(now));
+      allocations = each.allocations();
+      const tessera_test::allow_allocation scope;
+      const std::vector<fleet::move> expected = m.propose_moves(theirs, now, tight);
+      REQUIRE(std::vector<fleet::move>(moves.begin(), moves.end()) == expected);
+      for (const fleet::move& x : moves) {
+        // Nobody goes back within its rest.
+        const auto last = went.find({x.request, x.from});
+        if (last != went.end()) REQUIRE(now - last->second >= 3);
+        went[{x.request, x.to}] = now;
+      }
+    } else {
+      now += static_cast<double>(below(what == 99 ? 12 : 2));
+      key gone[room];
+      std::size_t n = 0;
+      l.expire(time_point::at_seconds(now), [&](request_id r, replica_id at) noexcept { gone[n++] = {r, at}; });
+      allocations = each.allocations();
+      const tessera_test::allow_allocation scope;
+      REQUIRE(std::set<key>(gone, gone + n) == m.expire(now));
+      for (const auto& [of, h] : m.book) REQUIRE(now - h.heard < 20);
+    }
+    REQUIRE(allocations == 0);
+    const tessera_test::allow_allocation scope;
+    check(l, m);
+  }
+  // Whatever was left, a lease later the books are at zero.
+  l.expire(time_point::at_seconds(now + 20));
+  CHECK(l.size() == 0);
+  CHECK(l.moving() == 0);
+  for (replica_id id = 0; id != replicas; ++id) {
+    if (l.contains(id)) CHECK(l.own(id) == load{});
+  }
+  static_cast<void>(guard);
+}
+
+TEST_CASE("a fleet's ledger: as a plain book, whatever comes in whatever order") {
+  const std::uint64_t seeds = tessera_test::is_slow ? 15 : 150;
+  for (std::uint64_t seed = 1; seed <= seeds; ++seed) {
+    run(seed, placement::migrate_when_tight{.headroom = 4_blk}, 8);
+    run(seed, placement::migrate_to_headroom{.below = 0.5, .gain = 0.05}, 12);
+    run(seed, placement::stay_in_range{}, 0);
+    run(seed, placement::pascal_migrate_adaptively{.headroom = 2_blk}, 0);
+  }
+}
+
+}  // namespace

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include <tessera/compose/fcfs.hpp>
+#include <tessera/compose/pascal.hpp>
+#include <tessera/placement/join_shortest_queue.hpp>
+#include <tessera/placement/least_load.hpp>
+#include <tessera/placement/lmetric.hpp>
+#include <tessera/placement/phi.hpp>
+#include <tessera/placement/power_of_two.hpp>
+#include <tessera/sim/cluster/routed.hpp>
+
+#include "sim/served.hpp"
+#include "sim/toy_profile.hpp"
+#include "support/catch.hpp"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <random>
+#include <utility>
+#include <vector>
+
+namespace {
+
+using namespace tessera;
+using sim::routed;
+using sim::run_result;
+using sim::trace_row;
+using tessera_test::check_served;
+using tessera_test::row;
+using tessera_test::toy_cluster;
+
+constexpr auto quiet = [](std::size_t) {};
+
+template <class Scheduler, class Control>
+run_result run(const sim::cluster_options& options, Control control, const std::vector<trace_row>& rows) {
+  return sim::cluster<Scheduler, Control>{options, {}, std::move(control)}.run(rows, quiet);
+}
+
+std::vector<std::uint32_t> places(const run_result& r) {
+  std::vector<std::uint32_t> out;
+  for (const sim::request_record& q : r.requests) out.push_back(q.instance);
+  return out;
+}
+
+std::vector<trace_row> some_rows(std::uint64_t seed, std::size_t n) {
+  std::mt19937_64 random{seed};
+  std::vector<trace_row> rows;
+  double at = 0;
+  for (std::size_t i = 0; i != n; ++i) {
+    at += static_cast<double>(random() % 100) / 400;
+    const auto prompt = static_cast<std::int64_t>(1 + random() % 300);
+    const auto reasoning = static_cast<std::int64_t>(random() % 40);
+    const auto answer = static_cast<std::int64_t>(1 + random() % 40);
+    rows.push_back(row(at, prompt, reasoning, answer));
+  }
+  return rows;
+}
+
+using fcfs_scheduler = fcfs<sim::request>;
+using queue = placement::join_shortest_queue;
+
+TEST_CASE("routed: one router knows its own requests at once, however old the reports are") {
+  // All at once, and no report for ever.
+  std::vector<trace_row> rows;
+  for (int i = 0; i != 12; ++i) rows.push_back(row(0.001 * i, 16, 0, 40));
+  const run_result r = run<fcfs_scheduler>(toy_cluster(4, 100), routed<queue>{{.routers = 1, .report_s = 1e6}}, rows);
+  CHECK(places(r) == std::vector<std::uint32_t>{0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3});
+}
+
+TEST_CASE("routed: several routers see each other in the reports alone") {
+  // Two instances, two routers: rows 0, 2, 4 are router 0's and go to instances 0, 1, 0, for long. Router 1, whose turn
+  // begins with instance 1, has sent 1, 3, 5 to 1, 0, 1, which have ended when it sends row 7: by its own book that is
+  // instance 0's turn, by the reports instance 1 has less.
+  std::vector<trace_row> rows;
+  for (int i = 0; i != 7; ++i) rows.push_back(row(0.001 * i, 16, 0, i < 5 && i % 2 == 0 ? 400 : 1));
+  rows.push_back(row(20, 16, 0, 1));
+  const auto last = [&](double report_s) {
+    const run_result r =
+        run<fcfs_scheduler>(toy_cluster(2, 400), routed<queue>{{.routers = 2, .report_s = report_s}}, rows);
+    return r.requests.back().instance;
+  };
+  CHECK(last(1e6) == 0);
+  CHECK(last(1) == 1);
+}
+
+TEST_CASE("routed: a router keeps to its share while one of that takes the request") {
+  std::vector<trace_row> rows;
+  for (int i = 0; i != 12; ++i) rows.push_back(row(0.001 * i, 16, 0, 40));
+  sim::cluster_options options = toy_cluster(4, 100);
+  const auto once = [&] {
+    return places(run<fcfs_scheduler>(options, routed<queue>{{.routers = 2, .shares = true, .report_s = 1}}, rows));
+  };
+  const std::vector<std::uint32_t> shared = once();
+  for (std::size_t i = 0; i != 12; ++i) CHECK(shared[i] % 2 == i % 2);
+  // Both of router 1's are dead, for ever.
+  options.faults = {{.instance = 1, .at_s = 0}, {.instance = 3, .at_s = 0}};
+  options.detection_s = 0.0005;
+  const std::vector<std::uint32_t> without = once();
+  for (std::size_t i = 2; i != 12; ++i) CHECK(without[i] % 2 == 0);
+}
+
+template <class Scheduler, class Placement, class Migration = placement::stay>
+void serves_all(std::size_t routers) {
+  for (std::uint64_t seed = 1; seed != 5; ++seed) {
+    const std::vector<trace_row> rows = some_rows(seed, 200);
+    sim::cluster_options options = toy_cluster(4, 100);
+    const auto once = [&] {
+      return run<Scheduler>(
+          options, routed<Placement, Migration>{{.routers = routers, .shares = routers == 3, .report_s = 0.7}}, rows);
+    };
+    const run_result first = once();
+    check_served(first, rows);
+    CHECK(first.measures.at("left_in_books") == 0);
+    // It is a function of its inputs.
+    const run_result again = once();
+    CHECK(places(first) == places(again));
+    CHECK(first.numbers.ttft.mean == again.numbers.ttft.mean);
+    // And while instances die and come back.
+    options.detection_s = 0.5;
+    options.faults = sim::random_deaths(4, 1, 30, 8, 3, seed);
+    const run_result faulty = once();
+    CHECK(faulty.numbers.completed == rows.size());
+    CHECK(faulty.measures.at("left_in_books") == 0);
+  }
+}
+
+TEST_CASE("routed: all are served, the books end empty, and a run repeats, through deaths as well") {
+  for (const std::size_t routers : {1U, 3U}) {
+    serves_all<fcfs_scheduler, placement::least_load>(routers);
+    serves_all<fcfs_scheduler, placement::power_of_two>(routers);
+    serves_all<fcfs<sim::request, sim::kv_store>, placement::lmetric>(routers);
+    serves_all<fcfs_scheduler, placement::highest_phi>(routers);
+    serves_all<pascal<sim::request>, placement::pascal_arrival, placement::pascal_migrate_adaptively>(routers);
+  }
+}
+
+TEST_CASE("routed: PASCAL's moves go through the book") {
+  const std::vector<trace_row> rows = some_rows(9, 300);
+  const run_result r = run<pascal<sim::request>>(
+      toy_cluster(4, 100),
+      routed<placement::pascal_arrival, placement::pascal_migrate_always>{{.routers = 2, .report_s = 0.5}}, rows);
+  check_served(r, rows);
+  CHECK(r.numbers.migrations > 20);
+  CHECK(r.measures.at("left_in_books") == 0);
+}
+
+}  // namespace

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+// A router's book with every policy that it can be asked with, and what goes beside it.
+
+#include <tessera/fleet/kv_transfer.hpp>
+#include <tessera/fleet/ledger.hpp>
+#include <tessera/fleet/retry.hpp>
+#include <tessera/fleet/stitch.hpp>
+#include <tessera/placement/fill_to_level.hpp>
+#include <tessera/placement/join_shortest_queue.hpp>
+#include <tessera/placement/least_kv.hpp>
+#include <tessera/placement/least_load.hpp>
+#include <tessera/placement/migrate_to_headroom.hpp>
+#include <tessera/placement/migrate_when_tight.hpp>
+#include <tessera/placement/pascal.hpp>
+#include <tessera/placement/power_of_two.hpp>
+#include <tessera/placement/prefix_affinity.hpp>
+#include <tessera/placement/stay_in_range.hpp>
+
+using namespace tessera;
+
+template class tessera::fleet::ledger<>;
+template class tessera::fleet::ledger<nanoseconds_clock>;
+
+struct by_table {
+  const tokens* cached;
+  tokens operator()(fleet::replica_id id) const noexcept { return cached[id]; }
+};
+
+std::size_t use_ranks(fleet::ledger<>& l, const tokens* cached) noexcept {
+  placement::least_kv kv;
+  placement::least_load load;
+  placement::join_shortest_queue queue;
+  placement::pascal_arrival pascal;
+  placement::power_of_two two;
+  placement::highest_phi phi;
+  placement::fill_to_level<> level;
+  placement::fill_to_level<placement::by_blocks> blocks_level;
+  placement::fill_to_level<placement::by_phi> phi_level;
+  placement::prefix_affinity affinity;
+  return l.rank(kv).size() + l.rank(load).size() + l.rank(queue, 3).size() + l.rank(pascal).size() +
+         l.rank(two).size() + l.rank(phi).size() + l.rank(level).size() + l.rank(blocks_level).size() +
+         l.rank(phi_level).size() + l.rank(affinity, fleet::prefix<by_table>{tokens{100}, 1, {cached}}).size();
+}
+
+std::size_t use_moves(fleet::ledger<>& l, control::flow_controller& roles, double seconds) noexcept {
+  placement::migrate_when_tight tight;
+  placement::migrate_to_headroom headroom;
+  placement::pascal_migrate_adaptively pascal;
+  placement::stay_in_range range;
+  const time_point now = time_point::at_seconds(seconds);
+  return l.propose_moves(tight, now).size() + l.propose_moves(headroom, now).size() +
+         l.propose_moves(pascal, now).size() + l.propose_moves(range, now).size() + (l.propose_roles(roles) ? 1 : 0);
+}
+
+std::uint64_t use_requests(fleet::ledger<>& l, const fleet::report& r, std::uint64_t request, std::uint32_t id,
+                           double seconds) noexcept {
+  const time_point now = time_point::at_seconds(seconds);
+  std::uint64_t sum =
+      static_cast<std::uint64_t>(l.join(id, 1, {}, now)) + static_cast<std::uint64_t>(l.receive(id, r, now));
+  sum += static_cast<std::uint64_t>(l.reserve(request, id, {.prompt = tokens{10}}, now));
+  sum += l.first_token(request, id, now) + l.progress(request, id, tokens{2}, now) + l.answers(request, id, now);
+  sum += l.moved(request, id, now) + l.release(request, id) + l.lost(id, 1) + l.drain(id);
+  sum += l.fence(id, 1, [&](const fleet::orphan& o) noexcept { sum += o.request; });
+  l.expire(now, [&](fleet::request_id gone, fleet::replica_id) noexcept { sum += gone; });
+  return sum;
+}
+
+bool use_streams(fleet::stitch& s, fleet::retries& r, tokens at) noexcept {
+  return s.on(at, fleet::plan_export(at, tokens{16}).covers).hole || s.end(at) || r.after(fleet::failure::died);
+}
