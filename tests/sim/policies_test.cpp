@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include <tessera/sim/model/profiles.hpp>
+#include <tessera/sim/policies/placements.hpp>
 #include <tessera/sim/policies/policies.hpp>
 #include <tessera/sim/report/report.hpp>
 

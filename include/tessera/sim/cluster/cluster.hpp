@@ -11,7 +11,7 @@
 #include <tessera/sim/cluster/prefix_keys.hpp>
 #include <tessera/sim/cluster/run_recorder.hpp>
 #include <tessera/sim/cluster/turns.hpp>
-#include <tessera/sim/input/trace.hpp>
+#include <tessera/sim/input/trace_row.hpp>
 #include <tessera/sim/report/metrics.hpp>
 
 #include <algorithm>

@@ -1,19 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
-#include <tessera/compose/fcfs.hpp>
-#include <tessera/compose/pars.hpp>
-#include <tessera/compose/pascal.hpp>
-#include <tessera/compose/pascal_paced.hpp>
-#include <tessera/compose/round_robin.hpp>
-#include <tessera/placement/migrate_when_tight.hpp>
-#include <tessera/rank/expected_rest.hpp>
-#include <tessera/sim/cluster/cluster.hpp>
-#include <tessera/sim/policies/cascade_plan.hpp>
-#include <tessera/sim/policies/disaggregated.hpp>
-#include <tessera/sim/policies/improved.hpp>
-#include <tessera/sim/policies/llumnix.hpp>
+#include <tessera/sim/cluster/pool_sizes.hpp>
+#include <tessera/sim/policies/improved_config.hpp>
 #include <tessera/sim/policies/policy.hpp>
+
+#if TESSERA_DETAIL_POLICIES_DEFINED
+#  include <tessera/compose/fcfs.hpp>
+#  include <tessera/compose/pars.hpp>
+#  include <tessera/compose/pascal.hpp>
+#  include <tessera/compose/pascal_paced.hpp>
+#  include <tessera/compose/round_robin.hpp>
+#  include <tessera/placement/migrate_when_tight.hpp>
+#  include <tessera/rank/expected_rest.hpp>
+#  include <tessera/sim/policies/cascade_plan.hpp>
+#  include <tessera/sim/policies/disaggregated.hpp>
+#  include <tessera/sim/policies/improved.hpp>
+#  include <tessera/sim/policies/llumnix.hpp>
+#endif
 
 #include <algorithm>
 #include <cstddef>
@@ -24,7 +28,8 @@
 #include <vector>
 
 /// @file
-/// The policies that come with the library, by name.
+/// The policies that come with the library, by name. Where they are compiled apart (see policy.hpp), this includes no
+/// more than their declarations need.
 
 TESSERA_NAMESPACE_BEGIN
 namespace sim {
@@ -69,7 +74,13 @@ inline constexpr duration longest_overtaking{600.0};
 [[nodiscard]] TESSERA_DETAIL_POLICIES_INLINE policy oracle_policy();
 
 /// A policy with stall-free steps: prompts in chunks as small as a target TPOT asks for.
-[[nodiscard]] inline policy with_bounded_steps(policy p) {
+[[nodiscard]] TESSERA_DETAIL_POLICIES_INLINE policy with_bounded_steps(policy p);
+
+/// The policies that come with the library.
+[[nodiscard]] TESSERA_DETAIL_POLICIES_INLINE std::vector<policy> published_policies();
+
+#if TESSERA_DETAIL_POLICIES_DEFINED
+TESSERA_DETAIL_POLICIES_INLINE policy with_bounded_steps(policy p) {
   p.run = [unbounded = std::move(p.run)](const cluster_options& options, std::span<const trace_row> rows,
                                          const progress_callback& progress) {
     return unbounded(bounded_steps(options), rows, progress);
@@ -77,10 +88,6 @@ inline constexpr duration longest_overtaking{600.0};
   return p;
 }
 
-/// The policies that come with the library.
-[[nodiscard]] TESSERA_DETAIL_POLICIES_INLINE std::vector<policy> published_policies();
-
-#if TESSERA_DETAIL_POLICIES_DEFINED
 TESSERA_DETAIL_POLICIES_INLINE policy improved_policy(std::string name, const improved_config& config) {
   return {.name = name,
           .summary = "ours: readers first, then who is due first by predicted length; bounded steps, headroom, stages",

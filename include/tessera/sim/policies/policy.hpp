@@ -3,7 +3,7 @@
 
 #include <tessera/sim/cluster/cluster.hpp>
 #include <tessera/sim/input/split_list.hpp>
-#include <tessera/sim/policies/placements.hpp>
+#include <tessera/sim/policies/placement_name.hpp>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
