@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-#include "replay.hpp"
-
 #include "../tool.hpp"
 #include "setting.hpp"
 
 #include <tessera/sim/policies/policy.hpp>
+#include <tessera/sim/replay.hpp>
 #include <tessera/sim/report/html_report.hpp>
 #include <tessera/sim/report/progress.hpp>
 #include <tessera/sim/report/replicates.hpp>
@@ -579,7 +578,11 @@ std::string describe_profiles() {
 
 }  // namespace
 
-int main(int argc, char** argv, const std::vector<sim::policy>& policies) {
+}  // namespace replay
+
+TESSERA_NAMESPACE_BEGIN
+int sim::run_replay(int argc, char** argv, const std::vector<policy>& policies) {
+  using namespace replay;
   arguments a;
   CLI::App app{"Replays a workload through scheduling policies and prints who wins."};
   app.set_version_flag("--version", "replay " + tool::version());
@@ -622,5 +625,4 @@ int main(int argc, char** argv, const std::vector<sim::policy>& policies) {
     run(a, policies);
   });
 }
-
-}  // namespace replay
+TESSERA_NAMESPACE_END
