@@ -3,7 +3,7 @@
 #include "../tool.hpp"
 #include "setting.hpp"
 
-#include <tessera/sim/policies/policy.hpp>
+#include <tessera/sim/policies/policies.hpp>
 #include <tessera/sim/replay.hpp>
 #include <tessera/sim/report/html_report.hpp>
 #include <tessera/sim/report/progress.hpp>
@@ -42,6 +42,7 @@ namespace {
 struct arguments {
   replay::setting setting;
   std::string policies = "fcfs,rr,pascal";
+  std::string orders;
   std::string sweep;
   std::string print_profile;
   bool list_profiles = false;
@@ -464,7 +465,16 @@ void run(const arguments& a, const std::vector<sim::policy>& all) {
   setting to_read = asked;
   if (a.sweep.rfind("rate=", 0) == 0) to_read.rate = 1;  // so a trace without arrivals will do
   if (to_read.rate) to_read.rate_scale.reset();
-  const std::vector<sim::policy> policies = sim::select_policies(all, a.policies);
+  std::vector<sim::policy> policies;
+  if (!a.policies.empty()) policies = sim::select_policies(all, a.policies);
+  if (!a.orders.empty()) {
+    for (sim::policy& p : sim::select_policies(sim::composed_orders(), a.orders, "order")) {
+      if (std::any_of(policies.begin(), policies.end(), [&](const sim::policy& q) { return q.name == p.name; })) {
+        throw sim::usage_error{fmt::format("{} is named by --policy and by --order", p.name)};
+      }
+      policies.push_back(std::move(p));
+    }
+  }
   static_cast<void>(machines_of(asked));
   const std::vector<sim::slo_bound> slo = asked.slo.empty() ? std::vector<sim::slo_bound>{} : sim::parse_slo(asked.slo);
   if (asked.pools == "auto" && slo.empty()) throw sim::usage_error{"--pools auto needs objectives to plan for: --slo"};
@@ -589,7 +599,10 @@ int sim::run_replay(int argc, char** argv, const std::vector<policy>& policies) 
   app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);  // scripts append to their defaults
   std::string names = "comma-separated:";
   for (const sim::policy& p : policies) names += fmt::format("\n{:<10} {}", p.name, p.summary);
-  app.add_option("--policy", a.policies, names)->capture_default_str();
+  const CLI::Option* policies_given = app.add_option("--policy", a.policies, names)->capture_default_str();
+  std::string orders = "composed by hand, with --placement; alone, or beside --policy:";
+  for (const sim::policy& p : sim::composed_orders()) orders += fmt::format("\n{:<22} {}", p.name, p.summary);
+  app.add_option("--order", a.orders, orders);
   add_load_options(app, a.setting);
   app.add_option("--instances", a.setting.instances, "engine instances; of several kinds: 4xPROFILE,4xPROFILE")
       ->capture_default_str();
@@ -617,6 +630,7 @@ int sim::run_replay(int argc, char** argv, const std::vector<policy>& policies) 
   for (CLI::Option* option : app.get_options()) option->check(given);
   return tool::run("replay", "fewer --instances, --requests or --kv-blocks", app, [&] {
     app.parse(argc, argv);
+    if (!a.orders.empty() && policies_given->count() == 0) a.policies.clear();
     if (a.list_profiles || !a.print_profile.empty()) {
       fmt::print("{}", a.list_profiles ? describe_profiles() : sim::to_json(sim::load_profile(a.print_profile)));
       tool::flush_output();

@@ -31,6 +31,13 @@ for r in rows:
     assert r["requests"] == r["completed"] == 300 and r["rejected"] == 0
 P
 
+# Orders composed by hand stand alone, or beside the policies that are named.
+"$replay" --workload reasoning-chat --requests 50 --order earliest-due,paced --placement in-turn > orders.txt
+grep -q '^earliest-due .*in-turn' orders.txt && grep -q '^paced ' orders.txt || fail "no row for an order: $(cat orders.txt)"
+grep -q '^fcfs ' orders.txt && fail "policies that nobody named: $(cat orders.txt)"
+run --requests 50 --order two-phase > orders.txt
+grep -q '^rr ' orders.txt && grep -q '^two-phase ' orders.txt || fail "orders beside policies: $(cat orders.txt)"
+
 # Seeds, objectives and a window: the same on any number of threads, and a seed's rows are those of that seed alone.
 more() { run --policy fcfs,pascal --slo ttft_p90=20,tpot=5 --warmup 1 --drain 0.5 "$@"; }
 more --seeds 3 --jobs 1 --csv one.csv --json one.json > one.txt
