@@ -15,9 +15,11 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <iterator>
 #include <limits>
 #include <span>
+#include <sstream>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -661,6 +663,16 @@ inline void run_gnuplot(const std::filesystem::path& script, const std::filesyst
   }
 }
 
+/// An SVG that is light or dark as who looks at it likes: in the dark what is light is dark, and hues stay.
+[[nodiscard]] inline std::string in_both_schemes(std::string svg) {
+  const std::size_t root = svg.find("<svg");
+  const std::size_t end = root == svg.npos ? svg.npos : svg.find('>', root);
+  if (end == svg.npos) return svg;
+  svg.insert(end + 1,
+             "<style>@media (prefers-color-scheme: dark) { svg { filter: invert(1) hue-rotate(180deg); } }</style>");
+  return svg;
+}
+
 }  // namespace detail
 
 /// Whether the plots can be drawn here.
@@ -684,7 +696,8 @@ struct figure {
 };
 
 /// Draws figures into the folder `directory`, which is made if need be, each as a picture and as a `.gp` file that
-/// holds its data and can be edited and run again. One without a script is left out.
+/// holds its data and can be edited and run again. One without a script is left out. An SVG is light or dark as who
+/// looks at it likes.
 /// @return the pictures' paths.
 /// @throws output_error gnuplot is missing or fails, or a file cannot be written.
 inline std::vector<std::filesystem::path> draw_figures(const std::filesystem::path& directory,
@@ -709,6 +722,14 @@ inline std::vector<std::filesystem::path> draw_figures(const std::filesystem::pa
     growing += ".partial";
     try {
       detail::run_gnuplot(script, growing);
+      if (format == plot_format::svg) {
+        std::ostringstream drawn;
+        drawn << std::ifstream{growing, std::ios::binary}.rdbuf();
+        std::ofstream both{growing, std::ios::binary};
+        if (!(both << detail::in_both_schemes(drawn.str())).flush()) {
+          throw output_error{fmt::format("cannot write {}", growing.string())};
+        }
+      }
       std::filesystem::rename(growing, picture, failure);
       if (failure) throw output_error{fmt::format("cannot write {}: {}", picture.string(), failure.message())};
     } catch (...) {
