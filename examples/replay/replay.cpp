@@ -294,6 +294,17 @@ std::string name_own_placements(const std::vector<sim::policy>& policies) {
                      own.size() == 1 ? "it is" : "they are");
 }
 
+/// Which policies divide the instances in no way that could be asked for. Empty if none.
+std::string name_undivided(const std::vector<sim::policy>& policies) {
+  std::vector<std::string_view> whole;
+  for (const sim::policy& p : policies) {
+    if (p.pools == 0) whole.push_back(p.name);
+  }
+  if (whole.empty()) return {};
+  return fmt::format("--pools says nothing to {}: {} no pools.\n", fmt::join(whole, ", "),
+                     whole.size() == 1 ? "it has" : "they have");
+}
+
 /// The curves of a sweep.
 std::vector<sim::sweep_curve> curves_of(experiment& e) {
   std::vector<sim::sweep_curve> curves;
@@ -330,6 +341,7 @@ std::string show_remarks(experiment& e, const arguments& a, bool complete) {
     remarks += sim::format_verdict(numbers) + sim::format_remarks(numbers);
   }
   if (!a.setting.placement.empty()) remarks += name_own_placements(e.policies);
+  if (!a.setting.pools.empty()) remarks += name_undivided(e.policies);
   for (const std::string& why : e.left_out) remarks += fmt::format("Left out: {}.\n", why);
   return remarks + e.source.unused();
 }
@@ -370,6 +382,9 @@ std::vector<nlohmann::ordered_json> results_as_json(experiment& e) {
       if (runs.empty()) continue;
       all.push_back(sim::to_json(runs));
       all.back().update(e.points[x].what);
+      double rates = 0;
+      for (std::size_t s = 0; s != e.seeds; ++s) rates += e.rates[x * e.seeds + s];
+      all.back()["rate"] = rates / static_cast<double>(e.seeds);
       if (e.points[x].pools[p]) {
         const sim::pool_sizes& s = *e.points[x].pools[p];
         all.back()["pools"] = fmt::format("{}/{}/{}", s.prefill, s.decode, s.mixed);
