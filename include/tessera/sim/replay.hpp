@@ -21,7 +21,8 @@ TESSERA_NAMESPACE_BEGIN
 namespace sim {
 
 /// The whole program: `replay --help` has its options. @param policies what `--policy` may name.
-/// @return 0; 2 after one line on standard error that says what to mend; 128 and the number of the signal that ended it.
+/// @return 0; 2 after one line on standard error that says what to mend; 128 and the number of the signal that ended
+/// it.
 [[nodiscard]] int run_replay(int argc, char** argv, const std::vector<policy>& policies);
 
 }  // namespace sim
