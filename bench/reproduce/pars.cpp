@@ -843,6 +843,51 @@ std::vector<runs_type> own_prompts(context& c) {
       [&](std::size_t s) { return made(by_pairwise, 1, 1201 + s); });
 }
 
+/// The gain over FCFS above the capacity, of longer and longer runs.
+struct at_length {
+  std::size_t requests = 0;
+  estimate boosted, unboosted, smooth;
+};
+
+std::vector<at_length> run_lengths(context& c, const answerer& a) {
+  c.out.heading("How long a run above the capacity is");
+  constexpr double load = 1.1;
+  c.out.text(
+      fmt::format("At {:g} of the capacity the wait under FCFS grows for as long as the run lasts, and so does what an "
+                  "order by length gains: a ratio to FCFS is one of a run of that length. {}, the held-out requests "
+                  "drawn again and again.",
+                  load, a.name));
+  std::vector<experiment> seeds;
+  for (const experiment& e : c.seeds) seeds.push_back(with_lengths(e, a));
+  const auto lengths = c.o.quick ? std::vector<std::size_t>{300} : std::vector<std::size_t>{2'000, 8'000, 32'000};
+  const std::vector<double> capacity =
+      capacities(c, [&](double rate, std::size_t s) { return stream(seeds[s], {}, lengths.front(), rate, s + 1); });
+  const std::vector<contestant> all = contestants();
+  const std::vector<contestant> who{all.front(), all[boosted_pars], all[unboosted_pars], all[smooth_pars], all.back()};
+  std::vector<std::vector<std::string>> table;
+  std::vector<at_length> found;
+  for (const std::size_t n : lengths) {
+    const runs_type runs = run_contestants(
+        c, who,
+        [&](std::size_t k, std::size_t s) {
+          return stream(seeds[s], seeds[s].scores[who[k].scored], n, load * capacity[s], s + 1);
+        },
+        [&](std::size_t s) { return seeds[s].history; });
+    const auto gain = [&](std::size_t k) { return ratio_of(runs.front(), runs[k], &outcome::mean); };
+    found.push_back({n, gain(1), gain(2), gain(3)});
+    for (std::size_t k = 0; k != who.size(); ++k) {
+      const auto cell = [&](double outcome::*what, double unit, int digits) {
+        return show(over_seeds(runs[k], [&](const outcome& r) { return unit * (r.*what); }), digits);
+      };
+      table.push_back({k == 0 ? fmt::format("{} requests", n) : "", who[k].name, cell(&outcome::mean, 1000, 1),
+                       k == 0 ? "-" : show(gain(k), 2), cell(&outcome::ttft_p99, 1, 0),
+                       cell(&outcome::longest_wait, 1, 0), verdict(runs[k])});
+    }
+  }
+  c.out.table({"", "policy", "mean, ms/token", "FCFS / it, mean", "TTFT P99, s", "longest wait, s", "load"}, table);
+  return found;
+}
+
 void starvation(context& c, const answerer& a) {
   c.out.heading("The starvation threshold");
   const std::vector<double> thresholds =
@@ -1081,7 +1126,8 @@ void other_answerers(context& c) {
 
 /// What of the paper's evaluation these runs repeat, and what not.
 void conclude(context& c, const std::vector<runs_type>& burst, const std::vector<gained>& gains,
-              const std::vector<std::vector<runs_type>>& by_rate, const std::vector<runs_type>& own) {
+              const std::vector<std::vector<runs_type>>& by_rate, const std::vector<runs_type>& own,
+              const std::vector<at_length>& longer) {
   // Of `bursts`, `rates` and `own_prompts`; the last leaves out two.
   const runs_type& burst_own = burst[0];
   const runs_type& burst_r1 = burst[2];
@@ -1097,11 +1143,6 @@ void conclude(context& c, const std::vector<runs_type>& burst, const std::vector
   };
   const std::size_t oracle = burst_own.size() - 1;
   constexpr std::size_t at_095 = 1;
-  c.out.lead(
-      "**To be measured again.** At 1.1 of the capacity a ratio to FCFS grows with the run: FCFS's wait "
-      "does. With other lengths (azure-conv, 4 instances) FCFS has 1.7, 4.2 and 7.9 times the latency per "
-      "token of `sjf` in runs of 4,000, 16,000 and 64,000 requests. What is said of 1.1 is said of runs as "
-      "long as these.");
   c.out.lead(fmt::format(
       "**What holds.** Latency per token, FCFS's over the policy's, means of {} seeds.\n\n"
       "- *More than 2x in a burst on a reasoning model*: repeated. With R1's spread PARS gains {} in the mean and {} "
@@ -1157,6 +1198,19 @@ void conclude(context& c, const std::vector<runs_type>& burst, const std::vector
       mean(own.back(), boosted_pars - left_out_there, &outcome::boosted, 100),
       over_fcfs(by_rate[1].back(), boosted_pars), over_fcfs(by_rate[1].back(), unboosted_pars),
       over_fcfs(own.back(), boosted_pars - left_out_there), over_fcfs(own.back(), unboosted_pars - left_out_there)));
+  const auto each = [&](estimate at_length::*what) {
+    std::string text;
+    for (const at_length& l : longer) text += fmt::format("{}{}", text.empty() ? "" : ", ", show(l.*what, 2));
+    return text;
+  };
+  std::string lengths;
+  for (const at_length& l : longer) lengths += fmt::format("{}{}", lengths.empty() ? "" : ", ", l.requests);
+  c.out.lead(fmt::format(
+      "**Above the capacity a gain is one of a run's length.** At 1.1 with R1's spread, in runs of {} requests, FCFS "
+      "has "
+      "{} times the mean latency per token of PARS that never boosts, {} of PARS with the boost, and {} with smooth "
+      "ageing. What is said of 1.1 above is said of runs as long as those.",
+      lengths, each(&at_length::unboosted), each(&at_length::boosted), each(&at_length::smooth)));
 }
 
 void run_all(const options& o) {
@@ -1230,7 +1284,7 @@ void run_all(const options& o) {
   tau_curve(c, {gpt4, r1});
   const auto by_rate = rates(c, {gpt4, r1});
   const auto own = own_prompts(c);
-  conclude(c, burst, gains, by_rate, own);
+  conclude(c, burst, gains, by_rate, own, run_lengths(c, r1));
   starvation(c, r1);
   other_answerers(c);
   out.finish();

@@ -266,7 +266,8 @@ inline constexpr double nvlink_bytes_per_s = 75e9;
 inline const sim::profile& testbed() {
   static const sim::profile p = [] {
     sim::profile v100 = sim::find_profile("v100-qwen2.5-7b");
-    // What the paper measured as the effective peak of its stack (appendix B.1).
+    // What the paper gives as the effective peak of its stack (appendix B.1). The built-in profile has the vendor's
+    // peak and an efficiency below 1.
     v100.gpu.flops = tessera::headroom::phasor_printed_peak_flops;
     v100.gpu.flops_efficiency = 1;
     return v100;
@@ -518,7 +519,7 @@ inline double rate_for(const source& s, const sim::profile& p, std::size_t insta
 /// What is compared. Seconds, and tokens per second.
 struct numbers {
   double ttft = 0, ttft_p99 = 0, tpot = 0, tpot_p99 = 0, normalized = 0, throughput = 0, stage_cv = 0, load_cv = 0;
-  bool overload = false;             ///< More arrives than is carried: latencies say how long the run was.
+  sim::load_verdict load{};          ///< Where more arrives than is carried, latencies say how long the run was.
   std::array<double, 3> attained{};  ///< 5, 10 and 20 times the times without load.
 };
 
@@ -533,7 +534,7 @@ inline numbers measure(const run_result& r, const unloaded& slo = {}) {
               .tpot = r.numbers.tpot.mean,
               .tpot_p99 = r.numbers.tpot.p99,
               .normalized = r.numbers.normalized_latency.mean,
-              .overload = r.numbers.load.state == sim::load_state::overload};
+              .load = r.numbers.load};
   double last = 0;
   for (const sim::request_record& q : r.requests) last = std::max(last, q.arrival);
   // Throughput while requests arrive, without the first third: a run ends when its longest output does, which says

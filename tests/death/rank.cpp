@@ -89,7 +89,7 @@ TESSERA_DEATH_CASE(rank_calibrator_of_negative_lengths, "a length is not negativ
   auto storage = tessera::storage_for<length_calibrator>({.window = 1, .groups = 1});
   length_calibrator{storage}.observe(1, tessera::tokens{-1});
 }
-TESSERA_DEATH_CASE(rank_distribution_without_window, "a window of 1 to 2^31 - 1 requests") {
+TESSERA_DEATH_CASE(rank_distribution_without_window, "a window of 1 to 2^31 - 1 pairs") {
   auto storage = tessera::storage_for<length_distribution>({.window = 0, .groups = 1});
   length_distribution{storage}.fit();
 }

@@ -4,6 +4,7 @@
 #include <tessera/gate/backfill.hpp>
 #include <tessera/gate/fair_tenants.hpp>
 #include <tessera/gate/groups.hpp>
+#include <tessera/gate/tenant_deficits.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -95,6 +96,7 @@ struct full_request : request_hook {
 };
 static_assert(gate_policy<gate::adapter_slots, full_request> && !gate_policy<gate::adapter_slots, request>);
 static_assert(gate_policy<gate::fair_tenants, full_request> && !gate_policy<gate::fair_tenants, request>);
+static_assert(gate_policy<gate::tenant_deficits, full_request> && !gate_policy<gate::tenant_deficits, request>);
 static_assert(gate_policy<gate::groups, full_request> && !gate_policy<gate::groups, request>);
 static_assert(
     gate_policy<gate::all<gate::adapter_slots, gate::fair_tenants, gate::groups, gate::backfill>, full_request>);

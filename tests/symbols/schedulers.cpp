@@ -17,6 +17,7 @@
 #include <tessera/gate/fair_tenants.hpp>
 #include <tessera/gate/groups.hpp>
 #include <tessera/gate/in_time.hpp>
+#include <tessera/gate/tenant_deficits.hpp>
 #include <tessera/kv/changed_tables.hpp>
 #include <tessera/kv/host_cache.hpp>
 #include <tessera/kv/prefix_cache.hpp>
@@ -68,10 +69,10 @@ template class tessera::iteration_scheduler<hashed_request, order::two_phase, pr
                                             kv::prefix_cache, kv::changed_tables, gate::backfill>;
 template class tessera::iteration_scheduler<request, order::round_robin, preempt::swap, admit::watermark,
                                             kv::block_pool, kv::csr_tables, gate::in_line, draft::unless_busy<>>;
-template class tessera::iteration_scheduler<request, order::fcfs, preempt::swap, admit::watermark, kv::block_pool,
-                                            kv::csr_tables,
-                                            gate::all<gate::adapter_slots, gate::fair_tenants, gate::groups,
-                                                      gate::encoder_cache, gate::in_time, gate::backfill>>;
+template class tessera::iteration_scheduler<
+    request, order::fcfs, preempt::swap, admit::watermark, kv::block_pool, kv::csr_tables,
+    gate::all<gate::adapter_slots, gate::fair_tenants, gate::tenant_deficits, gate::groups, gate::encoder_cache,
+              gate::in_time, gate::backfill>>;
 template class tessera::fcfs<request>;
 template class tessera::round_robin<request>;
 template class tessera::pars<request>;

@@ -9,6 +9,8 @@
 #include <tessera/gate/backfill.hpp>
 #include <tessera/gate/fair_tenants.hpp>
 #include <tessera/gate/groups.hpp>
+#include <tessera/gate/tenant_deficits.hpp>
+#include <tessera/kv/prefix_cache.hpp>
 #include <tessera/pipeline/iteration_scheduler.hpp>
 
 #include "support/allocation_guard.hpp"
@@ -22,6 +24,7 @@
 #include <deque>
 #include <random>
 #include <set>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -237,6 +240,136 @@ TEST_CASE("fair_tenants: who is parked holds nobody up") {
   REQUIRE(f.scheduler.ready(b) == status::ok);
   CHECK(f.step() == std::vector{&b});
   CHECK(a.state().life == lifecycle::finished);
+}
+
+namespace {
+
+/// DLPM's counters as the paper has them: one round at a time, by tenant.
+struct textbook_deficits {
+  std::array<std::int64_t, 4> credit{};
+  std::array<std::int64_t, 4> quantum{};
+
+  template <class Line>
+  void refill(const Line& line) {
+    const auto nobody = [&] {
+      return std::none_of(line.begin(), line.end(), [&](const request* r) { return credit[r->tenant] > 0; });
+    };
+    while (!line.empty() && nobody()) {
+      for (std::size_t u = 0; u != 4; ++u) credit[u] += credit[u] > 0 ? 0 : quantum[u];
+    }
+  }
+};
+
+}  // namespace
+
+TEST_CASE("tenant_deficits: starts whom the textbook starts, several in a plan") {
+  std::mt19937_64 random{17};
+  const auto below = [&](std::uint64_t n) { return random() % n; };
+  std::size_t overtakes = 0;
+  for (int round = 0; round != 40; ++round) {
+    gate::basic_tenant_deficits<4> gate{.quantum = static_cast<std::int64_t>(1 + below(60)), .most_skipped = 1000};
+    textbook_deficits book;
+    for (std::size_t u = 0; u != 4; ++u) {
+      gate.weights[u] = static_cast<std::int64_t>(1 + below(3));
+      book.quantum[u] = gate.quantum * gate.weights[u];
+    }
+    fixture<gate::basic_tenant_deficits<4>> f{roomy, gate};
+    std::vector<request*> line;
+    std::vector<request*> running;
+    for (int step = 0; step != 120; ++step) {
+      for (std::uint64_t n = below(round % 2 == 0 ? 2 : 4); n != 0; --n) {
+        const auto u = static_cast<std::uint32_t>(below(2) == 0 ? 0 : below(4));
+        const auto prompt = static_cast<std::int64_t>(2 + below(40));  // a plan lists one token among the decodes
+        const auto output = static_cast<std::int64_t>(1 + below(12));
+        line.push_back(&f.submit(prompt, output, 0, u));
+      }
+      const std::size_t most = 1 + below(3);
+      std::vector<request*> expected;
+      auto i = line.begin();
+      while (i != line.end() && expected.size() != most && running.size() != 16) {
+        textbook_deficits refilled = book;  // for good if somebody starts
+        refilled.refill(line);
+        if (refilled.credit[(*i)->tenant] <= 0) {
+          ++i;
+          ++overtakes;
+          continue;
+        }
+        book = refilled;
+        request* const r = *i;
+        i = line.erase(i);
+        expected.push_back(r);
+        running.push_back(r);
+        book.credit[r->tenant] -= r->prompt.count();
+      }
+      if (below(4) == 0) {
+        CHECK(f.plan({.max_starts = most}) == expected);
+        REQUIRE(f.scheduler.abandon(f.p) == status::ok);
+      }
+      REQUIRE(f.step({.max_starts = most}) == expected);
+      for (const request* r : running) book.credit[r->tenant] -= 2;
+      std::erase_if(running, [](const request* r) { return !is_live(r->state().life); });
+      for (std::size_t u = 0; u != 4; ++u) REQUIRE(f.scheduler.gate().credit(u) == book.credit[u]);
+    }
+    for (request& r : f.requests) static_cast<void>(f.scheduler.cancel(r));
+  }
+  CHECK(overtakes > 300);
+}
+
+TEST_CASE("tenant_deficits: those who always wait are charged alike, for their weights") {
+  std::mt19937_64 random{23};
+  for (const std::int64_t quantum : {1, 64, 1000}) {
+    gate::basic_tenant_deficits<4> gate{.quantum = quantum, .most_skipped = 1000};
+    gate.weights[1] = 2;
+    fixture<gate::basic_tenant_deficits<4>> f{{.requests = 4096, .blocks = 1000, .block_size = 16_tok, .residents = 8},
+                                              gate};
+    std::array<std::int64_t, 2> charged{};
+    constexpr std::int64_t longest_prompt = 40;
+    constexpr std::int64_t longest_output = 9;
+    for (int step = 0; step != 800; ++step) {
+      for (std::uint32_t u = 0; u != 2; ++u) {
+        while (f.scheduler.gate().accounts[u].waiting < 12) {
+          const auto prompt = static_cast<std::int64_t>(1 + random() % longest_prompt);
+          const auto output = static_cast<std::int64_t>(1 + random() % longest_output);
+          f.submit(prompt, output, 0, u);
+        }
+      }
+      for (const request* r : f.step()) charged[r->tenant] += r->prompt.count();
+      for (std::size_t i = 0; i != f.p.size(); ++i) charged[f.p[i].request->tenant] += f.p[i].samples ? 2 : 0;
+      // What eight who run may be charged between two questions is the other part of the bound.
+      const std::int64_t bound = 2 * 2 * quantum + 2 * 8 * (longest_prompt + 2 * longest_output);
+      REQUIRE(std::abs(charged[0] - charged[1] / 2) <= bound);
+    }
+    CHECK(charged[0] > 10'000);
+    for (request& r : f.requests) static_cast<void>(f.scheduler.cancel(r));
+  }
+}
+
+TEST_CASE("tenant_deficits: what the cache has is not charged") {
+  struct caching : request {
+    std::array<std::uint64_t, 4> hashes{11, 12, 13, 14};
+    std::span<const std::uint64_t> prefix_hashes() const noexcept { return hashes; }
+  };
+  using scheduler_type = iteration_scheduler<caching, order::fcfs, preempt::swap, admit::always, kv::prefix_cache,
+                                             kv::csr_tables, gate::tenant_deficits>;
+  const scheduler_limits limits{.blocks = 64, .block_size = 4_tok, .residents = 4};
+  auto storage = storage_for<scheduler_type>(limits);
+  scheduler_type scheduler{storage, {.gate = {.quantum = 100, .block_size = 4_tok}}};
+  const auto serve = [&](caching& r) {
+    REQUIRE(scheduler.submit(r, time_point{}) == status::accepted);
+    auto p = scheduler.plan(time_point{}, {});
+    REQUIRE(p.size() == 1);
+    REQUIRE(scheduler.commit(p, std::array{outcome{.finished = true}}, time_point{}) == status::ok);
+  };
+  std::array<caching, 2> requests;
+  for (caching& r : requests) {
+    r.prompt = 18_tok;
+    r.max_output = 1_tok;
+    r.tenant = 3;
+  }
+  serve(requests[0]);
+  CHECK(scheduler.gate().credit(3) == 100 - 18 - 2);
+  serve(requests[1]);
+  CHECK(scheduler.gate().credit(3) == 100 - 18 - 2 - 2 - 2);  // four blocks of four were found
 }
 
 TEST_CASE("groups: all of a group have room before the first of them starts") {

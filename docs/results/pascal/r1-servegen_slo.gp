@@ -19,44 +19,44 @@ set ylabel 'share'
 set key outside right top
 set yrange [0:*]
 $curve0 << EOD
-0.0174576
-0.0223322
+0.0194512
+0.0225672
 EOD
 $curve1 << EOD
-0.00485474
-0.00955232
+0.00385447
+0.00849631
 EOD
 $curve2 << EOD
-0.0208023
-0.0323969
+0.0209122
+0.0279673
 EOD
 $curve3 << EOD
-0.0151057
-0.0174563
+0.0144733
+0.0172949
 EOD
 $curve4 << EOD
-0.00575831
-0.00740328
+0.00609181
+0.00879452
 EOD
 $curve5 << EOD
-0.00279926
-0.00312578
+0.00209948
+0.00366671
 EOD
 $curve6 << EOD
-0.01653
-0.0179398
+0.0138505
+0.017071
 EOD
 $curve7 << EOD
-0.0153873
-0.0153297
+0.0146016
+0.0147847
 EOD
 $curve8 << EOD
-0
 3.37154e-05
+0
 EOD
 $curve9 << EOD
-0.0134702
-0.0127596
+0.0136153
+0.0126852
 EOD
 set style data histogram
 set style histogram clustered gap 1

@@ -19,44 +19,44 @@ set ylabel 'output tokens/s'
 set key outside right top
 set yrange [0:*]
 $curve0 << EOD
-4339.85
-4508.52
+4304.19
+4490.73
 EOD
 $curve1 << EOD
-4368.04
-4548.5
+4343.28
+4554.06
 EOD
 $curve2 << EOD
-4388.94
-4606.12
+4359.05
+4580.11
 EOD
 $curve3 << EOD
-4397.99
-4624.92
+4369.62
+4597.17
 EOD
 $curve4 << EOD
-4391.08
-4613.36
+4363.51
+4586.35
 EOD
 $curve5 << EOD
-4352.89
-4583.25
+4328.64
+4548.32
 EOD
 $curve6 << EOD
-4396.02
-4622.57
+4370.75
+4592.78
 EOD
 $curve7 << EOD
-4393.37
-4611.25
+4367.65
+4586.3
 EOD
 $curve8 << EOD
-4410.05
-4628.52
+4384.1
+4607.84
 EOD
 $curve9 << EOD
-4416.19
-4663.8
+4387.95
+4634.25
 EOD
 set style data histogram
 set style histogram clustered gap 1

@@ -19,44 +19,44 @@ set ylabel 'share'
 set key outside right top
 set yrange [0:*]
 $curve0 << EOD
-0.0286084
-0.0526767
+0.0220911
+0.0499846
 EOD
 $curve1 << EOD
-0.0255174
-0.0486696
+0.0222545
+0.0459752
 EOD
 $curve2 << EOD
-0.0260066
-0.0654317
+0.0204429
+0.0609501
 EOD
 $curve3 << EOD
-0.0194229
-0.0344518
+0.0194239
+0.033054
 EOD
 $curve4 << EOD
-0.0357332
-0.0556926
+0.0351182
+0.0534194
 EOD
 $curve5 << EOD
-0.00600039
-0.00716255
+0.00542844
+0.00620156
 EOD
 $curve6 << EOD
-0.061649
-0.108402
+0.0502471
+0.108569
 EOD
 $curve7 << EOD
-3.31565e-05
-3.35909e-05
+6.6313e-05
+0.000100003
 EOD
 $curve8 << EOD
 0
 0
 EOD
 $curve9 << EOD
-6.64454e-05
-6.67474e-05
+3.31565e-05
+3.35909e-05
 EOD
 set style data histogram
 set style histogram clustered gap 1

@@ -19,44 +19,44 @@ set ylabel 'output tokens/s'
 set key outside right top
 set yrange [0:*]
 $curve0 << EOD
-7226.89
-7497.36
+7183.09
+7470.22
 EOD
 $curve1 << EOD
-7226.1
-7498.58
+7181.91
+7477.46
 EOD
 $curve2 << EOD
-7221.86
-7490.17
+7178.38
+7466.46
 EOD
 $curve3 << EOD
-7245.14
-7599.55
+7204.81
+7558.97
 EOD
 $curve4 << EOD
-7234.32
-7580.02
+7194.13
+7536.56
 EOD
 $curve5 << EOD
-7214.51
-7554.88
+7171.71
+7508.86
 EOD
 $curve6 << EOD
-7237.4
-7569.25
+7198.09
+7526.54
 EOD
 $curve7 << EOD
-7248.25
-7528.84
+7207.93
+7496.51
 EOD
 $curve8 << EOD
-7244.83
-7492.87
+7203.64
+7481.41
 EOD
 $curve9 << EOD
-7287.79
-7705.27
+7237.9
+7653.43
 EOD
 set style data histogram
 set style histogram clustered gap 1

@@ -19,38 +19,38 @@ set ylabel 'P99 end to end, seconds'
 set key outside right top
 set yrange [0:*]
 $curve0 << EOD
-5 23.9639
-10 29.2147
-20 79.8669
-40 123.299
-60 145.957
+5 23.9046
+10 32.6779
+20 226.216
 EOD
 $curve1 << EOD
-5 23.1777
-10 26.7307
-20 51.0106
-40 95.9629
-60 111.531
+5 23.1393
+10 27.3095
+20 183.537
 EOD
 $curve2 << EOD
-5 24.1718
-10 28.9905
-20 50.0088
-40 91.9154
-60 107.149
+5 24.0961
+10 29.6398
+20 165.423
 EOD
 $curve3 << EOD
-5 23.0395
-10 26.921
-20 44.3019
-40 70.3603
-60 83.9361
+5 22.869
+10 29.5211
+20 165.423
 EOD
 $curve4 << EOD
-5 24.2748
-10 27.9471
-20 84.5835
-40 84.8954
-60 99.202
+5 22.8939
+10 27.3037
+20 71.3201
 EOD
-plot $curve0 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 1 title 'Splitwise', $curve1 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 2 title 'DistServe', $curve2 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 3 title 'DistServe, planned', $curve3 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 4 title 'colocated', $curve4 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 5 title 'Phasor'
+$curve5 << EOD
+5 24.2198
+10 28.51
+20 140.284
+EOD
+$curve6 << EOD
+5 22.7746
+10 29.5234
+20 143.95
+EOD
+plot $curve0 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 1 title 'Splitwise 3/3/2', $curve1 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 2 title 'DistServe 4/4', $curve2 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 3 title 'DistServe, planned', $curve3 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 4 title 'DistServe, best split', $curve4 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 5 title 'colocated', $curve5 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 6 title 'Phasor 3/3/2', $curve6 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 7 title 'Phasor, best pools'

@@ -19,38 +19,38 @@ set ylabel 'P99 end to end, seconds'
 set key outside right top
 set yrange [0:*]
 $curve0 << EOD
-5 6.17496
-10 9.15201
-20 53.7041
-40 80.768
-60 91.9149
+5 6.14938
+10 11.3692
+20 100.358
 EOD
 $curve1 << EOD
-5 5.87284
-10 6.82284
-20 33.442
-40 81.5909
-60 97.9962
+5 5.86018
+10 7.32778
+20 168.902
 EOD
 $curve2 << EOD
-5 6.22131
-10 7.05298
-20 10.0997
-40 39.7096
-60 55.5171
+5 6.19059
+10 7.15881
+20 12.0377
 EOD
 $curve3 << EOD
-5 5.74988
-10 6.34258
-20 8.44993
-40 28.9268
-60 44.4159
+5 5.86018
+10 6.31319
+20 10.7177
 EOD
 $curve4 << EOD
-5 5.96987
-10 6.47158
-20 13.0305
-40 56.2981
-60 72.4361
+5 5.71872
+10 6.35614
+20 9.2454
 EOD
-plot $curve0 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 1 title 'Splitwise', $curve1 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 2 title 'DistServe', $curve2 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 3 title 'DistServe, planned', $curve3 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 4 title 'colocated', $curve4 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 5 title 'Phasor'
+$curve5 << EOD
+5 5.9308
+10 6.56012
+20 43.8061
+EOD
+$curve6 << EOD
+5 5.74619
+10 6.29769
+20 10.6707
+EOD
+plot $curve0 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 1 title 'Splitwise 3/3/2', $curve1 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 2 title 'DistServe 4/4', $curve2 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 3 title 'DistServe, planned', $curve3 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 4 title 'DistServe, best split', $curve4 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 5 title 'colocated', $curve5 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 6 title 'Phasor 3/3/2', $curve6 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 7 title 'Phasor, best pools'

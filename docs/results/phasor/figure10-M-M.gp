@@ -19,38 +19,38 @@ set ylabel 'P99 end to end, seconds'
 set key outside right top
 set yrange [0:*]
 $curve0 << EOD
-5 49.9478
-10 61.279
-20 79.6952
-40 101.798
-60 134.876
+5 49.6318
+10 62.8445
+20 224.252
 EOD
 $curve1 << EOD
-5 47.3938
-10 55.6932
-20 76.5886
-40 108.083
-60 121.96
+5 47.0928
+10 57.1722
+20 197.799
 EOD
 $curve2 << EOD
-5 50.2411
-10 63.6947
-20 105.063
-40 144.645
-60 159.169
+5 50.0591
+10 66.6837
+20 406.023
 EOD
 $curve3 << EOD
-5 44.9341
-10 50.5235
-20 68.8363
-40 84.4126
-60 89.7442
+5 44.8888
+10 50.8731
+20 91.8948
 EOD
 $curve4 << EOD
-5 49.5767
-10 54.9073
-20 75.667
-40 113.91
-60 130.496
+5 44.725
+10 51.4055
+20 95.2003
 EOD
-plot $curve0 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 1 title 'Splitwise', $curve1 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 2 title 'DistServe', $curve2 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 3 title 'DistServe, planned', $curve3 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 4 title 'colocated', $curve4 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 5 title 'Phasor'
+$curve5 << EOD
+5 49.2733
+10 55.9591
+20 151.197
+EOD
+$curve6 << EOD
+5 44.895
+10 51.2275
+20 93.2678
+EOD
+plot $curve0 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 1 title 'Splitwise 3/3/2', $curve1 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 2 title 'DistServe 4/4', $curve2 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 3 title 'DistServe, planned', $curve3 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 4 title 'DistServe, best split', $curve4 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 5 title 'colocated', $curve5 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 6 title 'Phasor 3/3/2', $curve6 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 7 title 'Phasor, best pools'

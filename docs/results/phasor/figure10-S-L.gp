@@ -19,38 +19,38 @@ set ylabel 'P99 end to end, seconds'
 set key outside right top
 set yrange [0:*]
 $curve0 << EOD
-5 113.067
-10 178.461
-20 243.905
-40 280.088
-60 287.151
+5 114.009
+10 316.486
+20 1054.22
 EOD
 $curve1 << EOD
-5 102.599
-10 133.296
-20 183.768
-40 218.255
-60 232.042
+5 102.685
+10 173.104
+20 700.794
 EOD
 $curve2 << EOD
-5 112.874
-10 178.58
-20 247.241
-40 286.901
-60 301.655
+5 113.722
+10 321.277
+20 1077.91
 EOD
 $curve3 << EOD
-5 90.4161
-10 102.068
-20 118.638
-40 133.891
-60 137.64
+5 91.8011
+10 107.202
+20 243.409
 EOD
 $curve4 << EOD
-5 101.177
-10 120.35
-20 170.86
-40 256.11
-60 218.63
+5 90.2433
+10 104.688
+20 214.527
 EOD
-plot $curve0 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 1 title 'Splitwise', $curve1 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 2 title 'DistServe', $curve2 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 3 title 'DistServe, planned', $curve3 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 4 title 'colocated', $curve4 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 5 title 'Phasor'
+$curve5 << EOD
+5 101.122
+10 134.034
+20 519.448
+EOD
+$curve6 << EOD
+5 91.5753
+10 107.944
+20 312.337
+EOD
+plot $curve0 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 1 title 'Splitwise 3/3/2', $curve1 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 2 title 'DistServe 4/4', $curve2 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 3 title 'DistServe, planned', $curve3 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 4 title 'DistServe, best split', $curve4 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 5 title 'colocated', $curve5 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 6 title 'Phasor 3/3/2', $curve6 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 7 title 'Phasor, best pools'

@@ -19,38 +19,38 @@ set ylabel 'P99 end to end, seconds'
 set key outside right top
 set yrange [0:*]
 $curve0 << EOD
-5 5.03506
-10 5.04998
-20 5.08645
-40 5.15273
-60 5.21364
+20 5.06734
+40 5.11692
+60 5.1883
 EOD
 $curve1 << EOD
-5 5.02631
-10 5.04202
-20 5.06695
-40 5.11262
-60 5.16603
+20 5.0468
+40 5.08329
+60 5.14886
 EOD
 $curve2 << EOD
-5 5.07621
-10 5.12024
-20 5.21528
-40 5.52435
-60 8.66269
+20 5.20048
+40 5.76726
+60 52.2239
 EOD
 $curve3 << EOD
-5 5.01912
-10 5.04025
-20 5.07848
-40 5.15284
-60 5.23472
+20 5.0468
+40 5.0727
+60 5.13139
 EOD
 $curve4 << EOD
-5 5.03382
-10 5.04894
-20 5.08372
-40 5.15415
-60 5.22364
+20 5.0526
+40 5.12423
+60 5.23918
 EOD
-plot $curve0 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 1 title 'Splitwise', $curve1 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 2 title 'DistServe', $curve2 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 3 title 'DistServe, planned', $curve3 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 4 title 'colocated', $curve4 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 5 title 'Phasor'
+$curve5 << EOD
+20 5.06858
+40 5.12708
+60 5.2071
+EOD
+$curve6 << EOD
+20 5.04063
+40 5.08303
+60 5.13027
+EOD
+plot $curve0 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 1 title 'Splitwise 3/3/2', $curve1 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 2 title 'DistServe 4/4', $curve2 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 3 title 'DistServe, planned', $curve3 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 4 title 'DistServe, best split', $curve4 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 5 title 'colocated', $curve5 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 6 title 'Phasor 3/3/2', $curve6 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 7 title 'Phasor, best pools'

@@ -19,38 +19,52 @@ set ylabel 'P99 end to end, seconds'
 set key outside right top
 set yrange [0:*]
 $curve0 << EOD
-5 10.6721
-10 11.0855
-20 13.0945
-40 50.3507
-60 57.9113
+10 11.0559
+20 15.0831
+30 44.2204
+40 150.658
+60 508.84
 EOD
 $curve1 << EOD
-5 10.5336
-10 10.9093
-20 11.7455
-40 22.8026
-60 37.9407
+10 10.8488
+20 11.9149
+30 22.64
+40 163.114
+60 491.048
 EOD
 $curve2 << EOD
-5 11.629
-10 13.2424
-20 23.9058
-40 62.5436
-60 77.8202
+10 13.346
+20 65.2989
+30 331.689
+40 603.837
+60 1154.37
 EOD
 $curve3 << EOD
-5 10.553
-10 11.1141
-20 12.3851
-40 17.7828
-60 24.581
+10 10.8488
+20 11.9149
+30 13.8039
+40 39.6514
+60 296.217
 EOD
 $curve4 << EOD
-5 10.6345
-10 11.0889
-20 12.1698
-40 16.2609
-60 27.0857
+10 11.0565
+20 12.5593
+30 15.1054
+40 22.4928
+60 214.487
 EOD
-plot $curve0 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 1 title 'Splitwise', $curve1 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 2 title 'DistServe', $curve2 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 3 title 'DistServe, planned', $curve3 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 4 title 'colocated', $curve4 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 5 title 'Phasor'
+$curve5 << EOD
+10 11.0747
+20 12.2806
+30 14.4908
+40 39.8202
+60 296.183
+EOD
+$curve6 << EOD
+10 10.8522
+20 11.9209
+30 13.8017
+40 39.6018
+60 296.183
+EOD
+plot $curve0 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 1 title 'Splitwise 3/3/2', $curve1 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 2 title 'DistServe 4/4', $curve2 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 3 title 'DistServe, planned', $curve3 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 4 title 'DistServe, best split', $curve4 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 5 title 'colocated', $curve5 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 6 title 'Phasor 3/3/2', $curve6 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 7 title 'Phasor, best pools'

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <tessera/core/split_mix.hpp>
 #include <tessera/core/status.hpp>
 #include <tessera/cost/least_squares.hpp>
 #include <tessera/cost/qoe_model.hpp>
@@ -43,10 +44,8 @@ struct fit_result {
                                 fit_result& out) noexcept {
   if (options.held_out_one_in < 2) return status::invalid;
   const auto held_out = [&](std::size_t i) noexcept {
-    std::uint64_t x = options.seed + (std::uint64_t{i} + 1) * 0x9e3779b97f4a7c15u;  // splitmix64
-    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
-    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
-    return (x ^ (x >> 31)) % options.held_out_one_in == 0;
+    const std::uint64_t number = options.seed + (std::uint64_t{i} + 1) * tessera::detail::split_mix_step;
+    return tessera::detail::split_mix(number) % options.held_out_one_in == 0;
   };
   constexpr double most = 1e100;  // products of two stay finite
   fit_result r;

@@ -112,7 +112,7 @@ concept gate_says_whom_if_it_refuses = !gate_refuses<G> || gate_says_whom_it_ref
 /// instance would idle for ever; among those whom it skips each time are not all who wait. Complexity: at most
 /// O(residents), asked at most once for each candidate and plan; all else O(1), `begin` O(its own size).
 /// Models: `gate::in_line`, `gate::backfill`, `gate::adapter_slots`, `gate::encoder_cache`,
-/// `gate::fair_tenants`, `gate::groups`, `gate::in_time`, `gate::all`.
+/// `gate::fair_tenants`, `gate::tenant_deficits`, `gate::groups`, `gate::in_time`, `gate::all`.
 template <class G, class R>
 concept gate_policy =
     schedulable<R> && std::copyable<G> && requires { requires std::same_as<decltype(G::passes), const bool>; } &&

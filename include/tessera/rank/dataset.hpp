@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <tessera/core/split_mix.hpp>
 #include <tessera/rank/concepts.hpp>
 
 #include <cstddef>
@@ -21,10 +22,8 @@ class random_bits {
   explicit constexpr random_bits(std::uint64_t seed) noexcept : state_{seed} {}
   /// 64 of them.
   constexpr std::uint64_t operator()() noexcept {
-    std::uint64_t z = (state_ += 0x9e3779b97f4a7c15u);
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-    return z ^ (z >> 31);
+    state_ += tessera::detail::split_mix_step;
+    return tessera::detail::split_mix(state_);
   }
   /// Below `n`, n >= 1. The bias is under n / 2^64.
   constexpr std::uint64_t below(std::uint64_t n) noexcept { return (*this)() % n; }

@@ -5,12 +5,11 @@
 #include <tessera/core/owned_storage.hpp>
 #include <tessera/core/storage.hpp>
 #include <tessera/core/units.hpp>
-#include <tessera/gpu/sort_key.hpp>
+#include <tessera/rank/score_window.hpp>
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <limits>
 #include <span>
 
 /// @file
@@ -48,11 +47,7 @@ class length_calibrator {
 
   /// Bytes that an object with these limits takes from its arena, alignment included.
   [[nodiscard]] static constexpr std::size_t required_bytes(const limits& l) noexcept {
-    return storage_layout{}
-        .add<std::uint64_t>(l.window)
-        .add<std::uint64_t>(l.window)
-        .add<step>(l.groups)
-        .bytes_unaligned();
+    return storage_layout{}.add_bytes(score_window::required_bytes(l.window)).add<step>(l.groups).bytes_unaligned();
   }
 
   /// Over the caller's memory, at least `required_bytes(l)` (asserted), which must outlive it.
@@ -66,46 +61,25 @@ class length_calibrator {
   /// A request with this score has ended after `output` tokens; the oldest pair goes if the window is full. A NaN score
   /// counts for the mean only. More than 2^32 - 1 tokens count as so many. Changes no answer before the next `fit`.
   /// Requires `output >= 0` (asserted). O(1).
-  void observe(float score, tokens output) noexcept {
-    TESSERA_ASSERT(output >= tokens{}, "a length is not negative");
-    constexpr std::int64_t most = std::numeric_limits<std::uint32_t>::max();
-    const std::uint64_t pair =
-        std::uint64_t{gpu::ordered_bits(score)} << 32U | static_cast<std::uint64_t>(std::min(output.count(), most));
-    if (!window_.full()) {
-      window_.push_back(pair);
-      return;
-    }
-    window_[oldest_] = pair;
-    oldest_ = oldest_ + 1 == window_.size() ? 0 : oldest_ + 1;
-  }
+  void observe(float score, tokens output) noexcept { window_.observe(score, output); }
 
   /// Learns the function anew from the window. O(window log window).
   void fit() noexcept {
     all_ = {};
     steps_.clear();
-    sorted_.clear();
-    for (const std::uint64_t pair : window_) {
-      add(all_, pair);
-      if (key_of(pair) != not_a_score) sorted_.push_back(pair);
-    }
-    std::sort(sorted_.begin(), sorted_.end());
-
-    // The pair at place p of n belongs to group p groups / n; equal scores go all where the middle one of them belongs.
-    const std::size_t n = sorted_.size();
+    for (const std::uint64_t pair : window_.all()) add(all_, pair);
     step open;
     std::uint64_t open_group = 0;
-    for (std::size_t first = 0, next = 0; first != n; first = next) {
-      const std::uint32_t key = key_of(sorted_[first]);
-      step run{.last = key};
-      for (; next != n && key_of(sorted_[next]) == key; ++next) add(run, sorted_[next]);
-      const std::uint64_t group = std::uint64_t{(first + next - 1) / 2} * steps_.capacity() / n;
+    window_.each_score(steps_.capacity(), [&](std::uint64_t group, std::span<const std::uint64_t> equal) noexcept {
+      step run{.last = score_window::key_of(equal.front())};
+      for (const std::uint64_t pair : equal) add(run, pair);
       if (group != open_group && open.count != 0) {
         close(open);
         open = {};
       }
       open_group = group;
       join(open, run);
-    }
+    });
     if (open.count != 0) close(open);
   }
 
@@ -113,30 +87,22 @@ class length_calibrator {
   /// is the first whose largest score is not below it, or the last. For a NaN score, or if no score was a number: the
   /// mean of the window. 0 tokens if nothing was fitted. O(log groups).
   [[nodiscard]] tokens operator()(float score) const noexcept {
-    const std::uint32_t key = gpu::ordered_bits(score);
-    if (key == not_a_score || steps_.empty()) return mean(all_);
+    const std::uint32_t key = score_window::key(score);
+    if (key == score_window::not_a_score || steps_.empty()) return mean(all_);
     return mean(*std::lower_bound(steps_.begin(), steps_.end() - 1, key,
                                   [](const step& s, std::uint32_t k) { return s.last < k; }));
   }
 
   /// Pairs remembered. O(1).
-  [[nodiscard]] std::size_t size() const noexcept { return window_.size(); }
+  [[nodiscard]] std::size_t size() const noexcept { return window_.all().size(); }
 
  private:
-  /// What `ordered_bits` makes of NaN, and of nothing else.
-  static constexpr std::uint32_t not_a_score = 0xFFFF'FFFFU;
-
-  length_calibrator(arena memory, const limits& l) noexcept
-      : window_{memory, l.window}, sorted_{memory, l.window}, steps_{memory, l.groups} {
-    TESSERA_ASSERT(l.window >= 1 && l.window < (std::size_t{1} << 31U), "a window of 1 to 2^31 - 1 pairs");
+  length_calibrator(arena memory, const limits& l) noexcept : window_{memory, l.window}, steps_{memory, l.groups} {
     TESSERA_ASSERT(l.groups >= 1 && l.groups < (std::size_t{1} << 31U), "1 to 2^31 - 1 groups");
   }
 
-  [[nodiscard]] static constexpr std::uint32_t key_of(std::uint64_t pair) noexcept {
-    return static_cast<std::uint32_t>(pair >> 32U);
-  }
   static constexpr void add(step& s, std::uint64_t pair) noexcept {
-    s.sum += static_cast<std::int64_t>(pair & 0xFFFF'FFFFU);
+    s.sum += score_window::length_of(pair).count();
     ++s.count;
   }
   /// `above` has the larger scores.
@@ -169,11 +135,9 @@ class length_calibrator {
     steps_.push_back(group);
   }
 
-  fixed_vector<std::uint64_t> window_;  // A ring, once full. A pair: the score's key, then the length.
-  fixed_vector<std::uint64_t> sorted_;  // Within `fit`.
-  fixed_vector<step> steps_;            // By score; so are their means.
-  step all_;                            // The window at the last `fit`.
-  std::size_t oldest_ = 0;
+  score_window window_;
+  fixed_vector<step> steps_;  // By score; so are their means.
+  step all_;                  // The window at the last `fit`.
 };
 
 }  // namespace rank

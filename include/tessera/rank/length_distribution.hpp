@@ -5,7 +5,7 @@
 #include <tessera/core/owned_storage.hpp>
 #include <tessera/core/storage.hpp>
 #include <tessera/core/units.hpp>
-#include <tessera/gpu/sort_key.hpp>
+#include <tessera/rank/score_window.hpp>
 
 #include <algorithm>
 #include <bit>
@@ -60,8 +60,7 @@ class length_distribution {
   /// Bytes that an object with these limits takes from its arena, alignment included.
   [[nodiscard]] static constexpr std::size_t required_bytes(const limits& l) noexcept {
     return storage_layout{}
-        .add<std::uint64_t>(l.window)
-        .add<std::uint64_t>(l.window)
+        .add_bytes(score_window::required_bytes(l.window))
         .add<std::uint32_t>(l.groups)
         .add<row>((l.groups + 1) * bins)
         .bytes_unaligned();
@@ -81,35 +80,36 @@ class length_distribution {
     TESSERA_ASSERT(output >= tokens{}, "a length is not negative");
     const tokens n = within(output);
     if (fitted_) watch(score, n);
-    const std::uint64_t pair = std::uint64_t{gpu::ordered_bits(score)} << 32U | static_cast<std::uint64_t>(n.count());
-    if (!window_.full()) {
-      window_.push_back(pair);
-      return;
-    }
-    window_[oldest_] = pair;
-    oldest_ = oldest_ + 1 == window_.size() ? 0 : oldest_ + 1;
+    window_.observe(score, n);
   }
 
   /// Learns the distributions anew from the window and from those that run, and begins `drift` anew. O(window log
   /// window + running log groups + groups).
   void fit(std::span<const running_length> running = {}) noexcept {
-    group_scores();
+    last_.clear();
+    std::uint64_t open = 0;
+    window_.each_score(last_.capacity(), [&](std::uint64_t group, std::span<const std::uint64_t> equal) noexcept {
+      if (last_.empty() || group != open) last_.push_back(0);
+      last_.back() = score_window::key_of(equal.front());
+      open = group;
+    });
     std::fill(rows_.begin(), rows_.end(), row{});
     const auto add = [&](std::uint32_t key, auto&& count) noexcept {
       count(table(all_groups));
-      if (key != not_a_score && !last_.empty()) count(table(group_of(key)));
+      if (key != score_window::not_a_score && !last_.empty()) count(table(group_of(key)));
     };
-    for (const std::uint64_t pair : window_) {
-      add(key_of(pair), [&](std::span<row> t) noexcept { t[bin_of(length_of(pair))].ended += 1; });
+    for (const std::uint64_t pair : window_.all()) {
+      const tokens length = score_window::length_of(pair);
+      add(score_window::key_of(pair), [&](std::span<row> t) noexcept { t[bin_of(length)].ended += 1; });
     }
     // It will have one token more at least.
     for (const running_length& r : running) {
       const tokens least = within(max(r.generated, tokens{}) + tokens{1});
-      add(gpu::ordered_bits(r.score), [&](std::span<row> t) noexcept { t[bin_of(least)].censored += 1; });
+      add(score_window::key(r.score), [&](std::span<row> t) noexcept { t[bin_of(least)].censored += 1; });
     }
     summarize(table(all_groups));
     for (std::size_t g = 0; g != last_.size(); ++g) summarize(table(g));
-    fitted_ = !window_.empty();
+    fitted_ = !window_.all().empty();
     longer_ = shorter_ = 0;
   }
 
@@ -160,33 +160,19 @@ class length_distribution {
   static constexpr double drifts_at = 10;
 
   /// Ended requests that are remembered. O(1).
-  [[nodiscard]] std::size_t size() const noexcept { return window_.size(); }
+  [[nodiscard]] std::size_t size() const noexcept { return window_.all().size(); }
 
  private:
-  /// What `ordered_bits` makes of NaN, and of nothing else.
-  static constexpr std::uint32_t not_a_score = 0xFFFF'FFFFU;
-
   // Bins: one for each length below 16, then eight for each doubling.
   static constexpr std::size_t steps = 8;
   static constexpr std::size_t bins = 2 * steps + 20 * steps;
 
   length_distribution(arena memory, const limits& l) noexcept
-      : window_{memory, l.window},
-        sorted_{memory, l.window},
-        last_{memory, l.groups},
-        rows_{memory, (l.groups + 1) * bins},
-        all_groups{l.groups} {
-    TESSERA_ASSERT(l.window >= 1 && l.window < (std::size_t{1} << 31U), "a window of 1 to 2^31 - 1 requests");
+      : window_{memory, l.window}, last_{memory, l.groups}, rows_{memory, (l.groups + 1) * bins}, all_groups{l.groups} {
     TESSERA_ASSERT(l.groups >= 1 && l.groups < (std::size_t{1} << 31U), "1 to 2^31 - 1 groups");
     std::fill_n(rows_.extend((l.groups + 1) * bins), (l.groups + 1) * bins, row{});
   }
 
-  [[nodiscard]] static constexpr std::uint32_t key_of(std::uint64_t pair) noexcept {
-    return static_cast<std::uint32_t>(pair >> 32U);
-  }
-  [[nodiscard]] static constexpr tokens length_of(std::uint64_t pair) noexcept {
-    return tokens{static_cast<std::int64_t>(pair & 0xFFFF'FFFFU)};
-  }
   [[nodiscard]] static constexpr tokens within(tokens n) noexcept { return min(n, longest); }
   /// The least length that one can have which has so many.
   [[nodiscard]] static constexpr std::int64_t next(tokens generated) noexcept {
@@ -217,31 +203,8 @@ class length_distribution {
     return static_cast<std::size_t>(std::lower_bound(last_.begin(), last_.end() - 1, key) - last_.begin());
   }
   [[nodiscard]] std::span<const row> table_for(float score) const noexcept {
-    const std::uint32_t key = gpu::ordered_bits(score);
-    return table(key == not_a_score || last_.empty() ? all_groups : group_of(key));
-  }
-
-  /// The pair at place p of n belongs to group p groups / n; equal scores go all where the middle one of them belongs.
-  void group_scores() noexcept {
-    sorted_.clear();
-    last_.clear();
-    for (const std::uint64_t pair : window_) {
-      if (key_of(pair) != not_a_score) sorted_.push_back(pair);
-    }
-    std::sort(sorted_.begin(), sorted_.end());
-    const std::size_t n = sorted_.size();
-    std::uint64_t open = 0;
-    for (std::size_t first = 0, past = 0; first != n; first = past) {
-      const std::uint32_t key = key_of(sorted_[first]);
-      while (past != n && key_of(sorted_[past]) == key) ++past;
-      const std::uint64_t group = std::uint64_t{(first + past - 1) / 2} * last_.capacity() / n;
-      if (last_.empty() || group != open) {
-        last_.push_back(key);
-      } else {
-        last_.back() = key;
-      }
-      open = group;
-    }
+    const std::uint32_t key = score_window::key(score);
+    return table(key == score_window::not_a_score || last_.empty() ? all_groups : group_of(key));
   }
 
   /// The life table, from counts. From the last bin to the first, so that all that come to a bin are known.
@@ -286,12 +249,10 @@ class length_distribution {
     shorter_ = std::max(0.0, shorter_ - z - 0.5);
   }
 
-  fixed_vector<std::uint64_t> window_;  // A ring, once full. A pair: the score's key, then the length.
-  fixed_vector<std::uint64_t> sorted_;  // Within `fit`.
-  fixed_vector<std::uint32_t> last_;    // By group: key of its largest score.
-  fixed_vector<row> rows_;              // By group, then bin; the last group is all, with and without a score.
+  score_window window_;
+  fixed_vector<std::uint32_t> last_;  // By group: key of its largest score.
+  fixed_vector<row> rows_;            // By group, then bin; the last group is all, with and without a score.
   std::size_t all_groups;
-  std::size_t oldest_ = 0;
   bool fitted_ = false;
   double longer_ = 0;
   double shorter_ = 0;

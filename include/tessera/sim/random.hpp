@@ -2,6 +2,7 @@
 #pragma once
 
 #include <tessera/core/assert.hpp>
+#include <tessera/core/split_mix.hpp>
 
 #include <bit>
 #include <cmath>
@@ -31,11 +32,8 @@ class random_engine {
     // splitmix64 fills the state, as the authors advise; the odd multiplier keeps (seed, stream) pairs apart.
     std::uint64_t x = seed ^ (stream * 0xd1342543de82ef95U);
     for (std::uint64_t& word : state_) {
-      x += 0x9e3779b97f4a7c15U;
-      std::uint64_t z = x;
-      z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9U;
-      z = (z ^ (z >> 27)) * 0x94d049bb133111ebU;
-      word = z ^ (z >> 31);
+      x += tessera::detail::split_mix_step;
+      word = tessera::detail::split_mix(x);
     }
   }
 
