@@ -27,12 +27,13 @@ class Tessera(ConanFile):
     settings = "os", "arch", "compiler", "build_type"
     options = {
         "with_sim": [True, False],  # tessera::sim, the simulator: needs fmt and nlohmann_json
+        "with_replay": [True, False],  # tessera::replay, the tool with policies of one's own; brings the simulator
         "with_tools": [True, False],  # the programs replay, plan, rank and calibrate; brings the simulator
         "with_cuda": [True, False],  # tessera::cuda: the headers of the CUDA toolkit, which Conan does not provide
     }
-    default_options = {"with_sim": False, "with_tools": False, "with_cuda": False}
+    default_options = {"with_sim": False, "with_replay": False, "with_tools": False, "with_cuda": False}
 
-    exports_sources = "CMakeLists.txt", "LICENSE", "cmake/*", "include/*", "examples/CMakeLists.txt", "examples/*/*"
+    exports_sources = "CMakeLists.txt", "LICENSE", "cmake/*", "include/*", "examples/CMakeLists.txt", "examples/tool.hpp", "examples/*/*"
     no_copy_source = True
 
     def set_version(self):
@@ -47,7 +48,7 @@ class Tessera(ConanFile):
 
     @property
     def _sim(self):
-        return self.options.with_sim or self.options.with_tools
+        return self.options.with_sim or self.options.with_replay or self.options.with_tools
 
     def layout(self):
         cmake_layout(self)
@@ -60,8 +61,11 @@ class Tessera(ConanFile):
         if self._sim:
             self.requires("fmt/[>=8 <13]", transitive_headers=True)
             self.requires("nlohmann_json/[>=3.9.0 <4]", **headers)
-        if self.options.with_tools:
+        if self.options.with_replay:
+            self.requires("cli11/[>=2.1.0 <3]", **headers)
+        elif self.options.with_tools:
             self.requires("cli11/[>=2.1.0 <3]", visible=False)
+        if self.options.with_tools:
             self.requires("eigen/[>=3.3.7 <4]", visible=False)
 
     def validate(self):
@@ -75,6 +79,7 @@ class Tessera(ConanFile):
             # Programs: what they were made of is inside them.
             del self.info.settings.build_type
             del self.info.options.with_sim
+            del self.info.options.with_replay
             del self.info.options.with_cuda
             self.info.requires.clear()
         else:
@@ -88,7 +93,6 @@ class Tessera(ConanFile):
         toolchain.cache_variables["TESSERA_BUILD_BENCH"] = False
         toolchain.cache_variables["TESSERA_BUILD_DOCS"] = False
         toolchain.cache_variables["TESSERA_BUILD_TOOLS"] = bool(self.options.with_tools)
-        toolchain.cache_variables["TESSERA_WERROR"] = False
         toolchain.user_presets_path = False
         toolchain.generate()
 
@@ -103,8 +107,11 @@ class Tessera(ConanFile):
         include = os.path.join(self.source_folder, "include")
         for pattern in ("*.hpp", "*.cuh"):
             copy(self, pattern, include, os.path.join(self.package_folder, "include"))
-        copy(self, "tesseraCuda.cmake", os.path.join(self.source_folder, "cmake"),
-             os.path.join(self.package_folder, "share", "cmake", "tessera"))
+        package = os.path.join(self.package_folder, "share", "cmake", "tessera")
+        for module in ("tesseraCuda.cmake", "tesseraReplay.cmake"):
+            copy(self, module, os.path.join(self.source_folder, "cmake"), package)
+        for source in ("tool.hpp", "policies/policies.cpp", "replay/replay.cpp", "replay/setting.hpp"):
+            copy(self, source, os.path.join(self.source_folder, "examples"), os.path.join(package, "tools"))
         if self.options.with_tools:
             CMake(self).install(component="tools")
             if not os.path.isdir(os.path.join(self.package_folder, "bin")):
@@ -119,6 +126,7 @@ class Tessera(ConanFile):
         library.requires = self._targets("boost::headers", "range-v3::range-v3")
         components = [library]
 
+        modules = []
         if self._sim:
             sim = self.cpp_info.components["sim"]
             sim.set_property("cmake_target_name", "tessera::sim")
@@ -128,8 +136,17 @@ class Tessera(ConanFile):
             cuda = self.cpp_info.components["cuda"]
             cuda.set_property("cmake_target_name", "tessera::cuda")
             cuda.requires = ["tessera"]
-            self.cpp_info.set_property("cmake_build_modules", ["share/cmake/tessera/tesseraCuda.cmake"])
+            modules.append("share/cmake/tessera/tesseraCuda.cmake")
             components.append(cuda)
+        if self.options.with_replay:
+            # A part of its own, so that CMakeDeps looks for CLI11; the module makes tessera::replay of it.
+            cli = self.cpp_info.components["replay_options"]
+            cli.set_property("cmake_target_name", "tessera::replay_options")
+            cli.requires = self._targets("cli11::cli11") + ["sim"]
+            modules.append("share/cmake/tessera/tesseraReplay.cmake")
+            components.append(cli)
+        if modules:
+            self.cpp_info.set_property("cmake_build_modules", modules)
 
         for component in components:
             component.includedirs = ["include"]

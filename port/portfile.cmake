@@ -30,7 +30,6 @@ vcpkg_cmake_configure(
         -DTESSERA_BUILD_EXAMPLES=OFF
         -DTESSERA_BUILD_BENCH=OFF
         -DTESSERA_BUILD_DOCS=OFF
-        -DTESSERA_WERROR=OFF
         ${FEATURE_OPTIONS}
 )
 vcpkg_cmake_install()

@@ -4,6 +4,10 @@
 #include "reproduce.hpp"
 
 #include <tessera/compose/fcfs.hpp>
+#include <tessera/compose/pars.hpp>
+#include <tessera/compose/pascal.hpp>
+#include <tessera/compose/pascal_paced.hpp>
+#include <tessera/compose/round_robin.hpp>
 #include <tessera/rank/kendall.hpp>
 #include <tessera/sim/input/archetypes.hpp>
 #include <tessera/sim/input/workload.hpp>
@@ -11,6 +15,9 @@
 #include <tessera/sim/model/profiles.hpp>
 #include <tessera/sim/policies/cascade_plan.hpp>
 #include <tessera/sim/policies/disaggregated.hpp>
+#include <tessera/sim/policies/improved.hpp>
+#include <tessera/sim/policies/llumnix.hpp>
+#include <tessera/sim/policies/placements.hpp>
 #include <tessera/sim/policies/policies.hpp>
 #include <tessera/sim/policies/pool_plan.hpp>
 

@@ -81,6 +81,12 @@ class composed_server final : public server {
     return u;
   }
 
+  [[nodiscard]] std::vector<scheduler_snapshot> snapshots() const override {
+    std::vector<scheduler_snapshot> all;
+    for (const auto& one : instances_) all.push_back(take_snapshot(one->scheduler));
+    return all;
+  }
+
   [[nodiscard]] std::string inconsistency() const override {
     for (const auto& one : instances_) {
       const auto residents = one->scheduler.residents();

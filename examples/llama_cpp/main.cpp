@@ -63,6 +63,7 @@ struct arguments {
   bool quiet = false;
   std::string json;
   std::string csv;
+  std::string metrics;
   double soak = 0;
   std::string measure;
   std::string measure_steps;
@@ -252,7 +253,19 @@ sim::run_result run(const composition& c, const model& m, server_options o, cons
   const auto started = std::chrono::steady_clock::now();
   o.clock = [&clock] { return clock(); };
   const std::unique_ptr<server> s = c.make(m, o);
-  serve(*s, clock, arrivals, [] { return interrupts > 0; });
+  // A scraper never sees half a file: it is replaced as a whole.
+  auto due = started;
+  const auto write_metrics = [&] {
+    sim::output_file file{a.metrics};
+    file.write(prometheus_text(s->snapshots()));
+    file.commit();
+    due = std::chrono::steady_clock::now() + std::chrono::seconds{1};
+  };
+  serve(*s, clock, arrivals, [&] {
+    if (!a.metrics.empty() && std::chrono::steady_clock::now() >= due) write_metrics();
+    return interrupts > 0;
+  });
+  if (!a.metrics.empty()) write_metrics();
   show.end();
   facts.wall_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
   if (!a.quiet) print_requests(arrivals);
@@ -443,6 +456,8 @@ int main(int argc, char** argv) {
   app.add_flag("--quiet", a.quiet, "print the summary only");
   app.add_option("--json", a.json, "write the numbers of each policy");
   app.add_option("--csv", a.csv, "write a row per policy and request");
+  app.add_option("--metrics", a.metrics,
+                 "write what the schedulers have done to this file, each second, as Prometheus' text");
   app.add_option("--soak", a.soak, "random load, hang-ups and malformed prompts for so many seconds per policy");
   CLI::Option* const measure =
       app.add_option("--measure", a.measure, "measure step times and write them as a profile for replay");

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "adapter.hpp"
+#include "metrics.hpp"
 #include "model.hpp"
 
 #include <tessera/core/status.hpp>
@@ -198,6 +199,8 @@ class server {
     friend bool operator==(const usage&, const usage&) = default;
   };
   [[nodiscard]] virtual usage in_use() const = 0;
+  /// What each instance's scheduler has done, for metrics: on the thread that runs steps.
+  [[nodiscard]] virtual std::vector<scheduler_snapshot> snapshots() const = 0;
   /// Compares the schedulers' books with what llama.cpp holds, between two steps. Empty: they agree.
   [[nodiscard]] virtual std::string inconsistency() const = 0;
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include "replay.hpp"
-
 #include <tessera/sim/policies/policies.hpp>
+#include <tessera/sim/replay.hpp>
 
-int main(int argc, char** argv) { return replay::main(argc, argv, tessera::sim::published_policies()); }
+int main(int argc, char** argv) { return tessera::sim::run_replay(argc, argv, tessera::sim::published_policies()); }

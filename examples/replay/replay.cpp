@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-#include "replay.hpp"
-
 #include "../tool.hpp"
 #include "setting.hpp"
 
-#include <tessera/sim/policies/policy.hpp>
+#include <tessera/sim/policies/policies.hpp>
+#include <tessera/sim/replay.hpp>
 #include <tessera/sim/report/html_report.hpp>
 #include <tessera/sim/report/progress.hpp>
 #include <tessera/sim/report/replicates.hpp>
@@ -43,6 +42,7 @@ namespace {
 struct arguments {
   replay::setting setting;
   std::string policies = "fcfs,rr,pascal";
+  std::string orders;
   std::string sweep;
   std::string print_profile;
   bool list_profiles = false;
@@ -294,6 +294,17 @@ std::string name_own_placements(const std::vector<sim::policy>& policies) {
                      own.size() == 1 ? "it is" : "they are");
 }
 
+/// Which policies divide the instances in no way that could be asked for. Empty if none.
+std::string name_undivided(const std::vector<sim::policy>& policies) {
+  std::vector<std::string_view> whole;
+  for (const sim::policy& p : policies) {
+    if (p.pools == 0) whole.push_back(p.name);
+  }
+  if (whole.empty()) return {};
+  return fmt::format("--pools says nothing to {}: {} no pools.\n", fmt::join(whole, ", "),
+                     whole.size() == 1 ? "it has" : "they have");
+}
+
 /// The curves of a sweep.
 std::vector<sim::sweep_curve> curves_of(experiment& e) {
   std::vector<sim::sweep_curve> curves;
@@ -330,6 +341,7 @@ std::string show_remarks(experiment& e, const arguments& a, bool complete) {
     remarks += sim::format_verdict(numbers) + sim::format_remarks(numbers);
   }
   if (!a.setting.placement.empty()) remarks += name_own_placements(e.policies);
+  if (!a.setting.pools.empty()) remarks += name_undivided(e.policies);
   for (const std::string& why : e.left_out) remarks += fmt::format("Left out: {}.\n", why);
   return remarks + e.source.unused();
 }
@@ -370,6 +382,9 @@ std::vector<nlohmann::ordered_json> results_as_json(experiment& e) {
       if (runs.empty()) continue;
       all.push_back(sim::to_json(runs));
       all.back().update(e.points[x].what);
+      double rates = 0;
+      for (std::size_t s = 0; s != e.seeds; ++s) rates += e.rates[x * e.seeds + s];
+      all.back()["rate"] = rates / static_cast<double>(e.seeds);
       if (e.points[x].pools[p]) {
         const sim::pool_sizes& s = *e.points[x].pools[p];
         all.back()["pools"] = fmt::format("{}/{}/{}", s.prefill, s.decode, s.mixed);
@@ -465,7 +480,16 @@ void run(const arguments& a, const std::vector<sim::policy>& all) {
   setting to_read = asked;
   if (a.sweep.rfind("rate=", 0) == 0) to_read.rate = 1;  // so a trace without arrivals will do
   if (to_read.rate) to_read.rate_scale.reset();
-  const std::vector<sim::policy> policies = sim::select_policies(all, a.policies);
+  std::vector<sim::policy> policies;
+  if (!a.policies.empty()) policies = sim::select_policies(all, a.policies);
+  if (!a.orders.empty()) {
+    for (sim::policy& p : sim::select_policies(sim::composed_orders(), a.orders, "order")) {
+      if (std::any_of(policies.begin(), policies.end(), [&](const sim::policy& q) { return q.name == p.name; })) {
+        throw sim::usage_error{fmt::format("{} is named by --policy and by --order", p.name)};
+      }
+      policies.push_back(std::move(p));
+    }
+  }
   static_cast<void>(machines_of(asked));
   const std::vector<sim::slo_bound> slo = asked.slo.empty() ? std::vector<sim::slo_bound>{} : sim::parse_slo(asked.slo);
   if (asked.pools == "auto" && slo.empty()) throw sim::usage_error{"--pools auto needs objectives to plan for: --slo"};
@@ -579,14 +603,21 @@ std::string describe_profiles() {
 
 }  // namespace
 
-int main(int argc, char** argv, const std::vector<sim::policy>& policies) {
+}  // namespace replay
+
+TESSERA_NAMESPACE_BEGIN
+int sim::run_replay(int argc, char** argv, const std::vector<policy>& policies) {
+  using namespace replay;
   arguments a;
   CLI::App app{"Replays a workload through scheduling policies and prints who wins."};
   app.set_version_flag("--version", "replay " + tool::version());
   app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);  // scripts append to their defaults
   std::string names = "comma-separated:";
   for (const sim::policy& p : policies) names += fmt::format("\n{:<10} {}", p.name, p.summary);
-  app.add_option("--policy", a.policies, names)->capture_default_str();
+  const CLI::Option* policies_given = app.add_option("--policy", a.policies, names)->capture_default_str();
+  std::string orders = "composed by hand, with --placement; alone, or beside --policy:";
+  for (const sim::policy& p : sim::composed_orders()) orders += fmt::format("\n{:<22} {}", p.name, p.summary);
+  app.add_option("--order", a.orders, orders);
   add_load_options(app, a.setting);
   app.add_option("--instances", a.setting.instances, "engine instances; of several kinds: 4xPROFILE,4xPROFILE")
       ->capture_default_str();
@@ -614,6 +645,7 @@ int main(int argc, char** argv, const std::vector<sim::policy>& policies) {
   for (CLI::Option* option : app.get_options()) option->check(given);
   return tool::run("replay", "fewer --instances, --requests or --kv-blocks", app, [&] {
     app.parse(argc, argv);
+    if (!a.orders.empty() && policies_given->count() == 0) a.policies.clear();
     if (a.list_profiles || !a.print_profile.empty()) {
       fmt::print("{}", a.list_profiles ? describe_profiles() : sim::to_json(sim::load_profile(a.print_profile)));
       tool::flush_output();
@@ -622,5 +654,4 @@ int main(int argc, char** argv, const std::vector<sim::policy>& policies) {
     run(a, policies);
   });
 }
-
-}  // namespace replay
+TESSERA_NAMESPACE_END

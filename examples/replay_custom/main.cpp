@@ -3,9 +3,8 @@
 // A policy of one's own in the replay table: shortest prompt first, beside the published ones.
 //
 //     replay_custom --policy fcfs,shortest-prompt --workload azure-conv --rate 80
-#include "../replay/replay.hpp"
-
 #include <tessera/sim/policies/policies.hpp>
+#include <tessera/sim/replay.hpp>
 
 namespace sim = tessera::sim;
 
@@ -27,5 +26,5 @@ int main(int argc, char** argv) {
   auto policies = sim::published_policies();
   policies.push_back(sim::make_policy<tessera::iteration_scheduler<sim::request, shortest_prompt_first>>(
       "shortest-prompt", "shortest prompt first"));
-  return replay::main(argc, argv, policies);
+  return sim::run_replay(argc, argv, policies);
 }

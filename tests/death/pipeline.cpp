@@ -51,6 +51,19 @@ struct fixture_of_two {
 TESSERA_DEATH_CASE(scheduler_storage_too_small, "storage is smaller") {
   round_robin<request>{std::span{memory}.first(memory.size() / 2), limits};
 }
+TESSERA_DEATH_CASE(request_destroyed_while_it_waits, "destroyed while a scheduler has it") {
+  round_robin<request> scheduler{memory, limits};
+  request gone;
+  gone.prompt = tokens{4};
+  static_cast<void>(scheduler.submit(gone, time_point{}));
+}
+TESSERA_DEATH_CASE(request_destroyed_while_it_runs, "destroyed while a scheduler has it") {
+  round_robin<request> scheduler{memory, limits};
+  request gone;
+  gone.prompt = tokens{4};
+  static_cast<void>(scheduler.submit(gone, time_point{}));
+  static_cast<void>(scheduler.plan(time_point{}, {}));
+}
 TESSERA_DEATH_CASE(scheduler_without_blocks, "empty limits") {
   scheduler_limits l = limits;
   l.blocks = 0;

@@ -72,6 +72,34 @@ elseif(WAY STREQUAL "find_package_sim")
   must_fail("find_package(tessera COMPONENTS sim) without nlohmann_json" "nlohmann_json" -S
             ${consumer}/find_package_sim -B ${SCRATCH}/without -DEXPECTED_VERSION=${VERSION}
             -DCMAKE_PREFIX_PATH=${SCRATCH}/prefix -DCMAKE_DISABLE_FIND_PACKAGE_nlohmann_json=ON)
+elseif(WAY STREQUAL "find_package_replay")
+  # A policy of one's own outside of the clone. The installed sources are those of this build, so they are compiled no
+  # further than to see that they find what they include; the policy is linked to what this build has of them.
+  install(${SCRATCH}/prefix)
+  configure(find_package_replay -DCMAKE_PREFIX_PATH=${SCRATCH}/prefix
+            -DPOLICY_SOURCE=${SOURCE_DIR}/examples/replay_custom/main.cpp)
+  foreach(source policies/policies replay/replay)
+    run(${COMPILER} -std=c++20 -DTESSERA_POLICIES_APART -I${SCRATCH}/prefix/include -M
+        ${SCRATCH}/prefix/share/cmake/tessera/tools/${source}.cpp)
+  endforeach()
+  set(libraries ${BUILD_DIR}/examples/libtessera_replay.a ${BUILD_DIR}/libtessera_policies.a)
+  foreach(library IN LISTS libraries)
+    if(NOT EXISTS ${library})
+      message("the tools were not built")
+      return()
+    endif()
+  endforeach()
+  separate_arguments(flags UNIX_COMMAND "${FLAGS}")
+  run(${COMPILER} -std=c++20 ${flags} -DTESSERA_POLICIES_APART -I${SCRATCH}/prefix/include
+      ${SOURCE_DIR}/examples/replay_custom/main.cpp ${libraries} -lfmt -o ${SCRATCH}/consumer)
+  run(${SCRATCH}/consumer --policy fcfs,shortest-prompt --workload azure-conv --requests 50)
+  if(NOT said MATCHES "\nshortest-prompt ")
+    message(FATAL_ERROR "there is no row of the own policy:\n${said}")
+  endif()
+
+  must_fail("find_package(tessera COMPONENTS replay) without CLI11" "needs[ \n]+CLI11" -S
+            ${consumer}/find_package_replay -B ${SCRATCH}/without -DEXPECTED_VERSION=${VERSION}
+            -DCMAKE_PREFIX_PATH=${SCRATCH}/prefix -DCMAKE_DISABLE_FIND_PACKAGE_CLI11=ON)
 elseif(WAY STREQUAL "find_package_cuda")
   # A source in CUDA that includes us; compiled for a GPU that need not be there, and not run.
   if(NOT CUDA)

@@ -48,7 +48,7 @@ if(NOT said MATCHES "tessera ${VERSION}: ok")
 endif()
 set(tessera tessera/${VERSION})
 run(${CONAN} test ${SOURCE_DIR}/test_package ${tessera} ${profile} -o ${tessera}:with_sim=True
-    -o ${tessera}:with_cuda=${cuda})
+    -o ${tessera}:with_replay=True -o ${tessera}:with_cuda=${cuda})
 if(NOT said MATCHES "tessera ${VERSION}: ok")
   message(FATAL_ERROR "conan test did not run test_package:\n${said}")
 endif()

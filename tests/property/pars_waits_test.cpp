@@ -3,6 +3,7 @@
 // Who starts when under `pars`, read off the records of simulated runs and checked against its definition: the best of
 // those that wait start, nobody is overtaken after his boost, and the wait is bounded.
 
+#include <tessera/compose/fcfs.hpp>
 #include <tessera/compose/pars.hpp>
 #include <tessera/sim/cluster/cluster.hpp>
 #include <tessera/sim/policies/policies.hpp>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include <tessera/sim/model/profiles.hpp>
+#include <tessera/sim/policies/placements.hpp>
 #include <tessera/sim/policies/policies.hpp>
 #include <tessera/sim/report/report.hpp>
 
@@ -12,6 +13,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace {
@@ -95,6 +97,50 @@ TEST_CASE("policies: new requests go where the options say, unless placement is 
   }
   CHECK_THROWS_AS(sim::find_placement("nowhere"), sim::usage_error);
   CHECK(sim::find_placement("least-load").name == "least-load");
+}
+
+TEST_CASE("policies: an order that is composed by hand does what the published policy of that order does") {
+  std::vector<sim::trace_row> rows;
+  for (int i = 0; i < 40; ++i) {
+    rows.push_back(row(i * 0.05, i % 3 == 0 ? 300 : 5, i % 2 * 7, 3 + i % 11));
+    rows.back().score = static_cast<float>(i % 5);
+  }
+  // What tells them apart: memory for a few of them only.
+  auto options = toy_cluster(2, 24, sim::profiles().front());
+  const auto run = [&](const std::vector<policy>& all, std::string_view name) {
+    return "\n" + sim::format_csv(sim::select_policies(all, name).front().run(options, rows, [](std::size_t) {}));
+  };
+  const auto without_name = [](std::string csv, const std::string& name) {
+    for (std::size_t at = 0; (at = csv.find("\n" + name + ",", at)) != std::string::npos;) {
+      csv.erase(at + 1, name.size());
+    }
+    return csv;
+  };
+  const auto orders = sim::composed_orders();
+  const auto published = sim::published_policies();
+  const auto names = names_of(orders);
+  for (const policy& p : orders) {
+    CAPTURE(p.name);
+    CHECK(std::count(names.begin(), names.end(), p.name) == 1);
+    CHECK(p.placement.empty());
+    const sim::run_result r = p.run(options, rows, [](std::size_t) {});
+    CHECK(r.numbers.policy == p.name);
+    CHECK(r.numbers.completed == rows.size());
+    CHECK(r.numbers.migrations == 0);
+  }
+  for (const auto& [order, same] :
+       {std::pair{"fcfs", "fcfs"}, std::pair{"round-robin", "rr"}, std::pair{"ranked", "pars-unboosted"},
+        std::pair{"shortest-rest", "trail"}, std::pair{"least-attained-service", "autellix"},
+        std::pair{"least-slack", "slack"}}) {
+    CAPTURE(order);
+    const bool equal = without_name(run(orders, order), order) == without_name(run(published, same), same);
+    CHECK(equal);
+  }
+  // On one placement and without migration, PASCAL is its order.
+  options.placement = sim::find_placement("pascal");
+  const std::string two_phase = without_name(run(orders, "two-phase"), "two-phase");
+  CHECK((two_phase == without_name(run(published, "pascal-nomigration"), "pascal-nomigration")));
+  CHECK((two_phase != without_name(run(published, "fcfs"), "fcfs")));
 }
 
 TEST_CASE("policies: scores become ranks") {

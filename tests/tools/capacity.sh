@@ -19,6 +19,18 @@ cmp a.txt b.txt || fail "the number of threads matters"
 awk '/^policy/ { table = 1 } table && length($0) > 112 { exit 1 } /^$/ { if (table) exit 0 }' a.txt || fail "too wide: $(cat a.txt)"
 grep -q '^fcfs: [0-9]* instances; with [0-9]* instances, ' a.txt || fail "no word about less: $(cat a.txt)"
 grep -q ' fewest, [0-9]* instances, which is [0-9.]* for a million output tokens' a.txt || fail "no conclusion: $(cat a.txt)"
+# Of several seeds all must meet the objectives: as many instances as the worst of them needs alone.
+for seed in 1 2 3; do
+  "$capacity" "${load[@]}" --rate 20 "${slo[@]}" --policies fcfs --seed $seed --json seed$seed.json > /dev/null
+done
+"$capacity" "${load[@]}" --rate 20 "${slo[@]}" --policies fcfs --seeds 3 --json seeds.json > seeds.txt
+grep -q ', seeds 1 to 3, ' seeds.txt || fail "no word about seeds: $(cat seeds.txt)"
+python3 - <<'P'
+import json
+need = lambda name: json.load(open(f"{name}.json"))[0]
+assert need("seeds")["instances"] == max(need(f"seed{k}")["instances"] for k in (1, 2, 3))
+assert need("seeds")["seeds"] == 3 and need("seed1")["seeds"] == 1
+P
 "$capacity" "${load[@]}" "${slo[@]}" --policies fcfs,distserve --find rate --instances 3 --json rate.json > rate.txt
 grep -q 'most, [0-9.]* requests per second' rate.txt || fail "no conclusion: $(cat rate.txt)"
 python3 - "$TESSERA_REPLAY" <<'P'

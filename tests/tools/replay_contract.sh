@@ -31,6 +31,59 @@ for r in rows:
     assert r["requests"] == r["completed"] == 300 and r["rejected"] == 0
 P
 
+# With several seeds the rate is the mean of theirs.
+for seed in 1 2 3; do run --policy fcfs --seed $seed --requests 50 --json rate$seed.json > /dev/null; done
+run --policy fcfs --seeds 3 --requests 50 --json rates.json > /dev/null
+python3 - <<'P'
+import json
+of = lambda name: json.load(open(f"{name}.json"))[0]["rate"]
+each = [of(f"rate{k}") for k in (1, 2, 3)]
+assert len(set(each)) == 3 and abs(of("rates") - sum(each) / 3) < 1e-9, (each, of("rates"))
+P
+
+# What says nothing to a policy, and what does not happen, is said.
+run --policy fcfs,distserve --requests 50 --pools 5/3 --fault die:3@1e6 --json missed.json > remarks.txt
+grep -qx -- '--pools says nothing to fcfs: it has no pools.' remarks.txt || fail "no word about pools: $(cat remarks.txt)"
+grep -q 'did not happen: fcfs 1, distserve 1' remarks.txt || fail "no word about a fault: $(cat remarks.txt)"
+grep -q '"missed": 1' missed.json || fail "a fault that did not happen is not in the JSON"
+run --requests 50 > remarks.txt
+grep -q 'says nothing\|did not happen\|J per' remarks.txt && fail "remarks about nothing: $(cat remarks.txt)"
+
+# Energy, where the profile has power: devices that draw the same at all times are a matter of time alone.
+"$replay" --print-profile h100-96gb-qwen-32b > plain.json
+power() { # idle, busy, file
+  sed '1a "power_watts": {"idle": '"$1"', "busy": '"$2"'},' plain.json > "$3"
+}
+power 700 700 level.json
+power 100 700 steep.json
+for p in level steep; do
+  run --policy fcfs --requests 50 --instances 4 --profile ./$p.json --json $p.out --csv $p.csv > $p.txt
+  grep -q 'J per' $p.txt || fail "no energy: $(cat $p.txt)"
+done
+"$replay" --print-profile ./steep.json > again.json
+"$replay" --print-profile ./again.json | cmp - again.json || fail "a profile with power is not what it was"
+python3 - <<'P'
+import csv, json
+level, steep = (json.load(open(f"{p}.out"))[0]["energy"] for p in ("level", "steep"))
+rows = list(csv.DictReader(open("level.csv")))
+span = max(float(r["finish_s"]) for r in rows) - min(float(r["arrival_s"]) for r in rows)
+tokens = sum(int(r["reasoning_tokens"]) + int(r["answer_tokens"]) for r in rows)
+assert abs(level["joules"] / (700 * 4 * span) - 1) < 1e-6, (level, span)
+assert abs(level["joules_per_output_token"] * tokens / level["joules"] - 1) < 1e-6
+assert 100 * 4 * span < steep["joules"] < level["joules"]
+assert "energy" not in json.load(open("a.json"))[0]
+P
+power 800 700 bad.json
+"$replay" --workload reasoning-chat --requests 10 --profile ./bad.json > /dev/null 2> bad.err && fail "it waits with more power than it works"
+[ "$(wc -l < bad.err)" -eq 1 ] && grep -q 'power_watts.idle' bad.err || fail "said: $(cat bad.err)"
+
+# Orders composed by hand stand alone, or beside the policies that are named.
+"$replay" --workload reasoning-chat --requests 50 --order earliest-due,paced --placement in-turn > orders.txt
+grep -q '^earliest-due .*in-turn' orders.txt && grep -q '^paced ' orders.txt || fail "no row for an order: $(cat orders.txt)"
+grep -q '^fcfs ' orders.txt && fail "policies that nobody named: $(cat orders.txt)"
+run --requests 50 --order two-phase > orders.txt
+grep -q '^rr ' orders.txt && grep -q '^two-phase ' orders.txt || fail "orders beside policies: $(cat orders.txt)"
+
 # Seeds, objectives and a window: the same on any number of threads, and a seed's rows are those of that seed alone.
 more() { run --policy fcfs,pascal --slo ttft_p90=20,tpot=5 --warmup 1 --drain 0.5 "$@"; }
 more --seeds 3 --jobs 1 --csv one.csv --json one.json > one.txt

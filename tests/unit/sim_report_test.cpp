@@ -383,6 +383,9 @@ TEST_CASE("plots are drawn whole, with their data beside them", "[sim]") {
   for (const auto& path : svg) {
     const std::string picture = sim::read_file(path.string());
     CHECK(picture.find("<svg") != picture.npos);
+    // The same file in the dark: the style stands in the outermost element, where it is of effect.
+    const std::size_t style = picture.find("<style>@media (prefers-color-scheme: dark)");
+    CHECK(style == picture.find('>', picture.find("<svg")) + 1);
     CHECK(picture.find("</svg>") != picture.npos);
     CHECK(picture.find("fcfs") != picture.npos);
     CHECK(picture.find("it's") != picture.npos);

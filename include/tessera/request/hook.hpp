@@ -79,9 +79,8 @@ template <class... States>
 /// Set the public members before `submit`; while the request is in a scheduler, they change only in its `update`. A
 /// request must stay where it is, and alive, from a successful `submit` until `state().life` says that it has ended, or
 /// has been given up by `evacuate`. One that is cancelled or finished while plans in flight have it ends when these are
-/// settled. In checked builds Boost.Intrusive asserts in its destructor that it is
-/// in no queue. So declare requests before their scheduler. Copying copies the description, never the state or the
-/// queue links: a copy is a request that was not submitted.
+/// settled. Its destructor asserts that it is in no queue. So declare requests before their scheduler. Copying copies
+/// the description, never the state or the queue links: a copy is a request that was not submitted.
 ///
 /// @tparam Orders the orders that it may be served in, if they keep something about each request. One type of request
 ///                can name several and be in one scheduler of any of them at a time.
@@ -122,6 +121,14 @@ class basic_request_hook
   phase starts_in = phase::reasoning;  ///< `answering` for a request that does not reason.
 
   basic_request_hook() noexcept = default;
+  /// Requires: it is in no queue, nor among the residents of a scheduler that still exists.
+  ~basic_request_hook() {
+    // Before the links' own destructors, which assert the same in words of their own.
+    TESSERA_ASSERT(
+        !static_cast<const detail::rank_hook&>(*this).is_linked(),
+        "a request is destroyed while a scheduler has it: cancel or finish it, and settle the plans in flight "
+        "that have it, first");
+  }
   /// Copies the description, and not the state: the copy is in no scheduler.
   basic_request_hook(const basic_request_hook& other) noexcept
       : detail::rank_hook{},

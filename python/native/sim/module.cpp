@@ -6,6 +6,7 @@
 #include <tessera/sim/input/workload.hpp>
 #include <tessera/sim/model/profile_file.hpp>
 #include <tessera/sim/model/step_time.hpp>
+#include <tessera/sim/policies/placements.hpp>
 #include <tessera/sim/report/report_json.hpp>
 
 #include <nanobind/nanobind.h>

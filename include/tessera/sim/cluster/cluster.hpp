@@ -11,7 +11,7 @@
 #include <tessera/sim/cluster/prefix_keys.hpp>
 #include <tessera/sim/cluster/run_recorder.hpp>
 #include <tessera/sim/cluster/turns.hpp>
-#include <tessera/sim/input/trace.hpp>
+#include <tessera/sim/input/trace_row.hpp>
 #include <tessera/sim/report/metrics.hpp>
 
 #include <algorithm>
@@ -99,6 +99,7 @@ class cluster {
       TESSERA_ASSERT(valid(options_.faults[k], options.instances), "a fault of an instance that there is");
       happens(options_.faults[k].at_s, {.what = fault_event::begins, .of = k});
     }
+    recorder_.facts.faults.missed = options_.faults.size();
   }
   cluster(const cluster&) = delete;
   cluster& operator=(const cluster&) = delete;
@@ -118,6 +119,7 @@ class cluster {
     std::size_t completed = 0;
     now_s_ = rows.empty() ? 0.0 : rows.front().arrival_s;
     recorder_.begin(now_s_);
+    const double begin_s = now_s_;
     if (!rows.empty()) open_window(rows.back().arrival_s);
     if constexpr (requires { control_.starts(*this); }) control_.starts(*this);
     while (recorder_.result.requests.size() != rows.size()) {
@@ -167,6 +169,7 @@ class cluster {
       order_turns(rows);
     }
     TESSERA_ASSERT(up_ == 0 || (moving_.empty() && fabric_.active() == 0), "who has ended is not on its way");
+    recorder_.facts.joules = joules_since(begin_s);
     recorder_.sum_up(all(), std::chrono::duration<double>(std::chrono::steady_clock::now() - wall_start).count(),
                      options_.in_flight == 0);
     if constexpr (requires { control_.ended(*this, recorder_.result); }) control_.ended(*this, recorder_.result);
@@ -631,6 +634,17 @@ class cluster {
     friend auto operator<=>(const fault_event&, const fault_event&) = default;
   };
 
+  /// What all instances have drawn, the dead as those that wait; NaN unless it is known of all.
+  [[nodiscard]] double joules_since(double begin_s) const {
+    double sum = 0;
+    for (std::size_t i = 0; i != instances_.size(); ++i) {
+      const instance_options& o = options_.of(i);
+      if (!(o.busy_watts > 0)) return never;
+      sum += o.idle_watts * (now_s_ - begin_s) + (o.busy_watts - o.idle_watts) * instances_[i].busy_s();
+    }
+    return sum;
+  }
+
   void happens(double at_s, fault_event e) {
     e.at_s = at_s;
     e.number = faults_set_++;
@@ -644,6 +658,7 @@ class cluster {
     const fault& f = options_.faults[e.of];
     health& h = health_[f.instance];
     const bool begins = e.what == fault_event::begins;
+    if (begins) --recorder_.facts.faults.missed;
     // Who is dead does not die again, and hangs on nothing.
     switch (f.kind) {
       case fault_kind::dies:

@@ -105,7 +105,9 @@ struct instance_size {
                      .max_length = tokens{longest}},
           .step = {.max_batch = max_batch, .token_budget = budget},
           .timer = step_timer{profile},
-          .swap_seconds_per_block = swap_seconds(profile, block_size)};
+          .swap_seconds_per_block = swap_seconds(profile, block_size),
+          .idle_watts = profile.parallel.devices() * profile.power.idle_watts,
+          .busy_watts = profile.parallel.devices() * profile.power.busy_watts};
 }
 
 /// The cluster of these machines for `rows`. What its kinds must agree on, the fabric and the host, is as slow as the

@@ -124,6 +124,8 @@ struct instance_options {
   bool swaps_overlap = false;         ///< A step takes the longer of its copies and its kernels; otherwise the kernels
                                       ///< wait for the copies. True flatters: even the blocks that this step's kernels
                                       ///< read or write are copied beside them.
+  double idle_watts = 0;              ///< What its devices draw together while they wait; 0: not said.
+  double busy_watts = 0;              ///< The same during a step.
 };
 
 /// Drives one scheduler through its public calls, as an engine would: plan, run for as long as the cost model says,

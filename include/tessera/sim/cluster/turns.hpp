@@ -2,7 +2,7 @@
 #pragma once
 
 #include <tessera/sim/input/block_chain.hpp>
-#include <tessera/sim/input/trace.hpp>
+#include <tessera/sim/input/trace_row.hpp>
 
 #include <cstddef>
 #include <cstdint>

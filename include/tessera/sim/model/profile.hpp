@@ -75,6 +75,12 @@ struct link_spec {
   double fabric_bytes_per_s = 0;  ///< Instance to instance.
 };
 
+/// What one device draws. Both 0: not said.
+struct power_spec {
+  double idle_watts = 0;  ///< While it waits for work.
+  double busy_watts = 0;  ///< During a step, on average.
+};
+
 /// How the decode attention kernel spreads a batch over the device: it cuts the KV of a sequence, for each KV head,
 /// into chunks that multiprocessors work off. How many is decided for the batch as a whole, so that the chunks of one
 /// long sequence among short ones are long too, and the device waits for the last of them (CascadeInfer, section 2.3).
@@ -111,6 +117,7 @@ struct profile {
   attention_spec attention{};  ///< How attention is estimated.
   step_terms terms{};          ///< What was measured of a step's time beyond the roofline.
   parallel_spec parallel{};    ///< Devices that serve together.
+  power_spec power{};          ///< What each of them draws.
   std::string source{};        ///< Where the numbers are from, and how far off they were.
 
   /// Bytes of KV that one token takes on all devices: with more devices than KV heads some hold copies.

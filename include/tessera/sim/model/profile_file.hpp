@@ -96,6 +96,7 @@ inline constexpr std::array<term_key, 10> term_keys{
                      {"bytes_per_s", p.parallel.bytes_per_s},
                      {"latency_s", p.parallel.latency_s}};
   }
+  if (p.power.busy_watts > 0) j["power_watts"] = {{"idle", p.power.idle_watts}, {"busy", p.power.busy_watts}};
   if (!p.source.empty()) j["source"] = p.source;
   if (p.attention.multiprocessors > 0) {
     j["attention"] = {{"multiprocessors", p.attention.multiprocessors}, {"splits", p.attention.splits}};
@@ -274,7 +275,7 @@ class profile_reader {
   }
   const nlohmann::json document = nlohmann::json::parse(text);
   const detail::profile_reader root{text, file, document};
-  root.allow({"name", "model", "gpu", "links", "measured", "attention", "terms", "parallel", "source"});
+  root.allow({"name", "model", "gpu", "links", "measured", "attention", "terms", "parallel", "power_watts", "source"});
 
   profile p;
   p.name = root.text("name");
@@ -343,6 +344,12 @@ class profile_reader {
                   .pipeline = parallel.whole("pipeline", 1, 1024),
                   .bytes_per_s = parallel.number("bytes_per_s", 1, 1e18),
                   .latency_s = parallel.number("latency_s", 0, 1)};
+  }
+  if (root.has("power_watts")) {
+    const auto power = root.object("power_watts");
+    power.allow({"idle", "busy"});
+    p.power.busy_watts = power.number("busy", 0, 1e6, true);
+    p.power.idle_watts = power.number("idle", 0, p.power.busy_watts);
   }
   if (root.has("source")) p.source = root.text("source");
   if (!(p.kv_tokens() >= 1)) {

@@ -10,6 +10,7 @@
 #include <tessera/sim/cluster/cluster.hpp>
 #include <tessera/sim/policies/cascade_plan.hpp>
 #include <tessera/sim/policies/disaggregated.hpp>
+#include <tessera/sim/policies/improved_config.hpp>
 #include <tessera/sim/policies/policy.hpp>
 
 #include <algorithm>
@@ -126,16 +127,6 @@ class by_headroom {
   std::vector<taken> taken_;    // by request
   std::vector<demand> totals_;  // by instance
   std::vector<view> views_;
-};
-
-/// Which of its parts take part: all, unless one is to be measured by its absence.
-struct improved_config {
-  bool predicts = true;       ///< Expected lengths are made of the scores; otherwise all requests expect the mean.
-  bool by_headroom = true;    ///< Placement by headroom; otherwise the least load.
-  bool bounded_steps = true;  ///< Prompts bounded by what they add to a step; otherwise by the token budget alone.
-  bool stages = true;         ///< Stages where they are expected to gain `least_gain`.
-  double least_gain = 1.25;   ///< Less is not worth the moves; see `steady_stages::gain`.
-  double step_s = 0.05;       ///< See `bounded_steps`: half a target TPOT.
 };
 
 /// The scores of `rows` as expected output lengths, learned from the scores and lengths of a `history`, with a step for

@@ -1,19 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
-#include <tessera/compose/fcfs.hpp>
-#include <tessera/compose/pars.hpp>
-#include <tessera/compose/pascal.hpp>
-#include <tessera/compose/pascal_paced.hpp>
-#include <tessera/compose/round_robin.hpp>
-#include <tessera/placement/migrate_when_tight.hpp>
-#include <tessera/rank/expected_rest.hpp>
-#include <tessera/sim/cluster/cluster.hpp>
-#include <tessera/sim/policies/cascade_plan.hpp>
-#include <tessera/sim/policies/disaggregated.hpp>
-#include <tessera/sim/policies/improved.hpp>
-#include <tessera/sim/policies/llumnix.hpp>
+#include <tessera/sim/cluster/pool_sizes.hpp>
+#include <tessera/sim/policies/improved_config.hpp>
 #include <tessera/sim/policies/policy.hpp>
+
+#if TESSERA_DETAIL_POLICIES_DEFINED
+#  include <tessera/compose/fcfs.hpp>
+#  include <tessera/compose/pars.hpp>
+#  include <tessera/compose/pascal.hpp>
+#  include <tessera/compose/pascal_paced.hpp>
+#  include <tessera/compose/round_robin.hpp>
+#  include <tessera/placement/migrate_when_tight.hpp>
+#  include <tessera/rank/expected_rest.hpp>
+#  include <tessera/sim/policies/cascade_plan.hpp>
+#  include <tessera/sim/policies/disaggregated.hpp>
+#  include <tessera/sim/policies/improved.hpp>
+#  include <tessera/sim/policies/llumnix.hpp>
+#endif
 
 #include <algorithm>
 #include <cstddef>
@@ -24,7 +28,8 @@
 #include <vector>
 
 /// @file
-/// The policies that come with the library, by name.
+/// The policies that come with the library, by name. Where they are compiled apart (see policy.hpp), this includes no
+/// more than their declarations need.
 
 TESSERA_NAMESPACE_BEGIN
 namespace sim {
@@ -69,7 +74,18 @@ inline constexpr duration longest_overtaking{600.0};
 [[nodiscard]] TESSERA_DETAIL_POLICIES_INLINE policy oracle_policy();
 
 /// A policy with stall-free steps: prompts in chunks as small as a target TPOT asks for.
-[[nodiscard]] inline policy with_bounded_steps(policy p) {
+[[nodiscard]] TESSERA_DETAIL_POLICIES_INLINE policy with_bounded_steps(policy p);
+
+/// The policies that come with the library.
+[[nodiscard]] TESSERA_DETAIL_POLICIES_INLINE std::vector<policy> published_policies();
+
+/// The orders of `tessera::order` by name, for policies that are composed by hand: each over the composition that the
+/// published ones have in common, `preempt::swap` and `admit::watermark`, without migration, and with the placement
+/// open. What an order must know, it has as the published policy of that order has it.
+[[nodiscard]] TESSERA_DETAIL_POLICIES_INLINE std::vector<policy> composed_orders();
+
+#if TESSERA_DETAIL_POLICIES_DEFINED
+TESSERA_DETAIL_POLICIES_INLINE policy with_bounded_steps(policy p) {
   p.run = [unbounded = std::move(p.run)](const cluster_options& options, std::span<const trace_row> rows,
                                          const progress_callback& progress) {
     return unbounded(bounded_steps(options), rows, progress);
@@ -77,10 +93,6 @@ inline constexpr duration longest_overtaking{600.0};
   return p;
 }
 
-/// The policies that come with the library.
-[[nodiscard]] TESSERA_DETAIL_POLICIES_INLINE std::vector<policy> published_policies();
-
-#if TESSERA_DETAIL_POLICIES_DEFINED
 TESSERA_DETAIL_POLICIES_INLINE policy improved_policy(std::string name, const improved_config& config) {
   return {.name = name,
           .summary = "ours: readers first, then who is due first by predicted length; bounded steps, headroom, stages",
@@ -127,9 +139,9 @@ TESSERA_DETAIL_POLICIES_INLINE policy oracle_policy() {
 namespace detail {
 
 /// TRAIL: what is left of each output by the lengths of all, those of its score where there are scores.
-[[nodiscard]] TESSERA_DETAIL_POLICIES_INLINE policy trail_policy() {
-  return {"trail", "TRAIL: shortest expected rest first, expected anew as outputs grow, from this workload's lengths",
-          [](const cluster_options& options, std::span<const trace_row> rows, const progress_callback& progress) {
+[[nodiscard]] TESSERA_DETAIL_POLICIES_INLINE policy trail_policy(std::string name, std::string summary) {
+  return {name, std::move(summary),
+          [name](const cluster_options& options, std::span<const trace_row> rows, const progress_callback& progress) {
             auto memory =
                 storage_for<rank::length_distribution>({.window = std::max<std::size_t>(rows.size(), 1), .groups = 16});
             rank::length_distribution lengths{memory};
@@ -138,15 +150,15 @@ namespace detail {
             using by_rest = order::shortest_rest<rank::expected_rest<>>;
             using scheduler = iteration_scheduler<request, by_rest, preempt::swap, admit::watermark, kv_store>;
             const typename scheduler::config config{.order = {.rest_of = {.lengths = &lengths}}};
-            return make_policy<scheduler>("trail", "", config).run(options, rows, progress);
+            return make_policy<scheduler>(name, "", config).run(options, rows, progress);
           }};
 }
 
 /// Least slack to a TTFT of 1 s and a TPOT of 0.1 s; a token of a prompt takes what it does in one of 1024.
-[[nodiscard]] TESSERA_DETAIL_POLICIES_INLINE policy slack_policy() {
+[[nodiscard]] TESSERA_DETAIL_POLICIES_INLINE policy slack_policy(std::string name, std::string summary) {
   return {
-      "slack", "whoever must be served soonest for a TTFT of 1 s and a TPOT of 0.1 s, as SLO-aware queues do",
-      [](const cluster_options& options, std::span<const trace_row> rows, const progress_callback& progress) {
+      name, std::move(summary),
+      [name](const cluster_options& options, std::span<const trace_row> rows, const progress_callback& progress) {
         constexpr tokens typical{1024};
         step_shape one;
         one.add_prefill(tokens{}, typical);
@@ -154,8 +166,28 @@ namespace detail {
         const typename scheduler::config config{
             .order = {.prefill_per_token = duration{options.instance.timer(one) / static_cast<double>(typical.count())},
                       .promise = {{.ttft = default_ttft_target}}}};
-        return make_policy<scheduler>("slack", "", config).run(options, rows, progress);
+        return make_policy<scheduler>(name, "", config).run(options, rows, progress);
       }};
+}
+
+/// Least attained service, of programs where there are sessions.
+[[nodiscard]] TESSERA_DETAIL_POLICIES_INLINE policy attained_policy(std::string name, std::string summary) {
+  return make_policy<
+      iteration_scheduler<request, order::least_attained_service<>, preempt::swap, admit::watermark, kv_store>>(
+      std::move(name), std::move(summary));
+}
+
+/// Earliest due, by lengths that are expected from the scores and lengths of this workload.
+[[nodiscard]] TESSERA_DETAIL_POLICIES_INLINE policy due_policy(std::string name, std::string summary) {
+  policy p = make_policy<tessera::improved<request, scored_length, order::pacer_member, kv_store>>(std::move(name),
+                                                                                                   std::move(summary));
+  p.run = [scheduled = p.run](const cluster_options& options, std::span<const trace_row> rows,
+                              const progress_callback& progress) {
+    std::vector<trace_row> expecting{rows.begin(), rows.end()};
+    expect_lengths(expecting, rows, true);
+    return scheduled(options, expecting, progress);
+  };
+  return p;
 }
 
 /// PARS with smooth ageing instead of a threshold: the place of its score is worth so much waiting, and no more.
@@ -199,10 +231,11 @@ TESSERA_DETAIL_POLICIES_INLINE std::vector<policy> published_policies() {
       needing_scores(make_policy<pars<request, order::score_member, kv_store>>(
           "pars-unboosted", "as pars, but nobody goes ahead (needs scores)", {.threshold = duration::forever()})),
       detail::smooth_pars_policy(),
-      detail::trail_policy(),
-      detail::slack_policy(),
-      make_policy<
-          iteration_scheduler<request, order::least_attained_service<>, preempt::swap, admit::watermark, kv_store>>(
+      detail::trail_policy(
+          "trail", "TRAIL: shortest expected rest first, expected anew as outputs grow, from this workload's lengths"),
+      detail::slack_policy(
+          "slack", "whoever must be served soonest for a TTFT of 1 s and a TPOT of 0.1 s, as SLO-aware queues do"),
+      detail::attained_policy(
           "autellix", "Autellix: calls of the program, or session, that has been given least go first, in levels"),
       make_policy<pars<request, true_length, kv_store>>("sjf", "shortest job first by the true lengths (an oracle)",
                                                         {.threshold = duration::forever()}),
@@ -254,6 +287,22 @@ TESSERA_DETAIL_POLICIES_INLINE std::vector<policy> published_policies() {
                     1, {}, "stages"),
                 most_in_stages),
       improved_policy("improved"),
+  };
+}
+
+TESSERA_DETAIL_POLICIES_INLINE std::vector<policy> composed_orders() {
+  return {
+      make_policy<fcfs<request, kv_store>>("fcfs", "by arrival"),
+      make_policy<round_robin<request, kv_store>>("round-robin", "in turn, after a quantum of 500 tokens"),
+      make_policy<pascal<request, kv_store>>("two-phase", "reasoning before answers, each in turn"),
+      make_policy<pascal_paced<request, order::pacer_member, kv_store>>(
+          "paced", "answers about to run dry, then reasoning, then other answers"),
+      detail::due_policy("earliest-due", "answers about to run dry, then who is due first by expected length"),
+      needing_scores(make_policy<pars<request, order::score_member, kv_store>>("ranked", "lowest score (needs scores)",
+                                                                               {.threshold = duration::forever()})),
+      detail::trail_policy("shortest-rest", "shortest expected rest, by this workload's lengths"),
+      detail::attained_policy("least-attained-service", "the session that has been given least"),
+      detail::slack_policy("least-slack", "least slack to a TTFT of 1 s and a TPOT of 0.1 s"),
   };
 }
 #endif

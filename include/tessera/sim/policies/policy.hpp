@@ -3,7 +3,7 @@
 
 #include <tessera/sim/cluster/cluster.hpp>
 #include <tessera/sim/input/split_list.hpp>
-#include <tessera/sim/policies/placements.hpp>
+#include <tessera/sim/policies/placement_name.hpp>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -144,19 +144,21 @@ inline void require_scores(const policy& p, std::span<const trace_row> rows, std
                   p.name, missing, rows.size(), what)};
 }
 
-/// Finds policies by a comma-separated list of names. @throws usage_error for an unknown, empty or repeated name.
-[[nodiscard]] inline std::vector<policy> select_policies(std::span<const policy> all, std::string_view names) {
+/// Finds policies by a comma-separated list of names. @param what what messages call one of them.
+/// @throws usage_error for an unknown, empty or repeated name.
+[[nodiscard]] inline std::vector<policy> select_policies(std::span<const policy> all, std::string_view names,
+                                                         std::string_view what = "policy") {
   std::vector<policy> chosen;
   for (const std::string_view name : split_list(names)) {
     const auto found = std::find_if(all.begin(), all.end(), [&](const policy& p) { return p.name == name; });
     if (found == all.end()) {
       std::vector<std::string_view> allowed;
       for (const policy& p : all) allowed.push_back(p.name);
-      throw usage_error{fmt::format("unknown policy {}; there are: {}", shown(name), fmt::join(allowed, ", "))};
+      throw usage_error{fmt::format("unknown {} {}; there are: {}", what, shown(name), fmt::join(allowed, ", "))};
     }
     const auto again = [&](const policy& p) { return p.name == name; };
     if (std::any_of(chosen.begin(), chosen.end(), again)) {
-      throw usage_error{fmt::format("the policy {} is named twice", shown(name))};
+      throw usage_error{fmt::format("the {} {} is named twice", what, shown(name))};
     }
     chosen.push_back(*found);
   }

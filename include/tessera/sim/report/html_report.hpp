@@ -115,6 +115,7 @@ struct html_section {
       "th[scope=row], td.word, .facts td {{ text-align: left; }}\n"
       "td.best {{ font-weight: 700; background: #2a82; }}\n"
       "figure {{ margin: 1rem 0; background: #fff; border-radius: 6px; padding: 0.5rem; max-width: 900px; }}\n"
+      "@media (prefers-color-scheme: dark) {{ figure {{ background: #000; }} }}\n"
       "figure svg {{ width: 100%; height: auto; }}\n</style>\n</head>\n<body>\n<h1>{0}</h1>\n",
       html_text(title));
   for (const html_section& s : sections) {

@@ -72,6 +72,7 @@ struct fault_report {
   double down_s = 0;            ///< Seconds that instances were dead, while the run lasted.
   std::uint64_t recovered = 0;  ///< Times that a request lost what it had on an instance, and began again elsewhere.
   double recomputed = 0;        ///< Tokens whose KV was lost, and computed again.
+  std::uint64_t missed = 0;     ///< Faults that were set for after the end of the run: they did not happen.
 };
 
 /// What the records of the requests do not tell about a run.
@@ -84,6 +85,7 @@ struct run_facts {
   fault_report faults;               ///< What died.
   double simulated_tokens = 0;       ///< Tokens computed in steps, prompts and outputs.
   double wall_seconds = 0;           ///< Wall time of the whole run.
+  double joules = never;             ///< What all instances drew, from the first arrival to the last finish.
 };
 
 /// The numbers of a run: one row of the comparison.
@@ -117,6 +119,8 @@ struct summary {
   double scheduler_ns_mean = never;             ///< Wall time that a step spent in the scheduler.
   double scheduler_ns_p99 = never;              ///< The same, 99th percentile.
   double simulated_tokens_per_wall_s = never;   ///< How fast the simulation ran.
+  double joules = never;                        ///< What all instances drew, where their power is known.
+  double joules_per_output_token = never;       ///< The same by the output tokens of completed requests.
 };
 
 /// The runs of one policy, one for each seed.
@@ -175,6 +179,8 @@ using replicates = std::vector<summary>;
     s.window_s = facts.window.length();
     s.window_tokens_per_s = facts.window.output_tokens / s.window_s;
   }
+  s.joules = facts.joules;
+  if (output > 0) s.joules_per_output_token = s.joules / output;
   s.faults = facts.faults;
   s.kv_transfer_p99 = describe(facts.kv_transfers).p99;
   s.fragmentation_mean = facts.fragmentation.mean();

@@ -15,9 +15,11 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <iterator>
 #include <limits>
 #include <span>
+#include <sstream>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -180,6 +182,9 @@ inline constexpr measure measures[] = {
      when::once},
     {"re-", "covered", better::none, 0, [](const summary& s) { return static_cast<double>(s.faults.recovered); }, 13,
      when::if_any},
+    {"J per", "token", better::low, 2,
+     [](const summary& s) { return std::isnan(s.joules_per_output_token) ? 0 : s.joules_per_output_token; }, 13,
+     when::if_any, "the least energy per token", " J"},
     {"prefix", "hits %", better::none, 1, [](const summary& s) { return 100 * s.prefix_hit_rate; }, 7, when::if_any},
     {"migra-", "tions", better::none, 0, [](const summary& s) { return static_cast<double>(s.migrations); }, 6,
      when::if_any},
@@ -364,6 +369,7 @@ inline constexpr std::size_t table_width = 100;
   std::string overloaded;
   std::string unsettled;
   std::string recovered;
+  std::string missed;
   std::string objectives;
   for (const replicates& r : rows) {
     std::size_t over = 0;
@@ -371,10 +377,12 @@ inline constexpr std::size_t table_width = 100;
     std::size_t met = 0;
     double left_behind = 0;
     fault_report lost;
+    std::uint64_t most_missed = 0;
     for (const summary& s : r) {
       lost.deaths += s.faults.deaths;
       lost.recovered += s.faults.recovered;
       lost.recomputed += s.faults.recomputed;
+      most_missed = std::max(most_missed, s.faults.missed);
       over += s.load.state == load_state::overload ? 1U : 0U;
       young += s.load.state == load_state::unsettled ? 1U : 0U;
       if (s.load.state == load_state::overload) left_behind += s.load.left_behind;
@@ -395,6 +403,7 @@ inline constexpr std::size_t table_width = 100;
       recovered += fmt::format("{} {} {:.4g} with {:.0f} tokens", recovered.empty() ? ":" : ",", name,
                                static_cast<double>(lost.recovered) / n, lost.recomputed / n);
     }
+    if (most_missed != 0) missed += fmt::format("{} {} {}", missed.empty() ? ":" : ",", name, most_missed);
     if (r.front().slo.lines.empty()) continue;
     objectives += fmt::format("{}: {}", name,
                               r.size() == 1 ? std::string{met == 1 ? "meets the SLO" : "does not meet the SLO"}
@@ -424,6 +433,7 @@ inline constexpr std::size_t table_width = 100;
     out += "More and more run until the last request arrives, so a longer run may look different" + unsettled + "\n";
   }
   if (!recovered.empty()) out += "Instances died; requests that began again elsewhere" + recovered + "\n";
+  if (!missed.empty()) out += "Faults that were set for after the end of the run, and did not happen" + missed + "\n";
   return out + objectives;
 }
 
@@ -661,6 +671,16 @@ inline void run_gnuplot(const std::filesystem::path& script, const std::filesyst
   }
 }
 
+/// An SVG that is light or dark as who looks at it likes: in the dark what is light is dark, and hues stay.
+[[nodiscard]] inline std::string in_both_schemes(std::string svg) {
+  const std::size_t root = svg.find("<svg");
+  const std::size_t end = root == svg.npos ? svg.npos : svg.find('>', root);
+  if (end == svg.npos) return svg;
+  svg.insert(end + 1,
+             "<style>@media (prefers-color-scheme: dark) { svg { filter: invert(1) hue-rotate(180deg); } }</style>");
+  return svg;
+}
+
 }  // namespace detail
 
 /// Whether the plots can be drawn here.
@@ -684,7 +704,8 @@ struct figure {
 };
 
 /// Draws figures into the folder `directory`, which is made if need be, each as a picture and as a `.gp` file that
-/// holds its data and can be edited and run again. One without a script is left out.
+/// holds its data and can be edited and run again. One without a script is left out. An SVG is light or dark as who
+/// looks at it likes.
 /// @return the pictures' paths.
 /// @throws output_error gnuplot is missing or fails, or a file cannot be written.
 inline std::vector<std::filesystem::path> draw_figures(const std::filesystem::path& directory,
@@ -709,6 +730,14 @@ inline std::vector<std::filesystem::path> draw_figures(const std::filesystem::pa
     growing += ".partial";
     try {
       detail::run_gnuplot(script, growing);
+      if (format == plot_format::svg) {
+        std::ostringstream drawn;
+        drawn << std::ifstream{growing, std::ios::binary}.rdbuf();
+        std::ofstream both{growing, std::ios::binary};
+        if (!(both << detail::in_both_schemes(drawn.str())).flush()) {
+          throw output_error{fmt::format("cannot write {}", growing.string())};
+        }
+      }
       std::filesystem::rename(growing, picture, failure);
       if (failure) throw output_error{fmt::format("cannot write {}: {}", picture.string(), failure.message())};
     } catch (...) {

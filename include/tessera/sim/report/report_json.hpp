@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -53,36 +54,42 @@ namespace detail {
   for (const tail_bin& b : s.ttft_by_reasoning_bin) {
     bins.push_back(json{{"bin", b.bin}, {"n", b.n}, {"stat", std::string{b.stat}}, {"value", b.value}});
   }
-  return json{{"policy", s.policy},
-              {"placement", s.placement},
-              {"requests", s.requests},
-              {"completed", s.completed},
-              {"rejected", s.rejected},
-              {"measured", s.measured},
-              {"ttft", detail::to_json(s.ttft)},
-              {"tpot", detail::to_json(s.tpot)},
-              {"e2e", detail::to_json(s.e2e)},
-              {"normalized_latency", detail::to_json(s.normalized_latency)},
-              {"slo_violation_rate", s.slo_violation_rate},
-              {"qoe_mean", s.qoe_mean},
-              {"blocking_p99", s.blocking_p99},
-              {"throughput_tokens_per_s", s.throughput_tokens_per_s},
-              {"window", {{"seconds", s.window_s}, {"tokens_per_s", s.window_tokens_per_s}}},
-              {"load", {{"state", std::string{to_string(s.load.state)}}, {"left_behind", s.load.left_behind}}},
-              {"slo", detail::to_json(s.slo)},
-              {"preemptions", s.preemptions},
-              {"migrations", s.migrations},
-              {"faults",
-               {{"deaths", s.faults.deaths},
-                {"down_s", s.faults.down_s},
-                {"recovered", s.faults.recovered},
-                {"recomputed_tokens", s.faults.recomputed}}},
-              {"prefix_hit_rate", s.prefix_hit_rate},
-              {"kv_transfer_p99", s.kv_transfer_p99},
-              {"fragmentation", {{"mean", s.fragmentation_mean}, {"peak", s.fragmentation_peak}}},
-              {"ttft_by_reasoning_bin", std::move(bins)},
-              {"scheduler_ns_per_step", {{"mean", s.scheduler_ns_mean}, {"p99", s.scheduler_ns_p99}}},
-              {"simulated_tokens_per_wall_s", s.simulated_tokens_per_wall_s}};
+  json j{{"policy", s.policy},
+         {"placement", s.placement},
+         {"requests", s.requests},
+         {"completed", s.completed},
+         {"rejected", s.rejected},
+         {"measured", s.measured},
+         {"ttft", detail::to_json(s.ttft)},
+         {"tpot", detail::to_json(s.tpot)},
+         {"e2e", detail::to_json(s.e2e)},
+         {"normalized_latency", detail::to_json(s.normalized_latency)},
+         {"slo_violation_rate", s.slo_violation_rate},
+         {"qoe_mean", s.qoe_mean},
+         {"blocking_p99", s.blocking_p99},
+         {"throughput_tokens_per_s", s.throughput_tokens_per_s},
+         {"window", {{"seconds", s.window_s}, {"tokens_per_s", s.window_tokens_per_s}}},
+         {"load", {{"state", std::string{to_string(s.load.state)}}, {"left_behind", s.load.left_behind}}},
+         {"slo", detail::to_json(s.slo)},
+         {"preemptions", s.preemptions},
+         {"migrations", s.migrations},
+         {"faults",
+          {{"deaths", s.faults.deaths},
+           {"down_s", s.faults.down_s},
+           {"recovered", s.faults.recovered},
+           {"recomputed_tokens", s.faults.recomputed},
+           {"missed", s.faults.missed}}},
+         {"prefix_hit_rate", s.prefix_hit_rate},
+         {"kv_transfer_p99", s.kv_transfer_p99},
+         {"fragmentation", {{"mean", s.fragmentation_mean}, {"peak", s.fragmentation_peak}}},
+         {"ttft_by_reasoning_bin", std::move(bins)},
+         {"scheduler_ns_per_step", {{"mean", s.scheduler_ns_mean}, {"p99", s.scheduler_ns_p99}}},
+         {"simulated_tokens_per_wall_s", s.simulated_tokens_per_wall_s}};
+  // Not where nobody has said what a device draws.
+  if (!std::isnan(s.joules)) {
+    j["energy"] = {{"joules", s.joules}, {"joules_per_output_token", s.joules_per_output_token}};
+  }
+  return j;
 }
 
 namespace detail {

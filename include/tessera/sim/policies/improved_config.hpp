@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <tessera/config.hpp>
+
+TESSERA_NAMESPACE_BEGIN
+namespace sim {
+
+/// Which of its parts take part: all, unless one is to be measured by its absence.
+struct improved_config {
+  bool predicts = true;       ///< Expected lengths are made of the scores; otherwise all requests expect the mean.
+  bool by_headroom = true;    ///< Placement by headroom; otherwise the least load.
+  bool bounded_steps = true;  ///< Prompts bounded by what they add to a step; otherwise by the token budget alone.
+  bool stages = true;         ///< Stages where they are expected to gain `least_gain`.
+  double least_gain = 1.25;   ///< Less is not worth the moves; see `steady_stages::gain`.
+  double step_s = 0.05;       ///< See `bounded_steps`: half a target TPOT.
+};
+
+}  // namespace sim
+TESSERA_NAMESPACE_END

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <tessera/sim/policies/policy.hpp>
+
+#include <vector>
+
+/// @file
+/// The whole tool `replay`, with policies of one's own as rows beside the published ones:
+///
+///     int main(int argc, char** argv) {
+///       auto policies = tessera::sim::published_policies();  // <tessera/sim/policies/policies.hpp>
+///       policies.push_back(tessera::sim::make_policy<my_scheduler>("mine", "what it does"));
+///       return tessera::sim::run_replay(argc, argv, policies);
+///     }
+///
+/// It is not in the headers: link `tessera::replay`, from `find_package(tessera CONFIG REQUIRED COMPONENTS replay)`.
+/// That compiles it and the published policies once for a project; a policy of one's own is then compiled alone.
+
+TESSERA_NAMESPACE_BEGIN
+namespace sim {
+
+/// The whole program: `replay --help` has its options. @param policies what `--policy` may name.
+/// @return 0; 2 after one line on standard error that says what to mend; 128 and the number of the signal that ended
+/// it.
+[[nodiscard]] int run_replay(int argc, char** argv, const std::vector<policy>& policies);
+
+}  // namespace sim
+TESSERA_NAMESPACE_END
