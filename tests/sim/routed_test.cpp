@@ -99,6 +99,24 @@ TEST_CASE("routed: a router keeps to its share while one of that takes the reque
   for (std::size_t i = 2; i != 12; ++i) CHECK(without[i] % 2 == 0);
 }
 
+/// A placement that is told what others send, and goes where the number says.
+struct told {
+  double expected = 0;
+  template <class V>
+  std::size_t operator()(const V& /*instances*/) noexcept {
+    return expected > 4.4 && expected < 4.6 ? 1 : 0;
+  }
+};
+
+TEST_CASE("routed: a placement that asks is told how many requests the other routers send meanwhile") {
+  // Three a second, of which router 0 of 4 sends a quarter; the others' part in half of 4 seconds is 4.5.
+  std::vector<trace_row> rows;
+  for (int i = 0; i != 1200; ++i) rows.push_back(row(i / 3.0, 16, 0, 1));
+  const run_result r = run<fcfs_scheduler>(toy_cluster(2, 100), routed<told>{{.routers = 4, .report_s = 4}}, rows);
+  CHECK(places(r).front() == 0);
+  CHECK(r.requests.back().instance == 1);
+}
+
 template <class Scheduler, class Placement, class Migration = placement::stay>
 void serves_all(std::size_t routers) {
   for (std::uint64_t seed = 1; seed != 5; ++seed) {

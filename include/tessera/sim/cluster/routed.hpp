@@ -79,6 +79,11 @@ class routed {
   template <class C>
   [[nodiscard]] std::size_t place(C& c, const request& r) {
     router& by = of(r);
+    if constexpr (requires { by.placement.expected; }) {
+      const double others = static_cast<double>((how_.routers - 1) * by.sent) * how_.report_s / 2;
+      by.placement.expected = !how_.shares && c.now_s() > began_s_ ? others / (c.now_s() - began_s_) : 0;
+    }
+    ++by.sent;
     const fleet::share mine{r.index % how_.routers, how_.routers};
     const auto mine_may = [&](const fleet::view& v) noexcept { return mine(v) && c.takes(v.id, r); };
     const auto may = [&](const fleet::view& v) noexcept { return c.takes(v.id, r); };
