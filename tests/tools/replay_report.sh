@@ -56,8 +56,9 @@ browser=$(command -v chromium || command -v chromium-browser || command -v googl
 if [[ -z $browser ]]; then
   echo "replay_report.sh: not opened: there is no Chromium here"
 else
-  "$browser" --headless --no-sandbox --disable-gpu --user-data-dir="$PWD/profile" --dump-dom "file://$PWD/a page/index.html" \
+  "$browser" --headless --no-sandbox --disable-gpu --disable-dev-shm-usage --user-data-dir="$PWD/profile" --dump-dom "file://$PWD/a page/index.html" \
     > dom.html 2> browser.err || fail "the browser fails: $(tail -3 browser.err)"
   grep -q '<h2>Numbers</h2>' dom.html && grep -q '</html>' dom.html || fail "the browser shows something else"
+  [[ $(grep -c '<svg' dom.html) -eq $(grep -c '<svg' "a page/index.html") ]] || fail "the browser lacks pictures"
 fi
 echo "replay_report.sh: ok"
