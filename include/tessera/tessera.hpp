@@ -56,6 +56,7 @@
 #include <tessera/gate/groups.hpp>
 #include <tessera/gate/in_time.hpp>
 #include <tessera/gate/tenant_deficits.hpp>
+#include <tessera/gate/tenants.hpp>
 #include <tessera/headroom/calibration.hpp>
 #include <tessera/headroom/prefill_cost.hpp>
 #include <tessera/headroom/prefill_load.hpp>

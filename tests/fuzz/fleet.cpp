@@ -9,6 +9,8 @@
 #include <tessera/placement/least_load.hpp>
 #include <tessera/placement/migrate_when_tight.hpp>
 
+#include "support/fuzz_bytes.hpp"
+
 #include <bit>
 #include <cstddef>
 #include <cstdint>
@@ -23,27 +25,7 @@ void require(bool condition) {
   if (!condition) std::abort();
 }
 
-class input {
- public:
-  input(const std::uint8_t* data, std::size_t size) : data_{data}, left_{size} {}
-  [[nodiscard]] bool done() const { return left_ == 0; }
-  std::uint64_t byte() {
-    if (left_ == 0) return 0;
-    --left_;
-    return *data_++;
-  }
-  std::uint64_t number() {
-    std::uint64_t n = 0;
-    for (int i = 0; i != 8; ++i) n = n << 8U | byte();
-    return n;
-  }
-  /// Mostly a small one.
-  std::uint64_t count() { return byte() < 240 ? byte() : number(); }
-
- private:
-  const std::uint8_t* data_;
-  std::size_t left_;
-};
+using input = tessera_test::fuzz_bytes;
 
 fleet::load some_load(input& in) {
   fleet::load l;

@@ -7,6 +7,8 @@
 
 #include <tessera/market/trader.hpp>
 
+#include "support/fuzz_bytes.hpp"
+
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -27,25 +29,7 @@ void require(bool condition) {
   if (!condition) std::abort();
 }
 
-class input {
- public:
-  input(const std::uint8_t* data, std::size_t size) : data_{data}, left_{size} {}
-  [[nodiscard]] bool done() const { return left_ == 0; }
-  std::uint64_t byte() {
-    if (left_ == 0) return 0;
-    --left_;
-    return *data_++;
-  }
-  std::uint64_t number() {
-    std::uint64_t n = 0;
-    for (int i = 0; i != 8; ++i) n = n << 8U | byte();
-    return n;
-  }
-
- private:
-  const std::uint8_t* data_;
-  std::size_t left_;
-};
+using input = tessera_test::fuzz_bytes;
 
 struct engine {
   std::int64_t idle = 64;

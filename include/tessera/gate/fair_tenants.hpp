@@ -2,6 +2,7 @@
 #pragma once
 
 #include <tessera/gate/concepts.hpp>
+#include <tessera/gate/tenants.hpp>
 
 #include <array>
 #include <cstddef>
@@ -33,10 +34,10 @@ struct basic_fair_tenants {
   static constexpr bool counts = true;        ///< It hears who starts and what it costs.
   static constexpr bool refuses_some = true;  ///< Who has too many waiting.
 
-  std::int64_t prompt_cost = 1;                         ///< Of a token of a prompt.
-  std::int64_t output_cost = 2;                         ///< Of a token that is generated.
-  std::size_t most_skipped = 32;                        ///< So many are skipped in a plan.
-  std::array<std::int64_t, Tenants> weights = equal();  ///< Shares, in proportion. At least 1.
+  std::int64_t prompt_cost = 1;                                                  ///< Of a token of a prompt.
+  std::int64_t output_cost = 2;                                                  ///< Of a token that is generated.
+  std::size_t most_skipped = 32;                                                 ///< So many are skipped in a plan.
+  std::array<std::int64_t, Tenants> weights = detail::equal_weights<Tenants>();  ///< Shares, in proportion. At least 1.
 
   std::int64_t most_waiting = std::numeric_limits<std::int64_t>::max();  ///< Of one tenant; `submit` refuses more.
 
@@ -124,22 +125,13 @@ struct basic_fair_tenants {
   }
 
  private:
-  [[nodiscard]] static constexpr std::array<std::int64_t, Tenants> equal() noexcept {
-    std::array<std::int64_t, Tenants> all{};
-    for (std::int64_t& w : all) w = 1;
-    return all;
-  }
   template <class R>
   [[nodiscard]] static constexpr std::size_t of(const R& r) noexcept {
-    const auto tenant = static_cast<std::size_t>(r.tenant);
-    TESSERA_ASSERT(tenant < Tenants, "more tenants than there is room for");
-    return tenant < Tenants ? tenant : Tenants - 1;
+    return detail::tenant_of<Tenants>(r);
   }
-  /// One that was preempted, or forked, has paid for it.
   template <class R>
   [[nodiscard]] constexpr std::int64_t cost_of_prompt(const R& r) const noexcept {
-    const bool is_new = r.state().preemptions == 0 && r.generated() == tokens{};
-    return is_new ? r.prompt.count() * prompt_cost * unit / weights[of(r)] : 0;
+    return detail::owes_its_prompt(r) ? r.prompt.count() * prompt_cost * unit / weights[of(r)] : 0;
   }
 };
 

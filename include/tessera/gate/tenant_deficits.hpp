@@ -2,6 +2,7 @@
 #pragma once
 
 #include <tessera/gate/concepts.hpp>
+#include <tessera/gate/tenants.hpp>
 
 #include <algorithm>
 #include <array>
@@ -41,7 +42,7 @@ struct basic_tenant_deficits {
   std::int64_t prompt_cost = 1;   ///< Of a token of a prompt that is computed.
   std::int64_t output_cost = 2;   ///< Of a token that is generated.
   std::size_t most_skipped = 32;  ///< So many are skipped in a plan.
-  std::array<std::int64_t, Tenants> weights = equal();  ///< Shares, in proportion. At least 1.
+  std::array<std::int64_t, Tenants> weights = detail::equal_weights<Tenants>();  ///< Shares, in proportion. At least 1.
 
   /// What is known of a tenant.
   struct account {
@@ -109,16 +110,9 @@ struct basic_tenant_deficits {
   }
 
  private:
-  [[nodiscard]] static constexpr std::array<std::int64_t, Tenants> equal() noexcept {
-    std::array<std::int64_t, Tenants> all{};
-    for (std::int64_t& w : all) w = 1;
-    return all;
-  }
   template <class R>
   [[nodiscard]] static constexpr std::size_t of(const R& r) noexcept {
-    const auto tenant = static_cast<std::size_t>(r.tenant);
-    TESSERA_ASSERT(tenant < Tenants, "more tenants than there is room for");
-    return tenant < Tenants ? tenant : Tenants - 1;
+    return detail::tenant_of<Tenants>(r);
   }
   /// So often it would have to get a quantum to have any credit.
   [[nodiscard]] constexpr std::int64_t rounds(std::size_t tenant, std::int64_t credit) const noexcept {
@@ -142,12 +136,11 @@ struct basic_tenant_deficits {
       own += std::min(fewest, rounds(t, own)) * quantum * weights[t];
     }
   }
-  /// Without what was found. One that was preempted, or forked, has paid for it.
+  /// Without what was found.
   template <class R>
   [[nodiscard]] constexpr std::int64_t cost_of_prompt(const R& r) const noexcept {
-    const bool is_new = r.state().preemptions == 0 && r.generated() == tokens{};
     const tokens found = block_size * static_cast<std::int64_t>(r.state().shared_blocks);
-    return is_new ? std::max<std::int64_t>(0, r.prompt.count() - found.count()) * prompt_cost : 0;
+    return detail::owes_its_prompt(r) ? std::max<std::int64_t>(0, r.prompt.count() - found.count()) * prompt_cost : 0;
   }
 };
 
