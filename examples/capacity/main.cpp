@@ -52,7 +52,7 @@ struct arguments {
   std::optional<std::int64_t> instances;
   std::optional<double> price;
   std::int64_t seeds = 1;
-  std::int64_t jobs = 0;
+  std::optional<std::int64_t> jobs;
   std::string json;
   std::string csv;
 };
@@ -307,7 +307,8 @@ std::vector<ordered_json> answers_as_json(const question& q, const std::vector<a
   return all;
 }
 
-void run(arguments a) {
+/// @return whether some policy meets the objectives.
+bool run(arguments a) {
   std::vector<sim::policy> policies = sim::select_policies(sim::published_policies(), a.policies);
   if (a.setting.slo.empty()) {
     throw sim::usage_error{"name the objectives, as in --slo ttft_p99=2,tpot_p99=0.05"};
@@ -322,7 +323,7 @@ void run(arguments a) {
   if (a.price && !(*a.price > 0 && *a.price < 1e9)) {
     throw sim::usage_error{fmt::format("--price-per-hour is a number above 0, not {:g}", *a.price)};
   }
-  if (a.jobs != 0) replay::positive(a.jobs, 1024, "--jobs");
+  if (a.jobs) replay::positive(*a.jobs, 1024, "--jobs");
   replay::positive(a.seeds, most_seeds, "--seeds");
   const replay::row_source source{a.setting};
   question q{.a = a,
@@ -364,9 +365,9 @@ void run(arguments a) {
   });
   if (policies.empty()) throw sim::usage_error{left_out.front()};
   const std::size_t cores = std::max(std::thread::hardware_concurrency(), 1U);
-  const std::size_t jobs = std::min(a.jobs == 0 ? cores : static_cast<std::size_t>(a.jobs), policies.size());
+  const std::size_t jobs = std::min(a.jobs ? static_cast<std::size_t>(*a.jobs) : cores, policies.size());
   sim::require_memory(options, rows.size() * static_cast<std::size_t>(a.seeds), jobs, jobs, sim::spelling::options);
-  if (!a.json.empty() && a.json == a.csv) throw sim::usage_error{"--json and --csv name the same file"};
+  tool::require_apart(replay::files_read(a.setting), {{"--json", a.json}, {"--csv", a.csv}});
 
   std::unique_ptr<sim::output_file> json;
   std::unique_ptr<sim::output_file> csv;
@@ -417,7 +418,10 @@ void run(arguments a) {
   table.clear();
   fmt::print(people, "{}\n{}\n{}", format_answers(q, answers), describe_answers(q, answers), conclude(q, answers));
   for (const std::string& why : left_out) fmt::print(people, "Left out: {}.\n", why);
-  fmt::print(people, "{}", source.unused());
+  if (a.seeds > 1 && !source.draws()) {
+    fmt::print(people, "The trace says when its requests arrive: all seeds replay the same ones.\n");
+  }
+  fmt::print(people, "{}{}", source.unused(), source.fewer());
   std::fflush(people);
   if (json || csv) {
     const std::vector<ordered_json> found = answers_as_json(q, answers);
@@ -431,6 +435,7 @@ void run(arguments a) {
     }
   }
   tool::flush_output();
+  return std::any_of(answers.begin(), answers.end(), [](const answer& x) { return x.found.best.has_value(); });
 }
 
 }  // namespace
@@ -457,6 +462,6 @@ int main(int argc, char** argv) {
   return tool::run("capacity", "a smaller --instances-max, or fewer --requests", app, [&] {
     tool::require_values(argc, argv);
     app.parse(argc, argv);
-    run(a);
+    return run(a);
   });
 }

@@ -202,10 +202,22 @@ refused_at() { # line:column, content of a trace for printf
   grep -q "bad.csv:$1: expected" err.txt || fail "not at $1: $(cut -c1-200 err.txt)"
 }
 h='arrival_s,prompt_tokens,output_tokens\n'
+# What is read is not written over, by whatever name.
+printf "${h}1,10,5\n" > kept.csv && cp kept.csv copy.csv && ln -s kept.csv soft.csv && ln kept.csv hard.csv
+for name in kept.csv soft.csv hard.csv ./kept.csv; do
+  for option in --json --csv; do
+    code=0; "$replay" --trace kept.csv --policy fcfs $option $name > out.txt 2> err.txt || code=$?
+    [[ $code -eq 2 && $(wc -l < err.txt) -eq 1 ]] && cmp -s kept.csv copy.csv || fail "$option $name: $(cat err.txt)"
+  done
+done
+code=0; "$replay" --trace kept.csv --policy fcfs --json r/index.html --report r 2> err.txt || code=$?
+[[ $code -eq 2 && ! -e r ]] || fail "two options for one file: $(cat err.txt)"
+printf 'arrival_s, prompt_tokens ,output_tokens\n 1, 10 ,5\n' > blanks.csv && "$replay" --trace blanks.csv --policy fcfs > out.txt || fail "blanks"
 refused --trace missing.csv
 refused_at 1:1 ''
 refused_at 2:1 "$h"
 refused_at 1:1 'a,b\n1,2\n'
+refused_at 1:10 'arrival_s;prompt_tokens;output_tokens\n1;10;5\n'
 refused_at 2:3 "${h}1,-3,5\n"
 refused_at 2:1 "${h}nan,3,5\n"
 refused_at 2:1 "${h}inf,3,5\n"
@@ -238,6 +250,8 @@ refused $w --kv-blocks 0
 refused $w --rate 0
 refused $w --rate -1
 refused $w --rate nan
+refused $w --rate 1e300
+refused $w --rate-scale 1e300
 refused $w --seed x
 refused $w --max-batch 0
 refused
@@ -247,7 +261,9 @@ grep -q 'they are 0 to 7' err.txt || fail "which instances there are is not said
 refused $w --mtbf 5
 refused $w --mtbf 0 --mttr 1
 refused $w --mtbf 1e-9 --mttr 1e-9
+refused $w --mtbf 1e300 --mttr 1
 refused $w --detection -1
+refused $w --detection 1e300
 for p in '' 4 4/5 0/8 3/3 4/4/; do refused $w --policy distserve --pools "$p"; done
 refused $w --policy distserve --pools 3/3/2
 refused $w --policy distserve --pools auto
@@ -259,6 +275,8 @@ grep -q 'one model' err.txt || fail "not said why: $(cat err.txt)"
 refused $w --seeds 0
 refused $w --seeds 100000
 refused $w --jobs -1
+refused $w --jobs 0
+refused $w --report -
 refused $w --slo ttft
 grep -q 'ttft_p99=2,tpot_p99=0.05' err.txt || fail "no example of objectives: $(cat err.txt)"
 refused $w --slo ''
