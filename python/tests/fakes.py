@@ -51,6 +51,7 @@ class Engine:
             "chunked_prefill": True,
             "watermark": 0.01,
             "second_runner": False,
+            "plans_in_flight": 1,
             "whole_at_end": False,
             "secret": 7,
         }

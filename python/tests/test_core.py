@@ -217,7 +217,7 @@ def test_refusals() -> None:
     assert isinstance(e.add(Request("b", [1] * 64, 5)), int)
     with pytest.raises(ValueError, match="must be lists"):
         e.core.submit(Request("c", [1], 5), {}, 0.0) if False else e.add(Request("c", [1], 5), prompt=9)
-    with pytest.raises(RuntimeError, match="a step is under way"):
+    with pytest.raises(RuntimeError, match="as many steps as can be are under way"):
         e.plan()
         e.plan()
 

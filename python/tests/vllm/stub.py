@@ -21,6 +21,7 @@ import torch  # noqa: E402
 from vllm import EngineArgs, SamplingParams  # noqa: E402
 from vllm.utils.hashing import get_hash_fn_by_name  # noqa: E402
 from vllm.v1.core.kv_cache_utils import get_request_block_hasher, init_none_hash  # noqa: E402
+from vllm.v1.core.sched.async_scheduler import AsyncScheduler as OwnAsyncScheduler  # noqa: E402
 from vllm.v1.core.sched.scheduler import Scheduler as OwnScheduler  # noqa: E402
 from vllm.v1.kv_cache_interface import FullAttentionSpec, KVCacheConfig, KVCacheGroupSpec  # noqa: E402
 from vllm.v1.outputs import ModelRunnerOutput  # noqa: E402
@@ -48,7 +49,7 @@ def _engine_config(caching: bool, policy: str) -> Any:
 
 
 def config(caching: bool = True, policy: str = "fcfs", tessera: dict | None = None, second: bool = False, **scheduler):
-    """vLLM's configuration; `second`: for its second model runner."""
+    """vLLM's configuration; `second`: for its second model runner. `async_scheduling`: for two steps in flight."""
     made = copy.copy(_engine_config(caching, policy))
     made.scheduler_config = copy.copy(made.scheduler_config)
     made.cache_config = copy.copy(made.cache_config)
@@ -224,4 +225,4 @@ def request(
     )
 
 
-__all__ = ["OwnScheduler", "RequestStatus", "Scheduler"]
+__all__ = ["OwnAsyncScheduler", "OwnScheduler", "RequestStatus", "Scheduler"]

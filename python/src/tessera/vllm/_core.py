@@ -30,7 +30,13 @@ def chunk_of(config: Any, requests: int, budget: int) -> int:
 
 
 def make_core(
-    options: Options, vllm_config: Any, blocks: int, block_size: int, second_runner: bool, words: dict[str, Any]
+    options: Options,
+    vllm_config: Any,
+    blocks: int,
+    block_size: int,
+    second_runner: bool,
+    words: dict[str, Any],
+    plans_in_flight: int = 1,
 ) -> Any:
     """A core with vLLM's limits and the policy's parameters. `words`: what outputs are made of."""
     config = vllm_config.scheduler_config
@@ -46,6 +52,7 @@ def make_core(
             "chunked_prefill": bool(config.enable_chunked_prefill),
             "watermark": float(watermark),
             "second_runner": second_runner,
+            "plans_in_flight": plans_in_flight,
             "whole_at_end": options.model is not None,
             # Whoever does not know where the chains begin cannot make two prompts collide.
             "secret": int.from_bytes(os.urandom(8), "little"),
