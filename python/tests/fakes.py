@@ -87,6 +87,7 @@ class Engine:
             "eos": request.eos,
             "stops": request.stops,
             "client": 0,
+            "tenant": 0,
             "watched": False,
             "repetitive": False,
             "caches": True,

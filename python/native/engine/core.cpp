@@ -110,7 +110,15 @@ core::core(const std::string& policy, const nb::dict& options, const nb::dict& w
   optional("demote_above", settings_.demote_above);
   optional("young_quanta", settings_.young_quanta);
   optional("fewest_quanta_first", settings_.fewest_quanta_first);
+  optional("prompt_cost", settings_.prompt_cost);
+  optional("output_cost", settings_.output_cost);
+  if (options.contains("weights")) {
+    const auto weights = get<std::vector<std::int64_t>>(options, "weights");
+    if (weights.size() > tenants) throw nb::value_error("more weights than tenants can be told apart");
+    std::copy(weights.begin(), weights.end(), settings_.weights.begin());
+  }
   paces_ = policy == "improved" || policy == "pascal_paced";
+  ranks_prefills_ = policy == "shortest_prefill";
   planner_ = make_planner(policy, settings_);
   if (planner_ == nullptr) throw nb::value_error(("unknown policy " + policy).c_str());
 }
@@ -186,6 +194,7 @@ nb::object core::submit(nb::handle object, const nb::dict& description, double n
   r.eos = get<std::int64_t>(description, "eos");
   r.stops = get<std::vector<std::int64_t>>(description, "stops");
   r.client = get<std::int32_t>(description, "client");
+  r.tenant = std::min(get<std::uint32_t>(description, "tenant"), static_cast<std::uint32_t>(tenants - 1));
   r.has_stops = !r.stops.empty();
   r.watched = get<bool>(description, "watched");
   r.repetitive = get<bool>(description, "repetitive");
@@ -204,6 +213,7 @@ nb::object core::submit(nb::handle object, const nb::dict& description, double n
     }
     r.till_full = static_cast<std::uint32_t>(block_size - r.recent.size());
   }
+  if (ranks_prefills_) r.score = static_cast<float>((r.prompt - planner_->cached(r)).count());
   r.written = static_cast<std::uint32_t>(r.recent.size());
   // Most outputs are known to be short; for the others it grows.
   r.recent.reserve(r.recent.size() + static_cast<std::size_t>(std::min<std::int64_t>(max_tokens, 512)));

@@ -49,8 +49,8 @@ class core {
   nb::tuple schedule(double now, std::int64_t budget, std::int64_t max_chunk, bool admit, bool defer_prefills);
   /// A step in which nothing runs: the runner forgets who was in the one before.
   void skip() noexcept { ++step_; }
-  /// What came of the oldest step that anything runs in: outputs by client, those that Python must look at, and requests
-  /// that ended.
+  /// What came of the oldest step that anything runs in: outputs by client, those that Python must look at, and
+  /// requests that ended.
   nb::tuple update(nb::handle index_of, nb::handle req_ids, nb::handle sampled, double now);
 
   /// All KV is lost: whoever holds some waits again at its place, and no prefix is known. The requests that lost
@@ -95,9 +95,10 @@ class core {
   vocabulary words_;
   settings settings_;
   std::int64_t max_model_len_ = 0;
-  bool whole_at_end_ = false;   ///< The lists of a request that ends have all of its tokens.
-  bool second_runner_ = false;  ///< vLLM's second model runner: it takes who resumes for new.
-  bool paces_ = false;          ///< Its order looks at readers.
+  bool whole_at_end_ = false;    ///< The lists of a request that ends have all of its tokens.
+  bool second_runner_ = false;   ///< vLLM's second model runner: it takes who resumes for new.
+  bool paces_ = false;           ///< Its order looks at readers.
+  bool ranks_prefills_ = false;  ///< It ranks by what is to compute of a prompt.
   std::uint64_t root_ = 0;
 
   std::deque<request> slots_;  ///< In place for ever.
@@ -105,8 +106,8 @@ class core {
   std::unique_ptr<planner> planner_;
   std::size_t live_ = 0;
 
-  plan plan_{};               ///< The latest.
-  bool open_ = false;         ///< It has been planned, and nothing has been settled since.
+  plan plan_{};                 ///< The latest.
+  bool open_ = false;           ///< It has been planned, and nothing has been settled since.
   std::deque<plan> in_flight_;  ///< Those that are not settled, oldest first.
   std::uint64_t step_ = 0;
   std::vector<ts::outcome> outcomes_;

@@ -197,6 +197,7 @@ class Load:
     seed: int
     count: int = 120
     priorities: bool = False
+    tenants: bool = False
 
     def requests(self) -> list[tuple[str, list[int], SamplingParams, int, str | None]]:
         rng = random.Random(self.seed)
@@ -212,6 +213,8 @@ class Load:
             )
             if rng.random() < 0.3:
                 params._eos_token_id = 9
+            if self.tenants:
+                params.extra_args = {"tessera": {"tenant": "abc"[i % 5 % 3]}}
             salt = rng.choice([None, None, "a", "b"])
             made.append((str(i), prompt, params, rng.randrange(3) if self.priorities else 0, salt))
         return made

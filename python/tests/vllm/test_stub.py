@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Schedulers against a runner that sees every block that is wrong: 64 settings of ours, and vLLM's own beside them."""
+"""Schedulers against a runner that sees every block that is wrong: 160 settings of ours, and vLLM's own beside them."""
 
 from __future__ import annotations
 
@@ -20,6 +20,8 @@ policies = {
     "pascal_paced": {"quantum": 16, "slice": 16, "pace": 0.001, "margin": 0.01, "end_of_reasoning": 11},
     "improved": {"slice": 16, "pace": 0.001, "margin": 0.01, "end_of_reasoning": 11},
     "round_robin": {"quantum": 8},
+    "shortest_prefill": {"threshold": 0.05},
+    "vtc": {"weights": {"b": 3}},
     "fcfs in chunks": {},
 }
 
@@ -119,7 +121,7 @@ one_or_two = pytest.mark.parametrize("in_flight", [1, 2], ids=["one in flight", 
 @pytest.mark.parametrize("caching", [False, True], ids=["no cache", "cache"])
 @pytest.mark.parametrize("name", policies)
 def test_tokens(name: str, caching: bool, second: bool, troubled: bool, in_flight: int) -> None:
-    load = stub.Load(seed=list(policies).index(name), priorities=name == "priority")
+    load = stub.Load(seed=list(policies).index(name), priorities=name == "priority", tenants=name == "vtc")
     more = {"long_prefill_token_threshold": 24} if "chunks" in name else {}
     more["async_scheduling"] = in_flight == 2
     made = stub.config(caching=caching, tessera={"policy": name.split()[0], **policies[name]}, second=second, **more)
