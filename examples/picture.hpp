@@ -21,12 +21,15 @@ class picture {
  public:
   /// Makes the folder, and tries both places.
   /// @param name of the files in a folder. @param in_folder the picture's format there.
-  /// @throws tessera::sim::output_error
+  /// @throws tessera::sim::usage_error @throws tessera::sim::output_error
   picture(const std::string& where, const std::string& name, tessera::sim::plot_format in_folder)
       : image_{where}, format_{in_folder} {
     const auto extension = image_.extension();
     if (extension == ".svg" || extension == ".png") {
       format_ = extension == ".png" ? tessera::sim::plot_format::png : tessera::sim::plot_format::svg;
+    } else if (!extension.empty() && !std::filesystem::is_directory(image_)) {
+      throw tessera::sim::usage_error{
+          fmt::format("a picture is FILE.svg, FILE.png or a folder for it, not {}", tessera::sim::shown(where))};
     } else {
       folder_.emplace(image_);
       image_ /= name + (in_folder == tessera::sim::plot_format::png ? ".png" : ".svg");

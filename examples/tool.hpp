@@ -31,8 +31,8 @@
 
 /// @file
 /// What the command-line tools have in common: how they end, and what a signal does. A tool returns 0, or 2 after one
-/// line on stderr that says what to mend, or 128 and the signal's number when SIGINT or SIGTERM ended it. One that was
-/// asked whether something can be had returns 1 when it cannot.
+/// line on stderr that says what to mend, or 128 and the signal's number when SIGINT, SIGTERM or SIGHUP ended it. One
+/// that was asked whether something can be had returns 1 when it cannot.
 
 namespace tool {
 
@@ -88,19 +88,23 @@ inline void require_apart(const std::vector<named_file>& read, const std::vector
   }
 }
 
-/// While it lives, SIGINT and SIGTERM end the tool at its next `check`, after its last words: it can take half-written
-/// files away and print what is done. Another one a second later or more ends it at once; what comes sooner is the same
-/// one, heard twice: a shell and what runs in it both pass on what was typed.
+/// While it lives, SIGINT, SIGTERM and SIGHUP end the tool at its next `check`, after its last words: it can take
+/// half-written files away and print what is done. Another one a second later or more ends it at once; what comes
+/// sooner is the same one, heard twice: a shell and what runs in it both pass on what was typed.
 class signal_guard {
  public:
   /// @param last_words called once, on the thread that checks.
   explicit signal_guard(std::function<void()> last_words) : last_words_{std::move(last_words)} {
     caught_ = 0;
+    writing_ = false;
     for (const int s : signals) static_cast<void>(std::signal(s, hear));
   }
   ~signal_guard() {
     for (const int s : signals) static_cast<void>(std::signal(s, SIG_DFL));
   }
+  /// From now on files are written: they are taken away by the last words alone, however often a signal comes.
+  void writes() noexcept { writing_ = true; }
+
   signal_guard(const signal_guard&) = delete;
   signal_guard& operator=(const signal_guard&) = delete;
 
@@ -115,9 +119,14 @@ class signal_guard {
   }
 
  private:
+#ifdef SIGHUP
+  static constexpr std::initializer_list<int> signals{SIGINT, SIGTERM, SIGHUP};
+#else
   static constexpr std::initializer_list<int> signals{SIGINT, SIGTERM};
+#endif
   static inline std::atomic<int> caught_{0};
   static inline std::atomic<std::int64_t> heard_at_ns_{0};
+  static inline std::atomic<bool> writing_{false};
   static_assert(std::atomic<int>::is_always_lock_free && std::atomic<std::int64_t>::is_always_lock_free,
                 "what a handler may write");
 
@@ -126,7 +135,7 @@ class signal_guard {
     if (caught_ == 0) {
       heard_at_ns_ = now;
       caught_ = which;
-    } else if (now - heard_at_ns_ >= 1'000'000'000) {
+    } else if (now - heard_at_ns_ >= 1'000'000'000 && !writing_) {
       std::_Exit(128 + which);
     }
   }
@@ -148,7 +157,13 @@ inline void flush_output() {
 /// @return what main returns: see the file's comment.
 template <class Work>
 [[nodiscard]] int run(std::string_view name, std::string_view less, const CLI::App& app, Work&& work) {
-  const auto refuse = [&](std::string_view why) { fmt::print(stderr, "{}: {}\n", name, why); };
+  // Where nobody listens either, the exit code says it.
+  const auto refuse = [&](std::string_view why) {
+    static_cast<void>(std::fputs(fmt::format("{}: {}\n", name, why).c_str(), stderr));
+  };
+#ifdef SIGXFSZ
+  static_cast<void>(std::signal(SIGXFSZ, SIG_IGN));  // a file that may not grow is one that cannot be written
+#endif
   try {
     try {
       if constexpr (std::is_same_v<std::invoke_result_t<Work>, bool>) {
@@ -161,6 +176,9 @@ template <class Work>
       flush_output();
     }
     return 0;
+  } catch (const CLI::ConversionError& wrong) {
+    // All that is converted is a number.
+    refuse(fmt::format("{}: a number is expected (see --help)", wrong.what()));
   } catch (const CLI::ParseError& wrong) {
     refuse(fmt::format("{} (see --help)", wrong.what()));
   } catch (const std::bad_alloc&) {

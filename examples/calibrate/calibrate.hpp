@@ -299,13 +299,17 @@ inline void run(const arguments& a) {
   const std::string whole = sim::to_json(c.profile);
   (void)sim::parse_profile(whole, "the profile");
 
-  tool::require_apart({{"the steps", a.steps}, {"--profile", a.profile}, {"--check", a.check}},
-                      {{"--out", a.out}, {"--json", a.json}});
   std::optional<tool::picture> image;
   if (!a.plot.empty()) {
     sim::require_gnuplot();
     image.emplace(a.plot, "calibration", sim::plot_format::svg);
   }
+  tool::require_apart(
+      {{"the steps", a.steps}, {"--profile", a.profile}, {"--check", a.check}, {"--held-out", a.held_out}},
+      {{"--out", a.out},
+       {"--json", a.json},
+       {"--plot", image ? image->image().string() : std::string{}},
+       {"--plot, for its script,", image ? image->script().string() : std::string{}}});
   std::unique_ptr<sim::output_file> out;
   std::unique_ptr<sim::output_file> json;
   if (!a.out.empty()) out = std::make_unique<sim::output_file>(a.out);

@@ -108,7 +108,7 @@ inline double mean_running(const sim::run_result& r) {
 }
 
 /// Reads the trace, and replays it without stages and with those of the policies that have some.
-inline load load_trace(const arguments& a) {
+inline load load_trace(const arguments& a, tool::signal_guard& signals) {
   const sim::trace t = sim::read_trace(a.trace);
   if (!t.has_arrivals && !a.rate) {
     throw sim::usage_error{fmt::format("{} has no arrivals: name a --rate (requests per second)", a.trace)};
@@ -116,6 +116,12 @@ inline load load_trace(const arguments& a) {
   if (a.rate && a.rate_scale) throw sim::usage_error{"--rate and --rate-scale exclude each other"};
   std::vector<sim::trace_row> rows =
       sim::schedule_arrivals(t, {.rate = a.rate, .rate_scale = a.rate_scale.value_or(1.0)});
+  if (!(sim::mean_rate(rows) > 0)) {
+    throw sim::usage_error{
+        fmt::format("{}: all {} requests come at once: there is no load to plan for; with --lengths "
+                    "they are planned as if all were in flight",
+                    a.trace, rows.size())};
+  }
   const sim::machines kind{static_cast<std::size_t>(a.instances), sim::load_profile(a.profile)};
   sim::cluster_options options = sim::size_cluster({&kind, 1}, {}, rows, sim::spelling::options);
   const std::vector<sim::policy> policies =
@@ -125,7 +131,7 @@ inline load load_trace(const arguments& a) {
   sim::require_memory(options, rows.size(), policies.size(), cores, sim::spelling::options);
   std::vector<sim::run_result> runs(policies.size());
   sim::run_parallel(policies.size(), cores, [&](std::size_t i) {
-    runs[i] = policies[i].run(options, rows, [](std::size_t) {});
+    runs[i] = policies[i].run(options, rows, [&signals](std::size_t) { signals.check(); });
     runs[i].requests = {};
   });
   load l{.rows = std::move(rows), .options = std::move(options), .unused = sim::describe_unused(t), .check = {}};
@@ -398,7 +404,13 @@ inline void run(const arguments& a) {
   std::unique_ptr<sim::output_file> json;
   if (!a.json.empty()) json = std::make_unique<sim::output_file>(a.json);
   std::optional<load> arriving;
-  if (!a.trace.empty()) arriving = load_trace(a);
+  if (!a.trace.empty()) {
+    tool::signal_guard signals{[&] {
+      image.reset();
+      fmt::print("Interrupted: nothing was written.\n");
+    }};
+    arriving = load_trace(a, signals);
+  }
   std::string prices;
   const sim::cost_file cost = load_cost(a, arriving ? &*arriving : nullptr, prices);
   std::string unused = arriving ? arriving->unused : std::string{};

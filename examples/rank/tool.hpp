@@ -15,6 +15,7 @@
 
 #include <array>
 #include <chrono>
+#include <cmath>
 #include <memory>
 #include <numeric>
 #include <optional>
@@ -249,7 +250,15 @@ inline void train(const arguments& a) {
     sim::require_gnuplot();
     image.emplace(a.plot, "learning_curve", a.plot_format == "svg" ? sim::plot_format::svg : sim::plot_format::png);
   }
-  tool::require_apart({{"--data", a.data}, {"--embeddings", a.embeddings}}, {{"--model", a.model}, {"--json", a.json}});
+  tool::require_apart({{"--data", a.data}, {"--embeddings", a.embeddings}},
+                      {{"--model", a.model},
+                       {"--json", a.json},
+                       {"--plot", image ? image->image().string() : std::string{}},
+                       {"--plot, for its script,", image ? image->script().string() : std::string{}}});
+  // CLI11's ranges let NaN pass.
+  if (!std::isfinite(a.delta) || !std::isfinite(a.margin)) {
+    throw sim::usage_error{"--delta is a number from 0 to 0.99, --margin one from 1e-06 to 1e+06"};
+  }
   const std::vector<example> examples = read_examples(a.data, true);
   sim::output_file file{a.model};
   std::unique_ptr<sim::output_file> json;
@@ -261,6 +270,12 @@ inline void train(const arguments& a) {
         const auto rows = data.all_rows();
         const trained t = train_model(a, data, rows, "train");
         const double seconds = seconds_since(start);
+        if (std::isnan(t.validation_tau)) {
+          throw sim::usage_error{
+              fmt::format("{}: no order can be learned of these {} prompts: they are too few, or alike in "
+                          "their lengths or in all that is known of them",
+                          a.data, examples.size())};
+        }
         write_model(t.model, f.fingerprint(), file);
         fmt::print("{} prompts, {} loss, {}: validation tau-b {:.4f}, {:.2f} s\n", examples.size(), a.loss,
                    a.hidden == 0 ? fmt::format("linear, penalty {:g} / examples", t.penalty)

@@ -68,6 +68,7 @@ struct point {
       rows;  ///< Of the first seed; empty in a sweep, where they are drawn when they are needed.
   std::size_t requests = 0;
   double rate = 0;
+  std::string rate_said{};
   sim::cluster_options options;
   std::vector<bool> runs;                             ///< Whether a policy makes sense here.
   std::vector<std::optional<sim::pool_sizes>> pools;  ///< By policy, if planned.
@@ -121,6 +122,11 @@ struct experiment {
     return all;
   }
 
+  /// How often requests came in a run; of sessions as it went, for their later turns wait for answers.
+  [[nodiscard]] double rate_of(std::size_t x, std::size_t p, std::size_t s) {
+    return source.has_sessions() ? arrivals_of(run(x, p, s)->numbers) : rates[x * seeds + s];
+  }
+
   std::vector<std::optional<sim::run_result>> results{};
   std::vector<double> rates{};  ///< Of the rows, by point and seed.
 };
@@ -133,12 +139,14 @@ point prepare(const row_source& source, const setting& asked) {
   sim::cluster_options options = size_cluster(asked, cluster, rows, seed);
   const double rate = sim::mean_rate(rows);
   const std::size_t requests = rows.size();
+  std::string said = say_rate(rate, rows, source.has_sessions());
   nlohmann::ordered_json what = describe_setting(asked, cluster, options, rate);
   return {.setting = asked,
           .cluster = std::move(cluster),
           .rows = std::move(rows),
           .requests = requests,
           .rate = rate,
+          .rate_said = std::move(said),
           .options = std::move(options),
           .runs = {},
           .pools = {},
@@ -371,7 +379,7 @@ std::string show_heading(const experiment& e, const arguments& a) {
                                                        a.setting.seed + a.seeds - 1);
   const bool rates = e.swept && e.swept->parameter != "instances";
   const std::string rate =
-      rates ? fmt::format("{:.4g} to {:.4g} per second", first.rate, e.points.back().rate) : say_rate(first.rate);
+      rates ? fmt::format("{:.4g} to {:.4g} per second", first.rate, e.points.back().rate) : first.rate_said;
   const std::string cluster = e.swept && !rates
                                   ? fmt::format("{:g} to {:g} x {}", e.swept->values.front(), e.swept->values.back(),
                                                 first.cluster.front().profile.name)
@@ -390,7 +398,7 @@ std::vector<nlohmann::ordered_json> results_as_json(experiment& e) {
       all.push_back(sim::to_json(runs));
       all.back().update(e.points[x].what);
       double rates = 0;
-      for (std::size_t s = 0; s != e.seeds; ++s) rates += e.rates[x * e.seeds + s];
+      for (std::size_t s = 0; s != e.seeds; ++s) rates += e.rate_of(x, p, s);
       all.back()["rate"] = rates / static_cast<double>(e.seeds);
       if (e.points[x].pools[p]) {
         const sim::pool_sizes& s = *e.points[x].pools[p];
@@ -402,7 +410,7 @@ std::vector<nlohmann::ordered_json> results_as_json(experiment& e) {
 }
 
 /// A row for each request of each run; of a sweep, one for each value, policy and seed.
-void write_csv(experiment& e, sim::output_file& file) {
+void write_csv(experiment& e, sim::output_file& file, tool::signal_guard& signals) {
   if (e.swept) {
     std::vector<nlohmann::ordered_json> rows;
     for (std::size_t x = 0; x != e.points.size(); ++x) {
@@ -411,7 +419,7 @@ void write_csv(experiment& e, sim::output_file& file) {
           if (!e.run(x, p, s)) continue;
           nlohmann::ordered_json row = e.points[x].what;
           row["seed"] = e.points[x].setting.seed + static_cast<std::int64_t>(s);
-          row["rate"] = e.rates[x * e.seeds + s];
+          row["rate"] = e.rate_of(x, p, s);
           row.update(sim::to_json(e.run(x, p, s)->numbers));
           rows.push_back(std::move(row));
         }
@@ -431,9 +439,10 @@ void write_csv(experiment& e, sim::output_file& file) {
     for (std::size_t s = 0; s != e.seeds; ++s) {
       if (!e.run(0, p, s)) continue;
       const sim::run_result& r = *e.run(0, p, s);
-      what["rate"] = e.rates[s];
+      what["rate"] = e.rate_of(0, p, s);
       std::string fields = sim::csv_text(r.numbers.placement) + ",";
       for (const auto& [column, field] : sim::csv_cells(what)) fields += field + ",";
+      signals.check();
       file.write(sim::format_csv(r, static_cast<std::uint64_t>(e.points.front().setting.seed) + s, fields));
     }
   }
@@ -512,9 +521,20 @@ void run(const arguments& a, const std::vector<sim::policy>& all) {
     sim::require_memory(x.options, x.requests, kept, e.jobs, sim::spelling::options);
   }
   const std::filesystem::path page_path = std::filesystem::path{a.report} / "index.html";
-  tool::require_apart(
-      files_read(asked),
-      {{"--json", a.json}, {"--csv", a.csv}, {"--report", a.report.empty() ? std::string{} : page_path.string()}});
+  std::vector<tool::named_file> written{
+      {"--json", a.json}, {"--csv", a.csv}, {"--report", a.report.empty() ? std::string{} : page_path.string()}};
+  for (const auto& [option, folder] :
+       {std::pair{"--plot", std::filesystem::path{a.plot}},
+        std::pair{"--report",
+                  a.report.empty() ? std::filesystem::path{} : std::filesystem::path{a.report} / "pictures"}}) {
+    if (folder.empty()) continue;
+    for (const std::string_view name : sim::figure_names) {
+      for (const char* extension : {".gp", ".svg", ".png"}) {
+        written.push_back({option, (folder / (std::string{name} + extension)).string()});
+      }
+    }
+  }
+  tool::require_apart(files_read(asked), written);
   std::optional<sim::output_folder> plots;
   std::optional<sim::output_folder> report;
   std::unique_ptr<sim::output_file> json;
@@ -566,14 +586,12 @@ void run(const arguments& a, const std::vector<sim::policy>& all) {
   fmt::print(people, "{}", show_results(e, a, true));
   std::fflush(people);
 
-  if (json) {
-    json->write(nlohmann::ordered_json(results_as_json(e)).dump(2) + "\n");
-    json->commit();
-  }
-  if (csv) {
-    write_csv(e, *csv);
-    csv->commit();
-  }
+  signals.writes();
+  if (json) json->write(nlohmann::ordered_json(results_as_json(e)).dump(2) + "\n");
+  if (csv) write_csv(e, *csv, signals);
+  signals.check();
+  if (json) json->commit();
+  if (csv) csv->commit();
   if (a.plot.empty() && !page) return tool::flush_output();
   const std::string numbers = !page     ? std::string{}
                               : e.swept ? fmt::format("<pre>{}</pre>\n", sim::html_text(show_table(e)))

@@ -29,6 +29,7 @@
 #include <string>
 #include <string_view>
 #include <system_error>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -70,6 +71,7 @@ inline constexpr std::size_t default_requests = 8000;
 inline constexpr double max_replay_seconds = 1e9;  ///< Up to here a double holds a moment to a tenth of a microsecond.
 inline constexpr double max_step_seconds = 1e6;
 inline constexpr double max_rate = 1e9;  ///< Also of a scale.
+inline constexpr std::int64_t max_seed = 1'000'000'000'000'000;
 
 /// `n`, if it is from 1 to `most`.
 inline std::int64_t positive(std::int64_t n, std::int64_t most, const char* option) {
@@ -77,7 +79,20 @@ inline std::int64_t positive(std::int64_t n, std::int64_t most, const char* opti
 }
 
 /// How often requests arrive, in words. @param rate as `mean_rate` says it.
-inline std::string say_rate(double rate) { return rate > 0 ? fmt::format("{:.4g} per second", rate) : "all at once"; }
+inline std::string say_rate(double rate, const std::vector<sim::trace_row>& rows, bool has_sessions) {
+  if (!(rate > 0)) return "all at once";
+  if (!has_sessions) return fmt::format("{:.4g} per second", rate);
+  std::unordered_set<std::int64_t> begun;
+  std::size_t first = 0;
+  for (const sim::trace_row& r : rows) first += r.session < 0 || begun.insert(r.session).second ? 1U : 0U;
+  return fmt::format("in {} sessions, which begin at {:.4g} per second", first,
+                     rate * static_cast<double>(first) / static_cast<double>(rows.size()));
+}
+
+/// Requests per second that have come in the measured window of a run, the later turns of sessions among them.
+inline double arrivals_of(const sim::summary& s) {
+  return s.measured > 1 && s.window_s > 0 ? static_cast<double>(s.measured - 1) / s.window_s : 0;
+}
 
 /// The arrivals of a replay fit on its time line.
 inline void check_span(const std::vector<sim::trace_row>& rows) {
@@ -93,7 +108,8 @@ class row_source {
  public:
   explicit row_source(const setting& a) {
     requests_ = a.requests ? static_cast<std::size_t>(positive(*a.requests, sim::max_trace_rows, "--requests")) : 0U;
-    if (a.seed < 0) throw sim::usage_error{fmt::format("--seed must not be negative, like {}", a.seed)};
+    sim::require_within(a.seed, 0, max_seed, "--seed");
+    sim::require_within(a.hash_tokens, 1, sim::max_trace_tokens, "--hash-tokens");
     if (a.rate && a.rate_scale) throw sim::usage_error{"--rate and --rate-scale exclude each other"};
     for (const auto& [value, option] : {std::pair{a.rate, "--rate"}, std::pair{a.rate_scale, "--rate-scale"}}) {
       if (value && !(*value > 0 && *value <= max_rate)) {
@@ -127,6 +143,10 @@ class row_source {
   [[nodiscard]] bool is_trace() const noexcept { return workload_ == nullptr; }
   /// A sentence about columns of the trace that nothing is made of; empty if there are none.
   [[nodiscard]] std::string unused() const { return sim::describe_unused(trace_); }
+  /// Whether there are later turns of sessions, which come when they like.
+  [[nodiscard]] bool has_sessions() const noexcept {
+    return is_trace() ? trace_.has_sessions : workload_->sessions.has_value();
+  }
   /// Whether other seeds have other arrivals.
   [[nodiscard]] bool draws() const noexcept { return !is_trace() || !trace_.has_arrivals; }
   /// A sentence where more requests were asked for than there are; empty if not.
@@ -156,6 +176,10 @@ class row_source {
 /// `4xPROFILE,4xPROFILE`.
 inline std::vector<sim::machines> machines_of(const setting& a) {
   const std::vector<std::string_view> counts = sim::split_list(a.instances);
+  if (a.profile != sim::default_profile &&
+      std::all_of(counts.begin(), counts.end(), [](std::string_view c) { return c.find('x') != c.npos; })) {
+    throw sim::usage_error{"--instances names the profile of each, so --profile says nothing"};
+  }
   const std::vector<std::string_view> profiles =
       counts.size() == 1 ? std::vector<std::string_view>{a.profile} : sim::split_list(a.profile);
   std::vector<sim::machines> all;

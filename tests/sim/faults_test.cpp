@@ -322,6 +322,7 @@ TEST_CASE("faults: as the command line says them") {
                             "burn:1@1+5",
                             "die:1@1+5 ",
                             " die:1@1",
+                            "hang:1@1+1e5",
                             "die:1@-1",
                             "die:1@1e10",
                             "die:1@1+1e10",

@@ -72,6 +72,13 @@ grep -q '^No policy meets the objectives\.$' none.txt && grep -q 'with 3 instanc
 grep -q '^Left out: the policy pars needs a score' left.txt || fail "not said who is left out: $(cat left.txt)"
 "$capacity" --version | grep -qx 'capacity [0-9]*\.[0-9]*\.[0-9]*' || fail "no version"
 
+# Far beyond the load asked about, as replay says too; and what was too short to tell is said.
+"$capacity" --workload azure-conv --requests 400 --rate 0.05 --find rate --instances 16 --policies fcfs --slo ttft_p99=20 > far.txt
+rate=$(sed -n 's/^fcfs carries most, \(at least \)*\([0-9.]*\) .*/\2/p' far.txt)
+python3 -c "assert $rate > 0.05 * 64, $rate" || fail "the edge of the search is not the answer: $(cat far.txt)"
+"$capacity" --workload azure-conv --requests 20 --rate 5 --policies fcfs --slo ttft_p99=20 > short.txt
+grep -q '^Too few arrivals, .*: fcfs$' short.txt || fail "too short, and not said: $(cat short.txt)"
+
 refused() {
   local code=0
   "$capacity" "$@" --json out.json --csv out.csv > out.txt 2> err.txt || code=$?

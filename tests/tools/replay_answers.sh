@@ -119,6 +119,18 @@ for sweep in '' rate rate= speed=1:2 rate-scale=0:1 rate-scale=2:1 instances=1.5
   [[ $code -eq 2 && ! -s out.txt && ! -e refused.csv && $(wc -l < err.txt) -eq 1 ]] || fail "the sweep '$sweep': $(cat err.txt)"
 done
 
+# Sessions: their later turns wait for answers, so the rate is what came of it.
+"$replay" --workload agentic --requests 400 --rate 40 --policy fcfs --slo ttft_p99=2 --json turns.json --csv turns.csv > out.txt
+grep -q '^400 requests, in [0-9]* sessions, which begin at ' out.txt || fail "a rate of sessions: $(cat out.txt)"
+python3 - <<'P'
+import csv, json
+at = [float(r["arrival_s"]) for r in csv.DictReader(open("turns.csv"))]
+came = (len(at) - 1) / (max(at) - min(at))
+row = json.load(open("turns.json"))[0]
+assert abs(row["rate"] / came - 1) < 1e-3, (row["rate"], came)
+assert row["slo"]["goodput_requests_per_s"] <= came * 1.001
+P
+
 # A short run under far too much is an overload, too; and where nothing can be told, that is said.
 { echo arrival_s,prompt_tokens,output_tokens; for i in $(seq 0 199); do echo "$((i / 10)).$((i % 10)),1500,400"; done; } > short.csv
 "$replay" --trace short.csv --policy fcfs --instances 1 > out.txt
@@ -130,7 +142,7 @@ grep -q '^Too few arrivals, .*: fcfs (in 2 of 2 runs)$' out.txt || fail "not sai
 grep -q '^once.csv has 2 requests: fewer than --requests 5' out.txt || fail "not said how many there are: $(cat out.txt)"
 grep -q '^The trace says when its requests arrive: all seeds' out.txt || fail "not said what seeds do: $(cat out.txt)"
 "$replay" --trace once.csv --policy fcfs --instances 1 --fault die:0@0 --slo ttft_p99=1 > out.txt
-grep -q 'were never served: fcfs 2$' out.txt && grep -q 'no ttft_p99 where 1 s' out.txt || fail "nobody is left: $(cat out.txt)"
+grep -q 'were never served: fcfs 2$' out.txt && grep -q 'too few have ended for a ttft_p99 where 1 s' out.txt || fail "nobody is left: $(cat out.txt)"
 
 # Files as others write them, and what to say where something is missing.
 printf '{"input_lens": [50, 60], "output_lens": [5, 6], "request_throughput": 2.5, "errors": ["", ""]}' > vllm.json

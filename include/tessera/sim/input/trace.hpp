@@ -349,7 +349,7 @@ class trace_parser {
       seen[c] = true;
     });
     for (const column needed : {prompt, output}) {
-      if (seen[needed]) continue;
+      if (seen[needed] || (needed == output && seen[reasoning] && seen[answer])) continue;
       for (const char other : {';', '\t', '|'}) {
         if (row_.find(',') != row_.npos || row_.find(other) == row_.npos) continue;
         fail(row_.find(other) + 1, "names separated by commas", shown(row_.substr(row_.find(other))));

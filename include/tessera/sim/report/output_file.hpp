@@ -36,13 +36,14 @@ class output_file {
   explicit output_file(std::filesystem::path path) : path_{std::move(path)}, to_stdout_{path_ == "-"} {
     if (to_stdout_) return;
     std::error_code ignored;
+    // What a symbolic link points to is replaced, or made, not the link.
+    for (int links = 0; links != 40 && std::filesystem::is_symlink(path_, ignored); ++links) {
+      const auto to = std::filesystem::read_symlink(path_, ignored);
+      path_ = to.is_absolute() ? to : path_.parent_path() / to;
+    }
     const auto kind = std::filesystem::status(path_, ignored).type();
     if (kind == std::filesystem::file_type::directory) fail("it is a directory");
     direct_ = kind != std::filesystem::file_type::not_found && kind != std::filesystem::file_type::regular;
-    if (kind == std::filesystem::file_type::regular) {
-      // Through a symbolic link, replace what it points to.
-      if (auto real = std::filesystem::canonical(path_, ignored); !real.empty()) path_ = std::move(real);
-    }
     growing_ = path_;
     if (!direct_) growing_ += suffix();
     open();
@@ -136,6 +137,12 @@ class output_folder {
     if (failure) {
       remove_the_empty();
       throw output_error{fmt::format("cannot make {}: {}", path_.string(), failure.message())};
+    }
+    try {
+      const output_file probe{path_ / "probe"};
+    } catch (const output_error&) {
+      remove_the_empty();
+      throw output_error{fmt::format("cannot write into {}", path_.string())};
     }
   }
   output_folder(const output_folder&) = delete;

@@ -107,26 +107,49 @@ inline constexpr measure measures[] = {
   return fmt::format("{}{}{}", m.top, m.top.empty() ? "" : " ", m.bottom);
 }
 
+/// A mean of counts, in words.
+[[nodiscard]] inline std::string show_count(double n) {
+  return n < 1000 ? fmt::format("{:.4g}", n) : fmt::format("{:.0f}", n);
+}
+
+/// The part of the requests that a policy has served, in all its runs.
+[[nodiscard]] inline double part_served(const replicates& r) {
+  double served = 0;
+  double all = 0;
+  for (const summary& s : r) {
+    served += static_cast<double>(s.completed);
+    all += static_cast<double>(s.requests);
+  }
+  return all > 0 ? served / all : 0;
+}
+
 /// A measure of all rows, and which of them are the best.
 struct comparison {
   std::vector<estimate> values;
   std::vector<std::string> cells;  ///< The means as they are shown.
-  std::vector<bool> best;          ///< Those that the best cannot be told from; none where all are alike.
+  std::vector<bool> best;          ///< Those that the best cannot be told from; none where all are alike. Of what is
+                                   ///< better when it is low, only of those that serve most: times are of the served.
 };
 
 [[nodiscard]] inline comparison compare(std::span<const replicates> rows, const measure& m) {
   comparison c;
   const estimate* best = nullptr;
   bool differ = false;
+  double most_served = 0;
   for (const replicates& r : rows) {
     std::vector<double> samples;
     for (const summary& s : r) samples.push_back(m.value(s));
     c.values.push_back(estimate_mean(samples));
+    most_served = std::max(most_served, part_served(r));
   }
-  for (const estimate& e : c.values) {
+  const auto may_win = [&](std::size_t i) {
+    return m.wins != better::low || part_served(rows[i]) >= most_served - 0.001;
+  };
+  for (std::size_t i = 0; i != rows.size(); ++i) {
+    const estimate& e = c.values[i];
     c.cells.push_back(std::isnan(e.mean) ? std::string{"-"} : fmt::format("{:.{}f}", e.mean, m.digits));
     if (c.cells.back() != c.cells.front()) differ = true;
-    if (std::isnan(e.mean)) continue;
+    if (std::isnan(e.mean) || !may_win(i)) continue;
     if (best == nullptr || (m.wins == better::high ? e.mean > best->mean : e.mean < best->mean)) best = &e;
   }
   const std::string best_cell = best == nullptr ? std::string{} : fmt::format("{:.{}f}", best->mean, m.digits);
@@ -134,7 +157,7 @@ struct comparison {
     const estimate& e = c.values[i];
     // Of two means whose difference is less than its interval, neither is the better one.
     c.best.push_back(
-        m.wins != better::none && differ && best != nullptr &&
+        m.wins != better::none && differ && best != nullptr && may_win(i) &&
         (c.cells[i] == best_cell || std::abs(e.mean - best->mean) <= std::hypot(e.half_width, best->half_width)));
   }
   return c;
@@ -310,21 +333,21 @@ inline constexpr std::size_t table_width = 100;
       return r.size() == 1 ? std::string{} : fmt::format(" (in {} of {} runs)", n, r.size());
     };
     if (over != 0) {
-      overloaded += fmt::format("{} {} {:.2g} %{}", overloaded.empty() ? ":" : ",", name,
-                                100 * left_behind / static_cast<double>(over), runs(over));
+      overloaded += fmt::format("{} {} {}{}", overloaded.empty() ? ":" : ",", name,
+                                show_growth(left_behind / static_cast<double>(over)), runs(over));
     } else if (young != 0) {
       unsettled += fmt::format("{} {}{}", unsettled.empty() ? ":" : ",", name, runs(young));
     } else if (untold != 0) {
       unknown += fmt::format("{} {}{}", unknown.empty() ? ":" : ",", name, runs(untold));
     }
     if (never_served != 0) {
-      unserved += fmt::format("{} {} {:.4g}", unserved.empty() ? ":" : ",", name,
-                              static_cast<double>(never_served) / static_cast<double>(r.size()));
+      unserved += fmt::format("{} {} {}", unserved.empty() ? ":" : ",", name,
+                              detail::show_count(static_cast<double>(never_served) / static_cast<double>(r.size())));
     }
     if (lost.deaths != 0) {
       const auto n = static_cast<double>(r.size());
-      recovered += fmt::format("{} {} {:.4g} with {:.0f} tokens", recovered.empty() ? ":" : ",", name,
-                               static_cast<double>(lost.recovered) / n, lost.recomputed / n);
+      recovered += fmt::format("{} {} {} with {:.0f} tokens", recovered.empty() ? ":" : ",", name,
+                               detail::show_count(static_cast<double>(lost.recovered) / n), lost.recomputed / n);
     }
     if (most_missed != 0) missed += fmt::format("{} {} {}", missed.empty() ? ":" : ",", name, most_missed);
     if (r.front().slo.lines.empty()) continue;
@@ -341,7 +364,7 @@ inline constexpr std::size_t table_width = 100;
       const slo_bound& bound = r.front().slo.lines[i].bound;
       const double mean = estimate_mean(value).mean;
       objectives += fmt::format("; {} where {:g} s are asked for, {:.2f} % within",
-                                std::isnan(mean) ? fmt::format("no {}", to_string(bound))
+                                std::isnan(mean) ? fmt::format("too few have ended for a {}", to_string(bound))
                                                  : fmt::format("{} {:.4g} s", to_string(bound), mean),
                                 bound.seconds, 100 * estimate_mean(within).mean);
     }
@@ -687,6 +710,9 @@ inline std::vector<std::filesystem::path> draw_figures(const std::filesystem::pa
   }
   return pictures;
 }
+
+/// The names of all pictures that there are of runs and of sweeps.
+inline constexpr std::string_view figure_names[] = {"ttft_cdf", "tpot_cdf", "tail_ttft", "timeline", "sweep"};
 
 /// What runs look like: `ttft_cdf`, `tpot_cdf`, `tail_ttft`, `timeline`. One without data has no script.
 [[nodiscard]] inline std::vector<figure> figures_of(std::span<const run_result> runs) {
