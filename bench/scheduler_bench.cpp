@@ -133,6 +133,12 @@ class closed_loop {
     }
     return l;
   }
+  /// Who is skipped is skipped in each step, however often that was.
+  static typename Scheduler::config config_of() {
+    typename Scheduler::config c{};
+    if constexpr (requires { c.gate.most_overtaken; }) c.gate.most_overtaken = ~std::size_t{0};
+    return c;
+  }
 
  public:
   explicit closed_loop(const setting& s)
@@ -142,7 +148,7 @@ class closed_loop {
         requests_(s.waiting + s.batch),
         skipped_(s.skipped),
         storage_{storage_for<Scheduler>(limits_)},
-        scheduler_{storage_} {
+        scheduler_{storage_, config_of()} {
     for (request& r : requests_) {
       r.adapter = static_cast<std::uint32_t>(1 + (&r - requests_.data()) % 8);
       submit(r);

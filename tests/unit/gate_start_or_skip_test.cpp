@@ -22,6 +22,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <random>
 #include <set>
 #include <span>
@@ -103,6 +104,15 @@ TEST_CASE("adapter_slots: starts whom a plain list would start") {
   const auto below = [&](std::uint64_t n) { return random() % n; };
   std::size_t skipped_in_all = 0;
   std::size_t held_back = 0;
+  const auto fewest_of = [](const std::vector<request*>& running) {
+    std::map<std::uint32_t, std::size_t> users;
+    for (const request* r : running) {
+      if (r->adapter != 0) ++users[r->adapter];
+    }
+    const auto fewer = [](const auto& a, const auto& b) { return a.second < b.second; };
+    const auto least = std::min_element(users.begin(), users.end(), fewer);
+    return least == users.end() ? 0 : least->first;
+  };
   for (int round = 0; round != 60; ++round) {
     const std::size_t slots = 1 + below(4);
     const std::size_t most = below(6);
@@ -127,12 +137,13 @@ TEST_CASE("adapter_slots: starts whom a plain list would start") {
       std::size_t skipped = 0;
       bool stopped = false;
       const request* behind = nullptr;
+      std::uint32_t closing = 0;
       std::size_t more = 0;
       bool is_watched = watched != nullptr;  // somebody, who does not start now
       for (request* r : line) {
         const bool has_slot = r->adapter == 0 || used.count(r->adapter) != 0 || used.size() < slots;
         const std::size_t so_far = more + (is_watched ? overtaken : 0);
-        const bool is_held_back = r->adapter != 0 && behind != nullptr && so_far >= overtake;
+        const bool is_held_back = r->adapter != 0 && r->adapter == closing && so_far >= overtake;
         const bool may = has_slot && !is_held_back;
         stopped = stopped || (!may && skipped == most) || running.size() + expected.size() == 16;
         if (may && !stopped) {
@@ -144,6 +155,7 @@ TEST_CASE("adapter_slots: starts whom a plain list would start") {
           skipped += !stopped;
           held_back += !stopped && has_slot;
           if (!stopped && !has_slot && (is_watched ? r == watched : behind == nullptr)) behind = r;
+          if (!stopped && !has_slot) closing = fewest_of(running);
           left.push_back(r);
         }
       }
@@ -155,7 +167,6 @@ TEST_CASE("adapter_slots: starts whom a plain list would start") {
       REQUIRE(f.step() == expected);
       if (std::count(expected.begin(), expected.end(), watched) != 0) watched = nullptr, overtaken = 0;
       if (more != 0) watched = behind, overtaken += more;
-      REQUIRE(overtaken <= overtake);
       line = left;
       if (!line.empty() && below(20) == 0) {
         request* const r = line[below(line.size())];
@@ -169,7 +180,7 @@ TEST_CASE("adapter_slots: starts whom a plain list would start") {
     for (request& r : f.requests) static_cast<void>(f.scheduler.cancel(r));
   }
   CHECK(skipped_in_all > 1000);
-  CHECK(held_back > 100);
+  CHECK(held_back > 40);
 }
 
 TEST_CASE("adapter_slots: nobody waits for ever behind a stream that keeps a slot") {
@@ -204,8 +215,10 @@ TEST_CASE("adapter_slots: nobody waits for ever behind a stream that keeps a slo
     } else {
       CHECK(first.state().life != lifecycle::waiting);
       CHECK(second.state().life != lifecycle::waiting);
-      CHECK(before_first == most);
-      CHECK(before_second <= 2 * most);
+      // Those of the other adapter go on, until the three who hold the slot have ended.
+      CHECK(before_first >= most);
+      CHECK(before_first <= most + 4);
+      CHECK(before_second <= 2 * (most + 4));
     }
     for (request& r : f.requests) static_cast<void>(f.scheduler.cancel(r));
   }

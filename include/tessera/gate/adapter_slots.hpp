@@ -7,6 +7,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 TESSERA_NAMESPACE_BEGIN
 namespace gate {
@@ -20,8 +21,9 @@ namespace gate {
 /// An adapter counts from the plan that starts the first who needs it until the last who does holds no blocks any more.
 ///
 /// Nobody waits for ever because those who run are followed by others of the same adapters: once `most_overtaken` that
-/// need adapters have started behind the first who is skipped, no more do until it starts or leaves, and their slots
-/// come free as those who run end (`gate::overtakings`). Who stands aside with its blocks keeps its slot.
+/// need adapters have started behind the first who is skipped, nobody behind it starts with the adapter that the fewest
+/// use, until it starts or leaves (`gate::overtakings`). So a slot comes free when those few have ended, and the others
+/// go on. Who stands aside with its blocks keeps its slot.
 ///
 /// When to use: more adapters than fit. `gate::fair_tenants` beside it bounds what one adapter's users get, if each has
 /// a tenant.
@@ -44,6 +46,7 @@ struct basic_adapter_slots {
   std::array<slot, MostSlots> held{};  ///< The first `used` of them.
   std::size_t used = 0;                ///< Adapters that hold a slot.
   overtakings line{};                  ///< Who waits for one, and how many have overtaken it.
+  std::uint32_t closing = 0;           ///< In this plan, the adapter that is to come free if these are enough.
 
   /// O(slots).
   template <schedulable R>
@@ -52,8 +55,8 @@ struct basic_adapter_slots {
     }
   [[nodiscard]] constexpr passage ask(const R& candidate, const gate_view<R>& /*view*/) const noexcept {
     if (candidate.adapter == 0) return passage::start;
-    if (lacks_slot(candidate) || line.are_enough(most_overtaken)) return passage::skip;
-    return passage::start;
+    if (lacks_slot(candidate)) return passage::skip;
+    return candidate.adapter == closing && line.are_enough(most_overtaken) ? passage::skip : passage::start;
   }
   /// Those who use an adapter that holds a slot. O(slots).
   [[nodiscard]] constexpr std::size_t users(std::uint32_t adapter) const noexcept {
@@ -65,11 +68,21 @@ struct basic_adapter_slots {
   constexpr void begin() noexcept {
     for (std::size_t i = used; i-- != 0;) drop_unused(i);
     line.begin();
+    closing = 0;
   }
   /// It is skipped in this plan, by this gate or another one. O(slots).
   template <schedulable R>
   constexpr void skips(const R& r) noexcept {
-    if (lacks_slot(r)) line.skips(r);
+    if (!lacks_slot(r)) return;
+    line.skips(r);
+    // If another one falls below it, that comes free earlier; so there is progress from plan to plan.
+    slot fewest{0, 0};
+    for (const slot& s : std::span{held}.first(used)) {
+      const bool fewer =
+          fewest.users == 0 || s.users < fewest.users || (s.users == fewest.users && s.adapter < fewest.adapter);
+      if (s.users != 0 && fewer) fewest = s;
+    }
+    closing = fewest.adapter;
   }
   /// It starts in this plan.
   template <schedulable R>

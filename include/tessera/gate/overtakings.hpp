@@ -9,12 +9,13 @@
 TESSERA_NAMESPACE_BEGIN
 namespace gate {
 
-/// For gates that skip who needs something that others hold: so that nobody waits for ever, only so many may overtake
-/// one who is skipped. It watches the first who is, until it starts or leaves, then the next. Once as many have started
-/// behind it as may, nobody else who would hold it up starts behind it; so what they hold comes free.
+/// For gates that skip who needs something that others hold: so that nobody waits for ever, only so many of those who
+/// hold it up may overtake one who is skipped. It watches the first who is, until it starts or leaves, then the next.
+/// Once as many have started behind it as may, the gate lets nobody start behind it who would take what is to come
+/// free.
 ///
-/// Who is watched is overtaken by at most so many. Where nobody joins before others, one that joined behind k who are
-/// skipped is watched after these at the latest, so it is overtaken by at most k + 1 times as many.
+/// Where nobody joins before others, one that joined behind k who are skipped is watched after these at the latest: it
+/// is overtaken by at most k + 1 times as many, and by those who go on starting because they hold nothing up.
 ///
 /// A gate has one, and tells it what it is told itself, `starts` and `started` of those alone who would hold others up.
 /// Every call O(1).
