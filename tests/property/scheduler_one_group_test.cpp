@@ -58,12 +58,11 @@ std::vector<std::uint64_t> told(const Plan& p) {
   }();
   for (std::size_t i = 0; i != p.size(); ++i) {
     const auto& e = p[i];
-    for (const std::uint64_t n : {std::uint64_t{e.request->id}, static_cast<std::uint64_t>(e.first.count()),
-                                  static_cast<std::uint64_t>(e.count.count()),
-                                  static_cast<std::uint64_t>(e.lookahead.count()), std::uint64_t{e.row},
-                                  std::uint64_t{e.new_blocks}, std::uint64_t{e.samples},
-                                  static_cast<std::uint64_t>(e.origin),
-                                  static_cast<std::uint64_t>(tables.last_page_len[i])}) {
+    for (const std::uint64_t n :
+         {std::uint64_t{e.request->id}, static_cast<std::uint64_t>(e.first.count()),
+          static_cast<std::uint64_t>(e.count.count()), static_cast<std::uint64_t>(e.lookahead.count()),
+          std::uint64_t{e.row}, std::uint64_t{e.new_blocks}, std::uint64_t{e.samples},
+          static_cast<std::uint64_t>(e.origin), static_cast<std::uint64_t>(tables.last_page_len[i])}) {
       all.push_back(n);
     }
   }
@@ -81,9 +80,8 @@ std::vector<std::uint64_t> told(const Plan& p) {
 
 template <class Order, class Gate>
 void play(std::uint32_t seed) {
-  using plain =
-      iteration_scheduler<plain_request, Order, preempt::recompute, admit::watermark, kv::prefix_cache,
-                          kv::csr_tables, Gate>;
+  using plain = iteration_scheduler<plain_request, Order, preempt::recompute, admit::watermark, kv::prefix_cache,
+                                    kv::csr_tables, Gate>;
   using grouped = iteration_scheduler<grouped_request, Order, preempt::recompute, admit::watermark, kv::groups<1>,
                                       kv::csr_tables, Gate>;
   std::mt19937 random{seed};
@@ -142,7 +140,8 @@ void play(std::uint32_t seed) {
     for (std::size_t i = 0; i != f.plain_plan.size(); ++i) {
       outcome o;
       if (f.plain_plan[i].samples) {
-        o.produced = static_cast<std::uint16_t>(1 + below(1 + static_cast<std::size_t>(f.plain_plan[i].lookahead.count())));
+        o.produced =
+            static_cast<std::uint16_t>(1 + below(1 + static_cast<std::size_t>(f.plain_plan[i].lookahead.count())));
         o.finished = below(20) == 0 || f.plain_plan[i].request->generated() >= f.plain_plan[i].request->max_output;
         o.failed = below(60) == 0;
       }

@@ -33,8 +33,9 @@ namespace detail {
 /// recurrent state has no drafts.
 template <schedulable Request, std::size_t Groups, kv::prefix_store Store>
 class grouped_ledger {
-  static_assert(!requires { typename Store::host_type; },
-                "tessera: prefixes of kv::groups are not found on the host: their store is a prefix cache of one level");
+  static_assert(
+      !requires { typename Store::host_type; },
+      "tessera: prefixes of kv::groups are not found on the host: their store is a prefix cache of one level");
 
   using state = typename Request::state_type;
 
