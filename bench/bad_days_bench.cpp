@@ -7,6 +7,7 @@
 #include <tessera/order/ranked.hpp>
 #include <tessera/order/round_robin.hpp>
 #include <tessera/order/two_phase.hpp>
+#include <tessera/pipeline/grouped_ledger.hpp>
 #include <tessera/pipeline/iteration_scheduler.hpp>
 #include <tessera/preempt/recompute.hpp>
 
@@ -64,8 +65,9 @@ template <class Scheduler>
 class engine {
  public:
   using request_type = typename Scheduler::request_type;
+  using limits_type = typename Scheduler::limits;
 
-  explicit engine(const scheduler_limits& l, const typename Scheduler::config& c = {})
+  explicit engine(const limits_type& l, const typename Scheduler::config& c = {})
       : storage_{storage_for<Scheduler>(l)}, scheduler_{touched(storage_), c} {}
 
   /// A request that is not submitted yet.
@@ -132,13 +134,13 @@ class engine {
 
  private:
   /// All pages are there: a first touch is the kernel's time, not the scheduler's.
-  static owned_storage<scheduler_limits>& touched(owned_storage<scheduler_limits>& s) {
+  static owned_storage<limits_type>& touched(owned_storage<limits_type>& s) {
     std::ranges::fill(s.memory(), std::byte{});
     return s;
   }
 
   std::deque<request_type> requests_;  // before the scheduler, which they must outlive
-  owned_storage<scheduler_limits> storage_;
+  owned_storage<limits_type> storage_;
   Scheduler scheduler_;
   std::vector<outcome> outcomes_;
 };
@@ -320,6 +322,32 @@ day all_move(std::size_t running, const Order& order, std::int64_t reasoning, bo
   return measured;
 }
 
+// --- all windows pass a block at once
+//
+// A model of full attention and two sliding windows; `running` requests decode, and nobody starts or ends. Good: they
+// come to the end of a block one after the other. Bad: all in the same step, which takes a block in each of the groups
+// for each of them, and in the next the windows give as many back.
+
+struct sliding_request : hook_for<order::fcfs> {
+  tokens output{};
+  tokens reasoning{};
+};
+
+day windows_pass(std::int64_t running, bool bad) {
+  using tested = iteration_scheduler<sliding_request, order::fcfs, preempt::recompute, admit::watermark, kv::groups<3>>;
+  const auto n = static_cast<std::size_t>(running);
+  const tokens size{block};
+  engine<tested> e{{{.requests = n, .blocks = n * 200, .residents = n, .max_length = 1'600_tok},
+                    {kv::group::full(size), kv::group::sliding(size, 512_tok), kv::group::sliding(size, 1'024_tok)}}};
+  const step_limits limits{.max_batch = n, .token_budget = 2'000'000_tok};
+  for (std::int64_t i = 0; i != running; ++i) e.submit(e.make(1'100 + (bad ? 0 : i % block), 400));
+  e.steps_of(100, limits);
+  day measured;
+  for (int i = 0; i != 64; ++i) measured.push_back(e.step(limits));
+  if (e->resident_count() != n) std::abort();
+  return measured;
+}
+
 // --- what gets done: no times here that matter, but steps. The time of an iteration is that of all plans and commits.
 
 /// Runs a step, and adds its time.
@@ -457,6 +485,11 @@ void urgent_over_long(benchmark::State& state, bool urgent, std::size_t host_blo
     });
     both("all_move/two_phase/" + n, 5, call::commit,
          [=](bool bad) { return all_move(running, order::two_phase{.fewest_quanta_first = true}, 100, bad); });
+  }
+
+  for (const std::int64_t running : {256, 1024}) {
+    both("windows_pass/" + std::to_string(running), 5, call::plan,
+         [=](bool bad) { return windows_pass(running, bad); });
   }
 
   add("shared_prefix_admission/watermark", 1, &shared_prefix_admission<admit::watermark>);

@@ -81,6 +81,8 @@ template <class Scheduler>
   }
   counter("tessera_prefix_hit_blocks_total", "KV blocks found in the prefix cache.",
           [](const counts& c) { return c.hit_blocks; });
+  counter("tessera_prefix_host_hit_blocks_total", "KV blocks found in the host's prefix cache, and loaded.",
+          [](const counts& c) { return c.host_hit_blocks; });
   counter("tessera_prefix_query_blocks_total", "KV blocks of the sequences that started.",
           [](const counts& c) { return c.all_blocks; });
 

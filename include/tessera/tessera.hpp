@@ -55,6 +55,7 @@
 #include <tessera/gate/fair_tenants.hpp>
 #include <tessera/gate/groups.hpp>
 #include <tessera/gate/in_time.hpp>
+#include <tessera/gate/overtakings.hpp>
 #include <tessera/gate/tenant_deficits.hpp>
 #include <tessera/gate/tenants.hpp>
 #include <tessera/headroom/calibration.hpp>

@@ -7,6 +7,7 @@
 #include <tessera/kv/host_cache.hpp>
 
 #include "property/scheduler_operations.hpp"
+#include "support/fuzz_bytes.hpp"
 
 #include <cstdio>
 #include <cstdlib>
@@ -15,36 +16,16 @@ namespace {
 
 using namespace tessera_test;
 
-/// Numbers from the input; once it is used up, from its last state, so that draining does not always choose 0.
-class input {
- public:
-  input(const std::uint8_t* data, std::size_t size) : data_{data}, left_{size} {}
-  std::uint64_t operator()(std::uint64_t n) {
-    state_ = mix(state_, n);
-    if (left_ == 0) return state_ % n;
-    const std::uint8_t b = *data_++;
-    --left_;
-    state_ = mix(state_, b);
-    return b % n;
-  }
-  [[nodiscard]] bool done() const { return left_ == 0; }
-
- private:
-  const std::uint8_t* data_;
-  std::size_t left_;
-  std::uint64_t state_ = 0;
-};
-
 template <class Order, class BlockStore>
-void run(std::size_t plans_in_flight, input choice) {
+void run(std::size_t plans_in_flight, fuzz_choice choice) {
   const bool aside = choice(2) == 1;
-  scheduler_operations<Order, BlockStore, input> operations{choice, nullptr, true, true, plans_in_flight, aside};
+  scheduler_operations<Order, BlockStore, fuzz_choice> operations{choice, nullptr, true, true, plans_in_flight, aside};
   operations.run(400);
   operations.drain();
 }
 
 template <class Order>
-void run(bool cache, std::size_t plans_in_flight, input choice) {
+void run(bool cache, std::size_t plans_in_flight, fuzz_choice choice) {
   cache ? run<Order, kv::prefix_cache>(plans_in_flight, choice) : run<Order, kv::block_pool>(plans_in_flight, choice);
 }
 
@@ -52,7 +33,7 @@ void run(bool cache, std::size_t plans_in_flight, input choice) {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   if (size == 0) return 0;
-  const input choice{data + 1, size - 1};
+  const fuzz_choice choice{data + 1, size - 1};
   const bool cache = (data[0] & 4U) != 0;
   const std::size_t plans = 1 + (data[0] >> 5U & 3U);
   try {

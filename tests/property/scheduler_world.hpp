@@ -40,22 +40,16 @@
 #include <map>
 #include <set>
 #include <span>
-#include <stdexcept>
 #include <string>
 #include <tuple>
 #include <utility>
 #include <vector>
 
+#include "support/must.hpp"
+
 namespace tessera_test {
 
 using namespace tessera;
-
-struct broken : std::runtime_error {
-  using std::runtime_error::runtime_error;
-};
-inline void must(bool holds, const char* what) {
-  if (!holds) throw broken{what};
-}
 
 inline std::uint64_t mix(std::uint64_t a, std::uint64_t b) {
   return kv::detail::scramble(a * 0x9e37'79b9'7f4a'7c15ULL ^ (b + 0x1234'5678'9abc'def1ULL));

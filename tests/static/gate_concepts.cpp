@@ -127,7 +127,20 @@ struct does_not_hear_of_the_end : counter {
 struct hears_and_throws : counter {
   void started(const request&) {}
 };
+// It may hear of skips; then as of all else.
+struct hears_of_skips : counter {
+  void skips(const request&) noexcept {}
+};
+struct hears_of_skips_and_throws : counter {
+  void skips(const request&) {}
+};
+struct hears_of_skips_alone : archetype {
+  void skips(const request&) noexcept {}
+};
 static_assert(gate_policy<counter, request>);
+static_assert(gate_policy<hears_of_skips, request>);
+static_assert(!gate_policy<hears_of_skips_and_throws, request>);
+static_assert(!gate_policy<hears_of_skips_alone, request>);
 static_assert(!gate_policy<does_not_hear_of_the_end, request>);
 static_assert(!gate_policy<hears_and_throws, request>);
 

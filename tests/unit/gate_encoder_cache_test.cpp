@@ -72,6 +72,28 @@ TEST_CASE("encoder_cache: a step encodes so much, and equal images once") {
   CHECK(f.step() == std::vector{&b, &again});  // what is cached is not encoded
 }
 
+TEST_CASE("encoder_cache: nobody waits for ever behind a stream of small ones") {
+  for (const std::size_t most : {std::size_t{0}, std::size_t{5}, ~std::size_t{0}}) {
+    fixture f{{.per_step = 100_tok, .capacity = 100_tok, .most_overtaken = most}};
+    std::uint64_t hash = 0;
+    f.submit({{++hash, 30_tok}}, 3);
+    f.step();
+    const request& large = f.submit({{++hash, 90_tok}});
+    std::size_t before = 0;
+    for (int i = 0; i != 100 && large.state().life == lifecycle::waiting; ++i) {
+      f.submit({{++hash, 30_tok}}, 3);
+      f.submit({});  // holds nothing up
+      for (const request* r : f.step()) before += r != &large && !r->images.empty();
+    }
+    CHECK((large.state().life == lifecycle::waiting) == (most == ~std::size_t{0}));
+    if (most == ~std::size_t{0}) {
+      CHECK(before > 50);
+    } else {
+      CHECK(before == most);
+    }
+  }
+}
+
 TEST_CASE("encoder_cache: who runs keeps its outputs, others make room") {
   fixture f{{.per_step = 1000_tok, .capacity = 100_tok}};
   CHECK(f.scheduler.submit(f.make({{1, 60_tok}, {2, 60_tok}}), time_point{}) == status::refused);

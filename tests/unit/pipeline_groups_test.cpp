@@ -125,7 +125,11 @@ TEST_CASE("groups: a model with a recurrent state has no drafts, one with window
     const auto plan = step(s, {.lookahead = 9_tok});
     CHECK(plan[0].lookahead == (has_state ? 0_tok : 9_tok));
     CHECK(r.state().computed == 41_tok);
-    // Token 40 begins a block in each group; windows of 10 and 2 tokens have passed one.
+    // Token 40 begins a block in each group. A state gives back the one before; a window of 10 tokens has passed its
+    // first one, but keeps it until it begins another.
+    CHECK(s.blocks_held(r) == before + blocks{has_state ? 2 : 3});
+    for (int i = 0; i != 3; ++i) step(s, {});
+    CHECK(r.state().computed == 44_tok);
     CHECK(s.blocks_held(r) == before + blocks{has_state ? 1 : 2});
   }
 }

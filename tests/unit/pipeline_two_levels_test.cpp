@@ -58,11 +58,15 @@ TEST_CASE("what is evicted on the device is found on the host") {
     CHECK(std::vector<kv::block_id>{plan.swap_in[0].device.begin(), plan.swap_in[0].device.end()} ==
           std::vector<kv::block_id>{row.begin(), row.begin() + 5});
     CHECK(plan.swap_in[0].host.size() == 5);
+    CHECK(e.scheduler.counters().host_hit_blocks == 0);  // the plan may be abandoned
     // What is read is not written to in the same plan.
     for (const kv_demotion& d : plan.demoted) {
       for (const kv::block_id h : plan.swap_in[0].host) CHECK(d.host != h);
     }
     e.commit(plan);
+    CHECK(e.scheduler.counters().host_hit_blocks == 5);
+    CHECK(e.scheduler.counters().hit_blocks == 0);
+    CHECK(e.scheduler.counters().host_hit_rate() == 5.0 / 36.0);
     // It is on the device again.
     CHECK(e.scheduler.store().knows(again.hashes[4]));
     request& third = add(e, 5, 1);
@@ -77,6 +81,7 @@ TEST_CASE("what is evicted on the device is found on the host") {
     const auto cached = [&] { return e.scheduler.host().cached(); };
     e.abandon(first);
     CHECK(cached() == demoted);
+    CHECK(e.scheduler.counters().host_hit_blocks == 0);
     const auto second = e.plan();
     CHECK(std::vector<kv::block_id>{second.swap_in[0].host.begin(), second.swap_in[0].host.end()} == host);
     CHECK(second.demoted.size() == n);
@@ -89,6 +94,7 @@ TEST_CASE("what is evicted on the device is found on the host") {
     CHECK(plan[0].first == 0_tok);
     CHECK(plan.swap_in.empty());
     e.commit(plan);
+    CHECK(e.scheduler.counters().host_hit_blocks == 0);
   }
 }
 
@@ -106,7 +112,10 @@ TEST_CASE("half of a prefix is on the device, the rest on the host") {
   CHECK(again.state().shared_blocks == plan.swap_in[0].first);
   CHECK(plan.swap_in[0].first > 0);
   CHECK(plan.swap_in[0].first + plan.swap_in[0].host.size() == 6);
+  const std::size_t on_host = plan.swap_in[0].host.size();
   e.commit(plan);
+  CHECK(e.scheduler.counters().host_hit_blocks == on_host);
+  CHECK(e.scheduler.counters().hit_blocks == 6 - on_host);
 }
 
 TEST_CASE("what a swapped request brought back stays on the host for others; nothing is copied out twice") {
@@ -124,8 +133,9 @@ TEST_CASE("what a swapped request brought back stays on the host for others; not
   e.commit(plan);
   e.run_out();
   CHECK(low.state().preemptions == 1);
-  CHECK(e.scheduler.host().cached() == 6);  // of 7, the last of which was not full
-  e.submit(add(e, 11, 3));                  // drives it from the device
+  CHECK(e.scheduler.counters().host_hit_blocks == 0);  // it had a copy of its own
+  CHECK(e.scheduler.host().cached() == 6);             // of 7, the last of which was not full
+  e.submit(add(e, 11, 3));                             // drives it from the device
   e.run_out();
   request& again = add(e, 6, 1);
   e.submit(again);
@@ -133,6 +143,7 @@ TEST_CASE("what a swapped request brought back stays on the host for others; not
   REQUIRE(load.swap_in.size() == 1);
   CHECK(load[0].first == 96_tok);
   e.commit(load);
+  CHECK(e.scheduler.counters().host_hit_blocks == load.swap_in[0].host.size());
 }
 
 TEST_CASE("a victim's blocks that go to the host anyway are not demoted besides") {

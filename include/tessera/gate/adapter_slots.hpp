@@ -2,10 +2,12 @@
 #pragma once
 
 #include <tessera/gate/concepts.hpp>
+#include <tessera/gate/overtakings.hpp>
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 TESSERA_NAMESPACE_BEGIN
 namespace gate {
@@ -18,8 +20,13 @@ namespace gate {
 ///
 /// An adapter counts from the plan that starts the first who needs it until the last who does holds no blocks any more.
 ///
-/// When to use: more adapters than fit. While those who run are followed by others of the same adapters, who needs
-/// another waits; `gate::fair_tenants` beside it bounds what one adapter's users get, if each has a tenant.
+/// Nobody waits for ever because those who run are followed by others of the same adapters: once `most_overtaken` that
+/// need adapters have started behind the first who is skipped, nobody behind it starts with the adapter that the fewest
+/// use, until it starts or leaves (`gate::overtakings`). So a slot comes free when those few have ended, and the others
+/// go on. Who stands aside with its blocks keeps its slot.
+///
+/// When to use: more adapters than fit. `gate::fair_tenants` beside it bounds what one adapter's users get, if each has
+/// a tenant.
 /// @tparam MostSlots room for so many; `slots` may be fewer.
 template <std::size_t MostSlots = 32>
 struct basic_adapter_slots {
@@ -27,8 +34,9 @@ struct basic_adapter_slots {
   static constexpr bool screens = true;  ///< Each who waits is asked for.
   static constexpr bool counts = true;   ///< It hears who starts and stops.
 
-  std::size_t slots = 8;         ///< So many adapters, at least 1 and at most `MostSlots`.
-  std::size_t most_skipped = 8;  ///< So many are skipped in a plan.
+  std::size_t slots = 8;            ///< So many adapters, at least 1 and at most `MostSlots`.
+  std::size_t most_skipped = 8;     ///< So many are skipped in a plan.
+  std::size_t most_overtaken = 64;  ///< So many that need adapters start behind the first who waits for a slot.
 
   /// An adapter that is in use.
   struct slot {
@@ -37,6 +45,8 @@ struct basic_adapter_slots {
   };
   std::array<slot, MostSlots> held{};  ///< The first `used` of them.
   std::size_t used = 0;                ///< Adapters that hold a slot.
+  overtakings line{};                  ///< Who waits for one, and how many have overtaken it.
+  std::uint32_t closing = 0;           ///< In this plan, the adapter that is to come free if these are enough.
 
   /// O(slots).
   template <schedulable R>
@@ -44,8 +54,9 @@ struct basic_adapter_slots {
       { r.adapter } -> std::convertible_to<std::uint32_t>;
     }
   [[nodiscard]] constexpr passage ask(const R& candidate, const gate_view<R>& /*view*/) const noexcept {
-    if (candidate.adapter == 0 || find(candidate.adapter) != used || used < most()) return passage::start;
-    return passage::skip;
+    if (candidate.adapter == 0) return passage::start;
+    if (lacks_slot(candidate)) return passage::skip;
+    return candidate.adapter == closing && line.are_enough(most_overtaken) ? passage::skip : passage::start;
   }
   /// Those who use an adapter that holds a slot. O(slots).
   [[nodiscard]] constexpr std::size_t users(std::uint32_t adapter) const noexcept {
@@ -56,11 +67,29 @@ struct basic_adapter_slots {
   /// A plan is being made. O(slots).
   constexpr void begin() noexcept {
     for (std::size_t i = used; i-- != 0;) drop_unused(i);
+    line.begin();
+    closing = 0;
+  }
+  /// It is skipped in this plan, by this gate or another one. O(slots).
+  template <schedulable R>
+  constexpr void skips(const R& r) noexcept {
+    if (!lacks_slot(r)) return;
+    line.skips(r);
+    // If another one falls below it, that comes free earlier; so there is progress from plan to plan.
+    slot fewest{0, 0};
+    for (const slot& s : std::span{held}.first(used)) {
+      const bool fewer =
+          fewest.users == 0 || s.users < fewest.users || (s.users == fewest.users && s.adapter < fewest.adapter);
+      if (s.users != 0 && fewer) fewest = s;
+    }
+    closing = fewest.adapter;
   }
   /// It starts in this plan.
   template <schedulable R>
   constexpr void starts(const R& r) noexcept {
-    if (r.adapter != 0) static_cast<void>(take(r.adapter));
+    if (r.adapter == 0) return;
+    static_cast<void>(take(r.adapter));
+    line.starts(r);
   }
   /// It has come.
   template <schedulable R>
@@ -68,7 +97,9 @@ struct basic_adapter_slots {
   /// It holds blocks from now on.
   template <schedulable R>
   constexpr void started(const R& r) noexcept {
-    if (r.adapter != 0) ++held[take(r.adapter)].users;
+    if (r.adapter == 0) return;
+    ++held[take(r.adapter)].users;
+    line.started(r);
   }
   /// So many tokens came of it.
   template <schedulable R>
@@ -84,10 +115,16 @@ struct basic_adapter_slots {
   }
   /// It has ended or left.
   template <schedulable R>
-  constexpr void left(const R& /*r*/) noexcept {}
+  constexpr void left(const R& r) noexcept {
+    line.left(r);
+  }
 
  private:
   [[nodiscard]] constexpr std::size_t most() const noexcept { return slots < MostSlots ? slots : MostSlots; }
+  template <schedulable R>
+  [[nodiscard]] constexpr bool lacks_slot(const R& r) const noexcept {
+    return r.adapter != 0 && used >= most() && find(r.adapter) == used;
+  }
   [[nodiscard]] constexpr std::size_t find(std::uint32_t adapter) const noexcept {
     std::size_t i = 0;
     while (i != used && held[i].adapter != adapter) ++i;

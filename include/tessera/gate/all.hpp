@@ -53,6 +53,14 @@ struct all {
   constexpr void begin() noexcept {
     tell([](auto& g) noexcept { g.begin(); });
   }
+  /// It is skipped in this plan, by one of them.
+  template <schedulable R>
+    requires(tessera::detail::gate_hears_skips<Gates, R> || ... || false)
+  constexpr void skips(const R& r) noexcept {
+    tell([&r]<class G>(G& g) noexcept {
+      if constexpr (tessera::detail::gate_hears_skips<G, R>) g.skips(r);
+    });
+  }
   /// It starts in this plan.
   template <schedulable R>
   constexpr void starts(const R& r) noexcept {

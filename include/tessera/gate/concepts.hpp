@@ -81,6 +81,14 @@ concept gate_hears = requires(G& g, const R& r, tokens n) {
   { g.left(r) } noexcept -> std::same_as<void>;
 };
 
+/// It may hear whom it skips, too.
+template <class G, class R>
+concept gate_hears_skips = requires(G& g, const R& r) { g.skips(r); };
+template <class G, class R>
+concept gate_hears_skips_quietly = !gate_hears_skips<G, R> || (gate_counts<G> && requires(G& g, const R& r) {
+  { g.skips(r) } noexcept -> std::same_as<void>;
+});
+
 template <class G, class R>
 concept gate_asks_if_it_says = !(G::passes || gate_screens<G>) || gate_asks<G, R>;
 template <class G, class R>
@@ -106,18 +114,20 @@ concept gate_says_whom_if_it_refuses = !gate_refuses<G> || gate_says_whom_it_ref
 ///      plan that is run, or forked. `g.charge(r, n)`: `n` tokens came of it. `g.stopped(r)`: it holds none any more,
 ///      and waits again, or leaves. `g.left(r)`: it does not wait any more: it has ended or left, or is parked. These
 ///      are for good.
+///    - `g.skips(r)`, which may be missing: `r` is skipped in the plan that is being made. As `starts`.
 /// 5. `G::refuses_some`, a constant, may be missing for false: whether `submit` asks it. Then
 ///    `g.refuses(r, now) noexcept -> bool`, const, of a request that could join otherwise.
 /// Not checked: `ask` depends on its arguments and on what was told alone; it lets somebody start who is alone, or the
-/// instance would idle for ever; among those whom it skips each time are not all who wait. Complexity: at most
-/// O(residents), asked at most once for each candidate and plan; all else O(1), `begin` O(its own size).
-/// Models: `gate::in_line`, `gate::backfill`, `gate::adapter_slots`, `gate::encoder_cache`,
-/// `gate::fair_tenants`, `gate::tenant_deficits`, `gate::groups`, `gate::in_time`, `gate::all`.
+/// instance would idle for ever; among those whom it skips each time are not all who wait. Nobody is skipped for ever
+/// while others take what it waits for (`gate::overtakings` is for that). Complexity: at most O(residents), asked at
+/// most once for each candidate and plan; all else O(1), `begin` and `skips` O(its own size). Models: `gate::in_line`,
+/// `gate::backfill`, `gate::adapter_slots`, `gate::encoder_cache`, `gate::fair_tenants`, `gate::tenant_deficits`,
+/// `gate::groups`, `gate::in_time`, `gate::all`.
 template <class G, class R>
 concept gate_policy =
     schedulable<R> && std::copyable<G> && requires { requires std::same_as<decltype(G::passes), const bool>; } &&
     detail::gate_asks_if_it_says<G, R> && detail::gate_hears_if_it_counts<G, R> &&
-    detail::gate_says_whom_if_it_refuses<G, R>;
+    detail::gate_hears_skips_quietly<G, R> && detail::gate_says_whom_if_it_refuses<G, R>;
 
 namespace gate {
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <tessera/gate/concepts.hpp>
+#include <tessera/gate/overtakings.hpp>
 
 #include <array>
 #include <cstddef>
@@ -32,6 +33,9 @@ struct encoder_input {
 /// An input that exceeds the budget of a step is encoded in one of its own. A request whose inputs exceed the cache is
 /// refused at `submit`; one that comes by `adopt` starts when nobody else has any.
 ///
+/// Nobody waits for ever because small ones go on to take the room: once `most_overtaken` with inputs have started
+/// behind the first who is skipped, no more do until it starts or leaves (`gate::overtakings`).
+///
 /// When to use: multimodal models, whose encoder holds up everybody's step.
 /// @tparam MostOutputs room for so many outputs, whatever their sizes.
 template <std::size_t MostOutputs = 128>
@@ -41,9 +45,10 @@ struct basic_encoder_cache {
   static constexpr bool counts = true;        ///< It hears who starts and stops.
   static constexpr bool refuses_some = true;  ///< Whose inputs do not fit into the empty cache.
 
-  tokens per_step{2048};         ///< So much is encoded in a step.
-  tokens capacity{8192};         ///< So much the cache holds.
-  std::size_t most_skipped = 8;  ///< So many are skipped in a plan.
+  tokens per_step{2048};            ///< So much is encoded in a step.
+  tokens capacity{8192};            ///< So much the cache holds.
+  std::size_t most_skipped = 8;     ///< So many are skipped in a plan.
+  std::size_t most_overtaken = 64;  ///< So many with inputs start behind the first who does not fit.
 
   /// An output.
   struct output {
@@ -59,6 +64,7 @@ struct basic_encoder_cache {
   std::size_t plans = 0;    ///< So many does it,
   tokens encoding{};        ///< so large in all.
   std::uint64_t calls = 0;  ///< A clock.
+  overtakings line{};       ///< Who does not fit, and how many have overtaken it.
 
   /// Whether the cache has the output of such an input. O(outputs).
   [[nodiscard]] constexpr bool holds(std::uint64_t hash) const noexcept { return find(hash) != held; }
@@ -71,24 +77,8 @@ struct basic_encoder_cache {
   [[nodiscard]] constexpr passage ask(const R& candidate, const gate_view<R>& /*view*/) const noexcept {
     const std::span<const encoder_input> inputs = candidate.encoder_inputs();
     if (inputs.empty()) return passage::start;
-    tokens to_encode{};
-    tokens room{};
-    std::size_t places = 0;
-    for (const output& o : std::span{outputs}.first(held)) {
-      if (o.users != 0 || o.planned) room += o.input.size, ++places;
-    }
-    room += encoding;
-    places += plans;
-    if (places == 0) return passage::start;
-    for (std::size_t i = 0; i != inputs.size(); ++i) {
-      if (comes_again(inputs, i) || is_planned(inputs[i].hash)) continue;
-      const std::size_t at = find(inputs[i].hash);
-      if (at == held) to_encode += inputs[i].size;
-      if (at == held || (outputs[at].users == 0 && !outputs[at].planned)) room += inputs[i].size, ++places;
-    }
-    if (room > capacity || places > MostOutputs) return passage::skip;
-    const bool too_much = to_encode != tokens{} && encoding != tokens{} && encoding + to_encode > per_step;
-    return too_much ? passage::skip : passage::start;
+    if (line.are_enough(most_overtaken)) return passage::skip;
+    return fits(inputs) ? passage::start : passage::skip;
   }
 
   /// Whether its inputs alone exceed the cache.
@@ -108,11 +98,20 @@ struct basic_encoder_cache {
     plans = 0;
     encoding = tokens{};
     for (output& o : std::span{outputs}.first(held)) o.planned = false;
+    line.begin();
+  }
+  /// It is skipped in this plan, by this gate or another one. As `ask`.
+  template <schedulable R>
+  constexpr void skips(const R& r) noexcept {
+    const std::span<const encoder_input> inputs = r.encoder_inputs();
+    if (!inputs.empty() && !fits(inputs)) line.skips(r);
   }
   /// It starts in this plan.
   template <schedulable R>
   constexpr void starts(const R& r) noexcept {
-    for (const encoder_input& input : static_cast<std::span<const encoder_input>>(r.encoder_inputs())) {
+    const std::span<const encoder_input> inputs = r.encoder_inputs();
+    if (!inputs.empty()) line.starts(r);
+    for (const encoder_input& input : inputs) {
       if (const std::size_t at = find(input.hash); at != held) {
         outputs[at].planned = true;
       } else if (!is_planned(input.hash) && plans != MostOutputs) {
@@ -128,6 +127,7 @@ struct basic_encoder_cache {
   template <schedulable R>
   constexpr void started(const R& r) noexcept {
     const std::span<const encoder_input> inputs = r.encoder_inputs();
+    if (!inputs.empty()) line.started(r);
     for (std::size_t i = 0; i != inputs.size(); ++i) {
       if (comes_again(inputs, i)) continue;
       if (find(inputs[i].hash) == held && !insert(inputs[i])) continue;
@@ -152,9 +152,32 @@ struct basic_encoder_cache {
   }
   /// It has ended or left.
   template <schedulable R>
-  constexpr void left(const R& /*r*/) noexcept {}
+  constexpr void left(const R& r) noexcept {
+    line.left(r);
+  }
 
  private:
+  /// Whether the encoder and the cache can take them now.
+  [[nodiscard]] constexpr bool fits(std::span<const encoder_input> inputs) const noexcept {
+    tokens to_encode{};
+    tokens room{};
+    std::size_t places = 0;
+    for (const output& o : std::span{outputs}.first(held)) {
+      if (o.users != 0 || o.planned) room += o.input.size, ++places;
+    }
+    room += encoding;
+    places += plans;
+    if (places == 0) return true;
+    for (std::size_t i = 0; i != inputs.size(); ++i) {
+      if (comes_again(inputs, i) || is_planned(inputs[i].hash)) continue;
+      const std::size_t at = find(inputs[i].hash);
+      if (at == held) to_encode += inputs[i].size;
+      if (at == held || (outputs[at].users == 0 && !outputs[at].planned)) room += inputs[i].size, ++places;
+    }
+    if (room > capacity || places > MostOutputs) return false;
+    const bool too_much = to_encode != tokens{} && encoding != tokens{} && encoding + to_encode > per_step;
+    return !too_much;
+  }
   [[nodiscard]] constexpr std::size_t find(std::uint64_t hash) const noexcept {
     std::size_t i = 0;
     while (i != held && outputs[i].input.hash != hash) ++i;

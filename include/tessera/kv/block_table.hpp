@@ -130,6 +130,8 @@ class block_table {
   [[nodiscard]] std::span<const std::uint32_t> cut_rows() const noexcept { return {cut_, cut_size_}; }
   /// How many leading entries of a row are as they were at the latest `mark_read`, or have come since. O(1).
   [[nodiscard]] std::size_t unread_from(std::uint32_t r) const noexcept { return state_[r].kept; }
+  /// Whether it lost entries, or had them replaced, since. O(1).
+  [[nodiscard]] bool is_cut(std::uint32_t r) const noexcept { return state_[r].kept != never_cut; }
   /// All rows have been read as they are. O(rows cut).
   void mark_read() noexcept {
     for (; cut_size_ != 0; --cut_size_) state_[cut_[cut_size_ - 1]].kept = never_cut;

@@ -81,6 +81,7 @@ class basic_csr_tables {
       latest_size_ = size_;
     }
     size_ = 0;
+    end_ = 0;
     built_ = false;
   }
   /// Appends an entry whose KV is `kv_length` tokens long: the first `ceil(kv_length / block_size)` blocks of the row,
@@ -100,16 +101,16 @@ class basic_csr_tables {
     static_cast<void>(table);
     row_[size_] = r;
     last_page_len_[size_] = static_cast<std::int32_t>(before - full * block_size_ + 1);
-    indptr_[size_ + 1] = indptr_[size_] + static_cast<std::int32_t>(full + 1);
+    end_ += full + 1;
     if constexpr (Slides) {
       TESSERA_ASSERT(first <= full, "a row of which nothing is shown");
       begin_[size_] = static_cast<std::int32_t>(first);
-      indptr_[size_ + 1] -= begin_[size_];
+      end_ -= first;
     } else {
       TESSERA_ASSERT(first == 0, "a row that does not slide");
       static_cast<void>(first);
     }
-    ++size_;
+    indptr_[++size_] = static_cast<std::int32_t>(end_);
   }
   /// Joins the batch's rows. Valid until `begin`. O(entries), plus a copy of what grew, shifted or is new.
   [[nodiscard]] csr_view view(block_table& table) noexcept {
@@ -118,6 +119,8 @@ class basic_csr_tables {
   }
 
  private:
+  static constexpr std::size_t together = 8;
+
   struct move {
     std::int32_t to;
     std::int32_t from;
@@ -152,6 +155,23 @@ class basic_csr_tables {
     } else {
       return row_[i] == latest_row_[j];
     }
+  }
+  /// Whether the same is so of as many as are compared together, none of them has lost entries, and all have moved by
+  /// the same distance.
+  [[nodiscard]] bool are_same(const block_table& table, std::size_t i, std::size_t j, std::int32_t distance,
+                              bool any_cut) const noexcept
+    requires Slides
+  {
+    std::uint32_t differ = 0;
+    for (std::size_t k = 0; k != together; ++k) {
+      differ |= row_[i + k] ^ latest_row_[j + k];
+      differ |= static_cast<std::uint32_t>((indptr_[i + k + 1] - latest_indptr_[j + k + 1]) ^ distance);
+      differ |= static_cast<std::uint32_t>(begin_[i + k] ^ latest_begin_[j + k]);
+    }
+    if (!any_cut || differ != 0) return differ == 0;
+    bool uncut = true;
+    for (std::size_t k = 0; k != together; ++k) uncut = uncut && !table.is_cut(row_[i + k]);
+    return uncut;
   }
   /// How many of its indices, if it is the same, are as they were.
   [[nodiscard]] std::size_t uncut(const block_table& table, std::size_t i) const noexcept {
@@ -213,8 +233,14 @@ class basic_csr_tables {
         run_from = latest_indptr_[j];
         run_to = indptr_[i];
       }
-      // The common case: as many as before, of one after the other.
+      // The common case: as many as before, of one after the other. Of several tables in a step, most have not changed:
+      // many entries are compared together.
       const std::int32_t distance = run_to - run_from;
+      if constexpr (Slides) {
+        for (; i + together <= size_ && j + together <= latest_size_; i += together, j += together) {
+          if (!are_same(table, i, j, distance, any_cut)) break;
+        }
+      }
       while (i != size_ && j != latest_size_ && is_same(i, j) && indptr_[i + 1] - latest_indptr_[j + 1] == distance &&
              (!any_cut || uncut(table, i) >= static_cast<std::size_t>(indptr_[i + 1] - indptr_[i]))) {
         ++i;
@@ -275,6 +301,7 @@ class basic_csr_tables {
   piece* fresh_;
   std::size_t rows_;
   std::size_t size_ = 0;
+  std::size_t end_ = 0;  // of the indices; counted apart from them, in a register if many are added in a row
   std::size_t latest_size_ = 0;
   std::uint32_t block_size_;
   int shift_;

@@ -57,7 +57,7 @@ class group_tables {
           .add_bytes(fixed_vector<std::uint32_t>::required_bytes(t.rows))
           .add_bytes(fixed_vector<std::uint32_t>::required_bytes(t.rows));
     }
-    return all.bytes();
+    return all.add_bytes(fixed_vector<entry>::required_bytes(l[0].rows)).bytes();
   }
   /// The batch is empty. O(rows).
   group_tables(arena& memory, const limits& l) noexcept : group_tables{memory, l, std::make_index_sequence<Groups>{}} {}
@@ -71,28 +71,19 @@ class group_tables {
       g.first_block.clear();
       g.new_blocks.clear();
     }
+    entries_.clear();
   }
-  /// Appends an entry whose KV is `kv_length` tokens long. As the policy's, for each group.
+  /// Appends an entry whose KV is `kv_length` tokens long. As the policy's. O(1).
   template <class KV>
-  void add(KV& kv, std::uint32_t row, tokens kv_length, std::size_t /*new_blocks*/) noexcept {
-    for (std::size_t g = 0; g != Groups; ++g) {
-      block_table& table = kv.table(g);
-      const std::size_t more = table.size(row) - table.told(row);
-      const std::size_t first = kv.first_block(g, row);
-      if constexpr (requires { group_[g].tables.add(table, row, kv_length, more, first); }) {
-        group_[g].tables.add(table, row, kv_length, more, first);
-      } else {
-        group_[g].tables.add(table, row, kv_length, more);
-      }
-      group_[g].first_block.push_back(static_cast<std::uint32_t>(first));
-      group_[g].new_blocks.push_back(static_cast<std::uint32_t>(more));
-    }
+  void add(KV& /*kv*/, std::uint32_t row, tokens kv_length, std::size_t new_blocks) noexcept {
+    entries_.push_back({row, new_blocks != 0, kv_length});
   }
   /// The batch. Valid until `begin`. As the policy's, for each group.
   template <class KV>
   [[nodiscard]] view_type view(KV& kv) noexcept {
     view_type all{};
     for (std::size_t g = 0; g != Groups; ++g) {
+      if (group_[g].first_block.empty()) add_to(g, kv);
       all[g] = {group_[g].tables.view(kv.table(g)), group_[g].first_block, group_[g].new_blocks};
     }
     return all;
@@ -106,11 +97,39 @@ class group_tables {
     fixed_vector<std::uint32_t> first_block;
     fixed_vector<std::uint32_t> new_blocks;
   };
+  struct entry {
+    std::uint32_t row;
+    bool has_new;  // of some group
+    tokens kv_length;
+  };
+
+  /// The batch's entries, to one group after the other: what is written to is a few arrays at a time.
+  template <class KV>
+  void add_to(std::size_t g, KV& kv) noexcept {
+    of_group& to = group_[g];
+    block_table& table = kv.table(g);
+    std::uint32_t* const first_block = to.first_block.extend(entries_.size());
+    std::uint32_t* const new_blocks = to.new_blocks.extend(entries_.size());
+    for (std::size_t i = 0; i != entries_.size(); ++i) {
+      const entry& e = entries_[i];
+      const std::size_t more = e.has_new ? table.size(e.row) - table.told(e.row) : 0;
+      const std::size_t first = kv.first_block(g, e.row);
+      if constexpr (requires { to.tables.add(table, e.row, e.kv_length, more, first); }) {
+        to.tables.add(table, e.row, e.kv_length, more, first);
+      } else {
+        to.tables.add(table, e.row, e.kv_length, more);
+      }
+      first_block[i] = static_cast<std::uint32_t>(first);
+      new_blocks[i] = static_cast<std::uint32_t>(more);
+    }
+  }
+
   template <std::size_t... G>
   group_tables(arena& memory, const limits& l, std::index_sequence<G...> /*all*/) noexcept
-      : group_{{{memory, l[G]}...}} {}
+      : group_{{{memory, l[G]}...}}, entries_{memory, l[0].rows} {}
 
   std::array<of_group, Groups> group_;
+  fixed_vector<entry> entries_;
 };
 
 }  // namespace kv

@@ -54,10 +54,10 @@ struct group {
 /// KV of a model whose layers differ: one block table for each group of layers, and one store for all of them. Blocks
 /// have the same number of bytes; how many tokens these hold is each group's own matter.
 ///
-/// A request has one row, with the same number in each table. A window frees its blocks behind itself: their entries
-/// (those before `first_block`) say nothing any more, and no kernel looks at them. A prefix is found as far as all
-/// groups can serve it: full attention needs all of it, a window only what the next token looks at, so it may be found
-/// beyond blocks that are long gone.
+/// A request has one row, with the same number in each table. A window frees its blocks behind itself, where it begins
+/// others at its end: their entries (those before `first_block`) say nothing any more, and no kernel looks at them. A
+/// prefix is found as far as all groups can serve it: full attention needs all of it, a window only what the next token
+/// looks at, so it may be found beyond blocks that are long gone.
 ///
 /// Within a plan: `open`, `share`, `fork`, `grow`, `evict`, undone by `roll_back`. For good, with nothing to be undone
 /// any more
@@ -91,6 +91,7 @@ class groups {
     std::size_t rows = 0;                ///< Requests, with those that were evicted and are not closed.
     tokens max_length{};                 ///< Of one request. Less than 2^31.
     std::array<group, Groups> layers{};  ///< The groups.
+    tokens ahead{};                      ///< Rows grow for so many tokens before `slide` hears of those before them.
   };
 
   /// Bytes that an object with these limits takes from its arena, alignment included.
@@ -139,6 +140,14 @@ class groups {
   }
   /// Tokens for whose KV a row has blocks in all groups. O(1). Requires: the row is in use.
   [[nodiscard]] tokens room(std::uint32_t row) const noexcept { return state_[row].room; }
+  /// The same of a row in which no block is new to whoever runs the batch; 0 of others. O(1). Requires: the row is in
+  /// use.
+  [[nodiscard]] tokens told_room(std::uint32_t row) const noexcept { return state_[row].told_room; }
+  /// Whoever runs the batch knows the row as it is, in all groups. O(Groups). Requires: the row is in use.
+  void tell(std::uint32_t row) noexcept {
+    for (block_table& t : table_) t.tell(row);
+    state_[row].told_room = state_[row].room;
+  }
   /// When so many tokens are computed, `slide` gives something back. O(1). Requires: the row is in use.
   [[nodiscard]] tokens slides_at(std::uint32_t row) const noexcept { return state_[row].slides_at; }
 
@@ -182,9 +191,12 @@ class groups {
     n = whole(max(n, tokens{}));
     for (std::size_t g = 0; g != Groups; ++g) {
       if (group_[g].window != tokens{}) continue;
-      const auto end = static_cast<std::size_t>(n / group_[g].block_size);
+      const std::span<const hash_type> all = hashes[g].first(static_cast<std::size_t>(n / group_[g].block_size));
       std::size_t known = 0;
-      while (known != end && store_.knows(named(g, hashes[g][known]))) ++known;
+      for (prepare(g, all, 0); known != all.size(); ++known) {
+        prepare_next(g, all, known);
+        if (!store_.knows(named(g, all[known]))) break;
+      }
       n = whole(group_[g].block_size * static_cast<std::int64_t>(known));
     }
     // What a window lacks ends the prefix before it, for all: then the others have to look again, further down.
@@ -357,8 +369,11 @@ class groups {
       if (ids.size() < end) end = ids.size();
       std::size_t i = s.published[g];
       if (i < s.first[g]) i = s.first[g];
+      const std::span<const hash_type> all = hashes[g].first(end);
+      prepare(g, all, i);
       for (; i < end; ++i, ++n) {
-        const hash_type h = named(g, hashes[g][i]);
+        prepare_next(g, all, i);
+        const hash_type h = named(g, all[i]);
         static_cast<void>(store_.publish(ids.subspan(i, 1), std::span<const hash_type>{&h, 1}, 0));
       }
       if (s.published[g] < end) s.published[g] = static_cast<std::uint32_t>(end);
@@ -374,6 +389,7 @@ class groups {
     std::size_t n = 0;
     for (std::size_t g = 0; g != Groups; ++g) {
       std::uint32_t& first = state_[row].first[g];
+      if (group_[g].window == tokens{} || computed < slides_at(group_[g], first)) continue;
       std::size_t end = group_[g].first_needed(computed);
       const std::span<const block_id> ids = table_[g].row(row);
       if (ids.size() < end) end = ids.size();
@@ -430,6 +446,7 @@ class groups {
     counts first{};      // by group, the first block that is still there
     counts published{};  // blocks that were published, or need not be
     tokens room{};       // of tokens, in all groups
+    tokens told_room{};  // the same, or 0 while a block is new
     tokens slides_at{};  // the next window gives something back when so much is computed
     bool evicted = false;
   };
@@ -458,6 +475,7 @@ class groups {
   groups(arena& memory, const limits& l, std::index_sequence<G...> /*all*/) noexcept
       : group_{l.layers},
         max_length_{l.max_length},
+        ahead_{l.ahead},
         store_{memory, store_limits(l)},
         table_{{{memory, table_limits(l, l.layers[G])}...}},
         state_{memory.take<row_state>(l.rows)},
@@ -470,16 +488,28 @@ class groups {
     unit_ = tokens{unit};
   }
 
+  /// When so many tokens are computed, a window gives its first block back: when it has passed that, and needs another
+  /// at its end. So there are as many in each step, and tables of a batch need not be moved. A state is too large to be
+  /// kept so long.
+  [[nodiscard]] tokens slides_at(const group& of, std::uint32_t first) const noexcept {
+    const tokens passed = of.block_size * (std::int64_t{1} + first) + of.window - tokens{1};
+    if (of.is_recurrent()) return passed;
+    return max(passed, of.block_size * blocks_for(passed, of.block_size).count() - ahead_);
+  }
   /// When a row needs blocks, and when it gives some back.
   void look_ahead(std::uint32_t row) noexcept {
     row_state& s = state_[row];
     s.room = s.slides_at = tokens{std::int64_t{1} << 40};
+    bool told = true;
     for (std::size_t g = 0; g != Groups; ++g) {
       const group& of = group_[g];
-      s.room = min(s.room, of.block_size * static_cast<std::int64_t>(table_[g].size(row)));
+      const std::size_t size = table_[g].size(row);
+      s.room = min(s.room, of.block_size * static_cast<std::int64_t>(size));
+      told = told && table_[g].told(row) == size;
       if (of.window == tokens{}) continue;
-      s.slides_at = min(s.slides_at, of.block_size * (std::int64_t{1} + s.first[g]) + of.window - tokens{1});
+      s.slides_at = min(s.slides_at, slides_at(of, s.first[g]));
     }
+    s.told_room = told ? s.room : tokens{};
   }
   [[nodiscard]] tokens whole(tokens n) const noexcept { return unit_ * (n / unit_); }
   [[nodiscard]] std::size_t lacks_in(std::size_t g, std::uint32_t row, tokens length,
@@ -526,6 +556,22 @@ class groups {
     return n;
   }
 
+  // Lookups are independent: their cache misses may overlap.
+  static constexpr std::size_t ahead = 8;
+  /// Blocks are looked up by these hashes from `first` on,
+  void prepare(std::size_t g, std::span<const hash_type> hashes, std::size_t first) const noexcept {
+    if constexpr (requires { store_.prefetch(hash_type{}); }) {
+      for (std::size_t i = first; i < hashes.size() && i < first + ahead; ++i) store_.prefetch(named(g, hashes[i]));
+    }
+  }
+  /// and now by the `i`th of them.
+  void prepare_next(std::size_t g, std::span<const hash_type> hashes, std::size_t i) const noexcept {
+    if constexpr (requires { store_.prefetch(hash_type{}); }) {
+      if (i + ahead < hashes.size()) store_.prefetch(named(g, hashes[i + ahead]));
+      if (i + ahead / 2 < hashes.size()) store_.prefetch_block(named(g, hashes[i + ahead / 2]));
+    }
+  }
+
   void give_back(std::uint32_t row) noexcept {
     for (std::size_t g = 0; g != Groups; ++g) {
       const status released = store_.release(table_[g].row(row).subspan(state_[row].first[g]));
@@ -536,6 +582,7 @@ class groups {
 
   std::array<group, Groups> group_;
   tokens max_length_;
+  tokens ahead_;
   tokens unit_{1};
   Store store_;
   std::array<block_table, Groups> table_;

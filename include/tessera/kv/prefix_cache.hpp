@@ -140,10 +140,10 @@ class basic_prefix_cache {
   [[nodiscard]] std::size_t match(std::span<const Hash> hashes, std::span<block_id> out) const noexcept {
     const std::size_t n = hashes.size() < out.size() ? hashes.size() : out.size();
     constexpr std::size_t ahead = 8;  // lookups are independent: let their cache misses overlap
-    for (std::size_t i = 0; i < n && i < ahead; ++i) tessera::detail::prefetch(bucket_ + home(hashes[i]));
+    for (std::size_t i = 0; i < n && i < ahead; ++i) prefetch(hashes[i]);
     for (std::size_t i = 0; i != n; ++i) {
-      if (i + ahead < n) tessera::detail::prefetch(bucket_ + home(hashes[i + ahead]));
-      if (i + ahead / 2 < n) prefetch_first(hashes[i + ahead / 2]);
+      if (i + ahead < n) prefetch(hashes[i + ahead]);
+      if (i + ahead / 2 < n) prefetch_block(hashes[i + ahead / 2]);
       const block_id id = find(hashes[i]);
       if (id == no_index) return i;
       out[i] = in_use_twin(id);
@@ -153,6 +153,14 @@ class basic_prefix_cache {
 
   /// Whether a block is known by this hash. Expected O(1).
   [[nodiscard]] bool knows(const Hash& hash) const noexcept { return find(hash) != no_index; }
+
+  /// A block will be looked up by this hash: what that reads is brought to the processor's cache. O(1).
+  void prefetch(const Hash& hash) const noexcept { tessera::detail::prefetch(bucket_ + home(hash)); }
+  /// The same, once that is there, of the block that is looked at first. O(1).
+  void prefetch_block(const Hash& hash) const noexcept {
+    const block_id id = bucket_[home(hash)];
+    if (id != no_index) tessera::detail::prefetch(block_ + id);
+  }
 
   /// Makes a block in use findable by the hash of its contents, beside others that are known by it; `depth` blocks of
   /// its sequence come before it, the last of them with the hash `parent`. Expected O(1).
@@ -193,10 +201,10 @@ class basic_prefix_cache {
   [[nodiscard]] status publish(std::span<const block_id> ids, std::span<const Hash> hashes,
                                std::size_t first = 0) noexcept {
     TESSERA_ASSERT(hashes.size() >= ids.size(), "a hash for each block");
-    for (std::size_t i = first; i < ids.size(); ++i) tessera::detail::prefetch(bucket_ + home(hashes[i]));
+    for (std::size_t i = first; i < ids.size(); ++i) prefetch(hashes[i]);
     status worst = status::ok;
     for (std::size_t i = first; i < ids.size(); ++i) {
-      if (i + 4 < ids.size()) prefetch_first(hashes[i + 4]);
+      if (i + 4 < ids.size()) prefetch_block(hashes[i + 4]);
       const status s = publish(ids[i], hashes[i], i, i != 0 ? hashes[i - 1] : Hash{});
       if (worst == status::ok) worst = s;
     }
@@ -398,12 +406,6 @@ class basic_prefix_cache {
     return std::bit_ceil(blocks < 1 ? std::size_t{2} : 8 * blocks);
   }
   [[nodiscard]] static constexpr std::size_t journal_for(std::size_t blocks) noexcept { return 2 * blocks; }
-
-  /// The first block of a bucket that is in the processor's cache already.
-  void prefetch_first(const Hash& hash) const noexcept {
-    const block_id id = bucket_[home(hash)];
-    if (id != no_index) tessera::detail::prefetch(block_ + id);
-  }
 
   // --- hash table: buckets that name their first block, chained through `link`. Of twins, one is in the chain.
   [[nodiscard]] static std::uint64_t low(const Hash& hash) noexcept {

@@ -24,14 +24,20 @@ struct scheduler_counters {
   std::uint64_t swapped = 0;            ///< Preemptions with a copy on the host,
   std::uint64_t recomputed = 0;         ///< and without.
   std::uint64_t hit_blocks = 0;         ///< Blocks found in the prefix cache by those who started,
-  std::uint64_t all_blocks = 0;         ///< of so many that their sequences had.
+  std::uint64_t all_blocks = 0;         ///< of so many that their sequences had;
+  std::uint64_t host_hit_blocks = 0;    ///< blocks behind these that were found on the host, and loaded.
   std::array<std::uint64_t, 4> late{};  ///< Deadlines that have passed, by `deadline_of`.
   /// Plans in which somebody who waited was the first who could not start, by `wait_reason`.
   std::array<std::uint64_t, wait_reasons> held_up{};
 
-  /// Share of blocks that were found in the prefix cache; 0 before anybody has started.
-  [[nodiscard]] constexpr double hit_rate() const noexcept {
-    return all_blocks == 0 ? 0 : static_cast<double>(hit_blocks) / static_cast<double>(all_blocks);
+  /// Share of blocks that were found in the prefix cache, on the device; 0 before anybody has started.
+  [[nodiscard]] constexpr double hit_rate() const noexcept { return share_of_all(hit_blocks); }
+  /// Share of blocks that were found on the host and loaded; 0 before anybody has started.
+  [[nodiscard]] constexpr double host_hit_rate() const noexcept { return share_of_all(host_hit_blocks); }
+
+ private:
+  [[nodiscard]] constexpr double share_of_all(std::uint64_t n) const noexcept {
+    return all_blocks == 0 ? 0 : static_cast<double>(n) / static_cast<double>(all_blocks);
   }
 };
 

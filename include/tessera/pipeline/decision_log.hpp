@@ -304,6 +304,9 @@ template <class Plan>
 /// Allocates nothing.
 template <class Scheduler>
 class logged : public Scheduler {
+  static_assert(std::same_as<typename Scheduler::limits, scheduler_limits>,
+                "tessera: the decision log has no form for kv::groups");
+
  public:
   using request_type = typename Scheduler::request_type;  ///< As the scheduler's.
   using clock_type = typename Scheduler::clock_type;      ///< As the scheduler's.

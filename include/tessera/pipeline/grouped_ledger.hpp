@@ -33,6 +33,10 @@ namespace detail {
 /// recurrent state has no drafts.
 template <schedulable Request, std::size_t Groups, kv::prefix_store Store>
 class grouped_ledger {
+  static_assert(
+      !requires { typename Store::host_type; },
+      "tessera: prefixes of kv::groups are not found on the host: their store is a prefix cache of one level");
+
   using state = typename Request::state_type;
 
  public:
@@ -104,6 +108,7 @@ class grouped_ledger {
       has_states_ = has_states_ || g.is_recurrent();
       step_ = std::gcd(step_, g.block_size.count());
     }
+    last_bits_ = (step_ & -step_) - 1;
   }
 
   [[nodiscard]] Store& store() noexcept { return kv_.store(); }
@@ -148,12 +153,7 @@ class grouped_ledger {
     return tokens{least};
   }
   [[nodiscard]] auto told_room() const noexcept {
-    return [kv = &kv_](std::uint32_t row) noexcept {
-      for (std::size_t g = 0; g != Groups; ++g) {
-        if (kv->table(g).told_size(row) != kv->table(g).size(row)) return std::int64_t{0};
-      }
-      return kv->room(row).count();
-    };
+    return [kv = &kv_](std::uint32_t row) noexcept { return kv->told_room(row).count(); };
   }
   [[nodiscard]] blocks written(const Request& r) const noexcept { return whole(r.state().computed); }
   [[nodiscard]] blocks found(const Request& r) const noexcept {
@@ -170,9 +170,7 @@ class grouped_ledger {
     return static_cast<std::uint32_t>(n);
   }
   [[nodiscard]] bool is_told(std::uint32_t row) const noexcept { return kv_.table(0).told(row) != 0; }
-  void tell(std::uint32_t row) noexcept {
-    for (std::size_t g = 0; g != Groups; ++g) kv_.table(g).tell(row);
-  }
+  void tell(std::uint32_t row) noexcept { kv_.tell(row); }
 
   // -- within a plan: undone by `roll_back` ------------------------------------------------------------------------
 
@@ -337,7 +335,9 @@ class grouped_ledger {
   }
 
   [[nodiscard]] bool fills_block(const Request& r, tokens computed) const noexcept {
-    return (shares && computed.count() % step_ == 0) || computed >= kv_.slides_at(r.state().row);
+    // Mostly the last bits tell, without a division.
+    if (shares && (computed.count() & last_bits_) == 0 && computed.count() % step_ == 0) return true;
+    return computed >= kv_.slides_at(r.state().row);
   }
   /// What that makes of a prefix that is watched is found by `known_beyond`.
   std::size_t publish(Request& r, tokens computed, const Request* /*watched*/, std::size_t /*known*/) noexcept {
@@ -419,7 +419,11 @@ class grouped_ledger {
   };
 
   static constexpr typename groups::limits groups_limits(const limits& l) noexcept {
-    return {.blocks = l.blocks, .rows = l.rows(), .max_length = longest(l), .layers = l.layers};
+    return {.blocks = l.blocks,
+            .rows = l.rows(),
+            .max_length = longest(l),
+            .layers = l.layers,
+            .ahead = tokens{static_cast<std::int64_t>(l.plans_in_flight) - 1}};
   }
   static const limits& checked(const limits& l) noexcept {
     TESSERA_ASSERT(longest(l) > tokens{}, "too few blocks for one token");
@@ -453,8 +457,9 @@ class grouped_ledger {
   kv_moves<Request>* moves_ = nullptr;   ///< Of the plan that was made last.
   fixed_vector<kv::block_copy> copies_;  ///< Until a plan with them was run.
   fixed_vector<reservation> journal_;
-  std::size_t findable_ = 0;  ///< How often something became findable, or all was forgotten.
-  std::int64_t step_ = 0;     ///< Blocks are full at multiples of it.
+  std::size_t findable_ = 0;    ///< How often something became findable, or all was forgotten.
+  std::int64_t step_ = 0;       ///< Blocks are full at multiples of it,
+  std::int64_t last_bits_ = 0;  ///< and there these bits are 0.
   bool has_states_ = false;
 };
 

@@ -268,6 +268,7 @@ class kv_ledger {
   void load(Request& r, std::size_t hits, std::size_t n) noexcept {
     if (n == 0) return;
     moves_->swap_in.push_back({&r, hits, table_.row(r.state().row).subspan(hits, n), moves_->loads.back()});
+    moves_->found_on_host += n;
   }
 
   /// Leading blocks of a victim that need no copy: others hold them, and they can be found by their hashes. O(these).

@@ -59,6 +59,7 @@ struct kv_moves {
     demoted.clear();
     loads.clear();
     loaded_blocks = 0;
+    found_on_host = 0;
     host_ids.clear();
     left_rows.clear();
   }
@@ -71,6 +72,7 @@ struct kv_moves {
   fixed_vector<kv_demotion> demoted;
   fixed_vector<std::span<const kv::block_id>> loads;  ///< Host blocks of the transfers of those who never were there.
   std::size_t loaded_blocks = 0;                      ///< In all: at most as many as there are.
+  std::size_t found_on_host = 0;                      ///< Of these, for those who start and compute.
   fixed_vector<kv::block_id> host_ids;                ///< Of the transfers.
   fixed_vector<std::uint32_t> left_rows;  ///< Rows, without blocks, of those who lost them: the spans lie in them.
 };

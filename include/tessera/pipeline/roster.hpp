@@ -299,6 +299,7 @@ struct roster {
   /// Their rows are the plan's.
   void settle_evictions(std::size_t kept, kv_moves<Request>& moves) noexcept {
     kv.stands(moves);
+    counters.host_hit_blocks += moves.found_on_host;
     if (kept == residents.size()) return;
     for (std::size_t i = kept; i != residents.size(); ++i) departs(*residents[i], i);
     residents.truncate(kept);

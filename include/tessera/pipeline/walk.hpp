@@ -69,12 +69,13 @@ template <class Planning>
 /// The gate's answer to one whose turn has come. Beyond the most that are skipped it is `stop`.
 template <class Planning>
 [[nodiscard]] passage screen(Planning& p, const typename Planning::request& r) noexcept {
-  const auto& gate = p.roster.gate;
+  auto& gate = p.roster.gate;
   auto& step = p.step;
   const gate_view<typename Planning::request> view = view_of(p, r);
   const passage answer = gate.ask(r, view);
   if (answer != passage::skip) return answer;
   if (!view.may_skip) return passage::stop;
+  if constexpr (gate_hears_skips<typename Planning::gate, typename Planning::request>) gate.skips(r);
   ++step.skips;
   if (!step.skipped.full()) step.skipped.push_back(r.state().sequence);
   return passage::skip;
