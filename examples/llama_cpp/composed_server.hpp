@@ -178,8 +178,9 @@ class composed_server final : public server {
     instance& on = *instances_[i];
     const auto started = wall_clock::now();
     const time_point now = options_.clock();
-    const auto plan =
-        on.scheduler.plan(now, {.max_batch = options_.limits.residents, .token_budget = options_.step_tokens});
+    const auto plan = on.scheduler.plan(
+        now,
+        {.max_batch = options_.limits.residents, .token_budget = options_.step_tokens, .lookahead = options_.drafts});
     const auto planned = wall_clock::now();
     if (plan.empty() && plan.preempted.empty()) {
       on.scheduler.abandon(plan);
@@ -193,7 +194,11 @@ class composed_server final : public server {
     for (std::size_t k = 0; k < plan.size(); ++k) {
       served& r = *plan[k].request;
       measure(r, now, end);
-      outcomes_.push_back(plan[k].samples ? sample(r, on.engine.sampled(k), *model_, end) : tessera::outcome{});
+      outcomes_.emplace_back();
+      if (!plan[k].samples) continue;
+      outcomes_.back() = sample(r, on.engine.sampled(k), *model_, end);
+      on.engine.keep(plan[k], outcomes_.back().produced);
+      counts_.drafts += static_cast<std::uint64_t>(plan[k].lookahead.count());
       if (outcomes_.back().finished || outcomes_.back().end_of_reasoning) changed_.push_back(&r);
     }
     const auto sampled = wall_clock::now();

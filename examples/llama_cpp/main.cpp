@@ -47,6 +47,7 @@ struct arguments {
   std::int64_t host_blocks = -1;
   std::int64_t context = 0;
   std::int64_t batch_tokens = 512;
+  std::int64_t draft = 0;
   std::string kv = "unified";
   int threads = 1;
   int gpu_layers = 0;
@@ -116,6 +117,7 @@ server_options options_of(const arguments& a, const model& m) {
   o.limits.max_length = tokens{
       in_range(a.context == 0 ? std::min(trained, a.kv_blocks * a.block_size) : a.context, 1, trained, "--context")};
   o.step_tokens = tokens{in_range(a.batch_tokens, a.slots, most, "--batch-tokens")};
+  o.drafts = tokens{in_range(a.draft, 0, 64, "--draft")};
   o.unified = a.kv == "unified";
   o.threads = static_cast<int>(in_range(a.threads, 1, 1024, "--threads"));
   o.quantum = tokens{in_range(a.quantum, 1, most, "--quantum")};
@@ -280,6 +282,10 @@ sim::run_result run(const composition& c, const model& m, server_options o, cons
     fmt::print("{}: {} steps of {:.3f} ms, {:.2f} % of it in the scheduler; {} preemptions, {} moves\n", c.name,
                n.steps, 1e3 * n.step_seconds / static_cast<double>(n.steps), 100 * n.scheduler_seconds / n.step_seconds,
                n.preemptions, n.moves);
+    if (n.drafts > 0) {
+      fmt::print("{}: {} of {} drafts accepted, {} tokens in {} steps\n", c.name, n.accepted, n.drafts, n.sampled,
+                 n.steps);
+    }
   }
   return result;
 }
@@ -436,6 +442,8 @@ int main(int argc, char** argv) {
   app.add_option("--host-blocks", a.host_blocks, "KV blocks in host memory (default: four times the others)");
   app.add_option("--context", a.context, "most tokens of a sequence (default: the model's, or what the blocks hold)");
   app.add_option("--batch-tokens", a.batch_tokens, "tokens in a step; longer prompts come in chunks")
+      ->capture_default_str();
+  app.add_option("--draft", a.draft, "guess up to so many tokens of each request from its own text, and verify them")
       ->capture_default_str();
   app.add_option("--kv", a.kv,
                  "unified: one pool for all; slots: a part for each, with results that do not depend on the batch")

@@ -4,6 +4,7 @@
 #include "adapter.hpp"
 #include "metrics.hpp"
 #include "model.hpp"
+#include "prompt_lookup.hpp"
 
 #include <tessera/core/status.hpp>
 #include <tessera/pacing/token_pacer.hpp>
@@ -67,6 +68,7 @@ struct server_options {
   tokens step_tokens{512};            ///< Tokens in a step (llama.cpp's n_batch): longer prompts come in chunks.
   bool unified = true;                ///< See `context_options`.
   int threads = 1;                    ///< For each instance. Their steps take turns.
+  tokens drafts{};                    ///< Most tokens of a request that are guessed from its own text and verified.
   tokens quantum{500};                ///< Of compositions that have one.
   tokens demote_above{5000};          ///< Of compositions that have one.
   tessera::pacing_config pace;        ///< What a reader expects.
@@ -93,6 +95,8 @@ struct server_counts {
   std::uint64_t steps = 0;
   std::uint64_t tokens = 0;  ///< Computed: prompts and outputs.
   std::uint64_t sampled = 0;
+  std::uint64_t drafts = 0;    ///< Guessed and verified,
+  std::uint64_t accepted = 0;  ///< and appended, of those.
   std::uint64_t preemptions = 0;
   std::uint64_t swaps_in = 0;
   std::uint64_t moves = 0;                     ///< Live sequences moved to another context.
@@ -122,6 +126,7 @@ class server {
     r.pacer = tessera::token_pacer{options_.pace};
     r.qoe = tessera::qoe_integrator{options_.pace};
     r.record = {.id = r.id, .prompt_tokens = r.prompt.count(), .arrival = now.seconds()};
+    guess(r);
     const tessera::status s = place_arrival(r, now);
     if (!ok(s)) {
       r.record.rejected = true;
@@ -234,9 +239,30 @@ class server {
     if (options_.closed) options_.closed(r);
   }
 
-  /// Takes what was sampled for an entry, and says what becomes of it.
+  /// Guesses what its next step is to verify.
+  void guess(served& r) {
+    if (options_.drafts == tokens{}) return;
+    r.guesses.reserve(static_cast<std::size_t>(options_.drafts.count()));
+    look_up(r.sequence, static_cast<std::size_t>(options_.drafts.count()), r.guesses);
+    r.drafts = tokens{static_cast<std::int64_t>(r.guesses.size())};
+  }
+
+  /// Takes what was sampled for an entry, and says what becomes of it: no more than up to where its phase changes or it
+  /// ends.
+  [[nodiscard]] tessera::outcome sample(served& r, std::span<const llama_token> sampled, const model& m,
+                                        time_point now) {
+    tessera::outcome o;
+    std::uint16_t n = 0;
+    do {
+      o = sample(r, sampled[n], m, now);
+      o.produced = ++n;
+    } while (n != sampled.size() && !o.finished && !o.end_of_reasoning);
+    counts_.accepted += std::min<std::size_t>(n, sampled.size() - 1);
+    if (!o.finished) guess(r);
+    return o;
+  }
   [[nodiscard]] tessera::outcome sample(served& r, llama_token token, const model& m, time_point now) {
-    const tokens generated = r.generated() + tokens{1};
+    const tokens generated = tokens{static_cast<std::int64_t>(r.sequence.size()) + 1} - r.prompt;
     const bool reasoning = r.state().phase == tessera::phase::reasoning;
     const bool spent = reasoning && r.reasoning_budget > tokens{} && generated >= r.reasoning_budget;
     if (spent && options_.end_of_reasoning >= 0) token = options_.end_of_reasoning;

@@ -48,10 +48,12 @@ server_options small(std::size_t instances, bool unified) {
   return o;
 }
 
-soak_result soak(const char* policy, std::size_t instances, bool unified, std::size_t host_blocks, std::uint64_t seed) {
+soak_result soak(const char* policy, std::size_t instances, bool unified, std::size_t host_blocks, std::uint64_t seed,
+                 std::int64_t drafts = 0) {
   const model& m = test::random_model();
   server_options o = small(instances, unified);
   o.limits.host_blocks = host_blocks;
+  o.drafts = tokens{drafts};
   o.end_of_reasoning = m.token_of("</think>").value();
   soak_test test{find_composition(policy),
                  m,
@@ -95,6 +97,12 @@ TEST_CASE("what the block pool admits, llama.cpp has room for") {
   SECTION("without host memory: preempted ones are computed again") {
     const soak_result r = soak("round_robin", 1, true, 0, 4);
     CHECK(r.counts.swaps_in == 0);
+  }
+  SECTION("with drafts") {
+    const soak_result r = soak("pascal", 2, GENERATE(false, true), 64, 5, 5);
+    CHECK(r.counts.moves > steps() / 100);
+    CHECK(r.counts.accepted > steps() / 10);
+    CHECK(r.counts.drafts > r.counts.accepted + steps() / 10);
   }
 }
 

@@ -44,6 +44,19 @@ if [ -n "${TESSERA_REPLAY:-}" ]; then
   [ "$(grep -c '"completed": 12' replayed.json)" -ge 2 ] || fail "all were to be served: $(cat replayed.json)"
 fi
 
+# Drafts from a request's own text: the same text, in fewer steps.
+echo 'one and two and one and two and one' >repeating.txt
+for draft in 0 4; do
+  llama --random-model --prompts repeating.txt --max-output 80 --reasoning-budget 5 --tpot 0.001 --kv slots \
+    --context 128 --slots 2 --draft $draft >drafted.$draft
+done
+said() { sed '/^ *id  *prompt/,$d' "$1"; }
+steps_of() { grep -a -oE '^pascal: [0-9]+ steps' "$1" | grep -oE '[0-9]+'; }
+[ -n "$(said drafted.0 | tr -d '\0')" ] || fail "nothing was said: $(cat -v drafted.0)"
+cmp <(said drafted.0) <(said drafted.4) || fail "drafts change the text"
+grep -aqE '^pascal: [1-9][0-9]* of [0-9]+ drafts accepted' drafted.4 || fail "drafts: $(cat -v drafted.4)"
+[ "$(steps_of drafted.4)" -lt "$(steps_of drafted.0)" ] || fail "no step was saved: $(cat -v drafted.4)"
+
 # A short soak with two contexts.
 llama --random-model --soak 3 --policy pascal --instances 2 --slots 8 --kv-blocks 48 --tpot 0.002 --quantum 32 >out
 grep -q 'nothing was lost' out || fail "soak: $(cat out)"
@@ -65,6 +78,7 @@ printf 'not a model' >bad.gguf
 refuses 'a GGUF model' llama --model bad.gguf
 refuses 'one of --model PATH and --random-model' llama
 refuses "unknown policy 'best'" llama --random-model --policy best
+refuses '--draft must be from 0' llama --random-model --draft 65
 refuses '--slots must be from 1' llama --random-model --slots 0
 refuses '--kv-blocks must be from 1' llama --random-model --kv-blocks 0
 refuses '--end-of-reasoning' llama --random-model --end-of-reasoning 'no such token'
