@@ -53,6 +53,11 @@ struct context_options {
   int threads = 1;
 };
 
+/// Whether what was computed last can be taken back, as drafts need it: not from a recurrent state.
+[[nodiscard]] inline bool takes_drafts(const llama_model* m) noexcept {
+  return !llama_model_is_recurrent(m) && !llama_model_is_hybrid(m);
+}
+
 /// A llama.cpp context that runs plans. Sequences have slots from the step in which they start until they are preempted
 /// or released. Its own arrays are reserved at construction; llama.cpp's, and the saved states, are allocated as it
 /// goes.
@@ -65,6 +70,7 @@ class context {
     p.n_batch = p.n_ubatch = o.batch;
     p.n_seq_max = o.slots;
     p.kv_unified = o.unified;
+    p.swa_full = false;  // layers with a window keep no more than it
     // Its CPU kernel computes chunks of a prompt in another order of sums than single tokens.
     if (!o.unified) p.flash_attn_type = LLAMA_FLASH_ATTN_TYPE_DISABLED;
     p.n_threads = p.n_threads_batch = o.threads;

@@ -33,6 +33,7 @@ struct arguments {
   std::string policies = "pascal";
   std::string model;
   bool random_model = false;
+  std::string layers = "attention";
   std::string save_model;
   std::string prompts = "-";
   std::string trace;
@@ -96,7 +97,10 @@ model load_model(const arguments& a) {
   const std::filesystem::path path =
       a.save_model.empty() ? std::filesystem::temp_directory_path() / fmt::format("tessera-random-{}.gguf", getpid())
                            : std::filesystem::path{a.save_model};
-  write_random_model(path.string(), static_cast<std::uint64_t>(a.seed));
+  const random_shape shape{.kind = a.layers == "windows"     ? layer_kind::windows
+                                   : a.layers == "recurrent" ? layer_kind::recurrent
+                                                             : layer_kind::attention};
+  write_random_model(path.string(), static_cast<std::uint64_t>(a.seed), shape);
   model m{path.string(), a.gpu_layers};
   if (a.save_model.empty()) std::filesystem::remove(path);
   return m;
@@ -118,6 +122,9 @@ server_options options_of(const arguments& a, const model& m) {
       in_range(a.context == 0 ? std::min(trained, a.kv_blocks * a.block_size) : a.context, 1, trained, "--context")};
   o.step_tokens = tokens{in_range(a.batch_tokens, a.slots, most, "--batch-tokens")};
   o.drafts = tokens{in_range(a.draft, 0, 64, "--draft")};
+  if (o.drafts > tokens{} && !takes_drafts(m.get())) {
+    throw sim::usage_error{"--draft: this model has a recurrent state, which cannot go back to before a refused draft"};
+  }
   o.unified = a.kv == "unified";
   o.threads = static_cast<int>(in_range(a.threads, 1, 1024, "--threads"));
   o.quantum = tokens{in_range(a.quantum, 1, most, "--quantum")};
@@ -423,6 +430,11 @@ int main(int argc, char** argv) {
   app.add_option("--policy", a.policies, names)->capture_default_str();
   app.add_option("--model", a.model, "a GGUF file");
   app.add_flag("--random-model", a.random_model, "a tiny model of random weights, written at start");
+  app.add_option("--layers", a.layers,
+                 "of the random model: attention; windows: every other one with a sliding window (gemma3); recurrent: "
+                 "every other one with a state (jamba)")
+      ->check(CLI::IsMember({"attention", "windows", "recurrent"}))
+      ->capture_default_str();
   app.add_option("--save-model", a.save_model, "keep the random model in this file");
   app.add_option("--prompts", a.prompts, "a file with a prompt a line; -: standard input")->capture_default_str();
   app.add_option("--trace", a.trace, "instead of prompts: a CSV of lengths, as replay reads it, with made-up tokens");

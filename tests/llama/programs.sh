@@ -61,6 +61,13 @@ grep -aqE '^pascal: [1-9][0-9]* of [0-9]+ drafts accepted' drafted.4 || fail "dr
 llama --random-model --soak 3 --policy pascal --instances 2 --slots 8 --kv-blocks 48 --tpot 0.002 --quantum 32 >out
 grep -q 'nothing was lost' out || fail "soak: $(cat out)"
 
+# Layers that differ.
+for layers in windows recurrent; do
+  llama --random-model --layers $layers --soak 1 --policy pascal --instances 2 --slots 8 --kv-blocks 48 --tpot 0.002 \
+    --quantum 32 >out
+  grep -q 'nothing was lost' out || fail "soak with $layers: $(cat out)"
+done
+
 # Embeddings: rows of the model's width, the same each time, and other ones for other prompts.
 llama --random-model --save-model random.gguf --prompts /dev/null --quiet >out
 printf '{"prompt": "one"}\n{"prompt": "another one"}\n{"prompt": "one", "output_tokens": 3}\n' >prompts.jsonl
@@ -79,6 +86,7 @@ refuses 'a GGUF model' llama --model bad.gguf
 refuses 'one of --model PATH and --random-model' llama
 refuses "unknown policy 'best'" llama --random-model --policy best
 refuses '--draft must be from 0' llama --random-model --draft 65
+refuses 'which cannot go back' llama --random-model --layers recurrent --draft 4
 refuses '--slots must be from 1' llama --random-model --slots 0
 refuses '--kv-blocks must be from 1' llama --random-model --kv-blocks 0
 refuses '--end-of-reasoning' llama --random-model --end-of-reasoning 'no such token'
