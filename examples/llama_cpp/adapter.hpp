@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include "sampler.hpp"
+
 #include <tessera/order/round_robin.hpp>
 #include <tessera/order/two_phase.hpp>
 #include <tessera/pipeline/plan.hpp>
@@ -16,6 +18,7 @@
 #include <span>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 /// @file
@@ -33,6 +36,7 @@ struct engine_request : tessera::request_hook_for<tessera::order::round_robin, t
   std::vector<std::uint8_t> saved;    ///< Its KV while it is swapped out, or on its way to another context.
   std::vector<llama_token> guesses;   ///< Drafts for its next step: what may follow the sequence.
   tessera::tokens drafts{};           ///< How many they are, for `tessera::draft::per_request`.
+  sampling how;                       ///< How its tokens are chosen.
 };
 
 /// llama.cpp answered with something that must not happen.
@@ -50,6 +54,9 @@ struct context_options {
   /// safe. False: every slot has `cells / slots` of its own, which must cover `max_length`; then a sequence's logits
   /// are the same to the last bit, whoever runs beside it and wherever it was moved to.
   bool unified = true;
+  /// Only if unified. llama.cpp's CPU kernel for it is faster there, rounds to 16 bits and sums chunks of a prompt in
+  /// another order than single tokens: what is drawn at random may then depend on who runs beside it.
+  bool flash_attention = true;
   int threads = 1;
 };
 
@@ -64,15 +71,14 @@ struct context_options {
 class context {
  public:
   /// `model` must outlive it. @throws engine_error
-  context(llama_model* model, const context_options& o) : slots_(o.slots, false) {
+  context(llama_model* model, const context_options& o) : unified_{o.unified}, slots_(o.slots, false) {
     llama_context_params p = llama_context_default_params();
     p.n_ctx = o.cells;
     p.n_batch = p.n_ubatch = o.batch;
     p.n_seq_max = o.slots;
     p.kv_unified = o.unified;
     p.swa_full = false;  // layers with a window keep no more than it
-    // Its CPU kernel computes chunks of a prompt in another order of sums than single tokens.
-    if (!o.unified) p.flash_attn_type = LLAMA_FLASH_ATTN_TYPE_DISABLED;
+    if (!o.unified || !o.flash_attention) p.flash_attn_type = LLAMA_FLASH_ATTN_TYPE_DISABLED;
     p.n_threads = p.n_threads_batch = o.threads;
     p.no_perf = true;
     llama_.reset(llama_init_from_model(model, p));
@@ -90,11 +96,10 @@ class context {
 
   /// Runs one step: copies first, out before in, then the batch, with as many of each request's `guesses` as its entry
   /// has slots for. Afterwards `logits(i)` and `sampled(i)` belong to `plan[i]`, and `keep` is due. Sequences are saved
-  /// whole and share nothing: for schedulers over a `block_pool` that do not `fork`. Any block tables will do,
-  /// llama.cpp has its own. @throws engine_error
+  /// and restored whole: for schedulers over a `block_pool`. Any block tables will do, llama.cpp has its own: so has it
+  /// what `plan.copies` copies for forks. @throws engine_error
   template <class Request, class Tables>
   void run(const tessera::step_plan<Request, Tables>& plan) {
-    if (!plan.copies.empty()) throw engine_error{"forks are not implemented"};
     for (const auto& t : plan.swap_out) save(*t.request);
     for (const auto& p : plan.preempted) release_slot(*p.request);
     for (const auto& t : plan.swap_in) restore(*t.request);
@@ -111,15 +116,16 @@ class context {
       // What holds of the drafts is what would have been sampled: the rest was computed on a wrong text.
       const auto slots = static_cast<std::size_t>(plan[i].lookahead.count());
       for (std::size_t k = 0; plan[i].samples; ++k) {
-        sampled_.push_back(most_likely(logits(i, k)));
+        const auto place = static_cast<std::size_t>((plan[i].first + plan[i].count).count()) + k;
+        sampled_.push_back(choose(logits(i, k), plan[i].request->how, place));
         if (k == slots || sampled_.back() != plan[i].request->guesses[k]) break;
       }
       first_.push_back(sampled_.size());
     }
   }
 
-  /// The tokens to append to the sequence of `plan[i]`: the drafts that hold, and one more, each the most likely one,
-  /// of equals the first. None if the entry does not sample.
+  /// The tokens to append to the sequence of `plan[i]`: the drafts that hold, and one more. None if the entry does
+  /// not sample.
   [[nodiscard]] std::span<const llama_token> sampled(std::size_t i) const noexcept {
     return std::span{sampled_}.subspan(first_[i], first_[i + 1] - first_[i]);
   }
@@ -144,6 +150,20 @@ class context {
     r.saved.resize(llama_state_seq_get_size(llama_.get(), r.slot));
     const std::size_t size = llama_state_seq_get_data(llama_.get(), r.saved.data(), r.saved.size(), r.slot);
     if (size != r.saved.size()) throw engine_error{"llama.cpp could not save a sequence"};
+  }
+
+  /// `child` goes on as a copy of `parent`: it has the same KV, in a slot of its own. In one pool of cells they share
+  /// it; where each slot has cells of its own, it is copied.
+  void fork(engine_request& parent, engine_request& child) {
+    if (unified_) {
+      take_slot(child);
+      llama_memory_seq_cp(llama_get_memory(llama_.get()), parent.slot, child.slot, -1, -1);
+    } else {
+      save(parent);
+      child.saved = std::move(parent.saved);
+      parent.saved = {};
+      restore(child);
+    }
   }
 
   /// Forgets all that is kept of a request: it has ended.
@@ -235,10 +255,7 @@ class context {
     return static_cast<std::size_t>(std::count(slots_.begin(), slots_.end(), false));
   }
 
-  [[nodiscard]] static llama_token most_likely(std::span<const float> logits) noexcept {
-    return static_cast<llama_token>(std::max_element(logits.begin(), logits.end()) - logits.begin());
-  }
-
+  bool unified_;
   std::unique_ptr<llama_context, deleter> llama_;
   llama_batch batch_{};
   std::size_t vocabulary_ = 0;

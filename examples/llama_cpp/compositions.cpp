@@ -6,6 +6,7 @@
 #include <tessera/compose/pascal.hpp>
 #include <tessera/compose/round_robin.hpp>
 #include <tessera/draft/per_request.hpp>
+#include <tessera/gate/groups.hpp>
 
 #include <vector>
 
@@ -13,9 +14,9 @@ namespace llama_cpp {
 
 namespace {
 
-/// A composition of the library, with as many drafts as were found for each request.
+/// A composition of the library, with as many drafts as were found for each request, and room for all of its samples.
 template <template <class, class, class, class, class> class Composition>
-using over_llama = Composition<served, tessera::kv::block_pool, tessera::kv::csr_tables, tessera::gate::in_line,
+using over_llama = Composition<served, tessera::kv::block_pool, tessera::kv::csr_tables, tessera::gate::groups,
                                tessera::draft::per_request>;
 
 }  // namespace

@@ -61,11 +61,20 @@ grep -aqE '^pascal: [1-9][0-9]* of [0-9]+ drafts accepted' drafted.4 || fail "dr
 llama --random-model --soak 3 --policy pascal --instances 2 --slots 8 --kv-blocks 48 --tpot 0.002 --quantum 32 >out
 grep -q 'nothing was lost' out || fail "soak: $(cat out)"
 
+# Several answers to a prompt: each as if it were alone, with the same seed.
+printf 'one and two\nthree\n' >two.txt
+for samples in 1 3; do
+  llama --random-model --prompts two.txt --max-output 30 --reasoning-budget 5 --tpot 0.001 --samples $samples \
+    --temperature 0.7 >sampled.$samples
+done
+[ "$(grep -acE 'finished$' sampled.1)" -eq 2 ] || fail "one each: $(cat -v sampled.1)"
+[ "$(grep -acE 'finished$' sampled.3)" -eq 6 ] || fail "three each: $(cat -v sampled.3)"
+grep -aq '4 of the samples began with a prompt that was there' sampled.3 || fail "forks: $(cat -v sampled.3)"
+
 # Layers that differ.
 for layers in windows recurrent; do
-  llama --random-model --layers $layers --soak 1 --policy pascal --instances 2 --slots 8 --kv-blocks 48 --tpot 0.002 \
-    --quantum 32 >out
-  grep -q 'nothing was lost' out || fail "soak with $layers: $(cat out)"
+  llama --random-model --layers $layers --prompts two.txt --max-output 100 --reasoning-budget 5 --tpot 0.001 >out
+  [ "$(grep -acE ' 5 +[0-9]+ .* finished$' out)" -eq 2 ] || fail "$layers: $(cat -v out)"
 done
 
 # Embeddings: rows of the model's width, the same each time, and other ones for other prompts.
@@ -87,6 +96,8 @@ refuses 'one of --model PATH and --random-model' llama
 refuses "unknown policy 'best'" llama --random-model --policy best
 refuses '--draft must be from 0' llama --random-model --draft 65
 refuses 'which cannot go back' llama --random-model --layers recurrent --draft 4
+refuses '--samples must be from 1' llama --random-model --samples 0
+refuses '--temperature must be from 0' llama --random-model --temperature -1
 refuses '--slots must be from 1' llama --random-model --slots 0
 refuses '--kv-blocks must be from 1' llama --random-model --kv-blocks 0
 refuses '--end-of-reasoning' llama --random-model --end-of-reasoning 'no such token'
