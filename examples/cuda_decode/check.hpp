@@ -33,15 +33,16 @@ struct check_result {
   static constexpr double tolerance = 0.02;
 };
 
-/// A decoder that keeps the logits of every token.
+/// A decoder that keeps the logits of every token, if it is told to.
 class recording_decoder final : public decoder {
  public:
   explicit recording_decoder(decoder& d) : decoder_{&d} {}
   [[nodiscard]] decoder_facts facts() const override { return decoder_->facts(); }
-  step_result step(const step_batch& b) override {
-    const step_result result = decoder_->step(b);
+  void launch(const step_batch& b) override { decoder_->launch(b); }
+  step_result wait() override {
+    const step_result result = decoder_->wait();
     last.clear();
-    for (std::size_t i = 0; i < result.sampled.size(); ++i) last.push_back(decoder_->logits(i));
+    for (std::size_t i = 0; records && i < result.sampled.size(); ++i) last.push_back(decoder_->logits(i));
     return result;
   }
   [[nodiscard]] std::vector<float> logits(std::size_t i) override { return decoder_->logits(i); }
@@ -50,13 +51,14 @@ class recording_decoder final : public decoder {
   void split(split_policy p) override { decoder_->split(p); }
 
   std::vector<std::vector<float>> last;  ///< Of each row that sampled in the last step.
+  bool records = false;                  ///< Only where one step is in flight.
 
  private:
   decoder* decoder_;
 };
 
 /// Sequences alone, then with too few blocks under round-robin: swapped out and in, computed again, one a step or all
-/// in one batch. `d` must have `check_decoder`'s size.
+/// in one batch, with one step in flight or two. `d` must have `check_decoder`'s size.
 class preemption_check {
  public:
   static constexpr std::size_t sequences = 4;
@@ -72,6 +74,7 @@ class preemption_check {
     o.max_rows = sequences;
     o.max_tokens = sequences * static_cast<std::size_t>(prompt + output);
     o.max_context = 128;
+    o.in_flight = 2;
     return o;
   }
 
@@ -80,20 +83,22 @@ class preemption_check {
 
   [[nodiscard]] std::vector<check_result> run() {
     logits_.resize(sequences);
-    recording_ = true;
+    decoder_.records = true;
     for (std::size_t i = 0; i < sequences; ++i) {
       std::list<served> all = make_requests();
       auto r = std::next(all.begin(), static_cast<std::ptrdiff_t>(i));
-      static_cast<void>(serve_all({&*r}, sequences * blocks_each, 0, 1));
+      static_cast<void>(serve_all({&*r}, sequences * blocks_each, 0, 1, 1));
       alone_.push_back(r->sequence);
     }
-    recording_ = false;
+    decoder_.records = false;
     // One row a step: the same matrix products as alone, so the same bits on any device.
     std::vector<check_result> results;
     results.push_back(disturbed("swapped out and in, one sequence a step", 2 * blocks_each - 2, true, 1, true));
     results.push_back(disturbed("computed again, one sequence a step", 2 * blocks_each - 2, false, 1, emulated_));
     results.push_back(disturbed("swapped out and in, in one batch", 2 * blocks_each, true, sequences, emulated_));
     results.push_back(disturbed("computed again, in one batch", 2 * blocks_each, false, sequences, emulated_));
+    results.push_back(disturbed("swapped, two steps in flight", 2 * blocks_each, true, sequences, emulated_, 2));
+    results.push_back(disturbed("computed again, two in flight", 2 * blocks_each, false, sequences, emulated_, 2));
     return results;
   }
 
@@ -110,17 +115,21 @@ class preemption_check {
     return all;
   }
 
-  std::uint64_t serve_all(std::vector<served*> requests, std::size_t blocks, std::size_t host_blocks,
-                          std::size_t batch) {
+  std::uint64_t serve_all(std::vector<served*> requests, std::size_t blocks, std::size_t host_blocks, std::size_t batch,
+                          std::size_t in_flight) {
     loop_options o;
-    o.limits = {.blocks = blocks, .block_size = tokens{16}, .residents = sequences, .host_blocks = host_blocks};
+    o.limits = {.blocks = blocks,
+                .block_size = tokens{16},
+                .residents = sequences,
+                .host_blocks = host_blocks,
+                .plans_in_flight = in_flight};
     o.step = {.max_batch = batch, .token_budget = tokens{sequences * (prompt + output)}};
     o.quantum = tokens{6};
     double time = 0;
     o.clock = {[&time] { return time += 1e-3; }, [](double) {}, [] {}};
     std::size_t place = 0;
     o.token = [&](served& r, std::int32_t) {
-      if (recording_) logits_[r.id].push_back(decoder_.last[place]);
+      if (decoder_.records) logits_[r.id].push_back(decoder_.last[place]);
       ++place;
     };
     const composition& c = *select_compositions("round_robin").front();
@@ -135,13 +144,14 @@ class preemption_check {
     return l->preemptions();
   }
 
-  [[nodiscard]] check_result disturbed(std::string name, std::size_t blocks, bool swap, std::size_t batch, bool exact) {
+  [[nodiscard]] check_result disturbed(std::string name, std::size_t blocks, bool swap, std::size_t batch, bool exact,
+                                       std::size_t in_flight = 1) {
     std::list<served> all = make_requests();
     std::vector<served*> requests;
     for (served& r : all) requests.push_back(&r);
     check_result result{.name = std::move(name)};
     result.exact = exact;
-    result.preemptions = serve_all(requests, blocks, swap ? sequences * blocks_each : 0, batch);
+    result.preemptions = serve_all(requests, blocks, swap ? sequences * blocks_each : 0, batch, in_flight);
     for (const served& r : all) {
       const std::vector<std::int32_t>& want = alone_[r.id];
       for (std::size_t k = static_cast<std::size_t>(prompt); k < want.size(); ++k) {
@@ -163,7 +173,6 @@ class preemption_check {
   bool emulated_;
   std::int32_t vocabulary_;
   std::uint64_t seed_;
-  bool recording_ = false;
   std::vector<std::vector<std::int32_t>> alone_;
   std::vector<std::vector<std::vector<float>>> logits_;  ///< Of each sequence alone, by generated token.
 };

@@ -17,7 +17,7 @@
 #include <vector>
 
 /// @file
-/// The loop of one scheduler: plan, run, sample, commit; and the same scheduler in the simulator.
+/// The loop of one scheduler: plan, launch, wait, sample, commit; and the same scheduler in the simulator.
 
 namespace cuda_decode {
 
@@ -32,68 +32,41 @@ class composed_loop final : public loop {
         engine_{d, o.limits, o.step} {
     outcomes_.reserve(o.limits.residents);
     leaving_.reserve(4 * o.limits.residents);
+    in_flight_.reserve(o.limits.plans_in_flight);
   }
 
   bool cancel(served& r) override {
     if (!ok(scheduler_.cancel(r))) return false;
-    if (r.state().life == tessera::lifecycle::cancelled) ended(r);
-    // Else it is in the step that runs: its commit ends it.
-    else if (std::find(leaving_.begin(), leaving_.end(), &r) == leaving_.end())
-      leaving_.push_back(&r);
+    if (r.state().life == tessera::lifecycle::cancelled)
+      ended(r);
+    else
+      leaves(r);
     return true;
   }
 
   bool step() override {
-    const auto started = wall::now();
-    const double now = options_.clock.now();
-    const auto plan = scheduler_.plan(time_point::at_seconds(now), options_.step);
-    for (served* r : plan.outgrown) cut_off(*r);  // it has as many tokens as the limits allow
-    if (plan.empty() && plan.preempted.empty()) {
-      const bool any = !plan.outgrown.empty();
-      scheduler_.commit(plan, {}, time_point::at_seconds(now));
-      settle();
-      return any;
-    }
-    for (const auto& p : plan.preempted) {
-      if (p.request->preempted_since < 0) p.request->preempted_since = now;
-    }
-    const step_batch batch = engine_.batch(plan);
-    const auto prepared = wall::now();
-    step_times times;
+    bool any = false;
     try {
-      times = engine_.run(plan, batch);
+      while (in_flight_.size() < options_.limits.plans_in_flight && !scheduler_.idle() && launch(any)) {
+      }
+      if (!in_flight_.empty()) {
+        settle(engine_.wait(in_flight_.front().plan));
+        any = true;
+      }
     } catch (...) {
-      // Blocks that the plan took over may be overwritten, so it cannot be abandoned.
-      outcomes_.assign(plan.size(), {.failed = true});
-      for (std::size_t i = 0; i < plan.size(); ++i) leaving_.push_back(plan[i].request);
-      scheduler_.commit(plan, outcomes_, time_point::at_seconds(options_.clock.now()));
-      settle();
+      fail();
       throw;
     }
-    const double end = options_.clock.now();
-    outcomes_.clear();
-    for (std::size_t i = 0; i < plan.size(); ++i) {
-      served& r = *plan[i].request;
-      measure(r, now, end);
-      outcomes_.push_back(plan[i].samples ? sample(r, engine_.sampled(i), end) : tessera::outcome{});
-      if (outcomes_.back().finished) leaving_.push_back(&r);
-      if (plan[i].samples && options_.token) options_.token(r, engine_.sampled(i));
-    }
-    const auto sampled = wall::now();
-    computed_ += static_cast<std::uint64_t>(plan.computed.count());
-    preemptions_ += plan.preempted.size();
-    swapped_blocks_ += batch.swap_out.size() + batch.swap_in.size();
-    scheduler_.commit(plan, outcomes_, time_point::at_seconds(end));
-    const auto committed = wall::now();
-    settle();
-    split_.add(seconds(prepared - started) + seconds(committed - sampled), times, seconds(wall::now() - started));
-    return true;
+    take_leave();
+    return any;
   }
 
   [[nodiscard]] bool idle() const override { return scheduler_.idle(); }
 
   [[nodiscard]] std::string inconsistency() const override {
-    if (scheduler_.plan_pending()) return "a plan is pending";
+    if (scheduler_.plans_in_flight() != in_flight_.size() || in_flight_.size() >= options_.limits.plans_in_flight) {
+      return "a plan is pending";
+    }
     std::int64_t held = 0;
     const tokens block = options_.limits.block_size;
     for (const served* r : scheduler_.residents()) {
@@ -106,8 +79,10 @@ class composed_loop final : public loop {
       if (s.computed > block * has.count()) return fmt::format("request {} has more KV than room", r->id);
       held += has.count();
     }
-    if (held != scheduler_.device_blocks_held().count()) {
-      return fmt::format("residents have {} blocks, {} are taken", held, scheduler_.device_blocks_held().count());
+    // Who has ended, or has just lost its place, holds blocks until the last plan is settled that has it.
+    const std::int64_t taken = scheduler_.device_blocks_held().count();
+    if (held > taken || (held < taken && in_flight_.empty())) {
+      return fmt::format("residents have {} blocks, {} are taken", held, taken);
     }
     if (idle() && scheduler_.host_blocks_held().count() != 0) return "host blocks are held by nobody";
     return {};
@@ -120,19 +95,102 @@ class composed_loop final : public loop {
     return scheduler_.submit(r, time_point::at_seconds(options_.clock.now()));
   }
 
+  /// A step that was launched and is not settled.
+  struct launched_step {
+    typename Scheduler::plan_type plan;
+    double planned = 0;        ///< On the loop's clock.
+    double scheduling = 0;     ///< Seconds that the host took for it so far.
+    wall::time_point started;  ///< When that began.
+    std::size_t swapped = 0;   ///< Blocks, both ways.
+  };
+
+  /// Plans a step and launches it. False: there is nothing to run. @param any set if anything has happened.
+  bool launch(bool& any) {
+    const auto started = wall::now();
+    const double now = options_.clock.now();
+    const auto plan = scheduler_.plan(time_point::at_seconds(now), options_.step);
+    for (served* r : plan.outgrown) cut_off(*r);  // it has as many tokens as the limits allow
+    any = any || !plan.outgrown.empty();
+    if (plan.empty() && plan.preempted.empty()) {
+      scheduler_.abandon(plan);
+      return false;
+    }
+    if (in_flight_.empty()) last_end_ = now, last_settled_ = started;
+    in_flight_.push_back({.plan = plan, .planned = now, .scheduling = 0, .started = started, .swapped = 0});
+    const step_batch batch = engine_.batch(plan);
+    in_flight_.back().swapped = batch.swap_out.size() + batch.swap_in.size();
+    in_flight_.back().scheduling = seconds(wall::now() - started);
+    engine_.launch(plan, batch);
+    return true;
+  }
+
+  /// The oldest step has run.
+  void settle(const step_times& times) {
+    const auto ran = wall::now();
+    const double end = options_.clock.now();
+    const launched_step& step = in_flight_.front();
+    const auto& plan = step.plan;
+    const double begin = std::max(step.planned, last_end_);
+    for (const auto& p : plan.preempted) {
+      if (p.request->preempted_since < 0) p.request->preempted_since = begin;
+    }
+    outcomes_.assign(plan.size(), {});
+    for (std::size_t i = 0; i < plan.size(); ++i) {
+      served& r = *plan[i].request;
+      if (r.state().ends_as != tessera::lifecycle::idle) {
+        // It has ended since this step was planned: whatever its outcome says is ignored.
+        in_vain_ += static_cast<std::uint64_t>(plan[i].count.count());
+        continue;
+      }
+      measure(r, begin, end);
+      if (!plan[i].samples) continue;
+      outcomes_[i] = sample(r, engine_.sampled(i), end);
+      if (outcomes_[i].finished) leaves(r);
+      if (options_.token) options_.token(r, engine_.sampled(i));
+    }
+    computed_ += static_cast<std::uint64_t>(plan.computed.count());
+    preemptions_ += plan.preempted.size();
+    swapped_blocks_ += step.swapped;
+    scheduler_.commit(plan, outcomes_, time_point::at_seconds(end));
+    const auto committed = wall::now();
+    split_.add(step.scheduling + seconds(committed - ran), times,
+               seconds(committed - std::max(step.started, last_settled_)));
+    last_end_ = end;
+    last_settled_ = committed;
+    in_flight_.erase(in_flight_.begin());
+  }
+
+  /// All that was in flight has failed. Blocks that a plan took over may be overwritten, so it cannot be abandoned.
+  void fail() {
+    const time_point now = time_point::at_seconds(options_.clock.now());
+    for (const launched_step& step : in_flight_) {
+      outcomes_.assign(step.plan.size(), {.failed = true});
+      for (std::size_t i = 0; i < step.plan.size(); ++i) leaves(*step.plan[i].request);
+      scheduler_.commit(step.plan, outcomes_, now);
+    }
+    in_flight_.clear();
+    take_leave();
+  }
+
   void cut_off(served& r) {
     if (!ok(scheduler_.finish(r))) return;
     r.output = r.generated();
     r.record.reasoning_tokens = std::min(r.record.reasoning_tokens, r.output.count());
     r.record.answer_tokens = r.output.count() - r.record.reasoning_tokens;
     r.record.finish = options_.clock.now();
-    leaving_.push_back(&r);
+    leaves(r);
   }
 
-  /// Takes leave of those that the commit has ended.
-  void settle() {
-    for (served* r : leaving_) ended(*r);
-    leaving_.clear();
+  void leaves(served& r) {
+    if (std::find(leaving_.begin(), leaving_.end(), &r) == leaving_.end()) leaving_.push_back(&r);
+  }
+  /// Of those that have ended: of one that is in steps in flight, when these are settled.
+  void take_leave() {
+    std::erase_if(leaving_, [](served* r) {
+      if (tessera::is_live(r->state().life)) return false;
+      ended(*r);
+      return true;
+    });
   }
 
   [[nodiscard]] static double seconds(wall::duration d) { return std::chrono::duration<double>(d).count(); }
@@ -140,8 +198,11 @@ class composed_loop final : public loop {
   tessera::owned_storage<tessera::scheduler_limits> storage_;
   Scheduler scheduler_;
   engine engine_;
+  std::vector<launched_step> in_flight_;  ///< The oldest first.
   std::vector<tessera::outcome> outcomes_;
-  std::vector<served*> leaving_;  ///< They end with the step under way.
+  std::vector<served*> leaving_;  ///< They end with a step in flight.
+  double last_end_ = 0;           ///< Of the step that was settled last, on the loop's clock.
+  wall::time_point last_settled_{};
 };
 
 /// A composition's parameters, of those that it has.

@@ -78,7 +78,8 @@ class device_decoder final : public decoder {
         kv_{make_kv_layout(shape_.layers, shape_.kv_heads, shape_.head_dim, options_.block_size)},
         device_{device::query()},
         blas_{main_},
-        attention_{shape_.head_dim} {
+        attention_{shape_.head_dim},
+        launched_(options_.in_flight) {
     settings_.split = options_.split;
     settings_.group = shape_.query_heads / shape_.kv_heads;
     settings_.kv_heads = shape_.kv_heads;
@@ -103,46 +104,39 @@ class device_decoder final : public decoder {
             .emulated = device::emulated};
   }
 
-  step_result step(const step_batch& batch) override {
-    const auto start = std::chrono::steady_clock::now();
-    check(batch);
-    sampled_rows_ = 0;
-    step_result result;
-    const bool swaps = !batch.swap_out.empty() || !batch.copies.empty() || !batch.swap_in.empty();
-    if (swaps) swap(batch);
-    if (batch.rows.empty()) {
-      if (!swaps) return result;
-      swap_end_.synchronize();
-      result.times.swap = seconds_between(swap_begin_, swap_end_);
-      return result;
+  void launch(const step_batch& batch) override {
+    try {
+      enqueue(batch);
+    } catch (...) {
+      forget();
+      throw;
     }
+  }
 
-    const work w = prepare(batch);
-    result.times.host = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-    begin_.record(main_);
-    upload(w);
-    uploaded_.record(main_);
-    sort(w);
-    sorted_.record(main_);
-    if (swaps) main_.wait(swap_end_);
-    start_.record(main_);
-    run(w);
-    end_.record(main_);
-    device::copy(main_, tokens_.data(), sampled_.data(), w.sampled * sizeof(std::int32_t));
-    done_.record(main_);
-    if (w.decodes && options_.graphs && !graph_of(w.tokens)) capture(w);
-    done_.synchronize();
-
-    sampled_rows_ = w.sampled;
-    result.sampled = {tokens_.data(), w.sampled};
-    result.times.upload = seconds_between(begin_, uploaded_);
-    result.times.sort = seconds_between(uploaded_, sorted_);
-    result.times.kernels = seconds_between(start_, end_);
-    if (swaps) result.times.swap = seconds_between(swap_begin_, swap_end_);
+  step_result wait() override {
+    detail::require(in_flight_ != 0, "no step is in flight to wait for");
+    launched& l = slot(oldest_);
+    try {
+      l.done.synchronize();
+    } catch (...) {
+      forget();
+      throw;
+    }
+    ++oldest_;
+    --in_flight_;
+    sampled_rows_ = l.sampled;
+    step_result result{.sampled = {l.tokens.data(), l.sampled}, .times = {}};
+    if (l.swaps) result.times.swap = seconds_between(l.swap_begin, l.swap_end);
+    if (!l.computes) return result;
+    result.times.host = l.host;
+    result.times.upload = seconds_between(l.begin, l.uploaded);
+    result.times.sort = seconds_between(l.uploaded, l.sorted);
+    result.times.kernels = seconds_between(l.start, l.end);
     return result;
   }
 
   [[nodiscard]] std::vector<float> logits(std::size_t i) override {
+    detail::require(in_flight_ == 0, "logits while a step is in flight");
     detail::require(i < sampled_rows_, "logits of a row that did not sample in the last step");
     const auto n = static_cast<std::size_t>(shape_.vocabulary);
     std::vector<float> out(n);
@@ -152,6 +146,7 @@ class device_decoder final : public decoder {
   }
 
   [[nodiscard]] double copy_bandwidth() override {
+    launched& l = idle();
     constexpr int runs = 5;
     const std::size_t bytes = std::min<std::size_t>(std::size_t{256} << 20, device::query().free_bytes / 4);
     const device::buffer<std::byte> from{bytes};
@@ -159,21 +154,22 @@ class device_decoder final : public decoder {
     device::clear(main_, from.data(), bytes);
     double best = std::numeric_limits<double>::infinity();
     for (int i = 0; i <= runs; ++i) {
-      begin_.record(main_);
+      l.begin.record(main_);
       device::copy(main_, to.data(), from.data(), bytes);
-      end_.record(main_);
-      end_.synchronize();
-      if (i != 0) best = std::min(best, seconds_between(begin_, end_));  // the first one warms up
+      l.end.record(main_);
+      l.end.synchronize();
+      if (i != 0) best = std::min(best, seconds_between(l.begin, l.end));  // the first one warms up
     }
     return 2.0 * static_cast<double>(bytes) / best;
   }
 
   [[nodiscard]] double attention_seconds(const step_batch& batch) override {
+    launched& l = idle();
     check(batch);
     detail::require(!batch.rows.empty(), "attention of no rows");
     constexpr int runs = 20;
-    const work w = prepare(batch);
-    upload(w);
+    const work w = prepare(batch, l);
+    upload(w, l);
     sort(w);
     return attention_.seconds(main_, attention_arguments(w, 0), w.decodes, w.counts.merges != 0, runs);
   }
@@ -203,6 +199,29 @@ class device_decoder final : public decoder {
     std::size_t keys = 0;   // bytes from the start of the upload
     std::size_t bytes = 0;  // of the upload
   };
+
+  // A step in flight: what the device reads and writes of the host's memory meanwhile, and when it did what.
+  struct launched {
+    device::pinned<std::byte> staging;
+    device::pinned<attention_merge> merges;
+    device::pinned<std::int32_t> tokens;
+    std::size_t sampled = 0;
+    bool computes = false;
+    bool swaps = false;
+    double host = 0;
+    device::event swap_begin, swap_end, begin, uploaded, sorted, start, end, done;
+  };
+  [[nodiscard]] launched& slot(std::uint64_t step) noexcept { return launched_[step % launched_.size()]; }
+  // The step before the next, whether it is in flight or was waited for.
+  [[nodiscard]] launched& newest() noexcept { return slot(oldest_ + in_flight_ + launched_.size() - 1); }
+  [[nodiscard]] const launched& newest() const noexcept {
+    return launched_[(oldest_ + in_flight_ + launched_.size() - 1) % launched_.size()];
+  }
+  // A slot for what is measured.
+  [[nodiscard]] launched& idle() {
+    detail::require(in_flight_ == 0, "a measurement while a step is in flight");
+    return slot(oldest_);
+  }
 
   // Where the arrays of the upload begin, in numbers of 32 bits.
   struct upload_layout {
@@ -239,6 +258,7 @@ class device_decoder final : public decoder {
             "block_size must be a multiple of 16, at most 4096");
     require(o.max_rows > 0 && o.max_rows <= o.max_tokens, "max_rows must be 1 to max_tokens");
     require(o.max_tokens <= std::size_t{1} << 20, "max_tokens must be at most 1048576");
+    require(o.in_flight > 0 && o.in_flight <= 8, "in_flight must be 1 to 8");
     require(o.max_context > 0 && o.max_context <= std::size_t{1} << (cost_bits - 2),
             "max_context must be 1 to 4194304");
     return o;
@@ -318,9 +338,11 @@ class device_decoder final : public decoder {
     all([](auto& b, std::size_t n) { b = std::remove_reference_t<decltype(b)>{n}; });
     kv_pool_ = device::buffer<bf16>{options_.kv_blocks * static_cast<std::size_t>(kv_.block)};
     host_pool_ = device::pinned<bf16>{options_.host_blocks * static_cast<std::size_t>(kv_.block)};
-    staging_ = device::pinned<std::byte>{upload_bytes};
-    staged_merges_ = device::pinned<attention_merge>{bounds_.merges};
-    tokens_ = device::pinned<std::int32_t>{s};
+    for (launched& l : launched_) {
+      l.staging = device::pinned<std::byte>{upload_bytes};
+      l.merges = device::pinned<attention_merge>{bounds_.merges};
+      l.tokens = device::pinned<std::int32_t>{s};
+    }
     if (options_.graphs) graphs_.resize(graph_index(s) + 1);
   }
 
@@ -362,7 +384,51 @@ class device_decoder final : public decoder {
     }
   }
 
-  // A step.
+  // A step. Main and copies run what is enqueued in its order, so one upload and one of each array is enough.
+
+  void enqueue(const step_batch& batch) {
+    detail::require(in_flight_ < launched_.size(), "more steps in flight than there is room for");
+    const auto now = std::chrono::steady_clock::now();
+    check(batch);
+    launched& l = slot(oldest_ + in_flight_);
+    l.swaps = !batch.swap_out.empty() || !batch.copies.empty() || !batch.swap_in.empty();
+    l.computes = !batch.rows.empty();
+    if (l.swaps) swap(batch, l);
+    work w;
+    if (l.computes) {
+      w = prepare(batch, l);
+      l.host = std::chrono::duration<double>(std::chrono::steady_clock::now() - now).count();
+      l.begin.record(main_);
+      upload(w, l);
+      l.uploaded.record(main_);
+      sort(w);
+      l.sorted.record(main_);
+    }
+    if (l.swaps) main_.wait(l.swap_end);
+    if (l.computes) {
+      l.start.record(main_);
+      run(w);
+      l.end.record(main_);
+      device::copy(main_, l.tokens.data(), sampled_.data(), w.sampled * sizeof(std::int32_t));
+    }
+    l.sampled = w.sampled;
+    l.done.record(main_);
+    if (w.decodes && options_.graphs && !graph_of(w.tokens)) capture(w);
+    ++in_flight_;
+  }
+
+  // After a failure. What is enqueued still reads the slots.
+  void forget() noexcept {
+    oldest_ += in_flight_;
+    in_flight_ = 0;
+    sampled_rows_ = 0;
+    try {
+      main_.synchronize();
+      copies_.synchronize();
+    } catch (...) {  // it was told already
+      sampled_rows_ = 0;
+    }
+  }
 
   // A wrong table would have kernels write anywhere.
   void check(const step_batch& b) const {
@@ -370,10 +436,17 @@ class device_decoder final : public decoder {
     const std::size_t rows = b.rows.size();
     require(rows <= options_.max_rows, "a batch of more rows than max_rows");
     require(b.tokens.size() <= options_.max_tokens, "a batch of more tokens than max_tokens");
-    std::uint32_t greatest = 0;
-    for (const std::int32_t t : b.tokens) greatest = std::max(greatest, static_cast<std::uint32_t>(t));
-    require(b.tokens.empty() || greatest < static_cast<std::uint32_t>(shape_.vocabulary),
+    // What is not known yet, the newest step in flight samples.
+    const std::int64_t samples = in_flight_ == 0 ? 0 : static_cast<std::int64_t>(newest().sampled);
+    std::int32_t greatest_token = 0;
+    std::int32_t least_token = 0;
+    for (const std::int32_t t : b.tokens) {
+      greatest_token = std::max(greatest_token, t);
+      least_token = std::min(least_token, t);
+    }
+    require(greatest_token < shape_.vocabulary && -std::int64_t{least_token} <= samples,
             "a token that is not in the vocabulary");
+    std::uint32_t greatest = 0;
     for (const auto& swaps : {b.swap_out, b.swap_in}) {
       for (const block_copy& c : swaps) {
         require(c.device < options_.kv_blocks && c.host < options_.host_blocks, "a block to copy that does not exist");
@@ -390,7 +463,6 @@ class device_decoder final : public decoder {
     require(b.indptr[rows] >= 0 && static_cast<std::size_t>(b.indptr[rows]) == b.indices.size(),
             "indptr must end with the number of indices");
     require(b.indices.size() <= options_.max_rows * blocks_per_row_, "more blocks than max_rows of max_context have");
-    greatest = 0;
     for (const std::int32_t i : b.indices) greatest = std::max(greatest, static_cast<std::uint32_t>(i));
     require(b.indices.empty() || greatest < options_.kv_blocks, "a block in the table that does not exist");
     std::size_t tokens = 0;
@@ -408,9 +480,9 @@ class device_decoder final : public decoder {
   }
 
   // On a stream of their own, after the last step and before this one's kernels.
-  void swap(const step_batch& b) {
-    copies_.wait(done_);
-    swap_begin_.record(copies_);
+  void swap(const step_batch& b, launched& l) {
+    copies_.wait(newest().done);
+    l.swap_begin.record(copies_);
     const auto block = static_cast<std::size_t>(kv_.block);
     // Neighbours here and there are one copy.
     const auto each = [&](std::span<const block_copy> list, const auto& f) {
@@ -429,7 +501,7 @@ class device_decoder final : public decoder {
     }
     each(b.swap_out, [&](const bf16* here, bf16* host, std::size_t n) { device::copy(copies_, host, here, n); });
     each(b.swap_in, [&](bf16* here, const bf16* host, std::size_t n) { device::copy(copies_, here, host, n); });
-    swap_end_.record(copies_);
+    l.swap_end.record(copies_);
   }
 
   // Sizes that have a graph: 1, 2, 4, 8, then every eighth, and max_rows.
@@ -442,8 +514,8 @@ class device_decoder final : public decoder {
   }
   [[nodiscard]] device::graph& graph_of(std::size_t rows) { return graphs_[graph_index(rows)]; }
 
-  // Writes what `upload` sends. The device reads none of it now: a step waits for its end.
-  work prepare(const step_batch& b) {
+  // Writes what `upload` sends. The device reads none of it now: the step that had the slot before was waited for.
+  work prepare(const step_batch& b, launched& l) {
     work w;
     const std::size_t tokens = b.tokens.size();
     w.decodes = tokens == b.rows.size();
@@ -452,7 +524,7 @@ class device_decoder final : public decoder {
     w.tokens = pads ? padded(tokens) : tokens;
     w.samples = pads ? w.tokens : w.sampled;
     const upload_layout at{w.tokens, w.samples};
-    auto* const words = reinterpret_cast<std::int32_t*>(staging_.data());
+    auto* const words = reinterpret_cast<std::int32_t*>(l.staging.data());
 
     std::ranges::copy(b.tokens, words + at.tokens);
     std::fill(words + at.tokens + tokens, words + at.positions, 0);
@@ -472,8 +544,7 @@ class device_decoder final : public decoder {
     std::fill(words + at.samples + samples, words + at.samples + w.samples, 0);
 
     const std::span items{reinterpret_cast<attention_item*>(words + at.items), bounds_.items};
-    w.counts =
-        plan_attention(settings_, b.rows, b.indptr, items, {staged_merges_.data(), bounds_.merges}, bounds_.partials);
+    w.counts = plan_attention(settings_, b.rows, b.indptr, items, {l.merges.data(), bounds_.merges}, bounds_.partials);
     words[at.counts] = w.counts.items;
     words[at.counts + 1] = w.counts.merges;
     // The kernel counts the block table's words from the items on, for they do not move.
@@ -482,7 +553,7 @@ class device_decoder final : public decoder {
     const std::size_t table = at.items + count * item_words;
     std::ranges::copy(b.indices, words + table);
     w.keys = detail::rounded_up((table + b.indices.size()) * sizeof(std::int32_t), sizeof(std::uint64_t));
-    auto* const keys = reinterpret_cast<std::uint64_t*>(staging_.data() + w.keys);
+    auto* const keys = reinterpret_cast<std::uint64_t*>(l.staging.data() + w.keys);
     for (std::size_t i = 0; i != count; ++i) {
       keys[i] = tessera::gpu::longest_first<cost_bits>(attention_cost(items[i], settings_.group));
     }
@@ -490,9 +561,9 @@ class device_decoder final : public decoder {
     return w;
   }
 
-  void upload(const work& w) {
-    device::copy(main_, upload_.data(), staging_.data(), w.bytes);
-    device::copy(main_, merges_.data(), staged_merges_.data(),
+  void upload(const work& w, const launched& l) {
+    device::copy(main_, upload_.data(), l.staging.data(), w.bytes);
+    device::copy(main_, merges_.data(), l.merges.data(),
                  static_cast<std::size_t>(w.counts.merges) * sizeof(attention_merge));
   }
 
@@ -566,7 +637,7 @@ class device_decoder final : public decoder {
     };
 
     device::launch(main_, embed<std::int32_t>, rows, 128U, weight(layout_.embedding()), words + at.tokens,
-                   residual_.data(), hidden);
+                   sampled_.data(), residual_.data(), hidden);
     for (std::size_t l = 0; l != layout_.layers; ++l) {
       normalise(l == 0 ? rms_norm<norm_input::plain> : rms_norm<norm_input::added>, rows,
                 layout_.of(l, kind::attention_norm));
@@ -604,8 +675,9 @@ class device_decoder final : public decoder {
 #ifdef CUDA_DECODE_FLASHINFER
   template <int Dim>
   [[nodiscard]] double time_flashinfer(const step_batch& b) {
+    launched& l = idle();
     check(b);
-    const work w = prepare(b);
+    const work w = prepare(b, l);
     detail::require(w.decodes && !b.rows.empty(), "FlashInfer's attention is measured for rows that decode");
     // Its tables have no block behind a sequence's end: [rows + 1] begins, [rows] tokens in the last block, blocks.
     const std::size_t rows = b.rows.size();
@@ -629,12 +701,12 @@ class device_decoder final : public decoder {
     a.indices = lists.data() + 2 * rows + 1;
     constexpr int runs = 20;
     for (int i = 0; i != runs + 1; ++i) {
-      if (i == 1) begin_.record(main_);  // the first one loads the kernels
+      if (i == 1) l.begin.record(main_);  // the first one loads the kernels
       kernels(main_, a, lists.data(), lists.data() + rows + 1);
     }
-    end_.record(main_);
-    end_.synchronize();
-    return seconds_between(begin_, end_) / runs;
+    l.end.record(main_);
+    l.end.synchronize();
+    return seconds_between(l.begin, l.end) / runs;
   }
 #endif
 
@@ -673,14 +745,13 @@ class device_decoder final : public decoder {
   device::buffer<std::uint32_t> order_;
   device::buffer<std::byte> sort_space_;
   device::pinned<bf16> host_pool_;
-  device::pinned<std::byte> staging_;
-  device::pinned<attention_merge> staged_merges_;
-  device::pinned<std::int32_t> tokens_;
 
   std::vector<device::graph> graphs_;
   std::size_t captures_ = 0;
-  std::size_t sampled_rows_ = 0;
-  device::event swap_begin_, swap_end_, begin_, uploaded_, sorted_, start_, end_, done_;
+  std::vector<launched> launched_;  // a ring
+  std::uint64_t oldest_ = 0;        // of those in flight
+  std::size_t in_flight_ = 0;
+  std::size_t sampled_rows_ = 0;  // of the step that was waited for last
 };
 
 }  // namespace cuda_decode

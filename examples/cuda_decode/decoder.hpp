@@ -113,6 +113,7 @@ struct decoder_options {
   std::size_t max_rows = 256;       ///< Most sequences in a step.
   std::size_t max_tokens = 8192;    ///< Most tokens computed in a step.
   std::size_t max_context = 32768;  ///< Most tokens of a sequence.
+  std::size_t in_flight = 1;        ///< Most steps that are launched and not waited for.
   bool graphs = true;               ///< Decode-only steps run as CUDA graphs.
   split_policy split = split_policy::balanced;
 };
@@ -136,9 +137,10 @@ struct device_copy {
   std::uint32_t to = 0;
 };
 
-/// What one step computes. Nothing is referred to after `step` has returned.
+/// What one step computes. Nothing is referred to after `launch` or `step` has returned.
 struct step_batch {
-  std::span<const std::int32_t> tokens;    ///< Those of all rows, one row after the other.
+  std::span<const std::int32_t> tokens;    ///< Those of all rows, one row after the other. -1 - i: what the i-th row
+                                           ///< samples of those that do in the step before, which is in flight.
   std::span<const batch_row> rows;         ///< In any order.
   std::span<const std::int32_t> indptr;    ///< [rows + 1]: the block table, as in `kv::csr_view`.
   std::span<const std::int32_t> indices;   ///< [indptr[rows]]: device blocks, in the order of the sequences.
@@ -156,7 +158,7 @@ struct step_times {
   double host = 0;     ///< What the host did to prepare the upload, on its clock.
 };
 
-/// What `step` returns; valid until the next one.
+/// What a step came to; valid until the next is launched.
 struct step_result {
   std::span<const std::int32_t> sampled;  ///< The most likely token of each row that samples, in the rows' order.
   step_times times;
@@ -180,11 +182,20 @@ class decoder {
   decoder& operator=(const decoder&) = delete;
 
   [[nodiscard]] virtual decoder_facts facts() const = 0;
-  /// Runs a step and waits for its tokens. A batch without rows only copies blocks. @throws device_error
-  virtual step_result step(const step_batch& batch) = 0;
-  /// Logits of the i-th row that sampled in the last step, for tests. [vocabulary]
+  /// Enqueues a step behind those before, and does not wait. A batch without rows only copies blocks. Fewer than
+  /// `in_flight` may be launched and not waited for. @throws device_error: nothing is in flight any more, then
+  virtual void launch(const step_batch& batch) = 0;
+  /// Waits for the oldest step in flight. @throws device_error, as `launch`
+  virtual step_result wait() = 0;
+  /// Runs a step, where none is in flight. @throws device_error
+  step_result step(const step_batch& batch) {
+    launch(batch);
+    return wait();
+  }
+  /// Logits of the i-th row that sampled in the last step, for tests. None may be in flight. [vocabulary]
   [[nodiscard]] virtual std::vector<float> logits(std::size_t i) = 0;
-  /// Bytes per second that a plain copy on the device reads and writes together. @throws device_error
+  /// Bytes per second that a plain copy on the device reads and writes together; no step may be in flight, as for the
+  /// next two. @throws device_error
   [[nodiscard]] virtual double copy_bandwidth() = 0;
   /// Seconds of the attention kernel alone, one layer, for rows that decode. @throws device_error
   [[nodiscard]] virtual double attention_seconds(const step_batch& batch) = 0;

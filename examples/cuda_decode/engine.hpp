@@ -23,9 +23,11 @@ namespace cuda_decode {
 /// may be served in, of those that keep something about each request.
 struct engine_request : tessera::request_hook_for<tessera::order::round_robin, tessera::order::two_phase> {
   std::vector<std::int32_t> sequence;  ///< Prompt and generated tokens. Reserve it: then a step allocates nothing.
+  std::int32_t sampled_at = 0;         ///< Its place among those that sample in the newest step that has it.
 };
 
-/// Runs plans on a decoder. Its arrays have their full size from construction on.
+/// Runs plans on a decoder. Its arrays have their full size from construction on. At most two plans may be in flight: a
+/// token that is not known yet is then one of the plan before.
 class engine {
  public:
   /// `d` must outlive it, and have at least these many blocks, rows and tokens.
@@ -45,10 +47,17 @@ class engine {
   [[nodiscard]] step_batch batch(const tessera::step_plan<Request>& plan) {
     rows_.clear();
     tokens_.clear();
+    std::int32_t samples = 0;
     for (std::size_t i = 0; i < plan.size(); ++i) {
       const tessera::scheduled<Request>& e = plan[i];
-      const auto first = e.request->sequence.begin() + e.first.count();
-      tokens_.insert(tokens_.end(), first, first + e.count.count());
+      const std::vector<std::int32_t>& sequence = e.request->sequence;
+      const auto first = static_cast<std::size_t>(e.first.count());
+      const std::size_t end = first + static_cast<std::size_t>(e.count.count());
+      for (std::size_t p = first; p < end; ++p) {
+        // The plan before is still to sample it: the device has it by then.
+        tokens_.push_back(p < sequence.size() ? sequence[p] : -1 - e.request->sampled_at);
+      }
+      if (e.samples) e.request->sampled_at = samples++;
       rows_.push_back(
           {static_cast<std::int32_t>(e.first.count()), static_cast<std::int32_t>(e.count.count()), e.samples});
     }
@@ -65,13 +74,19 @@ class engine {
             .swap_in = swap_in_};
   }
 
-  /// Runs the batch that `batch(plan)` made and waits for it. Afterwards `sampled(i)` belongs to `plan[i]`.
-  /// @throws device_error
+  /// Enqueues the batch that `batch(plan)` made, and does not wait for it. @throws device_error: then no plan is in
+  /// flight any more
   template <class Request>
-  step_times run(const tessera::step_plan<Request>& plan, const step_batch& b) {
+  void launch(const tessera::step_plan<Request>& plan, const step_batch& b) {
     // An adopted request's KV would come from another instance. There is none.
     if (!plan.fetch.empty()) throw device_error{"KV of another instance cannot be fetched"};
-    const step_result result = decoder_->step(b);
+    decoder_->launch(b);
+  }
+  /// Waits for the oldest plan in flight, which is `plan`. Afterwards `sampled(i)` belongs to `plan[i]`.
+  /// @throws device_error, as `launch`
+  template <class Request>
+  step_times wait(const tessera::step_plan<Request>& plan) {
+    const step_result result = decoder_->wait();
     sampled_.assign(plan.size(), -1);
     std::size_t next = 0;
     for (std::size_t i = 0; i < plan.size(); ++i) {

@@ -67,7 +67,8 @@ inline constexpr std::size_t step_parts = 8;
 inline constexpr std::array<std::string_view, step_parts> step_part_names{"scheduling", "sorting", "copying", "upload",
                                                                           "swap",       "kernels", "rest",    "step"};
 
-/// Where the time of all steps went. O(1) a step, allocates nothing.
+/// Where the time of all steps went. With two in flight parts of one are in the time of another, and a step is as long
+/// as it holds up the next. O(1) a step, allocates nothing.
 class step_split {
  public:
   void add(double scheduling, const step_times& t, double step) {
@@ -116,10 +117,11 @@ struct loop_clock {
 
 /// How a loop is set up.
 struct loop_options {
-  tessera::scheduler_limits limits;
+  tessera::scheduler_limits limits;  ///< `plans_in_flight` 2: a step is planned and launched while another runs.
   tessera::step_limits step;
   tokens quantum{500};        ///< Of compositions that have one.
   tokens demote_above{5000};  ///< Of compositions that have one.
+  bool late_stops = false;    ///< The scheduler is not told how long requests get, as where a stop token ends them.
   loop_clock clock;
   std::function<void(served&, std::int32_t)> token{};  ///< Every token that is sampled, before the commit. Optional.
 };
@@ -142,6 +144,7 @@ class loop {
                 .reasoning_tokens = r.reasoning.count(),
                 .answer_tokens = (r.output - r.reasoning).count(),
                 .arrival = arrival};
+    if (options_.late_stops) r.max_output = tokens{};
     r.preempted_since = -1;
     r.qoe = tessera::qoe_integrator{};
     const bool makes_sense = r.output >= tokens{1} && r.reasoning >= tokens{} && r.reasoning < r.output;
@@ -153,11 +156,12 @@ class loop {
     return s;
   }
 
-  /// Ends a request now; within a step, with its commit. False if it is not live.
+  /// Ends a request now; one that is in steps in flight, with the last of them. False if it is not live.
   virtual bool cancel(served& r) = 0;
-  /// Runs one step. False: there was nothing to run. @throws device_error; what was in the step has then failed.
+  /// Launches as many steps as may be in flight, and settles the oldest. False: there was nothing to run.
+  /// @throws device_error; what was in flight has then failed.
   virtual bool step() = 0;
-  /// No request is live.
+  /// No request is live, and no step is in flight.
   [[nodiscard]] virtual bool idle() const = 0;
   /// Compares the scheduler's books with the requests', between two steps. Empty: they agree.
   [[nodiscard]] virtual std::string inconsistency() const = 0;
@@ -167,10 +171,13 @@ class loop {
   [[nodiscard]] std::uint64_t computed_tokens() const noexcept { return computed_; }
   [[nodiscard]] std::uint64_t preemptions() const noexcept { return preemptions_; }
   [[nodiscard]] std::uint64_t swapped_blocks() const noexcept { return swapped_blocks_; }
+  /// Of the computed tokens, those of requests that had ended by then: with two steps in flight, one is launched before
+  /// it is known what the other came to.
+  [[nodiscard]] std::uint64_t tokens_in_vain() const noexcept { return in_vain_; }
   /// Forgets what was measured so far.
   void reset() {
     split_ = {};
-    computed_ = preemptions_ = swapped_blocks_ = 0;
+    computed_ = in_vain_ = preemptions_ = swapped_blocks_ = 0;
   }
 
  protected:
@@ -220,6 +227,7 @@ class loop {
   loop_options options_;
   step_split split_;
   std::uint64_t computed_ = 0;
+  std::uint64_t in_vain_ = 0;
   std::uint64_t preemptions_ = 0;
   std::uint64_t swapped_blocks_ = 0;
 };
@@ -336,6 +344,8 @@ inline void serve(loop& l, std::list<arrival>& arrivals) {
 struct loop_result {
   sim::run_result run;
   step_split split;
+  std::uint64_t computed_tokens = 0;
+  std::uint64_t tokens_in_vain = 0;
   std::uint64_t preemptions = 0;
   std::uint64_t swapped_blocks = 0;
 };
@@ -356,6 +366,8 @@ struct loop_result {
   result.run.numbers.scheduler_ns_mean = l->split().mean(step_part::scheduling) * 1e9;
   result.run.numbers.scheduler_ns_p99 = l->split().p99(step_part::scheduling) * 1e9;
   result.split = l->split();
+  result.computed_tokens = l->computed_tokens();
+  result.tokens_in_vain = l->tokens_in_vain();
   result.preemptions = l->preemptions();
   result.swapped_blocks = l->swapped_blocks();
   return result;

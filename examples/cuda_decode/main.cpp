@@ -52,6 +52,8 @@ struct arguments {
   std::int64_t max_context = 0;
   std::string split = "balanced";
   bool no_graphs = false;
+  std::int64_t in_flight = 1;
+  bool late_stops = false;
   std::int64_t quantum = 500;
   std::int64_t demote_above = 5000;
   double time_scale = 1;
@@ -110,6 +112,7 @@ decoder_options decoder_of(const arguments& a) {
   if (o.max_tokens < o.max_rows) throw sim::usage_error{"--token-budget must not be less than --max-batch"};
   o.max_context = static_cast<std::size_t>(
       in_range(a.max_context == 0 ? (tiny(a) ? 256 : 32768) : a.max_context, 1, 1 << 20, "--max-context"));
+  o.in_flight = static_cast<std::size_t>(in_range(a.in_flight, 1, 2, "--in-flight"));
   o.graphs = !a.no_graphs;
   o.split = a.split == "uniform" ? split_policy::uniform : split_policy::balanced;
   return o;
@@ -124,10 +127,12 @@ loop_options loop_of(const arguments& a, const decoder_options& d, const decoder
               .block_size = block_size,
               .residents = d.max_rows,
               .host_blocks = facts.host_blocks,
-              .max_length = min(tokens{static_cast<std::int64_t>(d.max_context)}, all)};
+              .max_length = min(tokens{static_cast<std::int64_t>(d.max_context)}, all),
+              .plans_in_flight = d.in_flight};
   o.step = {.max_batch = d.max_rows, .token_budget = tokens{static_cast<std::int64_t>(d.max_tokens)}};
   o.quantum = tokens{in_range(a.quantum, 1, 1 << 24, "--quantum")};
   o.demote_above = tokens{in_range(a.demote_above, 1, 1 << 24, "--demote-above")};
+  o.late_stops = a.late_stops;
   o.clock = wall_clock(positive(a.time_scale, "--time-scale"));
   return o;
 }
@@ -160,9 +165,11 @@ std::vector<sim::trace_row> rows_of(const arguments& a) {
 std::string format_split(const loop_result& r) {
   const step_split& s = r.split;
   if (s.steps() == 0) return {};
-  std::string text = fmt::format("{}: {} steps, {} preemptions, {} blocks swapped\n{:<12} {:>10} {:>10} {:>10} {:>8}\n",
-                                 r.run.numbers.policy, s.steps(), r.preemptions, r.swapped_blocks, "", "total s",
-                                 "mean ms", "p99 ms", "share");
+  std::string text = fmt::format(
+      "{}: {} steps, {} tokens computed, {} of them in vain, {} preemptions, {} blocks swapped\n"
+      "{:<12} {:>10} {:>10} {:>10} {:>8}\n",
+      r.run.numbers.policy, s.steps(), r.computed_tokens, r.tokens_in_vain, r.preemptions, r.swapped_blocks, "",
+      "total s", "mean ms", "p99 ms", "share");
   for (std::size_t i = 0; i < step_parts; ++i) {
     const auto p = static_cast<step_part>(i);
     text += fmt::format("{:<12} {:>10.4f} {:>10.4f} {:>10.4f} {:>7.2f}%\n", step_part_names[i], s.total(p),
@@ -174,6 +181,8 @@ std::string format_split(const loop_result& r) {
 nlohmann::ordered_json json_of(const loop_result& r) {
   nlohmann::ordered_json j = sim::to_json(r.run.numbers);
   j["steps"] = r.split.steps();
+  j["computed_tokens"] = r.computed_tokens;
+  j["tokens_in_vain"] = r.tokens_in_vain;
   j["swapped_blocks"] = r.swapped_blocks;
   for (std::size_t i = 0; i < step_parts && r.split.steps() > 0; ++i) {
     const auto p = static_cast<step_part>(i);
@@ -383,6 +392,9 @@ int main(int argc, char** argv) {
   }
   runs.add_option("--csv", a.csv, "write a row per policy and request");
   runs.add_option("--time-scale", a.time_scale, "a second counts as so many")->capture_default_str();
+  runs.add_option("--in-flight", a.in_flight, "2: plan and launch a step while another runs")->capture_default_str();
+  runs.add_flag("--late-stops", a.late_stops,
+                "requests end as by a stop token: the scheduler is not told their lengths");
   profiles.add_option("--profile", a.profile, "the profile to write");
   profiles.add_option("--steps", a.steps, "write the measured steps as CSV, for calibrate");
   profiles.add_flag("--quick", a.quick, "fewer points, each measured less often");

@@ -99,7 +99,8 @@ class null_decoder final : public decoder {
  public:
   explicit null_decoder(std::size_t rows) : sampled_(rows, 0) {}
   [[nodiscard]] decoder_facts facts() const override { return {}; }
-  step_result step(const step_batch& /*batch*/) override { return {.sampled = sampled_, .times = {}}; }
+  void launch(const step_batch& /*batch*/) override {}
+  step_result wait() override { return {.sampled = sampled_, .times = {}}; }
   [[nodiscard]] std::vector<float> logits(std::size_t /*i*/) override { return {}; }
   [[nodiscard]] double copy_bandwidth() override { return 0; }
   [[nodiscard]] double attention_seconds(const step_batch& /*batch*/) override { return 0; }

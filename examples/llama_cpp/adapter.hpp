@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include "sampler.hpp"
+
 #include <tessera/order/round_robin.hpp>
 #include <tessera/order/two_phase.hpp>
 #include <tessera/pipeline/plan.hpp>
@@ -16,6 +18,7 @@
 #include <span>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 /// @file
@@ -31,6 +34,9 @@ struct engine_request : tessera::request_hook_for<tessera::order::round_robin, t
   std::vector<llama_token> sequence;  ///< Prompt and generated tokens.
   llama_seq_id slot = -1;             ///< Sequence id in the context while its KV is there.
   std::vector<std::uint8_t> saved;    ///< Its KV while it is swapped out, or on its way to another context.
+  std::vector<llama_token> guesses;   ///< Drafts for its next step: what may follow the sequence.
+  tessera::tokens drafts{};           ///< How many they are, for `tessera::draft::per_request`.
+  sampling how;                       ///< How its tokens are chosen.
 };
 
 /// llama.cpp answered with something that must not happen.
@@ -48,8 +54,16 @@ struct context_options {
   /// safe. False: every slot has `cells / slots` of its own, which must cover `max_length`; then a sequence's logits
   /// are the same to the last bit, whoever runs beside it and wherever it was moved to.
   bool unified = true;
+  /// Only if unified. llama.cpp's CPU kernel for it is faster there, rounds to 16 bits and sums chunks of a prompt in
+  /// another order than single tokens: what is drawn at random may then depend on who runs beside it.
+  bool flash_attention = true;
   int threads = 1;
 };
+
+/// Whether what was computed last can be taken back, as drafts need it: not from a recurrent state.
+[[nodiscard]] inline bool takes_drafts(const llama_model* m) noexcept {
+  return !llama_model_is_recurrent(m) && !llama_model_is_hybrid(m);
+}
 
 /// A llama.cpp context that runs plans. Sequences have slots from the step in which they start until they are preempted
 /// or released. Its own arrays are reserved at construction; llama.cpp's, and the saved states, are allocated as it
@@ -57,14 +71,14 @@ struct context_options {
 class context {
  public:
   /// `model` must outlive it. @throws engine_error
-  context(llama_model* model, const context_options& o) : slots_(o.slots, false) {
+  context(llama_model* model, const context_options& o) : unified_{o.unified}, slots_(o.slots, false) {
     llama_context_params p = llama_context_default_params();
     p.n_ctx = o.cells;
     p.n_batch = p.n_ubatch = o.batch;
     p.n_seq_max = o.slots;
     p.kv_unified = o.unified;
-    // Its CPU kernel computes chunks of a prompt in another order of sums than single tokens.
-    if (!o.unified) p.flash_attn_type = LLAMA_FLASH_ATTN_TYPE_DISABLED;
+    p.swa_full = false;  // layers with a window keep no more than it
+    if (!o.unified || !o.flash_attention) p.flash_attn_type = LLAMA_FLASH_ATTN_TYPE_DISABLED;
     p.n_threads = p.n_threads_batch = o.threads;
     p.no_perf = true;
     llama_.reset(llama_init_from_model(model, p));
@@ -73,23 +87,25 @@ class context {
     batch_ = llama_batch_init(static_cast<std::int32_t>(o.batch), 0, 1);
     order_.reserve(o.slots);
     last_.reserve(o.slots);
-    sampled_.reserve(o.slots);
+    first_.reserve(o.slots + 1);
+    sampled_.reserve(o.batch);
   }
   ~context() { llama_batch_free(batch_); }
   context(const context&) = delete;
   context& operator=(const context&) = delete;
 
-  /// Runs one step: copies first, out before in, then the batch. Afterwards `logits(i)` and `sampled(i)` belong to
-  /// `plan[i]`. Sequences are saved whole and share nothing: for schedulers over a `block_pool` that do not `fork`.
-  /// Any block tables will do, llama.cpp has its own. @throws engine_error
+  /// Runs one step: copies first, out before in, then the batch, with as many of each request's `guesses` as its entry
+  /// has slots for. Afterwards `logits(i)` and `sampled(i)` belong to `plan[i]`, and `keep` is due. Sequences are saved
+  /// and restored whole: for schedulers over a `block_pool`. Any block tables will do, llama.cpp has its own: so has it
+  /// what `plan.copies` copies for forks. @throws engine_error
   template <class Request, class Tables>
   void run(const tessera::step_plan<Request, Tables>& plan) {
-    if (!plan.copies.empty()) throw engine_error{"forks are not implemented"};
     for (const auto& t : plan.swap_out) save(*t.request);
     for (const auto& p : plan.preempted) release_slot(*p.request);
     for (const auto& t : plan.swap_in) restore(*t.request);
     for (const auto& t : plan.fetch) restore(*t.request);
-    sampled_.assign(plan.size(), -1);
+    sampled_.clear();
+    first_.assign(1, 0);
     last_.assign(plan.size(), -1);
     if (plan.empty()) return;
 
@@ -97,16 +113,36 @@ class context {
     const int result = llama_decode(llama_.get(), batch_);
     if (result != 0) throw engine_error{"llama_decode answered " + std::to_string(result)};
     for (std::size_t i = 0; i < plan.size(); ++i) {
-      if (plan[i].samples) sampled_[i] = most_likely(logits(i));
+      // What holds of the drafts is what would have been sampled: the rest was computed on a wrong text.
+      const auto slots = static_cast<std::size_t>(plan[i].lookahead.count());
+      for (std::size_t k = 0; plan[i].samples; ++k) {
+        const auto place = static_cast<std::size_t>((plan[i].first + plan[i].count).count()) + k;
+        sampled_.push_back(choose(logits(i, k), plan[i].request->how, place));
+        if (k == slots || sampled_.back() != plan[i].request->guesses[k]) break;
+      }
+      first_.push_back(sampled_.size());
     }
   }
 
-  /// The token to append to the sequence of `plan[i]`: the most likely one, of equals the first. -1 if the entry does
+  /// The tokens to append to the sequence of `plan[i]`: the drafts that hold, and one more. None if the entry does
   /// not sample.
-  [[nodiscard]] llama_token sampled(std::size_t i) const noexcept { return sampled_[i]; }
-  /// The logits after the last token of `plan[i]`, which samples, until the next step.
-  [[nodiscard]] std::span<const float> logits(std::size_t i) const noexcept {
-    return {llama_get_logits_ith(llama_.get(), last_[i]), vocabulary_};
+  [[nodiscard]] std::span<const llama_token> sampled(std::size_t i) const noexcept {
+    return std::span{sampled_}.subspan(first_[i], first_[i + 1] - first_[i]);
+  }
+  /// The logits from which `sampled(i)[k]` was chosen, until the next step.
+  [[nodiscard]] std::span<const float> logits(std::size_t i, std::size_t k = 0) const noexcept {
+    return {llama_get_logits_ith(llama_.get(), last_[i] + static_cast<std::int32_t>(k)), vocabulary_};
+  }
+  /// So many of its tokens have been appended to the sequence of an entry that samples: of the drafts' KV, that of the
+  /// others goes. Before the plan is committed.
+  template <class Request>
+  void keep(const tessera::scheduled<Request>& e, std::size_t appended) {
+    const auto end = e.first + e.count + tessera::tokens{static_cast<std::int64_t>(appended) - 1};
+    if (end == e.first + e.count + e.lookahead) return;
+    if (!llama_memory_seq_rm(llama_get_memory(llama_.get()), e.request->slot, static_cast<llama_pos>(end.count()),
+                             -1)) {
+      throw engine_error{"this model's memory cannot go back: it takes no drafts"};
+    }
   }
 
   /// Copies a sequence's KV to the request: before it is evacuated to another context, and when it is swapped out.
@@ -114,6 +150,20 @@ class context {
     r.saved.resize(llama_state_seq_get_size(llama_.get(), r.slot));
     const std::size_t size = llama_state_seq_get_data(llama_.get(), r.saved.data(), r.saved.size(), r.slot);
     if (size != r.saved.size()) throw engine_error{"llama.cpp could not save a sequence"};
+  }
+
+  /// `child` goes on as a copy of `parent`: it has the same KV, in a slot of its own. In one pool of cells they share
+  /// it; where each slot has cells of its own, it is copied.
+  void fork(engine_request& parent, engine_request& child) {
+    if (unified_) {
+      take_slot(child);
+      llama_memory_seq_cp(llama_get_memory(llama_.get()), parent.slot, child.slot, -1, -1);
+    } else {
+      save(parent);
+      child.saved = std::move(parent.saved);
+      parent.saved = {};
+      restore(child);
+    }
   }
 
   /// Forgets all that is kept of a request: it has ended.
@@ -149,7 +199,8 @@ class context {
     void operator()(llama_context* c) const noexcept { llama_free(c); }
   };
 
-  /// An entry is a run of positions of one sequence. Only the last needs logits, and only if it samples.
+  /// An entry is a run of positions of one sequence, and drafts behind it. Only the last one of these positions needs
+  /// logits, and only if it samples; and each draft.
   template <class Request, class Tables>
   void fill_batch(const tessera::step_plan<Request, Tables>& plan) {
     // llama.cpp splits a batch where slots do not follow each other, so entries go in by slot, not by rank.
@@ -166,16 +217,19 @@ class context {
     batch_.n_tokens = 0;
     for (const std::size_t i : order_) {
       const auto& e = plan[i];
-      for (auto position = e.first.count(); position < (e.first + e.count).count(); ++position) {
+      const auto end = e.first + e.count;
+      for (auto position = e.first; position < end + e.lookahead; position += tessera::tokens{1}) {
         const std::int32_t n = batch_.n_tokens++;
-        batch_.token[n] = e.request->sequence[static_cast<std::size_t>(position)];
-        batch_.pos[n] = static_cast<llama_pos>(position);
+        const bool draft = position >= end;
+        const auto& from = draft ? e.request->guesses : e.request->sequence;
+        batch_.token[n] = from[static_cast<std::size_t>((draft ? position - end : position).count())];
+        batch_.pos[n] = static_cast<llama_pos>(position.count());
         batch_.n_seq_id[n] = 1;
         batch_.seq_id[n][0] = e.request->slot;
-        batch_.logits[n] = 0;
+        batch_.logits[n] = draft ? 1 : 0;
       }
       if (e.samples) {
-        last_[i] = batch_.n_tokens - 1;
+        last_[i] = batch_.n_tokens - 1 - static_cast<std::int32_t>(e.lookahead.count());
         batch_.logits[last_[i]] = 1;
       }
     }
@@ -201,17 +255,15 @@ class context {
     return static_cast<std::size_t>(std::count(slots_.begin(), slots_.end(), false));
   }
 
-  [[nodiscard]] static llama_token most_likely(std::span<const float> logits) noexcept {
-    return static_cast<llama_token>(std::max_element(logits.begin(), logits.end()) - logits.begin());
-  }
-
+  bool unified_;
   std::unique_ptr<llama_context, deleter> llama_;
   llama_batch batch_{};
   std::size_t vocabulary_ = 0;
   std::vector<bool> slots_;           ///< Whether each is in use.
   std::vector<std::size_t> order_;    ///< Entries of the plan by slot.
   std::vector<std::int32_t> last_;    ///< Of each entry that samples, the place of its last token in the batch.
-  std::vector<llama_token> sampled_;  ///< Of each entry.
+  std::vector<llama_token> sampled_;  ///< Of all entries,
+  std::vector<std::size_t> first_;    ///< where those of each begin, and the end.
 };
 
 }  // namespace llama_cpp

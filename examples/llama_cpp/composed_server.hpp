@@ -52,9 +52,13 @@ class composed_server final : public server {
     if (instances_[to]->scheduler.waiting_count() >= options_.limits.requests) return false;
     const double before = options_.clock().seconds();
     if (r.state().computed > tokens{}) from.engine.save(r);
-    const bool left = ok(from.scheduler.evacuate(r));
+    if (!ok(from.scheduler.evacuate(r))) {  // the next step copies a block for it, or for its fork
+      r.saved = {};
+      return false;
+    }
     from.engine.release_slot(r);
-    if (!left || !ok(instances_[to]->scheduler.adopt(r))) throw engine_error{"a request that had run was refused"};
+    r.shared = tokens{};
+    if (!ok(instances_[to]->scheduler.adopt(r))) throw engine_error{"a request that had run was refused"};
     if (to != r.where) {
       ++counts_.moves;
       ++r.record.migrations;
@@ -92,7 +96,8 @@ class composed_server final : public server {
       const auto residents = one->scheduler.residents();
       tokens held{};
       for (const served* r : residents) {
-        held += r->state().computed;
+        // What forks share counts once: for the one that they were made of.
+        held += r->state().computed - min(r->state().computed, r->shared);
         if (one->engine.kv_length(*r) != r->state().computed.count()) {
           return fmt::format("request {} has KV of {} tokens in slot {}, but the scheduler counts {}", r->id,
                              one->engine.kv_length(*r), r->slot, r->state().computed.count());
@@ -113,6 +118,11 @@ class composed_server final : public server {
   bool cancel_run(served& r) override {
     instance& on = *instances_[r.where];
     if (std::find(cancelled_.begin(), cancelled_.end(), &r) != cancelled_.end()) return false;
+    if (makes_samples_) {  // nobody goes under its feet
+      if (std::find(hanging_up_.begin(), hanging_up_.end(), &r) != hanging_up_.end()) return false;
+      hanging_up_.push_back(&r);
+      return true;
+    }
     if (!ok(on.scheduler.cancel(r))) return false;
     if (r.state().life == tessera::lifecycle::cancelled) {
       on.engine.release(r);
@@ -178,14 +188,18 @@ class composed_server final : public server {
     instance& on = *instances_[i];
     const auto started = wall_clock::now();
     const time_point now = options_.clock();
-    const auto plan =
-        on.scheduler.plan(now, {.max_batch = options_.limits.residents, .token_budget = options_.step_tokens});
+    const auto plan = on.scheduler.plan(
+        now,
+        {.max_batch = options_.limits.residents, .token_budget = options_.step_tokens, .lookahead = options_.drafts});
     const auto planned = wall_clock::now();
     if (plan.empty() && plan.preempted.empty()) {
       on.scheduler.abandon(plan);
       return false;
     }
-    for (const auto& p : plan.preempted) p.request->preempted_since = now.seconds();
+    for (const auto& p : plan.preempted) {
+      p.request->preempted_since = now.seconds();
+      p.request->shared = tokens{};
+    }
     on.engine.run(plan);
 
     const time_point end = options_.clock();
@@ -193,8 +207,13 @@ class composed_server final : public server {
     for (std::size_t k = 0; k < plan.size(); ++k) {
       served& r = *plan[k].request;
       measure(r, now, end);
-      outcomes_.push_back(plan[k].samples ? sample(r, on.engine.sampled(k), *model_, end) : tessera::outcome{});
+      outcomes_.emplace_back();
+      if (!plan[k].samples) continue;
+      outcomes_.back() = sample(r, on.engine.sampled(k), *model_, end);
+      on.engine.keep(plan[k], outcomes_.back().produced);
+      counts_.drafts += static_cast<std::uint64_t>(plan[k].lookahead.count());
       if (outcomes_.back().finished || outcomes_.back().end_of_reasoning) changed_.push_back(&r);
+      if (r.forks_due != 0) forking_.emplace_back(&r, k);
     }
     const auto sampled = wall_clock::now();
     counts_.preemptions += plan.preempted.size();
@@ -204,6 +223,8 @@ class composed_server final : public server {
     const auto committed = wall_clock::now();
     on.last_step = end - now;
 
+    for (const auto& [r, k] : forking_) make_samples(*r, k, end);
+    forking_.clear();
     std::erase_if(changed_, [](const served* r) { return r->state().life == tessera::lifecycle::cancelled; });
     for (served* r : cancelled_) {
       on.engine.release(*r);
@@ -212,19 +233,58 @@ class composed_server final : public server {
     cancelled_.clear();
     for (served* r : changed_) {
       if (r->state().life == tessera::lifecycle::finished) {
+        const bool unread = std::erase(hanging_up_, r) != 0 && r->answer_begin != 0;
         on.engine.release(*r);
         ended(*r);
+        if (unread) cancel(*r);
       } else {
         place_answer(*r, end);
       }
     }
     changed_.clear();
+    for (served* r : hanging_up_) cancel_run(*r);
+    hanging_up_.clear();
     const double scheduling = seconds(planned - started) + seconds(committed - sampled);
     counts_.scheduler_ns.add(static_cast<std::uint64_t>(scheduling * 1e9));
     counts_.scheduler_seconds += scheduling;
     counts_.step_seconds += seconds(wall_clock::now() - started);
     ++counts_.steps;
     return true;
+  }
+
+  /// The prompt of `r` is there, and entry `k` of the step that has run says what may follow it: its samples go on from
+  /// it, each with a token of its own. One that cannot, because there is no place for it or because its first token, or
+  /// that of `r`, changes more than its length, begins with the prompt.
+  void make_samples(served& r, std::size_t k, time_point now) {
+    if (r.state().life == tessera::lifecycle::cancelled) return;
+    makes_samples_ = true;
+    instance& on = *instances_[r.where];
+    const auto prompt = static_cast<std::size_t>(r.prompt.count());
+    const bool lives_on = r.state().life == tessera::lifecycle::resident;
+    for (served* child : r.samples) {
+      --r.forks_due;
+      like(*child, r);
+      const llama_token first = choose(on.engine.logits(k), child->how, prompt);
+      const bool forks = lives_on && goes_on(r, r.sequence[prompt], *model_) && goes_on(*child, first, *model_);
+      const bool reasons = describe(*child, now);
+      if (!forks || !ok(on.scheduler.fork(r, *child))) {
+        if (!ok(submit(*child))) close(*child);
+        continue;
+      }
+      on.engine.fork(r, *child);
+      child->shared = child->state().computed;
+      child->where = r.where;
+      child->record.arrival = r.record.arrival;
+      child->record.first_scheduled = now.seconds();
+      if (!reasons) child->record.phase_change = now.seconds();
+      lives(*child);
+      static_cast<void>(sample(*child, first, *model_, now));
+      guess(*child);
+      ++counts_.forks;
+    }
+    r.samples.clear();
+    if (lives_on) guess(r);
+    makes_samples_ = false;
   }
 
   void measure(served& r, time_point started, time_point ended_at) {
@@ -247,8 +307,11 @@ class composed_server final : public server {
   std::vector<std::unique_ptr<instance>> instances_;
   std::vector<instance_view> views_;
   std::vector<tessera::outcome> outcomes_;
-  std::vector<served*> changed_;    ///< Finished, or began to answer, in the step under way.
-  std::vector<served*> cancelled_;  ///< In the step under way.
+  std::vector<served*> changed_;                          ///< Finished, or began to answer, in the step under way.
+  std::vector<served*> cancelled_;                        ///< In the step under way.
+  std::vector<std::pair<served*, std::size_t>> forking_;  ///< Whose samples go on from an entry of the step under way.
+  bool makes_samples_ = false;                            ///< Just now,
+  std::vector<served*> hanging_up_;                       ///< and who is cancelled meanwhile.
 };
 
 template <class Scheduler, class Placement = tessera::placement::least_kv, class Migration = tessera::placement::stay>

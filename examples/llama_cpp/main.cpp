@@ -33,6 +33,7 @@ struct arguments {
   std::string policies = "pascal";
   std::string model;
   bool random_model = false;
+  std::string layers = "attention";
   std::string save_model;
   std::string prompts = "-";
   std::string trace;
@@ -47,7 +48,11 @@ struct arguments {
   std::int64_t host_blocks = -1;
   std::int64_t context = 0;
   std::int64_t batch_tokens = 512;
+  std::int64_t draft = 0;
+  std::int64_t samples = 1;
+  double temperature = 0;
   std::string kv = "unified";
+  bool no_flash_attention = false;
   int threads = 1;
   int gpu_layers = 0;
   std::int64_t quantum = 500;
@@ -95,7 +100,10 @@ model load_model(const arguments& a) {
   const std::filesystem::path path =
       a.save_model.empty() ? std::filesystem::temp_directory_path() / fmt::format("tessera-random-{}.gguf", getpid())
                            : std::filesystem::path{a.save_model};
-  write_random_model(path.string(), static_cast<std::uint64_t>(a.seed));
+  const random_shape shape{.kind = a.layers == "windows"     ? layer_kind::windows
+                                   : a.layers == "recurrent" ? layer_kind::recurrent
+                                                             : layer_kind::attention};
+  write_random_model(path.string(), static_cast<std::uint64_t>(a.seed), shape);
   model m{path.string(), a.gpu_layers};
   if (a.save_model.empty()) std::filesystem::remove(path);
   return m;
@@ -116,7 +124,12 @@ server_options options_of(const arguments& a, const model& m) {
   o.limits.max_length = tokens{
       in_range(a.context == 0 ? std::min(trained, a.kv_blocks * a.block_size) : a.context, 1, trained, "--context")};
   o.step_tokens = tokens{in_range(a.batch_tokens, a.slots, most, "--batch-tokens")};
+  o.drafts = tokens{in_range(a.draft, 0, 64, "--draft")};
+  if (o.drafts > tokens{} && !takes_drafts(m.get())) {
+    throw sim::usage_error{"--draft: this model has a recurrent state, which cannot go back to before a refused draft"};
+  }
   o.unified = a.kv == "unified";
+  o.flash_attention = !a.no_flash_attention;
   o.threads = static_cast<int>(in_range(a.threads, 1, 1024, "--threads"));
   o.quantum = tokens{in_range(a.quantum, 1, most, "--quantum")};
   o.demote_above = tokens{in_range(a.demote_above, 1, most, "--demote-above")};
@@ -220,14 +233,14 @@ class printer {
 
 std::string number(double x) { return std::isnan(x) ? "-" : fmt::format("{:.3f}", x); }
 
-void print_requests(const std::list<arrival>& arrivals) {
+void print_requests(const std::vector<const served*>& requests) {
   fmt::print("{:>6} {:>7} {:>9} {:>7} {:>9} {:>9} {:>7} {:>9} {:>6}  {}\n", "id", "prompt", "reasoning", "answer",
              "ttft", "tpot", "qoe", "preempted", "moved", "end");
-  for (const arrival& a : arrivals) {
-    const sim::request_record& r = a.request.record;
-    const char* const end = r.rejected                                               ? "refused"
-                            : a.request.state().life == tessera::lifecycle::finished ? "finished"
-                                                                                     : "cancelled";
+  for (const served* s : requests) {
+    const sim::request_record& r = s->record;
+    const char* const end = r.rejected                                        ? "refused"
+                            : s->state().life == tessera::lifecycle::finished ? "finished"
+                                                                              : "cancelled";
     fmt::print("{:>6} {:>7} {:>9} {:>7} {:>9} {:>9} {:>7} {:>9} {:>6}  {}\n", r.id, r.prompt_tokens, r.reasoning_tokens,
                r.answer_tokens, number(r.ttft()), number(r.tpot()), number(r.qoe), r.preemptions, r.migrations, end);
   }
@@ -236,7 +249,21 @@ void print_requests(const std::list<arrival>& arrivals) {
 sim::run_result run(const composition& c, const model& m, server_options o, const arguments& a, const std::string& text,
                     const std::vector<sim::trace_row>& rows) {
   std::list<arrival> arrivals = make_arrivals(a, m, o, text, rows);
-  printer show{m, arrivals.size() == 1};
+  // Those of a prompt follow each other.
+  std::list<served> samples;
+  std::vector<const served*> requests;
+  for (arrival& first : arrivals) {
+    const std::size_t id = first.request.id;
+    for (std::int64_t i = 0; i < a.samples; ++i) {
+      served& r = i == 0 ? first.request : samples.emplace_back();
+      if (a.samples > 1) r.id = id * 100 + static_cast<std::size_t>(i);
+      r.how = {.temperature = static_cast<float>(a.temperature),
+               .seed = static_cast<std::uint64_t>(a.seed) << 32U | r.id};
+      if (i != 0) first.request.samples.push_back(&r);
+      requests.push_back(&r);
+    }
+  }
+  printer show{m, requests.size() == 1};
   if (!a.quiet && rows.empty()) {
     o.read = [&](const served& r, std::span<const llama_token> released) {
       for (const llama_token t : released) show(r, t);
@@ -268,8 +295,8 @@ sim::run_result run(const composition& c, const model& m, server_options o, cons
   if (!a.metrics.empty()) write_metrics();
   show.end();
   facts.wall_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
-  if (!a.quiet) print_requests(arrivals);
-  for (const arrival& x : arrivals) result.requests.push_back(x.request.record);
+  if (!a.quiet) print_requests(requests);
+  for (const served* r : requests) result.requests.push_back(r->record);
   const server_counts& n = s->counts();
   facts.policy = c.name;
   facts.kv_transfers = n.move_seconds;
@@ -280,6 +307,11 @@ sim::run_result run(const composition& c, const model& m, server_options o, cons
     fmt::print("{}: {} steps of {:.3f} ms, {:.2f} % of it in the scheduler; {} preemptions, {} moves\n", c.name,
                n.steps, 1e3 * n.step_seconds / static_cast<double>(n.steps), 100 * n.scheduler_seconds / n.step_seconds,
                n.preemptions, n.moves);
+    if (n.forks > 0) fmt::print("{}: {} of the samples began with a prompt that was there\n", c.name, n.forks);
+    if (n.drafts > 0) {
+      fmt::print("{}: {} of {} drafts accepted, {} tokens in {} steps\n", c.name, n.accepted, n.drafts, n.sampled,
+                 n.steps);
+    }
   }
   return result;
 }
@@ -340,6 +372,10 @@ int run(const arguments& a) {
   in_range(a.max_output, 1, sim::max_trace_tokens, "--max-output");
   in_range(a.reasoning_budget, 0, sim::max_trace_tokens, "--reasoning-budget");
   in_range(a.load, 0, 1'000'000, "--load");
+  in_range(a.samples, 1, 99, "--samples");
+  if (!(a.temperature >= 0 && a.temperature <= 100)) {
+    throw sim::usage_error{fmt::format("--temperature must be from 0 to 100, not {}", a.temperature)};
+  }
   positive(a.time_scale, "--time-scale");
   if (a.rate != 0) positive(a.rate, "--rate");
   if (a.load > 0 && !a.trace.empty()) throw sim::usage_error{"--load and --trace exclude each other"};
@@ -417,6 +453,11 @@ int main(int argc, char** argv) {
   app.add_option("--policy", a.policies, names)->capture_default_str();
   app.add_option("--model", a.model, "a GGUF file");
   app.add_flag("--random-model", a.random_model, "a tiny model of random weights, written at start");
+  app.add_option("--layers", a.layers,
+                 "of the random model: attention; windows: every other one with a sliding window (gemma3); recurrent: "
+                 "every other one with a state (jamba)")
+      ->check(CLI::IsMember({"attention", "windows", "recurrent"}))
+      ->capture_default_str();
   app.add_option("--save-model", a.save_model, "keep the random model in this file");
   app.add_option("--prompts", a.prompts, "a file with a prompt a line; -: standard input")->capture_default_str();
   app.add_option("--trace", a.trace, "instead of prompts: a CSV of lengths, as replay reads it, with made-up tokens");
@@ -437,10 +478,18 @@ int main(int argc, char** argv) {
   app.add_option("--context", a.context, "most tokens of a sequence (default: the model's, or what the blocks hold)");
   app.add_option("--batch-tokens", a.batch_tokens, "tokens in a step; longer prompts come in chunks")
       ->capture_default_str();
+  app.add_option("--samples", a.samples, "answers to each prompt, side by side; its prompt is computed once")
+      ->capture_default_str();
+  app.add_option("--temperature", a.temperature, "0: the most likely token; else drawn, by the seed and the place")
+      ->capture_default_str();
+  app.add_option("--draft", a.draft, "guess up to so many tokens of each request from its own text, and verify them")
+      ->capture_default_str();
   app.add_option("--kv", a.kv,
                  "unified: one pool for all; slots: a part for each, with results that do not depend on the batch")
       ->check(CLI::IsMember({"unified", "slots"}))
       ->capture_default_str();
+  app.add_flag("--no-flash-attention", a.no_flash_attention,
+               "with --kv unified: slower on a CPU, and what is drawn depends less on the batch");
   app.add_option("--threads", a.threads, "threads of a step")->capture_default_str();
   app.add_option("--gpu-layers", a.gpu_layers, "layers on a GPU, with a llama.cpp that has one")->capture_default_str();
   app.add_option("--quantum", a.quantum, "tokens between two turns")->capture_default_str();

@@ -9,6 +9,7 @@
 #include <gguf.h>
 #include <llama.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstddef>
@@ -27,32 +28,136 @@ namespace llama_cpp {
 
 namespace sim = tessera::sim;
 
+/// What keeps a sequence's past in the layers of a model of random weights.
+enum class layer_kind {
+  attention,  ///< All layers attend to everything: the llama architecture.
+  windows,    ///< Every second layer attends to everything, the others to a window: gemma3.
+  recurrent,  ///< Every second layer attends to everything, the others have a state: jamba.
+};
+
 /// The shape of a model of random weights. The default decodes a token in about 0.1 ms.
 struct random_shape {
+  layer_kind kind = layer_kind::attention;
   std::uint32_t layers = 2;
   std::uint32_t width = 64;
   std::uint32_t heads = 4;
   std::uint32_t kv_heads = 2;
   std::uint32_t feed_forward = 128;
   std::uint32_t context = 65536;
+  std::uint32_t window = 32;  ///< Tokens that a layer with a window sees.
+  std::uint32_t state = 8;    ///< Numbers that a recurrent layer keeps for each of its channels, twice the width.
+
+  /// Whether a layer attends to everything.
+  [[nodiscard]] bool is_full(std::uint32_t layer) const noexcept {
+    return kind == layer_kind::attention || layer % 2 == 1;
+  }
 };
 
-/// Writes a model of the llama architecture with random weights: for tests and load, where only the work counts. Its
-/// vocabulary is that of a text model all the same: the 256 bytes, `<think>` and `</think>`.
+namespace detail {
+
+/// A tensor of a model of random weights.
+struct random_tensor {
+  enum class values { normal, ones, decay };
+  std::string name;
+  std::int64_t columns;
+  std::int64_t rows;  ///< 0: it is a vector.
+  values as;
+};
+
+/// All tensors of a model, in the order in which their weights are drawn.
+[[nodiscard]] inline std::vector<random_tensor> random_tensors(const random_shape& shape, std::int64_t vocabulary) {
+  using values = random_tensor::values;
+  const std::int64_t width = shape.width;
+  const std::int64_t kv_width = width / shape.heads * shape.kv_heads;
+  const std::int64_t hidden = shape.feed_forward;
+  std::vector<random_tensor> all;
+  std::string block;
+  const auto matrix = [&](const char* name, std::int64_t columns, std::int64_t rows) {
+    all.push_back({block + name + ".weight", columns, rows, values::normal});
+  };
+  const auto norm = [&](const char* name, std::int64_t n) {
+    all.push_back({block + name + ".weight", n, 0, values::ones});
+  };
+  matrix("token_embd", width, vocabulary);
+  norm("output_norm", width);
+  matrix("output", width, vocabulary);
+  for (std::uint32_t layer = 0; layer < shape.layers; ++layer) {
+    block = fmt::format("blk.{}.", layer);
+    norm("attn_norm", width);
+    if (shape.kind == layer_kind::recurrent && !shape.is_full(layer)) {
+      const std::int64_t inner = 2 * width;
+      const std::int64_t state = shape.state;
+      const std::int64_t rank = width / 16;
+      matrix("ssm_in", width, 2 * inner);
+      matrix("ssm_conv1d", 4, inner);
+      all.push_back({block + "ssm_conv1d.bias", inner, 0, values::ones});
+      matrix("ssm_x", inner, rank + 2 * state);
+      norm("ssm_dt_norm", rank);
+      matrix("ssm_dt", rank, inner);
+      all.push_back({block + "ssm_dt.bias", inner, 0, values::ones});
+      norm("ssm_b_norm", state);
+      norm("ssm_c_norm", state);
+      all.push_back({block + "ssm_a", state, inner, values::decay});
+      all.push_back({block + "ssm_d", inner, 0, values::ones});
+      matrix("ssm_out", inner, width);
+    } else {
+      matrix("attn_q", width, width);
+      matrix("attn_k", width, kv_width);
+      matrix("attn_v", width, kv_width);
+      matrix("attn_output", width, width);
+    }
+    if (shape.kind == layer_kind::windows) {
+      norm("attn_q_norm", width / shape.heads);
+      norm("attn_k_norm", width / shape.heads);
+      norm("post_attention_norm", width);
+      norm("post_ffw_norm", width);
+    }
+    norm("ffn_norm", width);
+    matrix("ffn_gate", width, hidden);
+    matrix("ffn_up", width, hidden);
+    matrix("ffn_down", hidden, width);
+  }
+  return all;
+}
+
+}  // namespace detail
+
+/// Writes a model with random weights: for tests and load, where only the work counts. Its vocabulary is that of a text
+/// model all the same: the 256 bytes, `<think>` and `</think>`.
 /// @throws tessera::sim::output_error
 inline void write_random_model(const std::string& path, std::uint64_t seed, const random_shape& shape = {}) {
   const std::unique_ptr<gguf_context, decltype(&gguf_free)> file{gguf_init_empty(), gguf_free};
   gguf_context* const g = file.get();
-  gguf_set_val_str(g, "general.architecture", "llama");
+  const std::string architecture = shape.kind == layer_kind::attention ? "llama"
+                                   : shape.kind == layer_kind::windows ? "gemma3"
+                                                                       : "jamba";
+  const auto key = [&](const char* name) { return architecture + "." + name; };
+  gguf_set_val_str(g, "general.architecture", architecture.c_str());
   gguf_set_val_str(g, "general.name", "random weights");
-  gguf_set_val_u32(g, "llama.context_length", shape.context);
-  gguf_set_val_u32(g, "llama.embedding_length", shape.width);
-  gguf_set_val_u32(g, "llama.block_count", shape.layers);
-  gguf_set_val_u32(g, "llama.feed_forward_length", shape.feed_forward);
-  gguf_set_val_u32(g, "llama.attention.head_count", shape.heads);
-  gguf_set_val_u32(g, "llama.attention.head_count_kv", shape.kv_heads);
-  gguf_set_val_f32(g, "llama.attention.layer_norm_rms_epsilon", 1e-5F);
-  gguf_set_val_u32(g, "llama.rope.dimension_count", shape.width / shape.heads);
+  gguf_set_val_u32(g, key("context_length").c_str(), shape.context);
+  gguf_set_val_u32(g, key("embedding_length").c_str(), shape.width);
+  gguf_set_val_u32(g, key("block_count").c_str(), shape.layers);
+  gguf_set_val_u32(g, key("feed_forward_length").c_str(), shape.feed_forward);
+  gguf_set_val_u32(g, key("attention.head_count").c_str(), shape.heads);
+  gguf_set_val_f32(g, key("attention.layer_norm_rms_epsilon").c_str(), 1e-5F);
+  if (shape.kind == layer_kind::recurrent) {
+    std::vector<std::uint32_t> kv_heads;  // none: the layer has a state
+    for (std::uint32_t l = 0; l < shape.layers; ++l) kv_heads.push_back(shape.is_full(l) ? shape.kv_heads : 0);
+    gguf_set_arr_data(g, key("attention.head_count_kv").c_str(), GGUF_TYPE_UINT32, kv_heads.data(), kv_heads.size());
+    gguf_set_val_u32(g, key("ssm.conv_kernel").c_str(), 4);
+    gguf_set_val_u32(g, key("ssm.inner_size").c_str(), 2 * shape.width);
+    gguf_set_val_u32(g, key("ssm.state_size").c_str(), shape.state);
+    gguf_set_val_u32(g, key("ssm.time_step_rank").c_str(), shape.width / 16);
+  } else {
+    gguf_set_val_u32(g, key("attention.head_count_kv").c_str(), shape.kv_heads);
+    gguf_set_val_u32(g, key("rope.dimension_count").c_str(), shape.width / shape.heads);
+  }
+  if (shape.kind == layer_kind::windows) {
+    gguf_set_val_u32(g, key("attention.sliding_window").c_str(), shape.window);
+    gguf_set_val_u32(g, key("attention.sliding_window_pattern").c_str(), 2);
+    gguf_set_val_u32(g, key("attention.key_length").c_str(), shape.width / shape.heads);
+    gguf_set_val_u32(g, key("attention.value_length").c_str(), shape.width / shape.heads);
+  }
 
   // The tokens, their types (1 normal, 2 unknown, 3 control, 4 user-defined, 6 byte) and scores.
   std::vector<std::string> tokens{"<unk>", "<s>", "</s>"};
@@ -81,45 +186,34 @@ inline void write_random_model(const std::string& path, std::uint64_t seed, cons
   gguf_set_val_bool(g, "tokenizer.ggml.add_bos_token", true);
   gguf_set_val_bool(g, "tokenizer.ggml.add_space_prefix", false);
 
-  const std::int64_t width = shape.width;
-  const std::int64_t vocabulary = static_cast<std::int64_t>(tokens.size());
-  const std::int64_t kv_width = width / shape.heads * shape.kv_heads;
-  const std::int64_t hidden = shape.feed_forward;
-  const auto matrices = static_cast<std::size_t>(2 * vocabulary * width + width) +
-                        shape.layers * static_cast<std::size_t>(2 * width * width + 2 * width * kv_width +
-                                                                3 * width * hidden + 2 * width);
-  const std::size_t tensors = 3 + 9 * std::size_t{shape.layers};
+  const std::vector<detail::random_tensor> tensors =
+      detail::random_tensors(shape, static_cast<std::int64_t>(tokens.size()));
+  std::size_t numbers = 0;
+  for (const detail::random_tensor& t : tensors) {
+    numbers += static_cast<std::size_t>(t.columns * std::max(t.rows, std::int64_t{1}));
+  }
   const std::unique_ptr<ggml_context, decltype(&ggml_free)> memory{
-      ggml_init({.mem_size = matrices * sizeof(float) + tensors * (ggml_tensor_overhead() + 64),
+      ggml_init({.mem_size = numbers * sizeof(float) + tensors.size() * (ggml_tensor_overhead() + 64),
                  .mem_buffer = nullptr,
                  .no_alloc = false}),
       ggml_free};
   sim::random_engine rng{seed};
-  const auto add = [&](const std::string& name, std::int64_t columns, std::int64_t rows) {
-    ggml_tensor* const t = rows == 0 ? ggml_new_tensor_1d(memory.get(), GGML_TYPE_F32, columns)
-                                     : ggml_new_tensor_2d(memory.get(), GGML_TYPE_F32, columns, rows);
-    ggml_set_name(t, name.c_str());
+  for (const detail::random_tensor& wanted : tensors) {
+    ggml_tensor* const t = wanted.rows == 0
+                               ? ggml_new_tensor_1d(memory.get(), GGML_TYPE_F32, wanted.columns)
+                               : ggml_new_tensor_2d(memory.get(), GGML_TYPE_F32, wanted.columns, wanted.rows);
+    ggml_set_name(t, wanted.name.c_str());
     auto* const values = static_cast<float*>(t->data);
-    const double scale = 1.0 / std::sqrt(static_cast<double>(columns));
+    const double scale = 1.0 / std::sqrt(static_cast<double>(wanted.columns));
     for (std::int64_t i = 0; i < ggml_nelements(t); ++i) {
-      values[i] = rows == 0 ? 1.0F : static_cast<float>(sim::normal(rng, 0, scale));
+      switch (wanted.as) {
+        case detail::random_tensor::values::normal: values[i] = static_cast<float>(sim::normal(rng, 0, scale)); break;
+        case detail::random_tensor::values::ones: values[i] = 1.0F; break;
+        // How fast each number of a state forgets, as Mamba begins with.
+        case detail::random_tensor::values::decay: values[i] = -static_cast<float>(1 + i % wanted.columns); break;
+      }
     }
     gguf_add_tensor(g, t);
-  };
-  add("token_embd.weight", width, vocabulary);
-  add("output_norm.weight", width, 0);
-  add("output.weight", width, vocabulary);
-  for (std::uint32_t layer = 0; layer < shape.layers; ++layer) {
-    const std::string block = fmt::format("blk.{}.", layer);
-    add(block + "attn_norm.weight", width, 0);
-    add(block + "attn_q.weight", width, width);
-    add(block + "attn_k.weight", width, kv_width);
-    add(block + "attn_v.weight", width, kv_width);
-    add(block + "attn_output.weight", width, width);
-    add(block + "ffn_norm.weight", width, 0);
-    add(block + "ffn_gate.weight", width, hidden);
-    add(block + "ffn_up.weight", width, hidden);
-    add(block + "ffn_down.weight", hidden, width);
   }
   if (!gguf_write_to_file(g, path.c_str(), false)) throw sim::output_error{fmt::format("cannot write {}", path)};
 }

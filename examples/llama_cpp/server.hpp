@@ -4,6 +4,7 @@
 #include "adapter.hpp"
 #include "metrics.hpp"
 #include "model.hpp"
+#include "prompt_lookup.hpp"
 
 #include <tessera/core/status.hpp>
 #include <tessera/pacing/token_pacer.hpp>
@@ -42,8 +43,13 @@ struct served : engine_request {
   std::size_t id = 0;
   tokens reasoning_budget{};  ///< End the reasoning with the model's token when it is that long; 0: never.
   bool fixed_length = false;  ///< For load: the model's own ends do not count, only `reasoning_budget`, `max_output`.
+  /// Others that are to answer the same prompt, each with its own `how`: give them an id, and submit this one only. Its
+  /// prompt is computed once. Keep them alive as requests of their own.
+  std::vector<served*> samples{};
 
   // The server's.
+  std::uint32_t forks_due = 0;   ///< Of `samples`, those that wait for its prompt.
+  tokens shared{};               ///< Of its KV, what it began with as a fork and has not computed or restored itself.
   std::size_t where = 0;         ///< Its instance.
   std::size_t place = 0;         ///< In the list of live requests.
   std::size_t answer_begin = 0;  ///< Where the answer begins in the sequence; 0: not yet.
@@ -66,7 +72,9 @@ struct server_options {
                                    .max_length = tokens{}};
   tokens step_tokens{512};            ///< Tokens in a step (llama.cpp's n_batch): longer prompts come in chunks.
   bool unified = true;                ///< See `context_options`.
+  bool flash_attention = true;        ///< The same.
   int threads = 1;                    ///< For each instance. Their steps take turns.
+  tokens drafts{};                    ///< Most tokens of a request that are guessed from its own text and verified.
   tokens quantum{500};                ///< Of compositions that have one.
   tokens demote_above{5000};          ///< Of compositions that have one.
   tessera::pacing_config pace;        ///< What a reader expects.
@@ -84,6 +92,7 @@ struct server_options {
             .slots = static_cast<std::uint32_t>(limits.residents),
             .batch = static_cast<std::uint32_t>(step_tokens.count()),
             .unified = unified,
+            .flash_attention = flash_attention,
             .threads = threads};
   }
 };
@@ -93,6 +102,9 @@ struct server_counts {
   std::uint64_t steps = 0;
   std::uint64_t tokens = 0;  ///< Computed: prompts and outputs.
   std::uint64_t sampled = 0;
+  std::uint64_t drafts = 0;    ///< Guessed and verified,
+  std::uint64_t accepted = 0;  ///< and appended, of those.
+  std::uint64_t forks = 0;     ///< Requests that began with the prompt of another.
   std::uint64_t preemptions = 0;
   std::uint64_t swaps_in = 0;
   std::uint64_t moves = 0;                     ///< Live sequences moved to another context.
@@ -112,24 +124,21 @@ class server {
   server& operator=(const server&) = delete;
 
   /// Accepts a request, whose `sequence` and `max_output` are set, or says why not. More than 0 tokens of output must
-  /// be allowed, and tokens must be of the vocabulary.
+  /// be allowed, and tokens must be of the vocabulary. Its `samples` come when its prompt is there, and not at all if
+  /// it ends before.
   [[nodiscard]] tessera::status submit(served& r) {
     const time_point now = options_.clock();
     if (r.max_output < tokens{1}) return tessera::status::invalid;
-    r.prompt = tokens{static_cast<std::int64_t>(r.sequence.size())};
-    const bool reasons = r.reasoning_budget > tokens{} || (!r.fixed_length && options_.end_of_reasoning >= 0);
-    r.starts_in = reasons ? tessera::phase::reasoning : tessera::phase::answering;
-    r.pacer = tessera::token_pacer{options_.pace};
-    r.qoe = tessera::qoe_integrator{options_.pace};
-    r.record = {.id = r.id, .prompt_tokens = r.prompt.count(), .arrival = now.seconds()};
+    const bool reasons = describe(r, now);
+    r.forks_due = static_cast<std::uint32_t>(r.samples.size());
+    guess(r);
     const tessera::status s = place_arrival(r, now);
     if (!ok(s)) {
       r.record.rejected = true;
       return s;
     }
     if (!reasons) r.record.phase_change = now.seconds();
-    r.place = live_.size();
-    live_.push_back(&r);
+    lives(r);
     return s;
   }
 
@@ -208,6 +217,33 @@ class server {
   virtual tessera::status place_arrival(served& r, time_point now) = 0;
   virtual bool cancel_run(served& r) = 0;
 
+  /// What the server keeps of a request that comes. Whether it reasons.
+  bool describe(served& r, time_point now) {
+    r.prompt = tokens{static_cast<std::int64_t>(r.sequence.size())};
+    const bool reasons = r.reasoning_budget > tokens{} || (!r.fixed_length && options_.end_of_reasoning >= 0);
+    r.starts_in = reasons ? tessera::phase::reasoning : tessera::phase::answering;
+    r.pacer = tessera::token_pacer{options_.pace};
+    r.qoe = tessera::qoe_integrator{options_.pace};
+    r.record = {.id = r.id, .prompt_tokens = r.prompt.count(), .arrival = now.seconds()};
+    return reasons;
+  }
+  void lives(served& r) {
+    r.place = live_.size();
+    live_.push_back(&r);
+  }
+  /// `child` is to answer the prompt of `r`.
+  static void like(served& child, const served& r) {
+    child.sequence.assign(r.sequence.begin(), r.sequence.begin() + static_cast<std::ptrdiff_t>(r.prompt.count()));
+    child.max_output = r.max_output;
+    child.reasoning_budget = r.reasoning_budget;
+    child.fixed_length = r.fixed_length;
+  }
+  /// Whether a request simply goes on after this first token.
+  [[nodiscard]] bool goes_on(const served& r, llama_token first, const model& m) const {
+    return r.max_output > tokens{1} && r.reasoning_budget != tokens{1} && first != options_.end_of_reasoning &&
+           (r.fixed_length || !m.ends_output(first));
+  }
+
   /// It no longer runs. What is left of its answer is still to be read, unless its reader has gone.
   void ended(served& r) {
     live_[r.place] = live_.back();
@@ -234,9 +270,33 @@ class server {
     if (options_.closed) options_.closed(r);
   }
 
-  /// Takes what was sampled for an entry, and says what becomes of it.
+  /// Guesses what its next step is to verify.
+  void guess(served& r) {
+    r.guesses.clear();
+    r.drafts = tokens{};
+    // With drafts it would come further than its samples go on from.
+    if (options_.drafts == tokens{} || r.forks_due != 0) return;
+    r.guesses.reserve(static_cast<std::size_t>(options_.drafts.count()));
+    look_up(r.sequence, static_cast<std::size_t>(options_.drafts.count()), r.guesses);
+    r.drafts = tokens{static_cast<std::int64_t>(r.guesses.size())};
+  }
+
+  /// Takes what was sampled for an entry, and says what becomes of it: no more than up to where its phase changes or it
+  /// ends.
+  [[nodiscard]] tessera::outcome sample(served& r, std::span<const llama_token> sampled, const model& m,
+                                        time_point now) {
+    tessera::outcome o;
+    std::uint16_t n = 0;
+    do {
+      o = sample(r, sampled[n], m, now);
+      o.produced = ++n;
+    } while (n != sampled.size() && !o.finished && !o.end_of_reasoning);
+    counts_.accepted += std::min<std::size_t>(n, sampled.size() - 1);
+    if (!o.finished) guess(r);
+    return o;
+  }
   [[nodiscard]] tessera::outcome sample(served& r, llama_token token, const model& m, time_point now) {
-    const tokens generated = r.generated() + tokens{1};
+    const tokens generated = tokens{static_cast<std::int64_t>(r.sequence.size()) + 1} - r.prompt;
     const bool reasoning = r.state().phase == tessera::phase::reasoning;
     const bool spent = reasoning && r.reasoning_budget > tokens{} && generated >= r.reasoning_budget;
     if (spent && options_.end_of_reasoning >= 0) token = options_.end_of_reasoning;

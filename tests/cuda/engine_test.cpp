@@ -13,6 +13,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace {
@@ -31,6 +32,8 @@ struct setting {
   std::int64_t max_length = 0;
   std::size_t longest_prompt = 60;
   std::int64_t longest_output = 40;
+  std::size_t in_flight = 1;
+  bool late_stops = false;
 };
 
 decoder_options decoder_of(const setting& s) {
@@ -41,7 +44,8 @@ decoder_options decoder_of(const setting& s) {
           .block_size = static_cast<std::int32_t>(s.block_size),
           .max_rows = s.residents,
           .max_tokens = static_cast<std::size_t>(s.budget),
-          .max_context = 4096};
+          .max_context = 4096,
+          .in_flight = s.in_flight};
 }
 loop_options loop_of(const setting& s, double& time) {
   loop_options o;
@@ -50,10 +54,12 @@ loop_options loop_of(const setting& s, double& time) {
               .block_size = tokens{s.block_size},
               .residents = s.residents,
               .host_blocks = s.host_blocks,
-              .max_length = tokens{s.max_length}};
+              .max_length = tokens{s.max_length},
+              .plans_in_flight = s.in_flight};
   o.step = {.max_batch = s.residents, .token_budget = tokens{s.budget}};
   o.quantum = tokens{6};
   o.demote_above = tokens{60};
+  o.late_stops = s.late_stops;
   o.clock = {[&time] { return time += 0.001; }, [&time](double t) { time = std::max(time, t); }, [&time] { time = 0; }};
   return o;
 }
@@ -75,6 +81,8 @@ void make_request(served& r, sim::random_engine& rng, std::size_t longest_prompt
 }
 
 struct outcome_counts {
+  std::uint64_t steps = 0;
+  std::uint64_t in_vain = 0;
   std::size_t finished = 0;
   std::size_t cancelled = 0;
   std::uint64_t preemptions = 0;
@@ -102,7 +110,8 @@ outcome_counts random_load(const composition& c, const setting& s, std::uint64_t
   const auto live = [&]() -> served* {
     std::vector<served*> found;
     for (served& r : all) {
-      if (r.state().life == lifecycle::waiting || r.state().life == lifecycle::resident) found.push_back(&r);
+      const bool lives = r.state().life == lifecycle::waiting || r.state().life == lifecycle::resident;
+      if (lives && r.state().ends_as == lifecycle::idle) found.push_back(&r);
     }
     return found.empty() ? nullptr : found[sim::uniform_below(rng, found.size())];
   };
@@ -140,12 +149,16 @@ outcome_counts random_load(const composition& c, const setting& s, std::uint64_t
       CHECK(!r.record.completed());
     }
   }
+  n.steps = l->split().steps();
+  n.in_vain = l->tokens_in_vain();
   n.preemptions = l->preemptions();
   n.swapped = l->swapped_blocks();
   return n;
 }
 
 void add(outcome_counts& to, const outcome_counts& n) {
+  to.steps += n.steps;
+  to.in_vain += n.in_vain;
   to.finished += n.finished;
   to.cancelled += n.cancelled;
   to.preemptions += n.preemptions;
@@ -176,6 +189,71 @@ TEST_CASE("engine: swapped and recomputed requests have the tokens of their sequ
   }
 }
 
+// Tokens of a step are known when the next one has been launched; where the scheduler is not told how long requests
+// get, that they have ended, too.
+TEST_CASE("engine: with two steps in flight requests have the tokens of their sequences alone") {
+  for (const composition& c : compositions()) {
+    const auto run = [&](const setting& s, std::uint64_t seed) {
+      fake_decoder fake{decoder_of(s)};
+      return random_load(c, s, seed, 60, fake, alone);
+    };
+    outcome_counts known;
+    outcome_counts late;
+    for (std::uint64_t seed = 1; seed <= 6; ++seed) {
+      for (const std::size_t host_blocks : {std::size_t{64}, std::size_t{0}, std::size_t{6}}) {
+        add(known, run({.host_blocks = host_blocks, .in_flight = 2}, seed));
+        add(late, run({.host_blocks = host_blocks, .budget = 20, .in_flight = 2, .late_stops = true}, seed));
+      }
+    }
+    INFO(c.name);
+    for (const outcome_counts& n : {known, late}) {
+      CHECK(n.finished > 900);
+      CHECK(n.cancelled > 10);
+      CHECK(n.preemptions > 30);
+      CHECK(n.swapped > 150);
+    }
+    // What was cancelled is all that it does not know in time.
+    CHECK(known.in_vain < 20 * known.cancelled);
+    CHECK(late.in_vain > late.finished / 2);
+  }
+}
+
+TEST_CASE("engine: two steps in flight give the tokens of one, and take in vain what late stops cost") {
+  for (const composition& c : compositions()) {
+    const auto run = [&](std::size_t in_flight, bool late_stops) {
+      const setting s{.in_flight = in_flight, .late_stops = late_stops};
+      double time = 0;
+      fake_decoder fake{decoder_of(s)};
+      sim::random_engine rng{9};
+      std::list<served> all;
+      const std::unique_ptr<loop> l = c.make(fake, loop_of(s, time));
+      std::uint64_t lengths = 0;
+      for (int i = 0; i < 40; ++i) {
+        served& r = all.emplace_back();
+        make_request(r, rng, 60, 40);
+        REQUIRE(ok(l->submit(r, 0)));
+        lengths += r.sequence.size() + static_cast<std::size_t>(r.output.count()) - 1;
+      }
+      while (!l->idle()) REQUIRE(l->step());
+      std::vector<std::vector<std::int32_t>> sequences;
+      for (const served& r : all) sequences.push_back(r.sequence);
+      CHECK(l->computed_tokens() >= lengths + l->tokens_in_vain());
+      return std::pair{sequences, l->tokens_in_vain()};
+    };
+    INFO(c.name);
+    const auto one = run(1, true);
+    const auto two = run(2, false);
+    const auto late = run(2, true);
+    CHECK(one.first == two.first);
+    CHECK(one.first == late.first);
+    CHECK(one.second == 0);
+    CHECK(two.second == 0);  // lengths were known: nobody is in a step after its last
+    // At most a token, or a chunk that it would not have needed, for each of the 40.
+    CHECK(late.second > 0);
+    CHECK(late.second <= 40);
+  }
+}
+
 // The matrix products of the emulated device sum in the same order in any batch: tokens are equal, not only near.
 TEST_CASE("engine: the emulated model gives every request the tokens of its sequence alone") {
   const auto tiny = [](const setting& s) {
@@ -197,24 +275,37 @@ TEST_CASE("engine: the emulated model gives every request the tokens of its sequ
     while (!l->idle()) REQUIRE(l->step());
     return r.sequence;
   };
+  std::uint64_t swapped_by_two = 0;
   for (const composition& c : compositions()) {
     outcome_counts n;
+    outcome_counts two;
     for (const std::size_t host_blocks : {std::size_t{16}, std::size_t{0}, std::size_t{5}}) {
-      const setting s{.blocks = 8,
-                      .host_blocks = host_blocks,
-                      .residents = 5,
-                      .budget = 40,
-                      .longest_prompt = 40,
-                      .longest_output = 24};
+      setting s{.blocks = 8,
+                .host_blocks = host_blocks,
+                .residents = 5,
+                .budget = 40,
+                .longest_prompt = 40,
+                .longest_output = 24};
       const std::unique_ptr<decoder> device = make_decoder(tiny(s));
       add(n, random_load(c, s, 11 + host_blocks, 9, *device, expected));
+      if (host_blocks == 5) continue;
+      s.in_flight = 2;
+      s.late_stops = true;
+      s.blocks = 6;
+      const std::unique_ptr<decoder> overlapping = make_decoder(tiny(s));
+      add(two, random_load(c, s, 11 + host_blocks, 9, *overlapping, expected));
     }
     INFO(c.name);
     CHECK(n.finished > 15);
     CHECK(n.cancelled > 0);
     CHECK(n.preemptions > 0);
     CHECK(n.swapped > 0);
+    CHECK(two.finished > 10);
+    CHECK(two.in_vain > 0);
+    CHECK(two.preemptions > 0);
+    swapped_by_two += two.swapped;
   }
+  CHECK(swapped_by_two > 0);
 }
 
 TEST_CASE("engine: a plan becomes a batch over the scheduler's own block table") {
@@ -251,11 +342,11 @@ TEST_CASE("engine: a plan becomes a batch over the scheduler's own block table")
   REQUIRE(batch.copies.size() == 1);
   CHECK((batch.copies[0].from == 4 && batch.copies[0].to == 9));
   CHECK(batch.swap_in.empty());
-  CHECK_THROWS_AS(e.run(plan, batch), device_error);  // nobody wrote what `a` reads
+  CHECK_THROWS_AS(e.launch(plan, batch), device_error);  // nobody wrote what `a` reads
   plan.fetch = std::span<const tessera::kv_fetch<served>>{static_cast<const tessera::kv_fetch<served>*>(nullptr), 0};
   const tessera::kv_fetch<served> fetched{&a, 0, d};
   plan.fetch = {&fetched, 1};
-  CHECK_THROWS_AS(e.run(plan, batch), device_error);
+  CHECK_THROWS_AS(e.launch(plan, batch), device_error);
 }
 
 TEST_CASE("engine: tokens go to the entries that sample") {
@@ -275,14 +366,50 @@ TEST_CASE("engine: tokens go to the entries that sample") {
   plan.decode = {&decode, 1};
   plan.prefill = prefill;
   plan.tables = {.indptr = indptr, .indices = indices, .last_page_len = {}};
-  e.run(plan, e.batch(plan));
+  e.launch(plan, e.batch(plan));
+  static_cast<void>(e.wait(plan));
   CHECK(e.sampled(0) == fake_decoder::next(a.sequence));
   CHECK(e.sampled(1) == -1);
   CHECK(e.sampled(2) == fake_decoder::next(c.sequence));
 }
 
+TEST_CASE("engine: a token that is not known yet is the one that the step before samples") {
+  const setting s{.in_flight = 2};
+  fake_decoder fake{decoder_of(s)};
+  engine e{fake, {.blocks = 24, .residents = 8, .plans_in_flight = 2}, {.max_batch = 8, .token_budget = tokens{48}}};
+  served a, b;
+  a.sequence = {9, 8, 9};
+  b.sequence = {1, 2};
+  const std::vector<std::int32_t> indptr{0, 1, 2};
+  const std::vector<std::int32_t> indices{4, 6};
+  const std::vector<tessera::scheduled<served>> prompts{{&a, tokens{0}, tokens{3}, tokens{}, 0, 0, true, {}},
+                                                        {&b, tokens{0}, tokens{2}, tokens{}, 1, 0, true, {}}};
+  // In another order than before.
+  const std::vector<tessera::scheduled<served>> decodes{{&b, tokens{2}, tokens{1}, tokens{}, 1, 0, true, {}},
+                                                        {&a, tokens{3}, tokens{1}, tokens{}, 0, 0, true, {}}};
+  const std::vector<std::int32_t> swapped{6, 4};
+  tessera::step_plan<served> first;
+  first.prefill = prompts;
+  first.tables = {.indptr = indptr, .indices = indices, .last_page_len = {}};
+  tessera::step_plan<served> second;
+  second.decode = decodes;
+  second.tables = {.indptr = indptr, .indices = swapped, .last_page_len = {}};
+  e.launch(first, e.batch(first));
+  const step_batch batch = e.batch(second);
+  CHECK(std::vector<std::int32_t>(batch.tokens.begin(), batch.tokens.end()) == std::vector<std::int32_t>{-2, -1});
+  e.launch(second, batch);
+  static_cast<void>(e.wait(first));
+  a.sequence.push_back(e.sampled(0));
+  b.sequence.push_back(e.sampled(1));
+  CHECK(a.sequence.back() == fake_decoder::next(std::span{a.sequence}.first(3)));
+  CHECK(b.sequence.back() == fake_decoder::next(std::span{b.sequence}.first(2)));
+  static_cast<void>(e.wait(second));
+  CHECK(e.sampled(0) == fake_decoder::next(b.sequence));
+  CHECK(e.sampled(1) == fake_decoder::next(a.sequence));
+}
+
 TEST_CASE("engine: a step allocates nothing") {
-  const setting s{};
+  const setting s{.in_flight = GENERATE(std::size_t{1}, std::size_t{2})};
   double time = 0;
   fake_decoder fake{decoder_of(s)};
   for (const composition& c : compositions()) {
@@ -309,8 +436,8 @@ TEST_CASE("engine: a step allocates nothing") {
   }
 }
 
-TEST_CASE("engine: a device that fails takes those in its step with it, and the rest can be cancelled") {
-  const setting s{};
+TEST_CASE("engine: a device that fails takes those in its steps with it, and the rest can be cancelled") {
+  const setting s{.in_flight = GENERATE(std::size_t{1}, std::size_t{2})};
   for (const composition& c : compositions()) {
     double time = 0;
     sim::random_engine rng{5};
@@ -344,7 +471,7 @@ TEST_CASE("engine: a device that fails takes those in its step with it, and the 
 }
 
 TEST_CASE("engine: a request that outgrows the limits is cut off") {
-  const setting s{.blocks = 32, .max_length = 100};
+  const setting s{.blocks = 32, .max_length = 100, .in_flight = GENERATE(std::size_t{1}, std::size_t{2})};
   for (const composition& c : compositions()) {
     double time = 0;
     sim::random_engine rng{7};

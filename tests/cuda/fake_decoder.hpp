@@ -31,7 +31,8 @@ class fake_decoder final : public decoder {
         device_(o.kv_blocks * block_size_, nothing),
         host_(o.host_blocks * block_size_, nothing),
         owner_(o.kv_blocks, 0) {
-    sampled_.reserve(o.max_rows);
+    steps_in_flight_.resize(o.in_flight);
+    for (flying& f : steps_in_flight_) f.sampled.reserve(o.max_rows);
   }
 
   /// The token after a sequence.
@@ -50,49 +51,24 @@ class fake_decoder final : public decoder {
             .emulated = true};
   }
 
-  step_result step(const step_batch& b) override {
+  void launch(const step_batch& b) override {
+    try {
+      run(b);
+    } catch (...) {
+      in_flight_ = 0;
+      throw;
+    }
+  }
+  step_result wait() override {
     const tessera_test::allow_allocation ours;
-    if (steps_++ == fail_at) throw device_error{"it was told to fail"};
-    for (const device_copy& c : b.copies) {
-      store read = device_;  // what is copied from stays
-      move(device_, c.to, read, c.from);
-    }
-    for (const block_copy& c : b.swap_out) move(host_, c.host, device_, c.device);
-    for (const block_copy& c : b.swap_in) move(device_, c.device, host_, c.host);
-    require(b.rows.size() <= options_.max_rows, "more rows than there is room for");
-    require(b.tokens.size() <= options_.max_tokens, "more tokens than there is room for");
-    require(b.indptr.size() == b.rows.size() + 1 || b.rows.empty(), "the block table is of another batch");
-    sampled_.clear();
-    std::size_t token = 0;
-    bool prompts = false;
-    for (std::size_t r = 0; r < b.rows.size(); ++r) {
-      const batch_row& row = b.rows[r];
-      const auto first = static_cast<std::size_t>(row.first);
-      const auto end = first + static_cast<std::size_t>(row.count);
-      require(row.count > 0 && end <= options_.max_context, "a row of no length, or too long");
-      require(!(prompts && row.count == 1 && row.samples && row.first > 0), "a decode row after a prompt");
-      prompts = prompts || row.count > 1;
-      const auto table = b.indices.subspan(static_cast<std::size_t>(b.indptr[r]),
-                                           static_cast<std::size_t>(b.indptr[r + 1] - b.indptr[r]));
-      require(table.size() * block_size_ >= end, "a row with too few blocks");
-      if (!shared_blocks) claim(table, end);
-      for (std::size_t p = first; p < end; ++p) at(table, p) = kv_of(b.tokens[token++], p);
-      std::uint64_t h = seed;
-      for (std::size_t p = 0; p < end && !shared_blocks; ++p) {
-        require(at(table, p) != nothing, "row " + std::to_string(r) + " reads KV that nobody wrote");
-        h = mix(h, at(table, p));
-      }
-      if (row.samples) sampled_.push_back(token_of(h));
-    }
-    require(token == b.tokens.size(), "tokens of nobody");
-    step_result result{.sampled = sampled_, .times = {}};
-    if (cost) result.times = cost(b);
-    return result;
+    require(in_flight_ != 0, "nothing to wait for");
+    oldest_ = &slot(steps_ - in_flight_--);
+    return {.sampled = oldest_->sampled, .times = oldest_->times};
   }
 
   [[nodiscard]] std::vector<float> logits(std::size_t i) override {
     std::vector<float> all(vocabulary, 0);
-    all[static_cast<std::size_t>(sampled_[i])] = 1;
+    all[static_cast<std::size_t>(oldest_->sampled[i])] = 1;
     return all;
   }
   [[nodiscard]] double copy_bandwidth() override { return 1e12; }
@@ -111,6 +87,64 @@ class fake_decoder final : public decoder {
   using store = std::vector<std::uint64_t>;
   static constexpr std::uint64_t nothing = 0;
   static constexpr std::uint64_t seed = 0x2545f4914f6cdd1d;
+
+  /// A step that was launched: it has been computed, but nobody may know.
+  struct flying {
+    std::vector<std::int32_t> sampled;
+    step_times times;
+  };
+
+  void run(const step_batch& b) {
+    const tessera_test::allow_allocation ours;
+    require(in_flight_ < steps_in_flight_.size(), "more steps in flight than there is room for");
+    flying& f = slot(steps_);
+    if (steps_++ == fail_at) throw device_error{"it was told to fail"};
+    for (const device_copy& c : b.copies) {
+      store read = device_;  // what is copied from stays
+      move(device_, c.to, read, c.from);
+    }
+    for (const block_copy& c : b.swap_out) move(host_, c.host, device_, c.device);
+    for (const block_copy& c : b.swap_in) move(device_, c.device, host_, c.host);
+    require(b.rows.size() <= options_.max_rows, "more rows than there is room for");
+    require(b.tokens.size() <= options_.max_tokens, "more tokens than there is room for");
+    require(b.indptr.size() == b.rows.size() + 1 || b.rows.empty(), "the block table is of another batch");
+    f.sampled.clear();
+    std::size_t token = 0;
+    bool prompts = false;
+    for (std::size_t r = 0; r < b.rows.size(); ++r) {
+      const batch_row& row = b.rows[r];
+      const auto first = static_cast<std::size_t>(row.first);
+      const auto end = first + static_cast<std::size_t>(row.count);
+      require(row.count > 0 && end <= options_.max_context, "a row of no length, or too long");
+      require(!(prompts && row.count == 1 && row.samples && row.first > 0), "a decode row after a prompt");
+      prompts = prompts || row.count > 1;
+      const auto table = b.indices.subspan(static_cast<std::size_t>(b.indptr[r]),
+                                           static_cast<std::size_t>(b.indptr[r + 1] - b.indptr[r]));
+      require(table.size() * block_size_ >= end, "a row with too few blocks");
+      if (!shared_blocks) claim(table, end);
+      for (std::size_t p = first; p < end; ++p) at(table, p) = kv_of(known(b.tokens[token++]), p);
+      std::uint64_t h = seed;
+      for (std::size_t p = 0; p < end && !shared_blocks; ++p) {
+        require(at(table, p) != nothing, "row " + std::to_string(r) + " reads KV that nobody wrote");
+        h = mix(h, at(table, p));
+      }
+      if (row.samples) f.sampled.push_back(token_of(h));
+    }
+    require(token == b.tokens.size(), "tokens of nobody");
+    f.times = cost ? cost(b) : step_times{};
+    newest_ = &f;
+    ++in_flight_;
+  }
+
+  [[nodiscard]] flying& slot(std::size_t step) { return steps_in_flight_[step % steps_in_flight_.size()]; }
+
+  /// A token, or what the step before has sampled, if nobody can know it yet.
+  [[nodiscard]] std::int32_t known(std::int32_t t) const {
+    if (t >= 0) return t;
+    const auto place = static_cast<std::size_t>(-1 - std::int64_t{t});
+    require(in_flight_ != 0 && place < newest_->sampled.size(), "a token that the step before does not sample");
+    return newest_->sampled[place];
+  }
 
   static void require(bool holds, const std::string& what) {
     if (!holds) throw device_error{"fake decoder: " + what};
@@ -152,8 +186,11 @@ class fake_decoder final : public decoder {
   std::size_t block_size_;
   store device_;
   store host_;
-  std::vector<std::size_t> owner_;  ///< The last step in which each block was used.
-  std::vector<std::int32_t> sampled_;
+  std::vector<std::size_t> owner_;       ///< The last step in which each block was used.
+  std::vector<flying> steps_in_flight_;  ///< A ring.
+  const flying* oldest_ = nullptr;       ///< The last step that was waited for.
+  const flying* newest_ = nullptr;       ///< The last step that was launched.
+  std::size_t in_flight_ = 0;
   std::size_t steps_ = 0;
 };
 

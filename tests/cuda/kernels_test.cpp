@@ -71,9 +71,11 @@ TEST_CASE("embed: rows of the table") {
     const std::vector<bf16> table = numbers(random, 7 * width);
     const std::vector<std::int32_t> tokens{6, 0, 3, 3};
     const array<bf16> t{s, table};
-    const array<std::int32_t> ids{s, tokens};
+    // Two of them are where the step before has sampled them.
+    const array<std::int32_t> ids{s, {6, -1, 3, -3}};
+    const array<std::int32_t> sampled{s, {0, 5, 3}};
     const array<bf16> out{s, 4 * width};
-    device::launch(s, embed<std::int32_t>, 4, 128, t.data(), ids.data(), out.data(), hidden);
+    device::launch(s, embed<std::int32_t>, 4, 128, t.data(), ids.data(), sampled.data(), out.data(), hidden);
     const auto result = out.read();
     bool same = true;
     for (std::size_t i = 0; i != result.size(); ++i) {

@@ -19,7 +19,7 @@ decode() { "$TESSERA_CUDA_DECODE" "$@"; }
 json() { python3 -c "import json, sys; d = json.load(open(sys.argv[1])); sys.exit(0 if $2 else 1)" "$1" || fail "$1: not $2"; }
 
 decode check >out
-[ "$(grep -c ': good$' out)" -eq 4 ] || fail "check: $(cat out)"
+[ "$(grep -c ': good$' out)" -eq 6 ] || fail "check: $(cat out)"
 
 # A trace under every policy, with memory that binds; and in which nothing fits.
 cat >trace.csv <<'END'
@@ -69,6 +69,19 @@ if command -v python3 >/dev/null; then
   json errors.json 'len(d["validation"]) == 2 and d["validation"][0]["e2e"]["real"] > 0'
 fi
 
+# Two steps in flight compute the same; what ends late is computed in vain.
+tight=(--load 12 --kv-blocks 16 --host-blocks 32 --token-budget 64 --quantum 8 --demote-above 40)
+decode run "${tight[@]}" --json one.json >out
+decode run "${tight[@]}" --in-flight 2 --json two.json >out
+decode run "${tight[@]}" --in-flight 2 --late-stops --json late.json >out
+[ "$(grep -cE '[1-9][0-9]* of them in vain' out)" -eq 3 ] || fail "late stops: $(cat out)"
+if command -v python3 >/dev/null; then
+  json one.json 'all(r["completed"] == 12 and r["tokens_in_vain"] == 0 for r in d["runs"])'
+  json two.json 'all(r["completed"] == 12 and r["tokens_in_vain"] == 0 for r in d["runs"])'
+  json two.json 'any(r["swapped_blocks"] > 0 for r in d["runs"])'
+  json late.json 'all(r["completed"] == 12 and 0 < r["tokens_in_vain"] <= 12 for r in d["runs"])'
+fi
+
 # Uniform split, without graphs, made-up load: the same tokens are computed.
 decode run --load 6 --policy fcfs --split uniform --no-graphs --time-scale 100 >out
 grep -qE '^fcfs +[0-9.]+' out || fail "uniform: $(cat out)"
@@ -79,6 +92,7 @@ refuses '--kv-blocks must be from 0' run --kv-blocks -3
 refuses '--block-size must be a multiple of 16' run --block-size 24
 refuses '--max-batch must be from 1' run --max-batch -1
 refuses '--token-budget must not be less' run --token-budget 4
+refuses '--in-flight must be from 1 to 2' run --in-flight 3
 refuses '--time-scale must be more than 0' run --time-scale 0
 refuses '--rate must be more than 0' run --rate -1
 refuses 'exclude each other' run --load 3 --trace trace.csv

@@ -48,10 +48,11 @@ server_options small(std::size_t instances, bool unified) {
   return o;
 }
 
-soak_result soak(const char* policy, std::size_t instances, bool unified, std::size_t host_blocks, std::uint64_t seed) {
-  const model& m = test::random_model();
+soak_result soak(const char* policy, std::size_t instances, bool unified, std::size_t host_blocks, std::uint64_t seed,
+                 std::int64_t drafts = 0, const model& m = test::random_model()) {
   server_options o = small(instances, unified);
   o.limits.host_blocks = host_blocks;
+  o.drafts = tokens{drafts};
   o.end_of_reasoning = m.token_of("</think>").value();
   soak_test test{find_composition(policy),
                  m,
@@ -95,6 +96,17 @@ TEST_CASE("what the block pool admits, llama.cpp has room for") {
   SECTION("without host memory: preempted ones are computed again") {
     const soak_result r = soak("round_robin", 1, true, 0, 4);
     CHECK(r.counts.swaps_in == 0);
+  }
+  SECTION("layers that differ") {
+    const auto kind = GENERATE(layer_kind::windows, layer_kind::recurrent);
+    const model m = test::make_random_model({.kind = kind});
+    soak("pascal", 2, true, 64, 6, kind == layer_kind::windows ? 3 : 0, m);
+  }
+  SECTION("with drafts") {
+    const soak_result r = soak("pascal", 2, GENERATE(false, true), 64, 5, 5);
+    CHECK(r.counts.moves > steps() / 100);
+    CHECK(r.counts.accepted > steps() / 10);
+    CHECK(r.counts.drafts > r.counts.accepted + steps() / 10);
   }
 }
 

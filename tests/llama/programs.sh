@@ -44,9 +44,38 @@ if [ -n "${TESSERA_REPLAY:-}" ]; then
   [ "$(grep -c '"completed": 12' replayed.json)" -ge 2 ] || fail "all were to be served: $(cat replayed.json)"
 fi
 
+# Drafts from a request's own text: the same text, in fewer steps.
+echo 'one and two and one and two and one' >repeating.txt
+for draft in 0 4; do
+  llama --random-model --prompts repeating.txt --max-output 80 --reasoning-budget 5 --tpot 0.001 --kv slots \
+    --context 128 --slots 2 --draft $draft >drafted.$draft
+done
+said() { sed '/^ *id  *prompt/,$d' "$1"; }
+steps_of() { grep -a -oE '^pascal: [0-9]+ steps' "$1" | grep -oE '[0-9]+'; }
+[ -n "$(said drafted.0 | tr -d '\0')" ] || fail "nothing was said: $(cat -v drafted.0)"
+cmp <(said drafted.0) <(said drafted.4) || fail "drafts change the text"
+grep -aqE '^pascal: [1-9][0-9]* of [0-9]+ drafts accepted' drafted.4 || fail "drafts: $(cat -v drafted.4)"
+[ "$(steps_of drafted.4)" -lt "$(steps_of drafted.0)" ] || fail "no step was saved: $(cat -v drafted.4)"
+
 # A short soak with two contexts.
 llama --random-model --soak 3 --policy pascal --instances 2 --slots 8 --kv-blocks 48 --tpot 0.002 --quantum 32 >out
 grep -q 'nothing was lost' out || fail "soak: $(cat out)"
+
+# Several answers to a prompt: each as if it were alone, with the same seed.
+printf 'one and two\nthree\n' >two.txt
+for samples in 1 3; do
+  llama --random-model --prompts two.txt --max-output 30 --reasoning-budget 5 --tpot 0.001 --samples $samples \
+    --temperature 0.7 >sampled.$samples
+done
+[ "$(grep -acE 'finished$' sampled.1)" -eq 2 ] || fail "one each: $(cat -v sampled.1)"
+[ "$(grep -acE 'finished$' sampled.3)" -eq 6 ] || fail "three each: $(cat -v sampled.3)"
+grep -aq '4 of the samples began with a prompt that was there' sampled.3 || fail "forks: $(cat -v sampled.3)"
+
+# Layers that differ.
+for layers in windows recurrent; do
+  llama --random-model --layers $layers --prompts two.txt --max-output 100 --reasoning-budget 5 --tpot 0.001 >out
+  [ "$(grep -acE ' 5 +[0-9]+ .* finished$' out)" -eq 2 ] || fail "$layers: $(cat -v out)"
+done
 
 # Embeddings: rows of the model's width, the same each time, and other ones for other prompts.
 llama --random-model --save-model random.gguf --prompts /dev/null --quiet >out
@@ -65,6 +94,10 @@ printf 'not a model' >bad.gguf
 refuses 'a GGUF model' llama --model bad.gguf
 refuses 'one of --model PATH and --random-model' llama
 refuses "unknown policy 'best'" llama --random-model --policy best
+refuses '--draft must be from 0' llama --random-model --draft 65
+refuses 'which cannot go back' llama --random-model --layers recurrent --draft 4
+refuses '--samples must be from 1' llama --random-model --samples 0
+refuses '--temperature must be from 0' llama --random-model --temperature -1
 refuses '--slots must be from 1' llama --random-model --slots 0
 refuses '--kv-blocks must be from 1' llama --random-model --kv-blocks 0
 refuses '--end-of-reasoning' llama --random-model --end-of-reasoning 'no such token'

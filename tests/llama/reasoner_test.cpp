@@ -71,6 +71,7 @@ struct outcome {
   std::uint64_t swaps = 0;
   std::uint64_t moved = 0;
   std::uint64_t migrated = 0;
+  server_counts counts;
 };
 
 /// Serves all tasks; in between, others come that will be cancelled, and live ones are moved.
@@ -118,6 +119,7 @@ outcome serve_all(const model& m, const std::vector<task>& tasks, const char* po
   result.preemptions = s->counts().preemptions;
   result.swaps = s->counts().swaps_in;
   result.migrated = s->counts().moves;
+  result.counts = s->counts();
   for (const served& r : requests) result.texts.push_back(said[&r]);
   return result;
 }
@@ -153,6 +155,19 @@ TEST_CASE("the tiny reasoner says the same under every composition, and it is ri
   CHECK(100 * right >= 99 * tasks.size());
   CHECK(100 * exact >= 90 * tasks.size());
 
+  // Drafts found in each text itself, verified in the step: fewer steps, and not a letter else.
+  plenty.drafts = tokens{2};
+  const outcome drafted = serve_all(m, tasks, "fcfs", plenty, false);
+  std::printf(
+      "2 drafts: %llu of %llu accepted, %llu steps instead of %llu\n",
+      static_cast<unsigned long long>(drafted.counts.accepted), static_cast<unsigned long long>(drafted.counts.drafts),
+      static_cast<unsigned long long>(drafted.counts.steps), static_cast<unsigned long long>(reference.counts.steps));
+  CHECK(drafted.texts == reference.texts);
+  CHECK(drafted.counts.accepted > 0);
+  CHECK(drafted.counts.drafts > drafted.counts.accepted);
+  CHECK(drafted.counts.steps < reference.counts.steps);
+  plenty.drafts = tokens{};
+
   // Two contexts, each with KV for about three requests; short turns.
   server_options starved = plenty;
   starved.instances = 2;
@@ -166,6 +181,14 @@ TEST_CASE("the tiny reasoner says the same under every composition, and it is ri
       starved.unified = unified;
       starved.limits.host_blocks = unified ? 0 : 160;
       CAPTURE(policy, unified);
+      starved.drafts = tokens{4};
+      const std::vector<task> some{tasks.begin(), tasks.begin() + 40};
+      const outcome drafting = serve_all(m, some, policy, starved, true);
+      CHECK(drafting.preemptions > 3);
+      CHECK(drafting.counts.accepted > 0);
+      CHECK(drafting.counts.drafts > drafting.counts.accepted);
+      for (std::size_t i = 0; i < some.size(); ++i) CHECK(drafting.texts[i] == reference.texts[i]);
+      starved.drafts = tokens{};
       const outcome disturbed = serve_all(m, tasks, policy, starved, true);
       std::printf("%s, %s: %llu preemptions, %llu swapped in, %llu moved, %llu to another context\n", policy,
                   unified ? "unified" : "slots", static_cast<unsigned long long>(disturbed.preemptions),
