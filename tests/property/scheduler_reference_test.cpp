@@ -35,7 +35,7 @@ struct task {
   std::int64_t computed = 0, length = 0, held = 0, used = 0;
   std::uint64_t turn = 0;
   int level = 0;
-  double boost_at = std::numeric_limits<double>::infinity(), answers_since = 0, due = 0;
+  double boost_at = std::numeric_limits<double>::infinity(), answers_since = 0, due = 0, came = 0;
   std::int64_t answered = 0;
   bool demoted = false, answering = false, resident = false, suspended = false, done = false;
   bool restarted = false;  ///< Its KV was dropped, and it has sampled nothing since.
@@ -44,6 +44,11 @@ struct task {
 /// Tokens that a reader reads in a second, and seconds for a token that is expected.
 constexpr double reading_speed = 2;
 constexpr double pace = 0.75;
+/// What is expected of one that has generated so many; and how many times the first of it counts at most.
+constexpr std::int64_t expected_of(double score, std::int64_t generated) {
+  return static_cast<std::int64_t>(score) + 2 * generated;
+}
+constexpr double revised = 3;
 
 struct share {
   std::size_t id;
@@ -78,7 +83,8 @@ class textbook {
       t.level = 1;
       t.boost_at = now + s_.threshold;
     }
-    t.due = now + pace * t.score;
+    t.came = now;
+    t.due = now + pace * static_cast<double>(expected_of(t.score, 0));
     if (reads()) take_place(t);
     all_.push_back(t);
   }
@@ -288,6 +294,11 @@ class textbook {
       if (t.answering && one_more) ++t.answered;
       const bool by_quanta = s_.how == rule::readers && !t.answering;
       const bool first_read = s_.how == rule::due && t.level == 1 && t.answered > 0;
+      if (s_.how == rule::due && !t.answering && t.used >= s_.slice) {
+        const auto output = static_cast<double>(expected_of(t.score, t.length - t.prompt));
+        t.due = t.came + pace * std::min(output, revised * static_cast<double>(expected_of(t.score, 0)));
+        t.used = 0;
+      }
       if (by_quanta ? t.used >= s_.quantum : t.answering && (t.used >= s_.slice || first_read)) {
         if (by_quanta && t.turn < s_.young) ++t.turn;
         take_place(t);
@@ -342,7 +353,7 @@ struct reader {
 
 struct by_score {
   [[nodiscard]] tokens operator()(const request& r) const noexcept {
-    return tokens{static_cast<std::int64_t>(r.score)};
+    return tokens{expected_of(static_cast<double>(r.score), r.generated().count())};
   }
 };
 
@@ -378,6 +389,7 @@ void compare(rule how) {
     if constexpr (requires { config.order.threshold; }) config.order.threshold = duration{s.threshold};
     if constexpr (requires { config.order.young_quanta; }) config.order.young_quanta = s.young;
     if constexpr (requires { config.order.pace; }) config.order.pace = duration{pace};
+    if constexpr (requires { config.order.revised; }) config.order.revised = revised;
     if constexpr (requires { config.order.slice; }) {
       config.order.slice = tokens{s.slice};
       config.order.margin = duration{s.margin};

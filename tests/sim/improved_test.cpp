@@ -235,13 +235,14 @@ TEST_CASE("improved: everything ends, no token twice, and the same again; with e
     score(rows, 0.5);
     const auto o = cluster_of("h100-96gb-qwen-32b", 3, 700, 64);
     double whole = 0;
-    for (int without = 0; without != 5; ++without) {
+    for (int without = 0; without != 6; ++without) {
       CAPTURE(seed, without);
       improved_config c;
       if (without == 1) c.predicts = false;
       if (without == 2) c.by_headroom = false;
       if (without == 3) c.bounded_steps = false;
       if (without == 4) c.stages = false;
+      if (without == 5) c.revised = 1;
       const run_result r = sim::run_improved(o, rows, rows, c, quiet);
       check_served(r, rows);
       if (without == 0) whole = r.numbers.e2e.mean;

@@ -6,7 +6,9 @@
 #include <tessera/headroom/space.hpp>
 #include <tessera/placement/migrate_when_tight.hpp>
 #include <tessera/placement/phi.hpp>
+#include <tessera/rank/expected_rest.hpp>
 #include <tessera/rank/length_calibrator.hpp>
+#include <tessera/rank/length_distribution.hpp>
 #include <tessera/sim/cluster/cluster.hpp>
 #include <tessera/sim/policies/cascade_plan.hpp>
 #include <tessera/sim/policies/disaggregated.hpp>
@@ -149,6 +151,26 @@ inline void expect_lengths(std::vector<trace_row>& rows, std::span<const trace_r
   for (trace_row& r : rows) r.score = static_cast<float>(calibrator(predicts ? r.score : none).count());
 }
 
+/// How long outputs are that have the same expected length, learned from a `history`: what is expected of a request
+/// anew when it has reasoned for a while.
+class learned_lengths {
+ public:
+  learned_lengths(std::span<const trace_row> history, bool predicts)
+      : memory_{storage_for<rank::length_distribution>(
+            {.window = std::max<std::size_t>(history.size(), 1), .groups = 32})} {
+    std::vector<trace_row> ended{history.begin(), history.end()};
+    expect_lengths(ended, history, predicts);
+    for (const trace_row& r : ended) lengths_.observe(r.score, tokens{r.output_tokens});
+    lengths_.fit();
+  }
+  /// An `order::output_predictor` for requests whose scores are expected lengths. This object must outlive it.
+  [[nodiscard]] rank::expected_length<> expected() const noexcept { return {&lengths_}; }
+
+ private:
+  owned_storage<rank::length_distribution::limits> memory_;
+  rank::length_distribution lengths_{memory_};
+};
+
 /// The same cluster with so many prompt tokens in a step, beside one for each resident, as a decode step of one
 /// sequence leaves time for in `seconds`. With a full batch, or far into a long prompt, a step takes longer: this
 /// bounds what prompts add. At least one block's worth, lest a slow device compute none.
@@ -182,26 +204,30 @@ TESSERA_DETAIL_POLICIES_INLINE run_result run_improved(const cluster_options& op
                                                        std::span<const trace_row> history,
                                                        const improved_config& config,
                                                        const progress_callback& progress) {
-  using scheduler = tessera::improved<request, scored_length, order::pacer_member, kv_store>;
+  using scheduler = tessera::improved<request, rank::expected_length<>, order::pacer_member, kv_store>;
   std::vector<trace_row> expecting{rows.begin(), rows.end()};
   expect_lengths(expecting, history, config.predicts);
+  const learned_lengths lengths{history, config.predicts};
+  const typename scheduler::config ordered{.revised = config.revised, .expected = lengths.expected()};
   const prefill_model model = calibrate_prefill(options.instance.timer, default_ttft_target);
   const cluster_options o = config.bounded_steps ? bounded_steps(options, model, config.step_s) : options;
   if (config.stages && o.instances > 1 && o.instances <= most_in_stages && !history.empty()) {
     const cascade_plan plan = plan_cascade(o, history, arrival_rate(history), layout::steady);
     if (plan.gain >= config.least_gain) {
-      run_result result = cluster<scheduler, cascade>{o, {}, cascade{steady_cascade(plan)}}.run(expecting, progress);
+      run_result result =
+          cluster<scheduler, cascade>{o, ordered, cascade{steady_cascade(plan)}}.run(expecting, progress);
       result.numbers.placement = "stages";
       return result;
     }
   }
   if (config.by_headroom) {
-    run_result result = cluster<scheduler, by_headroom>{o, {}, by_headroom{model}}.run(expecting, progress);
+    run_result result = cluster<scheduler, by_headroom>{o, ordered, by_headroom{model}}.run(expecting, progress);
     result.numbers.placement = "headroom";
     return result;
   }
   using placing = placed<placement::least_load, placement::migrate_when_tight>;
-  run_result result = cluster<scheduler, placing>{o, {}, {{}, {.headroom = quantum_blocks}}}.run(expecting, progress);
+  run_result result =
+      cluster<scheduler, placing>{o, ordered, {{}, {.headroom = quantum_blocks}}}.run(expecting, progress);
   result.numbers.placement = placement_name<placement::least_load>;
   return result;
 }

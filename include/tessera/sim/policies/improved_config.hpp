@@ -13,6 +13,7 @@ struct improved_config {
   bool bounded_steps = true;  ///< Prompts bounded by what they add to a step; otherwise by the token budget alone.
   bool stages = true;         ///< Stages where they are expected to gain `least_gain`.
   double least_gain = 1.25;   ///< Less is not worth the moves; see `steady_stages::gain`.
+  double revised = 2;         ///< See `order::earliest_due`; 1: nobody is expected anew while it reasons.
   double step_s = 0.05;       ///< See `bounded_steps`: half a target TPOT.
 };
 
