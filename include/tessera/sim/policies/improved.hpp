@@ -209,17 +209,18 @@ TESSERA_DETAIL_POLICIES_INLINE run_result run_improved(const cluster_options& op
   expect_lengths(expecting, history, config.predicts);
   const learned_lengths lengths{history, config.predicts};
   const typename scheduler::config ordered{.revised = config.revised, .expected = lengths.expected()};
-  const prefill_model model = calibrate_prefill(options.instance.timer, default_ttft_target);
-  const cluster_options o = config.bounded_steps ? bounded_steps(options, model, config.step_s) : options;
-  if (config.stages && o.instances > 1 && o.instances <= most_in_stages && !history.empty()) {
-    const cascade_plan plan = plan_cascade(o, history, arrival_rate(history), layout::steady);
+  if (config.stages && options.instances > 1 && options.instances <= most_in_stages && !history.empty()) {
+    const cascade_plan plan = plan_cascade(options, history, arrival_rate(history), layout::steady);
     if (plan.gain >= config.least_gain) {
+      // Steps are not bounded: who is read for long is not where prompts are, and prompts get all that they need.
       run_result result =
-          cluster<scheduler, cascade>{o, ordered, cascade{steady_cascade(plan)}}.run(expecting, progress);
+          cluster<scheduler, cascade>{options, ordered, cascade{steady_cascade(plan)}}.run(expecting, progress);
       result.numbers.placement = "stages";
       return result;
     }
   }
+  const prefill_model model = calibrate_prefill(options.instance.timer, default_ttft_target);
+  const cluster_options o = config.bounded_steps ? bounded_steps(options, model, config.step_s) : options;
   if (config.by_headroom) {
     run_result result = cluster<scheduler, by_headroom>{o, ordered, by_headroom{model}}.run(expecting, progress);
     result.numbers.placement = "headroom";

@@ -10,7 +10,7 @@ namespace sim {
 struct improved_config {
   bool predicts = true;       ///< Expected lengths are made of the scores; otherwise all requests expect the mean.
   bool by_headroom = true;    ///< Placement by headroom; otherwise the least load.
-  bool bounded_steps = true;  ///< Prompts bounded by what they add to a step; otherwise by the token budget alone.
+  bool bounded_steps = true;  ///< Prompts bounded by what they add to a step, but in stages; otherwise by the budget alone.
   bool stages = true;         ///< Stages where they are expected to gain `least_gain`.
   double least_gain = 1.25;   ///< Less is not worth the moves; see `steady_stages::gain`.
   double revised = 2;         ///< See `order::earliest_due`; 1: nobody is expected anew while it reasons.
