@@ -24,9 +24,11 @@ using improved_request = request_hook_for<order::earliest_due<>>;
 ///   prompt holds up those who read;
 /// - placement by headroom: `placement::highest_phi` over the smaller of Phi_T (the prompts that wait on an instance)
 ///   and Phi_S (its memory when all its requests have their expected length), `placement::migrate_when_tight` when
-///   reasoning ends; or, where lengths differ so much that batches wait for their longest, CascadeInfer's stages.
+///   reasoning ends. Or, where lengths differ so much that batches wait for their longest, CascadeInfer's stages,
+///   without the bound; or, where a trial says that it pays, prompts and decodes on different instances, by Phasor's
+///   Phi.
 ///
-/// `sim::improved` puts them together for the simulator.
+/// `sim::run_improved` puts them together for the simulator.
 ///
 /// The engine keeps a `token_pacer` in each request as the member `pacer`, tells it of a step's answering tokens before
 /// it commits the step, and writes the member `expected_output` before `submit` (0: not known). Or pass an `Expected`

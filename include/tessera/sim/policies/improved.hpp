@@ -191,6 +191,36 @@ class learned_lengths {
   return bounded_steps(o, calibrate_prefill(o.instance.timer, default_ttft_target), improved_config{}.step_s);
 }
 
+/// Rows of a history that a trial of pools runs: the first, and the one that has to confirm it.
+inline constexpr std::size_t first_trial = 1000;
+inline constexpr std::size_t last_trial = 8000;
+/// Most instances for which pools are tried.
+inline constexpr std::size_t most_in_trials = 64;
+
+/// The split of the instances into those that prefill and those that decode for which `seconds(sizes)` is least, found
+/// by going downhill from halves, in steps of an eighth of a large cluster. Requires `instances >= 2`.
+template <class Seconds>
+[[nodiscard]] pool_sizes best_split(std::size_t instances, Seconds&& seconds) {
+  const std::size_t step = std::max<std::size_t>(1, instances / 8);
+  const auto sizes = [&](std::size_t prefill) {
+    return pool_sizes{.prefill = prefill, .decode = instances - prefill, .mixed = 0};
+  };
+  std::size_t best = instances / 2;
+  double least = seconds(sizes(best));
+  for (const bool up : {true, false}) {
+    const std::size_t from = best;
+    while (up ? best + step < instances : best > step) {
+      const std::size_t next = up ? best + step : best - step;
+      const double s = seconds(sizes(next));
+      if (!(s < least)) break;
+      least = s;
+      best = next;
+    }
+    if (best != from) break;
+  }
+  return sizes(best);
+}
+
 /// Simulates a workload under `improved`. What it knows of the traffic, lengths and rate, is that of `history`: earlier
 /// requests of the same kind, or, for want of any, the rows themselves.
 [[nodiscard]] TESSERA_DETAIL_POLICIES_INLINE run_result run_improved(const cluster_options& options,
@@ -221,6 +251,30 @@ TESSERA_DETAIL_POLICIES_INLINE run_result run_improved(const cluster_options& op
   }
   const prefill_model model = calibrate_prefill(options.instance.timer, default_ttft_target);
   const cluster_options o = config.bounded_steps ? bounded_steps(options, model, config.step_s) : options;
+  if (config.pools && o.instances > 1 && o.instances <= most_in_trials && !history.empty()) {
+    std::vector<trace_row> earlier{history.begin(), history.end()};
+    expect_lengths(earlier, history, config.predicts);
+    using apart = disaggregated<phasor_control>;
+    const auto split = [&](const pool_sizes& p) {
+      return apart{p, phasor_control{{.model = model, .changes_roles = false}}};
+    };
+    const auto trial = [&](std::size_t n, auto control) {
+      n = std::min(n, earlier.size());
+      return cluster<scheduler, decltype(control)>{o, ordered, std::move(control)}
+          .run(std::span{earlier}.first(n), [](std::size_t) {})
+          .numbers.e2e.mean;
+    };
+    const pool_sizes sizes = best_split(o.instances, [&](const pool_sizes& p) { return trial(first_trial, split(p)); });
+    // A short trial does not see a queue that grows slowly; a long one of what has lost the short one is not worth it.
+    const auto gains = [&](std::size_t n) {
+      return trial(n, by_headroom{model}) >= config.least_pool_gain * trial(n, split(sizes));
+    };
+    if (gains(first_trial) && gains(last_trial)) {
+      run_result result = cluster<scheduler, apart>{o, ordered, split(sizes)}.run(expecting, progress);
+      result.numbers.placement = "pools";
+      return result;
+    }
+  }
   if (config.by_headroom) {
     run_result result = cluster<scheduler, by_headroom>{o, ordered, by_headroom{model}}.run(expecting, progress);
     result.numbers.placement = "headroom";
