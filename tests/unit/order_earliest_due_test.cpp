@@ -49,7 +49,8 @@ std::vector<std::size_t> served(queue& q, const std::vector<request>& all) {
 TEST_CASE("earliest_due: who nobody reads goes by arrival plus expected output, reasoning or not") {
   queue q;
   std::vector<request> r(5);
-  const std::int64_t expected[] = {100, 40, 0, 500, 30};  // at 0.1 s a token: due at 10, 5, 2, 53, 7
+  // At 0.1 s a token: due at 10, 5, 2, 53, 9; by the clock of the crowd earlier, in the same order.
+  const std::int64_t expected[] = {100, 40, 0, 500, 50};
   for (std::size_t i = 0; i != r.size(); ++i) {
     r[i].expected_output = tokens{expected[i]};
     r[i].starts_in = i % 2 == 0 ? phase::reasoning : phase::answering;
@@ -91,7 +92,8 @@ TEST_CASE("earliest_due: nobody is overtaken by who comes its own expected time 
       const std::size_t first = out[i];
       const std::size_t later = out[j];
       const double whole = 0.1 * static_cast<double>(r[later].expected_output.count());
-      CHECK(arrived[first] <= arrived[later] + whole + 1e-6);
+      CHECK(place(r[first]).entered <= place(r[later]).entered + whole + 1e-6);
+      CHECK(arrived[first] <= arrived[later] + whole / order::crowd_clock::slowest + 1e-6);
       if (first > later) CHECK(r[first].expected_output < r[later].expected_output);
     }
   }
@@ -140,6 +142,34 @@ TEST_CASE("earliest_due: reasoning keeps its place however long it takes, and is
   CHECK(d.charge(r, tokens{1}));
   d.requeue(r);
   CHECK(place(r).level == 2);
+}
+
+TEST_CASE("earliest_due: the longer the line, the longer the short ones overtake") {
+  for (const bool crowded : {false, true}) {
+    earliest_due d;
+    std::vector<request> others(4);
+    for (request& x : others) join(d, x, at(0));
+    request slow;
+    slow.expected_output = tokens{100};
+    join(d, slow, at(0));
+    d.advance(at(0));
+    if (!crowded) {
+      CHECK_FALSE(d.charge(slow, tokens{}));
+      for (request& x : others) CHECK_FALSE(d.charge(x, tokens{}));
+      for (request& x : others) CHECK_FALSE(d.charge(x, tokens{}));  // who has begun does not begin again
+    }
+    // Due at 10. All have begun, and the clock is the engine's; or none has, and it goes at a sixth.
+    d.advance(at(8));
+    request quick;
+    quick.expected_output = tokens{30};
+    join(d, quick, at(12));
+    CHECK(place(quick).entered == Catch::Detail::Approx(crowded ? 2 : 12));
+    CHECK(earliest_due::before(quick, slow) == crowded);
+    for (request& x : others) d.leave(x);
+    d.leave(slow);
+    d.leave(quick);
+    CHECK(d.clock.rate() == 1);
+  }
 }
 
 /// Twice what it has, and 10 at first: nobody knows before.
@@ -283,8 +313,8 @@ TEST_CASE("earliest_due: readers before those that nobody reads, those before re
 }
 
 TEST_CASE("earliest_due: any clock's origin, any prediction") {
-  earliest_due d;
-  const auto turn_of = [&](double arrived, std::int64_t expected) {
+  const auto turn_of = [](double arrived, std::int64_t expected) {
+    earliest_due d;
     request r;
     r.expected_output = tokens{expected};
     join(d, r, at(arrived));

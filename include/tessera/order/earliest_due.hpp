@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <tessera/order/crowd_clock.hpp>
 #include <tessera/order/reader_levels.hpp>
 
 #include <concepts>
@@ -38,7 +39,7 @@ concept output_predictor = std::copyable<F> && schedulable<R> && requires(const 
 template <clock_policy Clock>
 struct due_place : reader_place<Clock> {
   tokens first{};      ///< Output that was expected of it when it joined.
-  double entered = 0;  ///< Seconds: when it arrived. What is expected of it counts from then on.
+  double entered = 0;  ///< When it arrived, by the order's clock. What is expected of it counts from then on.
 };
 
 /// Answers just in time, as `paced`; before them, whoever is due first: (priority, level, place on it, sequence).
@@ -46,7 +47,9 @@ struct due_place : reader_place<Clock> {
 /// - Level 0, urgent: answers whose reader runs dry within `margin`, and those that have reasoned and have no token
 ///   yet. Earliest deadline first. One that became urgent stays so until its slice is used up, and stores meanwhile.
 /// - Level 1: what has no reader yet, reasoning or a prompt before its first token. Each is due when its reader
-///   would have been through, had it begun on arrival: arrival + expected output x `pace`. Earliest due first.
+///   would have been through, had it begun on arrival: arrival + expected output x `pace`, by a clock that goes slower
+///   the more wait
+///   (`crowd_clock`). Earliest due first.
 /// - Level 2, calm: answers whose reader has enough to read. Earliest deadline first.
 ///
 /// Who has reasoned for a slice is asked about anew: with a predictor that looks at what a request has generated
@@ -89,6 +92,7 @@ struct earliest_due {
   double revised = 2;  ///< What is expected later counts at most for so many times the first expectation. At least 1.
   [[no_unique_address]] Expected expected{};  ///< Tells how long a request's output will be.
   [[no_unique_address]] Deadline deadline{};  ///< Tells when a request's reader runs out of tokens.
+  crowd_clock clock{};                        ///< By which requests arrive.
 
   /// A place for a request that joins.
   template <schedulable R>
@@ -97,7 +101,9 @@ struct earliest_due {
                   "tessera: `earliest_due` needs requests with a member `expected_output`, or an Expected with "
                   "`tokens operator()(const R&) const noexcept`");
     auto& place = request_access::order_state<earliest_due>(r);
-    place.entered = arrived.seconds();
+    clock.advance(arrived.seconds());
+    place.entered = clock.at(arrived.seconds());
+    clock.joins();
     place.first = max(expected(static_cast<const R&>(r)), tokens{});
     place.turn = due(r);
     take_place(r);
@@ -108,6 +114,10 @@ struct earliest_due {
   [[nodiscard]] bool charge(R& r, tokens ran) noexcept {
     auto& place = request_access::order_state<earliest_due>(r);
     place.quantum_used += ran;
+    if (!place.begun) {
+      place.begun = true;
+      clock.begins();
+    }
     if (r.state().phase != phase::answering) {
       if (place.quantum_used < slice) return false;
       place.quantum_used = tokens{};
@@ -132,11 +142,15 @@ struct earliest_due {
 
   /// Hears that a request has ended or left.
   template <schedulable R>
-  void leave(R& /*r*/) noexcept {}
+  void leave(R& r) noexcept {
+    clock.leaves(order_state<earliest_due>(r).begun);
+  }
 
   /// Hears the time.
   template <clock_policy Clock>
-  void advance(basic_time_point<Clock> /*now*/) noexcept {}
+  void advance(basic_time_point<Clock> now) noexcept {
+    clock.advance(now.seconds());
+  }
 
   /// When it becomes urgent; `never()` if it is, or has no reader.
   template <schedulable R>
