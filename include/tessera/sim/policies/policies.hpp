@@ -95,7 +95,8 @@ TESSERA_DETAIL_POLICIES_INLINE policy with_bounded_steps(policy p) {
 
 TESSERA_DETAIL_POLICIES_INLINE policy improved_policy(std::string name, const improved_config& config) {
   return {.name = name,
-          .summary = "ours: readers first, then who is due first by predicted length; bounded steps, headroom, stages",
+          .summary =
+              "ours: readers first, then who is due first by predicted length; bounded steps, headroom, stages, pools",
           .run =
               [name, config](const cluster_options& options, std::span<const trace_row> rows,
                              const progress_callback& progress) {
