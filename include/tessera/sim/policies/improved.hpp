@@ -14,6 +14,7 @@
 #include <tessera/sim/policies/disaggregated.hpp>
 #include <tessera/sim/policies/improved_config.hpp>
 #include <tessera/sim/policies/policy.hpp>
+#include <tessera/sim/policies/pool_plan.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -197,30 +198,6 @@ inline constexpr std::size_t last_trial = 8000;
 /// Most instances for which pools are tried.
 inline constexpr std::size_t most_in_trials = 64;
 
-/// The split of the instances into those that prefill and those that decode for which `seconds(sizes)` is least, found
-/// by going downhill from halves, in steps of an eighth of a large cluster. Requires `instances >= 2`.
-template <class Seconds>
-[[nodiscard]] pool_sizes best_split(std::size_t instances, Seconds&& seconds) {
-  const std::size_t step = std::max<std::size_t>(1, instances / 8);
-  const auto sizes = [&](std::size_t prefill) {
-    return pool_sizes{.prefill = prefill, .decode = instances - prefill, .mixed = 0};
-  };
-  std::size_t best = instances / 2;
-  double least = seconds(sizes(best));
-  for (const bool up : {true, false}) {
-    const std::size_t from = best;
-    while (up ? best + step < instances : best > step) {
-      const std::size_t next = up ? best + step : best - step;
-      const double s = seconds(sizes(next));
-      if (!(s < least)) break;
-      least = s;
-      best = next;
-    }
-    if (best != from) break;
-  }
-  return sizes(best);
-}
-
 /// Simulates a workload under `improved`. What it knows of the traffic, lengths and rate, is that of `history`: earlier
 /// requests of the same kind, or, for want of any, the rows themselves.
 [[nodiscard]] TESSERA_DETAIL_POLICIES_INLINE run_result run_improved(const cluster_options& options,
@@ -258,9 +235,13 @@ TESSERA_DETAIL_POLICIES_INLINE run_result run_improved(const cluster_options& op
     const auto split = [&](const pool_sizes& p) {
       return apart{p, phasor_control{{.model = model, .changes_roles = false}}};
     };
+    // Nobody knows what will go wrong, and all that is tried is measured.
+    cluster_options tried = o;
+    tried.faults.clear();
+    tried.warmup_s = tried.drain_s = 0;
     const auto trial = [&](std::size_t n, auto control) {
       n = std::min(n, earlier.size());
-      return cluster<scheduler, decltype(control)>{o, ordered, std::move(control)}
+      return cluster<scheduler, decltype(control)>{tried, ordered, std::move(control)}
           .run(std::span{earlier}.first(n), [](std::size_t) {})
           .numbers.e2e.mean;
     };
