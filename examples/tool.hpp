@@ -9,11 +9,14 @@
 
 #include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <csignal>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <exception>
+#include <filesystem>
 #include <functional>
 #include <initializer_list>
 #include <iostream>
@@ -21,11 +24,15 @@
 #include <new>
 #include <string>
 #include <string_view>
+#include <system_error>
+#include <type_traits>
 #include <utility>
+#include <vector>
 
 /// @file
 /// What the command-line tools have in common: how they end, and what a signal does. A tool returns 0, or 2 after one
-/// line on stderr that says what to mend, or 128 and the signal's number when SIGINT or SIGTERM ended it.
+/// line on stderr that says what to mend, or 128 and the signal's number when SIGINT, SIGTERM or SIGHUP ended it. One
+/// that was asked whether something can be had returns 1 when it cannot.
 
 namespace tool {
 
@@ -45,23 +52,59 @@ inline void require_values(int argc, char** argv) {
   }
 }
 
-/// While it lives, SIGINT and SIGTERM end the tool at its next `check`, after its last words: it can take half-written
-/// files away and print what is done. A second one ends it at once.
+/// A file that a tool was told to read or write, and the option that named it.
+struct named_file {
+  std::string_view option;
+  std::string path;  ///< Empty: none. Names that are no file's, as of a built-in profile, may stand here.
+};
+
+/// Nothing that is read is written over, and nothing is written twice, by whatever names and links.
+/// @throws tessera::sim::usage_error
+inline void require_apart(const std::vector<named_file>& read, const std::vector<named_file>& written) {
+  namespace fs = std::filesystem;
+  const auto same = [](const std::string& a, const std::string& b) {
+    if (a.empty() || b.empty()) return false;
+    if (a == b) return true;
+    if (a == "-" || b == "-") return false;
+    std::error_code unknown;
+    if (fs::equivalent(a, b, unknown)) return true;
+    const auto whole = [&](const std::string& path) {
+      return fs::weakly_canonical(fs::absolute(path, unknown), unknown);
+    };
+    return whole(a) == whole(b);
+  };
+  for (auto w = written.begin(); w != written.end(); ++w) {
+    for (const named_file& r : read) {
+      if (r.path != "-" && same(r.path, w->path)) {
+        throw tessera::sim::usage_error{
+            fmt::format("{} would write over {}, which {} reads", w->option, w->path, r.option)};
+      }
+    }
+    for (auto v = written.begin(); v != w; ++v) {
+      if (same(v->path, w->path)) {
+        throw tessera::sim::usage_error{fmt::format("{} and {} name the same file", v->option, w->option)};
+      }
+    }
+  }
+}
+
+/// While it lives, SIGINT, SIGTERM and SIGHUP end the tool at its next `check`, after its last words: it can take
+/// half-written files away and print what is done. Another one a second later or more ends it at once; what comes
+/// sooner is the same one, heard twice: a shell and what runs in it both pass on what was typed.
 class signal_guard {
  public:
   /// @param last_words called once, on the thread that checks.
   explicit signal_guard(std::function<void()> last_words) : last_words_{std::move(last_words)} {
     caught_ = 0;
-    for (const int s : signals) {
-      static_cast<void>(std::signal(s, [](int which) {
-        caught_ = which;
-        static_cast<void>(std::signal(which, SIG_DFL));
-      }));
-    }
+    writing_ = false;
+    for (const int s : signals) static_cast<void>(std::signal(s, hear));
   }
   ~signal_guard() {
     for (const int s : signals) static_cast<void>(std::signal(s, SIG_DFL));
   }
+  /// From now on files are written: they are taken away by the last words alone, however often a signal comes.
+  void writes() noexcept { writing_ = true; }
+
   signal_guard(const signal_guard&) = delete;
   signal_guard& operator=(const signal_guard&) = delete;
 
@@ -76,9 +119,26 @@ class signal_guard {
   }
 
  private:
+#ifdef SIGHUP
+  static constexpr std::initializer_list<int> signals{SIGINT, SIGTERM, SIGHUP};
+#else
   static constexpr std::initializer_list<int> signals{SIGINT, SIGTERM};
+#endif
   static inline std::atomic<int> caught_{0};
-  static_assert(std::atomic<int>::is_always_lock_free, "what a handler may write");
+  static inline std::atomic<std::int64_t> heard_at_ns_{0};
+  static inline std::atomic<bool> writing_{false};
+  static_assert(std::atomic<int>::is_always_lock_free && std::atomic<std::int64_t>::is_always_lock_free,
+                "what a handler may write");
+
+  static void hear(int which) {
+    const std::int64_t now = std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds{1};
+    if (caught_ == 0) {
+      heard_at_ns_ = now;
+      caught_ = which;
+    } else if (now - heard_at_ns_ >= 1'000'000'000 && !writing_) {
+      std::_Exit(128 + which);
+    }
+  }
 
   std::function<void()> last_words_;
   std::mutex ending_;
@@ -93,18 +153,32 @@ inline void flush_output() {
 }
 
 /// Does the work of a tool, from parsing its arguments on. @param less what to take less of when memory runs out.
+/// @param work `work()` returns nothing, or whether what was asked for can be had.
 /// @return what main returns: see the file's comment.
 template <class Work>
 [[nodiscard]] int run(std::string_view name, std::string_view less, const CLI::App& app, Work&& work) {
-  const auto refuse = [&](std::string_view why) { fmt::print(stderr, "{}: {}\n", name, why); };
+  // Where nobody listens either, the exit code says it.
+  const auto refuse = [&](std::string_view why) {
+    static_cast<void>(std::fputs(fmt::format("{}: {}\n", name, why).c_str(), stderr));
+  };
+#ifdef SIGXFSZ
+  static_cast<void>(std::signal(SIGXFSZ, SIG_IGN));  // a file that may not grow is one that cannot be written
+#endif
   try {
     try {
-      work();
+      if constexpr (std::is_same_v<std::invoke_result_t<Work>, bool>) {
+        if (!work()) return 1;
+      } else {
+        work();
+      }
     } catch (const CLI::Success& asked) {  // --help, --version
       static_cast<void>(app.exit(asked));
       flush_output();
     }
     return 0;
+  } catch (const CLI::ConversionError& wrong) {
+    // All that is converted is a number.
+    refuse(fmt::format("{}: a number is expected (see --help)", wrong.what()));
   } catch (const CLI::ParseError& wrong) {
     refuse(fmt::format("{} (see --help)", wrong.what()));
   } catch (const std::bad_alloc&) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include "../picture.hpp"
 #include "../tool.hpp"
 
 #include "errors.hpp"
@@ -195,45 +196,6 @@ inline std::string scatter_script(const calibration& c) {
          plots + "\n";
 }
 
-/// Where the picture and its script go: a file, or a folder for calibration.svg.
-struct picture {
-  std::filesystem::path image;
-  std::filesystem::path script;
-};
-
-inline picture place_picture(const std::string& where) {
-  std::filesystem::path image{where};
-  if (image.extension() != ".svg" && image.extension() != ".png") {
-    std::error_code failure;
-    std::filesystem::create_directories(image, failure);
-    if (failure) throw sim::output_error{fmt::format("cannot make {}: {}", where, failure.message())};
-    image /= "calibration.svg";
-  }
-  std::filesystem::path script = image;
-  script.replace_extension(".gp");
-  return {image, script};
-}
-
-inline void draw(const picture& p, sim::output_file& script, const std::string& text) {
-  const auto format = p.image.extension() == ".png" ? sim::plot_format::png : sim::plot_format::svg;
-  script.write(fmt::format("if (!exists('picture')) picture = {}\n{}set output picture\n{}",
-                           sim::detail::gnuplot_quoted(p.image.filename().string()),
-                           sim::detail::script_head(format, 720), text));
-  script.commit();
-  std::filesystem::path growing = p.image;
-  growing += ".partial";
-  std::error_code failure;
-  try {
-    sim::detail::run_gnuplot(p.script, growing);
-    std::filesystem::rename(growing, p.image, failure);
-    if (failure) throw sim::output_error{fmt::format("cannot write {}: {}", p.image.string(), failure.message())};
-  } catch (...) {
-    std::error_code ignored;
-    std::filesystem::remove(growing, ignored);
-    throw;
-  }
-}
-
 /// What a run says of a profile: a table, and the same as numbers.
 inline std::string format_check(const run_numbers& real, const run_numbers& simulated, nlohmann::ordered_json& j) {
   std::string out = fmt::format("{:<14}{:>12}{:>12}{:>9}{:>12}{:>12}{:>9}{:>12}{:>12}{:>9}\n", "seconds", "mean",
@@ -337,18 +299,22 @@ inline void run(const arguments& a) {
   const std::string whole = sim::to_json(c.profile);
   (void)sim::parse_profile(whole, "the profile");
 
-  std::optional<picture> image;
+  std::optional<tool::picture> image;
   if (!a.plot.empty()) {
     sim::require_gnuplot();
-    image = place_picture(a.plot);
+    image.emplace(a.plot, "calibration", sim::plot_format::svg);
   }
+  tool::require_apart(
+      {{"the steps", a.steps}, {"--profile", a.profile}, {"--check", a.check}, {"--held-out", a.held_out}},
+      {{"--out", a.out},
+       {"--json", a.json},
+       {"--plot", image ? image->image().string() : std::string{}},
+       {"--plot, for its script,", image ? image->script().string() : std::string{}}});
   std::unique_ptr<sim::output_file> out;
   std::unique_ptr<sim::output_file> json;
-  std::unique_ptr<sim::output_file> script;
   if (!a.out.empty()) out = std::make_unique<sim::output_file>(a.out);
   if (!a.json.empty()) json = std::make_unique<sim::output_file>(a.json);
-  if (image) script = std::make_unique<sim::output_file>(image->script);
-  if (image) draw(*image, *script, scatter_script(c));
+  if (image) image->draw(scatter_script(c), 720);
   if (json) {
     j["profile"] = c.profile.name;
     json->write(j.dump(2) + "\n");
@@ -357,7 +323,7 @@ inline void run(const arguments& a) {
   if (json) json->commit();
   if (out) out->commit();
   fmt::print("{}", text);
-  if (image) fmt::print("{}\n", image->image.string());
+  if (image) fmt::print("{}\n", image->image().string());
   if (std::fflush(stdout) != 0) {
     throw sim::output_error{fmt::format("cannot write the table: {}", std::strerror(errno))};
   }

@@ -52,7 +52,7 @@ struct arguments {
   std::optional<std::int64_t> instances;
   std::optional<double> price;
   std::int64_t seeds = 1;
-  std::int64_t jobs = 0;
+  std::optional<std::int64_t> jobs;
   std::string json;
   std::string csv;
 };
@@ -155,14 +155,24 @@ struct question {
   double token_rate = 0;   ///< Tokens per second.
   bool of_rate = false;    ///< Which question it is.
 
+  /// Requests per second in a trial; of sessions as it went, for their later turns wait for answers.
+  [[nodiscard]] double rate_of(const sim::capacity_trial& t) const {
+    return source.has_sessions() ? replay::arrivals_of(t.numbers) : rate * t.factor;
+  }
   [[nodiscard]] prices price_of(const sim::capacity_trial& t) const {
     if (!a.price) return {};
     const double an_hour = *a.price * static_cast<double>(t.instances);
-    return {an_hour / (output_rate * t.factor * 3600 / 1e6), an_hour / (token_rate * t.factor * 3600 / 1e6)};
+    const double as_asked = rate_of(t) / rate;
+    return {an_hour / (output_rate * as_asked * 3600 / 1e6), an_hour / (token_rate * as_asked * 3600 / 1e6)};
   }
   [[nodiscard]] std::string name_of(const sim::capacity_trial& t) const {
-    return of_rate ? fmt::format("{:.4g} requests per second", rate * t.factor)
+    return of_rate ? fmt::format("{:.4g} requests per second", rate_of(t))
                    : fmt::format("{} instance{}", t.instances, t.instances == 1 ? "" : "s");
+  }
+  /// As above; where a higher rate was not looked for, it says so.
+  [[nodiscard]] std::string name_of(const sim::capacity& found) const {
+    const bool at_the_end = of_rate && !found.beyond;
+    return fmt::format("{}{}", at_the_end ? "at least " : "", name_of(*found.best));
   }
 };
 
@@ -201,7 +211,7 @@ std::string format_answers(const question& q, const std::vector<answer>& answers
       return std::isnan(value) ? std::string{"-"} : fmt::format("{:.{}f}", value, digits);
     };
     out += fmt::format("{:{}}  {:{}}  {:{}}  {:>9}  {:>7}  {:>8}  {:>8}  {:>7}  {:>7}{}\n", x.policy->name, name,
-                       s.placement, place, division_of(t), division, t.instances, number(q.rate * t.factor, 2),
+                       s.placement, place, division_of(t), division, t.instances, number(q.rate_of(t), 2),
                        number(s.ttft.p99, 3), number(s.tpot.p99, 4), number(s.slo.goodput_requests_per_s, 2),
                        number(s.window_tokens_per_s, 0),
                        q.a.price ? fmt::format("  {:>8}", number(q.price_of(t).per_output, 3)) : "");
@@ -220,9 +230,32 @@ std::string describe_answers(const question& q, const std::vector<answer>& answe
                          beyond ? q.name_of(*beyond) : "none", beyond ? sim::describe_failure(beyond->numbers) : "");
       continue;
     }
-    out += fmt::format("{}: {}", x.policy->name, q.name_of(*best));
+    out += fmt::format("{}: {}", x.policy->name, q.name_of(x.found));
     if (beyond) out += fmt::format("; with {}, {}", q.name_of(*beyond), sim::describe_failure(beyond->numbers));
     out += "\n";
+  }
+  return out;
+}
+
+/// Whose runs were too short to tell where their loads settle.
+std::string name_the_unsettled(const std::vector<answer>& answers) {
+  std::vector<std::string> young;
+  std::vector<std::string> untold;
+  for (const answer& x : answers) {
+    if (!x.done || !x.found.best) continue;
+    const sim::load_state state = x.found.best->numbers.load.state;
+    if (state == sim::load_state::unsettled) young.push_back(x.policy->name);
+    if (state == sim::load_state::unknown) untold.push_back(x.policy->name);
+  }
+  std::string out;
+  if (!young.empty()) {
+    out += fmt::format(
+        "More and more run until the last request arrives, so take more --requests before you believe: {}\n",
+        fmt::join(young, ", "));
+  }
+  if (!untold.empty()) {
+    out += fmt::format("Too few arrivals, or too short a time, to tell whether the load is carried: {}\n",
+                       fmt::join(untold, ", "));
   }
   return out;
 }
@@ -247,16 +280,16 @@ std::string conclude(const question& q, const std::vector<answer>& answers) {
     if (like_best) {
       who.push_back(x.policy->name);
     } else {
-      others.push_back(fmt::format("{} {}", x.policy->name,
-                                   q.of_rate ? fmt::format("{:.4g}", q.rate * x.found.best->factor)
-                                             : fmt::format("{}", x.found.best->instances)));
+      others.push_back(fmt::format(
+          "{} {}", x.policy->name,
+          q.of_rate ? fmt::format("{:.4g}", q.rate_of(*x.found.best)) : fmt::format("{}", x.found.best->instances)));
     }
   }
   std::string out = fmt::format("{} {} {}{}", sim::detail::enumerate(who), q.of_rate ? "carries" : "needs",
-                                q.of_rate ? "most, " : "fewest, ", q.name_of(*best->found.best));
+                                q.of_rate ? "most, " : "fewest, ", q.name_of(best->found));
   if (who.size() > 1) {
     out = fmt::format("{} {} {}{}", sim::detail::enumerate(who), q.of_rate ? "carry" : "need",
-                      q.of_rate ? "most, " : "fewest, ", q.name_of(*best->found.best));
+                      q.of_rate ? "most, " : "fewest, ", q.name_of(best->found));
   }
   if (q.a.price) {
     const prices p = q.price_of(*best->found.best);
@@ -276,7 +309,7 @@ std::vector<ordered_json> answers_as_json(const question& q, const std::vector<a
     const sim::capacity_trial& t = x.found.best ? *x.found.best : *x.found.beyond;
     j["how"] = t.pools ? "split" : "colocated";
     j["instances"] = x.found.best ? ordered_json(t.instances) : ordered_json(nullptr);
-    j["rate"] = x.found.best ? ordered_json(q.rate * t.factor) : ordered_json(nullptr);
+    j["rate"] = x.found.best ? ordered_json(q.rate_of(t)) : ordered_json(nullptr);
     j["rate_scale"] = t.factor;
     j["pools"] = t.pools ? fmt::format("{}/{}/{}", t.pools->prefill, t.pools->decode, t.pools->mixed) : "";
     if (q.a.price) {
@@ -287,7 +320,7 @@ std::vector<ordered_json> answers_as_json(const question& q, const std::vector<a
     }
     if (x.found.beyond) {
       j["fails_at"] = {{"instances", x.found.beyond->instances},
-                       {"rate", q.rate * x.found.beyond->factor},
+                       {"rate", q.rate_of(*x.found.beyond)},
                        {"because", sim::describe_failure(x.found.beyond->numbers)}};
     }
     j["runs"] = x.found.runs;
@@ -307,7 +340,8 @@ std::vector<ordered_json> answers_as_json(const question& q, const std::vector<a
   return all;
 }
 
-void run(arguments a) {
+/// @return whether some policy meets the objectives.
+bool run(arguments a) {
   std::vector<sim::policy> policies = sim::select_policies(sim::published_policies(), a.policies);
   if (a.setting.slo.empty()) {
     throw sim::usage_error{"name the objectives, as in --slo ttft_p99=2,tpot_p99=0.05"};
@@ -320,9 +354,9 @@ void run(arguments a) {
   replay::positive(a.instances_max, most_asked, "--instances-max");
   if (a.instances) replay::positive(*a.instances, most_asked, "--instances");
   if (a.price && !(*a.price > 0 && *a.price < 1e9)) {
-    throw sim::usage_error{fmt::format("--price-per-hour is a number above 0, not {:g}", *a.price)};
+    throw sim::usage_error{fmt::format("--price-per-hour is a number above 0, below 1e9, not {:g}", *a.price)};
   }
-  if (a.jobs != 0) replay::positive(a.jobs, 1024, "--jobs");
+  if (a.jobs) replay::positive(*a.jobs, 1024, "--jobs");
   replay::positive(a.seeds, most_seeds, "--seeds");
   const replay::row_source source{a.setting};
   question q{.a = a,
@@ -364,17 +398,17 @@ void run(arguments a) {
   });
   if (policies.empty()) throw sim::usage_error{left_out.front()};
   const std::size_t cores = std::max(std::thread::hardware_concurrency(), 1U);
-  const std::size_t jobs = std::min(a.jobs == 0 ? cores : static_cast<std::size_t>(a.jobs), policies.size());
+  const std::size_t jobs = std::min(a.jobs ? static_cast<std::size_t>(*a.jobs) : cores, policies.size());
   sim::require_memory(options, rows.size() * static_cast<std::size_t>(a.seeds), jobs, jobs, sim::spelling::options);
-  if (!a.json.empty() && a.json == a.csv) throw sim::usage_error{"--json and --csv name the same file"};
+  tool::require_apart(replay::files_read(a.setting), {{"--json", a.json}, {"--csv", a.csv}});
 
   std::unique_ptr<sim::output_file> json;
   std::unique_ptr<sim::output_file> csv;
   if (!a.json.empty()) json = std::make_unique<sim::output_file>(a.json);
   if (!a.csv.empty()) csv = std::make_unique<sim::output_file>(a.csv);
   std::FILE* const people = a.json == "-" || a.csv == "-" ? stderr : stdout;
-  fmt::print(people, "{}\n{} requests, {:.4g} per second, {}, {}{}, {} KV blocks of {} tokens each\n{} within {}\n\n",
-             source.what(), rows.size(), q.rate,
+  fmt::print(people, "{}\n{} requests, {}, {}, {}{}, {} KV blocks of {} tokens each\n{} within {}\n\n", source.what(),
+             rows.size(), replay::say_rate(q.rate, rows, source.has_sessions()),
              a.seeds == 1 ? fmt::format("seed {}", a.setting.seed)
                           : fmt::format("seeds {} to {}", a.setting.seed, a.setting.seed + a.seeds - 1),
              of_rate ? fmt::format("{} x ", most) : "", q.profile.name, options.instance.limits.blocks,
@@ -416,8 +450,12 @@ void run(arguments a) {
   bar.clear();
   table.clear();
   fmt::print(people, "{}\n{}\n{}", format_answers(q, answers), describe_answers(q, answers), conclude(q, answers));
+  fmt::print(people, "{}", name_the_unsettled(answers));
   for (const std::string& why : left_out) fmt::print(people, "Left out: {}.\n", why);
-  fmt::print(people, "{}", source.unused());
+  if (a.seeds > 1 && !source.draws()) {
+    fmt::print(people, "The trace says when its requests arrive: all seeds replay the same ones.\n");
+  }
+  fmt::print(people, "{}{}", source.unused(), source.fewer());
   std::fflush(people);
   if (json || csv) {
     const std::vector<ordered_json> found = answers_as_json(q, answers);
@@ -431,6 +469,7 @@ void run(arguments a) {
     }
   }
   tool::flush_output();
+  return std::any_of(answers.begin(), answers.end(), [](const answer& x) { return x.found.best.has_value(); });
 }
 
 }  // namespace
@@ -457,6 +496,6 @@ int main(int argc, char** argv) {
   return tool::run("capacity", "a smaller --instances-max, or fewer --requests", app, [&] {
     tool::require_values(argc, argv);
     app.parse(argc, argv);
-    run(a);
+    return run(a);
   });
 }

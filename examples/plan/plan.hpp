@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include "../picture.hpp"
 #include "../tool.hpp"
 
 #include <tessera/core/owned_storage.hpp>
@@ -107,7 +108,7 @@ inline double mean_running(const sim::run_result& r) {
 }
 
 /// Reads the trace, and replays it without stages and with those of the policies that have some.
-inline load load_trace(const arguments& a) {
+inline load load_trace(const arguments& a, tool::signal_guard& signals) {
   const sim::trace t = sim::read_trace(a.trace);
   if (!t.has_arrivals && !a.rate) {
     throw sim::usage_error{fmt::format("{} has no arrivals: name a --rate (requests per second)", a.trace)};
@@ -115,6 +116,12 @@ inline load load_trace(const arguments& a) {
   if (a.rate && a.rate_scale) throw sim::usage_error{"--rate and --rate-scale exclude each other"};
   std::vector<sim::trace_row> rows =
       sim::schedule_arrivals(t, {.rate = a.rate, .rate_scale = a.rate_scale.value_or(1.0)});
+  if (!(sim::mean_rate(rows) > 0)) {
+    throw sim::usage_error{
+        fmt::format("{}: all {} requests come at once: there is no load to plan for; with --lengths "
+                    "they are planned as if all were in flight",
+                    a.trace, rows.size())};
+  }
   const sim::machines kind{static_cast<std::size_t>(a.instances), sim::load_profile(a.profile)};
   sim::cluster_options options = sim::size_cluster({&kind, 1}, {}, rows, sim::spelling::options);
   const std::vector<sim::policy> policies =
@@ -124,7 +131,7 @@ inline load load_trace(const arguments& a) {
   sim::require_memory(options, rows.size(), policies.size(), cores, sim::spelling::options);
   std::vector<sim::run_result> runs(policies.size());
   sim::run_parallel(policies.size(), cores, [&](std::size_t i) {
-    runs[i] = policies[i].run(options, rows, [](std::size_t) {});
+    runs[i] = policies[i].run(options, rows, [&signals](std::size_t) { signals.check(); });
     runs[i].requests = {};
   });
   load l{.rows = std::move(rows), .options = std::move(options), .unused = sim::describe_unused(t), .check = {}};
@@ -370,48 +377,6 @@ inline std::string layout_script(const outcome& o, const std::vector<request_len
          "plot $lengths using 1:2:3:4:(0):2 with boxxyerror fs solid 0.4 border rgb '#0072b2' lc rgb '#0072b2'\n";
 }
 
-/// Where the picture and its script go.
-struct picture {
-  std::filesystem::path image;
-  std::filesystem::path script;
-  sim::plot_format format = sim::plot_format::svg;
-};
-
-inline picture place_picture(const arguments& a) {
-  std::filesystem::path image{a.plot};
-  const auto extension = image.extension();
-  if (extension == ".svg" || extension == ".png") {
-    std::filesystem::path script = image;
-    script.replace_extension(".gp");
-    return {image, script, extension == ".png" ? sim::plot_format::png : sim::plot_format::svg};
-  }
-  std::error_code failure;
-  std::filesystem::create_directories(image, failure);
-  if (failure) throw sim::output_error{fmt::format("cannot make {}: {}", a.plot, failure.message())};
-  const bool png = a.plot_format == "png";
-  return {image / (png ? "plan.png" : "plan.svg"), image / "plan.gp",
-          png ? sim::plot_format::png : sim::plot_format::svg};
-}
-
-inline void draw(const picture& p, sim::output_file& script, const std::string& text) {
-  script.write(fmt::format("if (!exists('picture')) picture = {}\n{}set output picture\n{}",
-                           sim::detail::gnuplot_quoted(p.image.filename().string()),
-                           sim::detail::script_head(p.format, 540), text));
-  script.commit();
-  std::filesystem::path growing = p.image;
-  growing += ".partial";
-  std::error_code failure;
-  try {
-    sim::detail::run_gnuplot(p.script, growing);
-    std::filesystem::rename(growing, p.image, failure);
-    if (failure) throw sim::output_error{fmt::format("cannot write {}: {}", p.image.string(), failure.message())};
-  } catch (...) {
-    std::error_code ignored;
-    std::filesystem::remove(growing, ignored);
-    throw;
-  }
-}
-
 /// Runs the tool on its arguments. Everything that can be refused is refused before the planning begins.
 inline void run(const arguments& a) {
   if (a.instances < 1 || a.instances > max_instances) {
@@ -427,8 +392,25 @@ inline void run(const arguments& a) {
   }
   if (a.trace.empty() && (a.rate || a.rate_scale)) throw sim::usage_error{"--rate and --rate-scale are of a --trace"};
   const std::string& input = a.trace.empty() ? a.lengths : a.trace;
+  std::optional<tool::picture> image;
+  if (!a.plot.empty()) {
+    sim::require_gnuplot();
+    image.emplace(a.plot, "plan", a.plot_format == "png" ? sim::plot_format::png : sim::plot_format::svg);
+  }
+  tool::require_apart({{"--lengths", a.lengths}, {"--trace", a.trace}, {"--cost", a.cost}, {"--profile", a.profile}},
+                      {{"--json", a.json},
+                       {"--plot", image ? image->image().string() : std::string{}},
+                       {"--plot, for its script,", image ? image->script().string() : std::string{}}});
+  std::unique_ptr<sim::output_file> json;
+  if (!a.json.empty()) json = std::make_unique<sim::output_file>(a.json);
   std::optional<load> arriving;
-  if (!a.trace.empty()) arriving = load_trace(a);
+  if (!a.trace.empty()) {
+    tool::signal_guard signals{[&] {
+      image.reset();
+      fmt::print("Interrupted: nothing was written.\n");
+    }};
+    arriving = load_trace(a, signals);
+  }
   std::string prices;
   const sim::cost_file cost = load_cost(a, arriving ? &*arriving : nullptr, prices);
   std::string unused = arriving ? arriving->unused : std::string{};
@@ -444,15 +426,6 @@ inline void run(const arguments& a) {
                     "stay below 2^63, and the cost of the sample below 1e300",
                     input)};
   }
-  std::optional<picture> image;
-  if (!a.plot.empty()) {
-    sim::require_gnuplot();
-    image = place_picture(a);
-  }
-  std::unique_ptr<sim::output_file> json;
-  std::unique_ptr<sim::output_file> script;
-  if (!a.json.empty()) json = std::make_unique<sim::output_file>(a.json);
-  if (image) script = std::make_unique<sim::output_file>(image->script);
 
   const outcome chosen = run_method(a.method, table, instances);
   std::vector<outcome> all;
@@ -502,10 +475,10 @@ inline void run(const arguments& a) {
       text += j.dump(2) + "\n";
     }
   }
-  if (image) draw(*image, *script, layout_script(chosen, sample));
+  if (image) image->draw(layout_script(chosen, sample), 540);
   if (json) json->commit();
   fmt::print("{}", text);
-  if (image && !(a.to_json && !json)) fmt::print("{}\n", image->image.string());
+  if (image && !(a.to_json && !json)) fmt::print("{}\n", image->image().string());
   if (std::fflush(stdout) != 0) {
     throw sim::output_error{fmt::format("cannot write the table: {}", std::strerror(errno))};
   }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include "../picture.hpp"
+#include "../tool.hpp"
 #include "input.hpp"
 
 #include <tessera/rank/model_file.hpp>
@@ -13,8 +15,10 @@
 
 #include <array>
 #include <chrono>
+#include <cmath>
 #include <memory>
 #include <numeric>
+#include <optional>
 #include <string>
 #include <utility>
 #include <variant>
@@ -208,10 +212,7 @@ inline void write_model(const any_model& m, std::uint64_t fingerprint, sim::outp
 }
 
 /// The learning curve as a picture and as a script with its data.
-inline void plot_curve(const arguments& a, const std::vector<rank::curve_point>& curve) {
-  std::error_code failure;
-  std::filesystem::create_directories(a.plot, failure);
-  if (failure) throw sim::output_error{fmt::format("cannot make {}: {}", a.plot, failure.message())};
+inline void plot_curve(const arguments& a, const std::vector<rank::curve_point>& curve, tool::picture& image) {
   std::string search = "$search << EOD\n";
   std::string refit = "$refit << EOD\n";
   for (const auto& p : curve) {
@@ -222,27 +223,21 @@ inline void plot_curve(const arguments& a, const std::vector<rank::curve_point>&
                             p.validation_tau);
     }
   }
-  const bool svg = a.plot_format == "svg";
-  const std::filesystem::path script = std::filesystem::path{a.plot} / "learning_curve.gp";
-  const std::filesystem::path picture =
-      std::filesystem::path{a.plot} / (svg ? "learning_curve.svg" : "learning_curve.png");
-  sim::output_file out{script};
-  out.write(fmt::format(
-      "if (!exists('picture')) picture = '{}'\n{}EOD\n{}EOD\n{}"
-      "set output picture\nset multiplot layout 2,1\nset grid\n"
-      "set y2tics\nset ytics nomirror\nset ylabel 'tau-b, validation'\nset y2label 'loss, training'\n{}"
-      "plot $search using 1:3 with linespoints title 'tau-b', $search using 1:2 axes x1y2 with linespoints title "
-      "'loss'\n"
-      "unset logscale\nset xrange [*:*] noreverse\nunset y2tics\nunset y2label\nset ylabel 'loss'\nset xlabel '{}'\n"
-      "plot $refit using 1:2 with lines title 'loss on all examples'\nunset multiplot\n",
-      picture.filename().string(), search, refit,
-      sim::detail::script_head(svg ? sim::plot_format::svg : sim::plot_format::png, 720),
-      a.hidden == 0 ? "set logscale x\nset xrange [*:*] reverse\nset xlabel 'penalty x examples'\n"
-                    : "set xlabel 'epoch'\n",
-      a.hidden == 0 ? "iteration" : "epoch"));
-  out.commit();
-  sim::detail::run_gnuplot(script, picture);
-  fmt::print("{}\n", picture.string());
+  image.draw(
+      fmt::format(
+          "{}EOD\n{}EOD\nset multiplot layout 2,1\nset grid\n"
+          "set y2tics\nset ytics nomirror\nset ylabel 'tau-b, validation'\nset y2label 'loss, training'\n{}"
+          "plot $search using 1:3 with linespoints title 'tau-b', $search using 1:2 axes x1y2 with linespoints title "
+          "'loss'\n"
+          "unset logscale\nset xrange [*:*] noreverse\nunset y2tics\nunset y2label\nset ylabel 'loss'\nset xlabel "
+          "'{}'\n"
+          "plot $refit using 1:2 with lines title 'loss on all examples'\nunset multiplot\n",
+          search, refit,
+          a.hidden == 0 ? "set logscale x\nset xrange [*:*] reverse\nset xlabel 'penalty x examples'\n"
+                        : "set xlabel 'epoch'\n",
+          a.hidden == 0 ? "iteration" : "epoch"),
+      720);
+  fmt::print("{}\n", image.image().string());
 }
 
 inline double seconds_since(std::chrono::steady_clock::time_point start) {
@@ -250,7 +245,20 @@ inline double seconds_since(std::chrono::steady_clock::time_point start) {
 }
 
 inline void train(const arguments& a) {
-  if (!a.plot.empty()) sim::require_gnuplot();
+  std::optional<tool::picture> image;
+  if (!a.plot.empty()) {
+    sim::require_gnuplot();
+    image.emplace(a.plot, "learning_curve", a.plot_format == "svg" ? sim::plot_format::svg : sim::plot_format::png);
+  }
+  tool::require_apart({{"--data", a.data}, {"--embeddings", a.embeddings}},
+                      {{"--model", a.model},
+                       {"--json", a.json},
+                       {"--plot", image ? image->image().string() : std::string{}},
+                       {"--plot, for its script,", image ? image->script().string() : std::string{}}});
+  // CLI11's ranges let NaN pass.
+  if (!std::isfinite(a.delta) || !std::isfinite(a.margin)) {
+    throw sim::usage_error{"--delta is a number from 0 to 0.99, --margin one from 1e-06 to 1e+06"};
+  }
   const std::vector<example> examples = read_examples(a.data, true);
   sim::output_file file{a.model};
   std::unique_ptr<sim::output_file> json;
@@ -262,6 +270,12 @@ inline void train(const arguments& a) {
         const auto rows = data.all_rows();
         const trained t = train_model(a, data, rows, "train");
         const double seconds = seconds_since(start);
+        if (std::isnan(t.validation_tau)) {
+          throw sim::usage_error{
+              fmt::format("{}: no order can be learned of these {} prompts: they are too few, or alike in "
+                          "their lengths or in all that is known of them",
+                          a.data, examples.size())};
+        }
         write_model(t.model, f.fingerprint(), file);
         fmt::print("{} prompts, {} loss, {}: validation tau-b {:.4f}, {:.2f} s\n", examples.size(), a.loss,
                    a.hidden == 0 ? fmt::format("linear, penalty {:g} / examples", t.penalty)
@@ -287,7 +301,7 @@ inline void train(const arguments& a) {
           json->write(j.dump(2) + "\n");
           json->commit();
         }
-        if (!a.plot.empty()) plot_curve(a, t.curve);
+        if (image) plot_curve(a, t.curve, *image);
       },
       features_for(a, a.bits));
 }
@@ -359,6 +373,7 @@ inline void report(const arguments& a, const std::vector<float>& scores, const s
 
 /// Of a model on other prompts than those it was trained on; or, with folds, of training itself.
 inline void eval(const arguments& a) {
+  tool::require_apart({{"--data", a.data}, {"--embeddings", a.embeddings}, {"--model", a.model}}, {{"--json", a.json}});
   const std::vector<example> examples = read_examples(a.data, true);
   if (a.folds == 0) {
     if (a.model.empty()) throw sim::usage_error{"eval needs --model FILE, or --folds N to train and test in turn"};
@@ -405,6 +420,8 @@ inline void eval(const arguments& a) {
 
 /// Every line again, with its score; and a row of a trace for each, if asked for.
 inline void score(const arguments& a) {
+  tool::require_apart({{"--data", a.data}, {"--embeddings", a.embeddings}, {"--model", a.model}},
+                      {{"--output", a.output}, {"--trace", a.trace}});
   const loaded m = load_model(a);
   std::vector<example> examples = read_examples(a.data, false);
   trace_writer trace;

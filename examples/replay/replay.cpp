@@ -47,7 +47,8 @@ struct arguments {
   std::string print_profile;
   bool list_profiles = false;
   std::int64_t seeds = 1;
-  std::int64_t jobs = 0;
+  std::optional<std::int64_t> jobs;
+  bool instances_given = false;
   std::string json;
   std::string csv;
   std::string plot;
@@ -59,15 +60,6 @@ struct arguments {
 constexpr std::int64_t max_seeds = 10'000;
 constexpr std::int64_t max_jobs = 1024;
 
-/// Whether two paths name one file, as far as can be told before it exists.
-bool same_file(const std::string& a, const std::string& b) {
-  const auto whole = [](const std::string& path) {
-    std::error_code unknown;
-    return std::filesystem::weakly_canonical(std::filesystem::absolute(path, unknown), unknown);
-  };
-  return whole(a) == whole(b);
-}
-
 /// One workload on one cluster, checked: a table of its own, or a value of a sweep.
 struct point {
   replay::setting setting;
@@ -76,6 +68,7 @@ struct point {
       rows;  ///< Of the first seed; empty in a sweep, where they are drawn when they are needed.
   std::size_t requests = 0;
   double rate = 0;
+  std::string rate_said{};
   sim::cluster_options options;
   std::vector<bool> runs;                             ///< Whether a policy makes sense here.
   std::vector<std::optional<sim::pool_sizes>> pools;  ///< By policy, if planned.
@@ -129,6 +122,11 @@ struct experiment {
     return all;
   }
 
+  /// How often requests came in a run; of sessions as it went, for their later turns wait for answers.
+  [[nodiscard]] double rate_of(std::size_t x, std::size_t p, std::size_t s) {
+    return source.has_sessions() ? arrivals_of(run(x, p, s)->numbers) : rates[x * seeds + s];
+  }
+
   std::vector<std::optional<sim::run_result>> results{};
   std::vector<double> rates{};  ///< Of the rows, by point and seed.
 };
@@ -141,12 +139,14 @@ point prepare(const row_source& source, const setting& asked) {
   sim::cluster_options options = size_cluster(asked, cluster, rows, seed);
   const double rate = sim::mean_rate(rows);
   const std::size_t requests = rows.size();
+  std::string said = say_rate(rate, rows, source.has_sessions());
   nlohmann::ordered_json what = describe_setting(asked, cluster, options, rate);
   return {.setting = asked,
           .cluster = std::move(cluster),
           .rows = std::move(rows),
           .requests = requests,
           .rate = rate,
+          .rate_said = std::move(said),
           .options = std::move(options),
           .runs = {},
           .pools = {},
@@ -157,7 +157,16 @@ point prepare(const row_source& source, const setting& asked) {
 /// left, its reason is an error.
 void prepare_points(experiment& e, const arguments& a) {
   static constexpr std::array<std::string_view, 3> parameters{"rate", "rate-scale", "instances"};
-  if (!a.sweep.empty()) e.swept = sim::parse_sweep(a.sweep, parameters);
+  if (!a.sweep.empty()) {
+    e.swept = sim::parse_sweep(a.sweep, parameters);
+    const bool of_rate = e.swept->parameter != "instances";
+    if (of_rate ? a.setting.rate || a.setting.rate_scale : a.instances_given) {
+      throw sim::usage_error{fmt::format("--sweep {0} and {1} exclude each other", e.swept->parameter,
+                                         !of_rate         ? "--instances"
+                                         : a.setting.rate ? "--rate"
+                                                          : "--rate-scale")};
+    }
+  }
   for (std::size_t v = 0; v != (e.swept ? e.swept->values.size() : 1); ++v) {
     setting s = a.setting;
     if (e.swept) {
@@ -263,8 +272,8 @@ void run_all(experiment& e, sim::progress_bar& bar, std::mutex& one_at_a_time, t
       sim::cluster_options options = *own.options;
       if (at.pools[p]) options.pools = at.pools[p];
       sim::run_result r = e.policies[p].run(options, own.rows, [&](std::size_t done) {
-        if (done - told < 256) return;  // now and then: others draw, too
         signals.check();
+        if (done - told < 256) return;  // now and then: others draw, too
         const std::lock_guard<std::mutex> one{one_at_a_time};
         tell(done);
       });
@@ -343,7 +352,13 @@ std::string show_remarks(experiment& e, const arguments& a, bool complete) {
   if (!a.setting.placement.empty()) remarks += name_own_placements(e.policies);
   if (!a.setting.pools.empty()) remarks += name_undivided(e.policies);
   for (const std::string& why : e.left_out) remarks += fmt::format("Left out: {}.\n", why);
-  return remarks + e.source.unused();
+  if (a.seeds > 1 && !e.source.draws()) {
+    remarks +=
+        "The trace says when its requests arrive: all seeds replay the same ones, and intervals do not tell how "
+        "another "
+        "day would be.\n";
+  }
+  return remarks + e.source.unused() + e.source.fewer();
 }
 
 /// The table and the remarks.
@@ -363,8 +378,8 @@ std::string show_heading(const experiment& e, const arguments& a) {
                                          : fmt::format("seeds {} to {}: mean\u00b195 % interval", a.setting.seed,
                                                        a.setting.seed + a.seeds - 1);
   const bool rates = e.swept && e.swept->parameter != "instances";
-  const std::string rate = rates ? fmt::format("{:.4g} to {:.4g} per second", first.rate, e.points.back().rate)
-                                 : fmt::format("{:.4g} per second", first.rate);
+  const std::string rate =
+      rates ? fmt::format("{:.4g} to {:.4g} per second", first.rate, e.points.back().rate) : first.rate_said;
   const std::string cluster = e.swept && !rates
                                   ? fmt::format("{:g} to {:g} x {}", e.swept->values.front(), e.swept->values.back(),
                                                 first.cluster.front().profile.name)
@@ -383,7 +398,7 @@ std::vector<nlohmann::ordered_json> results_as_json(experiment& e) {
       all.push_back(sim::to_json(runs));
       all.back().update(e.points[x].what);
       double rates = 0;
-      for (std::size_t s = 0; s != e.seeds; ++s) rates += e.rates[x * e.seeds + s];
+      for (std::size_t s = 0; s != e.seeds; ++s) rates += e.rate_of(x, p, s);
       all.back()["rate"] = rates / static_cast<double>(e.seeds);
       if (e.points[x].pools[p]) {
         const sim::pool_sizes& s = *e.points[x].pools[p];
@@ -395,7 +410,7 @@ std::vector<nlohmann::ordered_json> results_as_json(experiment& e) {
 }
 
 /// A row for each request of each run; of a sweep, one for each value, policy and seed.
-void write_csv(experiment& e, sim::output_file& file) {
+void write_csv(experiment& e, sim::output_file& file, tool::signal_guard& signals) {
   if (e.swept) {
     std::vector<nlohmann::ordered_json> rows;
     for (std::size_t x = 0; x != e.points.size(); ++x) {
@@ -404,7 +419,7 @@ void write_csv(experiment& e, sim::output_file& file) {
           if (!e.run(x, p, s)) continue;
           nlohmann::ordered_json row = e.points[x].what;
           row["seed"] = e.points[x].setting.seed + static_cast<std::int64_t>(s);
-          row["rate"] = e.rates[x * e.seeds + s];
+          row["rate"] = e.rate_of(x, p, s);
           row.update(sim::to_json(e.run(x, p, s)->numbers));
           rows.push_back(std::move(row));
         }
@@ -424,9 +439,10 @@ void write_csv(experiment& e, sim::output_file& file) {
     for (std::size_t s = 0; s != e.seeds; ++s) {
       if (!e.run(0, p, s)) continue;
       const sim::run_result& r = *e.run(0, p, s);
-      what["rate"] = e.rates[s];
+      what["rate"] = e.rate_of(0, p, s);
       std::string fields = sim::csv_text(r.numbers.placement) + ",";
       for (const auto& [column, field] : sim::csv_cells(what)) fields += field + ",";
+      signals.check();
       file.write(sim::format_csv(r, static_cast<std::uint64_t>(e.points.front().setting.seed) + s, fields));
     }
   }
@@ -493,34 +509,43 @@ void run(const arguments& a, const std::vector<sim::policy>& all) {
   static_cast<void>(machines_of(asked));
   const std::vector<sim::slo_bound> slo = asked.slo.empty() ? std::vector<sim::slo_bound>{} : sim::parse_slo(asked.slo);
   if (asked.pools == "auto" && slo.empty()) throw sim::usage_error{"--pools auto needs objectives to plan for: --slo"};
-  if (a.jobs != 0) positive(a.jobs, max_jobs, "--jobs");
+  if (a.jobs) positive(*a.jobs, max_jobs, "--jobs");
   const row_source source{to_read};
   experiment e{.source = source, .policies = policies, .slo = slo, .seeds = static_cast<std::size_t>(a.seeds)};
   e.keeps_all = !a.csv.empty();
   prepare_points(e, a);
   const std::size_t cores = std::max(std::thread::hardware_concurrency(), 1U);
-  e.jobs = std::min(a.jobs == 0 ? cores : static_cast<std::size_t>(a.jobs), e.results.size());
+  e.jobs = std::min(a.jobs ? static_cast<std::size_t>(*a.jobs) : cores, e.results.size());
   for (const point& x : e.points) {
     const std::size_t kept = e.swept ? 0 : e.policies.size() * (e.keeps_all ? e.seeds : 1);
     sim::require_memory(x.options, x.requests, kept, e.jobs, sim::spelling::options);
   }
-  if (!a.json.empty() && !a.csv.empty() && (a.json == a.csv || same_file(a.json, a.csv))) {
-    throw sim::usage_error{"--json and --csv name the same file"};
+  const std::filesystem::path page_path = std::filesystem::path{a.report} / "index.html";
+  std::vector<tool::named_file> written{
+      {"--json", a.json}, {"--csv", a.csv}, {"--report", a.report.empty() ? std::string{} : page_path.string()}};
+  for (const auto& [option, folder] :
+       {std::pair{"--plot", std::filesystem::path{a.plot}},
+        std::pair{"--report",
+                  a.report.empty() ? std::filesystem::path{} : std::filesystem::path{a.report} / "pictures"}}) {
+    if (folder.empty()) continue;
+    for (const std::string_view name : sim::figure_names) {
+      for (const char* extension : {".gp", ".svg", ".png"}) {
+        written.push_back({option, (folder / (std::string{name} + extension)).string()});
+      }
+    }
   }
-  if (!a.plot.empty()) {
-    sim::require_gnuplot();
-    std::error_code failure;
-    std::filesystem::create_directories(a.plot, failure);
-    if (failure) throw sim::output_error{fmt::format("cannot make {}: {}", a.plot, failure.message())};
-  }
+  tool::require_apart(files_read(asked), written);
+  std::optional<sim::output_folder> plots;
+  std::optional<sim::output_folder> report;
   std::unique_ptr<sim::output_file> json;
   std::unique_ptr<sim::output_file> csv;
   std::unique_ptr<sim::output_file> page;
-  const std::filesystem::path page_path = std::filesystem::path{a.report} / "index.html";
+  if (!a.plot.empty()) {
+    sim::require_gnuplot();
+    plots.emplace(a.plot);
+  }
   if (!a.report.empty()) {
-    std::error_code failure;
-    std::filesystem::create_directories(a.report, failure);
-    if (failure) throw sim::output_error{fmt::format("cannot make {}: {}", a.report, failure.message())};
+    report.emplace(a.report);
     page = std::make_unique<sim::output_file>(page_path);
   }
   if (!a.json.empty()) json = std::make_unique<sim::output_file>(a.json);
@@ -542,6 +567,8 @@ void run(const arguments& a, const std::vector<sim::policy>& all) {
     json.reset();
     csv.reset();
     page.reset();
+    plots.reset();
+    report.reset();
     if (bar) bar->clear();
     table.clear();
     const bool some = std::any_of(e.results.begin(), e.results.end(), [](const auto& r) { return r.has_value(); });
@@ -559,14 +586,12 @@ void run(const arguments& a, const std::vector<sim::policy>& all) {
   fmt::print(people, "{}", show_results(e, a, true));
   std::fflush(people);
 
-  if (json) {
-    json->write(nlohmann::ordered_json(results_as_json(e)).dump(2) + "\n");
-    json->commit();
-  }
-  if (csv) {
-    write_csv(e, *csv);
-    csv->commit();
-  }
+  signals.writes();
+  if (json) json->write(nlohmann::ordered_json(results_as_json(e)).dump(2) + "\n");
+  if (csv) write_csv(e, *csv, signals);
+  signals.check();
+  if (json) json->commit();
+  if (csv) csv->commit();
   if (a.plot.empty() && !page) return tool::flush_output();
   const std::string numbers = !page     ? std::string{}
                               : e.swept ? fmt::format("<pre>{}</pre>\n", sim::html_text(show_table(e)))
@@ -619,10 +644,12 @@ int sim::run_replay(int argc, char** argv, const std::vector<policy>& policies) 
   for (const sim::policy& p : sim::composed_orders()) orders += fmt::format("\n{:<22} {}", p.name, p.summary);
   app.add_option("--order", a.orders, orders);
   add_load_options(app, a.setting);
-  app.add_option("--instances", a.setting.instances, "engine instances; of several kinds: 4xPROFILE,4xPROFILE")
-      ->capture_default_str();
+  const CLI::Option* instances_given =
+      app.add_option("--instances", a.setting.instances, "engine instances; of several kinds: 4xPROFILE,4xPROFILE")
+          ->capture_default_str();
   app.add_option("--sweep", a.sweep,
-                 "the same at several loads or sizes: rate-scale=0.5:2:0.25, rate=10:40:5 or instances=1,2,4,8");
+                 "the same at several loads or sizes: rate-scale=0.5:2:0.25, rate=10:40:5 or instances=1,2,4,8")
+      ->multi_option_policy(CLI::MultiOptionPolicy::Throw);
   app.add_option("--pools", a.setting.pools,
                  "PREFILL/DECODE[/MIXED] instances, or auto: what carries most within --slo");
   add_instance_options(app, a.setting);
@@ -646,6 +673,7 @@ int sim::run_replay(int argc, char** argv, const std::vector<policy>& policies) 
   return tool::run("replay", "fewer --instances, --requests or --kv-blocks", app, [&] {
     app.parse(argc, argv);
     if (!a.orders.empty() && policies_given->count() == 0) a.policies.clear();
+    a.instances_given = instances_given->count() != 0;
     if (a.list_profiles || !a.print_profile.empty()) {
       fmt::print("{}", a.list_profiles ? describe_profiles() : sim::to_json(sim::load_profile(a.print_profile)));
       tool::flush_output();

@@ -29,6 +29,7 @@
 #include <string>
 #include <string_view>
 #include <system_error>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -69,10 +70,28 @@ inline constexpr std::size_t default_requests = 8000;
 // What is refused because nobody means it: it would take days.
 inline constexpr double max_replay_seconds = 1e9;  ///< Up to here a double holds a moment to a tenth of a microsecond.
 inline constexpr double max_step_seconds = 1e6;
+inline constexpr double max_rate = 1e9;  ///< Also of a scale.
+inline constexpr std::int64_t max_seed = 1'000'000'000'000'000;
 
 /// `n`, if it is from 1 to `most`.
 inline std::int64_t positive(std::int64_t n, std::int64_t most, const char* option) {
   return sim::require_within(n, 1, most, option);
+}
+
+/// How often requests arrive, in words. @param rate as `mean_rate` says it.
+inline std::string say_rate(double rate, const std::vector<sim::trace_row>& rows, bool has_sessions) {
+  if (!(rate > 0)) return "all at once";
+  if (!has_sessions) return fmt::format("{:.4g} per second", rate);
+  std::unordered_set<std::int64_t> begun;
+  std::size_t first = 0;
+  for (const sim::trace_row& r : rows) first += r.session < 0 || begun.insert(r.session).second ? 1U : 0U;
+  return fmt::format("in {} sessions, which begin at {:.4g} per second", first,
+                     rate * static_cast<double>(first) / static_cast<double>(rows.size()));
+}
+
+/// Requests per second that have come in the measured window of a run, the later turns of sessions among them.
+inline double arrivals_of(const sim::summary& s) {
+  return s.measured > 1 && s.window_s > 0 ? static_cast<double>(s.measured - 1) / s.window_s : 0;
 }
 
 /// The arrivals of a replay fit on its time line.
@@ -89,8 +108,14 @@ class row_source {
  public:
   explicit row_source(const setting& a) {
     requests_ = a.requests ? static_cast<std::size_t>(positive(*a.requests, sim::max_trace_rows, "--requests")) : 0U;
-    if (a.seed < 0) throw sim::usage_error{fmt::format("--seed must not be negative, like {}", a.seed)};
+    sim::require_within(a.seed, 0, max_seed, "--seed");
+    sim::require_within(a.hash_tokens, 1, sim::max_trace_tokens, "--hash-tokens");
     if (a.rate && a.rate_scale) throw sim::usage_error{"--rate and --rate-scale exclude each other"};
+    for (const auto& [value, option] : {std::pair{a.rate, "--rate"}, std::pair{a.rate_scale, "--rate-scale"}}) {
+      if (value && !(*value > 0 && *value <= max_rate)) {
+        throw sim::usage_error{fmt::format("{} is a number above 0, at most {:g}, not {:g}", option, max_rate, *value)};
+      }
+    }
     if (a.workload.empty() == a.trace.empty()) {
       throw sim::usage_error{fmt::format("name one of --trace FILE.csv and --workload NAME; workloads: {}",
                                          fmt::join(sim::workload_names(), ", "))};
@@ -118,6 +143,17 @@ class row_source {
   [[nodiscard]] bool is_trace() const noexcept { return workload_ == nullptr; }
   /// A sentence about columns of the trace that nothing is made of; empty if there are none.
   [[nodiscard]] std::string unused() const { return sim::describe_unused(trace_); }
+  /// Whether there are later turns of sessions, which come when they like.
+  [[nodiscard]] bool has_sessions() const noexcept {
+    return is_trace() ? trace_.has_sessions : workload_->sessions.has_value();
+  }
+  /// Whether other seeds have other arrivals.
+  [[nodiscard]] bool draws() const noexcept { return !is_trace() || !trace_.has_arrivals; }
+  /// A sentence where more requests were asked for than there are; empty if not.
+  [[nodiscard]] std::string fewer() const {
+    if (!is_trace() || requests_ <= trace_.rows.size()) return {};
+    return fmt::format("{} has {} requests: fewer than --requests {}.\n", name_, trace_.rows.size(), requests_);
+  }
   /// The rows of a seed, at the rate that `a` asks for.
   [[nodiscard]] std::vector<sim::trace_row> rows(const setting& a, std::uint64_t seed) const {
     if (workload_ != nullptr) {
@@ -140,6 +176,10 @@ class row_source {
 /// `4xPROFILE,4xPROFILE`.
 inline std::vector<sim::machines> machines_of(const setting& a) {
   const std::vector<std::string_view> counts = sim::split_list(a.instances);
+  if (a.profile != sim::default_profile &&
+      std::all_of(counts.begin(), counts.end(), [](std::string_view c) { return c.find('x') != c.npos; })) {
+    throw sim::usage_error{"--instances names the profile of each, so --profile says nothing"};
+  }
   const std::vector<std::string_view> profiles =
       counts.size() == 1 ? std::vector<std::string_view>{a.profile} : sim::split_list(a.profile);
   std::vector<sim::machines> all;
@@ -171,6 +211,18 @@ inline std::vector<sim::machines> machines_of(const setting& a) {
   return all;
 }
 
+/// The files that a setting names, and what may be one.
+inline std::vector<tool::named_file> files_read(const setting& a) {
+  std::vector<tool::named_file> all{{"--trace", a.trace}};
+  for (const std::string_view p : sim::split_list(a.profile)) all.push_back({"--profile", std::string{p}});
+  for (const std::string_view item : sim::split_list(a.instances)) {
+    if (const std::size_t x = item.find('x'); x != item.npos) {
+      all.push_back({"--instances", std::string{item.substr(x + 1)}});
+    }
+  }
+  return all;
+}
+
 /// `8 x A`, or `4 x A + 4 x B`.
 inline std::string names_of(const std::vector<sim::machines>& cluster) {
   std::string names;
@@ -196,7 +248,10 @@ inline std::vector<sim::fault> faults_of(const setting& a, std::size_t instances
   const double from = rows.front().arrival_s;
   const double to = rows.back().arrival_s;
   for (const auto& [value, option] : {std::pair{*a.mtbf, "--mtbf"}, std::pair{*a.mttr, "--mttr"}}) {
-    if (!(value > 0)) throw sim::usage_error{fmt::format("{} is a number of seconds above 0, not {:g}", option, value)};
+    if (!(value > 0 && value <= max_replay_seconds)) {
+      throw sim::usage_error{
+          fmt::format("{} is a number of seconds above 0, at most {:g}, not {:g}", option, max_replay_seconds, value)};
+    }
   }
   constexpr double most = 1e6;
   if (const double deaths = (to - from) * static_cast<double>(instances) / (*a.mtbf + *a.mttr); !(deaths <= most)) {
@@ -243,8 +298,9 @@ inline sim::cluster_options size_cluster(const setting& a, const std::vector<sim
                                          const std::vector<sim::trace_row>& rows, std::uint64_t seed) {
   check_span(rows);
   sim::cluster_options o = sim::size_cluster(cluster, a.size, rows, sim::spelling::options);
-  if (!(a.detection >= 0)) {
-    throw sim::usage_error{fmt::format("--detection is a number of seconds, 0 or more, not {:g}", a.detection)};
+  if (!(a.detection >= 0 && a.detection <= max_replay_seconds)) {
+    throw sim::usage_error{
+        fmt::format("--detection is a number of seconds from 0 to {:g}, not {:g}", max_replay_seconds, a.detection)};
   }
   check_window(a, rows);
   o.warmup_s = a.warmup;

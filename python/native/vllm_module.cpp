@@ -14,6 +14,7 @@ NB_MODULE(_vllm, m) {
   nb::list names;
   for (const std::string_view name : tessera_python::planner_names()) names.append(nb::str(name.data(), name.size()));
   m.attr("policies") = nb::tuple(names);
+  m.attr("tenants") = tessera_python::tenants;
   m.attr("version") = nb::make_tuple(TESSERA_VERSION_MAJOR, TESSERA_VERSION_MINOR, TESSERA_VERSION_PATCH);
 
   nb::class_<core>(m, "Core", "A scheduler that takes and gives vLLM's objects.")

@@ -51,6 +51,7 @@ class Engine:
             "chunked_prefill": True,
             "watermark": 0.01,
             "second_runner": False,
+            "plans_in_flight": 1,
             "whole_at_end": False,
             "secret": 7,
         }
@@ -86,6 +87,7 @@ class Engine:
             "eos": request.eos,
             "stops": request.stops,
             "client": 0,
+            "tenant": 0,
             "watched": False,
             "repetitive": False,
             "caches": True,

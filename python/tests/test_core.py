@@ -217,7 +217,7 @@ def test_refusals() -> None:
     assert isinstance(e.add(Request("b", [1] * 64, 5)), int)
     with pytest.raises(ValueError, match="must be lists"):
         e.core.submit(Request("c", [1], 5), {}, 0.0) if False else e.add(Request("c", [1], 5), prompt=9)
-    with pytest.raises(RuntimeError, match="a step is under way"):
+    with pytest.raises(RuntimeError, match="as many steps as can be are under way"):
         e.plan()
         e.plan()
 
@@ -308,3 +308,91 @@ def test_nothing_is_kept(policy: str, caching: bool) -> None:
     assert sum(ref() is not None for ref in alive) == 0
     e.core.close()
     e.core.close()
+
+
+def test_two_steps_are_under_way() -> None:
+    e = Engine(plans_in_flight=2)
+    r = Request("a", list(range(40)), 3)
+    e.add(r)
+    first, *_ = e.plan()
+    second, _, _, ids, _, _, _, computed, outputs, *_ = e.plan()
+    # The token that the first one samples is known to the runner only.
+    assert (second, ids, computed, outputs) == ({"a": 1}, ["a"], [40], [1])
+    with pytest.raises(RuntimeError, match="as many steps as can be are under way"):
+        e.plan()
+    e.answer(first, {"a": [7]})
+    third, _, _, _, _, _, _, computed, outputs, *_ = e.plan()
+    assert (third, computed, outputs) == ({"a": 1}, [41], [2])
+    # It ends with what is under way, so nothing more is planned for it.
+    e.answer(second, {"a": [8]})
+    nothing, total, *_ = e.plan()
+    assert (nothing, total) == ({}, 0)
+    _, _, ended = e.answer(third, {"a": [9]})
+    assert ended == [r] and not e.core.pending() and e.core.usage() == 0
+
+
+def test_an_end_that_is_found_late() -> None:
+    e = Engine(plans_in_flight=2)
+    e.add(Request("a", list(range(20)), 50, stops=[5]))
+    first, *_ = e.plan()
+    second, *_ = e.plan()
+    _, _, ended = e.answer(first, {"a": [5]})
+    assert [r.id for r in ended] == ["a"] and e.core.running() == 0
+    assert e.core.usage() > 0  # the step under way writes there
+    by_client, looked_at, ended = e.answer(second, {"a": [9]})
+    assert (by_client, looked_at, ended) == ({}, [], [])  # in vain
+    assert e.core.usage() == 0 and e.core.live() == 0
+
+
+def tokens_by_tenant(weights: list[int], rounds: int) -> list[int]:
+    """Tokens that two tenants get who always have requests; the first has had a long queue from the beginning."""
+    e = Engine("vtc", residents=4, weights=weights)
+    for i in range(200):
+        e.add(Request(f"0 {i}", [i] * 20, 20), tenant=0)
+    for i in range(200):
+        e.add(Request(f"1 {i}", [i] * 20, 20), tenant=1)
+    got = [0, 0]
+    for _ in range(rounds):
+        counts, *_ = e.plan()
+        by_client, *_ = e.answer(counts, {i: [3] for i in counts})
+        for output in by_client[0]:
+            got[int(output.request_id[0])] += 1
+    return got
+
+
+@pytest.mark.parametrize("weights", [[1, 1], [1, 3], [4, 1]])
+def test_tenants_get_what_they_weigh(weights: list[int]) -> None:
+    got = tokens_by_tenant(weights, 400)
+    share = got[1] / sum(got)
+    assert abs(share - weights[1] / sum(weights)) < 0.08, got
+
+
+def test_without_tenants_who_came_first_gets_all() -> None:
+    e = Engine("fcfs", residents=4)
+    for i in range(200):
+        e.add(Request(f"{i // 100} {i}", [i] * 20, 20))
+    seen = set()
+    for _ in range(200):
+        counts, *_ = e.plan()
+        seen |= {i[0] for i in counts}
+        e.answer(counts, {i: [3] for i in counts})
+    assert seen == {"0"}
+
+
+def test_shortest_prefill_is_of_what_the_cache_lacks() -> None:
+    e = Engine("shortest_prefill", residents=1, caching=True)
+    shared = list(range(160))
+    e.add(Request("warm", shared, 1))
+    e.answer(e.plan(budget=512)[0], {"warm": [3]})
+    e.add(Request("busy", [7] * 10, 2))
+    e.plan(budget=512)  # it holds the one place
+    e.answer({"busy": 10}, {"busy": [3]})
+    e.add(Request("long", [1] * 100, 1))
+    e.add(Request("cached", [*shared, 9, 9], 1))
+    e.add(Request("short", [2] * 30, 1))
+    started = []
+    for _ in range(6):
+        counts, _, fresh, *_ = e.plan(budget=512)
+        started += [f[0].id for f in fresh]
+        e.answer(counts, {i: [3] for i in counts})
+    assert started == ["cached", "short", "long"]

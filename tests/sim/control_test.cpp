@@ -244,6 +244,70 @@ TEST_CASE("control: at equal times arrivals, then alarms in the order of setting
                                    {"step", 1.5, 0}});
 }
 
+/// Wants to be called each second, for ever.
+struct ticking {
+  std::vector<double>* ticks;
+  template <class C>
+  void starts(C& c) {
+    c.call_after(1, 0);
+  }
+  template <class C>
+  std::size_t place(C&, const request&) {
+    return 0;
+  }
+  template <class C>
+  void alarm(C& c, std::uint64_t) {
+    ticks->push_back(c.now_s());
+    c.call_after(1, 0);
+  }
+};
+
+TEST_CASE("control: it sleeps through a long time without requests, and is awake for what comes then") {
+  std::vector<double> ticks;
+  const double night_s = 1e8;
+  const std::vector<trace_row> rows{row(0, 10, 0, 3), row(50, 10, 0, 1), row(night_s, 10, 0, 20)};
+  const run_result result = cluster<fcfs<request>, ticking>{toy_cluster(1, 100), {}, {&ticks}}.run(rows, quiet);
+  CHECK(result.numbers.completed == 3);
+  CHECK(result.requests[2].first_token == night_s + 0.5);
+  // A minute's pause is none; of a longer one the first minute is like any time, and the rest is not.
+  const auto day =
+      static_cast<std::size_t>(std::count_if(ticks.begin(), ticks.end(), [&](double at) { return at < night_s; }));
+  CHECK(day >= 50 + 60);
+  CHECK(day <= 50 + 62);
+  CHECK(ticks.size() > day + 4);
+  for (std::size_t i = 1; i < ticks.size(); ++i) CHECK((i == day || ticks[i] == ticks[i - 1] + 1));
+  CHECK(ticks[day] >= night_s);
+  CHECK(ticks[day] <= night_s + 1);
+}
+
+TEST_CASE("control: a fault in a long pause happens when it is due") {
+  std::vector<double> ticks;
+  cluster_options o = toy_cluster(2, 100);
+  o.faults = {{.instance = 1, .at_s = 5e5, .for_s = 3}};
+  const std::vector<trace_row> rows{row(0, 10, 0, 3), row(1e6, 10, 0, 1)};
+  const run_result result = cluster<fcfs<request>, ticking>{o, {}, {&ticks}}.run(rows, quiet);
+  CHECK(result.numbers.completed == 2);
+  CHECK(result.numbers.faults.deaths == 1);
+  CHECK(result.numbers.faults.down_s == 3);
+  CHECK(ticks.size() < 100);
+}
+
+TEST_CASE("control: the caller is told of progress though nothing ends") {
+  std::vector<double> ticks;
+  const std::vector<trace_row> rows{row(0, 10, 0, 20'000)};
+  std::size_t calls = 0;
+  std::size_t last = 0;
+  cluster_options o = toy_cluster(1, 2000);
+  const run_result result = cluster<fcfs<request>, ticking>{o, {}, {&ticks}}.run(rows, [&](std::size_t completed) {
+    ++calls;
+    CHECK(completed >= last);
+    last = completed;
+  });
+  CHECK(result.numbers.completed == 1);
+  CHECK(last == 1);
+  CHECK(calls >= 4);
+}
+
 /// Counts how many requests are in flight.
 struct counting {
   std::size_t* now;

@@ -300,11 +300,35 @@ TEST_CASE("faults: as the command line says them") {
   CHECK(c.kind == fault_kind::slows);
   CHECK(c.instance == 12);
   CHECK(c.factor == 2.5);
-  for (const char* wrong : {"",           "die",          "die:",        "die:x@1",   "die:-1@1",
-                            "die:1",      "die:1@",       "die:1@1+",    "die:1@1+0", "die:1@nan",
-                            "die:1@inf",  "die:1@1+-5",   "die:1@1+5x2", "hang:1@1",  "hang:1@1+inf",
-                            "slow:1@1+5", "slow:1@1+5x0", "slow:1@1+5x", "slow:1@1",  "burn:1@1+5",
-                            "die:1@1+5 ", " die:1@1"}) {
+  for (const char* wrong : {"",
+                            "die",
+                            "die:",
+                            "die:x@1",
+                            "die:-1@1",
+                            "die:1",
+                            "die:1@",
+                            "die:1@1+",
+                            "die:1@1+0",
+                            "die:1@nan",
+                            "die:1@inf",
+                            "die:1@1+-5",
+                            "die:1@1+5x2",
+                            "hang:1@1",
+                            "hang:1@1+inf",
+                            "slow:1@1+5",
+                            "slow:1@1+5x0",
+                            "slow:1@1+5x",
+                            "slow:1@1",
+                            "burn:1@1+5",
+                            "die:1@1+5 ",
+                            " die:1@1",
+                            "hang:1@1+1e5",
+                            "die:1@-1",
+                            "die:1@1e10",
+                            "die:1@1+1e10",
+                            "slow:1@1+5x0.5",
+                            "slow:1@1+5x1e7",
+                            "slow:1@1+5xnan"}) {
     CAPTURE(wrong);
     CHECK(refusal(wrong).find("expected die:INSTANCE@SECONDS") != std::string::npos);
   }

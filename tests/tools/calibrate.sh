@@ -279,6 +279,10 @@ says 'bad_run.csv:2:10: expected measured_ttft_s'
 printf 'arrival_s,prompt_tokens,output_tokens,measured_ttft_s,measured_e2e_s\n0,100,10,0.5,1.2\n' > run1.csv
 refused --profile base.json --check run1.csv --kv-blocks 2
 says 'does not fit in 2 KV blocks'
+cp base.json copy.json
+code=0; "$calibrate" points.csv --profile base.json --out base.json > out.txt 2> err.txt || code=$?
+[[ $code -eq 2 ]] && cmp base.json copy.json || fail "the profile is written over"
+says 'out would write over base.json, which --profile reads'
 mkdir folder
 code=0
 "$calibrate" points.csv --profile base.json --out folder > out.txt 2> err.txt || code=$?

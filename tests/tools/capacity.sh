@@ -66,11 +66,18 @@ for f in json.load(open("rate.json")):
     # To replay the same arrivals: the same factor on the workload's own rate.
     assert replay("--policy", f["policy"], "--instances", "3", "--rate-scale", str(f["rate_scale"]), *pools)[0], f
 P
-"$capacity" "${load[@]}" --rate 20 --slo ttft_p99=0.00001 --policies fcfs --instances-max 3 > none.txt
+"$capacity" "${load[@]}" --rate 20 --slo ttft_p99=0.00001 --policies fcfs --instances-max 3 > none.txt && fail "an exit code for nobody"
 grep -q '^No policy meets the objectives\.$' none.txt && grep -q 'with 3 instances, ' none.txt || fail "nobody can: $(cat none.txt)"
 "$capacity" "${load[@]}" --rate 5 "${slo[@]}" --policies fcfs,pars > left.txt
 grep -q '^Left out: the policy pars needs a score' left.txt || fail "not said who is left out: $(cat left.txt)"
 "$capacity" --version | grep -qx 'capacity [0-9]*\.[0-9]*\.[0-9]*' || fail "no version"
+
+# Far beyond the load asked about, as replay says too; and what was too short to tell is said.
+"$capacity" --workload azure-conv --requests 400 --rate 0.05 --find rate --instances 16 --policies fcfs --slo ttft_p99=20 > far.txt
+rate=$(sed -n 's/^fcfs carries most, \(at least \)*\([0-9.]*\) .*/\2/p' far.txt)
+python3 -c "assert $rate > 0.05 * 64, $rate" || fail "the edge of the search is not the answer: $(cat far.txt)"
+"$capacity" --workload azure-conv --requests 20 --rate 5 --policies fcfs --slo ttft_p99=20 > short.txt
+grep -q '^Too few arrivals, .*: fcfs$' short.txt || fail "too short, and not said: $(cat short.txt)"
 
 refused() {
   local code=0
@@ -90,4 +97,8 @@ refused "${load[@]}" "${slo[@]}" --policies nonsense
 for n in 0 -1 x 5000 ''; do refused "${load[@]}" "${slo[@]}" --instances-max "$n"; done
 for x in 0 -1 nan ''; do refused "${load[@]}" "${slo[@]}" --price-per-hour "$x"; done
 refused "${load[@]}" "${slo[@]}" --profile nonsense
+refused "${load[@]}" "${slo[@]}" --jobs 0
+printf 'arrival_s,prompt_tokens,output_tokens\n0,10,5\n1,10,5\n' > kept.csv && cp kept.csv copy.csv
+code=0; "$capacity" --trace kept.csv "${slo[@]}" --json kept.csv > out.txt 2> err.txt || code=$?
+[[ $code -eq 2 ]] && cmp kept.csv copy.csv || fail "the trace is written over: $(cat err.txt)"
 echo "capacity.sh: ok"

@@ -142,7 +142,15 @@ for json in '' '{' '[]' '{"qoe": 1}' '{"qoe": {"d0": 1}, "transfer": {}}'; do
   grep -q '^plan: bad.json:1:[0-9]*: expected' err.txt || fail "no place: $(cat err.txt)"
 done
 
+printf 'arrival_s,prompt_tokens,output_tokens\n1,10,5\n1,10,5\n' > once.csv
+refused --trace once.csv --instances 3
+grep -q 'no load to plan for' err.txt || fail "all at once: $(cat err.txt)"
+cp lengths.csv copy.csv
+code=0; "$plan" --lengths lengths.csv --instances 3 --json lengths.csv > out.txt 2> err.txt || code=$?
+[[ $code -eq 2 ]] && cmp lengths.csv copy.csv || fail "the lengths are written over"
 if command -v gnuplot > /dev/null; then
+  refused --lengths lengths.csv --instances 3 --plot -
+  refused --lengths lengths.csv --instances 3 --plot x.gif
   "$plan" "${some[@]}" --plot "a folder" > /dev/null
   tail -c 20 "a folder/plan.svg" | grep -q '</svg>' || fail "no whole SVG"
   "$plan" "${some[@]}" --plot layout.png > plot.txt

@@ -102,6 +102,11 @@ printf '%s\n' '{"prompt": 5, "output_tokens": 3}' >bad.jsonl
 refused 'a text as "prompt"'               train --data bad.jsonl --model x.rank
 : >bad.jsonl
 refused 'at least one prompt'              train --data bad.jsonl --model x.rank
+for option in --delta --margin; do refused 'is a number' train --data train.jsonl --model x.rank $option nan; done
+for i in $(seq 30); do echo '{"prompt": "the same", "output_tokens": 5}'; done > alike.jsonl
+refused 'no order can be learned'          train --data alike.jsonl --model x.rank
+refused '--data reads'                     train --data train.jsonl --model ./train.jsonl
+refused '--model reads'                    score --data new.jsonl --model a.rank --output a.rank
 [[ ! -e x.rank ]] || fail "a refused training left a model"
 
 if command -v gnuplot >/dev/null; then

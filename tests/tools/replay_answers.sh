@@ -51,27 +51,32 @@ if [[ -w /dev/full ]]; then
   done
 fi
 
-# Signals: what is done is printed, and no file is left; the code is the shell's.
-for signal in INT TERM; do
+# Signals: what is done is printed, and nothing is left, neither by one nor by two at once; the code is the shell's.
+for signals in INT TERM INT,TERM; do
   # By Python, because a shell's background jobs do not hear SIGINT.
-  python3 - "$replay" $signal <<'P'
-import os, signal, subprocess, sys, time
-which = getattr(signal, "SIG" + sys.argv[2])
+  python3 - "$replay" $signals <<'P'
+import os, signal, subprocess, sys
+which = [getattr(signal, "SIG" + s) for s in sys.argv[2].split(",")]
+before = sorted(os.listdir("."))
 p = subprocess.Popen([sys.argv[1], "--workload", "azure-conv", "--requests", "20000", "--rate", "30", "--seeds", "500",
-                      "--policy", "fcfs", "--jobs", "1", "--json", "cut.json", "--csv", "cut.csv"],
+                      "--policy", "fcfs", "--jobs", "1", "--json", "cut.json", "--csv", "cut.csv", "--report", "cut/page"],
                      stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-while p.poll() is None and not any(".partial" in f for f in os.listdir(".")): time.sleep(0.01)
-time.sleep(0.3)
-p.send_signal(which)
+head = p.stdout.readline()  # it has begun
+assert sorted(f for f in os.listdir(".") if f != "cut") == before, os.listdir(".")
+for s in which: p.send_signal(s)
 out, err = p.communicate(timeout=60)
-assert p.returncode == 128 + which, (p.returncode, err)
+assert p.returncode in [128 + s for s in which], (p.returncode, err)
 assert "Interrupted" in out and not err, (out, err)
-assert not [f for f in os.listdir(".") if f.startswith("cut")], os.listdir(".")
+assert sorted(os.listdir(".")) == before, os.listdir(".")
 P
 done
+# Neither does a simulation of a long time without requests keep a signal waiting, nor does it take long.
+printf 'arrival_s,prompt_tokens,output_tokens\n0,100,20\n9e8,100,20\n' > far.csv
+timeout 60 "$replay" --trace far.csv --policy cascade,llumnix,phasor,improved --instances 4 > out.txt || fail "a long pause"
 
 # A sweep: a row for each policy and value, the same on any number of threads.
-swept() { run --policy fcfs,pascal --slo ttft_p90=20,tpot=5 "$@"; }
+free() { "$replay" --workload reasoning-chat --requests 300 "$@"; }
+swept() { free --policy fcfs,pascal --slo ttft_p90=20,tpot=5 "$@"; }
 swept --sweep rate-scale=0.5:2:0.5 --seeds 2 --jobs 1 --csv sweep1.csv --json sweep.json > sweep1.txt
 swept --sweep rate-scale=0.5:2:0.5 --seeds 2 --jobs 3 --csv sweep3.csv > sweep3.txt
 cmp sweep1.txt sweep3.txt || fail "the number of threads matters to a sweep"
@@ -103,10 +108,41 @@ if command -v gnuplot > /dev/null; then
   [[ ! -s pictures.err ]] || fail "gnuplot says: $(cat pictures.err)"
   tail -c 20 pictures/sweep.svg | grep -q '</svg>' && grep -q Goodput pictures/sweep.svg || fail "no picture of a sweep"
 fi
+for other in '--rate 3' '--rate-scale 2' '--sweep rate=1,2'; do
+  code=0; free $other --sweep rate-scale=1,2 > out.txt 2> err.txt || code=$?
+  [[ $code -eq 2 && ! -s out.txt && $(wc -l < err.txt) -eq 1 ]] || fail "a sweep of the rate and $other"
+done
+code=0; run --instances 3 --sweep instances=1,2 > out.txt 2> err.txt || code=$?
+[[ $code -eq 2 ]] && grep -q 'exclude each other' err.txt || fail "a sweep of the size and a size: $(cat err.txt)"
 for sweep in '' rate rate= speed=1:2 rate-scale=0:1 rate-scale=2:1 instances=1.5,2 instances=0:3 rate=1:2:3:4; do
-  code=0; run --sweep "$sweep" --csv refused.csv > out.txt 2> err.txt || code=$?
+  code=0; free --sweep "$sweep" --csv refused.csv > out.txt 2> err.txt || code=$?
   [[ $code -eq 2 && ! -s out.txt && ! -e refused.csv && $(wc -l < err.txt) -eq 1 ]] || fail "the sweep '$sweep': $(cat err.txt)"
 done
+
+# Sessions: their later turns wait for answers, so the rate is what came of it.
+"$replay" --workload agentic --requests 400 --rate 40 --policy fcfs --slo ttft_p99=2 --json turns.json --csv turns.csv > out.txt
+grep -q '^400 requests, in [0-9]* sessions, which begin at ' out.txt || fail "a rate of sessions: $(cat out.txt)"
+python3 - <<'P'
+import csv, json
+at = [float(r["arrival_s"]) for r in csv.DictReader(open("turns.csv"))]
+came = (len(at) - 1) / (max(at) - min(at))
+row = json.load(open("turns.json"))[0]
+assert abs(row["rate"] / came - 1) < 1e-3, (row["rate"], came)
+assert row["slo"]["goodput_requests_per_s"] <= came * 1.001
+P
+
+# A short run under far too much is an overload, too; and where nothing can be told, that is said.
+{ echo arrival_s,prompt_tokens,output_tokens; for i in $(seq 0 199); do echo "$((i / 10)).$((i % 10)),1500,400"; done; } > short.csv
+"$replay" --trace short.csv --policy fcfs --instances 1 > out.txt
+grep -q '^The load is more than the cluster carries' out.txt || fail "20 seconds of overload: $(cat out.txt)"
+printf 'prompt_tokens,output_tokens,arrival_s\n100,5,1\n100,5,1\n' > once.csv
+"$replay" --trace once.csv --policy fcfs --requests 5 --seeds 2 > out.txt
+grep -q '^2 requests, all at once' out.txt || fail "a rate of nothing: $(cat out.txt)"
+grep -q '^Too few arrivals, .*: fcfs (in 2 of 2 runs)$' out.txt || fail "not said that nothing can be told: $(cat out.txt)"
+grep -q '^once.csv has 2 requests: fewer than --requests 5' out.txt || fail "not said how many there are: $(cat out.txt)"
+grep -q '^The trace says when its requests arrive: all seeds' out.txt || fail "not said what seeds do: $(cat out.txt)"
+"$replay" --trace once.csv --policy fcfs --instances 1 --fault die:0@0 --slo ttft_p99=1 > out.txt
+grep -q 'were never served: fcfs 2$' out.txt && grep -q 'too few have ended for a ttft_p99 where 1 s' out.txt || fail "nobody is left: $(cat out.txt)"
 
 # Files as others write them, and what to say where something is missing.
 printf '{"input_lens": [50, 60], "output_lens": [5, 6], "request_throughput": 2.5, "errors": ["", ""]}' > vllm.json

@@ -105,7 +105,7 @@ s = second[0]
 assert 0 < len(window) < 300 and s["measured"] == len(window)
 assert abs(s["ttft"]["mean"] - statistics.fmean(float(r["ttft_s"]) for r in window)) < 1e-6
 good = [r for r in window if float(r["ttft_s"]) <= 20 and float(r["tpot_s"] or 0) <= 5]
-assert abs(s["slo"]["goodput_requests_per_s"] - len(good) / (end - begin)) < 1e-6 * len(good)
+assert abs(s["slo"]["goodput_requests_per_s"] - len(good) * (1 - 1 / len(window)) / (end - begin)) < 1e-6 * len(good)
 assert s["slo"]["bounds"]["ttft_p90"]["met"] == (sum(float(r["ttft_s"]) <= 20 for r in window) >= 0.9 * len(window))
 assert s["seed"] == 2 and s["instances"] == 8 and s["workload"] == "reasoning-chat"
 o = one[0]
@@ -202,10 +202,32 @@ refused_at() { # line:column, content of a trace for printf
   grep -q "bad.csv:$1: expected" err.txt || fail "not at $1: $(cut -c1-200 err.txt)"
 }
 h='arrival_s,prompt_tokens,output_tokens\n'
+# What is read is not written over, by whatever name.
+printf "${h}1,10,5\n" > kept.csv && cp kept.csv copy.csv && ln -s kept.csv soft.csv && ln kept.csv hard.csv
+for name in kept.csv soft.csv hard.csv ./kept.csv; do
+  for option in --json --csv; do
+    code=0; "$replay" --trace kept.csv --policy fcfs $option $name > out.txt 2> err.txt || code=$?
+    [[ $code -eq 2 && $(wc -l < err.txt) -eq 1 ]] && cmp -s kept.csv copy.csv || fail "$option $name: $(cat err.txt)"
+  done
+done
+mkdir drawn && cp kept.csv drawn/ttft_cdf.gp
+code=0; "$replay" --trace drawn/ttft_cdf.gp --policy fcfs --plot drawn > out.txt 2> err.txt || code=$?
+[[ $code -eq 2 ]] && cmp -s drawn/ttft_cdf.gp copy.csv || fail "a picture over the trace: $(cat err.txt)"
+for closed in '2>&-' '2>/dev/full'; do
+  code=0; bash -c "'$replay' --bogus $closed" || code=$?
+  [[ $code -eq 2 ]] || fail "nobody hears the error ($closed): exit code $code"
+done
+ln -s there.json dangling.json
+"$replay" --trace kept.csv --policy fcfs --json dangling.json > out.txt && [[ -L dangling.json && -s there.json ]] || fail "a link to nothing"
+code=0; "$replay" --trace kept.csv --policy fcfs --json r/index.html --report r 2> err.txt || code=$?
+[[ $code -eq 2 && ! -e r ]] || fail "two options for one file: $(cat err.txt)"
+printf 'arrival_s, prompt_tokens ,output_tokens\n 1, 10 ,5\n' > blanks.csv && "$replay" --trace blanks.csv --policy fcfs > out.txt || fail "blanks"
 refused --trace missing.csv
 refused_at 1:1 ''
 refused_at 2:1 "$h"
 refused_at 1:1 'a,b\n1,2\n'
+printf 'arrival_s,prompt_tokens,reasoning_tokens,answer_tokens\n1,10,3,4\n' > phases.csv && "$replay" --trace phases.csv --policy fcfs > out.txt || fail "phases without their sum"
+refused_at 1:10 'arrival_s;prompt_tokens;output_tokens\n1;10;5\n'
 refused_at 2:3 "${h}1,-3,5\n"
 refused_at 2:1 "${h}nan,3,5\n"
 refused_at 2:1 "${h}inf,3,5\n"
@@ -238,6 +260,8 @@ refused $w --kv-blocks 0
 refused $w --rate 0
 refused $w --rate -1
 refused $w --rate nan
+refused $w --rate 1e300
+refused $w --rate-scale 1e300
 refused $w --seed x
 refused $w --max-batch 0
 refused
@@ -247,7 +271,9 @@ grep -q 'they are 0 to 7' err.txt || fail "which instances there are is not said
 refused $w --mtbf 5
 refused $w --mtbf 0 --mttr 1
 refused $w --mtbf 1e-9 --mttr 1e-9
+refused $w --mtbf 1e300 --mttr 1
 refused $w --detection -1
+refused $w --detection 1e300
 for p in '' 4 4/5 0/8 3/3 4/4/; do refused $w --policy distserve --pools "$p"; done
 refused $w --policy distserve --pools 3/3/2
 refused $w --policy distserve --pools auto
@@ -257,8 +283,19 @@ for n in '' x 4x 4, ,4 4,4 -1 1.5 4xnonsense 0xh100-96gb-qwen-32b; do refused $w
 refused $w --instances 4xh100-96gb-qwen-32b,4xh200-llama-3.1-8b
 grep -q 'one model' err.txt || fail "not said why: $(cat err.txt)"
 refused $w --seeds 0
+refused $w --seed -1
+refused $w --seed 18446744073709551615
+refused $w --hash-tokens 0
+refused $w --rate x
+grep -q -- '--rate = x: a number is expected' err.txt || fail "not said what: $(cat err.txt)"
+refused $w --fault hang:0@0+1e6
+refused $w --instances 4xh100-96gb-qwen-32b --profile h200-llama-3.1-8b
+printf "${h}1,10,5\n1,10,5\n" > once.csv
+refused --trace once.csv --rate-scale 2
 refused $w --seeds 100000
 refused $w --jobs -1
+refused $w --jobs 0
+refused $w --report -
 refused $w --slo ttft
 grep -q 'ttft_p99=2,tpot_p99=0.05' err.txt || fail "no example of objectives: $(cat err.txt)"
 refused $w --slo ''

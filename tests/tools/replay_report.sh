@@ -6,8 +6,8 @@ set -euo pipefail
 fail() { echo "replay_report.sh: $*" >&2; exit 1; }
 rm -rf ./*
 
-some=(--workload reasoning-chat --requests 300 --instances 2 --rate 4 --policy fcfs,pascal --slo ttft_p99=30)
-"$TESSERA_REPLAY" "${some[@]}" --report "a page" > one.txt 2> one.err || fail "no page: $(cat one.err)"
+some=(--workload reasoning-chat --requests 300 --instances 2 --policy fcfs,pascal --slo ttft_p99=30)
+"$TESSERA_REPLAY" "${some[@]}" --rate 4 --report "a page" > one.txt 2> one.err || fail "no page: $(cat one.err)"
 [[ ! -s one.err ]] || fail "said: $(cat one.err)"
 grep -qx 'a page/index.html' one.txt || fail "the page is not named: $(cat one.txt)"
 "$TESSERA_REPLAY" "${some[@]}" --sweep rate=2,4 --report sweep > sweep.txt || fail "no page of a sweep"

@@ -50,6 +50,7 @@ TEST_CASE("an output file is there whole or not at all", "[sim]") {
   const fs::path path = dir.path / "out.json";
   {
     sim::output_file f{path};
+    CHECK(dir.entries() == 0);  // Tried, and nothing left: who is killed while he works leaves nothing either.
     f.write("half");
     CHECK_FALSE(fs::exists(path));
   }
@@ -103,6 +104,28 @@ TEST_CASE("a place that cannot be written is an error with its name", "[sim]") {
     CHECK(what.find("folder.json: No such file or directory") != what.npos);
   }
   CHECK_THROWS_AS(sim::output_file{dir.path}, sim::output_error);
+}
+
+TEST_CASE("a folder for files to come goes again while it is empty", "[sim]") {
+  const folder dir;
+  {
+    const sim::output_folder made{dir.path / "a" / "b" / ""};
+    CHECK(fs::is_directory(dir.path / "a" / "b"));
+  }
+  CHECK(dir.entries() == 0);
+  fs::create_directory(dir.path / "old");
+  {
+    const sim::output_folder old{dir.path / "old"};
+    const sim::output_folder made{dir.path / "a" / "b"};
+    sim::output_file f{dir.path / "a" / "there"};
+    f.commit();
+  }
+  CHECK(fs::is_directory(dir.path / "old"));
+  CHECK(fs::exists(dir.path / "a" / "there"));
+  CHECK_FALSE(fs::exists(dir.path / "a" / "b"));
+  CHECK_THROWS_AS(sim::output_folder{dir.path / "a" / "there"}, sim::output_error);
+  CHECK_THROWS_AS(sim::output_folder{dir.path / "a" / "there" / "below"}, sim::output_error);
+  CHECK_THROWS_AS(sim::output_folder{"-"}, sim::output_error);
 }
 
 sim::run_result made_up_run(std::string name, double slow) {

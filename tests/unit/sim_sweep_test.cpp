@@ -89,14 +89,23 @@ TEST_CASE("a sentence says how far each policy meets the objectives", "[sim]") {
   const auto good = [] { return sim::replicates{numbers(1, true)}; };
   const auto bad = [] { return sim::replicates{numbers(1, false)}; };
   const std::vector<sim::sweep_curve> loads{
-      {"all", {good(), good(), good()}},
-      {"two", {good(), good(), bad()}},
-      {"odd", {good(), bad(), good()}},  // counts as far as nothing lies between
-      {"also-two", {good(), good(), {numbers(1, true, sim::load_state::overload)}}},
-      {"none", {bad(), good(), good()}}};
-  CHECK(sim::describe_sweep({"rate", {1, 2, 4}}, loads) ==
-        "all meets the objectives at all of these, to rate 4; two and also-two meet the objectives up to rate 2; odd "
-        "meets the objectives up to rate 1; none does not meet the objectives even at rate 1.\n");
+      {"all", {good(), good(), good()}}, {"two", {good(), good(), bad()}},
+      {"odd", {good(), bad(), good()}},  {"also-two", {good(), good(), {numbers(1, true, sim::load_state::overload)}}},
+      {"late", {bad(), good(), good()}}, {"none", {bad(), bad(), bad()}}};
+  CHECK(
+      sim::describe_sweep({"rate", {1, 2, 4}}, loads) ==
+      "all meets the objectives at all of these, to rate 4; two and also-two meet the objectives up to rate 2; odd "
+      "meets the objectives at rate 1 and 4 alone; late meets the objectives at rate 2 and 4 alone; none does not meet "
+      "the objectives even at rate 1.\n");
+  // More is not always easier.
+  const std::vector<sim::sweep_curve> herd{{"a", {good(), good(), bad()}}};
+  CHECK(sim::describe_sweep({"instances", {1, 2, 4}}, herd) == "a meets the objectives at instances 1 and 2 alone.\n");
+  // One run of three in a busy time is no overload.
+  const sim::replicates busy{numbers(1, true), numbers(2, true), numbers(3, true, sim::load_state::overload)};
+  const std::vector<sim::sweep_curve> seeds{{"a", {busy}}};
+  CHECK(seeds[0].meets(0));
+  CHECK(sim::describe_sweep({"rate", {1}}, seeds) == "a meets the objectives at all of these, to rate 1.\n");
+  CHECK(sim::format_sweep({"rate", {1}}, seeds).find(" 2.000\u00b12.484\n") != std::string::npos);
   const std::vector<sim::sweep_curve> sizes{
       {"a", {{}, bad(), good()}}, {"b", {good(), good(), good()}}, {"c", {{}, {}, bad()}}};
   CHECK(sim::describe_sweep({"instances", {1, 2, 4}}, sizes) ==

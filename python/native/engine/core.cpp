@@ -53,6 +53,9 @@ T get(const nb::dict& d, const char* key) {
 
 time_point moment(double seconds) { return time_point::at_seconds(seconds); }
 
+/// Output tokens that a request has when the steps under way have been run, whose values are on the device.
+std::int64_t expected_of(const request& r) { return r.known + r.state().expected; }
+
 /// The ids of a row's blocks from `first` on, as the runner takes them. Its block 0 is nobody's.
 nb::object ids_of(std::span<const ts::kv::block_id> row, std::size_t first) {
   nb::object list = stolen(PyList_New(static_cast<Py_ssize_t>(row.size() - first)));
@@ -87,7 +90,8 @@ core::core(const std::string& policy, const nb::dict& options, const nb::dict& w
                       .blocks = static_cast<std::size_t>(size("blocks")),
                       .block_size = ts::tokens{size("block_size")},
                       .residents = static_cast<std::size_t>(size("residents")),
-                      .max_length = ts::tokens{size("max_model_len")}};
+                      .max_length = ts::tokens{size("max_model_len")},
+                      .plans_in_flight = static_cast<std::size_t>(size("plans_in_flight"))};
   max_model_len_ = whole("max_model_len");
   settings_.caching = get<bool>(options, "caching");
   settings_.chunked_prefill = get<bool>(options, "chunked_prefill");
@@ -106,7 +110,15 @@ core::core(const std::string& policy, const nb::dict& options, const nb::dict& w
   optional("demote_above", settings_.demote_above);
   optional("young_quanta", settings_.young_quanta);
   optional("fewest_quanta_first", settings_.fewest_quanta_first);
+  optional("prompt_cost", settings_.prompt_cost);
+  optional("output_cost", settings_.output_cost);
+  if (options.contains("weights")) {
+    const auto weights = get<std::vector<std::int64_t>>(options, "weights");
+    if (weights.size() > tenants) throw nb::value_error("more weights than tenants can be told apart");
+    std::copy(weights.begin(), weights.end(), settings_.weights.begin());
+  }
   paces_ = policy == "improved" || policy == "pascal_paced";
+  ranks_prefills_ = policy == "shortest_prefill";
   planner_ = make_planner(policy, settings_);
   if (planner_ == nullptr) throw nb::value_error(("unknown policy " + policy).c_str());
 }
@@ -115,8 +127,10 @@ core::~core() { close(); }
 
 void core::close() {
   if (planner_ == nullptr) return;
-  if (pending_) (void)planner_->abandon(plan_);
-  pending_ = false;
+  while (!in_flight_.empty()) {
+    outcomes_.assign(in_flight_.front().size(), ts::outcome{});
+    settle_oldest(0);
+  }
   for (request& r : slots_) {
     if (ts::is_live(r.state().life)) (void)planner_->cancel(r);
     r.release();
@@ -180,6 +194,7 @@ nb::object core::submit(nb::handle object, const nb::dict& description, double n
   r.eos = get<std::int64_t>(description, "eos");
   r.stops = get<std::vector<std::int64_t>>(description, "stops");
   r.client = get<std::int32_t>(description, "client");
+  r.tenant = std::min(get<std::uint32_t>(description, "tenant"), static_cast<std::uint32_t>(tenants - 1));
   r.has_stops = !r.stops.empty();
   r.watched = get<bool>(description, "watched");
   r.repetitive = get<bool>(description, "repetitive");
@@ -198,6 +213,7 @@ nb::object core::submit(nb::handle object, const nb::dict& description, double n
     }
     r.till_full = static_cast<std::uint32_t>(block_size - r.recent.size());
   }
+  if (ranks_prefills_) r.score = static_cast<float>((r.prompt - planner_->cached(r)).count());
   r.written = static_cast<std::uint32_t>(r.recent.size());
   // Most outputs are known to be short; for the others it grows.
   r.recent.reserve(r.recent.size() + static_cast<std::size_t>(std::min<std::int64_t>(max_tokens, 512)));
@@ -234,12 +250,14 @@ void core::bury(request& r) {
   free_.push_back(r.slot);
 }
 
+/// Gives back the slots of those that no plan holds any more.
 void core::sweep() {
-  for (request* r : leaving_) {
+  std::erase_if(leaving_, [this](request* r) {
+    if (ts::is_live(r->state().life)) return false;
     r->release();
     free_.push_back(r->slot);
-  }
-  leaving_.clear();
+    return true;
+  });
 }
 
 /// The latest tokens fill a block: its name in the prefix cache.
@@ -283,31 +301,45 @@ void core::hold_prefills(bool defer) {
 }
 
 nb::tuple core::schedule(double now, std::int64_t budget, std::int64_t max_chunk, bool admit, bool defer_prefills) {
-  if (pending_) throw std::runtime_error("a step is under way: its output must come before the next is planned");
-  if (defer_prefills || !standing_.empty()) hold_prefills(defer_prefills);
+  if (in_flight_.size() == settings_.limits.plans_in_flight) {
+    throw std::runtime_error("as many steps as can be are under way: an output must come before the next is planned");
+  }
+  // Not just after another step was planned; those who stand aside do so for one more.
+  if (!open_ && (defer_prefills || !standing_.empty())) hold_prefills(defer_prefills);
   const bool holds = defer_prefills && (planner_->residents().size() > 0);
   plan_ = planner_->next(moment(now), {.max_batch = settings_.limits.residents,
                                        .token_budget = ts::tokens{budget},
                                        .max_chunk = ts::tokens{max_chunk},
                                        .max_starts = admit && !holds ? ~std::size_t{0} : 0});
-  pending_ = true;
+  in_flight_.push_back(plan_);
+  open_ = true;
   ++step_;
   nb::tuple result = repeats_last_step() ? hand_out_same() : hand_out_anew();
-  if (plan_.empty()) {
+  if (plan_.empty() && in_flight_.size() == 1) {
     // Were it so, nobody would ever run again: say it instead of going round in circles.
-    if (admit && !holds && planner_->waiting() != 0 && running() == 0 && plan_.preempted.empty()) {
-      settle_empty(now);
-      throw std::runtime_error("requests wait and none can start on an empty instance");
-    }
+    const bool stuck =
+        admit && !holds && planner_->waiting() != 0 && running() == 0 && plan_.preempted.empty() && leaving_.empty();
     settle_empty(now);
+    if (stuck) throw std::runtime_error("requests wait and none can start on an empty instance");
   }
   return result;
 }
 
+/// With the outcomes that there are.
+void core::settle_oldest(double now) {
+  if (planner_->commit(in_flight_.front(), outcomes_, moment(now)) != ts::status::ok) {
+    throw std::runtime_error("the step was refused: it is not the one that was planned");
+  }
+  in_flight_.pop_front();
+  open_ = false;
+}
+
+/// Steps that nothing runs in are settled when those before them are: no output is waited for.
 void core::settle_empty(double now) {
-  outcomes_.clear();
-  (void)planner_->commit(plan_, outcomes_, moment(now));
-  pending_ = false;
+  while (!in_flight_.empty() && in_flight_.front().empty()) {
+    outcomes_.clear();
+    settle_oldest(now);
+  }
   sweep();
 }
 
@@ -351,7 +383,7 @@ nb::tuple core::hand_out_same() {
     }
     PyList_SET_ITEM(blocks.ptr(), i, fresh.release().ptr());
     PyList_SET_ITEM(computed.ptr(), i, number(e.first.count()).release().ptr());
-    PyList_SET_ITEM(outputs.ptr(), i, number(r.known).release().ptr());
+    PyList_SET_ITEM(outputs.ptr(), i, number(expected_of(r)).release().ptr());
     r.last_step = step_;
   }
   return hand_out({}, stolen(PySet_New(nullptr)), stolen(PyDict_New()), std::move(blocks), std::move(computed),
@@ -411,7 +443,7 @@ nb::tuple core::hand_out_anew() {
       PyList_SET_ITEM(ids_.ptr(), at, nb::borrow(r.id).release().ptr());
       PyList_SET_ITEM(blocks.ptr(), at, mine.release().ptr());
       PyList_SET_ITEM(computed.ptr(), at, number(e.first.count()).release().ptr());
-      PyList_SET_ITEM(outputs.ptr(), at, number(r.known).release().ptr());
+      PyList_SET_ITEM(outputs.ptr(), at, number(expected_of(r)).release().ptr());
       ++at;
       if (!second_runner_ && (comes || r.last_step + 1 != step_)) {
         // Who was not in the step before is not in the runner's batch any more.
@@ -430,9 +462,9 @@ nb::tuple core::hand_out_anew() {
 }
 
 /// Has the requests fetched that come next in a pass over the plan.
-inline void core::look_ahead(std::size_t i, std::size_t n) const noexcept {
-  if (i + 8 < n) plan_[i + 8].request->prefetch();
-  if (i + 4 < n) plan_[i + 4].request->prefetch_targets();
+inline void look_ahead(const plan& p, std::size_t i) noexcept {
+  if (i + 8 < p.size()) p[i + 8].request->prefetch();
+  if (i + 4 < p.size()) p[i + 4].request->prefetch_targets();
 }
 
 /// Takes a token of a request in, and makes the output that reports it.
@@ -473,19 +505,20 @@ nb::tuple core::update(nb::handle index_of, nb::handle req_ids, nb::handle sampl
   nb::dict by_client;
   nb::list looked_at;
   nb::list ended;
-  if (!pending_) return nb::make_tuple(std::move(by_client), std::move(looked_at), std::move(ended));
+  if (in_flight_.empty()) return nb::make_tuple(std::move(by_client), std::move(looked_at), std::move(ended));
   if (!PyList_Check(req_ids.ptr()) || !PyList_Check(sampled.ptr()) || !PyDict_Check(index_of.ptr())) {
     throw nb::type_error("the runner's output has lists of ids and of tokens, and a dict of places");
   }
   const Py_ssize_t ran = PyList_GET_SIZE(req_ids.ptr());
   const Py_ssize_t answers = PyList_GET_SIZE(sampled.ptr());
-  const std::size_t n = plan_.size();
+  const plan& ran_plan = in_flight_.front();
+  const std::size_t n = ran_plan.size();
   outcomes_.assign(n, ts::outcome{});
   std::int32_t client = -1;
   PyObject* outputs = nullptr;  // of that client; by_client holds it
   for (std::size_t i = 0; i != n; ++i) {
-    look_ahead(i, n);
-    const ts::scheduled<request>& e = plan_[i];
+    look_ahead(ran_plan, i);
+    const ts::scheduled<request>& e = ran_plan[i];
     request& r = *e.request;
     if (r.dead || !e.samples) continue;
     if (r.place >= ran || PyList_GET_ITEM(req_ids.ptr(), r.place) != r.id) {
@@ -522,16 +555,13 @@ nb::tuple core::update(nb::handle index_of, nb::handle req_ids, nb::handle sampl
       leaving_.push_back(&r);
     }
   }
-  if (planner_->commit(plan_, outcomes_, moment(now)) != ts::status::ok) {
-    throw std::runtime_error("the step was refused: it is not the one that was planned");
-  }
-  pending_ = false;
-  sweep();
+  settle_oldest(now);
+  settle_empty(now);
   return nb::make_tuple(std::move(by_client), std::move(looked_at), std::move(ended));
 }
 
 nb::object core::reset() {
-  if (pending_) return nb::none();
+  if (pending()) return nb::none();
   hold_prefills(false);
   nb::list gone;
   const auto residents = planner_->residents();
@@ -549,7 +579,7 @@ nb::object core::reset() {
 }
 
 std::size_t core::running() const {
-  if (!pending_) return planner_->residents().size() + planner_->suspended();
+  if (!open_) return planner_->residents().size() + planner_->suspended();
   std::size_t n = planner_->suspended();
   for (const request* r : planner_->residents()) n += r->dead ? 0 : 1;
   for (const ts::preemption<request>& p : plan_.preempted) n -= p.request->dead ? 0 : 1;

@@ -45,22 +45,23 @@ class core {
   /// A request ends, whatever it does; its slot is not to be used again.
   void cancel(std::uint32_t slot);
 
-  /// The next step.
+  /// The next step. Up to `plans_in_flight` of them may be planned before what came of the first is known.
   nb::tuple schedule(double now, std::int64_t budget, std::int64_t max_chunk, bool admit, bool defer_prefills);
   /// A step in which nothing runs: the runner forgets who was in the one before.
   void skip() noexcept { ++step_; }
-  /// What came of it: outputs by client, those that Python must look at, and requests that ended.
+  /// What came of the oldest step that anything runs in: outputs by client, those that Python must look at, and
+  /// requests that ended.
   nb::tuple update(nb::handle index_of, nb::handle req_ids, nb::handle sampled, double now);
 
   /// All KV is lost: whoever holds some waits again at its place, and no prefix is known. The requests that lost
-  /// theirs, or None while a step is under way.
+  /// theirs, or None while steps are under way.
   nb::object reset();
 
   /// Requests that hold blocks, by the latest plan, whether it has been run or not. O(1), O(running) while it has not.
   [[nodiscard]] std::size_t running() const;
   [[nodiscard]] std::size_t waiting() const { return live_ - running(); }
   [[nodiscard]] std::size_t live() const noexcept { return live_; }
-  [[nodiscard]] bool pending() const noexcept { return pending_; }
+  [[nodiscard]] bool pending() const noexcept { return !in_flight_.empty(); }
   [[nodiscard]] double usage() const;
   [[nodiscard]] std::string why(std::uint32_t slot) const;
   /// Block ids that a request holds.
@@ -87,16 +88,17 @@ class core {
                      nb::object outputs, nb::object preempted);
   nb::tuple hand_out_same();
   nb::tuple hand_out_anew();
+  void settle_oldest(double now);
   void settle_empty(double now);
-  void look_ahead(std::size_t i, std::size_t n) const noexcept;
   nb::object take_output(request& r, PyObject* got, std::int64_t token, double now, ts::outcome& o);
 
   vocabulary words_;
   settings settings_;
   std::int64_t max_model_len_ = 0;
-  bool whole_at_end_ = false;   ///< The lists of a request that ends have all of its tokens.
-  bool second_runner_ = false;  ///< vLLM's second model runner: it takes who resumes for new.
-  bool paces_ = false;          ///< Its order looks at readers.
+  bool whole_at_end_ = false;    ///< The lists of a request that ends have all of its tokens.
+  bool second_runner_ = false;   ///< vLLM's second model runner: it takes who resumes for new.
+  bool paces_ = false;           ///< Its order looks at readers.
+  bool ranks_prefills_ = false;  ///< It ranks by what is to compute of a prompt.
   std::uint64_t root_ = 0;
 
   std::deque<request> slots_;  ///< In place for ever.
@@ -104,11 +106,12 @@ class core {
   std::unique_ptr<planner> planner_;
   std::size_t live_ = 0;
 
-  plan plan_{};
-  bool pending_ = false;
+  plan plan_{};                 ///< The latest.
+  bool open_ = false;           ///< It has been planned, and nothing has been settled since.
+  std::deque<plan> in_flight_;  ///< Those that are not settled, oldest first.
   std::uint64_t step_ = 0;
   std::vector<ts::outcome> outcomes_;
-  std::vector<request*> leaving_;   ///< Ended while a plan holds them.
+  std::vector<request*> leaving_;   ///< Ended while plans hold them.
   std::vector<request*> standing_;  ///< Residents whose prompts are deferred.
 
   // The latest step's dict and list of ids: handed out again while the same requests decode.

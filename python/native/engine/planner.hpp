@@ -4,13 +4,16 @@
 #include "request.hpp"
 
 #include <tessera/core/status.hpp>
+#include <tessera/gate/fair_tenants.hpp>
 #include <tessera/kv/block_table.hpp>
 #include <tessera/kv/table_view.hpp>
 #include <tessera/pipeline/limits.hpp>
 #include <tessera/pipeline/plan.hpp>
 #include <tessera/pipeline/reasons.hpp>
 
+#include <array>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <string_view>
@@ -35,6 +38,9 @@ struct tables_in_place {
   [[nodiscard]] nothing view(const ts::kv::block_table& /*table*/) const noexcept { return {}; }
 };
 
+/// Tenants who are told apart; the last stands for all further ones.
+inline constexpr std::size_t tenants = 64;
+
 using plan = ts::step_plan<request, tables_in_place::view_type>;
 using time_point = request::time_point;
 
@@ -53,6 +59,9 @@ struct settings {
   std::int64_t demote_above = 5000;
   std::int64_t young_quanta = 2;
   bool fewest_quanta_first = true;
+  std::int64_t prompt_cost = 1;
+  std::int64_t output_cost = 2;
+  std::array<std::int64_t, tenants> weights = ts::gate::detail::equal_weights<tenants>();
 };
 
 struct planner {
@@ -71,6 +80,8 @@ struct planner {
   virtual ts::status suspend(request& r) = 0;
   virtual ts::status resume(request& r) = 0;
   virtual ts::status forget_prefixes() = 0;
+  /// Tokens at the beginning of its prompt that the prefix cache has now. O(blocks).
+  [[nodiscard]] virtual ts::tokens cached(const request& r) const = 0;
   [[nodiscard]] virtual bool fits(ts::tokens length, ts::tokens to_come) const = 0;
   [[nodiscard]] virtual ts::wait_reason why(const request& r) const = 0;
   [[nodiscard]] virtual std::span<request* const> residents() const = 0;
@@ -86,6 +97,7 @@ struct planner {
 [[nodiscard]] std::unique_ptr<planner> make_earliest_due(const settings& s);
 [[nodiscard]] std::unique_ptr<planner> make_paced(const settings& s);
 [[nodiscard]] std::unique_ptr<planner> make_round_robin(const settings& s);
+[[nodiscard]] std::unique_ptr<planner> make_vtc(const settings& s);
 
 /// The scheduler of a policy; null if there is none of that name.
 [[nodiscard]] std::unique_ptr<planner> make_planner(std::string_view policy, const settings& s);

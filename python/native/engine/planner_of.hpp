@@ -9,20 +9,27 @@
 #include <tessera/pipeline/iteration_scheduler.hpp>
 #include <tessera/preempt/recompute.hpp>
 
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <span>
+
 namespace tessera_python {
 
-/// The scheduler of one order over one kind of block store.
-template <class Order, class Store>
+/// The scheduler of one order over one kind of block store, behind a gate.
+template <class Order, class Store, class Gate>
 class planner_of final : public planner {
   // An engine without a host tier computes anew what it takes away, as vLLM's V1 does.
-  using scheduler =
-      ts::iteration_scheduler<request, Order, ts::preempt::recompute, ts::admit::watermark, Store, tables_in_place>;
+  using scheduler = ts::iteration_scheduler<request, Order, ts::preempt::recompute, ts::admit::watermark, Store,
+                                            tables_in_place, Gate>;
 
  public:
-  planner_of(const settings& s, const Order& order)
+  planner_of(const settings& s, const Order& order, const Gate& gate)
       : storage_{ts::storage_for<scheduler>(s.limits)},
-        scheduler_{storage_,
-                   {.order = order, .admit = {.fraction = s.watermark}, .chunked_prefill = s.chunked_prefill}} {}
+        scheduler_{
+            storage_,
+            {.order = order, .admit = {.fraction = s.watermark}, .gate = gate, .chunked_prefill = s.chunked_prefill}},
+        block_size_{s.limits.block_size} {}
 
   ts::status submit(request& r, time_point now) override { return scheduler_.submit(r, now); }
   plan next(time_point now, const ts::step_limits& limits) override { return scheduler_.plan(now, limits); }
@@ -42,6 +49,15 @@ class planner_of final : public planner {
       return scheduler_.plan_pending() ? ts::status::busy : ts::status::ok;
     }
   }
+  ts::tokens cached(const request& r) const override {
+    if constexpr (requires { scheduler_.store().knows(std::uint64_t{}); }) {
+      const auto known = [this](std::uint64_t hash) { return scheduler_.store().knows(hash); };
+      const auto hashes = r.prefix_hashes();
+      return block_size_ * (std::find_if_not(hashes.begin(), hashes.end(), known) - hashes.begin());
+    } else {
+      return {};
+    }
+  }
   bool fits(ts::tokens length, ts::tokens to_come) const override { return scheduler_.fits(length, to_come); }
   ts::wait_reason why(const request& r) const override { return scheduler_.why(r); }
   std::span<request* const> residents() const override { return scheduler_.residents(); }
@@ -53,12 +69,13 @@ class planner_of final : public planner {
  private:
   ts::owned_storage<ts::scheduler_limits> storage_;
   scheduler scheduler_;
+  ts::tokens block_size_;
 };
 
-template <class Order>
-[[nodiscard]] std::unique_ptr<planner> planner_for(const settings& s, const Order& order) {
-  if (s.caching) return std::make_unique<planner_of<Order, ts::kv::prefix_cache>>(s, order);
-  return std::make_unique<planner_of<Order, ts::kv::block_pool>>(s, order);
+template <class Order, class Gate = ts::gate::in_line>
+[[nodiscard]] std::unique_ptr<planner> planner_for(const settings& s, const Order& order, const Gate& gate = {}) {
+  if (s.caching) return std::make_unique<planner_of<Order, ts::kv::prefix_cache, Gate>>(s, order, gate);
+  return std::make_unique<planner_of<Order, ts::kv::block_pool, Gate>>(s, order, gate);
 }
 
 }  // namespace tessera_python

@@ -46,7 +46,8 @@ struct request : ts::request_hook_for<ts::order::two_phase, ts::order::ranked<>,
   std::uint32_t written = 0;  ///< So many of `recent` are in the lists below.
   std::uint32_t slot = 0;
 
-  // For the orders.
+  // For the orders and gates.
+  std::uint32_t tenant = 0;
   float score = 0;
   ts::tokens expected_output{};
   ts::token_pacer pacer{};

@@ -2,7 +2,8 @@
 """Time of schedule() and update_from_output(), vLLM's scheduler and ours in turn, in one process, step by step.
 
 Thread CPU time: on a machine with other work the wall clock measures that. The runner is a stub: a token for everybody
-who samples. Steady: the same requests decode all the time. Churn: requests of 1 to 255 tokens come as others end.
+who samples. Steady: the same requests decode all the time. Churn: requests of 1 to 255 tokens come as others end. With
+two in flight: as with async scheduling, a step is planned before the output of the one before is taken in.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import random
 import statistics
 import sys
 import time
+from collections import deque
 from typing import Any
 
 import stub
@@ -26,8 +28,11 @@ clock = time.thread_time_ns
 class Side:
     """A scheduler, its requests and its times."""
 
-    def __init__(self, ours: bool, n: int, caching: bool, policy: dict, churn: bool, log_stats: bool) -> None:
+    def __init__(
+        self, ours: bool, n: int, caching: bool, policy: dict, churn: bool, log_stats: bool, in_flight: int
+    ) -> None:
         made = stub.config(
+            async_scheduling=in_flight == 2,
             caching=caching,
             tessera=policy if ours else None,
             max_num_seqs=n,
@@ -35,7 +40,10 @@ class Side:
             max_num_scheduled_tokens=8192,
         )
         blocks = n * 200 + 1
-        self.s = stub.scheduler(stub.Scheduler if ours else stub.OwnScheduler, made, blocks, log_stats=log_stats)
+        own = stub.OwnScheduler if in_flight == 1 else stub.OwnAsyncScheduler
+        self.s = stub.scheduler(stub.Scheduler if ours else own, made, blocks, log_stats=log_stats)
+        self.in_flight = in_flight
+        self.launched: deque[tuple[Any, Any]] = deque()
         self.ours = ours
         self.rng = random.Random(2)
         self.n, self.churn = n, churn
@@ -81,11 +89,15 @@ class Side:
         ran = ModelRunnerOutput(
             req_ids=ids, req_id_to_index={r: i for i, r in enumerate(ids)}, sampled_token_ids=tokens
         )
+        self.launched.append((out, ran))
+        if len(self.launched) < self.in_flight:
+            return self.step(measured)
+        out, ran = self.launched.popleft()
         t2 = clock()
         outputs = self.s.update_from_output(out, ran)
         t3 = clock()
         given = sum(len(o.outputs) for o in outputs.values())
-        assert given == sum(map(bool, tokens))
+        assert given == sum(map(bool, ran.sampled_token_ids)) or self.in_flight > 1  # some may be in vain
         if measured:
             self.schedule.append(t1 - t0)
             self.update.append(t3 - t2)
@@ -97,11 +109,10 @@ class Side:
         return out.total_num_scheduled_tokens if not self.churn else len(ids)
 
 
-def measure(n: int, caching: bool, churn: bool, steps: int, policy: dict, log_stats: bool = False) -> dict[str, Any]:
-    sides = {
-        False: Side(False, n, caching, policy, churn, log_stats),
-        True: Side(True, n, caching, policy, churn, log_stats),
-    }
+def measure(
+    n: int, caching: bool, churn: bool, steps: int, policy: dict, log_stats: bool = False, in_flight: int = 1
+) -> dict[str, Any]:
+    sides = {ours: Side(ours, n, caching, policy, churn, log_stats, in_flight) for ours in (False, True)}
     for side in sides.values():
         for _ in range(400 if churn else 1000):
             if side.step(False) == n and not churn:
@@ -136,6 +147,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=200)
     parser.add_argument("--policy", default="fcfs")
     parser.add_argument("--stats", action="store_true")
+    parser.add_argument("--in-flight", type=int, default=1, choices=[1, 2])
     parser.add_argument("--json", default="")
     a = parser.parse_args()
     rows = []
@@ -143,7 +155,7 @@ def main() -> None:
         for n in a.running:
             for caching in (False, True):
                 steps = a.steps if n < 1000 else a.steps // 2
-                row = measure(n, caching, churn, steps, {"policy": a.policy}, a.stats)
+                row = measure(n, caching, churn, steps, {"policy": a.policy}, a.stats, a.in_flight)
                 rows.append(row)
                 v, t = row["vllm"], row["tessera"]
                 print(

@@ -21,6 +21,7 @@ import torch  # noqa: E402
 from vllm import EngineArgs, SamplingParams  # noqa: E402
 from vllm.utils.hashing import get_hash_fn_by_name  # noqa: E402
 from vllm.v1.core.kv_cache_utils import get_request_block_hasher, init_none_hash  # noqa: E402
+from vllm.v1.core.sched.async_scheduler import AsyncScheduler as OwnAsyncScheduler  # noqa: E402
 from vllm.v1.core.sched.scheduler import Scheduler as OwnScheduler  # noqa: E402
 from vllm.v1.kv_cache_interface import FullAttentionSpec, KVCacheConfig, KVCacheGroupSpec  # noqa: E402
 from vllm.v1.outputs import ModelRunnerOutput  # noqa: E402
@@ -48,7 +49,7 @@ def _engine_config(caching: bool, policy: str) -> Any:
 
 
 def config(caching: bool = True, policy: str = "fcfs", tessera: dict | None = None, second: bool = False, **scheduler):
-    """vLLM's configuration; `second`: for its second model runner."""
+    """vLLM's configuration; `second`: for its second model runner. `async_scheduling`: for two steps in flight."""
     made = copy.copy(_engine_config(caching, policy))
     made.scheduler_config = copy.copy(made.scheduler_config)
     made.cache_config = copy.copy(made.cache_config)
@@ -196,6 +197,7 @@ class Load:
     seed: int
     count: int = 120
     priorities: bool = False
+    tenants: bool = False
 
     def requests(self) -> list[tuple[str, list[int], SamplingParams, int, str | None]]:
         rng = random.Random(self.seed)
@@ -211,6 +213,8 @@ class Load:
             )
             if rng.random() < 0.3:
                 params._eos_token_id = 9
+            if self.tenants:
+                params.extra_args = {"tessera": {"tenant": "abc"[i % 5 % 3]}}
             salt = rng.choice([None, None, "a", "b"])
             made.append((str(i), prompt, params, rng.randrange(3) if self.priorities else 0, salt))
         return made
@@ -224,4 +228,4 @@ def request(
     )
 
 
-__all__ = ["OwnScheduler", "RequestStatus", "Scheduler"]
+__all__ = ["OwnAsyncScheduler", "OwnScheduler", "RequestStatus", "Scheduler"]

@@ -42,7 +42,6 @@ def with_config(part: str | None, **values: Any) -> Any:
 
 
 configurations = {
-    "async scheduling": ("scheduler_config", {"async_scheduling": True}),
     "pipeline parallelism": ("parallel_config", {"pipeline_parallel_size": 2}),
     "context parallelism": ("parallel_config", {"decode_context_parallel_size": 2}),
     "speculative decoding": (None, {"speculative_config": own()}),
@@ -100,15 +99,18 @@ def make(monkeypatch: pytest.MonkeyPatch, made: Any, kv: Any = None, fallback: b
 
 
 def test_every_question_is_tested() -> None:
-    assert {reason.split(",")[0] for reason, _ in support._questions} == set(configurations)
+    assert {reason for reason, _ in support._questions} == set(configurations)
 
 
+@pytest.mark.parametrize("asynchronous", [False, True], ids=["one in flight", "two in flight"])
 @pytest.mark.parametrize("reason", configurations)
-def test_configuration(monkeypatch: pytest.MonkeyPatch, reason: str) -> None:
+def test_configuration(monkeypatch: pytest.MonkeyPatch, reason: str, asynchronous: bool) -> None:
     part, values = configurations[reason]
     made = with_config(part, **values)
+    made.scheduler_config = copy.copy(made.scheduler_config)
+    made.scheduler_config.async_scheduling = asynchronous
     got, warnings = make(monkeypatch, made)
-    assert got[0] == ("asynchronous" if reason == "async scheduling" else "own")
+    assert got[0] == ("asynchronous" if asynchronous else "own")
     assert got[1][0] is made and got[2] == {"hash_block_size": 16, "log_stats": True}
     assert len(warnings) == 1
     assert warnings[0].startswith(f"tessera has no {reason}") and "vLLM's own scheduler does all of it" in warnings[0]
@@ -192,7 +194,8 @@ def refused_requests() -> dict[str, tuple[Any, str]]:
         "pictures": (with_inputs(), "not text"),
         "adapter": (stub.request("x", [5, 6], params(), lora_request=LoRARequest("a", 1, "/a")), "an adapter"),
         "never fits": (stub.request("x", [5] * 1000, params()), "never_fits"),
-        "unknown argument": (stub.request("x", [5], params(extra_args={"tessera": {"scores": 3}})), "score and reason"),
+        "unknown argument": (stub.request("x", [5], params(extra_args={"tessera": {"scores": 3}})), "score, reasoning and tenant"),
+        "a tenant of no use": (stub.request("x", [5], params(extra_args={"tessera": {"tenant": "a"}})), "no use for a"),
         "no dict": (stub.request("x", [5], params(extra_args={"tessera": 3})), "is a dict"),
         "no number": (stub.request("x", [5], params(extra_args={"tessera": {"score": "much"}})), "could not convert"),
         "infinite": (stub.request("x", [5], params(extra_args={"tessera": {"score": float("nan")}})), "is nan"),

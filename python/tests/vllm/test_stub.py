@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Schedulers against a runner that sees every block that is wrong: 64 settings of ours, and vLLM's own beside them."""
+"""Schedulers against a runner that sees every block that is wrong: 160 settings of ours, and vLLM's own beside them."""
 
 from __future__ import annotations
 
 import random
-from collections import defaultdict
+from collections import defaultdict, deque
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,6 +20,8 @@ policies = {
     "pascal_paced": {"quantum": 16, "slice": 16, "pace": 0.001, "margin": 0.01, "end_of_reasoning": 11},
     "improved": {"slice": 16, "pace": 0.001, "margin": 0.01, "end_of_reasoning": 11},
     "round_robin": {"quantum": 8},
+    "shortest_prefill": {"threshold": 0.05},
+    "vtc": {"weights": {"b": 3}},
     "fcfs in chunks": {},
 }
 
@@ -35,50 +37,61 @@ class Run:
     preempted: int = 0
     hits: int = 0
     resets: int = 0
+    overlapped: int = 0
     finished_seen: set[str] = field(default_factory=set)
 
 
-def drive(s: Any, runner: stub.Runner, load: stub.Load, troubled: bool) -> Run:
-    """Runs a load to its end. Troubled: aborts between a step and its output and elsewhere, resets, pauses."""
+def drive(s: Any, runner: stub.Runner, load: stub.Load, troubled: bool, in_flight: int = 1) -> Run:
+    """Runs a load to its end. Troubled: aborts between a step and its output and elsewhere, resets, pauses.
+
+    With two in flight as vLLM's engine core does it with a batch queue: a step is planned and launched before what came
+    of the one before is known; when there are as many as can be, or nothing to plan, the oldest is taken in.
+    """
     run = Run()
     rng = random.Random(load.seed + 1)
     arrivals = load.requests()
     told: set[str] = set()
     coming = iter(arrivals)
     left = len(arrivals)
-    while left or s.has_requests():
-        for _ in range(2):
-            if left:
-                s.add_request(stub.request(*next(coming)))
-                left -= 1
-        if troubled and run.steps % 17 == 16:
-            s.set_pause_state(rng.choice([PauseState.PAUSED_NEW, PauseState.PAUSED_ALL]))
-        if troubled and run.steps % 17 == 3:
-            s.set_pause_state(PauseState.UNPAUSED)
-        if troubled and run.steps % 29 == 28:
-            assert s.reset_prefix_cache(True)
-            run.resets += 1
-        step = s.schedule(throttle_prefills=troubled and run.steps % 5 == 0)
-        told |= step.finished_req_ids
-        run.preempted += len(step.preempted_req_ids or ())
-        run.hits += sum(n.num_computed_tokens for n in step.scheduled_new_reqs)
+    launched: deque[tuple[Any, Any]] = deque()
+    while left or s.has_requests() or launched:
+        if left or s.has_requests():
+            for _ in range(2):
+                if left:
+                    s.add_request(stub.request(*next(coming)))
+                    left -= 1
+            if troubled and run.steps % 17 == 16:
+                s.set_pause_state(rng.choice([PauseState.PAUSED_NEW, PauseState.PAUSED_ALL]))
+            if troubled and run.steps % 17 == 3:
+                s.set_pause_state(PauseState.UNPAUSED)
+            if troubled and run.steps % 29 == 28:
+                assert s.reset_prefix_cache(True)
+                run.resets += 1
+            step = s.schedule(throttle_prefills=troubled and run.steps % 5 == 0)
+            told |= step.finished_req_ids
+            run.preempted += len(step.preempted_req_ids or ())
+            run.hits += sum(n.num_computed_tokens for n in step.scheduled_new_reqs)
+            run.overlapped += bool(step.total_num_scheduled_tokens and launched)
+            launched.append((step, runner.run(step)))
+            run.steps += 1
+            assert run.steps < 20_000, "it does not come to an end"
         if troubled and rng.random() < 0.2 and s.requests:
             for request_id in rng.sample(list(s.requests), min(2, len(s.requests))):
                 ended = s.finish_requests(request_id, stub.RequestStatus.FINISHED_ABORTED)
                 assert [r.request_id for r in ended] == [request_id]
                 run.aborted.add(request_id)
             assert s.finish_requests("nobody", stub.RequestStatus.FINISHED_ABORTED) == []
-        output = runner.run(step)
+        if len(launched) < in_flight and (left or s.has_requests()):
+            continue
+        step, output = launched.popleft()
         for outputs in s.update_from_output(step, output).values():
             run.finished_seen |= outputs.finished_requests or set()
             for o in outputs.outputs:
                 assert o.request_id not in run.aborted or o.request_id in run.reasons
+                assert o.request_id not in run.reasons, "it has ended"
                 run.got[o.request_id] += o.new_token_ids
                 if o.finish_reason is not None:
-                    assert o.request_id not in run.reasons
                     run.reasons[o.request_id] = (o.finish_reason, o.stop_reason)
-        run.steps += 1
-        assert run.steps < 20_000, "it does not come to an end"
         if troubled and not s.has_requests():
             s.set_pause_state(PauseState.UNPAUSED)
     assert not s.requests
@@ -99,37 +112,45 @@ def check(run: Run, load: stub.Load) -> None:
         assert request_id in run.reasons
 
 
+one_or_two = pytest.mark.parametrize("in_flight", [1, 2], ids=["one in flight", "two in flight"])
+
+
+@one_or_two
 @pytest.mark.parametrize("troubled", [False, True], ids=["calm", "troubled"])
 @pytest.mark.parametrize("second", [False, True], ids=["first runner", "second runner"])
 @pytest.mark.parametrize("caching", [False, True], ids=["no cache", "cache"])
 @pytest.mark.parametrize("name", policies)
-def test_tokens(name: str, caching: bool, second: bool, troubled: bool) -> None:
-    load = stub.Load(seed=list(policies).index(name), priorities=name == "priority")
-    chunks = {"long_prefill_token_threshold": 24} if "chunks" in name else {}
-    made = stub.config(caching=caching, tessera={"policy": name.split()[0], **policies[name]}, second=second, **chunks)
+def test_tokens(name: str, caching: bool, second: bool, troubled: bool, in_flight: int) -> None:
+    load = stub.Load(seed=list(policies).index(name), priorities=name == "priority", tenants=name == "vtc")
+    more = {"long_prefill_token_threshold": 24} if "chunks" in name else {}
+    more["async_scheduling"] = in_flight == 2
+    made = stub.config(caching=caching, tessera={"policy": name.split()[0], **policies[name]}, second=second, **more)
     s = stub.scheduler(stub.Scheduler, made, blocks=60, include_finished_set=True)
     assert type(s) is stub.Scheduler
     runner = stub.Runner(60, second)
-    run = drive(s, runner, load, troubled)
+    run = drive(s, runner, load, troubled, in_flight)
     check(run, load)
     # Else it proves less than it says.
     assert run.preempted > 0
+    assert (run.overlapped > run.steps / 2) == (in_flight == 2)
     assert not caching or run.hits > 0
     assert not troubled or (run.aborted and run.resets)
     assert second or runner.resumed > 0
 
 
+@one_or_two
 @pytest.mark.parametrize("second", [False, True], ids=["first runner", "second runner"])
 @pytest.mark.parametrize("caching", [False, True], ids=["no cache", "cache"])
 @pytest.mark.parametrize("policy", ["fcfs", "priority"])
-def test_beside_vllm(policy: str, caching: bool, second: bool) -> None:
-    """The stub is right by vLLM's own scheduler, and ours says the same as that one."""
+def test_beside_vllm(policy: str, caching: bool, second: bool, in_flight: int) -> None:
+    """The stub is right by vLLM's own schedulers, and ours says the same as those."""
     load = stub.Load(seed=3, priorities=policy == "priority")
     runs = []
-    for cls, own in ((stub.OwnScheduler, None), (stub.Scheduler, {"policy": policy})):
-        made = stub.config(caching=caching, policy=policy, tessera=own, second=second)
+    theirs = stub.OwnScheduler if in_flight == 1 else stub.OwnAsyncScheduler
+    for cls, own in ((theirs, None), (stub.Scheduler, {"policy": policy})):
+        made = stub.config(caching=caching, policy=policy, tessera=own, second=second, async_scheduling=in_flight == 2)
         s = stub.scheduler(cls, made, blocks=60, include_finished_set=True)
-        runs.append(drive(s, stub.Runner(60, second), load, False))
+        runs.append(drive(s, stub.Runner(60, second), load, False, in_flight))
         check(runs[-1], load)
     assert runs[0].got == runs[1].got
     assert runs[0].reasons == runs[1].reasons

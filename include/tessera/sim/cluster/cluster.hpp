@@ -55,6 +55,9 @@ namespace sim {
 /// moved there goes on where it was, with its KV, when the death is known. When the instance is back, it is empty.
 /// Requests for which there is no instance wait for one that comes back; if none ever does, they end unserved.
 ///
+/// **When nobody is there** for `idle_s`, controls sleep until the next arrival or fault: their alarms are put off by
+/// as long. So a trace with a night in it costs no more than its days.
+///
 /// A request changes its instance in one of two ways. `move`: it computes nothing until its KV has crossed the fabric.
 /// `migrate`: it goes on decoding while its KV is copied, round by round, and stops for the last few blocks
 /// (`migration::live_migration`). Either way it counts as being at its destination from the beginning, and the
@@ -105,7 +108,7 @@ class cluster {
   cluster& operator=(const cluster&) = delete;
 
   /// Runs to the end of the last request. `rows` in order of arrival. `progress(completed)` is called after each
-  /// request that ends. Call once. O(log instances) per event, and what the control takes.
+  /// request that ends, and now and then between. Call once. O(log instances) per event, and what the control takes.
   template <class Progress>
   [[nodiscard]] run_result run(std::span<const trace_row> rows, Progress&& progress) {
     const auto wall_start = std::chrono::steady_clock::now();
@@ -117,10 +120,12 @@ class cluster {
     std::size_t next_row = 0;
     std::size_t arrived = 0;
     std::size_t completed = 0;
+    std::size_t events = 0;
     now_s_ = rows.empty() ? 0.0 : rows.front().arrival_s;
-    recorder_.begin(now_s_);
     const double begin_s = now_s_;
+    double last_busy_s = now_s_;
     if (!rows.empty()) open_window(rows.back().arrival_s);
+    recorder_.begin(now_s_);
     if constexpr (requires { control_.starts(*this); }) control_.starts(*this);
     while (recorder_.result.requests.size() != rows.size()) {
       while (next_row < rows.size() && turns_.follows(next_row)) ++next_row;
@@ -142,14 +147,17 @@ class cluster {
         give_up(rows);
         break;
       }
+      if (arrived != recorder_.result.requests.size()) {
+        last_busy_s = now_s_;
+      } else if (const double next_s = std::min({fault_s, arrival_s, moved_s, end_s});
+                 alarm_s > last_busy_s + idle_s && alarm_s < next_s) {
+        sleep(next_s - alarm_s);
+        continue;
+      }
       // What happened before the run began shows at once.
       now_s_ = std::min({std::max(fault_s, now_s_), arrival_s, moved_s, alarm_s, end_s});
       TESSERA_ASSERT(now_s_ != no_event, "every request ends");
-      recorder_.pass_time_to(now_s_, all(), up_, stranded_total_, capacity_, [this] {
-        std::size_t n = homeless_.size();
-        for (const health& h : health_) n += h.asked.size();
-        return n;
-      });
+      pass_time_to(now_s_);
       if (fault_s <= now_s_) {
         handle(fault_events_.pop());
       } else if (arrival_s == now_s_) {
@@ -167,6 +175,7 @@ class cluster {
         begin_step(i);
       }
       order_turns(rows);
+      if (++events % 4096 == 0) progress(completed);
     }
     TESSERA_ASSERT(up_ == 0 || (moving_.empty() && fabric_.active() == 0), "who has ended is not on its way");
     recorder_.facts.joules = joules_since(begin_s);
@@ -763,8 +772,16 @@ class cluster {
     });
   }
 
+  /// Nothing happens for so long: alarms come as much later.
+  void sleep(double seconds) {
+    alarms_.update([seconds](auto& alarms) {
+      for (alarm& a : alarms) a.at_s += seconds;
+    });
+  }
+
   /// All instances are dead, and none comes back: who has not ended never will.
   void give_up(std::span<const trace_row> rows) {
+    pass_time_to(std::max(now_s_, rows.back().arrival_s));
     std::vector<bool> ended(rows.size(), false);
     for (const request_record& r : recorder_.result.requests) ended[r.id] = true;
     for (std::size_t i = 0; i != rows.size(); ++i) {
@@ -772,6 +789,14 @@ class cluster {
       if (requests_[i].state().length == tokens{}) describe(rows[i], i);
       recorder_.record(requests_[i], rows[i].arrival_s, -1, false);
     }
+  }
+
+  void pass_time_to(double now_s) {
+    recorder_.pass_time_to(now_s, all(), up_, stranded_total_, capacity_, [this] {
+      std::size_t n = homeless_.size();
+      for (const health& h : health_) n += h.asked.size();
+      return n;
+    });
   }
 
   void look_at(std::size_t i) noexcept {
@@ -830,6 +855,8 @@ class cluster {
     std::uint64_t what;
     friend auto operator<=>(const alarm&, const alarm&) = default;
   };
+
+  static constexpr double idle_s = 60;
 
   cluster_options options_;
   Control control_;

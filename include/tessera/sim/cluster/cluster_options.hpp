@@ -21,7 +21,9 @@ struct cluster_options {
   /// Not empty: what each instance is, in a cluster of unlike ones. They have the same block size (asserted). What
   /// looks at one instance for all, the plan of stages or a prefill model, looks at `instance`.
   std::vector<instance_options> each{};
-  double timeline_interval_s = 1.0;    ///< Between two samples of the timeline; doubled when there are too many.
+  /// Between two samples of the timeline: less in a short run, which has 32 at least, and doubled when there are too
+  /// many.
+  double timeline_interval_s = 1.0;
   double fabric_bytes_per_s = 12.5e9;  ///< Of an instance's link to the others, each way.
   double kv_bytes_per_token = 0;       ///< What a migration moves per token.
   /// What the host takes with a request before it may be scheduled; part of its latency. Not in a closed loop.

@@ -28,8 +28,11 @@ class run_recorder {
   /// Samples so far apart at first.
   explicit run_recorder(double sample_interval_s) noexcept : sample_interval_s_{sample_interval_s} {}
 
-  /// Time begins.
-  void begin(double now_s) noexcept { last_s_ = next_sample_s_ = now_s; }
+  /// Time begins. The measured window is known as far as it will be: a short one gets its samples, too.
+  void begin(double now_s) noexcept {
+    last_s_ = next_sample_s_ = now_s;
+    if (facts.window.length() > 0) sample_interval_s_ = std::min(sample_interval_s_, facts.window.length() / 32);
+  }
 
   /// Instances as they were from the last call until `now_s`: so many of them alive, so many of all their blocks
   /// stranded; `nowhere()` says how many requests are on none that is alive, and wait. O(1), or O(instances) where a

@@ -56,7 +56,8 @@
 /// Those of the last four are logs: rows come in any order, and those that generate nothing, because they failed, are
 /// left out; `trace::failed` says how many. Other columns are not used; `trace::unused` says which.
 ///
-/// Fields of CSV are separated by commas; a field in double quotes may hold commas and doubled quotes, but no line end.
+/// Fields of CSV are separated by commas, with blanks around them or without; a field in double quotes may hold commas
+/// and doubled quotes, but no line end.
 /// Lines end in a newline, or in a carriage return and a newline; the last one may do without.
 
 TESSERA_NAMESPACE_BEGIN
@@ -300,12 +301,15 @@ class trace_parser {
     return result;
   }
 
+  [[nodiscard]] static bool blank(char c) noexcept { return c == ' ' || c == '\t'; }
+
   /// Calls `take(index, field)` for each field of the line; returns their number.
   template <class Take>
   std::size_t split(Take&& take) const {
     std::size_t index = 0;
     std::size_t begin = 0;
     for (;; ++index) {
+      while (begin < row_.size() && blank(row_[begin])) ++begin;
       field f{.text = {}, .at = begin + 1, .present = true};
       std::size_t end = 0;
       if (begin < row_.size() && row_[begin] == '"') {
@@ -317,6 +321,7 @@ class trace_parser {
         }
         f.text = row_.substr(begin + 1, quote - begin - 1);
         end = quote + 1;
+        while (end < row_.size() && blank(row_[end])) ++end;
         if (end < row_.size() && row_[end] != ',') {
           fail(end + 1, "a comma after the closing double quote", shown(row_.substr(end)));
         }
@@ -324,6 +329,7 @@ class trace_parser {
         end = row_.find(',', begin);
         if (end == row_.npos) end = row_.size();
         f.text = row_.substr(begin, end - begin);
+        while (!f.text.empty() && blank(f.text.back())) f.text.remove_suffix(1);
       }
       f.present = !f.text.empty();
       take(index, f);
@@ -343,7 +349,11 @@ class trace_parser {
       seen[c] = true;
     });
     for (const column needed : {prompt, output}) {
-      if (seen[needed]) continue;
+      if (seen[needed] || (needed == output && seen[reasoning] && seen[answer])) continue;
+      for (const char other : {';', '\t', '|'}) {
+        if (row_.find(',') != row_.npos || row_.find(other) == row_.npos) continue;
+        fail(row_.find(other) + 1, "names separated by commas", shown(row_.substr(row_.find(other))));
+      }
       fail(1,
            fmt::format(
                "a header with the column {} (known columns: {}; or those of Azure, BurstGPT, ServeGen, Mooncake)",

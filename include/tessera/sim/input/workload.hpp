@@ -501,8 +501,8 @@ struct replay_options {
 
 /// The rows of a trace with the arrivals to replay: its own, begun at 0 and stretched to the rate asked for; or, if it
 /// has none, drawn at the rate asked for.
-/// @throws usage_error a trace without arrivals and no rate; a rate or scale that is not positive; a rate for a trace
-///         whose requests all come at once.
+/// @throws usage_error a trace without arrivals and no rate; a rate or scale that is not positive; a rate, or a scale
+///         but 1, for a trace whose requests all come at once.
 [[nodiscard]] inline std::vector<trace_row> schedule_arrivals(const trace& t, const replay_options& options = {}) {
   if (!(options.rate_scale > 0) || !std::isfinite(options.rate_scale)) {
     throw usage_error{fmt::format("the rate scale must be a positive number, not {}", options.rate_scale)};
@@ -528,12 +528,12 @@ struct replay_options {
     return rows;
   }
   double scale = options.rate_scale;
-  if (options.rate) {
+  if (options.rate || scale != 1) {
     const double own = mean_rate(rows);
     if (own == 0) {
       throw usage_error{fmt::format("{}: all {} requests come at once, so there is no rate to change", t.name, count)};
     }
-    scale *= *options.rate / own;
+    if (options.rate) scale *= *options.rate / own;
   }
   const double begin = rows.front().arrival_s;
   for (trace_row& row : rows) row.arrival_s = (row.arrival_s - begin) / scale;

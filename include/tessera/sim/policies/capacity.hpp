@@ -54,16 +54,13 @@ struct capacity_trial {
 [[nodiscard]] inline std::string describe_failure(const summary& s) {
   std::string why;
   if (s.load.state == load_state::overload) {
-    why = fmt::format("the queue grows by {:.2g} % of what arrives", 100 * s.load.left_behind);
+    why = fmt::format("the queue grows by {} of what arrives", show_growth(s.load.left_behind));
   }
   for (const slo_report::line& l : s.slo.lines) {
     if (l.met) continue;
     if (!why.empty()) why += ", ";
-    why += std::isnan(l.value) ? fmt::format("no {} was measured", to_string(l.bound))
+    why += std::isnan(l.value) ? fmt::format("only {:.4g} % end within {}", 100 * l.within, to_string(l.bound))
                                : fmt::format("{} is {:.3g} s", to_string(l.bound), l.value);
-    if (!std::isnan(l.value) && l.value <= l.bound.seconds) {
-      why += fmt::format(" but only {:.4g} % end within it", 100 * l.within);
-    }
   }
   return why;
 }
@@ -115,6 +112,9 @@ template <class Run>
   return found;
 }
 
+/// How far the highest load is looked for: so many times the workload's own, or so small a part of it.
+inline constexpr double capacity_range = 1024;
+
 /// The highest load that meets the objectives, to a fiftieth: it supposes that what is met at a load is met below it.
 /// @param run `run(factor)` simulates the workload, arriving `factor` times as fast, and returns a `capacity_trial`.
 template <class Run>
@@ -129,7 +129,7 @@ template <class Run>
     return good;
   };
   const bool at_one = meets(1);
-  static_cast<void>(highest_load(at_one, 0.02, meets));
+  static_cast<void>(highest_load(at_one, 0.02, meets, capacity_range));
   return found;
 }
 

@@ -3,6 +3,7 @@
 
 #include <tessera/sim/error.hpp>
 #include <tessera/sim/report/metrics.hpp>
+#include <tessera/sim/report/output_file.hpp>
 #include <tessera/sim/report/replicates.hpp>
 
 #include <fmt/format.h>
@@ -26,102 +27,12 @@
 #include <utility>
 #include <vector>
 
-#if __has_include(<unistd.h>)
-#  include <unistd.h>
-#endif
-
 /// @file
 /// What a comparison shows: a table, a CSV row per request, plots. As JSON: sim/report/report_json.hpp.
 
 TESSERA_NAMESPACE_BEGIN
 
 namespace sim {
-
-/// A file that is either written whole or not at all: it grows beside its place under another name and is renamed when
-/// complete. What is no regular file (a pipe, a terminal) is written directly; `-` is standard output, and written when
-/// it is complete.
-class output_file {
- public:
-  /// Opens the file, so that an unwritable place is known before the work begins.
-  /// @throws output_error
-  explicit output_file(std::filesystem::path path) : path_{std::move(path)}, to_stdout_{path_ == "-"} {
-    if (to_stdout_) return;
-    std::error_code ignored;
-    const auto kind = std::filesystem::status(path_, ignored).type();
-    if (kind == std::filesystem::file_type::directory) fail("it is a directory");
-    direct_ = kind != std::filesystem::file_type::not_found && kind != std::filesystem::file_type::regular;
-    if (kind == std::filesystem::file_type::regular) {
-      // Through a symbolic link, replace what it points to.
-      if (auto real = std::filesystem::canonical(path_, ignored); !real.empty()) path_ = std::move(real);
-    }
-    growing_ = path_;
-    if (!direct_) growing_ += suffix();
-    file_ = std::fopen(growing_.c_str(), "wb");
-    if (file_ == nullptr) fail(std::strerror(errno));
-  }
-
-  output_file(const output_file&) = delete;
-  output_file& operator=(const output_file&) = delete;
-
-  /// Removes what was written unless `commit` was called.
-  ~output_file() {
-    if (file_ != nullptr) (void)std::fclose(file_);
-    std::error_code ignored;
-    if (!done_ && !direct_ && !to_stdout_) std::filesystem::remove(growing_, ignored);
-  }
-
-  /// @throws output_error
-  void write(std::string_view text) {
-    if (to_stdout_) {
-      held_ += text;
-      return;
-    }
-    if (std::fwrite(text.data(), 1, text.size(), file_) != text.size()) fail(std::strerror(errno));
-  }
-
-  /// Puts the complete file into its place.
-  /// @throws output_error
-  void commit() {
-    if (to_stdout_) {
-      if (std::fwrite(held_.data(), 1, held_.size(), stdout) != held_.size() || std::fflush(stdout) != 0) {
-        throw output_error{fmt::format("cannot write to standard output: {}", std::strerror(errno))};
-      }
-      return;
-    }
-    const bool closed = std::fclose(std::exchange(file_, nullptr)) == 0;
-    if (!closed) fail(std::strerror(errno));
-    if (!direct_) {
-      std::error_code failure;
-      std::filesystem::rename(growing_, path_, failure);
-      if (failure) fail(failure.message());
-    }
-    done_ = true;
-  }
-
- private:
-  [[nodiscard]] static std::string suffix() {
-#if __has_include(<unistd.h>)
-    return fmt::format(".{}.partial", static_cast<long>(::getpid()));
-#else
-    return ".partial";
-#endif
-  }
-
-  [[noreturn]] void fail(const std::string& why) {
-    if (file_ != nullptr) (void)std::fclose(std::exchange(file_, nullptr));
-    std::error_code ignored;
-    if (!done_ && !direct_ && !growing_.empty()) std::filesystem::remove(growing_, ignored);
-    throw output_error{fmt::format("cannot write {}: {}", path_.string(), why)};
-  }
-
-  std::filesystem::path path_;
-  std::filesystem::path growing_;
-  std::string held_;
-  std::FILE* file_ = nullptr;
-  bool to_stdout_ = false;
-  bool direct_ = false;
-  bool done_ = false;
-};
 
 namespace detail {
 
@@ -196,26 +107,49 @@ inline constexpr measure measures[] = {
   return fmt::format("{}{}{}", m.top, m.top.empty() ? "" : " ", m.bottom);
 }
 
+/// A mean of counts, in words.
+[[nodiscard]] inline std::string show_count(double n) {
+  return n < 1000 ? fmt::format("{:.4g}", n) : fmt::format("{:.0f}", n);
+}
+
+/// The part of the requests that a policy has served, in all its runs.
+[[nodiscard]] inline double part_served(const replicates& r) {
+  double served = 0;
+  double all = 0;
+  for (const summary& s : r) {
+    served += static_cast<double>(s.completed);
+    all += static_cast<double>(s.requests);
+  }
+  return all > 0 ? served / all : 0;
+}
+
 /// A measure of all rows, and which of them are the best.
 struct comparison {
   std::vector<estimate> values;
   std::vector<std::string> cells;  ///< The means as they are shown.
-  std::vector<bool> best;          ///< Those that the best cannot be told from; none where all are alike.
+  std::vector<bool> best;          ///< Those that the best cannot be told from; none where all are alike. Of what is
+                                   ///< better when it is low, only of those that serve most: times are of the served.
 };
 
 [[nodiscard]] inline comparison compare(std::span<const replicates> rows, const measure& m) {
   comparison c;
   const estimate* best = nullptr;
   bool differ = false;
+  double most_served = 0;
   for (const replicates& r : rows) {
     std::vector<double> samples;
     for (const summary& s : r) samples.push_back(m.value(s));
     c.values.push_back(estimate_mean(samples));
+    most_served = std::max(most_served, part_served(r));
   }
-  for (const estimate& e : c.values) {
+  const auto may_win = [&](std::size_t i) {
+    return m.wins != better::low || part_served(rows[i]) >= most_served - 0.001;
+  };
+  for (std::size_t i = 0; i != rows.size(); ++i) {
+    const estimate& e = c.values[i];
     c.cells.push_back(std::isnan(e.mean) ? std::string{"-"} : fmt::format("{:.{}f}", e.mean, m.digits));
     if (c.cells.back() != c.cells.front()) differ = true;
-    if (std::isnan(e.mean)) continue;
+    if (std::isnan(e.mean) || !may_win(i)) continue;
     if (best == nullptr || (m.wins == better::high ? e.mean > best->mean : e.mean < best->mean)) best = &e;
   }
   const std::string best_cell = best == nullptr ? std::string{} : fmt::format("{:.{}f}", best->mean, m.digits);
@@ -223,7 +157,7 @@ struct comparison {
     const estimate& e = c.values[i];
     // Of two means whose difference is less than its interval, neither is the better one.
     c.best.push_back(
-        m.wins != better::none && differ && best != nullptr &&
+        m.wins != better::none && differ && best != nullptr && may_win(i) &&
         (c.cells[i] == best_cell || std::abs(e.mean - best->mean) <= std::hypot(e.half_width, best->half_width)));
   }
   return c;
@@ -368,12 +302,16 @@ inline constexpr std::size_t table_width = 100;
 [[nodiscard]] inline std::string format_remarks(std::span<const replicates> rows) {
   std::string overloaded;
   std::string unsettled;
+  std::string unknown;
   std::string recovered;
+  std::string unserved;
   std::string missed;
   std::string objectives;
   for (const replicates& r : rows) {
     std::size_t over = 0;
     std::size_t young = 0;
+    std::size_t untold = 0;
+    std::size_t never_served = 0;
     std::size_t met = 0;
     double left_behind = 0;
     fault_report lost;
@@ -385,6 +323,8 @@ inline constexpr std::size_t table_width = 100;
       most_missed = std::max(most_missed, s.faults.missed);
       over += s.load.state == load_state::overload ? 1U : 0U;
       young += s.load.state == load_state::unsettled ? 1U : 0U;
+      untold += s.load.state == load_state::unknown ? 1U : 0U;
+      never_served += s.requests - s.completed - s.rejected;
       if (s.load.state == load_state::overload) left_behind += s.load.left_behind;
       met += s.slo.met ? 1U : 0U;
     }
@@ -393,15 +333,21 @@ inline constexpr std::size_t table_width = 100;
       return r.size() == 1 ? std::string{} : fmt::format(" (in {} of {} runs)", n, r.size());
     };
     if (over != 0) {
-      overloaded += fmt::format("{} {} {:.2g} %{}", overloaded.empty() ? ":" : ",", name,
-                                100 * left_behind / static_cast<double>(over), runs(over));
+      overloaded += fmt::format("{} {} {}{}", overloaded.empty() ? ":" : ",", name,
+                                show_growth(left_behind / static_cast<double>(over)), runs(over));
     } else if (young != 0) {
       unsettled += fmt::format("{} {}{}", unsettled.empty() ? ":" : ",", name, runs(young));
+    } else if (untold != 0) {
+      unknown += fmt::format("{} {}{}", unknown.empty() ? ":" : ",", name, runs(untold));
+    }
+    if (never_served != 0) {
+      unserved += fmt::format("{} {} {}", unserved.empty() ? ":" : ",", name,
+                              detail::show_count(static_cast<double>(never_served) / static_cast<double>(r.size())));
     }
     if (lost.deaths != 0) {
       const auto n = static_cast<double>(r.size());
-      recovered += fmt::format("{} {} {:.4g} with {:.0f} tokens", recovered.empty() ? ":" : ",", name,
-                               static_cast<double>(lost.recovered) / n, lost.recomputed / n);
+      recovered += fmt::format("{} {} {} with {:.0f} tokens", recovered.empty() ? ":" : ",", name,
+                               detail::show_count(static_cast<double>(lost.recovered) / n), lost.recomputed / n);
     }
     if (most_missed != 0) missed += fmt::format("{} {} {}", missed.empty() ? ":" : ",", name, most_missed);
     if (r.front().slo.lines.empty()) continue;
@@ -416,8 +362,11 @@ inline constexpr std::size_t table_width = 100;
         value.push_back(s.slo.lines[i].value);
       }
       const slo_bound& bound = r.front().slo.lines[i].bound;
-      objectives += fmt::format("; {} {:.4g} s where {:g} s are asked for, {:.2f} % within", to_string(bound),
-                                estimate_mean(value).mean, bound.seconds, 100 * estimate_mean(within).mean);
+      const double mean = estimate_mean(value).mean;
+      objectives += fmt::format("; {} where {:g} s are asked for, {:.2f} % within",
+                                std::isnan(mean) ? fmt::format("too few have ended for a {}", to_string(bound))
+                                                 : fmt::format("{} {:.4g} s", to_string(bound), mean),
+                                bound.seconds, 100 * estimate_mean(within).mean);
     }
     objectives += '\n';
   }
@@ -432,6 +381,10 @@ inline constexpr std::size_t table_width = 100;
   if (!unsettled.empty()) {
     out += "More and more run until the last request arrives, so a longer run may look different" + unsettled + "\n";
   }
+  if (!unknown.empty()) {
+    out += "Too few arrivals, or too short a time, to tell whether the load is carried" + unknown + "\n";
+  }
+  if (!unserved.empty()) out += "No instance is left, so requests were never served" + unserved + "\n";
   if (!recovered.empty()) out += "Instances died; requests that began again elsewhere" + recovered + "\n";
   if (!missed.empty()) out += "Faults that were set for after the end of the run, and did not happen" + missed + "\n";
   return out + objectives;
@@ -703,6 +656,32 @@ struct figure {
   int height = 540;    ///< Of a width of 900.
 };
 
+/// Has gnuplot draw a script, which takes the variable `picture`, into its place: whole or not at all. SVG follows the
+/// reader's light or dark scheme.
+/// @throws output_error
+inline void draw_script(const std::filesystem::path& script, const std::filesystem::path& picture, plot_format format) {
+  std::filesystem::path growing = picture;
+  growing += ".partial";
+  try {
+    detail::run_gnuplot(script, growing);
+    if (format == plot_format::svg) {
+      std::ostringstream drawn;
+      drawn << std::ifstream{growing, std::ios::binary}.rdbuf();
+      std::ofstream both{growing, std::ios::binary};
+      if (!(both << detail::in_both_schemes(drawn.str())).flush()) {
+        throw output_error{fmt::format("cannot write {}", growing.string())};
+      }
+    }
+    std::error_code failure;
+    std::filesystem::rename(growing, picture, failure);
+    if (failure) throw output_error{fmt::format("cannot write {}: {}", picture.string(), failure.message())};
+  } catch (...) {
+    std::error_code ignored;
+    std::filesystem::remove(growing, ignored);
+    throw;
+  }
+}
+
 /// Draws figures into the folder `directory`, which is made if need be, each as a picture and as a `.gp` file that
 /// holds its data and can be edited and run again. One without a script is left out. An SVG is light or dark as who
 /// looks at it likes.
@@ -726,29 +705,14 @@ inline std::vector<std::filesystem::path> draw_figures(const std::filesystem::pa
                              detail::script_head(format, f.height), f.script));
     source.commit();
     const std::filesystem::path picture = directory / name;
-    std::filesystem::path growing = picture;
-    growing += ".partial";
-    try {
-      detail::run_gnuplot(script, growing);
-      if (format == plot_format::svg) {
-        std::ostringstream drawn;
-        drawn << std::ifstream{growing, std::ios::binary}.rdbuf();
-        std::ofstream both{growing, std::ios::binary};
-        if (!(both << detail::in_both_schemes(drawn.str())).flush()) {
-          throw output_error{fmt::format("cannot write {}", growing.string())};
-        }
-      }
-      std::filesystem::rename(growing, picture, failure);
-      if (failure) throw output_error{fmt::format("cannot write {}: {}", picture.string(), failure.message())};
-    } catch (...) {
-      std::error_code ignored;
-      std::filesystem::remove(growing, ignored);
-      throw;
-    }
+    draw_script(script, picture, format);
     pictures.push_back(picture);
   }
   return pictures;
 }
+
+/// The names of all pictures that there are of runs and of sweeps.
+inline constexpr std::string_view figure_names[] = {"ttft_cdf", "tpot_cdf", "tail_ttft", "timeline", "sweep"};
 
 /// What runs look like: `ttft_cdf`, `tpot_cdf`, `tail_ttft`, `timeline`. One without data has no script.
 [[nodiscard]] inline std::vector<figure> figures_of(std::span<const run_result> runs) {

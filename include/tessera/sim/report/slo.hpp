@@ -113,13 +113,14 @@ struct slo_report {
   struct line {
     slo_bound bound;       ///< What was asked for.
     double within = 0;     ///< Part of the requests that are within it. Rejected and unfinished ones are not.
-    double value = never;  ///< The metric at the bound's percentile, over the requests that have it.
+    double value = never;  ///< What so many requests keep as it asks for, among all: those that have not ended keep
+                           ///< nothing. NaN where not as many have.
     bool met = false;      ///< Whether enough are.
   };
   std::vector<line> lines;                ///< One for each objective.
   bool met = false;                       ///< Whether all are.
   double attainment = never;              ///< Part of the requests that are within all bounds.
-  double goodput_requests_per_s = never;  ///< Requests within all bounds, by the length of the window they arrive in.
+  double goodput_requests_per_s = never;  ///< The same part of the arrivals per second.
   double goodput_tokens_per_s = never;    ///< Their output tokens, likewise.
 };
 
@@ -139,7 +140,8 @@ struct slo_report {
     bool all = r.completed();
     for (std::size_t i = 0; i != bounds.size(); ++i) {
       const double x = bounds[i].of(r);
-      if (!std::isnan(x)) values[i].push_back(x);
+      // One that has ended and lacks it, as an answer of one token its time per token, keeps any bound.
+      if (r.completed()) values[i].push_back(std::isnan(x) ? 0 : x);
       const bool one = r.completed() && !(x > bounds[i].seconds);
       within[i] += one ? 1U : 0U;
       all = all && one;
@@ -152,8 +154,13 @@ struct slo_report {
   const auto count = static_cast<double>(measured);
   for (std::size_t i = 0; i != bounds.size(); ++i) {
     slo_report::line line{.bound = bounds[i]};
-    std::sort(values[i].begin(), values[i].end());
-    line.value = percentile(values[i], bounds[i].part);
+    // The least that as many keep as asked for: met if and only if it is within the bound.
+    const auto asked = static_cast<std::size_t>(std::ceil(bounds[i].part * count - 1e-9 * count));
+    if (asked != 0 && asked <= values[i].size()) {
+      const auto at = values[i].begin() + static_cast<std::ptrdiff_t>(asked - 1);
+      std::nth_element(values[i].begin(), at, values[i].end());
+      line.value = *at;
+    }
     if (measured != 0) line.within = static_cast<double>(within[i]) / count;
     // As many as asked for, whatever the rounding of a percentage of few.
     line.met = measured != 0 && static_cast<double>(within[i]) + 1e-9 * count >= bounds[i].part * count;
@@ -163,8 +170,10 @@ struct slo_report {
   if (measured == 0) return report;
   report.attainment = static_cast<double>(good) / count;
   if (window.length() > 0 && std::isfinite(window.length())) {
-    report.goodput_requests_per_s = static_cast<double>(good) / window.length();
-    report.goodput_tokens_per_s = tokens / window.length();
+    // Between the first arrival and the last there is one gap less than there are requests: never more than arrive.
+    const double arrivals_per_s = (count - 1) / window.length();
+    report.goodput_requests_per_s = report.attainment * arrivals_per_s;
+    report.goodput_tokens_per_s = tokens / count * arrivals_per_s;
   }
   return report;
 }

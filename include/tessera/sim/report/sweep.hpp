@@ -95,14 +95,15 @@ struct sweep_curve {
   /// Whether all runs at that value meet the objectives, under a load that is carried.
   [[nodiscard]] bool meets(std::size_t value) const {
     const replicates& r = runs[value];
-    return !r.empty() && std::all_of(r.begin(), r.end(), [](const summary& s) {
-      return s.slo.met && s.load.state != load_state::overload;
-    });
+    return !r.empty() && !overloaded(value) &&
+           std::all_of(r.begin(), r.end(), [](const summary& s) { return s.slo.met; });
   }
-  /// Whether the queue grows in any run at that value.
+  /// Whether the queue grows in at least half of the runs at that value: one that happens to end in a busy time does
+  /// not say that the load is too much.
   [[nodiscard]] bool overloaded(std::size_t value) const {
-    return std::any_of(runs[value].begin(), runs[value].end(),
-                       [](const summary& s) { return s.load.state == load_state::overload; });
+    const auto over = std::count_if(runs[value].begin(), runs[value].end(),
+                                    [](const summary& s) { return s.load.state == load_state::overload; });
+    return over != 0 && 2 * static_cast<std::size_t>(over) >= runs[value].size();
   }
 };
 
@@ -145,9 +146,11 @@ namespace detail {
     columns.back().resize(curves.size() + 1, "- ");
     for (std::size_t i = 0; i != whose.size(); ++i) {
       std::string& text = columns.back()[whose[i] + 1];
-      text = found.cells[i] + (found.best[i] ? "*" : curves[whose[i]].overloaded(v) ? "!" : " ");
-      if (found.best[i] && curves[whose[i]].overloaded(v)) text = found.cells[i] + "!";
-      cell = std::max(cell, text.size());
+      text = found.cells[i];
+      const double half = found.values[i].half_width;
+      if (there[i].size() > 1 && !std::isnan(half)) text += fmt::format("\u00b1{:.{}f}", half, m.digits);
+      text += curves[whose[i]].overloaded(v) ? "!" : found.best[i] ? "*" : " ";
+      cell = std::max(cell, detail::columns_of(text));
     }
   }
   const std::size_t beside = std::max<std::size_t>(1, (std::max(width, name_width) - name_width) / (cell + 1));
@@ -158,7 +161,7 @@ namespace detail {
     for (std::size_t row = 0; row <= curves.size(); ++row) {
       std::string line = fmt::format("{:{}}", row == 0 ? what.parameter : curves[row - 1].policy, name_width);
       for (std::size_t v = from; v != std::min(from + beside, columns.size()); ++v) {
-        line += fmt::format(" {:>{}}", columns[v][row], cell);
+        line += fmt::format(" {:{}}{}", "", cell - detail::columns_of(columns[v][row]), columns[v][row]);
       }
       line.erase(line.find_last_not_of(' ') + 1);
       out += line + "\n";
@@ -175,34 +178,45 @@ namespace detail {
   const bool more_is_easier = what.parameter == "instances";
   const std::size_t n = what.values.size();
   struct reach {
-    std::size_t values;  ///< That meet the objectives, from the easy end on.
+    std::vector<std::size_t> values;  ///< That meet the objectives.
     std::vector<std::string> who;
   };
   std::vector<reach> all;
   for (const sweep_curve& c : curves) {
-    std::size_t good = 0;
-    while (good != n && c.meets(more_is_easier ? n - 1 - good : good)) ++good;
+    std::vector<std::size_t> good;
+    for (std::size_t v = 0; v != n; ++v) {
+      if (c.meets(v)) good.push_back(v);
+    }
     const auto same = std::find_if(all.begin(), all.end(), [&](const reach& r) { return r.values == good; });
     if (same == all.end()) {
-      all.push_back({good, {c.policy}});
+      all.push_back({std::move(good), {c.policy}});
     } else {
       same->who.push_back(c.policy);
     }
   }
-  std::sort(all.begin(), all.end(), [](const reach& a, const reach& b) { return a.values > b.values; });
+  std::stable_sort(all.begin(), all.end(),
+                   [](const reach& a, const reach& b) { return a.values.size() > b.values.size(); });
   std::string out;
   for (const reach& r : all) {
     const bool one = r.who.size() == 1;
     const auto at = [&](std::size_t v) { return fmt::format("{} {:g}", what.parameter, what.values[v]); };
     std::string said = one ? "meets the objectives " : "meet the objectives ";
-    if (r.values == 0) {
+    const std::size_t good = r.values.size();
+    // As one expects: all from the easy end on.
+    const bool in_one = good != 0 && r.values.back() - r.values.front() + 1 == good &&
+                        (more_is_easier ? r.values.back() == n - 1 : r.values.front() == 0);
+    if (good == 0) {
       said = fmt::format("{} not meet the objectives even at {}", one ? "does" : "do", at(more_is_easier ? n - 1 : 0));
-    } else if (r.values == n) {
+    } else if (good == n) {
       said += "at all of these, to " + at(more_is_easier ? 0 : n - 1);
+    } else if (!in_one) {
+      std::vector<std::string> where;
+      for (const std::size_t v : r.values) where.push_back(fmt::format("{:g}", what.values[v]));
+      said += fmt::format("at {} {} alone", what.parameter, detail::enumerate(where));
     } else if (more_is_easier) {
-      said += fmt::format("from {} on", at(n - r.values));
+      said += fmt::format("from {} on", at(n - good));
     } else {
-      said += "up to " + at(r.values - 1);
+      said += "up to " + at(good - 1);
     }
     out += fmt::format("{}{} {}", out.empty() ? "" : "; ", detail::enumerate(r.who), said);
   }
@@ -234,6 +248,9 @@ namespace detail {
     }
     data += "EOD\n";
   }
+  const std::string across = what.values.size() == 1 ? fmt::format("set xrange [{:.6g}:{:.6g}]\n",
+                                                                   0.9 * what.values.front(), 1.1 * what.values.front())
+                                                     : std::string{};
   const auto panel = [&](std::string_view name, std::string_view unit, int column, std::string_view range) {
     std::string out = fmt::format("set title '{}'\nset ylabel '{}'\n{}\nplot ", name, unit, range);
     for (std::size_t p = 0; p != curves.size(); ++p) {
@@ -246,7 +263,7 @@ namespace detail {
   std::string out =
       data + std::string{detail::script_style} + "set datafile missing '?'\n" +
       fmt::format("set multiplot layout {},1 title {} noenhanced\n", has_slo ? 4 : 2, detail::gnuplot_quoted(title)) +
-      "set lmargin 10\nset rmargin 24\nset key outside right top noenhanced\nset xlabel " +
+      across + "set lmargin 10\nset rmargin 24\nset key outside right top noenhanced\nset xlabel " +
       detail::gnuplot_quoted(what.parameter) + "\n";
   if (has_slo) {
     double most = 1e-3;

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """vLLM with tessera's policies.
 
-    LLM(model, scheduler_cls="tessera.vllm.Scheduler", async_scheduling=False,
+    LLM(model, scheduler_cls="tessera.vllm.Scheduler",
         additional_config={"tessera": {"policy": "pascal"}})
 
 ``python -m tessera.vllm --check`` says what of a configuration is supported. What is not is handed back to vLLM's own

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tessera import _vllm
-from tessera.vllm.options import Options, OptionsError, needs_lengths
+from tessera.vllm.options import Options, OptionsError, has_tenants, needs_lengths
 from tessera.vllm.predictor import Predictor
 from tessera.vllm.support import salt_of
 
@@ -30,7 +30,13 @@ def chunk_of(config: Any, requests: int, budget: int) -> int:
 
 
 def make_core(
-    options: Options, vllm_config: Any, blocks: int, block_size: int, second_runner: bool, words: dict[str, Any]
+    options: Options,
+    vllm_config: Any,
+    blocks: int,
+    block_size: int,
+    second_runner: bool,
+    words: dict[str, Any],
+    plans_in_flight: int = 1,
 ) -> Any:
     """A core with vLLM's limits and the policy's parameters. `words`: what outputs are made of."""
     config = vllm_config.scheduler_config
@@ -46,9 +52,11 @@ def make_core(
             "chunked_prefill": bool(config.enable_chunked_prefill),
             "watermark": float(watermark),
             "second_runner": second_runner,
+            "plans_in_flight": plans_in_flight,
             "whole_at_end": options.model is not None,
             # Whoever does not know where the chains begin cannot make two prompts collide.
             "secret": int.from_bytes(os.urandom(8), "little"),
+            "weights": list(options.weights.values()),
             **options.parameters,
         },
         words,
@@ -79,6 +87,8 @@ class Describer:
         model = options.predictor()
         self.predictor = None if model is None else Predictor(model, text_reader(options, vllm_config))
         self.max_model_len: int = vllm_config.model_config.max_model_len
+        # Who is named has the first places; the others have the next ones, as they come.
+        self.tenants = {name: place for place, name in enumerate(options.weights)}
         self.has_priorities = "priority" in (options.policy, vllm_config.scheduler_config.policy)
 
     def describe(self, request: Any, output: list[int], everything: list[int]) -> dict[str, Any]:
@@ -113,6 +123,7 @@ class Describer:
             "eos": -1 if params.eos_token_id is None else params.eos_token_id,
             "stops": list(params.stop_token_ids or ()),
             "client": request.client_index,
+            "tenant": self._tenant(own.get("tenant", "")) if self.options.policy in has_tenants else 0,
             "watched": bool(
                 params.num_logprobs is not None
                 or params.prompt_logprobs is not None
@@ -135,10 +146,24 @@ class Describer:
     def _own_arguments(self, params: Any) -> dict[str, Any]:
         """What a request says for this scheduler, in extra_args={"tessera": {...}}."""
         own = (params.extra_args or {}).get("tessera") or {}
-        if not isinstance(own, dict) or not own.keys() <= {"score", "reasoning"}:
-            raise ValueError(f'extra_args["tessera"] is a dict of score and reasoning, not {own!r}')
+        if not isinstance(own, dict) or not own.keys() <= {"score", "reasoning", "tenant"}:
+            raise ValueError(f'extra_args["tessera"] is a dict of score, reasoning and tenant, not {own!r}')
         if not isinstance(own.get("reasoning", True), bool):
             raise ValueError(f"reasoning is true or false, not {own['reasoning']!r}")
         if "score" in own and self.options.policy not in needs_lengths:
             raise ValueError(f"the policy {self.options.policy} has no use for a score")
+        if "tenant" in own and self.options.policy not in has_tenants:
+            raise ValueError(f"the policy {self.options.policy} has no use for a tenant")
+        if not isinstance(own.get("tenant", ""), str):
+            raise ValueError(f"a tenant is a name, not {own['tenant']!r}")
         return own
+
+    def _tenant(self, name: str) -> int:
+        """The place of a tenant; the last one is of all for whom there is none left."""
+        place = self.tenants.get(name)
+        if place is None:
+            place = len(self.tenants)
+            if place >= _vllm.tenants - 1:
+                return _vllm.tenants - 1
+            self.tenants[name] = place
+        return place

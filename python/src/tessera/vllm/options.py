@@ -67,25 +67,34 @@ parameters: Mapping[str, Parameter] = {
     "pace": Parameter(float, 0.1, 0, 1e6, "seconds in which a reader takes in a token", may_be_least=False),
     "slice": Parameter(int, 250, 1, _TOKENS, "tokens generated between two looks at a reader"),
     "margin": Parameter(float, 1.0, 0, 1e6, "seconds before a reader runs dry at which his answer is urgent"),
+    "prompt_cost": Parameter(int, 1, 0, 1000, "what a token of a prompt counts for in its tenant's share"),
+    "output_cost": Parameter(int, 2, 0, 1000, "what a generated token counts for"),
 }
+
+#: Most that a tenant's weight can be.
+most_weight = 1000
 
 #: Which policy takes which.
 takes: Mapping[str, tuple[str, ...]] = {
     "fcfs": (),
     "priority": (),
     "pars": ("threshold",),
+    "shortest_prefill": ("threshold",),
     "pascal": ("quantum", "demote_above", "fewest_quanta_first"),
     "pascal_paced": ("quantum", "young_quanta", "slice", "margin", "pace"),
     "improved": ("pace", "slice", "margin"),
     "round_robin": ("quantum", "fewest_quanta_first"),
+    "vtc": ("prompt_cost", "output_cost"),
 }
 assert set(takes) == set(policies)
 
 #: Policies that look at a request's expected length, and those that know phases.
 needs_lengths = ("pars", "improved")
 knows_phases = ("pascal", "pascal_paced", "improved")
+#: Those that share the engine among tenants.
+has_tenants = ("vtc",)
 
-_common = ("policy", "watermark", "fallback", "shadow", "end_of_reasoning", "score", "model", "model_reads")
+_common = ("policy", "watermark", "fallback", "shadow", "end_of_reasoning", "score", "model", "model_reads", "weights")
 
 
 def _joined(names: Any) -> str:
@@ -111,6 +120,8 @@ class Options:
     model: str | None = None
     #: What the model was trained on: "tokens", ids of this engine's tokenizer, or "text".
     model_reads: str = "tokens"
+    #: Shares of tenants, by name; of those who are not named: 1.
+    weights: dict[str, int] = field(default_factory=dict)
     #: The policy's own.
     parameters: dict[str, Any] = field(default_factory=dict)
 
@@ -165,6 +176,12 @@ class Options:
             if values.get("model") is None:
                 raise OptionsError("tessera: model_reads says what a model reads, and there is no model")
             values["model_reads"] = given["model_reads"]
+        if given.get("weights") is not None:
+            if policy not in has_tenants:
+                raise OptionsError(
+                    f"tessera: the policy {policy} has no tenants, so no weights; these have: {_joined(has_tenants)}"
+                )
+            values["weights"] = _weights(given["weights"])
         values["parameters"] = {
             name: parameters[name].check(name, given.get(name, parameters[name].default)) for name in own
         }
@@ -177,6 +194,16 @@ class Options:
     def predictor(self) -> Model | None:
         """The model in the file that `model` names."""
         return None if self.model is None else _model(self.model)
+
+
+def _weights(given: Any) -> dict[str, int]:
+    if not isinstance(given, Mapping) or not all(isinstance(name, str) for name in given):
+        raise OptionsError(f'tessera: weights must be a dict of names and numbers, as {{"team-a": 2}}, not {given!r}')
+    # The last place is of all who are not told apart.
+    if len(given) >= _vllm.tenants:
+        raise OptionsError(f"tessera: weights must be of at most {_vllm.tenants - 1} tenants, not {len(given)}")
+    weight = Parameter(int, 1, 1, most_weight, "")
+    return {name: weight.check(f"the weight of {name!r}", value) for name, value in given.items()}
 
 
 def _model(path: Any) -> Model:

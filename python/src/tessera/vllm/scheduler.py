@@ -8,6 +8,7 @@ to few requests in a step: who comes, who ends, who waits for a grammar, whose o
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Iterable
 from typing import Any
 
@@ -91,6 +92,8 @@ class Scheduler(api.SchedulerInterface):
         self.requests: dict[str, Any] = {}  #: all that have not ended, by id
         self.slots: dict[str, int] = {}  #: those of them that the core knows
         self.structured: dict[str, Any] = {}  #: those of them with a grammar
+        #: of these, who samples in each of the steps under way, oldest first
+        self.structured_steps: deque[list[str]] = deque()
         self.without_grammar: list[Any] = []  #: those of these that wait for it
         self.refused: list[tuple[Any, str]] = []  #: to be reported as errors
         self.finished_req_ids: set[str] = set()
@@ -119,6 +122,8 @@ class Scheduler(api.SchedulerInterface):
                 "repeats": self._repeats,
                 "requests": self.requests,
             },
+            # Async scheduling: a step is planned while the one before it runs.
+            plans_in_flight=2 if self.config.async_scheduling else 1,
         )
         logger.info("tessera schedules: %s %s", options.policy, options.parameters or "")
 
@@ -194,7 +199,8 @@ class Scheduler(api.SchedulerInterface):
         if self.lost_by_reset:
             preempted = {r.request_id for r in self.lost_by_reset if r.request_id in self.requests}
             self.lost_by_reset = []
-        if self._pause_state == Pause.PAUSED_ALL or not self.slots:
+        # A reset waits until no step is under way.
+        if self._pause_state == Pause.PAUSED_ALL or not self.slots or self.must_reset:
             return self._empty_step(finished, preempted)
 
         now = time.monotonic()
@@ -231,11 +237,25 @@ class Scheduler(api.SchedulerInterface):
             free_encoder_mm_hashes=[],
             preempted_req_ids=lost,
         )
-        if self.structured:
-            output.has_structured_output_requests = any(
-                request_id in counts and not request.is_prefill_chunk for request_id, request in self.structured.items()
-            )
+        if total:
+            self.structured_steps.append(self._note_structured(output) if self.structured else [])
         return output
+
+    def _note_structured(self, output: Any) -> list[str]:
+        """Whose grammar the sampler must follow; and whether a token that a grammar has to know is on its way."""
+        ids = self._structured_in(output)
+        output.has_structured_output_requests = bool(ids)
+        if ids and any(not set(ids).isdisjoint(step) for step in self.structured_steps):
+            output.pending_structured_output_tokens = True
+        return ids
+
+    def _structured_in(self, output: Any) -> list[str]:
+        """Those with a grammar who sample in a step."""
+        return [
+            request_id
+            for request_id in output.num_scheduled_tokens
+            if (request := self.structured.get(request_id)) is not None and not request.is_prefill_chunk
+        ]
 
     def _empty_step(self, finished: set[str], preempted: set[str]) -> Any:
         self.core.skip()
@@ -292,11 +312,7 @@ class Scheduler(api.SchedulerInterface):
     def get_grammar_bitmask(self, scheduler_output: Any) -> Any:
         if not scheduler_output.has_structured_output_requests:
             return None
-        ids = [
-            request_id
-            for request_id in scheduler_output.num_scheduled_tokens
-            if (request := self.structured.get(request_id)) is not None and not request.is_prefill_chunk
-        ]
+        ids = self._structured_in(scheduler_output)
         if not ids:
             return None
         bitmask = self.structured_output_manager.grammar_bitmask(self.requests, ids, {})
@@ -305,12 +321,15 @@ class Scheduler(api.SchedulerInterface):
         )
 
     def update_from_output(self, scheduler_output: Any, model_runner_output: Any) -> dict[int, Any]:
-        by_client, looked_at, ended = self.core.update(
-            model_runner_output.req_id_to_index,
-            model_runner_output.req_ids,
-            model_runner_output.sampled_token_ids,
-            time.monotonic(),
-        )
+        by_client, looked_at, ended = {}, [], []
+        if scheduler_output.total_num_scheduled_tokens:
+            self.structured_steps.popleft()
+            by_client, looked_at, ended = self.core.update(
+                model_runner_output.req_id_to_index,
+                model_runner_output.req_ids,
+                model_runner_output.sampled_token_ids,
+                time.monotonic(),
+            )
         for request in ended:
             # The core has taken it out already.
             del self.slots[request.request_id]
@@ -326,7 +345,7 @@ class Scheduler(api.SchedulerInterface):
             for outputs in by_client.values():
                 for output in outputs:
                     output.num_nans_in_logits = model_runner_output.num_nans_in_logits.get(output.request_id, 0)
-        if self.must_reset:
+        if self.must_reset and not self.core.pending():
             self.must_reset = False
             self._reset()
         if self.refused:
@@ -440,7 +459,7 @@ class Scheduler(api.SchedulerInterface):
         if not reset_running_requests and self.core.running() > 0:
             return False
         if self.core.pending():
-            # The step that is under way may write to its blocks: the reset comes when its output has come.
+            # The steps that are under way may write to their blocks: the reset comes when their outputs have come.
             self.must_reset = True
         else:
             self._reset()

@@ -28,11 +28,6 @@ def _parallel(name: str) -> Callable[[Any], bool]:
 
 #: What is asked of a configuration, before the memory of the model is known: (why not, whether it is so).
 _questions: tuple[tuple[str, Callable[[Any], Any]], ...] = (
-    (
-        "async scheduling, which plans a step before the one before it has come back (start vLLM with "
-        "async_scheduling=False, --no-async-scheduling)",
-        lambda c: _has(c, "scheduler_config", "async_scheduling"),
-    ),
     ("pipeline parallelism", _parallel("pipeline_parallel_size")),
     ("context parallelism", lambda c: _parallel("decode_context_parallel_size")(c) or _pcp(c)),
     ("speculative decoding", lambda c: _has(c, "speculative_config") is not None),
