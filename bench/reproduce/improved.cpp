@@ -519,6 +519,8 @@ void ablation(page& p, const options& o, const std::vector<setting>& settings) {
     if (t.cluster(t.rows(first_seed)).instances > 1) {
       t.contestants.push_back(ours("least load, not headroom", {.by_headroom = false}));
       t.contestants.push_back(ours("without stages", {.stages = false}));
+      t.contestants.push_back(ours("without pools", {.pools = false}));
+      t.contestants.push_back(ours("nobody expected anew", {.revised = 1}));
     }
     t.contestants.push_back(ours("steps not bounded", {.bounded_steps = false}));
     t.contestants.push_back(theirs);
@@ -540,7 +542,8 @@ void ablation(page& p, const options& o, const std::vector<setting>& settings) {
   p.text(
       "One workload of each setting, one part of `improved` off at a time; changes are from the whole. \"With scores\" "
       "adds what only PARS's setting has, predictions of the quality of PARS's model. Where the planner expects too "
-      "little of stages, \"without stages\" changes nothing; where it makes them, placement is theirs. Last, the "
+      "little of stages, \"without stages\" changes nothing; where it makes them, placement is theirs, steps are not "
+      "bounded, and pools are not tried. Last, the "
       "paper's policy, as it is and with the same bound on its steps, which any policy could have.");
   p.table({"", "", "headline", "", "change"}, table);
 }
@@ -552,11 +555,15 @@ void run(const options& o) {
   for (const setting& s : settings) found.push_back(run_all(o, s.trials));
   p.text(
       "`improved` is in no paper. It is made of the library's parts: `order::earliest_due`, in which readers who are "
-      "about to run dry go first and all else by when it is due; placement by headroom, of the prompts to compute and "
-      "of the memory; a bound on what prompts add to a step; and CascadeInfer's stages where the planner expects a "
-      "gain of a fifth or more. The same rules and parameters are used everywhere on this page: the defaults (pace 0.1 "
-      "s a token, slice 250 tokens, margin 1 s, watermark 1 %), prompts for what a decode step leaves of 50 ms, stages "
-      "from a gain of 1.25. The claim that is examined: it is behind no published policy, in its best form, on any "
+      "about to run dry go first and all else by when it is due, which is reckoned anew while a request reasons, and "
+      "by "
+      "a clock that goes slower the more wait; placement by headroom, of the prompts to compute and of the memory, and "
+      "a bound on what prompts add to a step; instead of these CascadeInfer's stages where the planner expects a gain "
+      "of a fifth or more, or Phasor's pools where a trial on the history finds a gain of a fiftieth. The same rules "
+      "and parameters are used everywhere on this page: the defaults (pace 0.1 s a token, slice 250 tokens, margin 1 "
+      "s, twice the first expectation at most, watermark 1 %), prompts for what a decode step leaves of 50 ms, stages "
+      "from a gain of 1.25, pools from one of 1.02. The claim that is examined: it is behind no published policy, in "
+      "its best form, on any "
       "headline "
       "metric, with the same requests, cluster and cost model. Losses are shown as wins are.");
   p.text(fmt::format(

@@ -96,6 +96,7 @@
 #include <tessera/migration/live_migration.hpp>
 #include <tessera/order/boost_time.hpp>
 #include <tessera/order/concepts.hpp>
+#include <tessera/order/crowd_clock.hpp>
 #include <tessera/order/earliest_due.hpp>
 #include <tessera/order/fcfs.hpp>
 #include <tessera/order/least_attained_service.hpp>

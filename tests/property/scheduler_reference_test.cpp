@@ -35,8 +35,9 @@ struct task {
   std::int64_t computed = 0, length = 0, held = 0, used = 0;
   std::uint64_t turn = 0;
   int level = 0;
-  double boost_at = std::numeric_limits<double>::infinity(), answers_since = 0, due = 0;
+  double boost_at = std::numeric_limits<double>::infinity(), answers_since = 0, due = 0, came = 0;
   std::int64_t answered = 0;
+  bool begun = false;
   bool demoted = false, answering = false, resident = false, suspended = false, done = false;
   bool restarted = false;  ///< Its KV was dropped, and it has sampled nothing since.
 };
@@ -44,6 +45,11 @@ struct task {
 /// Tokens that a reader reads in a second, and seconds for a token that is expected.
 constexpr double reading_speed = 2;
 constexpr double pace = 0.75;
+/// What is expected of one that has generated so many; and how many times the first of it counts at most.
+constexpr std::int64_t expected_of(double score, std::int64_t generated) {
+  return static_cast<std::int64_t>(score) + 2 * generated;
+}
+constexpr double revised = 3;
 
 struct share {
   std::size_t id;
@@ -78,7 +84,9 @@ class textbook {
       t.level = 1;
       t.boost_at = now + s_.threshold;
     }
-    t.due = now + pace * t.score;
+    pass(now);
+    t.came = clock_;
+    t.due = due_at(t, static_cast<double>(expected_of(t.score, 0)));
     if (reads()) take_place(t);
     all_.push_back(t);
   }
@@ -99,6 +107,7 @@ class textbook {
   };
 
   step plan(std::size_t max_batch, std::int64_t budget, double now) {
+    pass(now);
     std::vector<task*> residents, waiting;
     std::size_t suspended = 0;
     std::int64_t capacity = s_.blocks;
@@ -219,6 +228,21 @@ class textbook {
   }
 
  private:
+  /// Requests come by a clock that goes by the part of those who are there that have begun.
+  void pass(double now) {
+    double begun = 1;
+    double waits = 0;
+    for (const task& t : all_) {
+      if (!t.done) (t.begun ? begun : waits) += 1;
+    }
+    if (all_.empty() && heard_ < 0) clock_ = now;
+    if (heard_ >= 0) clock_ += (now - heard_) * std::max(0.1, begun / (begun + waits));
+    heard_ = now;
+  }
+  /// In whole microseconds.
+  [[nodiscard]] static double due_at(const task& t, double output) {
+    return static_cast<double>(static_cast<std::int64_t>(1e6 * (t.came + pace * output)));
+  }
   using key_type = std::tuple<int, int, double, std::uint64_t, std::size_t>;
   [[nodiscard]] key_type key(const task& t) const {
     double place = 0;
@@ -274,6 +298,7 @@ class textbook {
       ++t.length;
       t.restarted = false;
     }
+    if (!ends) t.begun = true;
     if (ends) {
       t.done = true;
       t.held = 0;
@@ -288,6 +313,11 @@ class textbook {
       if (t.answering && one_more) ++t.answered;
       const bool by_quanta = s_.how == rule::readers && !t.answering;
       const bool first_read = s_.how == rule::due && t.level == 1 && t.answered > 0;
+      if (s_.how == rule::due && !t.answering && t.used >= s_.slice) {
+        const auto output = static_cast<double>(expected_of(t.score, t.length - t.prompt));
+        t.due = due_at(t, std::min(output, revised * static_cast<double>(expected_of(t.score, 0))));
+        t.used = 0;
+      }
       if (by_quanta ? t.used >= s_.quantum : t.answering && (t.used >= s_.slice || first_read)) {
         if (by_quanta && t.turn < s_.young) ++t.turn;
         take_place(t);
@@ -323,6 +353,7 @@ class textbook {
   settings s_;
   std::deque<task> all_;
   std::uint64_t turns_ = 0;
+  double clock_ = 0, heard_ = -1;
 };
 
 using hook =
@@ -342,7 +373,7 @@ struct reader {
 
 struct by_score {
   [[nodiscard]] tokens operator()(const request& r) const noexcept {
-    return tokens{static_cast<std::int64_t>(r.score)};
+    return tokens{expected_of(static_cast<double>(r.score), r.generated().count())};
   }
 };
 
@@ -378,6 +409,7 @@ void compare(rule how) {
     if constexpr (requires { config.order.threshold; }) config.order.threshold = duration{s.threshold};
     if constexpr (requires { config.order.young_quanta; }) config.order.young_quanta = s.young;
     if constexpr (requires { config.order.pace; }) config.order.pace = duration{pace};
+    if constexpr (requires { config.order.revised; }) config.order.revised = revised;
     if constexpr (requires { config.order.slice; }) {
       config.order.slice = tokens{s.slice};
       config.order.margin = duration{s.margin};

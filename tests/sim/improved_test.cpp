@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include <tessera/compose/fcfs.hpp>
+#include <tessera/sim/input/archetypes.hpp>
 #include <tessera/sim/input/workload.hpp>
 #include <tessera/sim/model/profiles.hpp>
 #include <tessera/sim/policies/improved.hpp>
@@ -235,13 +236,14 @@ TEST_CASE("improved: everything ends, no token twice, and the same again; with e
     score(rows, 0.5);
     const auto o = cluster_of("h100-96gb-qwen-32b", 3, 700, 64);
     double whole = 0;
-    for (int without = 0; without != 5; ++without) {
+    for (int without = 0; without != 6; ++without) {
       CAPTURE(seed, without);
       improved_config c;
       if (without == 1) c.predicts = false;
       if (without == 2) c.by_headroom = false;
       if (without == 3) c.bounded_steps = false;
       if (without == 4) c.stages = false;
+      if (without == 5) c.revised = 1;
       const run_result r = sim::run_improved(o, rows, rows, c, quiet);
       check_served(r, rows);
       if (without == 0) whole = r.numbers.e2e.mean;
@@ -267,6 +269,57 @@ TEST_CASE("improved: stages where batches wait for their longest, none where mem
   CHECK(gain >= 1);
   CHECK(gain < 1.25);
   CHECK(sim::run_improved(h100, chat, chat, {}, quiet).measures.count("market_offers") == 0);
+}
+
+TEST_CASE("improved: the best split of a valley is found from either side, whatever the size of the cluster") {
+  for (std::size_t n = 2; n != 30; ++n) {
+    const std::size_t step = std::max<std::size_t>(1, n / 8);
+    for (std::size_t lowest = 1; lowest != n; ++lowest) {
+      CAPTURE(n, lowest);
+      std::size_t calls = 0;
+      const auto seconds = [&](std::size_t prefill) {
+        return std::abs(static_cast<double>(prefill) - static_cast<double>(lowest));
+      };
+      const sim::pool_sizes found = sim::best_split(n, [&](const sim::pool_sizes& p) {
+        ++calls;
+        CHECK(p.prefill > 0);
+        CHECK(p.decode > 0);
+        CHECK(p.prefill + p.decode + p.mixed == n);
+        return seconds(p.prefill);
+      });
+      // None that can be come to in steps from halves is better.
+      for (std::size_t k = n / 2 % step; k < n; k += step) {
+        if (k != 0) CHECK(seconds(found.prefill) <= seconds(k));
+      }
+      CHECK(calls <= 11);
+    }
+  }
+  // Where no split carries the load, or nothing ends, nothing is chosen over another.
+  const double never = std::numeric_limits<double>::quiet_NaN();
+  CHECK(sim::best_split(8, [&](const sim::pool_sizes&) { return never; }).prefill == 4);
+}
+
+TEST_CASE("improved: prompts apart from decodes where a trial says that it pays, together where memory binds") {
+  const sim::archetype& mix = *std::find_if(sim::archetypes().begin(), sim::archetypes().end(),
+                                            [](const sim::archetype& a) { return a.name == "mix"; });
+  const auto rows = sim::generate(mix, {{50, 24}}, 3, 1);
+  const auto history = sim::generate(mix, {{50, 24}}, 3, 2);
+  auto v100 = cluster_of("v100-qwen2.5-7b", 8, 0, 256);
+  v100.instance.step.token_budget = tokens{2048};
+  v100.fabric_bytes_per_s = 75e9;
+  const run_result apart = sim::run_improved(v100, rows, history, {}, quiet);
+  const run_result together = sim::run_improved(v100, rows, history, {.pools = false}, quiet);
+  check_served(apart, rows);
+  CHECK(apart.numbers.placement == "pools");
+  CHECK(together.numbers.placement == "headroom");
+  CHECK(apart.numbers.e2e.mean < 0.98 * together.numbers.e2e.mean);
+  CHECK(apart.numbers.e2e.p99 < together.numbers.e2e.p99);
+  // Never for one instance, nor where nothing is known of the traffic.
+  CHECK(sim::run_improved(v100, rows, {}, {}, quiet).numbers.placement == "headroom");
+
+  const auto chat = sim::generate(sim::find_workload("arena-chat"), 1000, 14.2, 1);
+  const auto h100 = cluster_of("h100-96gb-qwen-32b", 8, 0, 256);
+  CHECK(sim::run_improved(h100, chat, chat, {}, quiet).numbers.placement == "headroom");
 }
 
 TEST_CASE("improved: ahead of PASCAL's and of PARS's own policy where theirs is strained") {

@@ -33,7 +33,8 @@ struct expects_ten {
 
 // In any order, on either clock.
 template <class Clock>
-using any_order_hook = basic_request_hook<Clock, order::round_robin, order::two_phase, order::ranked<>, order::paced<>>;
+using any_order_hook = basic_request_hook<Clock, order::round_robin, order::two_phase, order::ranked<>, order::paced<>,
+                                          order::earliest_due<>>;
 struct request : any_order_hook<seconds_clock> {
   float score = 0;
 };

@@ -73,7 +73,12 @@ static_assert(ranked_request::can_be_in<order::ranked<>> && ranked_request::can_
 static_assert(ranked_request::can_be_in<order::fcfs> && !ranked_request::can_be_in<order::two_phase>);
 static_assert(any_request::can_be_in<order::ranked<>> && any_request::can_be_in<order::two_phase> &&
               any_request::can_age);
-static_assert(request_hook_for<order::paced<>>::can_be_in<order::earliest_due<>>, "they keep the same");
+struct expects_ten {
+  template <class R>
+  tokens operator()(const R&) const noexcept;
+};
+static_assert(request_hook_for<order::earliest_due<>>::can_be_in<order::earliest_due<expects_ten>>, "the same is kept");
+static_assert(!request_hook_for<order::paced<>>::can_be_in<order::earliest_due<>>, "less is kept");
 static_assert(!request_hook_for<order::two_phase>::can_age);
 
 // prefix_hashed

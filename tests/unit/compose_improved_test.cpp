@@ -25,10 +25,11 @@ using tessera_test::run;
 
 TEST_CASE("improved: short requests overtake, as far as they are shorter") {
   // One place. While the first one runs, a long one, a short one and, much later, another short one come.
-  const std::vector<job> jobs{{0, 0, 400, 400}, {1, 0, 100, 100}, {2, 0, 20, 20}, {9.5, 0, 20, 20}};
+  const std::vector<job> jobs{{0, 0, 400, 400}, {1, 0, 50, 50}, {2, 0, 20, 20}, {9.5, 0, 20, 20}};
   const auto all = run<improved<request>>(jobs, 1, {.margin = duration{0.0}, .watermark = 0});
   CHECK(all[2].first_answer < all[1].first_answer);
-  // Due at 1 + 10 and at 9.5 + 2: the long one is not overtaken by who comes when it is nearly due.
+  // Due at 1 + 5 and at 5.4 + 2 by a clock that goes at two thirds and then at a half: the long one is not overtaken by
+  // who comes when it is nearly due.
   CHECK(all[1].first_answer < all[3].first_answer);
 }
 

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include <tessera/core/owned_storage.hpp>
 #include <tessera/order/earliest_due.hpp>
 #include <tessera/pacing/token_pacer.hpp>
 #include <tessera/queue/ordered_queue.hpp>
+#include <tessera/rank/expected_rest.hpp>
+#include <tessera/rank/length_distribution.hpp>
 
 #include "support/catch.hpp"
 
@@ -24,10 +27,14 @@ using earliest_due = order::earliest_due<>;
 using queue = ordered_queue<request, earliest_due>;
 
 request::state_type& state(request& r) { return request_access::state(r); }
-auto& place(request& r) { return request_access::order_state<earliest_due>(r); }
+template <class R>
+auto& place(R& r) {
+  return request_access::order_state<earliest_due>(r);
+}
 /// What a container does with a request that joins it.
-void join(earliest_due& d, request& r, time_point now) {
-  request_access::begin_order_state<earliest_due>(r);
+template <class Order, class R>
+void join(Order& d, R& r, time_point now) {
+  request_access::begin_order_state<Order>(r);
   d.enter(r, now);
 }
 time_point at(double s) { return time_point::at_seconds(s); }
@@ -42,7 +49,8 @@ std::vector<std::size_t> served(queue& q, const std::vector<request>& all) {
 TEST_CASE("earliest_due: who nobody reads goes by arrival plus expected output, reasoning or not") {
   queue q;
   std::vector<request> r(5);
-  const std::int64_t expected[] = {100, 40, 0, 500, 30};  // at 0.1 s a token: due at 10, 5, 2, 53, 7
+  // At 0.1 s a token: due at 10, 5, 2, 53, 9; by the clock of the crowd earlier, in the same order.
+  const std::int64_t expected[] = {100, 40, 0, 500, 50};
   for (std::size_t i = 0; i != r.size(); ++i) {
     r[i].expected_output = tokens{expected[i]};
     r[i].starts_in = i % 2 == 0 ? phase::reasoning : phase::answering;
@@ -84,7 +92,8 @@ TEST_CASE("earliest_due: nobody is overtaken by who comes its own expected time 
       const std::size_t first = out[i];
       const std::size_t later = out[j];
       const double whole = 0.1 * static_cast<double>(r[later].expected_output.count());
-      CHECK(arrived[first] <= arrived[later] + whole + 1e-6);
+      CHECK(place(r[first]).entered <= place(r[later]).entered + whole + 1e-6);
+      CHECK(arrived[first] <= arrived[later] + whole / order::crowd_clock::slowest + 1e-6);
       if (first > later) CHECK(r[first].expected_output < r[later].expected_output);
     }
   }
@@ -133,6 +142,122 @@ TEST_CASE("earliest_due: reasoning keeps its place however long it takes, and is
   CHECK(d.charge(r, tokens{1}));
   d.requeue(r);
   CHECK(place(r).level == 2);
+}
+
+TEST_CASE("earliest_due: the longer the line, the longer the short ones overtake") {
+  for (const bool crowded : {false, true}) {
+    earliest_due d;
+    std::vector<request> others(4);
+    for (request& x : others) join(d, x, at(0));
+    request slow;
+    slow.expected_output = tokens{100};
+    join(d, slow, at(0));
+    d.advance(at(0));
+    if (!crowded) {
+      CHECK_FALSE(d.charge(slow, tokens{}));
+      for (request& x : others) CHECK_FALSE(d.charge(x, tokens{}));
+      for (request& x : others) CHECK_FALSE(d.charge(x, tokens{}));  // who has begun does not begin again
+    }
+    // Due at 10. All have begun, and the clock is the engine's; or none has, and it goes at a sixth.
+    d.advance(at(8));
+    request quick;
+    quick.expected_output = tokens{30};
+    join(d, quick, at(12));
+    CHECK(place(quick).entered == Catch::Detail::Approx(crowded ? 2 : 12));
+    CHECK(earliest_due::before(quick, slow) == crowded);
+    for (request& x : others) d.leave(x);
+    d.leave(slow);
+    d.leave(quick);
+    CHECK(d.clock.rate() == 1);
+  }
+}
+
+/// Twice what it has, and 10 at first: nobody knows before.
+struct expects_twice {
+  template <schedulable R>
+  [[nodiscard]] tokens operator()(const R& r) const noexcept {
+    return tokens{10} + 2 * r.generated();
+  }
+};
+
+TEST_CASE("earliest_due: who reasons on is expected anew once a slice, up to so many times what was expected first") {
+  using by_age = order::earliest_due<expects_twice>;
+  by_age d{.pace = duration{1.0}, .slice = tokens{5}, .revised = 4};
+  request r;
+  state(r).phase = phase::reasoning;
+  join(d, r, at(100));
+  const std::uint64_t first = place(r).turn;
+  const auto seconds = [&] { return static_cast<double>(place(r).turn - first) / 1e6; };
+  const auto generate = [&](std::int64_t n) {
+    state(r).length += tokens{n};
+    const std::uint64_t before = place(r).turn;
+    const bool due = d.charge(r, tokens{n});
+    CHECK(place(r).turn == before);  // its place is as it was until it is given another
+    if (due) d.requeue(r);
+    return due;
+  };
+  CHECK_FALSE(generate(4));
+  CHECK(generate(1));
+  CHECK(seconds() == 10);
+  CHECK_FALSE(generate(3));
+  CHECK(generate(4));
+  CHECK(seconds() == 24);
+  CHECK(generate(5));
+  CHECK(seconds() == 30);
+  // There it stays: it is not overtaken by who comes 40 s after it.
+  for (int i = 0; i != 100; ++i) CHECK_FALSE(generate(5));
+  request later;
+  state(later).phase = phase::reasoning;
+  join(d, later, at(131));
+  CHECK(by_age::before(r, later));
+  join(d, later, at(129));
+  CHECK(by_age::before(later, r));
+}
+
+TEST_CASE("earliest_due: the young overtake who has reasoned for long, and take no place of his") {
+  order::earliest_due<expects_twice> d{.slice = tokens{100}};
+  request old;
+  state(old).phase = phase::reasoning;
+  join(d, old, at(0));
+  state(old).length = tokens{100};
+  REQUIRE(d.charge(old, tokens{100}));
+  d.requeue(old);
+  request young;
+  state(young).phase = phase::reasoning;
+  join(d, young, at(0.5));
+  CHECK(decltype(d)::before(young, old));
+  CHECK_FALSE(decltype(d)::displaces(young, old));
+}
+
+TEST_CASE(
+    "earliest_due: with a distribution of lengths, short ones and long ones part when the short ones have ended") {
+  auto storage = storage_for<rank::length_distribution>({.window = 1024, .groups = 1});
+  rank::length_distribution lengths{storage};
+  struct scored : request_hook_for<order::earliest_due<>> {
+    token_pacer pacer{};
+    float score = 0;
+  };
+  order::earliest_due<rank::expected_length<>> d{.expected = {&lengths}};
+  const auto seconds = [&](std::int64_t generated) {
+    scored r;
+    r.prompt = tokens{5};
+    request_access::state(r).phase = phase::reasoning;
+    request_access::state(r).length = r.prompt;
+    join(d, r, at(0));
+    const std::uint64_t arrival =
+        place(r).turn - static_cast<std::uint64_t>(1e5) * static_cast<std::uint64_t>(place(r).first.count());
+    request_access::state(r).length += tokens{generated};
+    if (d.charge(r, tokens{generated})) d.requeue(r);
+    return static_cast<double>(place(r).turn - arrival) / 1e6;
+  };
+  CHECK(seconds(0) == 0);  // nothing is known
+  CHECK(seconds(500) == 0);
+  for (int i = 0; i != 1000; ++i) lengths.observe(0, tokens{i % 2 == 0 ? 60 : 1000});
+  lengths.fit();
+  CHECK(seconds(0) == Catch::Detail::Approx(53).epsilon(0.05));
+  CHECK(seconds(249) == seconds(0));
+  CHECK(seconds(250) == Catch::Detail::Approx(100).epsilon(0.05));
+  CHECK(seconds(5000) == 2 * seconds(0));
 }
 
 TEST_CASE("earliest_due: who has reasoned elsewhere and comes to answer is urgent at once, whatever is due before") {
@@ -188,8 +313,8 @@ TEST_CASE("earliest_due: readers before those that nobody reads, those before re
 }
 
 TEST_CASE("earliest_due: any clock's origin, any prediction") {
-  earliest_due d;
-  const auto turn_of = [&](double arrived, std::int64_t expected) {
+  const auto turn_of = [](double arrived, std::int64_t expected) {
+    earliest_due d;
     request r;
     r.expected_output = tokens{expected};
     join(d, r, at(arrived));

@@ -18,15 +18,17 @@ using improved_request = request_hook_for<order::earliest_due<>>;
 ///
 /// It is one of four parts, which work without each other:
 /// - this scheduler;
-/// - `rank::length_calibrator`, which makes expected lengths of PARS's scores;
+/// - `rank::length_distribution`, which makes expected lengths of PARS's scores and of how long a request is already;
 /// - a bound on what prompts add to a step: `step_limits::token_budget` no more than the residents and what
 ///   `headroom::prefill_cost::within` allows for the time that a decode step leaves of half the target TPOT, so that no
 ///   prompt holds up those who read;
 /// - placement by headroom: `placement::highest_phi` over the smaller of Phi_T (the prompts that wait on an instance)
 ///   and Phi_S (its memory when all its requests have their expected length), `placement::migrate_when_tight` when
-///   reasoning ends; or, where lengths differ so much that batches wait for their longest, CascadeInfer's stages.
+///   reasoning ends. Or, where lengths differ so much that batches wait for their longest, CascadeInfer's stages,
+///   without the bound; or, where a trial says that it pays, prompts and decodes on different instances, by Phasor's
+///   Phi.
 ///
-/// `sim::improved` puts them together for the simulator.
+/// `sim::run_improved` puts them together for the simulator.
 ///
 /// The engine keeps a `token_pacer` in each request as the member `pacer`, tells it of a step's answering tokens before
 /// it commits the step, and writes the member `expected_output` before `submit` (0: not known). Or pass an `Expected`
@@ -48,6 +50,7 @@ class improved : public iteration_scheduler<Request, order::earliest_due<Expecte
     duration pace = duration{0.1};    ///< Time a reader takes for a token: the target TPOT.
     tokens slice{250};                ///< Tokens generated between two looks at an answer's reader.
     duration margin = duration{1.0};  ///< An answer is urgent so long before its reader runs dry.
+    double revised = 2;               ///< Bound on what is expected later, in first expectations.
     double watermark = 0.01;  ///< Fraction of the blocks kept free when a request starts without displacing anyone.
     [[no_unique_address]] Expected expected{};  ///< Says how long a request's output will be.
     [[no_unique_address]] Deadline deadline{};  ///< Says when a request's reader runs dry.
@@ -62,9 +65,13 @@ class improved : public iteration_scheduler<Request, order::earliest_due<Expecte
 
  private:
   static typename base::config policies(const config& c) noexcept {
-    return {
-        .order = {.pace = c.pace, .slice = c.slice, .margin = c.margin, .expected = c.expected, .deadline = c.deadline},
-        .admit = {.fraction = c.watermark}};
+    return {.order = {.pace = c.pace,
+                      .slice = c.slice,
+                      .margin = c.margin,
+                      .revised = c.revised,
+                      .expected = c.expected,
+                      .deadline = c.deadline},
+            .admit = {.fraction = c.watermark}};
   }
 };
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <tessera/order/crowd_clock.hpp>
 #include <tessera/order/reader_levels.hpp>
 
 #include <concepts>
@@ -24,13 +25,21 @@ struct expected_output_member {
   }
 };
 
-/// Says how many tokens a request is expected to generate, reasoning included.
+/// Says how many tokens a request is expected to generate in all, reasoning and what it has generated included.
 /// Requires: (1) copyable; (2) `f(r) noexcept -> tokens`.
-/// Not checked: a pure function of members that do not change. 0 or less: not known. Complexity: called once per
-/// request, when it joins. Models: `order::expected_output_member`.
+/// Not checked: it changes only with what the request has generated. 0 or less: not known. Complexity: called when a
+/// request joins, and once per slice while it reasons. Models: `order::expected_output_member`,
+/// `rank::expected_length`.
 template <class F, class R>
 concept output_predictor = std::copyable<F> && schedulable<R> && requires(const F& f, const R& r) {
   { f(r) } noexcept -> std::same_as<tokens>;
+};
+
+/// What `earliest_due` keeps about each request.
+template <clock_policy Clock>
+struct due_place : reader_place<Clock> {
+  tokens first{};      ///< Output that was expected of it when it joined.
+  double entered = 0;  ///< When it arrived, by the order's clock. What is expected of it counts from then on.
 };
 
 /// Answers just in time, as `paced`; before them, whoever is due first: (priority, level, place on it, sequence).
@@ -38,13 +47,20 @@ concept output_predictor = std::copyable<F> && schedulable<R> && requires(const 
 /// - Level 0, urgent: answers whose reader runs dry within `margin`, and those that have reasoned and have no token
 ///   yet. Earliest deadline first. One that became urgent stays so until its slice is used up, and stores meanwhile.
 /// - Level 1: what has no reader yet, reasoning or a prompt before its first token. Each is due when its reader
-///   would have been through, had it begun on arrival: arrival + expected output x `pace`. Earliest due first.
+///   would have been through, had it begun on arrival: arrival + expected output x `pace`, by a clock that goes slower
+///   the more wait
+///   (`crowd_clock`). Earliest due first.
 /// - Level 2, calm: answers whose reader has enough to read. Earliest deadline first.
 ///
+/// Who has reasoned for a slice is asked about anew: with a predictor that looks at what a request has generated
+/// (`rank::expected_length`), those who have reasoned for long are expected to be long, and stand behind who is new, of
+/// whom nothing is known yet: young first, as far as experience says that it helps. What is expected counts for no more
+/// than `revised` times what was expected first, so that the long ones are overtaken for so long and no longer.
+///
 /// So short requests overtake long ones that came a little earlier, by as much as they are shorter, and nobody is
-/// overtaken for ever: who comes later by a request's whole expected time is behind it. Nothing has to be boosted for
-/// its age, and past saturation the order does not tip over into arrival order. Where nothing is known of the lengths,
-/// or all are alike, it is arrival order.
+/// overtaken for ever: who comes later by `revised` times a request's expected time is behind it. Nothing has to be
+/// boosted for its age, and past saturation the order does not tip over into arrival order. Where nothing is known of
+/// the lengths, or all are alike, it is arrival order.
 ///
 /// What is urgent displaces everything else, and reasoning displaces calm answers, whose readers do not notice. A
 /// prompt that nobody has reasoned about takes nobody's place, for its answer would soon be as calm; nor does anyone
@@ -67,14 +83,16 @@ struct earliest_due {
 
   /// What it keeps about each request.
   template <clock_policy Clock>
-  using state = reader_place<Clock>;
+  using state = due_place<Clock>;
 
   duration pace = duration{0.1};  ///< Time a reader takes for a token: the target TPOT. Not negative.
   tokens slice{250};              ///< Tokens generated between two looks at an answer's reader. At least 1.
   /// An answer is urgent so long before its reader runs dry: the time of a few steps. `duration::forever()`: always.
   duration margin = duration{1.0};
+  double revised = 2;  ///< What is expected later counts at most for so many times the first expectation. At least 1.
   [[no_unique_address]] Expected expected{};  ///< Tells how long a request's output will be.
   [[no_unique_address]] Deadline deadline{};  ///< Tells when a request's reader runs out of tokens.
+  crowd_clock clock{};                        ///< By which requests arrive.
 
   /// A place for a request that joins.
   template <schedulable R>
@@ -82,9 +100,12 @@ struct earliest_due {
     static_assert(output_predictor<Expected, R>,
                   "tessera: `earliest_due` needs requests with a member `expected_output`, or an Expected with "
                   "`tokens operator()(const R&) const noexcept`");
-    const tokens output = max(expected(static_cast<const R&>(r)), tokens{});
-    request_access::order_state<earliest_due>(r).turn =
-        turn_at(arrived.seconds() + pace.seconds() * static_cast<double>(output.count()));
+    auto& place = request_access::order_state<earliest_due>(r);
+    clock.advance(arrived.seconds());
+    place.entered = clock.at(arrived.seconds());
+    clock.joins();
+    place.first = max(expected(static_cast<const R&>(r)), tokens{});
+    place.turn = due(r);
     take_place(r);
   }
 
@@ -93,13 +114,22 @@ struct earliest_due {
   [[nodiscard]] bool charge(R& r, tokens ran) noexcept {
     auto& place = request_access::order_state<earliest_due>(r);
     place.quantum_used += ran;
-    if (r.state().phase != phase::answering) return false;
+    if (!place.begun) {
+      place.begun = true;
+      clock.begins();
+    }
+    if (r.state().phase != phase::answering) {
+      if (place.quantum_used < slice) return false;
+      place.quantum_used = tokens{};
+      return due(r) != place.turn;
+    }
     return place.quantum_used >= slice || (place.level == detail::unread && r.generated() > tokens{});
   }
 
   /// A new place for a request that was due.
   template <schedulable R>
   void requeue(R& r) noexcept {
+    if (r.state().phase == phase::reasoning) request_access::order_state<earliest_due>(r).turn = due(r);
     take_place(r);
   }
 
@@ -112,11 +142,15 @@ struct earliest_due {
 
   /// Hears that a request has ended or left.
   template <schedulable R>
-  void leave(R& /*r*/) noexcept {}
+  void leave(R& r) noexcept {
+    clock.leaves(order_state<earliest_due>(r).begun);
+  }
 
   /// Hears the time.
   template <clock_policy Clock>
-  void advance(basic_time_point<Clock> /*now*/) noexcept {}
+  void advance(basic_time_point<Clock> now) noexcept {
+    clock.advance(now.seconds());
+  }
 
   /// When it becomes urgent; `never()` if it is, or has no reader.
   template <schedulable R>
@@ -145,6 +179,14 @@ struct earliest_due {
   }
 
  private:
+  /// When the reader of a request without one would have been through, by what is expected of it now.
+  template <schedulable R>
+  [[nodiscard]] std::uint64_t due(const R& r) const noexcept {
+    const auto& place = order_state<earliest_due>(r);
+    const double most = revised * static_cast<double>(place.first.count());
+    const double output = static_cast<double>(expected(r).count());
+    return turn_at(place.entered + pace.seconds() * (output > 0 ? (output < most ? output : most) : 0.0));
+  }
   /// Places are integers: a microsecond each, so that no clock's origin costs precision.
   [[nodiscard]] static std::uint64_t turn_at(double seconds) noexcept {
     constexpr double most = 9e18;

@@ -39,6 +39,7 @@ struct reader_place {
   tokens quantum_used{};                                                 ///< Tokens generated since it took its place.
   basic_time_point<Clock> urgent_at = basic_time_point<Clock>::never();  ///< When its reader must be looked after.
   std::uint8_t level = 0;                                                ///< 0: urgent; 1: no reader yet; 2: calm.
+  bool begun = false;  ///< Whether it has been served; kept by `earliest_due` alone, in what would be padding.
 };
 
 namespace detail {

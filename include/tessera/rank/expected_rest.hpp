@@ -23,5 +23,22 @@ struct expected_rest {
   }
 };
 
+/// What a request is expected to generate in all, by the distribution of lengths and by what it has: an
+/// `order::output_predictor` that knows more the longer a request runs. O(log groups).
+/// @tparam Scorer an `order::request_scorer`; by default the request's member `score`, NaN where it has none.
+template <class Scorer = order::score_member>
+struct expected_length {
+  const length_distribution* lengths = nullptr;  ///< Outlives it. None, or nothing learned: 0 is expected of everybody.
+  [[no_unique_address]] Scorer scorer{};         ///< Says to which group a request belongs.
+
+  /// Reads the request's score and what it has generated.
+  template <schedulable R>
+    requires order::request_scorer<Scorer, R>
+  [[nodiscard]] tokens operator()(const R& r) const noexcept {
+    const tokens rest = expected_rest<Scorer>{lengths, scorer}(r);
+    return rest == tokens{} ? tokens{} : r.generated() + rest;
+  }
+};
+
 }  // namespace rank
 TESSERA_NAMESPACE_END

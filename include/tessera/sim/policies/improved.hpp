@@ -6,12 +6,15 @@
 #include <tessera/headroom/space.hpp>
 #include <tessera/placement/migrate_when_tight.hpp>
 #include <tessera/placement/phi.hpp>
+#include <tessera/rank/expected_rest.hpp>
 #include <tessera/rank/length_calibrator.hpp>
+#include <tessera/rank/length_distribution.hpp>
 #include <tessera/sim/cluster/cluster.hpp>
 #include <tessera/sim/policies/cascade_plan.hpp>
 #include <tessera/sim/policies/disaggregated.hpp>
 #include <tessera/sim/policies/improved_config.hpp>
 #include <tessera/sim/policies/policy.hpp>
+#include <tessera/sim/policies/pool_plan.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -149,6 +152,26 @@ inline void expect_lengths(std::vector<trace_row>& rows, std::span<const trace_r
   for (trace_row& r : rows) r.score = static_cast<float>(calibrator(predicts ? r.score : none).count());
 }
 
+/// How long outputs are that have the same expected length, learned from a `history`: what is expected of a request
+/// anew when it has reasoned for a while.
+class learned_lengths {
+ public:
+  learned_lengths(std::span<const trace_row> history, bool predicts)
+      : memory_{storage_for<rank::length_distribution>(
+            {.window = std::max<std::size_t>(history.size(), 1), .groups = 32})} {
+    std::vector<trace_row> ended{history.begin(), history.end()};
+    expect_lengths(ended, history, predicts);
+    for (const trace_row& r : ended) lengths_.observe(r.score, tokens{r.output_tokens});
+    lengths_.fit();
+  }
+  /// An `order::output_predictor` for requests whose scores are expected lengths. This object must outlive it.
+  [[nodiscard]] rank::expected_length<> expected() const noexcept { return {&lengths_}; }
+
+ private:
+  owned_storage<rank::length_distribution::limits> memory_;
+  rank::length_distribution lengths_{memory_};
+};
+
 /// The same cluster with so many prompt tokens in a step, beside one for each resident, as a decode step of one
 /// sequence leaves time for in `seconds`. With a full batch, or far into a long prompt, a step takes longer: this
 /// bounds what prompts add. At least one block's worth, lest a slow device compute none.
@@ -169,6 +192,12 @@ inline void expect_lengths(std::vector<trace_row>& rows, std::span<const trace_r
   return bounded_steps(o, calibrate_prefill(o.instance.timer, default_ttft_target), improved_config{}.step_s);
 }
 
+/// Rows of a history that a trial of pools runs: the first, and the one that has to confirm it.
+inline constexpr std::size_t first_trial = 1000;
+inline constexpr std::size_t last_trial = 8000;
+/// Most instances for which pools are tried.
+inline constexpr std::size_t most_in_trials = 64;
+
 /// Simulates a workload under `improved`. What it knows of the traffic, lengths and rate, is that of `history`: earlier
 /// requests of the same kind, or, for want of any, the rows themselves.
 [[nodiscard]] TESSERA_DETAIL_POLICIES_INLINE run_result run_improved(const cluster_options& options,
@@ -182,26 +211,59 @@ TESSERA_DETAIL_POLICIES_INLINE run_result run_improved(const cluster_options& op
                                                        std::span<const trace_row> history,
                                                        const improved_config& config,
                                                        const progress_callback& progress) {
-  using scheduler = tessera::improved<request, scored_length, order::pacer_member, kv_store>;
+  using scheduler = tessera::improved<request, rank::expected_length<>, order::pacer_member, kv_store>;
   std::vector<trace_row> expecting{rows.begin(), rows.end()};
   expect_lengths(expecting, history, config.predicts);
-  const prefill_model model = calibrate_prefill(options.instance.timer, default_ttft_target);
-  const cluster_options o = config.bounded_steps ? bounded_steps(options, model, config.step_s) : options;
-  if (config.stages && o.instances > 1 && o.instances <= most_in_stages && !history.empty()) {
-    const cascade_plan plan = plan_cascade(o, history, arrival_rate(history), layout::steady);
+  const learned_lengths lengths{history, config.predicts};
+  const typename scheduler::config ordered{.revised = config.revised, .expected = lengths.expected()};
+  if (config.stages && options.instances > 1 && options.instances <= most_in_stages && !history.empty()) {
+    const cascade_plan plan = plan_cascade(options, history, arrival_rate(history), layout::steady);
     if (plan.gain >= config.least_gain) {
-      run_result result = cluster<scheduler, cascade>{o, {}, cascade{steady_cascade(plan)}}.run(expecting, progress);
+      // Steps are not bounded: who is read for long is not where prompts are, and prompts get all that they need.
+      run_result result =
+          cluster<scheduler, cascade>{options, ordered, cascade{steady_cascade(plan)}}.run(expecting, progress);
       result.numbers.placement = "stages";
       return result;
     }
   }
+  const prefill_model model = calibrate_prefill(options.instance.timer, default_ttft_target);
+  const cluster_options o = config.bounded_steps ? bounded_steps(options, model, config.step_s) : options;
+  if (config.pools && o.instances > 1 && o.instances <= most_in_trials && !history.empty()) {
+    std::vector<trace_row> earlier{history.begin(), history.end()};
+    expect_lengths(earlier, history, config.predicts);
+    using apart = disaggregated<phasor_control>;
+    const auto split = [&](const pool_sizes& p) {
+      return apart{p, phasor_control{{.model = model, .changes_roles = false}}};
+    };
+    // Nobody knows what will go wrong, and all that is tried is measured.
+    cluster_options tried = o;
+    tried.faults.clear();
+    tried.warmup_s = tried.drain_s = 0;
+    const auto trial = [&](std::size_t n, auto control) {
+      n = std::min(n, earlier.size());
+      return cluster<scheduler, decltype(control)>{tried, ordered, std::move(control)}
+          .run(std::span{earlier}.first(n), [&progress](std::size_t) { progress(0); })  // it hears of signals
+          .numbers.e2e.mean;
+    };
+    const pool_sizes sizes = best_split(o.instances, [&](const pool_sizes& p) { return trial(first_trial, split(p)); });
+    // A short trial does not see a queue that grows slowly; a long one of what has lost the short one is not worth it.
+    const auto gains = [&](std::size_t n) {
+      return trial(n, by_headroom{model}) >= config.least_pool_gain * trial(n, split(sizes));
+    };
+    if (gains(first_trial) && gains(last_trial)) {
+      run_result result = cluster<scheduler, apart>{o, ordered, split(sizes)}.run(expecting, progress);
+      result.numbers.placement = "pools";
+      return result;
+    }
+  }
   if (config.by_headroom) {
-    run_result result = cluster<scheduler, by_headroom>{o, {}, by_headroom{model}}.run(expecting, progress);
+    run_result result = cluster<scheduler, by_headroom>{o, ordered, by_headroom{model}}.run(expecting, progress);
     result.numbers.placement = "headroom";
     return result;
   }
   using placing = placed<placement::least_load, placement::migrate_when_tight>;
-  run_result result = cluster<scheduler, placing>{o, {}, {{}, {.headroom = quantum_blocks}}}.run(expecting, progress);
+  run_result result =
+      cluster<scheduler, placing>{o, ordered, {{}, {.headroom = quantum_blocks}}}.run(expecting, progress);
   result.numbers.placement = placement_name<placement::least_load>;
   return result;
 }

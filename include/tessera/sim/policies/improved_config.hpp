@@ -8,12 +8,16 @@ namespace sim {
 
 /// Which of its parts take part: all, unless one is to be measured by its absence.
 struct improved_config {
-  bool predicts = true;       ///< Expected lengths are made of the scores; otherwise all requests expect the mean.
-  bool by_headroom = true;    ///< Placement by headroom; otherwise the least load.
-  bool bounded_steps = true;  ///< Prompts bounded by what they add to a step; otherwise by the token budget alone.
-  bool stages = true;         ///< Stages where they are expected to gain `least_gain`.
-  double least_gain = 1.25;   ///< Less is not worth the moves; see `steady_stages::gain`.
-  double step_s = 0.05;       ///< See `bounded_steps`: half a target TPOT.
+  bool predicts = true;     ///< Expected lengths are made of the scores; otherwise all requests expect the mean.
+  bool by_headroom = true;  ///< Placement by headroom; otherwise the least load.
+  bool bounded_steps =
+      true;            ///< Prompts bounded by what they add to a step, but in stages; otherwise by the budget alone.
+  bool stages = true;  ///< Stages where they are expected to gain `least_gain`.
+  double least_gain = 1.25;       ///< Less is not worth the moves; see `steady_stages::gain`.
+  bool pools = true;              ///< Prompts and decodes apart where a trial says that it gains `least_pool_gain`.
+  double least_pool_gain = 1.02;  ///< In mean end-to-end latency.
+  double revised = 2;             ///< See `order::earliest_due`; 1: nobody is expected anew while it reasons.
+  double step_s = 0.05;           ///< See `bounded_steps`: half a target TPOT.
 };
 
 }  // namespace sim

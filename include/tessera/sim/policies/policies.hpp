@@ -95,7 +95,8 @@ TESSERA_DETAIL_POLICIES_INLINE policy with_bounded_steps(policy p) {
 
 TESSERA_DETAIL_POLICIES_INLINE policy improved_policy(std::string name, const improved_config& config) {
   return {.name = name,
-          .summary = "ours: readers first, then who is due first by predicted length; bounded steps, headroom, stages",
+          .summary =
+              "ours: readers first, then who is due first by predicted length; bounded steps, headroom, stages, pools",
           .run =
               [name, config](const cluster_options& options, std::span<const trace_row> rows,
                              const progress_callback& progress) {
@@ -179,15 +180,14 @@ namespace detail {
 
 /// Earliest due, by lengths that are expected from the scores and lengths of this workload.
 [[nodiscard]] TESSERA_DETAIL_POLICIES_INLINE policy due_policy(std::string name, std::string summary) {
-  policy p = make_policy<tessera::improved<request, scored_length, order::pacer_member, kv_store>>(std::move(name),
-                                                                                                   std::move(summary));
-  p.run = [scheduled = p.run](const cluster_options& options, std::span<const trace_row> rows,
-                              const progress_callback& progress) {
-    std::vector<trace_row> expecting{rows.begin(), rows.end()};
-    expect_lengths(expecting, rows, true);
-    return scheduled(options, expecting, progress);
-  };
-  return p;
+  return {name, std::move(summary),
+          [name](const cluster_options& options, std::span<const trace_row> rows, const progress_callback& progress) {
+            std::vector<trace_row> expecting{rows.begin(), rows.end()};
+            expect_lengths(expecting, rows, true);
+            const learned_lengths lengths{rows, true};
+            using scheduler = tessera::improved<request, rank::expected_length<>, order::pacer_member, kv_store>;
+            return make_policy<scheduler>(name, "", {.expected = lengths.expected()}).run(options, expecting, progress);
+          }};
 }
 
 /// PARS with smooth ageing instead of a threshold: the place of its score is worth so much waiting, and no more.

@@ -52,6 +52,30 @@ struct pool_plan {
   return all;
 }
 
+/// The split of the instances into those that prefill and those that decode for which `seconds(sizes)` is least, found
+/// by going downhill from halves, in steps of an eighth of a large cluster. Requires `instances >= 2`.
+template <class Seconds>
+[[nodiscard]] pool_sizes best_split(std::size_t instances, Seconds&& seconds) {
+  const std::size_t step = std::max<std::size_t>(1, instances / 8);
+  const auto sizes = [&](std::size_t prefill) {
+    return pool_sizes{.prefill = prefill, .decode = instances - prefill, .mixed = 0};
+  };
+  std::size_t best = instances / 2;
+  double least = seconds(sizes(best));
+  for (const bool up : {true, false}) {
+    const std::size_t from = best;
+    while (up ? best + step < instances : best > step) {
+      const std::size_t next = up ? best + step : best - step;
+      const double s = seconds(sizes(next));
+      if (!(s < least)) break;
+      least = s;
+      best = next;
+    }
+    if (best != from) break;
+  }
+  return sizes(best);
+}
+
 /// The division of `instances` that carries most within the objectives: DistServe's planning (section 4), by trial
 /// instead of by a model of the queues. For each division, the load is raised as long as the objectives are met and the
 /// queue does not grow for ever, and then narrowed to a twentieth; the division that is met at the highest wins; of

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <tessera/config.hpp>
+
+#include <cstddef>
+
+TESSERA_NAMESPACE_BEGIN
+namespace order {
+
+/// A clock that goes slower the more requests wait: in a second by the part of a second that each would be served if
+/// those who have begun shared their places with those who have not. While nobody waits it goes as the engine's; never
+/// at less than `slowest` of it.
+///
+/// Who is due by this clock may be overtaken for longer the longer the line, and by so much no more: a due time says
+/// who would be done first if all were served at once, as in fair queueing. A fixed pace is arrival order when the line
+/// is longer than the time by which short ones overtake.
+///
+/// Source: ours, after the virtual time of fair queueing (Demers, Keshav and Shenker 1989), with the requests that are
+/// served at a time in place of a link.
+///
+/// All members O(1), no allocation.
+class crowd_clock {
+ public:
+  static constexpr double slowest = 0.1;  ///< Of the engine's clock.
+
+  /// It is `now`, in seconds by the engine's clock; earlier than it was is no time at all.
+  void advance(double now) noexcept {
+    if (!started_) {
+      started_ = true;
+      heard_ = time_ = now;
+    } else if (now > heard_) {
+      time_ += (now - heard_) * rate();
+      heard_ = now;
+    }
+  }
+  /// What it shows at `seconds` by the engine's clock, as far as it is known: at its present rate before and after the
+  /// last `advance`.
+  [[nodiscard]] double at(double seconds) const noexcept {
+    return started_ ? time_ + (seconds - heard_) * rate() : seconds;
+  }
+  /// Its rate now, in (0, 1]: that of the engine's clock is 1.
+  [[nodiscard]] double rate() const noexcept {
+    const double share = static_cast<double>(served_ + 1) / static_cast<double>(served_ + waiting_ + 1);
+    return share > slowest ? share : slowest;
+  }
+
+  /// A request has come, and waits.
+  void joins() noexcept { ++waiting_; }
+  /// One that waited has been served for the first time.
+  void begins() noexcept {
+    if (waiting_ != 0) --waiting_;
+    ++served_;
+  }
+  /// One has gone that had begun, or had not.
+  void leaves(bool had_begun) noexcept {
+    std::size_t& of = had_begun ? served_ : waiting_;
+    if (of != 0) --of;
+  }
+
+ private:
+  double heard_ = 0;  // by the engine's clock
+  double time_ = 0;   // then, by this one
+  std::size_t waiting_ = 0;
+  std::size_t served_ = 0;
+  bool started_ = false;
+};
+
+}  // namespace order
+TESSERA_NAMESPACE_END
