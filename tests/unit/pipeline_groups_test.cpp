@@ -4,6 +4,7 @@
 #include <tessera/kv/changed_tables.hpp>
 #include <tessera/kv/row_tables.hpp>
 #include <tessera/pipeline/grouped_ledger.hpp>
+#include <tessera/preempt/swap.hpp>
 
 #include <algorithm>
 #include <array>
@@ -151,6 +152,40 @@ TEST_CASE("groups: a fork has a copy in each group whose last block is not full"
   CHECK(plan.copies.size() == 3);
   CHECK(plan.size() == 2);
   CHECK(step(s, {}).copies.empty());
+}
+
+TEST_CASE("groups: who loses its blocks computes its KV anew, under a policy that swaps, too") {
+  using swapping = iteration_scheduler<request, order::fcfs, preempt::swap, admit::watermark, kv::groups<3>>;
+  auto storage = storage_for<swapping>({{.blocks = 26, .residents = 2, .max_length = 60_tok}, layers});
+  swapping s{storage};
+  std::array<request, 2> r;
+  for (request& each : r) write(each, 40_tok, 8_tok);
+  for (request& each : r) {
+    for (auto& hashes : each.hashes) hashes.clear();
+  }
+  REQUIRE(s.submit(r[0], {}) == status::accepted);
+  CHECK(step(s, {.token_budget = 40_tok}).size() == 1);
+  r[1].priority = 1;
+  REQUIRE(s.submit(r[1], {}) == status::accepted);
+  auto plan = s.plan({}, {.token_budget = 40_tok});
+  REQUIRE(plan.preempted.size() == 1);
+  CHECK(plan.preempted[0].request == &r[0]);
+  CHECK(plan.preempted[0].mode == preemption_mode::recompute);
+  CHECK(plan.swap_out.empty());
+  REQUIRE(s.commit(plan, std::vector<outcome>(plan.size()), {}) == status::ok);
+  REQUIRE(s.finish(r[1]) == status::ok);
+  for (int steps = 0; r[0].state().life == lifecycle::waiting && steps != 4; ++steps) {
+    plan = s.plan({}, {.token_budget = 64_tok});
+    for (const auto& e : plan.prefill) {
+      if (e.request != &r[0]) continue;
+      CHECK(e.first == 0_tok);
+      CHECK(e.origin == entry_origin::resumed);
+    }
+    CHECK(plan.swap_in.empty());
+    std::vector<outcome> outcomes(plan.size());
+    REQUIRE(s.commit(plan, outcomes, {}) == status::ok);
+  }
+  CHECK(r[0].state().life == lifecycle::resident);
 }
 
 TEST_CASE("groups: a request may be as long as what it needs at once") {
