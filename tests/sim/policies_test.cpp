@@ -247,7 +247,9 @@ TEST_CASE("policies: each runs, under its name, and reports its progress") {
     CAPTURE(p.name);
     std::vector<std::size_t> ended;
     const auto options = toy_cluster(4, 20, sim::profiles().front());
-    const sim::run_result first = p.run(options, rows, [&](std::size_t n) { ended.push_back(n); });
+    const sim::run_result first = p.run(options, rows, [&](std::size_t n) {
+      if (n != ended.size()) ended.push_back(n);  // now and then nothing has ended
+    });
     CHECK(first.numbers.policy == p.name);
     CHECK(first.numbers.completed == rows.size());
     REQUIRE(ended.size() == rows.size());

@@ -215,7 +215,8 @@ TEST_CASE("a bad file is an error with line and column: fields", "[sim]") {
   CHECK(refusal(row("0,-3,1,,,")) == "t:2:3" + prompt + "'-3'");
   CHECK(refusal(row("0,+3,1,,,")) == "t:2:3" + prompt + "'+3'");
   CHECK(refusal(row("0,1.5,1,,,")) == "t:2:3" + prompt + "'1.5'");
-  CHECK(refusal(row("0, 1,1,,,")) == "t:2:3" + prompt + "' 1'");
+  CHECK(refusal(row(" 0, 1\t, 1 ,,,")).empty());  // blanks around a field are none of it
+  CHECK(refusal(row("0,  1 2,1,,,")) == "t:2:5" + prompt + "'1 2'");
   CHECK(refusal(row("0,nan,1,,,")) == "t:2:3" + prompt + "'nan'");
   CHECK(refusal(row("0,0x10,1,,,")) == "t:2:3" + prompt + "'0x10'");
   CHECK(refusal(row("0,\x01\xff,1,,,")) == "t:2:3" + prompt + "'\\x01\\xff'");
