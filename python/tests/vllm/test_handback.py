@@ -194,7 +194,10 @@ def refused_requests() -> dict[str, tuple[Any, str]]:
         "pictures": (with_inputs(), "not text"),
         "adapter": (stub.request("x", [5, 6], params(), lora_request=LoRARequest("a", 1, "/a")), "an adapter"),
         "never fits": (stub.request("x", [5] * 1000, params()), "never_fits"),
-        "unknown argument": (stub.request("x", [5], params(extra_args={"tessera": {"scores": 3}})), "score, reasoning and tenant"),
+        "unknown argument": (
+            stub.request("x", [5], params(extra_args={"tessera": {"scores": 3}})),
+            "score, reasoning and tenant",
+        ),
         "a tenant of no use": (stub.request("x", [5], params(extra_args={"tessera": {"tenant": "a"}})), "no use for a"),
         "no dict": (stub.request("x", [5], params(extra_args={"tessera": 3})), "is a dict"),
         "no number": (stub.request("x", [5], params(extra_args={"tessera": {"score": "much"}})), "could not convert"),
