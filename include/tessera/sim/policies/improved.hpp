@@ -156,6 +156,7 @@ inline void expect_lengths(std::vector<trace_row>& rows, std::span<const trace_r
 /// anew when it has reasoned for a while.
 class learned_lengths {
  public:
+  /// Learns. @param predicts whether lengths are expected by the scores; otherwise all expect the mean.
   learned_lengths(std::span<const trace_row> history, bool predicts)
       : memory_{storage_for<rank::length_distribution>(
             {.window = std::max<std::size_t>(history.size(), 1), .groups = 32})} {
@@ -192,8 +193,9 @@ class learned_lengths {
   return bounded_steps(o, calibrate_prefill(o.instance.timer, default_ttft_target), improved_config{}.step_s);
 }
 
-/// Rows of a history that a trial of pools runs: the first, and the one that has to confirm it.
+/// Rows of a history that a first trial of pools runs.
 inline constexpr std::size_t first_trial = 1000;
+/// Rows of the trial that has to confirm it.
 inline constexpr std::size_t last_trial = 8000;
 /// Most instances for which pools are tried.
 inline constexpr std::size_t most_in_trials = 64;
