@@ -165,12 +165,15 @@ void add(outcome_counts& to, const outcome_counts& n) {
   to.swapped += n.swapped;
 }
 
+/// 60 requests by a decoder of its own, whose tokens are held against those of their sequences alone.
+outcome_counts random_load_alone(const composition& c, const setting& s, std::uint64_t seed) {
+  fake_decoder fake{decoder_of(s)};
+  return random_load(c, s, seed, 60, fake, alone);
+}
+
 TEST_CASE("engine: swapped and recomputed requests have the tokens of their sequences alone") {
   for (const composition& c : compositions()) {
-    const auto run = [&](const setting& s, std::uint64_t seed) {
-      fake_decoder fake{decoder_of(s)};
-      return random_load(c, s, seed, 60, fake, alone);
-    };
+    const auto run = [&](const setting& s, std::uint64_t seed) { return random_load_alone(c, s, seed); };
     outcome_counts swap;
     outcome_counts recompute;
     for (std::uint64_t seed = 1; seed <= 6; ++seed) {
@@ -193,10 +196,7 @@ TEST_CASE("engine: swapped and recomputed requests have the tokens of their sequ
 // get, that they have ended, too.
 TEST_CASE("engine: with two steps in flight requests have the tokens of their sequences alone") {
   for (const composition& c : compositions()) {
-    const auto run = [&](const setting& s, std::uint64_t seed) {
-      fake_decoder fake{decoder_of(s)};
-      return random_load(c, s, seed, 60, fake, alone);
-    };
+    const auto run = [&](const setting& s, std::uint64_t seed) { return random_load_alone(c, s, seed); };
     outcome_counts known;
     outcome_counts late;
     for (std::uint64_t seed = 1; seed <= 6; ++seed) {

@@ -29,6 +29,7 @@
 #include <vector>
 
 #include "support/must.hpp"
+#include "support/random_limits.hpp"
 
 namespace tessera_test {
 namespace grouped {
@@ -528,16 +529,6 @@ std::uint64_t play(const setting<Groups>& with, Below& below, Extra* extra, tota
     const status s = w.submit(r);
     must(s == status::accepted || s == status::queue_full || s == status::never_fits, "a request that is well formed");
   };
-  const auto some_limits = [](auto& numbers) {
-    step_limits step;
-    step.max_batch = 1 + numbers(6);
-    step.token_budget = of(1 + numbers(60));
-    step.max_chunk = of(numbers(3) == 0 ? 1 + numbers(12) : 0);
-    step.lookahead = of(numbers(2) == 0 ? numbers(4) : 0);
-    if (numbers(8) == 0) step.max_starts = numbers(2);
-    return step;
-  };
-
   for (int i = 0; i != with.operations; ++i) {
     if constexpr (requires { below.done(); }) {
       if (below.done()) break;
@@ -593,8 +584,9 @@ std::uint64_t play(const setting<Groups>& with, Below& below, Extra* extra, tota
           w.commit(below);
           break;
         }
-        for (std::size_t n = extra != nullptr ? (*extra)(3) : 0; n != 0; --n) w.plan(some_limits(*extra), true);
-        w.plan(some_limits(below), false);
+        for (std::size_t n = extra != nullptr ? (*extra)(3) : 0; n != 0; --n)
+          w.plan(tessera_test::random_limits(*extra), true);
+        w.plan(tessera_test::random_limits(below), false);
     }
   }
   // With an engine that only ever goes on, everything ends.

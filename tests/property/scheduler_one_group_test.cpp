@@ -22,6 +22,7 @@
 
 #include "support/catch.hpp"
 #include "support/is_slow.hpp"
+#include "support/random_limits.hpp"
 
 namespace {
 
@@ -124,15 +125,6 @@ void play(std::uint32_t seed) {
     }
     b.hashes = a.hashes;
   };
-  const auto limits = [&] {
-    step_limits s;
-    s.max_batch = 1 + below(6);
-    s.token_budget = of(1 + below(60));
-    s.max_chunk = of(below(3) == 0 ? 1 + below(12) : 0);
-    s.lookahead = of(below(2) == 0 ? below(4) : 0);
-    if (below(8) == 0) s.max_starts = below(2);
-    return s;
-  };
   const auto commit = [&] {
     const flight f = flights.front();
     flights.pop_front();
@@ -212,7 +204,7 @@ void play(std::uint32_t seed) {
     } else if (flights.size() == l.plans_in_flight || (!flights.empty() && below(3) == 0)) {
       commit();
     } else {
-      const step_limits s = limits();
+      const step_limits s = tessera_test::random_limits(below);
       flights.push_back({p.plan(now, s), g.plan(now, s)});
       REQUIRE(told(flights.back().plain_plan) == told(flights.back().grouped_plan));
     }

@@ -53,8 +53,8 @@ struct basic_fair_tenants {
   };
   std::array<account, Tenants> accounts{};  ///< One for each.
   std::size_t last = 0;                     ///< Whose request started last.
-  std::int64_t least =
-      0;  ///< Had by whoever has had least of those with more that wait, in the plan that is being made.
+  /// Had by whoever has had least of those with more that wait, in the plan that is being made.
+  std::int64_t least = 0;
 
   /// O(1).
   template <schedulable R>

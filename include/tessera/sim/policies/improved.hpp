@@ -152,16 +152,14 @@ inline void expect_lengths(std::vector<trace_row>& rows, std::span<const trace_r
   for (trace_row& r : rows) r.score = static_cast<float>(calibrator(predicts ? r.score : none).count());
 }
 
-/// How long outputs are that have the same expected length, learned from a `history`: what is expected of a request
-/// anew when it has reasoned for a while.
+/// How long outputs are that have the same expected length: what is expected of a request anew when it has reasoned for
+/// a while.
 class learned_lengths {
  public:
-  /// Learns. @param predicts whether lengths are expected by the scores; otherwise all expect the mean.
-  learned_lengths(std::span<const trace_row> history, bool predicts)
-      : memory_{storage_for<rank::length_distribution>(
-            {.window = std::max<std::size_t>(history.size(), 1), .groups = 32})} {
-    std::vector<trace_row> ended{history.begin(), history.end()};
-    expect_lengths(ended, history, predicts);
+  /// Learns from requests that have ended. @param ended with expected lengths for scores, see `expect_lengths`.
+  explicit learned_lengths(std::span<const trace_row> ended)
+      : memory_{
+            storage_for<rank::length_distribution>({.window = std::max<std::size_t>(ended.size(), 1), .groups = 32})} {
     for (const trace_row& r : ended) lengths_.observe(r.score, tokens{r.output_tokens});
     lengths_.fit();
   }
@@ -216,7 +214,9 @@ TESSERA_DETAIL_POLICIES_INLINE run_result run_improved(const cluster_options& op
   using scheduler = tessera::improved<request, rank::expected_length<>, order::pacer_member, kv_store>;
   std::vector<trace_row> expecting{rows.begin(), rows.end()};
   expect_lengths(expecting, history, config.predicts);
-  const learned_lengths lengths{history, config.predicts};
+  std::vector<trace_row> earlier{history.begin(), history.end()};
+  expect_lengths(earlier, history, config.predicts);
+  const learned_lengths lengths{earlier};
   const typename scheduler::config ordered{.revised = config.revised, .expected = lengths.expected()};
   if (config.stages && options.instances > 1 && options.instances <= most_in_stages && !history.empty()) {
     const cascade_plan plan = plan_cascade(options, history, arrival_rate(history), layout::steady);
@@ -231,8 +231,6 @@ TESSERA_DETAIL_POLICIES_INLINE run_result run_improved(const cluster_options& op
   const prefill_model model = calibrate_prefill(options.instance.timer, default_ttft_target);
   const cluster_options o = config.bounded_steps ? bounded_steps(options, model, config.step_s) : options;
   if (config.pools && o.instances > 1 && o.instances <= most_in_trials && !history.empty()) {
-    std::vector<trace_row> earlier{history.begin(), history.end()};
-    expect_lengths(earlier, history, config.predicts);
     using apart = disaggregated<phasor_control>;
     const auto split = [&](const pool_sizes& p) {
       return apart{p, phasor_control{{.model = model, .changes_roles = false}}};

@@ -184,7 +184,7 @@ namespace detail {
           [name](const cluster_options& options, std::span<const trace_row> rows, const progress_callback& progress) {
             std::vector<trace_row> expecting{rows.begin(), rows.end()};
             expect_lengths(expecting, rows, true);
-            const learned_lengths lengths{rows, true};
+            const learned_lengths lengths{expecting};
             using scheduler = tessera::improved<request, rank::expected_length<>, order::pacer_member, kv_store>;
             return make_policy<scheduler>(name, "", {.expected = lengths.expected()}).run(options, expecting, progress);
           }};

@@ -42,10 +42,6 @@ namespace detail {
       std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xc0U) != 0x80U; }));
 }
 
-}  // namespace detail
-
-namespace detail {
-
 enum class better { none, low, high };
 enum class when { always, if_any, once };  // `if_any`: not where it is 0 in every row; `once`: not with intervals
 
