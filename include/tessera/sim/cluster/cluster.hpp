@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <tessera/headroom/space.hpp>
 #include <tessera/kv/fragmentation.hpp>
 #include <tessera/sim/cluster/cluster_control.hpp>
 #include <tessera/sim/cluster/cluster_options.hpp>
@@ -8,6 +9,8 @@
 #include <tessera/sim/cluster/fabric.hpp>
 #include <tessera/sim/cluster/fault.hpp>
 #include <tessera/sim/cluster/instance.hpp>
+#include <tessera/sim/cluster/instance_view.hpp>
+#include <tessera/sim/cluster/placed.hpp>
 #include <tessera/sim/cluster/prefix_keys.hpp>
 #include <tessera/sim/cluster/run_recorder.hpp>
 #include <tessera/sim/cluster/turns.hpp>
@@ -381,6 +384,7 @@ class cluster {
       v.requests += 1;
       v.queued += 1;
       v.waiting_blocks += blocks_for(max(r.state().length, r.prompt), options_.instance.limits.block_size);
+      v.phi = headroom::space_freeness(v.kv_held + v.waiting_blocks, {}, v.capacity);
       return;
     }
     if (instances_[to].submit(r, a.arrived_s) != status::accepted) {
@@ -810,6 +814,7 @@ class cluster {
     v.queued = one.waiting();
     v.free_blocks = free - min(free, incoming_[i].held);
     v.requests = one.served() + incoming_[i].requests;
+    v.phi = headroom::space_freeness(v.kv_held + v.waiting_blocks, {}, v.capacity);
     const blocks stranded = kv::stranded_below{demand_}({.total = v.capacity, .free = free});
     stranded_total_ += stranded - stranded_[i];
     stranded_[i] = stranded;

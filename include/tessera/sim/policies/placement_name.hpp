@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <tessera/placement/fill_to_level.hpp>
 #include <tessera/placement/hashed.hpp>
 #include <tessera/placement/join_shortest_queue.hpp>
 #include <tessera/placement/least_kv.hpp>
 #include <tessera/placement/least_load.hpp>
 #include <tessera/placement/lmetric.hpp>
 #include <tessera/placement/pascal.hpp>
+#include <tessera/placement/phi.hpp>
+#include <tessera/placement/power_of_two.hpp>
 #include <tessera/placement/prefix_affinity.hpp>
 #include <tessera/placement/random.hpp>
 #include <tessera/placement/round_robin.hpp>
@@ -29,6 +32,12 @@ template <>
 inline constexpr std::string_view placement_name<placement::round_robin> = "in-turn";
 template <>
 inline constexpr std::string_view placement_name<placement::random> = "random";
+template <>
+inline constexpr std::string_view placement_name<placement::power_of_two> = "power-of-two";
+template <>
+inline constexpr std::string_view placement_name<placement::fill_to_level<>> = "fill-to-level";
+template <>
+inline constexpr std::string_view placement_name<placement::highest_phi> = "phi";
 template <>
 inline constexpr std::string_view placement_name<placement::pascal_arrival> = "pascal";
 template <>

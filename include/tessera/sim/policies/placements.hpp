@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
-#include <tessera/sim/cluster/cluster_control.hpp>
+#include <tessera/sim/cluster/named_placement.hpp>
 #include <tessera/sim/error.hpp>
 #include <tessera/sim/policies/placement_name.hpp>
 
@@ -29,6 +29,9 @@ namespace sim {
       named(placement::join_shortest_queue{}, "the fewest requests, running or waiting"),
       named(placement::round_robin{}, "one instance after the other"),
       named(placement::random{}, "any instance"),
+      named(placement::power_of_two{}, "of two at random the one with fewer requests"),
+      named(placement::fill_to_level<>{}, "at random among those below the level that this request and others' fill"),
+      named(placement::highest_phi{}, "the largest part of the memory that nobody holds or waits for (Phi_S)"),
       named(placement::pascal_arrival{}, "PASCAL's Algorithm 1: least-load among those where all answers keep pace"),
       named(placement::lmetric{}, "the least of uncached prompt tokens times requests (LMetric)"),
       named(placement::prefix_affinity{}, "most of the prompt cached, unless it has 1.25 times the mean of requests"),
