@@ -75,8 +75,7 @@ class stream {
   }
   /// The gateway has nothing more to say: the request has ended, or its client has gone.
   void closed() {
-    give_back();
-    if (!over_) over_ = end{};
+    if (!over_) stop(grpc_status::ok, "");
   }
   /// Time has passed.
   void tick(time_point now) {
@@ -294,6 +293,7 @@ class stream {
   void stop(grpc_status status, const char* why) {
     over_ = end{status, why};
     sends_ = part::none;
+    answer_.reset();
     give_back();
     body_ = {};
   }
