@@ -107,6 +107,20 @@ class picker_process {
     for (const std::string& e : endpoints) all["endpoints"].push_back({{"address", e}});
     write(all.dump());
   }
+  /// Kilobytes of memory that it has.
+  [[nodiscard]] long resident_kb() const {
+    std::ifstream in{"/proc/" + std::to_string(id_) + "/status"};
+    for (std::string line; std::getline(in, line);) {
+      if (line.substr(0, 6) == "VmRSS:") return std::stol(line.substr(6));
+    }
+    return 0;
+  }
+  [[nodiscard]] long threads() const {
+    long n = 0;
+    for ([[maybe_unused]] const auto& t : std::filesystem::directory_iterator{"/proc/" + std::to_string(id_) + "/task"})
+      ++n;
+    return n;
+  }
   void signal(int which) const { ::kill(id_, which); }
   /// Its book.
   nlohmann::json state() {
