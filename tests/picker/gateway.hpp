@@ -77,10 +77,7 @@ class picker_process {
     constexpr std::string_view begins = "listening on port ";
     if (said.substr(0, begins.size()) != begins) throw std::runtime_error{"it does not listen: " + errors()};
     port_ = std::stoi(said.substr(begins.size()));
-    grpc::ChannelArguments fixed_windows;  // else gRPC takes megabytes that nobody has read
-    fixed_windows.SetInt(GRPC_ARG_HTTP2_BDP_PROBE, 0);
-    channel_ = grpc::CreateCustomChannel("127.0.0.1:" + std::to_string(port_), grpc::InsecureChannelCredentials(),
-                                         fixed_windows);
+    connect(grpc::InsecureChannelCredentials(), {});
   }
   ~picker_process() {
     if (id_ > 0) {
@@ -96,6 +93,11 @@ class picker_process {
 
   [[nodiscard]] std::string file() const { return folder_ + "/endpoints.json"; }
   [[nodiscard]] const std::shared_ptr<grpc::Channel>& channel() const { return channel_; }
+  /// All streams from now on are over a channel of this kind.
+  void connect(const std::shared_ptr<grpc::ChannelCredentials>& how, grpc::ChannelArguments arguments) {
+    arguments.SetInt(GRPC_ARG_HTTP2_BDP_PROBE, 0);  // fixed windows: else gRPC takes megabytes that nobody has read
+    channel_ = grpc::CreateCustomChannel("127.0.0.1:" + std::to_string(port_), how, arguments);
+  }
   void write(const std::string& text) const {
     // As a ConfigMap changes: at once.
     std::ofstream{file() + ".new"} << text;

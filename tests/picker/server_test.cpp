@@ -10,7 +10,12 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <thread>
@@ -391,6 +396,36 @@ TEST_CASE("health is told, and changes when it drains; running requests end, and
   CHECK(s.finish().ok());
   CHECK(f.picker->wait() == 0);
   CHECK(f.picker->errors().find("in the book: 0") != std::string::npos);
+}
+
+TEST_CASE("with a certificate it speaks TLS, and nothing else") {
+  char folder[] = "/tmp/endpoint_picker_tls_XXXXXX";
+  REQUIRE(::mkdtemp(folder) != nullptr);
+  const std::string key = std::string{folder} + "/key.pem";
+  const std::string certificate = std::string{folder} + "/certificate.pem";
+  const std::string make =
+      "openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=localhost -addext "
+      "subjectAltName=DNS:localhost -keyout " +
+      key + " -out " + certificate + " 2>/dev/null";
+  if (std::system(make.c_str()) != 0) {
+    WARN("there is no openssl to make a certificate with");
+    return;
+  }
+  {
+    fake_engine engine;
+    picker_process p{{engine.where()}, {"--tls-certificate", certificate, "--tls-key", key}};
+    CHECK(p.health("") == 0);  // without TLS
+    std::ifstream in{certificate};
+    grpc::SslCredentialsOptions trusts;
+    trusts.pem_root_certs.assign(std::istreambuf_iterator<char>{in}, {});
+    grpc::ChannelArguments as_localhost;
+    as_localhost.SetSslTargetNameOverride("localhost");
+    p.connect(grpc::SslCredentials(trusts), as_localhost);
+    CHECK(p.health("") == 1);
+    REQUIRE(soon([&] { return p.has_ready(1); }));
+    CHECK(request(p, {4, 5}, 3).tokens == tokens_after({4, 5}, 3));
+  }
+  std::filesystem::remove_all(folder);
 }
 
 TEST_CASE("streams that do not end are cut off when the time to drain is over") {
