@@ -77,6 +77,8 @@ int main(int argc, char** argv) {
                  "fill_to_level: requests that other pickers send between report and choice");
   app.add_option("--choices", choose.choices, "Endpoints that are named for a request, the best first");
   app.add_option("--reasons", choose.reasons, "Whether requests that do not say so reason first");
+  app.add_flag("--alone", choose.alone,
+               "Nobody else sends to these endpoints: loads are those of this picker's own book");
   app.add_option("--bytes-per-token", choose.bytes_per_token, "Of prompts, until answers have said better");
   app.add_option("--block-size", block_size, "Tokens of a block in the book, whatever engines have");
   app.add_option("--shed-kv", choose.shed_kv, "An endpoint with so much of its KV taken is busy");

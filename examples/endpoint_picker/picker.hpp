@@ -45,6 +45,7 @@ struct picker_settings {
   double shed_kv = 0.8;            ///< An endpoint with so much of its KV held or waited for is busy,
   std::uint64_t shed_waiting = 5;  ///< as is one with so many requests in its queue.
   double bytes_per_token = 4;      ///< Of a prompt's text, until answers have said better.
+  bool alone = false;              ///< Nobody else sends requests to these endpoints.
   bool reasons = false;            ///< What requests do that do not say whether they reason.
   std::size_t buffered = std::size_t{256} << 20U;  ///< Bytes of bodies that are held at a time, of all streams.
 };
@@ -140,6 +141,7 @@ class picker {
     tessera::fleet::report r{.incarnation = book_.incarnation(t.id), .epoch = ++s.epoch};
     r.all.requests = m.running + m.waiting;
     r.all.kv_held = tessera::blocks{static_cast<std::int64_t>(m.kv_usage * static_cast<double>(capacity))};
+    if (settings_.alone) r.own = r.all;  // then one's own book says all, and says it now
     book_.receive(t.id, r, now);
     ++counts_.reports;
   }

@@ -185,6 +185,20 @@ TEST_CASE("what is one's own in a report counts once") {
   CHECK(endpoint_of(p, address_of(1))["requests"] == 2);
 }
 
+TEST_CASE("who is alone has no load but its own, however old a report is") {
+  picker p{{.policy = "shortest_queue", .alone = true}};
+  p.list(some(2));
+  all_report(p, idle, 0);
+  const decision d = p.pick({.token_ids = 160}, at(0));
+  p.progress(d.place, 1, at(1));
+  all_report(p, {.running = 7, .kv_usage = 0.5, .kv_tokens = 16'000, .started = 1}, 2);
+  const auto e = endpoint_of(p, first_of(d.destination));
+  CHECK(e["requests"] == 1);
+  CHECK(e["kv_held"] == 11);
+  p.release(d.place);
+  CHECK(endpoint_of(p, first_of(d.destination))["requests"] == 0);
+}
+
 TEST_CASE("an endpoint whose process began anew has lost what it had") {
   picker p{{}};
   p.list(some(1));
