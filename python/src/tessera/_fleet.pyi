@@ -18,8 +18,10 @@ class Ledger:
 
     `policy`: where new requests go, one of `tessera.fleet.policies`. `phi_time` is Phi_T: what is left of prompts, for
     which replicas join with a prefill_budget; `phi` is freeness of memory. `cascade`: least load among those whose
-    range (`set_range`) has the prompt. `prefix_affinity` and `lmetric` read `cached`. `moves`: where running ones go on, one
-    of `tessera.fleet.moves`; without it what belongs to `pascal` and `cascade`, and `when_tight` if `tight` is above 0.
+    range (`set_range`) has the prompt. `prefix_affinity` and `lmetric` read `cached`.
+
+    `moves`: where running ones go on, one of `tessera.fleet.moves`; without it what belongs to `pascal` and `cascade`,
+    and `when_tight` if `tight` is above 0.
     """
 
     def __init__(

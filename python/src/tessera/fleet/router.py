@@ -290,6 +290,8 @@ class Router:
         ids = [*session.prompt, *session.got]
         until = self.now() + session.patience.place
         while True:
+            if session._closed:
+                raise Refused("the client has gone")
             entry = self._choose(session, ids, avoid)
             if entry is not None:
                 return entry

@@ -208,6 +208,7 @@ class Session:
         self._leg: _Leg | None = None
         self._move: _Move | None = None
         self._request = -1  # in the book
+        self._avoid: set[Entry] = set()  # those that have failed it
         self._base = 0  # tokens that it had when it was placed
         self._heard = 0.0
         self._closed = False
@@ -217,9 +218,13 @@ class Session:
         return self._pieces
 
     async def aclose(self) -> None:
-        """The client has gone."""
-        await self._pieces.aclose()
+        """The client has gone. Whoever waits for the next piece gets none."""
+        leg = self._leg
         self._close()
+        if leg is not None:
+            self._events.put_nowait((leg, Died("the client has gone")))
+        with contextlib.suppress(RuntimeError):  # somebody waits for it
+            await self._pieces.aclose()
 
     @property
     def replica(self) -> str | None:
@@ -230,15 +235,18 @@ class Session:
 
     async def _run(self) -> AsyncGenerator[Piece, None]:
         try:
-            avoid: set[Entry] = set()
-            while True:
+            while not self._closed:
                 if self._leg is None:
-                    await self._open(avoid)
+                    await self._open()
                 leg, what = await self._next()
+                if self._closed:
+                    return
                 if leg.closed:
                     continue
-                pieces = self._hear(leg, what, avoid) if isinstance(what, Piece) else self._failed(leg, what, avoid)
+                pieces = self._hear(leg, what) if isinstance(what, Piece) else self._failed(leg, what)
                 for piece in pieces:
+                    if piece.finish is not None:
+                        self._close()  # whatever time the client takes over it
                     yield piece
                     if piece.finish is not None:
                         return
@@ -251,10 +259,10 @@ class Session:
         finally:
             self._close()
 
-    async def _open(self, avoid: set[Entry]) -> None:
+    async def _open(self) -> None:
         """Finds a replica and begins there. Raises `Refused` if there is none for long."""
         router = self._router
-        entry = await router._place(self, avoid)
+        entry = await router._place(self, self._avoid)
         self._base = len(self.got)
         self._heard = router.now()
         call = Call(
@@ -284,7 +292,7 @@ class Session:
             with contextlib.suppress(asyncio.TimeoutError):
                 return await asyncio.wait_for(self._events.get(), until - router.now())
 
-    def _hear(self, leg: _Leg, piece: Piece, avoid: set[Entry]) -> list[Piece]:
+    def _hear(self, leg: _Leg, piece: Piece) -> list[Piece]:
         move = self._move
         if move is not None and leg is move.export:
             self._exported(move, piece)
@@ -297,7 +305,7 @@ class Session:
             if leg.call.kv is None:
                 self._retries.after("at_fault")
                 raise AtFault(f"{leg.entry.name} cannot serve this request")
-            self._give_up(leg, "refused", f"{leg.entry.name} did not get the KV", avoid)
+            self._give_up(leg, "refused", f"{leg.entry.name} did not get the KV")
             return []
         if move is not None and leg is move.target:
             if not self._continues(piece):
@@ -309,7 +317,7 @@ class Session:
     def _deliver(self, leg: _Leg, piece: Piece) -> list[Piece]:
         skip, take, hole = self._stitch.on(piece.at, len(piece.tokens))
         if hole:
-            raise RuntimeError(f"{leg.entry.name} left tokens out")
+            return self._failed(leg, Died("left tokens out"))
         self._heard = self._router.now()
         leg.has_first = True
         new = list(piece.tokens[skip : skip + take])
@@ -327,7 +335,7 @@ class Session:
 
     # -- failures
 
-    def _failed(self, leg: _Leg, error: BaseException, avoid: set[Entry]) -> list[Piece]:
+    def _failed(self, leg: _Leg, error: BaseException) -> list[Piece]:
         move = self._move
         kind = error.kind if isinstance(error, Failure) else "died"
         if kind in ("died", "unreachable"):
@@ -342,25 +350,25 @@ class Session:
         if move is not None and move.target is not None:
             # All that there was to export is on its way, or there: it goes on where it was going to.
             leg.close()
-            self._note(kind, said, avoid, leg, error)
+            self._note(kind, said, leg, error)
             return self._switch(move)
-        self._give_up(leg, kind, said, avoid, error)
+        self._give_up(leg, kind, said, error)
         return []
 
-    def _note(self, kind: str, said: str, avoid: set[Entry], leg: _Leg, error: BaseException | None = None) -> None:
+    def _note(self, kind: str, said: str, leg: _Leg, error: BaseException | None = None) -> None:
         self.failures.append(said)
-        avoid.add(leg.entry)
+        self._avoid.add(leg.entry)
         if not self._retries.after(kind):
             raise error if isinstance(error, Failure) else Died(said)
 
-    def _give_up(self, leg: _Leg, kind: str, said: str, avoid: set[Entry], error: BaseException | None = None) -> None:
+    def _give_up(self, leg: _Leg, kind: str, said: str, error: BaseException | None = None) -> None:
         """It does not go on there."""
         if self._move is not None:
             self._stay()
         leg.close()
         self._router._release(self, leg.entry)
         self._leg = None
-        self._note(kind, said, avoid, leg, error)
+        self._note(kind, said, leg, error)
 
     # -- moves
 
