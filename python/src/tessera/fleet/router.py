@@ -83,6 +83,8 @@ class Router:
             self.prefixes = _fleet.PrefixIndex(self.block_size, settings.get("replicas", 64))
         #: A replica that was silent while it had requests gets no new ones for so long.
         self.shun = shun
+        #: Requests that moved, whose move came to nothing, and that an engine failed.
+        self.moved = self.stayed = self.failed = 0
         self._lease: float = settings.get("lease", 60.0)
         self._touched = 0.0
         self._entries: dict[str, Entry] = {}

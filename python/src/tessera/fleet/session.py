@@ -357,6 +357,7 @@ class Session:
 
     def _note(self, kind: str, said: str, leg: _Leg, error: BaseException | None = None) -> None:
         self.failures.append(said)
+        self._router.failed += 1
         self._avoid.add(leg.entry)
         if not self._retries.after(kind):
             raise error if isinstance(error, Failure) else Died(said)
@@ -418,6 +419,7 @@ class Session:
         self._heard = self._router.now()
         self._router._moved(self, move.to)
         self.moves += 1
+        self._router.moved += 1
         has_first = move.target.has_first
         pieces = self._deliver(move.target, Piece(move.at, move.extra))
         move.target.has_first = has_first
@@ -439,6 +441,7 @@ class Session:
         move.close()
         self._move = None
         self.moves_failed += 1
+        self._router.stayed += 1
         self._router._release(self, move.to)
 
     def _close(self) -> None:
