@@ -53,8 +53,8 @@ class Tokenizer(Protocol):
 
 
 class Decoder(Protocol):
-    def add(self, tokens: list[int]) -> str:
-        """The text that they add; what is no whole character yet comes later."""
+    def add(self, tokens: list[int], last: bool) -> str:
+        """The text that they add; what is no whole character yet comes later, but at the end."""
 
 
 @dataclass
@@ -100,7 +100,7 @@ class Text:
         self.stopped = False
 
     def add(self, tokens: list[int], last: bool) -> str:
-        self._held += self._decoder.add(tokens)
+        self._held += self._decoder.add(tokens, last)
         found = [i for i in (self._held.find(s) for s in self._stops) if i >= 0]
         if found:
             self.stopped = True

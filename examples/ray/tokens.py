@@ -26,7 +26,7 @@ class Numbers:
     def decoder(self) -> Numbers:
         return self
 
-    def add(self, tokens: list[int]) -> str:
+    def add(self, tokens: list[int], last: bool) -> str:
         return "".join(f" {t}" for t in tokens)
 
 
@@ -60,11 +60,11 @@ class Incremental:
         self._from = 0  # decoded together with what is new
         self._done = 0  # told
 
-    def add(self, tokens: list[int]) -> str:
+    def add(self, tokens: list[int], last: bool) -> str:
         self._ids += tokens
         before = self._decode(self._ids[self._from : self._done])
         after = self._decode(self._ids[self._from :])
-        if len(after) <= len(before) or after.endswith("\ufffd"):
+        if not last and (len(after) <= len(before) or after.endswith("\ufffd")):
             return ""
         self._from, self._done = self._done, len(self._ids)
         return after[len(before) :]

@@ -26,8 +26,8 @@ for needed in ("ray", "openai"):
     if importlib.util.find_spec(needed) is None:
         pytest.skip(f"there is no {needed} here: script/python fleet installs it", allow_module_level=True)
 
-from fake_engine import answer
-from openai import AsyncOpenAI, BadRequestError, NotFoundError
+from fake_engine import answer  # noqa: E402
+from openai import AsyncOpenAI, BadRequestError, NotFoundError  # noqa: E402
 
 here = Path(__file__).resolve()
 app = here.parents[3] / "examples" / "ray" / "app.py"
@@ -57,7 +57,6 @@ class Endpoint:
             "HF_HUB_OFFLINE": "1",
             "PYTHONDONTWRITEBYTECODE": "1",
         }
-        before = set(os.listdir("/dev/shm"))
         self.log = Path(self.folder) / "app.log"
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(
@@ -67,7 +66,6 @@ class Endpoint:
                 env=environment,
                 start_new_session=True,
             )
-        self.shared = before
         end = time.monotonic() + 300
         while b"/v1" not in self.log.read_bytes():
             if self.process.poll() is not None or time.monotonic() > end:
