@@ -20,22 +20,22 @@ def measure(policy: str, replicas: int, decisions: int = 20_000) -> list[float]:
     router.now = lambda: 1.0  # type: ignore[method-assign]
     for i in range(replicas):
         router.add(f"replica-{i}", Nobody(), 10_000, prefill_budget=8192.0)  # type: ignore[arg-type]
-    book, took = router.book, []
     prompt = list(range(1000))
+    took, placed = [], []
     for n in range(1, decisions + 1):
-        i = n % replicas
-        mine = Load(2, 90, 0)
-        said = Report(n, Load(5, 300, 20), {"r": mine, "other": Load(3, 210, 20)}, free=9000)
+        name = f"replica-{n % replicas}"
+        said = Report(1 + n // replicas, Load(5, 300, 20), {"r": Load(2, 90, 0), "other": Load(3, 210, 20)}, free=9000)
+        session = router.stream(prompt, 10)
         start = time.perf_counter_ns()
-        assert router.report(f"replica-{i}", said) == "taken"
-        cached = None if router.prefixes is None else router.prefixes.match(prompt)
-        to = book.place(n, 1000, 1.0, cached=cached)
+        assert router.report(name, said) == "taken"
+        entry = router._choose(session, prompt, set())
         took.append((time.perf_counter_ns() - start) / 1e3)
-        if n >= 512:
-            for k in range(replicas):
-                if book.release(n - 511, k):
-                    break
-        assert to is not None
+        assert entry is not None
+        placed.append((session, entry))
+        if n > 512:
+            session, entry = placed[-512]
+            router._release(session, entry)
+            router._forget(session)
     return sorted(took)
 
 

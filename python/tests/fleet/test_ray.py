@@ -314,17 +314,8 @@ async def same(e: Endpoint, alone: tuple[str, Any, Any], how_many: int, during: 
 @real
 def test_real_engines_say_what_one_alone_says_and_requests_move(engines: Endpoint, alone: Any) -> None:
     asyncio.run(same(engines, alone, 16))
-    assert engines.book()["failed"] == 0
-
-
-@real
-def test_a_request_moves_between_real_engines(engines: Endpoint, alone: Any) -> None:
-    before = engines.book()
-    for _ in range(3):
-        asyncio.run(same(engines, alone, 5))
-    after = engines.book()
-    assert after["moved"] > before["moved"], after
-    assert after["failed"] == 0
+    book = engines.book()
+    assert book["failed"] == 0 and book["moved"] >= 1
 
 
 @real
