@@ -59,6 +59,7 @@ class _Sequence:
     computed: int = 0
     held: int = 0
     out: int = 0
+    told: int = 0
     cached: int = 0
     fetch: float = 0.0
     published: int | None = None  # the state at its last whole block
@@ -82,6 +83,7 @@ class FakeEngine:
         latency: float = 0.001,
         cache_blocks: int = 256,
         vocabulary: int = 1000,
+        stream_interval: int = 1,
         export_lease: float = 30.0,
         life: int = 1,
         peers: dict[str, FakeEngine] | None = None,
@@ -97,6 +99,8 @@ class FakeEngine:
         self.latency = latency
         self.cache_blocks = cache_blocks
         self.vocabulary = vocabulary
+        #: Tokens of a piece, but of the first and the last.
+        self.stream_interval = stream_interval
         self.export_lease = export_lease
         self.life = life
         self.peers = peers if peers is not None else {}
@@ -339,8 +343,11 @@ class FakeEngine:
         s.ids.append(token)
         s.out += 1
         finish = "stop" if token == EOS else "length" if s.out == s.call.max_tokens else None
-        kv = self._export(s) if finish == "length" and s.call.export else None
-        s.queue.put_nowait(Piece(s.call.at + s.out - 1, (token,), finish, kv, s.cached))
+        if s.out == 1 or finish is not None or s.out - s.told == self.stream_interval:
+            kv = self._export(s) if finish == "length" and s.call.export else None
+            tokens = tuple(s.ids[s.told - s.out :])
+            s.queue.put_nowait(Piece(s.call.at + s.told, tokens, finish, kv, s.cached))
+            s.told = s.out
         if finish is not None:
             self._drop(s)
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Policies before eight fake engines at 80 % load, in virtual time: mean time to first token, by seed.
 
-python python/tests/fleet/compare.py [--seeds 10] [--requests 1000] [scenario ...]
+python python/tests/fleet/compare.py [--seeds 10] [--requests 800] [scenario ...]
 
 Everything is the router's own: reports of half a second, sessions, moves. What saturates the engines is found first, in
 a closed loop. An interval is Student's, of 95 %, over the differences within seeds.
@@ -48,7 +48,15 @@ scenarios: dict[str, tuple[Draw, dict[str, Any]]] = {
     "scarce": (chat, {"blocks": 300}),
     "mixed": (mixed, {"blocks": 4000}),
 }
-engine = {"seqs": 32, "budget": 512, "step": 0.008, "per_prompt_token": 6e-5, "per_sequence": 2e-4, "cache_blocks": 0}
+engine = {
+    "seqs": 32,
+    "budget": 512,
+    "step": 0.008,
+    "per_prompt_token": 6e-5,
+    "per_sequence": 2e-4,
+    "cache_blocks": 0,
+    "stream_interval": 16,
+}
 
 
 def fleet_of(policy: str, options: dict[str, Any], **settings: Any) -> tuple[Router, list[FakeEngine]]:
@@ -130,7 +138,7 @@ def interval(values: list[float]) -> float:
 def main() -> None:
     p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     p.add_argument("--seeds", type=int, default=10)
-    p.add_argument("--requests", type=int, default=1000)
+    p.add_argument("--requests", type=int, default=800)
     p.add_argument("scenario", nargs="*", default=[*scenarios])
     o = p.parse_args()
     for scenario in o.scenario:

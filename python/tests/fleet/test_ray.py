@@ -325,7 +325,7 @@ def test_real_engines_through_kill_9_of_a_core_and_of_a_replica(engines: Endpoin
         os.kill(engines.pids(title)[0], signal.SIGKILL)
 
     before = engines.book()["failed"]
-    asyncio.run(same(engines, alone, 8, lambda: kill("EngineCore")))
+    asyncio.run(same(engines, alone, 8, lambda: kill("VLLM::")))
     middle = engines.book()["failed"]
     assert middle > before
     for _ in range(1200):

@@ -207,6 +207,17 @@ async def test_prefix_affinity_is_fed_by_kv_events() -> None:
 
 
 @virtual
+async def test_engines_that_tell_several_tokens_at_a_time() -> None:
+    f = Fleet(3, tight=370, rest=0.2, period=0.02, engine={"stream_interval": 7})
+    running = [asyncio.ensure_future(f.client(i, 100, 100)) for i in range(60)]
+    await asyncio.sleep(0.4)
+    f.engines[0].kill()
+    sessions = await asyncio.gather(*running)
+    assert sum(s.moves for s in sessions) > 0 and sum(len(s.failures) for s in sessions) > 0
+    await f.settle()
+
+
+@virtual
 async def test_who_samples_is_not_moved() -> None:
     f = Fleet(2, tight=399)
     s = await f.client(1, 100, 100, movable=False)
