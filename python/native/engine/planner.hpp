@@ -38,6 +38,9 @@ struct tables_in_place {
   [[nodiscard]] nothing view(const ts::kv::block_table& /*table*/) const noexcept { return {}; }
 };
 
+/// Most adapters that can be on the device at once.
+inline constexpr std::size_t most_adapters = 256;
+
 /// Tenants who are told apart; the last stands for all further ones.
 inline constexpr std::size_t tenants = 64;
 
@@ -62,6 +65,7 @@ struct settings {
   std::int64_t prompt_cost = 1;
   std::int64_t output_cost = 2;
   std::array<std::int64_t, tenants> weights = ts::gate::detail::equal_weights<tenants>();
+  std::size_t adapters = 0;  ///< Most adapters of those who hold blocks; 0: nobody wants one.
 };
 
 struct planner {

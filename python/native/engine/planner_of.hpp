@@ -4,6 +4,9 @@
 #include "planner.hpp"
 
 #include <tessera/core/owned_storage.hpp>
+#include <tessera/draft/per_request.hpp>
+#include <tessera/gate/adapter_slots.hpp>
+#include <tessera/gate/all.hpp>
 #include <tessera/kv/block_pool.hpp>
 #include <tessera/kv/prefix_cache.hpp>
 #include <tessera/pipeline/iteration_scheduler.hpp>
@@ -13,6 +16,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <type_traits>
 
 namespace tessera_python {
 
@@ -21,14 +25,17 @@ template <class Order, class Store, class Gate>
 class planner_of final : public planner {
   // An engine without a host tier computes anew what it takes away, as vLLM's V1 does.
   using scheduler = ts::iteration_scheduler<request, Order, ts::preempt::recompute, ts::admit::watermark, Store,
-                                            tables_in_place, Gate>;
+                                            tables_in_place, Gate, ts::draft::per_request>;
 
  public:
   planner_of(const settings& s, const Order& order, const Gate& gate)
       : storage_{ts::storage_for<scheduler>(s.limits)},
-        scheduler_{
-            storage_,
-            {.order = order, .admit = {.fraction = s.watermark}, .gate = gate, .chunked_prefill = s.chunked_prefill}},
+        scheduler_{storage_,
+                   {.order = order,
+                    .admit = {.fraction = s.watermark},
+                    .gate = gate,
+                    .chunked_prefill = s.chunked_prefill,
+                    .keep_draft_blocks = true}},
         block_size_{s.limits.block_size} {}
 
   ts::status submit(request& r, time_point now) override { return scheduler_.submit(r, now); }
@@ -74,6 +81,18 @@ class planner_of final : public planner {
 
 template <class Order, class Gate = ts::gate::in_line>
 [[nodiscard]] std::unique_ptr<planner> planner_for(const settings& s, const Order& order, const Gate& gate = {}) {
+  if (s.adapters != 0) {
+    // A prefix cache, whether there is one or not: who has no hashes shares nothing.
+    using slots = ts::gate::basic_adapter_slots<most_adapters>;
+    const slots adapters{.slots = s.adapters, .most_skipped = 64};
+    if constexpr (std::is_same_v<Gate, ts::gate::in_line>) {
+      return std::make_unique<planner_of<Order, ts::kv::prefix_cache, slots>>(s, order, adapters);
+    } else {
+      using both = ts::gate::all<slots, Gate>;
+      return std::make_unique<planner_of<Order, ts::kv::prefix_cache, both>>(
+          s, order, both{.most_skipped = gate.most_skipped, .gates = {adapters, gate}});
+    }
+  }
   if (s.caching) return std::make_unique<planner_of<Order, ts::kv::prefix_cache, Gate>>(s, order, gate);
   return std::make_unique<planner_of<Order, ts::kv::block_pool, Gate>>(s, order, gate);
 }

@@ -48,6 +48,8 @@ struct request : ts::request_hook_for<ts::order::two_phase, ts::order::ranked<>,
 
   // For the orders and gates.
   std::uint32_t tenant = 0;
+  std::uint32_t adapter = 0;  ///< The weights that it wants beside the model's; 0: none.
+  ts::tokens drafts{};        ///< So many it would have verified in its next step,
   float score = 0;
   ts::tokens expected_output{};
   ts::token_pacer pacer{};
@@ -56,6 +58,7 @@ struct request : ts::request_hook_for<ts::order::two_phase, ts::order::ranked<>,
   std::vector<std::uint64_t> hashes;  ///< Of the full blocks.
   std::uint64_t chain = 0;            ///< The last of them, or where the chain begins.
 
+  PyObject* guesses = nullptr;     ///< and these, where they are known when the step is planned: a list.
   PyObject* object = nullptr;      ///< The engine's request.
   PyObject* output = nullptr;      ///< Its list of output tokens.
   PyObject* everything = nullptr;  ///< Its list of all tokens.
@@ -81,6 +84,7 @@ struct request : ts::request_hook_for<ts::order::two_phase, ts::order::ranked<>,
 
   void release() noexcept {
     Py_CLEAR(id);
+    Py_CLEAR(guesses);
     Py_CLEAR(object);
     Py_CLEAR(output);
     Py_CLEAR(everything);

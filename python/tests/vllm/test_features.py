@@ -138,10 +138,9 @@ def test_an_engine_core_in_a_process_of_its_own() -> None:
 not_had = pytest.mark.parametrize(
     "what",
     [
-        {"speculative_config": {"method": "ngram", "num_speculative_tokens": 3, "prompt_lookup_max": 3}},
         {"kv_events_config": {"enable_kv_cache_events": True, "publisher": "null"}},
     ],
-    ids=["drafts by n-gram", "KV events"],
+    ids=["KV events"],
 )
 
 

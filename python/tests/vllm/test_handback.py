@@ -44,8 +44,12 @@ def with_config(part: str | None, **values: Any) -> Any:
 configurations = {
     "pipeline parallelism": ("parallel_config", {"pipeline_parallel_size": 2}),
     "context parallelism": ("parallel_config", {"decode_context_parallel_size": 2}),
-    "speculative decoding": (None, {"speculative_config": own()}),
-    "LoRA": (None, {"lora_config": own()}),
+    "drafts that have KV of their own": (None, {"speculative_config": own(method="eagle", use_eagle=lambda: True)}),
+    "a number of drafts that follows the batch": (
+        None,
+        {"speculative_config": own(method="ngram", num_speculative_tokens_per_batch_size=[(1, 4, 3)])},
+    ),
+    "room for more than 256 adapters at once": (None, {"lora_config": own(max_loras=257)}),
     "a KV connector": (None, {"kv_transfer_config": own()}),
     "an encoder cache connector": (None, {"ec_transfer_config": own()}),
     "KV cache events": (None, {"kv_events_config": own(enable_kv_cache_events=True)}),
@@ -128,10 +132,10 @@ def test_memory(monkeypatch: pytest.MonkeyPatch, reason: str) -> None:
 
 
 def test_several_reasons_are_one_warning(monkeypatch: pytest.MonkeyPatch) -> None:
-    made = with_config(None, lora_config=own(), speculative_config=own())
+    made = with_config(None, lora_config=own(max_loras=300), kv_transfer_config=own())
     _, warnings = make(monkeypatch, made)
     assert len(warnings) == 1
-    assert "tessera has no speculative decoding; no LoRA:" in warnings[0]
+    assert "tessera has no room for more than 256 adapters at once; no a KV connector:" in warnings[0]
 
 
 def test_nothing_is_handed_back_without_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -193,6 +197,10 @@ def refused_requests() -> dict[str, tuple[Any, str]]:
         "embeddings": (with_embeddings(), "of embeddings"),
         "pictures": (with_inputs(), "not text"),
         "adapter": (stub.request("x", [5, 6], params(), lora_request=LoRARequest("a", 1, "/a")), "an adapter"),
+        "an adapter's number": (
+            stub.request("x", [5, 6], params(), lora_request=LoRARequest("a", 2**32, "/a")),
+            "has the number 4294967296",
+        ),
         "never fits": (stub.request("x", [5] * 1000, params()), "never_fits"),
         "unknown argument": (
             stub.request("x", [5], params(extra_args={"tessera": {"scores": 3}})),
@@ -212,7 +220,9 @@ def test_request(monkeypatch: pytest.MonkeyPatch, what: str) -> None:
     request, message = refused_requests()[what]
     errors: list[str] = []
     monkeypatch.setattr(ours.logger, "error", lambda text, *values: errors.append(text % values))
-    s = stub.scheduler(stub.Scheduler, stub.config(tessera={"policy": "pars"}), 40, include_finished_set=True)
+    adapters = 2 if what == "an adapter's number" else 0
+    made = stub.config(tessera={"policy": "pars"}, adapters=adapters)
+    s = stub.scheduler(stub.Scheduler, made, 40, include_finished_set=True)
     runner = stub.Runner(40)
     s.add_request(stub.request("before", [5, 6, 7], params()))
     s.add_request(request)
@@ -297,12 +307,8 @@ def test_twice_the_same_id() -> None:
         s.add_request(stub.request("x", [5, 6], params()))
 
 
-def test_drafts_are_not_asked_for() -> None:
+def test_what_is_not_there() -> None:
     s = stub.scheduler(stub.Scheduler, stub.config(tessera={}), 40)
-    with pytest.raises(NotImplementedError):
-        s.update_draft_token_ids(None)
-    with pytest.raises(NotImplementedError):
-        s.update_draft_token_ids_in_output(None, None)
     assert s.get_kv_connector() is None and s.get_ec_connector() is None
     assert s.get_kv_event_publisher_config() is None
     s.reset_encoder_cache()
