@@ -15,6 +15,7 @@ NB_MODULE(_vllm, m) {
   for (const std::string_view name : tessera_python::planner_names()) names.append(nb::str(name.data(), name.size()));
   m.attr("policies") = nb::tuple(names);
   m.attr("adapters") = tessera_python::most_adapters;
+  m.attr("groups") = tessera_python::most_groups;
   m.attr("tenants") = tessera_python::tenants;
   m.attr("version") = nb::make_tuple(TESSERA_VERSION_MAJOR, TESSERA_VERSION_MINOR, TESSERA_VERSION_PATCH);
 

@@ -55,6 +55,7 @@ class Engine:
             "whole_at_end": False,
             "lookahead": 0,
             "adapters": 0,
+            "windows": [0],
             "secret": 7,
         }
         self.core = _vllm.Core(

@@ -56,13 +56,15 @@ time_point moment(double seconds) { return time_point::at_seconds(seconds); }
 /// Output tokens that a request has when the steps under way have been run, whose values are on the device.
 std::int64_t expected_of(const request& r) { return r.known + r.state().expected; }
 
-/// The ids of a row's blocks from `first` on, as the runner takes them. Its block 0 is nobody's.
-nb::object ids_of(std::span<const ts::kv::block_id> row, std::size_t first) {
-  nb::object list = stolen(PyList_New(static_cast<Py_ssize_t>(row.size() - first)));
-  for (std::size_t i = first; i != row.size(); ++i) {
-    PyList_SET_ITEM(list.ptr(), static_cast<Py_ssize_t>(i - first), PyLong_FromUnsignedLong(row[i] + 1UL));
+/// The ids of a row's blocks from `begin` on, as the runner takes them. Its block 0 is nobody's: it stands for those that
+/// a window has passed.
+nb::object ids_from(const row_of_group& row, std::size_t begin) {
+  nb::object list = stolen(PyList_New(static_cast<Py_ssize_t>(row.blocks.size() - begin)));
+  for (std::size_t i = begin; i != row.blocks.size(); ++i) {
+    const unsigned long id = i < row.first ? 0UL : row.blocks[i] + 1UL;
+    PyList_SET_ITEM(list.ptr(), static_cast<Py_ssize_t>(i - begin), PyLong_FromUnsignedLong(id));
   }
-  return stolen(PyTuple_Pack(1, list.ptr()));
+  return list;
 }
 
 }  // namespace
@@ -101,6 +103,14 @@ core::core(const std::string& policy, const nb::dict& options, const nb::dict& w
   lookahead_ = whole("lookahead");
   drafts_are_known_ = settings_.limits.plans_in_flight == 1;
   drafts_ = stolen(PyDict_New());
+  for (const std::int64_t window : get<std::vector<std::int64_t>>(options, "windows")) {
+    settings_.windows.emplace_back(window);
+    if (window < 0 || window == 2) throw nb::value_error("a window is of 1 token or of more than 2; 0: none");
+  }
+  if (settings_.windows.empty() || settings_.windows.size() > most_groups) throw nb::value_error("too many groups");
+  if (!settings_.chunked_prefill && !(settings_.windows.size() == 1 && settings_.windows[0] == ts::tokens{})) {
+    throw nb::value_error("windows are for prompts in chunks");
+  }
   settings_.adapters = static_cast<std::size_t>(whole("adapters"));
   if (lookahead_ < 0 || settings_.adapters > most_adapters) throw nb::value_error("lookahead or adapters out of range");
   nb::list places;
@@ -132,6 +142,19 @@ core::core(const std::string& policy, const nb::dict& options, const nb::dict& w
 }
 
 core::~core() { close(); }
+
+/// For each group the ids of an entry's blocks: of all, or of those that are new; then None if there are none.
+nb::object core::ids_of(const ts::scheduled<request>& e, bool all) const {
+  if (!all && e.new_blocks == 0) return nb::none();
+  const auto groups = static_cast<Py_ssize_t>(settings_.windows.size());
+  nb::object tuple = stolen(PyTuple_New(groups));
+  for (Py_ssize_t g = 0; g != groups; ++g) {
+    const row_of_group row = planner_->row(static_cast<std::size_t>(g), e.row, e.new_blocks);
+    const std::size_t begin = all ? 0 : row.blocks.size() - row.fresh;
+    PyTuple_SET_ITEM(tuple.ptr(), g, ids_from(row, begin).release().ptr());
+  }
+  return tuple;
+}
 
 void core::close() {
   if (planner_ == nullptr) return;
@@ -188,7 +211,7 @@ nb::object core::submit(nb::handle object, const nb::dict& description, double n
     throw nb::value_error("all_token_ids and output_token_ids must be lists, and the first hold the prompt");
   }
   // The longest output that the blocks allow: who asks for more may end before.
-  const std::int64_t room = std::min(max_model_len_ - prompt, settings_.limits.longest().count() + 1 - prompt);
+  const std::int64_t room = std::min(max_model_len_ - prompt, planner_->longest().count() + 1 - prompt);
   if (room < 1) return nb::cast("never_fits");
 
   request& r = fresh_slot();
@@ -383,16 +406,10 @@ nb::tuple core::hand_out_same() {
   nb::object blocks = stolen(PyList_New(n));
   nb::object computed = stolen(PyList_New(n));
   nb::object outputs = stolen(PyList_New(n));
-  const ts::kv::block_table& tables = planner_->tables();
   for (Py_ssize_t i = 0; i != n; ++i) {
     const ts::scheduled<request>& e = plan_.decode[static_cast<std::size_t>(i)];
     request& r = *e.request;
-    nb::object fresh = nb::none();
-    if (e.new_blocks != 0) {
-      const auto row = tables.row(e.row);
-      fresh = ids_of(row, row.size() - e.new_blocks);
-    }
-    PyList_SET_ITEM(blocks.ptr(), i, fresh.release().ptr());
+    PyList_SET_ITEM(blocks.ptr(), i, ids_of(e, false).release().ptr());
     PyList_SET_ITEM(computed.ptr(), i, number(e.first.count()).release().ptr());
     PyList_SET_ITEM(outputs.ptr(), i, number(expected_of(r)).release().ptr());
     r.last_step = step_;
@@ -428,13 +445,11 @@ nb::tuple core::hand_out_anew() {
   nb::object blocks = stolen(PyList_New(known));
   nb::object computed = stolen(PyList_New(known));
   nb::object outputs = stolen(PyList_New(known));
-  const ts::kv::block_table& tables = planner_->tables();
   const nb::object one = number(1);
   Py_ssize_t at = 0;
   for (std::size_t i = 0; i != n; ++i) {
     const ts::scheduled<request>& e = plan_[i];
     request& r = *e.request;
-    const auto row = tables.row(e.row);
     const std::int64_t run = (e.count + e.lookahead).count();
     const nb::object count = run == 1 ? one : number(run);
     if (PyDict_SetItem(counts_.ptr(), r.id, count.ptr()) != 0) throw nb::python_error();
@@ -445,17 +460,12 @@ nb::tuple core::hand_out_anew() {
       set(r.object, names().status, words_.status_running);
       // What Python has to say about those who start: few in a step.
       write_tokens(r);
-      fresh.append(nb::make_tuple(nb::borrow(r.object), ids_of(row, 0), e.first.count(), r.known_to_runner,
+      fresh.append(nb::make_tuple(nb::borrow(r.object), ids_of(e, true), e.first.count(), r.known_to_runner,
                                   r.state().length.count()));
     }
     if (!is_news(e)) {
-      nb::object mine = nb::none();
-      if (comes) {
-        if (PySet_Add(resumed.ptr(), r.id) != 0) throw nb::python_error();
-        mine = ids_of(row, 0);
-      } else if (e.new_blocks != 0) {
-        mine = ids_of(row, row.size() - e.new_blocks);
-      }
+      if (comes && PySet_Add(resumed.ptr(), r.id) != 0) throw nb::python_error();
+      nb::object mine = ids_of(e, comes);
       PyList_SET_ITEM(ids_.ptr(), at, nb::borrow(r.id).release().ptr());
       PyList_SET_ITEM(blocks.ptr(), at, mine.release().ptr());
       PyList_SET_ITEM(computed.ptr(), at, number(e.first.count()).release().ptr());
@@ -665,7 +675,7 @@ std::string core::why(std::uint32_t slot) const { return ts::to_string(planner_-
 std::vector<std::uint32_t> core::blocks_of(std::uint32_t slot) const {
   const request& r = at(slot);
   if (r.state().row == ts::no_index) return {};
-  const auto row = planner_->tables().row(r.state().row);
+  const auto row = planner_->row(0, r.state().row, 0).blocks;
   return {row.begin(), row.end()};
 }
 

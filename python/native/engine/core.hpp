@@ -95,6 +95,7 @@ class core {
   nb::tuple hand_out_anew();
   void settle_oldest(double now);
   void settle_empty(double now);
+  [[nodiscard]] nb::object ids_of(const ts::scheduled<request>& e, bool all) const;
   void forget_drafts(request& r) noexcept;
   void hand_out_drafts(request& r, const ts::scheduled<request>& e);
   nb::object take_output(request& r, PyObject* got, double now, ts::outcome& o);

@@ -10,6 +10,7 @@
 
 #include <Python.h>
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -63,7 +64,21 @@ struct request : ts::request_hook_for<ts::order::two_phase, ts::order::ranked<>,
   PyObject* output = nullptr;      ///< Its list of output tokens.
   PyObject* everything = nullptr;  ///< Its list of all tokens.
 
-  [[nodiscard]] std::span<const std::uint64_t> prefix_hashes() const noexcept { return hashes; }
+  /// One store asks for the hashes of its blocks, another one for those of each of its groups: the same, since all their
+  /// blocks have as many tokens.
+  struct every_group {
+    std::span<const std::uint64_t> each;
+    // NOLINTBEGIN(google-explicit-constructor)
+    operator std::span<const std::uint64_t>() const noexcept { return each; }
+    template <std::size_t Groups>
+    operator std::array<std::span<const std::uint64_t>, Groups>() const noexcept {
+      std::array<std::span<const std::uint64_t>, Groups> all;
+      all.fill(each);
+      return all;
+    }
+    // NOLINTEND(google-explicit-constructor)
+  };
+  [[nodiscard]] every_group prefix_hashes() const noexcept { return {hashes}; }
 
   request() = default;
   request(const request&) = delete;

@@ -4,6 +4,7 @@
 from typing import Any
 
 adapters: int
+groups: int
 policies: tuple[str, ...]
 tenants: int
 version: tuple[int, int, int]

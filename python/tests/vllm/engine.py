@@ -40,7 +40,7 @@ class Setting:
     resets: bool = False
     pauses: bool = False
     logprobs: bool = False
-    says_little: bool = False  #: the model repeats itself
+    model: str = "llama"  #: what kind of one
     adapters: int = 0  #: requests want one of so many, or none
     own: dict = field(default_factory=dict)  #: more of vLLM's options
 
@@ -69,7 +69,7 @@ def engine(setting: Setting, ours: bool, **more: Any) -> LLMEngine:
     return LLMEngine.from_engine_args(
         EngineArgs(
             **{
-                "model": model.folder(setting.says_little),
+                "model": model.folder(setting.model),
                 "skip_tokenizer_init": True,
                 "dtype": "float32",
                 "max_model_len": 1024,

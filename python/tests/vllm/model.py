@@ -12,6 +12,7 @@ import sys
 import tempfile
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 #: To be set before vLLM is imported. With more threads OpenMP's waiting takes longer than the model's work.
 environment = {
@@ -31,15 +32,16 @@ def prepare() -> None:
 
 
 @cache
-def folder(says_little: bool = False) -> str:
+def folder(kind: str = "llama") -> str:
     """Where the model is; made at the first call, with a tokenizer of bytes.
 
-    One that says little has five tokens for all that it says, so that what it has said before often follows again.
+    "terse": one that has five tokens for all that it says, so that what it has said before often follows again.
+    "window": all of its layers look at 40 tokens. "window and all": every other one.
     """
     kept = tempfile.TemporaryDirectory(prefix="tessera-model-")
     _kept.append(kept)
     path = Path(kept.name)
-    make(path, says_little)
+    make(path, kind)
     return str(path)
 
 
@@ -49,28 +51,42 @@ vocabulary = 1024
 longest = 2048
 
 
-def make(path: Path, says_little: bool = False) -> None:
+def make(path: Path, kind: str = "llama") -> None:
     import torch
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers
-    from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+    from transformers import (
+        Gemma3ForCausalLM,
+        Gemma3TextConfig,
+        LlamaConfig,
+        LlamaForCausalLM,
+        MistralConfig,
+        MistralForCausalLM,
+        PreTrainedTokenizerFast,
+    )
 
     torch.manual_seed(20)
-    made = LlamaForCausalLM(
-        LlamaConfig(
-            vocab_size=vocabulary,
-            hidden_size=128,
-            intermediate_size=256,
-            num_hidden_layers=2,
-            num_attention_heads=4,
-            num_key_value_heads=2,
-            max_position_embeddings=longest,
-            initializer_range=0.25,
-            bos_token_id=1,
-            eos_token_id=2,
-            tie_word_embeddings=False,
-        )
-    ).float()
-    if says_little:
+    values: dict[str, Any] = {
+        "vocab_size": vocabulary,
+        "hidden_size": 128,
+        "intermediate_size": 256,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "max_position_embeddings": longest,
+        "initializer_range": 0.25,
+        "bos_token_id": 1,
+        "eos_token_id": 2,
+        "tie_word_embeddings": False,
+    }
+    if kind == "window":
+        made = MistralForCausalLM(MistralConfig(sliding_window=40, head_dim=32, **values)).float()
+    elif kind == "window and all":
+        layers = ["sliding_attention", "full_attention"]
+        config = Gemma3TextConfig(sliding_window=40, head_dim=32, layer_types=layers, pad_token_id=0, **values)
+        made = Gemma3ForCausalLM(config).float()
+    else:
+        made = LlamaForCausalLM(LlamaConfig(**values)).float()
+    if kind == "terse":
         # The first of them ends some requests, and is rare.
         weights = made.lm_head.weight.data
         kept = weights[[30, 100, 101, 102, 103]] * torch.tensor([[0.6], [1], [1], [1], [1]])

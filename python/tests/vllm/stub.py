@@ -24,7 +24,12 @@ from vllm.utils.hashing import get_hash_fn_by_name  # noqa: E402
 from vllm.v1.core.kv_cache_utils import get_request_block_hasher, init_none_hash  # noqa: E402
 from vllm.v1.core.sched.async_scheduler import AsyncScheduler as OwnAsyncScheduler  # noqa: E402
 from vllm.v1.core.sched.scheduler import Scheduler as OwnScheduler  # noqa: E402
-from vllm.v1.kv_cache_interface import FullAttentionSpec, KVCacheConfig, KVCacheGroupSpec  # noqa: E402
+from vllm.v1.kv_cache_interface import (  # noqa: E402
+    FullAttentionSpec,
+    KVCacheConfig,
+    KVCacheGroupSpec,
+    SlidingWindowSpec,
+)
 from vllm.v1.outputs import DraftTokenIds, ModelRunnerOutput  # noqa: E402
 from vllm.v1.request import Request, RequestStatus  # noqa: E402
 from vllm.v1.structured_output import StructuredOutputManager  # noqa: E402
@@ -81,9 +86,12 @@ def config(
     return made
 
 
-def memory(blocks: int, spec: Any = None) -> Any:
-    spec = spec or FullAttentionSpec(block_size=block_size, num_kv_heads=1, head_size=1, dtype=torch.float32)
-    return KVCacheConfig(num_blocks=blocks, kv_cache_tensors=[], kv_cache_groups=[KVCacheGroupSpec(["layer"], spec)])
+def memory(blocks: int, windows: tuple[int, ...] = (0,)) -> Any:
+    """Of a model with groups of layers that look at so many tokens; 0: at all."""
+    shape: dict[str, Any] = {"block_size": block_size, "num_kv_heads": 1, "head_size": 1, "dtype": torch.float32}
+    specs = [SlidingWindowSpec(sliding_window=w, **shape) if w else FullAttentionSpec(**shape) for w in windows]
+    groups = [KVCacheGroupSpec([f"layer {i}"], spec) for i, spec in enumerate(specs)]
+    return KVCacheConfig(num_blocks=blocks, kv_cache_tensors=[], kv_cache_groups=groups)
 
 
 def scheduler(cls: type, made: Any, blocks: int, **rest: Any) -> Any:
@@ -132,7 +140,7 @@ def answer(prompt: list[int], params: SamplingParams, most: int = 1024, adapter:
 class State:
     tokens: list[int]
     prompt: int
-    blocks: list[int]
+    blocks: list[list[int]]  #: of each group
     done: int
     adapter: int = 0
 
@@ -145,6 +153,7 @@ class Runner:
     second: bool = False
     drafts: int = 0  #: it guesses so many tokens of each request, some of them wrong
     adapters: int = 0  #: it has room for the weights of so many
+    windows: tuple[int, ...] = (0,)  #: as `memory`'s
     states: dict[str, State] = field(default_factory=dict)
     batch: set[str] = field(default_factory=set)
     resumed: int = 0
@@ -168,7 +177,7 @@ class Runner:
             self.states[new.req_id] = State(
                 list(tokens),
                 len(new.prompt_token_ids),
-                list(new.block_ids[0]),
+                [list(ids) for ids in new.block_ids],
                 new.num_computed_tokens,
                 new.lora_request.lora_int_id if new.lora_request is not None else 0,
             )
@@ -180,10 +189,11 @@ class Runner:
             state = self.states[request_id]
             if request_id in cached.resumed_req_ids:
                 assert not self.second and request_id in cached.all_token_ids
-                state.blocks = list(blocks[0])
+                state.blocks = [list(ids) for ids in blocks]
                 self.resumed += 1
             elif blocks is not None:
-                state.blocks += blocks[0]
+                for mine, fresh in zip(state.blocks, blocks, strict=True):
+                    mine += fresh
             if not self.second and request_id not in self.batch:
                 assert cached.all_token_ids[request_id] == state.tokens, "who was away is told all its tokens"
             state.done = done
@@ -207,11 +217,12 @@ class Runner:
             state = self.states[request_id]
             assert count > 0 and state.done + count - len(given.get(request_id, ())) <= len(state.tokens)
             tokens = state.tokens + drafts.get(request_id, [])
-            for position in range(state.done, state.done + count):
-                block = state.blocks[position // block_size]
-                assert block != 0, "the null block"
-                # What one adapter has computed is of no use to another.
-                self.kv[block][position % block_size] = tokens[position] + 1000 * state.adapter
+            for group, mine in enumerate(state.blocks):
+                for position in range(state.done, state.done + count):
+                    block = mine[position // block_size]
+                    assert block != 0, "the null block"
+                    # What one adapter or group has computed is of no use to another.
+                    self.kv[block][position % block_size] = tokens[position] + self._tag(state, group)
         ids, outputs = list(scheduled), []
         # Not in the order of the plan: a runner has an order of its own.
         ids.sort(key=lambda request_id: hash(request_id) & 7)
@@ -223,8 +234,7 @@ class Runner:
                 assert not mine, "drafts in the middle of a prompt"
                 outputs.append([])
                 continue
-            read = [self.kv[state.blocks[p // block_size]][p % block_size] for p in range(end + len(mine))]
-            known = [-1 if t is None else t - 1000 * state.adapter for t in read]
+            known = self._read(state, [*state.tokens, *mine])
             got: list[int] = []
             for n, draft in enumerate([*mine, None]):
                 token = next_token([1000 * state.adapter, *known[: end + n]])
@@ -242,6 +252,20 @@ class Runner:
         return ModelRunnerOutput(
             req_ids=ids, req_id_to_index={r: i for i, r in enumerate(ids)}, sampled_token_ids=outputs
         )
+
+    def _tag(self, state: State, group: int) -> int:
+        return 1000 * state.adapter + 100_000 * group
+
+    def _read(self, state: State, tokens: list[int]) -> list[int]:
+        """What the layers see of a request's tokens. What is not as it was written, for any group, is seen by all.
+        A window is that of the first token that the step has computed."""
+        seen = list(tokens)
+        for group, window in enumerate(self.windows):
+            for p in range(max(0, state.done - window + 1) if window else 0, len(tokens)):
+                token = self.kv[state.blocks[group][p // block_size]][p % block_size]
+                if token != tokens[p] + self._tag(state, group):
+                    seen[p] = -1
+        return seen
 
     def _guess(self, state: State) -> list[int]:
         """What may come next: as many tokens as an n-gram would find, right up to a wrong one."""

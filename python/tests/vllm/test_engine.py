@@ -66,14 +66,22 @@ def test_same_tokens_without_cache(name: str) -> None:
 
 ngrams = {"speculative_config": {"method": "ngram", "num_speculative_tokens": 4, "prompt_lookup_max": 3}}
 adapters = {"enable_lora": True, "max_loras": 2, "max_cpu_loras": 5, "max_lora_rank": 8}
-long = Setting(blocks=60, seqs=32, max_output=120, max_prompt=60, says_little=True, own=ngrams)
+long = Setting(blocks=60, seqs=32, max_output=120, max_prompt=60, model="terse", own=ngrams)
 engines = {
     "drafts": long,
     "drafts, cache, resets": replace(
         long, caching=True, shared=200, max_prompt=40, blocks=90, resets=True, policy={"policy": "improved"}
     ),
     "drafts, aborts, chunks": replace(
-        long, prompts=360, aborts=True, chunk=40, budget=160, policy={"policy": "pascal", "quantum": 20}
+        long, prompts=420, aborts=True, chunk=40, budget=160, policy={"policy": "pascal", "quantum": 20}
+    ),
+    "window": replace(long, model="window", blocks=40, own={}),
+    "window, cache, resets": replace(
+        shared, model="window", blocks=60, resets=True, policy={"policy": "round_robin", "quantum": 10}
+    ),
+    "window and all": replace(long, model="window and all", blocks=80, own={}),
+    "window and all, cache, aborts": replace(
+        shared, model="window and all", prompts=420, aborts=True, blocks=120, policy={"policy": "improved"}
     ),
     "adapters": replace(tight, adapters=5, own=adapters),
     "adapters, cache, pars": replace(
@@ -83,7 +91,7 @@ engines = {
 
 
 @pytest.mark.parametrize("name", engines)
-def test_same_tokens_with_drafts_and_adapters(name: str) -> None:
+def test_same_tokens_apart(name: str) -> None:
     setting = engines[name]
     theirs, ours = (run_apart(setting, ours) for ours in (False, True))
     compare(name, setting, theirs, ours)

@@ -15,7 +15,13 @@ from vllm.lora.request import LoRARequest
 from vllm.pooling_params import PoolingParams
 from vllm.v1.core.sched.interface import PauseState
 from vllm.v1.engine import FinishReason
-from vllm.v1.kv_cache_interface import FullAttentionSpec, KVCacheConfig, KVCacheGroupSpec, SlidingWindowSpec
+from vllm.v1.kv_cache_interface import (
+    ChunkedLocalAttentionSpec,
+    FullAttentionSpec,
+    KVCacheConfig,
+    KVCacheGroupSpec,
+    SlidingWindowSpec,
+)
 
 from tessera.vllm import scheduler as ours
 from tessera.vllm import support
@@ -69,8 +75,9 @@ def attention(**more: Any) -> FullAttentionSpec:
     return FullAttentionSpec(block_size=16, num_kv_heads=1, head_size=1, dtype=torch.float32, **more)
 
 
-def window() -> SlidingWindowSpec:
-    return SlidingWindowSpec(block_size=16, num_kv_heads=1, head_size=1, dtype=torch.float32, sliding_window=64)
+def window(**more: Any) -> SlidingWindowSpec:
+    values = {"block_size": 16, "num_kv_heads": 1, "head_size": 1, "dtype": torch.float32, "sliding_window": 64}
+    return SlidingWindowSpec(**(values | more))
 
 
 def groups(*specs: Any) -> KVCacheConfig:
@@ -80,10 +87,17 @@ def groups(*specs: Any) -> KVCacheConfig:
 
 
 memories = {
-    "2 groups of KV blocks instead of one": groups(attention(), window()),
-    "0 groups of KV blocks instead of one": groups(),
-    "KV of SlidingWindowSpec": groups(window()),
-    "attention to a window": groups(attention(sliding_window=64)),
+    "3 groups of KV blocks instead of 2 at most": groups(attention(), window(), window()),
+    "0 groups of KV blocks instead of 2 at most": groups(),
+    "KV of ChunkedLocalAttentionSpec": groups(
+        attention(),
+        ChunkedLocalAttentionSpec(
+            block_size=16, num_kv_heads=1, head_size=1, dtype=torch.float32, attention_chunk_size=64
+        ),
+    ),
+    "attention to chunks": groups(attention(attention_chunk_size=64)),
+    "window of 2 tokens": groups(window(sliding_window=2)),
+    "window of which more is kept": groups(window(extra_retained_tokens=3)),
     "blocks of 32 tokens that are scheduled by 16": groups(
         FullAttentionSpec(block_size=32, num_kv_heads=1, head_size=1, dtype=torch.float32)
     ),
@@ -129,6 +143,13 @@ def test_memory(monkeypatch: pytest.MonkeyPatch, reason: str) -> None:
     assert len(warnings) == 1 and f"tessera has no {reason}" in warnings[0]
     with pytest.raises(NotImplementedError, match=reason):
         make(monkeypatch, stub.config(), memories[reason], fallback=False)
+
+
+def test_windows_need_prompts_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = stub.config()
+    made.scheduler_config.enable_chunked_prefill = False
+    got, warnings = make(monkeypatch, made, groups(window()))
+    assert got[0] == "own" and "tessera has no windows without prompts in chunks" in warnings[0]
 
 
 def test_several_reasons_are_one_warning(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ from tessera import _vllm
 from tessera.vllm import _api as api
 from tessera.vllm.options import Options, OptionsError, has_tenants, needs_lengths
 from tessera.vllm.predictor import Predictor
-from tessera.vllm.support import salt_of
+from tessera.vllm.support import salt_of, windows_of
 
 
 def budget_of(config: Any) -> int:
@@ -33,7 +33,7 @@ def chunk_of(config: Any, requests: int, budget: int) -> int:
 def make_core(
     options: Options,
     vllm_config: Any,
-    blocks: int,
+    kv_cache_config: Any,
     block_size: int,
     second_runner: bool,
     words: dict[str, Any],
@@ -46,7 +46,7 @@ def make_core(
     return _vllm.Core(
         options.policy,
         {
-            "blocks": blocks - 1,  # the runner's block 0 is nobody's
+            "blocks": kv_cache_config.num_blocks - 1,  # the runner's block 0 is nobody's
             "block_size": block_size,
             "residents": config.max_num_seqs,
             "max_model_len": vllm_config.model_config.max_model_len,
@@ -57,6 +57,7 @@ def make_core(
             "plans_in_flight": plans_in_flight,
             "whole_at_end": options.model is not None,
             "lookahead": lookahead,
+            "windows": windows_of(kv_cache_config),
             "adapters": getattr(vllm_config.lora_config, "max_loras", 0),
             # Whoever does not know where the chains begin cannot make two prompts collide.
             "secret": int.from_bytes(os.urandom(8), "little"),

@@ -48,7 +48,7 @@ class Scheduler(api.SchedulerInterface):
 
     def __new__(cls, vllm_config: Any, kv_cache_config: Any, structured_output_manager: Any, block_size: int, **rest):
         options = options_of(vllm_config)
-        reasons = [*why_not_config(vllm_config), *why_not_memory(kv_cache_config, block_size)]
+        reasons = [*why_not_config(vllm_config), *why_not_memory(kv_cache_config, block_size, vllm_config)]
         if options.shadow:
             from tessera.vllm.shadow import make_shadow
 
@@ -109,7 +109,7 @@ class Scheduler(api.SchedulerInterface):
         self.core = make_core(
             options,
             vllm_config,
-            kv_cache_config.num_blocks,
+            kv_cache_config,
             block_size,
             self.second_runner,
             {

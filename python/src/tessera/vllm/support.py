@@ -71,23 +71,36 @@ def why_not_config(config: Any) -> Iterator[str]:
             yield reason
 
 
-def why_not_memory(kv_cache_config: Any, block_size: int) -> Iterator[str]:
+def why_not_memory(kv_cache_config: Any, block_size: int, config: Any) -> Iterator[str]:
     """The same of the memory that its model needs."""
     groups = kv_cache_config.kv_cache_groups
-    if len(groups) != 1:
-        yield f"{len(groups)} groups of KV blocks instead of one"
+    if not 1 <= len(groups) <= _vllm.groups:
+        yield f"{len(groups)} groups of KV blocks instead of {_vllm.groups} at most"
         return
-    spec = groups[0].kv_cache_spec
-    if type(spec) is not api.FullAttentionSpec:
-        yield f"KV of {type(spec).__name__}"
-    elif getattr(spec, "sliding_window", None) or getattr(spec, "attention_chunk_size", None):
-        yield "attention to a window"
-    elif spec.block_size != block_size:
-        yield f"blocks of {spec.block_size} tokens that are scheduled by {block_size}"
+    for spec in (group.kv_cache_spec for group in groups):
+        if type(spec) not in (api.FullAttentionSpec, api.SlidingWindowSpec):
+            yield f"KV of {type(spec).__name__}"
+        elif getattr(spec, "attention_chunk_size", None):
+            yield "attention to chunks"
+        elif type(spec) is api.SlidingWindowSpec and spec.sliding_window <= 2:
+            yield f"window of {spec.sliding_window} tokens"
+        elif getattr(spec, "extra_retained_tokens", 0) or getattr(spec, "prefix_replay_tokens", 0):
+            yield "window of which more is kept, or computed again"
+        elif spec.block_size != block_size:
+            yield f"blocks of {spec.block_size} tokens that are scheduled by {block_size}"
+    if any(windows_of(kv_cache_config)) and not _has(config, "scheduler_config", "enable_chunked_prefill"):
+        yield "windows without prompts in chunks"
     if getattr(kv_cache_config, "needs_kv_cache_zeroing", False):
         yield "KV blocks that must be zero at first"
     if kv_cache_config.num_blocks < 2:
         yield f"{kv_cache_config.num_blocks} blocks of KV"
+
+
+def windows_of(kv_cache_config: Any) -> list[int]:
+    """Of each group of layers, how many tokens a token looks at; 0: at all."""
+    specs = [group.kv_cache_spec for group in kv_cache_config.kv_cache_groups]
+    # Where vLLM keeps all KV of layers with a window, their kind is that of full attention.
+    return [spec.sliding_window if type(spec) is api.SlidingWindowSpec else 0 for spec in specs]
 
 
 def salt_of(request: Any) -> int:
