@@ -5,6 +5,10 @@
 #include <tessera/placement/least_load.hpp>
 #include <tessera/placement/pascal.hpp>
 #include <tessera/sim/cluster/instance.hpp>
+#include <tessera/sim/cluster/run_watcher.hpp>
+#include <tessera/sim/policies/placement_name.hpp>
+
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <concepts>
@@ -118,7 +122,14 @@ struct placed {
     const auto& instances = c.candidates(r);
     const std::size_t to = other ? other_(instances) : placement(instances);
     TESSERA_ASSERT(to < instances.size(), "a request is placed on an instance");
-    return instances[to].id;
+    const std::size_t chosen = instances[to].id;
+    if (c.asks(r)) {
+      c.because(other ? fmt::format("{}: {}", other->name, other->summary)
+                      : fmt::format("{}: {}", placement_name<Placement>, placement_summary<Placement>),
+                c.compare_views(r, other ? other->reads_phases : phase_reader<Placement>,
+                                other ? other->reads_prefixes : prefix_reader<Placement>));
+    }
+    return chosen;
   }
 
   /// A request begins to answer: it may move.
@@ -134,6 +145,16 @@ struct placed {
     const auto here = std::find_if(instances.begin(), instances.end(), [&](const auto& v) { return v.id == r.where; });
     const auto current = static_cast<std::size_t>(here - instances.begin());
     const std::size_t to = instances[migration(instances, current, max(grows, blocks{}), moves)].id;
+    if (c.asks(r)) {
+      std::string why = fmt::format("{}; it needs {} more blocks here, {} elsewhere", placement_summary<Migration>,
+                                    max(grows, blocks{}).count(), moves.count());
+      comparison seen = c.compare_views(r, phase_reader<Migration>);
+      if (to == r.where) {
+        c.tell(r, happening::stays, to, std::move(why), std::move(seen));
+      } else {
+        c.because(std::move(why), std::move(seen));
+      }
+    }
     if (to != r.where) c.move(r, to);
   }
 

@@ -5,6 +5,7 @@
 #include <tessera/sim/cluster/fault.hpp>
 #include <tessera/sim/cluster/instance.hpp>
 #include <tessera/sim/cluster/pool_sizes.hpp>
+#include <tessera/sim/cluster/run_watcher.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -48,6 +49,7 @@ struct cluster_options {
   std::optional<named_placement> placement{};  ///< For policies that leave it open; empty: each policy's own.
   std::vector<fault> faults{};                 ///< What goes wrong.
   double detection_s = 1;                      ///< After a death, before the others know of it: some missed heartbeats.
+  run_watcher* watcher = nullptr;              ///< Told why things happen; null: nobody asks. Changes no result.
 
   /// What instance `i` is.
   [[nodiscard]] const instance_options& of(std::size_t i) const noexcept { return each.empty() ? instance : each[i]; }

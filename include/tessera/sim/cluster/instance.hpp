@@ -343,6 +343,12 @@ class instance {
     running_ = true;
   }
 
+  /// Tells of the step that has just begun, with `tell(scheduler, plan, ends_s)`. Requires: it is under way.
+  template <class Tell>
+  void explain(Tell&& tell) const {
+    tell(scheduler(), plan_, ends_s_);
+  }
+
   /// Ends the step: measures, commits, and calls `finished(request&)` for each request that is done and
   /// `answers(request&)` for each that has just ended its reasoning, then `prefilled(request&)` for each that has its
   /// first token here and is still here. `timed(nanoseconds)` is told what `commit` took.
