@@ -34,4 +34,5 @@ def replay(
     in_flight: int,
     threshold: float | None,
     place: Callable[[list[tuple[int, int, int, int]]], int] | None,
+    explain: str | None,
 ) -> dict[str, Any]: ...

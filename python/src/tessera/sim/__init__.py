@@ -171,6 +171,8 @@ class Run:
     timeline: Columns
     #: A row for each instance.
     instances: Columns
+    #: What was asked for by `explain`: the `explained` of the tool's JSON, and `text`, the timeline for people.
+    explained: dict[str, Any] | None = None
 
     def goodput(self, *, ttft: float, tpot: float) -> float:
         """Requests a second that were good: their first answering token within `ttft`, the others `tpot` apart."""
@@ -207,6 +209,7 @@ def replay(
     order: Callable[[dict[str, Any]], float] | None = None,
     threshold: float | None = None,
     placement: str | Callable[[Sequence[InstanceView]], int] | None = None,
+    explain: int | float | None = None,
 ) -> Run:
     """Replays a workload under a policy, from the first arrival to the last token. Deterministic.
 
@@ -219,6 +222,8 @@ def replay(
     :param placement: where new requests go, for policies that leave it open: a name (`replay --help` lists them), or
         a placement of one's own: called with a view of each instance for each request that comes, it gives the index
         of one.
+    :param explain: a request, an int, or a time in seconds, a float: who decided what about it, or in the second from
+        then on, and why, in `Run.explained`.
     :raises ValueError: for what nobody can mean; it says what is allowed.
     """
     if order is not None:
@@ -259,8 +264,12 @@ def replay(
         in_flight,
         threshold,
         place,
+        None if explain is None else f"{'time' if isinstance(explain, float) else 'request'}:{explain}",
     )
-    return Run(policy, json.loads(given["summary"]), given["requests"], given["timeline"], given["instances"])
+    explained = None
+    if explain is not None:
+        explained = {**json.loads(given["explained"]), "text": given["timeline_text"]}
+    return Run(policy, json.loads(given["summary"]), given["requests"], given["timeline"], given["instances"], explained)
 
 
 def sweep(
