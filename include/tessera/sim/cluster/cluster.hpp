@@ -119,6 +119,10 @@ class cluster {
     const auto wall_start = std::chrono::steady_clock::now();
     requests_.resize(rows.size());
     recorder_.result.requests.reserve(rows.size());
+    std::int32_t tenants = 0;
+    for (const trace_row& row : rows) tenants = std::max(tenants, row.tenant + 1);
+    TESSERA_ASSERT(tenants <= max_tenants, "no more tenants than there is room for");
+    recorder_.service.assign(static_cast<std::size_t>(tenants), 0.0);
     demand_ = reference_demand(rows);
     turns_ = {rows, options_.instance.limits.block_size.count(), shares && options_.prefix_cache};
     for (std::size_t i = 0; i != instances_.size(); ++i) look_at(i);
@@ -401,6 +405,10 @@ class cluster {
     r.starts_in = r.reasoning > tokens{} ? phase::reasoning : phase::answering;
     r.score = row.score;
     if (row.session >= 0) r.program = &programs_[row.session];
+    if (row.tenant >= 0) {
+      r.tenant = static_cast<std::uint32_t>(row.tenant);
+      r.service = &recorder_.service[r.tenant];
+    }
     if (turns_.shares()) r.hashes = turns_.hashes(row, index, r.output.count());
   }
 

@@ -40,10 +40,22 @@ template <class Scheduler>
     case wait_reason::budget_spent: return "the tokens of the step are spent before its turn";
     case wait_reason::residents_full: return "as many hold blocks as may";
     case wait_reason::stalled: return "no block is free for its next token";
-    case wait_reason::gated: return "the gate does not let it start";
     case wait_reason::behind_others: return "those that rank before it need the blocks";
     case wait_reason::not_wanted: return "nobody was to start";
     default: return to_string(why);
+  }
+}
+
+/// Why the gate, of a scheduler that has one that shares by tenants, does not let a request start; else no more than
+/// that it does not.
+template <class Scheduler>
+[[nodiscard]] std::string gate_words(const Scheduler& s, const request& r) {
+  if constexpr (requires { s.gate().had(std::size_t{}) > s.gate().least; }) {
+    const auto& gate = s.gate();
+    return fmt::format("its tenant {} has been given {} tokens, and another that waits {}", r.tenant,
+                       gate.had(r.tenant) / gate.unit, gate.least / gate.unit);
+  } else {
+    return "the gate does not let it start";
   }
 }
 
@@ -63,7 +75,10 @@ void tell_of_plan(run_watcher& w, std::size_t at, double from_s, double until_s,
   });
   const blocks free{static_cast<std::int64_t>(s.store().free())};
   const auto needs = [&](const request& r) { return blocks_for(r.state().length, block_size); };
-  const auto cannot = [&](const request& r) { return reason_words(s.why(r), needs(r), free); };
+  const auto cannot = [&](const request& r) {
+    const wait_reason why = s.why(r);
+    return why == wait_reason::gated ? gate_words(s, r) : reason_words(why, needs(r), free);
+  };
   const std::string first = line.empty() ? std::string{}
                                          : fmt::format("request {} is first ({}): {}", line.front()->index,
                                                        place_of(s, *line.front()), cannot(*line.front()));
