@@ -36,4 +36,5 @@ def replay(
     place: Callable[[list[tuple[int, int, int, int]]], int] | None,
     routers: int | None,
     report_s: float,
+    explain: str | None,
 ) -> dict[str, Any]: ...

@@ -6,6 +6,7 @@
 #include <tessera/sim/cluster/named_placement.hpp>
 #include <tessera/sim/cluster/pool_sizes.hpp>
 #include <tessera/sim/cluster/routing.hpp>
+#include <tessera/sim/cluster/run_watcher.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -50,6 +51,7 @@ struct cluster_options {
   std::optional<routing> routed{};             ///< For the same policies; none: their router sees all at any moment.
   std::vector<fault> faults{};                 ///< What goes wrong.
   double detection_s = 1;                      ///< After a death, before the others know of it: some missed heartbeats.
+  run_watcher* watcher = nullptr;              ///< Told why things happen; null: nobody asks. Changes no result.
 
   /// What instance `i` is.
   [[nodiscard]] const instance_options& of(std::size_t i) const noexcept { return each.empty() ? instance : each[i]; }

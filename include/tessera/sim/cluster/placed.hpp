@@ -4,9 +4,14 @@
 #include <tessera/fleet/view.hpp>
 #include <tessera/placement/least_load.hpp>
 #include <tessera/placement/pascal.hpp>
+#include <tessera/sim/cluster/compare_views.hpp>
 #include <tessera/sim/cluster/instance.hpp>
 #include <tessera/sim/cluster/named_placement.hpp>
 #include <tessera/sim/cluster/routers.hpp>
+#include <tessera/sim/cluster/run_watcher.hpp>
+#include <tessera/sim/policies/placement_name.hpp>
+
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <concepts>
@@ -14,6 +19,8 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <string>
+#include <utility>
 #include <vector>
 
 /// @file
@@ -60,6 +67,7 @@ class placed {
     if (other ? other->reads_prefixes : prefix_reader<Placement>) c.look_at_prefixes(r);
     if (routers_) {
       return routers_->place(c, r, [&](const std::vector<instance_view>& v, double others) {
+        if (c.asks(r)) explain(c, v);
         return seats_[routers_->of(r)].choose(v, others);
       });
     }
@@ -67,7 +75,9 @@ class placed {
     const auto& instances = c.candidates(r);
     const std::size_t to = seats_.front().choose(instances, 0);
     TESSERA_ASSERT(to < instances.size(), "a request is placed on an instance");
-    return instances[to].id;
+    const std::size_t chosen = instances[to].id;
+    if (c.asks(r)) explain(c, instances);
+    return chosen;
   }
   /// A request begins to answer: it may move.
   template <class C>
@@ -92,6 +102,16 @@ class placed {
           std::find_if(instances.begin(), instances.end(), [&](const auto& v) { return v.id == r.where; });
       const auto current = static_cast<std::size_t>(here - instances.begin());
       const std::size_t to = instances[seats_.front().migration(instances, current, max(grows, blocks{}), moves)].id;
+      if (c.asks(r)) {
+        std::string why = fmt::format("{}; it needs {} more blocks here, {} elsewhere", placement_summary<Migration>,
+                                      max(grows, blocks{}).count(), moves.count());
+        comparison seen = compare_views(c.candidates(r), phase_reader<Migration>);
+        if (to == r.where) {
+          c.tell(r, happening::stays, to, std::move(why), std::move(seen));
+        } else {
+          c.because(std::move(why), std::move(seen));
+        }
+      }
       if (to != r.where) c.move(r, to);
     }
   }
@@ -153,6 +173,14 @@ class placed {
     }
   };
 
+  /// Says why a request goes where it goes.
+  template <class C>
+  static void explain(C& c, const std::vector<instance_view>& seen) {
+    const auto& other = c.options().placement;
+    c.because(other ? fmt::format("{}: {}", other->name, other->summary)
+                    : fmt::format("{}: {}", placement_name<Placement>, placement_summary<Placement>),
+              compare_views(seen, reads_phases(c), other ? other->reads_prefixes : prefix_reader<Placement>));
+  }
   template <class C>
   [[nodiscard]] static bool reads_phases(const C& c) noexcept {
     const auto& other = c.options().placement;
