@@ -192,7 +192,7 @@ TEST_CASE("routers: all are served, the books end empty, and a run repeats, thro
 TEST_CASE("routers: PASCAL's moves go through the book") {
   const std::vector<trace_row> rows = some_rows(9, 300);
   const run_result r = run<pascal<sim::request>, placement::pascal_arrival, placement::pascal_migrate_always>(
-      toy_cluster(4, 100), {.routers = 2, .report_s = 0.5}, rows);
+      toy_cluster(4, 400), {.routers = 2, .report_s = 0.5}, rows);
   check_served(r, rows);
   CHECK(r.numbers.migrations > 20);
   CHECK(r.measures.at("left_in_books") == 0);
