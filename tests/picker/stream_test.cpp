@@ -264,6 +264,28 @@ TEST_CASE("nobody ready is 503, a subset with nobody too; what may be shed is 42
   }
 }
 
+TEST_CASE("a subset is held like a body, until the request is placed") {
+  fixture f{{}, {.buffered = 1000}};
+  received h = headers();
+  h.subset = {"10.0.0.2:80"};
+  f.say(std::move(h));
+  CHECK(f.book.buffered() > 10);
+  CHECK(f.say(body(ask, true)).size() == 2);
+  CHECK(f.book.buffered() == 0);
+
+  fixture g{{}, {.buffered = 1000}};
+  received get = headers(true);
+  get.subset = {"10.0.0.2:80"};
+  CHECK(g.say(std::move(get)).size() == 1);
+  CHECK(g.book.buffered() == 0);
+
+  fixture large{{}, {.buffered = 1000}};
+  received many = headers();
+  many.subset.emplace(100, "10.0.0.2:80");
+  CHECK(large.status_of(large.say(std::move(many))) == 503);
+  CHECK(large.book.buffered() == 0);
+}
+
 TEST_CASE("what is not in its place ends the stream") {
   const std::vector<std::vector<received>> wrong{
       {body(ask, true)},
