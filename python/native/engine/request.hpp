@@ -64,8 +64,8 @@ struct request : ts::request_hook_for<ts::order::two_phase, ts::order::ranked<>,
   PyObject* output = nullptr;      ///< Its list of output tokens.
   PyObject* everything = nullptr;  ///< Its list of all tokens.
 
-  /// One store asks for the hashes of its blocks, another one for those of each of its groups: the same, since all their
-  /// blocks have as many tokens.
+  /// One store asks for the hashes of its blocks, another one for those of each of its groups: the same, since all
+  /// their blocks have as many tokens.
   struct every_group {
     std::span<const std::uint64_t> each;
     // NOLINTBEGIN(google-explicit-constructor)
