@@ -5,6 +5,7 @@
 
 #include <tessera/sim/policies/policies.hpp>
 #include <tessera/sim/replay.hpp>
+#include <tessera/sim/report/explanation.hpp>
 #include <tessera/sim/report/html_report.hpp>
 #include <tessera/sim/report/progress.hpp>
 #include <tessera/sim/report/replicates.hpp>
@@ -44,6 +45,7 @@ struct arguments {
   std::string policies = "fcfs,rr,pascal";
   std::string orders;
   std::string sweep;
+  std::string explain;
   std::string print_profile;
   bool list_profiles = false;
   std::int64_t seeds = 1;
@@ -80,6 +82,7 @@ std::string unsuitable(const sim::policy& p, const point& at, const row_source& 
   try {
     sim::require_scores(p, at.rows, source.name());
     sim::require_instances(p, at.options.instances);
+    sim::require_open_placement(p, at.options);
     if (p.pools == 2 && at.options.pools && at.options.pools->mixed != 0) {
       throw sim::usage_error{fmt::format("the policy {} has no mixed pool: --pools is PREFILL/DECODE", p.name)};
     }
@@ -98,6 +101,7 @@ struct experiment {
   std::vector<point> points{};  ///< One, or one for each value of the sweep.
   std::size_t seeds = 1;
   std::size_t jobs = 1;
+  std::optional<sim::question> asked{};  ///< What is to be explained of the runs of the first seed.
   bool keeps_all = false;  ///< Whether every request of every run is remembered; else only those of the first seed.
   std::vector<std::string> left_out{};  ///< Why some policies do not run.
 
@@ -128,7 +132,8 @@ struct experiment {
   }
 
   std::vector<std::optional<sim::run_result>> results{};
-  std::vector<double> rates{};  ///< Of the rows, by point and seed.
+  std::vector<std::unique_ptr<sim::explanation>> explained{};  ///< By policy, where something is asked.
+  std::vector<double> rates{};                                 ///< Of the rows, by point and seed.
 };
 
 /// The point that a setting asks for. @throws tessera::sim::usage_error
@@ -271,18 +276,25 @@ void run_all(experiment& e, sim::progress_bar& bar, std::mutex& one_at_a_time, t
     if (at.runs[p]) {
       sim::cluster_options options = *own.options;
       if (at.pools[p]) options.pools = at.pools[p];
+      std::unique_ptr<sim::explanation> answer;
+      if (e.asked && s == 0) {
+        answer = std::make_unique<sim::explanation>(*e.asked);
+        options.watcher = answer.get();
+      }
       sim::run_result r = e.policies[p].run(options, own.rows, [&](std::size_t done) {
         signals.check();
         if (done - told < 256) return;  // now and then: others draw, too
         const std::lock_guard<std::mutex> one{one_at_a_time};
         tell(done);
       });
+      if (answer) answer->finish(r);
       r.numbers.slo = sim::evaluate_slo(e.slo, r.requests, r.window);
       if (e.swept || (s != 0 && !e.keeps_all)) r.requests = {};
       if (e.swept || s != 0) r.timeline = {};
       const std::lock_guard<std::mutex> one{one_at_a_time};
       tell(own.rows.size());
       e.run(x, p, s) = std::move(r);
+      if (answer) e.explained[p] = std::move(answer);
       if (++seeds_done[x * e.policies.size() + p] == e.seeds) {
         bar.clear();
         finished();
@@ -384,8 +396,9 @@ std::string show_heading(const experiment& e, const arguments& a) {
                                   ? fmt::format("{:g} to {:g} x {}", e.swept->values.front(), e.swept->values.back(),
                                                 first.cluster.front().profile.name)
                                   : names_of(first.cluster);
-  return fmt::format("{}\n{} requests, {}, {}\n{}, {} KV blocks of {} tokens each\n\n", e.source.what(), first.requests,
-                     rate, seeds, cluster, fmt::join(kv_blocks, " and "), a.setting.size.block_size);
+  return fmt::format("{}\n{} requests, {}, {}\n{}, {} KV blocks of {} tokens each{}\n\n", e.source.what(),
+                     first.requests, rate, seeds, cluster, fmt::join(kv_blocks, " and "), a.setting.size.block_size,
+                     say_routers(a.setting));
 }
 
 /// The rows of the results as JSON objects: point by point, policy by policy.
@@ -400,6 +413,7 @@ std::vector<nlohmann::ordered_json> results_as_json(experiment& e) {
       double rates = 0;
       for (std::size_t s = 0; s != e.seeds; ++s) rates += e.rate_of(x, p, s);
       all.back()["rate"] = rates / static_cast<double>(e.seeds);
+      if (e.asked && e.explained[p]) all.back()["explained"] = e.explained[p]->json();
       if (e.points[x].pools[p]) {
         const sim::pool_sizes& s = *e.points[x].pools[p];
         all.back()["pools"] = fmt::format("{}/{}/{}", s.prefill, s.decode, s.mixed);
@@ -407,6 +421,23 @@ std::vector<nlohmann::ordered_json> results_as_json(experiment& e) {
     }
   }
   return all;
+}
+
+/// The timelines of `--explain`, one after the other. @throws tessera::sim::usage_error nothing happens at that time.
+std::string show_explanations(const experiment& e) {
+  std::string out;
+  bool any = false;
+  for (const auto& told : e.explained) {
+    if (!told) continue;
+    any = any || !told->is_outside();
+    out += "\n" + told->text();
+  }
+  if (!any) {
+    const auto [from, to] = e.explained.front()->range();
+    throw sim::usage_error{
+        fmt::format("nothing happens at {:g} s: the run is from {:.3f} s to {:.3f} s", e.asked->from_s, from, to)};
+  }
+  return out;
 }
 
 /// A row for each request of each run; of a sweep, one for each value, policy and seed.
@@ -513,7 +544,13 @@ void run(const arguments& a, const std::vector<sim::policy>& all) {
   const row_source source{to_read};
   experiment e{.source = source, .policies = policies, .slo = slo, .seeds = static_cast<std::size_t>(a.seeds)};
   e.keeps_all = !a.csv.empty();
+  if (!a.explain.empty()) {
+    if (!a.sweep.empty()) throw sim::usage_error{"--explain and --sweep exclude each other"};
+    e.asked = sim::parse_question(a.explain);
+  }
   prepare_points(e, a);
+  if (e.asked) sim::require_request(*e.asked, e.points.front().requests);
+  e.explained.resize(e.policies.size());
   const std::size_t cores = std::max(std::thread::hardware_concurrency(), 1U);
   e.jobs = std::min(a.jobs ? static_cast<std::size_t>(*a.jobs) : cores, e.results.size());
   for (const point& x : e.points) {
@@ -583,7 +620,8 @@ void run(const arguments& a, const std::vector<sim::policy>& all) {
   });
   bar->clear();
   table.clear();
-  fmt::print(people, "{}", show_results(e, a, true));
+  const std::string explained = e.asked ? show_explanations(e) : std::string{};
+  fmt::print(people, "{}{}", show_results(e, a, true), explained);
   std::fflush(people);
 
   signals.writes();
@@ -647,6 +685,9 @@ int sim::run_replay(int argc, char** argv, const std::vector<policy>& policies) 
   const CLI::Option* instances_given =
       app.add_option("--instances", a.setting.instances, "engine instances; of several kinds: 4xPROFILE,4xPROFILE")
           ->capture_default_str();
+  app.add_option(
+      "--explain", a.explain,
+      "what happened to a request (17 or request:17), or in a second (12.5 or time:12), who decided it, why");
   app.add_option("--sweep", a.sweep,
                  "the same at several loads or sizes: rate-scale=0.5:2:0.25, rate=10:40:5 or instances=1,2,4,8")
       ->multi_option_policy(CLI::MultiOptionPolicy::Throw);

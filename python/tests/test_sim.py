@@ -168,6 +168,27 @@ def test_a_placement_that_fails_in_the_middle() -> None:
     assert calls == 150
 
 
+def test_why() -> None:
+    load = sim.generate("reasoning-chat", 200, rate=40.0)
+    run = sim.replay("fcfs", load, instances=2, kv_blocks=400, explain=60)
+    assert run.explained is not None and run.explained["request"] == 60
+    events = run.explained["events"]
+    assert [e["at_s"] for e in events] == sorted(e["at_s"] for e in events)
+    assert sum(e["what"] == "preempted" for e in events) == run.requests["preemptions"][60]
+    assert events[0]["at_s"] == run.requests["arrival"][60] and events[-1]["at_s"] == run.requests["finish"][60]
+    assert run.explained["text"].startswith("fcfs, request 60:")
+    plain = sim.replay("fcfs", load, instances=2, kv_blocks=400)
+    assert plain.explained is None
+    np.testing.assert_array_equal(plain.requests["finish"], run.requests["finish"])
+
+    second = sim.replay("fcfs", load, instances=2, kv_blocks=400, explain=2.0).explained
+    assert second is not None and all(2.0 <= e["at_s"] < 3.0 for e in second["events"])
+    with pytest.raises(ValueError, match="there is no request 200 to explain: they are 0 to 199"):
+        sim.replay("fcfs", load, instances=2, explain=200)
+    with pytest.raises(ValueError, match="nothing happens then: the run is from"):
+        sim.replay("fcfs", load, instances=2, explain=1e6)
+
+
 def test_a_profile_of_ones_own() -> None:
     given = sim.profile("h100-96gb-qwen-32b")
     same = sim.replay("fcfs", load, profile=given, **small)

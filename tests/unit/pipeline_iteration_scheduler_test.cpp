@@ -187,6 +187,7 @@ TEST_CASE("nobody is evicted before it is certain that this is enough") {
   const auto p = f.plan();
   REQUIRE(p.preempted.size() == 1);
   CHECK(p.preempted[0].request == &low);
+  CHECK(p.preempted[0].for_whom == &fitting);
   CHECK(f.scheduler.why(low) == wait_reason::preempted);
   CHECK(f.scheduler.why(fitting) == wait_reason::none);
   f.commit(p);

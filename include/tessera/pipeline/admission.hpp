@@ -130,7 +130,7 @@ template <class Planning>
     if (why_not == wait_reason::no_blocks) lacking = in_all - free;
   }
   if (why_not == wait_reason::none && !as_guest) {  // for a guest they are free
-    lacking = make_free(p, to_take, slots, in_all);
+    lacking = make_free(p, r, to_take, slots, in_all);
     if (lacking > blocks{}) why_not = wait_reason::no_blocks;
   }
   if (why_not != wait_reason::none) {

@@ -6,26 +6,28 @@
 TESSERA_NAMESPACE_BEGIN
 namespace detail {
 
-/// The lowest-ranked resident that is kept gives up its blocks. A guest's are not worth a copy: the host tier stays as
-/// it would be without guests.
+/// The lowest-ranked resident that is kept gives up its blocks for `taker`. A guest's are not worth a copy: the host
+/// tier stays as it would be without guests.
 template <class Planning>
-void evict_last(Planning& p) noexcept {
+void evict_last(Planning& p, const typename Planning::request& taker) noexcept {
   auto& r = *p.roster.residents[--p.step.kept];
   const std::size_t kept = p.roster.kv.kept_by_others(r);
   const blocks to_copy = p.roster.kv.written(r) - blocks{static_cast<std::int64_t>(kept)};
   const preemption_mode mode = r.state().guest ? preemption_mode::recompute : p.config.preempt.mode(r, to_copy);
   p.roster.kv.evict(r, mode, kept, p.step.mark());
+  p.step.moves.victims.back().for_whom = &taker;
 }
 
-/// Makes `now` blocks free by evicting, from the lowest-ranked resident up, at least `at_least` of those whose turn has
-/// not come; `in_all` must be possible, `now <= in_all`. Either they suffice, or nobody is evicted. Returns how many
-/// blocks are lacking, at least: 0 if it is done.
+/// Makes `now` blocks free for `taker` by evicting, from the lowest-ranked resident up, at least `at_least` of those
+/// whose turn has not come; `in_all` must be possible, `now <= in_all`. Either they suffice, or nobody is evicted.
+/// Returns how many blocks are lacking, at least: 0 if it is done.
 ///
 /// That they do not suffice is told from the sizes of what each holds for itself and of what several share, O(residents
 /// behind); blocks that are shared with someone who stays do not become free, and where this decides, only trying
 /// tells, O(blocks held).
 template <class Planning>
-[[nodiscard]] blocks make_free(Planning& p, blocks now, std::size_t at_least, blocks in_all) noexcept {
+[[nodiscard]] blocks make_free(Planning& p, const typename Planning::request& taker, blocks now, std::size_t at_least,
+                               blocks in_all) noexcept {
   auto& kv = p.roster.kv;
   auto& step = p.step;
   if (at_least == 0 && p.free() >= in_all) return blocks{};
@@ -45,7 +47,7 @@ template <class Planning>
   std::size_t enough = kv.mark();
   bool has_enough = p.free() >= now && step.kept <= keep;
   while (step.kept > step.next && !(has_enough && (certain || p.free() >= in_all))) {
-    evict_last(p);
+    evict_last(p, taker);
     if (!has_enough) {
       enough = kv.mark();
       has_enough = p.free() >= now && step.kept <= keep;
@@ -65,7 +67,7 @@ void send_guests_away(Planning& p, const typename Planning::request& r, blocks w
   std::size_t useful = kv.mark();
   while (p.free() < wanted && p.step.kept > p.ordinary()) {
     const blocks before = p.free();
-    evict_last(p);
+    evict_last(p, r);
     if (p.free() > before) useful = kv.mark();
   }
   p.step.kept += kv.roll_back(useful);

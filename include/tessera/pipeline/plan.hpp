@@ -97,8 +97,9 @@ struct deadline_passed {
 /// A request that lost its blocks.
 template <class R>
 struct preemption {
-  R* request;            ///< The request.
-  preemption_mode mode;  ///< Swapped out or dropped.
+  R* request;                   ///< The request.
+  preemption_mode mode;         ///< Swapped out or dropped.
+  const R* for_whom = nullptr;  ///< The request whose turn it was, and that takes some of its blocks or its place.
 };
 
 /// Everything an engine does in one step. All spans point into the scheduler's storage and are valid until the plan is

@@ -142,13 +142,13 @@ template <class Planning>
   if (left != tokens{1}) count = within(p, r, s.computed, count, p.free(), tokens{});
   if (s.computed + count > room) {
     blocks more = kv.lacks(r, s.computed + count);
-    if (const blocks lacking = make_free(p, more, 0, more); lacking > blocks{}) {
+    if (const blocks lacking = make_free(p, r, more, 0, more); lacking > blocks{}) {
       // So it is for those behind it, who have fewer behind them: what was tried for one is not tried for each.
       p.step.obtainable = min(p.step.obtainable, more - lacking);
       // Part of a chunk is better than nothing: what is free or guests have, or else one block.
       if constexpr (Planning::gate::passes) send_guests_away(p, r, more);
       const blocks one = kv.lacks(r, s.computed + tokens{1});
-      if (p.free() < one) static_cast<void>(make_free(p, one, 0, one));
+      if (p.free() < one) static_cast<void>(make_free(p, r, one, 0, one));
       count = kv.reach(r, s.computed + count, p.free()) - s.computed;
       if (count <= tokens{}) {
         kv.mark_stalled(r, p.step.mark());

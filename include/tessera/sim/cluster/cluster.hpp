@@ -1,18 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <tessera/headroom/space.hpp>
 #include <tessera/kv/fragmentation.hpp>
 #include <tessera/sim/cluster/cluster_control.hpp>
 #include <tessera/sim/cluster/cluster_options.hpp>
+#include <tessera/sim/cluster/compare_views.hpp>
 #include <tessera/sim/cluster/event_heap.hpp>
 #include <tessera/sim/cluster/fabric.hpp>
 #include <tessera/sim/cluster/fault.hpp>
 #include <tessera/sim/cluster/instance.hpp>
+#include <tessera/sim/cluster/instance_view.hpp>
+#include <tessera/sim/cluster/placed.hpp>
+#include <tessera/sim/cluster/plan_words.hpp>
 #include <tessera/sim/cluster/prefix_keys.hpp>
 #include <tessera/sim/cluster/run_recorder.hpp>
+#include <tessera/sim/cluster/run_watcher.hpp>
 #include <tessera/sim/cluster/turns.hpp>
 #include <tessera/sim/input/trace_row.hpp>
 #include <tessera/sim/report/metrics.hpp>
+
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <chrono>
@@ -24,6 +32,7 @@
 #include <limits>
 #include <optional>
 #include <span>
+#include <string>
 #include <type_traits>
 #include <unordered_map>
 #include <utility>
@@ -114,6 +123,10 @@ class cluster {
     const auto wall_start = std::chrono::steady_clock::now();
     requests_.resize(rows.size());
     recorder_.result.requests.reserve(rows.size());
+    std::int32_t tenants = 0;
+    for (const trace_row& row : rows) tenants = std::max(tenants, row.tenant + 1);
+    TESSERA_ASSERT(tenants <= max_tenants, "no more tenants than there is room for");
+    recorder_.service.assign(static_cast<std::size_t>(tenants), 0.0);
     demand_ = reference_demand(rows);
     turns_ = {rows, options_.instance.limits.block_size.count(), shares && options_.prefix_cache};
     for (std::size_t i = 0; i != instances_.size(); ++i) look_at(i);
@@ -219,6 +232,25 @@ class cluster {
   /// The requests of the workload by row; those that have not arrived yet are empty.
   [[nodiscard]] std::span<request> requests() noexcept { return requests_; }
 
+  /// Whether somebody asks why things happen to `r`: then a control says it, by `because` before it places or moves a
+  /// request and by `tell`. O(1).
+  [[nodiscard]] bool asks(const request& r) const {
+    return options_.watcher != nullptr && options_.watcher->asks(r.index, now_s_);
+  }
+  /// Why the decision that follows is made, and what was compared for it.
+  void because(std::string why, comparison seen = {}) {
+    why_ = std::move(why);
+    seen_ = std::move(seen);
+  }
+  /// Something happens to a request for which somebody `asks`. @param where the instance.
+  void tell(const request& r, happening what, std::size_t where, std::string why = {}, comparison seen = {}) {
+    options_.watcher->tell(request_event{what, now_s_, r.index, where, std::move(why), std::move(seen)});
+  }
+  /// The instances that `r` may be placed on, as a placement policy sees them.
+  [[nodiscard]] comparison compare_views(const request& r, bool phases = false, bool prefixes = false) {
+    return sim::compare_views(candidates(r), phases, prefixes);
+  }
+
   /// Brings the phases in the views up to date. O(answering requests).
   void look_at_phases() noexcept {
     for (std::size_t i = 0; i != instances_.size(); ++i) {
@@ -291,6 +323,7 @@ class cluster {
   void cut_migration(request& r) {
     TESSERA_ASSERT(r.migration.stage != migration_stage::none, "it is being migrated");
     const bool stopped = r.migration.stage == migration_stage::stopped || r.migration.stage == migration_stage::arrived;
+    if (asks(r)) tell(r, happening::stays, r.where, "its move is called off");
     drop_migration(r);
     if (!stopped) return;
     if (r.state().life == lifecycle::suspended) {
@@ -338,6 +371,14 @@ class cluster {
   void arrive(const trace_row& row, std::size_t index) {
     request& r = requests_[index];
     describe(row, index);
+    if (asks(r)) {
+      std::string why = fmt::format("a prompt of {} tokens; {} will come", r.prompt.count(), r.output.count());
+      if (r.reasoning > tokens{}) why += fmt::format(", {} of them reasoning", r.reasoning.count());
+      tell(r, happening::arrived, no_instance,
+           why + fmt::format(", of which its scheduler knows {}",
+                             options_.knows_lengths ? std::string{"all"}
+                                                    : fmt::format("that it is at most {}", r.max_output.count())));
+    }
     place({&r, now_s_});
   }
   void describe(const trace_row& row, std::size_t index) {
@@ -352,6 +393,10 @@ class cluster {
     r.starts_in = r.reasoning > tokens{} ? phase::reasoning : phase::answering;
     r.score = row.score;
     if (row.session >= 0) r.program = &programs_[row.session];
+    if (row.tenant >= 0) {
+      r.tenant = static_cast<std::uint32_t>(row.tenant);
+      r.service = &recorder_.service[r.tenant];
+    }
     if (turns_.shares()) r.hashes = turns_.hashes(row, index, r.output.count());
   }
 
@@ -365,8 +410,10 @@ class cluster {
   void place(const asking& a) {
     request& r = *a.r;
     if (const verdict v = outlook(r); v == verdict::later) {
+      if (asks(r)) tell(r, happening::waits, no_instance, "no instance is there that could take it");
       return homeless_.push_back(a);
     } else if (v == verdict::never) {
+      if (asks(r)) tell(r, happening::refused, no_instance, "there is no instance that could ever take it");
       recorder_.record(r, asked_s(a.arrived_s), -1, r.prompt + r.output - tokens{1} > most_kv_);
       return ended(r);
     }
@@ -374,20 +421,34 @@ class cluster {
     TESSERA_ASSERT(to < size() && takes(to, r), "a request is placed on an instance that takes it");
     r.where = to;
     fit(r, to);
+    const bool asked = asks(r);
+    if (asked) {
+      if (why_.empty()) because("the policy's own choice");
+      if (seen_.rows.empty()) seen_ = compare_views(r);
+      tell(r, happening::placed, to, std::exchange(why_, {}), std::exchange(seen_, {}));
+    }
     if (!up(to)) {
+      if (asked) tell(r, happening::waits, to, "its instance is dead, which nobody knows yet");
       health_[to].asked.push_back(a);
       // Its reports do not come any more; what was sent counts.
       instance_view& v = views_[to];
       v.requests += 1;
       v.queued += 1;
       v.waiting_blocks += blocks_for(max(r.state().length, r.prompt), options_.instance.limits.block_size);
+      v.phi = headroom::space_freeness(v.kv_held + v.waiting_blocks, {}, v.capacity);
       return;
     }
-    if (instances_[to].submit(r, a.arrived_s) != status::accepted) {
+    if (const status s = instances_[to].submit(r, a.arrived_s); s != status::accepted) {
+      if (asked) tell(r, happening::refused, to, to_string(s));
       recorder_.record(r, asked_s(a.arrived_s), -1, true);
       if constexpr (requires { control_.rejected(*this, r); }) control_.rejected(*this, r);
       ended(r);
       return;
+    }
+    if (asked) {
+      const auto& scheduler = std::as_const(instances_[to]).scheduler();
+      std::string expects = detail::words_of<Scheduler>::prediction(scheduler.waiting().discipline(), r);
+      if (!expects.empty()) tell(r, happening::predicted, to, std::move(expects));
     }
     if (!instances_[to].running()) begin_step(to);
     look_at(to);
@@ -450,6 +511,13 @@ class cluster {
     incoming_[to].requests += 1;
     incoming_[to].held += r.migration.takes;
     look_at(to);
+    if (asks(r)) {
+      tell(r, happening::moves, to,
+           fmt::format("from instance {} to {}, {} tokens of KV{}{}", r.where, to, r.state().computed.count(),
+                       why_.empty() ? "" : ": ", why_),
+           std::move(seen_));
+      because({});
+    }
   }
   [[nodiscard]] blocks held(const request& r) const noexcept {
     return blocks_for(r.state().length, options_.instance.limits.block_size);
@@ -486,6 +554,7 @@ class cluster {
     look_at(r.where);
     r.migration.stage = migration_stage::stopped;
     r.migration.stopped_s = now_s_;
+    if (asks(r)) tell(r, happening::stops, r.where, "until the rest of its KV has crossed");
   }
   /// Whether the copy of a request that runs on is still worth something.
   [[nodiscard]] static bool still_there(const request& r) noexcept {
@@ -541,6 +610,7 @@ class cluster {
   }
 
   void fail_migration(request& r) {
+    if (asks(r)) tell(r, happening::stays, r.where, "it has ended, or lost its blocks, before its KV was copied");
     drop_migration(r);
     if constexpr (requires { control_.migration_failed(*this, r); }) control_.migration_failed(*this, r);
   }
@@ -554,6 +624,11 @@ class cluster {
     recorder_.facts.kv_transfers.push_back(now_s_ - r.migration.began_s);
     recorder_.result.downtimes.push_back(now_s_ - r.migration.stopped_s);
     const std::size_t from = r.where;
+    if (asks(r)) {
+      tell(r, happening::moved, r.migration.to,
+           fmt::format("its KV took {:.4g} s, of which it stood still {:.4g} s", now_s_ - r.migration.began_s,
+                       now_s_ - r.migration.stopped_s));
+    }
     if (r.state().life == lifecycle::suspended) instances_[from].evacuate(r);
     r.where = r.migration.to;
     ++r.migrations;
@@ -582,6 +657,12 @@ class cluster {
       instances_[i].start_step(now_s_, [this](std::uint64_t ns) { plan_ns_ = ns; });
       if (instances_[i].running()) {
         ends_.push({instances_[i].ends_s(), i});
+        if (options_.watcher != nullptr) {
+          instances_[i].explain([&](const Scheduler& scheduler, const auto& plan, double ends_s) {
+            detail::tell_of_plan(*options_.watcher, i, now_s_, ends_s, scheduler, plan, instances_[i].requests(),
+                                 options_.instance.limits.block_size);
+          });
+        }
       }
     }
     look_at(i);
@@ -595,17 +676,27 @@ class cluster {
           if (r.migration.stage != migration_stage::none) fail_migration(r);
           r.qoe.finish();
           recorder_.record(r, asked_s(r.state().arrived.seconds()), now_s_);
+          if (asks(r)) {
+            tell_first_token(r);
+            tell(r, happening::ended, r.where, "its last token");
+          }
           if constexpr (requires { control_.finished(*this, r); }) control_.finished(*this, r);
           ended(r);
           progress(++completed);
         },
         [&](request& r) {
+          if (asks(r)) tell_first_token(r);
           if constexpr (requires { control_.prefilled(*this, r); }) {
             look_at(i);
             control_.prefilled(*this, r);
           }
         },
         [&](request& r) {
+          if (asks(r)) {
+            tell_first_token(r);
+            tell(r, happening::answers, r.where,
+                 fmt::format("its reasoning ends after {} tokens", r.reasoning.count()));
+          }
           if constexpr (requires { control_.answers(*this, r); }) {
             look_at(i);
             control_.answers(*this, r);
@@ -618,6 +709,12 @@ class cluster {
       control_.step_ended(*this, i);
     }
     ending_ = no_instance;
+  }
+
+  void tell_first_token(const request& r) {
+    if (r.first_token_s != now_s_) return;
+    tell(r, happening::first_token, r.where,
+         fmt::format("{:.3f} s after it arrived", now_s_ - asked_s(r.state().arrived.seconds())));
   }
 
   // What goes wrong.
@@ -721,6 +818,10 @@ class cluster {
   /// The KV of `r` is lost, for which instance `of` is to blame.
   void lost(request& r, std::size_t of) {
     r.where = of;
+    if (asks(r)) {
+      tell(r, happening::lost, of,
+           fmt::format("the instance has died: KV of {} tokens is lost", r.state().computed.count()));
+    }
     r.recoveries += 1;
     recorder_.facts.faults.recovered += 1;
     recorder_.facts.faults.recomputed += static_cast<double>(r.state().computed.count());
@@ -810,6 +911,7 @@ class cluster {
     v.queued = one.waiting();
     v.free_blocks = free - min(free, incoming_[i].held);
     v.requests = one.served() + incoming_[i].requests;
+    v.phi = headroom::space_freeness(v.kv_held + v.waiting_blocks, {}, v.capacity);
     const blocks stranded = kv::stranded_below{demand_}({.total = v.capacity, .free = free});
     stranded_total_ += stranded - stranded_[i];
     stranded_[i] = stranded;
@@ -891,6 +993,8 @@ class cluster {
   blocks demand_{1};
   double now_s_ = 0;
   std::uint64_t plan_ns_ = 0;
+  std::string why_;  ///< Of the decision that is being made, where somebody asks.
+  comparison seen_;
   run_recorder recorder_;
 };
 

@@ -19,6 +19,7 @@
 #include <tessera/rank/expected_rest.hpp>
 #include <tessera/request/hook.hpp>
 #include <tessera/sim/model/step_time.hpp>
+#include <tessera/sim/report/tenant_shares.hpp>
 
 #include <algorithm>
 #include <chrono>
@@ -71,6 +72,8 @@ struct request : request_hook_for<order::round_robin, order::two_phase, order::p
   float score = 0;                            ///< As the workload says; smaller is expected to be shorter.
   std::size_t index = 0;                      ///< Row of the workload.
   order::program_service* program = nullptr;  ///< Of its session, if it is in one.
+  std::uint32_t tenant = 0;                   ///< Whose it is.
+  double* service = nullptr;                  ///< What its tenant has been given; null: nobody says whose it is.
   tokens output{};                            ///< Tokens it will generate in all. At least 1.
   tokens reasoning{};                         ///< Of these, tokens of the reasoning phase. Less than `output`.
   std::size_t where = 0;                      ///< The instance it is on.
@@ -343,6 +346,12 @@ class instance {
     running_ = true;
   }
 
+  /// Tells of the step that has just begun, with `tell(scheduler, plan, ends_s)`. Requires: it is under way.
+  template <class Tell>
+  void explain(Tell&& tell) const {
+    tell(scheduler(), plan_, ends_s_);
+  }
+
   /// Ends the step: measures, commits, and calls `finished(request&)` for each request that is done and
   /// `answers(request&)` for each that has just ended its reasoning, then `prefilled(request&)` for each that has its
   /// first token here and is still here. `timed(nanoseconds)` is told what `commit` took.
@@ -403,9 +412,11 @@ class instance {
     if (r.first_step_s < 0) {
       r.first_step_s = started_s_;
       r.found = e.first;
+      if (r.service != nullptr) *r.service += prompt_service * static_cast<double>(r.prompt.count());
     }
     if (e.samples) {
       ++output_tokens_;
+      if (r.service != nullptr) *r.service += output_service;
       count(r, r.state().length + tokens{1});
     }
     if (r.first_token_s < 0 && e.samples) r.first_token_s = now.seconds();

@@ -22,8 +22,9 @@ inline constexpr std::size_t max_timeline_points = 16384;
 /// window, memory that is stranded.
 class run_recorder {
  public:
-  run_facts facts;    ///< To be added to while it runs.
-  run_result result;  ///< The same. Whole after `sum_up`.
+  run_facts facts;              ///< To be added to while it runs.
+  run_result result;            ///< The same. Whole after `sum_up`.
+  std::vector<double> service;  ///< What each tenant has been given so far; empty where there are none.
 
   /// Samples so far apart at first.
   explicit run_recorder(double sample_interval_s) noexcept : sample_interval_s_{sample_interval_s} {}
@@ -72,6 +73,7 @@ class run_recorder {
                        .migrations = r.migrations,
                        .recoveries = r.recoveries,
                        .cached_tokens = r.found.count(),
+                       .tenant = r.service != nullptr ? static_cast<std::int32_t>(r.tenant) : -1,
                        .rejected = refused,
                        .prompt_tokens = r.prompt.count(),
                        .reasoning_tokens = r.reasoning.count(),
@@ -121,9 +123,14 @@ class run_recorder {
       for (const Instance& one : instances) sum += static_cast<double>(one.output_tokens());
       return sum;
     };
-    if (std::isnan(generated_before_)) generated_before_ = generated();
+    if (std::isnan(generated_before_)) {
+      generated_before_ = generated();
+      service_before_ = service;
+    }
     if (now_s <= facts.window.to) return;
     facts.window.output_tokens = generated() - generated_before_;
+    facts.service = service;
+    for (std::size_t t = 0; t != service.size(); ++t) facts.service[t] -= service_before_[t];
     window_counted_ = true;
   }
 
@@ -138,7 +145,8 @@ class run_recorder {
   double last_s_ = 0;
   double next_sample_s_ = 0;
   double sample_interval_s_;
-  double generated_before_ = never;  ///< Output tokens when the measured window began.
+  double generated_before_ = never;     ///< Output tokens when the measured window began.
+  std::vector<double> service_before_;  ///< The same of `service`.
   bool window_counted_ = false;
 };
 

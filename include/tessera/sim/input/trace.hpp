@@ -39,6 +39,7 @@
 /// | `score` | optional | predicted length rank, higher = longer; may be empty |
 /// | `session` | optional | any text: rows with the same are the turns of one session, in their order; may be empty |
 /// | `think_s` | optional | of a later turn: seconds from the last token of the turn before; empty: 0 |
+/// | `tenant` | optional | any text: whose request it is; at most 64 different ones; may be empty |
 /// | `hash_ids` | optional | as `[1, 2, 3]`: for each 512 tokens of the prompt a whole number |
 ///
 /// Equal `hash_ids` after equal ones are equal tokens (Mooncake's traces). Reasoning and answer add up to the output.
@@ -72,6 +73,7 @@ struct trace {
   bool has_reasoning = false;         ///< At least one row has reasoning tokens.
   bool has_scores = false;            ///< At least one row has a score.
   bool has_sessions = false;          ///< At least one row is a later turn of a session.
+  bool has_tenants = false;           ///< At least one row says whose it is.
   bool has_prefixes = false;          ///< At least one row names runs of its prompt.
   std::vector<std::string> unused{};  ///< Columns that the reader has no use for, in their order; at most 64 of them.
   std::size_t failed = 0;             ///< Rows of a log that are left out, because they generate nothing.
@@ -108,6 +110,7 @@ enum column : std::size_t {
   think,
   hashes,
   ratio,
+  tenant,
   column_count
 };
 using names = std::array<std::string_view, column_count>;
@@ -120,11 +123,11 @@ struct format {
 };
 /// Ours.
 inline constexpr format own{.names = {"arrival_s", "prompt_tokens", "output_tokens", "reasoning_tokens",
-                                      "answer_tokens", "score", "session", "think_s", "hash_ids", ""}};
+                                      "answer_tokens", "score", "session", "think_s", "hash_ids", "", "tenant"}};
 /// Others than our own.
 inline constexpr std::array<format, 4> published{
     format{.names = {"timestamp", "input_length", "output_length", "reasoning_tokens", "answer_tokens", "score",
-                     "session", "think_s", "hash_ids", ""},
+                     "session", "think_s", "hash_ids", "", "tenant"},
            .unit = 1000},
     format{.names = {"TIMESTAMP", "ContextTokens", "GeneratedTokens"}, .log = true, .dates = true},
     format{.names = {"Timestamp", "Request tokens", "Response tokens"}, .log = true},
@@ -401,7 +404,7 @@ class trace_parser {
       if (seen[c]) fail(at.key + 1, fmt::format("the key {} once", key), "it again");
       seen[c] = true;
       field f{.text = row_.substr(at.value, at.end - at.value), .at = at.value + 1, .present = true};
-      if (c == session && f.text.front() == '"') f.text = f.text.substr(1, f.text.size() - 2);
+      if ((c == session || c == tenant) && f.text.front() == '"') f.text = f.text.substr(1, f.text.size() - 2);
       f.present = !f.text.empty() && f.text != "null";
       fields[c] = f;
     });
@@ -442,6 +445,7 @@ class trace_parser {
       row.answer_tokens = row.output_tokens;
     }
     const bool later = read_session(fields, row, result);
+    if (fields[tenant].present) read_tenant(fields[tenant], row, result);
     read_arrival(fields[arrival], later, row, result);
     if (fields[hashes].present) read_hashes(fields[hashes], row, result);
     if (fields[score].present) {
@@ -477,6 +481,13 @@ class trace_parser {
       row.think_s = real(fields[think], think, 0, max_trace_seconds);
     }
     return later;
+  }
+
+  void read_tenant(const field& f, trace_row& row, trace& result) {
+    const auto number = static_cast<std::int32_t>(tenants_.size());
+    row.tenant = tenants_.try_emplace(std::string{f.text}, number).first->second;
+    if (row.tenant == max_tenants) fail(f.at, fmt::format("at most {} tenants", max_tenants), shown(f.text));
+    result.has_tenants = true;
   }
 
   void read_arrival(const field& f, bool later, trace_row& row, trace& result) const {
@@ -602,6 +613,7 @@ class trace_parser {
   bool dates_ = trace_columns::own.dates;
   std::vector<std::size_t> column_at_;  ///< For each field of a row: its column, or `column_count` for an extra one.
   std::unordered_map<std::string, std::int64_t> sessions_;
+  std::unordered_map<std::string, std::int32_t> tenants_;
 };
 
 }  // namespace detail

@@ -11,6 +11,9 @@ TESSERA_NAMESPACE_BEGIN
 
 namespace sim {
 
+/// Most tenants of a workload: as many as `gate::fair_tenants` has room for.
+inline constexpr std::int32_t max_tenants = 64;
+
 /// One request of a workload.
 struct trace_row {
   double arrival_s = 0;               ///< Seconds from the start of the trace; NaN while the trace has no arrivals.
@@ -23,6 +26,7 @@ struct trace_row {
   /// Of a later turn: seconds from the last token of the turn before to this one, which comes no earlier than at
   /// `arrival_s`.
   double think_s = 0;
+  std::int32_t tenant = -1;      ///< Whose it is, below `max_tenants`; -1: nobody says.
   std::vector<text_run> runs{};  ///< What the prompt begins with, as far as others may share it; see `turns`.
 };
 

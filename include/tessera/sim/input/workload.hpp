@@ -89,6 +89,7 @@ struct workload {
   double cv = 1;                 ///< Coefficient of variation of the gaps between arrivals (see `arrival_process`).
   std::vector<length_law> laws;  ///< The kinds of requests, with their weights; none if it has sessions.
   std::optional<session_law> sessions{};  ///< Instead of single requests.
+  std::vector<double> tenants{};          ///< The part of the requests that each sends; empty: nobody says whose.
 };
 
 /// Gaps between arrivals: gamma distributed with the coefficient of variation `cv`. 1: Poisson. More than 1: bursty.
@@ -287,6 +288,14 @@ inline constexpr std::string_view prompt_source =
        .rate = 5.53,
        .cv = 1.09,
        .laws = {{1, answer, &detail::azure_prompt, &detail::azure_output, nullptr, 0}}},
+      {.name = "noisy-neighbour",
+       .summary = "as azure-conv, of four tenants: one sends seven of ten requests, the others one each",
+       .source = "Azure LLM inference trace 2023, conversation (CC-BY 4.0, Azure/AzurePublicDataset), as azure-conv; "
+                 "assumed: the tenants",
+       .rate = 5.53,
+       .cv = 1.09,
+       .laws = {{1, answer, &detail::azure_prompt, &detail::azure_output, nullptr, 0}},
+       .tenants = {0.7, 0.1, 0.1, 0.1}},
       {.name = "r1-servegen",
        .summary = "DeepSeek-R1 in production: long-tailed prompts, reasoning about 70 % of an output",
        .source = "ServeGen (Apache-2.0, alibaba/ServeGen): quantiles of prompt, output and share of reasoning, drawn "
@@ -419,6 +428,21 @@ namespace detail {
   return row;
 }
 
+/// Whose each row is. The lengths and arrivals are those of the workload without tenants.
+inline void draw_tenants(std::span<const double> parts, std::vector<trace_row>& rows, std::uint64_t seed) {
+  random_engine rng{seed, 3};
+  double total = 0;
+  for (const double part : parts) total += part;
+  for (trace_row& row : rows) {
+    double left = uniform(rng) * total;
+    row.tenant = 0;
+    while (row.tenant + 1 < static_cast<std::int32_t>(parts.size()) &&
+           left >= parts[static_cast<std::size_t>(row.tenant)]) {
+      left -= parts[static_cast<std::size_t>(row.tenant++)];
+    }
+  }
+}
+
 /// Session after session, the turns of each one after the other, without arrivals; the last may be cut short.
 [[nodiscard]] inline std::vector<trace_row> draw_sessions(const session_law& law, std::size_t requests,
                                                           random_engine& rng) {
@@ -480,6 +504,7 @@ namespace detail {
     rows.push_back(detail::draw_lengths(w, total_weight, lengths));
     rows.back().arrival_s = arrivals.next();
   }
+  if (!w.tenants.empty()) detail::draw_tenants(w.tenants, rows, seed);
   return rows;
 }
 

@@ -5,6 +5,8 @@
 #include <tessera/sim/cluster/cluster.hpp>
 #include <tessera/sim/random.hpp>
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
@@ -135,6 +137,18 @@ class cascade {
       to = others_.least(
           0, c.size(), [&](std::size_t i) { return front_->load(i); }, [&](std::size_t i) { return c.takes(i, r); });
     }
+    if (c.asks(r)) {
+      comparison seen{.columns = {"load in tokens"}};
+      for (std::size_t s = 0; s != front_->stages(); ++s) {
+        const stage_map::group g = front_->stage(s);
+        for (std::size_t i = g.first; i != g.last; ++i) {
+          seen.rows.push_back({i, fmt::format("stage {}", s), {static_cast<double>(front_->load(i).count())}});
+        }
+      }
+      c.because(fmt::format("its {} tokens belong to stage {}; there the {}", length.count(), front_->stage_for(length),
+                            config_.balance == stage_balance::in_turn ? "next one" : "least load"),
+                std::move(seen));
+    }
     if (config_.balance == stage_balance::in_turn) return to;
     front_->sent(to, tokens{static_cast<std::int64_t>(config_.backlog_weight * static_cast<double>(r.prompt.count()))});
     return to;
@@ -159,10 +173,11 @@ class cascade {
         if (!ok(m.trader().assign(r.request, r.epoch, r.length, r.size, static_cast<market::instance_id>(to), now(c),
                                   e)))
           break;
-        offered(i, r.request);
+        offered(c, i, r.request, [&] { return outgrown_words(i, r); });
       }
     } else {
-      m.hand_over(movable_, now(c), e, [&](const member::candidate& r) { offered(i, r.request); });
+      m.hand_over(movable_, now(c), e,
+                  [&](const member::candidate& r) { offered(c, i, r.request, [&] { return outgrown_words(i, r); }); });
     }
     withdraw_the_failed(c);
   }
@@ -344,6 +359,7 @@ class cascade {
     void copy(const market::transfer& t) noexcept {
       request& r = c.requests()[t.request];
       all.settle(t.other.id, t.ticket);
+      if (c.asks(r)) c.because("that has bought it");
       if (r.where != me || !c.migrate(r, t.other.id)) all.failed_.push_back(&r);
       for (const auto& m : all.members_) all.most_transfers_ = std::max(all.most_transfers_, m->trader().transfers());
     }
@@ -431,7 +447,14 @@ class cascade {
     movable_.push_back(
         {r.index, trades_[r.index].epoch, length, blocks_for(length, c.options().instance.limits.block_size)});
   }
-  void offered(std::size_t seller, market::request_id id) {
+  [[nodiscard]] std::string outgrown_words(std::size_t i, const member::candidate& r) const {
+    return fmt::format("its {} tokens have outgrown stage {}, which ends at {}", r.length.count(), members_[i]->stage(),
+                       members_[i]->range_end().count());
+  }
+  template <class C, class Why>
+  void offered(C& c, std::size_t seller, market::request_id id, Why why) {
+    const request& r = c.requests()[id];
+    if (c.asks(r)) c.tell(r, happening::offered, seller, why());
     trades_[id].on_offer = true;
     trades_[id].seller = seller;
     ++offers_;
@@ -445,7 +468,12 @@ class cascade {
       if (may_move(*r, c.now_s())) add_movable(c, *r);
     }
     engine<C> e{*this, c, i};
-    members_[i]->rebalance(movable_, now(c), e, [&](const member::candidate& r) { offered(i, r.request); });
+    members_[i]->rebalance(movable_, now(c), e, [&](const member::candidate& r) {
+      offered(c, i, r.request, [&] {
+        return fmt::format("instance {} has more than {:g} times the mean load of its stage", i,
+                           config_.trigger.threshold);
+      });
+    });
     withdraw_the_failed(c);
   }
 
@@ -502,7 +530,25 @@ class cascade {
       messages_[slot] = m;
     }
     ++sent_;
+    if (m.kind != market::message_kind::restarted && c.asks(c.requests()[m.request])) tell_of_message(c, m);
     c.call_after(message_time(), first_report + members_.size() + slot);
+  }
+  /// What is said of a request on the market, as far as it decides something.
+  template <class C>
+  static void tell_of_message(C& c, const market::message& m) {
+    const request& r = c.requests()[m.request];
+    switch (m.kind) {
+      case market::message_kind::ask: return c.tell(r, happening::asked, m.to.id, "whether it takes it");
+      case market::message_kind::bid:
+        return c.tell(r, happening::bid, m.from.id,
+                      fmt::format("it has {} tokens, and could begin to pull in {:.4g} s", m.load.count(), m.start));
+      case market::message_kind::decline: return c.tell(r, happening::declined, m.from.id, "it does not take it");
+      case market::message_kind::confirm:
+        return c.tell(r, happening::confirmed, m.to.id, "of the less loaded half of the bids the earliest start");
+      case market::message_kind::pull:
+        return c.tell(r, happening::reserved, m.from.id, fmt::format("{} blocks, and pulls it", m.size.count()));
+      default: return;
+    }
   }
   /// Seconds that the next message takes.
   [[nodiscard]] double message_time() noexcept {

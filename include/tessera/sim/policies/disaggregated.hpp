@@ -11,6 +11,8 @@
 #include <tessera/placement/turn.hpp>
 #include <tessera/sim/cluster/cluster.hpp>
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
@@ -20,6 +22,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -67,6 +70,15 @@ struct prefill_model {
   TESSERA_ASSERT(ok(fit.status), "every step model has prefill times");
   return {.cost = fit.cost, .budget = {.peak_flops = peak_flops, .ttft = ttft}, .r_squared = fit.r_squared};
 }
+
+namespace detail {
+
+/// As tables call a pool.
+[[nodiscard]] constexpr const char* role_name(control::role role) noexcept {
+  return role == control::role::prefill ? "prefill" : role == control::role::decode ? "decode" : "mixed";
+}
+
+}  // namespace detail
 
 /// The workers that a policy chooses from, and what was measured of them.
 class pools {
@@ -202,6 +214,7 @@ class disaggregated {
     pools_->demand().observe(r.prompt);
     look_at(c, r);
     const std::size_t w = policy_.prefill_worker(c, *pools_, r);
+    if (c.asks(r)) c.because("its prompt, to " + reason(w, Policy::prefill_reason), seen());
     pools_->workers()[w].load.join(r.prompt);
     queued_[r.index] = true;
     return w;
@@ -213,6 +226,7 @@ class disaggregated {
     computed(r);
     look_at(c, r);
     const std::size_t w = policy_.decode_worker(c, *pools_, r);
+    if (c.asks(r)) c.because("its tokens, to " + reason(w, Policy::decode_reason), seen());
     if (w != r.where) c.move(r, w);
   }
 
@@ -282,6 +296,22 @@ class disaggregated {
   }
 
  private:
+  /// Who was chosen, and why.
+  [[nodiscard]] std::string reason(std::size_t w, std::string_view why) const {
+    return fmt::format("a {} worker: {}", detail::role_name(pools_->workers()[w].role), why);
+  }
+  /// What its policy has just compared.
+  [[nodiscard]] comparison seen() const {
+    comparison all{.columns = {Policy::compares_phi ? "Phi" : "queue", "prompts", "KV free"}};
+    for (const pool_worker& w : pools_->workers()) {
+      all.rows.push_back({w.id,
+                          detail::role_name(w.role),
+                          {Policy::compares_phi ? w.phi : static_cast<double>(w.requests),
+                           static_cast<double>(w.load.requests()), static_cast<double>(w.free_blocks.count())}});
+    }
+    return all;
+  }
+
   /// Lets those in, first come, first served, whose KV is at instance `to`, while there is room.
   template <class C>
   void let_in(C& c, std::size_t to) {
@@ -397,6 +427,10 @@ template <class Key>
 
 /// DistServe's control plane: a static split, each phase to the worker with the fewest requests.
 struct distserve {
+  static constexpr bool compares_phi = false;                               ///< Or queues.
+  static constexpr std::string_view prefill_reason = "the shortest queue";  ///< In words.
+  static constexpr std::string_view decode_reason = "the fewest requests";  ///< In words.
+
   placement::turn prefill_ties{};  ///< Whose turn it is among prefill workers with as many requests.
   placement::turn decode_ties{};   ///< Among decode workers.
 
@@ -416,6 +450,8 @@ struct distserve {
 
 /// DistServe's pools with prefill routed to the most free memory: the scheduler that Phasor's section 2 takes apart.
 struct memory_aware : distserve {
+  static constexpr std::string_view prefill_reason = "the most free memory";  ///< In words.
+
   /// The worker that computes a request's prompt.
   template <class C>
   [[nodiscard]] std::size_t prefill_worker(C&, pools& p, const request&) {
@@ -427,6 +463,12 @@ struct memory_aware : distserve {
 /// Splitwise's control plane: shortest queue, and a mixed pool that helps out: a prompt goes there when every queue of
 /// the prefill pool is longer than `threshold`, a sequence when no decode worker has room for it.
 struct splitwise {
+  static constexpr bool compares_phi = false;  ///< Or queues.
+  static constexpr std::string_view prefill_reason =
+      "the shortest queue, of the prefill pool while one there is short";  ///< In words.
+  static constexpr std::string_view decode_reason =
+      "the fewest requests, of the decode pool while one there has room";  ///< In words.
+
   std::size_t threshold = 4;       ///< Requests in a queue.
   placement::turn prefill_ties{};  ///< Whose turn it is among workers with as many prompts.
   placement::turn decode_ties{};   ///< Among workers with as many sequences.
@@ -462,6 +504,10 @@ struct splitwise {
 /// from workers whose free memory is stranded, and workers between the pools. Each part can be switched off.
 class phasor_control {
  public:
+  static constexpr bool compares_phi = true;                               ///< Or queues.
+  static constexpr std::string_view prefill_reason = "the highest Phi_T";  ///< In words.
+  static constexpr std::string_view decode_reason = "the highest Phi_S";   ///< In words.
+
   /// Parameters of the parts; each is described at its own type.
   struct config {
     prefill_model model{};                    ///< What a prefill costs.
@@ -547,11 +593,20 @@ class phasor_control {
     const control::phasor_actions actions = controllers_->epoch(telemetry_);
     if (config_.defragments) {
       for (const control::move& m : actions.moves) {
-        p.defragmentations += c.migrate(c.requests()[m.sequence], m.to) ? 1U : 0U;
+        request& r = c.requests()[m.sequence];
+        if (c.asks(r)) {
+          c.because(fmt::format("defragmentation: the {} free blocks of instance {} are less than a request needs, {}",
+                                telemetry_[r.where].free.count(), r.where, telemetry_[r.where].demand.count()));
+        }
+        p.defragmentations += c.migrate(r, m.to) ? 1U : 0U;
       }
     }
     if (config_.changes_roles && actions.change) {
       p.workers()[actions.change->worker].role = actions.change->to;
+      if (c.options().watcher != nullptr) {
+        c.options().watcher->note(c.now_s(), fmt::format("instance {} becomes a {} worker", actions.change->worker,
+                                                         detail::role_name(actions.change->to)));
+      }
       ++p.role_changes;
     }
   }

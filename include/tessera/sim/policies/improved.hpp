@@ -16,6 +16,8 @@
 #include <tessera/sim/policies/policy.hpp>
 #include <tessera/sim/policies/pool_plan.hpp>
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -65,6 +67,18 @@ class by_headroom {
                                              headroom::space_freeness(used, {}, v.capacity))});
     }
     const std::size_t to = instances[most_free_(views_)].id;
+    if (c.asks(r)) {
+      comparison seen{.columns = {"requests", "Phi_T", "Phi_S"}};
+      for (const instance_view& v : instances) {
+        seen.rows.push_back({v.id,
+                             {},
+                             {static_cast<double>(v.requests), 1 - totals_[v.id].flops / model_.budget.flops(),
+                              headroom::space_freeness(max(totals_[v.id].memory, v.kv_held), {}, v.capacity)}});
+      }
+      c.because(fmt::format("the most headroom, the smaller of Phi_T and Phi_S; {} tokens are expected of it",
+                            scored_length{}(r).count()),
+                std::move(seen));
+    }
     const tokens block_size = c.options().instance.limits.block_size;
     taken_[r.index] = {to, {blocks_for(r.prompt + scored_length{}(r), block_size), model_.cost.flops(r.prompt)}};
     totals_[to] += taken_[r.index].what;
@@ -220,6 +234,11 @@ TESSERA_DETAIL_POLICIES_INLINE run_result run_improved(const cluster_options& op
   const typename scheduler::config ordered{.revised = config.revised, .expected = lengths.expected()};
   if (config.stages && options.instances > 1 && options.instances <= most_in_stages && !history.empty()) {
     const cascade_plan plan = plan_cascade(options, history, arrival_rate(history), layout::steady);
+    if (options.watcher != nullptr) {
+      options.watcher->note(never,
+                            fmt::format("stages by length are expected to gain {:.3g} times: {} than {:g}", plan.gain,
+                                        plan.gain >= config.least_gain ? "not less" : "less", config.least_gain));
+    }
     if (plan.gain >= config.least_gain) {
       // Steps are not bounded: who is read for long is not where prompts are, and prompts get all that they need.
       run_result result =
@@ -238,6 +257,7 @@ TESSERA_DETAIL_POLICIES_INLINE run_result run_improved(const cluster_options& op
     // Nobody knows what will go wrong, and all that is tried is measured.
     cluster_options tried = o;
     tried.faults.clear();
+    tried.watcher = nullptr;
     tried.warmup_s = tried.drain_s = 0;
     const auto trial = [&](std::size_t n, auto control) {
       n = std::min(n, earlier.size());
@@ -250,7 +270,12 @@ TESSERA_DETAIL_POLICIES_INLINE run_result run_improved(const cluster_options& op
     const auto gains = [&](std::size_t n) {
       return trial(n, by_headroom{model}) >= config.least_pool_gain * trial(n, split(sizes));
     };
-    if (gains(first_trial) && gains(last_trial)) {
+    const bool apart_pays = gains(first_trial) && gains(last_trial);
+    if (o.watcher != nullptr) {
+      o.watcher->note(never, fmt::format("prompts and decodes apart ({}/{}) {} in trials on its history", sizes.prefill,
+                                         sizes.decode, apart_pays ? "paid" : "did not pay"));
+    }
+    if (apart_pays) {
       run_result result = cluster<scheduler, apart>{o, ordered, split(sizes)}.run(expecting, progress);
       result.numbers.placement = "pools";
       return result;

@@ -4,6 +4,8 @@
 #include <tessera/placement/turn.hpp>
 #include <tessera/sim/cluster/cluster.hpp>
 
+#include <fmt/format.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <utility>
@@ -44,6 +46,7 @@ class llumnix {
   template <class C>
   [[nodiscard]] std::size_t place(C& c, const request& r) {
     look_at(c);
+    if (c.asks(r)) c.because("the most free blocks for each request, less what its queue waits for", freeness_seen(c));
     return ties_.least(
         0, freeness_.size(),
         [&](std::size_t i) {
@@ -93,7 +96,25 @@ class llumnix {
     }
     if (shortest == nullptr) return;
     const blocks needs = blocks_for(shortest->state().length, c.options().instance.limits.block_size) + blocks{1};
-    if (needs <= c.views()[to].free_blocks) c.migrate(*shortest, to);
+    if (needs > c.views()[to].free_blocks) return;
+    if (c.asks(*shortest)) {
+      c.because(
+          fmt::format(
+              "instance {} has {:.1f} free blocks for each request, less than {:g}, instance {} {:.1f}, more than "
+              "{:g}: the shortest that runs moves",
+              from, freeness_[from], config_.low, to, freeness_[to], config_.high),
+          freeness_seen(c));
+    }
+    c.migrate(*shortest, to);
+  }
+  template <class C>
+  [[nodiscard]] comparison freeness_seen(const C& c) const {
+    comparison all{.columns = {"requests", "KV free", "freeness"}};
+    for (const instance_view& v : c.views()) {
+      all.rows.push_back(
+          {v.id, {}, {static_cast<double>(v.requests), static_cast<double>(v.free_blocks.count()), freeness_[v.id]}});
+    }
+    return all;
   }
 
   config config_{};

@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <tessera/placement/fill_to_level.hpp>
 #include <tessera/placement/hashed.hpp>
 #include <tessera/placement/join_shortest_queue.hpp>
 #include <tessera/placement/least_kv.hpp>
 #include <tessera/placement/least_load.hpp>
 #include <tessera/placement/lmetric.hpp>
+#include <tessera/placement/migrate_when_tight.hpp>
 #include <tessera/placement/pascal.hpp>
+#include <tessera/placement/phi.hpp>
+#include <tessera/placement/power_of_two.hpp>
 #include <tessera/placement/prefix_affinity.hpp>
 #include <tessera/placement/random.hpp>
 #include <tessera/placement/round_robin.hpp>
@@ -30,6 +34,12 @@ inline constexpr std::string_view placement_name<placement::round_robin> = "in-t
 template <>
 inline constexpr std::string_view placement_name<placement::random> = "random";
 template <>
+inline constexpr std::string_view placement_name<placement::power_of_two> = "power-of-two";
+template <>
+inline constexpr std::string_view placement_name<placement::fill_to_level<>> = "fill-to-level";
+template <>
+inline constexpr std::string_view placement_name<placement::highest_phi> = "phi";
+template <>
 inline constexpr std::string_view placement_name<placement::pascal_arrival> = "pascal";
 template <>
 inline constexpr std::string_view placement_name<placement::lmetric> = "lmetric";
@@ -39,6 +49,56 @@ template <>
 inline constexpr std::string_view placement_name<placement::bounded_hashing> = "bounded-hashing";
 template <>
 inline constexpr std::string_view placement_name<placement::dual_map> = "dual-map";
+
+/// What a placement or migration policy looks for, in a few words. Specialise it for one of yours.
+template <class Placement>
+inline constexpr std::string_view placement_summary = "the policy's own choice";
+template <>
+inline constexpr std::string_view placement_summary<placement::least_load> =
+    "the least KV that requests hold or wait for";
+template <>
+inline constexpr std::string_view placement_summary<placement::least_kv> =
+    "the least KV that requests hold; does not see who waits";
+template <>
+inline constexpr std::string_view placement_summary<placement::join_shortest_queue> =
+    "the fewest requests, running or waiting";
+template <>
+inline constexpr std::string_view placement_summary<placement::round_robin> = "one instance after the other";
+template <>
+inline constexpr std::string_view placement_summary<placement::random> = "any instance";
+template <>
+inline constexpr std::string_view placement_summary<placement::power_of_two> =
+    "of two at random the one with fewer requests";
+template <>
+inline constexpr std::string_view placement_summary<placement::fill_to_level<>> =
+    "at random among those below the level that this request and others' fill";
+template <>
+inline constexpr std::string_view placement_summary<placement::highest_phi> =
+    "the largest part of the memory that nobody holds or waits for (Phi_S)";
+template <>
+inline constexpr std::string_view placement_summary<placement::pascal_arrival> =
+    "PASCAL's Algorithm 1: least-load among those where all answers keep pace";
+template <>
+inline constexpr std::string_view placement_summary<placement::lmetric> =
+    "the least of uncached prompt tokens times requests (LMetric)";
+template <>
+inline constexpr std::string_view placement_summary<placement::prefix_affinity> =
+    "most of the prompt cached, unless it has 1.25 times the mean of requests";
+template <>
+inline constexpr std::string_view placement_summary<placement::bounded_hashing> =
+    "by a hash of the prompt's beginning, unless it has 1.25 times the mean";
+template <>
+inline constexpr std::string_view placement_summary<placement::dual_map> =
+    "of two by hashes, the one that has more cached while its queue is short (DualMap)";
+template <>
+inline constexpr std::string_view placement_summary<placement::pascal_migrate_always> =
+    "PASCAL's Algorithm 2: the fewest reasoning requests, among those where all answers keep pace";
+template <>
+inline constexpr std::string_view placement_summary<placement::pascal_migrate_adaptively> =
+    "PASCAL's Algorithm 2, unless there is room here and none there";
+template <>
+inline constexpr std::string_view placement_summary<placement::migrate_when_tight> =
+    "it stays while there is room to go on, else the least KV";
 
 }  // namespace sim
 TESSERA_NAMESPACE_END

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
-#include <tessera/sim/cluster/cluster_control.hpp>
+#include <tessera/sim/cluster/named_placement.hpp>
 #include <tessera/sim/error.hpp>
 #include <tessera/sim/policies/placement_name.hpp>
 
@@ -20,20 +20,15 @@ namespace sim {
 
 /// Those that a policy can be given which leaves the placement open.
 [[nodiscard]] inline std::vector<named_placement> placements() {
-  const auto named = []<class P>(P /*type*/, std::string_view summary) {
-    return name_placement<P>(std::string{placement_name<P>}, std::string{summary});
+  const auto named = []<class P>(P /*type*/) {
+    return name_placement<P>(std::string{placement_name<P>}, std::string{placement_summary<P>});
   };
   return {
-      named(placement::least_load{}, "the least KV that requests hold or wait for"),
-      named(placement::least_kv{}, "the least KV that requests hold; does not see who waits"),
-      named(placement::join_shortest_queue{}, "the fewest requests, running or waiting"),
-      named(placement::round_robin{}, "one instance after the other"),
-      named(placement::random{}, "any instance"),
-      named(placement::pascal_arrival{}, "PASCAL's Algorithm 1: least-load among those where all answers keep pace"),
-      named(placement::lmetric{}, "the least of uncached prompt tokens times requests (LMetric)"),
-      named(placement::prefix_affinity{}, "most of the prompt cached, unless it has 1.25 times the mean of requests"),
-      named(placement::bounded_hashing{}, "by a hash of the prompt's beginning, unless it has 1.25 times the mean"),
-      named(placement::dual_map{}, "of two by hashes, the one that has more cached while its queue is short (DualMap)"),
+      named(placement::least_load{}),  named(placement::least_kv{}),        named(placement::join_shortest_queue{}),
+      named(placement::round_robin{}), named(placement::random{}),          named(placement::pascal_arrival{}),
+      named(placement::lmetric{}),     named(placement::prefix_affinity{}), named(placement::bounded_hashing{}),
+      named(placement::dual_map{}),    named(placement::power_of_two{}),    named(placement::fill_to_level<>{}),
+      named(placement::highest_phi{}),
   };
 }
 

@@ -11,6 +11,7 @@
 #  include <tessera/compose/pascal.hpp>
 #  include <tessera/compose/pascal_paced.hpp>
 #  include <tessera/compose/round_robin.hpp>
+#  include <tessera/gate/fair_tenants.hpp>
 #  include <tessera/placement/migrate_when_tight.hpp>
 #  include <tessera/rank/expected_rest.hpp>
 #  include <tessera/sim/policies/cascade_plan.hpp>
@@ -22,6 +23,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <string>
 #include <utility>
@@ -266,6 +268,10 @@ TESSERA_DETAIL_POLICIES_INLINE std::vector<policy> published_policies() {
               },
               3, {}, "Phi"),
           3),
+      make_policy<iteration_scheduler<request, order::fcfs, preempt::swap, admit::watermark, kv_store, kv::csr_tables,
+                                      gate::fair_tenants>>(
+          "vtc", "VTC: of the tenants with requests that wait the one that has been given least starts next",
+          {.gate = {.most_skipped = std::numeric_limits<std::size_t>::max()}}),
       make_policy<fcfs<request, kv_store>, placement::round_robin>(
           "in-turn", "first come, first served; new requests to the instances in turn"),
       make_control_policy<fcfs<request, kv_store>>(

@@ -6,6 +6,7 @@
 #include <tessera/sim/report/load_verdict.hpp>
 #include <tessera/sim/report/request_record.hpp>
 #include <tessera/sim/report/slo.hpp>
+#include <tessera/sim/report/tenant_shares.hpp>
 
 #include <algorithm>
 #include <cmath>
@@ -83,6 +84,7 @@ struct run_facts {
   count_histogram scheduler_ns;      ///< Wall time of plan and commit, per step.
   measured_window window;            ///< Whole, unless something was left out.
   fault_report faults;               ///< What died.
+  std::vector<double> service;       ///< By tenant: what each was given in the measured window.
   double simulated_tokens = 0;       ///< Tokens computed in steps, prompts and outputs.
   double wall_seconds = 0;           ///< Wall time of the whole run.
   double joules = never;             ///< What all instances drew, from the first arrival to the last finish.
@@ -111,6 +113,7 @@ struct summary {
   std::uint64_t preemptions = 0;                ///< In all.
   std::uint64_t migrations = 0;                 ///< In all.
   fault_report faults;                          ///< All 0 where nothing died.
+  double worst_tenant = never;                  ///< See `worst_share`; of no tenants NaN.
   double prefix_hit_rate = 0;                   ///< Part of the prompt tokens that prefix caches had.
   double kv_transfer_p99 = never;               ///< Of the seconds that migrated KV was under way.
   double fragmentation_mean = 0;                ///< Part of the memory that is stranded, averaged over time.
@@ -138,6 +141,7 @@ using replicates = std::vector<summary>;
   double last_finish = -first_arrival;
   double output = 0;
   std::size_t violations = 0;
+  std::vector<double> asked(facts.service.size(), 0.0);
   double prompts = 0;
   double found = 0;
   for (const request_record& r : requests) {
@@ -153,6 +157,9 @@ using replicates = std::vector<summary>;
     if (!facts.window.contains(r.arrival)) continue;
     ++s.measured;
     if (!r.rejected) {
+      if (r.tenant >= 0 && static_cast<std::size_t>(r.tenant) < asked.size()) {
+        asked[static_cast<std::size_t>(r.tenant)] += service_of(r.prompt_tokens, r.output_tokens());
+      }
       prompts += static_cast<double>(r.prompt_tokens);
       found += static_cast<double>(r.cached_tokens);
     }
@@ -166,6 +173,7 @@ using replicates = std::vector<summary>;
     if (r.qoe < qoe_least) ++violations;
   }
   if (prompts > 0) s.prefix_hit_rate = found / prompts;
+  s.worst_tenant = worst_share(asked, facts.service);
   s.ttft = describe(std::move(ttft));
   s.tpot = describe(std::move(tpot));
   s.e2e = describe(std::move(e2e));

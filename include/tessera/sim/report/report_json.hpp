@@ -89,6 +89,7 @@ namespace detail {
   if (!std::isnan(s.joules)) {
     j["energy"] = {{"joules", s.joules}, {"joules_per_output_token", s.joules_per_output_token}};
   }
+  if (!std::isnan(s.worst_tenant)) j["worst_tenant"] = s.worst_tenant;
   return j;
 }
 

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <tessera/sim/cluster/instance.hpp>
+
+#include <fmt/format.h>
+
+#include <cstdint>
+#include <string>
+
+/// @file
+/// The places of requests in an order, and what it expects of them, in words.
+
+TESSERA_NAMESPACE_BEGIN
+namespace sim {
+
+/// Says in words which place a request has in an order, and what the order expects of it. Specialise it for an order of
+/// yours.
+template <class Order>
+struct order_words {
+  /// Why it stands where it does.
+  [[nodiscard]] static std::string place(const Order& /*o*/, const request& /*r*/) { return "a place of its own"; }
+  /// What is predicted of it; empty if the order predicts nothing.
+  [[nodiscard]] static std::string prediction(const Order& /*o*/, const request& /*r*/) { return {}; }
+};
+
+template <>
+struct order_words<order::fcfs> {
+  [[nodiscard]] static std::string place(const order::fcfs& /*o*/, const request& r) {
+    return fmt::format("by arrival, as number {} here", r.state().sequence);
+  }
+  [[nodiscard]] static std::string prediction(const order::fcfs& /*o*/, const request& /*r*/) { return {}; }
+};
+
+template <>
+struct order_words<order::round_robin> {
+  [[nodiscard]] static std::string place(const order::round_robin& o, const request& r) {
+    const auto& s = order_state<order::round_robin>(r);
+    return fmt::format("turn {}, {} tokens of its quantum of {} used", s.turn, s.quantum_used.count(),
+                       o.quantum.count());
+  }
+  [[nodiscard]] static std::string prediction(const order::round_robin& /*o*/, const request& /*r*/) { return {}; }
+};
+
+template <>
+struct order_words<order::two_phase> {
+  [[nodiscard]] static std::string place(const order::two_phase& o, const request& r) {
+    const auto& s = order_state<order::two_phase>(r);
+    const char* const level = s.level == 0                      ? "reasoning"
+                              : order::two_phase::is_demoted(r) ? "reasoning that was demoted for its size"
+                                                                : "answering";
+    return fmt::format("{}, turn {}, {} tokens of its quantum of {} used", level, s.turn, s.quantum_used.count(),
+                       o.quantum.count());
+  }
+  [[nodiscard]] static std::string prediction(const order::two_phase& /*o*/, const request& /*r*/) { return {}; }
+};
+
+namespace detail {
+
+/// Of the orders that look at readers: empty for one that has none.
+template <class Order>
+[[nodiscard]] std::string reader_words(const Order& o, const request& r) {
+  const auto& s = order_state<Order>(r);
+  const double dry_s = s.urgent_at.seconds() + o.margin.seconds();
+  if (s.level == order::detail::urgent) {
+    return r.pacer.starves_at() == time_point::never() ? std::string{"urgent: its reader has nothing yet"}
+                                                       : fmt::format("urgent: its reader runs dry at {:.3f} s", dry_s);
+  }
+  if (s.level == order::detail::calm) return fmt::format("its reader has enough until {:.3f} s", dry_s);
+  return {};
+}
+
+}  // namespace detail
+
+template <class Deadline>
+struct order_words<order::paced<Deadline>> {
+  using order_type = order::paced<Deadline>;
+  [[nodiscard]] static std::string place(const order_type& o, const request& r) {
+    const std::string read = detail::reader_words(o, r);
+    if (!read.empty()) return read;
+    return fmt::format("nobody reads it yet, {} quanta old", order_state<order_type>(r).turn);
+  }
+  [[nodiscard]] static std::string prediction(const order_type& /*o*/, const request& /*r*/) { return {}; }
+};
+
+template <class Expected, class Deadline>
+struct order_words<order::earliest_due<Expected, Deadline>> {
+  using order_type = order::earliest_due<Expected, Deadline>;
+  [[nodiscard]] static std::string place(const order_type& o, const request& r) {
+    const std::string read = detail::reader_words(o, r);
+    if (!read.empty()) return read;
+    // As `earliest_due` keeps it: microseconds, in an order that unsigned numbers have.
+    const auto us = static_cast<std::int64_t>(order_state<order_type>(r).turn ^ (std::uint64_t{1} << 63U));
+    return fmt::format("nobody reads it yet, due at {:.3f} s by the clock of the line", static_cast<double>(us) * 1e-6);
+  }
+  [[nodiscard]] static std::string prediction(const order_type& o, const request& r) {
+    const tokens first = order_state<order_type>(r).first;
+    if (first == tokens{}) return "nothing is known of its length: it counts as short";
+    return fmt::format("{} tokens are expected of it, by the lengths of earlier requests: at {:g} s each",
+                       first.count(), o.pace.seconds());
+  }
+};
+
+template <class Scorer>
+struct order_words<order::ranked<Scorer>> {
+  using order_type = order::ranked<Scorer>;
+  [[nodiscard]] static std::string place(const order_type& o, const request& r) {
+    const auto& s = order_state<order_type>(r);
+    if (s.boosted)
+      return fmt::format("ahead of those with scores, because it came more than {:g} s ago", o.threshold.seconds());
+    return fmt::format("score {:g}", s.rank);
+  }
+  [[nodiscard]] static std::string prediction(const order_type& o, const request& r) {
+    return fmt::format("score {:g}: the smallest goes first{}", order_state<order_type>(r).rank,
+                       o.threshold == duration::forever()
+                           ? std::string{}
+                           : fmt::format("; from {:.3f} s on it goes ahead of all that came later",
+                                         order_state<order_type>(r).boost_at.seconds()));
+  }
+};
+
+template <class Rest>
+struct order_words<order::shortest_rest<Rest>> {
+  using order_type = order::shortest_rest<Rest>;
+  [[nodiscard]] static std::string place(const order_type& /*o*/, const request& r) {
+    const auto& s = order_state<order_type>(r);
+    return s.keeps ? std::string{"nearly done, so it keeps its place"}
+                   : fmt::format("{} tokens expected yet", s.rest.count());
+  }
+  [[nodiscard]] static std::string prediction(const order_type& o, const request& r) {
+    return fmt::format("{} tokens are expected of it, and again after every {}",
+                       order_state<order_type>(r).rest.count(), o.slice.count());
+  }
+};
+
+template <class Program>
+struct order_words<order::least_attained_service<Program>> {
+  using order_type = order::least_attained_service<Program>;
+  [[nodiscard]] static std::string place(const order_type& o, const request& r) {
+    const auto& s = order_state<order_type>(r);
+    if (s.boosted) return fmt::format("ahead, because it came more than {:g} s ago", o.threshold.seconds());
+    return fmt::format("level {}", s.level);
+  }
+  [[nodiscard]] static std::string prediction(const order_type& /*o*/, const request& r) {
+    if (r.program == nullptr) return {};
+    return fmt::format("its session has been given {} tokens", r.program->attained.count());
+  }
+};
+
+template <class Promise>
+struct order_words<order::least_slack<Promise>> {
+  using order_type = order::least_slack<Promise>;
+  [[nodiscard]] static std::string place(const order_type& /*o*/, const request& r) {
+    return fmt::format("to be served by {:.3f} s", order_state<order_type>(r).start_by.seconds());
+  }
+  [[nodiscard]] static std::string prediction(const order_type& /*o*/, const request& /*r*/) { return {}; }
+};
+
+}  // namespace sim
+TESSERA_NAMESPACE_END

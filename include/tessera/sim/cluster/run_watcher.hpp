@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <tessera/core/units.hpp>
+#include <tessera/request/state.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+/// @file
+/// What a run tells whoever asks why things happened: `cluster_options::watcher`. Times are in simulated seconds.
+
+TESSERA_NAMESPACE_BEGIN
+namespace sim {
+
+/// What happens to a request.
+enum class happening : std::uint8_t {
+  arrived,       ///< At the router.
+  predicted,     ///< What its order expects of it.
+  placed,        ///< On an instance.
+  refused,       ///< There, or everywhere.
+  waits,         ///< In line, without blocks.
+  stands_still,  ///< With its blocks, but in no step.
+  starts,        ///< Its first step.
+  computes,      ///< Its prompt, or what was lost of it.
+  generates,     ///< Tokens.
+  first_token,   ///< It has one.
+  preempted,     ///< It loses its blocks.
+  resumes,       ///< It goes on after that, or elsewhere.
+  answers,       ///< Its reasoning has ended.
+  offered,       ///< On the market.
+  asked,         ///< Other instances, whether they take it.
+  bid,           ///< An instance takes it.
+  declined,      ///< An instance does not.
+  confirmed,     ///< An instance may pull it.
+  reserved,      ///< That has set blocks apart, and pulls.
+  moves,         ///< Its KV begins to be copied.
+  stops,         ///< It runs nowhere until the last of its KV has crossed.
+  moved,         ///< It is on another instance.
+  stays,         ///< It could have moved, or a move came to nothing.
+  lost,          ///< Its instance has died.
+  ended,         ///< It has its last token.
+};
+
+/// A lower-case name, for people and programs.
+[[nodiscard]] constexpr const char* to_string(happening h) noexcept {
+  switch (h) {
+    case happening::arrived: return "arrived";
+    case happening::predicted: return "predicted";
+    case happening::placed: return "placed";
+    case happening::refused: return "refused";
+    case happening::waits: return "waits";
+    case happening::stands_still: return "stands still";
+    case happening::starts: return "starts";
+    case happening::computes: return "computes";
+    case happening::generates: return "generates";
+    case happening::first_token: return "first token";
+    case happening::preempted: return "preempted";
+    case happening::resumes: return "resumes";
+    case happening::answers: return "answers";
+    case happening::offered: return "offered";
+    case happening::asked: return "asked";
+    case happening::bid: return "bid";
+    case happening::declined: return "declined";
+    case happening::confirmed: return "confirmed";
+    case happening::reserved: return "reserved";
+    case happening::moves: return "moves";
+    case happening::stops: return "stops";
+    case happening::moved: return "moved";
+    case happening::stays: return "stays";
+    case happening::lost: return "lost";
+    case happening::ended: return "ended";
+  }
+  return "?";
+}
+
+/// What a policy compared when it decided: a row for each instance that it could have chosen.
+struct comparison {
+  /// What was known of one of them.
+  struct row {
+    std::size_t instance = 0;    ///< Which one.
+    std::string label{};         ///< What it is, for instance its pool; may be empty.
+    std::vector<double> values;  ///< By column.
+  };
+  std::vector<std::string> columns{};  ///< What the numbers are.
+  std::vector<row> rows{};             ///< By instance.
+};
+
+/// Something that happened to a request, and why.
+struct request_event {
+  happening what = happening::arrived;  ///< What.
+  double at_s = 0;                      ///< When.
+  std::size_t request = 0;              ///< To whom: a row of the workload.
+  std::size_t instance = 0;             ///< Where; of a decision, who was chosen.
+  std::string why{};                    ///< A plain sentence; may be empty.
+  comparison seen{};                    ///< What was compared; may be empty.
+};
+
+/// A request's share of one step, or that it has none.
+struct request_step {
+  happening what = happening::waits;       ///< `computes`, `generates`, `waits` or `stands_still`.
+  double from_s = 0;                       ///< When the step begins,
+  double until_s = 0;                      ///< and when it is to end.
+  std::size_t request = 0;                 ///< Whose.
+  std::size_t instance = 0;                ///< Where.
+  tokens count{};                          ///< Of those computed, for one that runs.
+  wait_reason reason = wait_reason::none;  ///< For one that does not.
+  std::size_t ahead = 0;                   ///< How many of those that wait rank before it.
+  std::string why{};                       ///< The same in words.
+};
+
+/// A step of an instance.
+struct instance_step {
+  double from_s = 0;         ///< When it begins,
+  double until_s = 0;        ///< and when it is to end.
+  std::size_t instance = 0;  ///< Whose.
+  std::size_t decodes = 0;   ///< Requests that generate a token.
+  std::size_t prompts = 0;   ///< Requests whose prompts are computed.
+  tokens computed{};         ///< In all.
+  std::size_t waiting = 0;   ///< Requests that wait for another step.
+  blocks free{};             ///< On the device.
+  std::string first{};       ///< Of those that wait, and why it does; empty: nobody waits.
+};
+
+/// Asks why. A run looks at none of this unless somebody does, and its results do not depend on it.
+class run_watcher {
+ public:
+  run_watcher() = default;
+  run_watcher(const run_watcher&) = delete;
+  run_watcher& operator=(const run_watcher&) = delete;
+  virtual ~run_watcher() = default;
+
+  /// Whether it wants to hear of a request at this time. Called often.
+  [[nodiscard]] virtual bool asks(std::size_t request, double now_s) const = 0;
+  /// Whether it wants to hear of the steps of instances at this time.
+  [[nodiscard]] virtual bool asks_of_steps(double now_s) const = 0;
+  /// Something has happened to a request that it asked for.
+  virtual void tell(request_event e) = 0;
+  /// A step begins in which a request that it asked for takes part, or does not.
+  virtual void tell(request_step s) = 0;
+  /// A step begins.
+  virtual void tell(instance_step s) = 0;
+  /// The policy says something that is of no one request: how it has divided the instances, before the run, or that one
+  /// goes to another pool. @param at_s NaN before the run.
+  virtual void note(double at_s, std::string words) = 0;
+};
+
+}  // namespace sim
+TESSERA_NAMESPACE_END
