@@ -30,12 +30,24 @@ class Engine:
             yield {"failure": "unreachable", "why": f"{said['pin']} is not there"}
             return
         call = Call(
-            said["ids"], said["at"], said["max_tokens"], said["router"], said["params"], said["export"], said["kv"]
+            said["ids"],
+            said["at"],
+            said["max_tokens"],
+            said["router"],
+            said["params"],
+            said["export"],
+            said["kv"],
         )
         pieces = self._engine.stream(call)
         try:
             async for p in pieces:
-                yield {"at": p.at, "tokens": [*p.tokens], "finish": p.finish, "kv": p.kv, "cached": p.cached}
+                yield {
+                    "at": p.at,
+                    "tokens": [*p.tokens],
+                    "finish": p.finish,
+                    "kv": p.kv,
+                    "cached": p.cached,
+                }
         except Failure as error:
             yield {"failure": error.kind, "why": str(error)}
         finally:
@@ -59,7 +71,11 @@ class Engine:
 
     async def about(self) -> dict[str, Any]:
         """For tests, and for people."""
-        return {"pid": os.getpid(), "live": self._engine.live, **getattr(self._engine, "about", dict)()}
+        return {
+            "pid": os.getpid(),
+            "live": self._engine.live,
+            **getattr(self._engine, "about", dict)(),
+        }
 
     async def fault(self, name: str) -> None:
         """For tests, of fake engines: "kill_core", or an attribute that is set, as "hung"."""
@@ -108,7 +124,9 @@ class VllmEngine:
             from vllm.config import KVEventsConfig
 
             options["kv_events_config"] = KVEventsConfig(
-                enable_kv_cache_events=True, publisher="zmq", endpoint=endpoint.replace("127.0.0.1", "*")
+                enable_kv_cache_events=True,
+                publisher="zmq",
+                endpoint=endpoint.replace("127.0.0.1", "*"),
             )
         args = AsyncEngineArgs(**options)
         self._stats: dict[str, Any] = {}
@@ -132,7 +150,13 @@ class VllmEngine:
 
         class Latest(StatLoggerBase):
             def __init__(self) -> None: ...
-            def record(self, scheduler_stats: Any, iteration_stats: Any, *args: Any, **kwargs: Any) -> None:
+            def record(
+                self,
+                scheduler_stats: Any,
+                iteration_stats: Any,
+                *args: Any,
+                **kwargs: Any,
+            ) -> None:
                 if scheduler_stats is not None:
                     stats["usage"] = scheduler_stats.kv_cache_usage
 
@@ -211,7 +235,13 @@ class VllmEngine:
         total = Load(*(sum(x) for x in zip(Load(), *by_router.values(), strict=True)))
         free = round((1 - self._stats.get("usage", 0.0)) * self.blocks)
         events = [] if self._events is None else await self._events.take()
-        return Report(self._epoch, total, by_router, free if self._all else self.blocks, events=events)
+        return Report(
+            self._epoch,
+            total,
+            by_router,
+            free if self._all else self.blocks,
+            events=events,
+        )
 
 
 def free_port() -> int:
