@@ -71,7 +71,8 @@ def deploy(o: argparse.Namespace) -> Any:
         engine = {"blocks": 512, "block_size": o.block_size, **json.loads(o.engine_options)}
     else:
         options = {"block_size": o.block_size, **json.loads(o.engine_options)}
-        engine = {"model": o.model, "moves": o.moves, "policy": o.scheduler, "engine": options}
+        events = o.policy in ("lmetric", "prefix_affinity")
+        engine = {"model": o.model, "moves": o.moves, "events": events, "policy": o.scheduler, "engine": options}
     engines = serve.deployment(Engine, name="engines").options(
         num_replicas=o.replicas,
         # The book counts, and nothing is refused but by engines.

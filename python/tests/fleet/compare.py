@@ -37,6 +37,11 @@ def chat(draw: random.Random) -> tuple[int, int]:
     )
 
 
+def long_answers(draw: random.Random) -> tuple[int, int]:
+    """Short prompts that grow to ten times their length, in memory for a few of them."""
+    return min(max(int(draw.lognormvariate(4.0, 0.5)), 8), 400), min(max(int(draw.lognormvariate(6.0, 0.5)), 50), 1500)
+
+
 def mixed(draw: random.Random) -> tuple[int, int]:
     """Each twentieth prompt is ten times as long."""
     prompt, output = chat(draw)
@@ -46,6 +51,7 @@ def mixed(draw: random.Random) -> tuple[int, int]:
 scenarios: dict[str, tuple[Draw, dict[str, Any]]] = {
     "plain": (chat, {"blocks": 4000}),
     "scarce": (chat, {"blocks": 300}),
+    "scarce, growing": (long_answers, {"blocks": 300}),
     "mixed": (mixed, {"blocks": 4000}),
 }
 engine = {

@@ -321,11 +321,18 @@ def test_real_engines_say_what_one_alone_says_and_requests_move(engines: Endpoin
 @real
 def test_real_engines_through_kill_9_of_a_core_and_of_a_replica(engines: Endpoint, alone: Any) -> None:
     async def kill(title: str) -> None:
-        await asyncio.sleep(1.0)
-        os.kill(engines.pids(title)[0], signal.SIGKILL)
+        """As soon as every engine has a request with a token."""
+        for _ in range(600):
+            book = await asyncio.to_thread(engines.book)
+            if all(v["kv_held"] > 0 for v in book["replicas"].values()):
+                break
+            await asyncio.sleep(0.05)
+        pid = engines.pids(title)[0]
+        print(f"killed: {pid}, {Path(f'/proc/{pid}/cmdline').read_bytes()[:40]!r}")
+        os.kill(pid, signal.SIGKILL)
 
     before = engines.book()["failed"]
-    asyncio.run(same(engines, alone, 8, lambda: kill("VLLM::")))
+    asyncio.run(same(engines, alone, 8, lambda: kill("VLLM::EngineCore")))
     middle = engines.book()["failed"]
     assert middle > before
     for _ in range(1200):

@@ -347,7 +347,7 @@ class Session:
             self._stay()
             return []
         said = f"{leg.entry.name}: {error}"
-        if move is not None and move.target is not None:
+        if move is not None and move.target is not None and self._continues(Piece(move.at + len(move.extra), ())):
             # All that there was to export is on its way, or there: it goes on where it was going to.
             leg.close()
             self._note(kind, said, leg, error)
