@@ -78,10 +78,12 @@ class Endpoint:
         self.process.send_signal(signal.SIGINT)
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.process.wait(20)
-        # What was killed has not cleaned up.
-        for pid in self.pids():
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+        # What was killed has not cleaned up, and may have been about to start others.
+        while left := self.pids():
+            for pid in left:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            time.sleep(0.2)
         subprocess.run(["rm", "-rf", self.folder], check=False)
 
     def pids(self, title: str = "") -> list[int]:
