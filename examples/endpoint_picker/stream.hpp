@@ -167,7 +167,7 @@ class stream {
       if (name == objective_key) objective_ = value;
     }
     if (size > limits_.headers) return answer(431, "the headers are too large");
-    subset_ = std::move(m.subset);
+    if (!take_subset(m)) return;
     if (m.end_of_stream) {
       headers_alone_ = true;
       return decide(now);
@@ -176,7 +176,7 @@ class stream {
   }
   void request_body(received& m, time_point now) {
     if (at_ != at::request) return out_of_order();
-    if (m.subset) subset_ = std::move(m.subset);
+    if (!take_subset(m)) return;
     if (m.body.size() > limits_.body - body_.size()) return answer(413, "the body is too large");
     if (!picker_.hold(m.body.size())) return answer(503, "the picker holds too many bodies at a time");
     held_ += m.body.size();
@@ -196,6 +196,19 @@ class stream {
     if (size > limits_.headers) return answer(431, "the trailers are too large");
     trailers_ = true;
     decide(now);
+  }
+  /// It counts as a body until the request is placed. False if there is no room for it.
+  bool take_subset(received& m) {
+    if (!m.subset) return true;
+    std::size_t size = 0;
+    for (const std::string& where : *m.subset) size += sizeof where + where.size();
+    if (!picker_.hold(size)) {
+      answer(503, "the picker holds too many bodies at a time");
+      return false;
+    }
+    held_ += size;
+    subset_ = std::move(m.subset);
+    return true;
   }
   void response_headers(received& m, time_point now) {
     if (at_ != at::waiting) return out_of_order();
@@ -248,6 +261,12 @@ class stream {
     }
     place_ = d.place;
     destination_ = std::move(d.destination);
+    // What only the decision needed is not kept for the rest of the stream.
+    subset_.reset();
+    picker_.let_go(held_ - body_.size());
+    held_ = body_.size();
+    objective_ = {};
+    asked_.model = {};
     body_size_ = body_.size();
     sends_ = part::request_headers;
     at_ = at::waiting;

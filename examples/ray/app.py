@@ -68,15 +68,29 @@ def deploy(o: argparse.Namespace) -> Any:
     import router
 
     if o.engine == "fake":
-        engine = {"blocks": 512, "block_size": o.block_size, **json.loads(o.engine_options)}
+        engine = {
+            "blocks": 512,
+            "block_size": o.block_size,
+            **json.loads(o.engine_options),
+        }
     else:
         options = {"block_size": o.block_size, **json.loads(o.engine_options)}
-        engine = {"model": o.model, "moves": o.moves, "policy": o.scheduler, "engine": options}
+        events = o.policy in ("lmetric", "prefix_affinity")
+        engine = {
+            "model": o.model,
+            "moves": o.moves,
+            "events": events,
+            "policy": o.scheduler,
+            "engine": options,
+        }
     engines = serve.deployment(Engine, name="engines").options(
         num_replicas=o.replicas,
         # The book counts, and nothing is refused but by engines.
         max_ongoing_requests=100_000,
-        ray_actor_options={"num_cpus": o.cpus, **({"num_gpus": o.gpus} if o.gpus else {})},
+        ray_actor_options={
+            "num_cpus": o.cpus,
+            **({"num_gpus": o.gpus} if o.gpus else {}),
+        },
         health_check_period_s=1,
         health_check_timeout_s=60,
         graceful_shutdown_timeout_s=2,
@@ -112,17 +126,53 @@ def options(words: list[str]) -> argparse.Namespace:
     p.add_argument("--model", default="fake", help="for vLLM")
     p.add_argument("--name", help="what clients call the model; as --model if not given")
     p.add_argument("--replicas", type=int, default=2)
-    p.add_argument("--policy", choices=fleet.policies, default="least_load", help="where requests go")
+    p.add_argument(
+        "--policy",
+        choices=fleet.policies,
+        default="least_load",
+        help="where requests go",
+    )
     p.add_argument("--settings", default="{}", help="JSON: more of tessera.fleet.Ledger's")
-    p.add_argument("--moves", action="store_true", help="requests go on elsewhere while they run (vLLM: over NIXL)")
-    p.add_argument("--tight", type=int, default=32, help="with --moves: fewer free blocks, and requests leave")
-    p.add_argument("--scheduler", default="fcfs", help="the policy inside vLLM, without --moves; see docs/vllm.md")
+    p.add_argument(
+        "--moves",
+        action="store_true",
+        help="requests go on elsewhere while they run (vLLM: over NIXL)",
+    )
+    p.add_argument(
+        "--tight",
+        type=int,
+        default=32,
+        help="with --moves: fewer free blocks, and requests leave",
+    )
+    p.add_argument(
+        "--scheduler",
+        default="fcfs",
+        help="the policy inside vLLM, without --moves; see docs/vllm.md",
+    )
     p.add_argument("--block-size", type=int, default=16)
-    p.add_argument("--engine-options", default="{}", help="JSON: more of vLLM's EngineArgs, or of FakeEngine's")
+    p.add_argument(
+        "--engine-options",
+        default="{}",
+        help="JSON: more of vLLM's EngineArgs, or of FakeEngine's",
+    )
     p.add_argument("--longest", type=int, default=2048, help="tokens of a prompt and its answer")
-    p.add_argument("--end-of-reasoning", type=int, help="the token that ends it, for --policy pascal")
-    p.add_argument("--prefill-budget", type=float, default=8192.0, help="prompt tokens within the TTFT aimed at")
-    p.add_argument("--hang", type=float, default=15.0, help="seconds without a token: the engine hangs")
+    p.add_argument(
+        "--end-of-reasoning",
+        type=int,
+        help="the token that ends it, for --policy pascal",
+    )
+    p.add_argument(
+        "--prefill-budget",
+        type=float,
+        default=8192.0,
+        help="prompt tokens within the TTFT aimed at",
+    )
+    p.add_argument(
+        "--hang",
+        type=float,
+        default=15.0,
+        help="seconds without a token: the engine hangs",
+    )
     p.add_argument("--first", type=float, default=120.0, help="the same before the first token")
     p.add_argument("--period", type=float, default=0.5, help="seconds between reports")
     p.add_argument("--cpus", type=float, default=0.1, help="of a replica, as Ray counts")
@@ -138,7 +188,11 @@ def start(words: list[str]) -> argparse.Namespace:
 
     o = options(words)
     if not ray.is_initialized():
-        ray.init(address=os.environ.get("RAY_ADDRESS"), log_to_driver=False, include_dashboard=False)
+        ray.init(
+            address=os.environ.get("RAY_ADDRESS"),
+            log_to_driver=False,
+            include_dashboard=False,
+        )
     serve.start(http_options={"host": o.host, "port": o.port})
     serve.run(deploy(o), name="tessera", route_prefix="/")
     for _ in range(600):

@@ -355,8 +355,17 @@ class FakeEngine:
         covers = len(s.ids) - 1
         key, blocks = next(self._keys), s.held
         self.free -= blocks  # what it held and will give back now stays for the peer
-        self.exports[key] = (blocks, asyncio.get_running_loop().time() + self.export_lease)
-        return {"source": self.name, "key": key, "tokens": covers, "blocks": blocks, "state": s.state}
+        self.exports[key] = (
+            blocks,
+            asyncio.get_running_loop().time() + self.export_lease,
+        )
+        return {
+            "source": self.name,
+            "key": key,
+            "tokens": covers,
+            "blocks": blocks,
+            "state": s.state,
+        }
 
     def _publish(self, s: _Sequence) -> None:
         first = s.computed - self.block_size

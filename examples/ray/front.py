@@ -10,12 +10,27 @@ from typing import Any
 
 import ray
 from ray.serve.handle import DeploymentHandle
-from tessera.fleet import AtFault, Call, Died, Load, Piece, Refused, Report, Router, Unreachable
+from tessera.fleet import (
+    AtFault,
+    Call,
+    Died,
+    Load,
+    Piece,
+    Refused,
+    Report,
+    Router,
+    Unreachable,
+)
 
 #: The request routers of this process's handles.
 ray_routers: list[Any] = []
 
-_failures = {"refused": Refused, "unreachable": Unreachable, "died": Died, "at_fault": AtFault}
+_failures = {
+    "refused": Refused,
+    "unreachable": Unreachable,
+    "died": Died,
+    "at_fault": AtFault,
+}
 
 
 class RayReplica:
@@ -42,7 +57,13 @@ class RayReplica:
             async for item in response:
                 if "failure" in item:
                     raise _failures[item["failure"]](item["why"])
-                yield Piece(item["at"], item["tokens"], item["finish"], item["kv"], item["cached"])
+                yield Piece(
+                    item["at"],
+                    item["tokens"],
+                    item["finish"],
+                    item["kv"],
+                    item["cached"],
+                )
         except ray.exceptions.RayError as error:
             raise Died(f"{type(error).__name__}") from None
         finally:
@@ -77,7 +98,12 @@ async def watch(router: Router, handle: DeploymentHandle, period: float = 0.1, *
                 continue  # it has not reported yet, so nobody knows how large it is
             if name not in seen:
                 seen.add(name)
-                router.add(name, RayReplica(handle, name, replica._actor_handle), said["capacity"], **join)
+                router.add(
+                    name,
+                    RayReplica(handle, name, replica._actor_handle),
+                    said["capacity"],
+                    **join,
+                )
             router.report(name, report_of(said))
         for name in router.names():
             if name in known:

@@ -80,7 +80,11 @@ class Mistake(Exception):
 
 
 def error_body(message: str, status: int, param: str | None = None) -> dict[str, Any]:
-    kind = {400: "invalid_request_error", 404: "not_found_error", 503: "overloaded_error"}.get(status, "server_error")
+    kind = {
+        400: "invalid_request_error",
+        404: "not_found_error",
+        503: "overloaded_error",
+    }.get(status, "server_error")
     return {"error": {"message": message, "type": kind, "param": param, "code": status}}
 
 
@@ -183,7 +187,10 @@ def read(body: Any, b: Backend, chat: bool) -> Asked:
     name = "max_completion_tokens" if chat and body.get("max_completion_tokens") is not None else "max_tokens"
     n = integer(body, name, room if chat else min(16, max(room, 1)), 1)
     if n > room:
-        raise Mistake(f"{len(ids)} tokens of prompt and {name} of {n} are more than {b.longest}", param=name)
+        raise Mistake(
+            f"{len(ids)} tokens of prompt and {name} of {n} are more than {b.longest}",
+            param=name,
+        )
     params: dict[str, Any] = {}
     for key, kind in engine_params.items():
         value = body.get(key)
@@ -197,11 +204,21 @@ def read(body: Any, b: Backend, chat: bool) -> Asked:
     stops = body.get("stop")
     stops = [] if stops is None else [stops] if isinstance(stops, str) else stops
     if not isinstance(stops, list) or len(stops) > 16 or not all(isinstance(s, str) and s for s in stops):
-        raise Mistake("stop must be a string, or up to 16 of them, none of them empty", param="stop")
+        raise Mistake(
+            "stop must be a string, or up to 16 of them, none of them empty",
+            param="stop",
+        )
     options = body.get("stream_options") or {}
     if not isinstance(options, dict):
         raise Mistake("stream_options must be an object", param="stream_options")
-    return Asked(ids, n, params, stops, bool(body.get("stream")), bool(options.get("include_usage")))
+    return Asked(
+        ids,
+        n,
+        params,
+        stops,
+        bool(body.get("stream")),
+        bool(options.get("include_usage")),
+    )
 
 
 async def serve(request: Request, chat: bool) -> Response:
@@ -224,7 +241,10 @@ async def serve(request: Request, chat: bool) -> Response:
         deltas = Deltas(session, Text(b.tokenizer.decoder(), asked.stops))
         first = await anext(deltas)
     except (Mistake, Failure) as error:
-        return JSONResponse(error_body(str(error), status_of(error), getattr(error, "param", None)), status_of(error))
+        return JSONResponse(
+            error_body(str(error), status_of(error), getattr(error, "param", None)),
+            status_of(error),
+        )
     answer = Answer(b.model, chat, len(asked.ids))
     if asked.stream:
         return StreamingResponse(events(answer, deltas, first, asked.usage), media_type="text/event-stream")
@@ -295,18 +315,31 @@ class Answer:
         choice: dict[str, Any] = {"index": 0, "finish_reason": finish, "logprobs": None}
         choice |= {"message": {"role": "assistant", "content": text}} if self.chat else {"text": text}
         kind = "chat.completion" if self.chat else "text_completion"
-        return {**self.head, "object": kind, "choices": [choice], "usage": self.usage(deltas)}
+        return {
+            **self.head,
+            "object": kind,
+            "choices": [choice],
+            "usage": self.usage(deltas),
+        }
 
     def chunk(self, text: str, finish: str | None, begins: bool) -> dict[str, Any]:
         choice: dict[str, Any] = {"index": 0, "finish_reason": finish, "logprobs": None}
         if self.chat:
-            choice["delta"] = {**({"role": "assistant"} if begins else {}), "content": text}
+            choice["delta"] = {
+                **({"role": "assistant"} if begins else {}),
+                "content": text,
+            }
         else:
             choice["text"] = text
         return {**self.head, "object": self.kind(), "choices": [choice]}
 
     def last(self, deltas: Deltas) -> dict[str, Any]:
-        return {**self.head, "object": self.kind(), "choices": [], "usage": self.usage(deltas)}
+        return {
+            **self.head,
+            "object": self.kind(),
+            "choices": [],
+            "usage": self.usage(deltas),
+        }
 
     def kind(self) -> str:
         return "chat.completion.chunk" if self.chat else "text_completion"

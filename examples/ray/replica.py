@@ -30,12 +30,24 @@ class Engine:
             yield {"failure": "unreachable", "why": f"{said['pin']} is not there"}
             return
         call = Call(
-            said["ids"], said["at"], said["max_tokens"], said["router"], said["params"], said["export"], said["kv"]
+            said["ids"],
+            said["at"],
+            said["max_tokens"],
+            said["router"],
+            said["params"],
+            said["export"],
+            said["kv"],
         )
         pieces = self._engine.stream(call)
         try:
             async for p in pieces:
-                yield {"at": p.at, "tokens": [*p.tokens], "finish": p.finish, "kv": p.kv, "cached": p.cached}
+                yield {
+                    "at": p.at,
+                    "tokens": [*p.tokens],
+                    "finish": p.finish,
+                    "kv": p.kv,
+                    "cached": p.cached,
+                }
         except Failure as error:
             yield {"failure": error.kind, "why": str(error)}
         finally:
@@ -59,7 +71,11 @@ class Engine:
 
     async def about(self) -> dict[str, Any]:
         """For tests, and for people."""
-        return {"pid": os.getpid(), "live": self._engine.live, **getattr(self._engine, "about", dict)()}
+        return {
+            "pid": os.getpid(),
+            "live": self._engine.live,
+            **getattr(self._engine, "about", dict)(),
+        }
 
     async def fault(self, name: str) -> None:
         """For tests, of fake engines: "kill_core", or an attribute that is set, as "hung"."""
@@ -71,14 +87,16 @@ class Engine:
 
 
 class VllmEngine:
-    """vLLM's engine. With `moves` requests may leave and come while they run: over NIXL, with vLLM's own scheduler, to
-    which tessera's hands back engines with a connector; without, tessera's schedules by `policy`."""
+    """vLLM's engine. With `moves` requests may leave and come while they run, over NIXL; with `events` its reports say
+    what is cached. Both are with vLLM's own scheduler, to which tessera's hands such engines back; without them,
+    tessera's schedules by `policy`."""
 
     def __init__(
         self,
         model: str,
         *,
         moves: bool = False,
+        events: bool = False,
         policy: str = "fcfs",
         lease: int = 30,
         engine: dict[str, Any] | None = None,
@@ -101,12 +119,26 @@ class VllmEngine:
                 "kv_connector_extra_config": {"kv_lease_duration": lease},
                 **options.pop("kv_transfer_config", {}),
             }
+        endpoint = f"tcp://127.0.0.1:{free_port()}"
+        if events:
+            from vllm.config import KVEventsConfig
+
+            options["kv_events_config"] = KVEventsConfig(
+                enable_kv_cache_events=True,
+                publisher="zmq",
+                endpoint=endpoint.replace("127.0.0.1", "*"),
+            )
         args = AsyncEngineArgs(**options)
         self._stats: dict[str, Any] = {}
         self._llm = AsyncLLM.from_engine_args(args, stat_loggers=[self._logger])
         cache = self._llm.vllm_config.cache_config
         self.blocks: int = cache.num_gpu_blocks - 1  # block 0 is nobody's
         self.block_size: int = cache.block_size
+        self._events: Any = None
+        if events:
+            from kv_events import KvEvents
+
+            self._events = KvEvents(endpoint)
         self._epoch = 0
         self._names = itertools.count(1)
         self._all: dict[str, list[Any]] = {}  # router, tokens, whether it has one of its own, tokens when it came
@@ -118,7 +150,13 @@ class VllmEngine:
 
         class Latest(StatLoggerBase):
             def __init__(self) -> None: ...
-            def record(self, scheduler_stats: Any, iteration_stats: Any, *args: Any, **kwargs: Any) -> None:
+            def record(
+                self,
+                scheduler_stats: Any,
+                iteration_stats: Any,
+                *args: Any,
+                **kwargs: Any,
+            ) -> None:
                 if scheduler_stats is not None:
                     stats["usage"] = scheduler_stats.kv_cache_usage
 
@@ -196,7 +234,14 @@ class VllmEngine:
             by_router[router] = Load(*(a + b for a, b in zip(before, load, strict=True)))
         total = Load(*(sum(x) for x in zip(Load(), *by_router.values(), strict=True)))
         free = round((1 - self._stats.get("usage", 0.0)) * self.blocks)
-        return Report(self._epoch, total, by_router, free if self._all else self.blocks)
+        events = [] if self._events is None else await self._events.take()
+        return Report(
+            self._epoch,
+            total,
+            by_router,
+            free if self._all else self.blocks,
+            events=events,
+        )
 
 
 def free_port() -> int:

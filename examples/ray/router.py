@@ -18,7 +18,9 @@ class FleetRouter(RequestRouter):
         front.ray_routers.append(self)
 
     async def choose_replicas(
-        self, candidate_replicas: list[RunningReplica], pending_request: PendingRequest | None = None
+        self,
+        candidate_replicas: list[RunningReplica],
+        pending_request: PendingRequest | None = None,
     ) -> list[list[RunningReplica]]:
         call = pending_request.args[0] if pending_request is not None and pending_request.args else None
         if not isinstance(call, dict) or "pin" not in call:

@@ -15,6 +15,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -49,13 +50,20 @@ bool soon(What what, std::chrono::milliseconds patience = 20s) {
 /// The program, as a process of its own, with a folder for its file.
 class picker_process {
  public:
-  explicit picker_process(const std::vector<std::string>& endpoints, std::vector<std::string> options = {}) {
+  /// @param text of its file; empty: one with these endpoints.
+  explicit picker_process(const std::vector<std::string>& endpoints, std::vector<std::string> options = {},
+                          const std::string& text = {}) {
     char name[] = "/tmp/endpoint_picker_XXXXXX";
     if (::mkdtemp(name) == nullptr) throw std::runtime_error{"no folder"};
     folder_ = name;
-    list(endpoints);
-    options.insert(options.begin(), {PICKER_PROGRAM, "--endpoints", file(), "--listen", "127.0.0.1:0",
-                                     "--scrape-interval", "0.05", "--scrape-patience", "0.5"});
+    text.empty() ? list(endpoints) : write(text);
+    const auto otherwise = [&](const char* option, const std::string& value) {
+      if (std::find(options.begin(), options.end(), option) != options.end()) return;
+      options.insert(options.begin(), {option, value});
+    };
+    otherwise("--endpoints", file());
+    otherwise("--listen", "127.0.0.1:0");
+    options.insert(options.begin(), {PICKER_PROGRAM, "--scrape-interval", "0.05", "--scrape-patience", "0.5"});
     int out[2];
     int err[2];
     if (::pipe2(out, O_CLOEXEC) != 0 || ::pipe2(err, O_CLOEXEC) != 0) throw std::runtime_error{"no pipe"};
@@ -75,7 +83,14 @@ class picker_process {
     err_ = err[0];
     const std::string said = line();
     constexpr std::string_view begins = "listening on port ";
-    if (said.substr(0, begins.size()) != begins) throw std::runtime_error{"it does not listen: " + errors()};
+    if (said.substr(0, begins.size()) != begins) {
+      const int code = wait();
+      const std::string why = errors();
+      ::close(out_);
+      ::close(err_);
+      std::filesystem::remove_all(folder_);
+      throw std::runtime_error{why + "exit code " + std::to_string(code)};
+    }
     port_ = std::stoi(said.substr(begins.size()));
     connect(grpc::InsecureChannelCredentials(), {});
   }

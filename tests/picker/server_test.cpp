@@ -226,7 +226,7 @@ TEST_CASE("what may be shed is shed when engines are busy") {
 }
 
 TEST_CASE("silent and half-open streams end, and cost nothing after that") {
-  fleet f{1, {"--request-silence", "0.3", "--request-time", "1", "--answer-silence", "0.6"}};
+  fleet f{1, {"--request-silence", "1", "--request-time", "1.5", "--answer-silence", "1"}};
   picker_process& p = *f.picker;
   {
     gateway_stream s{p};  // says nothing
@@ -426,6 +426,32 @@ TEST_CASE("with a certificate it speaks TLS, and nothing else") {
     CHECK(request(p, {4, 5}, 3).tokens == tokens_after({4, 5}, 3));
   }
   std::filesystem::remove_all(folder);
+}
+
+TEST_CASE("a command that is wrong is refused: what was expected, and 2") {
+  fake_engine engine;
+  const auto refusal = [&](const std::vector<std::string>& options, const std::string& text = {}) {
+    try {
+      picker_process p{{engine.where()}, options, text};
+    } catch (const std::runtime_error& wrong) {
+      return std::string{wrong.what()};
+    }
+    return std::string{"it listens"};
+  };
+  const auto says = [](const std::string& all, const std::string& part) {
+    INFO(all);
+    CHECK(all.find(part) != std::string::npos);
+    CHECK(all.find("exit code 2") != std::string::npos);
+  };
+  says(refusal({"--policy", "best"}), "--policy: one of shortest_queue, least_kv");
+  says(refusal({"--choices", "0"}), "--choices: a number from 1 to 64 is expected");
+  says(refusal({"--drain", "nan"}), "--drain: a number from 0 to");
+  says(refusal({"--silence", "x"}), "a number is expected");
+  says(refusal({"--no-such-option"}), "--no-such-option");
+  says(refusal({"--tls-key", "key.pem"}), "--tls-certificate and --tls-key are expected together");
+  says(refusal({"--listen", "127.0.0.1:" + std::to_string(engine.port())}), "cannot listen on 127.0.0.1:");
+  says(refusal({}, "{\"endpoints\": 3}"), ":1:15: expected an array of endpoints, found '3'");
+  says(refusal({"--endpoints", "/no/such/file"}), "/no/such/file: expected a readable file");
 }
 
 TEST_CASE("streams that do not end are cut off when the time to drain is over") {

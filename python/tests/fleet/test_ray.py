@@ -343,3 +343,60 @@ def test_real_engines_through_kill_9_of_a_core_and_of_a_replica(engines: Endpoin
         time.sleep(0.1)
     asyncio.run(same(engines, alone, 8, lambda: kill(engines, "ServeReplica:tessera:engines")))
     assert engines.book()["failed"] > middle
+
+
+@real
+def test_a_real_engine_says_what_it_has_cached(alone: Any) -> None:
+    script = f"""
+import asyncio, json, os, sys
+sys.path.insert(0, {str(app.parent)!r})
+from replica import VllmEngine
+from tessera.fleet import Call, PrefixIndex
+
+async def main():
+    model, ids = json.load(sys.stdin)
+    options = {engine_options | {"num_gpu_blocks_override": 64, "skip_tokenizer_init": True}}
+    options["max_model_len"] = 640
+    engine = VllmEngine(model, events=True, engine=options)
+    index = PrefixIndex(32)
+    async def ask(prompt):
+        async for _ in engine.stream(Call(prompt, 0, 2, "r", {{"temperature": 0, "ignore_eos": True}}, False, None)):
+            pass
+    async def known(prompt):
+        for _ in range(50):
+            for kind, *what in (await engine.report()).events:
+                getattr(index, kind)(0, *what)
+            if index.size(0) > 0:
+                break
+            await asyncio.sleep(0.1)
+        return index.match(prompt)[0]
+    first = ids[0]
+    await ask(first)
+    had = [await known(first), index.match([1, *first])[0]]
+    for other in ids[1:]:
+        await ask(other)
+    await asyncio.sleep(1)
+    had.append(await known(first))
+    engine._llm.shutdown()
+    print(json.dumps(had), flush=True)
+    os._exit(0)  # torch does not like to be unloaded
+
+if __name__ == "__main__":
+    asyncio.run(main())
+"""
+    sys.path.insert(0, str(here.parents[1] / "vllm"))
+    import model as tiny
+
+    file = Path(alone[0]) / "events.py"
+    file.write_text(script)
+    done = subprocess.run(
+        [sys.executable, str(file)],
+        input=json.dumps([alone[0], alone[1]]),
+        capture_output=True,
+        text=True,
+        env={**os.environ, **tiny.environment, "VLLM_ENABLE_V1_MULTIPROCESSING": "1"},
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    # All its whole blocks, none of what begins otherwise, and nothing when 15 others have filled the memory.
+    assert json.loads(done.stdout.splitlines()[-1]) == [len(alone[1][0]) // 32 * 32, 0, 0]

@@ -58,7 +58,8 @@ def run(s: Any, runner: stub.Runner, in_flight: int = 2) -> tuple[dict[str, list
             runner.acceptable = {}
             if told is not None and in_flight == 2:
                 ids = told.structured_output_request_ids
-                runner.acceptable = dict(zip(ids, told.num_acceptable_drafts, strict=True))
+                drafts = step.scheduled_spec_decode_tokens
+                runner.acceptable = {i: len([t for t in drafts.get(i, []) if t != -1]) for i in ids}
             launched.append((step, runner.run(step)))
             if len(launched) < in_flight and s.has_requests():
                 continue

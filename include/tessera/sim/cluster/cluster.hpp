@@ -128,6 +128,7 @@ class cluster {
     TESSERA_ASSERT(tenants <= max_tenants, "no more tenants than there is room for");
     recorder_.service.assign(static_cast<std::size_t>(tenants), 0.0);
     demand_ = reference_demand(rows);
+    rows_ = rows;
     turns_ = {rows, options_.instance.limits.block_size.count(), shares && options_.prefix_cache};
     for (std::size_t i = 0; i != instances_.size(); ++i) look_at(i);
     std::size_t next_row = 0;
@@ -371,6 +372,10 @@ class cluster {
   void arrive(const trace_row& row, std::size_t index) {
     request& r = requests_[index];
     describe(row, index);
+    if (const std::size_t next = turns_.after(index); next != turns::none) {
+      r.next_turn_s = rows_[next].think_s;
+      r.kept_s = options_.kept_s;
+    }
     if (asks(r)) {
       std::string why = fmt::format("a prompt of {} tokens; {} will come", r.prompt.count(), r.output.count());
       if (r.reasoning > tokens{}) why += fmt::format(", {} of them reasoning", r.reasoning.count());
@@ -966,6 +971,7 @@ class cluster {
   std::vector<instance<Scheduler>> instances_;
   event_heap<step_end> ends_;
   std::vector<instance_view> views_;
+  std::span<const trace_row> rows_;  ///< While it runs.
   turns turns_;
   prefix_keys prefix_keys_{options_.instances};
   std::unordered_map<std::int64_t, order::program_service> programs_;  ///< By session.

@@ -93,6 +93,10 @@ struct request : request_hook_for<order::round_robin, order::two_phase, order::p
   std::size_t listed_at = 0;                  ///< Place in the list of its instance's requests.
   blocks needs{};                             ///< Blocks for its tokens, as its instance counts them.
   migration_progress migration{};             ///< Its current migration.
+  double next_turn_s = -1;  ///< From its last token to the next turn of its session; -1: there is none.
+  double kept_s = 0;        ///< For how long a turn's KV is asked to be kept then.
+  time_point keep_until{};  ///< For `kv::keep_until`, from its last token on.
+  time_point next_use = time_point::never();  ///< For `kv::next_use`, likewise: known to a simulation alone.
   bool counted_demoted = false;               ///< In its instance's count of demoted requests.
   qoe_integrator qoe{};                       ///< Measures the answer.
   token_pacer pacer{};                        ///< Releases the answer.
@@ -445,7 +449,13 @@ class instance {
         changed_.push_back(&r);
       }
     }
-    if (o.finished) changed_.push_back(&r);
+    if (o.finished) {
+      changed_.push_back(&r);
+      if (r.next_turn_s >= 0) {
+        r.keep_until = time_point::at_seconds(now.seconds() + r.kept_s);
+        r.next_use = time_point::at_seconds(now.seconds() + r.next_turn_s);
+      }
+    }
   }
 
   void start() {

@@ -24,26 +24,34 @@ struct order_words {
   [[nodiscard]] static std::string prediction(const Order& /*o*/, const request& /*r*/) { return {}; }
 };
 
+/// Of `order::fcfs`.
 template <>
 struct order_words<order::fcfs> {
+  /// Why it stands where it does.
   [[nodiscard]] static std::string place(const order::fcfs& /*o*/, const request& r) {
     return fmt::format("by arrival, as number {} here", r.state().sequence);
   }
+  /// What is predicted of it; may be empty.
   [[nodiscard]] static std::string prediction(const order::fcfs& /*o*/, const request& /*r*/) { return {}; }
 };
 
+/// Of `order::round_robin`.
 template <>
 struct order_words<order::round_robin> {
+  /// Why it stands where it does.
   [[nodiscard]] static std::string place(const order::round_robin& o, const request& r) {
     const auto& s = order_state<order::round_robin>(r);
     return fmt::format("turn {}, {} tokens of its quantum of {} used", s.turn, s.quantum_used.count(),
                        o.quantum.count());
   }
+  /// What is predicted of it; may be empty.
   [[nodiscard]] static std::string prediction(const order::round_robin& /*o*/, const request& /*r*/) { return {}; }
 };
 
+/// Of `order::two_phase`.
 template <>
 struct order_words<order::two_phase> {
+  /// Why it stands where it does.
   [[nodiscard]] static std::string place(const order::two_phase& o, const request& r) {
     const auto& s = order_state<order::two_phase>(r);
     const char* const level = s.level == 0                      ? "reasoning"
@@ -52,6 +60,7 @@ struct order_words<order::two_phase> {
     return fmt::format("{}, turn {}, {} tokens of its quantum of {} used", level, s.turn, s.quantum_used.count(),
                        o.quantum.count());
   }
+  /// What is predicted of it; may be empty.
   [[nodiscard]] static std::string prediction(const order::two_phase& /*o*/, const request& /*r*/) { return {}; }
 };
 
@@ -72,20 +81,27 @@ template <class Order>
 
 }  // namespace detail
 
+/// Of `order::paced`.
 template <class Deadline>
 struct order_words<order::paced<Deadline>> {
+  /// The order.
   using order_type = order::paced<Deadline>;
+  /// Why it stands where it does.
   [[nodiscard]] static std::string place(const order_type& o, const request& r) {
     const std::string read = detail::reader_words(o, r);
     if (!read.empty()) return read;
     return fmt::format("nobody reads it yet, {} quanta old", order_state<order_type>(r).turn);
   }
+  /// What is predicted of it; may be empty.
   [[nodiscard]] static std::string prediction(const order_type& /*o*/, const request& /*r*/) { return {}; }
 };
 
+/// Of `order::earliest_due`.
 template <class Expected, class Deadline>
 struct order_words<order::earliest_due<Expected, Deadline>> {
+  /// The order.
   using order_type = order::earliest_due<Expected, Deadline>;
+  /// Why it stands where it does.
   [[nodiscard]] static std::string place(const order_type& o, const request& r) {
     const std::string read = detail::reader_words(o, r);
     if (!read.empty()) return read;
@@ -93,6 +109,7 @@ struct order_words<order::earliest_due<Expected, Deadline>> {
     const auto us = static_cast<std::int64_t>(order_state<order_type>(r).turn ^ (std::uint64_t{1} << 63U));
     return fmt::format("nobody reads it yet, due at {:.3f} s by the clock of the line", static_cast<double>(us) * 1e-6);
   }
+  /// What is predicted of it; may be empty.
   [[nodiscard]] static std::string prediction(const order_type& o, const request& r) {
     const tokens first = order_state<order_type>(r).first;
     if (first == tokens{}) return "nothing is known of its length: it counts as short";
@@ -101,15 +118,19 @@ struct order_words<order::earliest_due<Expected, Deadline>> {
   }
 };
 
+/// Of `order::ranked`.
 template <class Scorer>
 struct order_words<order::ranked<Scorer>> {
+  /// The order.
   using order_type = order::ranked<Scorer>;
+  /// Why it stands where it does.
   [[nodiscard]] static std::string place(const order_type& o, const request& r) {
     const auto& s = order_state<order_type>(r);
     if (s.boosted)
       return fmt::format("ahead of those with scores, because it came more than {:g} s ago", o.threshold.seconds());
     return fmt::format("score {:g}", s.rank);
   }
+  /// What is predicted of it; may be empty.
   [[nodiscard]] static std::string prediction(const order_type& o, const request& r) {
     return fmt::format("score {:g}: the smallest goes first{}", order_state<order_type>(r).rank,
                        o.threshold == duration::forever()
@@ -119,40 +140,52 @@ struct order_words<order::ranked<Scorer>> {
   }
 };
 
+/// Of `order::shortest_rest`.
 template <class Rest>
 struct order_words<order::shortest_rest<Rest>> {
+  /// The order.
   using order_type = order::shortest_rest<Rest>;
+  /// Why it stands where it does.
   [[nodiscard]] static std::string place(const order_type& /*o*/, const request& r) {
     const auto& s = order_state<order_type>(r);
     return s.keeps ? std::string{"nearly done, so it keeps its place"}
                    : fmt::format("{} tokens expected yet", s.rest.count());
   }
+  /// What is predicted of it; may be empty.
   [[nodiscard]] static std::string prediction(const order_type& o, const request& r) {
     return fmt::format("{} tokens are expected of it, and again after every {}",
                        order_state<order_type>(r).rest.count(), o.slice.count());
   }
 };
 
+/// Of `order::least_attained_service`.
 template <class Program>
 struct order_words<order::least_attained_service<Program>> {
+  /// The order.
   using order_type = order::least_attained_service<Program>;
+  /// Why it stands where it does.
   [[nodiscard]] static std::string place(const order_type& o, const request& r) {
     const auto& s = order_state<order_type>(r);
     if (s.boosted) return fmt::format("ahead, because it came more than {:g} s ago", o.threshold.seconds());
     return fmt::format("level {}", s.level);
   }
+  /// What is predicted of it; may be empty.
   [[nodiscard]] static std::string prediction(const order_type& /*o*/, const request& r) {
     if (r.program == nullptr) return {};
     return fmt::format("its session has been given {} tokens", r.program->attained.count());
   }
 };
 
+/// Of `order::least_slack`.
 template <class Promise>
 struct order_words<order::least_slack<Promise>> {
+  /// The order.
   using order_type = order::least_slack<Promise>;
+  /// Why it stands where it does.
   [[nodiscard]] static std::string place(const order_type& /*o*/, const request& r) {
     return fmt::format("to be served by {:.3f} s", order_state<order_type>(r).start_by.seconds());
   }
+  /// What is predicted of it; may be empty.
   [[nodiscard]] static std::string prediction(const order_type& /*o*/, const request& /*r*/) { return {}; }
 };
 

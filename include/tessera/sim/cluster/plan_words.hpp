@@ -50,10 +50,17 @@ template <class Scheduler>
 /// that it does not.
 template <class Scheduler>
 [[nodiscard]] std::string gate_words(const Scheduler& s, const request& r) {
-  if constexpr (requires { s.gate().had(std::size_t{}) > s.gate().least; }) {
+  if constexpr (requires { s.gate().accounts[0].had; }) {
     const auto& gate = s.gate();
-    return fmt::format("its tenant {} has been given {} tokens, and another that waits {}", r.tenant,
-                       gate.had(r.tenant) / gate.unit, gate.least / gate.unit);
+    std::string why = fmt::format("its tenant {} has been given {} tokens", r.tenant, gate.had(r.tenant) / gate.unit);
+    const auto* least = &gate.accounts[r.tenant];
+    for (const auto& a : gate.accounts) {
+      if (a.waiting != 0 && a.had < least->had) least = &a;
+    }
+    if (least != &gate.accounts[r.tenant]) {
+      why += fmt::format(", and another that waits {}", least->had / gate.unit);
+    }
+    return why;
   } else {
     return "the gate does not let it start";
   }

@@ -12,6 +12,7 @@
 #  include <tessera/compose/pascal_paced.hpp>
 #  include <tessera/compose/round_robin.hpp>
 #  include <tessera/gate/fair_tenants.hpp>
+#  include <tessera/kv/evict_by_time.hpp>
 #  include <tessera/placement/migrate_when_tight.hpp>
 #  include <tessera/rank/expected_rest.hpp>
 #  include <tessera/sim/policies/cascade_plan.hpp>
@@ -26,6 +27,7 @@
 #include <limits>
 #include <span>
 #include <string>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -74,6 +76,19 @@ inline constexpr duration longest_overtaking{600.0};
 /// First come, first served with all the KV memory that `rows` can ever take: what no scheduler can do better for
 /// memory, and a bound for those that preempt for it.
 [[nodiscard]] TESSERA_DETAIL_POLICIES_INLINE policy oracle_policy();
+
+/// Nine of ten later turns of sessions in `rows` come no longer than this after the one before; 0 without any. O(n).
+[[nodiscard]] inline double usual_think_s(std::span<const trace_row> rows) {
+  std::vector<double> times;
+  std::unordered_set<std::int64_t> begun;
+  for (const trace_row& r : rows) {
+    if (r.session >= 0 && !begun.insert(r.session).second) times.push_back(r.think_s);
+  }
+  if (times.empty()) return 0;
+  const auto at = times.begin() + static_cast<std::ptrdiff_t>(times.size() * 9 / 10);
+  std::nth_element(times.begin(), at, times.end());
+  return *at;
+}
 
 /// A policy with stall-free steps: prompts in chunks as small as a target TPOT asks for.
 [[nodiscard]] TESSERA_DETAIL_POLICIES_INLINE policy with_bounded_steps(policy p);
@@ -192,6 +207,19 @@ namespace detail {
           }};
 }
 
+/// First come, first served with a prefix cache that forgets in another order than that of use.
+template <class Eviction>
+[[nodiscard]] policy keeping_policy(std::string name, std::string summary) {
+  policy p = make_policy<fcfs<request, kv::basic_prefix_cache<Eviction>>>(std::move(name), std::move(summary));
+  p.run = [kept = p.run](const cluster_options& options, std::span<const trace_row> rows,
+                         const progress_callback& progress) {
+    cluster_options o = options;
+    o.kept_s = usual_think_s(rows);
+    return kept(o, rows, progress);
+  };
+  return p;
+}
+
 /// PARS with smooth ageing instead of a threshold: the place of its score is worth so much waiting, and no more.
 [[nodiscard]] TESSERA_DETAIL_POLICIES_INLINE policy smooth_pars_policy() {
   policy p = make_policy<pars<request, order::score_member, kv_store>>(
@@ -272,6 +300,12 @@ TESSERA_DETAIL_POLICIES_INLINE std::vector<policy> published_policies() {
                                       gate::fair_tenants>>(
           "vtc", "VTC: of the tenants with requests that wait the one that has been given least starts next",
           {.gate = {.most_skipped = std::numeric_limits<std::size_t>::max()}}),
+      detail::keeping_policy<kv::keep_until<>>(
+          "continuum",
+          "fcfs that keeps the KV of a turn as long as nine of ten times of thought, in Continuum's manner"),
+      detail::keeping_policy<kv::next_use<>>(
+          "kvflow",
+          "fcfs that forgets first the KV whose session goes on last, as KVFlow, by the true times (an oracle)"),
       make_policy<fcfs<request, kv_store>, placement::round_robin>(
           "in-turn", "first come, first served; new requests to the instances in turn"),
       make_control_policy<fcfs<request, kv_store>>(

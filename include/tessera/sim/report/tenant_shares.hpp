@@ -16,8 +16,9 @@
 TESSERA_NAMESPACE_BEGIN
 namespace sim {
 
-/// What a tenant is given with a token of a prompt, and with one that is generated, as VTC counts it.
+/// What a tenant is given with a token of a prompt, as VTC counts it.
 inline constexpr double prompt_service = 1;
+/// The same of one that is generated.
 inline constexpr double output_service = 2;
 /// The same of a whole request.
 [[nodiscard]] constexpr double service_of(std::int64_t prompt_tokens, std::int64_t output_tokens) noexcept {

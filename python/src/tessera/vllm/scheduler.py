@@ -89,6 +89,7 @@ class Scheduler(api.SchedulerInterface):
         self.second_runner = bool(getattr(vllm_config, "use_v2_model_runner", False))
         self.describer = Describer(options, vllm_config)
         self.lookahead = api.most_drafts(vllm_config)  #: most drafts of a request in a step
+        self.no_common_blocks = [0] * len(kv_cache_config.kv_cache_groups)
         self.has_adapters = vllm_config.lora_config is not None
 
         self.requests: dict[str, Any] = {}  #: all that have not ended, by id
@@ -242,6 +243,8 @@ class Scheduler(api.SchedulerInterface):
             free_encoder_mm_hashes=[],
             preempted_req_ids=lost,
             num_spec_tokens_to_schedule=self.lookahead,
+            # Of releases before 0.32, for attention that computes a common beginning once: none has one.
+            num_common_prefix_blocks=self.no_common_blocks,
         )
         if total:
             self.structured_steps.append(self._note_structured(output) if self.structured else [])
