@@ -120,7 +120,24 @@ nb::tuple tuple_of(const fleet::load& l) {
 /// CascadeInfer's stages by length: the least load among those whose range has the prompt, see `book::ranked`.
 struct by_length : placement::least_load {};
 
-using policy = std::variant<placement::join_shortest_queue, placement::power_of_two, placement::least_kv,
+/// The highest Phi_T of replicas that decode as well.
+struct by_time {
+  /// What is read of a view.
+  struct left {
+    double phi;
+    std::size_t requests;
+  };
+  struct all_left {
+    const fleet::candidates<>& all;
+    left operator[](std::size_t i) const noexcept { return {all[i].time_phi, all[i].requests}; }
+    [[nodiscard]] std::size_t size() const noexcept { return all.size(); }
+  };
+  placement::highest_phi highest{};
+
+  std::size_t operator()(const fleet::candidates<>& all) noexcept { return highest(all_left{all}); }
+};
+
+using policy = std::variant<by_time, placement::join_shortest_queue, placement::power_of_two, placement::least_kv,
                             placement::least_load, placement::highest_phi, placement::pascal_arrival, by_length,
                             placement::prefix_affinity, placement::lmetric, placement::fill_to_level<>>;
 using mover = std::variant<placement::stay, placement::migrate_when_tight, placement::migrate_to_headroom,
@@ -161,7 +178,7 @@ class book {
         {"least_kv", placement::least_kv{}},
         {"least_load", placement::least_load{}},
         {"phi", placement::highest_phi{}},
-        {"phi_time", placement::highest_phi{}},
+        {"phi_time", by_time{}},
         {"pascal", placement::pascal_arrival{}},
         {"cascade", by_length{}},
         {"prefix_affinity", placement::prefix_affinity{.bound = bound}},
@@ -185,8 +202,7 @@ class book {
                    double prefill_square) {
     const bool has_budget = prefill_budget != 0;
     if (by_time_ && !has_budget) refuse("phi_time places by what is left of prompts: prefill_budget must be above 0");
-    fleet::replica what{.capacity = ts::blocks{count(capacity, "capacity")},
-                        .role = by_time_ ? ts::control::role::prefill : ts::control::role::mixed};
+    fleet::replica what{.capacity = ts::blocks{count(capacity, "capacity")}};
     what.prefill.cost = {.alpha = real(prefill_square, "prefill_square", 0, 1), .beta = 1};
     what.prefill.budget = {.peak_flops = real(prefill_budget, "prefill_budget", 0, 1e15),
                            .ttft = ts::duration::from_seconds(1)};
@@ -323,6 +339,7 @@ class book {
     d["free_blocks"] = v.free_blocks.count();
     d["capacity"] = v.capacity.count();
     d["phi"] = v.phi;
+    d["time_phi"] = v.time_phi;
     d["reasoning"] = v.reasoning;
     d["fresh_answers"] = v.fresh_answers;
     d["slo_met"] = v.slo_met;

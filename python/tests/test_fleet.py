@@ -124,6 +124,24 @@ def test_moves_when_tight_reserve_at_once() -> None:
     assert book_of("least_load", [Load()], tight=20).propose_moves(1.0) == []
 
 
+def test_phi_time_places_by_prompts_and_moves_by_memory() -> None:
+    book = Ledger("phi_time", block_size=10, tight=20)
+    for i in range(2):
+        book.join(i, 1, 100, 0.0, prefill_budget=1000.0, prefill_square=0.001)
+    assert book.place(1, 600, 1.0) == 0 and book.place(2, 250, 1.0) == 1
+    # Of the one 600 + 0.001 * 600² of 1,000 are left, of the other 250 + 62.5.
+    assert book.view(0)["time_phi"] == pytest.approx(0.04) and book.view(1)["time_phi"] == pytest.approx(0.6875)
+    assert book.place(3, 240, 1.5) == 1
+    for request, replica in ((1, 0), (2, 1), (3, 1)):
+        book.progress(request, replica, 1, 2.0)
+    assert book.view(0)["time_phi"] == book.view(1)["time_phi"] == 1.0
+    book.progress(1, 0, 230, 3.0)
+    assert book.view(0)["free_blocks"] == 17 and book.propose_moves(4.0) == []
+    book.reserve(4, 0, 90, 5.0)
+    book.progress(4, 0, 1, 6.0)
+    assert book.propose_moves(7.0) == [(4, 0, 1, 91, 10)]
+
+
 def test_who_answers_moves_by_pascal() -> None:
     book = book_of("pascal", [Load(5, 5, reasoning=5), Load(1, 1, reasoning=1)])
     assert book.reserve(1, 0, 100, 1.0, reasons=True) == "ok"

@@ -353,6 +353,13 @@ TEST_CASE("fleet ledger: roles follow the pools' freeness") {
   CHECK_FALSE(l.propose_roles(controller));
   for (fleet::request_id r = 0; r != 9; ++r) REQUIRE(ok(l.reserve(r, 0, {.prompt = 100_tok}, at(0))));
   CHECK(l.at(0).phi == tessera_test::approx(0.1));
+  CHECK(l.at(0).time_phi == l.at(0).phi);
+  // One that decodes as well has both: what is left of prompts, and of memory.
+  REQUIRE(ok(l.reserve(9, 3, {.prompt = 100_tok, .cached = 20_tok}, at(0))));
+  CHECK(l.at(3).time_phi == tessera_test::approx(0.92));
+  CHECK(l.at(3).phi == tessera_test::approx(0.93));
+  REQUIRE(l.release(9, 3));
+  CHECK(l.at(3).time_phi == 1.0);
   const auto change = l.propose_roles(controller);
   REQUIRE(change);
   CHECK(*change == control::role_change{3, control::role::mixed, control::role::prefill});

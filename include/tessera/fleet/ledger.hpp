@@ -678,8 +678,9 @@ class ledger {
     v.fresh_answers = r.others.fresh_answers + r.counts.fresh_answers;
     const blocks free = r.total_room - r.counts.kv_held - r.counts.waiting_blocks;
     v.free_blocks = min(max(free, blocks{}), v.capacity);
+    v.time_phi = time_phi(id);
     v.phi = v.role == control::role::prefill
-                ? time_phi(id)
+                ? v.time_phi
                 : headroom::space_freeness(v.kv_held + v.waiting_blocks,
                                            kv::stranded_below{settings_.demand}({v.capacity, v.free_blocks, {}}),
                                            v.capacity);

@@ -29,6 +29,7 @@ struct view {
   blocks free_blocks{};           ///< As reported, less what one's own need more since.
   blocks capacity{};              ///< KV blocks of the replica.
   double phi = 1;                 ///< Phi_T of a prefill replica, Phi_S of any other; what waits counts as used.
+  double time_phi = 1;            ///< Phi_T of any replica that joined with a budget, also of one that decodes as well.
   blocks from{};                  ///< The replica serves requests whose KV has at least so many blocks,
   blocks to = endless;            ///< and fewer than this.
   std::size_t reasoning = 0;      ///< PASCAL's r_i; a router does not know who was demoted, and counts them.

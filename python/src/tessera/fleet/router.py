@@ -62,7 +62,8 @@ class Router:
     >>> async for piece in router.stream(prompt_ids, max_tokens=100):
     ...     send(piece.tokens)
 
-    `policy` and `settings`: of `Ledger`. What has no running loop: making one and adding replicas.
+    `policy` and `settings`: of `Ledger`. To be used inside a running loop, but for making one and, if it is given `now`,
+    `add`.
     """
 
     def __init__(
