@@ -9,7 +9,7 @@
 #include <tessera/placement/least_load.hpp>
 #include <tessera/placement/phi.hpp>
 #include <tessera/placement/power_of_two.hpp>
-#include <tessera/sim/cluster/routed.hpp>
+#include <tessera/sim/cluster/cluster.hpp>
 #include <tessera/sim/error.hpp>
 #include <tessera/sim/input/split_list.hpp>
 #include <tessera/sim/input/workload.hpp>
@@ -56,7 +56,7 @@ const char* name_of(choice c) {
   return "?";
 }
 
-/// Any of them, so that a cluster is compiled once for all. `spread` of `sim::routed` finds the two members.
+/// Any of them, so that a cluster is compiled once for all. `sim::take_seat` finds the two members.
 struct chosen {
   choice which = choice::least_load;
   placement::turn ties{};
@@ -220,13 +220,14 @@ void run(const study& s) {
     const bool by_time = placement.which == choice::time || placement.which == choice::fill_time;
     const bool by_phi = by_time || placement.which == choice::space;
     auto* const cells = &ttft[row * columns];
-    if (!by_phi) cells[0][seed] = mean_ttft(o, rows, sim::placed<chosen>{placement, {}});
+    if (!by_phi) cells[0][seed] = mean_ttft(o, rows, sim::placed<chosen>{placement});
     if (!by_phi) cells[1][seed] = mean_ttft(o, rows, by_reports{placement, s.report_s, {}});
     for (std::size_t k = 0; k != routers.size(); ++k) {
       sim::routing how{.routers = routers[k], .shares = s.shares, .report_s = s.report_s};
       // Only the order counts: tokens that are left.
       if (by_time) how.prefill = {.cost = {.beta = 1}, .budget = {.peak_flops = 1, .ttft = 1_s}};
-      cells[2 + k][seed] = mean_ttft(o, rows, sim::routed<chosen>{how, placement});
+      o.routed = how;
+      cells[2 + k][seed] = mean_ttft(o, rows, sim::placed<chosen>{placement});
     }
   });
   fmt::print(

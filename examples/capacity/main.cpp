@@ -390,6 +390,7 @@ bool run(arguments a) {
     try {
       sim::require_scores(p, rows, source.name());
       sim::require_instances(p, of_rate ? most : std::min(most, p.most_instances));
+      sim::require_open_placement(p, options);
       return false;
     } catch (const sim::usage_error& why) {
       left_out.emplace_back(why.what());
@@ -407,12 +408,12 @@ bool run(arguments a) {
   if (!a.json.empty()) json = std::make_unique<sim::output_file>(a.json);
   if (!a.csv.empty()) csv = std::make_unique<sim::output_file>(a.csv);
   std::FILE* const people = a.json == "-" || a.csv == "-" ? stderr : stdout;
-  fmt::print(people, "{}\n{} requests, {}, {}, {}{}, {} KV blocks of {} tokens each\n{} within {}\n\n", source.what(),
+  fmt::print(people, "{}\n{} requests, {}, {}, {}{}, {} KV blocks of {} tokens each{}\n{} within {}\n\n", source.what(),
              rows.size(), replay::say_rate(q.rate, rows, source.has_sessions()),
              a.seeds == 1 ? fmt::format("seed {}", a.setting.seed)
                           : fmt::format("seeds {} to {}", a.setting.seed, a.setting.seed + a.seeds - 1),
              of_rate ? fmt::format("{} x ", most) : "", q.profile.name, options.instance.limits.blocks,
-             a.setting.size.block_size,
+             a.setting.size.block_size, replay::say_routers(a.setting),
              of_rate ? "The highest rate" : fmt::format("The fewest instances, at most {},", most), a.setting.slo);
   std::fflush(people);
 

@@ -82,6 +82,7 @@ std::string unsuitable(const sim::policy& p, const point& at, const row_source& 
   try {
     sim::require_scores(p, at.rows, source.name());
     sim::require_instances(p, at.options.instances);
+    sim::require_open_placement(p, at.options);
     if (p.pools == 2 && at.options.pools && at.options.pools->mixed != 0) {
       throw sim::usage_error{fmt::format("the policy {} has no mixed pool: --pools is PREFILL/DECODE", p.name)};
     }
@@ -395,8 +396,9 @@ std::string show_heading(const experiment& e, const arguments& a) {
                                   ? fmt::format("{:g} to {:g} x {}", e.swept->values.front(), e.swept->values.back(),
                                                 first.cluster.front().profile.name)
                                   : names_of(first.cluster);
-  return fmt::format("{}\n{} requests, {}, {}\n{}, {} KV blocks of {} tokens each\n\n", e.source.what(), first.requests,
-                     rate, seeds, cluster, fmt::join(kv_blocks, " and "), a.setting.size.block_size);
+  return fmt::format("{}\n{} requests, {}, {}\n{}, {} KV blocks of {} tokens each{}\n\n", e.source.what(),
+                     first.requests, rate, seeds, cluster, fmt::join(kv_blocks, " and "), a.setting.size.block_size,
+                     say_routers(a.setting));
 }
 
 /// The rows of the results as JSON objects: point by point, policy by policy.

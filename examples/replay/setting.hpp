@@ -51,6 +51,9 @@ struct setting {
   std::int64_t hash_tokens = sim::trace_options{}.hash_tokens;
   std::string instances = "8";
   std::string placement;
+  std::optional<std::int64_t> routers;
+  double report_interval = 1;
+  bool router_shares = false;
   std::string profile{sim::default_profile};
   std::vector<std::string> faults;
   std::optional<double> mtbf;
@@ -232,6 +235,13 @@ inline std::string names_of(const std::vector<sim::machines>& cluster) {
   return names;
 }
 
+/// What stands in front of the cluster, to be said after what it is; empty if one router sees all at any moment.
+inline std::string say_routers(const setting& a) {
+  if (!a.routers) return {};
+  return fmt::format(", behind {} router{} {}with reports of {:g} s", *a.routers, *a.routers == 1 ? "" : "s",
+                     a.router_shares ? "with shares, " : "", a.report_interval);
+}
+
 /// What goes wrong in a run of these rows.
 inline std::vector<sim::fault> faults_of(const setting& a, std::size_t instances,
                                          const std::vector<sim::trace_row>& rows, std::uint64_t seed) {
@@ -293,6 +303,28 @@ inline void check_window(const setting& a, const std::vector<sim::trace_row>& ro
   }
 }
 
+/// Most routers in front of a cluster: each has a book of its own.
+inline constexpr std::int64_t max_routers = 1024;
+
+/// The routers that the requests come to; none that have to be looked at if none were asked for.
+inline std::optional<sim::routing> routing_of(const setting& a) {
+  constexpr double shortest = 1e-3;
+  if (!(a.report_interval >= shortest && a.report_interval <= max_replay_seconds)) {
+    throw sim::usage_error{fmt::format("--report-interval is a number of seconds from {:g} to {:g}, not {:g}", shortest,
+                                       max_replay_seconds, a.report_interval)};
+  }
+  if (!a.routers) {
+    const char* alone = a.router_shares                                  ? "--router-shares"
+                        : a.report_interval != setting{}.report_interval ? "--report-interval"
+                                                                         : nullptr;
+    if (alone != nullptr) throw sim::usage_error{fmt::format("{} goes with --routers", alone)};
+    return {};
+  }
+  return sim::routing{.routers = static_cast<std::size_t>(positive(*a.routers, max_routers, "--routers")),
+                      .shares = a.router_shares,
+                      .report_s = a.report_interval};
+}
+
 /// The cluster for the rows of a seed, all checked.
 inline sim::cluster_options size_cluster(const setting& a, const std::vector<sim::machines>& cluster,
                                          const std::vector<sim::trace_row>& rows, std::uint64_t seed) {
@@ -308,6 +340,7 @@ inline sim::cluster_options size_cluster(const setting& a, const std::vector<sim
   o.seed = seed;
   o.prefix_cache = a.prefix_cache == "on";
   if (!a.placement.empty()) o.placement = sim::find_placement(a.placement);
+  o.routed = routing_of(a);
   o.detection_s = a.detection;
   o.faults = faults_of(a, o.instances, rows, seed);
   if (!a.pools.empty() && a.pools != "auto") o.pools = sim::parse_pools(a.pools, o.instances);
@@ -363,6 +396,12 @@ inline void add_instance_options(CLI::App& app, setting& a) {
   std::string places = "where new requests go, for policies that leave it open:";
   for (const sim::named_placement& p : sim::placements()) places += fmt::format("\n{:<14} {}", p.name, p.summary);
   app.add_option("--placement", a.placement, places);
+  app.add_option("--routers", a.routers,
+                 "so many routers, in turn, know only what they sent and what instances report; without it, "
+                 "one knows all at any moment");
+  app.add_option("--report-interval", a.report_interval, "seconds between two reports of an instance, with --routers")
+      ->capture_default_str();
+  app.add_flag("--router-shares", a.router_shares, "each router has instances of its own, with --routers");
   app.add_option("--kv-blocks", a.size.kv_blocks, "KV blocks per instance (default: the profile's memory)");
   app.add_option("--block-size", a.size.block_size, "tokens per KV block")->capture_default_str();
   app.add_option("--max-batch", a.size.max_batch, "requests per step")->capture_default_str();
@@ -409,6 +448,11 @@ inline nlohmann::ordered_json describe_setting(const setting& a, const std::vect
       blocks.push_back(options.of(i).limits.blocks);
     }
     what["kv_blocks"] = std::move(blocks);
+  }
+  if (a.routers) {
+    what["routers"] = *a.routers;
+    what["report_interval_s"] = a.report_interval;
+    what["router_shares"] = a.router_shares;
   }
   if (a.mtbf) what["mtbf_s"] = *a.mtbf;
   if (a.mttr) what["mttr_s"] = *a.mttr;

@@ -14,6 +14,8 @@ NB_MODULE(_vllm, m) {
   nb::list names;
   for (const std::string_view name : tessera_python::planner_names()) names.append(nb::str(name.data(), name.size()));
   m.attr("policies") = nb::tuple(names);
+  m.attr("adapters") = tessera_python::most_adapters;
+  m.attr("groups") = tessera_python::most_groups;
   m.attr("tenants") = tessera_python::tenants;
   m.attr("version") = nb::make_tuple(TESSERA_VERSION_MAJOR, TESSERA_VERSION_MINOR, TESSERA_VERSION_PATCH);
 
@@ -25,6 +27,9 @@ NB_MODULE(_vllm, m) {
       .def("cancel", &core::cancel, nb::arg("slot"), "A request ends, whatever it does.")
       .def("schedule", &core::schedule, nb::arg("now"), nb::arg("budget"), nb::arg("max_chunk"), nb::arg("admit"),
            nb::arg("defer_prefills"), "Plans a step.")
+      .def("drafts", &core::drafts, "The drafts that the latest step verifies, by the ids of those who have some.")
+      .def("take_drafts", &core::take_drafts, nb::arg("slot_of"), nb::arg("req_ids"), nb::arg("guesses"),
+           "Drafts for the next step, where they are known before it is planned.")
       .def("skip", &core::skip, "A step in which nothing runs.")
       .def("update", &core::update, nb::arg("index_of"), nb::arg("req_ids"), nb::arg("sampled"), nb::arg("now"),
            "Takes in what came of a step: (outputs by client, what to look at, requests that ended).")

@@ -2,7 +2,8 @@
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent))
+here = Path(__file__).parent
+sys.path[:0] = [str(here), str(here / "fleet"), str(here.parents[1] / "examples" / "ray")]
 
 try:
     import vllm  # noqa: F401

@@ -53,6 +53,9 @@ class Engine:
             "second_runner": False,
             "plans_in_flight": 1,
             "whole_at_end": False,
+            "lookahead": 0,
+            "adapters": 0,
+            "windows": [0],
             "secret": 7,
         }
         self.core = _vllm.Core(
@@ -88,6 +91,7 @@ class Engine:
             "stops": request.stops,
             "client": 0,
             "tenant": 0,
+            "adapter": 0,
             "watched": False,
             "repetitive": False,
             "caches": True,

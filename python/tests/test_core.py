@@ -224,8 +224,8 @@ def test_refusals() -> None:
 
 def test_an_output_that_does_not_fit_the_step() -> None:
     for outputs, message in (
-        ({}, "one token"),
-        ({"a": [1, 2]}, "one token"),
+        ({}, "has a token"),
+        ({"a": [1, 2]}, "no more than one beside"),
     ):
         e = Engine()
         e.add(Request("a", [1] * 5, 5))

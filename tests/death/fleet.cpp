@@ -2,6 +2,7 @@
 #include <tessera/core/owned_storage.hpp>
 #include <tessera/fleet/kv_transfer.hpp>
 #include <tessera/fleet/ledger.hpp>
+#include <tessera/fleet/share.hpp>
 #include <tessera/fleet/stitch.hpp>
 #include <tessera/placement/fill_to_level.hpp>
 #include <tessera/placement/migrate_to_headroom.hpp>
@@ -9,6 +10,8 @@
 
 #include "support/death.hpp"
 
+#include <cstdint>
+#include <limits>
 #include <vector>
 
 namespace {
@@ -62,7 +65,7 @@ TESSERA_DEATH_CASE(fleet_ledger_range_of_nobody, "this replica is not there") {
 TESSERA_DEATH_CASE(fleet_ledger_empty_range, "a range of lengths is not empty") {
   auto storage = storage_for<ledger>({});
   ledger l{storage};
-  static_cast<void>(l.join(0, 1, {}, {}));
+  static_cast<void>(l.join(0, 1, {.capacity = 1_blk}, {}));
   l.set_range(0, 1_blk, 1_blk);
 }
 TESSERA_DEATH_CASE(fleet_ledger_negative_progress, "a number of tokens is not negative") {
@@ -74,6 +77,14 @@ TESSERA_DEATH_CASE(fleet_ledger_negative_progress, "a number of tokens is not ne
 TESSERA_DEATH_CASE(fleet_stitch_before_the_beginning, "a position is not negative") {
   fleet::stitch s;
   static_cast<void>(s.on(tokens{-1}, 2_tok));
+}
+TESSERA_DEATH_CASE(fleet_stitch_beyond_all_positions, "a position has 64 bits") {
+  fleet::stitch s;
+  static_cast<void>(s.on(0_tok, 2_tok));
+  static_cast<void>(s.on(2_tok, tokens{std::numeric_limits<std::int64_t>::max()}));
+}
+TESSERA_DEATH_CASE(fleet_share_of_nobody, "it is one of the routers") {
+  static_cast<void>(fleet::share{.router = 0, .routers = 0}(fleet::view{}));
 }
 TESSERA_DEATH_CASE(fleet_stitch_ends_before_the_beginning, "a length is not negative") {
   fleet::stitch s;

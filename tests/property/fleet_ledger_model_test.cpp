@@ -64,6 +64,8 @@ struct model {
     std::int64_t reasoned = 0;
     bool started = false;
     bool answers = false;
+    bool asks = false;
+    std::uint64_t number = 0;
     standing stands = standing::here;
     std::optional<replica_id> twin{};
   };
@@ -77,8 +79,7 @@ struct model {
     bool silent = false;
     load others{};
     std::optional<load> asked{};
-    std::int64_t free_then = 0;
-    std::int64_t own_then = 0;
+    std::int64_t room_then = 0;
     bool slo_met = true;
     blocks from{};
     blocks to = fleet::endless;
@@ -88,7 +89,9 @@ struct model {
   std::map<replica_id, replica> all{};
   std::map<key, held> book{};
   std::vector<key> asking{};
+  replica_id next = 0;
   std::uint64_t expired = 0;
+  std::uint64_t came = 0;
   std::map<reception, std::uint64_t> received{};
 
   [[nodiscard]] std::int64_t size_of(const held& h) const { return (h.prompt + h.generated + 3) / 4; }
@@ -119,8 +122,8 @@ struct model {
     v.reasoning = r.others.reasoning + mine.reasoning;
     v.fresh_answers = r.others.fresh_answers + mine.fresh_answers;
     v.capacity = r.what.capacity;
-    const std::int64_t grown = (mine.kv_held + mine.waiting_blocks).count() - r.own_then;
-    v.free_blocks = blocks{std::clamp<std::int64_t>(r.free_then - grown, 0, v.capacity.count())};
+    const std::int64_t taken = (mine.kv_held + mine.waiting_blocks).count();
+    v.free_blocks = blocks{std::clamp<std::int64_t>(r.room_then - taken, 0, v.capacity.count())};
     v.slo_met = r.slo_met;
     v.role = r.what.role;
     v.from = r.from;
@@ -150,7 +153,17 @@ struct model {
   }
 
   void ask(const key& k) {
+    book.at(k).asks = true;
+    if (book.at(k).stands != standing::here) return;
     if (std::find(asking.begin(), asking.end(), k) == asking.end()) asking.push_back(k);
+  }
+  /// In the order in which they came.
+  void ask_outgrown(replica_id id) {
+    std::map<std::uint64_t, key> by_number;
+    for (const auto& [k, h] : book) {
+      if (k.second == id && size_of(h) >= all.at(id).to.count()) by_number[h.number] = k;
+    }
+    for (const auto& [n, k] : by_number) ask(k);
   }
   void forget(const key& k) {
     book.erase(k);
@@ -159,6 +172,11 @@ struct model {
   void settle(const key& k) {
     book.at(k).stands = standing::here;
     book.at(k).twin.reset();
+    if (book.at(k).asks) ask(k);
+  }
+  void arrive(const key& k, double now) {
+    book.at(k).rests_until = now + 3;
+    settle(k);
   }
   bool release(const key& k) {
     if (book.count(k) == 0) return false;
@@ -170,17 +188,18 @@ struct model {
   void grow(const key& k, std::int64_t generated) {
     held& h = book.at(k);
     if (generated <= h.generated) return;
-    const std::int64_t before = size_of(h);
+    const std::int64_t before = h.started ? size_of(h) : -1;
     h.generated = generated;
     h.started = true;
     const std::int64_t now = size_of(h);
-    if (now != before && h.stands == standing::here && now >= all.at(k.second).to.count()) ask(k);
+    if (now != before && now >= all.at(k.second).to.count()) ask(k);
   }
   void begin_to_answer(const key& k) {
     held& h = book.at(k);
     if (h.answers) return;
     h.answers = true;
     h.reasoned = h.generated;
+    ask(k);
   }
   std::vector<fleet::orphan> fence(replica_id id) {
     std::vector<fleet::orphan> gone;
@@ -213,7 +232,8 @@ struct model {
         if (now - i->second.heard >= 20 && before) first = i;
       }
       const auto [k, h] = *first;
-      if (h.twin) settle({k.first, *h.twin});
+      if (h.twin && h.stands == standing::leaving) arrive({k.first, *h.twin}, now);
+      if (h.twin && h.stands == standing::incoming) settle({k.first, *h.twin});
       forget(k);
       gone.insert(k);
       ++expired;
@@ -233,36 +253,57 @@ struct model {
       return std::find(ids.begin(), ids.end(), id) != ids.end() && !all.at(id).silent;
     };
     const auto consider = [&](const key& k) {
-      std::vector<view> views;
-      for (const replica_id id : ids) views.push_back(at(id));
       held& h = book.at(k);
       const blocks size{size_of(h)};
       const blocks grows{(h.prompt + h.generated + 4) / 4 - size.count()};
-      const auto place = static_cast<std::size_t>(std::find(ids.begin(), ids.end(), k.second) - ids.begin());
-      const std::size_t chosen = policy(views, place, grows, size);
-      if (chosen >= ids.size() || chosen == place) return;
-      const key there{k.first, ids[chosen]};
-      if (all.at(there.second).silent || views[chosen].free_blocks < size || book.count(there) != 0) return;
-      moves.push_back({k.first, k.second, there.second, tokens{h.prompt + h.generated}, size});
-      h.stands = standing::leaving;
-      h.rests_until = now + 3;
-      h.twin = there.second;
-      std::erase(asking, k);
-      held incoming = h;
-      incoming.stands = standing::incoming;
-      incoming.started = true;
-      incoming.twin = k.second;
-      incoming.heard = now;
-      book[there] = incoming;
+      std::vector<view> views;
+      for (const replica_id id : ids) {
+        const view v = at(id);
+        const bool takes = !all.at(id).silent && v.role != control::role::prefill && v.free_blocks >= size;
+        if (id == k.second || takes) views.push_back(v);
+      }
+      while (true) {
+        const auto here = std::find_if(views.begin(), views.end(), [&](const view& v) { return v.id == k.second; });
+        const auto place = static_cast<std::size_t>(here - views.begin());
+        const std::size_t chosen = policy(views, place, grows, size);
+        if (chosen >= views.size() || chosen == place) return false;
+        const key there{k.first, static_cast<replica_id>(views[chosen].id)};
+        if (book.count(there) != 0) {
+          views.erase(views.begin() + static_cast<std::ptrdiff_t>(chosen));
+          continue;
+        }
+        moves.push_back({k.first, k.second, there.second, tokens{h.prompt + h.generated}, size});
+        std::erase(asking, k);
+        h.asks = false;
+        h.stands = standing::leaving;
+        h.rests_until = now + 3;
+        h.heard = now;
+        h.twin = there.second;
+        held incoming = h;
+        incoming.stands = standing::incoming;
+        incoming.started = true;
+        incoming.twin = k.second;
+        incoming.number = ++came;
+        book[there] = incoming;
+        return true;
+      }
     };
     for (const key& k : std::vector<key>{asking}) {
       if (!may()) break;
       const held& h = book.at(k);
       if (!h.started || now < h.rests_until || !gives(k.second)) continue;
       std::erase(asking, k);
+      book.at(k).asks = false;
       consider(k);
     }
+    std::vector<replica_id> turns;
     for (const replica_id id : ids) {
+      if (id >= next) turns.push_back(id);
+    }
+    for (const replica_id id : ids) {
+      if (id < next) turns.push_back(id);
+    }
+    for (const replica_id id : turns) {
       if (tight == 0 || !may()) break;
       if (!gives(id) || at(id).free_blocks >= blocks{tight}) continue;
       std::optional<key> best;
@@ -270,7 +311,7 @@ struct model {
         if (k.second != id || h.stands != standing::here || !h.started || now < h.rests_until) continue;
         if (!best || size_of(h) < size_of(book.at(*best))) best = k;
       }
-      if (best) consider(*best);
+      if (best && consider(*best)) next = id + 1;
     }
     return moves;
   }
@@ -353,7 +394,8 @@ void run(std::uint64_t seed, Policy policy, std::int64_t tight) {
       allocations = each.allocations();
       const tessera_test::allow_allocation scope;
       model::replica& mine = m.all[id];
-      const status expected = incarnation == 0                  ? status::invalid
+      const bool sensible = r.capacity > 0_blk || r.role == control::role::prefill;
+      const status expected = incarnation == 0 || !sensible     ? status::invalid
                               : mine.there                      ? status::busy
                               : incarnation <= mine.incarnation ? status::refused
                                                                 : status::ok;
@@ -364,7 +406,7 @@ void run(std::uint64_t seed, Policy policy, std::int64_t tight) {
         mine.incarnation = incarnation;
         mine.heard = now;
         mine.there = true;
-        mine.free_then = r.capacity.count();
+        mine.room_then = r.capacity.count();
       }
     } else if (what < 8) {
       const bool answer = l.drain(id);
@@ -440,8 +482,10 @@ void run(std::uint64_t seed, Policy policy, std::int64_t tight) {
         mine.silent = false;
         mine.slo_met = r.slo_met;
         mine.others = fleet::without(r.all, own);
-        mine.free_then = (r.free ? *r.free : mine.what.capacity - r.all.kv_held).count();
-        mine.own_then = (own.kv_held + own.waiting_blocks).count();
+        const std::int64_t free =
+            std::max<std::int64_t>((r.free ? *r.free : mine.what.capacity - r.all.kv_held).count(), 0);
+        const std::int64_t held = std::min(own.kv_held, r.all.kv_held).count();
+        mine.room_then = std::min(free + held, mine.what.capacity.count());
       }
     } else if (what < 52) {
       fleet::arrival a;
@@ -461,6 +505,7 @@ void run(std::uint64_t seed, Policy policy, std::int64_t tight) {
       REQUIRE(answer == expected);
       if (ok(answer)) {
         model::held& h = m.book[{request, id}];
+        h.number = ++m.came;
         h.heard = now;
         h.prompt = a.prompt.count();
         h.cached = a.cached.count();
@@ -489,7 +534,6 @@ void run(std::uint64_t seed, Policy policy, std::int64_t tight) {
         m.book.at(k).heard = now;
         m.begin_to_answer(k);
         if (m.book.at(k).twin) m.begin_to_answer({k.first, *m.book.at(k).twin});
-        if (m.book.at(k).stands == model::standing::here) m.ask(k);
       }
     } else if (what < 80) {
       const bool answer = l.release(k.first, k.second);
@@ -501,11 +545,11 @@ void run(std::uint64_t seed, Policy policy, std::int64_t tight) {
       allocations = each.allocations();
       const tessera_test::allow_allocation scope;
       const bool was_there = m.book.count(k) != 0;
-      if (was_there) m.book.at(k).heard = now;
       REQUIRE(answer == (was_there && m.book.at(k).stands == model::standing::incoming));
       if (answer) {
         const std::optional<replica_id> from = m.book.at(k).twin;
-        m.settle(k);
+        m.book.at(k).heard = now;
+        m.arrive(k, now);
         if (from) m.forget({k.first, *from});
       }
     } else if (what < 89) {
@@ -516,6 +560,7 @@ void run(std::uint64_t seed, Policy policy, std::int64_t tight) {
         const tessera_test::allow_allocation scope;
         m.all[id].from = blocks{from};
         m.all[id].to = blocks{to};
+        m.ask_outgrown(id);
       }
     } else if (what < 95) {
       const auto moves = l.propose_moves(policy, time_point::at_seconds(now));

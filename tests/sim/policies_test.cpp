@@ -99,6 +99,27 @@ TEST_CASE("policies: new requests go where the options say, unless placement is 
   CHECK(sim::find_placement("least-load").name == "least-load");
 }
 
+TEST_CASE("policies: routers stand in front of those that leave the placement open, and are refused by the others") {
+  std::vector<sim::trace_row> rows;
+  for (int i = 0; i < 30; ++i) {
+    rows.push_back(row(i * 0.1, i % 3 == 0 ? 300 : 5, 0, 3));
+    rows.back().score = static_cast<float>(i % 5);
+  }
+  auto options = toy_cluster(3, 100, sim::profiles().front());
+  options.routed = sim::routing{.routers = 2, .report_s = 0.5};
+  for (const policy& p : sim::published_policies()) {
+    CAPTURE(p.name);
+    if (!p.placement.empty()) {
+      CHECK_THROWS_AS(sim::require_open_placement(p, options), sim::usage_error);
+      continue;
+    }
+    CHECK_NOTHROW(sim::require_open_placement(p, options));
+    const sim::run_result r = p.run(options, rows, [](std::size_t) {});
+    CHECK(r.numbers.completed == rows.size());
+    CHECK(r.measures.at("left_in_books") == 0);
+  }
+}
+
 TEST_CASE("policies: an order that is composed by hand does what the published policy of that order does") {
   std::vector<sim::trace_row> rows;
   for (int i = 0; i < 40; ++i) {

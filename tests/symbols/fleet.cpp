@@ -56,8 +56,8 @@ std::size_t use_moves(fleet::ledger<>& l, control::flow_controller& roles, doubl
 std::uint64_t use_requests(fleet::ledger<>& l, const fleet::report& r, std::uint64_t request, std::uint32_t id,
                            double seconds) noexcept {
   const time_point now = time_point::at_seconds(seconds);
-  std::uint64_t sum =
-      static_cast<std::uint64_t>(l.join(id, 1, {}, now)) + static_cast<std::uint64_t>(l.receive(id, r, now));
+  std::uint64_t sum = static_cast<std::uint64_t>(l.join(id, 1, {.capacity = blocks{9}}, now)) +
+                      static_cast<std::uint64_t>(l.receive(id, r, now));
   sum += static_cast<std::uint64_t>(l.reserve(request, id, {.prompt = tokens{10}}, now));
   sum += l.first_token(request, id, now) + l.progress(request, id, tokens{2}, now) + l.answers(request, id, now);
   sum += l.moved(request, id, now) + l.release(request, id) + l.lost(id, 1) + l.drain(id);

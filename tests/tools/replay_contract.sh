@@ -84,6 +84,27 @@ grep -q '^fcfs ' orders.txt && fail "policies that nobody named: $(cat orders.tx
 run --requests 50 --order two-phase > orders.txt
 grep -q '^rr ' orders.txt && grep -q '^two-phase ' orders.txt || fail "orders beside policies: $(cat orders.txt)"
 
+# Routers that know their own books and old reports: said, in the JSON, and not for who places by himself.
+run --policy fcfs,improved --placement shortest-queue --requests 200 --routers 4 --report-interval 2 --router-shares --json routers.json > routers.txt
+grep -q 'behind 4 routers with shares, with reports of 2 s' routers.txt || fail "no word about routers: $(cat routers.txt)"
+grep -q '^Left out: the policy improved places requests by itself' routers.txt || fail "improved knows no routers: $(cat routers.txt)"
+python3 - <<'P'
+import json
+(r,) = json.load(open("routers.json"))
+assert (r["policy"], r["routers"], r["report_interval_s"], r["router_shares"]) == ("fcfs", 4, 2, True)
+assert r["completed"] == 200
+P
+refused() { # words, options
+  local words=$1
+  shift
+  run --policy fcfs --requests 50 "$@" > /dev/null 2> refused.err && fail "not refused: $*"
+  [ "$(wc -l < refused.err)" -eq 1 ] && grep -q -- "$words" refused.err || fail "$*: $(cat refused.err)"
+}
+refused '--routers must be from 1 to 1024, not 0' --routers 0
+refused '--report-interval is a number of seconds' --routers 2 --report-interval nan
+refused '--report-interval goes with --routers' --report-interval 2
+refused '--router-shares goes with --routers' --router-shares
+
 # Seeds, objectives and a window: the same on any number of threads, and a seed's rows are those of that seed alone.
 more() { run --policy fcfs,pascal --slo ttft_p90=20,tpot=5 --warmup 1 --drain 0.5 "$@"; }
 more --seeds 3 --jobs 1 --csv one.csv --json one.json > one.txt

@@ -218,8 +218,8 @@ TEST_CASE("fleet ledger: a full book and calls that make no sense are values") {
   CHECK_FALSE(f.l.first_token(3, 0, at(0)));
   CHECK_FALSE(f.l.answers(3, 0, at(0)));
   CHECK_FALSE(f.l.moved(1, 0, at(0)));
-  CHECK(f.l.join(1, 1, {}, at(0)) == status::invalid);
-  CHECK(f.l.join(0, 0, {}, at(0)) == status::invalid);
+  CHECK(f.l.join(1, 1, {.capacity = 1_blk}, at(0)) == status::invalid);
+  CHECK(f.l.join(0, 0, {.capacity = 1_blk}, at(0)) == status::invalid);
 }
 
 TEST_CASE("fleet ledger: who is not named for a lease is given back") {
@@ -358,7 +358,10 @@ TEST_CASE("fleet ledger: roles follow the pools' freeness") {
   CHECK(*change == control::role_change{3, control::role::mixed, control::role::prefill});
   CHECK(l.at(3).role == control::role::prefill);
   CHECK_FALSE(l.propose_roles(controller));
+  placement::join_shortest_queue policy;
+  CHECK(listed(l.rank(policy, 5)) == std::vector<replica_id>{1, 0});  // nothing new while it changes
   CHECK(l.changed_role(3));
+  CHECK(l.rank(policy, 5).size() == 3);
   CHECK_FALSE(l.changed_role(3));
 }
 

@@ -10,8 +10,10 @@
 #include "support/catch.hpp"
 #include "support/step_engine.hpp"
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <random>
 #include <vector>
 
@@ -132,6 +134,46 @@ TEST_CASE("lookahead: what was produced keeps its blocks, the rest is given back
     CHECK(blocks{static_cast<std::int64_t>(after.size())} == blocks_for(r.state().computed, 4_tok));
     CHECK(std::equal(after.begin(), after.end(), before.begin()));
     CHECK(e.scheduler.device_blocks_held() == blocks{static_cast<std::int64_t>(after.size())});
+  }
+}
+
+TEST_CASE("lookahead: an engine whose tables only grow keeps the blocks, and is told of each once") {
+  for (const std::size_t in_flight : {1U, 2U}) {
+    CAPTURE(in_flight);
+    engine_of<> e{
+        {.blocks = 64, .block_size = 4_tok, .residents = 8, .max_length = 200_tok, .plans_in_flight = in_flight},
+        {.keep_draft_blocks = true}};
+    request& r = e.submit(8, 100);
+    e.step();
+    std::vector<kv::block_id> told{e.row(r)};
+    std::mt19937 random{7};
+    std::size_t refused = 0;
+    std::deque<decltype(e.plan())> flying;
+    while (r.generated() < 80_tok) {
+      const auto p = e.plan({.lookahead = 7_tok});
+      REQUIRE(p.size() == 1);
+      const auto row = e.row(r);
+      REQUIRE(row.size() == told.size() + p[0].new_blocks);
+      REQUIRE(std::equal(told.begin(), told.end(), row.begin()));
+      REQUIRE(tokens{static_cast<std::int64_t>(row.size()) * 4} >= p[0].first + p[0].count + p[0].lookahead);
+      told.assign(row.begin(), row.end());
+      flying.push_back(p);
+      if (flying.size() < in_flight) continue;
+      const auto produced = static_cast<std::uint16_t>(1 + random() % 8);
+      const auto most = static_cast<std::uint16_t>(1 + flying.front()[0].lookahead.count());
+      refused += produced < most ? 1U : 0U;
+      e.commit(flying.front(), std::vector{outcome{.produced = std::min(produced, most)}});
+      flying.pop_front();
+      REQUIRE(e.row(r).size() == told.size());
+    }
+    CHECK(refused > 10);
+    CHECK(e.scheduler.device_blocks_held() == blocks{static_cast<std::int64_t>(told.size())});
+    e.scheduler.cancel(r);
+    while (!flying.empty()) {
+      e.commit(flying.front(), std::vector{outcome{}});
+      flying.pop_front();
+    }
+    CHECK(e.scheduler.device_blocks_held() == 0_blk);
   }
 }
 

@@ -20,8 +20,8 @@ using namespace tessera::placement;
 struct view {
   std::size_t requests = 0;
   blocks kv_held{};
+  blocks waiting_blocks{};
   blocks capacity{};
-  double phi = 0;
   blocks from{};
   blocks to{};
 };
@@ -51,17 +51,19 @@ TEST_CASE("migrate_to_headroom: only from who is short, only for a gain, to the 
   const auto goes = [&](const std::vector<view>& v, blocks size) {
     return migrate_to_headroom{policy}(v, 0, 1_blk, size);
   };
-  CHECK(goes({{.capacity = 100_blk, .phi = 0.2}, {.capacity = 100_blk, .phi = 1}}, 10_blk) == 0);
-  CHECK(goes({{.capacity = 100_blk, .phi = 0.1}, {.capacity = 100_blk, .phi = 1}}, 10_blk) == 1);
-  CHECK(goes({{.capacity = 100_blk, .phi = 0.1}, {.capacity = 100_blk, .phi = 0.25}}, 10_blk) == 0);
+  CHECK(goes({{.kv_held = 79_blk, .capacity = 100_blk}, {.capacity = 100_blk}}, 10_blk) == 0);
+  CHECK(goes({{.kv_held = 90_blk, .capacity = 100_blk}, {.capacity = 100_blk}}, 10_blk) == 1);
+  CHECK(goes({{.kv_held = 40_blk, .waiting_blocks = 50_blk, .capacity = 100_blk}, {.capacity = 100_blk}}, 10_blk) == 1);
+  CHECK(goes({{.kv_held = 90_blk, .capacity = 100_blk}, {.kv_held = 75_blk, .capacity = 100_blk}}, 10_blk) == 0);
   // The same blocks are a smaller share of a larger one.
-  CHECK(goes({{.capacity = 100_blk, .phi = 0.1}, {.capacity = 50_blk, .phi = 0.9}, {.capacity = 400_blk, .phi = 0.8}},
+  CHECK(goes({{.kv_held = 90_blk, .capacity = 100_blk},
+              {.kv_held = 5_blk, .capacity = 50_blk},
+              {.kv_held = 80_blk, .capacity = 400_blk}},
              20_blk) == 2);
-  CHECK(goes({{.capacity = 100_blk, .phi = 0.1}, {.capacity = 0_blk, .phi = 0.9}}, 20_blk) == 0);
-  CHECK(goes({{.capacity = 100_blk, .phi = 0.1}}, 20_blk) == 0);
+  CHECK(goes({{.kv_held = 90_blk, .capacity = 100_blk}, {.capacity = 0_blk}}, 20_blk) == 0);
+  CHECK(goes({{.kv_held = 90_blk, .capacity = 100_blk}}, 20_blk) == 0);
   migrate_to_headroom turns = policy;
-  const std::vector<view> alike{
-      {.capacity = 9_blk, .phi = 0}, {.capacity = 9_blk, .phi = 1}, {.capacity = 9_blk, .phi = 1}};
+  const std::vector<view> alike{{.kv_held = 9_blk, .capacity = 9_blk}, {.capacity = 9_blk}, {.capacity = 9_blk}};
   CHECK(turns(alike, 0, 1_blk, 1_blk) == 1);
   CHECK(turns(alike, 0, 1_blk, 1_blk) == 2);
 }
@@ -88,7 +90,7 @@ TEST_CASE("migrate_to_headroom: while loads stand still no sequence of moves goe
         for (std::size_t i = 0; i != 4; ++i) {
           std::int64_t used = 0;
           for (const item& y : items) used += y.where == i ? y.size : 0;
-          views[i].phi = 1 - static_cast<double>(used) / static_cast<double>(views[i].capacity.count());
+          views[i].kv_held = blocks{used};
         }
         const std::size_t to = policy(views, x.where, 1_blk, blocks{x.size});
         if (to == x.where) continue;

@@ -15,6 +15,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <span>
 #include <type_traits>
@@ -101,8 +102,9 @@ struct ledger_settings {
 /// impossible while loads stand still.
 ///
 /// It is no transport and no failure detector: calls come from whoever has them. One thread. No clock: `now` does not
-/// run backwards. O(1) unless said otherwise, a hash table's on average; nothing allocates. About 350 bytes a replica
-/// and 200 a reservation. Not checked: that what a caller says of a request is true.
+/// run backwards. O(1) unless said otherwise, a hash table's on average (who lets strangers choose the ids of requests
+/// hashes them with a secret first); nothing allocates. About 560 bytes a replica and 130 a reservation. Not checked:
+/// that what a caller says of a request is true.
 template <clock_policy Clock = seconds_clock>
 class ledger {
  public:
@@ -142,13 +144,11 @@ class ledger {
   // -- replicas ----------------------------------------------------------------------------------------------------
 
   /// A replica comes. `invalid` if there is no room for its number, or `incarnation` is 0, or what it is makes no
-  /// sense; `busy` if the number is somebody's, of this incarnation or another: `fence` that one first; `refused` if
+  /// sense: memory that is negative, or none where requests decode; prices and budgets that are no numbers from 0;
+  /// `busy` if the number is somebody's, of this incarnation or another: `fence` that one first; `refused` if
   /// this incarnation or a later one of it is dead. O(replicas).
   [[nodiscard]] status join(replica_id id, std::uint64_t incarnation, const replica& what, time_point now) noexcept {
-    if (id >= limits_.replicas || incarnation == 0 || what.capacity < blocks{} ||
-        what.capacity > blocks{greatest_count}) {
-      return status::invalid;
-    }
+    if (id >= limits_.replicas || incarnation == 0 || !makes_sense(what)) return status::invalid;
     entry& r = replicas_[id];
     if (r.is != condition::absent) return status::busy;
     if (incarnation <= r.incarnation) return status::refused;
@@ -174,9 +174,9 @@ class ledger {
     reopen();
     return true;
   }
-  /// Somebody could not reach it. As if it had been silent for long: nobody is sent there while another reports, until
-  /// it does. What it has stays in the book, for it may live. False if this incarnation of it is not there.
-  /// O(replicas).
+  /// Somebody could not reach it. As if it had been silent for long: nobody is sent there while another that takes
+  /// requests reports, until it does. What it has stays in the book, for it may live. False if this incarnation of it
+  /// is not there. O(replicas).
   bool lost(replica_id id, std::uint64_t incarnation) noexcept {
     if (!lives(id, incarnation)) return false;
     silence(id);
@@ -228,19 +228,24 @@ class ledger {
 
   /// The replica serves requests of these lengths: KV of at least `from` blocks and less than `to`, as a stage of
   /// `partition::stage` does, with its ends in blocks. For `placement::stay_in_range`, and for choosing from the views.
-  /// Requires that it is there, and a range that is not empty (asserted).
+  /// Who has outgrown it already asks where to go on. O(requests there). Requires that it is there, and a range that is
+  /// not empty (asserted).
   void set_range(replica_id id, blocks from, blocks to) noexcept {
     TESSERA_ASSERT(contains(id), "this replica is not there");
     TESSERA_ASSERT(blocks{} <= from && from < to, "a range of lengths is not empty");
     views_[id].from = from;
     views_[id].to = to;
+    for (std::uint32_t i = replicas_[id].requests.first; i != no_index; i = book_.data()[i].there.after) {
+      if (book_.data()[i].size >= to) ask(i);
+    }
   }
 
   // -- requests ----------------------------------------------------------------------------------------------------
 
   /// The replicas for a request, best first, at most `choices`: others than the first are for when it refuses. Valid
-  /// until the next call. Shown are those that take requests and of which `may(view)` is true: those with room, say, or
-  /// in the subset that a gateway names. O(replicas) and `choices` times what the policy takes.
+  /// until the next call. Shown are those that take requests, are not about to change their role, and of which
+  /// `may(view)` is true: those with room, say, or in the subset that a gateway names. O(replicas) and `choices` times
+  /// what the policy takes.
   template <placement_policy Policy, class May = everyone>
   [[nodiscard]] std::span<const replica_id> rank(Policy& policy, std::size_t choices = 1, May may = {}) noexcept {
     return choose(policy, choices, may, [&](std::size_t n) { return candidates<>{views_, left_, n}; });
@@ -275,9 +280,11 @@ class ledger {
     return progress(request, id, tokens{1}, now);
   }
   /// So many tokens of it have come from there in all. Less than before, or as many, says only that it lives. False if
-  /// it is not there. Requires: not negative (asserted).
+  /// it is not there, or that is more than any sequence has (`headroom::longest_prompt`). Requires: not negative
+  /// (asserted).
   bool progress(request_id request, replica_id id, tokens generated, time_point now) noexcept {
     TESSERA_ASSERT(generated >= tokens{}, "a number of tokens is not negative");
+    if (generated > headroom::longest_prompt) return false;
     const std::uint32_t i = touch(request, id, now);
     if (i == no_index) return false;
     grow(i, generated);
@@ -285,14 +292,14 @@ class ledger {
     if (twin != no_index) grow(twin, generated);
     return true;
   }
-  /// It has ended its reasoning: it asks where it is to answer. False if it is not there.
+  /// It has ended its reasoning: it asks where it is to answer, once; if it moves, when it is there. False if it is not
+  /// there.
   bool answers(request_id request, replica_id id, time_point now) noexcept {
     const std::uint32_t i = touch(request, id, now);
     if (i == no_index) return false;
     begin_to_answer(i);
     const std::uint32_t twin = book_.data()[i].twin;
     if (twin != no_index) begin_to_answer(twin);
-    if (book_.data()[i].stands == standing::here) ask(i);
     return true;
   }
   /// It has ended there, was refused, was cancelled, or its move there came to nothing. False if it is not there.
@@ -312,10 +319,11 @@ class ledger {
   }
   /// A request that was on its way to this replica goes on there, and nowhere else. False if it was not.
   bool moved(request_id request, replica_id to, time_point now) noexcept {
-    const std::uint32_t i = touch(request, to, now);
+    const std::uint32_t i = book_.find(request, to);
     if (i == no_index || book_.data()[i].stands != standing::incoming) return false;
+    name(i, now);
     const std::uint32_t twin = book_.data()[i].twin;
-    arrive(i);
+    arrive(i, now);
     if (twin != no_index) remove(twin);
     return true;
   }
@@ -324,13 +332,15 @@ class ledger {
 
   /// Which requests are to go on elsewhere. Asked about are those that have begun to answer, or outgrown the range of
   /// their replica (`set_range`), since they were last asked about, and, of each replica with fewer free blocks than
-  /// `settings::tight`, the smallest that runs and does not rest. The policy decides, one request after the other, each
-  /// over views in which those before it have moved. Whoever is proposed is on its way in the books: carry it out, and
-  /// say `moved`, or `release` it at its destination. Valid until the next call.
+  /// `settings::tight`, the smallest that runs and does not rest; the replicas take turns. The policy decides, one
+  /// request after the other, each over views in which those before it have moved: of the replica where it is and those
+  /// that can take it. Whoever is proposed is on its way in the books: carry it out, and say `moved`, or `release` it
+  /// at its destination. Valid until the next call of this.
   ///
-  /// Nobody moves to where there is not room, or before it has rested, or from or to a replica that is silent or
-  /// drains; nobody who has no token yet. O(replicas), the requests on replicas that are tight, and O(replicas) for
-  /// each that is asked about.
+  /// Nobody moves to where there is not room, or that only prefills, or is about to change its role, or has the request
+  /// already; before it has rested, from its last move's decision and from its arrival; from or to a replica that is
+  /// silent or drains; nobody who has no token yet; nobody while the book is full. O(replicas), the requests on
+  /// replicas that are tight, those that wait to be asked, and O(replicas) for each that is asked about.
   template <migration_policy Policy>
   [[nodiscard]] std::span<const move> propose_moves(Policy& policy, time_point now) noexcept {
     moves_.clear();
@@ -339,22 +349,25 @@ class ledger {
       const held& h = book_.data()[i];
       if (h.started && !(now < h.rests_until) && gives(h.where)) {
         ask_no_more(i);
-        consider(policy, i, now);
+        static_cast<void>(consider(policy, i, now));
       }
       i = next;
     }
     if (settings_.tight > blocks{}) {
-      for (std::size_t k = 0; k != open_.size() && may_propose(); ++k) {
-        if (!gives(open_[k]) || views_[open_[k]].free_blocks >= settings_.tight) continue;
-        const std::uint32_t i = smallest(open_[k], now);
-        if (i != no_index) consider(policy, i, now);
+      const std::size_t n = open_.size();
+      const auto first = static_cast<std::size_t>(std::lower_bound(open_.begin(), open_.end(), next_) - open_.begin());
+      for (std::size_t k = 0; k != n && may_propose(); ++k) {
+        const replica_id id = open_[first + k < n ? first + k : first + k - n];
+        if (!gives(id) || views_[id].free_blocks >= settings_.tight) continue;
+        const std::uint32_t i = smallest(id, now);
+        if (i != no_index && consider(policy, i, now)) next_ = id + 1;
       }
     }
     return {moves_.data(), moves_.size()};
   }
 
   /// At most one replica's new role, by the macro controller of Phasor over the views as they are. Each call is an
-  /// epoch of it. The replica counts in its new pool at once, until `changed_role` is said it gets nothing else to do.
+  /// epoch of it. The replica counts in its new pool at once; until `changed_role` is said, nothing new is sent there.
   /// Replicas that are silent or drain count for nothing. Where reports do not say what is left of prompts, Phi_T is of
   /// one's own requests alone: let one router decide that sends most of them. O(replicas).
   [[nodiscard]] std::optional<control::role_change> propose_roles(control::flow_controller& controller) noexcept {
@@ -380,18 +393,21 @@ class ledger {
       replicas_[change->worker].is_changing = true;
       views_[change->worker].role = change->to;
       refresh(change->worker);
+      reopen();
     }
     return change;
   }
-  /// A replica has the role that it was given. False if it was not given any.
+  /// A replica has the role that it was given. False if it was not given any. O(replicas).
   bool changed_role(replica_id id) noexcept {
     if (!contains(id) || !replicas_[id].is_changing) return false;
     replicas_[id].is_changing = false;
+    reopen();
     return true;
   }
 
   /// Time has passed: gives back who has not been named for a lease, and calls `gone(request, replica)` for each, which
-  /// must not call the ledger; replicas that have not reported for long are not shown any more. To be called now and
+  /// must not call the ledger. (Of one that moves either end: if that is its destination, its source has it again.)
+  /// Replicas that have not reported for long are not shown any more. To be called now and
   /// then. O(those), and O(replicas) if one has become silent.
   template <class Gone>
   void expire(time_point now, Gone gone) noexcept {
@@ -403,7 +419,7 @@ class ledger {
       const replica_id where = h.where;
       if (h.twin != no_index) {
         // Whoever moves is where it was heard of last.
-        h.stands == standing::incoming ? stays(h.twin) : arrive(h.twin);
+        h.stands == standing::incoming ? stays(h.twin) : arrive(h.twin, now);
       }
       remove(i);
       ++expired_;
@@ -485,7 +501,7 @@ class ledger {
     time_point heard{};
     load others{};
     load own{};           // When the report was asked for.
-    blocks total_room{};  // As reported: free, and what one's own had or needed then.
+    blocks total_room{};  // As reported: free, and what one's own held then.
     sums here{};          // Of one's own that are there.
     sums counts{};        // Of one's own as policies see them.
     detail::list<&held::there> requests{};
@@ -520,12 +536,20 @@ class ledger {
     return contains(id) && replicas_[id].incarnation == incarnation;
   }
 
+  [[nodiscard]] static bool makes_sense(const replica& what) noexcept {
+    const auto price = [](double x) noexcept { return x >= 0 && x <= std::numeric_limits<double>::max(); };
+    const placement::prefill_worker& p = what.prefill;
+    return what.capacity <= blocks{greatest_count} &&
+           what.capacity >= (what.role == control::role::prefill ? blocks{} : blocks{1}) && price(p.cost.alpha) &&
+           price(p.cost.beta) && price(p.budget.flops());
+  }
+
   reception take(replica_id id, const report& said, time_point now) noexcept {
     if (id >= limits_.replicas) return reception::unknown;
     if (!well_formed(said)) return reception::malformed;
     entry& r = replicas_[id];
     const bool is_there = r.is != condition::absent;
-    if (said.incarnation < r.incarnation + (is_there ? 0 : 1)) return reception::former;
+    if (is_there ? said.incarnation < r.incarnation : said.incarnation <= r.incarnation) return reception::former;
     if (!is_there || said.incarnation > r.incarnation) return reception::unknown;
     if (said.epoch == r.epoch) return reception::doubled;
     if (said.epoch < r.epoch) return reception::late;
@@ -533,8 +557,9 @@ class ledger {
     r.epoch = said.epoch;
     r.was_asked = false;
     r.others = without(said.all, own);
+    // What waits is not in what is held, and takes of what is free.
     const blocks free = said.free ? *said.free : r.what.capacity - said.all.kv_held;
-    r.total_room = free + own.kv_held + own.waiting_blocks;
+    r.total_room = min(max(free, blocks{}) + min(own.kv_held, said.all.kv_held), r.what.capacity);
     views_[id].slo_met = said.slo_met;
     if (!r.is_silent) by_time_.erase(replicas_, id);
     by_time_.push_back(replicas_, id);
@@ -557,7 +582,8 @@ class ledger {
     for (const bool silent : {false, true}) {
       for (std::size_t id = 0; id != limits_.replicas; ++id) {
         const entry& r = replicas_[id];
-        if (r.is == condition::open && r.is_silent == silent) open_.push_back(static_cast<replica_id>(id));
+        if (r.is == condition::open && !r.is_changing && r.is_silent == silent)
+          open_.push_back(static_cast<replica_id>(id));
       }
       if (!open_.empty()) break;
     }
@@ -681,13 +707,14 @@ class ledger {
   }
   [[nodiscard]] std::uint32_t touch(request_id request, replica_id id, time_point now) noexcept {
     const std::uint32_t i = book_.find(request, id);
-    if (i == no_index) return i;
-    book_.data()[i].heard = now;
-    if (named_.last != i) {
-      named_.erase(book_.data(), i);
-      named_.push_back(book_.data(), i);
-    }
+    if (i != no_index) name(i, now);
     return i;
+  }
+  void name(std::uint32_t i, time_point now) noexcept {
+    book_.data()[i].heard = now;
+    if (named_.last == i) return;
+    named_.erase(book_.data(), i);
+    named_.push_back(book_.data(), i);
   }
   void grow(std::uint32_t i, tokens generated) noexcept {
     const held& before = book_.data()[i];
@@ -698,14 +725,14 @@ class ledger {
       book_.data()[i].generated = generated;
       return;
     }
-    const bool larger = size != before.size;
+    const bool larger = size != before.size || !before.started;
     update(i, [&](held& h) {
       h.generated = generated;
       h.size = size;
       h.started = true;
     });
     const held& h = book_.data()[i];
-    if (larger && h.stands == standing::here && h.size >= views_[h.where].to) ask(i);
+    if (larger && h.size >= views_[h.where].to) ask(i);
   }
   void begin_to_answer(std::uint32_t i) noexcept {
     if (book_.data()[i].answers) return;
@@ -713,18 +740,20 @@ class ledger {
       h.answers = true;
       h.reasoned = h.generated;
     });
+    ask(i);
   }
+  /// Who moves asks when that is over.
   void ask(std::uint32_t i) noexcept {
     held& h = book_.data()[i];
     if (h.asks) return;
     h.asks = true;
-    asking_.push_back(book_.data(), i);
+    if (h.stands == standing::here) asking_.push_back(book_.data(), i);
   }
   void ask_no_more(std::uint32_t i) noexcept {
     held& h = book_.data()[i];
     if (!h.asks) return;
     h.asks = false;
-    asking_.erase(book_.data(), i);
+    if (h.stands == standing::here) asking_.erase(book_.data(), i);
   }
 
   // Moves.
@@ -746,26 +775,52 @@ class ledger {
     }
     return best;
   }
-  /// Requires: it is here, where `gives`.
+  [[nodiscard]] bool takes(replica_id id, const held& h) const noexcept {
+    return views_[id].free_blocks >= h.size && views_[id].role != control::role::prefill && !replicas_[id].is_silent;
+  }
+  /// Whether it moves. Requires: it is here, where `gives`.
   template <class Policy>
-  void consider(Policy& policy, std::uint32_t i, time_point now) noexcept {
+  [[nodiscard]] bool consider(Policy& policy, std::uint32_t i, time_point now) noexcept {
     const held& h = book_.data()[i];
     const blocks grows = blocks_for(h.prompt + h.generated + tokens{1}, settings_.block_size) - h.size;
-    const std::size_t k = policy(shown(), std::size_t{place_[h.where]}, grows, h.size);
-    if (k >= open_.size() || open_[k] == h.where) return;
-    const replica_id to = open_[k];
-    if (replicas_[to].is_silent || views_[to].free_blocks < h.size || reserved(h.request, to)) return;
-    moves_.push_back({h.request, h.where, to, h.prompt + h.generated, h.size});
-    depart(i, to, now);
+    std::size_t n = 0;
+    std::size_t here = 0;
+    for (const replica_id id : open_) {
+      if (id == h.where) {
+        here = n;
+      } else if (!takes(id, h)) {
+        continue;
+      }
+      left_[n++] = id;
+    }
+    while (true) {
+      const std::size_t k = policy(candidates<>{views_, left_, n}, here, grows, h.size);
+      if (k >= n || k == here) return false;
+      const replica_id to = left_[k];
+      if (!reserved(h.request, to)) {
+        moves_.push_back({h.request, h.where, to, h.prompt + h.generated, h.size});
+        depart(i, to, now);
+        return true;
+      }
+      // It is there twice: that is rare. Another one, then.
+      std::copy(left_ + k + 1, left_ + n, left_ + k);
+      --n;
+      here -= k < here ? 1 : 0;
+    }
+  }
+  [[nodiscard]] time_point rested(time_point now) const noexcept {
+    using duration = basic_duration<Clock>;
+    return settings_.rest == duration::forever() ? time_point::never() : now + settings_.rest;
   }
   void depart(std::uint32_t i, replica_id to, time_point now) noexcept {
     const std::uint32_t there = book_.insert(book_.data()[i].request, to);
+    ask_no_more(i);
     update(i, [&](held& h) {
       h.stands = standing::leaving;
-      h.rests_until = now + settings_.rest;
+      h.rests_until = rested(now);
       h.twin = there;
     });
-    ask_no_more(i);
+    name(i, now);
     const held& from = book_.data()[i];
     held& h = book_.data()[there];
     h.rests_until = from.rests_until;
@@ -789,14 +844,13 @@ class ledger {
       h.stands = standing::here;
       h.twin = no_index;
     });
+    if (book_.data()[i].asks) asking_.push_back(book_.data(), i);
   }
   /// Who was incoming is there.
-  void arrive(std::uint32_t i) noexcept {
+  void arrive(std::uint32_t i, time_point now) noexcept {
     --moving_;
-    update(i, [](held& h) {
-      h.stands = standing::here;
-      h.twin = no_index;
-    });
+    book_.data()[i].rests_until = rested(now);
+    stays(i);
   }
 
   limits limits_;
@@ -814,6 +868,7 @@ class ledger {
   detail::list<&held::in_turn> asking_{};
   detail::list<&entry::by_time> by_time_{};  // Replicas that are not silent.
   std::size_t moving_ = 0;
+  replica_id next_ = 0;  // Whose turn it is to give a request away.
   std::array<std::uint64_t, receptions> receptions_{};
   std::uint64_t expired_ = 0;
 };

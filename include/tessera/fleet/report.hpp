@@ -72,7 +72,7 @@ inline constexpr std::int64_t greatest_count = std::int64_t{1} << 40U;
 
 /// What a load from outside must satisfy before it is looked at. Not a protection against a replica that lies.
 [[nodiscard]] constexpr bool well_formed(const load& l) noexcept {
-  const auto few = [](std::size_t n) { return n <= static_cast<std::size_t>(greatest_count); };
+  const auto few = [](std::uint64_t n) { return n <= std::uint64_t{greatest_count}; };
   const auto size = [](blocks b) { return blocks{} <= b && b <= blocks{greatest_count}; };
   return few(l.requests) && few(l.reasoning) && few(l.fresh_answers) && size(l.kv_held) && size(l.waiting_blocks) &&
          l.prefill_flops >= 0 && l.prefill_flops < std::numeric_limits<double>::infinity();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <tessera/core/assert.hpp>
 #include <tessera/fleet/view.hpp>
 
 #include <cstdint>
@@ -15,10 +16,13 @@ namespace fleet {
 /// fleet, and does not help the others. If nobody of the share is left, rank without it. O(1).
 struct share {
   std::uint64_t router = 0;   ///< This one, from 0.
-  std::uint64_t routers = 1;  ///< How many there are. Above 0.
+  std::uint64_t routers = 1;  ///< How many there are.
 
-  /// Whether a replica is in it.
-  [[nodiscard]] constexpr bool operator()(const view& v) const noexcept { return v.id % routers == router; }
+  /// Whether a replica is in it. Requires that this router is one of them (asserted).
+  [[nodiscard]] constexpr bool operator()(const view& v) const noexcept {
+    TESSERA_ASSERT(router < routers, "it is one of the routers");
+    return v.id % routers == router;
+  }
 };
 
 }  // namespace fleet

@@ -5,6 +5,7 @@
 #include <tessera/core/units.hpp>
 
 #include <cstdint>
+#include <limits>
 
 TESSERA_NAMESPACE_BEGIN
 namespace fleet {
@@ -28,9 +29,11 @@ class stitch {
   /// Whether the client has all.
   [[nodiscard]] constexpr bool ended() const noexcept { return has_end_ && delivered_ == end_; }
 
-  /// The tokens [at, at + count) have come from some engine. Requires: neither is negative (asserted).
+  /// The tokens [at, at + count) have come from some engine. Requires: neither is negative, and
+  /// their sum is a position (asserted).
   [[nodiscard]] constexpr piece on(tokens at, tokens count) noexcept {
     TESSERA_ASSERT(tokens{} <= at && tokens{} <= count, "a position is not negative");
+    TESSERA_ASSERT(count <= tokens{std::numeric_limits<std::int64_t>::max()} - at, "a position has 64 bits");
     if (at > delivered_) return {.hole = count > tokens{}};
     const tokens last = has_end_ ? min(at + count, end_) : at + count;
     piece p{.skip = min(delivered_ - at, count)};

@@ -66,9 +66,9 @@ class candidates {
   /// The replicas `ids[0]` to `ids[size - 1]`.
   constexpr candidates(const view* views, const replica_id* ids, std::size_t size, const Prefix& p) noexcept
       : views_{views}, ids_{ids}, size_{size}, prefix_{&p} {}
-  /// The i-th. Calls `cached`.
+  /// The i-th. Calls `cached`; of what that says no more counts than the prompt has.
   [[nodiscard]] constexpr prefix_view operator[](std::size_t i) const noexcept {
-    const tokens cached = prefix_->cached(ids_[i]);
+    const tokens cached = min(max(tokens{prefix_->cached(ids_[i])}, tokens{}), prefix_->prompt);
     return {views_[ids_[i]], cached, prefix_->prompt - cached, prefix_->prefix_key};
   }
   /// How many there are.

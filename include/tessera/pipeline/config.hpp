@@ -31,6 +31,8 @@ struct scheduler_config {
   Draft draft{};                ///< Parameters of the draft policy.
   bool chunked_prefill = true;  ///< False: a prompt is computed in one step, or waits for one with the budget for it.
   reservation reserve = reservation::by_chunk;  ///< When a prompt takes its blocks.
+  bool keep_draft_blocks = false;  ///< True: a block taken for drafts that were refused stays its request's, which
+                                   ///< comes to need it. For an engine whose own table of a request only grows.
   bool remember_refusals = true;  ///< False: who waits is looked at anew in each plan. The plans are the same, and take
                                   ///< longer; for tests that compare.
 };
@@ -46,6 +48,7 @@ struct scheduler_config<Order, Preempt, Admit, Gate, Draft> {
   Draft draft{};                                ///< As above.
   bool chunked_prefill = true;                  ///< As above.
   reservation reserve = reservation::by_chunk;  ///< As above.
+  bool keep_draft_blocks = false;               ///< As above.
   bool remember_refusals = true;                ///< As above.
 };
 

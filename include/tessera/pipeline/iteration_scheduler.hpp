@@ -520,6 +520,7 @@ class iteration_scheduler {
         roster_{memory, l, c.order, c.gate},
         tables_{memory, ledger::table_limits(l)},
         plans_{memory, l} {
+    roster_.keep_draft_blocks = c.keep_draft_blocks;
     TESSERA_ASSERT(l.plans_in_flight > 0, "one plan at least is in flight");
     TESSERA_ASSERT(!ledger::slides || c.chunked_prefill, "windows free their blocks between chunks of a prompt");
     TESSERA_ASSERT(l.block_size > tokens{0} && l.residents > 0 && l.blocks > 0, "empty limits");

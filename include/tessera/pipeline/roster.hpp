@@ -455,6 +455,7 @@ struct roster {
   std::uint64_t next_sequence = 1;  ///< Of the next request that joins.
   refusal refused;                  ///< What is known of the waiting request that was refused last,
   const Request* refused_request = nullptr;  ///< and which it is, while `refused.matched`.
+  bool keep_draft_blocks = false;            ///< `scheduler_config::keep_draft_blocks`.
 
  private:
   /// Full blocks of the prompt become findable. What was only cached of a refused prefix, or not known, is in use then.
@@ -482,7 +483,7 @@ struct roster {
   void give_back_drafts(Request& r) noexcept {
     state& s = state_of(r);
     s.drafted = false;
-    if (s.row == no_index) return;
+    if (s.row == no_index || keep_draft_blocks) return;
     const blocks n = kv.trim(r, s.computed);
     refused.given_back(n);
     if (s.life == lifecycle::suspended) suspended_blocks -= n;

@@ -3,8 +3,10 @@
 
 #include <tessera/placement/turn.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <tuple>
 
 TESSERA_NAMESPACE_BEGIN
@@ -28,14 +30,17 @@ struct lmetric {
 
   turn ties{};  ///< Whose turn it is.
 
-  /// The index of the chosen instance. Moves the turn on. Requires: the product fits 64 bits.
+  /// The index of the chosen instance. Moves the turn on.
   template <instance_views V>
     requires shows_new_prefill<view_t<V>> && shows_requests<view_t<V>>
   [[nodiscard]] constexpr std::size_t operator()(const V& instances) noexcept {
     return ties.least(0, instances.size(), [&](std::size_t i) noexcept {
       const std::int64_t fresh = tokens{instances[i].new_prefill_tokens}.count();
       const std::size_t batch{instances[i].requests};
-      return std::tuple{fresh * static_cast<std::int64_t>(batch), fresh, batch};
+      // Nobody has a product of 64 bits, but reports may say so.
+      constexpr std::int64_t most = std::numeric_limits<std::int64_t>::max();
+      const bool fits = batch == 0 || fresh <= most / static_cast<std::int64_t>(std::min(batch, std::size_t{1} << 62U));
+      return std::tuple{fits ? fresh * static_cast<std::int64_t>(batch) : most, fresh, batch};
     });
   }
 };

@@ -56,13 +56,15 @@ time_point moment(double seconds) { return time_point::at_seconds(seconds); }
 /// Output tokens that a request has when the steps under way have been run, whose values are on the device.
 std::int64_t expected_of(const request& r) { return r.known + r.state().expected; }
 
-/// The ids of a row's blocks from `first` on, as the runner takes them. Its block 0 is nobody's.
-nb::object ids_of(std::span<const ts::kv::block_id> row, std::size_t first) {
-  nb::object list = stolen(PyList_New(static_cast<Py_ssize_t>(row.size() - first)));
-  for (std::size_t i = first; i != row.size(); ++i) {
-    PyList_SET_ITEM(list.ptr(), static_cast<Py_ssize_t>(i - first), PyLong_FromUnsignedLong(row[i] + 1UL));
+/// The ids of a row's blocks from `begin` on, as the runner takes them. Its block 0 is nobody's: it stands for those
+/// that a window has passed.
+nb::object ids_from(const row_of_group& row, std::size_t begin) {
+  nb::object list = stolen(PyList_New(static_cast<Py_ssize_t>(row.blocks.size() - begin)));
+  for (std::size_t i = begin; i != row.blocks.size(); ++i) {
+    const unsigned long id = i < row.first ? 0UL : row.blocks[i] + 1UL;
+    PyList_SET_ITEM(list.ptr(), static_cast<Py_ssize_t>(i - begin), PyLong_FromUnsignedLong(id));
   }
-  return stolen(PyTuple_Pack(1, list.ptr()));
+  return list;
 }
 
 }  // namespace
@@ -98,6 +100,22 @@ core::core(const std::string& policy, const nb::dict& options, const nb::dict& w
   settings_.watermark = get<double>(options, "watermark");
   second_runner_ = get<bool>(options, "second_runner");
   whole_at_end_ = get<bool>(options, "whole_at_end");
+  lookahead_ = whole("lookahead");
+  drafts_are_known_ = settings_.limits.plans_in_flight == 1;
+  drafts_ = stolen(PyDict_New());
+  for (const std::int64_t window : get<std::vector<std::int64_t>>(options, "windows")) {
+    settings_.windows.emplace_back(window);
+    if (window < 0 || window == 2) throw nb::value_error("a window is of 1 token or of more than 2; 0: none");
+  }
+  if (settings_.windows.empty() || settings_.windows.size() > most_groups) throw nb::value_error("too many groups");
+  if (!settings_.chunked_prefill && !(settings_.windows.size() == 1 && settings_.windows[0] == ts::tokens{})) {
+    throw nb::value_error("windows are for prompts in chunks");
+  }
+  settings_.adapters = static_cast<std::size_t>(whole("adapters"));
+  if (lookahead_ < 0 || settings_.adapters > most_adapters) throw nb::value_error("lookahead or adapters out of range");
+  nb::list places;
+  for (std::int64_t i = 0; i != lookahead_; ++i) places.append(-1);
+  no_guesses_ = std::move(places);
   root_ = ts::kv::hash_root(get<std::uint64_t>(options, "secret"));
   const auto optional = [&](const char* key, auto& value) {
     if (options.contains(key)) value = nb::cast<std::remove_reference_t<decltype(value)>>(options[key]);
@@ -124,6 +142,19 @@ core::core(const std::string& policy, const nb::dict& options, const nb::dict& w
 }
 
 core::~core() { close(); }
+
+/// For each group the ids of an entry's blocks: of all, or of those that are new; then None if there are none.
+nb::object core::ids_of(const ts::scheduled<request>& e, bool all) const {
+  if (!all && e.new_blocks == 0) return nb::none();
+  const auto groups = static_cast<Py_ssize_t>(settings_.windows.size());
+  nb::object tuple = stolen(PyTuple_New(groups));
+  for (Py_ssize_t g = 0; g != groups; ++g) {
+    const row_of_group row = planner_->row(static_cast<std::size_t>(g), e.row, e.new_blocks);
+    const std::size_t begin = all ? 0 : row.blocks.size() - row.fresh;
+    PyTuple_SET_ITEM(tuple.ptr(), g, ids_from(row, begin).release().ptr());
+  }
+  return tuple;
+}
 
 void core::close() {
   if (planner_ == nullptr) return;
@@ -167,6 +198,7 @@ request& core::fresh_slot() {
   r.dead = r.known_to_runner = false;
   r.silent = true;
   r.hashes.clear();
+  r.drafts = {};
   return r;
 }
 
@@ -179,7 +211,7 @@ nb::object core::submit(nb::handle object, const nb::dict& description, double n
     throw nb::value_error("all_token_ids and output_token_ids must be lists, and the first hold the prompt");
   }
   // The longest output that the blocks allow: who asks for more may end before.
-  const std::int64_t room = std::min(max_model_len_ - prompt, settings_.limits.longest().count() + 1 - prompt);
+  const std::int64_t room = std::min(max_model_len_ - prompt, planner_->longest().count() + 1 - prompt);
   if (room < 1) return nb::cast("never_fits");
 
   request& r = fresh_slot();
@@ -195,6 +227,7 @@ nb::object core::submit(nb::handle object, const nb::dict& description, double n
   r.stops = get<std::vector<std::int64_t>>(description, "stops");
   r.client = get<std::int32_t>(description, "client");
   r.tenant = std::min(get<std::uint32_t>(description, "tenant"), static_cast<std::uint32_t>(tenants - 1));
+  r.adapter = get<std::uint32_t>(description, "adapter");
   r.has_stops = !r.stops.empty();
   r.watched = get<bool>(description, "watched");
   r.repetitive = get<bool>(description, "repetitive");
@@ -310,6 +343,7 @@ nb::tuple core::schedule(double now, std::int64_t budget, std::int64_t max_chunk
   plan_ = planner_->next(moment(now), {.max_batch = settings_.limits.residents,
                                        .token_budget = ts::tokens{budget},
                                        .max_chunk = ts::tokens{max_chunk},
+                                       .lookahead = ts::tokens{lookahead_},
                                        .max_starts = admit && !holds ? ~std::size_t{0} : 0});
   in_flight_.push_back(plan_);
   open_ = true;
@@ -346,8 +380,8 @@ void core::settle_empty(double now) {
 /// The requests of the latest step decode once more, in the same order, and nothing else happens.
 bool core::repeats_last_step() const {
   const std::size_t n = plan_.decode.size();
-  if (!only_decodes_ || n == 0 || n != batch_.size() || !plan_.prefill.empty() || !plan_.preempted.empty() ||
-      !plan_.outgrown.empty()) {
+  if (!only_decodes_ || lookahead_ != 0 || n == 0 || n != batch_.size() || !plan_.prefill.empty() ||
+      !plan_.preempted.empty() || !plan_.outgrown.empty()) {
     return false;
   }
   for (std::size_t i = 0; i != n; ++i) {
@@ -362,7 +396,7 @@ nb::tuple core::hand_out(nb::list fresh, nb::object resumed, nb::object all_toke
                          nb::object computed, nb::object outputs, nb::object preempted) {
   nb::list outgrown;
   for (request* r : plan_.outgrown) outgrown.append(nb::borrow(r->object));
-  return nb::make_tuple(counts_, plan_.computed.count(), std::move(fresh), ids_, std::move(resumed),
+  return nb::make_tuple(counts_, plan_.computed.count() + drafted_, std::move(fresh), ids_, std::move(resumed),
                         std::move(all_tokens), std::move(blocks), std::move(computed), std::move(outputs),
                         std::move(preempted), std::move(outgrown));
 }
@@ -372,16 +406,10 @@ nb::tuple core::hand_out_same() {
   nb::object blocks = stolen(PyList_New(n));
   nb::object computed = stolen(PyList_New(n));
   nb::object outputs = stolen(PyList_New(n));
-  const ts::kv::block_table& tables = planner_->tables();
   for (Py_ssize_t i = 0; i != n; ++i) {
     const ts::scheduled<request>& e = plan_.decode[static_cast<std::size_t>(i)];
     request& r = *e.request;
-    nb::object fresh = nb::none();
-    if (e.new_blocks != 0) {
-      const auto row = tables.row(e.row);
-      fresh = ids_of(row, row.size() - e.new_blocks);
-    }
-    PyList_SET_ITEM(blocks.ptr(), i, fresh.release().ptr());
+    PyList_SET_ITEM(blocks.ptr(), i, ids_of(e, false).release().ptr());
     PyList_SET_ITEM(computed.ptr(), i, number(e.first.count()).release().ptr());
     PyList_SET_ITEM(outputs.ptr(), i, number(expected_of(r)).release().ptr());
     r.last_step = step_;
@@ -397,6 +425,7 @@ nb::tuple core::hand_out_anew() {
     if (PySet_Add(preempted.ptr(), r.id) != 0) throw nb::python_error();
     set(r.object, names().status, words_.status_preempted);
     set(r.object, names().num_preemptions, number(static_cast<std::int64_t>(r.state().preemptions) + 1));
+    forget_drafts(r);
   }
 
   const std::size_t n = plan_.size();
@@ -406,6 +435,8 @@ nb::tuple core::hand_out_anew() {
   Py_ssize_t known = 0;
   for (std::size_t i = 0; i != n; ++i) known += is_news(plan_[i]) ? 0 : 1;
   counts_ = stolen(PyDict_New());
+  if (lookahead_ != 0) drafts_ = stolen(PyDict_New());
+  drafted_ = 0;
   ids_ = stolen(PyList_New(known));
   batch_.clear();
   nb::list fresh;
@@ -414,32 +445,27 @@ nb::tuple core::hand_out_anew() {
   nb::object blocks = stolen(PyList_New(known));
   nb::object computed = stolen(PyList_New(known));
   nb::object outputs = stolen(PyList_New(known));
-  const ts::kv::block_table& tables = planner_->tables();
   const nb::object one = number(1);
   Py_ssize_t at = 0;
   for (std::size_t i = 0; i != n; ++i) {
     const ts::scheduled<request>& e = plan_[i];
     request& r = *e.request;
-    const auto row = tables.row(e.row);
-    const nb::object count = e.count == ts::tokens{1} ? one : number(e.count.count());
+    const std::int64_t run = (e.count + e.lookahead).count();
+    const nb::object count = run == 1 ? one : number(run);
     if (PyDict_SetItem(counts_.ptr(), r.id, count.ptr()) != 0) throw nb::python_error();
+    if (lookahead_ != 0) hand_out_drafts(r, e);
     if (r.watched) set(r.object, names().is_prefill_chunk, nb::bool_(!e.samples));
     const bool comes = e.origin != ts::entry_origin::going_on;
     if (comes) {
       set(r.object, names().status, words_.status_running);
       // What Python has to say about those who start: few in a step.
       write_tokens(r);
-      fresh.append(nb::make_tuple(nb::borrow(r.object), ids_of(row, 0), e.first.count(), r.known_to_runner,
+      fresh.append(nb::make_tuple(nb::borrow(r.object), ids_of(e, true), e.first.count(), r.known_to_runner,
                                   r.state().length.count()));
     }
     if (!is_news(e)) {
-      nb::object mine = nb::none();
-      if (comes) {
-        if (PySet_Add(resumed.ptr(), r.id) != 0) throw nb::python_error();
-        mine = ids_of(row, 0);
-      } else if (e.new_blocks != 0) {
-        mine = ids_of(row, row.size() - e.new_blocks);
-      }
+      if (comes && PySet_Add(resumed.ptr(), r.id) != 0) throw nb::python_error();
+      nb::object mine = ids_of(e, comes);
       PyList_SET_ITEM(ids_.ptr(), at, nb::borrow(r.id).release().ptr());
       PyList_SET_ITEM(blocks.ptr(), at, mine.release().ptr());
       PyList_SET_ITEM(computed.ptr(), at, number(e.first.count()).release().ptr());
@@ -467,20 +493,66 @@ inline void look_ahead(const plan& p, std::size_t i) noexcept {
   if (i + 4 < p.size()) p[i + 4].request->prefetch_targets();
 }
 
-/// Takes a token of a request in, and makes the output that reports it.
-nb::object core::take_output(request& r, PyObject* got, std::int64_t token, double now, ts::outcome& o) {
-  ++r.known;
-  r.recent.push_back(static_cast<std::int32_t>(token));
-  if (r.watched) write_tokens(r);
-  if (r.hashes_tokens && --r.till_full == 0) close_block(r);
-  if (paces_ && r.state().phase == ts::phase::answering) r.pacer.on_token(moment(now));
-  o.end_of_reasoning = token == r.end_of_reasoning;
+void core::forget_drafts(request& r) noexcept {
+  r.drafts = {};
+  Py_CLEAR(r.guesses);
+}
+
+/// What a request verifies in this step, and what it may in the next.
+void core::hand_out_drafts(request& r, const ts::scheduled<request>& e) {
+  if (e.lookahead > ts::tokens{}) {
+    drafted_ += e.lookahead.count();
+    const nb::handle all = drafts_are_known_ ? nb::handle(r.guesses) : no_guesses_;
+    const nb::object mine = stolen(PyList_GetSlice(all.ptr(), 0, e.lookahead.count()));
+    if (PyDict_SetItem(drafts_.ptr(), r.id, mine.ptr()) != 0) throw nb::python_error();
+  }
+  forget_drafts(r);
+  // The runner drafts for all who sample.
+  if (!drafts_are_known_ && e.samples) r.drafts = ts::tokens{lookahead_};
+}
+
+void core::take_drafts(nb::handle slot_of, nb::handle req_ids, nb::handle guesses) {
+  if (!PyDict_Check(slot_of.ptr()) || !PyList_Check(req_ids.ptr()) || !PyList_Check(guesses.ptr()) ||
+      PyList_GET_SIZE(req_ids.ptr()) != PyList_GET_SIZE(guesses.ptr())) {
+    throw nb::type_error("drafts are lists of ids and of lists of tokens");
+  }
+  if (!drafts_are_known_) return;
+  for (Py_ssize_t i = 0; i != PyList_GET_SIZE(req_ids.ptr()); ++i) {
+    PyObject* slot = PyDict_GetItemWithError(slot_of.ptr(), PyList_GET_ITEM(req_ids.ptr(), i));
+    PyObject* mine = PyList_GET_ITEM(guesses.ptr(), i);
+    if (slot == nullptr || !PyList_Check(mine)) continue;  // it has ended
+    request& r = at(static_cast<std::uint32_t>(value_of(slot)));
+    forget_drafts(r);
+    const auto& s = r.state();
+    const bool decodes = s.life == ts::lifecycle::resident || s.life == ts::lifecycle::suspended;
+    if (!decodes || s.length - s.computed != ts::tokens{1}) continue;
+    r.drafts = ts::tokens{PyList_GET_SIZE(mine)};
+    r.guesses = nb::borrow(mine).release().ptr();
+  }
+}
+
+/// Takes tokens of a request in, and makes the output that reports them. What comes after its end is cut off.
+nb::object core::take_output(request& r, PyObject* got, double now, ts::outcome& o) {
+  ending end = ending::none;
+  const Py_ssize_t n = PyList_GET_SIZE(got);
+  Py_ssize_t taken = 0;
+  while (taken != n && end == ending::none) {
+    const std::int64_t token = value_of(PyList_GET_ITEM(got, taken++));
+    ++r.known;
+    r.recent.push_back(static_cast<std::int32_t>(token));
+    if (r.watched) write_tokens(r);
+    if (r.hashes_tokens && --r.till_full == 0) close_block(r);
+    if (paces_ && r.state().phase == ts::phase::answering) r.pacer.on_token(moment(now));
+    o.end_of_reasoning = o.end_of_reasoning || token == r.end_of_reasoning;
+    end = ending_of(r, token);
+    if (end == ending::none && r.repetitive && nb::cast<bool>(words_.repeats(nb::handle(r.object))))
+      end = ending::repetition;
+  }
+  if (taken != n && PyList_SetSlice(got, taken, n, nullptr) != 0) throw nb::python_error();
+  o.produced = static_cast<std::uint16_t>(taken);
 
   PyObject* arguments[2] = {r.id, got};
   nb::object output = stolen(PyObject_Vectorcall(words_.output.ptr(), arguments, 2, nullptr));
-  ending end = ending_of(r, token);
-  if (end == ending::none && r.repetitive && nb::cast<bool>(words_.repeats(nb::handle(r.object))))
-    end = ending::repetition;
   if (end == ending::none) return output;
 
   o.finished = true;
@@ -494,8 +566,8 @@ nb::object core::take_output(request& r, PyObject* got, std::int64_t token, doub
   } else {
     set(r.object, names().status, end == ending::length ? words_.status_length : words_.status_stopped);
     if (end == ending::stop_token) {
-      set(r.object, names().stop_reason, PyList_GET_ITEM(got, 0));
-      set(output.ptr(), names().stop_reason, PyList_GET_ITEM(got, 0));
+      set(r.object, names().stop_reason, PyList_GET_ITEM(got, taken - 1));
+      set(output.ptr(), names().stop_reason, PyList_GET_ITEM(got, taken - 1));
     }
   }
   return output;
@@ -527,11 +599,13 @@ nb::tuple core::update(nb::handle index_of, nb::handle req_ids, nb::handle sampl
       r.place = static_cast<std::int32_t>(value_of(place));
     }
     PyObject* got = r.place < answers ? PyList_GET_ITEM(sampled.ptr(), r.place) : nullptr;
-    if (got == nullptr || !PyList_Check(got) || PyList_GET_SIZE(got) != 1) {
-      throw std::runtime_error("a request of the step that samples has one token in the runner's output");
+    if (got == nullptr || !PyList_Check(got) || PyList_GET_SIZE(got) < 1 ||
+        PyList_GET_SIZE(got) > 1 + e.lookahead.count()) {
+      throw std::runtime_error(
+          "a request of the step that samples has a token in the runner's output, and no more "
+          "than one beside its drafts");
     }
-    const std::int64_t token = value_of(PyList_GET_ITEM(got, 0));
-    const nb::object output = take_output(r, got, token, now, outcomes_[i]);
+    const nb::object output = take_output(r, got, now, outcomes_[i]);
     if (r.client != client) {
       client = r.client;
       const nb::object key = number(client);
@@ -571,6 +645,7 @@ nb::object core::reset() {
     if (planner_->preempt(*r) != ts::status::ok) throw std::runtime_error("a resident could not be preempted");
     set(r->object, names().status, words_.status_preempted);
     set(r->object, names().num_preemptions, number(r->state().preemptions));
+    forget_drafts(*r);
     gone.append(nb::borrow(r->object));
   }
   if (planner_->forget_prefixes() != ts::status::ok) throw std::runtime_error("the prefixes could not be forgotten");
@@ -600,7 +675,7 @@ std::string core::why(std::uint32_t slot) const { return ts::to_string(planner_-
 std::vector<std::uint32_t> core::blocks_of(std::uint32_t slot) const {
   const request& r = at(slot);
   if (r.state().row == ts::no_index) return {};
-  const auto row = planner_->tables().row(r.state().row);
+  const auto row = planner_->row(0, r.state().row, 0).blocks;
   return {row.begin(), row.end()};
 }
 

@@ -47,6 +47,11 @@ class core {
 
   /// The next step. Up to `plans_in_flight` of them may be planned before what came of the first is known.
   nb::tuple schedule(double now, std::int64_t budget, std::int64_t max_chunk, bool admit, bool defer_prefills);
+  /// The drafts that it verifies: lists of tokens, by the ids of those who have some.
+  [[nodiscard]] nb::object drafts() const { return drafts_; }
+  /// Drafts for the step after those under way, where they are known before it is planned: lists of tokens for requests
+  /// whose slots `slot_of` has. Who does not decode next has no use for them.
+  void take_drafts(nb::handle slot_of, nb::handle req_ids, nb::handle guesses);
   /// A step in which nothing runs: the runner forgets who was in the one before.
   void skip() noexcept { ++step_; }
   /// What came of the oldest step that anything runs in: outputs by client, those that Python must look at, and
@@ -90,7 +95,10 @@ class core {
   nb::tuple hand_out_anew();
   void settle_oldest(double now);
   void settle_empty(double now);
-  nb::object take_output(request& r, PyObject* got, std::int64_t token, double now, ts::outcome& o);
+  [[nodiscard]] nb::object ids_of(const ts::scheduled<request>& e, bool all) const;
+  void forget_drafts(request& r) noexcept;
+  void hand_out_drafts(request& r, const ts::scheduled<request>& e);
+  nb::object take_output(request& r, PyObject* got, double now, ts::outcome& o);
 
   vocabulary words_;
   settings settings_;
@@ -100,6 +108,11 @@ class core {
   bool paces_ = false;           ///< Its order looks at readers.
   bool ranks_prefills_ = false;  ///< It ranks by what is to compute of a prompt.
   std::uint64_t root_ = 0;
+  std::int64_t lookahead_ = 0;    ///< Most drafts of a request in a step.
+  bool drafts_are_known_ = true;  ///< Else the runner has them when it comes to the step: these are places.
+  nb::object drafts_;             ///< Of the latest step, by id.
+  std::int64_t drafted_ = 0;      ///< How many they are.
+  nb::object no_guesses_;         ///< As many places as can be.
 
   std::deque<request> slots_;  ///< In place for ever.
   std::vector<std::uint32_t> free_;

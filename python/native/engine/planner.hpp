@@ -17,6 +17,7 @@
 #include <memory>
 #include <span>
 #include <string_view>
+#include <vector>
 
 /// @file
 /// One type for schedulers of all orders and block stores, so that what surrounds them is compiled once. A virtual call
@@ -37,6 +38,9 @@ struct tables_in_place {
   void add(ts::kv::block_table& /*table*/, std::uint32_t /*row*/, ts::tokens /*n*/, std::size_t /*fresh*/) noexcept {}
   [[nodiscard]] nothing view(const ts::kv::block_table& /*table*/) const noexcept { return {}; }
 };
+
+/// Most adapters that can be on the device at once.
+inline constexpr std::size_t most_adapters = 256;
 
 /// Tenants who are told apart; the last stands for all further ones.
 inline constexpr std::size_t tenants = 64;
@@ -62,6 +66,18 @@ struct settings {
   std::int64_t prompt_cost = 1;
   std::int64_t output_cost = 2;
   std::array<std::int64_t, tenants> weights = ts::gate::detail::equal_weights<tenants>();
+  std::vector<ts::tokens> windows;  ///< Of each group of layers what its tokens look at; 0: all.
+  std::size_t adapters = 0;         ///< Most adapters of those who hold blocks; 0: nobody wants one.
+};
+
+/// Most groups of layers that a model can have here.
+inline constexpr std::size_t most_groups = 2;
+
+/// A request's blocks in one group.
+struct row_of_group {
+  std::span<const ts::kv::block_id> blocks;
+  std::size_t first = 0;  ///< Those before it are not its own any more.
+  std::size_t fresh = 0;  ///< So many at the end are new in the plan.
 };
 
 struct planner {
@@ -87,7 +103,10 @@ struct planner {
   [[nodiscard]] virtual std::span<request* const> residents() const = 0;
   [[nodiscard]] virtual std::size_t suspended() const = 0;
   [[nodiscard]] virtual std::size_t waiting() const = 0;
-  [[nodiscard]] virtual const ts::kv::block_table& tables() const = 0;
+  /// A row in a group. `fresh`: blocks that are new in it, in all groups together.
+  [[nodiscard]] virtual row_of_group row(std::size_t group, std::uint32_t row, std::size_t fresh) const = 0;
+  /// Most tokens of a request that have KV.
+  [[nodiscard]] virtual ts::tokens longest() const = 0;
   [[nodiscard]] virtual ts::blocks held() const = 0;
 };
 

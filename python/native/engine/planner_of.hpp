@@ -4,8 +4,12 @@
 #include "planner.hpp"
 
 #include <tessera/core/owned_storage.hpp>
+#include <tessera/draft/per_request.hpp>
+#include <tessera/gate/adapter_slots.hpp>
+#include <tessera/gate/all.hpp>
 #include <tessera/kv/block_pool.hpp>
 #include <tessera/kv/prefix_cache.hpp>
+#include <tessera/pipeline/grouped_ledger.hpp>
 #include <tessera/pipeline/iteration_scheduler.hpp>
 #include <tessera/preempt/recompute.hpp>
 
@@ -13,6 +17,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <type_traits>
 
 namespace tessera_python {
 
@@ -21,14 +26,17 @@ template <class Order, class Store, class Gate>
 class planner_of final : public planner {
   // An engine without a host tier computes anew what it takes away, as vLLM's V1 does.
   using scheduler = ts::iteration_scheduler<request, Order, ts::preempt::recompute, ts::admit::watermark, Store,
-                                            tables_in_place, Gate>;
+                                            tables_in_place, Gate, ts::draft::per_request>;
 
  public:
   planner_of(const settings& s, const Order& order, const Gate& gate)
       : storage_{ts::storage_for<scheduler>(s.limits)},
-        scheduler_{
-            storage_,
-            {.order = order, .admit = {.fraction = s.watermark}, .gate = gate, .chunked_prefill = s.chunked_prefill}},
+        scheduler_{storage_,
+                   {.order = order,
+                    .admit = {.fraction = s.watermark},
+                    .gate = gate,
+                    .chunked_prefill = s.chunked_prefill,
+                    .keep_draft_blocks = true}},
         block_size_{s.limits.block_size} {}
 
   ts::status submit(request& r, time_point now) override { return scheduler_.submit(r, now); }
@@ -52,7 +60,7 @@ class planner_of final : public planner {
   ts::tokens cached(const request& r) const override {
     if constexpr (requires { scheduler_.store().knows(std::uint64_t{}); }) {
       const auto known = [this](std::uint64_t hash) { return scheduler_.store().knows(hash); };
-      const auto hashes = r.prefix_hashes();
+      const std::span<const std::uint64_t> hashes = r.prefix_hashes();
       return block_size_ * (std::find_if_not(hashes.begin(), hashes.end(), known) - hashes.begin());
     } else {
       return {};
@@ -63,7 +71,10 @@ class planner_of final : public planner {
   std::span<request* const> residents() const override { return scheduler_.residents(); }
   std::size_t suspended() const override { return scheduler_.suspended_count(); }
   std::size_t waiting() const override { return scheduler_.waiting_count(); }
-  const ts::kv::block_table& tables() const override { return scheduler_.tables(); }
+  row_of_group row(std::size_t /*group*/, std::uint32_t row, std::size_t fresh) const override {
+    return {.blocks = scheduler_.tables().row(row), .first = 0, .fresh = fresh};
+  }
+  ts::tokens longest() const override { return scheduler_.size_limits().longest(); }
   ts::blocks held() const override { return scheduler_.device_blocks_held(); }
 
  private:
@@ -72,8 +83,103 @@ class planner_of final : public planner {
   ts::tokens block_size_;
 };
 
+/// The same for a model of several groups of layers, or whose layers look at a window.
+template <class Order, std::size_t Groups, class Gate>
+class grouped_planner final : public planner {
+  using store = ts::kv::groups<Groups>;
+  using scheduler = ts::iteration_scheduler<request, Order, ts::preempt::recompute, ts::admit::watermark, store,
+                                            tables_in_place, Gate, ts::draft::per_request>;
+  using own_plan = typename scheduler::plan_type;
+
+ public:
+  grouped_planner(const settings& s, const Order& order, const Gate& gate)
+      : storage_{ts::storage_for<scheduler>(limits_of(s))},
+        scheduler_{storage_,
+                   {.order = order, .admit = {.fraction = s.watermark}, .gate = gate, .keep_draft_blocks = true}} {}
+
+  ts::status submit(request& r, time_point now) override { return scheduler_.submit(r, now); }
+  plan next(time_point now, const ts::step_limits& limits) override {
+    const own_plan p = scheduler_.plan(now, limits);
+    // What is moved beside that, an engine that computes anew has no use for.
+    plan shown;
+    shown.decode = p.decode, shown.prefill = p.prefill;
+    shown.preempted = p.preempted, shown.outgrown = p.outgrown;
+    shown.computed = p.computed, shown.id = p.id;
+    return shown;
+  }
+  ts::status commit(const plan& p, std::span<const ts::outcome> outcomes, time_point now) override {
+    return scheduler_.commit(own(p), outcomes, now);
+  }
+  ts::status abandon(const plan& p) override { return scheduler_.abandon(own(p)); }
+  ts::status cancel(request& r) override { return scheduler_.cancel(r); }
+  ts::status finish(request& r) override { return scheduler_.finish(r); }
+  ts::status preempt(request& r) override { return scheduler_.preempt(r); }
+  ts::status suspend(request& r) override { return scheduler_.suspend(r); }
+  ts::status resume(request& r) override { return scheduler_.resume(r); }
+  ts::status forget_prefixes() override { return scheduler_.forget_prefixes(); }
+  ts::tokens cached(const request& r) const override { return scheduler_.tables().match(r.prefix_hashes(), r.prompt); }
+  bool fits(ts::tokens length, ts::tokens to_come) const override { return scheduler_.fits(length, to_come); }
+  ts::wait_reason why(const request& r) const override { return scheduler_.why(r); }
+  std::span<request* const> residents() const override { return scheduler_.residents(); }
+  std::size_t suspended() const override { return scheduler_.suspended_count(); }
+  std::size_t waiting() const override { return scheduler_.waiting_count(); }
+  row_of_group row(std::size_t group, std::uint32_t row, std::size_t fresh) const override {
+    const auto& all = scheduler_.tables();
+    const auto& table = all.table(group);
+    return {.blocks = table.row(row),
+            .first = all.first_block(group, row),
+            .fresh = fresh == 0 ? 0 : table.size(row) - table.told(row)};
+  }
+  ts::tokens longest() const override {
+    return ts::detail::grouped_ledger<request, Groups, ts::kv::prefix_cache>::longest(scheduler_.size_limits());
+  }
+  ts::blocks held() const override { return scheduler_.device_blocks_held(); }
+
+ private:
+  using limits = typename scheduler::limits;
+  static limits limits_of(const settings& s) {
+    limits l{s.limits, {}};
+    for (std::size_t g = 0; g != Groups; ++g) l.layers[g] = {s.limits.block_size, s.windows[g]};
+    return l;
+  }
+  static own_plan own(const plan& p) noexcept {
+    own_plan q;
+    q.decode = p.decode, q.prefill = p.prefill, q.id = p.id;
+    return q;
+  }
+
+  ts::owned_storage<limits> storage_;
+  scheduler scheduler_;
+};
+
+template <class Order, class Gate>
+[[nodiscard]] std::unique_ptr<planner> grouped_planner_for(const settings& s, const Order& order, const Gate& gate) {
+  static_assert(most_groups == 2);
+  if (s.windows.size() == 1) return std::make_unique<grouped_planner<Order, 1, Gate>>(s, order, gate);
+  return std::make_unique<grouped_planner<Order, 2, Gate>>(s, order, gate);
+}
+
+/// Whether a model's layers are all of one kind, and look at everything.
+[[nodiscard]] inline bool looks_at_all(const settings& s) noexcept {
+  return s.windows.size() == 1 && s.windows[0] == ts::tokens{};
+}
+
 template <class Order, class Gate = ts::gate::in_line>
 [[nodiscard]] std::unique_ptr<planner> planner_for(const settings& s, const Order& order, const Gate& gate = {}) {
+  if (s.adapters != 0 || !looks_at_all(s)) {
+    // A prefix cache, whether there is one or not: who has no hashes shares nothing.
+    using slots = ts::gate::basic_adapter_slots<most_adapters>;
+    const slots adapters{.slots = s.adapters, .most_skipped = 64};
+    if constexpr (std::is_same_v<Gate, ts::gate::in_line>) {
+      if (!looks_at_all(s)) return grouped_planner_for(s, order, adapters);
+      return std::make_unique<planner_of<Order, ts::kv::prefix_cache, slots>>(s, order, adapters);
+    } else {
+      using both = ts::gate::all<slots, Gate>;
+      const both gates{.most_skipped = gate.most_skipped, .gates = {adapters, gate}};
+      if (!looks_at_all(s)) return grouped_planner_for(s, order, gates);
+      return std::make_unique<planner_of<Order, ts::kv::prefix_cache, both>>(s, order, gates);
+    }
+  }
   if (s.caching) return std::make_unique<planner_of<Order, ts::kv::prefix_cache, Gate>>(s, order, gate);
   return std::make_unique<planner_of<Order, ts::kv::block_pool, Gate>>(s, order, gate);
 }

@@ -10,6 +10,7 @@
 
 #include <Python.h>
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -48,6 +49,8 @@ struct request : ts::request_hook_for<ts::order::two_phase, ts::order::ranked<>,
 
   // For the orders and gates.
   std::uint32_t tenant = 0;
+  std::uint32_t adapter = 0;  ///< The weights that it wants beside the model's; 0: none.
+  ts::tokens drafts{};        ///< So many it would have verified in its next step,
   float score = 0;
   ts::tokens expected_output{};
   ts::token_pacer pacer{};
@@ -56,11 +59,26 @@ struct request : ts::request_hook_for<ts::order::two_phase, ts::order::ranked<>,
   std::vector<std::uint64_t> hashes;  ///< Of the full blocks.
   std::uint64_t chain = 0;            ///< The last of them, or where the chain begins.
 
+  PyObject* guesses = nullptr;     ///< and these, where they are known when the step is planned: a list.
   PyObject* object = nullptr;      ///< The engine's request.
   PyObject* output = nullptr;      ///< Its list of output tokens.
   PyObject* everything = nullptr;  ///< Its list of all tokens.
 
-  [[nodiscard]] std::span<const std::uint64_t> prefix_hashes() const noexcept { return hashes; }
+  /// One store asks for the hashes of its blocks, another one for those of each of its groups: the same, since all
+  /// their blocks have as many tokens.
+  struct every_group {
+    std::span<const std::uint64_t> each;
+    // NOLINTBEGIN(google-explicit-constructor)
+    operator std::span<const std::uint64_t>() const noexcept { return each; }
+    template <std::size_t Groups>
+    operator std::array<std::span<const std::uint64_t>, Groups>() const noexcept {
+      std::array<std::span<const std::uint64_t>, Groups> all;
+      all.fill(each);
+      return all;
+    }
+    // NOLINTEND(google-explicit-constructor)
+  };
+  [[nodiscard]] every_group prefix_hashes() const noexcept { return {hashes}; }
 
   request() = default;
   request(const request&) = delete;
@@ -81,6 +99,7 @@ struct request : ts::request_hook_for<ts::order::two_phase, ts::order::ranked<>,
 
   void release() noexcept {
     Py_CLEAR(id);
+    Py_CLEAR(guesses);
     Py_CLEAR(object);
     Py_CLEAR(output);
     Py_CLEAR(everything);

@@ -182,7 +182,7 @@ sim::profile profile_for(const std::string& text) {
 /// A placement that is a Python function. Nothing is thrown through a run that is under way: it goes on without asking
 /// again, and what was thrown is in `failure`.
 auto called(const nb::object& place, std::exception_ptr& failure) {
-  return [&place, &failure](const std::vector<sim::instance_view>& views) -> std::size_t {
+  return [&place, &failure](const std::vector<sim::instance_view>& views, double /*others*/) -> std::size_t {
     if (failure) return 0;
     const nb::gil_scoped_acquire held;
     try {
@@ -206,7 +206,7 @@ nb::dict replay(const std::string& policy, const numbers& arrival, const numbers
                 const nb::list& runs, bool prefix_cache, const std::string& profile, std::int64_t instances,
                 std::optional<std::int64_t> kv_blocks, std::int64_t block_size, std::int64_t max_batch,
                 std::int64_t token_budget, std::int64_t in_flight, std::optional<double> threshold, nb::object place,
-                const std::optional<std::string>& explain) {
+                std::optional<std::int64_t> routers, double report_s, const std::optional<std::string>& explain) {
   const std::vector<sim::trace_row> rows = rows_of(arrival, prompt, output, reasoning, score, session, think, runs);
   constexpr auto how = sim::spelling::names;
   const sim::machines kind{static_cast<std::size_t>(sim::require_within(instances, 1, sim::max_instances, "instances")),
@@ -220,6 +220,14 @@ nb::dict replay(const std::string& policy, const numbers& arrival, const numbers
   options.prefix_cache = prefix_cache;
   if (policy.find(',') != policy.npos) throw sim::usage_error{"one policy at a time"};
   const sim::policy chosen = threshold ? pars_with(*threshold) : sim::select_policies(policies(), policy).front();
+  if (routers) {
+    if (!(report_s >= 1e-3 && report_s <= 1e9)) {
+      throw sim::usage_error{fmt::format("report_s must be a number of seconds from 0.001 to 1e9, not {}", report_s)};
+    }
+    options.routed = {.routers = static_cast<std::size_t>(sim::require_within(*routers, 1, 1024, "routers")),
+                      .report_s = report_s};
+    sim::require_open_placement(chosen, options);
+  }
   std::exception_ptr failure;
   if (!place.is_none()) {
     if (!chosen.placement.empty()) {
@@ -228,7 +236,8 @@ nb::dict replay(const std::string& policy, const numbers& arrival, const numbers
     if (nb::isinstance<nb::str>(place)) {
       options.placement = sim::find_placement(nb::cast<std::string>(place));
     } else {
-      options.placement = {.name = "own", .summary = {}, .make = [&] { return called(place, failure); }};
+      options.placement = {
+          .name = "own", .summary = {}, .make = [&](const sim::router_seat&) { return called(place, failure); }};
     }
   }
   sim::require_scores(chosen, rows, "the workload");
@@ -315,5 +324,6 @@ NB_MODULE(_sim, m) {
         nb::arg("reasoning_tokens"), nb::arg("score"), nb::arg("session"), nb::arg("think_s"), nb::arg("runs"),
         nb::arg("prefix_cache"), nb::arg("profile"), nb::arg("instances"), nb::arg("kv_blocks").none(),
         nb::arg("block_size"), nb::arg("max_batch"), nb::arg("token_budget"), nb::arg("in_flight"),
-        nb::arg("threshold").none(), nb::arg("place").none(), nb::arg("explain").none());
+        nb::arg("threshold").none(), nb::arg("place").none(), nb::arg("routers").none(), nb::arg("report_s"),
+        nb::arg("explain").none());
 }

@@ -34,5 +34,7 @@ def replay(
     in_flight: int,
     threshold: float | None,
     place: Callable[[list[tuple[int, int, int, int]]], int] | None,
+    routers: int | None,
+    report_s: float,
     explain: str | None,
 ) -> dict[str, Any]: ...

@@ -3,7 +3,10 @@
 
 from typing import Any
 
+adapters: int
+groups: int
 policies: tuple[str, ...]
+tenants: int
 version: tuple[int, int, int]
 
 class Core:
@@ -16,6 +19,10 @@ class Core:
         """A request ends, whatever it does."""
     def schedule(self, now: float, budget: int, max_chunk: int, admit: bool, defer_prefills: bool) -> tuple[Any, ...]:
         """Plans a step."""
+    def drafts(self) -> dict[str, list[int]]:
+        """The drafts that the latest step verifies, by the ids of those who have some."""
+    def take_drafts(self, slot_of: dict[str, int], req_ids: list[str], guesses: list[list[int]]) -> None:
+        """Drafts for the next step, where they are known before it is planned."""
     def skip(self) -> None:
         """A step in which nothing runs."""
     def update(

@@ -4,8 +4,13 @@
 from __future__ import annotations
 
 import gc
+import pickle
 import random
+import subprocess
+import sys
+import tempfile
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import model
@@ -13,6 +18,7 @@ import model
 model.prepare()
 
 from vllm import EngineArgs, SamplingParams  # noqa: E402
+from vllm.lora.request import LoRARequest  # noqa: E402
 from vllm.v1.engine.llm_engine import LLMEngine  # noqa: E402
 
 
@@ -34,6 +40,8 @@ class Setting:
     resets: bool = False
     pauses: bool = False
     logprobs: bool = False
+    model: str = "llama"  #: what kind of one
+    adapters: int = 0  #: requests want one of so many, or none
     own: dict = field(default_factory=dict)  #: more of vLLM's options
 
 
@@ -49,6 +57,8 @@ class Result:
     resets: int = 0
     hits: int = 0
     chunks: int = 0
+    tried: int = 0
+    accepted: int = 0
 
 
 def engine(setting: Setting, ours: bool, **more: Any) -> LLMEngine:
@@ -59,7 +69,7 @@ def engine(setting: Setting, ours: bool, **more: Any) -> LLMEngine:
     return LLMEngine.from_engine_args(
         EngineArgs(
             **{
-                "model": model.folder(),
+                "model": model.folder(setting.model),
                 "skip_tokenizer_init": True,
                 "dtype": "float32",
                 "max_model_len": 1024,
@@ -110,6 +120,26 @@ def run(setting: Setting, ours: bool, **more: Any) -> Result:
         gc.collect()
 
 
+def run_apart(setting: Setting, ours: bool) -> Result:
+    """In a process of its own: what vLLM loads for one engine disturbs it when it starts another."""
+    with tempfile.NamedTemporaryFile() as kept:
+        call = f"import engine; engine._run_and_keep({ours!r}, {kept.name!r})"
+        done = subprocess.run(
+            [sys.executable, "-c", call],
+            cwd=Path(__file__).parent,
+            input=pickle.dumps(setting),
+            capture_output=True,
+            timeout=600,
+        )
+        assert done.returncode == 0, (done.stdout + done.stderr)[-4000:].decode()
+        return pickle.loads(Path(kept.name).read_bytes())
+
+
+def _run_and_keep(ours: bool, path: str) -> None:
+    setting = pickle.loads(sys.stdin.buffer.read())
+    Path(path).write_bytes(pickle.dumps(run(setting, ours)))
+
+
 def _drive(e: LLMEngine, setting: Setting) -> Result:
     s = e.engine_core.engine_core.scheduler
     result = Result(scheduler=f"{type(s).__module__}.{type(s).__name__}")
@@ -125,7 +155,15 @@ def _drive(e: LLMEngine, setting: Setting) -> Result:
         )
         return step
 
-    s.schedule = counted
+    take_in = s.update_from_output
+
+    def counted_outputs(step: Any, ran: Any) -> Any:
+        for request_id, drafts in step.scheduled_spec_decode_tokens.items():
+            result.tried += len(drafts)
+            result.accepted += max(len(ran.sampled_token_ids[ran.req_id_to_index[request_id]]) - 1, 0)
+        return take_in(step, ran)
+
+    s.schedule, s.update_from_output = counted, counted_outputs
     rng = random.Random(2)
     arrivals = load(setting)
     with_priorities = s.vllm_config.scheduler_config.policy == "priority"
@@ -135,8 +173,13 @@ def _drive(e: LLMEngine, setting: Setting) -> Result:
         for _ in range(8):
             if i < len(arrivals):
                 request_id, prompt, params, priority = arrivals[i]
+                number = i % (setting.adapters + 1)
                 e.add_request(
-                    request_id, {"prompt_token_ids": prompt}, params, priority=priority if with_priorities else 0
+                    request_id,
+                    {"prompt_token_ids": prompt},
+                    params,
+                    priority=priority if with_priorities else 0,
+                    lora_request=LoRARequest(str(number), number, model.adapter(number)) if number else None,
                 )
                 live.append(request_id)
                 i += 1

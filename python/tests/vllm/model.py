@@ -6,11 +6,13 @@ Weights are drawn wide enough that different prompts give different outputs: a b
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 import tempfile
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 #: To be set before vLLM is imported. With more threads OpenMP's waiting takes longer than the model's work.
 environment = {
@@ -30,12 +32,16 @@ def prepare() -> None:
 
 
 @cache
-def folder() -> str:
-    """Where the model is; made at the first call, with a tokenizer of bytes."""
+def folder(kind: str = "llama") -> str:
+    """Where the model is; made at the first call, with a tokenizer of bytes.
+
+    "terse": one that has five tokens for all that it says, so that what it has said before often follows again.
+    "window": all of its layers look at 40 tokens. "window and all": every other one.
+    """
     kept = tempfile.TemporaryDirectory(prefix="tessera-model-")
     _kept.append(kept)
     path = Path(kept.name)
-    make(path)
+    make(path, kind)
     return str(path)
 
 
@@ -45,27 +51,48 @@ vocabulary = 1024
 longest = 2048
 
 
-def make(path: Path) -> None:
+def make(path: Path, kind: str = "llama") -> None:
     import torch
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers
-    from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+    from transformers import (
+        Gemma3ForCausalLM,
+        Gemma3TextConfig,
+        LlamaConfig,
+        LlamaForCausalLM,
+        MistralConfig,
+        MistralForCausalLM,
+        PreTrainedTokenizerFast,
+    )
 
     torch.manual_seed(20)
-    LlamaForCausalLM(
-        LlamaConfig(
-            vocab_size=vocabulary,
-            hidden_size=128,
-            intermediate_size=256,
-            num_hidden_layers=2,
-            num_attention_heads=4,
-            num_key_value_heads=2,
-            max_position_embeddings=longest,
-            initializer_range=0.25,
-            bos_token_id=1,
-            eos_token_id=2,
-            tie_word_embeddings=False,
-        )
-    ).float().save_pretrained(path)
+    values: dict[str, Any] = {
+        "vocab_size": vocabulary,
+        "hidden_size": 128,
+        "intermediate_size": 256,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "max_position_embeddings": longest,
+        "initializer_range": 0.25,
+        "bos_token_id": 1,
+        "eos_token_id": 2,
+        "tie_word_embeddings": False,
+    }
+    if kind == "window":
+        made = MistralForCausalLM(MistralConfig(sliding_window=40, head_dim=32, **values)).float()
+    elif kind == "window and all":
+        layers = ["sliding_attention", "full_attention"]
+        config = Gemma3TextConfig(sliding_window=40, head_dim=32, layer_types=layers, pad_token_id=0, **values)
+        made = Gemma3ForCausalLM(config).float()
+    else:
+        made = LlamaForCausalLM(LlamaConfig(**values)).float()
+    if kind == "terse":
+        # The first of them ends some requests, and is rare.
+        weights = made.lm_head.weight.data
+        kept = weights[[30, 100, 101, 102, 103]] * torch.tensor([[0.6], [1], [1], [1], [1]])
+        weights.zero_()
+        weights[[30, 100, 101, 102, 103]] = kept
+    made.save_pretrained(path)
 
     tokens = {"<unk>": 0, "<s>": 1, "</s>": 2}
     for letter in sorted(pre_tokenizers.ByteLevel.alphabet()):
@@ -78,6 +105,34 @@ def make(path: Path) -> None:
     PreTrainedTokenizerFast(
         tokenizer_object=tokenizer, unk_token="<unk>", bos_token="<s>", eos_token="</s>"
     ).save_pretrained(path)
+
+
+@cache
+def adapter(number: int) -> str:
+    """The folder of an adapter (LoRA) for it: random, and wide enough that outputs are others."""
+    import torch
+    from safetensors.torch import save_file
+
+    kept = tempfile.TemporaryDirectory(prefix=f"tessera-adapter-{number}-")
+    _kept.append(kept)
+    rank, made = 8, torch.Generator().manual_seed(number)
+    weights = {}
+    for layer in range(2):
+        for name, rows in (("q_proj", 128), ("v_proj", 64)):
+            module = f"base_model.model.model.layers.{layer}.self_attn.{name}"
+            weights[f"{module}.lora_A.weight"] = torch.randn(rank, 128, generator=made) * 0.3
+            weights[f"{module}.lora_B.weight"] = torch.randn(rows, rank, generator=made) * 0.3
+    save_file(weights, Path(kept.name) / "adapter_model.safetensors")
+    config = {
+        "peft_type": "LORA",
+        "r": rank,
+        "lora_alpha": rank,
+        "target_modules": ["q_proj", "v_proj"],
+        "bias": "none",
+        "base_model_name_or_path": "",
+    }
+    (Path(kept.name) / "adapter_config.json").write_text(json.dumps(config))
+    return kept.name
 
 
 if __name__ == "__main__":

@@ -19,12 +19,18 @@ model.prepare()
 
 import torch  # noqa: E402
 from vllm import EngineArgs, SamplingParams  # noqa: E402
+from vllm.lora.request import LoRARequest  # noqa: E402
 from vllm.utils.hashing import get_hash_fn_by_name  # noqa: E402
 from vllm.v1.core.kv_cache_utils import get_request_block_hasher, init_none_hash  # noqa: E402
 from vllm.v1.core.sched.async_scheduler import AsyncScheduler as OwnAsyncScheduler  # noqa: E402
 from vllm.v1.core.sched.scheduler import Scheduler as OwnScheduler  # noqa: E402
-from vllm.v1.kv_cache_interface import FullAttentionSpec, KVCacheConfig, KVCacheGroupSpec  # noqa: E402
-from vllm.v1.outputs import ModelRunnerOutput  # noqa: E402
+from vllm.v1.kv_cache_interface import (  # noqa: E402
+    FullAttentionSpec,
+    KVCacheConfig,
+    KVCacheGroupSpec,
+    SlidingWindowSpec,
+)
+from vllm.v1.outputs import DraftTokenIds, ModelRunnerOutput  # noqa: E402
 from vllm.v1.request import Request, RequestStatus  # noqa: E402
 from vllm.v1.structured_output import StructuredOutputManager  # noqa: E402
 
@@ -34,8 +40,14 @@ block_size = 16
 
 
 @cache
-def _engine_config(caching: bool, policy: str) -> Any:
+def _engine_config(caching: bool, policy: str, drafts: int, adapters: int) -> Any:
+    more: dict[str, Any] = {}
+    if drafts:
+        more["speculative_config"] = {"method": "ngram", "num_speculative_tokens": drafts, "prompt_lookup_max": 3}
+    if adapters:
+        more |= {"enable_lora": True, "max_loras": adapters}
     return EngineArgs(
+        **more,
         model=model.folder(),
         skip_tokenizer_init=True,
         dtype="float32",
@@ -48,9 +60,18 @@ def _engine_config(caching: bool, policy: str) -> Any:
     ).create_engine_config()
 
 
-def config(caching: bool = True, policy: str = "fcfs", tessera: dict | None = None, second: bool = False, **scheduler):
-    """vLLM's configuration; `second`: for its second model runner. `async_scheduling`: for two steps in flight."""
-    made = copy.copy(_engine_config(caching, policy))
+def config(
+    caching: bool = True,
+    policy: str = "fcfs",
+    tessera: dict | None = None,
+    second: bool = False,
+    drafts: int = 0,
+    adapters: int = 0,
+    **scheduler: Any,
+) -> Any:
+    """vLLM's configuration; `second`: for its second model runner. `async_scheduling`: for two steps in flight.
+    `drafts`, `adapters`: most of a request in a step, and at once."""
+    made = copy.copy(_engine_config(caching, policy, drafts, adapters))
     made.scheduler_config = copy.copy(made.scheduler_config)
     made.cache_config = copy.copy(made.cache_config)
     made.scheduler_config.async_scheduling = False
@@ -65,9 +86,12 @@ def config(caching: bool = True, policy: str = "fcfs", tessera: dict | None = No
     return made
 
 
-def memory(blocks: int, spec: Any = None) -> Any:
-    spec = spec or FullAttentionSpec(block_size=block_size, num_kv_heads=1, head_size=1, dtype=torch.float32)
-    return KVCacheConfig(num_blocks=blocks, kv_cache_tensors=[], kv_cache_groups=[KVCacheGroupSpec(["layer"], spec)])
+def memory(blocks: int, windows: tuple[int, ...] = (0,)) -> Any:
+    """Of a model with groups of layers that look at so many tokens; 0: at all."""
+    shape: dict[str, Any] = {"block_size": block_size, "num_kv_heads": 1, "head_size": 1, "dtype": torch.float32}
+    specs = [SlidingWindowSpec(sliding_window=w, **shape) if w else FullAttentionSpec(**shape) for w in windows]
+    groups = [KVCacheGroupSpec([f"layer {i}"], spec) for i, spec in enumerate(specs)]
+    return KVCacheConfig(num_blocks=blocks, kv_cache_tensors=[], kv_cache_groups=groups)
 
 
 def scheduler(cls: type, made: Any, blocks: int, **rest: Any) -> Any:
@@ -98,11 +122,11 @@ def next_token(sequence: list[int]) -> int:
     return 3 + (h >> 7) % 61
 
 
-def answer(prompt: list[int], params: SamplingParams, most: int = 1024) -> list[int]:
+def answer(prompt: list[int], params: SamplingParams, most: int = 1024, adapter: int = 0) -> list[int]:
     """What a request must give."""
     sequence = list(prompt)
     while True:
-        token = next_token(sequence)
+        token = next_token([adapter * 1000, *sequence])
         sequence.append(token)
         generated = len(sequence) - len(prompt)
         if token == params.eos_token_id or token in (params.stop_token_ids or ()):
@@ -116,8 +140,9 @@ def answer(prompt: list[int], params: SamplingParams, most: int = 1024) -> list[
 class State:
     tokens: list[int]
     prompt: int
-    blocks: list[int]
+    blocks: list[list[int]]  #: of each group
     done: int
+    adapter: int = 0
 
 
 @dataclass
@@ -126,11 +151,20 @@ class Runner:
 
     blocks: int
     second: bool = False
+    drafts: int = 0  #: it guesses so many tokens of each request, some of them wrong
+    adapters: int = 0  #: it has room for the weights of so many
+    windows: tuple[int, ...] = (0,)  #: as `memory`'s
     states: dict[str, State] = field(default_factory=dict)
     batch: set[str] = field(default_factory=set)
     resumed: int = 0
+    tried: int = 0
+    accepted: int = 0
+    acceptable: dict[str, int] = field(default_factory=dict)  #: so many drafts its grammar allows, by id
 
     def __post_init__(self) -> None:
+        self.rng = random.Random(self.blocks)
+        self.guesses: dict[str, list[int]] = {}  #: of each request, the latest
+        self.latest: dict[str, list[int]] = {}  #: those of the latest step
         self.kv: list[list[int | None]] = [[None] * block_size for _ in range(self.blocks)]
 
     def run(self, step: Any) -> ModelRunnerOutput:
@@ -141,7 +175,11 @@ class Runner:
             tokens = new.prefill_token_ids if self.second else new.prompt_token_ids
             assert self.second or new.req_id not in self.states, "a request is introduced twice"
             self.states[new.req_id] = State(
-                list(tokens), len(new.prompt_token_ids), list(new.block_ids[0]), new.num_computed_tokens
+                list(tokens),
+                len(new.prompt_token_ids),
+                [list(ids) for ids in new.block_ids],
+                new.num_computed_tokens,
+                new.lora_request.lora_int_id if new.lora_request is not None else 0,
             )
         cached = step.scheduled_cached_reqs
         assert len(cached.req_ids) == len(cached.new_block_ids) == len(cached.num_computed_tokens)
@@ -151,43 +189,104 @@ class Runner:
             state = self.states[request_id]
             if request_id in cached.resumed_req_ids:
                 assert not self.second and request_id in cached.all_token_ids
-                state.blocks = list(blocks[0])
+                state.blocks = [list(ids) for ids in blocks]
                 self.resumed += 1
             elif blocks is not None:
-                state.blocks += blocks[0]
+                for mine, fresh in zip(state.blocks, blocks, strict=True):
+                    mine += fresh
             if not self.second and request_id not in self.batch:
                 assert cached.all_token_ids[request_id] == state.tokens, "who was away is told all its tokens"
             state.done = done
+            if self.drafts and done >= len(state.tokens):
+                # Planned as if all drafts of the step before held; the device knows better.
+                outputs -= done - (len(state.tokens) - 1)
+                state.done = len(state.tokens) - 1
             assert len(state.tokens) - state.prompt == outputs
         scheduled = step.num_scheduled_tokens
         assert step.total_num_scheduled_tokens == sum(scheduled.values())
         assert set(scheduled) == set(cached.req_ids) | {n.req_id for n in step.scheduled_new_reqs}
         self.batch = set(scheduled)
+        adapters = {self.states[request_id].adapter for request_id in scheduled} - {0}
+        assert len(adapters) <= max(self.adapters, 0), "more adapters than there is room for"
+        given = step.scheduled_spec_decode_tokens
+        drafts = {request_id: self._verified(request_id, tokens) for request_id, tokens in given.items()}
+        assert all(0 < len(tokens) < scheduled[request_id] for request_id, tokens in given.items())
 
         # All write, then all read: a block that two write to is seen by the one that comes too late.
         for request_id, count in scheduled.items():
             state = self.states[request_id]
-            assert count > 0 and state.done + count <= len(state.tokens)
-            for position in range(state.done, state.done + count):
-                block = state.blocks[position // block_size]
-                assert block != 0, "the null block"
-                self.kv[block][position % block_size] = state.tokens[position]
+            assert count > 0 and state.done + count - len(given.get(request_id, ())) <= len(state.tokens)
+            tokens = state.tokens + drafts.get(request_id, [])
+            for group, mine in enumerate(state.blocks):
+                for position in range(state.done, state.done + count):
+                    block = mine[position // block_size]
+                    assert block != 0, "the null block"
+                    # What one adapter or group has computed is of no use to another.
+                    self.kv[block][position % block_size] = tokens[position] + self._tag(state, group)
         ids, outputs = list(scheduled), []
         # Not in the order of the plan: a runner has an order of its own.
         ids.sort(key=lambda request_id: hash(request_id) & 7)
         for request_id in ids:
             state = self.states[request_id]
-            end = state.done + scheduled[request_id]
+            mine = drafts.get(request_id, [])
+            end = state.done + scheduled[request_id] - len(mine)
             if end != len(state.tokens):
+                assert not mine, "drafts in the middle of a prompt"
                 outputs.append([])
                 continue
-            read = [self.kv[state.blocks[p // block_size]][p % block_size] for p in range(end)]
-            token = next_token([-1 if t is None else t for t in read])
-            state.tokens.append(token)
-            outputs.append([token])
+            known = self._read(state, [*state.tokens, *mine])
+            got: list[int] = []
+            for n, draft in enumerate([*mine, None]):
+                token = next_token([1000 * state.adapter, *known[: end + n]])
+                got.append(token)
+                if token != draft:
+                    break
+            self.tried += len(mine)
+            self.accepted += len(got) - 1
+            state.tokens += got
+            outputs.append(got)
+        if self.drafts:
+            sampled = [request_id for request_id, got in zip(ids, outputs, strict=True) if got]
+            self.latest = {request_id: self._guess(self.states[request_id]) for request_id in sampled}
+            self.guesses |= self.latest
         return ModelRunnerOutput(
             req_ids=ids, req_id_to_index={r: i for i, r in enumerate(ids)}, sampled_token_ids=outputs
         )
+
+    def _tag(self, state: State, group: int) -> int:
+        return 1000 * state.adapter + 100_000 * group
+
+    def _read(self, state: State, tokens: list[int]) -> list[int]:
+        """What the layers see of a request's tokens. What is not as it was written, for any group, is seen by all.
+        A window is that of the first token that the step has computed."""
+        seen = list(tokens)
+        for group, window in enumerate(self.windows):
+            for p in range(max(0, state.done - window + 1) if window else 0, len(tokens)):
+                token = self.kv[state.blocks[group][p // block_size]][p % block_size]
+                if token != tokens[p] + self._tag(state, group):
+                    seen[p] = -1
+        return seen
+
+    def _guess(self, state: State) -> list[int]:
+        """What may come next: as many tokens as an n-gram would find, right up to a wrong one."""
+        guess: list[int] = []
+        for _ in range(self.rng.randrange(self.drafts + 1)):
+            right = next_token([state.adapter * 1000, *state.tokens, *guess])
+            guess.append(right if self.rng.random() < 0.8 else 3 + right % 61)
+        return guess
+
+    def _verified(self, request_id: str, given: list[int]) -> list[int]:
+        """The drafts of a step: its own, where it was given places."""
+        known = self.guesses.get(request_id, [])
+        if all(token == -1 for token in given):
+            known = known[: self.acceptable.get(request_id, self.drafts)]
+            return (known + [-1] * len(given))[: len(given)]
+        n = next((i for i, token in enumerate(given) if token == -1), len(given))
+        assert given[:n] == known[:n], "it has guessed something else"
+        return given
+
+    def take_draft_token_ids(self) -> DraftTokenIds:
+        return DraftTokenIds(list(self.latest), [list(guess) for guess in self.latest.values()])
 
 
 @dataclass
@@ -198,6 +297,10 @@ class Load:
     count: int = 120
     priorities: bool = False
     tenants: bool = False
+    adapters: int = 0
+
+    def adapter_of(self, request_id: str) -> int:
+        return int(request_id) * 7 % (self.adapters + 1)
 
     def requests(self) -> list[tuple[str, list[int], SamplingParams, int, str | None]]:
         rng = random.Random(self.seed)
@@ -221,8 +324,16 @@ class Load:
 
 
 def request(
-    request_id: str, prompt: list[int], params: SamplingParams, priority: int = 0, salt: str | None = None, **k
-):
+    request_id: str,
+    prompt: list[int],
+    params: SamplingParams,
+    priority: int = 0,
+    salt: str | None = None,
+    adapter: int = 0,
+    **k: Any,
+) -> Any:
+    if adapter:
+        k["lora_request"] = LoRARequest(f"adapter {adapter}", adapter, f"/adapters/{adapter}")
     return Request(
         request_id, list(prompt), params, None, priority=priority, cache_salt=salt, block_hasher=hasher(), **k
     )

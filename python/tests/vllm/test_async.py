@@ -34,7 +34,7 @@ class Grammars:
         return object()
 
 
-def run(s: Any, runner: stub.Runner) -> tuple[dict[str, list[int]], int]:
+def run(s: Any, runner: stub.Runner, in_flight: int = 2) -> tuple[dict[str, list[int]], int]:
     """As vLLM's engine core: a step whose grammars lack a token samples when the step before has been taken in."""
     got: dict[str, list[int]] = defaultdict(list)
     launched: deque[tuple[Any, Any]] = deque()
@@ -52,11 +52,20 @@ def run(s: Any, runner: stub.Runner) -> tuple[dict[str, list[int]], int]:
             if step.pending_structured_output_tokens:
                 deferred_steps += 1
                 take_in()
-            s.get_grammar_bitmask(step)
+                if runner.drafts:
+                    s.update_draft_token_ids_in_output(runner.take_draft_token_ids(), step)
+            told = s.get_grammar_bitmask(step)
+            runner.acceptable = {}
+            if told is not None and in_flight == 2:
+                ids = told.structured_output_request_ids
+                drafts = step.scheduled_spec_decode_tokens
+                runner.acceptable = {i: len([t for t in drafts.get(i, []) if t != -1]) for i in ids}
             launched.append((step, runner.run(step)))
-            if len(launched) < 2 and s.has_requests():
+            if len(launched) < in_flight and s.has_requests():
                 continue
         take_in()
+        if in_flight == 1 and runner.drafts:
+            s.update_draft_token_ids(runner.take_draft_token_ids())
     return got, deferred_steps
 
 

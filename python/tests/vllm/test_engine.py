@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import cache
 
 import pytest
-from engine import Result, Setting, run
+from engine import Result, Setting, run, run_apart
 
 pytestmark = pytest.mark.skipif(
     not os.environ.get("TESSERA_VLLM_ENGINE"), reason="the real engine takes minutes: set TESSERA_VLLM_ENGINE"
@@ -64,9 +64,52 @@ def test_same_tokens_without_cache(name: str) -> None:
     same_tokens(name)
 
 
+ngrams = {"speculative_config": {"method": "ngram", "num_speculative_tokens": 4, "prompt_lookup_max": 3}}
+adapters = {"enable_lora": True, "max_loras": 2, "max_cpu_loras": 5, "max_lora_rank": 8}
+long = Setting(blocks=60, seqs=32, max_output=120, max_prompt=60, model="terse", own=ngrams)
+engines = {
+    "drafts": long,
+    "drafts, cache, resets": replace(
+        long, caching=True, shared=200, max_prompt=40, blocks=90, resets=True, policy={"policy": "improved"}
+    ),
+    "drafts, aborts, chunks": replace(
+        long, prompts=420, aborts=True, chunk=40, budget=160, policy={"policy": "pascal", "quantum": 20}
+    ),
+    "window": replace(long, model="window", blocks=40, own={}),
+    "window, cache, resets": replace(
+        shared, model="window", blocks=60, resets=True, policy={"policy": "round_robin", "quantum": 10}
+    ),
+    "window and all": replace(long, model="window and all", blocks=80, own={}),
+    "window and all, cache, aborts": replace(
+        shared, model="window and all", prompts=420, aborts=True, blocks=120, policy={"policy": "improved"}
+    ),
+    "adapters": replace(tight, adapters=5, own=adapters),
+    "adapters, cache, pars": replace(
+        shared, adapters=5, own=adapters, policy={"policy": "pars", "threshold": 2}, max_prompt=40
+    ),
+}
+
+
+@pytest.mark.parametrize("name", engines)
+def test_same_tokens_apart(name: str) -> None:
+    setting = engines[name]
+    theirs, ours = (run_apart(setting, ours) for ours in (False, True))
+    compare(name, setting, theirs, ours)
+    if "drafts" in name:
+        # Nor do drafts change what comes out.
+        plain = run_apart(replace(setting, own={}), ours=False)
+        both = ours.outputs.keys() & plain.outputs.keys() - plain.aborted
+        assert all(ours.outputs[i] == plain.outputs[i] for i in both)
+        print(f"accepted {theirs.accepted} of {theirs.tried}, {ours.accepted} of {ours.tried}; without {plain.steps}")
+        assert ours.accepted > 1000 and ours.tried > ours.accepted and ours.steps < plain.steps
+
+
 def same_tokens(name: str) -> None:
     setting = settings[name]
-    theirs, ours = own(setting), run(setting, ours=True)
+    compare(name, setting, own(setting), run(setting, ours=True))
+
+
+def compare(name: str, setting: Setting, theirs: Result, ours: Result) -> None:
     assert theirs.scheduler == "vllm.v1.core.sched.scheduler.Scheduler"
     assert ours.scheduler == "tessera.vllm.scheduler.Scheduler"
 

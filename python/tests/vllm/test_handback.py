@@ -15,7 +15,13 @@ from vllm.lora.request import LoRARequest
 from vllm.pooling_params import PoolingParams
 from vllm.v1.core.sched.interface import PauseState
 from vllm.v1.engine import FinishReason
-from vllm.v1.kv_cache_interface import FullAttentionSpec, KVCacheConfig, KVCacheGroupSpec, SlidingWindowSpec
+from vllm.v1.kv_cache_interface import (
+    ChunkedLocalAttentionSpec,
+    FullAttentionSpec,
+    KVCacheConfig,
+    KVCacheGroupSpec,
+    SlidingWindowSpec,
+)
 
 from tessera.vllm import scheduler as ours
 from tessera.vllm import support
@@ -44,8 +50,12 @@ def with_config(part: str | None, **values: Any) -> Any:
 configurations = {
     "pipeline parallelism": ("parallel_config", {"pipeline_parallel_size": 2}),
     "context parallelism": ("parallel_config", {"decode_context_parallel_size": 2}),
-    "speculative decoding": (None, {"speculative_config": own()}),
-    "LoRA": (None, {"lora_config": own()}),
+    "drafts that have KV of their own": (None, {"speculative_config": own(method="eagle", use_eagle=lambda: True)}),
+    "a number of drafts that follows the batch": (
+        None,
+        {"speculative_config": own(method="ngram", num_speculative_tokens_per_batch_size=[(1, 4, 3)])},
+    ),
+    "room for more than 256 adapters at once": (None, {"lora_config": own(max_loras=257)}),
     "a KV connector": (None, {"kv_transfer_config": own()}),
     "an encoder cache connector": (None, {"ec_transfer_config": own()}),
     "KV cache events": (None, {"kv_events_config": own(enable_kv_cache_events=True)}),
@@ -65,8 +75,9 @@ def attention(**more: Any) -> FullAttentionSpec:
     return FullAttentionSpec(block_size=16, num_kv_heads=1, head_size=1, dtype=torch.float32, **more)
 
 
-def window() -> SlidingWindowSpec:
-    return SlidingWindowSpec(block_size=16, num_kv_heads=1, head_size=1, dtype=torch.float32, sliding_window=64)
+def window(**more: Any) -> SlidingWindowSpec:
+    values = {"block_size": 16, "num_kv_heads": 1, "head_size": 1, "dtype": torch.float32, "sliding_window": 64}
+    return SlidingWindowSpec(**(values | more))
 
 
 def groups(*specs: Any) -> KVCacheConfig:
@@ -76,10 +87,17 @@ def groups(*specs: Any) -> KVCacheConfig:
 
 
 memories = {
-    "2 groups of KV blocks instead of one": groups(attention(), window()),
-    "0 groups of KV blocks instead of one": groups(),
-    "KV of SlidingWindowSpec": groups(window()),
-    "attention to a window": groups(attention(sliding_window=64)),
+    "3 groups of KV blocks instead of 2 at most": groups(attention(), window(), window()),
+    "0 groups of KV blocks instead of 2 at most": groups(),
+    "KV of ChunkedLocalAttentionSpec": groups(
+        attention(),
+        ChunkedLocalAttentionSpec(
+            block_size=16, num_kv_heads=1, head_size=1, dtype=torch.float32, attention_chunk_size=64
+        ),
+    ),
+    "attention to chunks": groups(attention(attention_chunk_size=64)),
+    "window of 2 tokens": groups(window(sliding_window=2)),
+    "window of which more is kept": groups(window(extra_retained_tokens=3)),
     "blocks of 32 tokens that are scheduled by 16": groups(
         FullAttentionSpec(block_size=32, num_kv_heads=1, head_size=1, dtype=torch.float32)
     ),
@@ -127,11 +145,18 @@ def test_memory(monkeypatch: pytest.MonkeyPatch, reason: str) -> None:
         make(monkeypatch, stub.config(), memories[reason], fallback=False)
 
 
+def test_windows_need_prompts_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = stub.config()
+    made.scheduler_config.enable_chunked_prefill = False
+    got, warnings = make(monkeypatch, made, groups(window()))
+    assert got[0] == "own" and "tessera has no windows without prompts in chunks" in warnings[0]
+
+
 def test_several_reasons_are_one_warning(monkeypatch: pytest.MonkeyPatch) -> None:
-    made = with_config(None, lora_config=own(), speculative_config=own())
+    made = with_config(None, lora_config=own(max_loras=300), kv_transfer_config=own())
     _, warnings = make(monkeypatch, made)
     assert len(warnings) == 1
-    assert "tessera has no speculative decoding; no LoRA:" in warnings[0]
+    assert "tessera has no room for more than 256 adapters at once; no a KV connector:" in warnings[0]
 
 
 def test_nothing_is_handed_back_without_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -193,6 +218,10 @@ def refused_requests() -> dict[str, tuple[Any, str]]:
         "embeddings": (with_embeddings(), "of embeddings"),
         "pictures": (with_inputs(), "not text"),
         "adapter": (stub.request("x", [5, 6], params(), lora_request=LoRARequest("a", 1, "/a")), "an adapter"),
+        "an adapter's number": (
+            stub.request("x", [5, 6], params(), lora_request=LoRARequest("a", 2**32, "/a")),
+            "has the number 4294967296",
+        ),
         "never fits": (stub.request("x", [5] * 1000, params()), "never_fits"),
         "unknown argument": (
             stub.request("x", [5], params(extra_args={"tessera": {"scores": 3}})),
@@ -212,7 +241,9 @@ def test_request(monkeypatch: pytest.MonkeyPatch, what: str) -> None:
     request, message = refused_requests()[what]
     errors: list[str] = []
     monkeypatch.setattr(ours.logger, "error", lambda text, *values: errors.append(text % values))
-    s = stub.scheduler(stub.Scheduler, stub.config(tessera={"policy": "pars"}), 40, include_finished_set=True)
+    adapters = 2 if what == "an adapter's number" else 0
+    made = stub.config(tessera={"policy": "pars"}, adapters=adapters)
+    s = stub.scheduler(stub.Scheduler, made, 40, include_finished_set=True)
     runner = stub.Runner(40)
     s.add_request(stub.request("before", [5, 6, 7], params()))
     s.add_request(request)
@@ -297,12 +328,8 @@ def test_twice_the_same_id() -> None:
         s.add_request(stub.request("x", [5, 6], params()))
 
 
-def test_drafts_are_not_asked_for() -> None:
+def test_what_is_not_there() -> None:
     s = stub.scheduler(stub.Scheduler, stub.config(tessera={}), 40)
-    with pytest.raises(NotImplementedError):
-        s.update_draft_token_ids(None)
-    with pytest.raises(NotImplementedError):
-        s.update_draft_token_ids_in_output(None, None)
     assert s.get_kv_connector() is None and s.get_ec_connector() is None
     assert s.get_kv_event_publisher_config() is None
     s.reset_encoder_cache()

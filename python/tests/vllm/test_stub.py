@@ -58,7 +58,8 @@ def drive(s: Any, runner: stub.Runner, load: stub.Load, troubled: bool, in_fligh
         if left or s.has_requests():
             for _ in range(2):
                 if left:
-                    s.add_request(stub.request(*next(coming)))
+                    arrival = next(coming)
+                    s.add_request(stub.request(*arrival, adapter=load.adapter_of(arrival[0])))
                     left -= 1
             if troubled and run.steps % 17 == 16:
                 s.set_pause_state(rng.choice([PauseState.PAUSED_NEW, PauseState.PAUSED_ALL]))
@@ -92,6 +93,8 @@ def drive(s: Any, runner: stub.Runner, load: stub.Load, troubled: bool, in_fligh
                 run.got[o.request_id] += o.new_token_ids
                 if o.finish_reason is not None:
                     run.reasons[o.request_id] = (o.finish_reason, o.stop_reason)
+        if runner.drafts and in_flight == 1 and step.total_num_scheduled_tokens:
+            s.update_draft_token_ids(runner.take_draft_token_ids())
         if troubled and not s.has_requests():
             s.set_pause_state(PauseState.UNPAUSED)
     assert not s.requests
@@ -104,11 +107,11 @@ def drive(s: Any, runner: stub.Runner, load: stub.Load, troubled: bool, in_fligh
 
 def check(run: Run, load: stub.Load) -> None:
     for request_id, prompt, params, _, _ in load.requests():
+        expected = stub.answer(prompt, params, adapter=load.adapter_of(request_id))
         if request_id in run.aborted:
-            expected = stub.answer(prompt, params)
             assert run.got[request_id] == expected[: len(run.got[request_id])]
             continue
-        assert run.got[request_id] == stub.answer(prompt, params), request_id
+        assert run.got[request_id] == expected, request_id
         assert request_id in run.reasons
 
 

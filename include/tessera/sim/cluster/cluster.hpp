@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <tessera/headroom/space.hpp>
 #include <tessera/kv/fragmentation.hpp>
 #include <tessera/sim/cluster/cluster_control.hpp>
 #include <tessera/sim/cluster/cluster_options.hpp>
+#include <tessera/sim/cluster/compare_views.hpp>
 #include <tessera/sim/cluster/event_heap.hpp>
 #include <tessera/sim/cluster/fabric.hpp>
 #include <tessera/sim/cluster/fault.hpp>
 #include <tessera/sim/cluster/instance.hpp>
+#include <tessera/sim/cluster/instance_view.hpp>
+#include <tessera/sim/cluster/placed.hpp>
 #include <tessera/sim/cluster/plan_words.hpp>
 #include <tessera/sim/cluster/prefix_keys.hpp>
 #include <tessera/sim/cluster/run_recorder.hpp>
@@ -245,23 +249,7 @@ class cluster {
   }
   /// The instances that `r` may be placed on, as a placement policy sees them.
   [[nodiscard]] comparison compare_views(const request& r, bool phases = false, bool prefixes = false) {
-    comparison all{.columns = {"requests", "waiting", "KV held", "KV lacking", "KV free"}};
-    if (phases) all.columns.insert(all.columns.end(), {"reasoning", "fresh answers", "answers in time"});
-    if (prefixes) all.columns.insert(all.columns.end(), {"cached tokens", "new tokens"});
-    for (const instance_view& v : candidates(r)) {
-      const auto number = [](auto n) { return static_cast<double>(n); };
-      comparison::row one{.instance = v.id,
-                          .values = {number(v.requests), number(v.queued), number(v.kv_held.count()),
-                                     number(v.waiting_blocks.count()), number(v.free_blocks.count())}};
-      if (phases) {
-        one.values.insert(one.values.end(), {number(v.reasoning), number(v.fresh_answers), v.slo_met ? 1.0 : 0.0});
-      }
-      if (prefixes) {
-        one.values.insert(one.values.end(), {number(v.cached_tokens.count()), number(v.new_prefill_tokens.count())});
-      }
-      all.rows.push_back(std::move(one));
-    }
-    return all;
+    return sim::compare_views(candidates(r), phases, prefixes);
   }
 
   /// Brings the phases in the views up to date. O(answering requests).
@@ -452,6 +440,7 @@ class cluster {
       v.requests += 1;
       v.queued += 1;
       v.waiting_blocks += blocks_for(max(r.state().length, r.prompt), options_.instance.limits.block_size);
+      v.phi = headroom::space_freeness(v.kv_held + v.waiting_blocks, {}, v.capacity);
       return;
     }
     if (const status s = instances_[to].submit(r, a.arrived_s); s != status::accepted) {
@@ -927,6 +916,7 @@ class cluster {
     v.queued = one.waiting();
     v.free_blocks = free - min(free, incoming_[i].held);
     v.requests = one.served() + incoming_[i].requests;
+    v.phi = headroom::space_freeness(v.kv_held + v.waiting_blocks, {}, v.capacity);
     const blocks stranded = kv::stranded_below{demand_}({.total = v.capacity, .free = free});
     stranded_total_ += stranded - stranded_[i];
     stranded_[i] = stranded;

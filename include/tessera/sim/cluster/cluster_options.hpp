@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
-#include <tessera/sim/cluster/cluster_control.hpp>
 #include <tessera/sim/cluster/fault.hpp>
 #include <tessera/sim/cluster/instance.hpp>
+#include <tessera/sim/cluster/named_placement.hpp>
 #include <tessera/sim/cluster/pool_sizes.hpp>
+#include <tessera/sim/cluster/routing.hpp>
 #include <tessera/sim/cluster/run_watcher.hpp>
 
 #include <cstddef>
@@ -49,6 +50,7 @@ struct cluster_options {
   bool kv_waits_at_source = false;
   std::optional<pool_sizes> pools{};           ///< For policies with pools; none: as each of them divides by itself.
   std::optional<named_placement> placement{};  ///< For policies that leave it open; empty: each policy's own.
+  std::optional<routing> routed{};             ///< For the same policies; none: their router sees all at any moment.
   std::vector<fault> faults{};                 ///< What goes wrong.
   double detection_s = 1;                      ///< After a death, before the others know of it: some missed heartbeats.
   run_watcher* watcher = nullptr;              ///< Told why things happen; null: nobody asks. Changes no result.

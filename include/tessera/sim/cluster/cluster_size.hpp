@@ -2,6 +2,7 @@
 #pragma once
 
 #include <tessera/compose/fcfs.hpp>
+#include <tessera/fleet/ledger.hpp>
 #include <tessera/sim/cluster/cluster.hpp>
 #include <tessera/sim/error.hpp>
 #include <tessera/sim/input/trace.hpp>
@@ -151,13 +152,19 @@ inline void require_memory(const cluster_options& o, std::size_t rows, std::size
   }
   const double requests =
       static_cast<double>(rows) * static_cast<double>(jobs * sizeof(request) + kept * sizeof(request_record));
+  double books = 0;
+  if (o.routed) {
+    const std::size_t book = fleet::ledger<>::required_bytes({.replicas = o.instances, .reservations = 1});
+    books = static_cast<double>(book) * static_cast<double>(o.routed->routers * jobs);
+  }
   const auto refuse = [&](std::string_view what, double size, double allowed) {
     throw usage_error{
         fmt::format("this would {} {:.1f} GiB of memory; at most {:.0f} are allowed: take fewer {}, requests{} or {}",
                     what, size / gib, allowed / gib, spelled("instances", how),
                     how == spelling::options ? ", --jobs" : "", spelled("kv_blocks", how))};
   };
-  if (most * written + requests > max_memory) refuse("use", most * written + requests, max_memory);
+  const double used = most * written + requests + books;
+  if (used > max_memory) refuse("use", used, max_memory);
   if (most * reserved > max_reserved) refuse("reserve", most * reserved, max_reserved);
 }
 

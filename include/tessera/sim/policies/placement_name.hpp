@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <tessera/placement/fill_to_level.hpp>
 #include <tessera/placement/hashed.hpp>
 #include <tessera/placement/join_shortest_queue.hpp>
 #include <tessera/placement/least_kv.hpp>
@@ -8,6 +9,8 @@
 #include <tessera/placement/lmetric.hpp>
 #include <tessera/placement/migrate_when_tight.hpp>
 #include <tessera/placement/pascal.hpp>
+#include <tessera/placement/phi.hpp>
+#include <tessera/placement/power_of_two.hpp>
 #include <tessera/placement/prefix_affinity.hpp>
 #include <tessera/placement/random.hpp>
 #include <tessera/placement/round_robin.hpp>
@@ -30,6 +33,12 @@ template <>
 inline constexpr std::string_view placement_name<placement::round_robin> = "in-turn";
 template <>
 inline constexpr std::string_view placement_name<placement::random> = "random";
+template <>
+inline constexpr std::string_view placement_name<placement::power_of_two> = "power-of-two";
+template <>
+inline constexpr std::string_view placement_name<placement::fill_to_level<>> = "fill-to-level";
+template <>
+inline constexpr std::string_view placement_name<placement::highest_phi> = "phi";
 template <>
 inline constexpr std::string_view placement_name<placement::pascal_arrival> = "pascal";
 template <>
@@ -57,6 +66,15 @@ template <>
 inline constexpr std::string_view placement_summary<placement::round_robin> = "one instance after the other";
 template <>
 inline constexpr std::string_view placement_summary<placement::random> = "any instance";
+template <>
+inline constexpr std::string_view placement_summary<placement::power_of_two> =
+    "of two at random the one with fewer requests";
+template <>
+inline constexpr std::string_view placement_summary<placement::fill_to_level<>> =
+    "at random among those below the level that this request and others' fill";
+template <>
+inline constexpr std::string_view placement_summary<placement::highest_phi> =
+    "the largest part of the memory that nobody holds or waits for (Phi_S)";
 template <>
 inline constexpr std::string_view placement_summary<placement::pascal_arrival> =
     "PASCAL's Algorithm 1: least-load among those where all answers keep pace";

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
-#include <tessera/sim/cluster/cluster_control.hpp>
+#include <tessera/sim/cluster/named_placement.hpp>
 #include <tessera/sim/error.hpp>
 #include <tessera/sim/policies/placement_name.hpp>
 
@@ -27,7 +27,8 @@ namespace sim {
       named(placement::least_load{}),  named(placement::least_kv{}),        named(placement::join_shortest_queue{}),
       named(placement::round_robin{}), named(placement::random{}),          named(placement::pascal_arrival{}),
       named(placement::lmetric{}),     named(placement::prefix_affinity{}), named(placement::bounded_hashing{}),
-      named(placement::dual_map{}),
+      named(placement::dual_map{}),    named(placement::power_of_two{}),    named(placement::fill_to_level<>{}),
+      named(placement::highest_phi{}),
   };
 }
 

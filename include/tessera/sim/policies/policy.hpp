@@ -132,6 +132,13 @@ inline void require_instances(const policy& p, std::size_t instances) {
   }
 }
 
+/// Refuses routers in front of a policy whose placement is a part of it. @throws usage_error
+inline void require_open_placement(const policy& p, const cluster_options& options) {
+  if (!options.routed || p.placement.empty()) return;
+  throw usage_error{fmt::format(
+      "the policy {} places requests by itself, and sees all instances at any moment: it knows no routers", p.name)};
+}
+
 /// Refuses rows that `p` can make no sense of. @param what what messages call the rows.
 /// @throws usage_error a policy that needs scores and a row without one.
 inline void require_scores(const policy& p, std::span<const trace_row> rows, std::string_view what) {

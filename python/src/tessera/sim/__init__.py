@@ -209,6 +209,8 @@ def replay(
     order: Callable[[dict[str, Any]], float] | None = None,
     threshold: float | None = None,
     placement: str | Callable[[Sequence[InstanceView]], int] | None = None,
+    routers: int | None = None,
+    report_s: float = 1.0,
     explain: int | float | None = None,
 ) -> Run:
     """Replays a workload under a policy, from the first arrival to the last token. Deterministic.
@@ -222,6 +224,9 @@ def replay(
     :param placement: where new requests go, for policies that leave it open: a name (`replay --help` lists them), or
         a placement of one's own: called with a view of each instance for each request that comes, it gives the index
         of one.
+    :param routers: so many routers, in turn, know only what they have sent and what instances report; None: one knows
+        all at any moment. For policies that leave the placement open.
+    :param report_s: seconds between two reports of an instance, with routers.
     :param explain: a request, an int, or a time in seconds, a float: who decided what about it, or in the second from
         then on, and why, in `Run.explained`.
     :raises ValueError: for what nobody can mean; it says what is allowed.
@@ -264,6 +269,8 @@ def replay(
         in_flight,
         threshold,
         place,
+        routers,
+        report_s,
         None if explain is None else f"{'time' if isinstance(explain, float) else 'request'}:{explain}",
     )
     explained = None

@@ -32,7 +32,7 @@ def _say_support() -> None:
     print("Done by vLLM's own scheduler, with a warning:")
     for reason, _ in _questions:
         print(f"  {reason}")
-    print("  more than one group of KV blocks; attention to a window; state-space layers")
+    print("  more than two groups of KV blocks; state-space layers; attention to chunks")
 
 
 def _check(arguments: list[str]) -> int:
@@ -73,7 +73,9 @@ def _check(arguments: list[str]) -> int:
     if reasons:
         print("vLLM's own scheduler would do all of it.")
         return 1
-    print("tessera would schedule, if the model has one group of KV blocks, with attention to all of them.")
+    print(
+        "tessera would schedule, if the model has at most two groups of KV blocks, of attention to all or to a window."
+    )
     return 0
 
 

@@ -17,9 +17,10 @@ from vllm.v1.core.sched.interface import PauseState, SchedulerInterface
 from vllm.v1.core.sched.output import CachedRequestData, GrammarOutput, NewRequestData, SchedulerOutput
 from vllm.v1.core.sched.scheduler import Scheduler as OwnScheduler
 from vllm.v1.engine import EngineCoreEventType, EngineCoreOutput, EngineCoreOutputs, FinishReason
-from vllm.v1.kv_cache_interface import FullAttentionSpec
+from vllm.v1.kv_cache_interface import FullAttentionSpec, SlidingWindowSpec
 from vllm.v1.metrics.stats import PrefixCacheStats, SchedulerStats
 from vllm.v1.request import Request, RequestStatus
+from vllm.v1.spec_decode.metrics import SpecDecodingStats
 
 try:
     from vllm.v1.core.sched.utils import check_sequence_repetition
@@ -44,13 +45,19 @@ __all__ = [
     "SchedulerInterface",
     "SchedulerOutput",
     "SchedulerStats",
+    "SlidingWindowSpec",
+    "SpecDecodingStats",
     "check_sequence_repetition",
+    "drafts_without_kv",
     "init_logger",
     "known",
     "make",
+    "most_drafts",
+    "new_request_drafts",
     "tested",
     "tokenizer_of",
     "version",
+    "without_padding",
 ]
 
 #: Releases that the tests have run with.
@@ -61,6 +68,36 @@ version: str = vllm.__version__
 def is_tested() -> bool:
     """Whether this release of vLLM is one of them."""
     return any(version == t or version.startswith(t + ".") for t in tested)
+
+
+def most_drafts(vllm_config: Any) -> int:
+    """Most drafts of a request in a step."""
+    return getattr(vllm_config.speculative_config, "num_speculative_tokens", None) or 0
+
+
+def drafts_without_kv(vllm_config: Any) -> bool:
+    """Whether drafts are found or guessed by something that keeps no KV: in the request's own text, say."""
+    config = vllm_config.speculative_config
+    asks = ("use_eagle", "uses_draft_model")
+    if not hasattr(config, "method") or any(getattr(config, name, bool)() for name in asks):
+        return False
+    slots = ((config, "max_num_new_slots_for_drafting"), (vllm_config, "num_lookahead_tokens"))
+    return not any(getattr(of, name, 0) for of, name in slots)
+
+
+def new_request_drafts(vllm_config: Any) -> Any:
+    """What counts a request's drafts, for its client; None if nobody asks for it."""
+    level = getattr(vllm_config.observability_config, "per_request_spec_decode_metrics", "none")
+    if level == "none":
+        return None
+    from vllm.v1.metrics.stats import RequestSpecDecodeMetrics
+
+    return RequestSpecDecodeMetrics.new(most_drafts(vllm_config))
+
+
+def without_padding(tokens: list[int]) -> list[int]:
+    """Drafts up to the first place that holds none."""
+    return tokens[: next((i for i, token in enumerate(tokens) if token < 0), len(tokens))]
 
 
 def tokenizer_of(model_config: Any) -> Any:

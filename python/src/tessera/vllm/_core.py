@@ -9,9 +9,10 @@ from collections.abc import Callable
 from typing import Any
 
 from tessera import _vllm
+from tessera.vllm import _api as api
 from tessera.vllm.options import Options, OptionsError, has_tenants, needs_lengths
 from tessera.vllm.predictor import Predictor
-from tessera.vllm.support import salt_of
+from tessera.vllm.support import salt_of, windows_of
 
 
 def budget_of(config: Any) -> int:
@@ -32,11 +33,12 @@ def chunk_of(config: Any, requests: int, budget: int) -> int:
 def make_core(
     options: Options,
     vllm_config: Any,
-    blocks: int,
+    kv_cache_config: Any,
     block_size: int,
     second_runner: bool,
     words: dict[str, Any],
     plans_in_flight: int = 1,
+    lookahead: int = 0,
 ) -> Any:
     """A core with vLLM's limits and the policy's parameters. `words`: what outputs are made of."""
     config = vllm_config.scheduler_config
@@ -44,7 +46,7 @@ def make_core(
     return _vllm.Core(
         options.policy,
         {
-            "blocks": blocks - 1,  # the runner's block 0 is nobody's
+            "blocks": kv_cache_config.num_blocks - 1,  # the runner's block 0 is nobody's
             "block_size": block_size,
             "residents": config.max_num_seqs,
             "max_model_len": vllm_config.model_config.max_model_len,
@@ -54,6 +56,9 @@ def make_core(
             "second_runner": second_runner,
             "plans_in_flight": plans_in_flight,
             "whole_at_end": options.model is not None,
+            "lookahead": lookahead,
+            "windows": windows_of(kv_cache_config),
+            "adapters": getattr(vllm_config.lora_config, "max_loras", 0),
             # Whoever does not know where the chains begin cannot make two prompts collide.
             "secret": int.from_bytes(os.urandom(8), "little"),
             "weights": list(options.weights.values()),
@@ -67,8 +72,6 @@ def text_reader(options: Options, vllm_config: Any) -> Callable[[list[int]], str
     """Makes text of token ids, for a model that reads text. OptionsError where there is no tokenizer."""
     if options.model_reads != "text":
         return None
-    from tessera.vllm import _api as api
-
     try:
         tokenizer = api.tokenizer_of(vllm_config.model_config)
     except Exception as error:
@@ -123,6 +126,7 @@ class Describer:
             "eos": -1 if params.eos_token_id is None else params.eos_token_id,
             "stops": list(params.stop_token_ids or ()),
             "client": request.client_index,
+            "adapter": 0 if request.lora_request is None else request.lora_request.lora_int_id,
             "tenant": self._tenant(own.get("tenant", "")) if self.options.policy in has_tenants else 0,
             "watched": bool(
                 params.num_logprobs is not None
@@ -131,6 +135,7 @@ class Describer:
                 or repetition
                 or request.use_structured_output
                 or request.trace_headers is not None
+                or getattr(request, "spec_decode_metrics", None) is not None
             ),
             "repetitive": repetition,
             # Who must compute the whole prompt has no use for what is known, and shares nothing.

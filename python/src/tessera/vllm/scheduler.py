@@ -48,7 +48,7 @@ class Scheduler(api.SchedulerInterface):
 
     def __new__(cls, vllm_config: Any, kv_cache_config: Any, structured_output_manager: Any, block_size: int, **rest):
         options = options_of(vllm_config)
-        reasons = [*why_not_config(vllm_config), *why_not_memory(kv_cache_config, block_size)]
+        reasons = [*why_not_config(vllm_config), *why_not_memory(kv_cache_config, block_size, vllm_config)]
         if options.shadow:
             from tessera.vllm.shadow import make_shadow
 
@@ -88,6 +88,9 @@ class Scheduler(api.SchedulerInterface):
         self.caching = bool(vllm_config.cache_config.enable_prefix_caching)
         self.second_runner = bool(getattr(vllm_config, "use_v2_model_runner", False))
         self.describer = Describer(options, vllm_config)
+        self.lookahead = api.most_drafts(vllm_config)  #: most drafts of a request in a step
+        self.no_common_blocks = [0] * len(kv_cache_config.kv_cache_groups)
+        self.has_adapters = vllm_config.lora_config is not None
 
         self.requests: dict[str, Any] = {}  #: all that have not ended, by id
         self.slots: dict[str, int] = {}  #: those of them that the core knows
@@ -107,7 +110,7 @@ class Scheduler(api.SchedulerInterface):
         self.core = make_core(
             options,
             vllm_config,
-            kv_cache_config.num_blocks,
+            kv_cache_config,
             block_size,
             self.second_runner,
             {
@@ -124,6 +127,7 @@ class Scheduler(api.SchedulerInterface):
             },
             # Async scheduling: a step is planned while the one before it runs.
             plans_in_flight=2 if self.config.async_scheduling else 1,
+            lookahead=self.lookahead,
         )
         logger.info("tessera schedules: %s %s", options.policy, options.parameters or "")
 
@@ -136,7 +140,9 @@ class Scheduler(api.SchedulerInterface):
         request._block_hasher = None  # the core hashes tokens by itself
         if self.log_stats:
             request.record_event(api.EngineCoreEventType.QUEUED)
-        reason = why_not_request(request)
+        if self.lookahead:
+            request.spec_decode_metrics = api.new_request_drafts(self.vllm_config)
+        reason = why_not_request(request, self.has_adapters)
         if reason is not None:
             self.refused.append((request, reason))
         elif request.use_structured_output and request.status == Status.WAITING_FOR_STRUCTURED_OUTPUT_GRAMMAR:
@@ -231,11 +237,14 @@ class Scheduler(api.SchedulerInterface):
             ),
             num_scheduled_tokens=counts,
             total_num_scheduled_tokens=total,
-            scheduled_spec_decode_tokens={},
+            scheduled_spec_decode_tokens=self.core.drafts() if self.lookahead else {},
             scheduled_encoder_inputs={},
             finished_req_ids=finished,
             free_encoder_mm_hashes=[],
             preempted_req_ids=lost,
+            num_spec_tokens_to_schedule=self.lookahead,
+            # Of releases before 0.32, for attention that computes a common beginning once: none has one.
+            num_common_prefix_blocks=self.no_common_blocks,
         )
         if total:
             self.structured_steps.append(self._note_structured(output) if self.structured else [])
@@ -290,7 +299,7 @@ class Scheduler(api.SchedulerInterface):
                     pooling_params=None,
                     block_ids=block_ids,
                     num_computed_tokens=first,
-                    lora_request=None,
+                    lora_request=request.lora_request,
                     prefill_token_ids=request._all_token_ids if self.second_runner else None,
                 )
             )
@@ -315,13 +324,19 @@ class Scheduler(api.SchedulerInterface):
         ids = self._structured_in(scheduler_output)
         if not ids:
             return None
-        bitmask = self.structured_output_manager.grammar_bitmask(self.requests, ids, {})
+        drafts = scheduler_output.scheduled_spec_decode_tokens
+        bitmask = self.structured_output_manager.grammar_bitmask(self.requests, ids, drafts)
         return _make_grammar(
-            structured_output_request_ids=ids, grammar_bitmask=bitmask, num_acceptable_drafts=[0] * len(ids)
+            structured_output_request_ids=ids,
+            grammar_bitmask=bitmask,
+            num_acceptable_drafts=[len(api.without_padding(drafts.get(i, []))) for i in ids],
         )
 
     def update_from_output(self, scheduler_output: Any, model_runner_output: Any) -> dict[int, Any]:
         by_client, looked_at, ended = {}, [], []
+        drafted = None
+        if scheduler_output.scheduled_spec_decode_tokens:
+            drafted = self._count_drafts(scheduler_output, model_runner_output)
         if scheduler_output.total_num_scheduled_tokens:
             self.structured_steps.popleft()
             by_client, looked_at, ended = self.core.update(
@@ -360,8 +375,27 @@ class Scheduler(api.SchedulerInterface):
             # To one of the front ends, whether it has outputs or not.
             if not result:
                 result[0] = api.EngineCoreOutputs()
-            next(iter(result.values())).scheduler_stats = self.make_stats(model_runner_output.cudagraph_stats)
+            next(iter(result.values())).scheduler_stats = self.make_stats(model_runner_output.cudagraph_stats, drafted)
         return result
+
+    def _count_drafts(self, step: Any, ran: Any) -> Any:
+        """How many drafts held in a step: for the stats, and of each request for who asks for it."""
+        stats = api.SpecDecodingStats.new(self.lookahead) if self.log_stats else None
+        invalid = step.num_invalid_spec_tokens or {}
+        for request_id, drafts in step.scheduled_spec_decode_tokens.items():
+            request = self.requests.get(request_id)
+            if request is None:
+                continue
+            accepted = len(ran.sampled_token_ids[ran.req_id_to_index[request_id]]) - 1
+            tried = len(drafts) - invalid.get(request_id, 0)
+            if accepted < 0:
+                continue
+            if stats is not None:
+                stats.observe_draft(num_draft_tokens=tried, num_accepted_tokens=accepted)
+            if request.spec_decode_metrics is not None:
+                level = self.vllm_config.observability_config.per_request_spec_decode_metrics
+                request.spec_decode_metrics.observe(tried, accepted, detailed=level == "detailed")
+        return stats if stats is not None and stats.num_drafts else None
 
     def _complete_first(self, output: Any, request: Any) -> None:
         """The first output of a request tells how its prompt was computed."""
@@ -379,6 +413,8 @@ class Scheduler(api.SchedulerInterface):
         """What outputs of some requests have beside a token."""
         output.events = output.events or request.take_events()
         output.trace_headers = request.trace_headers
+        if output.finish_reason is not None and self.lookahead:
+            output.spec_decode_metrics = request.spec_decode_metrics
         if request.sampling_params.num_logprobs is not None and ran.logprobs is not None:
             output.new_logprobs = ran.logprobs.slice_request(index, len(output.new_token_ids))
         output.new_prompt_logprobs_tensors = ran.prompt_logprobs_dict.get(request.request_id)
@@ -431,10 +467,30 @@ class Scheduler(api.SchedulerInterface):
     # -- the rest of the interface
 
     def update_draft_token_ids(self, draft_token_ids: Any) -> None:
-        raise NotImplementedError("tessera.vllm has no drafts")
+        """What the runner has guessed, for the next step."""
+        ids, guesses = draft_token_ids.req_ids, draft_token_ids.draft_token_ids
+        if self.structured:
+            guesses = [
+                guess if request is None else self.structured_output_manager.validate_tokens(request, guess)
+                for request, guess in zip(map(self.structured.get, ids), guesses, strict=True)
+            ]
+        self.core.take_drafts(self.slots, ids, guesses)
 
     def update_draft_token_ids_in_output(self, draft_token_ids: Any, scheduler_output: Any) -> None:
-        raise NotImplementedError("tessera.vllm has no drafts")
+        """The same for a step that has been planned with places for them: its grammars refuse some."""
+        drafts = scheduler_output.scheduled_spec_decode_tokens
+        invalid: dict[str, int] = {}
+        for request_id, guess in zip(draft_token_ids.req_ids, draft_token_ids.draft_token_ids, strict=True):
+            request = self.requests.get(request_id)
+            places = len(drafts.get(request_id, ()))
+            if request is None or not places:
+                continue
+            valid = list(self.structured_output_manager.validate_tokens(request, guess[:places]))
+            if len(valid) < places:
+                invalid[request_id] = places - len(valid)
+                valid += [-1] * invalid[request_id]
+            drafts[request_id] = valid
+        scheduler_output.num_invalid_spec_tokens = invalid
 
     def get_num_unfinished_requests(self) -> int:
         if self._pause_state == Pause.PAUSED_ALL:
@@ -482,7 +538,7 @@ class Scheduler(api.SchedulerInterface):
     def get_kv_cache_usage(self) -> float:
         return self.core.usage()
 
-    def make_stats(self, cudagraph_stats: Any = None) -> Any:
+    def make_stats(self, cudagraph_stats: Any = None, drafted: Any = None) -> Any:
         if not self.log_stats:
             return None
         stats, self.cache_stats = self.cache_stats, api.PrefixCacheStats()
@@ -493,6 +549,7 @@ class Scheduler(api.SchedulerInterface):
             kv_cache_usage=self.core.usage(),
             prefix_cache_stats=stats,
             cudagraph_stats=cudagraph_stats,
+            spec_decoding_stats=drafted,
         )
 
     def shutdown(self) -> None:

@@ -93,7 +93,7 @@ class Watcher:
         self.core = make_core(
             options,
             scheduler.vllm_config,
-            kv_cache_config.num_blocks,
+            kv_cache_config,
             block_size,
             False,
             {
@@ -311,7 +311,7 @@ _classes: dict[type, type] = {}
 def make_shadow(options: Any, vllm_config: Any, kv_cache_config: Any, som: Any, block_size: int, **rest: Any) -> Any:
     """vLLM's own scheduler for a configuration, with a policy of ours watched beside it."""
     own = api.AsyncScheduler if vllm_config.scheduler_config.async_scheduling else api.OwnScheduler
-    reasons = list(why_not_memory(kv_cache_config, block_size))
+    reasons = list(why_not_memory(kv_cache_config, block_size, vllm_config))
     if reasons:
         logger.warning("tessera has no %s: it watches nothing", "; no ".join(reasons))
         return own(vllm_config, kv_cache_config, som, block_size, **rest)

@@ -7,6 +7,7 @@ import hashlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from tessera import _vllm
 from tessera.vllm import _api as api
 
 
@@ -26,12 +27,24 @@ def _parallel(name: str) -> Callable[[Any], bool]:
     return lambda c: (_has(c, "parallel_config", name) or 1) > 1
 
 
+def _drafts(config: Any) -> bool:
+    return _has(config, "speculative_config") is not None
+
+
+_drafts_by_batch = ("speculative_config", "num_speculative_tokens_per_batch_size")
+#: Adapters that can be told apart on the device.
+most_loras: int = _vllm.adapters
+
 #: What is asked of a configuration, before the memory of the model is known: (why not, whether it is so).
 _questions: tuple[tuple[str, Callable[[Any], Any]], ...] = (
     ("pipeline parallelism", _parallel("pipeline_parallel_size")),
     ("context parallelism", lambda c: _parallel("decode_context_parallel_size")(c) or _pcp(c)),
-    ("speculative decoding", lambda c: _has(c, "speculative_config") is not None),
-    ("LoRA", lambda c: _has(c, "lora_config") is not None),
+    ("drafts that have KV of their own", lambda c: _drafts(c) and not api.drafts_without_kv(c)),
+    ("a number of drafts that follows the batch", lambda c: _has(c, *_drafts_by_batch)),
+    (
+        f"room for more than {_vllm.adapters} adapters at once",
+        lambda c: (_has(c, "lora_config", "max_loras") or 0) > most_loras,
+    ),
     ("a KV connector", lambda c: _has(c, "kv_transfer_config") is not None),
     ("an encoder cache connector", lambda c: _has(c, "ec_transfer_config") is not None),
     ("KV cache events", lambda c: _has(c, "kv_events_config", "enable_kv_cache_events")),
@@ -58,33 +71,50 @@ def why_not_config(config: Any) -> Iterator[str]:
             yield reason
 
 
-def why_not_memory(kv_cache_config: Any, block_size: int) -> Iterator[str]:
+def why_not_memory(kv_cache_config: Any, block_size: int, config: Any) -> Iterator[str]:
     """The same of the memory that its model needs."""
     groups = kv_cache_config.kv_cache_groups
-    if len(groups) != 1:
-        yield f"{len(groups)} groups of KV blocks instead of one"
+    if not 1 <= len(groups) <= _vllm.groups:
+        yield f"{len(groups)} groups of KV blocks instead of {_vllm.groups} at most"
         return
-    spec = groups[0].kv_cache_spec
-    if type(spec) is not api.FullAttentionSpec:
-        yield f"KV of {type(spec).__name__}"
-    elif getattr(spec, "sliding_window", None) or getattr(spec, "attention_chunk_size", None):
-        yield "attention to a window"
-    elif spec.block_size != block_size:
-        yield f"blocks of {spec.block_size} tokens that are scheduled by {block_size}"
+    for spec in (group.kv_cache_spec for group in groups):
+        if type(spec) not in (api.FullAttentionSpec, api.SlidingWindowSpec):
+            yield f"KV of {type(spec).__name__}"
+        elif getattr(spec, "attention_chunk_size", None):
+            yield "attention to chunks"
+        elif type(spec) is api.SlidingWindowSpec and spec.sliding_window <= 2:
+            yield f"window of {spec.sliding_window} tokens"
+        elif getattr(spec, "extra_retained_tokens", 0) or getattr(spec, "prefix_replay_tokens", 0):
+            yield "window of which more is kept, or computed again"
+        elif spec.block_size != block_size:
+            yield f"blocks of {spec.block_size} tokens that are scheduled by {block_size}"
+    if any(windows_of(kv_cache_config)) and not _has(config, "scheduler_config", "enable_chunked_prefill"):
+        yield "windows without prompts in chunks"
     if getattr(kv_cache_config, "needs_kv_cache_zeroing", False):
         yield "KV blocks that must be zero at first"
     if kv_cache_config.num_blocks < 2:
         yield f"{kv_cache_config.num_blocks} blocks of KV"
 
 
+def windows_of(kv_cache_config: Any) -> list[int]:
+    """Of each group of layers, how many tokens a token looks at; 0: at all."""
+    specs = [group.kv_cache_spec for group in kv_cache_config.kv_cache_groups]
+    # Where vLLM keeps all KV of layers with a window, their kind is that of full attention.
+    return [spec.sliding_window if type(spec) is api.SlidingWindowSpec else 0 for spec in specs]
+
+
 def salt_of(request: Any) -> int:
-    """Where the hashes of a request's blocks begin: apart from those of requests with another salt. 0: it has none."""
-    if not request.cache_salt:
+    """Where the hashes of a request's blocks begin: apart from those of another salt or adapter. 0: it has neither."""
+    adapter = request.lora_request
+    if not request.cache_salt and adapter is None:
         return 0
-    return int.from_bytes(hashlib.blake2b(request.cache_salt.encode(), digest_size=8).digest(), "little") | 1
+    # What an adapter has computed is no other's, nor its own once its name stands for another one.
+    parts = () if adapter is None else (adapter.lora_name, adapter.lora_path, str(adapter.lora_int_id))
+    named = repr((request.cache_salt or "", *parts))
+    return int.from_bytes(hashlib.blake2b(named.encode(), digest_size=8).digest(), "little") | 1
 
 
-def why_not_request(request: Any) -> str | None:
+def why_not_request(request: Any, has_adapters: bool = False) -> str | None:
     """What a request asks for that is not had; None: nothing."""
     if getattr(request, "resumable", False):
         return "its input comes piece by piece"
@@ -95,7 +125,10 @@ def why_not_request(request: Any) -> str | None:
     if getattr(request, "has_encoder_inputs", False):
         return "it has inputs that are not text"
     if request.lora_request is not None:
-        return "it wants an adapter"
+        if not has_adapters:
+            return "it wants an adapter"
+        if not 0 < request.lora_request.lora_int_id < 2**32:
+            return f"its adapter has the number {request.lora_request.lora_int_id}"
     if not request.prompt_token_ids:
         return "its prompt is empty"
     return None

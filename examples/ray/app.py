@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""An OpenAI-compatible endpoint before engines on Ray Serve, placed and moved by tessera's policies.
+
+python examples/ray/app.py --engine fake --replicas 4
+python examples/ray/app.py --model MODEL --replicas 2 --policy least_load --moves
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+here = str(Path(__file__).resolve().parent)
+sys.path.insert(0, here)
+os.environ["PYTHONPATH"] = os.pathsep.join(p for p in (here, os.environ.get("PYTHONPATH")) if p)
+os.environ.setdefault("RAY_SERVE_ENABLE_HA_PROXY", "0")
+
+import openai_api  # noqa: E402
+import ray  # noqa: E402
+from ray import serve  # noqa: E402
+from ray.serve.config import RequestRouterConfig  # noqa: E402
+from ray.serve.handle import DeploymentHandle  # noqa: E402
+from replica import Engine  # noqa: E402
+
+api = openai_api.make_api()
+
+
+@serve.deployment(max_ongoing_requests=100_000, ray_actor_options={"num_cpus": 0.1})
+@serve.ingress(api)
+class Front:
+    """The front end: tokenizer, sessions, the book. One of them; with several each has a book of its own."""
+
+    def __init__(self, engines: DeploymentHandle, o: dict[str, Any]) -> None:
+        import front
+        import tokens
+        from tessera import fleet
+
+        self._engines = engines
+        router = fleet.Router(
+            o["policy"],
+            block_size=o["block_size"],
+            tight=o["tight"],
+            patience=fleet.Patience(token=o["hang"], first=o["first"]),
+            **o["settings"],
+        )
+        openai_api.backend = openai_api.Backend(
+            router,
+            tokens.OfModel(o["tokenizer"]) if o["tokenizer"] else tokens.Numbers(),
+            o["model"],
+            o["longest"],
+            o["end_of_reasoning"],
+        )
+        # To ask for something makes Ray's router, which then hears of replicas by itself.
+        self._first = asyncio.ensure_future(self._ask())
+        self._watch = asyncio.ensure_future(front.watch(router, engines, prefill_budget=o["prefill_budget"]))
+
+    async def _ask(self) -> None:
+        await self._engines.about.remote()
+
+
+def deploy(o: argparse.Namespace) -> Any:
+    import router
+
+    if o.engine == "fake":
+        engine = {"blocks": 512, "block_size": o.block_size, **json.loads(o.engine_options)}
+    else:
+        options = {"block_size": o.block_size, **json.loads(o.engine_options)}
+        events = o.policy in ("lmetric", "prefix_affinity")
+        engine = {"model": o.model, "moves": o.moves, "events": events, "policy": o.scheduler, "engine": options}
+    engines = serve.deployment(Engine, name="engines").options(
+        num_replicas=o.replicas,
+        # The book counts, and nothing is refused but by engines.
+        max_ongoing_requests=100_000,
+        ray_actor_options={"num_cpus": o.cpus, **({"num_gpus": o.gpus} if o.gpus else {})},
+        health_check_period_s=1,
+        health_check_timeout_s=60,
+        graceful_shutdown_timeout_s=2,
+        request_router_config=RequestRouterConfig(
+            request_router_class=router.FleetRouter,
+            request_routing_stats_period_s=o.period,
+            request_routing_stats_timeout_s=max(1.0, 4 * o.period),
+        ),
+    )
+    return Front.bind(
+        engines.bind(o.engine, engine),
+        {
+            "policy": o.policy,
+            "block_size": o.block_size,
+            "tight": o.tight if o.moves else 0,
+            "hang": o.hang,
+            "first": o.first,
+            "settings": json.loads(o.settings),
+            "tokenizer": "" if o.engine == "fake" else o.model,
+            "model": o.name or o.model,
+            "longest": o.longest,
+            "end_of_reasoning": o.end_of_reasoning,
+            "prefill_budget": o.prefill_budget,
+        },
+    )
+
+
+def options(words: list[str]) -> argparse.Namespace:
+    from tessera import fleet
+
+    p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    p.add_argument("--engine", choices=("vllm", "fake"), default="vllm")
+    p.add_argument("--model", default="fake", help="for vLLM")
+    p.add_argument("--name", help="what clients call the model; as --model if not given")
+    p.add_argument("--replicas", type=int, default=2)
+    p.add_argument("--policy", choices=fleet.policies, default="least_load", help="where requests go")
+    p.add_argument("--settings", default="{}", help="JSON: more of tessera.fleet.Ledger's")
+    p.add_argument("--moves", action="store_true", help="requests go on elsewhere while they run (vLLM: over NIXL)")
+    p.add_argument("--tight", type=int, default=32, help="with --moves: fewer free blocks, and requests leave")
+    p.add_argument("--scheduler", default="fcfs", help="the policy inside vLLM, without --moves; see docs/vllm.md")
+    p.add_argument("--block-size", type=int, default=16)
+    p.add_argument("--engine-options", default="{}", help="JSON: more of vLLM's EngineArgs, or of FakeEngine's")
+    p.add_argument("--longest", type=int, default=2048, help="tokens of a prompt and its answer")
+    p.add_argument("--end-of-reasoning", type=int, help="the token that ends it, for --policy pascal")
+    p.add_argument("--prefill-budget", type=float, default=8192.0, help="prompt tokens within the TTFT aimed at")
+    p.add_argument("--hang", type=float, default=15.0, help="seconds without a token: the engine hangs")
+    p.add_argument("--first", type=float, default=120.0, help="the same before the first token")
+    p.add_argument("--period", type=float, default=0.5, help="seconds between reports")
+    p.add_argument("--cpus", type=float, default=0.1, help="of a replica, as Ray counts")
+    p.add_argument("--gpus", type=float, default=0.0)
+    p.add_argument("--host", default="127.0.0.1")
+    p.add_argument("--port", type=int, default=8000)
+    return p.parse_args(words)
+
+
+def start(words: list[str]) -> argparse.Namespace:
+    """Deploys; returns when the endpoint answers and all replicas have joined."""
+    import urllib.request
+
+    o = options(words)
+    if not ray.is_initialized():
+        ray.init(address=os.environ.get("RAY_ADDRESS"), log_to_driver=False, include_dashboard=False)
+    serve.start(http_options={"host": o.host, "port": o.port})
+    serve.run(deploy(o), name="tessera", route_prefix="/")
+    for _ in range(600):
+        with urllib.request.urlopen(f"http://{o.host}:{o.port}/fleet") as answer:
+            if len(json.load(answer)["replicas"]) >= o.replicas:
+                return o
+        time.sleep(0.1)
+    raise RuntimeError("not all replicas have joined within a minute")
+
+
+if __name__ == "__main__":
+    o = start(sys.argv[1:])
+    print(f"http://{o.host}:{o.port}/v1", flush=True)
+    try:
+        while True:
+            time.sleep(3600)
+    except KeyboardInterrupt:
+        serve.shutdown()

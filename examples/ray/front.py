@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Between Ray Serve and `tessera.fleet`: replicas by their handle, and what Ray knows of them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator
+from typing import Any
+
+import ray
+from ray.serve.handle import DeploymentHandle
+from tessera.fleet import AtFault, Call, Died, Load, Piece, Refused, Report, Router, Unreachable
+
+#: The request routers of this process's handles.
+ray_routers: list[Any] = []
+
+_failures = {"refused": Refused, "unreachable": Unreachable, "died": Died, "at_fault": AtFault}
+
+
+class RayReplica:
+    """One replica of the deployment of engines."""
+
+    def __init__(self, handle: DeploymentHandle, name: str, actor: Any) -> None:
+        self._stream = handle.options(stream=True, method_name="stream")
+        self._name = name
+        self._actor = actor
+
+    async def stream(self, call: Call) -> AsyncGenerator[Piece, None]:
+        said = {
+            "ids": call.ids,
+            "at": call.at,
+            "max_tokens": call.max_tokens,
+            "params": dict(call.params),
+            "export": call.export,
+            "kv": call.kv,
+            "router": call.router,
+            "pin": self._name,
+        }
+        response = self._stream.remote(said)
+        try:
+            async for item in response:
+                if "failure" in item:
+                    raise _failures[item["failure"]](item["why"])
+                yield Piece(item["at"], item["tokens"], item["finish"], item["kv"], item["cached"])
+        except ray.exceptions.RayError as error:
+            raise Died(f"{type(error).__name__}") from None
+        finally:
+            # To drop it would not stop the engine.
+            response.cancel()
+
+    async def fence(self) -> None:
+        """Who hangs, or whose core is dead, is killed; Ray starts another. A worker may serve KV for a moment yet."""
+        with contextlib.suppress(ray.exceptions.RayError):
+            ray.kill(self._actor)
+        await asyncio.sleep(1.0)
+
+
+def report_of(said: dict[str, Any]) -> Report:
+    return Report(
+        epoch=said["epoch"],
+        all=Load(*said["all"]),
+        by_router={name: Load(*load) for name, load in said["by_router"].items()},
+        free=said["free"],
+        events=said.get("events", ()),
+    )
+
+
+async def watch(router: Router, handle: DeploymentHandle, period: float = 0.1, **join: Any) -> None:
+    """Tells the router what Ray knows: who has come, what they report, who has gone."""
+    seen: set[str] = set()  # a name is not given twice
+    while True:
+        known = {r.replica_id.unique_id: r for r in [*ray_routers[-1].curr_replicas.values()]} if ray_routers else {}
+        for name, replica in known.items():
+            said = replica.routing_stats
+            if not said:
+                continue  # it has not reported yet, so nobody knows how large it is
+            if name not in seen:
+                seen.add(name)
+                router.add(name, RayReplica(handle, name, replica._actor_handle), said["capacity"], **join)
+            router.report(name, report_of(said))
+        for name in router.names():
+            if name in known:
+                continue
+            # Dead, or on its way down: its requests end, or break by themselves.
+            entry = router.entry(name)
+            router.drain(name)
+            if entry is not None and router.book.own(entry.number)[0] == 0:
+                router.gone(name)
+        seen &= {*known, *router.names()}
+        router.tick()
+        await asyncio.sleep(period)

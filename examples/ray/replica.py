@@ -1,0 +1,220 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""A replica: an engine in an actor of Ray's. What fails is said, not thrown: an exception of an engine's own type would
+be imported by everybody who hears of it."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import socket
+from collections.abc import AsyncGenerator
+from typing import Any
+
+from tessera.fleet import AtFault, Call, Died, Failure, Load, Piece, Report, takes
+
+
+class Engine:
+    """The deployment of engines. `kind`: "vllm" or "fake"; `options`: of `VllmEngine` or `FakeEngine`."""
+
+    def __init__(self, kind: str, options: dict[str, Any]) -> None:
+        self._engine: Any
+        if kind == "fake":
+            from fake_engine import FakeEngine
+
+            self._engine = FakeEngine(**options)
+        else:
+            self._engine = VllmEngine(**options)
+
+    async def stream(self, said: dict[str, Any]) -> AsyncGenerator[dict[str, Any], None]:
+        if said.get("misrouted"):
+            yield {"failure": "unreachable", "why": f"{said['pin']} is not there"}
+            return
+        call = Call(
+            said["ids"], said["at"], said["max_tokens"], said["router"], said["params"], said["export"], said["kv"]
+        )
+        pieces = self._engine.stream(call)
+        try:
+            async for p in pieces:
+                yield {"at": p.at, "tokens": [*p.tokens], "finish": p.finish, "kv": p.kv, "cached": p.cached}
+        except Failure as error:
+            yield {"failure": error.kind, "why": str(error)}
+        finally:
+            await pieces.aclose()
+
+    async def record_routing_stats(self) -> dict[str, Any]:
+        """What Ray hands to every router."""
+        said: Report = await self._engine.report()
+        return {
+            "epoch": said.epoch,
+            "all": tuple(said.all),
+            "by_router": {name: tuple(load) for name, load in (said.by_router or {}).items()},
+            "free": said.free,
+            "events": [*said.events],
+            "capacity": self._engine.blocks,
+        }
+
+    async def check_health(self) -> None:
+        if self._engine.core_dead:
+            raise RuntimeError("the engine is dead")
+
+    async def about(self) -> dict[str, Any]:
+        """For tests, and for people."""
+        return {"pid": os.getpid(), "live": self._engine.live, **getattr(self._engine, "about", dict)()}
+
+    async def fault(self, name: str) -> None:
+        """For tests, of fake engines: "kill_core", or an attribute that is set, as "hung"."""
+        what = getattr(self._engine, name)
+        if callable(what):
+            what()
+        else:
+            setattr(self._engine, name, True)
+
+
+class VllmEngine:
+    """vLLM's engine. With `moves` requests may leave and come while they run, over NIXL; with `events` its reports say
+    what is cached. Both are with vLLM's own scheduler, to which tessera's hands such engines back; without them,
+    tessera's schedules by `policy`."""
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        moves: bool = False,
+        events: bool = False,
+        policy: str = "fcfs",
+        lease: int = 30,
+        engine: dict[str, Any] | None = None,
+    ) -> None:
+        os.environ.setdefault("VLLM_NIXL_SIDE_CHANNEL_PORT", str(free_port()))
+        from vllm import AsyncEngineArgs
+        from vllm.v1.engine.async_llm import AsyncLLM
+
+        options: dict[str, Any] = {
+            "model": model,
+            "enable_prefix_caching": True,
+            "scheduler_cls": "tessera.vllm.Scheduler",
+            "additional_config": {"tessera": {"policy": policy}},
+            **(engine or {}),
+        }
+        if moves:
+            options["kv_transfer_config"] = {
+                "kv_connector": "NixlConnector",
+                "kv_role": "kv_both",
+                "kv_connector_extra_config": {"kv_lease_duration": lease},
+                **options.pop("kv_transfer_config", {}),
+            }
+        endpoint = f"tcp://127.0.0.1:{free_port()}"
+        if events:
+            from vllm.config import KVEventsConfig
+
+            options["kv_events_config"] = KVEventsConfig(
+                enable_kv_cache_events=True, publisher="zmq", endpoint=endpoint.replace("127.0.0.1", "*")
+            )
+        args = AsyncEngineArgs(**options)
+        self._stats: dict[str, Any] = {}
+        self._llm = AsyncLLM.from_engine_args(args, stat_loggers=[self._logger])
+        cache = self._llm.vllm_config.cache_config
+        self.blocks: int = cache.num_gpu_blocks - 1  # block 0 is nobody's
+        self.block_size: int = cache.block_size
+        self._events: Any = None
+        if events:
+            from kv_events import KvEvents
+
+            self._events = KvEvents(endpoint)
+        self._epoch = 0
+        self._names = itertools.count(1)
+        self._all: dict[str, list[Any]] = {}  # router, tokens, whether it has one of its own, tokens when it came
+
+    def _logger(self, config: Any, index: int = 0) -> Any:
+        from vllm.v1.metrics.loggers import StatLoggerBase
+
+        stats = self._stats
+
+        class Latest(StatLoggerBase):
+            def __init__(self) -> None: ...
+            def record(self, scheduler_stats: Any, iteration_stats: Any, *args: Any, **kwargs: Any) -> None:
+                if scheduler_stats is not None:
+                    stats["usage"] = scheduler_stats.kv_cache_usage
+
+            def log_engine_initialized(self) -> None: ...
+
+        return Latest()
+
+    @property
+    def core_dead(self) -> bool:
+        return bool(self._llm.errored)
+
+    @property
+    def live(self) -> int:
+        return len(self._all)
+
+    def about(self) -> dict[str, Any]:
+        config = self._llm.vllm_config
+        return {
+            "blocks": self.blocks,
+            "block_size": self.block_size,
+            "usage": self._stats.get("usage", 0.0),
+            "scheduler": str(config.scheduler_config.scheduler_cls),
+        }
+
+    async def stream(self, call: Call) -> AsyncGenerator[Piece, None]:
+        from vllm import SamplingParams
+        from vllm.sampling_params import RequestOutputKind
+        from vllm.v1.engine.exceptions import EngineDeadError
+
+        name = f"{call.router}-{next(self._names)}"
+        kv = dict(call.kv) if call.kv is not None else None
+        if kv is not None and not takes(len(kv["remote_block_ids"][0]), len(call.ids), self.block_size):
+            # It would take the wrong blocks, or die of it. It computes anew, and the peer may free them.
+            await self._llm.notify_kv_transfer_request_rejected(f"{name}-kv", {**kv, "do_remote_prefill": True})
+            kv = None
+        if call.export:
+            kv = {"do_remote_decode": True}
+        try:
+            params = SamplingParams(
+                max_tokens=call.max_tokens,
+                detokenize=False,
+                output_kind=RequestOutputKind.DELTA,
+                extra_args={"kv_transfer_params": kv} if kv is not None else None,
+                **call.params,
+            )
+        except (TypeError, ValueError) as error:
+            raise AtFault(str(error)) from None
+        state = self._all[name] = [call.router, len(call.ids), False, len(call.ids)]
+        at = call.at
+        try:
+            async for out in self._llm.generate({"prompt_token_ids": [*call.ids]}, params, name):
+                tokens = [*out.outputs[0].token_ids]
+                state[1] += len(tokens)
+                state[2] = True
+                finish = out.outputs[0].finish_reason if out.finished else None
+                handed = out.kv_transfer_params if out.finished and call.export else None
+                yield Piece(at, tokens, finish, handed, out.num_cached_tokens or 0)
+                at += len(tokens)
+        except EngineDeadError:
+            raise Died("the engine is dead") from None
+        except ValueError as error:
+            raise AtFault(str(error)) from None
+        finally:
+            self._all.pop(name, None)
+
+    async def report(self) -> Report:
+        if self.core_dead:
+            raise RuntimeError("the engine is dead")
+        self._epoch += 1
+        by_router: dict[str, Load] = {}
+        for router, length, has_first, came in self._all.values():
+            size = -(-length // self.block_size)
+            load = Load(1, size, 0) if has_first else Load(1, 0, size, prefill=float(came))
+            before = by_router.get(router, Load())
+            by_router[router] = Load(*(a + b for a, b in zip(before, load, strict=True)))
+        total = Load(*(sum(x) for x in zip(Load(), *by_router.values(), strict=True)))
+        free = round((1 - self._stats.get("usage", 0.0)) * self.blocks)
+        events = [] if self._events is None else await self._events.take()
+        return Report(self._epoch, total, by_router, free if self._all else self.blocks, events=events)
+
+
+def free_port() -> int:
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return int(s.getsockname()[1])

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <tessera/core/units.hpp>
+#include <tessera/headroom/prefill_load.hpp>
+#include <tessera/placement/phasor_router.hpp>
+
+#include <cstddef>
+
+/// @file
+/// What stands in front of a simulated cluster.
+
+TESSERA_NAMESPACE_BEGIN
+namespace sim {
+
+/// Routers that know what routers know: what they have sent themselves, and reports of the rest.
+struct routing {
+  std::size_t routers = 1;  ///< Each has a book of its own, and every so-manieth request.
+  bool shares = false;      ///< Each chooses from its `fleet::share` while one of that takes the request.
+  double report_s = 1;      ///< Between two reports of an instance; so old are they at most. Above 0.
+  /// With a budget: policies that go by Phi are shown the time-bound one, as of prefill workers; else the space-bound.
+  placement::prefill_worker prefill{.cost = {}, .budget = {}};
+};
+
+/// For which router a placement policy chooses.
+struct router_seat {
+  std::size_t router = 0;     ///< Its number.
+  std::size_t routers = 1;    ///< Of so many.
+  std::size_t instances = 1;  ///< That stand before so many instances.
+};
+
+/// Begins elsewhere for each router, lest all do the same: equals are chosen from another turn on, and random policies
+/// draw from another seed. For the first router nothing changes.
+template <class Placement>
+constexpr void take_seat(Placement& p, const router_seat& at) noexcept {
+  static_cast<void>(p), static_cast<void>(at);  // of no use to some
+  if constexpr (requires { p.ties.next; }) p.ties.next += at.router * at.instances / at.routers;
+  if constexpr (requires { p.next; }) p.next += at.router * at.instances / at.routers;
+  if constexpr (requires { p.state; }) p.state += at.router;
+  if constexpr (requires { p.draws.state; }) p.draws.state += at.router;
+}
+
+/// Tells a placement with a member `expected` how many requests other routers have sent, on the average, since an
+/// instance reported.
+template <class Placement>
+constexpr void expect_others(Placement& p, double requests) noexcept {
+  static_cast<void>(p), static_cast<void>(requests);
+  if constexpr (requires { p.expected; }) p.expected = requests;
+}
+
+}  // namespace sim
+TESSERA_NAMESPACE_END

@@ -1,0 +1,359 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""A router: replicas of any kind, one book, and the sessions that run through them. One event loop, one router."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import uuid
+from collections.abc import Coroutine, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tessera import _fleet
+from tessera.fleet.session import Patience, Refused, Replica, Session
+from tessera.fleet.values import Load
+
+_read_prefixes = ("prefix_affinity", "lmetric")
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a replica says of itself."""
+
+    #: Counts its reports, from 1.
+    epoch: int
+    #: Of all requests that it has.
+    all: Load = Load()
+    #: What of that each router has sent, by the router's name; None if it does not know its routers.
+    by_router: Mapping[str, Load] | None = None
+    #: Device blocks that could be allocated.
+    free: int | None = None
+    #: Which life of the replica says so: larger after a restart.
+    life: int = 1
+    #: Whether all answers keep pace (PASCAL's t_i).
+    slo_met: bool = True
+    #: KV events since the report before: ("stored", hashes, parent, tokens), ("removed", hashes) or ("cleared",).
+    events: Sequence[tuple[Any, ...]] = ()
+
+
+@dataclass(eq=False)
+class Entry:
+    """A life of a replica, as the router knows it."""
+
+    name: str
+    number: int
+    life: int
+    incarnation: int
+    replica: Replica
+    gone: bool = False
+    #: Not sent to before this time, while there are others.
+    shunned_until: float = 0.0
+    epoch: int = 0
+
+
+class Router:
+    """Places requests by a policy, streams them, and moves them while they run.
+
+    >>> router = fleet.Router("least_load", block_size=16)
+    >>> router.add("engine-0", replica, capacity=8192)
+    >>> asyncio.create_task(router.run())             # reports, moves and leases
+    >>> async for piece in router.stream(prompt_ids, max_tokens=100):
+    ...     send(piece.tokens)
+
+    `policy` and `settings`: of `Ledger`. What has no running loop: making one and adding replicas.
+    """
+
+    def __init__(
+        self,
+        policy: str = "least_load",
+        *,
+        name: str | None = None,
+        patience: Patience | None = None,
+        shun: float = 30.0,
+        **settings: Any,
+    ) -> None:
+        self.name = name or uuid.uuid4().hex
+        self.patience = patience or Patience()
+        self.block_size: int = settings.get("block_size", 16)
+        self.book = _fleet.Ledger(policy, **settings)
+        self.prefixes: _fleet.PrefixIndex | None = None
+        if policy in _read_prefixes:
+            self.prefixes = _fleet.PrefixIndex(self.block_size, settings.get("replicas", 64))
+        #: A replica that was silent while it had requests gets no new ones for so long.
+        self.shun = shun
+        #: Requests that moved, whose move came to nothing, and that an engine failed.
+        self.moved = self.stayed = self.failed = 0
+        self._lease: float = settings.get("lease", 60.0)
+        self._touched = 0.0
+        self._entries: dict[str, Entry] = {}
+        self._numbers: dict[int, Entry] = {}
+        self._replicas: int = settings.get("replicas", 64)
+        self._sessions: dict[int, Session] = {}
+        self._requests = itertools.count(1)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._waiting: list[asyncio.Future[None]] = []
+
+    @staticmethod
+    def now() -> float:
+        """The time of the running loop."""
+        return asyncio.get_running_loop().time()
+
+    # -- replicas
+
+    def add(
+        self,
+        name: str,
+        replica: Replica,
+        capacity: int,
+        *,
+        life: int = 1,
+        prefill_budget: float = 0.0,
+        prefill_square: float = 0.0,
+        lengths: tuple[int, int] | None = None,
+        now: float | None = None,
+    ) -> bool:
+        """A replica comes; one of that name that lived before is dead. False for a life that is over, or the same one
+        again. `lengths`: for `cascade`, the blocks [first, last) of the requests that it serves. ValueError if there is
+        no room."""
+        old = self._entries.get(name)
+        if old is not None:
+            if life <= old.life:
+                return False
+            self.gone(name)
+        number = next((n for n in range(self._replicas) if n not in self._numbers), None)
+        if number is None:
+            raise ValueError(f"there is room for {self._replicas} replicas")
+        incarnation = max(life, self.book.incarnation(number) + 1)
+        self.book.join(
+            number, incarnation, capacity, self.now() if now is None else now, prefill_budget, prefill_square
+        )
+        if lengths is not None:
+            self.book.set_range(number, *lengths)
+        entry = Entry(name, number, life, incarnation, replica)
+        self._entries[name] = self._numbers[number] = entry
+        if self.prefixes is not None:
+            self.prefixes.cleared(number)
+        self._changed()
+        return True
+
+    def drain(self, name: str) -> bool:
+        """It takes no new requests; those that it has go on."""
+        entry = self._entries.get(name)
+        return entry is not None and self.book.drain(entry.number)
+
+    def gone(self, name: str) -> bool:
+        """It is dead for sure: nothing that it says counts any more, and what it had is tried elsewhere."""
+        entry = self._entries.pop(name, None)
+        if entry is None:
+            return False
+        del self._numbers[entry.number]
+        entry.gone = True
+        self.book.fence(entry.number, entry.incarnation)
+        for session in [*self._sessions.values()]:
+            session.left_by(entry)
+        self._changed()
+        return True
+
+    def suspect(self, entry: Entry) -> None:
+        """Somebody could not reach it, or waited in vain. If it can be made sure of, it is (`fence`)."""
+        if entry.gone:
+            return
+        self.book.lost(entry.number, entry.incarnation)
+        fresh = entry.shunned_until <= self.now()
+        entry.shunned_until = self.now() + self.shun
+        fence = getattr(entry.replica, "fence", None)
+        if fence is not None and fresh:
+            self._spawn(self._fence(entry, fence))
+
+    async def _fence(self, entry: Entry, fence: Any) -> None:
+        with contextlib.suppress(Exception):
+            await fence()
+            if self._entries.get(entry.name) is entry:
+                self.gone(entry.name)
+
+    def report(self, name: str, said: Report) -> str:
+        """A report has come, in whatever order: "taken", or why it is not."""
+        entry = self._entries.get(name)
+        if entry is None:
+            return "unknown"
+        own = None if said.by_router is None else said.by_router.get(self.name, Load())
+        try:
+            what = self.book.receive(
+                entry.number,
+                max(entry.incarnation + said.life - entry.life, 0),
+                said.epoch,
+                said.all,
+                self.now(),
+                own=own,
+                free=said.free,
+                slo_met=said.slo_met,
+            )
+        except (TypeError, ValueError):
+            return "malformed"
+        if what == "taken":
+            self._take_events(entry, said)
+            self._changed()
+        return what
+
+    def _take_events(self, entry: Entry, said: Report) -> None:
+        if self.prefixes is None:
+            return
+        if said.epoch != entry.epoch + 1:
+            self.prefixes.cleared(entry.number)  # some were lost
+        entry.epoch = said.epoch
+        for kind, *what in said.events:
+            if kind == "stored":
+                self.prefixes.stored(entry.number, *what)
+            elif kind == "removed":
+                self.prefixes.removed(entry.number, *what)
+            else:
+                self.prefixes.cleared(entry.number)
+
+    # -- requests
+
+    def stream(
+        self,
+        prompt: Sequence[int],
+        max_tokens: int,
+        params: Mapping[str, Any] | None = None,
+        *,
+        movable: bool = True,
+        end_of_reasoning: int | None = None,
+    ) -> Session:
+        """A request: a session to iterate over. `movable`: an engine that goes on with it says what the others would,
+        as with greedy decoding; else it stays where it is, and only a death sends it elsewhere. `end_of_reasoning`: the
+        token that ends it, of a request that reasons."""
+        return Session(
+            self,
+            prompt,
+            max_tokens,
+            params or {},
+            movable=movable,
+            reasons=end_of_reasoning is not None,
+            end_of_reasoning=end_of_reasoning,
+            patience=self.patience,
+        )
+
+    async def run(self, period: float = 0.5) -> None:
+        """Asks for reports and decides about moves, until it is cancelled."""
+        asking: dict[Entry, asyncio.Task[None]] = {}
+        while True:
+            for entry in [*self._entries.values()]:
+                report = getattr(entry.replica, "report", None)
+                if report is not None and (entry not in asking or asking[entry].done()):
+                    asking[entry] = self._spawn(self._ask(entry, report, 4 * period))
+            self.tick()
+            asking = {e: t for e, t in asking.items() if not e.gone}
+            await asyncio.sleep(period)
+
+    async def _ask(self, entry: Entry, report: Any, timeout: float) -> None:
+        # Who does not answer is silent, and the book knows what follows.
+        with contextlib.suppress(Exception):
+            self.book.asked(entry.number)
+            said = await asyncio.wait_for(report(), timeout)
+            if self._entries.get(entry.name) is entry:
+                self.report(entry.name, said)
+
+    def tick(self) -> None:
+        """Time has passed: leases run out, and requests move. Several times a lease."""
+        now = self.now()
+        if now - self._touched >= self._lease / 4:
+            # Those that wait, or whose client is slow, live too.
+            self._touched = now
+            for session in self._sessions.values():
+                self._progress(session, 0)
+        self.book.expire(now)
+        for request, _, to, _, _ in self.book.propose_moves(now):
+            session = self._sessions.get(request)
+            if session is None or not session.go(self._numbers[to]):
+                self.book.release(request, to)
+
+    async def close(self) -> None:
+        """Ends what still reads from replicas."""
+        tasks = [*self._tasks]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def entry(self, name: str) -> Entry | None:
+        """A replica that lives."""
+        return self._entries.get(name)
+
+    def names(self) -> list[str]:
+        """Those that live."""
+        return [*self._entries]
+
+    # -- what sessions need
+
+    async def _place(self, session: Session, avoid: set[Entry]) -> Entry:
+        """Where it is sent next; it counts there when this returns."""
+        ids = [*session.prompt, *session.got]
+        until = self.now() + session.patience.place
+        while True:
+            if session._closed:
+                raise Refused("the client has gone")
+            entry = self._choose(session, ids, avoid)
+            if entry is not None:
+                return entry
+            # Who has only refused may take it later.
+            avoid.difference_update([e for e in avoid if e.gone or e.shunned_until <= self.now()])
+            left = until - self.now()
+            if left <= 0:
+                raise Refused("no replica takes requests")
+            changed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._waiting.append(changed)
+            with contextlib.suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(changed, min(left, 0.25))
+
+    def _choose(self, session: Session, ids: list[int], avoid: set[Entry]) -> Entry | None:
+        now = self.now()
+        request = next(self._requests)
+        cached = None if self.prefixes is None else self.prefixes.match(ids)
+        never = {e.number for e in avoid if not e.gone}
+        shunned = {e.number for e in self._entries.values() if now < e.shunned_until}
+        for avoided in (never | shunned, never):
+            number = self.book.place(
+                request, len(ids), now, cached=cached, reasons=session.reasons, avoid=[*avoided] or None
+            )
+            if number is not None:
+                self._sessions.pop(session._request, None)
+                session._request = request
+                self._sessions[request] = session
+                return self._numbers[number]
+            if not shunned:
+                break
+        return None
+
+    def _progress(self, session: Session, generated: int) -> None:
+        leg = session._leg
+        if leg is not None:
+            self.book.progress(session._request, leg.entry.number, generated, self.now())
+
+    def _answers(self, session: Session) -> None:
+        leg = session._leg
+        if leg is not None:
+            self.book.answers(session._request, leg.entry.number, self.now())
+
+    def _moved(self, session: Session, to: Entry) -> None:
+        self.book.moved(session._request, to.number, self.now())
+
+    def _release(self, session: Session, entry: Entry) -> None:
+        self.book.release(session._request, entry.number)
+        self._changed()
+
+    def _forget(self, session: Session) -> None:
+        self._sessions.pop(session._request, None)
+
+    def _changed(self) -> None:
+        for waits in self._waiting:
+            if not waits.done():
+                waits.set_result(None)
+        self._waiting.clear()
+
+    def _spawn(self, what: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.get_running_loop().create_task(what)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task

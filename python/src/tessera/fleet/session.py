@@ -1,0 +1,457 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""One request at the front end: placed, streamed, moved while it runs, and tried again when an engine dies.
+
+A session reads from legs: streams of one replica each. There is one that the client is served from, and while it moves
+two more: the export, a request of one token more that asks the source for the KV of what the client has, and the
+target, which goes on with it. The source streams on until the target's first token; if anything of it fails, it has
+never stopped. Every piece says its position, so the client gets each token once, whoever sends it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from tessera import _fleet
+
+if TYPE_CHECKING:
+    from tessera.fleet.router import Entry, Router
+
+
+class Failure(Exception):
+    """Why a replica does not go on with a request. `kind` is a word of `Retries.after`."""
+
+    kind = "died"
+
+
+class Refused(Failure):
+    """It does not take the request: full, or draining. Another may."""
+
+    kind = "refused"
+
+
+class Unreachable(Failure):
+    """It could not be reached, and has not seen the request."""
+
+    kind = "unreachable"
+
+
+class Died(Failure):
+    """It died, failed inside or fell silent while it had the request."""
+
+    kind = "died"
+
+
+class AtFault(Failure):
+    """The request is wrong, wherever it is sent."""
+
+    kind = "at_fault"
+
+
+class Piece(NamedTuple):
+    """Some tokens of an answer."""
+
+    #: Position of the first of them in the answer.
+    at: int
+    tokens: Sequence[int]
+    #: Why the answer ends with them: "stop", "length", or another word of the engine's; None if it goes on.
+    finish: str | None = None
+    #: How a peer gets the KV, on the last piece of an export. The replicas' own affair.
+    kv: Mapping[str, Any] | None = None
+    #: Prompt tokens that were not computed.
+    cached: int = 0
+
+
+@dataclass(frozen=True)
+class Call:
+    """What a replica is asked for: to go on after `ids`."""
+
+    #: The prompt and what the client has of the answer.
+    ids: Sequence[int]
+    #: How much of `ids` is the answer: the position of the next token.
+    at: int
+    #: Most tokens.
+    max_tokens: int
+    #: The router's name, under which the replica counts it.
+    router: str
+    #: Sampling, in the engine's own words. Nothing here looks at it.
+    params: Mapping[str, Any] = field(default_factory=dict)
+    #: At the end keep the KV for a peer, and say in `Piece.kv` how it is had.
+    export: bool = False
+    #: The KV of `ids` but the last, as a peer said.
+    kv: Mapping[str, Any] | None = None
+
+
+class Replica(Protocol):
+    """What a router needs of a replica: a handle of Ray's, a client of an HTTP server, a fake.
+
+    It may also have `async report() -> Report`, which `Router.run` asks for, and `async fence()`: makes sure that it is
+    dead and cannot come back.
+    """
+
+    def stream(self, call: Call) -> AsyncGenerator[Piece, None]:
+        """Pieces until one has a `finish`. Raises `Failure`; another exception counts as `Died`. When it is closed
+        (`aclose`) before, the engine stops."""
+
+
+@dataclass(frozen=True)
+class Patience:
+    """How long a session waits, in seconds, and how often it tries."""
+
+    #: For the first token of a replica that has the request.
+    first: float = 120.0
+    #: For each further one. Then the replica counts as hung.
+    token: float = 15.0
+    #: For a replica to send it to.
+    place: float = 30.0
+    #: For a move, from its decision to the target's first token.
+    move: float = 15.0
+    #: Before another try, at first; then twice as long each time.
+    again: float = 0.05
+    #: Engines that may die while they have it.
+    deaths: int = 2
+    #: Failures of any kind.
+    tries: int = 8
+
+
+class _Leg:
+    """A stream of one replica. What comes of it is put into the session's queue."""
+
+    def __init__(self, session: Session, entry: Entry, call: Call) -> None:
+        self.entry = entry
+        self.call = call
+        self.has_first = False
+        self.closed = False
+        self._task = session._router._spawn(self._read(session._events))
+
+    async def _read(self, events: asyncio.Queue[tuple[_Leg, Piece | BaseException]]) -> None:
+        stream = self.entry.replica.stream(self.call)
+        try:
+            async for piece in stream:
+                events.put_nowait((self, piece))
+                if piece.finish is not None:
+                    return
+            events.put_nowait((self, Died("the stream broke off")))
+        except Exception as error:
+            events.put_nowait((self, error))
+        finally:
+            with contextlib.suppress(Exception):
+                await stream.aclose()
+
+    def close(self) -> None:
+        """Whatever it says from now on is not heard; the engine stops."""
+        self.closed = True
+        self._task.cancel()
+
+
+@dataclass
+class _Move:
+    """A request on its way elsewhere."""
+
+    to: Entry
+    until: float
+    at: int
+    export: _Leg | None = None
+    extra: list[int] = field(default_factory=list)
+    target: _Leg | None = None
+
+    def close(self) -> None:
+        for leg in (self.export, self.target):
+            if leg is not None:
+                leg.close()
+
+
+class Session:
+    """One request: an asynchronous iterator of `Piece`s, each token once and in order; the last has a `finish`.
+
+    Leaving the loop, or cancelling the task that is in it, stops the engines; close it (`aclose`) where Python would
+    take its time. Raises `Failure` when no other replica may be tried. Made by `Router.stream`.
+    """
+
+    def __init__(
+        self,
+        router: Router,
+        prompt: Sequence[int],
+        max_tokens: int,
+        params: Mapping[str, Any],
+        *,
+        movable: bool,
+        reasons: bool,
+        end_of_reasoning: int | None,
+        patience: Patience,
+    ) -> None:
+        if not prompt:
+            raise ValueError("a prompt has at least one token")
+        if max_tokens < 1:
+            raise ValueError(f"max_tokens is at least 1, not {max_tokens}")
+        self.prompt = list(prompt)
+        self.max_tokens = max_tokens
+        self.params = params
+        self.movable = movable
+        self.reasons = reasons
+        self.patience = patience
+        #: The answer as far as the client has it.
+        self.got: list[int] = []
+        #: Moves that came to an end, well or not, and what failed: for logs and tests.
+        self.moves = 0
+        self.moves_failed = 0
+        self.failures: list[str] = []
+        self.cached = 0
+        self._router = router
+        self._end_of_reasoning = end_of_reasoning
+        self._stitch = _fleet.Stitch()
+        self._retries = _fleet.Retries(patience.deaths, patience.tries)
+        self._events: asyncio.Queue[tuple[_Leg, Piece | BaseException]] = asyncio.Queue()
+        self._leg: _Leg | None = None
+        self._move: _Move | None = None
+        self._request = -1  # in the book
+        self._avoid: set[Entry] = set()  # those that have failed it
+        self._base = 0  # tokens that it had when it was placed
+        self._heard = 0.0
+        self._closed = False
+        self._pieces = self._run()
+
+    def __aiter__(self) -> AsyncIterator[Piece]:
+        return self._pieces
+
+    async def aclose(self) -> None:
+        """The client has gone. Whoever waits for the next piece gets none."""
+        leg = self._leg
+        self._close()
+        if leg is not None:
+            self._events.put_nowait((leg, Died("the client has gone")))
+        with contextlib.suppress(RuntimeError):  # somebody waits for it
+            await self._pieces.aclose()
+
+    @property
+    def replica(self) -> str | None:
+        """Who serves it now."""
+        return None if self._leg is None else self._leg.entry.name
+
+    # -- the loop
+
+    async def _run(self) -> AsyncGenerator[Piece, None]:
+        try:
+            while not self._closed:
+                if self._leg is None:
+                    await self._open()
+                leg, what = await self._next()
+                if self._closed:
+                    return
+                if leg.closed:
+                    continue
+                pieces = self._hear(leg, what) if isinstance(what, Piece) else self._failed(leg, what)
+                for piece in pieces:
+                    if piece.finish is not None:
+                        self._close()  # whatever time the client takes over it
+                    yield piece
+                    if piece.finish is not None:
+                        return
+                if self._leg is None:
+                    await asyncio.sleep(min(self.patience.again * 2 ** (len(self.failures) - 1), 2.0))
+                if len(self.got) == self.max_tokens and self._leg is None:
+                    # It died after the last token, and before it said so.
+                    yield Piece(len(self.got), (), "length")
+                    return
+        finally:
+            self._close()
+
+    async def _open(self) -> None:
+        """Finds a replica and begins there. Raises `Refused` if there is none for long."""
+        router = self._router
+        entry = await router._place(self, self._avoid)
+        self._base = len(self.got)
+        self._heard = router.now()
+        call = Call(
+            [*self.prompt, *self.got],
+            len(self.got),
+            self.max_tokens - len(self.got),
+            router.name,
+            self.params,
+        )
+        self._leg = _Leg(self, entry, call)
+
+    async def _next(self) -> tuple[_Leg, Piece | BaseException]:
+        """What comes next, silence included."""
+        router = self._router
+        while True:
+            if not self._events.empty():
+                return self._events.get_nowait()
+            leg, move = self._leg, self._move
+            assert leg is not None
+            if move is not None and router.now() >= move.until:
+                self._stay()
+                continue
+            limit = self._heard + (self.patience.token if leg.has_first else self.patience.first)
+            if router.now() >= limit:
+                return leg, Died(f"silent for {router.now() - self._heard:.1f} s")
+            until = limit if move is None else min(limit, move.until)
+            with contextlib.suppress(asyncio.TimeoutError):
+                return await asyncio.wait_for(self._events.get(), until - router.now())
+
+    def _hear(self, leg: _Leg, piece: Piece) -> list[Piece]:
+        move = self._move
+        if move is not None and leg is move.export:
+            self._exported(move, piece)
+            return []
+        if piece.finish == "error":
+            # Without tokens and by an engine that lives: KV that never came, or a request that cannot be served.
+            if move is not None and leg is move.target:
+                self._stay()
+                return []
+            if leg.call.kv is None:
+                self._retries.after("at_fault")
+                raise AtFault(f"{leg.entry.name} cannot serve this request")
+            self._give_up(leg, "refused", f"{leg.entry.name} did not get the KV")
+            return []
+        if move is not None and leg is move.target:
+            if not self._continues(piece):
+                self._stay()
+                return []
+            return [*self._switch(move), *self._deliver(leg, piece)]
+        return self._deliver(leg, piece)
+
+    def _deliver(self, leg: _Leg, piece: Piece) -> list[Piece]:
+        skip, take, hole = self._stitch.on(piece.at, len(piece.tokens))
+        if hole:
+            return self._failed(leg, Died("left tokens out"))
+        self._heard = self._router.now()
+        leg.has_first = True
+        new = list(piece.tokens[skip : skip + take])
+        self.got += new
+        if len(self.got) == len(new):
+            self.cached = piece.cached
+        if new:
+            self._router._progress(self, len(self.got) - self._base)
+            if self.reasons and self._end_of_reasoning in new:
+                self.reasons = False
+                self._router._answers(self)
+        if not new and piece.finish is None:
+            return []
+        return [Piece(len(self.got) - len(new), new, piece.finish, None, self.cached)]
+
+    # -- failures
+
+    def _failed(self, leg: _Leg, error: BaseException) -> list[Piece]:
+        move = self._move
+        kind = error.kind if isinstance(error, Failure) else "died"
+        if kind in ("died", "unreachable"):
+            self._router.suspect(leg.entry)
+        if leg is not self._leg:
+            # The source goes on. But what kills engines is not sent to many.
+            if kind == "died" and move is not None and leg is move.target:
+                self._retries.after(kind)
+            self._stay()
+            return []
+        said = f"{leg.entry.name}: {error}"
+        if move is not None and move.target is not None and self._continues(Piece(move.at + len(move.extra), ())):
+            # All that there was to export is on its way, or there: it goes on where it was going to.
+            leg.close()
+            self._note(kind, said, leg, error)
+            return self._switch(move)
+        self._give_up(leg, kind, said, error)
+        return []
+
+    def _note(self, kind: str, said: str, leg: _Leg, error: BaseException | None = None) -> None:
+        self.failures.append(said)
+        self._router.failed += 1
+        self._avoid.add(leg.entry)
+        if not self._retries.after(kind):
+            raise error if isinstance(error, Failure) else Died(said)
+
+    def _give_up(self, leg: _Leg, kind: str, said: str, error: BaseException | None = None) -> None:
+        """It does not go on there."""
+        if self._move is not None:
+            self._stay()
+        leg.close()
+        self._router._release(self, leg.entry)
+        self._leg = None
+        self._note(kind, said, leg, error)
+
+    # -- moves
+
+    def go(self, to: Entry) -> bool:
+        """The book says that it is to go on there, where its room is reserved. False if it does not."""
+        leg = self._leg
+        if not self.movable or leg is None or not leg.has_first or self._move is not None or self._closed:
+            return False
+        known = len(self.prompt) + len(self.got)
+        generates, _, _, whole = _fleet.plan_export(known, self._router.block_size)
+        # Its end is near, or only the target's own work would help.
+        if not whole or self.max_tokens - len(self.got) <= 2 * generates:
+            return False
+        move = _Move(to, self._router.now() + self.patience.move, len(self.got))
+        call = Call([*self.prompt, *self.got], len(self.got), generates, self._router.name, self.params, export=True)
+        move.export = _Leg(self, leg.entry, call)
+        self._move = move
+        return True
+
+    def _exported(self, move: _Move, piece: Piece) -> None:
+        move.extra += piece.tokens
+        if piece.finish is None:
+            return
+        ids = [*self.prompt, *self.got[: move.at], *move.extra]
+        at = move.at + len(move.extra)
+        if piece.kv is None or piece.finish != "length" or at >= self.max_tokens:
+            self._stay()
+            return
+        call = Call(ids, at, self.max_tokens - at, self._router.name, self.params, kv=piece.kv)
+        move.target = _Leg(self, move.to, call)
+
+    def _continues(self, piece: Piece) -> bool:
+        """Whether the target says what the source has said, as far as both have spoken."""
+        move = self._move
+        assert move is not None
+        said = [*move.extra, *piece.tokens]
+        both = min(len(said), len(self.got) - move.at)
+        return piece.at == move.at + len(move.extra) and said[:both] == self.got[move.at : move.at + both]
+
+    def _switch(self, move: _Move) -> list[Piece]:
+        """It goes on at the target: what of the export the client does not have."""
+        assert move.target is not None
+        if self._leg is not None:
+            self._leg.close()
+        self._leg = move.target
+        self._move = None
+        self._heard = self._router.now()
+        self._router._moved(self, move.to)
+        self.moves += 1
+        self._router.moved += 1
+        has_first = move.target.has_first
+        pieces = self._deliver(move.target, Piece(move.at, move.extra))
+        move.target.has_first = has_first
+        return pieces
+
+    def left_by(self, entry: Entry) -> None:
+        """A replica is gone."""
+        move = self._move
+        for leg in (self._leg, move and move.export, move and move.target):
+            if leg is not None and leg.entry is entry and not leg.closed:
+                self._events.put_nowait((leg, Died("it is gone")))
+        if move is not None and move.target is None and move.to is entry:
+            self._stay()
+
+    def _stay(self) -> None:
+        """Its move comes to nothing. The source has never stopped."""
+        move = self._move
+        assert move is not None
+        move.close()
+        self._move = None
+        self.moves_failed += 1
+        self._router.stayed += 1
+        self._router._release(self, move.to)
+
+    def _close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        if self._move is not None:
+            self._stay()
+        if self._leg is not None:
+            self._leg.close()
+            self._router._release(self, self._leg.entry)
+            self._leg = None
+        self._router._forget(self)

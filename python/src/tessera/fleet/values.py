@@ -1,0 +1,23 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Values that cross between replicas, routers and the book."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Load(NamedTuple):
+    """What requests are to a replica, as `Ledger.receive` takes it. Loads add up."""
+
+    #: Live requests.
+    requests: float = 0
+    #: KV blocks that they hold, on device and host together.
+    kv_held: float = 0
+    #: KV blocks that they need for the tokens that they have and do not hold.
+    waiting_blocks: float = 0
+    #: Those that reason (PASCAL's r_i).
+    reasoning: float = 0
+    #: Answers that have not used up their first quantum (PASCAL's a_i).
+    fresh_answers: float = 0
+    #: What is left to compute of their prompts, in the unit of `Ledger.join`'s prefill_budget: tokens.
+    prefill: float = 0.0
