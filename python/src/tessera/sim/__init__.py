@@ -276,7 +276,9 @@ def replay(
     explained = None
     if explain is not None:
         explained = {**json.loads(given["explained"]), "text": given["timeline_text"]}
-    return Run(policy, json.loads(given["summary"]), given["requests"], given["timeline"], given["instances"], explained)
+    return Run(
+        policy, json.loads(given["summary"]), given["requests"], given["timeline"], given["instances"], explained
+    )
 
 
 def sweep(
