@@ -41,7 +41,7 @@ class Setting:
     pauses: bool = False
     logprobs: bool = False
     model: str = "llama"  #: what kind of one
-    adapters: int = 0  #: requests want one of so many, or none
+    adapters: int = 0  #: requests want one of so many
     own: dict = field(default_factory=dict)  #: more of vLLM's options
 
 
@@ -173,7 +173,8 @@ def _drive(e: LLMEngine, setting: Setting) -> Result:
         for _ in range(8):
             if i < len(arrivals):
                 request_id, prompt, params, priority = arrivals[i]
-                number = i % (setting.adapters + 1)
+                # None without: in a batch with others, vLLM on a CPU gives those whatever adapter is in the last place.
+                number = 1 + i % setting.adapters if setting.adapters else 0
                 e.add_request(
                     request_id,
                     {"prompt_token_ids": prompt},

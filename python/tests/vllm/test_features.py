@@ -135,38 +135,6 @@ def test_an_engine_core_in_a_process_of_its_own() -> None:
     assert got[0] == got[1]
 
 
-@apart
-def test_kill_and_restart() -> None:
-    """An engine core is killed while it works: the front end ends as with vLLM's own, and the next engine serves."""
-    import signal
-    import time
-    from multiprocessing import active_children
-
-    from vllm.v1.engine.exceptions import EngineDeadError
-
-    os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "1"
-    params = SamplingParams(temperature=0, max_tokens=60, ignore_eos=True)
-    got, ends = [], []
-    for options in ({}, ours):
-        with llm(**options) as made:
-            got.append(answers(made, params))
-            for i, prompt in enumerate(prompts):
-                made.llm_engine.add_request(str(i), prompt, params)
-            for _ in range(5):
-                made.llm_engine.step()
-            (core,) = active_children()
-            os.kill(core.pid, signal.SIGKILL)
-            begin = time.monotonic()
-            with pytest.raises(EngineDeadError) as error:
-                while True:
-                    made.llm_engine.step()
-            assert time.monotonic() - begin < 30
-            ends.append(str(error.value))
-    assert got[0] == got[1] and ends[0] == ends[1]
-    with llm(**ours) as made:
-        assert answers(made, params) == got[0]
-
-
 not_had = pytest.mark.parametrize(
     "what",
     [
