@@ -96,12 +96,11 @@ std::string row(std::string_view text) {
 TEST_CASE("a bad file is an error with line and column: the whole file", "[sim]") {
   CHECK(refusal("") ==
         "t:1:1: expected a header with at least the columns prompt_tokens and output_tokens, found an empty file");
-  CHECK(
-      refusal("a,b\n1,2\n")
-          .find("t:1:1: expected a header with the column prompt_tokens (known columns: arrival_s, "
-                "prompt_tokens, output_tokens, reasoning_tokens, answer_tokens, score, session, think_s, hash_ids; or "
-                "those of Azure, BurstGPT, ServeGen, Mooncake), found "
-                "'a,b'") == 0);
+  CHECK(refusal("a,b\n1,2\n")
+            .find("t:1:1: expected a header with the column prompt_tokens (known columns: arrival_s, "
+                  "prompt_tokens, output_tokens, reasoning_tokens, answer_tokens, score, session, think_s, hash_ids, "
+                  "tenant; or those of Azure, BurstGPT, ServeGen, Mooncake), found "
+                  "'a,b'") == 0);
   CHECK(refusal("prompt_tokens,b\n1,2\n").find("t:1:1: expected a header with the column output_tokens (") == 0);
   CHECK(refusal("1,2,3\n").find("t:1:1: expected a header") == 0);
   CHECK(refusal("\n").find("found an empty line") != std::string::npos);
