@@ -62,8 +62,7 @@ class Router:
     >>> async for piece in router.stream(prompt_ids, max_tokens=100):
     ...     send(piece.tokens)
 
-    `policy` and `settings`: of `Ledger`. To be used inside a running loop, but for making one and, if it is given `now`,
-    `add`.
+    `policy` and `settings`: of `Ledger`. To be used inside a running loop, but for making one, and `add` with a `now`.
     """
 
     def __init__(
