@@ -21,6 +21,7 @@ using ledger = fleet::ledger<>;
 
 struct view {
   blocks kv_held{};
+  blocks waiting_blocks{};
   blocks capacity{};
   blocks from{};
   blocks to{};
