@@ -18,12 +18,14 @@
 
 #include <sys/stat.h>
 #include <atomic>
+#include <charconv>
 #include <chrono>
 #include <csignal>
 #include <cstdint>
 #include <cstdio>
 #include <ctime>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <tuple>
 
@@ -46,6 +48,19 @@ template <class T>
 void require(T least, T most, T is, const char* option) {
   if (!(least <= is && is <= most)) {
     throw tessera::sim::usage_error{fmt::format("{}: a number from {} to {} is expected", option, least, most)};
+  }
+}
+
+/// gRPC would take the port modulo 65536.
+void require_address(const std::string& listen) {
+  const std::size_t colon = listen.rfind(':');
+  const char* const end = listen.data() + listen.size();
+  int port = -1;
+  const char* const begin = colon == listen.npos ? end : listen.data() + colon + 1;
+  const auto [last, failure] = std::from_chars(begin, end, port);
+  if (begin == end || colon == 0 || failure != std::errc{} || last != end || port < 0 || port > 65'535) {
+    throw tessera::sim::usage_error{
+        fmt::format("--listen: IP:PORT with a port from 0 to 65535 is expected, not {}", tessera::sim::shown(listen))};
   }
 }
 
@@ -126,6 +141,11 @@ int main(int argc, char** argv) {
     require<std::size_t>(1, std::size_t{1} << 40U, serve.each.body, "--body-at-most");
     require<std::size_t>(1, 1 << 30, serve.each.headers, "--headers-at-most");
     require<std::size_t>(1, std::size_t{1} << 40U, choose.buffered, "--buffered-at-most");
+    require_address(serve.listen);
+    if (!scrape.path.starts_with('/')) {
+      throw tessera::sim::usage_error{fmt::format("--metrics-path: a path that begins with / is expected, not {}",
+                                                  tessera::sim::shown(scrape.path))};
+    }
     if (serve.certificate.empty() != serve.key.empty()) {
       throw tessera::sim::usage_error{"--tls-certificate and --tls-key are expected together"};
     }

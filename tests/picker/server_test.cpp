@@ -448,6 +448,10 @@ TEST_CASE("a command that is wrong is refused: what was expected, and 2") {
   says(refusal({"--drain", "nan"}), "--drain: a number from 0 to");
   says(refusal({"--silence", "x"}), "a number is expected");
   says(refusal({"--no-such-option"}), "--no-such-option");
+  for (const char* const listen : {"127.0.0.1:99999", "127.0.0.1:-1", "127.0.0.1:", "127.0.0.1", ":80", "a:80x"}) {
+    says(refusal({"--listen", listen}), "--listen: IP:PORT with a port from 0 to 65535 is expected");
+  }
+  says(refusal({"--metrics-path", "metrics"}), "--metrics-path: a path that begins with / is expected");
   says(refusal({"--tls-key", "key.pem"}), "--tls-certificate and --tls-key are expected together");
   says(refusal({"--listen", "127.0.0.1:" + std::to_string(engine.port())}), "cannot listen on 127.0.0.1:");
   says(refusal({}, "{\"endpoints\": 3}"), ":1:15: expected an array of endpoints, found '3'");

@@ -639,6 +639,11 @@ async def test_what_no_engine_can_serve_is_the_requests_fault() -> None:
         f.router.stream([], 1)
     with pytest.raises(ValueError, match="max_tokens is at least 1, not 0"):
         f.router.stream([1], 0)
+    for prompt, most in (("abc", 1), (["x"], 1), ([1.5], 1), ([1], 1.5), ([1], "3")):
+        with pytest.raises(ValueError, match="whole numbers"):
+            f.router.stream(prompt, most)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="none is below 0"):
+        f.router.stream([1, -1], 1)
     await f.settle()
 
 
@@ -687,6 +692,16 @@ async def test_an_engine_that_breaks_the_rules_is_as_one_that_died(pieces: list[
         async for _ in s:
             pass
     assert s._retries.deaths == 2 and len(router.book) == 0
+
+
+@virtual
+async def test_a_mistake_in_a_replica_is_logged_and_said(caplog: pytest.LogCaptureFixture) -> None:
+    router = Router(patience=quick)
+    router.add("e", Scripted(TypeError("my bug")), 100)
+    with pytest.raises(Refused, match="no replica takes requests; the last failure: e: my bug"):
+        async for _ in router.stream([1, 2, 3], 10):
+            pass
+    assert "the stream of e raised" in caplog.text and "TypeError: my bug" in caplog.text
 
 
 @virtual

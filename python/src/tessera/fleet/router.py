@@ -301,7 +301,9 @@ class Router:
             avoid.difference_update([e for e in avoid if e.gone or e.shunned_until <= self.now()])
             left = until - self.now()
             if left <= 0:
-                raise Refused("no replica takes requests")
+                raise Refused(
+                    "no replica takes requests" + "".join(f"; the last failure: {f}" for f in session.failures[-1:])
+                )
             changed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._waiting.append(changed)
             with contextlib.suppress(asyncio.TimeoutError):

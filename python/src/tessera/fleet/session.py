@@ -11,14 +11,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import index
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from tessera import _fleet
 
 if TYPE_CHECKING:
     from tessera.fleet.router import Entry, Router
+
+logger = logging.getLogger(__name__)
 
 
 class Failure(Exception):
@@ -136,6 +140,9 @@ class _Leg:
                     return
             events.put_nowait((self, Died("the stream broke off")))
         except Exception as error:
+            if not isinstance(error, Failure):
+                # It counts as a death, but it may as well be a mistake of whoever wrote `stream`.
+                logger.warning("the stream of %s raised", self.entry.name, exc_info=error)
             events.put_nowait((self, error))
         finally:
             with contextlib.suppress(Exception):
@@ -183,11 +190,15 @@ class Session:
         end_of_reasoning: int | None,
         patience: Patience,
     ) -> None:
-        if not prompt:
-            raise ValueError("a prompt has at least one token")
+        try:
+            self.prompt = [index(t) for t in prompt]
+            max_tokens = index(max_tokens)
+        except TypeError:
+            raise ValueError("a prompt is tokens, whole numbers, and max_tokens is one too") from None
+        if not self.prompt or min(self.prompt) < 0:
+            raise ValueError("a prompt has at least one token, and none is below 0")
         if max_tokens < 1:
             raise ValueError(f"max_tokens is at least 1, not {max_tokens}")
-        self.prompt = list(prompt)
         self.max_tokens = max_tokens
         self.params = params
         self.movable = movable
