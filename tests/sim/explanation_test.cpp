@@ -22,6 +22,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
 #include <map>
 #include <memory>
 #include <random>
@@ -265,11 +266,21 @@ TEST_CASE("what is told agrees with the columns, and asking changes nothing", "[
           defragmented += e.why.find("defragmentation") != std::string::npos ? 1U : 0U;
         }
         double executed = 0;
+        std::int64_t generated = 0;
         bool steps_take_time = true;
         for (const sim::request_step& s : heard.steps[i]) {
           steps_take_time = steps_take_time && s.from_s < s.until_s;
           if (s.what == happening::generates || s.what == happening::computes) executed += s.until_s - s.from_s;
+          generated += s.what == happening::generates ? s.count.count() : 0;
+          long long needs = 0;
+          long long free = 0;
+          const std::size_t at = s.why.find("it needs ");
+          if (at != std::string::npos &&
+              std::sscanf(s.why.c_str() + at, "it needs %lld blocks, and %lld are free", &needs, &free) == 2) {
+            CHECK(needs > free);
+          }
         }
+        CHECK(generated < one.reasoning_tokens + one.answer_tokens);  // the prompt's last step has the first
         CHECK(steps_take_time);
         CHECK(executed == tessera_test::approx(one.executed).epsilon(1e-9));
         preempted += one.preemptions;
@@ -287,6 +298,25 @@ TEST_CASE("what is told agrees with the columns, and asking changes nothing", "[
   CHECK(defragmented > 0);
 }
 
+TEST_CASE("who has no instance for ever is told so, and not that he is too long", "[sim]") {
+  const std::vector<trace_row> rows{row(0, 16, 0, 400), row(1, 16, 0, 5), row(9, 16, 0, 5)};
+  cluster_options o = toy_cluster(1, 100);
+  o.faults = {{.instance = 0, .at_s = 0.5}};
+  o.detection_s = 1;
+  listener heard;
+  o.watcher = &heard;
+  const run_result r = cluster<fcfs<request>>{o}.run(rows, quiet);
+  for (const sim::request_record& one : r.requests) {
+    CHECK(!one.rejected);
+    CHECK(!(one.finish >= 0));
+    const auto& events = heard.events[one.id];
+    REQUIRE(!events.empty());
+    CHECK(heard.count(one.id, happening::refused) == 0);
+    CHECK(events.back().what == happening::waits);
+    CHECK(events.back().why.find("dead for ever") != std::string::npos);
+  }
+}
+
 TEST_CASE("what can be asked", "[sim]") {
   CHECK(sim::parse_question("17").request == 17);
   CHECK(sim::parse_question("request:0").request == 0);
@@ -294,7 +324,7 @@ TEST_CASE("what can be asked", "[sim]") {
   CHECK(sim::parse_question("12.5").from_s == 12.5);
   CHECK(sim::parse_question("time:12").from_s == 12);
   for (const char* wrong :
-       {"", "x", "request:", "request:1.5", "request:-1", "time:", "time:x", "1.5s", "inf", "nan"}) {
+       {"", "x", "request:", "request:1.5", "request:-1", "time:", "time:x", "1.5s", "inf", "nan", "-1", "-1.5"}) {
     CAPTURE(wrong);
     CHECK_THROWS_AS(sim::parse_question(wrong), sim::usage_error);
   }

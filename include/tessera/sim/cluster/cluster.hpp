@@ -418,8 +418,12 @@ class cluster {
       if (asks(r)) tell(r, happening::waits, no_instance, "no instance is there that could take it");
       return homeless_.push_back(a);
     } else if (v == verdict::never) {
-      if (asks(r)) tell(r, happening::refused, no_instance, "there is no instance that could ever take it");
-      recorder_.record(r, asked_s(a.arrived_s), -1, r.prompt + r.output - tokens{1} > most_kv_);
+      const bool too_long = r.prompt + r.output - tokens{1} > most_kv_;
+      if (asks(r)) {
+        tell(r, too_long ? happening::refused : happening::waits, no_instance,
+             too_long ? "it is too long for every instance" : "all instances that could take it are dead for ever");
+      }
+      recorder_.record(r, asked_s(a.arrived_s), -1, too_long);
       return ended(r);
     }
     const std::size_t to = control_.place(*this, std::as_const(r));
@@ -892,7 +896,12 @@ class cluster {
     for (const request_record& r : recorder_.result.requests) ended[r.id] = true;
     for (std::size_t i = 0; i != rows.size(); ++i) {
       if (ended[i]) continue;
-      if (requests_[i].state().length == tokens{}) describe(rows[i], i);
+      if (requests_[i].state().length == tokens{}) {
+        describe(rows[i], i);
+        if (asks(requests_[i])) {
+          tell(requests_[i], happening::waits, no_instance, "all instances are dead for ever when it arrives");
+        }
+      }
       recorder_.record(requests_[i], rows[i].arrival_s, -1, false);
     }
   }

@@ -29,10 +29,15 @@ template <class Scheduler>
   return words_of<Scheduler>::place(s.waiting().discipline(), r);
 }
 
-/// Why a request is not in a plan, as far as it is not others that rank before it.
+/// Why a request is not in a plan, as far as it is not others that rank before it. @param free blocks when the plan is
+/// made: others may have lost theirs since its turn.
 [[nodiscard]] inline std::string reason_words(wait_reason why, blocks needs, blocks free) {
   switch (why) {
-    case wait_reason::no_blocks: return fmt::format("it needs {} blocks, and {} are free", needs.count(), free.count());
+    case wait_reason::no_blocks:
+      return needs > free
+                 ? fmt::format("it needs {} blocks, and {} are free", needs.count(), free.count())
+                 : fmt::format("it needs {} blocks, and fewer were free at its turn: {} are now, that others have lost",
+                               needs.count(), free.count());
     case wait_reason::held_back:
       return fmt::format("admission keeps blocks for those that run: it needs {}, and {} are free", needs.count(),
                          free.count());
@@ -57,10 +62,8 @@ template <class Scheduler>
     for (const auto& a : gate.accounts) {
       if (a.waiting != 0 && a.had < least->had) least = &a;
     }
-    if (least != &gate.accounts[r.tenant]) {
-      why += fmt::format(", and another that waits {}", least->had / gate.unit);
-    }
-    return why;
+    return least != &gate.accounts[r.tenant] ? why + fmt::format(", and another that waits {}", least->had / gate.unit)
+                                             : why + ", more than those that went before it";
   } else {
     return "the gate does not let it start";
   }
@@ -114,6 +117,8 @@ void tell_of_plan(run_watcher& w, std::size_t at, double from_s, double until_s,
   const auto runs = [&](const scheduled<request>& e, bool decodes) {
     const request& r = *e.request;
     if (!w.asks(r.index, from_s)) return;
+    // The last token of a prompt may be a chunk of its own.
+    decodes = decodes && r.generated() > tokens{};
     if (e.origin != entry_origin::going_on) {
       std::string why;
       for (const kv_transfer<request>& t : plan.swap_in) {

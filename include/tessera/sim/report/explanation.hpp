@@ -63,6 +63,7 @@ struct question {
     }
     if (is_request) throw refuse();
   }
+  if (!is_time && rest.starts_with('-')) throw refuse();
   const auto [stopped, wrong] = std::from_chars(rest.data(), end, q.from_s);
   if (wrong != std::errc{} || stopped != end || !std::isfinite(q.from_s)) throw refuse();
   return q;
@@ -324,12 +325,16 @@ class explanation : public run_watcher {
         const std::size_t shown = std::min<std::size_t>(o.chunks.size(), 8);
         for (std::size_t k = 0; k != shown; ++k) parts += fmt::format("{}{}", k == 0 ? "" : " + ", o.chunks[k]);
         if (shown != o.chunks.size()) parts += " + ...";
-        e.why = o.chunks.size() == 1 ? fmt::format("{} tokens in one step", e.count.count())
-                                     : fmt::format("{} tokens in {} steps: {}", e.count.count(), e.steps, parts);
+        if (o.chunks.size() != 1) {
+          e.why = fmt::format("{} tokens in {} steps: {}", e.count.count(), e.steps, parts);
+        } else {
+          e.why = e.count == tokens{1} ? "a token" : fmt::format("{} tokens in one step", e.count.count());
+        }
         break;
       }
       case happening::generates:
-        e.why = fmt::format("{} tokens, {:.4g} s each", e.steps, seconds / static_cast<double>(e.steps));
+        e.why = e.steps == 1 ? fmt::format("a token, {:.4g} s", seconds)
+                             : fmt::format("{} tokens, {:.4g} s each", e.steps, seconds / static_cast<double>(e.steps));
         break;
       case happening::waits:
         if (o.last_ahead != o.first_ahead) e.why += fmt::format(" (at last {} before it)", o.last_ahead);
