@@ -105,11 +105,20 @@ def test_reports_and_shutdown(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_memory_that_is_not_had(monkeypatch: pytest.MonkeyPatch) -> None:
-    from test_handback import groups, window
+    from test_handback import attention, groups, window
 
     warnings: list[str] = []
     monkeypatch.setattr(shadow.logger, "warning", lambda text, *a: warnings.append(text % a))
     monkeypatch.setattr(shadow.api, "OwnScheduler", lambda *a, **k: "own")
     config = stub.config(tessera={"shadow": True})
-    assert stub.Scheduler(config, groups(window()), None, 16) == "own"
-    assert warnings == ["tessera has no KV of SlidingWindowSpec: it watches nothing"]
+    assert stub.Scheduler(config, groups(attention(), window(), window()), None, 16) == "own"
+    assert warnings == ["tessera has no 3 groups of KV blocks instead of 2 at most: it watches nothing"]
+
+
+def test_windows_are_watched_too() -> None:
+    windows, blocks = (40, 0), 120
+    config = stub.config(caching=True, tessera={"policy": "pascal", "shadow": True})
+    watched = stub.scheduler(stub.Scheduler, config, blocks, kv=stub.memory(blocks, windows), include_finished_set=True)
+    load = stub.Load(seed=5)
+    check(drive(watched, stub.Runner(blocks, windows=windows), load, False), load)
+    assert watched.shadow is not None and watched.shadow.report()["ttft"]["predicted"]["count"] > 0
