@@ -226,3 +226,37 @@ def test_reset_between_requests() -> None:
         first = answers(made, params)
         assert made.reset_prefix_cache()
         assert answers(made, params) == first
+
+
+@apart
+def test_kill_and_restart() -> None:
+    """An engine core is killed while it works: the front end ends as with vLLM's own, and the next engine serves."""
+    import signal
+    import time
+    from multiprocessing import active_children
+
+    from vllm.v1.engine.exceptions import EngineDeadError
+
+    os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "1"
+    params = SamplingParams(temperature=0, max_tokens=60, ignore_eos=True)
+    got, ends = [], []
+    for options in ({}, ours):
+        with llm(**options) as made:
+            got.append(answers(made, params))
+            for i, prompt in enumerate(prompts):
+                made.llm_engine.add_request(str(i), prompt, params)
+            for _ in range(5):
+                made.llm_engine.step()
+            (core,) = active_children()
+            os.kill(core.pid, signal.SIGKILL)
+            begin = time.monotonic()
+            # vLLM's client for one thread would wait for the dead one's next output; that it is dead is known.
+            while not made.llm_engine.engine_core.resources.engine_dead:
+                assert time.monotonic() - begin < 30
+                time.sleep(0.05)
+            with pytest.raises(EngineDeadError) as error:
+                made.llm_engine.add_request("late", prompts[0], params)
+            ends.append(str(error.value))
+    assert got[0] == got[1] and ends[0] == ends[1]
+    with llm(**ours) as made:
+        assert answers(made, params) == got[0]
