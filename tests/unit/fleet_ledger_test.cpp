@@ -12,6 +12,7 @@
 
 #include "support/allocation_guard.hpp"
 #include "support/catch.hpp"
+#include "support/ledger_of_alike.hpp"
 
 #include <algorithm>
 #include <cstdint>
@@ -28,14 +29,7 @@ using ledger = fleet::ledger<>;
 
 constexpr time_point at(double seconds) { return time_point::at_seconds(seconds); }
 
-struct fixture {
-  owned_storage<ledger::limits> storage;
-  ledger l;
-  explicit fixture(std::size_t replicas, const ledger::settings& s = {}, std::size_t reservations = 64)
-      : storage{storage_for<ledger>({.replicas = replicas, .reservations = reservations})}, l{storage, s} {
-    for (replica_id id = 0; id != replicas; ++id) REQUIRE(ok(l.join(id, 1, {.capacity = 100_blk}, at(0))));
-  }
-};
+using fixture = tessera_test::ledger_of_alike;
 
 report of(std::uint64_t epoch, std::size_t requests, blocks held, std::uint64_t incarnation = 1) {
   return {.incarnation = incarnation, .epoch = epoch, .all = {.requests = requests, .kv_held = held}};

@@ -11,6 +11,7 @@
 #include <tessera/placement/stay_in_range.hpp>
 
 #include "support/catch.hpp"
+#include "support/ledger_of_alike.hpp"
 
 #include <cstdint>
 #include <limits>
@@ -28,13 +29,8 @@ using ledger = fleet::ledger<>;
 
 constexpr time_point at(double seconds) { return time_point::at_seconds(seconds); }
 
-struct fixture {
-  owned_storage<ledger::limits> storage;
-  ledger l;
-  explicit fixture(std::size_t replicas, const ledger::settings& s = {}, std::size_t reservations = 64)
-      : storage{storage_for<ledger>({.replicas = replicas, .reservations = reservations})}, l{storage, s} {
-    for (replica_id id = 0; id != replicas; ++id) REQUIRE(ok(l.join(id, 1, {.capacity = 100_blk}, at(0))));
-  }
+struct fixture : tessera_test::ledger_of_alike {
+  using ledger_of_alike::ledger_of_alike;
   /// A request that runs, and has so many blocks.
   void runs(request_id request, replica_id where, std::int64_t blocks) {
     REQUIRE(ok(l.reserve(request, where, {.prompt = tokens{16 * blocks - 1}}, at(0))));
