@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 import stub
 from vllm import SamplingParams
-from vllm.sampling_params import StructuredOutputsParams
 
 
 class Grammars:
@@ -77,15 +76,7 @@ def test_a_grammar_has_had_every_token(second: bool, theirs: bool) -> None:
     s = stub.scheduler(stub.OwnAsyncScheduler if theirs else stub.Scheduler, made, blocks=60)
     grammars = s.structured_output_manager = Grammars(runner)
     load = stub.Load(seed=11, count=60).requests()
-    structured = set()
-    for i, (request_id, prompt, params, priority, salt) in enumerate(load):
-        if i % 3 == 0:
-            params.structured_outputs = StructuredOutputsParams(regex="[a-z]*")
-        r = stub.request(request_id, prompt, params, priority, salt)
-        if r.use_structured_output:
-            structured.add(request_id)
-            r.structured_output_request.grammar = object()
-        s.add_request(r)
+    structured = stub.add_with_grammars(s, load)
     got, deferred_steps = run(s, runner)
     for request_id, prompt, params, _, _ in load:
         assert got[request_id] == stub.answer(prompt, params), request_id

@@ -12,7 +12,7 @@ import stub
 from test_async import Grammars, run
 from test_stub import Run, check, drive, one_or_two, policies
 from vllm import SamplingParams
-from vllm.sampling_params import RepetitionDetectionParams, StructuredOutputsParams
+from vllm.sampling_params import RepetitionDetectionParams
 from vllm.v1.engine import FinishReason
 from vllm.v1.outputs import DraftTokenIds
 
@@ -102,15 +102,7 @@ def test_a_grammar_refuses_drafts(theirs: bool, second: bool, in_flight: int) ->
     s = stub.scheduler(cls, made, blocks=60)
     grammars = s.structured_output_manager = Choosy(runner)
     load = stub.Load(seed=11, count=60).requests()
-    structured = set()
-    for i, (request_id, prompt, params, priority, salt) in enumerate(load):
-        if i % 3 == 0:
-            params.structured_outputs = StructuredOutputsParams(regex="[a-z]*")
-        r = stub.request(request_id, prompt, params, priority, salt)
-        if r.use_structured_output:
-            structured.add(request_id)
-            r.structured_output_request.grammar = object()
-        s.add_request(r)
+    structured = stub.add_with_grammars(s, load)
     got, deferred_steps = run(s, runner, in_flight)
     for request_id, prompt, params, _, _ in load:
         assert got[request_id] == stub.answer(prompt, params), request_id
