@@ -2,7 +2,7 @@
 
 // 11. A scheduler that is in no paper: PASCAL's two phases, answers first; PARS's ranking in each; Phasor's headroom,
 // with predicted lengths, to choose the instance. It is ahead of its parts in the mean, and behind them in the tail;
-// `compose/improved.hpp` is what became of it.
+// `compose/due_first.hpp` is what became of it.
 #include <tessera/headroom/space.hpp>
 #include <tessera/placement/phi.hpp>
 #include <tessera/sim/input/workload.hpp>

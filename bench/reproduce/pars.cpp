@@ -275,7 +275,7 @@ struct experiment {
   std::vector<sim::trace_row> rows;                       ///< Held-out prompts; arrivals and scores are set later.
   std::array<std::vector<float>, scored_count> scores{};  ///< One per row; of `first_come` empty.
   double tau = 0;                                         ///< Of `by_pairwise`.
-  /// Requests that were served before, with the scores of `by_pairwise`: other held-out prompts. What `improved` knows
+  /// Requests that were served before, with the scores of `by_pairwise`: other held-out prompts. What `due-first` knows
   /// of lengths.
   std::vector<sim::trace_row> history;
 };
@@ -383,12 +383,12 @@ std::vector<contestant> contestants() {
       {"PARS, never boosted", by_pairwise, named("pars-unboosted")},
       {"PARS, smooth ageing", by_pairwise, named("pars-smooth")},
       {"PARS, smooth ageing, steps bounded", by_pairwise, always(sim::with_bounded_steps(published("pars-smooth")))},
-      {"`improved`", by_pairwise,
+      {"`due-first`", by_pairwise,
        [](const std::vector<sim::trace_row>& history) {
-         sim::policy p = published("improved");
+         sim::policy p = published("due-first");
          p.run = [history](const sim::cluster_options& o, std::span<const sim::trace_row> rows,
                            const sim::progress_callback& progress) {
-           return sim::run_improved(o, rows, history, {}, progress);
+           return sim::run_due_first(o, rows, history, {}, progress);
          };
          return p;
        }},
@@ -520,8 +520,8 @@ estimate over_seeds(const std::vector<outcome>& runs, Get&& get) {
 /// Per contestant, per seed.
 using runs_type = std::vector<std::vector<outcome>>;
 
-/// Every contestant on every seed. `rows(k, s)`: what contestant k gets under seed s; `history(s)`: what `improved` has
-/// seen before.
+/// Every contestant on every seed. `rows(k, s)`: what contestant k gets under seed s; `history(s)`: what `due-first`
+/// has seen before.
 template <class Rows, class History>
 runs_type run_contestants(const context& c, const std::vector<contestant>& who, Rows&& rows, History&& history) {
   runs_type runs(who.size(), std::vector<outcome>(c.seeds.size()));
@@ -752,7 +752,7 @@ std::vector<double> capacities(const context& c, Rows&& rows_at) {
 const std::vector<double> loads{0.8, 0.95, 1.0, 1.1};
 
 /// All contestants on Poisson arrivals at these loads. `rows(scored, rate, s)`: the requests of seed s with what they
-/// are ordered by; `history(s)`: what `improved` has seen before. @return per load, per contestant, per seed.
+/// are ordered by; `history(s)`: what `due-first` has seen before. @return per load, per contestant, per seed.
 template <class Rows, class History>
 std::vector<runs_type> at_loads(context& c, const std::vector<contestant>& who, const std::string& name,
                                 const std::string& file, Rows&& rows, History&& history) {
@@ -1250,10 +1250,10 @@ void run_all(const options& o) {
       "engine "
       "in kind; the paper has two such GPUs. Each of {} seeds draws {} prompts to serve and trains the three models on "
       "the "
-      "others but {} that `improved` has seen served: no request was seen in training (tau-b of PARS's scores here: "
+      "others but {} that `due-first` has seen served: no request was seen in training (tau-b of PARS's scores here: "
       "{}). All that order by length are one scheduler, `tessera::pars`, with different scores: with the paper's boost "
       "after 120 s, without any, and with smooth ageing, where the place of a score among all is worth up to {:g} s of "
-      "waiting (`pars-smooth`). `improved` is our own composition; it has a bound on steps, which others are given "
+      "waiting (`pars-smooth`). `due-first` is our own composition; it has a bound on steps, which others are given "
       "too.",
       c.profile.name, c.profile.kv_blocks(block_size).count(), o.seeds, c.held_out, before,
       show(sim::estimate_mean(taus)), sim::longest_overtaking.seconds()));

@@ -95,17 +95,17 @@ sim::policy placed_by(std::string_view placement, sim::policy p) {
   return on(std::move(p), fmt::format("{}, {}", p.name, placement),
             [placement](sim::cluster_options& o) { o.placement = sim::find_placement(placement); });
 }
-/// The policies of the main comparison: the library's, and round-robin in its other reading. What `improved` knows of
+/// The policies of the main comparison: the library's, and round-robin in its other reading. What `due-first` knows of
 /// the traffic is that of `history`.
 std::vector<sim::policy> compared_policies(const rows_type& history) {
   std::vector<sim::policy> all =
       all_of("fcfs,sarathi,rr,pascal,pascal-nonadaptive,pascal-nomigration,pascal-paced,oracle");
   all.insert(all.begin() + 3, make_policy<tessera::round_robin<request>>("rr-quanta", "round-robin by quanta used",
                                                                          {.fewest_quanta_first = true}));
-  sim::policy ours = published("improved");
+  sim::policy ours = published("due-first");
   ours.run = [history](const sim::cluster_options& o, std::span<const trace_row> rows,
                        const sim::progress_callback& progress) {
-    return sim::run_improved(o, rows, history, {}, progress);
+    return sim::run_due_first(o, rows, history, {}, progress);
   };
   all.insert(all.end() - 1, std::move(ours));
   return all;
@@ -227,7 +227,7 @@ std::string verdict(const samples& all) {
 /// The rows of the comparisons: other ones than those that were looked at while the policies were made (seeds 1 to 4).
 constexpr std::uint64_t first_seed = 101;
 
-/// The seed of what `improved` has seen before.
+/// The seed of what `due-first` has seen before.
 constexpr std::uint64_t history_seed = 1001;
 /// Of the time in which requests arrive: what is left out at its beginning, while the cluster fills, and at its end,
 /// where requests see a cluster that empties.
@@ -523,7 +523,7 @@ void tail_table(page& p, const std::vector<sim::policy>& policies, const std::ve
   const lookup at{policies};
   std::vector<std::vector<std::string>> rows;
   for (const char* name :
-       {"sarathi", "pascal", "pascal-nonadaptive", "pascal-nomigration", "pascal-paced", "improved", "oracle"}) {
+       {"sarathi", "pascal", "pascal-nonadaptive", "pascal-nomigration", "pascal-paced", "due-first", "oracle"}) {
     std::vector<std::string> row{name};
     for (const char* base : {"fcfs", "rr", "rr-quanta"}) {
       const compared c = compare(all[at[name]], all[at[base]]);
@@ -617,7 +617,7 @@ evaluated evaluate(page& p, const options& o, const sim::workload& w, const effo
   for (const double l : e.levels) {
     e.at.push_back(run_all(o, policies, w, l * e.saturation, f.requests, effort::seeds_at(l, o.seeds)));
   }
-  for (const char* name : {"pascal", "pascal-paced", "improved"}) claims_table(p, policies, e, name);
+  for (const char* name : {"pascal", "pascal-paced", "due-first"}) claims_table(p, policies, e, name);
   for (std::size_t k = 0; k != e.levels.size(); ++k) {
     p.text(fmt::format("**{} at {} % of saturation, {:.2f} requests/s**, {} seeds", w.name, in_percent(e.levels[k]),
                        e.levels[k] * e.saturation, e.at[k].front().size()));
@@ -748,7 +748,7 @@ void conclude(page& p, const std::vector<evaluated>& chats, const std::vector<ev
       "- *Past capacity PASCAL keeps TTFT low and lets the SLO suffer*: half of it. Its mean TTFT at 105 % stays below "
       "FCFS's ({}), its P99 does not everywhere ({}), the tail of short reasoning grows (the worst bins above), and "
       "more "
-      "is left behind than under FCFS. `pascal-paced` and `improved`, which serve readers who are about to run dry, "
+      "is left behind than under FCFS. `pascal-paced` and `due-first`, which serve readers who are about to run dry, "
       "miss "
       "at 105 % {} % and {} % of the SLO, with mean TTFTs of {} and {}.\n"
       "- *Without migration answers block, with it they hardly do*: up to 93 % neither does. At 99 % P99 of blocking "
@@ -770,9 +770,9 @@ void conclude(page& p, const std::vector<evaluated>& chats, const std::vector<ev
       each([&](auto& e) { return missed(e, "pascal", 1.05); }), each([&](auto& e) { return missed(e, "fcfs", 1.05); }),
       each([&](auto& e) { return against(e, ttft); }), each([&](auto& e) { return against(e, p99); }),
       each([&](auto& e) { return missed(e, "pascal-paced", 1.05); }),
-      each([&](auto& e) { return missed(e, "improved", 1.05); }),
+      each([&](auto& e) { return missed(e, "due-first", 1.05); }),
       each([&](auto& e) { return fmt::format("{:.2f} s", over(e.of("pascal-paced", 1.05), ttft).mean); }),
-      each([&](auto& e) { return fmt::format("{:.2f} s", over(e.of("improved", 1.05), ttft).mean); }),
+      each([&](auto& e) { return fmt::format("{:.2f} s", over(e.of("due-first", 1.05), ttft).mean); }),
       each([&](auto& e) {
         return fmt::format("{:.1f} s without, {:.1f} s with it", over(e.of("pascal-nomigration", 0.99), blocking).mean,
                            over(e.of("pascal", 0.99), blocking).mean);
@@ -798,13 +798,13 @@ void conclude(page& p, const std::vector<evaluated>& chats, const std::vector<ev
       "of FCFS still carry what arrives ({}), but not all of `pascal`'s ({}). At 105 and 110 % FCFS does not: {}; {}. "
       "Where the load is not carried, latencies say how long the run was. Close to saturation the draw decides much: "
       "see "
-      "the intervals, which are of {} seeds. At 105 % the best bin of `pascal-paced` is {}, of `improved` {}.",
+      "the intervals, which are of {} seeds. At 105 % the best bin of `pascal-paced` is {}, of `due-first` {}.",
       each([&](auto& e) { return verdict(e.of("fcfs", 0.99)); }),
       each([&](auto& e) { return verdict(e.of("pascal", 0.99)); }),
       each([&](auto& e) { return verdict(e.of("fcfs", 1.05)); }),
       each([&](auto& e) { return verdict(e.of("fcfs", 1.10)); }), chats.front().of("fcfs", high).size(),
       each([&](auto& e) { return best(e, "pascal-paced", "fcfs", 1.05); }),
-      each([&](auto& e) { return best(e, "improved", "fcfs", 1.05); })));
+      each([&](auto& e) { return best(e, "due-first", "fcfs", 1.05); })));
   p.lead(fmt::format(
       "**Baselines and placement.** FCFS and both round-robins send new requests where the least KV is held or waited "
       "for (`least-load`). By KV held alone, or by the fewest requests, FCFS's mean TTFT on {} at 99 % is {:.2f} and "
@@ -859,7 +859,8 @@ void run(const options& o) {
       "Its parameters, PASCAL's headroom and the reading by quanta were chosen on alpaca-chat, arena-chat and "
       "reasoning-chat at 80 to 99 % of saturation with other seeds than those here; r1-servegen and reasoning-heavy "
       "were "
-      "not tuned on. `improved` is [our composition](../improved/README.md); what it knows of lengths it knows from a "
+      "not tuned on. `due-first` is [our composition](../due_first/README.md); what it knows of lengths it knows from "
+      "a "
       "workload drawn under another seed.");
   p.text(
       "**Where the paper's rules end.** At low load memory does not bind, and all policies are the oracle's equals. "

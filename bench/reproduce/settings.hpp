@@ -15,7 +15,7 @@
 #include <tessera/sim/model/profiles.hpp>
 #include <tessera/sim/policies/cascade_plan.hpp>
 #include <tessera/sim/policies/disaggregated.hpp>
-#include <tessera/sim/policies/improved.hpp>
+#include <tessera/sim/policies/due_first.hpp>
 #include <tessera/sim/policies/llumnix.hpp>
 #include <tessera/sim/policies/placements.hpp>
 #include <tessera/sim/policies/policies.hpp>

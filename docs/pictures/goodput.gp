@@ -1,4 +1,4 @@
-# replay --policy fcfs,pascal,sarathi,improved --workload azure-conv --sweep rate-scale=1:9:1 --slo ttft_p99=2,tpot_p99=0.1
+# replay --policy fcfs,pascal,sarathi,due-first --workload azure-conv --sweep rate-scale=1:9:1 --slo ttft_p99=2,tpot_p99=0.1
 # --plot DIR: its first panel.
 if (!exists('picture')) picture = 'goodput.svg'
 set terminal svg size 900,360 dynamic background 'white'
@@ -70,4 +70,4 @@ set yrange [0:40]
 plot $run0 using 1:2 with linespoints ls 1 dt 1 pt 4 ps 0.6 title 'fcfs', \
      $run1 using 1:2 with linespoints ls 2 dt 1 pt 5 ps 0.6 title 'pascal', \
      $run2 using 1:2 with linespoints ls 3 dt 1 pt 6 ps 0.6 title 'sarathi', \
-     $run3 using 1:2 with linespoints ls 4 dt 1 pt 7 ps 0.6 title 'improved'
+     $run3 using 1:2 with linespoints ls 4 dt 1 pt 7 ps 0.6 title 'due-first'

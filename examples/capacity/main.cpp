@@ -42,7 +42,7 @@ using nlohmann::ordered_json;
 
 /// Those that a service would choose among: neither oracles nor those that need a predictor of lengths.
 constexpr std::string_view usual_policies =
-    "fcfs,rr,pascal,pascal-paced,sarathi,llumnix,cascade-steady,improved,distserve,splitwise,phasor";
+    "fcfs,rr,pascal,pascal-paced,sarathi,llumnix,cascade-steady,due-first,distserve,splitwise,phasor";
 
 struct arguments {
   replay::setting setting;

@@ -11,8 +11,8 @@
 #include <tessera/admit/future_peak.hpp>
 #include <tessera/admit/watermark.hpp>
 #include <tessera/compose/cascade.hpp>
+#include <tessera/compose/due_first.hpp>
 #include <tessera/compose/fcfs.hpp>
-#include <tessera/compose/improved.hpp>
 #include <tessera/compose/pars.hpp>
 #include <tessera/compose/pascal.hpp>
 #include <tessera/compose/pascal_paced.hpp>

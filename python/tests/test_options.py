@@ -34,10 +34,14 @@ def test_numbers_are_taken_as_they_are_meant() -> None:
     assert Options.parse({"policy": "pars", "threshold": math.inf}).parameters["threshold"] == math.inf
 
 
+def test_a_policy_is_known_by_its_former_name() -> None:
+    assert Options.parse({"policy": "improved", "pace": 0.2}) == Options.parse({"policy": "due_first", "pace": 0.2})
+
+
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"policy": "best"}, "unknown policy 'best'; there are: fcfs, improved, pars, pascal, pascal_paced, priority"),
+        ({"policy": "best"}, "unknown policy 'best'; there are: due_first, fcfs, pars, pascal, pascal_paced, priority"),
         ({"policy": ["fcfs"]}, "unknown policy"),
         (3, "must be a dict"),
         ("fcfs", "must be a dict"),
@@ -50,8 +54,8 @@ def test_numbers_are_taken_as_they_are_meant() -> None:
         ({"policy": "pascal", "quantum": "5"}, "quantum must be a whole number .*, not '5'"),
         ({"policy": "pascal", "quantum": None}, "quantum must be a whole number .*, not None"),
         ({"policy": "pascal", "fewest_quanta_first": 1}, "must be true or false, not 1"),
-        ({"policy": "improved", "pace": 0}, "pace must be a number above 0"),
-        ({"policy": "improved", "margin": math.nan}, "margin must be a number from 0"),
+        ({"policy": "due_first", "pace": 0}, "pace must be a number above 0"),
+        ({"policy": "due_first", "margin": math.nan}, "margin must be a number from 0"),
         ({"policy": "pars", "threshold": -1}, "threshold must be a number from 0, not -1"),
         ({"policy": "vtc", "output_cost": -1}, "output_cost must be a whole number from 0 to 1000, not -1"),
         ({"policy": "vtc", "weights": [1, 2]}, "weights must be a dict of names and numbers"),
@@ -61,7 +65,7 @@ def test_numbers_are_taken_as_they_are_meant() -> None:
         ({"watermark": 1.5}, "watermark must be a number from 0 to 1, not 1.5"),
         ({"fallback": "no"}, "fallback must be true or false"),
         ({"end_of_reasoning": -1}, "end_of_reasoning must be a whole number from 0"),
-        ({"score": "a:b"}, "fcfs has no use for score; these have: improved, pars"),
+        ({"score": "a:b"}, "fcfs has no use for score; these have: due_first, pars"),
         ({"policy": "pars", "score": "nothing"}, 'score must name a function of a request, as "module:function"'),
         ({"policy": "pars", "score": 4}, "score must name a function"),
         ({"policy": "pars", "score": "no.such.module:f"}, "could not be had: No module named 'no'"),
@@ -75,7 +79,7 @@ def test_what_is_refused(given: object, message: str) -> None:
 
 
 def test_a_function_as_score() -> None:
-    options = Options.parse({"policy": "improved", "score": "math:sqrt"})
+    options = Options.parse({"policy": "due_first", "score": "math:sqrt"})
     assert options.scorer()(4) == 2
     assert Options.parse({"policy": "pars"}).scorer() is None
 

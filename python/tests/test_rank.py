@@ -148,10 +148,10 @@ def test_options_name_a_model(tmp_path: Path) -> None:
     rank.save(rank.train(*log(50, 1)), path)
     options = Options.parse({"policy": "pars", "model": str(path)})
     assert options.model_reads == "tokens" and options.predictor() is not None
-    assert Options.parse({"policy": "improved", "model": str(path), "model_reads": "text"}).model_reads == "text"
+    assert Options.parse({"policy": "due_first", "model": str(path), "model_reads": "text"}).model_reads == "text"
     assert Options.parse({"policy": "pars"}).predictor() is None
     for given, message in [
-        ({"policy": "fcfs", "model": str(path)}, "fcfs has no use for model; these have: improved, pars"),
+        ({"policy": "fcfs", "model": str(path)}, "fcfs has no use for model; these have: due_first, pars"),
         ({"policy": "pars", "model": 3}, "model must be the path of a file"),
         (
             {"policy": "pars", "model": str(tmp_path / "nothing")},

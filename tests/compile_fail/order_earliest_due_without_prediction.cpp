@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // expect: .earliest_due. needs requests with a member .expected_output.
 
-#include <tessera/compose/improved.hpp>
+#include <tessera/compose/due_first.hpp>
 #include <tessera/pacing/token_pacer.hpp>
 #include <tessera/queue/ordered_queue.hpp>
 
-struct request : tessera::improved_request {
+struct request : tessera::due_first_request {
   tessera::token_pacer pacer{};
 #ifdef EXPECT_OK
   tessera::tokens expected_output{};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include <tessera/compose/due_first.hpp>
 #include <tessera/compose/fcfs.hpp>
-#include <tessera/compose/improved.hpp>
 #include <tessera/compose/pars.hpp>
 #include <tessera/compose/pascal.hpp>
 #include <tessera/sim/cluster/cluster.hpp>
@@ -9,7 +9,7 @@
 #include <tessera/sim/input/workload.hpp>
 #include <tessera/sim/policies/cascade.hpp>
 #include <tessera/sim/policies/disaggregated.hpp>
-#include <tessera/sim/policies/improved.hpp>
+#include <tessera/sim/policies/due_first.hpp>
 #include <tessera/sim/policies/policies.hpp>
 #include <tessera/sim/report/explanation.hpp>
 
@@ -160,7 +160,7 @@ TEST_CASE("an auction is told: who asked, who bid, who won", "[sim]") {
 }
 
 TEST_CASE("due times and headroom are told", "[sim]") {
-  using scheduler = tessera::improved<request, rank::expected_length<>, order::pacer_member>;
+  using scheduler = tessera::due_first<request, rank::expected_length<>, order::pacer_member>;
   // The third is shorter, and due before the second, by a clock that goes at a half and a third of its pace meanwhile:
   // 0.05 + 0.8 s, and 0.05 + 0.1 / 3 + 0.4 s.
   cluster_options o = toy_cluster(1, 64);

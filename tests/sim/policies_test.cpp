@@ -57,6 +57,9 @@ TEST_CASE("policies: the published ones have names, summaries and no namesake") 
 TEST_CASE("policies: a list selects by name, in its order") {
   const auto all = sim::published_policies();
   CHECK(names_of(sim::select_policies(all, "rr,fcfs")) == std::vector<std::string>{"rr", "fcfs"});
+  // A policy that has a new name is found by its old one.
+  CHECK(names_of(sim::select_policies(all, "improved")) == std::vector<std::string>{"due-first"});
+  CHECK(refusal("improved,due-first") == "the policy 'due-first' is named twice");
   CHECK(names_of(sim::select_policies(all, "pascal")) == std::vector<std::string>{"pascal"});
   std::string everything;
   for (const policy& p : all) everything += (everything.empty() ? "" : ",") + p.name;

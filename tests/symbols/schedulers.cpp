@@ -3,8 +3,8 @@
 // Every member of the schedulers: an explicit instantiation emits them all.
 
 #include <tessera/admit/future_peak.hpp>
+#include <tessera/compose/due_first.hpp>
 #include <tessera/compose/fcfs.hpp>
-#include <tessera/compose/improved.hpp>
 #include <tessera/compose/pars.hpp>
 #include <tessera/compose/pascal.hpp>
 #include <tessera/compose/pascal_paced.hpp>
@@ -90,7 +90,7 @@ template class tessera::pars<hashed_request, order::score_member, kv::prefix_cac
 template class tessera::pascal<request>;
 template class tessera::pascal<hashed_request, kv::prefix_cache>;
 template class tessera::pascal_paced<read_request>;
-template class tessera::improved<read_request>;
+template class tessera::due_first<read_request>;
 template class tessera::logged<fcfs<request>>;
 template class tessera::logged<pascal<hashed_request, kv::prefix_cache>>;
 

@@ -72,7 +72,7 @@ P
 done
 # Neither does a simulation of a long time without requests keep a signal waiting, nor does it take long.
 printf 'arrival_s,prompt_tokens,output_tokens\n0,100,20\n9e8,100,20\n' > far.csv
-timeout 60 "$replay" --trace far.csv --policy cascade,llumnix,phasor,improved --instances 4 > out.txt || fail "a long pause"
+timeout 60 "$replay" --trace far.csv --policy cascade,llumnix,phasor,due-first --instances 4 > out.txt || fail "a long pause"
 
 # A sweep: a row for each policy and value, the same on any number of threads.
 free() { "$replay" --workload reasoning-chat --requests 300 "$@"; }

@@ -85,9 +85,9 @@ run --requests 50 --order two-phase > orders.txt
 grep -q '^rr ' orders.txt && grep -q '^two-phase ' orders.txt || fail "orders beside policies: $(cat orders.txt)"
 
 # Routers that know their own books and old reports: said, in the JSON, and not for who places by himself.
-run --policy fcfs,improved --placement shortest-queue --requests 200 --routers 4 --report-interval 2 --router-shares --json routers.json > routers.txt
+run --policy fcfs,due-first --placement shortest-queue --requests 200 --routers 4 --report-interval 2 --router-shares --json routers.json > routers.txt
 grep -q 'behind 4 routers with shares, with reports of 2 s' routers.txt || fail "no word about routers: $(cat routers.txt)"
-grep -q '^Left out: the policy improved places requests by itself' routers.txt || fail "improved knows no routers: $(cat routers.txt)"
+grep -q '^Left out: the policy due-first places requests by itself' routers.txt || fail "due-first knows no routers: $(cat routers.txt)"
 python3 - <<'P'
 import json
 (r,) = json.load(open("routers.json"))
@@ -187,15 +187,15 @@ session,arrival_s,think_s,prompt_tokens,output_tokens,note
 a,0,,100,50,x
 a,,30,200,5,x
 T
-"$replay" --instances 1 --trace shared.jsonl --policy fcfs,improved --json a.json > a.txt
+"$replay" --instances 1 --trace shared.jsonl --policy fcfs,due-first --json a.json > a.txt
 grep -q "^Columns of shared.jsonl that are not used: 'user'$" a.txt || fail "an unused key is not named: $(cat a.txt)"
 "$replay" --instances 1 --trace shared.jsonl --policy fcfs --prefix-cache off --json b.json > b.txt
 grep -q hits b.txt && fail "hits without a cache"
 "$replay" --instances 1 --trace turns.csv --policy fcfs --csv turns.out > c.txt
 grep -q "^Columns of turns.csv that are not used: 'note'$" c.txt || fail "an unused column is not named: $(cat c.txt)"
 for workload in multi-turn agentic; do
-  "$replay" --workload $workload --requests 400 --policy fcfs,pascal,improved > one.txt
-  "$replay" --workload $workload --requests 400 --policy fcfs,pascal,improved --jobs 2 > two.txt
+  "$replay" --workload $workload --requests 400 --policy fcfs,pascal,due-first > one.txt
+  "$replay" --workload $workload --requests 400 --policy fcfs,pascal,due-first --jobs 2 > two.txt
   cmp one.txt two.txt && grep -q hits one.txt || fail "$workload: $(cat one.txt)"
 done
 python3 - <<'P'

@@ -9,11 +9,11 @@ replay=$TESSERA_REPLAY
 fail() { echo "replay_explain: $*" >&2; exit 1; }
 
 run() { "$replay" --workload reasoning-chat --requests 300 --rate 40 --instances 4 --kv-blocks 400 "$@"; }
-run --policy fcfs,pascal,improved --csv plain.csv > plain.txt
-run --policy fcfs,pascal,improved --csv asked.csv --json asked.json --explain 120 > asked.txt
+run --policy fcfs,pascal,due-first --csv plain.csv > plain.txt
+run --policy fcfs,pascal,due-first --csv asked.csv --json asked.json --explain 120 > asked.txt
 cmp plain.csv asked.csv || fail "asking changes the run"
 head -n "$(wc -l < plain.txt)" asked.txt | cmp - plain.txt || fail "asking changes the table"
-for policy in fcfs pascal improved; do
+for policy in fcfs pascal due-first; do
   grep -qx "$policy, request 120:" asked.txt || fail "no timeline of $policy: $(cat asked.txt)"
 done
 for what in arrived placed starts 'first token' answers ended; do

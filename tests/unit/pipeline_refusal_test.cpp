@@ -4,7 +4,7 @@
 // refused rightly in whatever case is for tests/property.
 
 #include <tessera/admit/future_peak.hpp>
-#include <tessera/compose/improved.hpp>
+#include <tessera/compose/due_first.hpp>
 #include <tessera/kv/prefix_cache.hpp>
 #include <tessera/pacing/token_pacer.hpp>
 #include <tessera/pipeline/iteration_scheduler.hpp>
@@ -219,11 +219,11 @@ TEST_CASE("who may displace somebody does so as soon as that is enough, whoever 
   // `calm` answers, and its reader has plenty. `prompt` may not displace it, and starts beside it. `reasons` is due
   // later than `prompt`, may displace `calm`, and needs more than is free with `prompt` there. Who stands before whom
   // among the residents changes when `prompt` starts.
-  struct read_request : improved_request {
+  struct read_request : due_first_request {
     token_pacer pacer{};
     tokens expected_output{};
   };
-  using scheduler = improved<read_request>;
+  using scheduler = due_first<read_request>;
   auto storage = storage_for<scheduler>(
       {.blocks = 3000, .block_size = 16_tok, .residents = 8, .host_blocks = 6000, .max_length = 40'000_tok});
   std::deque<read_request> r(3);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include <tessera/compose/improved.hpp>
+#include <tessera/compose/due_first.hpp>
 #include <tessera/compose/pars.hpp>
 #include <tessera/compose/pascal.hpp>
 #include <tessera/compose/pascal_paced.hpp>
@@ -29,7 +29,7 @@ static_assert(sizeof(round_robin_request) == sizeof(request_hook_for<order::roun
 // Those that age have the links of a second tree.
 static_assert(sizeof(request_hook_for<order::ranked<>>) <= sizeof(request_hook) + 3 * sizeof(void*) + 16);
 static_assert(sizeof(request_hook_for<order::paced<>>) <= sizeof(request_hook) + 3 * sizeof(void*) + 32);
-static_assert(sizeof(improved_request) <= sizeof(request_hook) + 3 * sizeof(void*) + 48);
+static_assert(sizeof(due_first_request) <= sizeof(request_hook) + 3 * sizeof(void*) + 48);
 // Several orders share the room of the largest.
 static_assert(sizeof(request_hook_for<order::round_robin, order::two_phase>) == sizeof(pascal_request));
 static_assert(sizeof(request_hook_for<order::round_robin, order::two_phase, order::paced<>>) ==

@@ -78,4 +78,4 @@ set style data histogram
 set style histogram clustered gap 1
 set style fill solid 0.8
 set xtics ('S-S' 0, 'M-M' 1, 'S-L' 2, 'L-S' 3, 'L-L' 4, 'mix' 5)
-plot $curve0 using 1  lc 1 title 'Splitwise', $curve1 using 1  lc 2 title 'DistServe', $curve2 using 1  lc 3 title 'its best', $curve3 using 1  lc 4 title 'Phasor', $curve4 using 1  lc 5 title 'its best pools', $curve5 using 1  lc 6 title 'colocated', $curve6 using 1  lc 7 title 'improved'
+plot $curve0 using 1  lc 1 title 'Splitwise', $curve1 using 1  lc 2 title 'DistServe', $curve2 using 1  lc 3 title 'its best', $curve3 using 1  lc 4 title 'Phasor', $curve4 using 1  lc 5 title 'its best pools', $curve5 using 1  lc 6 title 'colocated', $curve6 using 1  lc 7 title 'due-first'

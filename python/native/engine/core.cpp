@@ -135,7 +135,7 @@ core::core(const std::string& policy, const nb::dict& options, const nb::dict& w
     if (weights.size() > tenants) throw nb::value_error("more weights than tenants can be told apart");
     std::copy(weights.begin(), weights.end(), settings_.weights.begin());
   }
-  paces_ = policy == "improved" || policy == "pascal_paced";
+  paces_ = policy == "due_first" || policy == "pascal_paced";
   ranks_prefills_ = policy == "shortest_prefill";
   planner_ = make_planner(policy, settings_);
   if (planner_ == nullptr) throw nb::value_error(("unknown policy " + policy).c_str());

@@ -12,7 +12,7 @@ using maker = std::unique_ptr<planner> (*)(const settings&);
 // `priority` is fcfs for requests that have priorities, which every order looks at first; `shortest_prefill` ranks by
 // what `core` finds in the prefix cache.
 constexpr std::array<std::string_view, 9> names{
-    "fcfs", "priority", "pars", "shortest_prefill", "pascal", "pascal_paced", "improved", "round_robin", "vtc"};
+    "fcfs", "priority", "pars", "shortest_prefill", "pascal", "pascal_paced", "due_first", "round_robin", "vtc"};
 constexpr std::array<maker, names.size()> makers{make_fcfs,         make_fcfs,        make_ranked,
                                                  make_ranked,       make_two_phase,   make_paced,
                                                  make_earliest_due, make_round_robin, make_vtc};

@@ -32,8 +32,8 @@ settings = {
     "pars": replace(shared, policy={"policy": "pars", "threshold": 2}),
     "pascal": replace(shared, policy={"policy": "pascal", "quantum": 20, "end_of_reasoning": 9}),
     "pascal_paced": replace(tight, policy={"policy": "pascal_paced", "quantum": 20, "pace": 0.02}),
-    "improved": replace(tight, policy={"policy": "improved", "pace": 0.02, "slice": 20}),
-    "improved with resets": replace(shared, policy={"policy": "improved", "pace": 0.02, "slice": 20}, resets=True),
+    "due_first": replace(tight, policy={"policy": "due_first", "pace": 0.02, "slice": 20}),
+    "due_first with resets": replace(shared, policy={"policy": "due_first", "pace": 0.02, "slice": 20}, resets=True),
     "round_robin": replace(shared, policy={"policy": "round_robin", "quantum": 10}),
 }
 
@@ -70,7 +70,7 @@ long = Setting(blocks=60, seqs=32, max_output=120, max_prompt=60, model="terse",
 engines = {
     "drafts": long,
     "drafts, cache, resets": replace(
-        long, caching=True, shared=200, max_prompt=40, blocks=90, resets=True, policy={"policy": "improved"}
+        long, caching=True, shared=200, max_prompt=40, blocks=90, resets=True, policy={"policy": "due_first"}
     ),
     "drafts, aborts, chunks": replace(
         long, prompts=420, aborts=True, chunk=40, budget=160, policy={"policy": "pascal", "quantum": 20}
@@ -81,7 +81,7 @@ engines = {
     ),
     "window and all": replace(long, model="window and all", blocks=80, own={}),
     "window and all, cache, aborts": replace(
-        shared, model="window and all", prompts=420, aborts=True, blocks=120, policy={"policy": "improved"}
+        shared, model="window and all", prompts=420, aborts=True, blocks=120, policy={"policy": "due_first"}
     ),
     "adapters": replace(tight, adapters=5, own=adapters),
     "adapters, cache, pars": replace(

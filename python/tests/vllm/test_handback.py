@@ -277,7 +277,7 @@ def test_a_refused_request_is_aborted_before_it_is_told() -> None:
 
 
 def test_a_scores_function_that_fails(monkeypatch: pytest.MonkeyPatch) -> None:
-    s = stub.scheduler(stub.Scheduler, stub.config(tessera={"policy": "improved", "score": f"{__name__}:fails"}), 40)
+    s = stub.scheduler(stub.Scheduler, stub.config(tessera={"policy": "due_first", "score": f"{__name__}:fails"}), 40)
     s.add_request(stub.request("x", [5, 6], params()))
     assert [o.finish_reason for o in stepped(s, stub.Runner(40))] == [FinishReason.ERROR]
 

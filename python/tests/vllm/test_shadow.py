@@ -19,7 +19,7 @@ def made(policy: dict, blocks: int = 60, **more: Any) -> Any:
 
 
 @pytest.mark.parametrize("troubled", [False, True], ids=["calm", "troubled"])
-@pytest.mark.parametrize("policy", ["fcfs", "pascal", "pars", "improved"])
+@pytest.mark.parametrize("policy", ["fcfs", "pascal", "pars", "due_first"])
 def test_vllm_decides(policy: str, troubled: bool) -> None:
     load = stub.Load(seed=5)
     plain = stub.scheduler(stub.OwnScheduler, stub.config(), 60, include_finished_set=True)

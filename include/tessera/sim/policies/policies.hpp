@@ -2,7 +2,7 @@
 #pragma once
 
 #include <tessera/sim/cluster/pool_sizes.hpp>
-#include <tessera/sim/policies/improved_config.hpp>
+#include <tessera/sim/policies/due_first_config.hpp>
 #include <tessera/sim/policies/policy.hpp>
 
 #if TESSERA_DETAIL_POLICIES_DEFINED
@@ -17,7 +17,7 @@
 #  include <tessera/rank/expected_rest.hpp>
 #  include <tessera/sim/policies/cascade_plan.hpp>
 #  include <tessera/sim/policies/disaggregated.hpp>
-#  include <tessera/sim/policies/improved.hpp>
+#  include <tessera/sim/policies/due_first.hpp>
 #  include <tessera/sim/policies/llumnix.hpp>
 #endif
 
@@ -48,11 +48,11 @@ namespace sim {
   return {.prefill = each, .decode = each, .mixed = instances - 2 * each};
 }
 
-/// `tessera::improved` with all that belongs to it, or with some of it. What it should know from earlier traffic,
-/// lengths and rate, it takes from the workload itself, as `cascade` does; `run_improved` takes a history. Without
+/// `tessera::due_first` with all that belongs to it, or with some of it. What it should know from earlier traffic,
+/// lengths and rate, it takes from the workload itself, as `cascade` does; `run_due_first` takes a history. Without
 /// scores it runs too, and expects all outputs to be alike.
-[[nodiscard]] TESSERA_DETAIL_POLICIES_INLINE policy improved_policy(std::string name,
-                                                                    const improved_config& config = {});
+[[nodiscard]] TESSERA_DETAIL_POLICIES_INLINE policy due_first_policy(std::string name,
+                                                                     const due_first_config& config = {});
 
 /// The scores of `rows` as ranks from 0 to 1: the part of the scores that are smaller, and half of those that are
 /// equal. Who has none keeps none. O(n log n).
@@ -110,18 +110,19 @@ TESSERA_DETAIL_POLICIES_INLINE policy with_bounded_steps(policy p) {
   return p;
 }
 
-TESSERA_DETAIL_POLICIES_INLINE policy improved_policy(std::string name, const improved_config& config) {
+TESSERA_DETAIL_POLICIES_INLINE policy due_first_policy(std::string name, const due_first_config& config) {
   return {.name = name,
           .summary =
               "ours: readers first, then who is due first by predicted length; bounded steps, headroom, stages, pools",
           .run =
               [name, config](const cluster_options& options, std::span<const trace_row> rows,
                              const progress_callback& progress) {
-                run_result result = run_improved(options, rows, rows, config, progress);
+                run_result result = run_due_first(options, rows, rows, config, progress);
                 result.numbers.policy = name;
                 return result;
               },
-          .placement = "own"};
+          .placement = "own",
+          .formerly = "improved"};
 }
 
 TESSERA_DETAIL_POLICIES_INLINE policy oracle_policy() {
@@ -202,7 +203,7 @@ namespace detail {
             std::vector<trace_row> expecting{rows.begin(), rows.end()};
             expect_lengths(expecting, rows, true);
             const learned_lengths lengths{expecting};
-            using scheduler = tessera::improved<request, rank::expected_length<>, order::pacer_member, kv_store>;
+            using scheduler = tessera::due_first<request, rank::expected_length<>, order::pacer_member, kv_store>;
             return make_policy<scheduler>(name, "", {.expected = lengths.expected()}).run(options, expecting, progress);
           }};
 }
@@ -326,7 +327,7 @@ TESSERA_DETAIL_POLICIES_INLINE std::vector<policy> published_policies() {
                     },
                     1, {}, "stages"),
                 most_in_stages),
-      improved_policy("improved"),
+      due_first_policy("due-first"),
   };
 }
 

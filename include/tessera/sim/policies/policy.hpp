@@ -23,7 +23,7 @@
 ///
 ///     policies.push_back(sim::make_policy<my_scheduler<sim::request>>("mine", "what it does"));
 ///
-/// Each source that calls `published_policies` or `run_improved` compiles whole simulations, which takes a minute. A
+/// Each source that calls `published_policies` or `run_due_first` compiles whole simulations, which takes a minute. A
 /// program that does so in several sources can do it in one alone:
 /// - `TESSERA_POLICIES_APART`, defined for all of them: these functions are only declared,
 /// - `TESSERA_POLICIES_SOURCE`, defined before the first include of one that includes `sim/policies/policies.hpp`: but
@@ -57,8 +57,9 @@ struct policy {
   std::string placement{};          ///< Where new requests go, in a word; empty: as `cluster_options` say.
   std::size_t least_instances = 1;  ///< It cannot run on fewer.
   std::size_t most_instances = std::numeric_limits<std::size_t>::max();  ///< Nor on more.
-  std::size_t pools = 0;  ///< It divides the instances into so many pools, as `cluster_options::pools` says:
-                          ///< 2, prefill and decode, or 3, with a mixed one.
+  std::size_t pools = 0;      ///< It divides the instances into so many pools, as `cluster_options::pools` says:
+                              ///< 2, prefill and decode, or 3, with a mixed one.
+  std::string formerly = {};  ///< An earlier name, by which it is found, too.
 };
 
 /// A policy that runs `Scheduler` on every instance of a cluster, places new requests with `Placement` and requests
@@ -151,19 +152,22 @@ inline void require_scores(const policy& p, std::span<const trace_row> rows, std
                   p.name, missing, rows.size(), what)};
 }
 
-/// Finds policies by a comma-separated list of names. @param what what messages call one of them.
+/// Finds policies by a comma-separated list of names, present ones or earlier ones. @param what what messages call one
+/// of them.
 /// @throws usage_error for an unknown, empty or repeated name.
 [[nodiscard]] inline std::vector<policy> select_policies(std::span<const policy> all, std::string_view names,
                                                          std::string_view what = "policy") {
   std::vector<policy> chosen;
   for (const std::string_view name : split_list(names)) {
-    const auto found = std::find_if(all.begin(), all.end(), [&](const policy& p) { return p.name == name; });
+    const auto found = std::find_if(all.begin(), all.end(), [&](const policy& p) {
+      return !name.empty() && (p.name == name || p.formerly == name);
+    });
     if (found == all.end()) {
       std::vector<std::string_view> allowed;
       for (const policy& p : all) allowed.push_back(p.name);
       throw usage_error{fmt::format("unknown {} {}; there are: {}", what, shown(name), fmt::join(allowed, ", "))};
     }
-    const auto again = [&](const policy& p) { return p.name == name; };
+    const auto again = [&](const policy& p) { return p.name == found->name; };
     if (std::any_of(chosen.begin(), chosen.end(), again)) {
       throw usage_error{fmt::format("the {} {} is named twice", what, shown(name))};
     }

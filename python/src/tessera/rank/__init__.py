@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Predicted output lengths: learned from a server's own log, in seconds, for `pars` and `improved`.
+"""Predicted output lengths: learned from a server's own log, in seconds, for `pars` and `due_first`.
 
 >>> from tessera import rank
 >>> model = rank.train(prompts, output_tokens)  # prompts: str, or lists of token ids

@@ -82,15 +82,18 @@ takes: Mapping[str, tuple[str, ...]] = {
     "shortest_prefill": ("threshold",),
     "pascal": ("quantum", "demote_above", "fewest_quanta_first"),
     "pascal_paced": ("quantum", "young_quanta", "slice", "margin", "pace"),
-    "improved": ("pace", "slice", "margin"),
+    "due_first": ("pace", "slice", "margin"),
     "round_robin": ("quantum", "fewest_quanta_first"),
     "vtc": ("prompt_cost", "output_cost"),
 }
 assert set(takes) == set(policies)
 
+#: Earlier names of policies, which are still understood.
+formerly: Mapping[str, str] = {"improved": "due_first"}
+
 #: Policies that look at a request's expected length, and those that know phases.
-needs_lengths = ("pars", "improved")
-knows_phases = ("pascal", "pascal_paced", "improved")
+needs_lengths = ("pars", "due_first")
+knows_phases = ("pascal", "pascal_paced", "due_first")
 #: Those that share the engine among tenants.
 has_tenants = ("vtc",)
 
@@ -133,6 +136,8 @@ class Options:
         if not isinstance(given, Mapping):
             raise OptionsError(f'tessera: additional_config["tessera"] must be a dict of options, not {given!r}')
         policy = given.get("policy", "fcfs")
+        if isinstance(policy, str):
+            policy = formerly.get(policy, policy)
         if not isinstance(policy, str) or policy not in takes:
             raise OptionsError(f"tessera: unknown policy {policy!r}; there are: {_joined(takes)}")
         own = takes[policy]

@@ -7,7 +7,7 @@ TESSERA_NAMESPACE_BEGIN
 namespace sim {
 
 /// Which of its parts take part: all, unless one is to be measured by its absence.
-struct improved_config {
+struct due_first_config {
   bool predicts = true;     ///< Expected lengths are made of the scores; otherwise all requests expect the mean.
   bool by_headroom = true;  ///< Placement by headroom; otherwise the least load.
   bool bounded_steps =

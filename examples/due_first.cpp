@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-// `improved` asks three things of an engine: a token pacer in each request, how long its output is expected to be, and
+// `due-first` asks three things of an engine: a token pacer in each request, how long its output is expected to be, and
 // a token budget that bounds what prompts add to a step. Here all three, in a loop that counts seconds instead of
 // running a model, beside first come, first served under the same load: a burst of 96 requests, the long ones first.
 // Who is short is through sooner; all together take longer, because what is left at the end are long ones.
+#include <tessera/compose/due_first.hpp>
 #include <tessera/compose/fcfs.hpp>
-#include <tessera/compose/improved.hpp>
 #include <tessera/headroom/prefill_cost.hpp>
 #include <tessera/pacing/token_pacer.hpp>
 #include <tessera/rank/length_calibrator.hpp>
@@ -16,7 +16,7 @@
 
 using namespace tessera::literals;
 
-struct my_request : tessera::improved_request {
+struct my_request : tessera::due_first_request {
   float score = 0;
   tessera::token_pacer pacer{};
   tessera::tokens expected_output{};
@@ -65,7 +65,7 @@ void serve(const char* name, const tessera::rank::length_calibrator& expected) {
     }
     scheduler.commit(plan, outcomes, tessera::time_point::at_seconds(now));
   }
-  std::printf("%-9s %5.1f s in all, %5.0f ms a token, longest step %2.0f ms\n", name, now,
+  std::printf("%-10s%5.1f s in all, %5.0f ms a token, longest step %2.0f ms\n", name, now,
               1000 * per_token / static_cast<double>(all.size()), 1000 * longest_step);
 }
 
@@ -83,11 +83,11 @@ int main() {
               static_cast<long long>(expected(-1.25F).count()), static_cast<long long>(expected(3.5F).count()));
 
   serve<tessera::fcfs<my_request>>("fcfs", expected);
-  serve<tessera::improved<my_request>>("improved", expected);
+  serve<tessera::due_first<my_request>>("due-first", expected);
 }
 
 /* output:
 a score of -1.25 is expected to mean 60 tokens, one of 3.5 586
 fcfs       23.3 s in all,   260 ms a token, longest step 51 ms
-improved   26.6 s in all,    80 ms a token, longest step 51 ms
+due-first  26.6 s in all,    80 ms a token, longest step 51 ms
 */

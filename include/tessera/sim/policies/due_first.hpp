@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
-#include <tessera/compose/improved.hpp>
+#include <tessera/compose/due_first.hpp>
 #include <tessera/core/owned_storage.hpp>
 #include <tessera/headroom/space.hpp>
 #include <tessera/placement/migrate_when_tight.hpp>
@@ -12,7 +12,7 @@
 #include <tessera/sim/cluster/cluster.hpp>
 #include <tessera/sim/policies/cascade_plan.hpp>
 #include <tessera/sim/policies/disaggregated.hpp>
-#include <tessera/sim/policies/improved_config.hpp>
+#include <tessera/sim/policies/due_first_config.hpp>
 #include <tessera/sim/policies/policy.hpp>
 #include <tessera/sim/policies/pool_plan.hpp>
 
@@ -26,7 +26,7 @@
 #include <vector>
 
 /// @file
-/// What the four papers' systems give when they are put together: `tessera::improved` on every instance, predicted
+/// What the four papers' systems give when they are put together: `tessera::due_first` on every instance, predicted
 /// lengths, a bound on what prompts add to a step, placement by headroom, and stages where they are expected to pay.
 
 TESSERA_NAMESPACE_BEGIN
@@ -200,9 +200,9 @@ class learned_lengths {
   }
   return o;
 }
-/// The same with the prefill model and the bound that `improved` has by default.
+/// The same with the prefill model and the bound that `due-first` has by default.
 [[nodiscard]] inline cluster_options bounded_steps(const cluster_options& o) {
-  return bounded_steps(o, calibrate_prefill(o.instance.timer, default_ttft_target), improved_config{}.step_s);
+  return bounded_steps(o, calibrate_prefill(o.instance.timer, default_ttft_target), due_first_config{}.step_s);
 }
 
 /// Rows of a history that a first trial of pools runs.
@@ -212,20 +212,20 @@ inline constexpr std::size_t last_trial = 8000;
 /// Most instances for which pools are tried.
 inline constexpr std::size_t most_in_trials = 64;
 
-/// Simulates a workload under `improved`. What it knows of the traffic, lengths and rate, is that of `history`: earlier
-/// requests of the same kind, or, for want of any, the rows themselves.
-[[nodiscard]] TESSERA_DETAIL_POLICIES_INLINE run_result run_improved(const cluster_options& options,
-                                                                     std::span<const trace_row> rows,
-                                                                     std::span<const trace_row> history,
-                                                                     const improved_config& config,
-                                                                     const progress_callback& progress);
+/// Simulates a workload under `due-first`. What it knows of the traffic, lengths and rate, is that of `history`:
+/// earlier requests of the same kind, or, for want of any, the rows themselves.
+[[nodiscard]] TESSERA_DETAIL_POLICIES_INLINE run_result run_due_first(const cluster_options& options,
+                                                                      std::span<const trace_row> rows,
+                                                                      std::span<const trace_row> history,
+                                                                      const due_first_config& config,
+                                                                      const progress_callback& progress);
 
 #if TESSERA_DETAIL_POLICIES_DEFINED
-TESSERA_DETAIL_POLICIES_INLINE run_result run_improved(const cluster_options& options, std::span<const trace_row> rows,
-                                                       std::span<const trace_row> history,
-                                                       const improved_config& config,
-                                                       const progress_callback& progress) {
-  using scheduler = tessera::improved<request, rank::expected_length<>, order::pacer_member, kv_store>;
+TESSERA_DETAIL_POLICIES_INLINE run_result run_due_first(const cluster_options& options, std::span<const trace_row> rows,
+                                                        std::span<const trace_row> history,
+                                                        const due_first_config& config,
+                                                        const progress_callback& progress) {
+  using scheduler = tessera::due_first<request, rank::expected_length<>, order::pacer_member, kv_store>;
   std::vector<trace_row> expecting{rows.begin(), rows.end()};
   expect_lengths(expecting, history, config.predicts);
   std::vector<trace_row> earlier{history.begin(), history.end()};

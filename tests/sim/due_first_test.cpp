@@ -3,7 +3,7 @@
 #include <tessera/sim/input/archetypes.hpp>
 #include <tessera/sim/input/workload.hpp>
 #include <tessera/sim/model/profiles.hpp>
-#include <tessera/sim/policies/improved.hpp>
+#include <tessera/sim/policies/due_first.hpp>
 #include <tessera/sim/policies/policies.hpp>
 
 #include "sim/served.hpp"
@@ -24,7 +24,7 @@
 namespace {
 
 using namespace tessera;
-using sim::improved_config;
+using sim::due_first_config;
 using sim::request;
 using sim::run_result;
 using sim::trace_row;
@@ -33,7 +33,7 @@ using tessera_test::row;
 using tessera_test::toy_cluster;
 
 constexpr auto quiet = [](std::size_t) {};
-using cluster = sim::cluster<tessera::improved<request, sim::scored_length>, sim::by_headroom>;
+using cluster = sim::cluster<tessera::due_first<request, sim::scored_length>, sim::by_headroom>;
 
 sim::cluster_options cluster_of(std::string_view profile, std::size_t instances, std::size_t blocks,
                                 std::size_t max_batch) {
@@ -77,7 +77,7 @@ sim::summary numbers(std::string_view policy, const sim::cluster_options& o, con
   return chosen.front().run(o, rows, quiet).numbers;
 }
 
-TEST_CASE("improved: while little is to be done, requests go to all instances in turn") {
+TEST_CASE("due_first: while little is to be done, requests go to all instances in turn") {
   std::vector<trace_row> rows;
   for (int i = 0; i < 12; ++i) rows.push_back(row(100.0 * i, 20, 0, 5));
   const auto o = cluster_of("h100-96gb-qwen-32b", 4, 0, 64);
@@ -87,7 +87,7 @@ TEST_CASE("improved: while little is to be done, requests go to all instances in
   for (const sim::request_record& r : result.requests) CHECK(r.instance == r.id % 4);
 }
 
-TEST_CASE("improved: a request without a score expects nothing, one with a score that many tokens") {
+TEST_CASE("due_first: a request without a score expects nothing, one with a score that many tokens") {
   request r;
   r.score = std::numeric_limits<float>::quiet_NaN();
   CHECK(sim::scored_length{}(r) == tokens{});
@@ -99,7 +99,7 @@ TEST_CASE("improved: a request without a score expects nothing, one with a score
   CHECK(sim::scored_length{}(r) == tokens{1'000'000'000});
 }
 
-TEST_CASE("improved: expected lengths rise with the score, and keep the mean") {
+TEST_CASE("due_first: expected lengths rise with the score, and keep the mean") {
   std::vector<trace_row> rows;
   std::mt19937 random{1};
   double sum = 0;
@@ -135,7 +135,7 @@ TEST_CASE("improved: expected lengths rise with the score, and keep the mean") {
   }
 }
 
-TEST_CASE("improved: a bounded step with one decode takes no longer than it may, and at least half of it") {
+TEST_CASE("due_first: a bounded step with one decode takes no longer than it may, and at least half of it") {
   for (const char* name : {"v100-qwen2.5-7b", "h100-96gb-qwen-32b", "h20-llama-3.2-3b"}) {
     CAPTURE(name);
     const auto o = cluster_of(name, 1, 0, 256);
@@ -156,7 +156,7 @@ TEST_CASE("improved: a bounded step with one decode takes no longer than it may,
   }
 }
 
-TEST_CASE("improved: a step of a simulated instance has tokens for its residents and for so many of prompts") {
+TEST_CASE("due_first: a step of a simulated instance has tokens for its residents and for so many of prompts") {
   // Steps of the toy take as long whatever they compute, so the number of steps tells.
   auto o = toy_cluster(1, 1000);
   const std::vector<trace_row> rows{row(0, 320, 0, 1)};
@@ -168,7 +168,7 @@ TEST_CASE("improved: a step of a simulated instance has tokens for its residents
   CHECK(seconds() == Catch::Detail::Approx(0.5).epsilon(0.01));
 }
 
-TEST_CASE("improved: a new request goes where most room is left when all have their expected length") {
+TEST_CASE("due_first: a new request goes where most room is left when all have their expected length") {
   auto o = toy_cluster(2, 100);
   const sim::prefill_model model = sim::calibrate_prefill(o.instance.timer, duration{1e9});
   const auto places = [&](std::vector<trace_row> rows) {
@@ -186,7 +186,7 @@ TEST_CASE("improved: a new request goes where most room is left when all have th
   CHECK(places(rows) == std::vector<std::uint32_t>{0, 1, 0, 1});
 }
 
-TEST_CASE("improved: what has ended, was refused or has moved weighs nothing where it was") {
+TEST_CASE("due_first: what has ended, was refused or has moved weighs nothing where it was") {
   auto o = toy_cluster(2, 100);
   o.instance.limits.max_length = tokens{800};
   const sim::prefill_model model = sim::calibrate_prefill(o.instance.timer, duration{1e9});
@@ -218,7 +218,7 @@ TEST_CASE("improved: what has ended, was refused or has moved weighs nothing whe
   }
 }
 
-TEST_CASE("improved: and where prompts wait least, if that is the tighter of both") {
+TEST_CASE("due_first: and where prompts wait least, if that is the tighter of both") {
   const auto o = cluster_of("v100-qwen2.5-7b", 2, 0, 256);
   const sim::prefill_model model = sim::calibrate_prefill(o.instance.timer, duration{1.0});
   // One prompt of 4,000 tokens is half a second of the second that is promised, and a sixtieth of the memory.
@@ -230,7 +230,7 @@ TEST_CASE("improved: and where prompts wait least, if that is the tighter of bot
   for (const sim::request_record& q : r.requests) CHECK(q.instance == (q.prompt_tokens == 4000 ? 0 : 1));
 }
 
-TEST_CASE("improved: everything ends, no token twice, and the same again; with every part and without each") {
+TEST_CASE("due_first: everything ends, no token twice, and the same again; with every part and without each") {
   for (std::uint64_t seed = 1; seed <= 3; ++seed) {
     auto rows = sim::generate(sim::find_workload("reasoning-chat"), 150, 8.0, seed);
     score(rows, 0.5);
@@ -238,29 +238,29 @@ TEST_CASE("improved: everything ends, no token twice, and the same again; with e
     double whole = 0;
     for (int without = 0; without != 6; ++without) {
       CAPTURE(seed, without);
-      improved_config c;
+      due_first_config c;
       if (without == 1) c.predicts = false;
       if (without == 2) c.by_headroom = false;
       if (without == 3) c.bounded_steps = false;
       if (without == 4) c.stages = false;
       if (without == 5) c.revised = 1;
-      const run_result r = sim::run_improved(o, rows, rows, c, quiet);
+      const run_result r = sim::run_due_first(o, rows, rows, c, quiet);
       check_served(r, rows);
       if (without == 0) whole = r.numbers.e2e.mean;
       if (without != 0 && without != 4) CHECK(r.numbers.e2e.mean != whole);  // no stages here anyway
-      CHECK(sim::run_improved(o, rows, rows, c, quiet).numbers.e2e.mean == r.numbers.e2e.mean);
+      CHECK(sim::run_due_first(o, rows, rows, c, quiet).numbers.e2e.mean == r.numbers.e2e.mean);
     }
   }
-  CHECK(sim::run_improved(toy_cluster(3, 100), {}, {}, {}, quiet).numbers.completed == 0);
-  CHECK(sim::run_improved(toy_cluster(1, 100), std::vector{row(0, 10, 0, 3)}, {}, {}, quiet).numbers.completed == 1);
+  CHECK(sim::run_due_first(toy_cluster(3, 100), {}, {}, {}, quiet).numbers.completed == 0);
+  CHECK(sim::run_due_first(toy_cluster(1, 100), std::vector{row(0, 10, 0, 3)}, {}, {}, quiet).numbers.completed == 1);
 }
 
-TEST_CASE("improved: stages where batches wait for their longest, none where memory binds") {
+TEST_CASE("due_first: stages where batches wait for their longest, none where memory binds") {
   const auto long_tailed = all_answer(sim::generate(sim::find_workload("r1-servegen"), 1500, 90.0, 1));
   const auto h20 = cluster_of("h20-llama-3.2-3b", 16, 0, 1024);
   CHECK(sim::plan_cascade(h20, long_tailed, 90.0, sim::layout::steady).gain > 1.25);
-  CHECK(sim::run_improved(h20, long_tailed, long_tailed, {}, quiet).measures.count("market_offers") == 1);
-  CHECK(sim::run_improved(h20, long_tailed, long_tailed, {.stages = false}, quiet).measures.count("market_offers") ==
+  CHECK(sim::run_due_first(h20, long_tailed, long_tailed, {}, quiet).measures.count("market_offers") == 1);
+  CHECK(sim::run_due_first(h20, long_tailed, long_tailed, {.stages = false}, quiet).measures.count("market_offers") ==
         0);
 
   const auto chat = sim::generate(sim::find_workload("arena-chat"), 1500, 14.2, 1);
@@ -268,10 +268,10 @@ TEST_CASE("improved: stages where batches wait for their longest, none where mem
   const double gain = sim::plan_cascade(h100, chat, 14.2, sim::layout::steady).gain;
   CHECK(gain >= 1);
   CHECK(gain < 1.25);
-  CHECK(sim::run_improved(h100, chat, chat, {}, quiet).measures.count("market_offers") == 0);
+  CHECK(sim::run_due_first(h100, chat, chat, {}, quiet).measures.count("market_offers") == 0);
 }
 
-TEST_CASE("improved: the best split of a valley is found from either side, whatever the size of the cluster") {
+TEST_CASE("due_first: the best split of a valley is found from either side, whatever the size of the cluster") {
   for (std::size_t n = 2; n != 30; ++n) {
     const std::size_t step = std::max<std::size_t>(1, n / 8);
     for (std::size_t lowest = 1; lowest != n; ++lowest) {
@@ -299,7 +299,7 @@ TEST_CASE("improved: the best split of a valley is found from either side, whate
   CHECK(sim::best_split(8, [&](const sim::pool_sizes&) { return never; }).prefill == 4);
 }
 
-TEST_CASE("improved: prompts apart from decodes where a trial says that it pays, together where memory binds") {
+TEST_CASE("due_first: prompts apart from decodes where a trial says that it pays, together where memory binds") {
   const sim::archetype& mix = *std::find_if(sim::archetypes().begin(), sim::archetypes().end(),
                                             [](const sim::archetype& a) { return a.name == "mix"; });
   const auto rows = sim::generate(mix, {{50, 24}}, 3, 1);
@@ -307,26 +307,26 @@ TEST_CASE("improved: prompts apart from decodes where a trial says that it pays,
   auto v100 = cluster_of("v100-qwen2.5-7b", 8, 0, 256);
   v100.instance.step.token_budget = tokens{2048};
   v100.fabric_bytes_per_s = 75e9;
-  const run_result apart = sim::run_improved(v100, rows, history, {}, quiet);
-  const run_result together = sim::run_improved(v100, rows, history, {.pools = false}, quiet);
+  const run_result apart = sim::run_due_first(v100, rows, history, {}, quiet);
+  const run_result together = sim::run_due_first(v100, rows, history, {.pools = false}, quiet);
   check_served(apart, rows);
   CHECK(apart.numbers.placement == "pools");
   CHECK(together.numbers.placement == "headroom");
   CHECK(apart.numbers.e2e.mean < 0.98 * together.numbers.e2e.mean);
   CHECK(apart.numbers.e2e.p99 < together.numbers.e2e.p99);
   // Never for one instance, nor where nothing is known of the traffic.
-  CHECK(sim::run_improved(v100, rows, {}, {}, quiet).numbers.placement == "headroom");
+  CHECK(sim::run_due_first(v100, rows, {}, {}, quiet).numbers.placement == "headroom");
 
   const auto chat = sim::generate(sim::find_workload("arena-chat"), 1000, 14.2, 1);
   const auto h100 = cluster_of("h100-96gb-qwen-32b", 8, 0, 256);
-  CHECK(sim::run_improved(h100, chat, chat, {}, quiet).numbers.placement == "headroom");
+  CHECK(sim::run_due_first(h100, chat, chat, {}, quiet).numbers.placement == "headroom");
 }
 
-TEST_CASE("improved: ahead of PASCAL's and of PARS's own policy where theirs is strained") {
+TEST_CASE("due_first: ahead of PASCAL's and of PARS's own policy where theirs is strained") {
   auto rows = sim::generate(sim::find_workload("arena-chat"), 2000, 17.0, 3);
   score(rows, 0.8);
   const auto h100 = cluster_of("h100-96gb-qwen-32b", 8, 0, 256);
-  const sim::summary ours = numbers("improved", h100, rows);
+  const sim::summary ours = numbers("due-first", h100, rows);
   const sim::summary theirs = numbers("pascal", h100, rows);
   CHECK(ours.ttft.mean < theirs.ttft.mean);
   CHECK(ours.slo_violation_rate < 0.005);
@@ -338,7 +338,7 @@ TEST_CASE("improved: ahead of PASCAL's and of PARS's own policy where theirs is 
   for (trace_row& r : burst) r.arrival_s = 0;
   score(burst, 0.8);
   const auto one = cluster_of("h200-llama-3.1-8b", 1, 9000, 256);
-  const double per_token = numbers("improved", one, burst).normalized_latency.mean;
+  const double per_token = numbers("due-first", one, burst).normalized_latency.mean;
   CHECK(per_token < 0.95 * numbers("pars", one, burst).normalized_latency.mean);
   CHECK(per_token < 0.5 * numbers("fcfs", one, burst).normalized_latency.mean);
 }

@@ -9,8 +9,8 @@
 
 TESSERA_NAMESPACE_BEGIN
 
-/// A request for `improved`: derive yours from it.
-using improved_request = request_hook_for<order::earliest_due<>>;
+/// A request for `due-first`: derive yours from it.
+using due_first_request = request_hook_for<order::earliest_due<>>;
 
 /// A scheduler that is in no paper: PASCAL's phases with its token pacer in the order, PARS's predictions as due times
 /// instead of a ranking with a threshold. What has a reader gets what the reader needs, when he needs it; all else
@@ -28,19 +28,19 @@ using improved_request = request_hook_for<order::earliest_due<>>;
 ///   without the bound; or, where a trial says that it pays, prompts and decodes on different instances, by Phasor's
 ///   Phi.
 ///
-/// `sim::run_improved` puts them together for the simulator.
+/// `sim::run_due_first` puts them together for the simulator.
 ///
 /// The engine keeps a `token_pacer` in each request as the member `pacer`, tells it of a step's answering tokens before
 /// it commits the step, and writes the member `expected_output` before `submit` (0: not known). Or pass an `Expected`
 /// and a `Deadline`.
 ///
 /// When to use: interactive serving under a load that queues. Measured against each paper's own policy in
-/// docs/results/improved.
+/// docs/results/due_first.
 template <schedulable Request, class Expected = order::expected_output_member, class Deadline = order::pacer_member,
           class BlockStore = kv::block_pool, class Tables = kv::csr_tables, class Gate = gate::in_line,
           class Draft = draft::same_for_all>
-class improved : public iteration_scheduler<Request, order::earliest_due<Expected, Deadline>, preempt::swap,
-                                            admit::watermark, BlockStore, Tables, Gate, Draft> {
+class due_first : public iteration_scheduler<Request, order::earliest_due<Expected, Deadline>, preempt::swap,
+                                             admit::watermark, BlockStore, Tables, Gate, Draft> {
   using base = iteration_scheduler<Request, order::earliest_due<Expected, Deadline>, preempt::swap, admit::watermark,
                                    BlockStore, Tables, Gate, Draft>;
 
@@ -57,10 +57,10 @@ class improved : public iteration_scheduler<Request, order::earliest_due<Expecte
   };
 
   /// Over a buffer of at least `required_bytes(l)`.
-  improved(std::span<std::byte> memory, const typename base::limits& l, const config& c = {}) noexcept
+  due_first(std::span<std::byte> memory, const typename base::limits& l, const config& c = {}) noexcept
       : base{memory, l, policies(c)} {}
   /// Over storage from `storage_for`.
-  explicit improved(owned_storage<typename base::limits>& storage, const config& c = {}) noexcept
+  explicit due_first(owned_storage<typename base::limits>& storage, const config& c = {}) noexcept
       : base{storage, policies(c)} {}
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The library's own composition, `improved`, in the settings of the four papers, against each paper's policy on that
+// The library's own composition, `due-first`, in the settings of the four papers, against each paper's policy on that
 // paper's headline metric.
 #include "settings.hpp"
 
@@ -56,7 +56,7 @@ struct trial {
   bool seen = false;  ///< Looked at while the rules were chosen.
   std::function<rows_type(std::uint64_t seed)> rows;
   std::function<cluster_options(const rows_type&)> cluster;
-  std::vector<contestant> contestants;  ///< `improved` is the last.
+  std::vector<contestant> contestants;  ///< `due-first` is the last.
 };
 
 /// A paper's evaluation.
@@ -72,9 +72,9 @@ struct setting {
 
 constexpr auto quiet = [](std::size_t) {};
 
-contestant ours(std::string name, const sim::improved_config& config = {}) {
+contestant ours(std::string name, const sim::due_first_config& config = {}) {
   return {std::move(name), [config](const cluster_options& c, const rows_type& history, const rows_type& rows) {
-            return sim::run_improved(c, rows, history, config, quiet);
+            return sim::run_due_first(c, rows, history, config, quiet);
           }};
 }
 std::vector<contestant> named(std::string_view names) {
@@ -85,9 +85,9 @@ std::vector<contestant> named(std::string_view names) {
   }
   return out;
 }
-/// With `improved` as the last.
+/// With `due-first` as the last.
 std::vector<contestant> and_ours(std::vector<contestant> others) {
-  others.push_back(ours("improved"));
+  others.push_back(ours("due-first"));
   return others;
 }
 
@@ -254,7 +254,7 @@ setting phasors(const options& o) {
           "`phasor` with the published settings and the promised TTFT of each kind of task. Every system with pools "
           "is there with the pools that have the lowest P99 on other requests of the same kind, all ways to divide "
           "the workers tried; `phasor` also with the published 3/3/2. The headline: P99 of the end-to-end latency. Its "
-          "second one, concurrency within the promises, is on Phasor's page, with `improved` in the table.",
+          "second one, concurrency within the promises, is on Phasor's page, with `due-first` in the table.",
           testbed().name, burst_cv, seconds),
       .ablated = "production mix, 30/s",
       .theirs = 1,
@@ -308,7 +308,7 @@ setting phasors(const options& o) {
       t.contestants.push_back({system.name, [&a, run = system.run](const cluster_options& c, const rows_type&,
                                                                    const rows_type& rows) { return run(c, a, rows); }});
     }
-    t.contestants.push_back(ours("improved"));
+    t.contestants.push_back(ours("due-first"));
     s.trials.push_back(std::move(t));
   }
   return s;
@@ -459,7 +459,7 @@ void summary(page& p, const std::vector<setting>& settings, const std::vector<fo
   const auto total = [&](verdict v) { return count[0][v] + count[1][v]; };
   const std::size_t all = total(ahead) + total(alike) + total(behind);
   p.lead(fmt::format(
-      "**`improved` is not the best everywhere.** In {} comparisons, the headline metrics of {} workloads and loads, "
+      "**`due-first` is not the best everywhere.** In {} comparisons, the headline metrics of {} workloads and loads, "
       "each with whichever of the other policies is best in it, it is ahead in {}, alike in {} (the 95 % interval of "
       "the change contains 0) and behind in {}. Of the {} held-out ones it is ahead in {}, alike in {} and behind in "
       "{}.",
@@ -467,7 +467,7 @@ void summary(page& p, const std::vector<setting>& settings, const std::vector<fo
       count[0][ahead] + count[0][alike] + count[0][behind], count[0][ahead], count[0][alike], count[0][behind]));
   if (!lost.empty()) p.lead(fmt::format("Behind: {}.", fmt::join(lost, "; ")));
   p.heading("Summary");
-  p.table({"setting", "workload", "", "headline", "the best of the others", "improved", "change", ""}, table);
+  p.table({"setting", "workload", "", "headline", "the best of the others", "due-first", "change", ""}, table);
 }
 
 void show_setting(page& p, const setting& s, const found_type& found) {
@@ -495,11 +495,11 @@ void show_setting(page& p, const setting& s, const found_type& found) {
   p.table(header, table);
 }
 
-/// `improved` without each of its parts, with scores where it has none, and the paper's policy with bounded steps.
+/// `due-first` without each of its parts, with scores where it has none, and the paper's policy with bounded steps.
 void ablation(page& p, const options& o, const std::vector<setting>& settings) {
   const auto with_scores = [](const cluster_options& c, const rows_type& history, const rows_type& rows) {
     const double noise = pars_setting::noise_for(lengths_of(history), tau_of_pars, 1);
-    return sim::run_improved(c, scored(rows, noise, 1), scored(history, noise, 2), {}, quiet);
+    return sim::run_due_first(c, scored(rows, noise, 1), scored(history, noise, 2), {}, quiet);
   };
   const auto bounded = [](const contestant& theirs) {
     return contestant{"`" + theirs.name + "`, steps bounded",
@@ -540,7 +540,8 @@ void ablation(page& p, const options& o, const std::vector<setting>& settings) {
   }
   p.heading("What each part contributes");
   p.text(
-      "One workload of each setting, one part of `improved` off at a time; changes are from the whole. \"With scores\" "
+      "One workload of each setting, one part of `due-first` off at a time; changes are from the whole. \"With "
+      "scores\" "
       "adds what only PARS's setting has, predictions of the quality of PARS's model. Where the planner expects too "
       "little of stages, \"without stages\" changes nothing; where it makes them, placement is theirs, steps are not "
       "bounded, and pools are not tried. Last, the "
@@ -554,7 +555,7 @@ void run(const options& o) {
   std::vector<found_type> found;
   for (const setting& s : settings) found.push_back(run_all(o, s.trials));
   p.text(
-      "`improved` is in no paper. It is made of the library's parts: `order::earliest_due`, in which readers who are "
+      "`due-first` is in no paper. It is made of the library's parts: `order::earliest_due`, in which readers who are "
       "about to run dry go first and all else by when it is due, which is reckoned anew while a request reasons, and "
       "by "
       "a clock that goes slower the more wait; placement by headroom, of the prompts to compute and of the memory, and "
@@ -574,11 +575,11 @@ void run(const options& o) {
       "drawn under another seed.",
       o.seeds, first_seed));
   p.text(
-      fmt::format("**Scores.** In PARS's setting `pars` and `improved` get the same: the logarithm of the true output "
+      fmt::format("**Scores.** In PARS's setting `pars` and `due-first` get the same: the logarithm of the true output "
                   "length with normal noise, as much as gives a tau-b of {}, that of PARS's model on its page. "
-                  "`improved` turns them into expected lengths, learned from the scores and lengths of the earlier "
+                  "`due-first` turns them into expected lengths, learned from the scores and lengths of the earlier "
                   "requests, with a step for every 64. In the other "
-                  "settings nobody has scores: `improved` expects the mean of these lengths of every request.",
+                  "settings nobody has scores: `due-first` expects the mean of these lengths of every request.",
                   tau_of_pars));
   summary(p, settings, found);
   for (std::size_t i = 0; i != settings.size(); ++i) show_setting(p, settings[i], found[i]);
@@ -586,6 +587,6 @@ void run(const options& o) {
   p.finish();
 }
 
-[[maybe_unused]] const bool added = add({"improved", "our own composition in the four papers' settings", run});
+[[maybe_unused]] const bool added = add({"due_first", "our own composition in the four papers' settings", run});
 
 }  // namespace
