@@ -56,6 +56,8 @@ class Engine:
             "lookahead": 0,
             "adapters": 0,
             "windows": [0],
+            "transfers": False,
+            "tells": False,
             "secret": 7,
         }
         self.core = _vllm.Core(

@@ -111,6 +111,16 @@ core::core(const std::string& policy, const nb::dict& options, const nb::dict& w
   if (!settings_.chunked_prefill && !(settings_.windows.size() == 1 && settings_.windows[0] == ts::tokens{})) {
     throw nb::value_error("windows are for prompts in chunks");
   }
+  settings_.batch = settings_.limits.residents;
+  settings_.transfers = get<bool>(options, "transfers");
+  if (settings_.transfers) {
+    if (settings_.limits.plans_in_flight != 1) throw nb::value_error("transfers are for one step in flight");
+    // Beside those who run, as many whose KV comes or is being fetched.
+    settings_.limits.residents *= 2;
+    settings_.limits.deadlines = settings_.limits.residents;
+  }
+  loads_ = nb::list();
+  settings_.tells = get<bool>(options, "tells");
   settings_.adapters = static_cast<std::size_t>(whole("adapters"));
   if (lookahead_ < 0 || settings_.adapters > most_adapters) throw nb::value_error("lookahead or adapters out of range");
   nb::list places;
@@ -231,6 +241,8 @@ nb::object core::submit(nb::handle object, const nb::dict& description, double n
   r.has_stops = !r.stops.empty();
   r.watched = get<bool>(description, "watched");
   r.repetitive = get<bool>(description, "repetitive");
+  r.transfers = settings_.transfers && get<bool>(description, "transfers");
+  r.loading = false;
   r.hashes_tokens = settings_.caching && get<bool>(description, "caches");
   r.pacer = ts::token_pacer{{.tpot = ts::duration{settings_.pace}}};
   const auto block_size = static_cast<std::size_t>(settings_.limits.block_size.count());
@@ -252,6 +264,7 @@ nb::object core::submit(nb::handle object, const nb::dict& description, double n
   r.recent.reserve(r.recent.size() + static_cast<std::size_t>(std::min<std::int64_t>(max_tokens, 512)));
   const ts::status refusal = planner_->submit(r, moment(now));
   if (refusal != ts::status::accepted) {
+    forget_names(r);
     free_.push_back(r.slot);
     return nb::cast(ts::to_string(refusal));
   }
@@ -261,6 +274,92 @@ nb::object core::submit(nb::handle object, const nb::dict& description, double n
   r.everything = everything.release().ptr();
   ++live_;
   return number(r.slot);
+}
+
+void core::load(std::uint32_t slot, std::int64_t n) {
+  if (planner_->loading(at(slot), ts::tokens{n}) != ts::status::ok) {
+    throw std::runtime_error("only the KV of a part of one that waits can come from elsewhere");
+  }
+}
+
+void core::arrived(std::uint32_t slot, std::int64_t n) {
+  request& r = at(slot);
+  if (!r.loading || planner_->arrived(r, ts::tokens{n}) != ts::status::ok) {
+    throw std::runtime_error("KV has arrived that was not on its way");
+  }
+  r.loading = false;
+  --loading_;
+  sweep();
+}
+
+nb::object core::drain(std::uint32_t slot) {
+  request& r = at(slot);
+  std::uint64_t ticket = 0;
+  if (!r.dead || planner_->drain(r, ticket) != ts::status::ok) {
+    let_go(slot);
+    return nb::none();
+  }
+  bury(r);
+  return nb::cast(ticket);
+}
+
+void core::drained(std::uint64_t ticket) {
+  if (planner_->drained(ticket) != ts::status::ok) throw std::runtime_error("nobody holds blocks by this ticket");
+}
+
+void core::let_go(std::uint32_t slot) {
+  request& r = at(slot);
+  if (ts::is_live(r.state().life) && planner_->finish(r) != ts::status::ok) {
+    throw std::runtime_error("a request that has ended cannot leave");
+  }
+  bury(r);
+}
+
+nb::list core::events() {
+  note_events();
+  nb::list all = told_;
+  told_ = nb::list();
+  return all;
+}
+
+/// Before anybody's slot is given back: events name blocks, and requests know what is in them.
+void core::note_events() {
+  told_events* const events = settings_.tells ? planner_->events() : nullptr;
+  if (events == nullptr) return;
+  using kind = told_events::event::kind;
+  const auto size = static_cast<std::size_t>(settings_.limits.block_size.count());
+  for (const told_events::event& e : events->waiting()) {
+    if (e.what == kind::cleared) {
+      told_.append(nb::make_tuple("cleared"));
+      continue;
+    }
+    if (!e.block.only) continue;
+    if (e.what == kind::removed) {
+      told_.append(nb::make_tuple("removed", e.block.hash));
+      continue;
+    }
+    const auto holder = filled_by_.find(e.block.hash);
+    if (holder == filled_by_.end()) throw std::runtime_error("a block is cached that nobody has filled");
+    request& r = at(holder->second);
+    write_tokens(r);
+    const auto first = static_cast<Py_ssize_t>(e.block.depth * size);
+    nb::object tokens = stolen(PyList_GetSlice(r.everything, first, first + static_cast<Py_ssize_t>(size)));
+    nb::object parent = e.block.depth == 0 ? nb::none() : nb::cast(e.block.parent);
+    told_.append(nb::make_tuple("stored", e.block.hash, std::move(parent), std::move(tokens), nb::borrow(r.object)));
+  }
+  events->forget();
+}
+
+void core::note_loads() {
+  nb::list all;
+  for (const auto& l : plan_.load) {
+    request& r = *l.request;
+    r.loading = true;
+    ++loading_;
+    const row_of_group row = planner_->row(0, r.state().row, 0);
+    all.append(nb::make_tuple(nb::borrow(r.object), nb::make_tuple(ids_from(row, 0)), l.first));
+  }
+  loads_ = std::move(all);
 }
 
 void core::cancel(std::uint32_t slot) {
@@ -273,22 +372,37 @@ void core::cancel(std::uint32_t slot) {
   bury(r);
 }
 
+void core::forget_names(const request& r) {
+  if (!settings_.tells) return;
+  for (const std::uint64_t name : r.hashes) {
+    auto [it, end] = filled_by_.equal_range(name);
+    while (it != end && it->second != r.slot) ++it;
+    if (it != end) filled_by_.erase(it);
+  }
+}
+
+void core::give_back(request& r) {
+  forget_names(r);
+  r.release();
+  free_.push_back(r.slot);
+}
+
 /// Gives the slot back, now or when the plan is settled that holds the request.
 void core::bury(request& r) {
   if (ts::is_live(r.state().life)) {
     leaving_.push_back(&r);
     return;
   }
-  r.release();
-  free_.push_back(r.slot);
+  if (settings_.tells) note_events();
+  give_back(r);
 }
 
 /// Gives back the slots of those that no plan holds any more.
 void core::sweep() {
+  if (settings_.tells && !leaving_.empty()) note_events();
   std::erase_if(leaving_, [this](request* r) {
     if (ts::is_live(r->state().life)) return false;
-    r->release();
-    free_.push_back(r->slot);
+    give_back(*r);
     return true;
   });
 }
@@ -298,6 +412,7 @@ void core::close_block(request& r) {
   const auto n = static_cast<std::size_t>(settings_.limits.block_size.count());
   r.chain = ts::kv::hash_block(r.chain, std::span{r.recent}.last(n));
   r.hashes.push_back(r.chain);
+  if (settings_.tells) filled_by_.emplace(r.chain, r.slot);
   r.till_full = static_cast<std::uint32_t>(n);
 }
 
@@ -340,19 +455,24 @@ nb::tuple core::schedule(double now, std::int64_t budget, std::int64_t max_chunk
   // Not just after another step was planned; those who stand aside do so for one more.
   if (!open_ && (defer_prefills || !standing_.empty())) hold_prefills(defer_prefills);
   const bool holds = defer_prefills && (planner_->residents().size() > 0);
-  plan_ = planner_->next(moment(now), {.max_batch = settings_.limits.residents,
+  std::size_t starts = admit && !holds ? ~std::size_t{0} : 0;
+  // What there is room for beside them is for KV that comes and goes.
+  if (settings_.transfers)
+    starts = std::min(starts, settings_.batch - std::min(settings_.batch, planner_->residents().size()));
+  plan_ = planner_->next(moment(now), {.max_batch = settings_.batch,
                                        .token_budget = ts::tokens{budget},
                                        .max_chunk = ts::tokens{max_chunk},
                                        .lookahead = ts::tokens{lookahead_},
-                                       .max_starts = admit && !holds ? ~std::size_t{0} : 0});
+                                       .max_starts = starts});
   in_flight_.push_back(plan_);
+  if (settings_.transfers) note_loads();
   open_ = true;
   ++step_;
   nb::tuple result = repeats_last_step() ? hand_out_same() : hand_out_anew();
   if (plan_.empty() && in_flight_.size() == 1) {
     // Were it so, nobody would ever run again: say it instead of going round in circles.
-    const bool stuck =
-        admit && !holds && planner_->waiting() != 0 && running() == 0 && plan_.preempted.empty() && leaving_.empty();
+    const bool stuck = admit && !holds && planner_->waiting() != 0 && running() == 0 && plan_.preempted.empty() &&
+                       leaving_.empty() && loading_ == 0 && planner_->draining() == 0;
     settle_empty(now);
     if (stuck) throw std::runtime_error("requests wait and none can start on an empty instance");
   }
@@ -430,7 +550,7 @@ nb::tuple core::hand_out_anew() {
 
   const std::size_t n = plan_.size();
   const auto is_news = [&](const ts::scheduled<request>& e) {
-    return e.origin != ts::entry_origin::going_on && (second_runner_ || !e.request->known_to_runner);
+    return !e.request->known_to_runner || (second_runner_ && e.origin != ts::entry_origin::going_on);
   };
   Py_ssize_t known = 0;
   for (std::size_t i = 0; i != n; ++i) known += is_news(plan_[i]) ? 0 : 1;
@@ -455,7 +575,8 @@ nb::tuple core::hand_out_anew() {
     if (PyDict_SetItem(counts_.ptr(), r.id, count.ptr()) != 0) throw nb::python_error();
     if (lookahead_ != 0) hand_out_drafts(r, e);
     if (r.watched) set(r.object, names().is_prefill_chunk, nb::bool_(!e.samples));
-    const bool comes = e.origin != ts::entry_origin::going_on;
+    // Whose KV has arrived goes on, and the runner has not heard of it.
+    const bool comes = e.origin != ts::entry_origin::going_on || !r.known_to_runner;
     if (comes) {
       set(r.object, names().status, words_.status_running);
       // What Python has to say about those who start: few in a step.
@@ -623,10 +744,15 @@ nb::tuple core::update(nb::handle index_of, nb::handle req_ids, nb::handle sampl
     if (outcomes_[i].finished) {
       ended.append(nb::borrow(r.object));
       if (whole_at_end_) write_tokens(r);
+      if (r.transfers) {
+        // Its blocks may be wanted elsewhere: `drain` or `let_go` ends it.
+        outcomes_[i].finished = false;
+        write_tokens(r);
+      }
       if (PyDict_DelItem(words_.requests.ptr(), r.id) != 0) throw nb::python_error();
       r.dead = true;
       --live_;
-      leaving_.push_back(&r);
+      if (!r.transfers) leaving_.push_back(&r);
     }
   }
   settle_oldest(now);
@@ -654,8 +780,9 @@ nb::object core::reset() {
 }
 
 std::size_t core::running() const {
-  if (!open_) return planner_->residents().size() + planner_->suspended();
-  std::size_t n = planner_->suspended();
+  const std::size_t aside = planner_->suspended() - std::min(planner_->suspended(), loading_);
+  if (!open_) return planner_->residents().size() + aside;
+  std::size_t n = aside;
   for (const request* r : planner_->residents()) n += r->dead ? 0 : 1;
   for (const ts::preemption<request>& p : plan_.preempted) n -= p.request->dead ? 0 : 1;
   for (std::size_t i = 0; i != plan_.size(); ++i) {

@@ -12,6 +12,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 /// @file
@@ -52,6 +53,28 @@ class core {
   /// Drafts for the step after those under way, where they are known before it is planned: lists of tokens for requests
   /// whose slots `slot_of` has. Who does not decode next has no use for them.
   void take_drafts(nb::handle slot_of, nb::handle req_ids, nb::handle guesses);
+  /// The KV of the first `n` tokens of a request that has just been submitted is to come from another engine.
+  void load(std::uint32_t slot, std::int64_t n);
+  /// Those of the latest plan whose KV is on its way from now on: (request, ids of its blocks, how many of them are
+  /// here already).
+  [[nodiscard]] nb::object loads() const { return loads_; }
+  /// So many tokens of it have come, and no more will. Not between a plan and what came of it. Of one that has been
+  /// cancelled: its blocks are free.
+  void arrived(std::uint32_t slot, std::int64_t n);
+  /// A request with KV for other engines has ended, as `update` said: its blocks stay held until `drained` is told what
+  /// this returns. None if it has none, or there is no room for that: its blocks are free.
+  nb::object drain(std::uint32_t slot);
+  void drained(std::uint64_t ticket);
+  /// The same, and nobody wants it.
+  void let_go(std::uint32_t slot);
+  [[nodiscard]] std::size_t draining() const { return planner_->draining(); }
+  [[nodiscard]] std::size_t loading() const noexcept { return loading_; }
+
+  /// What the prefix cache has learnt and forgotten since this was asked last: ("stored", hash, its parent's or None,
+  /// tokens, request), ("removed", hash), ("cleared",). Names that two blocks have are told of once. To be asked after
+  /// each `update`, while who has filled a block is known.
+  nb::list events();
+
   /// A step in which nothing runs: the runner forgets who was in the one before.
   void skip() noexcept { ++step_; }
   /// What came of the oldest step that anything runs in: outputs by client, those that Python must look at, and
@@ -83,11 +106,15 @@ class core {
   [[nodiscard]] const request& at(std::uint32_t slot) const;
   request& fresh_slot();
   void bury(request& r);
+  void give_back(request& r);
+  void forget_names(const request& r);
   void sweep();
   void close_block(request& r);
   void write_tokens(request& r);
   [[nodiscard]] ending ending_of(const request& r, std::int64_t token) const;
   void hold_prefills(bool defer);
+  void note_loads();
+  void note_events();
   [[nodiscard]] bool repeats_last_step() const;
   nb::tuple hand_out(nb::list fresh, nb::object resumed, nb::object all_tokens, nb::object blocks, nb::object computed,
                      nb::object outputs, nb::object preempted);
@@ -113,6 +140,10 @@ class core {
   nb::object drafts_;             ///< Of the latest step, by id.
   std::int64_t drafted_ = 0;      ///< How many they are.
   nb::object no_guesses_;         ///< As many places as can be.
+  nb::object loads_;
+  std::unordered_multimap<std::uint64_t, std::uint32_t> filled_by_;  ///< If it tells: slots of those with a block.
+  nb::list told_;
+  std::size_t loading_ = 0;  ///< Requests whose KV is on its way.
 
   std::deque<request> slots_;  ///< In place for ever.
   std::vector<std::uint32_t> free_;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "request.hpp"
+#include "told_events.hpp"
 
 #include <tessera/core/status.hpp>
 #include <tessera/gate/fair_tenants.hpp>
@@ -68,6 +69,9 @@ struct settings {
   std::array<std::int64_t, tenants> weights = ts::gate::detail::equal_weights<tenants>();
   std::vector<ts::tokens> windows;  ///< Of each group of layers what its tokens look at; 0: all.
   std::size_t adapters = 0;         ///< Most adapters of those who hold blocks; 0: nobody wants one.
+  std::size_t batch = 0;            ///< Most requests in a step.
+  bool tells = false;               ///< Of what its prefix cache learns and forgets.
+  bool transfers = false;           ///< KV comes from other engines and goes to them.
 };
 
 /// Most groups of layers that a model can have here.
@@ -96,12 +100,23 @@ struct planner {
   virtual ts::status suspend(request& r) = 0;
   virtual ts::status resume(request& r) = 0;
   virtual ts::status forget_prefixes() = 0;
+  /// What the prefix cache has learnt and forgotten since this was called last with `forget`; null if it tells
+  /// nothing.
+  [[nodiscard]] virtual told_events* events() { return nullptr; }
+  /// KV of the first tokens of a request comes from elsewhere, and has come: see the scheduler's. As
+  /// `unknown_request` says, not with several groups.
+  virtual ts::status loading(request& r, ts::tokens n) = 0;
+  virtual ts::status arrived(request& r, ts::tokens n) = 0;
+  /// It has ended, and its blocks are read from elsewhere until `drained`.
+  virtual ts::status drain(request& r, std::uint64_t& ticket) = 0;
+  virtual ts::status drained(std::uint64_t ticket) = 0;
   /// Tokens at the beginning of its prompt that the prefix cache has now. O(blocks).
   [[nodiscard]] virtual ts::tokens cached(const request& r) const = 0;
   [[nodiscard]] virtual bool fits(ts::tokens length, ts::tokens to_come) const = 0;
   [[nodiscard]] virtual ts::wait_reason why(const request& r) const = 0;
   [[nodiscard]] virtual std::span<request* const> residents() const = 0;
   [[nodiscard]] virtual std::size_t suspended() const = 0;
+  [[nodiscard]] virtual std::size_t draining() const = 0;
   [[nodiscard]] virtual std::size_t waiting() const = 0;
   /// A row in a group. `fresh`: blocks that are new in it, in all groups together.
   [[nodiscard]] virtual row_of_group row(std::size_t group, std::uint32_t row, std::size_t fresh) const = 0;

@@ -37,7 +37,11 @@ class planner_of final : public planner {
                     .gate = gate,
                     .chunked_prefill = s.chunked_prefill,
                     .keep_draft_blocks = true}},
-        block_size_{s.limits.block_size} {}
+        block_size_{s.limits.block_size} {
+    if constexpr (std::is_same_v<Store, telling_cache>) {
+      if (s.tells) scheduler_.cache_events().listen();
+    }
+  }
 
   ts::status submit(request& r, time_point now) override { return scheduler_.submit(r, now); }
   plan next(time_point now, const ts::step_limits& limits) override { return scheduler_.plan(now, limits); }
@@ -57,6 +61,19 @@ class planner_of final : public planner {
       return scheduler_.plan_pending() ? ts::status::busy : ts::status::ok;
     }
   }
+  told_events* events() override {
+    if constexpr (std::is_same_v<Store, telling_cache>) {
+      return &scheduler_.cache_events();
+    } else {
+      return nullptr;
+    }
+  }
+  ts::status loading(request& r, ts::tokens n) override { return scheduler_.loading(r, n, time_point::never()); }
+  ts::status arrived(request& r, ts::tokens n) override { return scheduler_.arrived(r, n); }
+  ts::status drain(request& r, std::uint64_t& ticket) override {
+    return scheduler_.finish(r, time_point::never(), ticket);
+  }
+  ts::status drained(std::uint64_t ticket) override { return scheduler_.drained(ticket); }
   ts::tokens cached(const request& r) const override {
     if constexpr (requires { scheduler_.store().knows(std::uint64_t{}); }) {
       const auto known = [this](std::uint64_t hash) { return scheduler_.store().knows(hash); };
@@ -70,6 +87,7 @@ class planner_of final : public planner {
   ts::wait_reason why(const request& r) const override { return scheduler_.why(r); }
   std::span<request* const> residents() const override { return scheduler_.residents(); }
   std::size_t suspended() const override { return scheduler_.suspended_count(); }
+  std::size_t draining() const override { return scheduler_.draining_count(); }
   std::size_t waiting() const override { return scheduler_.waiting_count(); }
   row_of_group row(std::size_t /*group*/, std::uint32_t row, std::size_t fresh) const override {
     return {.blocks = scheduler_.tables().row(row), .first = 0, .fresh = fresh};
@@ -117,11 +135,16 @@ class grouped_planner final : public planner {
   ts::status suspend(request& r) override { return scheduler_.suspend(r); }
   ts::status resume(request& r) override { return scheduler_.resume(r); }
   ts::status forget_prefixes() override { return scheduler_.forget_prefixes(); }
+  ts::status loading(request& /*r*/, ts::tokens /*n*/) override { return ts::status::unknown_request; }
+  ts::status arrived(request& /*r*/, ts::tokens /*n*/) override { return ts::status::unknown_request; }
+  ts::status drain(request& /*r*/, std::uint64_t& /*ticket*/) override { return ts::status::unknown_request; }
+  ts::status drained(std::uint64_t /*ticket*/) override { return ts::status::unknown_request; }
   ts::tokens cached(const request& r) const override { return scheduler_.tables().match(r.prefix_hashes(), r.prompt); }
   bool fits(ts::tokens length, ts::tokens to_come) const override { return scheduler_.fits(length, to_come); }
   ts::wait_reason why(const request& r) const override { return scheduler_.why(r); }
   std::span<request* const> residents() const override { return scheduler_.residents(); }
   std::size_t suspended() const override { return scheduler_.suspended_count(); }
+  std::size_t draining() const override { return 0; }
   std::size_t waiting() const override { return scheduler_.waiting_count(); }
   row_of_group row(std::size_t group, std::uint32_t row, std::size_t fresh) const override {
     const auto& all = scheduler_.tables();
@@ -166,18 +189,18 @@ template <class Order, class Gate>
 
 template <class Order, class Gate = ts::gate::in_line>
 [[nodiscard]] std::unique_ptr<planner> planner_for(const settings& s, const Order& order, const Gate& gate = {}) {
-  if (s.adapters != 0 || !looks_at_all(s)) {
-    // A prefix cache, whether there is one or not: who has no hashes shares nothing.
+  if (s.adapters != 0 || s.tells || !looks_at_all(s)) {
+    // A prefix cache, whether there is one or not: who has no hashes shares nothing. And it can tell.
     using slots = ts::gate::basic_adapter_slots<most_adapters>;
     const slots adapters{.slots = s.adapters, .most_skipped = 64};
     if constexpr (std::is_same_v<Gate, ts::gate::in_line>) {
       if (!looks_at_all(s)) return grouped_planner_for(s, order, adapters);
-      return std::make_unique<planner_of<Order, ts::kv::prefix_cache, slots>>(s, order, adapters);
+      return std::make_unique<planner_of<Order, telling_cache, slots>>(s, order, adapters);
     } else {
       using both = ts::gate::all<slots, Gate>;
       const both gates{.most_skipped = gate.most_skipped, .gates = {adapters, gate}};
       if (!looks_at_all(s)) return grouped_planner_for(s, order, gates);
-      return std::make_unique<planner_of<Order, ts::kv::prefix_cache, both>>(s, order, gates);
+      return std::make_unique<planner_of<Order, telling_cache, both>>(s, order, gates);
     }
   }
   if (s.caching) return std::make_unique<planner_of<Order, ts::kv::prefix_cache, Gate>>(s, order, gate);

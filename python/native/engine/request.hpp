@@ -44,6 +44,8 @@ struct request : ts::request_hook_for<ts::order::two_phase, ts::order::ranked<>,
   bool repetitive = false;  ///< It is asked in Python whether it repeats itself.
   bool hashes_tokens = false;
   bool has_stops = false;
+  bool transfers = false;     ///< Its KV comes from another engine, or goes to one.
+  bool loading = false;       ///< It is on its way.
   std::uint32_t written = 0;  ///< So many of `recent` are in the lists below.
   std::uint32_t slot = 0;
 

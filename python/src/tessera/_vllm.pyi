@@ -23,6 +23,24 @@ class Core:
         """The drafts that the latest step verifies, by the ids of those who have some."""
     def take_drafts(self, slot_of: dict[str, int], req_ids: list[str], guesses: list[list[int]]) -> None:
         """Drafts for the next step, where they are known before it is planned."""
+    def load(self, slot: int, tokens: int) -> None:
+        """KV of its first tokens comes from another engine."""
+    def loads(self) -> list[tuple[Any, tuple[list[int]], int]]:
+        """Whose KV is on its way by the latest plan: (request, block ids, of these here)."""
+    def arrived(self, slot: int, tokens: int) -> None:
+        """So much of it has come, and no more will."""
+    def drain(self, slot: int) -> int | None:
+        """It has ended, and its blocks stay held: by this ticket, or not."""
+    def drained(self, ticket: int) -> None:
+        """They can be given to others."""
+    def let_go(self, slot: int) -> None:
+        """It has ended, and nobody wants its KV."""
+    def draining(self) -> int:
+        """Requests that have ended and whose blocks are held."""
+    def loading(self) -> int:
+        """Requests whose KV is on its way."""
+    def events(self) -> list[tuple[Any, ...]]:
+        """What the prefix cache has learnt and forgotten."""
     def skip(self) -> None:
         """A step in which nothing runs."""
     def update(

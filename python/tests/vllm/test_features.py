@@ -138,9 +138,9 @@ def test_an_engine_core_in_a_process_of_its_own() -> None:
 not_had = pytest.mark.parametrize(
     "what",
     [
-        {"kv_events_config": {"enable_kv_cache_events": True, "publisher": "null"}},
+        {"kv_cache_metrics": True},
     ],
-    ids=["KV events"],
+    ids=["KV cache metrics"],
 )
 
 
@@ -162,6 +162,44 @@ def test_handed_back(what: dict) -> None:
 def test_not_handed_back(what: dict) -> None:
     with pytest.raises(NotImplementedError, match="tessera has no"), llm(**what, **ours):
         pass
+
+
+@apart
+def test_kv_events() -> None:
+    """A router hears the same of ours as of vLLM's own scheduler."""
+    import msgspec
+    import zmq
+    from vllm.distributed.kv_events import BlockStored, KVEventBatch
+
+    params = SamplingParams(temperature=0, max_tokens=40)
+    long = ["The same beginning of forty words, " * 8 + p for p in prompts]
+    heard, got = [], []
+    with zmq.Context() as context, context.socket(zmq.SUB) as socket:
+        port = socket.bind_to_random_port("tcp://127.0.0.1")
+        socket.unbind(f"tcp://127.0.0.1:{port}")
+        socket.setsockopt(zmq.SUBSCRIBE, b"")
+        socket.connect(f"tcp://127.0.0.1:{port}")
+        told = {"enable_kv_cache_events": True, "publisher": "zmq", "endpoint": f"tcp://127.0.0.1:{port}"}
+        for options in ({}, ours):
+            with llm(kv_events_config=told, num_gpu_blocks_override=2000, **options) as made:
+                assert ("tessera" in scheduler_of(made)) == bool(options)
+                made.generate(long[:1], params, use_tqdm=False)  # while a subscriber joins, what is said may be lost
+                got.append(answers(made, params, long))
+                blocks: dict[int, tuple[int, ...]] = {}
+                while socket.poll(2000):
+                    _, _, payload = socket.recv_multipart()
+                    for event in msgspec.msgpack.decode(payload, type=KVEventBatch).events:
+                        if not isinstance(event, BlockStored) or event.parent_block_hash not in (None, *blocks):
+                            continue
+                        before = blocks.get(event.parent_block_hash, ())
+                        for i, name in enumerate(event.block_hashes):
+                            before += tuple(event.token_ids[i * 32 : (i + 1) * 32])
+                            blocks[name] = before
+                heard.append(set(blocks.values()))
+    assert got[0] == got[1]
+    assert len(heard[0]) > 40
+    # A block that a request's last token fills is published here when it has been run: never.
+    assert len(heard[0] ^ heard[1]) <= len(long)
 
 
 @apart

@@ -56,9 +56,8 @@ configurations = {
         {"speculative_config": own(method="ngram", num_speculative_tokens_per_batch_size=[(1, 4, 3)])},
     ),
     "room for more than 256 adapters at once": (None, {"lora_config": own(max_loras=257)}),
-    "a KV connector": (None, {"kv_transfer_config": own()}),
+    "a KV connector but NIXL's, which pulls": (None, {"kv_transfer_config": own(kv_connector="LMCacheConnectorV1")}),
     "an encoder cache connector": (None, {"ec_transfer_config": own()}),
-    "KV cache events": (None, {"kv_events_config": own(enable_kv_cache_events=True)}),
     "KV cache metrics": ("observability_config", {"kv_cache_metrics": True}),
     "MFU metrics": ("observability_config", {"enable_mfu_metrics": True}),
     "a pooling model": ("model_config", {"runner_type": "pooling"}),
@@ -117,7 +116,9 @@ def make(monkeypatch: pytest.MonkeyPatch, made: Any, kv: Any = None, fallback: b
 
 
 def test_every_question_is_tested() -> None:
-    assert {reason for reason, _ in support._questions} == set(configurations)
+    beside = {"two steps in flight", "drafts", "KV that is sent both ways"}  # test_transfers.py
+    in_transfers = {f"a KV connector with {what}" for what in beside}
+    assert {reason for reason, _ in support._questions} == set(configurations) | in_transfers
 
 
 @pytest.mark.parametrize("asynchronous", [False, True], ids=["one in flight", "two in flight"])
@@ -153,10 +154,13 @@ def test_windows_need_prompts_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_several_reasons_are_one_warning(monkeypatch: pytest.MonkeyPatch) -> None:
-    made = with_config(None, lora_config=own(max_loras=300), kv_transfer_config=own())
+    made = with_config(None, lora_config=own(max_loras=300), kv_transfer_config=own(kv_connector="Mooncake"))
     _, warnings = make(monkeypatch, made)
     assert len(warnings) == 1
-    assert "tessera has no room for more than 256 adapters at once; no a KV connector:" in warnings[0]
+    assert (
+        "tessera has no room for more than 256 adapters at once; no a KV connector but NIXL's, which pulls:"
+        in warnings[0]
+    )
 
 
 def test_nothing_is_handed_back_without_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -168,7 +172,7 @@ def test_nothing_is_handed_back_without_a_reason(monkeypatch: pytest.MonkeyPatch
 
 def test_a_wrong_option_is_an_error_at_start() -> None:
     for given, message in (
-        ({"tessera": {"policy": "best"}}, "unknown policy 'best'; there are: fcfs"),
+        ({"tessera": {"policy": "best"}}, "unknown policy 'best'; there are: due_first, fcfs"),
         ({"tessera": {"policy": "pascal", "quantum": -1}}, "quantum must be a whole number from 1"),
         ({"policy": "pascal"}, 'options go into additional_config={"tessera"'),
     ):

@@ -11,7 +11,19 @@ from collections.abc import Callable
 from typing import Any
 
 import vllm
+from vllm.distributed.kv_events import (
+    MEDIUM_GPU,
+    AllBlocksCleared,
+    BlockRemoved,
+    BlockStored,
+    EventPublisherFactory,
+    KVEventBatch,
+)
+from vllm.distributed.kv_transfer.kv_connector.factory import KVConnectorFactory
+from vllm.distributed.kv_transfer.kv_connector.v1.base import KVConnectorRole
 from vllm.logger import init_logger
+from vllm.v1.core.kv_cache_manager import KVCacheBlocks
+from vllm.v1.core.kv_cache_utils import KVCacheBlock
 from vllm.v1.core.sched.async_scheduler import AsyncScheduler
 from vllm.v1.core.sched.interface import PauseState, SchedulerInterface
 from vllm.v1.core.sched.output import CachedRequestData, GrammarOutput, NewRequestData, SchedulerOutput
@@ -28,14 +40,22 @@ except ImportError:  # releases that do not look for repetition
     check_sequence_repetition = None
 
 __all__ = [
+    "MEDIUM_GPU",
+    "AllBlocksCleared",
     "AsyncScheduler",
+    "BlockRemoved",
+    "BlockStored",
     "CachedRequestData",
     "EngineCoreEventType",
     "EngineCoreOutput",
     "EngineCoreOutputs",
+    "EventPublisherFactory",
     "FinishReason",
     "FullAttentionSpec",
     "GrammarOutput",
+    "KVCacheBlock",
+    "KVCacheBlocks",
+    "KVEventBatch",
     "NewRequestData",
     "OwnScheduler",
     "PauseState",
@@ -52,6 +72,7 @@ __all__ = [
     "init_logger",
     "known",
     "make",
+    "make_connector",
     "most_drafts",
     "new_request_drafts",
     "tested",
@@ -85,6 +106,11 @@ def drafts_without_kv(vllm_config: Any) -> bool:
     return not any(getattr(of, name, 0) for of, name in slots)
 
 
+def make_connector(vllm_config: Any, kv_cache_config: Any) -> Any:
+    """The scheduler's side of a KV connector."""
+    return KVConnectorFactory.create_connector(vllm_config, KVConnectorRole.SCHEDULER, kv_cache_config)
+
+
 def new_request_drafts(vllm_config: Any) -> Any:
     """What counts a request's drafts, for its client; None if nobody asks for it."""
     level = getattr(vllm_config.observability_config, "per_request_spec_decode_metrics", "none")
@@ -111,6 +137,8 @@ def tokenizer_of(model_config: Any) -> Any:
 
 def known(record: type) -> frozenset[str]:
     """The fields of a record of vLLM's."""
+    if hasattr(record, "__struct_fields__"):  # msgspec's
+        return frozenset(record.__struct_fields__)
     return frozenset(f.name for f in dataclasses.fields(record) if f.init)
 
 

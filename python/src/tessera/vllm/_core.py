@@ -39,6 +39,8 @@ def make_core(
     words: dict[str, Any],
     plans_in_flight: int = 1,
     lookahead: int = 0,
+    transfers: bool = False,
+    tells: bool = False,
 ) -> Any:
     """A core with vLLM's limits and the policy's parameters. `words`: what outputs are made of."""
     config = vllm_config.scheduler_config
@@ -58,6 +60,8 @@ def make_core(
             "whole_at_end": options.model is not None,
             "lookahead": lookahead,
             "windows": windows_of(kv_cache_config),
+            "transfers": transfers,
+            "tells": tells,
             "adapters": getattr(vllm_config.lora_config, "max_loras", 0),
             # Whoever does not know where the chains begin cannot make two prompts collide.
             "secret": int.from_bytes(os.urandom(8), "little"),
@@ -136,7 +140,9 @@ class Describer:
                 or request.use_structured_output
                 or request.trace_headers is not None
                 or getattr(request, "spec_decode_metrics", None) is not None
+                or getattr(request, "kv_transfer_params", None)
             ),
+            "transfers": bool(getattr(request, "kv_transfer_params", None)),
             "repetitive": repetition,
             # Who must compute the whole prompt has no use for what is known, and shares nothing.
             "caches": not getattr(request, "skip_reading_prefix_cache", False),

@@ -14,8 +14,10 @@ from typing import Any
 
 from tessera.vllm import _api as api
 from tessera.vllm._core import Describer, budget_of, chunk_of, make_core
+from tessera.vllm.events import Events
 from tessera.vllm.options import Options, OptionsError
-from tessera.vllm.support import why_not_config, why_not_memory, why_not_request
+from tessera.vllm.support import tells, why_not_config, why_not_memory, why_not_request
+from tessera.vllm.transfers import Transfers
 
 logger = api.init_logger("vllm.tessera")
 
@@ -128,7 +130,15 @@ class Scheduler(api.SchedulerInterface):
             # Async scheduling: a step is planned while the one before it runs.
             plans_in_flight=2 if self.config.async_scheduling else 1,
             lookahead=self.lookahead,
+            transfers=vllm_config.kv_transfer_config is not None,
+            tells=tells(vllm_config),
         )
+        self.events = Events(vllm_config, self.core, block_size) if tells(vllm_config) else None
+        #: KV from and for other engines
+        self.transfers: Transfers | None = None
+        if vllm_config.kv_transfer_config is not None:
+            self.transfers = Transfers(vllm_config, kv_cache_config, self.core, block_size, log_stats)
+            self.connector = self.transfers.connector
         logger.info("tessera schedules: %s %s", options.policy, options.parameters or "")
 
     # -- requests come and go
@@ -142,6 +152,8 @@ class Scheduler(api.SchedulerInterface):
             request.record_event(api.EngineCoreEventType.QUEUED)
         if self.lookahead:
             request.spec_decode_metrics = api.new_request_drafts(self.vllm_config)
+        if self.transfers is not None:
+            self.transfers.joins(request)
         reason = why_not_request(request, self.has_adapters)
         if reason is not None:
             self.refused.append((request, reason))
@@ -162,6 +174,8 @@ class Scheduler(api.SchedulerInterface):
             self.refused.append((request, f"{slot}: prompt of {request.num_prompt_tokens} tokens"))
         else:
             self.slots[request.request_id] = slot
+            if self.transfers is not None and request.kv_transfer_params:
+                self.transfers.submitted(request, slot)
 
     def finish_requests(self, request_ids: str | Iterable[str] | None, finished_status: Any) -> list[Any]:
         assert Status.is_finished(finished_status)
@@ -184,6 +198,8 @@ class Scheduler(api.SchedulerInterface):
         slot = self.slots.pop(request_id, None)
         if slot is not None:
             self.core.cancel(slot)
+        if self.transfers is not None:
+            self.transfers.left(request)
         if self.structured.pop(request_id, None) is not None and request in self.without_grammar:
             self.without_grammar.remove(request)
         if self.refused:
@@ -246,6 +262,8 @@ class Scheduler(api.SchedulerInterface):
             # Of releases before 0.32, for attention that computes a common beginning once: none has one.
             num_common_prefix_blocks=self.no_common_blocks,
         )
+        if self.transfers is not None:
+            self.transfers.planned(output, fresh, self.slots)
         if total:
             self.structured_steps.append(self._note_structured(output) if self.structured else [])
         return output
@@ -271,22 +289,25 @@ class Scheduler(api.SchedulerInterface):
         output = api.SchedulerOutput.make_empty()
         output.finished_req_ids = finished
         output.preempted_req_ids = preempted
+        if self.transfers is not None:
+            self.transfers.idle(output)
         return output
 
     def _introduce(self, fresh: list[Any], now: float) -> list[Any]:
         """Those who start, for the runner: those it does not know, and the second runner those who resume as well."""
         new = []
         for request, block_ids, first, is_known, length in fresh:
+            external = self.transfers.external(request) if self.transfers is not None else 0
             if self.log_stats:
                 request.record_event(api.EngineCoreEventType.SCHEDULED, now)
                 if self.caching and not getattr(request, "skip_reading_prefix_cache", False):
-                    self.cache_stats.record(num_tokens=length, num_hits=first, preempted=is_known)
+                    self.cache_stats.record(num_tokens=length, num_hits=first - external, preempted=is_known)
             request.num_computed_tokens = first
             if not is_known and getattr(request, "prefill_stats", None) is not None:
                 request.prefill_stats.set(
                     num_prompt_tokens=request.num_prompt_tokens,
-                    num_local_cached_tokens=first,
-                    num_external_cached_tokens=0,
+                    num_local_cached_tokens=first - external,
+                    num_external_cached_tokens=external,
                 )
             if is_known and not self.second_runner:
                 continue
@@ -345,9 +366,12 @@ class Scheduler(api.SchedulerInterface):
                 model_runner_output.sampled_token_ids,
                 time.monotonic(),
             )
+        params: dict[str, Any] = {}
         for request in ended:
             # The core has taken it out already.
-            del self.slots[request.request_id]
+            slot = self.slots.pop(request.request_id)
+            if self.transfers is not None and request.kv_transfer_params:
+                params[request.request_id] = self.transfers.finished(request, slot)
             self.describer.ended(request, is_whole=True)
             self.structured.pop(request.request_id, None)
             self._tell_finished(request)
@@ -356,6 +380,15 @@ class Scheduler(api.SchedulerInterface):
                 self._complete_first(output, request)
             if is_watched:
                 self._complete(output, request, index, model_runner_output)
+                if output.finish_reason is not None and params:
+                    output.kv_transfer_params = params.get(request.request_id)
+        told = getattr(model_runner_output, "kv_connector_output", None)
+        if self.transfers is not None and told is not None:
+            for request, arriving in self.transfers.take(told, self.requests):
+                del self.slots[request.request_id]
+                self.core.cancel(arriving.slot)
+                self.core.arrived(arriving.slot, 0)
+                self.refused.append((request, "its KV could not be fetched"))
         if model_runner_output.num_nans_in_logits:
             for outputs in by_client.values():
                 for output in outputs:
@@ -365,6 +398,8 @@ class Scheduler(api.SchedulerInterface):
             self._reset()
         if self.refused:
             self._report_refused(by_client)
+        if self.events is not None:
+            self.events.publish(self.connector.take_events() if self.connector is not None else ())
 
         result = {client: api.EngineCoreOutputs(outputs=outputs) for client, outputs in by_client.items()}
         if self.finished_by_client:
@@ -375,7 +410,9 @@ class Scheduler(api.SchedulerInterface):
             # To one of the front ends, whether it has outputs or not.
             if not result:
                 result[0] = api.EngineCoreOutputs()
-            next(iter(result.values())).scheduler_stats = self.make_stats(model_runner_output.cudagraph_stats, drafted)
+            next(iter(result.values())).scheduler_stats = self.make_stats(
+                model_runner_output.cudagraph_stats, drafted, told
+            )
         return result
 
     def _count_drafts(self, step: Any, ran: Any) -> Any:
@@ -501,7 +538,14 @@ class Scheduler(api.SchedulerInterface):
         return len(self.requests)
 
     def has_finished_requests(self) -> bool:
-        return bool(self.finished_req_ids)
+        # While KV comes or goes the worker is to be asked for what has become of it.
+        return bool(self.finished_req_ids) or (self.transfers is not None and self.transfers.busy())
+
+    def get_kv_connector(self) -> Any:
+        return self.connector
+
+    def get_kv_event_publisher_config(self) -> Any:
+        return None if self.events is None else self.events.publisher.get_publisher_config()
 
     @property
     def pause_state(self) -> Any:
@@ -513,6 +557,8 @@ class Scheduler(api.SchedulerInterface):
 
     def reset_prefix_cache(self, reset_running_requests: bool = False, reset_connector: bool = False) -> bool:
         if not reset_running_requests and self.core.running() > 0:
+            return False
+        if self.transfers is not None and (not self.transfers.at_rest() or not self.transfers.reset(reset_connector)):
             return False
         if self.core.pending():
             # The steps that are under way may write to their blocks: the reset comes when their outputs have come.
@@ -538,7 +584,7 @@ class Scheduler(api.SchedulerInterface):
     def get_kv_cache_usage(self) -> float:
         return self.core.usage()
 
-    def make_stats(self, cudagraph_stats: Any = None, drafted: Any = None) -> Any:
+    def make_stats(self, cudagraph_stats: Any = None, drafted: Any = None, told: Any = None) -> Any:
         if not self.log_stats:
             return None
         stats, self.cache_stats = self.cache_stats, api.PrefixCacheStats()
@@ -546,6 +592,7 @@ class Scheduler(api.SchedulerInterface):
             num_running_reqs=self.core.running(),
             num_waiting_reqs=self.core.waiting(),
             num_skipped_waiting_reqs=len(self.without_grammar),
+            **(self.transfers.take_stats(told) if self.transfers is not None else {}),
             kv_cache_usage=self.core.usage(),
             prefix_cache_stats=stats,
             cudagraph_stats=cudagraph_stats,
@@ -553,4 +600,8 @@ class Scheduler(api.SchedulerInterface):
         )
 
     def shutdown(self) -> None:
+        if self.transfers is not None:
+            self.transfers.shutdown()
+        if self.events is not None:
+            self.events.shutdown()
         self.core.close()

@@ -32,6 +32,23 @@ def _drafts(config: Any) -> bool:
 
 
 _drafts_by_batch = ("speculative_config", "num_speculative_tokens_per_batch_size")
+_async = ("scheduler_config", "async_scheduling")
+#: Those whose KV comes and goes between two steps, and is pulled by who wants it.
+_connectors = ("NixlConnector", "NixlPullConnector")
+
+
+def _connector(config: Any) -> str | None:
+    return _has(config, "kv_transfer_config", "kv_connector")
+
+
+def _nixl(config: Any) -> bool:
+    return _connector(config) in _connectors
+
+
+def _extra(config: Any) -> dict[str, Any]:
+    return _has(config, "kv_transfer_config", "kv_connector_extra_config") or {}
+
+
 #: Adapters that can be told apart on the device.
 most_loras: int = _vllm.adapters
 
@@ -45,9 +62,11 @@ _questions: tuple[tuple[str, Callable[[Any], Any]], ...] = (
         f"room for more than {_vllm.adapters} adapters at once",
         lambda c: (_has(c, "lora_config", "max_loras") or 0) > most_loras,
     ),
-    ("a KV connector", lambda c: _has(c, "kv_transfer_config") is not None),
+    ("a KV connector but NIXL's, which pulls", lambda c: _connector(c) not in (None, *_connectors)),
+    ("a KV connector with two steps in flight", lambda c: _nixl(c) and _has(c, *_async)),
+    ("a KV connector with drafts", lambda c: _nixl(c) and _drafts(c)),
+    ("a KV connector with KV that is sent both ways", lambda c: _nixl(c) and _extra(c).get("bidirectional_kv_xfer")),
     ("an encoder cache connector", lambda c: _has(c, "ec_transfer_config") is not None),
-    ("KV cache events", lambda c: _has(c, "kv_events_config", "enable_kv_cache_events")),
     ("KV cache metrics", lambda c: _has(c, "observability_config", "kv_cache_metrics")),
     ("MFU metrics", lambda c: _has(c, "observability_config", "enable_mfu_metrics")),
     ("a pooling model", lambda c: _has(c, "model_config", "runner_type") == "pooling"),
@@ -88,12 +107,22 @@ def why_not_memory(kv_cache_config: Any, block_size: int, config: Any) -> Iterat
             yield "window of which more is kept, or computed again"
         elif spec.block_size != block_size:
             yield f"blocks of {spec.block_size} tokens that are scheduled by {block_size}"
+    if _connector(config) and (len(groups) > 1 or any(windows_of(kv_cache_config))):
+        yield "a KV connector with windows or several groups of KV blocks"
+    if tells(config) and (len(groups) > 1 or any(windows_of(kv_cache_config))):
+        yield "KV cache events of windows or several groups of KV blocks"
     if any(windows_of(kv_cache_config)) and not _has(config, "scheduler_config", "enable_chunked_prefill"):
         yield "windows without prompts in chunks"
     if getattr(kv_cache_config, "needs_kv_cache_zeroing", False):
         yield "KV blocks that must be zero at first"
     if kv_cache_config.num_blocks < 2:
         yield f"{kv_cache_config.num_blocks} blocks of KV"
+
+
+def tells(config: Any) -> bool:
+    """Whether somebody wants to know what the prefix cache has."""
+    caching = _has(config, "cache_config", "enable_prefix_caching")
+    return bool(caching and _has(config, "kv_events_config", "enable_kv_cache_events"))
 
 
 def windows_of(kv_cache_config: Any) -> list[int]:

@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""KV events: what the prefix cache learns and forgets, for routers, by vLLM's publisher."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from tessera.vllm import _api as api
+
+_make_stored = api.make(api.BlockStored)
+_make_removed = api.make(api.BlockRemoved)
+
+
+class Events:
+    """Publishes what the core tells. Names of blocks are numbers of 64 bits, which mean nothing elsewhere."""
+
+    def __init__(self, vllm_config: Any, core: Any, block_size: int) -> None:
+        rank = getattr(vllm_config.parallel_config, "data_parallel_index", 0)
+        self.publisher = api.EventPublisherFactory.create(vllm_config.kv_events_config, rank)
+        self.core = core
+        self.block_size = block_size
+
+    def publish(self, others: Any = ()) -> None:
+        """What has happened since the last time; `others`: of a connector's."""
+        events = [*self._records(self.core.events()), *(others or ())]
+        if events:
+            self.publisher.publish(api.KVEventBatch(ts=time.time(), events=events))
+
+    def _records(self, told: list[tuple[Any, ...]]) -> list[Any]:
+        records: list[Any] = []
+        chain: tuple[Any, Any] | None = None  # the block and the request that the latest record ends with
+        for what, *rest in told:
+            if what == "stored":
+                name, parent, tokens, request = rest
+                if parent is not None and chain is not None and chain == (parent, request.request_id):
+                    records[-1].block_hashes.append(name)
+                    records[-1].token_ids.extend(tokens)
+                    if records[-1].extra_keys is not None:
+                        records[-1].extra_keys.append(self._keys(request, is_first=False))
+                else:
+                    records.append(self._stored(name, parent, tokens, request))
+                chain = (name, request.request_id)
+                continue
+            chain = None
+            if what == "cleared":
+                records.append(api.AllBlocksCleared())
+            elif records and type(records[-1]) is api.BlockRemoved:
+                records[-1].block_hashes.append(rest[0])
+            else:
+                records.append(_make_removed(block_hashes=[rest[0]], medium=api.MEDIUM_GPU, group_idx=0))
+        return records
+
+    def _stored(self, name: int, parent: int | None, tokens: list[int], request: Any) -> Any:
+        adapter = request.lora_request
+        keys = self._keys(request, is_first=parent is None)
+        return _make_stored(
+            block_hashes=[name],
+            parent_block_hash=parent,
+            token_ids=tokens,
+            block_size=self.block_size,
+            lora_id=None if adapter is None else adapter.adapter_id,
+            medium=api.MEDIUM_GPU,
+            lora_name=None if adapter is None else adapter.name,
+            extra_keys=None if keys is None else [keys],
+            group_idx=0,
+            session_id=getattr(request, "session_id", None),
+        )
+
+    @staticmethod
+    def _keys(request: Any, is_first: bool) -> tuple[str, ...] | None:
+        """What tells a block from one with the same tokens, as vLLM says it."""
+        adapter = () if request.lora_request is None else (request.lora_request.name,)
+        salt = (request.cache_salt,) if request.cache_salt and is_first else ()
+        return (*adapter, *salt) or None
+
+    def shutdown(self) -> None:
+        self.publisher.shutdown()

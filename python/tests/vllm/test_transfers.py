@@ -1,0 +1,201 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""KV between engines: one computes the prompts, another one goes on with them."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import connector
+import pytest
+import stub
+from vllm.config import KVTransferConfig
+from vllm.v1.engine import FinishReason
+
+
+def engine(name: str, tessera: dict[str, Any] | None = None, policy: str = "recompute", **more: Any) -> Any:
+    """A scheduler with a connector; vLLM's own without `tessera`."""
+    made = stub.config(tessera=tessera, **more)
+    made.kv_transfer_config = KVTransferConfig(
+        kv_connector="NixlConnector",
+        kv_connector_module_path="connector",
+        kv_role="kv_both",
+        engine_id=name,
+        kv_load_failure_policy=policy,
+    )
+    return made
+
+
+class Pair:
+    """An engine that computes prompts and one that goes on, with requests of their own beside."""
+
+    def __init__(self, seed: int, tessera: dict[str, Any] | None, blocks: int = 60, failing: float = 0, **more: Any):
+        workers: dict[str, connector.Worker] = {}
+        self.rng = random.Random(seed)
+        self.engines = {}
+        self.workers = workers
+        for name in ("P", "D"):
+            made = engine(name, tessera, **more)
+            s = stub.scheduler(stub.Scheduler if tessera is not None else stub.OwnScheduler, made, blocks)
+            runner = stub.Runner(blocks)
+            self.engines[name] = (s, connector.Worker(name, runner, workers, seed, failing))
+        self.got: dict[str, list[int]] = {}
+        self.reasons: dict[str, Any] = {}
+        self.aborted: set[str] = set()
+        self.preempted = 0
+        self.cached = 0
+
+    def add(self, name: str, request_id: str, prompt: list[int], params: Any, transfer: Any, salt: Any = None) -> None:
+        r = stub.request(request_id, prompt, params, salt=salt)
+        r.kv_transfer_params = transfer
+        self.got[request_id] = []
+        self.engines[name][0].add_request(r)
+
+    def step(self, name: str) -> list[Any]:
+        """A step of one engine: the outputs that are the last of their requests."""
+        s, worker = self.engines[name]
+        plan = s.schedule()
+        self.preempted += len(plan.preempted_req_ids or ())
+        self.cached += sum(n.num_computed_tokens for n in plan.scheduled_new_reqs)
+        ended = []
+        ran = worker.run(plan)
+        if self.rng.random() < 0.05 and s.requests and self.aborts:
+            victim = self.rng.choice(list(s.requests))
+            s.finish_requests(victim, stub.RequestStatus.FINISHED_ABORTED)
+            self.aborted.add(victim)
+        for outputs in s.update_from_output(plan, ran).values():
+            for o in outputs.outputs:
+                self.got[o.request_id] += o.new_token_ids
+                if o.finish_reason is not None:
+                    self.reasons[o.request_id] = o.finish_reason
+                    ended.append(o)
+        return ended
+
+    def serve(self, load: stub.Load, aborts: bool, forgets: float = 0) -> None:
+        """Two of three prompts are computed by P, and D goes on with them; the others come to D, or P, alone."""
+        self.aborts = aborts
+        asked, forgotten = {}, []
+        for i, (request_id, prompt, params, _, salt) in enumerate(load.requests()):
+            asked[request_id] = (prompt, params, salt)
+            if i % 3:
+                one = stub.SamplingParams(temperature=0, max_tokens=1)
+                self.add("P", f"{request_id} at P", prompt, one, {"do_remote_decode": True}, salt)
+            else:
+                self.add("D" if i % 2 else "P", request_id, prompt, params, None, salt)
+        steps = 0
+        while any(s.has_requests() for s, _ in self.engines.values()):
+            for o in self.step("P"):
+                request_id = o.request_id.removesuffix(" at P")
+                if request_id == o.request_id:
+                    continue
+                assert o.kv_transfer_params, "it says where its KV is"
+                if self.rng.random() < forgets:
+                    forgotten.append(o.request_id)  # nobody comes, and some time later it is given up
+                    continue
+                prompt, params, salt = asked[request_id]
+                self.add("D", request_id, prompt, params, dict(o.kv_transfer_params), salt)
+            self.step("D")
+            for request_id in [name for name in forgotten if name in self.workers["P"].kept]:
+                forgotten.remove(request_id)
+                self.workers["P"].expire(request_id)
+            steps += 1
+            assert steps < 20_000, "it does not come to an end"
+        for request_id, (prompt, params, _) in asked.items():
+            if request_id not in self.got:
+                continue
+            expected = stub.answer(prompt, params)
+            if request_id in self.aborted:
+                expected = expected[: len(self.got[request_id])]
+            elif self.reasons[request_id] == FinishReason.ERROR:
+                assert not self.got[request_id]
+                continue
+            assert self.got[request_id] == expected, request_id
+        for s, worker in self.engines.values():
+            assert not s.requests and not worker.kept and not worker.pulling
+            assert s.get_kv_cache_usage() == 0 and s.get_request_counts() == (0, 0)
+
+
+policies = ["fcfs", "pars", "pascal", "due_first"]
+
+
+@pytest.mark.parametrize("aborts", [False, True], ids=["calm", "aborts"])
+@pytest.mark.parametrize("caching", [False, True], ids=["no cache", "cache"])
+@pytest.mark.parametrize("policy", policies)
+def test_tokens(policy: str, caching: bool, aborts: bool) -> None:
+    pair = Pair(
+        policies.index(policy), {"policy": policy, **({"quantum": 16} if policy == "pascal" else {})}, caching=caching
+    )
+    assert all(type(s) is stub.Scheduler for s, _ in pair.engines.values())
+    pair.serve(stub.Load(seed=policies.index(policy), count=150), aborts, forgets=0.1)
+    # Else it proves less than it says.
+    assert pair.workers["D"].pulled > 100
+    assert pair.preempted > 0
+    assert bool(pair.aborted) == aborts
+    assert not caching or pair.cached > 0
+
+
+def test_beside_vllm() -> None:
+    """The connector is one that vLLM's own scheduler gets along with, and both say the same."""
+    pairs = [Pair(7, tessera) for tessera in (None, {})]
+    for pair in pairs:
+        pair.serve(stub.Load(seed=7, count=90), aborts=False)
+        assert pair.workers["D"].pulled > 100
+    assert pairs[0].got == pairs[1].got
+    assert pairs[0].reasons == pairs[1].reasons
+
+
+@pytest.mark.parametrize("policy", ["recompute", "fail"])
+@pytest.mark.parametrize("seed", range(3))
+def test_kv_that_does_not_come(seed: int, policy: str) -> None:
+    pair = Pair(seed, {}, failing=0.3, policy=policy)
+    pair.serve(stub.Load(seed=seed, count=90), aborts=seed == 2)
+    assert pair.workers["D"].failed > 3
+    failed = [name for name, reason in pair.reasons.items() if reason == FinishReason.ERROR]
+    assert bool(failed) == (policy == "fail")
+
+
+def test_a_wrong_block_is_seen() -> None:
+    """The check can fail: a block is pulled from the wrong place, once."""
+    pair = Pair(5, {})
+    worker = pair.workers["D"]
+    copy, wrong = worker._copy, []
+
+    def with_a_wrong_block(local: list[int], params: dict[str, Any], invalid: set[int]) -> None:
+        copy(local, params, invalid)
+        if not wrong and len(local) > 1:
+            worker.runner.kv[local[0]] = list(worker.runner.kv[local[1]])
+            wrong.append(local[0])
+
+    worker._copy = with_a_wrong_block
+    with pytest.raises(AssertionError):
+        pair.serve(stub.Load(seed=5, count=40), aborts=False)
+    assert wrong
+
+
+def test_it_is_not_reset_while_kv_is_moved() -> None:
+    pair = Pair(1, {})
+    s, worker = pair.engines["P"]
+    pair.aborts = False
+    pair.add("P", "a", [5] * 40, stub.SamplingParams(temperature=0, max_tokens=1), {"do_remote_decode": True})
+    pair.step("P")
+    assert not s.requests and s.has_requests() and s.get_kv_cache_usage() > 0
+    assert not s.reset_prefix_cache()
+    pair.step("P")
+    worker.expire("a")
+    pair.step("P")
+    assert not s.has_requests() and s.get_kv_cache_usage() == 0
+    assert s.reset_prefix_cache()
+
+
+def test_what_is_handed_back() -> None:
+    def kind(**more: Any) -> Any:
+        return type(stub.scheduler(stub.Scheduler, engine("P", {}, **more), 60))
+
+    assert kind() is stub.Scheduler
+    assert kind(async_scheduling=True) is stub.OwnAsyncScheduler
+    assert kind(drafts=3) is stub.OwnScheduler
+    made = engine("P", {})
+    made.kv_transfer_config.kv_connector_extra_config = {"bidirectional_kv_xfer": True}
+    assert type(stub.scheduler(stub.Scheduler, made, 60)) is stub.OwnScheduler
+    two = stub.memory(60, (0, 40))
+    assert type(stub.scheduler(stub.Scheduler, engine("P", {}), 60, kv=two)) is stub.OwnScheduler
