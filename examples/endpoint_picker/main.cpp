@@ -88,9 +88,8 @@ int main(int argc, char** argv) {
   app.add_option("--listen", serve.listen, "IP:PORT for gRPC; port 0: any that is free");
   app.add_option("--policy", choose.policy, "One of " + fmt::format("{}", fmt::join(policy_names, ", ")));
   app.add_option("--seed", choose.seed, "Of policies that draw: another one for each picker");
-  const CLI::Option* expected_given =
-      app.add_option("--expected", choose.expected,
-                     "fill_to_level: requests that other pickers send between report and choice");
+  const CLI::Option* expected_given = app.add_option(
+      "--expected", choose.expected, "fill_to_level: requests that other pickers send between report and choice");
   app.add_option("--choices", choose.choices, "Endpoints that are named for a request, the best first");
   app.add_option("--reasons", choose.reasons, "Whether requests that do not say so reason first");
   app.add_flag("--alone", choose.alone,
@@ -134,8 +133,8 @@ int main(int argc, char** argv) {
     require<double>(0, 1, choose.shed_kv, "--shed-kv");
     require<double>(0, 1e6, choose.expected, "--expected");
     if (expected_given->count() != 0 && choose.policy != "fill_to_level") {
-      throw tessera::sim::usage_error{fmt::format(
-          "--expected goes with --policy fill_to_level, not with {}", tessera::sim::shown(choose.policy))};
+      throw tessera::sim::usage_error{
+          fmt::format("--expected goes with --policy fill_to_level, not with {}", tessera::sim::shown(choose.policy))};
     }
     require<std::int64_t>(1, 1 << 20, block_size, "--block-size");
     require<std::size_t>(1, 64, choose.choices, "--choices");

@@ -66,7 +66,7 @@ struct settings {
   double threshold, margin;
   std::int64_t slice;
   std::uint64_t young;
-  bool by_chunk;  ///< Prompts take their blocks as they compute them, or all when they start.
+  bool by_chunk;           ///< Prompts take their blocks as they compute them, or all when they start.
   std::size_t window = 1;  ///< So many are looked at for a victim.
 };
 
@@ -153,8 +153,9 @@ class textbook {
       const auto end = begin + static_cast<std::ptrdiff_t>(kept);
       // Those that may be chosen: a run at the end, of whom none would take the place of the last one.
       auto first = end - 1;
-      while (first != begin + static_cast<std::ptrdiff_t>(next) && end - first < static_cast<std::ptrdiff_t>(s_.window) &&
-             !(*(end - 1))->restarted && !(*(first - 1))->restarted && !displaces(**(first - 1), **(end - 1))) {
+      while (first != begin + static_cast<std::ptrdiff_t>(next) &&
+             end - first < static_cast<std::ptrdiff_t>(s_.window) && !(*(end - 1))->restarted &&
+             !(*(first - 1))->restarted && !displaces(**(first - 1), **(end - 1))) {
         --first;
       }
       auto chosen = end - 1;

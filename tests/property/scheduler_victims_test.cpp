@@ -22,8 +22,11 @@ void many_runs() {
     const bool aside = seed % 8 >= 4;
     INFO("seed " << seed << ", " << plans << " plans in flight");
     const auto run = [&](bool with_abandoned) {
-      t += run_operations<Order, BlockStore, chosen_victims>(
-          {.seed = seed, .operations = 250, .with_abandoned = with_abandoned, .plans_in_flight = plans, .aside = aside});
+      t += run_operations<Order, BlockStore, chosen_victims>({.seed = seed,
+                                                              .operations = 250,
+                                                              .with_abandoned = with_abandoned,
+                                                              .plans_in_flight = plans,
+                                                              .aside = aside});
       return t.digest;
     };
     const std::uint64_t digest = run(false);

@@ -197,9 +197,8 @@ TEST_CASE("longest_prefix under tenants' deficits starts whom the textbook's DLP
           for (std::int64_t& c : credit) c += c <= 0 ? quantum : 0;
         }
         std::vector<request*> line = waits;
-        std::stable_sort(line.begin(), line.end(), [&](const request* a, const request* b) {
-          return found_in(known, *a) > found_in(known, *b);
-        });
+        std::stable_sort(line.begin(), line.end(),
+                         [&](const request* a, const request* b) { return found_in(known, *a) > found_in(known, *b); });
         by_prefix += line.front() != waits.front() ? 1U : 0U;
         next = *std::find_if(line.begin(), line.end(), has_credit);
         by_credit += next != line.front() ? 1U : 0U;

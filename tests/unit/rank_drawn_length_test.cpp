@@ -100,12 +100,12 @@ TEST_CASE("drawn_length: admission by the memory to come, as counted by hand", "
   const std::uint32_t own[] = {5};
   const auto admits = [&](const auto& policy, std::int64_t capacity) {
     return policy.admits(comes, admission_view<request>{.free_after = blocks{capacity - 5 - 3},
-                                                   .needed = blocks{3},
-                                                   .capacity = blocks{capacity},
-                                                   .block_size = 1_tok,
-                                                   .residents = residents,
-                                                   .admitted = {},
-                                                   .own = own});
+                                                        .needed = blocks{3},
+                                                        .capacity = blocks{capacity},
+                                                        .block_size = 1_tok,
+                                                        .residents = residents,
+                                                        .admitted = {},
+                                                        .own = own});
   };
   // In blocks of one token: 8 are in use. At the end of the step in which the first of them ends, two more from now and
   // counted to the far edge of its bin, both have taken a token for each of three steps, and have the next begun:

@@ -34,8 +34,7 @@ class host_tier : public detail::host_chains<detail::host_link> {
   }
 
   /// All host blocks are free. O(host_blocks).
-  host_tier(arena& memory, const limits& l) noexcept
-      : host_chains{memory, l.host_blocks}, free_size_{l.host_blocks} {
+  host_tier(arena& memory, const limits& l) noexcept : host_chains{memory, l.host_blocks}, free_size_{l.host_blocks} {
     TESSERA_ASSERT(l.host_blocks < no_index, "block ids have 32 bits");
     for (std::size_t i = 0; i != capacity_; ++i) {
       links_[i].next = i + 1 != capacity_ ? static_cast<block_id>(i + 1) : no_index;

@@ -21,10 +21,10 @@ enum class preemption_mode : std::uint8_t {
 
 /// What a policy that chooses its victims is shown of a resident that could be one.
 struct victim_view {
-  blocks frees{};      ///< Blocks that it holds for itself alone: what becomes free if it goes.
-  blocks shared{};     ///< Blocks that others hold as well, and that it may find again.
-  blocks to_copy{};    ///< Blocks that a swap would copy: about, because which of them others hold is not looked up.
-  blocks host_free{};  ///< Room in the host tier, for what is chosen earlier in the same plan as well.
+  blocks frees{};       ///< Blocks that it holds for itself alone: what becomes free if it goes.
+  blocks shared{};      ///< Blocks that others hold as well, and that it may find again.
+  blocks to_copy{};     ///< Blocks that a swap would copy: about, because which of them others hold is not looked up.
+  blocks host_free{};   ///< Room in the host tier, for what is chosen earlier in the same plan as well.
   tokens block_size{};  ///< Tokens of a block.
 };
 

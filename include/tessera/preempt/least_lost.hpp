@@ -33,8 +33,7 @@ struct least_lost : cheapest {
     const double found = static_cast<double>((v.block_size * v.shared.count()).count());
     const double first = found < all ? found : all;
     // The prefill of the tokens behind those that are found: the difference of two prefills from the beginning.
-    const double compute =
-        (all - first) * seconds_per_token + (all * all - first * first) * seconds_per_token_squared;
+    const double compute = (all - first) * seconds_per_token + (all * all - first * first) * seconds_per_token_squared;
     const double move = 2.0 * seconds_per_block * static_cast<double>(v.to_copy.count());
     const double least = v.to_copy <= v.host_free && move < compute ? move : compute;
     return least / static_cast<double>(v.frees.count());

@@ -14,7 +14,8 @@ namespace rank {
 /// `admit::basic_future_peak<rank::drawn_length<>>`, which is Past-Future scheduling. At most its `max_output`.
 ///
 /// Nothing is random: requests have places in (0, 1) that fill it evenly, in the order in which they came (the
-/// multiples of the golden ratio), and each keeps its own, in what is left of the distribution as it grows. O(log groups
+/// multiples of the golden ratio), and each keeps its own, in what is left of the distribution as it grows. O(log
+/// groups
 /// + log bins).
 /// Source: Past-Future scheduling (Gong et al. 2025, "Past-future scheduler for LLM serving under SLA guarantees",
 /// section 3), which draws anew for each decision.
