@@ -17,10 +17,8 @@
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstdint>
 #include <cstdio>
-#include <cstring>
 #include <filesystem>
 #include <iterator>
 #include <memory>
@@ -324,9 +322,7 @@ inline void run(const arguments& a) {
   if (out) out->commit();
   fmt::print("{}", text);
   if (image) fmt::print("{}\n", image->image().string());
-  if (std::fflush(stdout) != 0) {
-    throw sim::output_error{fmt::format("cannot write the table: {}", std::strerror(errno))};
-  }
+  tool::flush_output();
 }
 
 /// The whole program. Exit code 2 and one line on stderr for anything that the user can mend.

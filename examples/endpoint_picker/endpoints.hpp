@@ -81,13 +81,14 @@ class endpoint_reader {
  public:
   endpoint_reader(const std::string& file, std::string text) : file_{file}, text_{std::move(text)} {
     std::replace(text_.begin(), text_.end(), '\r', ' ');
-    tessera::sim::detail::json_checker checker;
+    tessera::sim::detail::json_name_checker checker;
     if (!nlohmann::json::sax_parse(text_, &checker)) {
       throw tessera::sim::input_error{file_, tessera::sim::position_of(text_, checker.offset), "JSON",
                                       checker.offset >= text_.size()
                                           ? "the end of the file"
                                           : tessera::sim::shown(std::string_view{text_}.substr(checker.offset), 20)};
     }
+    if (!checker.twice.empty()) fail(checker.twice, "each name once in an object");
     root_ = nlohmann::json::parse(text_);
   }
 

@@ -88,15 +88,15 @@ int main(int argc, char** argv) {
   app.add_option("--listen", serve.listen, "IP:PORT for gRPC; port 0: any that is free");
   app.add_option("--policy", choose.policy, "One of " + fmt::format("{}", fmt::join(policy_names, ", ")));
   app.add_option("--seed", choose.seed, "Of policies that draw: another one for each picker");
-  app.add_option("--expected", choose.expected,
-                 "fill_to_level: requests that other pickers send between report and choice");
+  const CLI::Option* expected_given = app.add_option(
+      "--expected", choose.expected, "fill_to_level: requests that other pickers send between report and choice");
   app.add_option("--choices", choose.choices, "Endpoints that are named for a request, the best first");
   app.add_option("--reasons", choose.reasons, "Whether requests that do not say so reason first");
   app.add_flag("--alone", choose.alone,
                "Nobody else sends to these endpoints: loads are those of this picker's own book");
   app.add_option("--bytes-per-token", choose.bytes_per_token, "Of prompts, until answers have said better");
   app.add_option("--block-size", block_size, "Tokens of a block in the book, whatever engines have");
-  app.add_option("--shed-kv", choose.shed_kv, "An endpoint with so much of its KV taken is busy");
+  app.add_option("--shed-kv", choose.shed_kv, "An endpoint with so much of its KV taken, from 0 to 1, is busy");
   app.add_option("--shed-waiting", choose.shed_waiting, "An endpoint with so many requests in its queue is busy");
   app.add_option("--silence", silence, "Seconds without metrics after which others are preferred");
   app.add_option("--lease", lease,
@@ -130,8 +130,12 @@ int main(int argc, char** argv) {
     require<double>(0.001, 1e6, patience, "--scrape-patience");
     require<double>(0, 1e6, drain, "--drain");
     require<double>(0.1, 100, choose.bytes_per_token, "--bytes-per-token");
-    require<double>(0, 1e6, choose.shed_kv, "--shed-kv");
-    require<double>(0, 1e9, choose.expected, "--expected");
+    require<double>(0, 1, choose.shed_kv, "--shed-kv");
+    require<double>(0, 1e6, choose.expected, "--expected");
+    if (expected_given->count() != 0 && choose.policy != "fill_to_level") {
+      throw tessera::sim::usage_error{
+          fmt::format("--expected goes with --policy fill_to_level, not with {}", tessera::sim::shown(choose.policy))};
+    }
     require<std::int64_t>(1, 1 << 20, block_size, "--block-size");
     require<std::size_t>(1, 64, choose.choices, "--choices");
     require<std::size_t>(1, 100'000, choose.endpoints, "--endpoints-at-most");

@@ -27,13 +27,11 @@
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <charconv>
 #include <chrono>
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
-#include <cstring>
 #include <memory>
 #include <optional>
 #include <string>
@@ -478,9 +476,7 @@ inline void run(const arguments& a) {
   if (json) json->commit();
   fmt::print("{}", text);
   if (image && !(a.to_json && !json)) fmt::print("{}\n", image->image().string());
-  if (std::fflush(stdout) != 0) {
-    throw sim::output_error{fmt::format("cannot write the table: {}", std::strerror(errno))};
-  }
+  tool::flush_output();
 }
 
 /// The whole program. Exit code 2 and one line on stderr for anything that the user can mend.

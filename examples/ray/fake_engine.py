@@ -10,17 +10,29 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import math
 from collections import OrderedDict, deque
 from collections.abc import AsyncGenerator, Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from tessera.fleet import Call, Died, Load, Piece, Refused, Report, Unreachable, takes
+from tessera.fleet import AtFault, Call, Died, Load, Piece, Refused, Report, Unreachable, takes
 
 EOS = 2
 #: An engine that computes a prompt with this dies.
 POISON = 7777
 _mask = (1 << 64) - 1
+#: What parameters of sampling may be, at least and at most, as vLLM takes them.
+_ranges = {
+    "temperature": (0.0, math.inf),
+    "top_p": (1e-9, 1.0),
+    "top_k": (-1, math.inf),
+    "min_p": (0.0, 1.0),
+    "presence_penalty": (-2.0, 2.0),
+    "frequency_penalty": (-2.0, 2.0),
+    "repetition_penalty": (1e-9, math.inf),
+    "min_tokens": (0, math.inf),
+}
 
 
 def absorb(state: int, ids: Iterable[int]) -> int:
@@ -136,6 +148,10 @@ class FakeEngine:
             raise Died(f"the core of {self.name} is dead")
         if self.refusing:
             raise Refused(f"{self.name} is full")
+        for name, (least, most) in _ranges.items():
+            value = call.params.get(name)
+            if value is not None and not least <= value <= most:
+                raise AtFault(f"{name} must be from {least:g} to {most:g}, not {value:g}")
         if -(-(len(call.ids) + call.max_tokens) // self.block_size) > self.blocks:
             yield Piece(call.at, (), "error")
             return

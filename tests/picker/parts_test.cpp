@@ -273,6 +273,12 @@ TEST_CASE("a file of endpoints that is wrong says where, and what was expected")
         "f:1:24: expected one of the names endpoints, objectives, found '1'");
   CHECK(complaint(R"({"endpoints": [{"address": "1.1.1.1:1"}, {"address": "1.1.1.1:1"}]})") ==
         "f:1:54: expected each address once, found '\"1.1.1.1:1\"'");
+  CHECK(complaint(R"({"endpoints": [{"address": "1.1.1.1:1", "address": "1.1.1.2:1"}]})") ==
+        "f:1:52: expected each name once in an object, found '\"1.1.1.2:1\"'");
+  CHECK(complaint(R"({"endpoints": [], "objectives": {"a": 1, "b": 2, "a": 3}})") ==
+        "f:1:55: expected each name once in an object, found '3'");
+  CHECK(complaint(R"({"endpoints": [], "endpoints": []})") ==
+        "f:1:32: expected each name once in an object, found '[]'");
   CHECK(complaint(R"({"endpoints": [{"address": "1.1.1.1:1"}, {"address": "1.1.1.2:1"}, {"address": "1.1.1.3:1"}]})")
             .find("at most 2 endpoints") != std::string::npos);
   CHECK(complaint(R"({"endpoints": [{"address": "1.1.1.1:1", "role": "x"}]})").find("\"mixed\", \"decode\"") !=

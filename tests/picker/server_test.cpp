@@ -446,6 +446,9 @@ TEST_CASE("a command that is wrong is refused: what was expected, and 2") {
   says(refusal({"--policy", "best"}), "--policy: one of shortest_queue, least_kv");
   says(refusal({"--choices", "0"}), "--choices: a number from 1 to 64 is expected");
   says(refusal({"--drain", "nan"}), "--drain: a number from 0 to");
+  says(refusal({"--shed-kv", "2"}), "--shed-kv: a number from 0 to 1 is expected");
+  says(refusal({"--policy", "fill_to_level", "--expected", "1e9"}), "--expected: a number from 0 to 1000000");
+  says(refusal({"--expected", "3"}), "--expected goes with --policy fill_to_level, not with 'least_load'");
   says(refusal({"--silence", "x"}), "a number is expected");
   says(refusal({"--no-such-option"}), "--no-such-option");
   for (const char* const listen : {"127.0.0.1:99999", "127.0.0.1:-1", "127.0.0.1:", "127.0.0.1", ":80", "a:80x"}) {

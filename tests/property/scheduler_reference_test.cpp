@@ -8,6 +8,7 @@
 #include <tessera/order/round_robin.hpp>
 #include <tessera/order/two_phase.hpp>
 #include <tessera/pipeline/iteration_scheduler.hpp>
+#include <tessera/preempt/least_lost.hpp>
 #include <tessera/preempt/recompute.hpp>
 
 #include "support/catch.hpp"
@@ -65,8 +66,13 @@ struct settings {
   double threshold, margin;
   std::int64_t slice;
   std::uint64_t young;
-  bool by_chunk;  ///< Prompts take their blocks as they compute them, or all when they start.
+  bool by_chunk;           ///< Prompts take their blocks as they compute them, or all when they start.
+  std::size_t window = 1;  ///< So many are looked at for a victim.
 };
+
+/// Seconds for a token of a prefill, and for the square of its length.
+constexpr double linear = 0.25;
+constexpr double quadratic = 0.03125;
 
 /// The textbook: one list, sorted by who goes first.
 class textbook {
@@ -136,7 +142,31 @@ class textbook {
       for (const task& t : all_) n -= t.held;
       return n;
     };
+    // What it costs to compute it again, for each block that it holds.
+    const auto loss = [](const task& t) {
+      const auto n = static_cast<double>(t.computed);
+      return t.held == 0 ? std::numeric_limits<double>::infinity()
+                         : (n * linear + n * n * quadratic) / static_cast<double>(t.held);
+    };
     const auto evict_last = [&] {
+      const auto begin = residents.begin();
+      const auto end = begin + static_cast<std::ptrdiff_t>(kept);
+      // Those that may be chosen: a run at the end, of whom none would take the place of the last one.
+      auto first = end - 1;
+      while (first != begin + static_cast<std::ptrdiff_t>(next) &&
+             end - first < static_cast<std::ptrdiff_t>(s_.window) && !(*(end - 1))->restarted &&
+             !(*(first - 1))->restarted && !displaces(**(first - 1), **(end - 1))) {
+        --first;
+      }
+      auto chosen = end - 1;
+      for (auto i = first; i != end; ++i) {
+        const bool closer = chosen < i && loss(**i) == loss(**chosen);
+        if (loss(**i) < loss(**chosen) || closer) chosen = i;
+      }
+      task* const gone = *chosen;
+      if (chosen != end - 1) ++chosen_;
+      residents.erase(chosen);
+      residents.insert(residents.begin() + static_cast<std::ptrdiff_t>(kept) - 1, gone);
       task& v = *residents[--kept];
       v.held = 0;
       v.computed = 0;
@@ -169,7 +199,7 @@ class textbook {
         const bool row = kept + started + suspended < s_.residents;
         if (!row && next == kept) go = false;
         // Nobody starts who ranks behind one that had to go.
-        if (kept != residents.size() && key(*residents[kept]) < key(*w)) go = false;
+        for (std::size_t i = kept; i != residents.size(); ++i) go = go && !(key(*residents[i]) < key(*w));
         if (!go) {
           open = false;
           continue;
@@ -210,6 +240,9 @@ class textbook {
     }
     return out;
   }
+
+  /// Victims that were not the last.
+  [[nodiscard]] std::size_t chosen() const { return chosen_; }
 
   /// The engine: each task ends when it has all its tokens.
   void commit(const step& s, double now) {
@@ -353,6 +386,7 @@ class textbook {
   settings s_;
   std::deque<task> all_;
   std::uint64_t turns_ = 0;
+  std::size_t chosen_ = 0;
   double clock_ = 0, heard_ = -1;
 };
 
@@ -377,8 +411,15 @@ struct by_score {
   }
 };
 
-template <class Order>
-void compare(rule how) {
+/// The residents as they stand, which is by rank where none of them is a victim of the plan that is open.
+template <class Scheduler>
+[[nodiscard]] std::vector<request*> order_of(const Scheduler& s) {
+  return {s.residents().begin(), s.residents().end()};
+}
+
+template <class Order, class Preempt = preempt::recompute>
+void compare(rule how, std::size_t least_chosen = 0) {
+  std::size_t chosen = 0;
   std::size_t evictions = 0;
   std::size_t suspensions = 0;
   for (unsigned seed = 0; seed != 400; ++seed) {
@@ -397,13 +438,19 @@ void compare(rule how) {
                1 + upto(6),
                static_cast<std::uint64_t>(upto(3)),
                seed % 2 == 0};
-    using scheduler_type = iteration_scheduler<request, Order, preempt::recompute, admit::watermark>;
+    using scheduler_type = iteration_scheduler<request, Order, Preempt, admit::watermark>;
     const scheduler_limits limits{.requests = 64,
                                   .blocks = static_cast<std::size_t>(s.blocks),
                                   .block_size = tokens{s.block_size},
                                   .residents = s.residents};
     typename scheduler_type::config config{.admit = {.fraction = s.watermark},
                                            .reserve = s.by_chunk ? reservation::by_chunk : reservation::whole_sequence};
+    if constexpr (std::same_as<Preempt, preempt::least_lost>) {
+      s.window = 1 + seed / 2 % 5;
+      config.preempt.window = s.window;
+      config.preempt.seconds_per_token = linear;
+      config.preempt.seconds_per_token_squared = quadratic;
+    }
     if constexpr (requires { config.order.quantum; }) config.order.quantum = tokens{s.quantum};
     if constexpr (requires { config.order.demote_above; }) config.order.demote_above = tokens{s.demote_above};
     if constexpr (requires { config.order.threshold; }) config.order.threshold = duration{s.threshold};
@@ -454,7 +501,16 @@ void compare(rule how) {
       }
       const auto max_batch = static_cast<std::size_t>(1 + upto(7));
       const std::int64_t budget = 1 + upto(random() % 2 == 0 ? 8 : 80);
-      const auto plan = scheduler.plan(at, {.max_batch = max_batch, .token_budget = tokens{budget}});
+      const step_limits step{.max_batch = max_batch, .token_budget = tokens{budget}};
+      auto plan = scheduler.plan(at, step);
+      if (random() % 4 == 0) {  // one that was never made leaves no trace
+        const std::vector<request*> before = order_of(scheduler);
+        REQUIRE(scheduler.abandon(plan) == status::ok);
+        REQUIRE(std::is_permutation(before.begin(), before.end(), scheduler.residents().begin(),
+                                    scheduler.residents().end()));
+        plan = scheduler.plan(at, step);
+        REQUIRE(before == order_of(scheduler));
+      }
       const auto expected = book.plan(max_batch, budget, now);
       const auto same = [](const auto& entries, const std::vector<share>& shares) {
         if (entries.size() != shares.size()) return false;
@@ -481,8 +537,10 @@ void compare(rule how) {
       book.commit(expected, now);
     }
     CHECK(scheduler.store().free() == limits.blocks);
+    chosen += book.chosen();
   }
   CHECK(evictions > 1000);
+  CHECK(chosen >= least_chosen);
   CHECK(suspensions > 1000);
 }
 
@@ -495,4 +553,21 @@ TEST_CASE("ranked decides as the textbook does, ageing included") { compare<orde
 TEST_CASE("paced decides as the textbook does, ageing included") { compare<order::paced<reader>>(rule::readers); }
 TEST_CASE("earliest_due decides as the textbook does, ageing included") {
   compare<order::earliest_due<by_score, reader>>(rule::due);
+}
+
+TEST_CASE("victims are chosen as the textbook does: fcfs") {
+  compare<order::fcfs, preempt::least_lost>(rule::first_come, 150);
+}
+TEST_CASE("victims are chosen as the textbook does: ranked, ageing included") {
+  compare<order::ranked<>, preempt::least_lost>(rule::shortest, 150);
+}
+// Among those who wait for a reader there is a choice, among those who outrank each other there is none.
+TEST_CASE("victims are chosen as the textbook does: paced, ageing included") {
+  compare<order::paced<reader>, preempt::least_lost>(rule::readers, 15);
+}
+TEST_CASE("victims are chosen as the textbook does: earliest_due, ageing included") {
+  compare<order::earliest_due<by_score, reader>, preempt::least_lost>(rule::due, 100);
+}
+TEST_CASE("victims are chosen as the textbook does: round_robin, where there is no choice") {
+  compare<order::round_robin, preempt::least_lost>(rule::turns);
 }

@@ -30,6 +30,7 @@
 #include <tessera/order/two_phase.hpp>
 #include <tessera/pipeline/iteration_scheduler.hpp>
 #include <tessera/preempt/cheapest.hpp>
+#include <tessera/preempt/least_lost.hpp>
 #include <tessera/preempt/recompute.hpp>
 #include <tessera/preempt/swap.hpp>
 
@@ -155,6 +156,21 @@ struct any_preempt {
         .mode(r, held);
   }
 };
+/// The same with victims that are chosen.
+struct any_victim : any_preempt {
+  static constexpr bool chooses = true;
+  std::size_t window = 4;
+  template <schedulable R>
+  [[nodiscard]] double loss(const R& r, const victim_view& v) const noexcept {
+    return preempt::least_lost{{.seconds_per_block = 1.0, .seconds_per_token = 0.1, .seconds_per_token_squared = 0.05}}
+        .loss(r, v);
+  }
+};
+/// Says that victims are chosen. Nobody passes who lacks blocks.
+struct chosen_victims : gate::in_line {};
+template <class Gate>
+inline constexpr bool chooses_victims = std::same_as<Gate, chosen_victims>;
+
 struct any_admit {
   int kind = 0;
   template <schedulable R>
@@ -184,7 +200,8 @@ inline constexpr bool screens = tessera::detail::gate_screens<Gate>;
 
 template <class Order, class BlockStore, class Gate = gate::in_line>
 using any_scheduler =
-    iteration_scheduler<text_request, Order, any_preempt, any_admit, BlockStore, kv::csr_tables, Gate, any_draft>;
+    iteration_scheduler<text_request, Order, std::conditional_t<chooses_victims<Gate>, any_victim, any_preempt>,
+                        any_admit, BlockStore, kv::csr_tables, Gate, any_draft>;
 
 template <class Order, class BlockStore, class Gate = gate::in_line>
 class scheduler_world {
@@ -622,7 +639,8 @@ class scheduler_world {
   void check() {
     if (!looks_) return;
     const auto residents = scheduler_.residents();
-    for (std::size_t i = 1; i < residents.size(); ++i) {
+    const std::size_t kept = residents.size() - (chooses_victims<Gate> && open_ ? plan_.preempted.size() : 0);
+    for (std::size_t i = 1; i < kept; ++i) {
       must(before(*residents[i - 1], *residents[i]), "residents are in rank order");
     }
     const std::vector<text_request*> line = in_line();

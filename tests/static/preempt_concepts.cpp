@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include <tessera/preempt/cheapest.hpp>
+#include <tessera/preempt/least_lost.hpp>
 #include <tessera/preempt/recompute.hpp>
 #include <tessera/preempt/swap.hpp>
 
@@ -15,6 +16,9 @@ struct no_request {};
 static_assert(preemption_policy<preempt::swap, request>);
 static_assert(preemption_policy<preempt::recompute, request>);
 static_assert(preemption_policy<preempt::cheapest, request>);
+static_assert(preemption_policy<preempt::least_lost, request>);
+static_assert(!tessera::detail::preemption_chooses<preempt::cheapest>);
+static_assert(tessera::detail::preemption_chooses<preempt::least_lost>);
 
 struct archetype {
   preemption_mode mode(const request&, blocks) const noexcept { return preemption_mode::swap; }
@@ -56,5 +60,36 @@ struct not_copyable : archetype {
   not_copyable(const not_copyable&) = delete;
 };
 static_assert(!preemption_policy<not_copyable, request>);
+
+struct a_choice : archetype {
+  static constexpr bool chooses = true;
+  std::size_t window = 2;
+  double loss(const request&, const victim_view&) const noexcept { return 0; }
+};
+static_assert(preemption_policy<a_choice, request>);
+
+struct no_choice_after_all : archetype {
+  static constexpr bool chooses = false;
+};
+static_assert(preemption_policy<no_choice_after_all, request>);
+
+struct lacks_loss : archetype {
+  static constexpr bool chooses = true;
+  std::size_t window = 2;
+};
+static_assert(!preemption_policy<lacks_loss, request>);
+
+struct lacks_window : archetype {
+  static constexpr bool chooses = true;
+  double loss(const request&, const victim_view&) const noexcept { return 0; }
+};
+static_assert(!preemption_policy<lacks_window, request>);
+
+struct loss_may_throw : archetype {
+  static constexpr bool chooses = true;
+  std::size_t window = 2;
+  double loss(const request&, const victim_view&) const { return 0; }
+};
+static_assert(!preemption_policy<loss_may_throw, request>);
 
 }  // namespace

@@ -27,6 +27,7 @@
 #include <tessera/pipeline/decision_log.hpp>
 #include <tessera/pipeline/grouped_ledger.hpp>
 #include <tessera/preempt/cheapest.hpp>
+#include <tessera/preempt/least_lost.hpp>
 #include <tessera/preempt/recompute.hpp>
 
 using namespace tessera;
@@ -65,6 +66,8 @@ template class tessera::iteration_scheduler<hashed_request, order::fcfs, preempt
 template class tessera::iteration_scheduler<request, order::round_robin, preempt::swap, admit::watermark,
                                             kv::block_pool>;
 template class tessera::iteration_scheduler<request, order::two_phase, preempt::swap, admit::watermark, kv::block_pool>;
+template class tessera::iteration_scheduler<hashed_request, order::fcfs, preempt::least_lost, admit::watermark,
+                                            kv::prefix_cache>;
 template class tessera::iteration_scheduler<request, order::ranked<>, preempt::cheapest, admit::future_peak,
                                             kv::block_pool>;
 template class tessera::iteration_scheduler<hashed_request, order::two_phase, preempt::recompute, admit::future_peak,

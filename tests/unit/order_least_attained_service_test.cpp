@@ -5,6 +5,8 @@
 
 #include "support/catch.hpp"
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <random>
 #include <vector>
@@ -63,6 +65,60 @@ TEST_CASE("least_attained_service: the level is that of what a program has been 
       REQUIRE(program.attained == tokens{ended});
     }
   }
+}
+
+// ATLAS: a call begins with what the longest chain of calls has had that ended before it came.
+TEST_CASE("least_attained_service: calls side by side count by the longest path", "[order][least_attained_service]") {
+  std::mt19937 random{10};
+  std::size_t shorter = 0;
+  for (int round = 0; round != 300; ++round) {
+    const auto first = static_cast<std::int64_t>(1 + random() % 20);
+    discipline d{.first = tokens{first}, .levels = 6, .critical_path = true};
+    order::program_service program;
+    struct call {
+      request r;
+      std::int64_t before = 0, had = 0;  // along its path, and itself
+      bool ended = false;
+    };
+    std::vector<call> calls(10);
+    std::size_t begun = 0;
+    std::int64_t all = 0;
+    for (int event = 0; event != 80; ++event) {
+      const auto which = random() % 4;
+      if (which == 0 && begun != calls.size()) {
+        call& c = calls[begun++];
+        c.r.prompt = tokens{5};
+        c.r.program = &program;
+        request_access::state(c.r).length = c.r.prompt;
+        request_access::begin_order_state<discipline>(c.r);
+        d.enter(c.r, {});
+        for (const call& k : calls) {
+          if (k.ended) c.before = std::max(c.before, k.before + k.had);
+        }
+        REQUIRE(level(c.r) == level_of(c.before, first, 6));
+        continue;
+      }
+      if (begun == 0) continue;
+      call& c = calls[random() % begun];
+      if (c.ended) continue;
+      if (which == 1) {
+        d.leave(c.r);
+        c.ended = true;
+        all += c.had;
+        std::int64_t longest = 0;
+        for (const call& k : calls) longest = std::max(longest, k.ended ? k.before + k.had : 0);
+        REQUIRE(program.attained == tokens{longest});
+        shorter += longest < all ? 1U : 0U;
+      } else {
+        const auto ran = static_cast<std::int64_t>(1 + random() % 9);
+        c.had += ran;
+        request_access::state(c.r).length += tokens{ran};
+        if (d.charge(c.r, tokens{ran})) d.requeue(c.r);
+        REQUIRE(level(c.r) == level_of(c.before + c.had, first, 6));
+      }
+    }
+  }
+  CHECK(shorter > 300);
 }
 
 TEST_CASE("least_attained_service: a later call of a long program waits for the first calls of short ones",

@@ -251,7 +251,7 @@ TEST_CASE("bad arguments are refused with what is allowed", "[sim]") {
   const sim::workload& w = sim::find_workload("sharegpt");
   CHECK(refusal([] { (void)sim::find_workload("chat"); }) ==
         "unknown workload 'chat'; there are: reasoning-chat, alpaca-chat, arena-chat, reasoning-heavy, azure-conv, "
-        "noisy-neighbour, r1-servegen, sharegpt, multi-turn, agentic");
+        "noisy-neighbour, r1-servegen, sharegpt, multi-turn, agentic, noisy-agents");
   CHECK(refusal([&] { (void)sim::generate(w, 0); }) == "the number of requests must be from 1 to 20000000, not 0");
   CHECK(refusal([&] { (void)sim::generate(w, 20'000'001); }).find("must be from 1 to 20000000") != std::string::npos);
   for (const double rate : {0.0, -1.0, std::nan(""), HUGE_VAL}) {

@@ -20,7 +20,8 @@ struct max_output_bound {
 };
 
 /// Admits only if the KV that all running requests will need together, at the worst moment to come, fits: a request
-/// that ends soon gives its blocks back before the long ones need them (the idea of LightLLM's past-future scheduler).
+/// that ends soon gives its blocks back before the long ones need them. With `rank::drawn_length` as the predictor it
+/// is LightLLM's Past-Future scheduling.
 /// When to use: output lengths are bounded by `max_output` or predicted, and preemptions are expensive.
 ///
 /// Usage at t steps from now is what is in use now, a shared prefix once, plus what those who still run have grown by

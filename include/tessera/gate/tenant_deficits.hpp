@@ -22,7 +22,7 @@ namespace gate {
 ///
 ///     struct my_request : tessera::request_hook { std::uint32_t tenant = 0; };
 ///
-/// With an order by what of a prompt is cached (`order::ranked` with a score that says so) it is DLPM; with
+/// With an order by what of a prompt is cached (`order::longest_prefix`) it is DLPM; with
 /// arrival order it is deficit round robin. Between two tenants who always have requests waiting, what they are
 /// charged for their weights differs by at most two quanta and twice the largest charge between two questions.
 /// `most_skipped` are skipped in a plan; the next after these starts whoever it is if nobody has.

@@ -1,10 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <tessera/kv/host_chains.hpp>
 #include <tessera/kv/prefix_cache.hpp>
 
 TESSERA_NAMESPACE_BEGIN
 namespace kv {
+namespace detail {
+
+/// What `host_cache` keeps of a block.
+struct host_cache_link {
+  block_id next = no_index;
+  block_id previous = no_index;
+  block_id tail = no_index;  // of a chain in use, at its head
+  std::uint32_t size = 0;    // of a chain in use, at its head; else 0
+};
+
+}  // namespace detail
 
 /// A host tier that remembers: blocks whose owner has gone stay findable by their hash until their room is needed,
 /// least recently used first. It holds the chains of swapped requests, as `host_tier` does, and single blocks that were
@@ -14,7 +26,8 @@ namespace kv {
 /// Calls are undone by `undo_` calls in strictly reverse order, with `publish`, `settle` and `clear` not in between.
 /// Every call is O(blocks named); nothing allocates. About 120 bytes a block.
 template <class Hash = std::uint64_t>
-class host_cache {
+class host_cache : public detail::host_chains<detail::host_cache_link> {
+  using link = detail::host_cache_link;
   using cache = basic_prefix_cache<lru, nobody_hears, Hash>;
 
  public:
@@ -33,12 +46,8 @@ class host_cache {
   }
   /// All host blocks are free. O(host_blocks).
   host_cache(arena& memory, const limits& l) noexcept
-      : cache_{memory, {.blocks = l.host_blocks}}, links_{memory.take<link>(l.host_blocks)} {}
-  host_cache(const host_cache&) = delete;
-  host_cache& operator=(const host_cache&) = delete;
+      : host_chains{memory, l.host_blocks}, cache_{memory, {.blocks = l.host_blocks}} {}
 
-  /// How many there is room for. O(1).
-  [[nodiscard]] std::size_t capacity() const noexcept { return cache_.capacity(); }
   /// Host blocks that can be stored to now: free ones and cached ones.
   [[nodiscard]] std::size_t free() const noexcept { return cache_.free(); }
   /// Blocks that are nobody's and can be found.
@@ -92,27 +101,6 @@ class host_cache {
     cut(head, n);
     links_[links_[head].tail].next = no_index;
   }
-  /// Length of the chain in blocks; 0 if `head` is not the head of a chain in use. O(1).
-  [[nodiscard]] std::size_t size(block_id head) const noexcept { return head < capacity() ? links_[head].size : 0; }
-  /// Writes the chain's ids, in order, to the front of `out` and returns their number: the smaller of `size(head)` and
-  /// `out.size()`. O(ids written).
-  std::size_t copy(block_id head, std::span<block_id> out) const noexcept {
-    const std::size_t n = size(head) < out.size() ? size(head) : out.size();
-    for (std::size_t i = 0; i != n; ++i) {
-      out[i] = head;
-      head = links_[head].next;
-    }
-    return n;
-  }
-  /// Calls `f(block_id)` for each host block of the chain, in order. O(size(head)).
-  template <class F>
-  void for_each(block_id head, F&& f) const noexcept(noexcept(f(head))) {
-    for (std::size_t n = size(head); n != 0; --n) {
-      const block_id id = head;
-      head = links_[head].next;
-      f(id);
-    }
-  }
 
   // -- what can be found -------------------------------------------------------------------------------------------
 
@@ -145,13 +133,6 @@ class host_cache {
   void clear() noexcept { cache_.clear(); }
 
  private:
-  struct link {
-    block_id next = no_index;
-    block_id previous = no_index;
-    block_id tail = no_index;  // of a chain in use, at its head
-    std::uint32_t size = 0;    // of a chain in use, at its head; else 0
-  };
-
   /// Gives the blocks of a chain back, from its end on, but for the first `n`.
   void cut(block_id head, std::size_t n) noexcept {
     block_id id = links_[head].tail;
@@ -165,7 +146,6 @@ class host_cache {
   }
 
   cache cache_;
-  link* links_;
 };
 
 /// A prefix cache with a second level in host memory (`scheduler_limits::host_blocks`): what a swapped request left

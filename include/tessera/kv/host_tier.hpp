@@ -1,17 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
-#include <tessera/kv/concepts.hpp>
+#include <tessera/kv/host_chains.hpp>
 
 TESSERA_NAMESPACE_BEGIN
 namespace kv {
+namespace detail {
+
+/// What `host_tier` keeps of a block.
+struct host_link {
+  block_id next = no_index;
+  block_id tail = no_index;  // of a chain in use, at its head
+  std::uint32_t size = 0;    // of a chain in use, at its head; else 0
+};
+
+}  // namespace detail
 
 /// Accounts for the KV blocks in host memory that hold what was swapped out: a chain of host blocks per request.
 ///
 /// A request keeps its first host block (`head`); the chain is found from there. Ids are in [0, capacity()).
 /// Chains are taken from and put back on the front of one list, so that calls are undone by their opposites in reverse
 /// order: `store` after `release` gives the same ids again. 12 bytes a block.
-class host_tier {
+class host_tier : public detail::host_chains<detail::host_link> {
  public:
   /// What there must be room for; fixed at construction.
   struct limits {
@@ -24,19 +34,14 @@ class host_tier {
   }
 
   /// All host blocks are free. O(host_blocks).
-  host_tier(arena& memory, const limits& l) noexcept
-      : links_{memory.take<link>(l.host_blocks)}, free_size_{l.host_blocks}, capacity_{l.host_blocks} {
+  host_tier(arena& memory, const limits& l) noexcept : host_chains{memory, l.host_blocks}, free_size_{l.host_blocks} {
     TESSERA_ASSERT(l.host_blocks < no_index, "block ids have 32 bits");
     for (std::size_t i = 0; i != capacity_; ++i) {
       links_[i].next = i + 1 != capacity_ ? static_cast<block_id>(i + 1) : no_index;
     }
     free_head_ = capacity_ != 0 ? 0 : no_index;
   }
-  host_tier(const host_tier&) = delete;
-  host_tier& operator=(const host_tier&) = delete;
 
-  /// How many there is room for. O(1).
-  [[nodiscard]] std::size_t capacity() const noexcept { return capacity_; }
   /// Host blocks that can be stored to now.
   [[nodiscard]] std::size_t free() const noexcept { return free_size_; }
 
@@ -83,38 +88,10 @@ class host_tier {
     links_[head].size = static_cast<std::uint32_t>(n);
   }
 
-  /// Length of the chain in blocks; 0 if `head` is not the head of a chain in use. O(1).
-  [[nodiscard]] std::size_t size(block_id head) const noexcept { return head < capacity_ ? links_[head].size : 0; }
-  /// Writes the chain's ids, in order, to the front of `out` and returns their number: the smaller of `size(head)` and
-  /// `out.size()`. O(ids written).
-  std::size_t copy(block_id head, std::span<block_id> out) const noexcept {
-    const std::size_t n = size(head) < out.size() ? size(head) : out.size();
-    for (std::size_t i = 0; i != n; ++i) {
-      out[i] = head;
-      head = links_[head].next;
-    }
-    return n;
-  }
-  /// Calls `f(block_id)` for each host block of the chain, in order. O(size(head)).
-  template <class F>
-  void for_each(block_id head, F&& f) const noexcept(noexcept(f(head))) {
-    for (std::size_t n = size(head); n != 0; --n) {
-      const block_id id = head;
-      head = links_[head].next;
-      f(id);
-    }
-  }
-
  private:
-  struct link {
-    block_id next = no_index;
-    block_id tail = no_index;  // of a chain in use, at its head
-    std::uint32_t size = 0;    // of a chain in use, at its head; else 0
-  };
+  using link = detail::host_link;
 
-  link* links_;
   std::size_t free_size_;
-  std::size_t capacity_;
   block_id free_head_ = no_index;
 };
 

@@ -102,7 +102,7 @@ template <class D, class R>
 /// Complexity: O(1) each. Allocates: never.
 /// Models: `order::fcfs`, `order::round_robin`, `order::two_phase`, `order::paced`, `order::ranked`,
 /// `order::earliest_due`, `order::shortest_rest`, `order::least_attained_service`,
-/// `order::least_slack`. Your own: derive from `order::fcfs`
+/// `order::least_slack`, `order::longest_prefix`. Your own: derive from `order::fcfs`
 /// and hide `before`.
 template <class D, class R>
 concept queue_discipline =

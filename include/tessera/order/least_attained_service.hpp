@@ -16,7 +16,8 @@ namespace order {
 /// What a program, an agent or a session whose turns are requests, has been given so far. The engine keeps one for each
 /// program, zero at first, for as long as calls of it are scheduled.
 struct program_service {
-  tokens attained{};  ///< Generated for those of its calls that have ended, or were given up.
+  tokens attained{};  ///< Generated for those of its calls that have ended, or were given up: the sum of them all, or
+                      ///< of those along the longest path.
 };
 
 /// The program in the request's member `program`, a pointer; null: the request is a program of its own.
@@ -50,9 +51,10 @@ concept program_of_request = std::copyable<F> && schedulable<R> && requires(cons
 ///
 /// When to use: agents, chats and workflows whose latency is that of the whole program. Without programs it is
 /// multi-level feedback over single requests.
-/// Source: Autellix (arXiv 2502.13965), program-level attained service in its multi-level form. The paper promotes by
-/// the ratio of a program's waiting to its service; here it is the age of a call, as in `ranked`. Service is counted in
-/// generated tokens, not in seconds.
+/// Source: Autellix (arXiv 2502.13965), program-level attained service (PLAS) in its multi-level form; with
+/// `critical_path` that of programs whose calls run side by side (ATLAS). The paper promotes by the ratio of a
+/// program's waiting to its service; here it is the age of a call, as in `ranked`. Service is counted in generated
+/// tokens, not in seconds.
 /// @tparam Program a `program_of_request`; by default the request's member `program`.
 template <class Program = program_member>
 struct least_attained_service {
@@ -63,6 +65,7 @@ struct least_attained_service {
   struct state {
     tokens had{};                        ///< Generated for it when it joined.
     tokens next_at{};                    ///< Generated for it when it goes a level down.
+    tokens path{};                       ///< Given to those on the way to it, when it joined.
     basic_time_point<Clock> boost_at{};  ///< When it is boosted.
     std::uint8_t level = 0;              ///< 0 is served first.
     bool boosted = false;                ///< Whether it has been.
@@ -70,6 +73,8 @@ struct least_attained_service {
 
   tokens first{256};                           ///< Service that level 0 ends with. At least 1.
   std::uint8_t levels = 8;                     ///< How many there are. At least 1.
+  bool critical_path = false;                  ///< A program has had what the longest chain of its calls has had, not
+                                               ///< all of them: calls side by side count once.
   duration threshold = duration{600.0};        ///< Age at which a call is boosted; `duration::forever()`: never.
   [[no_unique_address]] Program program_of{};  ///< Says to which program a request belongs.
 
@@ -82,6 +87,7 @@ struct least_attained_service {
     auto& s = request_access::order_state<least_attained_service>(r);
     s = {};
     s.had = r.generated();
+    if (const program_service* const p = program_of(static_cast<const R&>(r))) s.path = p->attained;
     s.boost_at = detail::moved_by(arrived, threshold.seconds());
     take_level(r);
   }
@@ -107,7 +113,11 @@ struct least_attained_service {
   template <schedulable R>
   void leave(R& r) noexcept {
     auto& s = request_access::order_state<least_attained_service>(r);
-    if (program_service* const p = program_of(static_cast<const R&>(r))) p->attained += r.generated() - s.had;
+    const tokens given = r.generated() - s.had;
+    if (program_service* const p = program_of(static_cast<const R&>(r))) {
+      p->attained = critical_path ? max(p->attained, s.path + given) : p->attained + given;
+    }
+    s.path += given;
     s.had = r.generated();
   }
 
@@ -157,7 +167,7 @@ struct least_attained_service {
   void take_level(R& r) noexcept {
     auto& s = request_access::order_state<least_attained_service>(r);
     const program_service* const p = program_of(static_cast<const R&>(r));
-    const tokens before = p == nullptr ? tokens{} : p->attained;
+    const tokens before = p == nullptr ? tokens{} : critical_path ? s.path : p->attained;
     const tokens given = before + r.generated() - s.had;
     s.level = 0;
     std::int64_t end = first.count();

@@ -77,9 +77,7 @@ template <class Planning>
   const std::size_t slots = held < limits.residents ? 0 : 1;
   if (slots != 0 && (as_guest || step.next == step.kept)) return wait_reason::residents_full;
   // What a victim leaves over is not for those who rank behind it.
-  if (step.kept != roster.residents.size() && !roster.discipline().before(r, *roster.residents[step.kept])) {
-    return wait_reason::behind_others;
-  }
+  if (!ranks_before_victims(p, r)) return wait_reason::behind_others;
   if (step.prefill_left <= tokens{} && !s.swapped) return wait_reason::budget_spent;
   // One that outranks residents asks nobody: they are its headroom.
   const bool outranks = step.next < p.ordinary();
@@ -141,7 +139,7 @@ template <class Planning>
       roster.refused.lack = lacking;
       roster.residents.set_bookmark(step.next);
     }
-    step.kept += kv.roll_back(mark);
+    roll_back(p, mark);
     return why_not;
   }
 

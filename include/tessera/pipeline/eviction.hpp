@@ -2,14 +2,72 @@
 #pragma once
 
 #include <tessera/pipeline/step.hpp>
+#include <tessera/preempt/concepts.hpp>
 
 TESSERA_NAMESPACE_BEGIN
 namespace detail {
 
-/// The lowest-ranked resident that is kept gives up its blocks for `taker`. A guest's are not worth a copy: the host
-/// tier stays as it would be without guests.
+/// What the resident at `at` would lose.
+template <class Planning>
+[[nodiscard]] double loss_of(const Planning& p, std::size_t at) noexcept {
+  const auto& kv = p.roster.kv;
+  const typename Planning::request& r = *p.roster.residents[at];
+  victim_view v{.frees = blocks{kv.exclusive(r)}, .block_size = kv.block_size()};
+  v.shared = max(kv.held(r) - v.frees, blocks{});
+  v.to_copy = max(kv.written(r) - v.shared, blocks{});
+  if constexpr (Planning::ledger::travels) v.host_free = blocks{static_cast<std::int64_t>(kv.host().free())};
+  return p.config.preempt.loss(r, v);
+}
+
+/// Where a policy chooses: the next victim comes to stand last among those that are kept, before whom the others close
+/// up in their order. Guests go first, as ever, and one that makes up for what it lost is not chosen. O(window), and a
+/// move of as many pointers.
+template <class Planning>
+void choose_victim(Planning& p) noexcept {
+  if constexpr (preemption_chooses<typename Planning::preempt>) {
+    auto& residents = p.roster.residents;
+    const std::size_t last = p.step.kept - 1;
+    if (p.step.kept != p.ordinary() || residents[last]->state().restarted) return;
+    const auto window = static_cast<std::size_t>(p.config.preempt.window);
+    std::size_t chosen = last;
+    double least = loss_of(p, last);
+    for (std::size_t i = last; i-- > p.step.next && last - i < window;) {
+      const typename Planning::request& r = *residents[i];
+      // Nor would those before it be spared, because who displaces one displaces all behind.
+      if (r.state().restarted || p.roster.discipline().displaces(r, *residents[last])) break;
+      const double lost = loss_of(p, i);
+      if (lost < least) least = lost, chosen = i;
+    }
+    residents.move_back(chosen, last);
+  } else {
+    static_cast<void>(p);
+  }
+}
+
+/// Whether a waiting request ranks before all victims.
+template <class Planning>
+[[nodiscard]] bool ranks_before_victims(const Planning& p, const typename Planning::request& r) noexcept {
+  const auto& residents = p.roster.residents;
+  const std::size_t end = preemption_chooses<typename Planning::preempt> || p.step.kept == residents.size()
+                              ? residents.size()
+                              : p.step.kept + 1;  // the others rank behind that one
+  for (std::size_t i = p.step.kept; i != end; ++i) {
+    if (!p.roster.discipline().before(r, *residents[i])) return false;
+  }
+  return true;
+}
+
+/// Undoes what was done since `mark`: victims stand where they stood.
+template <class Planning>
+void roll_back(Planning& p, std::size_t mark) noexcept {
+  p.step.kept = p.roster.residents.take_back(p.step.kept, p.roster.kv.roll_back(mark));
+}
+
+/// The lowest-ranked resident that is kept, or the one that the policy chooses among the last, gives up its blocks for
+/// `taker`. A guest's are not worth a copy: the host tier stays as it would be without guests.
 template <class Planning>
 void evict_last(Planning& p, const typename Planning::request& taker) noexcept {
+  choose_victim(p);
   auto& r = *p.roster.residents[--p.step.kept];
   const std::size_t kept = p.roster.kv.kept_by_others(r);
   const blocks to_copy = p.roster.kv.written(r) - blocks{static_cast<std::int64_t>(kept)};
@@ -54,7 +112,7 @@ template <class Planning>
     }
   }
   const blocks lacking = certain ? blocks{} : in_all - p.free();
-  step.kept += kv.roll_back(has_enough && lacking <= blocks{} ? enough : before);
+  roll_back(p, has_enough && lacking <= blocks{} ? enough : before);
   return max(has_enough ? lacking : max(lacking, blocks{1}), blocks{});
 }
 
@@ -70,7 +128,7 @@ void send_guests_away(Planning& p, const typename Planning::request& r, blocks w
     evict_last(p, r);
     if (p.free() > before) useful = kv.mark();
   }
-  p.step.kept += kv.roll_back(useful);
+  roll_back(p, useful);
 }
 
 }  // namespace detail

@@ -79,12 +79,41 @@ class resident_set {
   }
 
   [[nodiscard]] bool contains(const R& r) const noexcept {
-    const std::size_t at = place_of(r, size_);
-    return at < size_ && first_[at] == &r;
+    const std::size_t ordered = std::min(size_, ordered_);
+    const std::size_t at = place_of(r, ordered);
+    if (at < ordered && first_[at] == &r) return true;
+    return std::find(first_ + ordered, first_ + size_, &r) != first_ + size_;
   }
 
-  /// Where a resident stands. O(log n).
-  [[nodiscard]] std::size_t place_of(const R& r) const noexcept { return place_of(r, size_); }
+  /// Where a resident stands that is no victim of the plan that is open. O(log n).
+  [[nodiscard]] std::size_t place_of(const R& r) const noexcept { return place_of(r, std::min(size_, ordered_)); }
+
+  // -- victims that are chosen: they stand behind all that are kept, not in order, until they are dropped or taken back
+
+  /// Whether all stand in order.
+  [[nodiscard]] bool in_order() const noexcept { return ordered_ >= size_; }
+  /// The resident at `from` comes to stand at `to`, those between close up. What stands before `to` stays in order.
+  /// The bookmark stays where it is: of those before it one may have gone. O(to - from).
+  void move_back(std::size_t from, std::size_t to) noexcept {
+    if (from == to) return;
+    R* const r = first_[from];
+    std::memmove(first_ + from, first_ + from + 1, (to - from) * sizeof(R*));
+    first_[to] = r;
+    if (to < ordered_) ordered_ = to;
+  }
+  /// The `n` that stand next behind the first `kept` stand where they stood, the nearest first. Returns how many are
+  /// kept then. O(n log size), and a move of pointers for each that was chosen.
+  [[nodiscard]] std::size_t take_back(std::size_t kept, std::size_t n) noexcept {
+    for (; n != 0; --n, ++kept) {
+      R* const r = first_[kept];
+      if (kept == 0 || !before(*r, *first_[kept - 1])) continue;
+      const std::size_t at = place_of(*r, kept);
+      std::memmove(first_ + at + 1, first_ + at, (kept - at) * sizeof(R*));
+      first_[at] = r;
+    }
+    if (kept > ordered_) ordered_ = kept == size_ ? never : kept;
+    return kept;
+  }
 
   /// Drops all but the first `n`. O(dropped).
   void truncate(std::size_t n) noexcept {
@@ -93,6 +122,7 @@ class resident_set {
       due_.erase(*first_[size_ - 1]);
     }
     bookmark_ = std::min(bookmark_, size_);
+    ordered_ = never;
   }
 
   // -- many at once: between the first of these calls and `settle`, nothing else is called ------------------------
@@ -221,6 +251,7 @@ class resident_set {
   std::size_t guests_ = 0;
   std::size_t bookmark_ = 0;
   std::size_t hole_ = never;
+  std::size_t ordered_ = never;  ///< So many at the front stand in order, while victims are chosen.
 };
 
 }  // namespace detail

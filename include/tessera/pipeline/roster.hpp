@@ -301,7 +301,9 @@ struct roster {
     kv.stands(moves);
     counters.host_hit_blocks += moves.found_on_host;
     if (kept == residents.size()) return;
-    for (std::size_t i = kept; i != residents.size(); ++i) departs(*residents[i], i);
+    // Where victims were chosen, who stood before the bookmark is not told apart from who stood behind it.
+    const bool chosen = !residents.in_order();
+    for (std::size_t i = kept; i != residents.size(); ++i) departs(*residents[i], chosen ? no_index : i);
     residents.truncate(kept);
     for (const preemption<Request>& v : moves.victims) {
       moves.left_rows.push_back(kv.leave_row(*v.request));

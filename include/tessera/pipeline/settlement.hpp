@@ -60,7 +60,7 @@ struct settlement {
       roster.refused_request = s.refused_request_before;
       roster.residents.set_bookmark(s.bookmark_before);
     }
-    s.kept += roster.kv.roll_back(0);
+    s.kept = roster.residents.take_back(s.kept, roster.kv.roll_back(0));
     s.seen = 0;  // for `why`: nobody is in this plan
     plans.pop_open();
     let_ended_go(s);

@@ -113,6 +113,7 @@ template <schedulable R, class Order, class Preempt, class Admit, class BlockSto
 struct planning {
   using request = R;
   using order = Order;
+  using preempt = Preempt;
   using gate = Gate;
   using ledger = typename detail::roster<R, Order, BlockStore, Gate>::ledger;
 

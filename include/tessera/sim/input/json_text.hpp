@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include <cstddef>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -44,6 +45,52 @@ class json_checker : public nlohmann::json_sax<nlohmann::json> {
   std::size_t offset = 0;
   std::string token;
   bool overflow = false;
+};
+
+/// The same, and the path of the first member whose name its object has already: a parser keeps one of the two.
+class json_name_checker : public json_checker {
+ public:
+  bool null() override { return value(); }
+  bool boolean(bool) override { return value(); }
+  bool number_integer(number_integer_t) override { return value(); }
+  bool number_unsigned(number_unsigned_t) override { return value(); }
+  bool number_float(number_float_t, const string_t&) override { return value(); }
+  bool string(string_t&) override { return value(); }
+  bool start_object(std::size_t) override { return begin(true); }
+  bool end_object() override { return end(); }
+  bool start_array(std::size_t) override { return begin(false); }
+  bool end_array() override { return end(); }
+  bool key(string_t& name) override {
+    open_.back().step = name;
+    if (!open_.back().names.insert(name).second && twice.empty()) {
+      for (const level& l : open_) twice.push_back(l.object ? l.step : std::to_string(l.values - 1));
+    }
+    return true;
+  }
+
+  std::vector<std::string> twice;  ///< Empty: each name comes once.
+
+ private:
+  struct level {
+    bool object;
+    std::size_t values = 0;  ///< That have begun.
+    std::string step{};      ///< Of an object: the name that was read last.
+    std::set<std::string> names{};
+  };
+  bool value() {
+    if (!open_.empty()) ++open_.back().values;
+    return true;
+  }
+  bool begin(bool object) {
+    value();
+    open_.push_back({.object = object});
+    return true;
+  }
+  bool end() {
+    open_.pop_back();
+    return true;
+  }
+  std::vector<level> open_;
 };
 
 /// Finds values in a text that is known to be JSON, for the messages.

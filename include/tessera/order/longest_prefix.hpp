@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <tessera/core/status.hpp>
+#include <tessera/order/fcfs.hpp>
+
+#include <algorithm>
+#include <concepts>
+#include <cstddef>
+
+/// @file
+/// Whoever has most of its prompt cached goes first.
+
+TESSERA_NAMESPACE_BEGIN
+namespace order {
+
+/// What is cached of a request's prompt, as the engine wrote it into the member `cached`.
+struct cached_member {
+  /// Reads `r.cached`.
+  template <schedulable R>
+    requires requires(const R& r) {
+      { r.cached } -> std::convertible_to<tokens>;
+    }
+  [[nodiscard]] tokens operator()(const R& r) const noexcept {
+    return r.cached;
+  }
+};
+
+/// Longest cached prefix first: (priority, tokens of its prompt that the cache has, sequence). So requests that share a
+/// prefix are served one after the other while it is there, instead of each time that it has been forgotten. Not
+/// preemptive: only a higher priority displaces a resident.
+///
+/// What is cached changes while a request waits. The order goes by the member as it is, which changes only in a
+/// scheduler's `update`: `look_again` does that.
+///
+///     struct my_request : tessera::request_hook { tessera::tokens cached{}; ... };
+///
+/// Nothing bounds how long somebody waits whose prefix nobody shares: `gate::tenant_deficits` beside it does for
+/// tenants (DLPM).
+/// When to use: prompts share prefixes, more of them than the cache holds at a time, and requests queue.
+/// Source: longest prefix match, the cache-aware order of SGLang (Zheng et al. 2024, "SGLang: efficient execution of
+/// structured language model programs", section 3).
+/// @tparam Cached `tokens operator()(const R&) const noexcept`; by default the request's member `cached`.
+template <class Cached = cached_member>
+struct longest_prefix : fcfs {
+  static constexpr bool reads_prefixes = true;  ///< It goes by what the cache has.
+
+  [[no_unique_address]] Cached cached_of{};  ///< Says what is cached of a request's prompt.
+
+  /// By priority, then by what is cached, then by arrival.
+  template <schedulable R>
+  [[nodiscard]] bool before(const R& a, const R& b) const noexcept {
+    if (a.priority != b.priority) return a.priority > b.priority;
+    const tokens s = cached_of(a);
+    const tokens t = cached_of(b);
+    if (s != t) return s > t;
+    return a.state().sequence < b.state().sequence;
+  }
+};
+
+/// The tokens of a request that would be found if it started now: whole blocks, less than all. Requires: the cache
+/// forgets a block before those that lead up to it, as `kv::lru` does. O(log blocks of the prompt).
+template <class Store, schedulable R>
+[[nodiscard]] tokens cached_prefix(const Store& store, const R& r, tokens block_size) noexcept {
+  const auto hashes = r.prefix_hashes();
+  const tokens length = max(r.state().length, r.prompt);
+  const auto most = std::min(hashes.size(), static_cast<std::size_t>((length.count() - 1) / block_size.count()));
+  const auto end = std::partition_point(hashes.begin(), hashes.begin() + static_cast<std::ptrdiff_t>(most),
+                                        [&](const auto& hash) noexcept { return store.knows(hash); });
+  return block_size * static_cast<std::int64_t>(end - hashes.begin());
+}
+
+/// Brings the member `cached` of a request that waits up to date, and moves it to where it then belongs. An engine
+/// calls it between two steps: for all that wait, or for so many at a time, in turn. Returns whether anything has
+/// changed. O(log blocks of the prompt + log n). Nothing is done while a plan is open.
+template <class Scheduler, schedulable R>
+bool look_again(Scheduler& scheduler, R& r) noexcept {
+  if (r.state().life != lifecycle::waiting) return false;
+  const tokens found = cached_prefix(scheduler.store(), r, scheduler.size_limits().block_size);
+  return found != r.cached && ok(scheduler.update(r, [found](R& moved) noexcept { moved.cached = found; }));
+}
+
+}  // namespace order
+TESSERA_NAMESPACE_END
