@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""The tiny reasoning model on the real engine: its sums are right, and its texts are those of a forward pass in numpy."""
+"""The tiny reasoning model on the real engine: its sums are right, its texts those of a forward pass in numpy."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 import engine
 import pytest
 import reasoner
-from engine import Setting, SamplingParams
+from engine import SamplingParams, Setting
 
 pytestmark = pytest.mark.skipif(
     not os.environ.get("TESSERA_VLLM_ENGINE"), reason="the real engine takes minutes: set TESSERA_VLLM_ENGINE"
