@@ -3,7 +3,8 @@
 
 A token is a function of all ids before it, and KV is the state of that function: whoever goes on with KV that is not
 of the same tokens says something else, and so does a stream in which a token is lost or comes twice. Steps take
-`step` seconds, and so many more for each prompt token and each sequence. Faults are methods.
+`step` seconds, and so many more for each prompt token and each sequence; with `roofline` the prompts' part and the rest
+overlap, as arithmetic and memory do. Faults are methods.
 """
 
 from __future__ import annotations
@@ -92,6 +93,7 @@ class FakeEngine:
         step: float = 0.01,
         per_prompt_token: float = 2e-5,
         per_sequence: float = 2e-4,
+        roofline: bool = False,
         latency: float = 0.001,
         cache_blocks: int = 256,
         vocabulary: int = 1000,
@@ -108,6 +110,7 @@ class FakeEngine:
         self.step = step
         self.per_prompt_token = per_prompt_token
         self.per_sequence = per_sequence
+        self.roofline = roofline
         self.latency = latency
         self.cache_blocks = cache_blocks
         self.vocabulary = vocabulary
@@ -276,7 +279,8 @@ class FakeEngine:
                 # All that waits waits for KV.
                 await asyncio.sleep(self.step * self.slow)
                 continue
-            cost = self.step + self.per_prompt_token * prompt_tokens + self.per_sequence * len(plan)
+            memory, arithmetic = self.step + self.per_sequence * len(plan), self.per_prompt_token * prompt_tokens
+            cost = max(memory, arithmetic) if self.roofline else memory + arithmetic
             await asyncio.sleep(cost * self.slow)
             if self.hung:
                 continue
@@ -345,13 +349,17 @@ class FakeEngine:
             s.cached = max(s.cached, s.computed)
 
     def _advance(self, s: _Sequence, chunk: int) -> None:
-        for _ in range(chunk):
-            s.state = absorb(s.state, s.ids[s.computed : s.computed + 1])
-            if s.ids[s.computed] == POISON:
+        end = s.computed + chunk
+        while s.computed < end:
+            # To the end of a block, or of the chunk.
+            until = min(end, (s.computed // self.block_size + 1) * self.block_size)
+            ids = s.ids[s.computed : until]
+            if POISON in ids:
                 self.kill_core()
                 return
-            s.computed += 1
-            if s.computed % self.block_size == 0:
+            s.state = absorb(s.state, ids)
+            s.computed = until
+            if until % self.block_size == 0:
                 self._publish(s)
         if s.computed < len(s.ids):
             return

@@ -402,7 +402,8 @@ async def fleet() -> dict[str, Any]:
     for name in router.names():
         entry = router.entry(name)
         if entry is not None:
-            out["replicas"][name] = router.book.view(entry.number)
+            view = router.book.view(entry.number)
+            out["replicas"][name] = {**view, "reported": entry.said.requests}
     return out
 
 

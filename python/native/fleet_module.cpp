@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
+#include <tessera/control/flow_controller.hpp>
 #include <tessera/core/owned_storage.hpp>
 #include <tessera/fleet/kv_transfer.hpp>
 #include <tessera/fleet/ledger.hpp>
@@ -135,6 +136,31 @@ struct by_time {
   placement::highest_phi highest{};
 
   std::size_t operator()(const fleet::candidates<>& all) noexcept { return highest(all_left{all}); }
+  std::size_t rank(const fleet::candidates<>& all, std::span<fleet::replica_id> best) noexcept {
+    return highest.rank(all_left{all}, best);
+  }
+};
+
+constexpr std::pair<std::string_view, ts::control::role> roles[] = {{"mixed", ts::control::role::mixed},
+                                                                    {"prefill", ts::control::role::prefill},
+                                                                    {"decode", ts::control::role::decode}};
+
+/// Who decodes at a prefill replica goes on at the replica of another role with the least load, among those with room.
+/// Everybody else is `By`'s.
+template <class By>
+struct hands_over {
+  By* by;
+
+  std::size_t operator()(const fleet::candidates<>& all, std::size_t current, ts::blocks grows,
+                         ts::blocks moves) noexcept {
+    if (all[current].role != ts::control::role::prefill) return (*by)(all, current, grows, moves);
+    std::size_t best = current;
+    const auto load = [&](std::size_t i) noexcept { return all[i].kv_held + all[i].waiting_blocks; };
+    for (std::size_t i = 0; i != all.size(); ++i) {
+      if (i != current && (best == current || load(i) < load(best))) best = i;
+    }
+    return best;
+  }
 };
 
 using policy = std::variant<by_time, placement::join_shortest_queue, placement::power_of_two, placement::least_kv,
@@ -153,7 +179,8 @@ class book {
  public:
   book(const std::string& name, const std::optional<std::string>& moves, std::int64_t replicas,
        std::int64_t reservations, std::int64_t block_size, double lease, double silence, double rest,
-       std::int64_t moving, std::int64_t tight, std::int64_t quantum, std::uint64_t seed, double bound, double expected)
+       std::int64_t moving, std::int64_t tight, std::int64_t quantum, std::uint64_t seed, double bound, double expected,
+       std::int64_t demand, double theta, std::int64_t cooldown)
       : storage_{ts::storage_for<ledger>(
             {.replicas = static_cast<std::size_t>(whole(replicas, "replicas", 1, 1 << 20)),
              .reservations = static_cast<std::size_t>(whole(reservations, "reservations", 1, 1 << 24)),
@@ -165,10 +192,21 @@ class book {
                  .rest = lasting(rest, "rest", 0),
                  .moving = static_cast<std::size_t>(moving),
                  .tight = ts::blocks{count(tight, "tight")},
+                 .demand = ts::blocks{count(demand, "demand")},
                  .quantum = ts::tokens{count(quantum, "quantum")}}},
         block_size_{block_size},
         by_time_{name == "phi_time"},
+        by_length_{name == "cascade"},
         may_(static_cast<std::size_t>(replicas)) {
+    if (!(theta > 0 && theta <= 1)) refuse("theta is above 0 and at most 1");
+    using controller = ts::control::flow_controller;
+    const controller::limits workers{.workers = static_cast<std::size_t>(replicas)};
+    controller_memory_.resize(controller::required_bytes(workers));
+    ts::arena arena{controller_memory_};
+    controller_.emplace(
+        arena, workers,
+        controller::settings{.theta = theta,
+                             .cooldown = static_cast<std::uint64_t>(whole(cooldown, "cooldown", 0, 1 << 30))});
     const placement::random draws{.state = seed};
     real(bound, "bound", 1, 1e6);
     real(expected, "expected", 0, 1e9);
@@ -199,15 +237,21 @@ class book {
   // -- replicas
 
   std::string join(std::int64_t id, std::uint64_t incarnation, std::int64_t capacity, double now, double prefill_budget,
-                   double prefill_square) {
+                   double prefill_square, const std::string& role, bool elastic) {
     const bool has_budget = prefill_budget != 0;
     if (by_time_ && !has_budget) refuse("phi_time places by what is left of prompts: prefill_budget must be above 0");
-    fleet::replica what{.capacity = ts::blocks{count(capacity, "capacity")}};
+    fleet::replica what{
+        .capacity = ts::blocks{count(capacity, "capacity")}, .role = word(role, "role", roles), .elastic = elastic};
+    if (by_length_ && what.role == ts::control::role::prefill) refuse("cascade goes by lengths: it has no prefill pool");
+    if (what.role != ts::control::role::mixed && !has_budget) {
+      refuse("pools are measured by what is left of prompts: prefill_budget must be above 0");
+    }
     what.prefill.cost = {.alpha = real(prefill_square, "prefill_square", 0, 1), .beta = 1};
     what.prefill.budget = {.peak_flops = real(prefill_budget, "prefill_budget", 0, 1e15),
                            .ttft = ts::duration::from_seconds(1)};
     const ts::status s = ledger_.join(number(id), incarnation, what, at(now));
-    if (s == ts::status::invalid) refuse("incarnation is above 0");
+    if (s == ts::status::invalid) refuse("incarnation is above 0, and a replica has blocks");
+    if (ts::ok(s)) follow_role(number(id));
     return ts::to_string(s);
   }
   bool drain(std::int64_t id) { return ledger_.drain(number(id)); }
@@ -298,13 +342,21 @@ class book {
     nb::list all;
     std::visit(
         [&](auto& by) {
-          for (const fleet::move& m : ledger_.propose_moves(by, t)) {
+          hands_over<std::remove_reference_t<decltype(by)>> from_prefill{&by};
+          for (const fleet::move& m : ledger_.propose_moves(from_prefill, t)) {
             all.append(nb::make_tuple(m.request, m.from, m.to, m.length.count(), m.size.count()));
           }
         },
         mover_);
     return all;
   }
+  nb::object propose_roles() {
+    const std::optional<ts::control::role_change> change = ledger_.propose_roles(*controller_);
+    if (!change) return nb::none();
+    follow_role(change->worker);
+    return nb::make_tuple(change->worker, ts::control::to_string(change->from), ts::control::to_string(change->to));
+  }
+  bool changed_role(std::int64_t id) { return ledger_.changed_role(number(id)); }
   nb::list expire(double now) {
     gone_.clear();
     ledger_.expire(at(now), [&](fleet::request_id r, fleet::replica_id id) noexcept { gone_.emplace_back(r, id); });
@@ -343,6 +395,7 @@ class book {
     d["reasoning"] = v.reasoning;
     d["fresh_answers"] = v.fresh_answers;
     d["slo_met"] = v.slo_met;
+    d["role"] = ts::control::to_string(v.role);
     return d;
   }
   [[nodiscard]] nb::tuple own(std::int64_t id) const {
@@ -376,6 +429,12 @@ class book {
   void require_there(std::int64_t id) const {
     if (!ledger_.contains(number(id))) refuse("replica " + std::to_string(id) + " is not there");
   }
+  /// Whoever has his first token at a prefill replica has outgrown it, and asks where to go on.
+  void follow_role(fleet::replica_id id) {
+    if (by_length_) return;
+    const bool prefills = ledger_.at(id).role == ts::control::role::prefill;
+    ledger_.set_range(id, ts::blocks{}, prefills ? ts::blocks{1} : fleet::endless);
+  }
   [[nodiscard]] static nb::object id_or_none(fleet::replica_id id) {
     return id == fleet::no_replica ? nb::object{nb::none()} : nb::object{nb::int_(id)};
   }
@@ -398,7 +457,17 @@ class book {
     if (avoid) {
       for (const std::int64_t id : *avoid) may_[number(id)] = 0;
     }
+    // Prompts are computed elsewhere than in the decode pool, as long as there is elsewhere.
+    const auto prefills = [this](const fleet::view& v) noexcept {
+      return may_[v.id] != 0 && v.role != ts::control::role::decode;
+    };
     const auto may = [this](const fleet::view& v) noexcept { return may_[v.id] != 0; };
+    const auto all = ranked(prompt, choices, cached, prefix_key, prefills);
+    return all.empty() ? ranked(prompt, choices, cached, prefix_key, may) : all;
+  }
+  template <class May>
+  std::span<const fleet::replica_id> ranked(ts::tokens prompt, std::size_t choices, const std::optional<ids>& cached,
+                                            std::uint64_t prefix_key, const May& may) {
     return std::visit(
         [&](auto& by) {
           using type = std::remove_cvref_t<decltype(by)>;
@@ -423,6 +492,9 @@ class book {
   ledger ledger_;
   ts::tokens block_size_;
   bool by_time_;
+  bool by_length_;
+  std::vector<std::byte> controller_memory_;
+  std::optional<ts::control::flow_controller> controller_;
   policy policy_;
   mover mover_;
   std::vector<char> may_;
@@ -569,13 +641,16 @@ NB_MODULE(_fleet, m) {
 
   nb::class_<book>(m, "Ledger", "The book of one router, and the policy that reads it.")
       .def(nb::init<const std::string&, const std::optional<std::string>&, std::int64_t, std::int64_t, std::int64_t,
-                    double, double, double, std::int64_t, std::int64_t, std::int64_t, std::uint64_t, double, double>(),
+                    double, double, double, std::int64_t, std::int64_t, std::int64_t, std::uint64_t, double, double,
+                    std::int64_t, double, std::int64_t>(),
            nb::arg("policy"), nb::kw_only(), nb::arg("moves") = nb::none(), nb::arg("replicas") = 64,
            nb::arg("reservations") = 4096, nb::arg("block_size") = 16, nb::arg("lease") = 60.0,
            nb::arg("silence") = 5.0, nb::arg("rest") = 2.0, nb::arg("moving") = 8, nb::arg("tight") = 0,
-           nb::arg("quantum") = 500, nb::arg("seed") = 1, nb::arg("bound") = 1.25, nb::arg("expected") = 0.0)
+           nb::arg("quantum") = 500, nb::arg("seed") = 1, nb::arg("bound") = 1.25, nb::arg("expected") = 0.0,
+           nb::arg("demand") = 0, nb::arg("theta") = 0.62, nb::arg("cooldown") = 20)
       .def("join", &book::join, nb::arg("id"), nb::arg("incarnation"), nb::arg("capacity"), nb::arg("now"),
-           nb::arg("prefill_budget") = 0.0, nb::arg("prefill_square") = 0.0,
+           nb::arg("prefill_budget") = 0.0, nb::arg("prefill_square") = 0.0, nb::arg("role") = "mixed",
+           nb::arg("elastic") = false,
            "A replica comes: \"ok\", \"busy\" or \"refused\".")
       .def("drain", &book::drain, nb::arg("id"), "It takes no new requests. False if it is not there.")
       .def("lost", &book::lost, nb::arg("id"), nb::arg("incarnation"), "Somebody could not reach it.")
@@ -605,6 +680,8 @@ NB_MODULE(_fleet, m) {
       .def("moved", &book::moved, nb::arg("request"), nb::arg("to"), nb::arg("now"), "It goes on there.")
       .def("propose_moves", &book::propose_moves, nb::arg("now"),
            "(request, from, to, tokens, blocks) of those that are to go on elsewhere.")
+      .def("propose_roles", &book::propose_roles, "(replica, from, to) of the one that is to change its role, or None.")
+      .def("changed_role", &book::changed_role, nb::arg("id"), "It has the role that it was given.")
       .def("expire", &book::expire, nb::arg("now"), "Gives back who was not named for a lease: (request, replica).")
       .def("expect", &book::expect, nb::arg("load"), "For fill_to_level: what other routers send meanwhile.")
       .def("contains", &book::contains, nb::arg("id"))

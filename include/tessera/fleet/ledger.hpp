@@ -13,6 +13,7 @@
 
 #include <algorithm>
 #include <array>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -244,17 +245,17 @@ class ledger {
 
   /// The replicas for a request, best first, at most `choices`: others than the first are for when it refuses. Valid
   /// until the next call. Shown are those that take requests, are not about to change their role, and of which
-  /// `may(view)` is true: those with room, say, or in the subset that a gateway names. O(replicas) and `choices` times
-  /// what the policy takes.
+  /// `may(view)` is true: those with room, say, or in the subset that a gateway names. O(replicas) and what the policy
+  /// takes: once, if it has a `rank(candidates, span)`, as those that go by one order do; else `choices` times.
   template <placement_policy Policy, class May = everyone>
   [[nodiscard]] std::span<const replica_id> rank(Policy& policy, std::size_t choices = 1, May may = {}) noexcept {
-    return choose(policy, choices, may, [&](std::size_t n) { return candidates<>{views_, left_, n}; });
+    return choose(policy, choices, may, [&](std::size_t n) noexcept { return candidates<>{views_, left_, n}; });
   }
   /// The same for policies that read what each replica has of the prompt.
   template <class Cached, placement_policy<prefix<Cached>> Policy, class May = everyone>
   [[nodiscard]] std::span<const replica_id> rank(Policy& policy, const prefix<Cached>& of, std::size_t choices = 1,
                                                  May may = {}) noexcept {
-    return choose(policy, choices, may, [&](std::size_t n) {
+    return choose(policy, choices, may, [&](std::size_t n) noexcept {
       return candidates<prefix<Cached>>{views_, left_, n, of};
     });
   }
@@ -599,13 +600,25 @@ class ledger {
       n += may(views_[id]) ? 1 : 0;
     }
     ranked_.clear();
+    if (choices == 0) return {};
+    // Further choices in the same pass, where the policy can say them.
+    if constexpr (requires(std::span<replica_id> best) {
+                    { policy.rank(show(n), best) } noexcept -> std::same_as<std::size_t>;
+                  }) {
+      if (choices != 1) {
+        const std::span best{ranked_.extend(std::min(choices, n)), std::min(choices, n)};
+        ranked_.truncate(policy.rank(show(n), best));
+        for (replica_id& id : ranked_) id = left_[id];
+        return {ranked_.data(), ranked_.size()};
+      }
+    }
     const auto next = [&](auto& by) noexcept {
       const std::size_t i = by(show(n));
       if (i >= n) return false;
       ranked_.push_back(left_[i]);
       return true;
     };
-    if (choices == 0 || !next(policy)) return {};
+    if (!next(policy)) return {};
     std::remove_cv_t<Policy> later = policy;
     while (ranked_.size() < choices) {
       replica_id* const taken = std::find(left_, left_ + n, ranked_.back());

@@ -25,9 +25,23 @@ struct least_kv {
   template <instance_views V>
     requires shows_kv_held<view_t<V>> && shows_requests<view_t<V>>
   [[nodiscard]] constexpr std::size_t operator()(const V& instances) noexcept {
-    return ties.least(0, instances.size(), [&](std::size_t i) noexcept {
+    return ties.least(0, instances.size(), by(instances));
+  }
+
+  /// The first `best.size()` by that order, for a request whose first choice may refuse it: indices into `best`, and how
+  /// many there are. The turn moves on as for one. One pass.
+  template <instance_views V>
+    requires shows_kv_held<view_t<V>> && shows_requests<view_t<V>>
+  constexpr std::size_t rank(const V& instances, std::span<std::uint32_t> best) noexcept {
+    return ties.least(0, instances.size(), best, by(instances));
+  }
+
+ private:
+  template <class V>
+  static constexpr auto by(const V& instances) noexcept {
+    return [&](std::size_t i) noexcept {
       return std::pair{blocks{instances[i].kv_held}, std::size_t{instances[i].requests}};
-    });
+    };
   }
 };
 

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <limits>
+#include <utility>
 
 /// @file
 /// Micro-scale routing of Phasor (algorithm 1, line 3): a request goes to the worker with the highest freeness.
@@ -66,6 +67,16 @@ struct highest_phi {
         [&](std::size_t k) noexcept {
           return !(workers[k].phi < highest) && detail::comparable_phi(workers[k].phi) == highest;
         });
+  }
+
+  /// The first `best.size()` by that order, for a request whose first choice may refuse it: indices into `best`, and how
+  /// many there are. The turn moves on as for one. One pass.
+  template <instance_views V>
+    requires shows_phi<view_t<V>> && shows_requests<view_t<V>>
+  constexpr std::size_t rank(const V& workers, std::span<std::uint32_t> best) noexcept {
+    return ties.least(0, workers.size(), best, [&](std::size_t i) noexcept {
+      return std::pair{-detail::comparable_phi(workers[i].phi), std::size_t{workers[i].requests}};
+    });
   }
 };
 

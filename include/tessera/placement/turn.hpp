@@ -5,6 +5,8 @@
 #include <tessera/placement/concepts.hpp>
 
 #include <cstddef>
+#include <cstdint>
+#include <span>
 #include <type_traits>
 
 TESSERA_NAMESPACE_BEGIN
@@ -55,6 +57,33 @@ struct turn {
     look(from, last);
     look(first, from);
     return chose(chosen);
+  }
+
+  /// The first `best.size()` of [first, last) by their keys, equals in turn, into `best`; returns how many there were.
+  /// The first is what `least` says, and the turn moves on as there. One pass: O(last - first) keys, and O(best.size())
+  /// more for each that is among the best so far, which for a few of many in any order are few.
+  template <class Key>
+  constexpr std::size_t least(std::size_t first, std::size_t last, std::span<std::uint32_t> best, Key key) noexcept {
+    TESSERA_ASSERT(first <= last, "a range");
+    const std::size_t from = begin(first, last);
+    std::size_t found = 0;
+    if (best.empty()) return found;
+    std::remove_cvref_t<decltype(key(first))> worst{};  // Of the best.
+    const auto look = [&](std::size_t i, std::size_t end) noexcept {
+      for (; i != end; ++i) {
+        const auto value = key(i);
+        const bool full = found == best.size();
+        if (full && !(value < worst)) continue;
+        std::size_t at = full ? found - 1 : found++;
+        for (; at != 0 && value < key(best[at - 1]); --at) best[at] = best[at - 1];
+        best[at] = static_cast<std::uint32_t>(i);
+        worst = key(best[found - 1]);
+      }
+    };
+    look(from, last);
+    look(first, from);
+    if (found != 0) chose(best[0]);
+    return found;
   }
 };
 

@@ -41,6 +41,9 @@ class Ledger:
         seed: int = 1,
         bound: float = 1.25,
         expected: float = 0.0,
+        demand: int = 0,
+        theta: float = 0.62,
+        cooldown: int = 20,
     ) -> None: ...
     def join(
         self,
@@ -50,9 +53,11 @@ class Ledger:
         now: float,
         prefill_budget: float = 0.0,
         prefill_square: float = 0.0,
+        role: str = "mixed",
+        elastic: bool = False,
     ) -> str:
         """A replica comes, with so many KV blocks. "ok", "busy" (the number is somebody's) or "refused" (that life of
-        it is over). `prefill_budget`: prompt tokens that it computes within the time to first token that is aimed at;
+        it is over). `role`: "mixed", "prefill" or "decode"; `elastic`: `propose_roles` may give it another. `prefill_budget`: prompt tokens that it computes within the time to first token that is aimed at;
         `prefill_square`: what a prompt of n tokens costs beside its n, divided by n²."""
     def drain(self, id: int) -> bool:
         """It takes no new requests. False if it is not there."""
@@ -116,6 +121,11 @@ class Ledger:
     def propose_moves(self, now: float) -> list[tuple[int, int, int, int, int]]:
         """(request, from, to, tokens, blocks) of those that are to go on elsewhere; their room is reserved there. Say
         `moved`, or `release` at the destination."""
+    def propose_roles(self) -> tuple[int, str, str] | None:
+        """(replica, its role, the one that it gets) of the replica that is to change, or None: Phasor's controller over
+        the pools. Each call is an epoch of it; `cooldown` is in epochs. Nothing new goes there until `changed_role`."""
+    def changed_role(self, id: int) -> bool:
+        """It has the role that it was given. False if it was not given any."""
     def expire(self, now: float) -> list[tuple[int, int]]:
         """Gives back who was not named for a lease: (request, replica)."""
     def expect(self, load: float) -> None:

@@ -66,6 +66,27 @@ class Fleet:
         replica: Any = e if self.fenced else Unfenced(e)
         assert (router or self.router).add(e.name, replica, e.blocks, life=e.life, prefill_budget=1000.0)
 
+    def start_as(self, role: str, elastic: bool = False, become: float = 0.0) -> FakeEngine:
+        """One of a pool, which takes so long to change its role."""
+        e = FakeEngine(f"e{len(self.engines)}", peers=self.peers, **self.options)
+        self.engines.append(e)
+
+        class Elastic:
+            stream, report, fence = e.stream, e.report, e.fence
+
+            async def become(self, role: str) -> None:
+                await asyncio.sleep(become)
+
+        assert self.router.add(e.name, Elastic(), e.blocks, prefill_budget=1000.0, role=role, elastic=elastic)
+        return e
+
+    async def read(self, s: Session) -> None:
+        got: list[int] = []
+        async for piece in s:
+            assert piece.at == len(got)
+            got += piece.tokens
+        assert got == answer(s.prompt, s.max_tokens) == s.got
+
     def session(self, seed: int, length: int = 100, tokens: int = 50, **how: Any) -> Session:
         s = self.router.stream(prompt(seed, length), tokens, {"ignore_eos": True}, **how)
         self.sessions.append(s)
@@ -73,11 +94,7 @@ class Fleet:
 
     async def client(self, seed: int, length: int = 100, tokens: int = 50, **how: Any) -> Session:
         s = self.session(seed, length, tokens, **how)
-        got: list[int] = []
-        async for piece in s:
-            assert piece.at == len(got)
-            got += piece.tokens
-        assert got == answer(s.prompt, tokens) == s.got
+        await self.read(s)
         return s
 
     async def settle(self) -> None:
@@ -168,6 +185,133 @@ async def test_pascal_moves_at_the_end_of_reasoning() -> None:
     assert sum(s.moves for s in sessions) >= 1
     assert not any(s.failures for s in sessions)
     await f.settle()
+
+
+@virtual
+async def test_prompts_are_computed_in_one_pool_and_answers_in_the_other() -> None:
+    f = Fleet(0)
+    roles = ["prefill", "decode", "decode", "mixed"]
+    for role in roles:
+        e = f.start_as(role)
+        assert f.router.entry(e.name).role == f.router.book.view(f.router.entry(e.name).number)["role"] == role
+    f.router.drain("e3")
+    sessions = []
+    for i in range(0, 20, 5):
+        sessions += await asyncio.gather(*[f.client(k, 60 + 7 * k, 60) for k in range(i, i + 5)])
+    # Each has moved once, with its KV, right after its first token.
+    assert [s.moves for s in sessions] == [1] * 20 and not any(s.moves_failed for s in sessions)
+    assert f.engines[0].computed_tokens >= sum(60 + 7 * i for i in range(20))
+    assert sum(e.computed_tokens for e in f.engines[1:]) < 20 * 16
+    assert f.engines[1].calls >= 5 and f.engines[2].calls >= 5 and f.engines[3].calls == 0
+    # One that samples stays; without the prefill pool the others do both.
+    stays = await f.client(30, 100, 30, movable=False)
+    assert stays.moves == 0
+    f.router.gone("e0")
+    sessions = await asyncio.gather(*[f.client(40 + i, 100, 20) for i in range(4)])
+    assert not any(s.moves for s in sessions)
+    await f.settle()
+
+
+def starved(a: float, b: float) -> bool:
+    """Phasor's rule, as the controller's documentation has it for what is below 0."""
+    return a < (0.62 * b if b >= 0 else b / 0.62)
+
+
+@virtual
+async def test_roles_follow_what_the_pools_have_left() -> None:
+    f = Fleet(0, "phi_time", epoch=0.05, cooldown=20, engine={"budget": 128, "seqs": 64, "blocks": 1000})
+    for role in ("prefill", "decode"):
+        f.start_as(role)
+    for _ in range(2):
+        f.start_as("mixed", elastic=True, become=0.1)
+    book = f.router.book
+    asked = book.propose_roles
+    why: list[tuple[str, str, bool, bool]] = []
+
+    class Watched:
+        """The book, which says what the pools had left whenever a role is to change."""
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(book, name)
+
+        def __len__(self) -> int:
+            return len(book)
+
+        def propose_roles(self) -> Any:
+            views = [book.view(n) for n in range(4)]
+            change = asked()
+            if change is not None:
+                prefill = [v["time_phi"] for v in views if v["role"] == "prefill"]
+                decode = [v["phi"] for v in views if v["role"] == "decode"]
+                means = sum(prefill) / len(prefill), sum(decode) / len(decode)
+                why.append((change[1], change[2], starved(*means), starved(*reversed(means))))
+                assert change[0] in (2, 3)
+            return change
+
+    f.router.book = Watched()  # type: ignore[assignment]
+    # Long prompts and short answers, for a prefill pool of one; then the other way round.
+    sessions = await asyncio.gather(*[f.client(i, 800, 6) for i in range(40)])
+    first = [*f.router.changes]
+    assert first and first[0][1:] == ("mixed", "prefill") and {r for _, _, r in first} <= {"mixed", "prefill"}
+    assert not any(s.failures for s in sessions)
+    for i in range(24):
+        f.session(100 + i, 20, 400)
+    streams = [asyncio.ensure_future(f.read(s)) for s in f.sessions[-24:]]
+    await asyncio.gather(*streams)
+    later = [*f.router.changes][len(first) :]
+    assert any(after == "decode" for _, _, after in later), later
+    await asyncio.sleep(5)
+    # Nobody lacks anything now: both are back.
+    assert [f.router.entry(f"e{i}").role for i in range(4)] == ["prefill", "decode", "mixed", "mixed"]
+    for before, after, prefill_starved, decode_starved in why:
+        assert {"prefill": prefill_starved, "decode": decode_starved}.get(
+            after, not (prefill_starved or decode_starved)
+        ), (
+            before,
+            after,
+        )
+    assert len(why) == len(f.router.changes) >= 4
+    await f.settle()
+
+
+@virtual
+async def test_a_replica_that_changes_its_role_gets_nothing_until_it_has_it() -> None:
+    f = Fleet(0, "phi_time", epoch=0.05, cooldown=1000)
+    f.start_as("prefill")
+    f.start_as("decode")
+    slow = f.start_as("mixed", elastic=True, become=3.0)
+    f.router.gone("e0")
+    # Both pools have had somebody; prefill has nobody now, and gets the one that it can have.
+    await asyncio.sleep(0.5)
+    assert f.router.book.view(2)["role"] == "prefill" and f.router.entry("e2").role == "mixed"
+    before = slow.calls
+    await f.client(1, 100, 5)
+    assert slow.calls == before
+    await asyncio.sleep(4)
+    assert [*f.router.changes] == [("e2", "mixed", "prefill")]
+    s = await f.client(2, 100, 30)
+    assert slow.calls > before and s.moves == 1
+    # It dies while it changes: the one who waits for it finds it gone.
+    f.router.gone("e2")
+    await f.client(3, 100, 5)
+    await f.settle()
+
+
+def test_roles_that_make_no_sense_are_refused() -> None:
+    book = fleet.Ledger("least_load")
+    with pytest.raises(ValueError, match="role is one of mixed, prefill, decode"):
+        book.join(0, 1, 100, 0.0, role="both")
+    with pytest.raises(ValueError, match="prefill_budget must be above 0"):
+        book.join(0, 1, 100, 0.0, role="prefill")
+    with pytest.raises(ValueError, match="theta is above 0 and at most 1"):
+        fleet.Ledger("least_load", theta=0.0)
+    with pytest.raises(ValueError, match="cooldown is from 0"):
+        fleet.Ledger("least_load", cooldown=-1)
+    with pytest.raises(ValueError, match="cascade goes by lengths"):
+        fleet.Ledger("cascade").join(0, 1, 100, 0.0, 10.0, role="prefill")
+    with pytest.raises(ValueError, match="epoch is seconds"):
+        Router(epoch=-1.0)
+    assert book.propose_roles() is None and not book.changed_role(0)
 
 
 @virtual

@@ -6,7 +6,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+import logging
 import uuid
+from collections import deque
 from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +16,8 @@ from typing import Any
 from tessera import _fleet
 from tessera.fleet.session import Patience, Refused, Replica, Session
 from tessera.fleet.values import Load
+
+logger = logging.getLogger(__name__)
 
 _read_prefixes = ("prefix_affinity", "lmetric")
 
@@ -51,6 +55,10 @@ class Entry:
     #: Not sent to before this time, while there are others.
     shunned_until: float = 0.0
     epoch: int = 0
+    #: What it last reported that it has.
+    said: Load = Load()
+    #: "mixed", "prefill" or "decode".
+    role: str = "mixed"
 
 
 class Router:
@@ -63,6 +71,12 @@ class Router:
     ...     send(piece.tokens)
 
     `policy` and `settings`: of `Ledger`. To be used inside a running loop, but for making one, and `add` with a `now`.
+
+    With `epoch`, replicas that are `elastic` change their roles, at most one each `epoch` seconds, by what the prefill
+    and the decode pool have left (`Ledger.propose_roles`; `cooldown` is in epochs). One that must do something about it
+    has `async become(role)`, and gets no new requests until that returns. Prompts go to prefill and mixed replicas
+    while there are any. Whoever has its first token at a prefill replica moves on to another, if it is `movable` and
+    there is room.
     """
 
     def __init__(
@@ -72,8 +86,11 @@ class Router:
         name: str | None = None,
         patience: Patience | None = None,
         shun: float = 30.0,
+        epoch: float = 0.0,
         **settings: Any,
     ) -> None:
+        if not epoch >= 0:
+            raise ValueError(f"epoch is seconds between two decisions about roles, or 0 for none, not {epoch}")
         self.name = name or uuid.uuid4().hex
         self.patience = patience or Patience()
         self.block_size: int = settings.get("block_size", 16)
@@ -85,6 +102,10 @@ class Router:
         self.shun = shun
         #: Requests that moved, whose move came to nothing, and that an engine failed.
         self.moved = self.stayed = self.failed = 0
+        self.epoch = epoch
+        #: (replica, role before, role after), the last of those that have changed.
+        self.changes: deque[tuple[str, str, str]] = deque(maxlen=1000)
+        self._decided = 0.0
         self._lease: float = settings.get("lease", 60.0)
         self._touched = 0.0
         self._entries: dict[str, Entry] = {}
@@ -112,11 +133,13 @@ class Router:
         prefill_budget: float = 0.0,
         prefill_square: float = 0.0,
         lengths: tuple[int, int] | None = None,
+        role: str = "mixed",
+        elastic: bool = False,
         now: float | None = None,
     ) -> bool:
         """A replica comes; one of that name that lived before is dead. False for a life that is over, or the same one
-        again. `lengths`: for `cascade`, the blocks [first, last) of the requests that it serves. ValueError if there is
-        no room."""
+        again. `lengths`: for `cascade`, the blocks [first, last) of the requests that it serves. `role`: "mixed",
+        "prefill" or "decode"; who is `elastic` may be given another. ValueError if there is no room."""
         old = self._entries.get(name)
         if old is not None:
             if life <= old.life:
@@ -127,11 +150,18 @@ class Router:
             raise ValueError(f"there is room for {self._replicas} replicas")
         incarnation = max(life, self.book.incarnation(number) + 1)
         self.book.join(
-            number, incarnation, capacity, self.now() if now is None else now, prefill_budget, prefill_square
+            number,
+            incarnation,
+            capacity,
+            self.now() if now is None else now,
+            prefill_budget,
+            prefill_square,
+            role,
+            elastic,
         )
         if lengths is not None:
             self.book.set_range(number, *lengths)
-        entry = Entry(name, number, life, incarnation, replica)
+        entry = Entry(name, number, life, incarnation, replica, role=role)
         self._entries[name] = self._numbers[number] = entry
         if self.prefixes is not None:
             self.prefixes.cleared(number)
@@ -193,6 +223,7 @@ class Router:
         except (TypeError, ValueError):
             return "malformed"
         if what == "taken":
+            entry.said = said.all
             self._take_events(entry, said)
             self._changed()
         return what
@@ -265,10 +296,37 @@ class Router:
             for session in self._sessions.values():
                 self._progress(session, 0)
         self.book.expire(now)
-        for request, _, to, _, _ in self.book.propose_moves(now):
+        if 0 < self.epoch <= now - self._decided:
+            self._decided = now
+            self._propose_roles()
+        self._propose_moves()
+
+    def _propose_moves(self) -> None:
+        for request, _, to, _, _ in self.book.propose_moves(self.now()):
             session = self._sessions.get(request)
             if session is None or not session.go(self._numbers[to]):
                 self.book.release(request, to)
+
+    def _propose_roles(self) -> None:
+        change = self.book.propose_roles()
+        if change is not None:
+            number, before, after = change
+            self._spawn(self._become(self._numbers[number], before, after))
+
+    async def _become(self, entry: Entry, before: str, after: str) -> None:
+        become = getattr(entry.replica, "become", None)
+        try:
+            if become is not None:
+                await become(after)
+        except Exception as error:
+            # The role is what is sent there; whoever cannot follow refuses requests, and others have them.
+            logger.warning("%s did not become %s", entry.name, after, exc_info=error)
+        if entry.gone:
+            return
+        entry.role = after
+        self.changes.append((entry.name, before, after))
+        self.book.changed_role(entry.number)
+        self._changed()
 
     async def close(self) -> None:
         """Ends what still reads from replicas."""
@@ -332,6 +390,11 @@ class Router:
         leg = session._leg
         if leg is not None:
             self.book.progress(session._request, leg.entry.number, generated, self.now())
+
+    def _has_first(self, session: Session) -> None:
+        # Its prompt is done, and there it does not stay.
+        if session._leg is not None and session._leg.entry.role == "prefill":
+            self._propose_moves()
 
     def _answers(self, session: Session) -> None:
         leg = session._leg

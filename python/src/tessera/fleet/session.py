@@ -92,8 +92,8 @@ class Call:
 class Replica(Protocol):
     """What a router needs of a replica: a handle of Ray's, a client of an HTTP server, a fake.
 
-    It may also have `async report() -> Report`, which `Router.run` asks for, and `async fence()`: makes sure that it is
-    dead and cannot come back.
+    It may also have `async report() -> Report`, which `Router.run` asks for, `async fence()`: makes sure that it is
+    dead and cannot come back; and `async become(role)`, for `Router`'s roles.
     """
 
     def stream(self, call: Call) -> AsyncGenerator[Piece, None]:
@@ -330,7 +330,7 @@ class Session:
         if hole:
             return self._failed(leg, Died("left tokens out"))
         self._heard = self._router.now()
-        leg.has_first = True
+        first, leg.has_first = not leg.has_first, True
         new = list(piece.tokens[skip : skip + take])
         self.got += new
         if len(self.got) == len(new):
@@ -340,6 +340,8 @@ class Session:
             if self.reasons and self._end_of_reasoning in new:
                 self.reasons = False
                 self._router._answers(self)
+            if first and piece.finish is None:
+                self._router._has_first(self)
         if not new and piece.finish is None:
             return []
         return [Piece(len(self.got) - len(new), new, piece.finish, None, self.cached)]

@@ -1,0 +1,240 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""examples/ray in a Ray of its own, for tests: started, looked at, and ended with all that it has started.
+
+A machine that is busy makes everything late. So nothing here judges how long something takes: what is waited for is an
+event, and `until` says what did not come, and what the processes said, when `patience` is over.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.error
+import urllib.request
+import uuid
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+from openai import AsyncOpenAI
+
+here = Path(__file__).resolve()
+app = here.parents[3] / "examples" / "ray" / "app.py"
+#: Seconds after which what has not come will not come. A start of two engines takes one minute on two idle cores.
+patience = float(os.environ.get("TESSERA_FLEET_PATIENCE", "400"))
+
+#: For engines on a CPU. Without the last the engine's core and its worker are two processes, and each spins while it
+#: waits for the other: four processes that spin on two cores leave little to whoever has work.
+environment = {
+    "RAY_AUTH_MODE": "disabled",
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "OMP_NUM_THREADS": "1",
+    "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+    "VLLM_NO_USAGE_STATS": "1",
+    "VLLM_LOGGING_LEVEL": "WARNING",
+    "HF_HUB_OFFLINE": "1",
+    "PYTHONDONTWRITEBYTECODE": "1",
+    "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
+}
+
+
+class NeverCame(AssertionError):
+    """What was waited for has not come."""
+
+
+class Endpoint:
+    """The application in a Ray of its own."""
+
+    def __init__(self, *words: str) -> None:
+        self.mark = uuid.uuid4().hex
+        self.port = free_port()
+        self.folder = tempfile.mkdtemp(prefix="r", dir="/tmp")  # Ray's sockets have short names
+        self.segments: set[str] = set()
+        self.log = Path(self.folder) / "app.log"
+        with self.log.open("wb") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, str(app), "--port", str(self.port), *words],
+                stdout=log,
+                stderr=log,
+                env={**os.environ, **environment, "TESSERA_FLEET_TEST": self.mark, "RAY_TMPDIR": self.folder},
+                start_new_session=True,
+            )
+        try:
+            self.until("the endpoint with all its replicas", self._answers)
+        except BaseException:
+            self.close()
+            raise
+
+    def _answers(self) -> bool:
+        if self.process.poll() is not None:
+            raise NeverCame(f"the application has ended:\n{self.said()}")
+        return b"/v1" in self.log.read_bytes()
+
+    def close(self) -> None:
+        """Ends it as it is: nothing that is asked to end in order ends in time on a machine that is busy."""
+        self._remember_segments()
+        end_all(self.mark)
+        self.process.wait()
+        for name in self.segments:
+            with contextlib.suppress(OSError):
+                (Path("/dev/shm") / name).unlink()
+        subprocess.run(["rm", "-rf", self.folder], check=False)
+
+    def kill(self, pid: int) -> None:
+        """kill -9. What it has in shared memory is removed at the end, for it cannot do that any more."""
+        self._remember_segments()
+        print(f"killed: {pid}, {Path(f'/proc/{pid}/cmdline').read_bytes()[:32]!r}")
+        os.kill(pid, signal.SIGKILL)
+
+    def _remember_segments(self) -> None:
+        for pid in self.pids():
+            with contextlib.suppress(OSError):
+                maps = Path(f"/proc/{pid}/maps").read_text()
+                self.segments.update(re.findall(r"/dev/shm/(psm_\w+|sem\.mp-\w+|ucx_shm_\w+)", maps))
+
+    def pids(self, title: str = "") -> list[int]:
+        """Processes of this application's alone, by what they call themselves."""
+        return marked(self.mark, title)
+
+    def said(self) -> str:
+        """The ends of what the application and its replicas have said."""
+        logs = [self.log, *Path(self.folder).glob("**/logs/serve/*engines*"), *Path(self.folder).glob("**/worker*.err")]
+        parts = []
+        for log in logs:
+            with contextlib.suppress(OSError):
+                if text := log.read_text(errors="replace").strip():
+                    parts.append(f"-- {log.name}\n" + "\n".join(text.splitlines()[-15:]))
+        return "\n".join(parts)
+
+    # -- waiting
+
+    def until(self, what: str, happens: Callable[[], Any], step: float = 0.2) -> Any:
+        """What `happens` returns as soon as that is true. NeverCame says what did not come, and how things stand."""
+        end = time.monotonic() + patience
+        while True:
+            if got := happens():
+                return got
+            if time.monotonic() > end:
+                raise NeverCame(
+                    f"{patience:.0f} s, and no sign of {what}; the book: {self.book_or_why()}\n{self.said()}"
+                )
+            time.sleep(step)
+
+    async def soon(self, what: str, happens: Callable[[], Any], step: float = 0.05) -> Any:
+        """The same while other tasks go on."""
+        end = time.monotonic() + patience
+        while True:
+            if got := await asyncio.to_thread(happens):
+                return got
+            if time.monotonic() > end:
+                raise NeverCame(
+                    f"{patience:.0f} s, and no sign of {what}; the book: {self.book_or_why()}\n{self.said()}"
+                )
+            await asyncio.sleep(step)
+
+    def book(self) -> dict[str, Any]:
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/fleet", timeout=patience) as said:
+            return dict(json.load(said))
+
+    def book_or_why(self) -> Any:
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/fleet", timeout=20) as said:
+                return json.load(said)
+        except (OSError, urllib.error.URLError, ValueError) as error:
+            return error
+
+    def full(self, replicas: int) -> Callable[[], Any]:
+        """Whether so many replicas are in the book."""
+        return lambda: len(self.book()["replicas"]) == replicas
+
+    async def settled(self) -> dict[str, Any]:
+        """The book when it is back at zero."""
+
+        def at_zero() -> dict[str, Any] | None:
+            book = self.book()
+            done = book["requests"] == 0 and all(v["requests"] == 0 for v in book["replicas"].values())
+            return book if done else None
+
+        book: dict[str, Any] = await self.soon("a book that is back at zero", at_zero)
+        assert book["moving"] == 0 and book["expired"] == 0
+        return book
+
+    def talk(self, what: Callable[[AsyncOpenAI], Coroutine[Any, Any, None]]) -> None:
+        """Runs it with an ordinary client."""
+
+        async def run() -> None:
+            url = f"http://127.0.0.1:{self.port}/v1"
+            async with AsyncOpenAI(base_url=url, api_key="none", timeout=patience, max_retries=0) as client:
+                await what(client)
+
+        asyncio.run(run())
+
+
+def marked(mark: str, title: str = "") -> list[int]:
+    """Processes that have this mark in their environment, and that title in what they call themselves."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with contextlib.suppress(OSError):
+                ours = f"TESSERA_FLEET_TEST={mark}".encode() in (entry / "environ").read_bytes()
+                if ours and title.encode() in (entry / "cmdline").read_bytes():
+                    found.append(int(entry.name))
+    return found
+
+
+def end_all(mark: str) -> None:
+    """Kills them. Who is killed may have been about to start others: until there are none. (A zombie has no
+    environment.)"""
+    while left := marked(mark):
+        for pid in left:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(0.1)
+
+
+def free_port() -> int:
+    import socket
+
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return int(s.getsockname()[1])
+
+
+async def kill_one(e: Endpoint, title: str, replicas: int, streams: list[asyncio.Future[str]]) -> None:
+    """Kills the first process of that title as soon as every engine has a request with a token."""
+
+    def all_run() -> bool:
+        assert not all(s.done() for s in streams), "the streams had ended before every engine was seen to have one"
+        held = [v["kv_held"] for v in e.book()["replicas"].values()]
+        return len(held) == replicas and min(held) > 0
+
+    await e.soon("a token of every engine", all_run, 0.02)
+    pids = e.pids(title)
+    assert len(pids) == replicas, f"{len(pids)} processes are called {title}"
+    e.kill(pids[0])
+
+
+def prompts(n: int, seed: int, least: int = 20, most: int = 120) -> list[list[int]]:
+    draw = random.Random(seed)
+    return [[draw.randrange(3, 1000) for _ in range(draw.randrange(least, most))] for _ in range(n)]
+
+
+async def text_of(client: AsyncOpenAI, model: str, ids: list[int], n: int) -> str:
+    got = ""
+    stream = await client.completions.create(
+        model=model, prompt=ids, max_tokens=n, temperature=0, stream=True, extra_body={"ignore_eos": True}
+    )
+    async for chunk in stream:
+        got += chunk.choices[0].text
+        last = chunk.choices[0].finish_reason
+    assert last == "length"
+    return got
