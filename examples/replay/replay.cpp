@@ -460,7 +460,8 @@ void write_csv(experiment& e, sim::output_file& file, tool::signal_guard& signal
     return;
   }
   nlohmann::ordered_json what;
-  for (const char* key : {"workload", "trace", "rate", "instances", "profile", "version"}) {
+  for (const char* key : {"workload", "trace", "rate", "instances", "profile", "routers", "report_interval_s",
+                          "router_shares", "version"}) {
     if (e.points.front().what.contains(key)) what[key] = e.points.front().what.at(key);
   }
   std::string columns = "placement,";
@@ -496,9 +497,9 @@ std::vector<sim::figure> figures_of(experiment& e) {
 }
 
 /// The page of `--report`: what was run, the table, the words, the pictures. @param pictures those in the report's
-/// folder.
+/// folder. @param explained what `--explain` says.
 std::string make_page(experiment& e, const arguments& a, const std::string& table, const std::string& remarks,
-                      const std::vector<std::filesystem::path>& pictures) {
+                      const std::string& explained, const std::vector<std::filesystem::path>& pictures) {
   std::vector<std::pair<std::string, std::string>> facts;
   for (auto& [name, value] : sim::csv_cells(e.points.front().what)) {
     if (!value.empty() && !(e.swept && (name == "rate" || name.rfind("sweep_", 0) == 0)))
@@ -512,10 +513,10 @@ std::string make_page(experiment& e, const arguments& a, const std::string& tabl
     drawn += sim::html_picture(sim::read_file(picture.string()), picture.stem().string());
   }
   if (pictures.empty()) drawn = "<p>There are no pictures: gnuplot is not installed.</p>\n";
-  const sim::html_section sections[] = {{"", sim::html_lines(remarks)},
-                                        {"Numbers", table},
-                                        {"Pictures", drawn},
-                                        {"What was run", sim::html_facts(facts)}};
+  std::vector<sim::html_section> sections{{"", sim::html_lines(remarks)}, {"Numbers", table}};
+  if (!explained.empty()) sections.push_back({"Why", fmt::format("<pre>{}</pre>\n", sim::html_text(explained))});
+  sections.push_back({"Pictures", drawn});
+  sections.push_back({"What was run", sim::html_facts(facts)});
   return sim::html_page(fmt::format("replay of {}", e.source.name()), sections);
 }
 
@@ -590,7 +591,12 @@ void run(const arguments& a, const std::vector<sim::policy>& all) {
 
   // What people read makes room for what programs read.
   std::FILE* const people = a.json == "-" || a.csv == "-" ? stderr : stdout;
-  fmt::print(people, "{}", show_heading(e, a));
+  // Whether anything happens at a time that is asked for, the runs say: nothing is printed before a complaint.
+  bool headed = false;
+  const auto say_heading = [&] {
+    if (!std::exchange(headed, true)) fmt::print(people, "{}", show_heading(e, a));
+  };
+  if (!e.asked || e.asked->request) say_heading();
   sim::live_text table{people, sim::table_width};
   double work = 0;
   for (const point& x : e.points) {
@@ -608,19 +614,25 @@ void run(const arguments& a, const std::vector<sim::policy>& all) {
     report.reset();
     if (bar) bar->clear();
     table.clear();
+    say_heading();
     const bool some = std::any_of(e.results.begin(), e.results.end(), [](const auto& r) { return r.has_value(); });
     if (some && (e.swept || !e.numbers(0).empty())) fmt::print(people, "{}\n", show_results(e, a, false));
     fmt::print(people, "Interrupted: what is above was done; nothing was written.\n");
   }};
-  if (asked.pools == "auto") fmt::print(people, "{}\n", plan_all_pools(e, signals));
+  const std::string planned = asked.pools == "auto" ? plan_all_pools(e, signals) + "\n" : std::string{};
+  if (headed) fmt::print(people, "{}", planned);
   std::fflush(people);
   bar.emplace(e.policies.size() == 1 ? e.policies.front().name : "replay", work);
   run_all(e, *bar, one_at_a_time, signals, [&] {
-    if (table.draws()) table.show(show_table(e));
+    if (headed && table.draws()) table.show(show_table(e));
   });
   bar->clear();
   table.clear();
   const std::string explained = e.asked ? show_explanations(e) : std::string{};
+  if (!headed) {
+    say_heading();
+    fmt::print(people, "{}", planned);
+  }
   fmt::print(people, "{}{}", show_results(e, a, true), explained);
   std::fflush(people);
 
@@ -645,7 +657,7 @@ void run(const arguments& a, const std::vector<sim::policy>& all) {
   if (page) {
     const auto pictures = sim::has_gnuplot() ? sim::draw_figures(std::filesystem::path{a.report} / "pictures", figures)
                                              : std::vector<std::filesystem::path>{};
-    page->write(make_page(e, a, numbers, remarks, pictures));
+    page->write(make_page(e, a, numbers, remarks, explained, pictures));
     page->commit();
     fmt::print(people, "{}\n", page_path.string());
   }

@@ -303,9 +303,6 @@ inline void check_window(const setting& a, const std::vector<sim::trace_row>& ro
   }
 }
 
-/// Most routers in front of a cluster: each has a book of its own.
-inline constexpr std::int64_t max_routers = 1024;
-
 /// The routers that the requests come to; none that have to be looked at if none were asked for.
 inline std::optional<sim::routing> routing_of(const setting& a) {
   constexpr double shortest = 1e-3;
@@ -320,7 +317,7 @@ inline std::optional<sim::routing> routing_of(const setting& a) {
     if (alone != nullptr) throw sim::usage_error{fmt::format("{} goes with --routers", alone)};
     return {};
   }
-  return sim::routing{.routers = static_cast<std::size_t>(positive(*a.routers, max_routers, "--routers")),
+  return sim::routing{.routers = static_cast<std::size_t>(positive(*a.routers, sim::max_routers, "--routers")),
                       .shares = a.router_shares,
                       .report_s = a.report_interval};
 }

@@ -7,6 +7,7 @@
 #include "sim/toy_profile.hpp"
 #include "support/catch.hpp"
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <random>
@@ -73,6 +74,63 @@ TEST_CASE("llumnix: the least free instance gives its shortest request to the mo
   CHECK(moved.requests[0].instance == 0);
   CHECK(with(10, 50).numbers.migrations == 0);   // nobody is that tight
   CHECK(with(25, 200).numbers.migrations == 0);  // nobody is that free
+}
+
+/// Places as `llumnix` does, and looks whether that is where freeness is highest, by its definition.
+struct looked_at {
+  sim::llumnix inner;
+  bool counts_queue = true;
+  std::size_t* seen = nullptr;  ///< Queues of more than one, that were there when a request came.
+
+  template <class C>
+  void starts(C& c) {
+    inner.starts(c);
+  }
+  template <class C>
+  [[nodiscard]] std::size_t place(C& c, const request& r) {
+    std::vector<double> freeness;
+    for (std::size_t i = 0; i != c.size(); ++i) {
+      std::vector<const request*> waits;
+      for (const request* one : c.at(i).requests()) {
+        const bool starts = one->state().row != no_index;
+        if (one->state().life == lifecycle::waiting && (counts_queue || !starts)) waits.push_back(one);
+      }
+      // First come, first served.
+      std::sort(waits.begin(), waits.end(), [](const request* a, const request* b) { return a->index < b->index; });
+      *seen += waits.size() > 1 ? 1U : 0U;
+      if (!counts_queue && waits.size() > 1) waits.resize(1);
+      std::int64_t demand = 0;
+      for (const request* w : waits) demand += (w->state().length.count() + 15) / 16;
+      const auto requests = std::max<std::size_t>(c.at(i).served(), 1);
+      const std::int64_t free = c.views()[i].free_blocks.count();
+      freeness.push_back(static_cast<double>(free - demand) / static_cast<double>(requests));
+    }
+    const std::size_t to = inner.place(c, r);
+    CHECK(freeness[to] == *std::max_element(freeness.begin(), freeness.end()));
+    return to;
+  }
+};
+
+TEST_CASE("llumnix: freeness by what all that waits needs, or by the first alone") {
+  for (const bool counts_queue : {true, false}) {
+    for (std::uint64_t seed = 1; seed <= 4; ++seed) {
+      CAPTURE(counts_queue, seed);
+      std::mt19937_64 random{seed};
+      std::vector<trace_row> rows;
+      double at = 0;
+      for (int i = 0; i < 120; ++i) {
+        at += std::exponential_distribution<double>{4}(random);
+        const auto prompt = 1 + static_cast<std::int64_t>(random() % 200);
+        rows.push_back(row(at, prompt, 0, 1 + static_cast<std::int64_t>(random() % 90)));
+      }
+      std::size_t seen = 0;
+      looked_at control{.inner = sim::llumnix{{.low = -1e9, .high = 1e9, .counts_queue = counts_queue}},
+                        .counts_queue = counts_queue,
+                        .seen = &seen};
+      check_served(run(toy_cluster(3, 24), control, rows), rows);
+      CHECK(seen > 50);
+    }
+  }
 }
 
 TEST_CASE("llumnix: everything ends, no token twice, and the same again") {

@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include <tessera/sim/cluster/cluster_size.hpp>
+#include <tessera/sim/cluster/run_watcher.hpp>
+#include <tessera/sim/input/workload.hpp>
 #include <tessera/sim/model/profiles.hpp>
 #include <tessera/sim/policies/placements.hpp>
 #include <tessera/sim/policies/policies.hpp>
@@ -310,6 +313,55 @@ TEST_CASE("policies: each serves sessions that share prefixes where memory is sh
       CHECK(first.requests[i].arrival >= first.requests[i - 14].finish + rows[i].think_s - 1e-9);
     }
   }
+}
+
+TEST_CASE("policies: who could not be in time is refused, and those who are taken are") {
+  const auto run = [](const char* name, double rate) {
+    const auto rows = sim::generate(sim::find_workload("azure-conv"), 1500, rate, 5);
+    const sim::machines kind{1, sim::find_profile("h100-96gb-qwen-32b")};
+    const auto options = sim::size_cluster({&kind, 1}, {}, rows, sim::spelling::names);
+    return sim::select_policies(sim::published_policies(), name).front().run(options, rows, [](std::size_t) {});
+  };
+  const auto in_time = [](const sim::run_result& r) {
+    return std::count_if(r.requests.begin(), r.requests.end(),
+                         [](const sim::request_record& q) { return q.completed() && q.ttft() <= 1; });
+  };
+  const sim::run_result all = run("slack", 20);
+  const sim::run_result some = run("slack-refusing", 20);
+  CHECK(all.numbers.rejected == 0);
+  CHECK(some.numbers.rejected > 100);
+  CHECK(some.numbers.completed + some.numbers.rejected == 1500);
+  CHECK(in_time(some) > 2 * in_time(all));
+  CHECK(run("slack-refusing", 1).numbers.rejected < 5);  // a burst
+}
+
+TEST_CASE("policies: a budget for each step holds where a fixed one does not") {
+  const auto rows = sim::generate(sim::find_workload("azure-conv"), 1500, 6, 5);
+  const sim::machines kind{1, sim::find_profile("h100-96gb-qwen-32b")};
+  auto options = sim::size_cluster({&kind, 1}, {}, rows, sim::spelling::names);
+  struct listener : sim::run_watcher {
+    std::size_t mixed = 0;
+    double longest_s = 0;
+    [[nodiscard]] bool asks(std::size_t, double) const override { return false; }
+    [[nodiscard]] bool asks_of_steps(double) const override { return true; }
+    void tell(sim::request_event) override {}
+    void tell(sim::request_step) override {}
+    void tell(sim::instance_step s) override {
+      if (s.decodes == 0 || s.prompts == 0) return;
+      ++mixed;
+      longest_s = std::max(longest_s, s.until_s - s.from_s);
+    }
+    void note(double, std::string) override {}
+  };
+  const auto longest = [&](const char* name) {
+    listener heard;
+    options.watcher = &heard;
+    sim::select_policies(sim::published_policies(), name).front().run(options, rows, [](std::size_t) {});
+    REQUIRE(heard.mixed > 100);
+    return heard.longest_s;
+  };
+  CHECK(longest("sarathi-adaptive") < 0.053);
+  CHECK(longest("sarathi") > longest("sarathi-adaptive"));
 }
 
 TEST_CASE("policies: the oracle never waits for memory, whatever there is") {

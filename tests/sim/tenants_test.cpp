@@ -159,6 +159,12 @@ TEST_CASE("who is passed over for its tenant is told so", "[sim]") {
     said = said || e.why.find("its tenant 0 has been given 66 tokens, and another that waits 0") != std::string::npos;
   }
   CHECK(said);
+  bool its_turn = false;
+  for (const auto& e : told.entries()) {
+    its_turn = its_turn ||
+               e.why.find("its tenant 0 has been given 66 tokens; by arrival, as number 2 here") != std::string::npos;
+  }
+  CHECK(its_turn);
 }
 
 TEST_CASE("a flood of one tenant does not take the share of the others", "[sim]") {
@@ -173,9 +179,44 @@ TEST_CASE("a flood of one tenant does not take the share of the others", "[sim]"
     CHECK(fair.numbers.completed == rows.size());
     CHECK(plain.numbers.worst_tenant < 0.75);
     CHECK(fair.numbers.worst_tenant > 0.9);
+    CHECK(run("dlpm").numbers.worst_tenant > 0.9);
     CHECK(fair.numbers.worst_tenant <= 1);
     for (std::size_t i = 0; i != rows.size(); ++i) CHECK(fair.requests[i].tenant == rows[i].tenant);
   }
+}
+
+TEST_CASE("deficits of tenants and prefixes that are cached: shares are kept, and more is found than in turn",
+          "[sim]") {
+  const auto policies = sim::published_policies();
+  const std::vector<trace_row> rows = sim::generate(sim::find_workload("noisy-agents"), 1500, 12.0, 2);
+  const sim::machines kind{1, sim::find_profile("h200-llama-3.1-8b")};
+  const cluster_options o = sim::size_cluster({&kind, 1}, {.kv_blocks = 16'000}, rows, sim::spelling::names);
+  const auto run = [&](const char* name) { return sim::select_policies(policies, name).front().run(o, rows, quiet); };
+  const auto dlpm = run("dlpm");
+  const auto vtc = run("vtc");
+  CHECK(dlpm.numbers.completed == rows.size());
+  CHECK(dlpm.numbers.prefix_hit_rate > vtc.numbers.prefix_hit_rate);
+  CHECK(dlpm.numbers.worst_tenant > 0.8);
+}
+
+TEST_CASE("sessions of a tenant share a beginning, and none with those of another", "[sim]") {
+  const auto plain = sim::generate(sim::find_workload("agentic"), 3000, 5.0, 3);
+  const auto rows = sim::generate(sim::find_workload("noisy-agents"), 3000, 5.0, 3);
+  std::array<int, 4> sessions{};
+  for (std::size_t i = 0; i != rows.size(); ++i) {
+    CHECK(plain[i].prompt_tokens == rows[i].prompt_tokens);
+    CHECK(plain[i].arrival_s == rows[i].arrival_s);
+    const bool first = i == 0 || rows[i].session != rows[i - 1].session;
+    if (!first) {
+      CHECK(rows[i].tenant == rows[i - 1].tenant);
+      continue;
+    }
+    ++sessions[static_cast<std::size_t>(rows[i].tenant)];
+    REQUIRE(rows[i].runs.size() == 1);
+    CHECK(rows[i].runs.front().id == static_cast<std::uint64_t>(rows[i].tenant));
+    CHECK(rows[i].runs.front().tokens == plain[i].runs.front().tokens);
+  }
+  for (std::size_t t = 1; t != 4; ++t) CHECK(sessions[0] > 3 * sessions[t]);
 }
 
 TEST_CASE("whose requests are, a workload says and a trace", "[sim]") {

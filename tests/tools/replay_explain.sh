@@ -39,6 +39,15 @@ for run in json.load(open("asked.json")):
     assert len(placed["seen"]) == 4 and placed["why"]
     assert sum(e.get("tokens", 0) for e in events if e["what"] == "generates") > 0
 P
+# Whose a request is, and what stood in front, is in the CSV as in the JSON.
+"$replay" --workload noisy-neighbour --requests 200 --policy fcfs,vtc --routers 3 --report-interval 0.5 --csv t.csv > t.txt
+python3 - <<'P'
+import csv
+rows = list(csv.DictReader(open("t.csv")))
+assert {r["tenant"] for r in rows} == {"0", "1", "2", "3"}
+assert all(r["routers"] == "3" and float(r["report_interval_s"]) == 0.5 for r in rows)
+assert all(r["tenant"] == "" and "routers" not in r for r in csv.DictReader(open("plain.csv")))
+P
 run --policy fcfs --explain request:120 > named.txt
 grep -qx 'fcfs, request 120:' named.txt || fail "request:120"
 
@@ -65,5 +74,6 @@ refuse() { # message, options
 refuse 'there is no request 300 to explain: they are 0 to 299' --explain 300
 refuse 'a request, as 17 or request:17, or a time' --explain x
 refuse 'nothing happens at 1e+06 s: the run is from 0\.[0-9]* s to [0-9.]* s' --explain time:1000000
+[ -s out.txt ] && fail "a table was begun before the complaint: $(cat out.txt)"
 refuse 'exclude each other' --explain 3 --sweep rate-scale=1,2
 refuse 'needs a value' --explain ''

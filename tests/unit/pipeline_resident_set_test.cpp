@@ -277,3 +277,61 @@ TEST_CASE("residents: whoever stood before the bookmark does until he goes or mo
     CHECK(s.residents.bookmark() == 0);
   }
 }
+
+TEST_CASE("residents that are chosen as victims are taken back to where they stood, or are gone") {
+  std::vector<std::byte> memory(set::required_bytes(32) + 64);
+  arena a{memory};
+  const order::fcfs order;
+  set residents{a, 32, order};
+  std::deque<request> all(32);
+  std::mt19937 random{6};
+  std::vector<request*> in;
+  for (std::size_t i = 0; i != all.size(); ++i) {
+    request_access::state(all[i]).sequence = i;
+    all[i].priority = static_cast<int>(random() % 3);
+    residents.insert(all[i]);
+    in.push_back(&all[i]);
+  }
+  std::sort(in.begin(), in.end(), [](const request* x, const request* y) { return order::fcfs::before(*x, *y); });
+  std::size_t moved = 0;
+  while (residents.size() > 4) {
+    // What is kept stays in order; those behind it are the victims, the latest first.
+    std::vector<request*> kept = in;
+    std::vector<request*> victims;
+    for (int i = 0; i != 12; ++i) {
+      if (random() % 3 != 0 && !kept.empty()) {
+        const std::size_t last = kept.size() - 1;
+        const std::size_t chosen = last - random() % std::min<std::size_t>(kept.size(), 5);
+        moved += chosen != last ? 1U : 0U;
+        residents.move_back(chosen, last);
+        victims.insert(victims.begin(), kept[chosen]);
+        kept.erase(kept.begin() + static_cast<std::ptrdiff_t>(chosen));
+      } else if (!victims.empty()) {
+        const std::size_t n = 1 + random() % victims.size();
+        REQUIRE(residents.take_back(kept.size(), n) == kept.size() + n);
+        kept.insert(kept.end(), victims.begin(), victims.begin() + static_cast<std::ptrdiff_t>(n));
+        victims.erase(victims.begin(), victims.begin() + static_cast<std::ptrdiff_t>(n));
+        std::sort(kept.begin(), kept.end(),
+                  [](const request* x, const request* y) { return order::fcfs::before(*x, *y); });
+      }
+      REQUIRE(std::equal(kept.begin(), kept.end(), residents.all().begin()));
+      REQUIRE(std::equal(victims.begin(), victims.end(),
+                         residents.all().begin() + static_cast<std::ptrdiff_t>(kept.size())));
+      for (const request* r : in) REQUIRE(residents.contains(*r));
+      for (std::size_t k = 0; k != kept.size(); ++k) REQUIRE(residents.place_of(*kept[k]) == k);
+      if (victims.empty()) REQUIRE(residents.in_order());
+    }
+    if (random() % 2 == 0) {
+      residents.truncate(kept.size());
+      in = kept;
+    } else {
+      REQUIRE(residents.take_back(kept.size(), victims.size()) == in.size());
+    }
+    REQUIRE(residents.in_order());
+    REQUIRE(std::equal(in.begin(), in.end(), residents.all().begin(), residents.all().end()));
+    for (request& r : all) {
+      REQUIRE(residents.contains(r) == (std::find(in.begin(), in.end(), &r) != in.end()));
+    }
+  }
+  CHECK(moved > 10);
+}

@@ -224,8 +224,9 @@ nb::dict replay(const std::string& policy, const numbers& arrival, const numbers
     if (!(report_s >= 1e-3 && report_s <= 1e9)) {
       throw sim::usage_error{fmt::format("report_s must be a number of seconds from 0.001 to 1e9, not {}", report_s)};
     }
-    options.routed = {.routers = static_cast<std::size_t>(sim::require_within(*routers, 1, 1024, "routers")),
-                      .report_s = report_s};
+    options.routed = {
+        .routers = static_cast<std::size_t>(sim::require_within(*routers, 1, sim::max_routers, "routers")),
+        .report_s = report_s};
     sim::require_open_placement(chosen, options);
   }
   std::exception_ptr failure;

@@ -397,6 +397,7 @@ class cluster {
     r.reasoning = min(tokens{row.reasoning_tokens}, r.output - tokens{1});
     r.starts_in = r.reasoning > tokens{} ? phase::reasoning : phase::answering;
     r.score = row.score;
+    if (options_.answer_within_s > 0) r.answer_by = time_point::at_seconds(now_s_ + options_.answer_within_s);
     if (row.session >= 0) r.program = &programs_[row.session];
     if (row.tenant >= 0) {
       r.tenant = static_cast<std::uint32_t>(row.tenant);
@@ -444,7 +445,7 @@ class cluster {
       v.requests += 1;
       v.queued += 1;
       v.waiting_blocks += blocks_for(max(r.state().length, r.prompt), options_.instance.limits.block_size);
-      v.phi = headroom::space_freeness(v.kv_held + v.waiting_blocks, {}, v.capacity);
+      v.phi = space_freeness(v);
       return;
     }
     if (const status s = instances_[to].submit(r, a.arrived_s); s != status::accepted) {
@@ -914,6 +915,10 @@ class cluster {
     });
   }
 
+  /// Phi_S of an instance, by what is held there or waited for.
+  [[nodiscard]] static double space_freeness(const instance_view& v) noexcept {
+    return headroom::space_freeness(v.kv_held + v.waiting_blocks, {}, v.capacity);
+  }
   void look_at(std::size_t i) noexcept {
     if (!up(i)) return;  // it does not report
     const instance<Scheduler>& one = instances_[i];
@@ -925,7 +930,7 @@ class cluster {
     v.queued = one.waiting();
     v.free_blocks = free - min(free, incoming_[i].held);
     v.requests = one.served() + incoming_[i].requests;
-    v.phi = headroom::space_freeness(v.kv_held + v.waiting_blocks, {}, v.capacity);
+    v.phi = space_freeness(v);
     const blocks stranded = kv::stranded_below{demand_}({.total = v.capacity, .free = free});
     stranded_total_ += stranded - stranded_[i];
     stranded_[i] = stranded;

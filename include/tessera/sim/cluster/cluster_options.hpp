@@ -42,6 +42,8 @@ struct cluster_options {
   bool knows_lengths = false;  ///< Requests say instead how long their answers will be: an oracle.
   double kept_s = 0;           ///< For so long the KV of a turn that another follows is asked to be kept, of stores
                                ///< that listen (`kv::keep_until`).
+  double answer_within_s = 0;  ///< Not 0: who could not begin to answer so soon after it came may be refused, by
+                               ///< schedulers that do (`gate::in_time`).
   bool prefix_cache = true;    ///< Instances keep the KV of what requests may share, and find it again.
   /// Under policies with pools: KV that has crossed to a worker without room for it stays where it was, and keeps
   /// blocks taken there, until there is room, so that the prefill pool's memory is the decode pool's queue, as in

@@ -2,11 +2,13 @@
 #pragma once
 
 #include <tessera/core/owned_storage.hpp>
+#include <tessera/cost/prefill_budget.hpp>
 #include <tessera/kv/prefix_cache.hpp>
 #include <tessera/migration/live_migration.hpp>
 #include <tessera/order/earliest_due.hpp>
 #include <tessera/order/least_attained_service.hpp>
 #include <tessera/order/least_slack.hpp>
+#include <tessera/order/longest_prefix.hpp>
 #include <tessera/order/paced.hpp>
 #include <tessera/order/ranked.hpp>
 #include <tessera/order/round_robin.hpp>
@@ -26,7 +28,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 /// @file
@@ -69,30 +74,32 @@ struct true_length {
 struct request : request_hook_for<order::round_robin, order::two_phase, order::paced<>, order::earliest_due<>,
                                   order::ranked<>, order::ranked<true_length>, order::least_attained_service<>,
                                   order::shortest_rest<rank::expected_rest<>>, order::least_slack<>> {
-  float score = 0;                            ///< As the workload says; smaller is expected to be shorter.
-  std::size_t index = 0;                      ///< Row of the workload.
-  order::program_service* program = nullptr;  ///< Of its session, if it is in one.
-  std::uint32_t tenant = 0;                   ///< Whose it is.
-  double* service = nullptr;                  ///< What its tenant has been given; null: nobody says whose it is.
-  tokens output{};                            ///< Tokens it will generate in all. At least 1.
-  tokens reasoning{};                         ///< Of these, tokens of the reasoning phase. Less than `output`.
-  std::size_t where = 0;                      ///< The instance it is on.
-  double executed_s = 0;                      ///< Time in steps that computed something for it.
-  tokens found{};                             ///< Of its prompt, in the prefix cache when it first started.
-  double preempted_s = 0;                     ///< Time between losing its blocks and the next step it was in.
-  double preempted_since_s = -1;              ///< When it lost its blocks; -1: it has them, or never had.
-  double first_step_s = -1;                   ///< Start of the first such step; -1: none yet.
-  double phase_change_s = -1;                 ///< When reasoning ended; -1: not yet, or never reasoned.
-  double answering_step_s = -1;               ///< Start of the first step of the answering phase; -1: none yet.
-  double first_token_s = -1;                  ///< End of the step that gave its first token; -1: none yet.
-  double first_answer_s = -1;                 ///< First answering token; -1: none yet.
-  std::size_t answering_at = 0;               ///< Place in the list of its instance's answering requests.
-  std::uint32_t migrations = 0;               ///< Moves to another instance.
-  std::uint32_t recoveries = 0;               ///< How often its instance died under it.
-  bool prefills = true;                       ///< It has sampled no token since it was placed.
-  std::size_t listed_at = 0;                  ///< Place in the list of its instance's requests.
-  blocks needs{};                             ///< Blocks for its tokens, as its instance counts them.
-  migration_progress migration{};             ///< Its current migration.
+  float score = 0;                             ///< As the workload says; smaller is expected to be shorter.
+  std::size_t index = 0;                       ///< Row of the workload.
+  order::program_service* program = nullptr;   ///< Of its session, if it is in one.
+  std::uint32_t tenant = 0;                    ///< Whose it is.
+  double* service = nullptr;                   ///< What its tenant has been given; null: nobody says whose it is.
+  tokens cached{};                             ///< Of its prompt, as its order knew last; see `order::longest_prefix`.
+  time_point answer_by = time_point::never();  ///< For `gate::in_time`.
+  tokens output{};                             ///< Tokens it will generate in all. At least 1.
+  tokens reasoning{};                          ///< Of these, tokens of the reasoning phase. Less than `output`.
+  std::size_t where = 0;                       ///< The instance it is on.
+  double executed_s = 0;                       ///< Time in steps that computed something for it.
+  tokens found{};                              ///< Of its prompt, in the prefix cache when it first started.
+  double preempted_s = 0;                      ///< Time between losing its blocks and the next step it was in.
+  double preempted_since_s = -1;               ///< When it lost its blocks; -1: it has them, or never had.
+  double first_step_s = -1;                    ///< Start of the first such step; -1: none yet.
+  double phase_change_s = -1;                  ///< When reasoning ended; -1: not yet, or never reasoned.
+  double answering_step_s = -1;                ///< Start of the first step of the answering phase; -1: none yet.
+  double first_token_s = -1;                   ///< End of the step that gave its first token; -1: none yet.
+  double first_answer_s = -1;                  ///< First answering token; -1: none yet.
+  std::size_t answering_at = 0;                ///< Place in the list of its instance's answering requests.
+  std::uint32_t migrations = 0;                ///< Moves to another instance.
+  std::uint32_t recoveries = 0;                ///< How often its instance died under it.
+  bool prefills = true;                        ///< It has sampled no token since it was placed.
+  std::size_t listed_at = 0;                   ///< Place in the list of its instance's requests.
+  blocks needs{};                              ///< Blocks for its tokens, as its instance counts them.
+  migration_progress migration{};              ///< Its current migration.
   double next_turn_s = -1;  ///< From its last token to the next turn of its session; -1: there is none.
   double kept_s = 0;        ///< For how long a turn's KV is asked to be kept then.
   time_point keep_until{};  ///< For `kv::keep_until`, from its last token on.
@@ -122,9 +129,11 @@ inline float true_length::operator()(const request& r) const noexcept { return s
 
 /// What an instance is.
 struct instance_options {
-  scheduler_limits limits{};          ///< Of its scheduler.
-  step_limits step{};                 ///< Of each step.
-  tokens prefill_budget{};            ///< Not 0: a step has tokens for its residents, this, and no more.
+  scheduler_limits limits{};  ///< Of its scheduler.
+  step_limits step{};         ///< Of each step.
+  tokens prefill_budget{};    ///< Not 0: a step has tokens for its residents, this, and no more.
+  /// The same from step to step: as many tokens of prompts as leave those who decode in time.
+  std::optional<cost::prefill_in_time> prefill_in_time{};
   step_timer timer;                   ///< How long a step takes.
   double swap_seconds_per_block = 0;  ///< One KV block over the link to host memory, one way.
   bool swaps_both_ways = true;        ///< Blocks go out and come in at the same time: the link is full duplex.
@@ -203,6 +212,17 @@ class instance {
     return sum;
   }
 
+  /// Blocks that the first of those needs which does not start in the step under way. O(requests).
+  [[nodiscard]] blocks first_blocks() const noexcept {
+    const request* first = nullptr;
+    if (started()) {
+      scheduler().waiting().for_each([&first](const request& r) noexcept {
+        if (first == nullptr && r.state().row == no_index) first = &r;
+      });
+    }
+    return first == nullptr ? blocks{} : blocks_for(first->state().length, options_->limits.block_size);
+  }
+
   /// Blocks for the tokens that the requests have which are here, whether they hold them or not. O(1).
   [[nodiscard]] blocks needed_blocks() const noexcept { return needed_; }
 
@@ -221,6 +241,7 @@ class instance {
   status submit(request& r, double arrived_s) {
     start();
     r.prefills = true;
+    if constexpr (by_prefix) r.cached = order::cached_prefix(scheduler().store(), r, options_->limits.block_size);
     if (r.state().length == tokens{}) {
       const status s = scheduler().submit(r, time_point::at_seconds(arrived_s));
       if (ok(s)) joined(r);
@@ -235,6 +256,7 @@ class instance {
   /// A request comes with its KV from another instance. Returns as the scheduler's `adopt`.
   status adopt(request& r) {
     start();
+    if constexpr (by_prefix) r.cached = order::cached_prefix(scheduler().store(), r, options_->limits.block_size);
     const status s = scheduler().adopt(r);
     if (ok(s)) joined(r);
     return s;
@@ -320,6 +342,8 @@ class instance {
       step.token_budget =
           min(step.token_budget, most + tokens{static_cast<std::int64_t>(scheduler().resident_count())});
     }
+    if (options_->prefill_in_time) step.prefill_budget = prefill_in_time();
+    if constexpr (by_prefix) look_at_prefixes();
     plan_ = scheduler().plan(time_point::at_seconds(now_s), step);
     timed(nanoseconds_since(before));
     if (plan_.empty()) {
@@ -396,6 +420,30 @@ class instance {
   }
 
  private:
+  /// Whether its order goes by what the cache has.
+  static constexpr bool by_prefix = requires {
+    requires std::remove_cvref_t<decltype(std::declval<const Scheduler&>().waiting().discipline())>::reads_prefixes;
+  };
+  /// So many requests are looked at before a step, in turn: an engine has little time for it.
+  static constexpr std::size_t looks_at_prefixes = 128;
+
+  void look_at_prefixes() {
+    for (std::size_t n = std::min(looks_at_prefixes, here_.size()); n != 0; --n) {
+      order::look_again(scheduler(), *here_[looked_++ % here_.size()]);
+    }
+  }
+  /// For those who decode in the next step, if they all do.
+  [[nodiscard]] tokens prefill_in_time() const noexcept {
+    std::size_t decodes = 0;
+    tokens context{};
+    for (const request* r : scheduler().residents()) {
+      if (r->state().computed + tokens{1} != r->state().length) continue;
+      ++decodes;
+      context += r->state().length;
+    }
+    return (*options_->prefill_in_time)(decodes, context);
+  }
+
   [[nodiscard]] static std::uint64_t nanoseconds_since(std::chrono::steady_clock::time_point before) {
     return static_cast<std::uint64_t>(
         std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now() - before).count());
@@ -529,6 +577,7 @@ class instance {
   blocks coming_back_{};             ///< Swapped in by the step under way, on the host until it is committed.
   blocks needed_{};                  ///< The sum of what those that are here need.
   std::size_t demoted_ = 0;          ///< Counted when a demoted request is next in a step.
+  std::size_t looked_ = 0;           ///< So many have been looked at for their prefixes.
   double slowness_ = 1;
   double last_step_s_ = 0;
   double started_s_ = 0;

@@ -189,5 +189,18 @@ struct order_words<order::least_slack<Promise>> {
   [[nodiscard]] static std::string prediction(const order_type& /*o*/, const request& /*r*/) { return {}; }
 };
 
+/// Of `order::longest_prefix`.
+template <class Cached>
+struct order_words<order::longest_prefix<Cached>> {
+  /// The order.
+  using order_type = order::longest_prefix<Cached>;
+  /// Why it stands where it does.
+  [[nodiscard]] static std::string place(const order_type& o, const request& r) {
+    return fmt::format("{} tokens of its prompt are cached", o.cached_of(r).count());
+  }
+  /// What is predicted of it; may be empty.
+  [[nodiscard]] static std::string prediction(const order_type& /*o*/, const request& /*r*/) { return {}; }
+};
+
 }  // namespace sim
 TESSERA_NAMESPACE_END

@@ -24,9 +24,18 @@ namespace detail {
 template <class Scheduler>
 using words_of = order_words<std::remove_cvref_t<decltype(std::declval<const Scheduler&>().waiting().discipline())>>;
 
+/// Its place in the order; where tenants take turns, the turn of its tenant comes before that.
 template <class Scheduler>
 [[nodiscard]] std::string place_of(const Scheduler& s, const request& r) {
-  return words_of<Scheduler>::place(s.waiting().discipline(), r);
+  const std::string own = words_of<Scheduler>::place(s.waiting().discipline(), r);
+  if constexpr (requires { s.gate().had(0); }) {
+    return fmt::format("its tenant {} has been given {} tokens; {}", r.tenant, s.gate().had(r.tenant) / s.gate().unit,
+                       own);
+  } else if constexpr (requires { s.gate().credit(0); }) {
+    return fmt::format("its tenant {} has a credit of {} tokens; {}", r.tenant, s.gate().credit(r.tenant), own);
+  } else {
+    return own;
+  }
 }
 
 /// Why a request is not in a plan, as far as it is not others that rank before it. @param free blocks when the plan is
@@ -64,6 +73,9 @@ template <class Scheduler>
     }
     return least != &gate.accounts[r.tenant] ? why + fmt::format(", and another that waits {}", least->had / gate.unit)
                                              : why + ", more than those that went before it";
+  } else if constexpr (requires { s.gate().credit(0); }) {
+    return fmt::format("its tenant {} has a credit of {} tokens, and others that wait have more", r.tenant,
+                       s.gate().credit(r.tenant));
   } else {
     return "the gate does not let it start";
   }

@@ -6,12 +6,16 @@
 #include <tessera/placement/phasor_router.hpp>
 
 #include <cstddef>
+#include <cstdint>
 
 /// @file
 /// What stands in front of a simulated cluster.
 
 TESSERA_NAMESPACE_BEGIN
 namespace sim {
+
+/// Most routers in front of a cluster: each has a book of its own.
+inline constexpr std::int64_t max_routers = 1024;
 
 /// Routers that know what routers know: what they have sent themselves, and reports of the rest.
 struct routing {

@@ -89,7 +89,8 @@ struct workload {
   double cv = 1;                 ///< Coefficient of variation of the gaps between arrivals (see `arrival_process`).
   std::vector<length_law> laws;  ///< The kinds of requests, with their weights; none if it has sessions.
   std::optional<session_law> sessions{};  ///< Instead of single requests.
-  std::vector<double> tenants{};          ///< The part of the requests that each sends; empty: nobody says whose.
+  std::vector<double> tenants{};  ///< The part of the requests, or sessions, that each sends; empty: nobody says whose.
+                                  ///< What sessions share is then shared within a tenant.
 };
 
 /// Gaps between arrivals: gamma distributed with the coefficient of variation `cv`. 1: Poisson. More than 1: bursty.
@@ -334,6 +335,16 @@ inline constexpr std::string_view prompt_source =
        .laws = {},
        .sessions = session_law{&detail::codex_calls, &detail::codex_first, &detail::codex_fresh, &detail::codex_answer,
                                &detail::agent_think, 11500, 65536}},
+      {.name = "noisy-agents",
+       .summary = "as agentic, of four tenants with instructions of their own: one sends seven of ten sessions",
+       .source = "as agentic; assumed besides: the tenants, and that 11,500 tokens of instructions and tools are the "
+                 "same for the sessions of a tenant",
+       .rate = 0.4,
+       .cv = 1,
+       .laws = {},
+       .sessions = session_law{&detail::codex_calls, &detail::codex_first, &detail::codex_fresh, &detail::codex_answer,
+                               &detail::agent_think, 11500, 65536},
+       .tenants = {0.7, 0.1, 0.1, 0.1}},
   };
   return all;
 }
@@ -428,18 +439,25 @@ namespace detail {
   return row;
 }
 
-/// Whose each row is. The lengths and arrivals are those of the workload without tenants.
+/// Whose each row is, or each session, which share beginnings only with others of theirs. The lengths and arrivals are
+/// those of the workload without tenants.
 inline void draw_tenants(std::span<const double> parts, std::vector<trace_row>& rows, std::uint64_t seed) {
   random_engine rng{seed, 3};
   double total = 0;
   for (const double part : parts) total += part;
-  for (trace_row& row : rows) {
+  for (std::size_t i = 0; i != rows.size(); ++i) {
+    trace_row& row = rows[i];
+    if (i != 0 && row.session >= 0 && row.session == rows[i - 1].session) {
+      row.tenant = rows[i - 1].tenant;
+      continue;
+    }
     double left = uniform(rng) * total;
     row.tenant = 0;
     while (row.tenant + 1 < static_cast<std::int32_t>(parts.size()) &&
            left >= parts[static_cast<std::size_t>(row.tenant)]) {
       left -= parts[static_cast<std::size_t>(row.tenant++)];
     }
+    if (!row.runs.empty()) row.runs.front().id = static_cast<std::uint64_t>(row.tenant);
   }
 }
 
@@ -493,6 +511,7 @@ inline void draw_tenants(std::span<const double> parts, std::vector<trace_row>& 
       const bool later = i != 0 && rows[i].session == rows[i - 1].session;
       rows[i].arrival_s = later ? rows[i - 1].arrival_s : arrivals.next();
     }
+    if (!w.tenants.empty()) detail::draw_tenants(w.tenants, rows, seed);
     return rows;
   }
   arrival_generator arrivals{{w.cv}, rate.value_or(w.rate), seed};

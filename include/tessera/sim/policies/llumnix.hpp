@@ -22,13 +22,20 @@ namespace sim {
 /// that is highest. Every `epoch_s` seconds instances that have less than `low` are paired with those that
 /// have more than `high`, the lowest with the highest, and each pair migrates its shortest running request.
 /// Equals are chosen in turn.
+///
+/// As published, what waits counts with its first request alone, whose blocks the instance must make free next
+/// (`counts_queue = false`); so instances with long queues look alike. Priorities, and instances that come and go, are
+/// not modelled.
+/// Source: Llumnix (Sun et al. 2024, "Llumnix: dynamic scheduling for large language model serving", section 4.4 and
+/// algorithm 1).
 class llumnix {
  public:
   /// Parameters of the parts; each is described at its own type.
   struct config {
-    double epoch_s = 0.5;  ///< Seconds between two looks at the loads.
-    double low = 10;       ///< Blocks per request below which an instance gives requests away.
-    double high = 20;      ///< Above which it takes some.
+    double epoch_s = 0.5;      ///< Seconds between two looks at the loads.
+    double low = 10;           ///< Blocks per request below which an instance gives requests away.
+    double high = 20;          ///< Above which it takes some.
+    bool counts_queue = true;  ///< All that waits counts; otherwise the first in line alone.
   };
 
   llumnix() = default;
@@ -78,7 +85,8 @@ class llumnix {
   template <class C>
   void look_at(C& c) {
     for (std::size_t i = 0; i != c.size(); ++i) {
-      const auto demand = static_cast<double>(c.at(i).queued_blocks().count());
+      const auto demand =
+          static_cast<double>((config_.counts_queue ? c.at(i).queued_blocks() : c.at(i).first_blocks()).count());
       const double requests = static_cast<double>(c.views()[i].requests == 0 ? 1 : c.views()[i].requests);
       freeness_[i] = (static_cast<double>(c.views()[i].free_blocks.count()) - demand) / requests;
     }

@@ -6,14 +6,19 @@
 #include <tessera/sim/policies/policy.hpp>
 
 #if TESSERA_DETAIL_POLICIES_DEFINED
+#  include <tessera/admit/future_peak.hpp>
 #  include <tessera/compose/fcfs.hpp>
 #  include <tessera/compose/pars.hpp>
 #  include <tessera/compose/pascal.hpp>
 #  include <tessera/compose/pascal_paced.hpp>
 #  include <tessera/compose/round_robin.hpp>
 #  include <tessera/gate/fair_tenants.hpp>
+#  include <tessera/gate/in_time.hpp>
+#  include <tessera/gate/tenant_deficits.hpp>
 #  include <tessera/kv/evict_by_time.hpp>
 #  include <tessera/placement/migrate_when_tight.hpp>
+#  include <tessera/preempt/least_lost.hpp>
+#  include <tessera/rank/drawn_length.hpp>
 #  include <tessera/rank/expected_rest.hpp>
 #  include <tessera/sim/policies/cascade_plan.hpp>
 #  include <tessera/sim/policies/disaggregated.hpp>
@@ -92,6 +97,28 @@ inline constexpr duration longest_overtaking{600.0};
 
 /// A policy with stall-free steps: prompts in chunks as small as a target TPOT asks for.
 [[nodiscard]] TESSERA_DETAIL_POLICIES_INLINE policy with_bounded_steps(policy p);
+
+/// What prompts may add to a step that is to take `target_s`, by four steps that `timer` is asked for.
+[[nodiscard]] inline cost::prefill_in_time time_prefills(const step_timer& timer, double target_s) {
+  constexpr std::int64_t decodes = 64;
+  constexpr tokens context{4096};
+  constexpr tokens prompt{2048};
+  const auto seconds = [&](std::int64_t n, tokens length, tokens prefill) {
+    step_shape step;
+    for (std::int64_t i = 0; i != n; ++i) step.add_decode(length);
+    if (prefill > tokens{}) step.add_prefill(tokens{}, prefill);
+    return timer(step);
+  };
+  const double one = seconds(1, tokens{1}, {});
+  const double many = seconds(decodes, tokens{1}, {});
+  const double far = seconds(decodes, context, {});
+  cost::prefill_in_time out{.target_s = target_s};
+  out.per_decode_s = std::max(0.0, (many - one) / static_cast<double>(decodes - 1));
+  out.per_context_s = std::max(0.0, (far - many) / static_cast<double>(decodes * (context.count() - 1)));
+  out.step_s = std::max(0.0, one - out.per_decode_s);
+  out.per_prefill_s = std::max(0.0, (seconds(1, tokens{1}, prompt) - one) / static_cast<double>(prompt.count()));
+  return out;
+}
 
 /// The policies that come with the library.
 [[nodiscard]] TESSERA_DETAIL_POLICIES_INLINE std::vector<policy> published_policies();
@@ -174,19 +201,89 @@ namespace detail {
 }
 
 /// Least slack to a TTFT of 1 s and a TPOT of 0.1 s; a token of a prompt takes what it does in one of 1024.
-[[nodiscard]] TESSERA_DETAIL_POLICIES_INLINE policy slack_policy(std::string name, std::string summary) {
+/// @tparam Gate `gate::in_time` refuses who could not have its first token in time, by what waits when it comes.
+template <class Gate = gate::in_line>
+[[nodiscard]] policy slack_policy(std::string name, std::string summary) {
+  return {name, std::move(summary),
+          [name](const cluster_options& options, std::span<const trace_row> rows, const progress_callback& progress) {
+            constexpr tokens typical{1024};
+            step_shape one;
+            one.add_prefill(tokens{}, typical);
+            const double token_s = options.instance.timer(one) / static_cast<double>(typical.count());
+            using scheduler = iteration_scheduler<request, order::least_slack<>, preempt::swap, admit::watermark,
+                                                  kv_store, kv::csr_tables, Gate>;
+            typename scheduler::config config{
+                .order = {.prefill_per_token = duration{token_s}, .promise = {{.ttft = default_ttft_target}}}};
+            cluster_options o = options;
+            if constexpr (std::same_as<Gate, gate::in_time>) {
+              config.gate.prefill_per_s = 1 / token_s;
+              o.answer_within_s = default_ttft_target.seconds();
+            }
+            return make_policy<scheduler>(name, "", config).run(o, rows, progress);
+          }};
+}
+
+/// First come, first served, with memory kept for what the outputs of those who run will need, each of them drawn from
+/// the lengths of this workload. A twentieth of the memory is left out.
+[[nodiscard]] TESSERA_DETAIL_POLICIES_INLINE policy past_future_policy(std::string name, std::string summary) {
   return {
       name, std::move(summary),
       [name](const cluster_options& options, std::span<const trace_row> rows, const progress_callback& progress) {
-        constexpr tokens typical{1024};
-        step_shape one;
-        one.add_prefill(tokens{}, typical);
-        using scheduler = iteration_scheduler<request, order::least_slack<>, preempt::swap, admit::watermark, kv_store>;
-        const typename scheduler::config config{
-            .order = {.prefill_per_token = duration{options.instance.timer(one) / static_cast<double>(typical.count())},
-                      .promise = {{.ttft = default_ttft_target}}}};
+        auto memory =
+            storage_for<rank::length_distribution>({.window = std::max<std::size_t>(rows.size(), 1), .groups = 1});
+        rank::length_distribution lengths{memory};
+        constexpr float none = std::numeric_limits<float>::quiet_NaN();
+        for (const trace_row& r : rows) lengths.observe(none, tokens{r.output_tokens});
+        lengths.fit();
+        using admit = tessera::admit::basic_future_peak<rank::drawn_length<>>;
+        using scheduler = iteration_scheduler<request, order::fcfs, preempt::swap, admit, kv_store>;
+        const typename scheduler::config config{.admit = {.headroom = 0.05, .expected_output = {.lengths = &lengths}}};
         return make_policy<scheduler>(name, "", config).run(options, rows, progress);
       }};
+}
+
+/// First come, first served, whose victims are those of the last few whose KV costs least to have back.
+[[nodiscard]] TESSERA_DETAIL_POLICIES_INLINE policy least_lost_policy(std::string name, std::string summary) {
+  return {name, std::move(summary),
+          [name](const cluster_options& options, std::span<const trace_row> rows, const progress_callback& progress) {
+            using scheduler =
+                iteration_scheduler<request, order::fcfs, preempt::least_lost, admit::watermark, kv_store>;
+            const cost::prefill_in_time steps = time_prefills(options.instance.timer, 0);
+            typename scheduler::config config;
+            config.preempt.seconds_per_block = options.instance.swap_seconds_per_block;
+            config.preempt.seconds_per_token = steps.per_prefill_s;
+            config.preempt.seconds_per_token_squared = 0;
+            return make_policy<scheduler>(name, "", config).run(options, rows, progress);
+          }};
+}
+
+/// Deficits of tenants, and whoever of those who have credit has most of its prompt cached.
+[[nodiscard]] TESSERA_DETAIL_POLICIES_INLINE policy dlpm_policy(std::string name, std::string summary) {
+  return {name, std::move(summary),
+          [name](const cluster_options& options, std::span<const trace_row> rows, const progress_callback& progress) {
+            using scheduler = iteration_scheduler<request, order::longest_prefix<>, preempt::swap, admit::watermark,
+                                                  kv_store, kv::csr_tables, gate::tenant_deficits>;
+            const typename scheduler::config config{.gate = {.block_size = options.instance.limits.block_size,
+                                                             .most_skipped = std::numeric_limits<std::size_t>::max()}};
+            return make_policy<scheduler>(name, "", config).run(options, rows, progress);
+          }};
+}
+
+/// First come, first served, with as much of prompts in each step as leaves those who decode in time.
+[[nodiscard]] TESSERA_DETAIL_POLICIES_INLINE policy adaptive_steps_policy(std::string name, std::string summary) {
+  policy p = make_policy<fcfs<request, kv_store>>(std::move(name), std::move(summary));
+  p.run = [unbounded = std::move(p.run)](const cluster_options& options, std::span<const trace_row> rows,
+                                         const progress_callback& progress) {
+    cluster_options o = options;
+    const auto adapt = [](instance_options& i) {
+      i.prefill_in_time = time_prefills(i.timer, due_first_config{}.step_s);
+      i.prefill_in_time->least = i.limits.block_size;
+    };
+    adapt(o.instance);
+    for (instance_options& one : o.each) adapt(one);
+    return unbounded(o, rows, progress);
+  };
+  return p;
 }
 
 /// Least attained service, of programs where there are sessions.
@@ -266,6 +363,8 @@ TESSERA_DETAIL_POLICIES_INLINE std::vector<policy> published_policies() {
           "trail", "TRAIL: shortest expected rest first, expected anew as outputs grow, from this workload's lengths"),
       detail::slack_policy(
           "slack", "whoever must be served soonest for a TTFT of 1 s and a TPOT of 0.1 s, as SLO-aware queues do"),
+      detail::slack_policy<gate::in_time>(
+          "slack-refusing", "as slack, but who could not have its first token in time is refused when it comes"),
       detail::attained_policy(
           "autellix", "Autellix: calls of the program, or session, that has been given least go first, in levels"),
       make_policy<pars<request, true_length, kv_store>>("sjf", "shortest job first by the true lengths (an oracle)",
@@ -273,6 +372,13 @@ TESSERA_DETAIL_POLICIES_INLINE std::vector<policy> published_policies() {
       with_bounded_steps(make_policy<fcfs<request, kv_store>>(
           "sarathi",
           "fcfs with stall-free steps: prompts in chunks as small as a target TPOT asks for, in Sarathi's manner")),
+      detail::adaptive_steps_policy("sarathi-adaptive",
+                                    "as sarathi, with what each step's own decodes leave of the target to prompts"),
+      detail::past_future_policy("past-future",
+                                 "fcfs that starts who fits at the worst moment to come, by lengths drawn from this "
+                                 "workload's, as Past-Future scheduling"),
+      detail::least_lost_policy("least-lost",
+                                "fcfs whose victims are those of the last eight whose KV costs least to have back"),
       with_pools(make_control_policy<fcfs<request, kv_store>>(
                      "distserve", "half of the instances prefill, half decode, each the shortest queue",
                      [](const cluster_options& o, auto) {
@@ -301,6 +407,9 @@ TESSERA_DETAIL_POLICIES_INLINE std::vector<policy> published_policies() {
                                       gate::fair_tenants>>(
           "vtc", "VTC: of the tenants with requests that wait the one that has been given least starts next",
           {.gate = {.most_skipped = std::numeric_limits<std::size_t>::max()}}),
+      detail::dlpm_policy("dlpm",
+                          "DLPM: of the tenants with credit whoever has most of its prompt cached starts next; what is "
+                          "cached costs no credit"),
       detail::keeping_policy<kv::keep_until<>>(
           "continuum",
           "fcfs that keeps the KV of a turn as long as nine of ten times of thought, in Continuum's manner"),
@@ -312,6 +421,9 @@ TESSERA_DETAIL_POLICIES_INLINE std::vector<policy> published_policies() {
       make_control_policy<fcfs<request, kv_store>>(
           "llumnix", "load-aware dispatch and live migration, in the manner of Llumnix",
           [](const cluster_options&, auto) { return llumnix{}; }, 1, {}, "freeness"),
+      make_control_policy<fcfs<request, kv_store>>(
+          "llumnix-published", "Llumnix: as llumnix, but of what waits only the first counts, as published",
+          [](const cluster_options&, auto) { return llumnix{{.counts_queue = false}}; }, 1, {}, "freeness"),
       // Their stages are planned from the workload itself, as from a history of the same traffic.
       with_most(make_control_policy<fcfs<request, kv_store>>(
                     "cascade", "CascadeInfer: instances in stages by length, planned from this workload's lengths",
@@ -344,6 +456,8 @@ TESSERA_DETAIL_POLICIES_INLINE std::vector<policy> composed_orders() {
       detail::trail_policy("shortest-rest", "shortest expected rest, by this workload's lengths"),
       detail::attained_policy("least-attained-service", "the session that has been given least"),
       detail::slack_policy("least-slack", "least slack to a TTFT of 1 s and a TPOT of 0.1 s"),
+      make_policy<iteration_scheduler<request, order::longest_prefix<>, preempt::swap, admit::watermark, kv_store>>(
+          "longest-prefix", "most of the prompt cached"),
   };
 }
 #endif

@@ -393,7 +393,7 @@ inline constexpr std::size_t table_width = 100;
 [[nodiscard]] inline std::string csv_header(std::string_view more = {}) {
   return "policy,id,status,instance,arrival_s,prompt_tokens,reasoning_tokens,answer_tokens,first_scheduled_s,"
          "first_token_s,phase_change_s,answer_scheduled_s,first_answer_s,finish_s,ttft_s,tpot_s,e2e_s,qoe,executed_s,"
-         "blocked_s,preempted_s,preemptions,migrations,recoveries,cached_tokens," +
+         "blocked_s,preempted_s,preemptions,migrations,recoveries,cached_tokens,tenant," +
          std::string{more} + "seed\n";
 }
 
@@ -420,8 +420,8 @@ inline constexpr std::size_t table_width = 100;
                            r.finish, r.ttft(), r.tpot(), r.e2e(), r.qoe, r.executed, r.blocked, r.preempted}) {
       number(x);
     }
-    fmt::format_to(std::back_inserter(out), ",{},{},{},{},{}{}\n", r.preemptions, r.migrations, r.recoveries,
-                   r.cached_tokens, more, seed);
+    fmt::format_to(std::back_inserter(out), ",{},{},{},{},{},{}{}\n", r.preemptions, r.migrations, r.recoveries,
+                   r.cached_tokens, r.tenant < 0 ? std::string{} : fmt::format("{}", r.tenant), more, seed);
   }
   return fmt::to_string(out);
 }
