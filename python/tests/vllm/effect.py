@@ -19,6 +19,7 @@ import argparse
 import gc
 import json
 import math
+import os
 import random
 import statistics
 import sys
@@ -33,6 +34,7 @@ from typing import Any
 import model
 import reasoner
 
+os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")  # its warnings go to where the tables go
 model.prepare()
 
 from vllm import EngineArgs, SamplingParams  # noqa: E402
