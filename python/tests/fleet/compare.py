@@ -240,8 +240,8 @@ async def saturation(scenario: str) -> float:
 
 
 def floor(engines: list[FakeEngine], prompt: int, now: float) -> float:
-    """What no router could make the TTFT less than, whatever it knew: at the engine where that is least, what is left of
-    the step, and the prompt's own steps with those that run there now, and with no other prompt."""
+    """What no router could make the TTFT less than, whatever it knew: at the engine where that is least, what is left
+    of the step, and the prompt's own steps with those that run there now, and with no other prompt."""
 
     def on(e: FakeEngine) -> float:
         first, left = max(e.step_ends, now + e.latency) - now, prompt
@@ -304,7 +304,7 @@ def main() -> None:
     for scenario in o.scenario:
         full = run(saturation(scenario))
         print(f"## {scenario}: saturated at {full:.1f} requests a second; 80 % is {0.8 * full:.1f}", flush=True)
-        print("| policy | mean TTFT, ms | beside the shortest queue | beside power of two | end to end, s | floor, ms |")
+        print("| policy | mean TTFT, ms | beside shortest queue | beside power of two | end to end, s | floor, ms |")
         print("|---|---|---|---|---|---|")
         base: dict[str, list[float]] = {}
         for name, policy, settings in entries:

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """The tiny reasoning model of examples/llama_cpp as a folder that vLLM loads, and prompts for it.
 
-    pip install gguf
-    python reasoner.py FOLDER      # then: vllm serve FOLDER --dtype float32 --scheduler-cls tessera.vllm.Scheduler ...
+pip install gguf
+python reasoner.py FOLDER      # then: vllm serve FOLDER --dtype float32 --scheduler-cls tessera.vllm.Scheduler ...
 
-    prompt      Add a7 k3 c9.
-    completion  <think>a:0+7=7 k:7+3=10 c:10+9=19</think>The sum is 19.
+prompt      Add a7 k3 c9.
+completion  <think>a:0+7=7 k:7+3=10 c:10+9=19</think>The sum is 19.
 """
 
 from __future__ import annotations
