@@ -174,7 +174,9 @@ class picker {
         if (const auto at = by_address_.find(where); at != by_address_.end()) slots_[at->second].subset = subset_;
       }
     }
+    const bool anybody = alike_ && w.subset == nullptr;  // then a thousand slots need not be looked at
     const auto may = [&](const tessera::fleet::view& v) noexcept {
+      if (anybody) return true;
       const slot& s = slots_[v.id];
       return s.is.takes_requests && (s.is.model.empty() || w.model.empty() || s.is.model == w.model) &&
              (w.subset == nullptr || s.subset == subset_);
@@ -184,7 +186,7 @@ class picker {
     const tessera::tokens most{static_cast<std::int64_t>(std::min<std::uint64_t>(w.max_tokens, 1'000'000'000'000))};
     const tessera::blocks grows_to = tessera::blocks_for(prompt + most, settings_.block_size);
     const auto fits = [&](const tessera::fleet::view& v) noexcept {
-      return may(v) && v.from <= needs && needs < v.to && grows_to <= v.capacity;
+      return v.from <= needs && needs < v.to && grows_to <= v.capacity && may(v);
     };
     std::span<const tessera::fleet::replica_id> ranked = rank(fits);
     if (ranked.empty()) ranked = rank(may);
@@ -372,9 +374,11 @@ class picker {
   }
   /// Who drains and has nothing left is forgotten; who is wanted and has no number yet gets one.
   void settle() {
+    alike_ = true;
     for (tessera::fleet::replica_id id = 0; id != slots_.size(); ++id) {
       const slot& s = slots_[id];
       if (s.used && !s.listed && (!book_.contains(id) || book_.own(id).requests == 0)) forget(id);
+      if (s.used) alike_ = alike_ && takes_all(s.is);
     }
     tessera::fleet::replica_id id = 0;
     for (const endpoint& e : wanted_) {
@@ -385,6 +389,7 @@ class picker {
       const std::uint64_t epoch = s.epoch;
       s = {};
       s.is = e;
+      alike_ = alike_ && takes_all(e);
       s.life = ++lives_;
       s.epoch = epoch;
       s.used = true;
@@ -392,6 +397,7 @@ class picker {
       by_address_[e.where] = id;
     }
   }
+  [[nodiscard]] static bool takes_all(const endpoint& e) noexcept { return e.takes_requests && e.model.empty(); }
   template <class May>
   [[nodiscard]] std::span<const tessera::fleet::replica_id> rank(const May& may) noexcept {
     return std::visit([&](auto& p) noexcept { return book_.rank(p, settings_.choices, may); }, policy_);
@@ -423,6 +429,7 @@ class picker {
   std::vector<endpoint> wanted_;
   std::map<std::string, std::int64_t, std::less<>> objectives_;
   std::unordered_map<std::string, tessera::fleet::replica_id> by_address_;  // Of those that are listed.
+  bool alike_ = true;  // Every endpoint takes requests, for any model.
   std::uint64_t lives_ = 0;
   std::uint64_t subset_ = 0;
   std::uint64_t requests_ = 0;

@@ -125,6 +125,7 @@ class FakeEngine:
         self.exports: dict[int, tuple[int, float]] = {}
         self.epoch = 0
         self.steps = 0
+        self.step_ends = 0.0
         self.preemptions = 0
         self.computed_tokens = 0
         self.calls = 0
@@ -281,6 +282,7 @@ class FakeEngine:
                 continue
             memory, arithmetic = self.step + self.per_sequence * len(plan), self.per_prompt_token * prompt_tokens
             cost = max(memory, arithmetic) if self.roofline else memory + arithmetic
+            self.step_ends = now + cost * self.slow
             await asyncio.sleep(cost * self.slow)
             if self.hung:
                 continue

@@ -121,7 +121,8 @@ nb::tuple tuple_of(const fleet::load& l) {
 /// CascadeInfer's stages by length: the least load among those whose range has the prompt, see `book::ranked`.
 struct by_length : placement::least_load {};
 
-/// The highest Phi_T of replicas that decode as well.
+/// The highest Phi_T of replicas that decode as well: of those with room for the prompt, and then of the others. What is
+/// left of prompts says nothing of how long one that fits nowhere waits for memory.
 struct by_time {
   /// What is read of a view.
   struct left {
@@ -130,14 +131,21 @@ struct by_time {
   };
   struct all_left {
     const fleet::candidates<>& all;
-    left operator[](std::size_t i) const noexcept { return {all[i].time_phi, all[i].requests}; }
+    ts::blocks needs;
+    left operator[](std::size_t i) const noexcept {
+      const fleet::view& v = all[i];
+      // In the same order between -1 and 1.
+      const double phi = v.time_phi / (1 + std::fabs(v.time_phi));
+      return {v.free_blocks >= needs ? phi : phi - 2, v.requests};
+    }
     [[nodiscard]] std::size_t size() const noexcept { return all.size(); }
   };
   placement::highest_phi highest{};
+  ts::blocks needs{};  // Of the prompt that is placed.
 
-  std::size_t operator()(const fleet::candidates<>& all) noexcept { return highest(all_left{all}); }
+  std::size_t operator()(const fleet::candidates<>& all) noexcept { return highest(all_left{all, needs}); }
   std::size_t rank(const fleet::candidates<>& all, std::span<fleet::replica_id> best) noexcept {
-    return highest.rank(all_left{all}, best);
+    return highest.rank(all_left{all, needs}, best);
   }
 };
 
@@ -481,6 +489,9 @@ class book {
             };
             const auto all = ledger_.rank(by, choices, in_range);
             return all.empty() ? ledger_.rank(by, choices, may) : all;
+          } else if constexpr (std::is_same_v<type, by_time>) {
+            by.needs = ts::blocks_for(prompt, block_size_);
+            return ledger_.rank(by, choices, may);
           } else {
             return ledger_.rank(by, choices, may);
           }

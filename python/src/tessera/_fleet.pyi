@@ -17,8 +17,9 @@ class Ledger:
     so. What a caller cannot mean is a ValueError that says what is allowed.
 
     `policy`: where new requests go, one of `tessera.fleet.policies`. `phi_time` is Phi_T: what is left of prompts, for
-    which replicas join with a prefill_budget; `phi` is freeness of memory. `cascade`: least load among those whose
-    range (`set_range`) has the prompt. `prefix_affinity` and `lmetric` read `cached`.
+    which replicas join with a prefill_budget, among those with room for the prompt; `phi` is freeness of memory.
+    `cascade`: least load among those whose range (`set_range`) has the prompt. `prefix_affinity` and `lmetric` read
+    `cached`.
 
     `moves`: where running ones go on, one of `tessera.fleet.moves`; without it what belongs to `pascal` and `cascade`,
     and `when_tight` if `tight` is above 0.
@@ -57,8 +58,9 @@ class Ledger:
         elastic: bool = False,
     ) -> str:
         """A replica comes, with so many KV blocks. "ok", "busy" (the number is somebody's) or "refused" (that life of
-        it is over). `role`: "mixed", "prefill" or "decode"; `elastic`: `propose_roles` may give it another. `prefill_budget`: prompt tokens that it computes within the time to first token that is aimed at;
-        `prefill_square`: what a prompt of n tokens costs beside its n, divided by n²."""
+        it is over). `prefill_budget`: prompt tokens that it computes within the time to first token that is aimed at;
+        `prefill_square`: what a prompt of n tokens costs beside its n, divided by n². `role`: "mixed", "prefill" or
+        "decode"; `elastic`: `propose_roles` may give it another."""
     def drain(self, id: int) -> bool:
         """It takes no new requests. False if it is not there."""
     def lost(self, id: int, incarnation: int) -> bool:

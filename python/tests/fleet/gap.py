@@ -102,6 +102,7 @@ async def main(o: argparse.Namespace, model: str) -> None:
         engines[name] = Fails(VllmEngine(model, moves=True, engine=dict(options)))
         router.add(name, engines[name], engines[name].engine.blocks)
     run = asyncio.ensure_future(router.run(0.1))
+    print("measuring", flush=True)
     draw = random.Random(5)
     seen: dict[str, list[dict[str, float]]] = {"stay": [], "move": [], "recompute": []}
     for i in range(o.times + 1):

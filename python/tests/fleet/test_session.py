@@ -212,6 +212,26 @@ async def test_prompts_are_computed_in_one_pool_and_answers_in_the_other() -> No
     await f.settle()
 
 
+def test_phi_time_prefers_those_with_room_for_the_prompt() -> None:
+    draw = random.Random(4)
+    for _ in range(300):
+        n = 2 + draw.randrange(5)
+        book = fleet.Ledger("phi_time", replicas=n, block_size=16)
+        for i in range(n):
+            book.join(i, 1, 100, 0.0, 1000.0)
+            held = draw.randrange(101)
+            load = Load(requests=1 + i, kv_held=held, prefill=float(draw.randrange(4000)))
+            assert book.receive(i, 1, 1, load, 0.0, own=Load(), free=100 - held) == "taken"
+        prompt = 1 + draw.randrange(900)
+        views = [book.view(i) for i in range(n)]
+
+        def order(i: int, views: list[Any] = views, prompt: int = prompt) -> tuple[bool, float, int]:
+            return views[i]["free_blocks"] < -(-prompt // 16), -views[i]["time_phi"], views[i]["requests"]
+
+        best = sorted(range(n), key=order)
+        assert book.rank(prompt, n) == best and book.place(1, prompt, 0.0) == best[0]
+
+
 def starved(a: float, b: float) -> bool:
     """Phasor's rule, as the controller's documentation has it for what is below 0."""
     return a < (0.62 * b if b >= 0 else b / 0.62)
