@@ -25,7 +25,8 @@ namespace order {
 /// All members O(1), no allocation.
 class crowd_clock {
  public:
-  static constexpr double slowest = 0.01;  ///< Of the engine's clock: what may overtake does so a hundred times as long at most.
+  static constexpr double slowest =
+      0.01;  ///< Of the engine's clock: what may overtake does so a hundred times as long at most.
 
   /// It is `now`, in seconds by the engine's clock; earlier than it was is no time at all.
   void advance(double now) noexcept {
