@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -35,8 +36,13 @@ constexpr double tau_of_pars = 0.54;
 /// What is kept of a run.
 struct sample {
   sim::summary numbers;
-  double throughput = 0;  ///< Output tokens per second while requests arrive.
-  bool staged = false;    ///< Whether instances were in stages.
+  double throughput = 0;    ///< Output tokens per second while requests arrive.
+  bool staged = false;      ///< Whether instances were in stages.
+  double session_mean = 0;  ///< Seconds that a session waits for all its calls, mean over the sessions,
+  double session_p99 = 0;   ///< and the 99th percentile.
+  double good = 0;          ///< Part of the requests that are within `promise`.
+  double token_s = 0;       ///< Seconds from a request's arrival to a token of it, mean over all tokens.
+  double longest_ttft = 0;  ///< Of all requests.
 };
 using samples = std::vector<sample>;  ///< One per seed.
 
@@ -85,17 +91,74 @@ std::vector<contestant> named(std::string_view names) {
   }
   return out;
 }
+/// A policy that leaves its placement open, with one that is named.
+contestant with_placement(std::string_view policy, std::string_view placement) {
+  return {fmt::format("{}, {}", policy, placement),
+          [run = runs(published(policy)), at = sim::find_placement(placement)](
+              cluster_options c, const rows_type& history, const rows_type& rows) {
+            c.placement = at;
+            return run(c, history, rows);
+          }};
+}
+/// Who is told what no server knows: shown, and no rival.
+bool is_oracle(std::string_view name) { return name == "sjf" || name.starts_with("kvflow"); }
+
 /// With `due-first` as the last.
 std::vector<contestant> and_ours(std::vector<contestant> others) {
   others.push_back(ours("due-first"));
   return others;
 }
 
-sample keep(run_result&& r) {
+/// What goodput on this page means: seconds to the first token, and for each that follows.
+constexpr struct {
+  double ttft = 2, tpot = 0.1;
+} promise;
+
+/// Seconds from arrival to each token, summed over the tokens: linear between the moments that are known, so that an
+/// interruption counts where it ends.
+double seconds_to_tokens(const sim::request_record& r) {
+  const auto reasoning = static_cast<double>(r.reasoning_tokens);
+  const std::array<std::pair<double, double>, 4> known{{{1, r.first_token},
+                                                        {reasoning, r.phase_change},
+                                                        {reasoning + 1, r.first_answer},
+                                                        {static_cast<double>(r.output_tokens()), r.finish}}};
+  double sum = r.first_token - r.arrival;
+  double tokens = 1, at = r.first_token;
+  for (const auto& [n, when] : known) {
+    if (!(n > tokens)) continue;
+    sum += (n - tokens) * ((at + when) / 2 - r.arrival);
+    tokens = n;
+    at = when;
+  }
+  return sum;
+}
+
+sample keep(run_result&& r, const rows_type& rows) {
   if (r.numbers.completed != r.numbers.requests) throw std::runtime_error{"a request did not complete"};
-  return {.numbers = std::move(r.numbers),
-          .throughput = cascade_setting::measure(r).throughput,
-          .staged = r.measures.contains("stage_output_cv")};
+  sample s{.numbers = {},
+           .throughput = cascade_setting::measure(r).throughput,
+           .staged = r.measures.contains("stage_output_cv")};
+  std::map<std::int64_t, double> waited;  // by session; a request of none is one of its own
+  double good = 0, tokens = 0;
+  for (const sim::request_record& x : r.requests) {
+    const std::int64_t session = rows[x.id].session;
+    waited[session >= 0 ? session : -1 - static_cast<std::int64_t>(x.id)] += x.e2e();
+    good += x.ttft() <= promise.ttft && !(x.tpot() > promise.tpot) ? 1 : 0;
+    tokens += static_cast<double>(x.output_tokens());
+    s.token_s += seconds_to_tokens(x);
+    s.longest_ttft = std::max(s.longest_ttft, x.ttft());
+  }
+  s.token_s /= tokens;
+  s.good = good / static_cast<double>(r.requests.size());
+  std::vector<double> sessions;
+  for (const auto& [id, seconds] : waited) {
+    sessions.push_back(seconds);
+    s.session_mean += seconds / static_cast<double>(waited.size());
+  }
+  std::sort(sessions.begin(), sessions.end());
+  s.session_p99 = sim::percentile(sessions, 0.99);
+  s.numbers = std::move(r.numbers);
+  return s;
 }
 
 using found_type = std::vector<std::vector<samples>>;  ///< `[trial][contestant]`
@@ -110,7 +173,7 @@ found_type run_all(const options& o, const std::vector<trial>& trials) {
     const std::size_t t = i / o.seeds / n;
     const rows_type rows = trials[t].rows(first_seed + s);
     const rows_type history = trials[t].rows(first_seed + s + history_seeds);
-    out[t][c][s] = keep(trials[t].contestants[c].run(trials[t].cluster(rows), history, rows));
+    out[t][c][s] = keep(trials[t].contestants[c].run(trials[t].cluster(rows), history, rows), rows);
   });
   return out;
 }
@@ -372,6 +435,103 @@ setting cascades(const options& o) {
   return s;
 }
 
+/// Eight of a profile, with so many blocks, or as many as there is memory for, and room for an agent's context.
+cluster_options servers(const rows_type& rows, std::string_view name, std::size_t instances, std::size_t blocks = 0) {
+  const sim::profile profile = sim::find_profile(name);
+  const tokens block_size = pascal_setting::block_size;
+  cluster_options o = pascal_setting::cluster_for(rows, instances);
+  o.instance.timer = sim::step_timer{profile};
+  o.instance.limits.blocks = blocks != 0 ? blocks : static_cast<std::size_t>(profile.kv_blocks(block_size).count());
+  o.instance.limits.host_blocks = static_cast<std::size_t>(profile.host_blocks(block_size).count()) / instances;
+  o.instance.swap_seconds_per_block = sim::swap_seconds(profile, block_size);
+  o.fabric_bytes_per_s = profile.links.fabric_bytes_per_s;
+  o.kv_bytes_per_token = profile.model.kv_bytes_per_token();
+  return o;
+}
+
+constexpr std::string_view large_model = "h100-96gb-qwen-32b";
+constexpr std::string_view small_model = "h200-llama-3.1-8b";
+
+setting sessions(const options& o) {
+  setting s{
+      .name = "sessions",
+      .text = fmt::format(
+          "Conversations and coding agents (docs/replay.md), with prefix caches, on eight instances; a turn comes when "
+          "the one before has been answered and thought about. The headlines: how long a session waits for all its "
+          "calls, mean and P99 over the sessions; TTFT of the calls, mean and P99; and goodput, the part of the calls "
+          "that have their first token within {:g} s and one each {:g} s from then on. The others are what is "
+          "published, each with a placement that knows prefixes, and whatever they know of times of thought they know "
+          "from the workload itself; `kvflow` knows when each session goes on, which nobody does: it is shown, and no "
+          "rival. Held out here is another machine, for there are no other sessions.",
+          promise.ttft, promise.tpot),
+      .ablated = "",
+      .theirs = 3,
+      .metrics = {{"sessions, mean s", 1, [](auto& a, auto&) { return a.session_mean; }, true},
+                  {"sessions, P99 s", 1, [](auto& a, auto&) { return a.session_p99; }, true},
+                  {"TTFT mean, s", 3, [](auto& a, auto&) { return a.numbers.ttft.mean; }, true},
+                  {"TTFT P99, s", 2, [](auto& a, auto&) { return a.numbers.ttft.p99; }, true},
+                  {"good, %", 1, [](auto& a, auto&) { return 100 * a.good; }, true, true},
+                  {"prefix hits, %", 1, [](auto& a, auto&) { return 100 * a.numbers.prefix_hit_rate; }, false, true},
+                  {"TPOT P99, ms", 1, [](auto& a, auto&) { return ms(a.numbers.tpot.p99); }},
+                  {"fall behind, %", 0,
+                   [](auto& a, auto&) { return a.numbers.load.state == sim::load_state::overload ? 100 : 0; }}},
+      .trials = {}};
+  const auto add = [&](std::string_view workload, double rate, std::string_view machine, std::size_t blocks,
+                       bool seen) {
+    const sim::workload& w = sim::find_workload(workload);
+    const std::size_t n = o.quick ? 200 : 3'000;
+    s.trials.push_back(
+        {.workload = fmt::format("{}, {:g}/s, {}{}", workload, rate, machine,
+                                 blocks != 0 ? fmt::format(" of {} blocks", blocks) : ""),
+         .seen = seen,
+         .rows = [&w, rate, n](std::uint64_t seed) { return sim::generate(w, n, rate, seed); },
+         .cluster = [machine, blocks](const rows_type& rows) { return servers(rows, machine, 8, blocks); },
+         .contestants = {}});
+    std::vector<contestant> others = named("fcfs");
+    for (const auto& [policy, placement] :
+         {std::pair{"fcfs", "lmetric"}, std::pair{"fcfs", "prefix-affinity"}, std::pair{"autellix", "lmetric"},
+          std::pair{"autellix", "prefix-affinity"}, std::pair{"sarathi", "lmetric"}, std::pair{"continuum", "lmetric"},
+          std::pair{"kvflow", "lmetric"}}) {
+      others.push_back(with_placement(policy, placement));
+    }
+    for (contestant& c : named("llumnix")) others.push_back(std::move(c));
+    s.trials.back().contestants = and_ours(std::move(others));
+  };
+  add("multi-turn", 12, large_model, 0, true);
+  add("multi-turn", 22, large_model, 0, true);
+  add("agentic", 8, small_model, 0, true);
+  add("agentic", 8, small_model, 20'000, true);
+  add("multi-turn", 50, small_model, 0, false);
+  add("agentic", 1, large_model, 0, false);
+  return s;
+}
+
+setting tenants(const options& o) {
+  setting s{.name = "tenants",
+            .text =
+                "`noisy-neighbour`: four tenants, one of whom sends seven of ten requests, on two instances. The "
+                "headlines: of what is due to each tenant the smallest part that one was given (docs/replay.md), "
+                "TTFT P99 and the mean end-to-end latency. `due-first` has no notion of tenants unless it is given "
+                "a gate that has (`gate::fair_tenants`), which it is not here.",
+            .ablated = "",
+            .theirs = 1,
+            .metrics = {{"worst share, %", 1, [](auto& a, auto&) { return 100 * a.numbers.worst_tenant; }, true, true},
+                        {"TTFT P99, s", 2, [](auto& a, auto&) { return a.numbers.ttft.p99; }, true},
+                        {"end to end mean, s", 1, [](auto& a, auto&) { return a.numbers.e2e.mean; }, true},
+                        {"tokens/s", 0, [](auto& a, auto&) { return a.numbers.window_tokens_per_s; }, false, true}},
+            .trials = {}};
+  const sim::workload& w = sim::find_workload("noisy-neighbour");
+  for (const double rate : {6.0, 60.0}) {
+    const std::size_t n = o.quick ? 200 : 3'000;
+    s.trials.push_back({.workload = fmt::format("noisy-neighbour, {:g}/s", rate),
+                        .seen = false,
+                        .rows = [&w, rate, n](std::uint64_t seed) { return sim::generate(w, n, rate, seed); },
+                        .cluster = [](const rows_type& rows) { return servers(rows, large_model, 2); },
+                        .contestants = and_ours(named("fcfs,vtc,sarathi,llumnix"))});
+  }
+  return s;
+}
+
 // -- the page -------------------------------------------------------------------------------------------------------
 
 std::string show(const estimate& e, int digits) {
@@ -419,7 +579,7 @@ void join(std::string& cell, std::string_view part) {
 std::size_t best_rival(const metric& m, const trial& t, const std::vector<samples>& runs) {
   std::size_t best = 0;
   for (std::size_t c = 1; c + 1 != runs.size(); ++c) {
-    if (t.contestants[c].name == "sjf") continue;
+    if (is_oracle(t.contestants[c].name)) continue;
     const double x = value(m, runs[c], runs[0]).mean, y = value(m, runs[best], runs[0]).mean;
     if (m.more_is_better ? x > y : x < y) best = c;
   }
@@ -471,7 +631,7 @@ void summary(page& p, const std::vector<setting>& settings, const std::vector<fo
 }
 
 void show_setting(page& p, const setting& s, const found_type& found) {
-  p.heading(s.name + "'s setting");
+  p.heading(s.ablated.empty() ? "New workloads: " + s.name : s.name + "'s setting");
   p.text(s.text + fmt::format(" In brackets: the change from `{}`.", s.trials[0].contestants[s.theirs].name));
   std::vector<std::string> header{"workload", "policy"};
   for (const metric& m : s.metrics) header.push_back(m.name);
@@ -509,6 +669,7 @@ void ablation(page& p, const options& o, const std::vector<setting>& settings) {
   };
   std::vector<std::vector<std::string>> table;
   for (const setting& s : settings) {
+    if (s.ablated.empty()) continue;
     const auto at = std::find_if(s.trials.begin(), s.trials.end(), [&](auto& t) { return t.workload == s.ablated; });
     if (at == s.trials.end()) throw std::logic_error{"no such trial"};
     trial t = *at;
@@ -549,16 +710,83 @@ void ablation(page& p, const options& o, const std::vector<setting>& settings) {
   p.table({"", "", "headline", "", "change"}, table);
 }
 
+/// What no order can change, looked for in the runs of PASCAL's setting; `fcfs` is their first, `due-first` the last.
+void conserved(page& p, const setting& s, const std::vector<std::vector<samples>>& found) {
+  p.heading("What no order can do");
+  p.text(
+      "Where a queue forms, some bin is behind `fcfs` whatever the order; docs/policies.md has the statements and "
+      "their proofs, tests/unit/conservation_test.cpp checks them on schedulers with one place, where they are exact. "
+      "On one server of a fixed speed (1) the longest time in the system is never below that of arrival order, so the "
+      "bin in which it falls has its maximum at or above that of `fcfs`; (2) the mean time to a token, over all "
+      "tokens, is the same for all orders that are never idle, so where one bin waits less another waits more. For "
+      "time to first *answering* token both hold but for the answers that are put off meanwhile, and for P99 in place "
+      "of the maximum neither is a theorem: who gives up fewer than one in a hundred of each bin can be ahead in all.");
+  p.text(
+      "These instances are not of a fixed speed: batches differ, and interruptions cost. So this is what is observed: "
+      "time to a token and the longest TTFT of `due-first` in per cent of `fcfs`'s on the same requests, with "
+      "throughput, by which time to a token falls where capacity is gained. Beside the weighted sum stands its "
+      "distribution: the best bin and the worst.");
+  std::vector<std::vector<std::string>> table;
+  const auto ratio = [&](std::size_t t, auto&& get) {
+    return show(over_seeds(found[t].back(),
+                           [&](std::size_t k) { return 100 * get(found[t].back()[k]) / get(found[t].front()[k]); }),
+                1);
+  };
+  for (std::size_t t = 0; t != s.trials.size(); ++t) {
+    const auto& runs = found[t];
+    table.push_back({s.trials[t].workload, ratio(t, [](const sample& x) { return x.token_s; }),
+                     ratio(t, [](const sample& x) { return x.longest_ttft; }),
+                     ratio(t, [](const sample& x) { return x.numbers.window_tokens_per_s; }),
+                     show(value(s.metrics[0], runs.back(), runs[0]), 1),
+                     show(value(s.metrics[1], runs.back(), runs[0]), 1)});
+  }
+  p.table({"workload", "time to a token, %", "longest TTFT, %", "tokens/s, %", "best bin, %", "worst bin, %"}, table);
+}
+
+/// One parameter from arrival order to shortest first: how much waiting a token of expected output is worth.
+void frontier(page& p, const options& o, const setting& s) {
+  p.heading("From arrival order to ours: one parameter");
+  constexpr std::array paces{0.0, 0.025, 0.05, 0.075, 0.1, 0.2};
+  std::vector<std::vector<std::string>> table;
+  plot picture{.title = "What pace buys in PASCAL's setting",
+               .x_label = "worst bin, % of FCFS",
+               .y_label = "best bin, % of FCFS",
+               .curves = {}};
+  for (const std::string_view workload : {"arena-chat, 1.05", "arena-chat, 1.1", "reasoning-heavy, 1.1"}) {
+    const auto at = std::find_if(s.trials.begin(), s.trials.end(), [&](auto& t) { return t.workload == workload; });
+    if (at == s.trials.end()) throw std::logic_error{"no such trial"};
+    trial t = *at;
+    t.contestants.resize(1);
+    for (const double pace : paces) t.contestants.push_back(ours(fmt::format("{:g}", pace), {.pace = pace}));
+    const auto runs = run_all(o, {t}).front();
+    picture.curves.push_back({.name = std::string{workload}, .x = {}, .y = {}});
+    for (std::size_t c = 1; c != runs.size(); ++c) {
+      std::vector<std::string> row{c == 1 ? std::string{workload} : "", t.contestants[c].name};
+      for (std::size_t m = 0; m != 4; ++m)
+        row.push_back(show(value(s.metrics[m], runs[c], runs[0]), s.metrics[m].digits));
+      table.push_back(std::move(row));
+      picture.curves.back().x.push_back(value(s.metrics[1], runs[c], runs[0]).mean);
+      picture.curves.back().y.push_back(value(s.metrics[0], runs[c], runs[0]).mean);
+    }
+  }
+  p.text(
+      "`pace`, the seconds that a token of expected output is worth, is how far anybody may be overtaken: 0 is arrival "
+      "order, with readers in time. 0.1 is the default, everywhere else on this page.");
+  p.table({"workload", "pace, s", s.metrics[0].name, s.metrics[1].name, s.metrics[2].name, s.metrics[3].name}, table);
+  p.figure("frontier", "Best bin against worst bin; each curve from pace 0, upper left, to 0.2", picture);
+}
+
 void run(const options& o) {
-  page p{o, "A composition of our own in the four papers' settings"};
-  const std::vector<setting> settings{pascals(o), parss(o), phasors(o), cascades(o)};
+  page p{o, "A composition of our own in the four papers' settings, and with sessions and tenants"};
+  const std::vector<setting> settings{pascals(o), parss(o), phasors(o), cascades(o), sessions(o), tenants(o)};
   std::vector<found_type> found;
   for (const setting& s : settings) found.push_back(run_all(o, s.trials));
   p.text(
       "`due-first` is in no paper. It is made of the library's parts: `order::earliest_due`, in which readers who are "
       "about to run dry go first and all else by when it is due, which is reckoned anew while a request reasons, and "
       "by "
-      "a clock that goes slower the more wait; placement by headroom, of the prompts to compute and of the memory, and "
+      "a clock that all but stops when many wait; placement by headroom, of the prompts to compute and of the memory, "
+      "or where the least is to compute where prompts are cached, and "
       "a bound on what prompts add to a step; instead of these CascadeInfer's stages where the planner expects a gain "
       "of a fifth or more, or Phasor's pools where a trial on the history finds a gain of a fiftieth. The same rules "
       "and parameters are used everywhere on this page: the defaults (pace 0.1 s a token, slice 250 tokens, margin 1 "
@@ -583,6 +811,8 @@ void run(const options& o) {
                   tau_of_pars));
   summary(p, settings, found);
   for (std::size_t i = 0; i != settings.size(); ++i) show_setting(p, settings[i], found[i]);
+  conserved(p, settings.front(), found.front());
+  frontier(p, o, settings.front());
   ablation(p, o, settings);
   p.finish();
 }

@@ -4,6 +4,7 @@
 #include "support/catch.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <random>
 #include <vector>
@@ -26,33 +27,39 @@ TEST_CASE("crowd_clock: while nobody waits it is the engine's, whatever that beg
   CHECK(c.at(1.8e9 + 3) == 1.8e9 + 3);
 }
 
-TEST_CASE("crowd_clock: a line slows it, down to a tenth, and it is made up for by nothing") {
+TEST_CASE("crowd_clock: a line slows it, down to a hundredth, and it is made up for by nothing") {
   crowd_clock c;
   c.advance(100);
+  for (int i = 0; i != 2; ++i) {
+    c.joins();
+    c.begins();
+  }
   c.joins();
-  CHECK(c.rate() == 0.5);
+  // Two have begun, one more would, one waits: three places of four, which is 6561 / 65536 of the time.
+  CHECK(c.rate() == 6561.0 / 65536);
   c.advance(110);
-  CHECK(c.at(110) == 105);
+  CHECK(c.at(110) == 100 + 10 * 6561.0 / 65536);
+  const double then = c.at(110);
   c.begins();
   CHECK(c.rate() == 1);
   c.advance(120);
-  CHECK(c.at(120) == 115);
-  for (int i = 0; i != 2; ++i) c.joins();
-  CHECK(c.rate() == 0.5);
-  c.advance(90);  // no time at all
-  CHECK(c.at(120) == 115);
+  CHECK(c.at(120) == then + 10);
+  for (int i = 0; i != 4; ++i) c.joins();
+  CHECK(c.rate() == crowd_clock::slowest);  // half of them: less than a hundredth
+  c.advance(90);                            // no time at all
+  CHECK(c.at(120) == then + 10);
   for (int i = 0; i != 100; ++i) c.joins();
   CHECK(c.rate() == crowd_clock::slowest);
   c.advance(130);
-  CHECK(c.at(140) == Catch::Detail::Approx(117));
-  for (int i = 0; i != 102; ++i) c.leaves(false);
-  c.leaves(true);
+  CHECK(c.at(140) == Catch::Detail::Approx(then + 10 + 0.2));
+  for (int i = 0; i != 104; ++i) c.leaves(false);
+  for (int i = 0; i != 3; ++i) c.leaves(true);
   CHECK(c.rate() == 1);
   // Who was never there is not counted.
   c.leaves(false);
   c.leaves(true);
   c.joins();
-  CHECK(c.rate() == 0.5);
+  CHECK(c.rate() == crowd_clock::slowest);
 }
 
 TEST_CASE("crowd_clock: the sum over all that has happened, and never backwards") {
@@ -77,7 +84,7 @@ TEST_CASE("crowd_clock: the sum over all that has happened, and never backwards"
       double sum = 5;
       for (const span& s : spans) {
         const double places = static_cast<double>(s.served) + 1;
-        sum += s.seconds * std::max(0.1, places / (places + static_cast<double>(s.waiting)));
+        sum += s.seconds * std::max(0.01, std::pow(places / (places + static_cast<double>(s.waiting)), 8));
       }
       REQUIRE(c.at(now) == Catch::Detail::Approx(sum));
       REQUIRE(c.at(now) >= before);

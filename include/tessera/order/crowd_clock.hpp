@@ -8,21 +8,25 @@
 TESSERA_NAMESPACE_BEGIN
 namespace order {
 
-/// A clock that goes slower the more requests wait: in a second by the part of a second that each would be served if
-/// those who have begun shared their places with those who have not. While nobody waits it goes as the engine's; never
-/// at less than `slowest` of it.
+/// A clock that goes slower the more requests wait, and all but stops when many do. Its rate is the eighth power of the
+/// part of those who are there that have begun: 1 while nobody waits, 0.43 when one in ten does, 0.004, but never less
+/// than `slowest`, when half do.
 ///
-/// Who is due by this clock may be overtaken for longer the longer the line, and by so much no more: a due time says
-/// who would be done first if all were served at once, as in fair queueing. A fixed pace is arrival order when the line
-/// is longer than the time by which short ones overtake.
+/// Who is due by this clock may be overtaken for longer the longer the line, and by so much no more. A fixed pace is
+/// arrival order when the line is longer than the time by which short ones overtake; so is a clock that slows only in
+/// proportion to the line, for a line that grows makes all who come be due far apart. While this one stands, the
+/// shortest go first.
 ///
 /// Source: ours, after the virtual time of fair queueing (Demers, Keshav and Shenker 1989), with the requests that are
-/// served at a time in place of a link.
+/// served at a time in place of a link. The power is ours, too: of 1, 2, 4 and 8, the higher the lower is the latency
+/// per token above saturation, and the higher the time to first token of the last in a hundred
+/// (docs/policies.md has the numbers).
 ///
 /// All members O(1), no allocation.
 class crowd_clock {
  public:
-  static constexpr double slowest = 0.1;  ///< Of the engine's clock.
+  static constexpr double slowest =
+      0.01;  ///< Of the engine's clock: what may overtake does so a hundred times as long at most.
 
   /// It is `now`, in seconds by the engine's clock; earlier than it was is no time at all.
   void advance(double now) noexcept {
@@ -42,7 +46,9 @@ class crowd_clock {
   /// Its rate now, in (0, 1]: that of the engine's clock is 1.
   [[nodiscard]] double rate() const noexcept {
     const double share = static_cast<double>(served_ + 1) / static_cast<double>(served_ + waiting_ + 1);
-    return share > slowest ? share : slowest;
+    const double squared = share * share;
+    const double eighth = squared * squared * squared * squared;
+    return eighth > slowest ? eighth : slowest;
   }
 
   /// A request has come, and waits.

@@ -4,17 +4,21 @@
 #include <tessera/compose/due_first.hpp>
 #include <tessera/core/owned_storage.hpp>
 #include <tessera/headroom/space.hpp>
+#include <tessera/kv/evict_by_time.hpp>
 #include <tessera/placement/migrate_when_tight.hpp>
 #include <tessera/placement/phi.hpp>
 #include <tessera/rank/expected_rest.hpp>
 #include <tessera/rank/length_calibrator.hpp>
 #include <tessera/rank/length_distribution.hpp>
 #include <tessera/sim/cluster/cluster.hpp>
+#include <tessera/sim/cluster/compare_views.hpp>
+#include <tessera/sim/cluster/turns.hpp>
 #include <tessera/sim/policies/cascade_plan.hpp>
 #include <tessera/sim/policies/disaggregated.hpp>
 #include <tessera/sim/policies/due_first_config.hpp>
 #include <tessera/sim/policies/policy.hpp>
 #include <tessera/sim/policies/pool_plan.hpp>
+#include <tessera/sim/policies/usual_think.hpp>
 
 #include <fmt/format.h>
 
@@ -41,8 +45,11 @@ struct scored_length {
 };
 
 /// New requests to the instance with the most headroom: the smaller of Phi_T, of the prompts of requests that have no
-/// token yet, and Phi_S, of its memory when all its requests have their expected length. Both may be negative. Requests
-/// that begin to answer stay, unless memory is tight. O(instances) a request.
+/// token yet, and Phi_S, of its memory when all its requests have their expected length. Both may be negative. One
+/// whose prompt is cached somewhere, in part, goes where the product is least of what there would then be to compute
+/// and of how many requests there would be: LMetric's, with the prompts in line, and counting the request itself, lest
+/// an idle instance be worth any prefix. Requests that begin to answer stay, unless memory is tight. O(instances) a
+/// request, and O(instances log blocks) where prefixes are shared.
 class by_headroom {
  public:
   /// @param model what prompts cost, and the time to first token that is aimed at.
@@ -58,16 +65,32 @@ class by_headroom {
   /// The instance that a request which has just arrived goes to.
   template <class C>
   [[nodiscard]] std::size_t place(C& c, const request& r) {
+    if (!r.prefix_hashes().empty()) c.look_at_prefixes(r);
     const auto& instances = c.candidates(r);
+    const bool cached =
+        !r.prefix_hashes().empty() && std::any_of(instances.begin(), instances.end(),
+                                                  [](const instance_view& v) { return v.cached_tokens > tokens{}; });
+    const auto own = [&](const instance_view& v) {
+      const double saved = cached ? model_.cost.flops(v.cached_tokens) : 0;
+      return model_.cost.flops(r.prompt) - saved;
+    };
     views_.clear();
     for (const instance_view& v : instances) {
+      if (cached) {
+        views_.push_back({v.requests, -(totals_[v.id].flops + own(v)) * static_cast<double>(v.requests + 1)});
+        continue;
+      }
       // Where more was generated than expected, all in all, it is what is held.
       const blocks used = max(totals_[v.id].memory, v.kv_held);
       views_.push_back({v.requests, std::min(1 - totals_[v.id].flops / model_.budget.flops(),
                                              headroom::space_freeness(used, {}, v.capacity))});
     }
-    const std::size_t to = instances[most_free_(views_)].id;
-    if (c.asks(r)) {
+    const instance_view& chosen = instances[most_free_(views_)];
+    const std::size_t to = chosen.id;
+    if (c.asks(r) && cached) {
+      c.because("the least to compute there times how many would be there; some of its prompt is cached",
+                sim::compare_views(instances, false, true));
+    } else if (c.asks(r)) {
       comparison seen{.columns = {"requests", "Phi_T", "Phi_S"}};
       for (const instance_view& v : instances) {
         seen.rows.push_back({v.id,
@@ -80,7 +103,7 @@ class by_headroom {
                 std::move(seen));
     }
     const tokens block_size = c.options().instance.limits.block_size;
-    taken_[r.index] = {to, {blocks_for(r.prompt + scored_length{}(r), block_size), model_.cost.flops(r.prompt)}};
+    taken_[r.index] = {to, {blocks_for(r.prompt + scored_length{}(r), block_size), own(chosen)}};
     totals_[to] += taken_[r.index].what;
     return to;
   }
@@ -225,14 +248,19 @@ TESSERA_DETAIL_POLICIES_INLINE run_result run_due_first(const cluster_options& o
                                                         std::span<const trace_row> history,
                                                         const due_first_config& config,
                                                         const progress_callback& progress) {
-  using scheduler = tessera::due_first<request, rank::expected_length<>, order::pacer_member, kv_store>;
+  // What a turn leaves behind is kept until the next one usually comes.
+  using store = kv::basic_prefix_cache<kv::keep_until<>>;
+  using scheduler = tessera::due_first<request, rank::expected_length<>, order::pacer_member, store>;
   std::vector<trace_row> expecting{rows.begin(), rows.end()};
   expect_lengths(expecting, history, config.predicts);
   std::vector<trace_row> earlier{history.begin(), history.end()};
   expect_lengths(earlier, history, config.predicts);
   const learned_lengths lengths{earlier};
-  const typename scheduler::config ordered{.revised = config.revised, .expected = lengths.expected()};
-  if (config.stages && options.instances > 1 && options.instances <= most_in_stages && !history.empty()) {
+  const typename scheduler::config ordered{
+      .pace = duration{config.pace}, .revised = config.revised, .expected = lengths.expected()};
+  // Whoever shares prefixes goes where they are: neither the plan of stages nor pools know of them.
+  const bool shares = options.prefix_cache && turns{rows, options.instance.limits.block_size.count(), true}.shares();
+  if (config.stages && !shares && options.instances > 1 && options.instances <= most_in_stages && !history.empty()) {
     const cascade_plan plan = plan_cascade(options, history, arrival_rate(history), layout::steady);
     if (options.watcher != nullptr) {
       options.watcher->note(never,
@@ -248,8 +276,9 @@ TESSERA_DETAIL_POLICIES_INLINE run_result run_due_first(const cluster_options& o
     }
   }
   const prefill_model model = calibrate_prefill(options.instance.timer, default_ttft_target);
-  const cluster_options o = config.bounded_steps ? bounded_steps(options, model, config.step_s) : options;
-  if (config.pools && o.instances > 1 && o.instances <= most_in_trials && !history.empty()) {
+  cluster_options o = config.bounded_steps ? bounded_steps(options, model, config.step_s) : options;
+  if (shares) o.kept_s = usual_think_s(history);
+  if (config.pools && !shares && o.instances > 1 && o.instances <= most_in_trials && !history.empty()) {
     using apart = disaggregated<phasor_control>;
     const auto split = [&](const pool_sizes& p) {
       return apart{p, phasor_control{{.model = model, .changes_roles = false}}};

@@ -16,6 +16,7 @@ struct due_first_config {
   double least_gain = 1.25;       ///< Less is not worth the moves; see `steady_stages::gain`.
   bool pools = true;              ///< Prompts and decodes apart where a trial says that it gains `least_pool_gain`.
   double least_pool_gain = 1.02;  ///< In mean end-to-end latency.
+  double pace = 0.1;              ///< Seconds a token of expected output is worth; see `order::earliest_due`.
   double revised = 2;             ///< See `order::earliest_due`; 1: nobody is expected anew while it reasons.
   double step_s = 0.05;           ///< See `bounded_steps`: half a target TPOT.
 };

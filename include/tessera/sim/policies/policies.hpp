@@ -4,6 +4,7 @@
 #include <tessera/sim/cluster/pool_sizes.hpp>
 #include <tessera/sim/policies/due_first_config.hpp>
 #include <tessera/sim/policies/policy.hpp>
+#include <tessera/sim/policies/usual_think.hpp>
 
 #if TESSERA_DETAIL_POLICIES_DEFINED
 #  include <tessera/admit/future_peak.hpp>
@@ -32,7 +33,6 @@
 #include <limits>
 #include <span>
 #include <string>
-#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -81,19 +81,6 @@ inline constexpr duration longest_overtaking{600.0};
 /// First come, first served with all the KV memory that `rows` can ever take: what no scheduler can do better for
 /// memory, and a bound for those that preempt for it.
 [[nodiscard]] TESSERA_DETAIL_POLICIES_INLINE policy oracle_policy();
-
-/// Nine of ten later turns of sessions in `rows` come no longer than this after the one before; 0 without any. O(n).
-[[nodiscard]] inline double usual_think_s(std::span<const trace_row> rows) {
-  std::vector<double> times;
-  std::unordered_set<std::int64_t> begun;
-  for (const trace_row& r : rows) {
-    if (r.session >= 0 && !begun.insert(r.session).second) times.push_back(r.think_s);
-  }
-  if (times.empty()) return 0;
-  const auto at = times.begin() + static_cast<std::ptrdiff_t>(times.size() * 9 / 10);
-  std::nth_element(times.begin(), at, times.end());
-  return *at;
-}
 
 /// A policy with stall-free steps: prompts in chunks as small as a target TPOT asks for.
 [[nodiscard]] TESSERA_DETAIL_POLICIES_INLINE policy with_bounded_steps(policy p);
