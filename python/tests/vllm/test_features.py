@@ -6,6 +6,7 @@ from __future__ import annotations
 import gc
 import json
 import os
+import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -169,23 +170,32 @@ def test_kv_events() -> None:
     """A router hears the same of ours as of vLLM's own scheduler."""
     import msgspec
     import zmq
+    from vllm.config import KVEventsConfig
     from vllm.distributed.kv_events import BlockStored, KVEventBatch
 
     params = SamplingParams(temperature=0, max_tokens=40)
     long = ["The same beginning of forty words, " * 8 + p for p in prompts]
     heard, got = [], []
-    with zmq.Context() as context, context.socket(zmq.SUB) as socket:
-        port = socket.bind_to_random_port("tcp://127.0.0.1")  # a publisher connects where no * is in the endpoint
-        socket.setsockopt(zmq.SUBSCRIBE, b"")
-        told = {"enable_kv_cache_events": True, "publisher": "zmq", "endpoint": f"tcp://127.0.0.1:{port}"}
+    with zmq.Context() as context:
         for options in ({}, ours):
-            with llm(kv_events_config=told, num_gpu_blocks_override=2000, **options) as made:
+            with socket.socket() as free:
+                free.bind(("127.0.0.1", 0))
+                port = free.getsockname()[1]
+            told = KVEventsConfig(enable_kv_cache_events=True, publisher="zmq", endpoint=f"tcp://*:{port}")
+            with (
+                llm(kv_events_config=told, num_gpu_blocks_override=2000, **options) as made,
+                context.socket(zmq.SUB) as listener,
+            ):
+                listener.setsockopt(zmq.SUBSCRIBE, b"")
+                listener.connect(f"tcp://127.0.0.1:{port}")
                 assert ("tessera" in scheduler_of(made)) == bool(options)
-                made.generate(long[:1], params, use_tqdm=False)  # while a subscriber joins, what is said may be lost
+                # While a subscriber joins, what is said may be lost.
+                made.generate(long[:1], params, use_tqdm=False)
+                assert made.reset_prefix_cache()
                 got.append(answers(made, params, long))
                 blocks: dict[int, tuple[int, ...]] = {}
-                while socket.poll(2000):
-                    _, _, payload = socket.recv_multipart()
+                while listener.poll(2000):
+                    _, _, payload = listener.recv_multipart()
                     for event in msgspec.msgpack.decode(payload, type=KVEventBatch).events:
                         if not isinstance(event, BlockStored) or event.parent_block_hash not in (None, *blocks):
                             continue

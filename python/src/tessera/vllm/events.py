@@ -36,8 +36,7 @@ class Events:
                 if parent is not None and chain is not None and chain == (parent, request.request_id):
                     records[-1].block_hashes.append(name)
                     records[-1].token_ids.extend(tokens)
-                    if records[-1].extra_keys is not None:
-                        records[-1].extra_keys.append(self._keys(request, is_first=False))
+                    records[-1].extra_keys.append(self._keys(request, is_first=False))
                 else:
                     records.append(self._stored(name, parent, tokens, request))
                 chain = (name, request.request_id)
@@ -53,7 +52,6 @@ class Events:
 
     def _stored(self, name: int, parent: int | None, tokens: list[int], request: Any) -> Any:
         adapter = request.lora_request
-        keys = self._keys(request, is_first=parent is None)
         return _make_stored(
             block_hashes=[name],
             parent_block_hash=parent,
@@ -62,8 +60,9 @@ class Events:
             lora_id=None if adapter is None else adapter.adapter_id,
             medium=api.MEDIUM_GPU,
             lora_name=None if adapter is None else adapter.name,
-            extra_keys=None if keys is None else [keys],
+            extra_keys=[self._keys(request, is_first=parent is None)],
             group_idx=0,
+            kv_cache_spec_kind="full_attention",
             session_id=getattr(request, "session_id", None),
         )
 
