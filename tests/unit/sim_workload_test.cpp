@@ -173,8 +173,9 @@ TEST_CASE("sessions are drawn as their tables say", "[sim]") {
       } else {
         sound = sound && r.session == sessions && (i == 0 || r.arrival_s > rows[i - 1].arrival_s);
         sound = sound && r.runs.empty() == (law.shared == 0);
-        sound = sound &&
-                (r.runs.empty() || r.runs == std::vector<sim::text_run>{{0, std::min(law.shared, r.prompt_tokens)}});
+        const auto whose = static_cast<std::uint64_t>(std::max(r.tenant, 0));
+        sound = sound && (r.runs.empty() ||
+                          r.runs == std::vector<sim::text_run>{{whose, std::min(law.shared, r.prompt_tokens)}});
         ++sessions;
         first += static_cast<double>(r.prompt_tokens);
       }

@@ -411,7 +411,7 @@ def combine(parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 def show(result: dict[str, Any]) -> None:
-    rows = result["rows"]
+    rows = {name: by_seed for name, by_seed in result["rows"].items() if by_seed}
     base = rows["vLLM's own"]
     lengths = [n for r in base.values() for n in r["output_tokens"]]
     most = max(lengths)
