@@ -24,9 +24,9 @@ struct known_length {
 /// newer are longer, negative if they are shorter; standard normal if nothing has shifted. 0 if nothing can be said.
 ///
 /// Those that still run count for what they have, so that traffic that has just begun, of which the short requests have
-/// ended and the long ones run, is not taken for one that grows longer. Of any two traffics it sees best a difference in
-/// the rate at which outputs of the same age end. A plain series without any that run, such as prompts, may be given,
-/// too.
+/// ended and the long ones run, is not taken for one that grows longer. Of any two traffics it sees best a difference
+/// in the rate at which outputs of the same age end. A plain series without any that run, such as prompts, may be
+/// given, too.
 ///
 /// Sorts `seen`. O(n log n), allocates nothing.
 /// Source: Mantel, "Evaluation of survival data and two new rank order statistics arising in its consideration" (1966).

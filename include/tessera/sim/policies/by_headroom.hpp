@@ -120,9 +120,9 @@ class by_headroom {
   template <class C>
   void take(C& c, const request& r, std::size_t at) {
     const tokens block_size = c.options().instance.limits.block_size;
-    taken_[r.index] = {at,
-                       {blocks_for(r.prompt + scored_length{}(r), block_size),
-                        r.first_token_s < 0 ? model_.cost.flops(r.prompt) : 0}};
+    taken_[r.index] = {
+        at,
+        {blocks_for(r.prompt + scored_length{}(r), block_size), r.first_token_s < 0 ? model_.cost.flops(r.prompt) : 0}};
     totals_[at] += taken_[r.index].what;
   }
 

@@ -52,6 +52,8 @@ namespace sim {
 inline constexpr std::size_t first_trial = 1000;
 /// Rows of the trial that has to confirm it.
 inline constexpr std::size_t last_trial = 8000;
+/// A trial of pools lasts at least so many times as long as a request takes.
+inline constexpr double trial_lengths = 3;
 /// Most instances for which pools are tried.
 inline constexpr std::size_t most_in_trials = 64;
 
@@ -101,8 +103,8 @@ class layout_trials {
   const progress_callback* progress_;
 };
 
-/// The layout that is expected to be best for the traffic that `rows` are from, at `rate`: stages if the planner expects
-/// them to gain enough, or pools if trials on the last rows do. The layout that there is need not gain as much.
+/// The layout that is expected to be best for the traffic that `rows` are from, at `rate`: stages if the planner
+/// expects them to gain enough, or pools if trials on the last rows do. The layout that there is need not gain as much.
 template <class Scheduler>
 [[nodiscard]] instance_layout best_layout(const cluster_options& o, const due_first_config& config,
                                           layout_trials<Scheduler>& trials, std::span<const trace_row> rows,
@@ -112,8 +114,9 @@ template <class Scheduler>
   if (config.stages && o.instances > 1 && o.instances <= most_in_stages && !rows.empty()) {
     const cascade_plan plan = plan_cascade(o, rows, rate, layout::steady, std::max<std::size_t>(1, o.instances / 4));
     const double wanted = now.kind == layout_kind::stages ? config.kept_gain : config.least_gain;
-    best.why = fmt::format("at {:.3g} requests a second stages by length are expected to gain {:.3g} times, {} than {:g}",
-                           rate, plan.gain, less(plan.gain >= wanted), wanted);
+    best.why =
+        fmt::format("at {:.3g} requests a second stages by length are expected to gain {:.3g} times, {} than {:g}",
+                    rate, plan.gain, less(plan.gain >= wanted), wanted);
     if (plan.gain >= wanted) {
       best.kind = layout_kind::stages;
       best.stages = steady_cascade(plan);
@@ -127,19 +130,21 @@ template <class Scheduler>
   }
   if (!config.pools || o.instances < 2 || o.instances > most_in_trials) return best;
   if (!best.why.empty()) best.why += "; ";
-  if (rows.size() < first_trial / 2) {
-    best.why += "too few requests are known to try pools";
+  const auto last = [&](std::size_t n) { return rows.last(std::min(n, rows.size())); };
+  const std::span<const trace_row> recent = last(first_trial);
+  // A trial that is not much longer than a request takes is about an empty cluster that fills.
+  const double seconds = recent.size() < first_trial / 2 ? 0 : recent.back().arrival_s - recent.front().arrival_s;
+  const double together = seconds > 0 ? trials.together(recent) : never;
+  if (!(seconds >= trial_lengths * together)) {
+    best.why += "too little is known to try pools";
     return best;
   }
-  const auto last = [&](std::size_t n) { return rows.last(std::min(n, rows.size())); };
-  const pool_sizes sizes =
-      best_split(o.instances, [&](const pool_sizes& p) { return trials.apart(last(first_trial), p); });
+  const pool_sizes sizes = best_split(o.instances, [&](const pool_sizes& p) { return trials.apart(recent, p); });
   const double wanted = now.kind == layout_kind::pools ? 1 : config.least_pool_gain;
   // A short trial does not see a queue that grows slowly; a long one of what has lost the short one is not worth it.
-  const auto gains = [&](std::size_t n) {
-    return trials.together(last(n)) >= wanted * trials.apart(last(n), sizes);
-  };
-  const bool pays = gains(first_trial) && (rows.size() <= first_trial || gains(last_trial));
+  const bool pays = together >= wanted * trials.apart(recent, sizes) &&
+                    (rows.size() <= first_trial ||
+                     trials.together(last(last_trial)) >= wanted * trials.apart(last(last_trial), sizes));
   best.why += fmt::format("prompts and decodes apart ({}/{}) {} in trials on the last requests", sizes.prefill,
                           sizes.decode, pays ? "paid" : "did not pay");
   if (pays) {

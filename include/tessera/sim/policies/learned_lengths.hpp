@@ -56,9 +56,9 @@ struct seen_output {
   bool ended = true;                                      ///< Whether that is all.
 };
 
-/// What is expected of requests, learned from those that were seen lately: a length for each score, and how long outputs
-/// are that have the same expected length, which says what is expected of a request anew when it has reasoned for a
-/// while. Knows nothing before `learn`.
+/// What is expected of requests, learned from those that were seen lately: a length for each score, and how long
+/// outputs are that have the same expected length, which says what is expected of a request anew when it has reasoned
+/// for a while. Knows nothing before `learn`.
 class learned_lengths {
  public:
   learned_lengths() = default;
@@ -134,7 +134,8 @@ class learned_lengths {
   }
 
   using memory = owned_storage<rank::length_distribution::limits>;
-  std::unique_ptr<memory> memory_ = std::make_unique<memory>(storage_for<rank::length_distribution>({.window = 1, .groups = 1}));
+  std::unique_ptr<memory> memory_ =
+      std::make_unique<memory>(storage_for<rank::length_distribution>({.window = 1, .groups = 1}));
   std::optional<rank::length_distribution> lengths_{std::in_place, *memory_};
   std::optional<owned_storage<rank::length_calibrator::limits>> calibrator_memory_;
   std::optional<rank::length_calibrator> calibrator_;

@@ -35,8 +35,8 @@ namespace sim {
 /// expected to pay. It begins with what a history says, if there is one, else with none: placement by headroom, and no
 /// expectations.
 ///
-/// It plans when so many requests have ended that something can be said (`first_plan`), again whenever twice as many
-/// have arrived as at the last plan, and when there is a reason to:
+/// It plans when so much is known that something can be said (`first_plan`, `first_window`), again whenever twice as
+/// many have arrived as at the last plan, and when there is a reason to:
 /// - the *lengths* of the newer half of the window have shifted against those of the older half
 ///   (`traffic_window::find_shift`): the older half is forgotten;
 /// - the *rate* is not what was planned for, by a third;
@@ -44,8 +44,9 @@ namespace sim {
 ///   one of twenty that arrived meanwhile waits. If that changes nothing, it looks twice as long the next time.
 ///
 /// What a layout is expected to gain is the planner's business, which `plan` is; it is told of the layout that there is
-/// and asks more of another. When the layout changes, requests that are on their way stay where they were; those that
-/// run go on where they are, or move as the new layout has them move; new ones go by the new layout.
+/// and asks more of another, and stages or pools are given up when two plans in a row say so. When the layout changes,
+/// requests that are on their way stay where they were; those that run go on where they are, or move as the new layout
+/// has them move; new ones go by the new layout.
 ///
 /// A look each second is O(instances); the lengths are looked at anew, O(n log n) in the window, for every eighth of it
 /// that arrives; a plan is O(n log n) and what the planner takes. Measures: `plans`, `layouts` (begun), `shifts`.
@@ -53,18 +54,20 @@ class replanning {
  public:
   /// Parameters.
   struct config {
-    prefill_model model{};              ///< For placement by headroom and for pools.
-    bool by_headroom = true;            ///< Otherwise new requests go to the least load while they are together.
-    bool predicts = true;               ///< Scores are looked at.
-    std::vector<tokens> bounds{};       ///< By instance: of the prompts in a step, but in stages. 0: none.
-    std::size_t window = 16'384;        ///< Requests that are remembered. At least 4.
-    std::size_t first_plan = 64;        ///< Requests that end before anything is planned.
-    double look_s = 1;                  ///< Between two looks.
-    std::size_t patience = 16;          ///< Looks that a queue grows before it is acted upon.
-    double rate_changes = 4.0 / 3;      ///< By this factor, up or down.
+    prefill_model model{};          ///< For placement by headroom and for pools.
+    bool by_headroom = true;        ///< Otherwise new requests go to the least load while they are together.
+    bool predicts = true;           ///< Scores are looked at.
+    std::vector<tokens> bounds{};   ///< By instance: of the prompts in a step, but in stages. 0: none.
+    std::size_t window = 16'384;    ///< Requests that are remembered. At least 4.
+    std::size_t first_plan = 4;     ///< Requests that end before anything is planned,
+    std::size_t first_window = 64;  ///< and requests that arrive.
+    double look_s = 1;              ///< Between two looks.
+    std::size_t patience = 16;      ///< Looks that a queue grows before it is acted upon.
+    double rate_changes = 4.0 / 3;  ///< By this factor, up or down.
   };
   /// Finds a layout for the rows of a window at a rate; `now` is the present one. The answer says why.
-  using planner = std::function<instance_layout(std::span<const trace_row> rows, double rate, const instance_layout& now)>;
+  using planner =
+      std::function<instance_layout(std::span<const trace_row> rows, double rate, const instance_layout& now)>;
 
   /// @param lengths what it learns; must outlive it. @param history earlier requests of the same traffic, may be empty.
   /// @param plan says what is best.
@@ -82,11 +85,12 @@ class replanning {
     window_.starts(c.requests().size());
     met_.assign(c.requests().size(), false);
     window_.remember(history_, c.now_s());
+    given_ = window_.size();
     if (history_.empty()) {
       begin(c, {});
     } else {
       learn(c);
-      plan(c, "a history is given", true);
+      plan(c, "a history is given");
     }
     c.call_after(config_.look_s, look);
   }
@@ -253,10 +257,11 @@ class replanning {
   }
 
   template <class C>
-  void note(C& c, std::string words) {
-    if (c.options().watcher != nullptr) {
-      c.options().watcher->note(arrivals_ == 0 ? never : c.now_s(), std::move(words));
-    }
+  void note(C& c, std::string words, bool rules = false) {
+    run_watcher* const w = c.options().watcher;
+    if (w == nullptr) return;
+    const double at_s = arrivals_ == 0 ? never : c.now_s();
+    rules ? w->rule(at_s, std::move(words)) : w->note(at_s, std::move(words));
   }
 
   /// Learns from the window, and expects anew of those that are here.
@@ -289,24 +294,24 @@ class replanning {
     for (const instance_view& v : c.views()) waiting += v.queued;
     queue_.push_back(static_cast<double>(waiting));
     if (queue_.size() > patience_) queue_.pop_front();
-    if (window_.ended() + history_.size() < config_.first_plan || window_.size() < 4) return;
+    if (window_.ended() + given_ < config_.first_plan || window_.size() < config_.first_window) return;
     bool shifted = false;
-    if (arrivals_ >= looked_at_ + std::max(window_.size() / 8, config_.first_plan)) {
+    if (arrivals_ >= looked_at_ + std::max(window_.size() / 8, config_.first_window)) {
       looked_at_ = arrivals_;
       shifted = find_shift(c);
     }
-    if (shifted) return plan(c, "the lengths have shifted", true);
-    if (arrivals_ >= 2 * planned_at_) return plan(c, "more is known", false);
+    if (shifted) return plan(c, "the traffic has changed");
+    if (arrivals_ + given_ >= 2 * planned_at_) return plan(c, "more is known");
     const double rate = window_.rate();
-    if (planned_rate_ > 0 && arrivals_ >= planned_at_ + lately && rate > 0 &&
+    if (planned_rate_ > 0 && arrivals_ + given_ >= planned_at_ + lately && rate > 0 &&
         (rate > planned_rate_ * config_.rate_changes || rate * config_.rate_changes < planned_rate_)) {
-      return plan(c, fmt::format("{:.3g} requests come a second, not {:.3g}", rate, planned_rate_), true);
+      return plan(c, fmt::format("{:.3g} requests come a second, not {:.3g}", rate, planned_rate_));
     }
     if (falls_behind(rate)) {
+      const std::uint64_t before = life_;
       plan(c, fmt::format("it falls behind: {:.0f} wait, {:.0f} more than {:g} s ago", queue_.back(),
-                          queue_.back() - queue_.front(), static_cast<double>(patience_) * config_.look_s),
-           true);
-      patience_ = std::min<std::size_t>(2 * patience_, 256);
+                          queue_.back() - queue_.front(), static_cast<double>(patience_) * config_.look_s));
+      if (life_ == before) patience_ = std::min<std::size_t>(2 * patience_, 256);
       queue_.clear();
     }
   }
@@ -322,7 +327,7 @@ class replanning {
     }
     const trend grows = find_trend(parts);
     const double come = rate * config_.look_s * each;
-    return grows.z > sure && grows.slope > matters * come &&
+    return grows.z > sure && queue_.back() > queue_.front() && grows.slope > matters * come &&
            queue_.back() > many * come * static_cast<double>(parts.size());
   }
 
@@ -335,7 +340,6 @@ class replanning {
     const double from = window_.from_s();
     window_.forget_half();
     ++shifts_;
-    history_.clear();
     note(c, fmt::format("the traffic has changed: prompts are {} (z {:.1f}), outputs {} (z {:.1f}); what came from "
                         "{:.1f} s to {:.1f} s is forgotten",
                         words(s.prompts), s.prompts, words(s.outputs), s.outputs, from, window_.from_s()));
@@ -344,17 +348,23 @@ class replanning {
 
   /// Learns, plans, and begins another layout if that is what the planner says.
   template <class C>
-  void plan(C& c, std::string_view reason, bool at_once) {
-    static_cast<void>(at_once);
+  void plan(C& c, std::string_view reason) {
     learn(c);
-    planned_at_ = arrivals_;
+    planned_at_ = arrivals_ + given_;
     planned_rate_ = window_.rate();
     ++plans_;
-    instance_layout next =
-        plan_(window_.rows(c.requests(), *lengths_, config_.predicts), planned_rate_, layout_);
+    instance_layout next = plan_(window_.rows(c.requests(), *lengths_, config_.predicts), planned_rate_, layout_);
     const bool changes = life_ == 0 || !alike(next, layout_);
-    note(c, fmt::format("plans, as {}: {}{}", reason, next.why, changes ? "" : "; nothing changes"));
-    if (!changes) return;
+    // What the last plan gave the instances is not given up for one plan's word: near saturation they differ.
+    const bool waits = life_ != 0 && layout_.kind != layout_kind::together && next.kind != layout_.kind && !doubted_;
+    doubted_ = waits;
+    note(c,
+         fmt::format("a plan, as {}: {}{}", reason, next.why,
+                     !changes ? "; nothing changes"
+                     : waits  ? fmt::format("; the {} stay unless the next plan says so, too", to_string(layout_.kind))
+                              : ""),
+         changes && !waits);
+    if (!changes || waits) return;
     patience_ = config_.patience;
     queue_.clear();
     begin(c, std::move(next));
@@ -373,13 +383,15 @@ class replanning {
   std::vector<bool> met_;   ///< By request: it has been placed before.
   std::size_t arrivals_ = 0;
   std::size_t looked_at_ = 0;   ///< Arrivals when a shift was looked for last.
-  std::size_t planned_at_ = 0;  ///< Arrivals at the last plan.
+  std::size_t planned_at_ = 0;  ///< Arrivals at the last plan, with what was given.
+  std::size_t given_ = 0;       ///< Requests of the history.
   double planned_rate_ = 0;
   std::deque<double> queue_;  ///< How many waited at the last looks.
   std::size_t patience_ = config_.patience;
   bool learned_ = false;
   std::vector<float> scores_;  ///< Of those that came before anything was learned.
   std::size_t ordered_ = 0;
+  bool doubted_ = false;  ///< The last plan would have given up what there is.
   std::size_t plans_ = 0;
   std::size_t shifts_ = 0;
   std::string placement_;

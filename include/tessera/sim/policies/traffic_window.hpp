@@ -11,8 +11,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <iterator>
 #include <limits>
 #include <span>
+#include <utility>
 #include <vector>
 
 TESSERA_NAMESPACE_BEGIN
@@ -107,9 +109,12 @@ class traffic_window {
   }
 
   /// The requests as rows of a trace, in order of arrival, from 0 on, with expected lengths for scores. One that runs
-  /// has a length that it may come to, by `lengths`: they are spread as those who have come as far. O(n log bins).
+  /// has a length that it may come to: these are spread as those of the requests that have come as far (Kaplan and
+  /// Meier), and beyond the longest that was seen as those of exponential lengths through that point (Brown, Hollander
+  /// and Korwar 1974), lest a server that has just begun knows of no long ones. O(n log n).
   [[nodiscard]] std::vector<trace_row> rows(std::span<const request> all, const learned_lengths& lengths,
                                             bool predicts) const {
+    const std::vector<part_left> curve = survival(all);
     std::vector<trace_row> out;
     out.reserve(seen_.size());
     double place = 0;
@@ -124,7 +129,7 @@ class traffic_window {
         // The golden section fills the interval evenly, however many there are.
         place += 0.6180339887498949;
         place -= std::floor(place);
-        output += lengths.distributions().rest_quantile(row.score, output, 0.005 + 0.99 * place);
+        output = longer_than(curve, output, place);
       }
       row.output_tokens = row.answer_tokens = std::max<std::int64_t>(1, output.count());
       out.push_back(row);
@@ -144,6 +149,42 @@ class traffic_window {
     std::size_t request = 0;
     bool refused = false;
   };
+
+  /// Of all, the part that is longer than so much.
+  struct part_left {
+    tokens length{};
+    double part = 1;
+  };
+  /// At each length there is, ended or not; by length.
+  [[nodiscard]] std::vector<part_left> survival(std::span<const request> all) const {
+    std::vector<std::pair<tokens, bool>> known;
+    for (const entry& e : seen_) {
+      if (!e.refused) known.emplace_back(length_of(e, all), e.ended);
+    }
+    std::sort(known.begin(), known.end());
+    std::vector<part_left> curve;
+    double part = 1;
+    for (std::size_t first = 0, past = 0; first != known.size(); first = past) {
+      std::size_t ended = 0;
+      for (; past != known.size() && known[past].first == known[first].first; ++past)
+        ended += known[past].second ? 1 : 0;
+      part *= 1 - static_cast<double>(ended) / static_cast<double>(known.size() - first);
+      curve.push_back({known[first].first, part});
+    }
+    return curve;
+  }
+  /// The length that a part `place` of those are below that are longer than `than`.
+  [[nodiscard]] static tokens longer_than(const std::vector<part_left>& curve, tokens than, double place) {
+    const auto above =
+        std::upper_bound(curve.begin(), curve.end(), than, [](tokens t, const part_left& p) { return t < p.length; });
+    const double left = (above == curve.begin() ? 1.0 : std::prev(above)->part) * (1 - place);
+    const auto found = std::partition_point(above, curve.end(), [left](const part_left& p) { return p.part > left; });
+    if (found != curve.end()) return found->length;
+    const part_left& last = curve.back();
+    if (last.part >= 1 || left <= 0) return max(than, last.length) + tokens{1};
+    const double length = static_cast<double>(last.length.count()) * std::log(left) / std::log(last.part);
+    return tokens{std::max(than.count() + 1, static_cast<std::int64_t>(std::min(length, 1e7)))};
+  }
 
   void push(const entry& e) {
     if (seen_.size() == most_) {
