@@ -112,7 +112,14 @@ template <class Scheduler>
   instance_layout best;
   const auto less = [](bool enough) { return enough ? "not less" : "less"; };
   if (config.stages && o.instances > 1 && o.instances <= most_in_stages && !rows.empty()) {
-    const cascade_plan plan = plan_cascade(o, rows, rate, layout::steady, std::max<std::size_t>(1, o.instances / 4));
+    // A few large stages hold up better than the plan knows: no instance is alone with what has come to it. More, where
+    // they carry more.
+    const std::size_t least = std::max<std::size_t>(1, o.instances / 4);
+    cascade_plan plan = plan_cascade(o, rows, rate, layout::steady, least);
+    if (least > 1 && plan.carried < 1) {
+      cascade_plan finer = plan_cascade(o, rows, rate, layout::steady);
+      if (plan.carried < 0.95 * finer.carried) plan = std::move(finer);
+    }
     const double wanted = now.kind == layout_kind::stages ? config.kept_gain : config.least_gain;
     best.why =
         fmt::format("at {:.3g} requests a second stages by length are expected to gain {:.3g} times, {} than {:g}",

@@ -110,26 +110,30 @@ class replanning {
     return std::visit([&](auto& l) { return l.place(v, arrived); }, running_);
   }
 
-  // What else happens is the present layout's business, and told to the window.
+  // What else happens is the present layout's business. What ends is told to the window, too.
 
+  /// `r` begins to answer.
   template <class C>
   void answers(C& c, request& r) {
     tell(c, [&](auto& l, auto& v) {
       if constexpr (requires { l.answers(v, r); }) l.answers(v, r);
     });
   }
+  /// `r` has its first token.
   template <class C>
   void prefilled(C& c, request& r) {
     tell(c, [&](auto& l, auto& v) {
       if constexpr (requires { l.prefilled(v, r); }) l.prefilled(v, r);
     });
   }
+  /// `r` has arrived with its KV.
   template <class C>
   void moved(C& c, request& r) {
     tell(c, [&](auto& l, auto& v) {
       if constexpr (requires { l.moved(v, r); }) l.moved(v, r);
     });
   }
+  /// The KV of `r` is at its destination: it goes on there when the layout likes.
   template <class C>
   void arrived(C& c, request& r) {
     tell(c, [&](auto& l, auto& v) {
@@ -140,17 +144,20 @@ class replanning {
       }
     });
   }
+  /// `r` stays where it is.
   template <class C>
   void migration_failed(C& c, request& r) {
     tell(c, [&](auto& l, auto& v) {
       if constexpr (requires { l.migration_failed(v, r); }) l.migration_failed(v, r);
     });
   }
+  /// `r` has ended.
   template <class C>
   void finished(C& c, request& r) {
     window_.ended(r);
     tell(c, [&](auto& l, auto& v) { l.finished(v, r); });
   }
+  /// `r` was refused.
   template <class C>
   void rejected(C& c, request& r) {
     window_.refused(r);
@@ -158,30 +165,35 @@ class replanning {
       if constexpr (requires { l.rejected(v, r); }) l.rejected(v, r);
     });
   }
+  /// The instance of `r` has died.
   template <class C>
   void lost(C& c, request& r) {
     tell(c, [&](auto& l, auto& v) {
       if constexpr (requires { l.lost(v, r); }) l.lost(v, r);
     });
   }
+  /// That instance `i` is dead has become known.
   template <class C>
   void failed(C& c, std::size_t i) {
     tell(c, [&](auto& l, auto& v) {
       if constexpr (requires { l.failed(v, i); }) l.failed(v, i);
     });
   }
+  /// Instance `i` is back.
   template <class C>
   void returned(C& c, std::size_t i) {
     tell(c, [&](auto& l, auto& v) {
       if constexpr (requires { l.returned(v, i); }) l.returned(v, i);
     });
   }
+  /// Instance `i` is between two steps.
   template <class C>
   void step_ended(C& c, std::size_t i) {
     tell(c, [&](auto& l, auto& v) {
       if constexpr (requires { l.step_ended(v, i); }) l.step_ended(v, i);
     });
   }
+  /// A look, or an alarm of the layout.
   template <class C>
   void alarm(C& c, std::uint64_t what) {
     if (what == look) {
