@@ -79,8 +79,8 @@ struct setting {
 constexpr auto quiet = [](std::size_t) {};
 
 contestant ours(std::string name, const sim::due_first_config& config = {}) {
-  return {std::move(name), [config](const cluster_options& c, const rows_type& history, const rows_type& rows) {
-            return sim::run_due_first(c, rows, history, config, quiet);
+  return {std::move(name), [config](const cluster_options& c, const rows_type& /*history*/, const rows_type& rows) {
+            return sim::run_due_first(c, rows, {}, config, quiet);
           }};
 }
 std::vector<contestant> named(std::string_view names) {
@@ -659,7 +659,7 @@ void show_setting(page& p, const setting& s, const found_type& found) {
 void ablation(page& p, const options& o, const std::vector<setting>& settings) {
   const auto with_scores = [](const cluster_options& c, const rows_type& history, const rows_type& rows) {
     const double noise = pars_setting::noise_for(lengths_of(history), tau_of_pars, 1);
-    return sim::run_due_first(c, scored(rows, noise, 1), scored(history, noise, 2), {}, quiet);
+    return sim::run_due_first(c, scored(rows, noise, 1), {}, {}, quiet);
   };
   const auto bounded = [](const contestant& theirs) {
     return contestant{"`" + theirs.name + "`, steps bounded",
@@ -788,7 +788,8 @@ void run(const options& o) {
       "a clock that all but stops when many wait; placement by headroom, of the prompts to compute and of the memory, "
       "or where the least is to compute where prompts are cached, and "
       "a bound on what prompts add to a step; instead of these CascadeInfer's stages where the planner expects a gain "
-      "of a fifth or more, or Phasor's pools where a trial on the history finds a gain of a fiftieth. The same rules "
+      "of a quarter or more, or Phasor's pools where a trial on the last requests finds a gain of a fiftieth. It is "
+      "told nothing of the traffic beforehand: it learns lengths while it runs, and plans again. The same rules "
       "and parameters are used everywhere on this page: the defaults (pace 0.1 s a token, slice 250 tokens, margin 1 "
       "s, twice the first expectation at most, watermark 1 %), prompts for what a decode step leaves of 50 ms, stages "
       "from a gain of 1.25, pools from one of 1.02. The claim that is examined: it is behind no published policy, in "
@@ -800,14 +801,14 @@ void run(const options& o) {
       "rules were chosen; *held-out* ones were not. Every number is a mean over {} seeds, from {} on, ± half of its 95 "
       "% interval; changes are taken seed by seed. Near saturation much depends on the seeds. What a policy knows of "
       "the traffic beforehand, lengths for predictions and for stages, it knows from as many requests of the same kind "
-      "drawn under another seed.",
+      "drawn under another seed; `due-first` knows nothing beforehand.",
       o.seeds, first_seed));
   p.text(
       fmt::format("**Scores.** In PARS's setting `pars` and `due-first` get the same: the logarithm of the true output "
                   "length with normal noise, as much as gives a tau-b of {}, that of PARS's model on its page. "
-                  "`due-first` turns them into expected lengths, learned from the scores and lengths of the earlier "
-                  "requests, with a step for every 64. In the other "
-                  "settings nobody has scores: `due-first` expects the mean of these lengths of every request.",
+                  "`due-first` turns them into expected lengths, learned while it runs from the scores and lengths of "
+                  "the requests before, with a step for every 64; before any has ended only their order counts. In the "
+                  "other settings nobody has scores: `due-first` expects the mean of the lengths of every request.",
                   tau_of_pars));
   summary(p, settings, found);
   for (std::size_t i = 0; i != settings.size(); ++i) show_setting(p, settings[i], found[i]);

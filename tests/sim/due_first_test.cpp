@@ -310,12 +310,12 @@ TEST_CASE("due_first: prompts apart from decodes where a trial says that it pays
   const run_result apart = sim::run_due_first(v100, rows, history, {}, quiet);
   const run_result together = sim::run_due_first(v100, rows, history, {.pools = false}, quiet);
   check_served(apart, rows);
-  CHECK(apart.numbers.placement == "pools");
+  CHECK(apart.numbers.placement.starts_with("pools"));
   CHECK(together.numbers.placement == "headroom");
   CHECK(apart.numbers.e2e.mean < 0.98 * together.numbers.e2e.mean);
   CHECK(apart.numbers.e2e.p99 < together.numbers.e2e.p99);
-  // Never for one instance, nor where nothing is known of the traffic.
-  CHECK(sim::run_due_first(v100, rows, {}, {}, quiet).numbers.placement == "headroom");
+  // Not before something is known of the traffic.
+  CHECK(sim::run_due_first(v100, rows, {}, {}, quiet).numbers.placement.starts_with("headroom"));
 
   const auto chat = sim::generate(sim::find_workload("arena-chat"), 1000, 14.2, 1);
   const auto h100 = cluster_of("h100-96gb-qwen-32b", 8, 0, 256);

@@ -3,6 +3,7 @@
 #include <tessera/rank/dense.hpp>
 #include <tessera/rank/length_calibrator.hpp>
 #include <tessera/rank/length_distribution.hpp>
+#include <tessera/rank/length_shift.hpp>
 #include <tessera/rank/mlp.hpp>
 #include <tessera/rank/model_file.hpp>
 #include <tessera/rank/scorer.hpp>
@@ -39,3 +40,4 @@ tessera::tokens expected_rest(std::span<std::byte> memory, const tessera::rank::
   return lengths.drift() > 0 ? lengths.rest_quantile(1.0F, tessera::tokens{3}, 0.9)
                              : lengths.expected_rest(1.0F, tessera::tokens{3});
 }
+double shift(std::span<tessera::rank::known_length> seen) noexcept { return tessera::rank::length_shift(seen); }

@@ -346,6 +346,9 @@ class cluster {
     lost(r, of);
   }
 
+  /// Steps of instance `i` that begin from now on have so many tokens for prompts (`instance_options::prefill_budget`).
+  void bound_prompts(std::size_t i, tokens most) noexcept { instances_[i].bound_prompts(most); }
+
   /// Calls the control's `alarm(what)` after `delay_s` seconds.
   void call_after(double delay_s, std::uint64_t what) { alarms_.push({now_s_ + delay_s, alarms_set_++, what}); }
 

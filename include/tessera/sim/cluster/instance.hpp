@@ -152,7 +152,7 @@ class instance {
   /// `options` must outlive it. Its scheduler is made when the first request comes: a large cluster that has little to
   /// do costs little.
   instance(const instance_options& options, const typename Scheduler::config& config)
-      : options_{&options}, config_{config} {}
+      : options_{&options}, config_{config}, prefill_budget_{options.prefill_budget} {}
 
   /// Whether a request has ever come, so that there is a scheduler.
   [[nodiscard]] bool started() const noexcept { return engine_ != nullptr; }
@@ -314,6 +314,9 @@ class instance {
   void delay(double seconds) noexcept { ends_s_ += seconds; }
   /// Steps that begin from now on take so many times as long.
   void slow_down(double factor) noexcept { slowness_ = factor; }
+  /// Steps that begin from now on have so many tokens for prompts, whatever `instance_options::prefill_budget` says. 0:
+  /// only the step's own budget binds.
+  void bound_prompts(tokens most) noexcept { prefill_budget_ = most; }
 
   /// Requests in the high-priority queue (PASCAL's r_i): reasoning and not demoted. O(1).
   [[nodiscard]] std::size_t reasoning() const noexcept { return served() - answering_.size() - demoted_; }
@@ -338,7 +341,7 @@ class instance {
   void start_step(double now_s, Timed&& timed) {
     const auto before = std::chrono::steady_clock::now();
     step_limits step = options_->step;
-    if (const tokens most = options_->prefill_budget; most > tokens{}) {
+    if (const tokens most = prefill_budget_; most > tokens{}) {
       step.token_budget =
           min(step.token_budget, most + tokens{static_cast<std::int64_t>(scheduler().resident_count())});
     }
@@ -579,6 +582,7 @@ class instance {
   std::size_t demoted_ = 0;          ///< Counted when a demoted request is next in a step.
   std::size_t looked_ = 0;           ///< So many have been looked at for their prefixes.
   double slowness_ = 1;
+  tokens prefill_budget_{};
   double last_step_s_ = 0;
   double started_s_ = 0;
   double ends_s_ = 0;

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 /// @file
@@ -145,6 +146,8 @@ class run_watcher {
   /// The policy says something that is of no one request: how it has divided the instances, before the run, or that one
   /// goes to another pool. @param at_s NaN before the run.
   virtual void note(double at_s, std::string words) = 0;
+  /// The same of what holds from then on, until the next.
+  virtual void rule(double at_s, std::string words) { note(at_s, std::move(words)); }
 };
 
 }  // namespace sim

@@ -33,6 +33,7 @@ struct cascade_plan {
   double in_flight = 0;                    ///< Requests that the sample was taken to be in flight.
   std::vector<partition::stage> stages{};  ///< All instances, all lengths.
   double gain = 1;                         ///< By `layout::steady`: see `steady_stages`.
+  double carried = 1;                      ///< Likewise.
   double seconds = 0;                      ///< What the method took, without sorting the sample.
 };
 
@@ -57,9 +58,9 @@ inline constexpr std::size_t planning_sample = 20'000;
 /// with the history's mean output. The sample is planned for as if all instances were full, because that is when the
 /// layout matters; with a closed loop, for as many as are in it. `rate` is read by `layout::steady` alone. Requests
 /// that do not fit on an instance are left out. Requires at least one row; a rate that is not positive counts as more
-/// than there is room for.
+/// than there is room for. `least`, the fewest instances of a stage, is likewise.
 [[nodiscard]] inline cascade_plan plan_cascade(const cluster_options& o, std::span<const trace_row> history,
-                                               double rate, layout how = layout::exact) {
+                                               double rate, layout how = layout::exact, std::size_t least = 1) {
   TESSERA_ASSERT(!history.empty(), "stages are planned from a history");
   const double kv =
       static_cast<double>(o.instance.limits.blocks) * static_cast<double>(o.instance.limits.block_size.count());
@@ -93,10 +94,12 @@ inline constexpr std::size_t planning_sample = 20'000;
                                      {.sample = rows,
                                       .rate = rate > 0 ? rate : 1e3 * static_cast<double>(o.instances),
                                       .kv_tokens = kv,
-                                      .max_batch = o.instance.step.max_batch},
+                                      .max_batch = o.instance.step.max_batch,
+                                      .least = least},
                                      o.instances);
     plan.stages = std::move(best.stages);
     plan.gain = best.gain;
+    plan.carried = best.carried;
     plan.seconds = seconds_since(start);
     return plan;
   }

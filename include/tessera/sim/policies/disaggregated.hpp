@@ -118,6 +118,8 @@ class pools {
     return kv::stranded_below{demand}({.total = total, .free = free});
   }
 
+  /// What was before is none of theirs.
+  void measures_from(double now_s) noexcept { measured_s_ = now_s; }
   /// Takes the time average of queues and fragmentation up to `now_s`. `head_of_line`: by worker, the blocks that its
   /// first waiting request needs, or 0.
   void measure(double now_s, std::span<const instance_view> views, std::span<const blocks> head_of_line) {
@@ -195,7 +197,7 @@ class disaggregated {
   disaggregated(const pool_sizes& sizes, Policy policy, double epoch_s = 0.05)
       : sizes_{sizes}, policy_{std::move(policy)}, epoch_s_{epoch_s} {}
 
-  /// Called once, before the first event.
+  /// Called once: before the first event, or when it takes over from another control, with the requests that are there.
   template <class C>
   void starts(C& c) {
     TESSERA_ASSERT(sizes_.prefill + sizes_.decode + sizes_.mixed == c.size(), "every instance is in a pool");
@@ -204,6 +206,16 @@ class disaggregated {
     queued_.assign(c.requests().size(), false);
     arrived_.resize(c.size());
     entering_.resize(c.size());
+    bool takes_over = false;
+    for (std::size_t i = 0; i != c.size(); ++i) {
+      for (const request* r : c.at(i).requests()) {
+        takes_over = true;
+        if (!r->prefills) continue;
+        pools_->workers()[i].load.join(r->prompt);
+        queued_[r->index] = true;
+      }
+    }
+    if (takes_over) pools_->measures_from(c.now_s());
     if constexpr (requires { policy_.starts(c, *pools_); }) policy_.starts(c, *pools_);
     c.call_after(epoch_s_, 0);
   }
@@ -223,7 +235,7 @@ class disaggregated {
   /// The prompt of a request is computed: its KV goes to a decode worker.
   template <class C>
   void prefilled(C& c, request& r) {
-    computed(r);
+    if (queued_[r.index]) computed(r);
     look_at(c, r);
     const std::size_t w = policy_.decode_worker(c, *pools_, r);
     if (c.asks(r)) c.because("its tokens, to " + reason(w, Policy::decode_reason), seen());

@@ -53,9 +53,8 @@ namespace sim {
   return {.prefill = each, .decode = each, .mixed = instances - 2 * each};
 }
 
-/// `tessera::due_first` with all that belongs to it, or with some of it. What it should know from earlier traffic,
-/// lengths and rate, it takes from the workload itself, as `cascade` does; `run_due_first` takes a history. Without
-/// scores it runs too, and expects all outputs to be alike.
+/// `tessera::due_first` with all that belongs to it, or with some of it. It knows nothing beforehand, and learns while
+/// it runs; `run_due_first` takes a history. Without scores it runs too, and expects all outputs to be alike.
 [[nodiscard]] TESSERA_DETAIL_POLICIES_INLINE policy due_first_policy(std::string name,
                                                                      const due_first_config& config = {});
 
@@ -131,7 +130,7 @@ TESSERA_DETAIL_POLICIES_INLINE policy due_first_policy(std::string name, const d
           .run =
               [name, config](const cluster_options& options, std::span<const trace_row> rows,
                              const progress_callback& progress) {
-                run_result result = run_due_first(options, rows, rows, config, progress);
+                run_result result = run_due_first(options, rows, {}, config, progress);
                 result.numbers.policy = name;
                 return result;
               },

@@ -25,6 +25,7 @@ struct steady_load {
   double rate = 1;                    ///< Of requests like these, per second.
   double kv_tokens = 0;               ///< Room of an instance.
   std::size_t max_batch = 256;        ///< Largest batch.
+  std::size_t least = 1;              ///< Fewest instances of a stage, unless there is only one stage.
   double hand_over_s = 0.01;          ///< What a hand-over takes beside the step that it waits for.
   double most_handing = 0.6;          ///< Part of the time that an instance may be handing over; it does one at a time.
 };
@@ -35,6 +36,7 @@ struct steady_stages {
   double gain = 1;  ///< Requests in the system without stages, over those with these, at the rate that was planned for:
                     ///< if no plan can keep up with the load, the largest that one can. Infinity: without stages it
                     ///< cannot keep up with that. At least 1.
+  double carried = 1;  ///< Part of the rate that was planned for: less than 1 if no plan keeps up with all of it.
 };
 
 /// Divides lengths and instances into stages like CascadeInfer's planner (section 4.2), with another cost of a stage.
@@ -163,7 +165,7 @@ struct steady_stages {
     best[0][0].cost = 0;
     for (std::size_t j = 1; j <= bins; ++j) {
       for (std::size_t i = 0; i != j; ++i) {
-        for (std::size_t k = 1; k <= instances; ++k) {
+        for (std::size_t k = std::min(load.least, instances); k <= instances; ++k) {
           const double c = cost(i, j, k, rate);
           if (c == impossible) continue;
           for (std::size_t e = k; e <= instances; ++e) {
@@ -186,7 +188,9 @@ struct steady_stages {
       j = last.from;
     }
     std::reverse(stages.begin(), stages.end());
-    return {.stages = std::move(stages), .gain = cost(0, bins, instances, rate) / best[instances][bins].cost};
+    return {.stages = std::move(stages),
+            .gain = cost(0, bins, instances, rate) / best[instances][bins].cost,
+            .carried = rate / load.rate};
   }
 }
 

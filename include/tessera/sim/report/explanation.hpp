@@ -93,8 +93,9 @@ class explanation : public run_watcher {
 
   /// What the policy said of no one request.
   struct note_at {
-    double at_s = 0;    ///< NaN before the run.
-    std::string words;  ///< A plain sentence.
+    double at_s = 0;     ///< NaN before the run.
+    std::string words;   ///< A plain sentence.
+    bool holds = false;  ///< Until the next that does: a rule, not an event.
   };
 
   /// Asks for `q` alone.
@@ -168,7 +169,8 @@ class explanation : public run_watcher {
     one.last = std::move(s);
   }
 
-  void note(double at_s, std::string words) override { notes_.push_back({at_s, std::move(words)}); }
+  void note(double at_s, std::string words) override { notes_.push_back({at_s, std::move(words), false}); }
+  void rule(double at_s, std::string words) override { notes_.push_back({at_s, std::move(words), true}); }
 
   /// The run is over. Call once. Requires: it is the one that told.
   void finish(const run_result& r) {
@@ -188,9 +190,14 @@ class explanation : public run_watcher {
       ends_s_ = std::max({ends_s_, one.arrival, one.completed() ? one.finish : one.arrival});
       if (question_.request && one.id == *question_.request) record_ = one;
     }
-    // Of what goes on beside, only what falls into the time that is explained.
+    // Of what goes on beside, only what falls into the time that is explained, and what held when that began.
+    const double from_s = !question_.request ? question_.from_s : record_ ? record_->arrival : -forever;
+    double ruled_s = -forever;
+    for (const note_at& n : notes_) {
+      if (n.holds && n.at_s <= from_s) ruled_s = std::max(ruled_s, n.at_s);
+    }
     std::erase_if(notes_, [&](const note_at& n) {
-      if (std::isnan(n.at_s)) return false;
+      if (std::isnan(n.at_s) || (n.holds && n.at_s == ruled_s)) return false;
       if (!question_.request) return !is_inside(n.at_s);
       return !record_ || n.at_s < record_->arrival || (record_->completed() && n.at_s > record_->finish);
     });

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <tessera/headroom/space.hpp>
+#include <tessera/placement/migrate_when_tight.hpp>
+#include <tessera/placement/phi.hpp>
+#include <tessera/sim/cluster/cluster.hpp>
+#include <tessera/sim/cluster/compare_views.hpp>
+#include <tessera/sim/policies/disaggregated.hpp>
+#include <tessera/sim/policies/learned_lengths.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <utility>
+#include <vector>
+
+TESSERA_NAMESPACE_BEGIN
+namespace sim {
+
+/// New requests to the instance with the most headroom: the smaller of Phi_T, of the prompts of requests that have no
+/// token yet, and Phi_S, of its memory when all its requests have their expected length. Both may be negative. One
+/// whose prompt is cached somewhere, in part, goes where the product is least of what there would then be to compute
+/// and of how many requests there would be: LMetric's, with the prompts in line, and counting the request itself, lest
+/// an idle instance be worth any prefix. Requests that begin to answer stay, unless memory is tight. O(instances) a
+/// request, and O(instances log blocks) where prefixes are shared.
+class by_headroom {
+ public:
+  /// @param model what prompts cost, and the time to first token that is aimed at.
+  explicit by_headroom(const prefill_model& model) : model_{model} {}
+
+  /// Called once: before the first event, or when it takes over from another control, with the requests that are there.
+  template <class C>
+  void starts(C& c) {
+    taken_.assign(c.requests().size(), {});
+    totals_.assign(c.size(), {});
+    views_.reserve(c.size());
+    for (std::size_t i = 0; i != c.size(); ++i) {
+      for (const request* r : c.at(i).requests()) {
+        take(c, *r, i, r->first_token_s < 0 ? model_.cost.flops(r->prompt) : 0);
+      }
+    }
+  }
+  /// The instance that a request which has just arrived goes to.
+  template <class C>
+  [[nodiscard]] std::size_t place(C& c, const request& r) {
+    if (!r.prefix_hashes().empty()) c.look_at_prefixes(r);
+    const auto& instances = c.candidates(r);
+    const bool cached =
+        !r.prefix_hashes().empty() && std::any_of(instances.begin(), instances.end(),
+                                                  [](const instance_view& v) { return v.cached_tokens > tokens{}; });
+    const auto own = [&](const instance_view& v) {
+      const double saved = cached ? model_.cost.flops(v.cached_tokens) : 0;
+      return model_.cost.flops(r.prompt) - saved;
+    };
+    views_.clear();
+    for (const instance_view& v : instances) {
+      if (cached) {
+        views_.push_back({v.requests, -(totals_[v.id].flops + own(v)) * static_cast<double>(v.requests + 1)});
+        continue;
+      }
+      // Where more was generated than expected, all in all, it is what is held.
+      const blocks used = max(totals_[v.id].memory, v.kv_held);
+      views_.push_back({v.requests, std::min(1 - totals_[v.id].flops / model_.budget.flops(),
+                                             headroom::space_freeness(used, {}, v.capacity))});
+    }
+    const instance_view& chosen = instances[most_free_(views_)];
+    const std::size_t to = chosen.id;
+    if (c.asks(r) && cached) {
+      c.because("the least to compute there times how many would be there; some of its prompt is cached",
+                sim::compare_views(instances, false, true));
+    } else if (c.asks(r)) {
+      comparison seen{.columns = {"requests", "Phi_T", "Phi_S"}};
+      for (const instance_view& v : instances) {
+        seen.rows.push_back({v.id,
+                             {},
+                             {static_cast<double>(v.requests), 1 - totals_[v.id].flops / model_.budget.flops(),
+                              headroom::space_freeness(max(totals_[v.id].memory, v.kv_held), {}, v.capacity)}});
+      }
+      c.because(fmt::format("the most headroom, the smaller of Phi_T and Phi_S; {} tokens are expected of it",
+                            scored_length{}(r).count()),
+                std::move(seen));
+    }
+    take(c, r, to, own(chosen));
+    return to;
+  }
+  /// `r` has its first token.
+  template <class C>
+  void prefilled(C&, const request& r) {
+    taken& t = taken_[r.index];
+    totals_[t.at].flops -= t.what.flops;
+    t.what.flops = 0;
+  }
+  /// A request begins to answer: it may move.
+  template <class C>
+  void answers(C& c, request& r) {
+    prefilled(c, r);  // which is not said of one that has moved
+    migration_.answers(c, r);
+  }
+  /// `r` has arrived with its KV.
+  template <class C>
+  void moved(C&, const request& r) {
+    taken& t = taken_[r.index];
+    totals_[t.at] -= t.what;
+    t.at = r.where;
+    totals_[t.at] += t.what;
+  }
+  /// `r` was refused.
+  template <class C>
+  void rejected(C& c, const request& r) {
+    finished(c, r);
+  }
+  /// The instance of `r` has died.
+  template <class C>
+  void lost(C& c, const request& r) {
+    finished(c, r);
+  }
+  /// `r` has ended.
+  template <class C>
+  void finished(C&, const request& r) {
+    totals_[taken_[r.index].at] -= taken_[r.index].what;
+  }
+
+ private:
+  /// What requests take of an instance.
+  struct demand {
+    blocks memory{};   // when they have their expected length
+    double flops = 0;  // until they have their first token
+    void operator+=(const demand& d) noexcept { memory += d.memory, flops += d.flops; }
+    void operator-=(const demand& d) noexcept { memory -= d.memory, flops -= d.flops; }
+  };
+  struct taken {
+    std::size_t at = 0;
+    demand what{};
+  };
+  struct view {
+    std::size_t requests = 0;
+    double phi = 0;
+  };
+
+  /// `flops`: what is to compute of its prompt.
+  template <class C>
+  void take(C& c, const request& r, std::size_t at, double flops) {
+    const tokens block_size = c.options().instance.limits.block_size;
+    taken_[r.index] = {at, {blocks_for(r.prompt + scored_length{}(r), block_size), flops}};
+    totals_[at] += taken_[r.index].what;
+  }
+
+  prefill_model model_;
+  placement::highest_phi most_free_{};
+  placed<placement::least_load, placement::migrate_when_tight> migration_{{}, {.headroom = quantum_blocks}};
+  std::vector<taken> taken_;    // by request
+  std::vector<demand> totals_;  // by instance
+  std::vector<view> views_;
+};
+
+}  // namespace sim
+TESSERA_NAMESPACE_END

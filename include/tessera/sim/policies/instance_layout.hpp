@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <tessera/sim/cluster/pool_sizes.hpp>
+#include <tessera/sim/policies/cascade.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+TESSERA_NAMESPACE_BEGIN
+namespace sim {
+
+/// How instances share the work.
+enum class layout_kind : std::uint8_t {
+  together,  ///< Each does everything.
+  stages,    ///< By length: `cascade`.
+  pools,     ///< Prompts and decodes apart: `disaggregated`.
+};
+
+/// As tables call it.
+[[nodiscard]] constexpr std::string_view to_string(layout_kind k) noexcept {
+  switch (k) {
+    case layout_kind::together: return "headroom";
+    case layout_kind::stages: return "stages";
+    case layout_kind::pools: return "pools";
+  }
+  return "?";
+}
+
+/// A layout of all instances, and why it was chosen.
+struct instance_layout {
+  layout_kind kind = layout_kind::together;  ///< Which of the following is read.
+  cascade::config stages{};                  ///< Of `layout_kind::stages`.
+  pool_sizes pools{};                        ///< Of `layout_kind::pools`.
+  std::string why{};                         ///< In words.
+};
+
+/// Whether one is as good as the other, so that a change is not worth it: the same pools, or as many stages, whose
+/// boundaries are within a quarter and which differ by an instance at most.
+[[nodiscard]] inline bool alike(const instance_layout& a, const instance_layout& b) {
+  if (a.kind != b.kind) return false;
+  if (a.kind == layout_kind::together) return true;
+  if (a.kind == layout_kind::pools) {
+    return a.pools.prefill == b.pools.prefill && a.pools.decode == b.pools.decode && a.pools.mixed == b.pools.mixed;
+  }
+  return std::equal(a.stages.stages.begin(), a.stages.stages.end(), b.stages.stages.begin(), b.stages.stages.end(),
+                    [](const partition::stage& x, const partition::stage& y) {
+                      const auto from_x = static_cast<double>(x.from.count());
+                      const auto from_y = static_cast<double>(y.from.count());
+                      const std::size_t most = std::max(x.instances, y.instances);
+                      return from_x <= 1.25 * from_y && from_y <= 1.25 * from_x &&
+                             most - std::min(x.instances, y.instances) <= 1;
+                    });
+}
+
+}  // namespace sim
+TESSERA_NAMESPACE_END

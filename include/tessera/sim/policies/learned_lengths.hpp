@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <tessera/core/owned_storage.hpp>
+#include <tessera/rank/expected_rest.hpp>
+#include <tessera/rank/length_calibrator.hpp>
+#include <tessera/rank/length_distribution.hpp>
+#include <tessera/sim/cluster/instance.hpp>
+#include <tessera/sim/input/trace_row.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+TESSERA_NAMESPACE_BEGIN
+namespace sim {
+
+/// The expected length that is in the member `score` of a simulated request.
+struct scored_length {
+  /// 0 if there is none.
+  [[nodiscard]] tokens operator()(const request& r) const noexcept {
+    return r.score > 0 ? tokens{static_cast<std::int64_t>(std::min(r.score, 1e9F))} : tokens{};
+  }
+};
+
+/// The scores of `rows` as expected output lengths, learned from the scores and lengths of a `history`, with a step for
+/// every 64 scores. Rows without a score expect the mean; without a history nobody expects anything.
+inline void expect_lengths(std::vector<trace_row>& rows, std::span<const trace_row> history, bool predicts) {
+  if (history.empty()) {
+    for (trace_row& r : rows) r.score = 0;
+    return;
+  }
+  const auto scores =
+      std::count_if(history.begin(), history.end(), [](const trace_row& r) { return r.score == r.score; });
+  const auto steps = static_cast<std::size_t>(scores) / 64;
+  const rank::length_calibrator::limits limits{.window = history.size(),
+                                               .groups = std::clamp<std::size_t>(steps, 1, 32)};
+  auto memory = storage_for<rank::length_calibrator>(limits);
+  rank::length_calibrator calibrator{memory};
+  constexpr float none = std::numeric_limits<float>::quiet_NaN();
+  for (const trace_row& r : history) calibrator.observe(predicts ? r.score : none, tokens{r.output_tokens});
+  calibrator.fit();
+  for (trace_row& r : rows) r.score = static_cast<float>(calibrator(predicts ? r.score : none).count());
+}
+
+/// A request of which something is known: that it has ended after so many tokens, or has so many and runs.
+struct seen_output {
+  float score = std::numeric_limits<float>::quiet_NaN();  ///< As the workload says; NaN: none.
+  tokens length{};                                        ///< Of its output, or what there is of it so far.
+  bool ended = true;                                      ///< Whether that is all.
+};
+
+/// What is expected of requests, learned from those that were seen lately: a length for each score, and how long
+/// outputs are that have the same expected length, which says what is expected of a request anew when it has reasoned
+/// for a while. Knows nothing before `learn`.
+class learned_lengths {
+ public:
+  learned_lengths() = default;
+  /// Learns from requests that have ended. @param ended with expected lengths for scores, see `expect_lengths`.
+  explicit learned_lengths(std::span<const trace_row> ended) {
+    begin(ended.size());
+    for (const trace_row& r : ended) lengths_->observe(r.score, tokens{r.output_tokens});
+    lengths_->fit();
+  }
+  learned_lengths(const learned_lengths&) = delete;
+  learned_lengths& operator=(const learned_lengths&) = delete;
+
+  /// Forgets what was learned, and learns from these. Those that run count for what they will be, by the lengths of
+  /// those that have come as far (Buckley and James, "Linear regression with censored data", 1979): the short ones end
+  /// first, and without the others all would be expected to be short. Two rounds of O(n log n); allocates.
+  /// @param predicts whether scores are looked at; otherwise all expect the mean.
+  void learn(std::span<const seen_output> seen, bool predicts = true) {
+    const auto score_of = [predicts](const seen_output& o) {
+      return predicts ? o.score : std::numeric_limits<float>::quiet_NaN();
+    };
+    const auto scores =
+        std::count_if(seen.begin(), seen.end(), [&](const seen_output& o) { return score_of(o) == score_of(o); });
+    const rank::length_calibrator::limits limits{
+        .window = std::max<std::size_t>(seen.size(), 1),
+        .groups = std::clamp<std::size_t>(static_cast<std::size_t>(scores) / 64, 1, 32)};
+    const auto spread = [&](auto&& label) {
+      begin(seen.size());
+      std::vector<rank::running_length> running;
+      for (const seen_output& o : seen) {
+        if (o.ended) {
+          lengths_->observe(label(o), o.length);
+        } else {
+          running.push_back({label(o), o.length});
+        }
+      }
+      lengths_->fit(running);
+    };
+    const auto none = [](const seen_output&) { return std::numeric_limits<float>::quiet_NaN(); };
+    const auto labelled = [&](const seen_output& o) { return expected_of(score_of(o)); };
+    calibrator_.reset();
+    spread(none);
+    for (int round = 0; round != 2; ++round) {
+      std::vector<tokens> whole;
+      for (const seen_output& o : seen) {
+        whole.push_back(o.ended ? o.length
+                                : o.length + lengths_->expected_rest(round == 0 ? none(o) : labelled(o), o.length));
+      }
+      calibrator_.reset();
+      calibrator_memory_.emplace(storage_for<rank::length_calibrator>(limits));
+      calibrator_.emplace(*calibrator_memory_);
+      for (std::size_t i = 0; i != seen.size(); ++i) calibrator_->observe(score_of(seen[i]), whole[i]);
+      calibrator_->fit();
+      spread(labelled);
+    }
+  }
+
+  /// What is expected of a request with this score, before it has begun. 0 before `learn`.
+  [[nodiscard]] float expected_of(float score) const noexcept {
+    return calibrator_ ? static_cast<float>((*calibrator_)(score).count()) : 0;
+  }
+  /// The distributions, by expected length. At the same address for ever.
+  [[nodiscard]] const rank::length_distribution& distributions() const noexcept { return *lengths_; }
+  /// An `order::output_predictor` for requests whose scores are expected lengths. This object must outlive it.
+  [[nodiscard]] rank::expected_length<> expected() const noexcept { return {&*lengths_}; }
+
+ private:
+  /// Over nothing.
+  void begin(std::size_t window) {
+    lengths_.reset();
+    memory_ = std::make_unique<memory>(
+        storage_for<rank::length_distribution>({.window = std::max<std::size_t>(window, 1), .groups = 32}));
+    lengths_.emplace(*memory_);
+  }
+
+  using memory = owned_storage<rank::length_distribution::limits>;
+  std::unique_ptr<memory> memory_ =
+      std::make_unique<memory>(storage_for<rank::length_distribution>({.window = 1, .groups = 1}));
+  std::optional<rank::length_distribution> lengths_{std::in_place, *memory_};
+  std::optional<owned_storage<rank::length_calibrator::limits>> calibrator_memory_;
+  std::optional<rank::length_calibrator> calibrator_;
+};
+
+}  // namespace sim
+TESSERA_NAMESPACE_END

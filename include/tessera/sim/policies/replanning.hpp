@@ -1,0 +1,414 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <tessera/core/units.hpp>
+#include <tessera/rank/length_shift.hpp>
+#include <tessera/sim/cluster/cluster.hpp>
+#include <tessera/sim/policies/by_headroom.hpp>
+#include <tessera/sim/policies/cascade.hpp>
+#include <tessera/sim/policies/disaggregated.hpp>
+#include <tessera/sim/policies/instance_layout.hpp>
+#include <tessera/sim/policies/layout_view.hpp>
+#include <tessera/sim/policies/learned_lengths.hpp>
+#include <tessera/sim/policies/traffic_window.hpp>
+#include <tessera/sim/report/load_verdict.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+TESSERA_NAMESPACE_BEGIN
+namespace sim {
+
+/// A control that observes the traffic, learns what to expect of it, and gives the instances another layout when one is
+/// expected to pay. It begins with what a history says, if there is one, else with none: placement by headroom, and no
+/// expectations.
+///
+/// It plans when so much is known that something can be said (`first_plan`, `first_window`), again whenever twice as
+/// many have arrived as at the last plan, and when there is a reason to:
+/// - the *lengths* of the newer half of the window have shifted against those of the older half
+///   (`traffic_window::find_shift`): the older half is forgotten;
+/// - the *rate* is not what was planned for, by a third;
+/// - it *falls behind*: the queue has grown for `patience` looks (`find_trend`, as `judge_load` does it) and more than
+///   one of twenty that arrived meanwhile waits. If that changes nothing, it looks twice as long the next time.
+///
+/// What a layout is expected to gain is the planner's business, which `plan` is; it is told of the layout that there is
+/// and asks more of another, and stages or pools are given up when two plans in a row say so. When the layout changes,
+/// requests that are on their way stay where they were; those that run go on where they are, or move as the new layout
+/// has them move; new ones go by the new layout.
+///
+/// A look each second is O(instances); the lengths are looked at anew, O(n log n) in the window, for every eighth of it
+/// that arrives; a plan is O(n log n) and what the planner takes. Measures: `plans`, `layouts` (begun), `shifts`.
+class replanning {
+ public:
+  /// Parameters.
+  struct config {
+    prefill_model model{};          ///< For placement by headroom and for pools.
+    bool by_headroom = true;        ///< Otherwise new requests go to the least load while they are together.
+    bool predicts = true;           ///< Scores are looked at.
+    std::vector<tokens> bounds{};   ///< By instance: of the prompts in a step, but in stages. 0: none.
+    std::size_t window = 16'384;    ///< Requests that are remembered. At least 4.
+    std::size_t first_plan = 4;     ///< Requests that end before anything is planned,
+    std::size_t first_window = 64;  ///< and requests that arrive.
+    double look_s = 1;              ///< Between two looks.
+    std::size_t patience = 16;      ///< Looks that a queue grows before it is acted upon.
+    double rate_changes = 4.0 / 3;  ///< By this factor, up or down.
+  };
+  /// Finds a layout for the rows of a window at a rate; `now` is the present one. The answer says why.
+  using planner =
+      std::function<instance_layout(std::span<const trace_row> rows, double rate, const instance_layout& now)>;
+
+  /// @param lengths what it learns; must outlive it. @param history earlier requests of the same traffic, may be empty.
+  /// @param plan says what is best.
+  replanning(config c, learned_lengths& lengths, std::span<const trace_row> history, planner plan)
+      : config_{std::move(c)},
+        lengths_{&lengths},
+        window_{config_.window},
+        history_{history.begin(), history.end()},
+        plan_{std::move(plan)},
+        running_{together()} {}
+
+  /// Called once, before the first event.
+  template <class C>
+  void starts(C& c) {
+    window_.starts(c.requests().size());
+    met_.assign(c.requests().size(), false);
+    window_.remember(history_, c.now_s());
+    given_ = window_.size();
+    if (history_.empty()) {
+      begin(c, {});
+    } else {
+      learn(c);
+      plan(c, "a history is given");
+    }
+    c.call_after(config_.look_s, look);
+  }
+
+  /// The instance that a request which has just arrived goes to.
+  template <class C>
+  [[nodiscard]] std::size_t place(C& c, const request& arrived) {
+    request& r = c.requests()[arrived.index];
+    if (!met_[r.index]) {
+      met_[r.index] = true;
+      ++arrivals_;
+      window_.arrived(r, r.score, c.now_s());
+      if (!learned_) expect_by_order(r.score);
+      r.score = lengths_->expected_of(config_.predicts ? r.score : std::numeric_limits<float>::quiet_NaN());
+    }
+    layout_view<C> v{c, life_};
+    return std::visit([&](auto& l) { return l.place(v, arrived); }, running_);
+  }
+
+  // What else happens is the present layout's business. What ends is told to the window, too.
+
+  /// `r` begins to answer.
+  template <class C>
+  void answers(C& c, request& r) {
+    tell(c, [&](auto& l, auto& v) {
+      if constexpr (requires { l.answers(v, r); }) l.answers(v, r);
+    });
+  }
+  /// `r` has its first token.
+  template <class C>
+  void prefilled(C& c, request& r) {
+    tell(c, [&](auto& l, auto& v) {
+      if constexpr (requires { l.prefilled(v, r); }) l.prefilled(v, r);
+    });
+  }
+  /// `r` has arrived with its KV.
+  template <class C>
+  void moved(C& c, request& r) {
+    tell(c, [&](auto& l, auto& v) {
+      if constexpr (requires { l.moved(v, r); }) l.moved(v, r);
+    });
+  }
+  /// The KV of `r` is at its destination: it goes on there when the layout likes.
+  template <class C>
+  void arrived(C& c, request& r) {
+    tell(c, [&](auto& l, auto& v) {
+      if constexpr (requires { l.arrived(v, r); }) {
+        l.arrived(v, r);
+      } else if (v.up(r.migration.to)) {
+        v.admit(r);
+      }
+    });
+  }
+  /// `r` stays where it is.
+  template <class C>
+  void migration_failed(C& c, request& r) {
+    tell(c, [&](auto& l, auto& v) {
+      if constexpr (requires { l.migration_failed(v, r); }) l.migration_failed(v, r);
+    });
+  }
+  /// `r` has ended.
+  template <class C>
+  void finished(C& c, request& r) {
+    window_.ended(r);
+    tell(c, [&](auto& l, auto& v) { l.finished(v, r); });
+  }
+  /// `r` was refused.
+  template <class C>
+  void rejected(C& c, request& r) {
+    window_.refused(r);
+    tell(c, [&](auto& l, auto& v) {
+      if constexpr (requires { l.rejected(v, r); }) l.rejected(v, r);
+    });
+  }
+  /// The instance of `r` has died.
+  template <class C>
+  void lost(C& c, request& r) {
+    tell(c, [&](auto& l, auto& v) {
+      if constexpr (requires { l.lost(v, r); }) l.lost(v, r);
+    });
+  }
+  /// That instance `i` is dead has become known.
+  template <class C>
+  void failed(C& c, std::size_t i) {
+    tell(c, [&](auto& l, auto& v) {
+      if constexpr (requires { l.failed(v, i); }) l.failed(v, i);
+    });
+  }
+  /// Instance `i` is back.
+  template <class C>
+  void returned(C& c, std::size_t i) {
+    tell(c, [&](auto& l, auto& v) {
+      if constexpr (requires { l.returned(v, i); }) l.returned(v, i);
+    });
+  }
+  /// Instance `i` is between two steps.
+  template <class C>
+  void step_ended(C& c, std::size_t i) {
+    tell(c, [&](auto& l, auto& v) {
+      if constexpr (requires { l.step_ended(v, i); }) l.step_ended(v, i);
+    });
+  }
+  /// A look, or an alarm of the layout.
+  template <class C>
+  void alarm(C& c, std::uint64_t what) {
+    if (what == look) {
+      look_around(c);
+      return c.call_after(config_.look_s, look);
+    }
+    if (layout_view<C>::life_of(what) != life_) return;  // of a layout that is no more
+    tell(c, [&](auto& l, auto& v) {
+      if constexpr (requires { l.alarm(v, what); }) l.alarm(v, layout_view<C>::word_of(what));
+    });
+  }
+  /// Called once, after the last event.
+  template <class C>
+  void ended(C& c, run_result& result) {
+    tell(c, [&](auto& l, auto& v) {
+      if constexpr (requires { l.ended(v, result); }) l.ended(v, result);
+    });
+    result.measures["plans"] = static_cast<double>(plans_);
+    result.measures["layouts"] = static_cast<double>(life_);
+    result.measures["shifts"] = static_cast<double>(shifts_);
+    result.numbers.placement = placement_;
+  }
+
+ private:
+  using apart = disaggregated<phasor_control>;
+  using least = placed<placement::least_load, placement::migrate_when_tight>;
+  using layouts = std::variant<by_headroom, least, cascade, apart>;
+
+  static constexpr std::uint64_t look = 0;  // no life of a layout has the number 0
+  static constexpr double sure = 2.33;      // one in a hundred
+  static constexpr double matters = 0.01;   // of those that arrive, by which the queue grows
+  static constexpr double many = 0.05;      // of those that arrived while it grew
+
+  template <class C, class F>
+  void tell(C& c, F&& f) {
+    layout_view<C> v{c, life_};
+    std::visit([&](auto& l) { f(l, v); }, running_);
+  }
+  [[nodiscard]] layouts together() const {
+    if (config_.by_headroom) return by_headroom{config_.model};
+    return least{{}, {.headroom = quantum_blocks}};
+  }
+
+  /// Ends the present layout and begins another.
+  template <class C>
+  void begin(C& c, instance_layout next) {
+    for (request& r : c.requests()) {
+      if (r.migration.stage != migration_stage::none) c.cut_migration(r);
+    }
+    ++life_;
+    layout_ = std::move(next);
+    switch (layout_.kind) {
+      case layout_kind::together: running_ = together(); break;
+      case layout_kind::stages: running_.emplace<cascade>(layout_.stages); break;
+      case layout_kind::pools:
+        running_.emplace<apart>(layout_.pools, phasor_control{{.model = config_.model, .changes_roles = false}});
+        break;
+    }
+    // In stages, who is read for long is not where prompts are, and prompts get all that they need.
+    for (std::size_t i = 0; i != c.size(); ++i) {
+      c.bound_prompts(i, layout_.kind == layout_kind::stages ? tokens{} : config_.bounds[i]);
+    }
+    const std::string_view name = layout_.kind == layout_kind::together && !config_.by_headroom
+                                      ? placement_name<placement::least_load>
+                                      : to_string(layout_.kind);
+    if (name != last_name_) {
+      placement_ += placement_.empty() ? std::string{name} : placement_.size() < 40 ? fmt::format(", {}", name) : "";
+      last_name_ = name;
+    }
+    tell(c, [](auto& l, auto& v) {
+      if constexpr (requires { l.starts(v); }) l.starts(v);
+    });
+  }
+
+  template <class C>
+  void note(C& c, std::string words, bool rules = false) {
+    run_watcher* const w = c.options().watcher;
+    if (w == nullptr) return;
+    const double at_s = arrivals_ == 0 ? never : c.now_s();
+    rules ? w->rule(at_s, std::move(words)) : w->note(at_s, std::move(words));
+  }
+
+  /// Learns from the window, and expects anew of those that are here.
+  template <class C>
+  void learn(C& c) {
+    lengths_->learn(window_.outputs(c.requests()), config_.predicts);
+    learned_ = true;
+  }
+  /// Before anything has ended only the order of the scores is known: exponential lengths, in that order, stand for
+  /// those to come. A few times, whenever twice as many have come.
+  void expect_by_order(float score) {
+    if (!config_.predicts || score != score) return;
+    scores_.push_back(score);
+    if (scores_.size() < 2 * ordered_ || scores_.size() < 64) return;
+    ordered_ = scores_.size();
+    std::vector<float> sorted = scores_;
+    std::sort(sorted.begin(), sorted.end());
+    std::vector<seen_output> assumed;
+    for (std::size_t i = 0; i != sorted.size(); ++i) {
+      const double place = (static_cast<double>(i) + 0.5) / static_cast<double>(sorted.size());
+      assumed.push_back({sorted[i], tokens{1 + static_cast<std::int64_t>(-assumed_mean * std::log1p(-place))}, true});
+    }
+    lengths_->learn(assumed);
+  }
+  static constexpr double assumed_mean = 500;
+
+  template <class C>
+  void look_around(C& c) {
+    std::size_t waiting = 0;
+    for (const instance_view& v : c.views()) waiting += v.queued;
+    queue_.push_back(static_cast<double>(waiting));
+    if (queue_.size() > patience_) queue_.pop_front();
+    if (window_.ended() + given_ < config_.first_plan || window_.size() < config_.first_window) return;
+    bool shifted = false;
+    if (arrivals_ >= looked_at_ + std::max(window_.size() / 8, config_.first_window)) {
+      looked_at_ = arrivals_;
+      shifted = find_shift(c);
+    }
+    if (shifted) return plan(c, "the traffic has changed");
+    if (arrivals_ + given_ >= 2 * planned_at_) return plan(c, "more is known");
+    const double rate = window_.rate();
+    if (planned_rate_ > 0 && arrivals_ + given_ >= planned_at_ + lately && rate > 0 &&
+        (rate > planned_rate_ * config_.rate_changes || rate * config_.rate_changes < planned_rate_)) {
+      return plan(c, fmt::format("{:.3g} requests come a second, not {:.3g}", rate, planned_rate_));
+    }
+    if (falls_behind(rate)) {
+      const std::uint64_t before = life_;
+      plan(c, fmt::format("it falls behind: {:.0f} wait, {:.0f} more than {:g} s ago", queue_.back(),
+                          queue_.back() - queue_.front(), static_cast<double>(patience_) * config_.look_s));
+      if (life_ == before) patience_ = std::min<std::size_t>(2 * patience_, 256);
+      queue_.clear();
+    }
+  }
+
+  /// Whether the queue grows, and is worth something.
+  [[nodiscard]] bool falls_behind(double rate) const {
+    if (queue_.size() < patience_) return false;
+    // As many samples as are worth comparing.
+    std::vector<double> parts(std::min<std::size_t>(queue_.size(), 16), 0.0);
+    const double each = static_cast<double>(queue_.size()) / static_cast<double>(parts.size());
+    for (std::size_t i = 0; i != queue_.size(); ++i) {
+      parts[std::min(static_cast<std::size_t>(static_cast<double>(i) / each), parts.size() - 1)] += queue_[i] / each;
+    }
+    const trend grows = find_trend(parts);
+    const double come = rate * config_.look_s * each;
+    return grows.z > sure && queue_.back() > queue_.front() && grows.slope > matters * come &&
+           queue_.back() > many * come * static_cast<double>(parts.size());
+  }
+
+  template <class C>
+  bool find_shift(C& c) {
+    const traffic_window::shift s = window_.find_shift(c.requests());
+    const auto sure_of = [](double z) { return std::abs(z) > rank::surely_shifted; };
+    if (!sure_of(s.outputs) && !sure_of(s.prompts)) return false;
+    const auto words = [&](double z) { return !sure_of(z) ? "as they were" : z > 0 ? "longer" : "shorter"; };
+    const double from = window_.from_s();
+    window_.forget_half();
+    ++shifts_;
+    note(c, fmt::format("the traffic has changed: prompts are {} (z {:.1f}), outputs {} (z {:.1f}); what came from "
+                        "{:.1f} s to {:.1f} s is forgotten",
+                        words(s.prompts), s.prompts, words(s.outputs), s.outputs, from, window_.from_s()));
+    return true;
+  }
+
+  /// Learns, plans, and begins another layout if that is what the planner says.
+  template <class C>
+  void plan(C& c, std::string_view reason) {
+    learn(c);
+    planned_at_ = arrivals_ + given_;
+    planned_rate_ = window_.rate();
+    ++plans_;
+    instance_layout next = plan_(window_.rows(c.requests(), *lengths_, config_.predicts), planned_rate_, layout_);
+    const bool changes = life_ == 0 || !alike(next, layout_);
+    // What the last plan gave the instances is not given up for one plan's word: near saturation they differ.
+    const bool waits = life_ != 0 && layout_.kind != layout_kind::together && next.kind != layout_.kind && !doubted_;
+    doubted_ = waits;
+    note(c,
+         fmt::format("a plan, as {}: {}{}", reason, next.why,
+                     !changes ? "; nothing changes"
+                     : waits  ? fmt::format("; the {} stay unless the next plan says so, too", to_string(layout_.kind))
+                              : ""),
+         changes && !waits);
+    if (!changes || waits) return;
+    patience_ = config_.patience;
+    queue_.clear();
+    begin(c, std::move(next));
+  }
+
+  static constexpr std::size_t lately = 256;
+
+  config config_;
+  learned_lengths* lengths_;
+  traffic_window window_;
+  std::vector<trace_row> history_;
+  planner plan_;
+  instance_layout layout_{};
+  layouts running_;
+  std::uint64_t life_ = 0;  ///< Which layout runs: the first is 1.
+  std::vector<bool> met_;   ///< By request: it has been placed before.
+  std::size_t arrivals_ = 0;
+  std::size_t looked_at_ = 0;   ///< Arrivals when a shift was looked for last.
+  std::size_t planned_at_ = 0;  ///< Arrivals at the last plan, with what was given.
+  std::size_t given_ = 0;       ///< Requests of the history.
+  double planned_rate_ = 0;
+  std::deque<double> queue_;  ///< How many waited at the last looks.
+  std::size_t patience_ = config_.patience;
+  bool learned_ = false;
+  std::vector<float> scores_;  ///< Of those that came before anything was learned.
+  std::size_t ordered_ = 0;
+  bool doubted_ = false;  ///< The last plan would have given up what there is.
+  std::size_t plans_ = 0;
+  std::size_t shifts_ = 0;
+  std::string placement_;
+  std::string_view last_name_{};
+};
+
+}  // namespace sim
+TESSERA_NAMESPACE_END

@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <tessera/rank/length_shift.hpp>
+#include <tessera/sim/cluster/instance.hpp>
+#include <tessera/sim/input/trace_row.hpp>
+#include <tessera/sim/policies/learned_lengths.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <iterator>
+#include <limits>
+#include <span>
+#include <utility>
+#include <vector>
+
+TESSERA_NAMESPACE_BEGIN
+namespace sim {
+
+/// What a server knows of its traffic: the last so many requests that arrived, in order, and what has become of them.
+class traffic_window {
+ public:
+  /// Remembers so many requests. At least 4.
+  explicit traffic_window(std::size_t most) : most_{most} {}
+
+  /// Called once. @param requests how many there will be at most.
+  void starts(std::size_t requests) { at_.assign(requests, nowhere); }
+  /// Takes earlier requests, of which all has been seen, as the last before `now_s`.
+  void remember(std::span<const trace_row> history, double now_s) {
+    const std::size_t n = std::min(history.size(), most_);
+    for (const trace_row& r : history.last(n)) {
+      push({r.arrival_s - history.back().arrival_s + now_s, tokens{r.prompt_tokens}, tokens{r.output_tokens}, r.score,
+            true, nowhere});
+    }
+  }
+  /// A request has arrived. @param score as the workload says. O(1).
+  void arrived(const request& r, float score, double now_s) {
+    if (at_[r.index] != nowhere) return;  // its instance has died
+    at_[r.index] = begun_ + seen_.size();
+    push({now_s, r.prompt, tokens{}, score, false, r.index});
+  }
+  /// A request has ended. O(1).
+  void ended(const request& r) {
+    ++ended_;
+    if (entry* e = find(r)) {
+      e->output = r.output;
+      e->ended = true;
+    }
+  }
+  /// A request was refused: it is as if it had not come. O(n).
+  void refused(const request& r) {
+    if (entry* e = find(r)) e->refused = true;
+  }
+  /// Forgets the older half. O(n).
+  void forget_half() {
+    const std::size_t n = seen_.size() / 2;
+    seen_.erase(seen_.begin(), seen_.begin() + static_cast<std::ptrdiff_t>(n));
+    begun_ += n;
+  }
+
+  /// Requests that are remembered.
+  [[nodiscard]] std::size_t size() const noexcept { return seen_.size(); }
+  /// Requests that have ended so far, remembered or not.
+  [[nodiscard]] std::size_t ended() const noexcept { return ended_; }
+  /// When the oldest arrived; NaN of none.
+  [[nodiscard]] double from_s() const noexcept {
+    return seen_.empty() ? std::numeric_limits<double>::quiet_NaN() : seen_.front().arrival_s;
+  }
+
+  /// Arrivals per second, over the last 1,024; 0 if they came all at once. O(1).
+  [[nodiscard]] double rate() const noexcept {
+    constexpr std::size_t lately = 1024;
+    if (seen_.size() < 2) return 0;
+    const std::size_t n = std::min(seen_.size(), lately);
+    const double span = seen_.back().arrival_s - seen_[seen_.size() - n].arrival_s;
+    return span > 0 ? static_cast<double>(n - 1) / span : 0;
+  }
+
+  /// What is known of the outputs. `all`: the workload's requests, by row. O(n).
+  [[nodiscard]] std::vector<seen_output> outputs(std::span<const request> all) const {
+    std::vector<seen_output> out;
+    out.reserve(seen_.size());
+    for (const entry& e : seen_) {
+      if (!e.refused) out.push_back({e.score, length_of(e, all), e.ended});
+    }
+    return out;
+  }
+
+  /// How much longer the newer half's outputs, or prompts, are than the older half's: see `rank::length_shift`.
+  struct shift {
+    double outputs = 0;  ///< Of the outputs.
+    double prompts = 0;  ///< Of the prompts.
+  };
+  /// O(n log n).
+  [[nodiscard]] shift find_shift(std::span<const request> all) const {
+    std::vector<rank::known_length> outputs;
+    std::vector<rank::known_length> prompts;
+    for (std::size_t i = 0; i != seen_.size(); ++i) {
+      const entry& e = seen_[i];
+      if (e.refused) continue;
+      const bool newer = i >= seen_.size() / 2;
+      outputs.push_back({length_of(e, all), e.ended, newer});
+      prompts.push_back({e.prompt, true, newer});
+    }
+    return {rank::length_shift(outputs), rank::length_shift(prompts)};
+  }
+
+  /// The requests as rows of a trace, in order of arrival, from 0 on, with expected lengths for scores. One that runs
+  /// has a length that it may come to: these are spread as those of the requests that have come as far (Kaplan and
+  /// Meier), and beyond the longest that was seen as those of exponential lengths through that point (Brown, Hollander
+  /// and Korwar 1974), lest a server that has just begun knows of no long ones. O(n log n).
+  [[nodiscard]] std::vector<trace_row> rows(std::span<const request> all, const learned_lengths& lengths,
+                                            bool predicts) const {
+    const std::vector<part_left> curve = survival(all);
+    std::vector<trace_row> out;
+    out.reserve(seen_.size());
+    double place = 0;
+    for (const entry& e : seen_) {
+      if (e.refused) continue;
+      trace_row row;
+      row.arrival_s = e.arrival_s - seen_.front().arrival_s;
+      row.prompt_tokens = e.prompt.count();
+      row.score = lengths.expected_of(predicts ? e.score : std::numeric_limits<float>::quiet_NaN());
+      tokens output = length_of(e, all);
+      if (!e.ended) {
+        // The golden section fills the interval evenly, however many there are.
+        place += 0.6180339887498949;
+        place -= std::floor(place);
+        output = longer_than(curve, output, place);
+      }
+      row.output_tokens = row.answer_tokens = std::max<std::int64_t>(1, output.count());
+      out.push_back(row);
+    }
+    return out;
+  }
+
+ private:
+  static constexpr std::size_t nowhere = std::numeric_limits<std::size_t>::max();
+
+  struct entry {
+    double arrival_s = 0;
+    tokens prompt{};
+    tokens output{};  // Of one that has ended.
+    float score = 0;
+    bool ended = false;
+    std::size_t request = 0;
+    bool refused = false;
+  };
+
+  /// Of all, the part that is longer than so much.
+  struct part_left {
+    tokens length{};
+    double part = 1;
+  };
+  /// At each length there is, ended or not; by length.
+  [[nodiscard]] std::vector<part_left> survival(std::span<const request> all) const {
+    std::vector<std::pair<tokens, bool>> known;
+    for (const entry& e : seen_) {
+      if (!e.refused) known.emplace_back(length_of(e, all), e.ended);
+    }
+    std::sort(known.begin(), known.end());
+    std::vector<part_left> curve;
+    double part = 1;
+    for (std::size_t first = 0, past = 0; first != known.size(); first = past) {
+      std::size_t ended = 0;
+      for (; past != known.size() && known[past].first == known[first].first; ++past)
+        ended += known[past].second ? 1 : 0;
+      part *= 1 - static_cast<double>(ended) / static_cast<double>(known.size() - first);
+      curve.push_back({known[first].first, part});
+    }
+    return curve;
+  }
+  /// The length that a part `place` of those are below that are longer than `than`.
+  [[nodiscard]] static tokens longer_than(const std::vector<part_left>& curve, tokens than, double place) {
+    const auto above =
+        std::upper_bound(curve.begin(), curve.end(), than, [](tokens t, const part_left& p) { return t < p.length; });
+    const double left = (above == curve.begin() ? 1.0 : std::prev(above)->part) * (1 - place);
+    const auto found = std::partition_point(above, curve.end(), [left](const part_left& p) { return p.part > left; });
+    if (found != curve.end()) return found->length;
+    const part_left& last = curve.back();
+    if (last.part >= 1 || left <= 0) return max(than, last.length) + tokens{1};
+    const double length = static_cast<double>(last.length.count()) * std::log(left) / std::log(last.part);
+    return tokens{std::max(than.count() + 1, static_cast<std::int64_t>(std::min(length, 1e7)))};
+  }
+
+  void push(const entry& e) {
+    if (seen_.size() == most_) {
+      seen_.pop_front();
+      ++begun_;
+    }
+    seen_.push_back(e);
+  }
+  [[nodiscard]] entry* find(const request& r) {
+    const std::size_t at = at_[r.index];
+    return at == nowhere || at < begun_ ? nullptr : &seen_[at - begun_];
+  }
+  [[nodiscard]] static tokens length_of(const entry& e, std::span<const request> all) noexcept {
+    return e.ended ? e.output : all[e.request].generated();
+  }
+
+  std::size_t most_;
+  std::size_t begun_ = 0;  // Those that were forgotten.
+  std::size_t ended_ = 0;
+  std::deque<entry> seen_;
+  std::vector<std::size_t> at_;  // By request: how many came before it.
+};
+
+}  // namespace sim
+TESSERA_NAMESPACE_END
