@@ -29,7 +29,7 @@ def test_shortest_first_ends_sooner_in_the_mean(tmp_path: Path) -> None:
     assert done.returncode == 0, (done.stdout + done.stderr)[-4000:]
     result = json.loads(kept.read_text())
     served = {name: by_seed["3"] for name, by_seed in result["rows"].items()}
-    assert list(served) == ["vLLM's own", *rows]
+    assert set(served) == {"vLLM's own", *rows}
     own = served["vLLM's own"]
     mean = {name: statistics.mean(r["latency"]) for name, r in served.items()}
     # In steps, so nothing of it depends on the machine.
