@@ -33,6 +33,8 @@ def resident_mb() -> float:
 def slope(points: list[tuple[float, float]]) -> float:
     """Of the line that fits best."""
     n = len(points)
+    if n == 0:
+        return 0.0
     x, y = (sum(p[i] for p in points) / n for i in (0, 1))
     spread = sum((p[0] - x) ** 2 for p in points)
     return sum((p[0] - x) * (p[1] - y) for p in points) / spread if spread else 0.0

@@ -168,7 +168,7 @@ def test_nothing_is_handed_back_without_a_reason(monkeypatch: pytest.MonkeyPatch
 
 def test_a_wrong_option_is_an_error_at_start() -> None:
     for given, message in (
-        ({"tessera": {"policy": "best"}}, "unknown policy 'best'; there are: fcfs"),
+        ({"tessera": {"policy": "best"}}, "unknown policy 'best'; there are: due_first, fcfs"),
         ({"tessera": {"policy": "pascal", "quantum": -1}}, "quantum must be a whole number from 1"),
         ({"policy": "pascal"}, 'options go into additional_config={"tessera"'),
     ):

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from typing import Any
 
@@ -83,10 +84,12 @@ def test_as_the_class_makes_them(record: type) -> None:
 @pytest.mark.parametrize("record", [EngineCoreOutput, Plain, WithGc])
 def test_nothing_is_held_of_them(record: type) -> None:
     lasting = (None, record)
+    outputs_of(record, 1)
+    gc.collect()
     before = [sys.getrefcount(o) for o in lasting]
     outputs = outputs_of(record, 400)
     tokens = getattr(outputs[0], record.__struct_fields__[1])
     del outputs
     assert sys.getrefcount(tokens) == 2
-    # Each of the 400 has had references to both; so has the core, some.
-    assert all(abs(sys.getrefcount(o) - n) < 100 for o, n in zip(lasting, before, strict=True))
+    # Each of the 400 has had references to both. Others have some, which come and go.
+    assert all(abs(sys.getrefcount(o) - n) < 390 for o, n in zip(lasting, before, strict=True))

@@ -115,7 +115,7 @@ def known(record: type) -> frozenset[str]:
 
 
 def make(record: type) -> Callable[..., Any]:
-    """Makes records of this class by keyword, without the fields that this release does not have. It has to be given the
+    """Makes records of this class by keyword, without the fields that this release does not have. It is to be given the
     same names each time it is called."""
     fields = known(record)
     unknown: Any = None
