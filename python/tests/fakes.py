@@ -37,7 +37,7 @@ class Output:
 class Engine:
     """A core with its requests, and a model whose token is a function of the sequence's length."""
 
-    def __init__(self, policy: str = "fcfs", **options: Any) -> None:
+    def __init__(self, policy: str = "fcfs", output: type = Output, **options: Any) -> None:
         self.requests: dict[str, Request] = {}
         self.slots: dict[str, int] = {}
         self.repeats = lambda request: False
@@ -64,7 +64,7 @@ class Engine:
             policy,
             given | options,
             {
-                "output": Output,
+                "output": output,
                 "status_running": "running",
                 "status_preempted": "preempted",
                 "status_stopped": "stopped",

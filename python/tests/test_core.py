@@ -396,3 +396,66 @@ def test_shortest_prefill_is_of_what_the_cache_lacks() -> None:
         started += [f[0].id for f in fresh]
         e.answer(counts, {i: [3] for i in counts})
     assert started == ["cached", "short", "long"]
+
+
+@pytest.mark.parametrize("in_flight", [1, 2])
+@pytest.mark.parametrize("second_runner", [False, True])
+@pytest.mark.parametrize("policy", ["fcfs", "round_robin"])
+def test_a_step_that_goes_on_from_the_latest_is_as_if_made_anew(
+    policy: str, second_runner: bool, in_flight: int
+) -> None:
+    """The dict and the list of a step become the next one's. Another core makes them anew: by its runner's books nobody
+    was in the step before."""
+    rng = random.Random(5)
+    options = {"quantum": 20} if policy == "round_robin" else {}
+    engines = [
+        Engine(
+            policy,
+            residents=24,
+            blocks=60,
+            second_runner=second_runner,
+            plans_in_flight=in_flight,
+            **options,
+        )
+        for _ in range(2)
+    ]
+    names = iter(range(10_000))
+    seen: list[tuple[list[tuple[str, int]], list[str], dict[str, int], list[str]]] = []
+    launched: list[list[tuple[dict[str, int], dict[str, list[int]]]]] = []
+    went_on = preempted = chunks = 0
+    before: dict[str, int] = {}
+    for _ in range(600):
+        if rng.random() < 0.4:
+            prompt = [rng.randrange(64) for _ in range(rng.randrange(1, 120))]
+            most, name = rng.randrange(1, 60), str(next(names))
+            for e in engines:
+                e.add(Request(name, prompt, most))
+        if rng.random() < 0.1 and engines[0].requests:
+            name = rng.choice(list(engines[0].requests))
+            for e in engines:
+                e.core.cancel(e.slots.pop(name))
+                del e.requests[name]
+        engines[1].core.skip()
+        a, b = (e.plan(budget=90, chunk=40) for e in engines)
+        assert list(a[0].items()) == list(b[0].items())
+        assert (a[1], a[3], a[4], *a[6:10]) == (b[1], b[3], b[4], *b[6:10])
+        assert [(f[0].id, *f[1:]) for f in a[2]] == [(f[0].id, *f[1:]) for f in b[2]]
+        went_on += set(a[0]) != set(before) and len(set(a[0]) & set(before)) > 4
+        preempted += len(a[9])
+        chunks += any(count > 1 for count in a[0].values())
+        # Whoever keeps those of a step finds them as they were.
+        for items, ids, counts, kept in seen:
+            assert list(counts.items()) == items and kept == ids
+        seen = seen[-2:] if rng.random() < 0.7 else []
+        if rng.random() < 0.5:
+            seen.append((list(a[0].items()), list(a[3]), a[0], a[3]))
+        before = dict(a[0])
+        if before:
+            tokens = {name: [rng.randrange(64)] for name in before}
+            launched.append([(dict(step[0]), tokens) for step in (a, b)])
+        del a, b
+        # A step in which nothing runs counts as one under way until those before it are settled.
+        while launched and (len(launched) == in_flight or not before):
+            for e, (counts, tokens) in zip(engines, launched.pop(0), strict=True):
+                e.answer(counts, {name: list(got) for name, got in tokens.items()})
+    assert went_on > 100 and preempted > 5 and chunks > 50

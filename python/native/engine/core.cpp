@@ -67,10 +67,16 @@ nb::object ids_from(const row_of_group& row, std::size_t begin) {
   return list;
 }
 
+/// Has the requests fetched that come next in a pass over the plan.
+void look_ahead(const plan& p, std::size_t i) noexcept {
+  if (i + 8 < p.size()) p[i + 8].request->prefetch();
+  if (i + 4 < p.size()) p[i + 4].request->prefetch_targets();
+}
+
 }  // namespace
 
 vocabulary::vocabulary(const nb::dict& d)
-    : output{d["output"]},
+    : output{nb::object(d["output"])},
       status_running{d["status_running"]},
       status_preempted{d["status_preempted"]},
       status_stopped{d["status_stopped"]},
@@ -507,7 +513,7 @@ bool core::repeats_last_step() const {
   for (std::size_t i = 0; i != n; ++i) {
     if (i + 8 < n) plan_.decode[i + 8].request->prefetch();
     // A slot that was given to another request since then was not in the latest step.
-    if (plan_.decode[i].request != batch_[i] || batch_[i]->last_step + 1 != step_) return false;
+    if (plan_.decode[i].request != batch_[i].who || batch_[i].who->last_step + 1 != step_) return false;
   }
   return true;
 }
@@ -538,6 +544,44 @@ nb::tuple core::hand_out_same() {
                   std::move(outputs), stolen(PySet_New(nullptr)));
 }
 
+/// Makes the latest step's dict and list of ids this step's, where those who go on do so in the same order: takes out
+/// who has left. What is left of the batch is the beginning of the plan. False: they are to be made anew.
+bool core::carry_over() {
+  if (batch_.empty() || PyDict_GET_SIZE(counts_.ptr()) != static_cast<Py_ssize_t>(batch_.size())) return false;
+  const std::size_t most_gone = 8 + batch_.size() / 16;
+  gone_.clear();
+  std::size_t at = 0;
+  bool joins = false;
+  bool in_order = true;  // who is listed stands before who is not: at the same place in the list
+  const auto pass = [&] { in_order = in_order && (at == 0 || batch_[at - 1].listed || !batch_[at].listed), ++at; };
+  const auto leaves = [&] { gone_.push_back(at), pass(); };
+  for (std::size_t i = 0; i != plan_.size(); ++i) {
+    look_ahead(plan_, i);
+    const ts::scheduled<request>& e = plan_[i];
+    if (e.request->last_step + 1 != step_) {
+      joins = true;
+      continue;
+    }
+    if (joins || e.origin != ts::entry_origin::going_on) return false;
+    while (at != batch_.size() && batch_[at].who != e.request) leaves();
+    if (at == batch_.size() || gone_.size() > most_gone) return false;
+    pass();
+  }
+  while (at != batch_.size()) leaves();
+  if (gone_.size() > most_gone || !in_order) return false;
+
+  // Who still has those of the latest step keeps them as they are.
+  if (Py_REFCNT(counts_.ptr()) != 1) counts_ = stolen(PyDict_Copy(counts_.ptr()));
+  if (Py_REFCNT(ids_.ptr()) != 1) ids_ = stolen(PyList_GetSlice(ids_.ptr(), 0, PyList_GET_SIZE(ids_.ptr())));
+  std::for_each(gone_.rbegin(), gone_.rend(), [this](std::size_t i) {
+    const auto place = static_cast<Py_ssize_t>(i);
+    if (PyDict_DelItem(counts_.ptr(), batch_[i].id.ptr()) != 0) throw nb::python_error();
+    if (batch_[i].listed && PyList_SetSlice(ids_.ptr(), place, place + 1, nullptr) != 0) throw nb::python_error();
+    batch_.erase(batch_.begin() + static_cast<std::ptrdiff_t>(i));
+  });
+  return true;
+}
+
 nb::tuple core::hand_out_anew() {
   nb::object preempted = stolen(PySet_New(nullptr));
   for (const ts::preemption<request>& p : plan_.preempted) {
@@ -552,13 +596,16 @@ nb::tuple core::hand_out_anew() {
   const auto is_news = [&](const ts::scheduled<request>& e) {
     return !e.request->known_to_runner || (second_runner_ && e.origin != ts::entry_origin::going_on);
   };
+  if (!carry_over()) {
+    counts_ = stolen(PyDict_New());
+    ids_ = stolen(PyList_New(0));
+    batch_.clear();
+  }
+  const std::size_t carried = batch_.size();
   Py_ssize_t known = 0;
-  for (std::size_t i = 0; i != n; ++i) known += is_news(plan_[i]) ? 0 : 1;
-  counts_ = stolen(PyDict_New());
+  for (std::size_t i = 0; i != n; ++i) known += i < carried || !is_news(plan_[i]) ? 1 : 0;
   if (lookahead_ != 0) drafts_ = stolen(PyDict_New());
   drafted_ = 0;
-  ids_ = stolen(PyList_New(known));
-  batch_.clear();
   nb::list fresh;
   nb::object resumed = stolen(PySet_New(nullptr));
   nb::object all_tokens = stolen(PyDict_New());
@@ -571,8 +618,13 @@ nb::tuple core::hand_out_anew() {
     const ts::scheduled<request>& e = plan_[i];
     request& r = *e.request;
     const std::int64_t run = (e.count + e.lookahead).count();
-    const nb::object count = run == 1 ? one : number(run);
-    if (PyDict_SetItem(counts_.ptr(), r.id, count.ptr()) != 0) throw nb::python_error();
+    if (i >= carried) batch_.push_back({&r, nb::borrow(r.id), 0, false});
+    member& m = batch_[i];
+    if (m.count != run) {
+      const nb::object count = run == 1 ? one : number(run);
+      if (PyDict_SetItem(counts_.ptr(), r.id, count.ptr()) != 0) throw nb::python_error();
+      m.count = run;
+    }
     if (lookahead_ != 0) hand_out_drafts(r, e);
     if (r.watched) set(r.object, names().is_prefill_chunk, nb::bool_(!e.samples));
     // Whose KV has arrived goes on, and the runner has not heard of it.
@@ -587,7 +639,8 @@ nb::tuple core::hand_out_anew() {
     if (!is_news(e)) {
       if (comes && PySet_Add(resumed.ptr(), r.id) != 0) throw nb::python_error();
       nb::object mine = ids_of(e, comes);
-      PyList_SET_ITEM(ids_.ptr(), at, nb::borrow(r.id).release().ptr());
+      if (!m.listed) append(ids_, nb::handle(r.id));
+      m.listed = true;
       PyList_SET_ITEM(blocks.ptr(), at, mine.release().ptr());
       PyList_SET_ITEM(computed.ptr(), at, number(e.first.count()).release().ptr());
       PyList_SET_ITEM(outputs.ptr(), at, number(expected_of(r)).release().ptr());
@@ -601,17 +654,10 @@ nb::tuple core::hand_out_anew() {
     }
     r.known_to_runner = true;
     r.last_step = step_;
-    batch_.push_back(&r);
   }
   only_decodes_ = plan_.prefill.empty() && fresh.size() == 0;
   return hand_out(std::move(fresh), std::move(resumed), std::move(all_tokens), std::move(blocks), std::move(computed),
                   std::move(outputs), std::move(preempted));
-}
-
-/// Has the requests fetched that come next in a pass over the plan.
-inline void look_ahead(const plan& p, std::size_t i) noexcept {
-  if (i + 8 < p.size()) p[i + 8].request->prefetch();
-  if (i + 4 < p.size()) p[i + 4].request->prefetch_targets();
 }
 
 void core::forget_drafts(request& r) noexcept {
@@ -672,8 +718,7 @@ nb::object core::take_output(request& r, PyObject* got, double now, ts::outcome&
   if (taken != n && PyList_SetSlice(got, taken, n, nullptr) != 0) throw nb::python_error();
   o.produced = static_cast<std::uint16_t>(taken);
 
-  PyObject* arguments[2] = {r.id, got};
-  nb::object output = stolen(PyObject_Vectorcall(words_.output.ptr(), arguments, 2, nullptr));
+  nb::object output = words_.output(r.id, got);
   if (end == ending::none) return output;
 
   o.finished = true;

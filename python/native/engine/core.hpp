@@ -2,6 +2,7 @@
 #pragma once
 
 #include "planner.hpp"
+#include "record_maker.hpp"
 
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>
@@ -27,7 +28,7 @@ namespace nb = nanobind;
 struct vocabulary {
   explicit vocabulary(const nb::dict& d);
 
-  nb::object output;  ///< Makes an output of (id, tokens).
+  record_maker output;  ///< Makes an output of (id, tokens).
   nb::object status_running, status_preempted, status_stopped, status_length;
   nb::object reason_stop, reason_length, reason_repetition;
   nb::object repeats;  ///< Asked of a request whether it repeats itself; sets its status if so.
@@ -116,6 +117,7 @@ class core {
   void note_loads();
   void note_events();
   [[nodiscard]] bool repeats_last_step() const;
+  [[nodiscard]] bool carry_over();
   nb::tuple hand_out(nb::list fresh, nb::object resumed, nb::object all_tokens, nb::object blocks, nb::object computed,
                      nb::object outputs, nb::object preempted);
   nb::tuple hand_out_same();
@@ -158,9 +160,18 @@ class core {
   std::vector<request*> leaving_;   ///< Ended while plans hold them.
   std::vector<request*> standing_;  ///< Residents whose prompts are deferred.
 
-  // The latest step's dict and list of ids: handed out again while the same requests decode.
+  /// Somebody in the latest step.
+  struct member {
+    const request* who;
+    nb::object id;           ///< Its slot may be another one's by now.
+    std::int64_t count = 0;  ///< Tokens of it.
+    bool listed = false;     ///< In the list of ids: the runner knew it.
+  };
+  // The latest step's dict and list of ids: handed out again while the same requests decode, and changed if others come
+  // and go and nobody else has them.
   nb::object counts_, ids_;
-  std::vector<const request*> batch_;
+  std::vector<member> batch_;
+  std::vector<std::size_t> gone_;  ///< Places in it.
   bool only_decodes_ = false;
 };
 

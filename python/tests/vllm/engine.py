@@ -42,6 +42,7 @@ class Setting:
     logprobs: bool = False
     model: str = "llama"  #: what kind of one
     adapters: int = 0  #: requests want one of so many
+    scores: bool = False  #: requests say how long they expect their outputs to be
     own: dict = field(default_factory=dict)  #: more of vLLM's options
 
 
@@ -89,7 +90,7 @@ def engine(setting: Setting, ours: bool, **more: Any) -> LLMEngine:
 
 
 def load(setting: Setting) -> list[tuple[str, list[int], SamplingParams, int]]:
-    rng = random.Random(1)
+    rng, guesses = random.Random(1), random.Random(3)
     beginnings = [[rng.randrange(3, model.vocabulary) for _ in range(setting.shared)] for _ in range(5)]
     made = []
     for i in range(setting.prompts):
@@ -106,6 +107,8 @@ def load(setting: Setting) -> list[tuple[str, list[int], SamplingParams, int]]:
             logprobs=2 if setting.logprobs and i % 4 == 0 else None,
             prompt_logprobs=1 if setting.logprobs and i % 10 == 0 else None,
         )
+        if setting.scores:
+            params.extra_args = {"tessera": {"score": guesses.uniform(0, 2 * most)}}
         made.append((str(i), prompt, params, rng.randrange(3)))
     return made
 

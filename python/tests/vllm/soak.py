@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Schedulers of all kinds that go on and on: aborts, resets, pauses, drafts, adapters, one and two steps in flight.
+"""Schedulers of all kinds that go on and on: aborts, resets, pauses, drafts, adapters, windows, one and two groups of
+layers, one and two steps in flight.
 
 Each lives until the end and serves one random load after another; every token is checked, and that nothing is held when
 a load has come to its end. Memory must not grow: a line through what the process has in the second half of the time.
@@ -12,11 +13,12 @@ import gc
 import random
 import sys
 import time
-from itertools import product
+from itertools import cycle, product
 from pathlib import Path
 from typing import Any
 
 import stub
+from test_groups import kinds
 from test_stub import check, drive, policies
 
 #: Growth in the second half that is taken for noise, in MB.
@@ -31,6 +33,8 @@ def resident_mb() -> float:
 def slope(points: list[tuple[float, float]]) -> float:
     """Of the line that fits best."""
     n = len(points)
+    if n == 0:
+        return 0.0
     x, y = (sum(p[i] for p in points) / n for i in (0, 1))
     spread = sum((p[0] - x) ** 2 for p in points)
     return sum((p[0] - x) * (p[1] - y) for p in points) / spread if spread else 0.0
@@ -39,11 +43,12 @@ def slope(points: list[tuple[float, float]]) -> float:
 class Side:
     """A scheduler with its runner, for good."""
 
-    def __init__(self, number: int, name: str, in_flight: int, rng: random.Random) -> None:
-        self.name, self.in_flight = name, in_flight
+    def __init__(self, number: int, name: str, in_flight: int, windows: tuple[int, ...], rng: random.Random) -> None:
+        self.name, self.in_flight, self.windows = name, in_flight, windows
         second, caching = bool(rng.randrange(2)), bool(rng.randrange(4))
         drafts, adapters = rng.choice([0, 3]), rng.choice([0, 0, 2])
-        blocks = rng.choice([60, 90])
+        # A window needs fewer; each group has its own.
+        blocks = rng.choice([60, 90] if 0 in windows else [40, 60]) * len(windows)
         more: dict[str, Any] = {"long_prefill_token_threshold": 24} if "chunks" in name else {}
         made = stub.config(
             tessera={"policy": name.split()[0], **policies[name]},
@@ -54,9 +59,16 @@ class Side:
             async_scheduling=in_flight == 2,
             **more,
         )
-        self.s = stub.scheduler(stub.Scheduler, made, blocks, include_finished_set=True, log_stats=bool(number % 2))
+        self.s = stub.scheduler(
+            stub.Scheduler,
+            made,
+            blocks,
+            kv=stub.memory(blocks, windows),
+            include_finished_set=True,
+            log_stats=bool(number % 3),
+        )
         assert type(self.s) is stub.Scheduler
-        self.runner = stub.Runner(blocks, second, drafts=drafts, adapters=adapters)
+        self.runner = stub.Runner(blocks, second, drafts=drafts, adapters=adapters, windows=windows)
         self.adapters = 5 if adapters else 0
 
     def round(self, seed: int, rng: random.Random) -> Any:
@@ -78,7 +90,12 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     a = parser.parse_args()
     rng = random.Random(a.seed)
-    sides = [Side(i, name, n, rng) for i, (name, n) in enumerate(product(policies, (1, 2)))]
+    # Twice of every policy where all is looked at, and twice with windows, of each kind in turn.
+    kinds_in_turn = cycle(kinds.values())
+    sides = []
+    for in_flight, name in product((1, 2), policies):
+        for windows in ((0,), next(kinds_in_turn)):
+            sides.append(Side(len(sides), name, in_flight, windows, rng))
     begin = told = time.monotonic()
     memory: list[tuple[float, float]] = []
     total = dict.fromkeys(("loads", "requests", "steps", "preempted", "aborted", "resets", "tokens"), 0)

@@ -85,7 +85,7 @@ engines = {
     ),
     "adapters": replace(tight, adapters=5, own=adapters),
     "adapters, cache, pars": replace(
-        shared, adapters=5, own=adapters, policy={"policy": "pars", "threshold": 2}, max_prompt=40
+        shared, adapters=5, own=adapters, policy={"policy": "pars", "threshold": 2}, max_prompt=40, scores=True
     ),
 }
 

@@ -143,12 +143,17 @@ def known(record: type) -> frozenset[str]:
 
 
 def make(record: type) -> Callable[..., Any]:
-    """Makes records of this class by keyword, without the fields that this release does not have."""
+    """Makes records of this class by keyword, without the fields that this release does not have. It is to be given the
+    same names each time it is called."""
     fields = known(record)
+    unknown: Any = None
 
     def made(**values: Any) -> Any:
-        if not fields.issuperset(values):
-            values = {name: value for name, value in values.items() if name in fields}
+        nonlocal unknown
+        if unknown is None:
+            unknown = values.keys() - fields
+        for name in unknown:
+            del values[name]
         return record(**values)
 
     return made
