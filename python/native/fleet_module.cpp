@@ -121,8 +121,8 @@ nb::tuple tuple_of(const fleet::load& l) {
 /// CascadeInfer's stages by length: the least load among those whose range has the prompt, see `book::ranked`.
 struct by_length : placement::least_load {};
 
-/// The highest Phi_T of replicas that decode as well: of those with room for the prompt, and then of the others. What is
-/// left of prompts says nothing of how long one that fits nowhere waits for memory.
+/// The highest Phi_T of replicas that decode as well: of those with room for the prompt, and then of the others. What
+/// is left of prompts says nothing of how long one that fits nowhere waits for memory.
 struct by_time {
   /// What is read of a view.
   struct left {
@@ -250,7 +250,8 @@ class book {
     if (by_time_ && !has_budget) refuse("phi_time places by what is left of prompts: prefill_budget must be above 0");
     fleet::replica what{
         .capacity = ts::blocks{count(capacity, "capacity")}, .role = word(role, "role", roles), .elastic = elastic};
-    if (by_length_ && what.role == ts::control::role::prefill) refuse("cascade goes by lengths: it has no prefill pool");
+    if (by_length_ && what.role == ts::control::role::prefill)
+      refuse("cascade goes by lengths: it has no prefill pool");
     if (what.role != ts::control::role::mixed && !has_budget) {
       refuse("pools are measured by what is left of prompts: prefill_budget must be above 0");
     }
@@ -661,8 +662,7 @@ NB_MODULE(_fleet, m) {
            nb::arg("demand") = 0, nb::arg("theta") = 0.62, nb::arg("cooldown") = 20)
       .def("join", &book::join, nb::arg("id"), nb::arg("incarnation"), nb::arg("capacity"), nb::arg("now"),
            nb::arg("prefill_budget") = 0.0, nb::arg("prefill_square") = 0.0, nb::arg("role") = "mixed",
-           nb::arg("elastic") = false,
-           "A replica comes: \"ok\", \"busy\" or \"refused\".")
+           nb::arg("elastic") = false, "A replica comes: \"ok\", \"busy\" or \"refused\".")
       .def("drain", &book::drain, nb::arg("id"), "It takes no new requests. False if it is not there.")
       .def("lost", &book::lost, nb::arg("id"), nb::arg("incarnation"), "Somebody could not reach it.")
       .def("fence", &book::fence, nb::arg("id"), nb::arg("incarnation"),

@@ -101,9 +101,9 @@ class candidates<void> {
 
 /// A placement policy over a fleet's views: from candidates to an index, or `placement::nowhere`.
 /// Requires: (1) `p(candidates) noexcept -> std::size_t`; (2) it is copied: further choices are a copy's, so that a
-/// request takes one turn however many choices it is given. Optional: (3) `p.rank(candidates, std::span<replica_id> best)
-/// noexcept -> std::size_t`, indices of the best in order and how many there are: then further choices cost no further
-/// pass.
+/// request takes one turn however many choices it is given. Optional: (3) `p.rank(candidates, std::span<replica_id>
+/// best) noexcept -> std::size_t`, indices of the best in order and how many there are: then further choices cost no
+/// further pass.
 template <class P, class Prefix = void>
 concept placement_policy = std::copyable<P> && requires(P& p, const candidates<Prefix>& c) {
   { p(c) } noexcept -> std::same_as<std::size_t>;

@@ -3,6 +3,10 @@
 
 #include <tessera/placement/turn.hpp>
 
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
 TESSERA_NAMESPACE_BEGIN
 namespace placement {
 
@@ -20,8 +24,8 @@ struct join_shortest_queue {
     return ties.least(0, instances.size(), by(instances));
   }
 
-  /// The first `best.size()` by that order, for a request whose first choice may refuse it: indices into `best`, and how
-  /// many there are. The turn moves on as for one. One pass.
+  /// The first `best.size()` by that order, for a request whose first choice may refuse it: indices into `best`, and
+  /// how many there are. The turn moves on as for one. One pass.
   template <instance_views V>
     requires shows_requests<view_t<V>>
   constexpr std::size_t rank(const V& instances, std::span<std::uint32_t> best) noexcept {

@@ -4,6 +4,8 @@
 #include <tessera/placement/turn.hpp>
 
 #include <cstddef>
+#include <cstdint>
+#include <span>
 #include <utility>
 
 TESSERA_NAMESPACE_BEGIN
@@ -28,8 +30,8 @@ struct least_kv {
     return ties.least(0, instances.size(), by(instances));
   }
 
-  /// The first `best.size()` by that order, for a request whose first choice may refuse it: indices into `best`, and how
-  /// many there are. The turn moves on as for one. One pass.
+  /// The first `best.size()` by that order, for a request whose first choice may refuse it: indices into `best`, and
+  /// how many there are. The turn moves on as for one. One pass.
   template <instance_views V>
     requires shows_kv_held<view_t<V>> && shows_requests<view_t<V>>
   constexpr std::size_t rank(const V& instances, std::span<std::uint32_t> best) noexcept {

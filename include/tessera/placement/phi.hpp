@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <limits>
+#include <span>
 #include <utility>
 
 /// @file
@@ -69,8 +70,8 @@ struct highest_phi {
         });
   }
 
-  /// The first `best.size()` by that order, for a request whose first choice may refuse it: indices into `best`, and how
-  /// many there are. The turn moves on as for one. One pass.
+  /// The first `best.size()` by that order, for a request whose first choice may refuse it: indices into `best`, and
+  /// how many there are. The turn moves on as for one. One pass.
   template <instance_views V>
     requires shows_phi<view_t<V>> && shows_requests<view_t<V>>
   constexpr std::size_t rank(const V& workers, std::span<std::uint32_t> best) noexcept {
