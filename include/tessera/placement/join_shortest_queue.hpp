@@ -3,6 +3,10 @@
 
 #include <tessera/placement/turn.hpp>
 
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
 TESSERA_NAMESPACE_BEGIN
 namespace placement {
 

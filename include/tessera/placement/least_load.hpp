@@ -4,6 +4,8 @@
 #include <tessera/placement/turn.hpp>
 
 #include <cstddef>
+#include <cstdint>
+#include <span>
 #include <utility>
 
 TESSERA_NAMESPACE_BEGIN

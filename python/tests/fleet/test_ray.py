@@ -75,12 +75,12 @@ def test_an_ordinary_client(fake: Endpoint) -> None:
 
 def test_streams_through_kill_9_of_a_replica(fake: Endpoint) -> None:
     async def run(client: AsyncOpenAI) -> None:
-        all_ids = prompts(30, 1)
+        all_ids = prompts(12, 1)
         before = fake.book()["failed"]
-        streams = [asyncio.ensure_future(text_of(client, "fake", ids, 400)) for ids in all_ids]
+        streams = [asyncio.ensure_future(text_of(client, "fake", ids, 1500)) for ids in all_ids]
         await kill_one(fake, "ServeReplica:tessera:engines", 3, streams)
         got = await asyncio.gather(*streams)
-        assert got == [words(answer(ids, 400)) for ids in all_ids]
+        assert got == [words(answer(ids, 1500)) for ids in all_ids]
         assert fake.book()["failed"] > before
         await fake.settled()
         await fake.soon("the third replica again", fake.full(3))
