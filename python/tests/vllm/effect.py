@@ -9,8 +9,8 @@ lengths learns from the other. Requests come at random in engine steps, by defau
 and memory is scarce. The reasoner's answers begin behind `</think>`; those of `prompts` with the first token.
 
 Latencies are in steps: the same in every run, however busy the machine. A step counts for the policies as 20 ms,
-whatever it takes. Beside them, processor seconds of this process. `--seeds 1 2 --json A` and `--combine A B` put a run together
-from several processes.
+whatever it takes. Beside them, processor seconds of this process. `--seeds 1 2 --json A` and `--combine A B` put a run
+together from several processes.
 """
 
 from __future__ import annotations
