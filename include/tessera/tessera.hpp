@@ -79,6 +79,7 @@
 #include <tessera/kv/groups.hpp>
 #include <tessera/kv/hash_chain.hpp>
 #include <tessera/kv/host_cache.hpp>
+#include <tessera/kv/host_chains.hpp>
 #include <tessera/kv/host_tier.hpp>
 #include <tessera/kv/indexed_heap.hpp>
 #include <tessera/kv/lru.hpp>
@@ -101,6 +102,7 @@
 #include <tessera/order/fcfs.hpp>
 #include <tessera/order/least_attained_service.hpp>
 #include <tessera/order/least_slack.hpp>
+#include <tessera/order/longest_prefix.hpp>
 #include <tessera/order/paced.hpp>
 #include <tessera/order/ranked.hpp>
 #include <tessera/order/reader_levels.hpp>
@@ -163,6 +165,7 @@
 #include <tessera/placement/turn.hpp>
 #include <tessera/preempt/cheapest.hpp>
 #include <tessera/preempt/concepts.hpp>
+#include <tessera/preempt/least_lost.hpp>
 #include <tessera/preempt/recompute.hpp>
 #include <tessera/preempt/swap.hpp>
 #include <tessera/qoe/integrator.hpp>
