@@ -88,8 +88,7 @@ class Engine:
 
 class VllmEngine:
     """vLLM's engine. With `moves` requests may leave and come while they run, over NIXL; with `events` its reports say
-    what is cached. Both are with vLLM's own scheduler, to which tessera's hands such engines back; without them,
-    tessera's schedules by `policy`."""
+    what is cached. Tessera's scheduler decides, by `policy`, where it can serve such an engine; else vLLM's own."""
 
     def __init__(
         self,
@@ -113,6 +112,7 @@ class VllmEngine:
             **(engine or {}),
         }
         if moves:
+            options.setdefault("async_scheduling", False)  # KV comes and goes between two steps
             options["kv_transfer_config"] = {
                 "kv_connector": "NixlConnector",
                 "kv_role": "kv_both",
