@@ -261,7 +261,7 @@ class textbook {
   }
 
  private:
-  /// Requests come by a clock that goes by the part of those who are there that have begun.
+  /// Requests come by a clock that goes by the eighth power of the part of those who are there that have begun.
   void pass(double now) {
     double begun = 1;
     double waits = 0;
@@ -269,7 +269,9 @@ class textbook {
       if (!t.done) (t.begun ? begun : waits) += 1;
     }
     if (all_.empty() && heard_ < 0) clock_ = now;
-    if (heard_ >= 0) clock_ += (now - heard_) * std::max(0.1, begun / (begun + waits));
+    double rate = begun / (begun + waits);
+    for (int i = 0; i != 3; ++i) rate *= rate;  // the eighth power
+    if (heard_ >= 0) clock_ += (now - heard_) * std::max(0.01, rate);
     heard_ = now;
   }
   /// In whole microseconds.

@@ -161,8 +161,8 @@ TEST_CASE("an auction is told: who asked, who bid, who won", "[sim]") {
 
 TEST_CASE("due times and headroom are told", "[sim]") {
   using scheduler = tessera::due_first<request, rank::expected_length<>, order::pacer_member>;
-  // The third is shorter, and due before the second, by a clock that goes at a half and a third of its pace meanwhile:
-  // 0.05 + 0.8 s, and 0.05 + 0.1 / 3 + 0.4 s.
+  // The third is shorter, and due before the second, by a clock that goes at a hundredth of its pace meanwhile:
+  // 0.001 + 0.8 s, and 0.002 + 0.4 s.
   cluster_options o = toy_cluster(1, 64);
   o.instance.limits.residents = 1;
   std::vector<trace_row> rows{row(0, 16, 0, 8), row(0.1, 16, 0, 8), row(0.2, 16, 0, 4)};
@@ -177,8 +177,8 @@ TEST_CASE("due times and headroom are told", "[sim]") {
                                             "4-5.75 0 generates", "5.75 0 ended"});
   CHECK(t.says(1, "8 tokens are expected of it"));
   CHECK(t.says(2, "8 tokens are expected of it, by the lengths of earlier requests: at 0.1 s each"));
-  CHECK(t.says(3, "request 2 is first (nobody reads it yet, due at 0.483 s"));
-  CHECK(t.says(3, "its own place: nobody reads it yet, due at 0.850 s"));
+  CHECK(t.says(3, "request 2 is first (nobody reads it yet, due at 0.402 s"));
+  CHECK(t.says(3, "its own place: nobody reads it yet, due at 0.801 s"));
   CHECK(t.says(4, "first in line"));
 }
 
