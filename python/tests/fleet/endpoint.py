@@ -105,6 +105,12 @@ class Endpoint:
         """Processes of this application's alone, by what they call themselves."""
         return marked(self.mark, title)
 
+    def cores(self) -> list[int]:
+        """The cores of vLLM's engines, which replicas start. Not by what they call themselves: a process whose
+        environment was changed before cannot always do that."""
+        replicas = self.pids(replica)
+        return [pid for pid in self.pids("") if parent_of(pid) in replicas and is_core(pid)]
+
     def said(self) -> str:
         """The ends of what the application and its replicas have said."""
         logs = [self.log, *Path(self.folder).glob("**/logs/serve/*engines*"), *Path(self.folder).glob("**/worker*.err")]
@@ -179,6 +185,11 @@ class Endpoint:
         asyncio.run(run())
 
 
+#: What a replica's actor calls itself, and what stands for the core of the engine in it.
+replica = "ServeReplica:tessera:engines"
+core = "an engine's core"
+
+
 def marked(mark: str, title: str = "") -> list[int]:
     """Processes that have this mark in their environment, and that title in what they call themselves."""
     found = []
@@ -189,6 +200,19 @@ def marked(mark: str, title: str = "") -> list[int]:
                 if ours and title.encode() in (entry / "cmdline").read_bytes():
                     found.append(int(entry.name))
     return found
+
+
+def parent_of(pid: int) -> int:
+    with contextlib.suppress(OSError):
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    return 0
+
+
+def is_core(pid: int) -> bool:
+    with contextlib.suppress(OSError):
+        called = Path(f"/proc/{pid}/cmdline").read_bytes()
+        return b"VLLM::EngineCore" in called or b"spawn_main" in called
+    return False
 
 
 def end_all(mark: str) -> None:
@@ -209,10 +233,10 @@ def free_port() -> int:
         return int(s.getsockname()[1])
 
 
-async def kill_one(e: Endpoint, title: str, replicas: int, streams: list[asyncio.Future[str]]) -> None:
-    """Kills a process of that title as soon as every engine has a request with a token."""
+async def kill_one(e: Endpoint, what: str, replicas: int, streams: list[asyncio.Future[str]]) -> None:
+    """Kills a `core` or a `replica` as soon as every engine has a request with a token."""
     # Looked for first: on a machine that is busy that takes seconds, and streams end meanwhile.
-    pids = await e.soon(f"a process called {title}", lambda: e.pids(title))
+    pids = await e.soon(what, lambda: e.cores() if what == core else e.pids(what))
 
     def all_run() -> bool:
         assert not all(s.done() for s in streams), "the streams had ended before every engine was seen to have one"

@@ -14,7 +14,7 @@ for needed in ("ray", "openai"):
     if importlib.util.find_spec(needed) is None:
         pytest.skip(f"there is no {needed} here: script/python fleet installs it", allow_module_level=True)
 
-from endpoint import Endpoint, kill_one, patience, prompts, text_of  # noqa: E402
+from endpoint import Endpoint, kill_one, patience, prompts, replica, text_of  # noqa: E402
 from fake_engine import answer  # noqa: E402
 from openai import AsyncOpenAI, BadRequestError, NotFoundError  # noqa: E402
 
@@ -78,7 +78,7 @@ def test_streams_through_kill_9_of_a_replica(fake: Endpoint) -> None:
         all_ids = prompts(12, 1)
         before = fake.book()["failed"]
         streams = [asyncio.ensure_future(text_of(client, "fake", ids, 1500)) for ids in all_ids]
-        await kill_one(fake, "ServeReplica:tessera:engines", 3, streams)
+        await kill_one(fake, replica, 3, streams)
         got = await asyncio.gather(*streams)
         assert got == [words(answer(ids, 1500)) for ids in all_ids]
         assert fake.book()["failed"] > before

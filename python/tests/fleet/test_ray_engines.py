@@ -28,7 +28,7 @@ for needed in ("ray", "openai", "vllm", "nixl", "gguf"):
     if importlib.util.find_spec(needed) is None:
         pytest.skip(f"there is no {needed} here: script/python fleet installs it", allow_module_level=True)
 
-from endpoint import Endpoint, app, end_all, environment, here, kill_one, patience, text_of  # noqa: E402
+from endpoint import Endpoint, app, core, end_all, environment, here, kill_one, patience, replica, text_of  # noqa: E402
 from openai import AsyncOpenAI  # noqa: E402
 
 sys.path.insert(0, str(here.parents[1] / "vllm"))
@@ -217,11 +217,11 @@ def test_real_engines_move_requests_at_the_end_of_their_reasoning(engines: Endpo
 
 def test_real_engines_through_kill_9_of_a_core(engines: Endpoint, alone: Alone) -> None:
     before = both(engines)["failed"]
-    same(engines, alone, 8, "VLLM::EngineCore")
+    same(engines, alone, 8, core)
     assert engines.book()["failed"] > before
 
 
 def test_real_engines_through_kill_9_of_a_replica(engines: Endpoint, alone: Alone) -> None:
     before = both(engines)["failed"]
-    same(engines, alone, 8, "ServeReplica:tessera:engines")
+    same(engines, alone, 8, replica)
     assert engines.book()["failed"] > before
