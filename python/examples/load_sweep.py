@@ -14,7 +14,7 @@ requests, picture = (int(sys.argv[1]), sys.argv[2]) if len(sys.argv) > 2 else (2
 rates = [0.5, 1, 1.5, 2, 2.5, 3]
 loads = {rate: sim.generate("reasoning-chat", requests, rate=rate) for rate in rates}
 goodput: dict[str, list[float]] = {}
-for rate, policy, run in sim.sweep(["fcfs", "pascal", "due_first"], loads, workers=2, instances=4):
+for rate, policy, run in sim.sweep(["fcfs", "pascal", "due-first"], loads, workers=2, instances=4):
     goodput.setdefault(policy, []).append(run.goodput(ttft=10.0, tpot=0.1))
     p99 = run.summary["ttft"]["p99"]
     print(f"{policy:10} {rate:4} requests/s: {goodput[policy][-1]:.2f} good ones, P99 TTFT {p99:.1f} s")

@@ -19,7 +19,7 @@ small = {"instances": 1}
 
 def test_lists() -> None:
     names = [p.name for p in sim.policies()]
-    assert {"fcfs", "pascal", "pars", "due_first", "cascade", "phasor"} <= set(names)
+    assert {"fcfs", "pascal", "pars", "due-first", "cascade", "phasor"} <= set(names)
     assert all(p.summary for p in sim.policies())
     assert {p.name for p in sim.policies() if p.needs_scores} == {"pars", "pars-unboosted", "pars-smooth"}
     assert "alpaca-chat" in [w.name for w in sim.workloads()] and all(w.rate > 0 for w in sim.workloads())
