@@ -6,6 +6,7 @@
 #include <tessera/sim/policies/due_first.hpp>
 #include <tessera/sim/policies/policies.hpp>
 
+#include "sim/cluster_of.hpp"
 #include "sim/served.hpp"
 #include "sim/toy_profile.hpp"
 #include "support/catch.hpp"
@@ -29,30 +30,12 @@ using sim::request;
 using sim::run_result;
 using sim::trace_row;
 using tessera_test::check_served;
+using tessera_test::cluster_of;
 using tessera_test::row;
 using tessera_test::toy_cluster;
 
 constexpr auto quiet = [](std::size_t) {};
 using cluster = sim::cluster<tessera::due_first<request, sim::scored_length>, sim::by_headroom>;
-
-sim::cluster_options cluster_of(std::string_view profile, std::size_t instances, std::size_t blocks,
-                                std::size_t max_batch) {
-  const sim::profile p = sim::find_profile(profile);
-  const tokens block_size{16};
-  if (blocks == 0) blocks = static_cast<std::size_t>(p.kv_blocks(block_size).count());
-  return {.instances = instances,
-          .instance = {.limits = {.requests = 100'000,
-                                  .blocks = blocks,
-                                  .block_size = block_size,
-                                  .residents = max_batch,
-                                  .host_blocks = 200'000,
-                                  .max_length = tokens{131'072}},
-                       .step = {.max_batch = max_batch, .token_budget = tokens{8192}},
-                       .timer = sim::step_timer{p},
-                       .swap_seconds_per_block = sim::swap_seconds(p, block_size)},
-          .fabric_bytes_per_s = p.links.fabric_bytes_per_s,
-          .kv_bytes_per_token = p.model.kv_bytes_per_token()};
-}
 
 /// Scores whose order is that of the lengths, but for noise.
 void score(std::vector<trace_row>& rows, double noise) {

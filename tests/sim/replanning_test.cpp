@@ -4,6 +4,7 @@
 #include <tessera/sim/model/profiles.hpp>
 #include <tessera/sim/policies/due_first.hpp>
 
+#include "sim/cluster_of.hpp"
 #include "sim/served.hpp"
 #include "sim/toy_profile.hpp"
 #include "support/catch.hpp"
@@ -27,26 +28,10 @@ using sim::run_result;
 using sim::seen_output;
 using sim::trace_row;
 using tessera_test::check_served;
+using tessera_test::cluster_of;
 
 constexpr auto quiet = [](std::size_t) {};
 constexpr float nan = std::numeric_limits<float>::quiet_NaN();
-
-sim::cluster_options cluster_of(std::string_view profile, std::size_t instances, std::size_t max_batch) {
-  const sim::profile p = sim::find_profile(profile);
-  const tokens block_size{16};
-  return {.instances = instances,
-          .instance = {.limits = {.requests = 100'000,
-                                  .blocks = static_cast<std::size_t>(p.kv_blocks(block_size).count()),
-                                  .block_size = block_size,
-                                  .residents = max_batch,
-                                  .host_blocks = 200'000,
-                                  .max_length = tokens{131'072}},
-                       .step = {.max_batch = max_batch, .token_budget = tokens{8192}},
-                       .timer = sim::step_timer{p},
-                       .swap_seconds_per_block = sim::swap_seconds(p, block_size)},
-          .fabric_bytes_per_s = p.links.fabric_bytes_per_s,
-          .kv_bytes_per_token = p.model.kv_bytes_per_token()};
-}
 
 std::vector<trace_row> long_tailed(std::size_t n, double rate, std::uint64_t seed) {
   auto rows = sim::generate(sim::find_workload("r1-servegen"), n, rate, seed);
@@ -177,7 +162,7 @@ TEST_CASE("replanning: a window has the last requests, and for those that run a 
 TEST_CASE("replanning: a server that knows nothing comes to the stages that one with a history begins with") {
   const auto rows = long_tailed(1500, 60, 1);
   const auto history = long_tailed(1500, 60, 2);
-  auto h20 = cluster_of("h20-llama-3.2-3b", 16, 1024);
+  auto h20 = cluster_of("h20-llama-3.2-3b", 16, 0, 1024);
   listener heard;
   h20.watcher = &heard;
   const run_result learns = sim::run_due_first(h20, rows, {}, {}, quiet);
@@ -215,7 +200,7 @@ TEST_CASE("replanning: traffic that changes in the middle is noticed, and what i
     r.arrival_s += 60;
     rows.push_back(r);
   }
-  auto h20 = cluster_of("h20-llama-3.2-3b", 16, 1024);
+  auto h20 = cluster_of("h20-llama-3.2-3b", 16, 0, 1024);
   listener heard;
   h20.watcher = &heard;
   const run_result r = sim::run_due_first(h20, rows, {}, {.pools = false}, quiet);
@@ -241,7 +226,7 @@ TEST_CASE("replanning: pools come and go with the load, and nobody is lost or se
   const sim::archetype& mix = *std::find_if(sim::archetypes().begin(), sim::archetypes().end(),
                                             [](const sim::archetype& a) { return a.name == "mix"; });
   const auto rows = sim::generate(mix, {{80, 28}, {60, 8}}, 3, 1);
-  auto v100 = cluster_of("v100-qwen2.5-7b", 8, 256);
+  auto v100 = cluster_of("v100-qwen2.5-7b", 8, 0, 256);
   v100.instance.step.token_budget = tokens{2048};
   v100.fabric_bytes_per_s = 75e9;
   for (const bool waits : {false, true}) {
@@ -264,7 +249,7 @@ TEST_CASE("replanning: of a burst with scores the order is known before anything
     r.arrival_s = 0;
     r.score = static_cast<float>(std::log(static_cast<double>(r.output_tokens)) + 0.5 * sim::normal(random, 0, 1)) - 9;
   }
-  auto one = cluster_of("h200-llama-3.1-8b", 1, 64);
+  auto one = cluster_of("h200-llama-3.1-8b", 1, 0, 64);
   const run_result by_scores = sim::run_due_first(one, rows, {}, {}, quiet);
   const run_result without = sim::run_due_first(one, rows, {}, {.predicts = false}, quiet);
   check_served(by_scores, rows);

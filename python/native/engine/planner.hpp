@@ -100,8 +100,7 @@ struct planner {
   virtual ts::status suspend(request& r) = 0;
   virtual ts::status resume(request& r) = 0;
   virtual ts::status forget_prefixes() = 0;
-  /// What the prefix cache has learnt and forgotten since this was called last with `forget`; null if it tells
-  /// nothing.
+  /// What the prefix cache has learnt and forgotten since its `forget`; null if it tells nothing.
   [[nodiscard]] virtual told_events* events() { return nullptr; }
   /// KV of the first tokens of a request comes from elsewhere, and has come: see the scheduler's. As
   /// `unknown_request` says, not with several groups.
