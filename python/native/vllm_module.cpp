@@ -37,7 +37,8 @@ NB_MODULE(_vllm, m) {
       .def("drained", &core::drained, nb::arg("ticket"), "They can be given to others.")
       .def("let_go", &core::let_go, nb::arg("slot"), "It has ended, and nobody wants its KV.")
       .def("draining", &core::draining, "Requests that have ended and whose blocks are held.")
-      .def("loading", &core::loading, "Requests whose KV is on its way.")
+      .def("loading", &core::loading, "Requests whose KV is on its way, or has come and waits for a place.")
+      .def("coming", &core::coming, "Those of them that have not ended.")
       .def("events", &core::events, "What the prefix cache has learnt and forgotten.")
       .def("skip", &core::skip, "A step in which nothing runs.")
       .def("update", &core::update, nb::arg("index_of"), nb::arg("req_ids"), nb::arg("sampled"), nb::arg("now"),
@@ -49,6 +50,7 @@ NB_MODULE(_vllm, m) {
       .def("pending", &core::pending, "Whether a step is under way.")
       .def("usage", &core::usage, "Part of the blocks that requests hold.")
       .def("why", &core::why, nb::arg("slot"), "Why a request is not in the latest step.")
+      .def("names_of", &core::names_of, nb::arg("slot"), "What the full blocks of a request are found by.")
       .def("blocks_of", &core::blocks_of, nb::arg("slot"), "Blocks that a request holds.")
       .def("write_tokens", nb::overload_cast<std::uint32_t>(&core::write_tokens), nb::arg("slot"),
            "Brings a request's lists of tokens up to date.")

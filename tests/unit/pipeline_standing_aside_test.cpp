@@ -181,6 +181,24 @@ TEST_CASE("loading: blocks are held, nobody computes on them, and what has not c
   }
 }
 
+TEST_CASE("loading: whoever begins alike finds what has come, before its own request has gone on") {
+  std::deque<request> r{make(12), make(12)};
+  for (request& x : r) x.hashes = {1, 2, 3};
+  fixture<kv::prefix_cache> f{small};
+  f.submit(r[0]);
+  REQUIRE(f.scheduler.loading(r[0], 8_tok, at(9)) == status::ok);
+  f.step();
+  REQUIRE(f.scheduler.arrived(r[0], 8_tok) == status::ok);
+  f.submit(r[1]);
+  const auto p = f.plan(1);
+  REQUIRE(p.size() == 2);
+  CHECK(p[0].first == 8_tok);
+  CHECK(p[1].first == 8_tok);
+  CHECK(f.scheduler.device_blocks_held() == 4_blk);
+  f.commit(p, {.finished = true});
+  CHECK(f.scheduler.device_blocks_held() == 0_blk);
+}
+
 TEST_CASE("loading: after the deadline it computes, whether it had started or not") {
   for (const bool starts : {false, true}) {
     std::deque<request> r{make(12)};

@@ -273,9 +273,10 @@ class iteration_scheduler {
   }
 
   /// So many tokens of the sequence have KV in the blocks that `load` named, from its beginning: as many as were
-  /// announced, or fewer, and it computes the rest. Nothing else writes to them from now on. O(log n) and a move of
-  /// pointers. Returns `unknown_request` if it is not loading here, `busy` while a plan is open, `invalid` if `n` is
-  /// negative or more than was announced.
+  /// announced, or fewer, and it computes the rest. Nothing else writes to them from now on, and whole blocks of it are
+  /// found by whoever begins alike. O(log n), a move of pointers, and a look at each of its blocks. Returns
+  /// `unknown_request` if it is not loading here, `busy` while a plan is open, `invalid` if `n` is negative or more
+  /// than was announced.
   [[nodiscard]] status arrived(Request& r, tokens n) noexcept
     requires(ledger::travels)
   {

@@ -205,6 +205,7 @@ struct roster {
     deadlines.drop(deadline_of::loading, r);
     s.loads = false;
     s.computed = max(n, kv.block_size() * static_cast<std::int64_t>(s.shared_blocks));
+    publish(r, s.computed);  // not when its next block is full: who begins alike may come before
     resume(r);
   }
 

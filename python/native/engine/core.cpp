@@ -53,6 +53,10 @@ T get(const nb::dict& d, const char* key) {
 
 time_point moment(double seconds) { return time_point::at_seconds(seconds); }
 
+/// Requests that are kept for their KV alone, where fewer run; a row of each takes four bytes for every block of the
+/// longest request.
+constexpr std::size_t most_aside = 1024;
+
 /// Output tokens that a request has when the steps under way have been run, whose values are on the device.
 std::int64_t expected_of(const request& r) { return r.known + r.state().expected; }
 
@@ -121,8 +125,8 @@ core::core(const std::string& policy, const nb::dict& options, const nb::dict& w
   settings_.transfers = get<bool>(options, "transfers");
   if (settings_.transfers) {
     if (settings_.limits.plans_in_flight != 1) throw nb::value_error("transfers are for one step in flight");
-    // Beside those who run, as many whose KV comes or is being fetched.
-    settings_.limits.residents *= 2;
+    // Beside those who run, such whose KV comes or is being fetched: each has a block at least.
+    settings_.limits.residents += std::min(settings_.limits.blocks, std::max(settings_.batch, most_aside));
     settings_.limits.deadlines = settings_.limits.residents;
   }
   loads_ = nb::list();
@@ -180,6 +184,8 @@ void core::close() {
   }
   for (request& r : slots_) {
     if (ts::is_live(r.state().life)) (void)planner_->cancel(r);
+    // Nobody writes to its blocks any more, and it must not stay in a line that outlives it.
+    if (ts::is_live(r.state().life)) (void)planner_->arrived(r, ts::tokens{});
     r.release();
   }
   free_.clear();
@@ -188,6 +194,7 @@ void core::close() {
   planner_.reset();
   leaving_.clear();
   standing_.clear();
+  arrived_.clear();
   batch_.clear();
 }
 
@@ -212,7 +219,7 @@ request& core::fresh_slot() {
   r.last_step = 0;
   r.known = 0;
   r.dead = r.known_to_runner = false;
-  r.silent = true;
+  r.has_news = true;
   r.hashes.clear();
   r.drafts = {};
   return r;
@@ -290,12 +297,19 @@ void core::load(std::uint32_t slot, std::int64_t n) {
 
 void core::arrived(std::uint32_t slot, std::int64_t n) {
   request& r = at(slot);
-  if (!r.loading || planner_->arrived(r, ts::tokens{n}) != ts::status::ok) {
-    throw std::runtime_error("KV has arrived that was not on its way");
-  }
+  const bool is_here = std::any_of(arrived_.begin(), arrived_.end(), [&](const arrival& a) { return a.who == &r; });
+  if (!r.loading || is_here) throw std::runtime_error("KV has arrived that was not on its way");
+  arrived_.push_back({&r, ts::tokens{n}});
+  sweep();
+}
+
+/// Who has its KV goes on, or ends if it is to.
+void core::let_in(const arrival& a) {
+  request& r = *a.who;
+  if (planner_->arrived(r, a.there) != ts::status::ok) throw std::runtime_error("KV has arrived and is of no use");
   r.loading = false;
   --loading_;
-  sweep();
+  if (r.dead) --unwanted_;
 }
 
 nb::object core::drain(std::uint32_t slot) {
@@ -344,9 +358,7 @@ void core::note_events() {
       told_.append(nb::make_tuple("removed", e.block.hash));
       continue;
     }
-    const auto holder = filled_by_.find(e.block.hash);
-    if (holder == filled_by_.end()) throw std::runtime_error("a block is cached that nobody has filled");
-    request& r = at(holder->second);
+    request& r = filler_of(e.block);
     write_tokens(r);
     const auto first = static_cast<Py_ssize_t>(e.block.depth * size);
     nb::object tokens = stolen(PyList_GetSlice(r.everything, first, first + static_cast<Py_ssize_t>(size)));
@@ -354,6 +366,23 @@ void core::note_events() {
     told_.append(nb::make_tuple("stored", e.block.hash, std::move(parent), std::move(tokens), nb::borrow(r.object)));
   }
   events->forget();
+}
+
+/// Who has filled a block, of those who have its tokens: the one that has it, or has had it and has ended.
+request& core::filler_of(const told_events::block& b) {
+  const auto [first, last] = filled_by_.equal_range(b.hash);
+  if (first == last) throw std::runtime_error("a block is cached that nobody has filled");
+  request* ended = nullptr;
+  for (auto it = first; it != last; ++it) {
+    request& r = at(it->second);
+    if (r.state().row == ts::no_index) {
+      if (ended == nullptr || r.dead) ended = &r;
+      continue;
+    }
+    const std::span<const ts::kv::block_id> blocks = planner_->row(0, r.state().row, 0).blocks;
+    if (b.depth < blocks.size() && blocks[b.depth] == b.block) return r;
+  }
+  return ended != nullptr ? *ended : at(first->second);
 }
 
 void core::note_loads() {
@@ -374,8 +403,10 @@ void core::cancel(std::uint32_t slot) {
   write_tokens(r);
   r.dead = true;
   --live_;
+  if (r.loading) ++unwanted_;
   (void)planner_->cancel(r);
   bury(r);
+  if (r.loading) sweep();
 }
 
 void core::forget_names(const request& r) {
@@ -405,6 +436,9 @@ void core::bury(request& r) {
 
 /// Gives back the slots of those that no plan holds any more.
 void core::sweep() {
+  if (!arrived_.empty() && in_flight_.empty()) {
+    std::erase_if(arrived_, [this](const arrival& a) { return a.who->dead && (let_in(a), true); });
+  }
   if (settings_.tells && !leaving_.empty()) note_events();
   std::erase_if(leaving_, [this](request* r) {
     if (ts::is_live(r->state().life)) return false;
@@ -462,9 +496,22 @@ nb::tuple core::schedule(double now, std::int64_t budget, std::int64_t max_chunk
   if (!open_ && (defer_prefills || !standing_.empty())) hold_prefills(defer_prefills);
   const bool holds = defer_prefills && (planner_->residents().size() > 0);
   std::size_t starts = admit && !holds ? ~std::size_t{0} : 0;
-  // What there is room for beside them is for KV that comes and goes.
-  if (settings_.transfers)
-    starts = std::min(starts, settings_.batch - std::min(settings_.batch, planner_->residents().size()));
+  if (settings_.transfers) {
+    // What there is room for beside the batch is for KV that comes and goes: the runner has no place for more.
+    const auto places = [this] {
+      return settings_.batch - std::min(settings_.batch, planner_->residents().size() + standing_.size());
+    };
+    // Those who run may lack blocks that these hold, and nobody else can give them any.
+    if (!arrived_.empty() && places() == 0 && plan_.empty() && standing_.empty()) {
+      request& last = *planner_->residents().back();
+      lose(last);
+      given_up_.push_back(&last);
+    }
+    auto next = arrived_.begin();
+    while (next != arrived_.end() && places() != 0) let_in(*next++);
+    arrived_.erase(arrived_.begin(), next);
+    starts = std::min(starts, places());
+  }
   plan_ = planner_->next(moment(now), {.max_batch = settings_.batch,
                                        .token_budget = ts::tokens{budget},
                                        .max_chunk = ts::tokens{max_chunk},
@@ -478,7 +525,7 @@ nb::tuple core::schedule(double now, std::int64_t budget, std::int64_t max_chunk
   if (plan_.empty() && in_flight_.size() == 1) {
     // Were it so, nobody would ever run again: say it instead of going round in circles.
     const bool stuck = admit && !holds && planner_->waiting() != 0 && running() == 0 && plan_.preempted.empty() &&
-                       leaving_.empty() && loading_ == 0 && planner_->draining() == 0;
+                       plan_.outgrown.empty() && leaving_.empty() && loading_ == 0 && planner_->draining() == 0;
     settle_empty(now);
     if (stuck) throw std::runtime_error("requests wait and none can start on an empty instance");
   }
@@ -507,7 +554,7 @@ void core::settle_empty(double now) {
 bool core::repeats_last_step() const {
   const std::size_t n = plan_.decode.size();
   if (!only_decodes_ || lookahead_ != 0 || n == 0 || n != batch_.size() || !plan_.prefill.empty() ||
-      !plan_.preempted.empty() || !plan_.outgrown.empty()) {
+      !plan_.preempted.empty() || !given_up_.empty() || !plan_.outgrown.empty()) {
     return false;
   }
   for (std::size_t i = 0; i != n; ++i) {
@@ -584,11 +631,16 @@ bool core::carry_over() {
 
 nb::tuple core::hand_out_anew() {
   nb::object preempted = stolen(PySet_New(nullptr));
+  for (const request* r : given_up_) {
+    if (PySet_Add(preempted.ptr(), r->id) != 0) throw nb::python_error();
+  }
+  given_up_.clear();
   for (const ts::preemption<request>& p : plan_.preempted) {
     request& r = *p.request;
     if (PySet_Add(preempted.ptr(), r.id) != 0) throw nb::python_error();
     set(r.object, names().status, words_.status_preempted);
     set(r.object, names().num_preemptions, number(static_cast<std::int64_t>(r.state().preemptions) + 1));
+    r.has_news = true;
     forget_drafts(r);
   }
 
@@ -631,6 +683,7 @@ nb::tuple core::hand_out_anew() {
     const bool comes = e.origin != ts::entry_origin::going_on || !r.known_to_runner;
     if (comes) {
       set(r.object, names().status, words_.status_running);
+      r.has_news = true;
       // What Python has to say about those who start: few in a step.
       write_tokens(r);
       fresh.append(nb::make_tuple(nb::borrow(r.object), ids_of(e, true), e.first.count(), r.known_to_runner,
@@ -782,9 +835,9 @@ nb::tuple core::update(nb::handle index_of, nb::handle req_ids, nb::handle sampl
       }
     }
     append(outputs, output);
-    if (r.silent || r.watched) {
-      looked_at.append(nb::make_tuple(output, nb::borrow(r.object), r.place, r.silent, r.watched));
-      r.silent = false;
+    if (r.has_news || r.watched) {
+      looked_at.append(nb::make_tuple(output, nb::borrow(r.object), r.place, r.has_news, r.watched));
+      r.has_news = false;
     }
     if (outcomes_[i].finished) {
       ended.append(nb::borrow(r.object));
@@ -805,18 +858,26 @@ nb::tuple core::update(nb::handle index_of, nb::handle req_ids, nb::handle sampl
   return nb::make_tuple(std::move(by_client), std::move(looked_at), std::move(ended));
 }
 
+/// A resident's KV is lost, or taken from it; it waits again.
+void core::lose(request& r) {
+  if (planner_->preempt(r) != ts::status::ok) throw std::runtime_error("a resident could not be preempted");
+  set(r.object, names().status, words_.status_preempted);
+  set(r.object, names().num_preemptions, number(r.state().preemptions));
+  r.has_news = true;
+  forget_drafts(r);
+}
+
 nb::object core::reset() {
   if (pending()) return nb::none();
   hold_prefills(false);
+  for (const arrival& a : arrived_) let_in(a);
+  arrived_.clear();
   nb::list gone;
   const auto residents = planner_->residents();
   // Each call changes the span.
   const std::vector<request*> all{residents.begin(), residents.end()};
   for (request* r : all) {
-    if (planner_->preempt(*r) != ts::status::ok) throw std::runtime_error("a resident could not be preempted");
-    set(r->object, names().status, words_.status_preempted);
-    set(r->object, names().num_preemptions, number(r->state().preemptions));
-    forget_drafts(*r);
+    lose(*r);
     gone.append(nb::borrow(r->object));
   }
   if (planner_->forget_prefixes() != ts::status::ok) throw std::runtime_error("the prefixes could not be forgotten");

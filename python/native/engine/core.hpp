@@ -59,8 +59,8 @@ class core {
   /// Those of the latest plan whose KV is on its way from now on: (request, ids of its blocks, how many of them are
   /// here already).
   [[nodiscard]] nb::object loads() const { return loads_; }
-  /// So many tokens of it have come, and no more will. Not between a plan and what came of it. Of one that has been
-  /// cancelled: its blocks are free.
+  /// So many tokens of it have come, and no more will: it goes on as soon as a place of `residents` is free, before
+  /// any other starts. Not between a plan and what came of it. Of one that has been cancelled: its blocks are free.
   void arrived(std::uint32_t slot, std::int64_t n);
   /// A request with KV for other engines has ended, as `update` said: its blocks stay held until `drained` is told what
   /// this returns. None if it has none, or there is no room for that: its blocks are free.
@@ -69,7 +69,10 @@ class core {
   /// The same, and nobody wants it.
   void let_go(std::uint32_t slot);
   [[nodiscard]] std::size_t draining() const { return planner_->draining(); }
+  /// Requests whose KV is on its way, or has come and waits for a place in the runner.
   [[nodiscard]] std::size_t loading() const noexcept { return loading_; }
+  /// Those of them that have not ended.
+  [[nodiscard]] std::size_t coming() const noexcept { return loading_ - unwanted_; }
 
   /// What the prefix cache has learnt and forgotten since this was asked last: ("stored", hash, its parent's or None,
   /// tokens, request), ("removed", hash), ("cleared",). Names that two blocks have are told of once. To be asked after
@@ -93,6 +96,8 @@ class core {
   [[nodiscard]] bool pending() const noexcept { return !in_flight_.empty(); }
   [[nodiscard]] double usage() const;
   [[nodiscard]] std::string why(std::uint32_t slot) const;
+  /// What the full blocks of a request are found by, from its beginning, as far as its tokens are known.
+  [[nodiscard]] std::vector<std::uint64_t> names_of(std::uint32_t slot) const { return at(slot).hashes; }
   /// Block ids that a request holds.
   [[nodiscard]] std::vector<std::uint32_t> blocks_of(std::uint32_t slot) const;
   /// Brings a request's lists of tokens up to date.
@@ -102,6 +107,10 @@ class core {
 
  private:
   enum class ending { none, end_of_sequence, stop_token, length, repetition };
+  struct arrival {
+    request* who;
+    ts::tokens there;
+  };
 
   request& at(std::uint32_t slot);
   [[nodiscard]] const request& at(std::uint32_t slot) const;
@@ -110,12 +119,15 @@ class core {
   void give_back(request& r);
   void forget_names(const request& r);
   void sweep();
+  void let_in(const arrival& a);
+  void lose(request& r);
   void close_block(request& r);
   void write_tokens(request& r);
   [[nodiscard]] ending ending_of(const request& r, std::int64_t token) const;
   void hold_prefills(bool defer);
   void note_loads();
   void note_events();
+  request& filler_of(const told_events::block& b);
   [[nodiscard]] bool repeats_last_step() const;
   [[nodiscard]] bool carry_over();
   nb::tuple hand_out(nb::list fresh, nb::object resumed, nb::object all_tokens, nb::object blocks, nb::object computed,
@@ -145,7 +157,10 @@ class core {
   nb::object loads_;
   std::unordered_multimap<std::uint64_t, std::uint32_t> filled_by_;  ///< If it tells: slots of those with a block.
   nb::list told_;
-  std::size_t loading_ = 0;  ///< Requests whose KV is on its way.
+  std::size_t loading_ = 0;         ///< Requests whose KV is on its way, or has come and they have not gone on,
+  std::size_t unwanted_ = 0;        ///< such of them as have ended,
+  std::vector<arrival> arrived_;    ///< and such whose KV has come, in the order in which it came.
+  std::vector<request*> given_up_;  ///< Preempted before the latest plan was made.
 
   std::deque<request> slots_;  ///< In place for ever.
   std::vector<std::uint32_t> free_;

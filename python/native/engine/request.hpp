@@ -39,7 +39,7 @@ struct request : ts::request_hook_for<ts::order::two_phase, ts::order::ranked<>,
   std::int32_t client = 0;
   bool dead = false;  ///< Ended for the engine; a plan may still hold it.
   bool known_to_runner = false;
-  bool silent = true;       ///< No output of it has been reported.
+  bool has_news = true;     ///< It has started since its latest output, or lost its KV.
   bool watched = false;     ///< Its outputs are looked at in Python, and its lists are kept up to date.
   bool repetitive = false;  ///< It is asked in Python whether it repeats itself.
   bool hashes_tokens = false;

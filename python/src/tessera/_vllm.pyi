@@ -38,7 +38,9 @@ class Core:
     def draining(self) -> int:
         """Requests that have ended and whose blocks are held."""
     def loading(self) -> int:
-        """Requests whose KV is on its way."""
+        """Requests whose KV is on its way, or has come and waits for a place."""
+    def coming(self) -> int:
+        """Those of them that have not ended."""
     def events(self) -> list[tuple[Any, ...]]:
         """What the prefix cache has learnt and forgotten."""
     def skip(self) -> None:
@@ -61,6 +63,8 @@ class Core:
         """Part of the blocks that requests hold."""
     def why(self, slot: int) -> str:
         """Why a request is not in the latest step."""
+    def names_of(self, slot: int) -> list[int]:
+        """What the full blocks of a request are found by, from its beginning."""
     def blocks_of(self, slot: int) -> list[int]:
         """Blocks that a request holds."""
     def write_tokens(self, slot: int) -> None:

@@ -155,6 +155,7 @@ class Runner:
     drafts: int = 0  #: it guesses so many tokens of each request, some of them wrong
     adapters: int = 0  #: it has room for the weights of so many
     windows: tuple[int, ...] = (0,)  #: as `memory`'s
+    places: int = 24  #: it has room for so many requests: in a step, or if it is the second runner, at all
     states: dict[str, State] = field(default_factory=dict)
     batch: set[str] = field(default_factory=set)
     resumed: int = 0
@@ -207,6 +208,7 @@ class Runner:
         assert step.total_num_scheduled_tokens == sum(scheduled.values())
         assert set(scheduled) == set(cached.req_ids) | {n.req_id for n in step.scheduled_new_reqs}
         self.batch = set(scheduled)
+        assert len(self.states if self.second else scheduled) <= self.places, "more requests than there is room for"
         adapters = {self.states[request_id].adapter for request_id in scheduled} - {0}
         assert len(adapters) <= max(self.adapters, 0), "more adapters than there is room for"
         given = step.scheduled_spec_decode_tokens

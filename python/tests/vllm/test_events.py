@@ -151,6 +151,83 @@ def test_two_steps_in_flight() -> None:
     assert runner.hits > 3 and Listener.latest.removed > 100
 
 
+class Kept(EventPublisher):
+    """Keeps what is published, with names by number in the order in which they come."""
+
+    latest: Kept
+
+    def __init__(self, **config: Any) -> None:
+        self.names: dict[Any, int] = {}
+        self.told: list[Any] = []
+        Kept.latest = self
+
+    def _name(self, name: Any) -> Any:
+        return None if name is None else self.names.setdefault(name, len(self.names))
+
+    def publish(self, batch: Any) -> None:
+        for event in batch.events:
+            if not isinstance(event, BlockStored):
+                self.told.append(type(event).__name__)
+                continue
+            # Block by block: how many are told of together is nobody's business.
+            parent = self._name(event.parent_block_hash)
+            for i, name in enumerate(event.block_hashes):
+                tokens = tuple(event.token_ids[i * event.block_size : (i + 1) * event.block_size])
+                keys = event.extra_keys and event.extra_keys[i]
+                rest = (event.block_size, event.lora_id, event.lora_name, event.medium, event.group_idx)
+                kind = (event.kv_cache_spec_kind, event.kv_cache_spec_sliding_window)
+                self.told.append((self._name(name), parent, tokens, keys, *rest, *kind, event.session_id))
+                parent = self._name(name)
+
+    def shutdown(self) -> None:
+        pass
+
+
+def test_each_is_told_as_vllm_tells_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One request after the other: salts, adapters, sessions, and such that want to hear what was there already."""
+    monkeypatch.setitem(Factory._registry, "zmq", Kept)
+    shared = [*range(3, 51)]
+    asked = []
+    for i in range(16):
+        params = stub.SamplingParams(
+            temperature=0, max_tokens=1, extra_args={"kv_cache_report_mode": "full"} if i % 3 else {}
+        )
+        prompt = shared[: 16 * (i % 4)] + [*range(5 + i, 40 + 2 * i)]
+        asked.append((str(i), prompt, params, 0, [None, "salt"][i % 5 == 1], [0, 0, 1, 2][i % 4], f"session {i % 2}"))
+    told = []
+    for cls, tessera in ((stub.OwnScheduler, None), (stub.Scheduler, {})):
+        s = stub.scheduler(cls, listened(stub.config(tessera=tessera, adapters=2)), blocks=4000)
+        runner = stub.Runner(4000, adapters=2)
+        for *one, session in asked:
+            s.add_request(stub.request(*one, session_id=session))
+            while s.has_requests():
+                step = s.schedule()
+                s.update_from_output(step, runner.run(step))
+        assert s.reset_prefix_cache()
+        s.add_request(stub.request("last", shared, asked[0][2]))
+        step = s.schedule()
+        s.update_from_output(step, runner.run(step))
+        told.append(Kept.latest.told)
+    assert told[1] == told[0]
+    assert "AllBlocksCleared" in told[1] and len(told[1]) > 40
+
+
+def test_the_session_is_that_of_who_has_computed_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(Factory._registry, "zmq", Kept)
+    for waiting_first in (False, True):
+        s = stub.scheduler(
+            stub.Scheduler, listened(stub.config(tessera={"policy": "priority"}, max_num_seqs=1)), blocks=60
+        )
+        runner = stub.Runner(60)
+        params = stub.SamplingParams(temperature=0, max_tokens=40)
+        for priority, name in sorted([(0, "runs"), (1, "waits")], reverse=waiting_first):
+            s.add_request(stub.request(name, [*range(3, 43)], params, priority, session_id=name))
+        for _ in range(30):
+            step = s.schedule()
+            s.update_from_output(step, runner.run(step))
+        assert len(Kept.latest.told) == 4 and {block[-1] for block in Kept.latest.told} == {"runs"}
+
+
 def test_nobody_listens_where_nothing_is_cached() -> None:
     made = listened(stub.config(tessera={}, caching=False))
     s = stub.scheduler(stub.Scheduler, made, blocks=60)

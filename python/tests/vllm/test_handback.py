@@ -116,8 +116,8 @@ def make(monkeypatch: pytest.MonkeyPatch, made: Any, kv: Any = None, fallback: b
 
 
 def test_every_question_is_tested() -> None:
-    beside = {"two steps in flight", "drafts", "KV that is sent both ways"}  # test_transfers.py
-    in_transfers = {f"a KV connector with {what}" for what in beside}
+    beside = {"two steps in flight", "drafts", "a buffer on the host of a device", "KV that is sent both ways"}
+    in_transfers = {f"a KV connector with {what}" for what in beside}  # test_transfers.py
     assert {reason for reason, _ in support._questions} == set(configurations) | in_transfers
 
 
@@ -342,11 +342,11 @@ def test_what_is_not_there() -> None:
 # -- pauses, resets, stats: as vLLM's own
 
 
-def both(**more: Any) -> list[tuple[Any, stub.Runner]]:
+def both(blocks: int = 60, **more: Any) -> list[tuple[Any, stub.Runner]]:
     made = []
     for cls, chosen in ((stub.OwnScheduler, None), (stub.Scheduler, {})):
-        s = stub.scheduler(cls, stub.config(tessera=chosen), 60, log_stats=True, **more)
-        made.append((s, stub.Runner(60)))
+        s = stub.scheduler(cls, stub.config(tessera=chosen), blocks, log_stats=True, **more)
+        made.append((s, stub.Runner(blocks)))
     return made
 
 
@@ -436,6 +436,36 @@ def test_stats_and_events() -> None:
         assert s.get_kv_cache_usage() > 0
         seen.append(told)
     assert seen[0] == seen[1]
+
+
+def test_who_is_preempted_says_so() -> None:
+    """The front end counts preemptions by these events."""
+    told = []
+    for s, runner in both(blocks=8):
+        for name in "ab":
+            s.add_request(stub.request(name, [ord(name)] * 30, SamplingParams(temperature=0, max_tokens=50)))
+        mine: dict[str, list[Any]] = {"a": [], "b": []}
+        resets = 0
+        while s.has_requests():
+            for o in stepped(s, runner):
+                mine[o.request_id] += [e.type for e in o.events or []]
+            if resets < 2:
+                resets += 1
+                assert s.reset_prefix_cache(reset_running_requests=True)
+        told.append(mine)
+    assert told[0] == told[1]
+    assert [len([e for e in events if e.name == "PREEMPTED"]) for events in told[1].values()] == [2, 3]
+
+
+def test_one_that_has_outgrown_the_memory_when_all_is_reset() -> None:
+    s = stub.scheduler(stub.Scheduler, stub.config(caching=False, tessera={}), 5)
+    runner = stub.Runner(5)
+    s.add_request(stub.request("x", [5] * 40, SamplingParams(temperature=0, max_tokens=100)))
+    for _ in range(25):
+        assert stepped(s, runner)[0].finish_reason is None
+    assert s.reset_prefix_cache(reset_running_requests=True)
+    assert [o.finish_reason for o in stepped(s, runner)] == [FinishReason.ERROR]
+    assert s.requests == {} and s.get_kv_cache_usage() == 0
 
 
 def test_outputs_go_to_their_clients() -> None:

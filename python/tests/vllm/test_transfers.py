@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import copy
 import random
 from typing import Any
 
@@ -10,6 +11,7 @@ import connector
 import pytest
 import stub
 from vllm.config import KVTransferConfig
+from vllm.v1.core.sched.interface import PauseState
 from vllm.v1.engine import FinishReason
 
 
@@ -37,7 +39,7 @@ class Pair:
         for name in ("P", "D"):
             made = engine(name, tessera, **more)
             s = stub.scheduler(stub.Scheduler if tessera is not None else stub.OwnScheduler, made, blocks)
-            runner = stub.Runner(blocks)
+            runner = stub.Runner(blocks, more.get("second", False), places=more.get("max_num_seqs", 24))
             self.engines[name] = (s, connector.Worker(name, runner, workers, seed, failing))
         self.got: dict[str, list[int]] = {}
         self.reasons: dict[str, Any] = {}
@@ -134,6 +136,16 @@ def test_tokens(policy: str, caching: bool, aborts: bool) -> None:
     assert not caching or pair.cached > 0
 
 
+@pytest.mark.parametrize("second", [False, True], ids=["first runner", "second runner"])
+@pytest.mark.parametrize("policy", ["fcfs", "pars"])
+def test_more_kv_comes_than_the_runner_has_places(policy: str, second: bool) -> None:
+    """Whose KV has come waits for a place, with blocks that those who run may lack."""
+    for seed, (places, blocks) in enumerate([(3, 60), (3, 30), (1, 60), (1, 26)]):
+        pair = Pair(seed, {"policy": policy}, blocks, second=second, max_num_seqs=places)
+        pair.serve(stub.Load(seed=seed, count=60), aborts=seed % 2 == 1)
+        assert pair.workers["D"].pulled > 40
+
+
 def test_beside_vllm() -> None:
     """The connector is one that vLLM's own scheduler gets along with, and both say the same."""
     pairs = [Pair(7, tessera) for tessera in (None, {})]
@@ -187,6 +199,171 @@ def test_it_is_not_reset_while_kv_is_moved() -> None:
     assert s.reset_prefix_cache()
 
 
+class Two:
+    """One engine that computes and one that goes on, step by step; vLLM's own, or ours."""
+
+    def __init__(self, theirs: bool, blocks: int = 60, **more: Any) -> None:
+        workers: dict[str, connector.Worker] = {}
+        cls = stub.OwnScheduler if theirs else stub.Scheduler
+        self.sides = {}
+        for name in ("P", "D"):
+            made = engine(name, None if theirs else {}, **more)
+            s = stub.scheduler(cls, made, blocks, log_stats=True)
+            assert type(s) is cls
+            self.sides[name] = (s, connector.Worker(name, stub.Runner(blocks), workers, 1))
+
+    def add(self, name: str, request_id: str, prompt: list[int], transfer: Any = None, **params: Any) -> Any:
+        params = {"temperature": 0, "max_tokens": 1 if name == "P" else 5} | params
+        r = stub.request(request_id, prompt, stub.SamplingParams(**params))
+        r.kv_transfer_params = transfer
+        self.sides[name][0].add_request(r)
+        return r
+
+    def step(self, name: str) -> tuple[Any, Any, list[Any]]:
+        """What was planned, the stats and the outputs."""
+        s, worker = self.sides[name]
+        plan = s.schedule()
+        (outputs,) = s.update_from_output(plan, worker.run(plan)).values()
+        return plan, outputs.scheduler_stats, outputs.outputs
+
+    def computed(self, request_id: str, prompt: list[int]) -> dict[str, Any]:
+        """P computes a prompt; what a peer must know of it."""
+        self.add("P", request_id, prompt, {"do_remote_decode": True})
+        while True:
+            for o in self.step("P")[2]:
+                assert o.request_id == request_id and o.kv_transfer_params
+                self.step("P")  # its worker hears of it
+                return o.kv_transfer_params
+
+
+def beside_each_other(**more: Any) -> list[Two]:
+    return [Two(True, **more), Two(False, **more)]
+
+
+def test_the_stats_are_those_of_vllm() -> None:
+    """Of a prompt that comes, whose beginning is there, that is there as a whole, and of one without a peer."""
+    shared = [7] * 48
+    prompts = {
+        "a": [*shared, *range(3, 30)],
+        "b": [*shared, *range(30, 62)],
+        "c": [*shared, *range(3, 30)],
+        "d": [9] * 20,
+    }
+    told: list[list[Any]] = []
+    for two in beside_each_other():
+        mine = []
+        for request_id, prompt in prompts.items():
+            transfer = None if request_id == "d" else two.computed(request_id, prompt)
+            if transfer is not None:
+                mine.append(transfer["remote_prefill_cached_tokens"])
+            two.add("D", request_id, prompt, transfer)
+            ended = False
+            while not ended:
+                _, stats, outputs = two.step("D")
+                # vLLM takes those whose KV has come for waiting until the next step, and counts what it found before.
+                mine += [o.prefill_stats for o in outputs if o.prefill_stats is not None]
+                for found in (stats.prefix_cache_stats, stats.connector_prefix_cache_stats):
+                    if found.requests:
+                        mine.append(found)
+                stages = stats.num_kv_fetch_reqs_by_stage
+                mine.append((stats.num_waiting_reqs, stats.num_running_reqs, stats.num_skipped_waiting_reqs, stages))
+                ended = any(o.finish_reason is not None for o in outputs)
+        told.append(sorted(map(repr, mine)))
+    assert told[1] == told[0]
+    assert "hits_by_source" in repr(told) and "'in_progress': 1" in repr(told)
+
+
+def test_who_wants_the_logprobs_of_its_prompt_computes_it() -> None:
+    prompt = [*range(3, 43)]
+    for two in beside_each_other():
+        transfer = two.computed("a", prompt)
+        two.add("D", "a", prompt, transfer, prompt_logprobs=1)
+        plan, _, _ = two.step("D")
+        assert plan.num_scheduled_tokens == {"a": 40}, "all of it is computed here"
+        # Its peer hears that nobody comes.
+        for _ in range(4):
+            two.step("P")
+        assert two.sides["P"][0].get_kv_cache_usage() == 0 and not two.sides["P"][0].has_requests()
+
+
+def test_a_name_is_not_used_again_while_kv_is_on_its_way() -> None:
+    two = Two(False)
+    prompt = [*range(3, 43)]
+    transfer = two.computed("a", prompt)
+    with pytest.raises(ValueError, match="still on its way"):
+        two.add("P", "a", prompt, {"do_remote_decode": True})
+    two.add("D", "a", prompt, transfer)
+    s, worker = two.sides["D"]
+    worker.rng = random.Random(3)
+    plan = s.schedule()
+    ran = worker.run(plan)
+    assert worker.pulling
+    s.finish_requests("a", stub.RequestStatus.FINISHED_ABORTED)
+    with pytest.raises(ValueError, match="still on its way"):
+        two.add("D", "a", prompt)
+    s.update_from_output(plan, ran)
+    while s.has_requests():
+        two.step("D")
+    two.add("D", "a", prompt)
+    assert two.step("D")[0].num_scheduled_tokens == {"a": 8}, "two blocks that have come are found"
+
+
+def test_kv_that_has_come_and_is_lost_before_it_is_used() -> None:
+    """Its owner is preempted before it has run: it has nothing from elsewhere any more."""
+    two = Two(False, caching=False, max_num_seqs=2)
+    prompt = [*range(3, 43)]
+    transfer = two.computed("a", prompt)
+    two.add("D", "a", prompt, transfer)
+    s, worker = two.sides["D"]
+    while worker.pulling or not worker.pulled:
+        two.step("D")
+    assert s.transfers.fetched
+    assert s.reset_prefix_cache(reset_running_requests=True)
+    plan, stats, (output,) = two.step("D")
+    assert plan.num_scheduled_tokens == {"a": 40}
+    assert (output.prefill_stats.num_local_cached_tokens, output.prefill_stats.num_external_cached_tokens) == (0, 0)
+
+
+def test_it_ends_while_kv_is_on_its_way() -> None:
+    """Who waits for it is not held by anything that is gone: else the heap breaks, now or soon."""
+    for seed in range(60):
+        two = Two(False)
+        for name in "abcd":
+            prompt = [*range(seed, seed + 20 * (1 + ord(name) % 4))]
+            two.add("D", name, prompt, two.computed(name, prompt))
+        s, worker = two.sides["D"]
+        plan = s.schedule()
+        if seed % 2:
+            s.update_from_output(plan, worker.run(plan))
+            s.finish_requests("b", stub.RequestStatus.FINISHED_ABORTED)
+        assert s.transfers.arriving
+        for side, _ in two.sides.values():
+            side.shutdown()
+
+
+def test_paused_for_new_ones_kv_still_comes() -> None:
+    for two in beside_each_other():
+        transfer = two.computed("a", [*range(3, 43)])
+        two.add("D", "a", [*range(3, 43)], transfer)
+        s, worker = two.sides["D"]
+        worker.rng = random.Random(3)
+        two.step("D")
+        assert worker.pulling
+        s.set_pause_state(PauseState.PAUSED_NEW)
+        assert s.get_num_unfinished_requests() == 1
+        s.finish_requests("a", stub.RequestStatus.FINISHED_ABORTED)
+        assert s.get_num_unfinished_requests() == 0 and s.has_requests()
+        while s.has_requests():
+            two.step("D")
+
+
+def test_many_are_kept_for_peers_though_few_run() -> None:
+    for two in beside_each_other(max_num_seqs=2):
+        for i in range(12):
+            two.computed(str(i), [*range(i, i + 40)])
+        assert len(two.sides["P"][1].kept) >= 11
+
+
 def test_what_is_handed_back() -> None:
     def kind(**more: Any) -> Any:
         return type(stub.scheduler(stub.Scheduler, engine("P", {}, **more), 60))
@@ -196,6 +373,11 @@ def test_what_is_handed_back() -> None:
     assert kind(drafts=3) is stub.OwnScheduler
     made = engine("P", {})
     made.kv_transfer_config.kv_connector_extra_config = {"bidirectional_kv_xfer": True}
+    assert type(stub.scheduler(stub.Scheduler, made, 60)) is stub.OwnScheduler
+    made = engine("P", {})
+    assert made.kv_transfer_config.kv_buffer_device == "cpu"
+    made.device_config = copy.copy(made.device_config)
+    made.device_config.device_type = "cuda"
     assert type(stub.scheduler(stub.Scheduler, made, 60)) is stub.OwnScheduler
     two = stub.memory(60, (0, 40))
     assert type(stub.scheduler(stub.Scheduler, engine("P", {}), 60, kv=two)) is stub.OwnScheduler

@@ -20,10 +20,19 @@ class Events:
         self.publisher = api.EventPublisherFactory.create(vllm_config.kv_events_config, rank)
         self.core = core
         self.block_size = block_size
+        self.found_again: list[Any] = []  #: of requests that want to have that told, too
+
+    def found(self, request: Any, names: list[int]) -> None:
+        """A request has begun with these blocks, which were there already."""
+        record = self._stored(names[0], None, request._all_token_ids[: len(names) * self.block_size], request)
+        record.block_hashes = names
+        record.extra_keys += [self._keys(request, is_first=False)] * (len(names) - 1)
+        self.found_again.append(record)
 
     def publish(self, others: Any = ()) -> None:
         """What has happened since the last time; `others`: of a connector's."""
-        events = [*self._records(self.core.events()), *(others or ())]
+        found, self.found_again = self.found_again, []
+        events = [*found, *self._records(self.core.events()), *(others or ())]
         if events:
             self.publisher.publish(api.KVEventBatch(ts=time.time(), events=events))
 

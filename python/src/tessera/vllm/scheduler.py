@@ -146,14 +146,14 @@ class Scheduler(api.SchedulerInterface):
     def add_request(self, request: Any) -> None:
         if request.request_id in self.requests:
             raise ValueError(f"there is a request {request.request_id!r} already")
+        if self.transfers is not None:
+            self.transfers.joins(request)
         self.requests[request.request_id] = request
         request._block_hasher = None  # the core hashes tokens by itself
         if self.log_stats:
             request.record_event(api.EngineCoreEventType.QUEUED)
         if self.lookahead:
             request.spec_decode_metrics = api.new_request_drafts(self.vllm_config)
-        if self.transfers is not None:
-            self.transfers.joins(request)
         reason = why_not_request(request, self.has_adapters)
         if reason is not None:
             self.refused.append((request, reason))
@@ -232,9 +232,11 @@ class Scheduler(api.SchedulerInterface):
             now, self.budget, chunk_of(self.config, len(self.slots), self.budget), admit, defer
         )
         if admit and not defer:
-            self.capacity_bound = self.core.waiting() > 0
+            self.capacity_bound = self.core.waiting() > self.core.coming()
         for request in outgrown:
             self._refuse_running(request)
+        if lost and self.transfers is not None:
+            self.transfers.lost(lost)
         if lost and self.log_stats:
             for request_id in lost:
                 self.requests[request_id].record_event(api.EngineCoreEventType.PREEMPTED, now)
@@ -297,16 +299,22 @@ class Scheduler(api.SchedulerInterface):
         """Those who start, for the runner: those it does not know, and the second runner those who resume as well."""
         new = []
         for request, block_ids, first, is_known, length in fresh:
-            external = self.transfers.external(request) if self.transfers is not None else 0
+            here, external = first, 0
+            if self.transfers is not None:
+                here, external = self.transfers.starts(request, first, length, is_known)
             if self.log_stats:
                 request.record_event(api.EngineCoreEventType.SCHEDULED, now)
                 if self.caching and not getattr(request, "skip_reading_prefix_cache", False):
-                    self.cache_stats.record(num_tokens=length, num_hits=first - external, preempted=is_known)
+                    self.cache_stats.record(num_tokens=length, num_hits=here, preempted=is_known)
             request.num_computed_tokens = first
+            if here and self.events is not None and getattr(request, "kv_cache_report_mode", None) == "full":
+                self.events.found(
+                    request, self.core.names_of(self.slots[request.request_id])[: here // self.block_size]
+                )
             if not is_known and getattr(request, "prefill_stats", None) is not None:
                 request.prefill_stats.set(
                     num_prompt_tokens=request.num_prompt_tokens,
-                    num_local_cached_tokens=first - external,
+                    num_local_cached_tokens=here,
                     num_external_cached_tokens=external,
                 )
             if is_known and not self.second_runner:
@@ -366,22 +374,26 @@ class Scheduler(api.SchedulerInterface):
                 model_runner_output.sampled_token_ids,
                 time.monotonic(),
             )
-        params: dict[str, Any] = {}
-        for request in ended:
-            # The core has taken it out already.
-            slot = self.slots.pop(request.request_id)
-            if self.transfers is not None and request.kv_transfer_params:
-                params[request.request_id] = self.transfers.finished(request, slot)
-            self.describer.ended(request, is_whole=True)
-            self.structured.pop(request.request_id, None)
-            self._tell_finished(request)
-        for output, request, index, is_first, is_watched in looked_at:
-            if is_first:
+        last: dict[str, Any] = {}  # of those with KV for or from elsewhere
+        for output, request, index, has_news, is_watched in looked_at:
+            if has_news:
                 self._complete_first(output, request)
             if is_watched:
                 self._complete(output, request, index, model_runner_output)
-                if output.finish_reason is not None and params:
-                    output.kv_transfer_params = params.get(request.request_id)
+                if self.transfers is not None and request.kv_transfer_params:
+                    last[request.request_id] = output
+        for request in ended:
+            # The core has taken it out already.
+            slot = self.slots.pop(request.request_id)
+            if request.request_id in last:
+                output = last[request.request_id]
+                output.kv_transfer_params = params = self.transfers.finished(request, slot)
+                if params is not None and params.get("do_remote_prefill") and output.prefill_stats is not None:
+                    # For the client of the peer: there, nearly all is found.
+                    params["remote_prefill_cached_tokens"] = output.prefill_stats.num_cached_tokens
+            self.describer.ended(request, is_whole=True)
+            self.structured.pop(request.request_id, None)
+            self._tell_finished(request)
         told = getattr(model_runner_output, "kv_connector_output", None)
         if self.transfers is not None and told is not None:
             for request, arriving in self.transfers.take(told, self.requests):
@@ -435,7 +447,7 @@ class Scheduler(api.SchedulerInterface):
         return stats if stats is not None and stats.num_drafts else None
 
     def _complete_first(self, output: Any, request: Any) -> None:
-        """The first output of a request tells how its prompt was computed."""
+        """The first output of a request tells how its prompt was computed; each since it has started anew, of that."""
         output.events = request.take_events()
         take = getattr(request, "take_prefill_stats", None)
         stats = take() if take is not None else None
@@ -534,7 +546,7 @@ class Scheduler(api.SchedulerInterface):
             return 0
         if self._pause_state == Pause.PAUSED_NEW:
             # Those who hold KV go on; who is refused is still to be told so.
-            return self.core.running() + len(self.refused)
+            return self.core.running() + self.core.coming() + len(self.refused)
         return len(self.requests)
 
     def has_finished_requests(self) -> bool:
@@ -556,7 +568,7 @@ class Scheduler(api.SchedulerInterface):
         self._pause_state = pause_state
 
     def reset_prefix_cache(self, reset_running_requests: bool = False, reset_connector: bool = False) -> bool:
-        if not reset_running_requests and self.core.running() > 0:
+        if not reset_running_requests and self.core.running() + self.core.loading() > 0:
             return False
         if self.transfers is not None and (not self.transfers.at_rest() or not self.transfers.reset(reset_connector)):
             return False
@@ -569,6 +581,8 @@ class Scheduler(api.SchedulerInterface):
 
     def _reset(self) -> None:
         lost = self.core.reset()
+        if self.transfers is not None:
+            self.transfers.lost(request.request_id for request in lost)
         if self.log_stats:
             for request in lost:
                 request.record_event(api.EngineCoreEventType.PREEMPTED)
@@ -588,10 +602,11 @@ class Scheduler(api.SchedulerInterface):
         if not self.log_stats:
             return None
         stats, self.cache_stats = self.cache_stats, api.PrefixCacheStats()
+        coming = self.core.coming()
         return _make_stats(
             num_running_reqs=self.core.running(),
-            num_waiting_reqs=self.core.waiting(),
-            num_skipped_waiting_reqs=len(self.without_grammar),
+            num_waiting_reqs=self.core.waiting() - coming,
+            num_skipped_waiting_reqs=len(self.without_grammar) + coming,
             **(self.transfers.take_stats(told) if self.transfers is not None else {}),
             kv_cache_usage=self.core.usage(),
             prefix_cache_stats=stats,

@@ -49,6 +49,12 @@ def _extra(config: Any) -> dict[str, Any]:
     return _has(config, "kv_transfer_config", "kv_connector_extra_config") or {}
 
 
+def _nixl_by_host(config: Any) -> bool:
+    """Whether KV goes by a copy in the host's memory, made chunk by chunk of the blocks that are new in it."""
+    on_host = _has(config, "kv_transfer_config", "kv_buffer_device") == "cpu"
+    return _nixl(config) and on_host and _has(config, "device_config", "device_type") != "cpu"
+
+
 #: Adapters that can be told apart on the device.
 most_loras: int = _vllm.adapters
 
@@ -65,6 +71,7 @@ _questions: tuple[tuple[str, Callable[[Any], Any]], ...] = (
     ("a KV connector but NIXL's, which pulls", lambda c: _connector(c) not in (None, *_connectors)),
     ("a KV connector with two steps in flight", lambda c: _nixl(c) and _has(c, *_async)),
     ("a KV connector with drafts", lambda c: _nixl(c) and _drafts(c)),
+    ("a KV connector with a buffer on the host of a device", _nixl_by_host),
     ("a KV connector with KV that is sent both ways", lambda c: _nixl(c) and _extra(c).get("bidirectional_kv_xfer")),
     ("an encoder cache connector", lambda c: _has(c, "ec_transfer_config") is not None),
     ("KV cache metrics", lambda c: _has(c, "observability_config", "kv_cache_metrics")),

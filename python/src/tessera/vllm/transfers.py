@@ -8,6 +8,7 @@ them until they have been read.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,6 +27,7 @@ class Arriving:
     tokens: int
     blocks: list[int]
     here: int  #: so many of them were here already
+    wanted: bool = True  #: its request has not ended
 
 
 class Transfers:
@@ -40,7 +42,8 @@ class Transfers:
         self.announced: dict[str, int] = {}  #: tokens that are to be had elsewhere, of those who wait, by id
         self.arriving: dict[str, Arriving] = {}
         self.broken: dict[str, int] = {}  #: of those, so many tokens are whole and the rest never comes
-        self.fetched: dict[str, int] = {}  #: tokens that came from elsewhere, of those not introduced since
+        #: tokens that were here and such that came from elsewhere, of those who have not started since
+        self.fetched: dict[str, tuple[int, int]] = {}
         self.leaving: dict[str, int] = {}  #: who has ended and is being read, and its ticket
         self.stats = api.PrefixCacheStats() if log_stats else None
 
@@ -49,13 +52,17 @@ class Transfers:
         return bool(self.leaving or self.arriving) or bool(self.connector.has_pending_push_work())
 
     def joins(self, request: Any) -> None:
+        # The worker knows what comes and goes by the request's name.
+        if request.request_id in self.arriving or request.request_id in self.leaving:
+            raise ValueError(f"the KV of a request {request.request_id!r} that has ended is still on its way")
         self.connector.on_new_request(request)
 
     def submitted(self, request: Any, slot: int) -> None:
         """Its KV is fetched when its turn comes, if another engine has it."""
         tokens, later = self.connector.get_num_new_matched_tokens(request, 0)
-        # Its last token is computed here, because something must be sampled.
-        tokens = min(tokens or 0, request.num_tokens - 1)
+        # Its last token is computed here, because something must be sampled. Who wants the logprobs of its prompt has
+        # no use for any of it.
+        tokens = 0 if request.skip_reading_prefix_cache else min(tokens or 0, request.num_tokens - 1)
         if later and tokens > 0:
             self.core.load(slot, tokens)
             self.announced[request.request_id] = tokens
@@ -66,11 +73,10 @@ class Transfers:
             request_id = request.request_id
             tokens = self.announced.pop(request_id)
             self.arriving[request_id] = Arriving(slots[request_id], tokens, block_ids[0], here)
-            external = tokens - here * self.block_size
-            if self.stats is not None:
-                self.stats.record(num_tokens=request.num_tokens, num_hits=external, preempted=False)
             # All of the prompt, as its peer counts it.
-            self._has_blocks(request, block_ids[0], here, request.num_tokens - here * self.block_size)
+            external = request.num_tokens - here * self.block_size
+            self._has_blocks(request, block_ids[0], here, external)
+            self._count(request, external, external, again=False)
         for request, block_ids, first, _, _ in fresh:
             self.announced.pop(request.request_id, None)  # what is here is enough
             self._has_blocks(request, block_ids[0], first // self.block_size, 0)
@@ -84,9 +90,26 @@ class Transfers:
             block._block_hash = b""  # what the connector asks is whether it has one
         self.connector.update_state_after_alloc(request, api.KVCacheBlocks((blocks,)), external)
 
-    def external(self, request: Any) -> int:
-        """Tokens of a request that starts which came from elsewhere; asked once."""
-        return self.fetched.pop(request.request_id, 0)
+    def _count(self, request: Any, asked: int, came: int, again: bool) -> None:
+        """A request that takes its blocks lacks so many tokens, of which so many are to be had elsewhere."""
+        if self.stats is None or not asked:
+            return
+        sources = self.connector.get_external_cache_hit_sources(request, came) if came else None
+        self.stats.record(num_tokens=asked, num_hits=came, preempted=again, hits_by_source=sources)
+
+    def starts(self, request: Any, first: int, length: int, again: bool) -> tuple[int, int]:
+        """Of a request that starts, with so many of its tokens computed: tokens that were here, and such that came from
+        elsewhere."""
+        came = self.fetched.pop(request.request_id, None)
+        if came is not None:
+            return came
+        self._count(request, length - first, 0, again)
+        return first, 0
+
+    def lost(self, request_ids: Iterable[str]) -> None:
+        """These have lost their KV, wherever it came from."""
+        for request_id in request_ids:
+            self.fetched.pop(request_id, None)
 
     def finished(self, request: Any, slot: int) -> Any:
         """A request has ended by itself: what its client must know to go on elsewhere."""
@@ -108,6 +131,8 @@ class Transfers:
     def left(self, request: Any) -> None:
         """A request ends because somebody wants it to. Its KV that is on its way comes all the same."""
         self._forget(request.request_id)
+        if (a := self.arriving.get(request.request_id)) is not None:
+            a.wanted = False
         if request.kv_transfer_params:
             self.connector.request_finished_all_groups(request, ([],))
 
@@ -138,7 +163,9 @@ class Transfers:
             tokens = a.tokens if whole is None else whole
             self.core.arrived(a.slot, tokens)
             if request is not None:
-                self.fetched[request_id] = max(tokens - a.here * self.block_size, 0)
+                here = a.here * self.block_size
+                whole_prompt = request.num_tokens if tokens == a.tokens else tokens
+                self.fetched[request_id] = (here, max(whole_prompt - here, 0))
         for request_id in told.finished_sending or ():
             self.core.drained(self.leaving.pop(request_id))
         return failed
@@ -152,7 +179,13 @@ class Transfers:
         return not self.arriving and not self.leaving
 
     def reset(self, connector_as_well: bool) -> bool:
-        return not connector_as_well or self.connector.reset_cache() is not False
+        if not connector_as_well:
+            return True
+        if self.connector.reset_cache() is False:
+            return False
+        if self.stats is not None:
+            self.stats.reset = True
+        return True
 
     def take_stats(self, told: Any) -> dict[str, Any]:
         """For vLLM's record of a step."""
@@ -164,7 +197,11 @@ class Transfers:
         return {
             "connector_prefix_cache_stats": found,
             "kv_connector_stats": moved.to_dict() if moved else None,
-            "num_kv_fetch_reqs_by_stage": {"waiting_to_start": len(self.announced), "in_progress": len(self.arriving)},
+            "num_kv_fetch_reqs_by_stage": {
+                "waiting_to_start": len(self.announced),
+                "in_progress": sum(a.wanted for a in self.arriving.values()),
+                "completed_waiting": len(self.fetched),
+            },
         }
 
     def shutdown(self) -> None:
