@@ -4,6 +4,9 @@
 Thread CPU time: on a machine with other work the wall clock measures that. The runner is a stub: a token for everybody
 who samples. Steady: the same requests decode all the time. Churn: requests of 1 to 255 tokens come as others end. With
 two in flight: as with async scheduling, a step is planned before the output of the one before is taken in.
+
+In turn, each finds the processor's caches full of what the other has left there. With --apart each has a process of its
+own, as in an engine, and they take turns by the hundred steps.
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ from __future__ import annotations
 import argparse
 import gc
 import json
+import multiprocessing
 import random
 import statistics
 import sys
@@ -108,34 +112,86 @@ class Side:
                     self.add()
         return out.total_num_scheduled_tokens if not self.churn else len(ids)
 
-
-def measure(
-    n: int, caching: bool, churn: bool, steps: int, policy: dict, log_stats: bool = False, in_flight: int = 1
-) -> dict[str, Any]:
-    sides = {ours: Side(ours, n, caching, policy, churn, log_stats, in_flight) for ours in (False, True)}
-    for side in sides.values():
-        for _ in range(400 if churn else 1000):
-            if side.step(False) == n and not churn:
+    def warm_up(self) -> None:
+        for _ in range(400 if self.churn else 1000):
+            if self.step(False) == self.n and not self.churn:
                 break
-    gc.collect()
-    gc.freeze()
-    for _ in range(steps):
-        for side in sides.values():
-            side.step(True)
-    gc.unfreeze()
-    row: dict[str, Any] = {"running": n, "caching": caching, "load": "churn" if churn else "steady", "stats": log_stats}
-    row["policy"] = policy["policy"]
-    for name, side in (("vllm", sides[False]), ("tessera", sides[True])):
-        both = [a + b for a, b in zip(side.schedule, side.update, strict=True)]
-        row[name] = {
-            "schedule": statistics.median(side.schedule) / 1e3,
-            "update": statistics.median(side.update) / 1e3,
+        gc.collect()
+        gc.freeze()
+
+    def figures(self) -> dict[str, float]:
+        both = [a + b for a, b in zip(self.schedule, self.update, strict=True)]
+        return {
+            "schedule": statistics.median(self.schedule) / 1e3,
+            "update": statistics.median(self.update) / 1e3,
             "sum": statistics.median(both) / 1e3,
             "mean": statistics.mean(both) / 1e3,
             "least": min(both) / 1e3,
-            "size": statistics.mean(side.sizes),
-            "add": statistics.median(side.add_ns) / 1e3,
+            "size": statistics.mean(self.sizes),
+            "add": statistics.median(self.add_ns) / 1e3,
         }
+
+
+def in_turn(steps: int, *what: Any) -> list[dict[str, float]]:
+    """vLLM's and ours, step by step in this process."""
+    sides = [Side(ours, *what) for ours in (False, True)]
+    for side in sides:
+        side.warm_up()
+    for _ in range(steps):
+        for side in sides:
+            side.step(True)
+    gc.unfreeze()
+    return [side.figures() for side in sides]
+
+
+def _serve(pipe: Any, ours: bool, *what: Any) -> None:
+    """A side in a process of its own: it does as many steps as it is told, and at 0 says how long they took."""
+    side = Side(ours, *what)
+    side.warm_up()
+    pipe.send(None)
+    while steps := pipe.recv():
+        for _ in range(steps):
+            side.step(True)
+        pipe.send(None)
+    pipe.send(side.figures())
+
+
+def apart(steps: int, *what: Any) -> list[dict[str, float]]:
+    """vLLM's and ours, by turns, each in a process of its own."""
+    made = multiprocessing.get_context("spawn")
+    pipes = []
+    processes = []
+    for ours in (False, True):
+        mine, theirs = made.Pipe()
+        pipes.append(mine)
+        processes.append(made.Process(target=_serve, args=(theirs, ours, *what), daemon=True))
+        processes[-1].start()
+        mine.recv()
+    for begun in range(0, steps, 100):
+        for pipe in pipes:
+            pipe.send(min(100, steps - begun))
+            pipe.recv()
+    found = []
+    for pipe, process in zip(pipes, processes, strict=True):
+        pipe.send(0)
+        found.append(pipe.recv())
+        process.join()
+    return found
+
+
+def measure(
+    n: int,
+    caching: bool,
+    churn: bool,
+    steps: int,
+    policy: dict,
+    log_stats: bool = False,
+    in_flight: int = 1,
+    run: Any = in_turn,
+) -> dict[str, Any]:
+    row: dict[str, Any] = {"running": n, "caching": caching, "load": "churn" if churn else "steady", "stats": log_stats}
+    row["policy"] = policy["policy"]
+    row["vllm"], row["tessera"] = run(steps, n, caching, policy, churn, log_stats, in_flight)
     row["times"] = row["vllm"]["sum"] / row["tessera"]["sum"]
     row["times_mean"] = row["vllm"]["mean"] / row["tessera"]["mean"]
     return row
@@ -148,6 +204,7 @@ def main() -> None:
     parser.add_argument("--policy", default="fcfs")
     parser.add_argument("--stats", action="store_true")
     parser.add_argument("--in-flight", type=int, default=1, choices=[1, 2])
+    parser.add_argument("--apart", action="store_true")
     parser.add_argument("--json", default="")
     a = parser.parse_args()
     rows = []
@@ -155,7 +212,8 @@ def main() -> None:
         for n in a.running:
             for caching in (False, True):
                 steps = a.steps if n < 1000 else a.steps // 2
-                row = measure(n, caching, churn, steps, {"policy": a.policy}, a.stats, a.in_flight)
+                how = apart if a.apart else in_turn
+                row = measure(n, caching, churn, steps, {"policy": a.policy}, a.stats, a.in_flight, how)
                 rows.append(row)
                 v, t = row["vllm"], row["tessera"]
                 print(
