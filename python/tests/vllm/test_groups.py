@@ -31,7 +31,8 @@ def driven(
     runner = stub.Runner(blocks, bool(second), drafts, adapters, windows)
     run = drive(s, runner, load, troubled, in_flight)
     check(run, load)
-    assert not drafts or runner.accepted > 100
+    # How many are tried depends on when requests are preempted, and so, a little, on the clock.
+    assert not drafts or (runner.tried > 50 and 0.2 * runner.tried < runner.accepted < 0.9 * runner.tried)
     return run
 
 
