@@ -75,7 +75,7 @@ class _Sequence:
     told: int = 0
     cached: int = 0
     fetch: float = 0.0
-    published: int | None = None  # the state at its last whole block
+    ends: list[int] = field(default_factory=list)  # states at the ends of its whole blocks
     queue: asyncio.Queue[Piece | Exception] = field(default_factory=asyncio.Queue)
 
 
@@ -95,6 +95,7 @@ class FakeEngine:
         per_sequence: float = 2e-4,
         roofline: bool = False,
         latency: float = 0.001,
+        per_fetched_token: float = 1e-5,
         cache_blocks: int = 256,
         vocabulary: int = 1000,
         stream_interval: int = 1,
@@ -112,6 +113,7 @@ class FakeEngine:
         self.per_sequence = per_sequence
         self.roofline = roofline
         self.latency = latency
+        self.per_fetched_token = per_fetched_token
         self.cache_blocks = cache_blocks
         self.vocabulary = vocabulary
         #: Tokens of a piece, but of the first and the last.
@@ -235,7 +237,7 @@ class FakeEngine:
         source = self.peers.get(kv["source"])
         fits = takes(kv["blocks"], len(s.ids), self.block_size)
         s.fetch = float("inf")
-        await asyncio.sleep(self.latency + 1e-5 * kv["tokens"] if fits else self.latency)
+        await asyncio.sleep(self.latency + self.per_fetched_token * kv["tokens"] if fits else self.latency)
         if source is not None and (source.dead or source.core_dead or kv["key"] not in source.exports):
             return False
         if source is not None:
@@ -245,6 +247,9 @@ class FakeEngine:
         s.fetch = 0.0
         if fits:
             s.state, s.computed, s.cached = kv["state"], kv["tokens"], kv["tokens"]
+            s.ends = [*kv["ends"]]
+            for i in range(len(s.ends)):
+                self._publish(s, i)
         return True
 
     # -- the engine
@@ -336,7 +341,7 @@ class FakeEngine:
         self.preemptions += 1
         self.running.remove(s)
         self.free += s.held
-        s.held, s.computed, s.state, s.published = 0, 0, 1, None
+        s.held, s.computed, s.state, s.ends = 0, 0, 1, []
         self.waiting.appendleft(s)
 
     def _hit(self, s: _Sequence) -> None:
@@ -346,7 +351,8 @@ class FakeEngine:
             if after not in self._cache:
                 break
             self._cache.move_to_end(after)
-            s.state = s.published = after
+            s.state = after
+            s.ends.append(after)
             s.computed += self.block_size
             s.cached = max(s.cached, s.computed)
 
@@ -362,7 +368,8 @@ class FakeEngine:
             s.state = absorb(s.state, ids)
             s.computed = until
             if until % self.block_size == 0:
-                self._publish(s)
+                s.ends.append(s.state)
+                self._publish(s, len(s.ends) - 1)
         if s.computed < len(s.ids):
             return
         token = token_after(s.state, self.vocabulary, not s.call.params.get("ignore_eos", False))
@@ -391,16 +398,24 @@ class FakeEngine:
             "tokens": covers,
             "blocks": blocks,
             "state": s.state,
+            "ends": [*s.ends],
         }
 
-    def _publish(self, s: _Sequence) -> None:
-        first = s.computed - self.block_size
-        parent = (s.published or absorb(1, s.ids[:first])) if first else None
-        s.published = s.state
-        if s.state in self._cache or not self.cache_blocks:
+    def _publish(self, s: _Sequence, i: int) -> None:
+        """Whoever begins as it does to the end of that block need not compute it."""
+        state = s.ends[i]
+        if state in self._cache or not self.cache_blocks:
             return
-        self._cache[s.state] = None
-        self._events.append(("stored", [s.state], parent, s.ids[first : s.computed]))
+        self._cache[state] = None
+        first = i * self.block_size
+        self._events.append(
+            (
+                "stored",
+                [state],
+                s.ends[i - 1] if i else None,
+                s.ids[first : first + self.block_size],
+            )
+        )
         if len(self._cache) > self.cache_blocks:
             old, _ = self._cache.popitem(last=False)
             self._events.append(("removed", [old]))

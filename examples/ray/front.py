@@ -36,10 +36,12 @@ _failures = {
 class RayReplica:
     """One replica of the deployment of engines."""
 
-    def __init__(self, handle: DeploymentHandle, name: str, actor: Any) -> None:
+    def __init__(self, handle: DeploymentHandle, name: str, actor: Any, pid: int) -> None:
         self._stream = handle.options(stream=True, method_name="stream")
         self._name = name
         self._actor = actor
+        #: For people.
+        self.about = {"pid": pid}
 
     async def stream(self, call: Call) -> AsyncGenerator[Piece, None]:
         said = {
@@ -100,7 +102,7 @@ async def watch(router: Router, handle: DeploymentHandle, period: float = 0.1, *
                 seen.add(name)
                 router.add(
                     name,
-                    RayReplica(handle, name, replica._actor_handle),
+                    RayReplica(handle, name, replica._actor_handle, said["pid"]),
                     said["capacity"],
                     **join,
                 )

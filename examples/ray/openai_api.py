@@ -393,6 +393,7 @@ async def fleet() -> dict[str, Any]:
     out: dict[str, Any] = {
         "requests": len(router.book),
         "moving": router.book.moving,
+        "moves": [{"from": source, "to": target} for source, target in router.moving()],
         "moved": router.moved,
         "stayed": router.stayed,
         "failed": router.failed,
@@ -403,7 +404,8 @@ async def fleet() -> dict[str, Any]:
         entry = router.entry(name)
         if entry is not None:
             view = router.book.view(entry.number)
-            out["replicas"][name] = {**view, "reported": entry.said.requests}
+            about = getattr(entry.replica, "about", {})
+            out["replicas"][name] = {**view, "reported": entry.said.requests, **about}
     return out
 
 

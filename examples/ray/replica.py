@@ -63,6 +63,7 @@ class Engine:
             "free": said.free,
             "events": [*said.events],
             "capacity": self._engine.blocks,
+            "pid": os.getpid(),
         }
 
     async def check_health(self) -> None:

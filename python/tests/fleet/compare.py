@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Policies before eight fake engines at 80 % load, in virtual time: mean time to first token, by seed.
 
-python python/tests/fleet/compare.py [--seeds 10] [--requests 800] [--policies NAME,...] [scenario ...]
+python python/tests/fleet/compare.py [--seeds 10] [--first 0] [--requests 800] [--policies NAME,...] [scenario ...]
 
 Everything is the router's own: reports of half a second, sessions, moves. What saturates the engines is found first, in
 a closed loop, where it is full. An interval is Student's, of 95 %, over the differences within seeds.
@@ -290,13 +290,16 @@ entries: list[tuple[str, str, dict[str, Any]]] = [
 
 
 def interval(values: list[float]) -> float:
-    t = {2: 12.71, 3: 4.30, 4: 3.18, 5: 2.78, 8: 2.36, 10: 2.26, 12: 2.20}.get(len(values), 2.0)
+    t = {2: 12.71, 3: 4.30, 4: 3.18, 5: 2.78, 8: 2.36, 10: 2.26, 12: 2.20, 20: 2.09, 30: 2.05, 40: 2.02}.get(
+        len(values), 2.0
+    )
     return t * statistics.stdev(values) / math.sqrt(len(values)) if len(values) > 1 else math.nan
 
 
 def main() -> None:
     p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     p.add_argument("--seeds", type=int, default=10)
+    p.add_argument("--first", type=int, default=0, help="the first seed")
     p.add_argument("--requests", type=int, default=800)
     p.add_argument("--policies", default="", help="names of the table's first column, separated by commas")
     p.add_argument("scenario", nargs="*", default=[*scenarios])
@@ -310,7 +313,8 @@ def main() -> None:
         for name, policy, settings in entries:
             if o.policies and name not in o.policies.split(","):
                 continue
-            results = [run(measure(scenario, policy, 0.8 * full, o.requests, s, settings)) for s in range(o.seeds)]
+            seeds = range(o.first, o.first + o.seeds)
+            results = [run(measure(scenario, policy, 0.8 * full, o.requests, s, settings)) for s in seeds]
             ttft = base[name] = [r[0] for r in results]
             row = [f"{1000 * statistics.mean(ttft):.1f} ± {1000 * interval(ttft):.1f}"]
             for other in ("shortest_queue", "power_of_two"):

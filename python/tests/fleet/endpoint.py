@@ -33,10 +33,12 @@ app = here.parents[3] / "examples" / "ray" / "app.py"
 patience = float(os.environ.get("TESSERA_FLEET_PATIENCE", "400"))
 
 #: For engines on a CPU. Without the last the engine's core and its worker are two processes, and each spins while it
-#: waits for the other: four processes that spin on two cores leave little to whoever has work.
+#: waits for the other: four processes that spin on two cores leave little to whoever has work. Ray gives its workers 15
+#: of niceness, and beside anybody who compiles they get next to nothing.
 environment = {
     "RAY_AUTH_MODE": "disabled",
     "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_worker_niceness": "0",
     "OMP_NUM_THREADS": "1",
     "VLLM_CPU_OMP_THREADS_BIND": "nobind",
     "VLLM_NO_USAGE_STATS": "1",
@@ -110,6 +112,10 @@ class Endpoint:
         environment was changed before cannot always do that."""
         replicas = self.pids(replica)
         return [pid for pid in self.pids("") if parent_of(pid) in replicas and is_core(pid)]
+
+    def core(self, pid: int) -> int:
+        """The core of the engine of that replica, or 0 if it is not there."""
+        return next((core for core in self.cores() if parent_of(core) == pid), 0)
 
     def said(self) -> str:
         """The ends of what the application and its replicas have said."""
@@ -185,9 +191,8 @@ class Endpoint:
         asyncio.run(run())
 
 
-#: What a replica's actor calls itself, and what stands for the core of the engine in it.
+#: What a replica's actor calls itself.
 replica = "ServeReplica:tessera:engines"
-core = "an engine's core"
 
 
 def marked(mark: str, title: str = "") -> list[int]:
@@ -233,10 +238,10 @@ def free_port() -> int:
         return int(s.getsockname()[1])
 
 
-async def kill_one(e: Endpoint, what: str, replicas: int, streams: list[asyncio.Future[str]]) -> None:
-    """Kills a `core` or a `replica` as soon as every engine has a request with a token."""
+async def kill_one(e: Endpoint, replicas: int, streams: list[asyncio.Future[str]]) -> None:
+    """Kills a replica as soon as every engine has a request with a token."""
     # Looked for first: on a machine that is busy that takes seconds, and streams end meanwhile.
-    pids = await e.soon(what, lambda: e.cores() if what == core else e.pids(what))
+    pids = await e.soon(replica, lambda: e.pids(replica))
 
     def all_run() -> bool:
         assert not all(s.done() for s in streams), "the streams had ended before every engine was seen to have one"
@@ -252,10 +257,12 @@ def prompts(n: int, seed: int, least: int = 20, most: int = 120) -> list[list[in
     return [[draw.randrange(3, 1000) for _ in range(draw.randrange(least, most))] for _ in range(n)]
 
 
-async def text_of(client: AsyncOpenAI, model: str, ids: list[int], n: int) -> str:
+async def text_of(client: AsyncOpenAI, model: str, ids: list[int], n: int, moves: bool = True) -> str:
+    """What is said to these, greedily. By who samples of one token, too, but who samples does not move."""
     got = ""
+    how: dict[str, Any] = {"ignore_eos": True} if moves else {"ignore_eos": True, "top_k": 1}
     stream = await client.completions.create(
-        model=model, prompt=ids, max_tokens=n, temperature=0, stream=True, extra_body={"ignore_eos": True}
+        model=model, prompt=ids, max_tokens=n, temperature=0 if moves else 1, stream=True, extra_body=how
     )
     async for chunk in stream:
         got += chunk.choices[0].text

@@ -14,7 +14,7 @@ for needed in ("ray", "openai"):
     if importlib.util.find_spec(needed) is None:
         pytest.skip(f"there is no {needed} here: script/python fleet installs it", allow_module_level=True)
 
-from endpoint import Endpoint, kill_one, patience, prompts, replica, text_of  # noqa: E402
+from endpoint import Endpoint, kill_one, patience, prompts, text_of  # noqa: E402
 from fake_engine import answer  # noqa: E402
 from openai import AsyncOpenAI, BadRequestError, NotFoundError  # noqa: E402
 
@@ -77,10 +77,10 @@ def test_streams_through_kill_9_of_a_replica(fake: Endpoint) -> None:
     async def run(client: AsyncOpenAI) -> None:
         all_ids = prompts(12, 1)
         before = fake.book()["failed"]
-        streams = [asyncio.ensure_future(text_of(client, "fake", ids, 1500)) for ids in all_ids]
-        await kill_one(fake, replica, 3, streams)
+        streams = [asyncio.ensure_future(text_of(client, "fake", ids, 4000)) for ids in all_ids]
+        await kill_one(fake, 3, streams)
         got = await asyncio.gather(*streams)
-        assert got == [words(answer(ids, 1500)) for ids in all_ids]
+        assert got == [words(answer(ids, 4000)) for ids in all_ids]
         assert fake.book()["failed"] > before
         await fake.settled()
         await fake.soon("the third replica again", fake.full(3))

@@ -3,21 +3,25 @@
 Skipped where there is no Ray, vLLM or NIXL.
 
 One start of the engines serves all tests that do not need others. `alone` is an engine by itself, which has ended
-before they begin: two cores are few.
+before they begin: two cores are few. The tests of processes that are killed (`-k kill_9`) do without it, in a few
+minutes: there the oracles are the sums, and what the same engines say while nobody moves and nobody is killed.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import importlib.util
 import json
 import os
 import random
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,7 +32,7 @@ for needed in ("ray", "openai", "vllm", "nixl", "gguf"):
     if importlib.util.find_spec(needed) is None:
         pytest.skip(f"there is no {needed} here: script/python fleet installs it", allow_module_level=True)
 
-from endpoint import Endpoint, app, core, end_all, environment, here, kill_one, patience, replica, text_of  # noqa: E402
+from endpoint import Endpoint, NeverCame, app, end_all, environment, here, is_core, patience, text_of  # noqa: E402
 from openai import AsyncOpenAI  # noqa: E402
 
 sys.path.insert(0, str(here.parents[1] / "vllm"))
@@ -127,40 +131,54 @@ if __name__ == "__main__":
 
 
 @dataclass(frozen=True)
-class Alone:
-    """The tiny reasoning model, sums to reason about, and what one engine says to them one after the other."""
+class Model:
+    """The tiny reasoning model, and sums to reason about."""
 
-    model: str
-    prompts: list[list[int]]
+    folder: str
+    sums: list[str]
+
+    @property
+    def prompts(self) -> list[list[int]]:
+        return [reasoner.encode(p) for p in self.sums]
+
+
+@pytest.fixture(scope="module")
+def model() -> Iterator[Model]:
+    draw = random.Random(11)
+    sums = [reasoner.draw_prompt(draw, 10 + draw.randrange(8)) for _ in range(16)]
+    with tempfile.TemporaryDirectory(prefix="tessera-fleet-") as folder:
+        reasoner.convert(folder)
+        yield Model(folder, sums)
+
+
+@dataclass(frozen=True)
+class Alone:
+    """What one engine says to the sums, one after the other."""
+
     says: list[list[int]]
     #: By its KV events: tokens of the first prompt that it has after that; of another; of the first after all others.
     cached: list[int]
 
 
 @pytest.fixture(scope="module")
-def alone() -> Iterator[Alone]:
-    draw = random.Random(11)
-    sums = [reasoner.draw_prompt(draw, 10 + draw.randrange(8)) for _ in range(16)]
-    ids = [reasoner.encode(p) for p in sums]
-    with tempfile.TemporaryDirectory(prefix="tessera-fleet-") as folder:
-        reasoner.convert(folder)
-        said, cached = one_engine(folder, ids)
-        for prompt, tokens in zip(sums, said, strict=True):
-            assert reasoner.decode(tokens[: tokens.index(reasoner.end)]) == reasoner.completion_of(prompt)
-        yield Alone(folder, ids, said, cached)
+def alone(model: Model) -> Alone:
+    said, cached = one_engine(model.folder, model.prompts)
+    for prompt, tokens in zip(model.sums, said, strict=True):
+        assert reasoner.decode(tokens[: tokens.index(reasoner.end)]) == reasoner.completion_of(prompt)
+    return Alone(said, cached)
 
 
-def test_a_real_engine_says_what_it_has_cached(alone: Alone) -> None:
+def test_a_real_engine_says_what_it_has_cached(alone: Alone, model: Model) -> None:
     # All whole blocks of it, none of what begins otherwise, and nothing when 15 others have filled the memory.
-    assert alone.cached == [len(alone.prompts[0]) // block * block, 0, 0]
+    assert alone.cached == [len(model.prompts[0]) // block * block, 0, 0]
     assert alone.cached[0] >= block
 
 
 @pytest.fixture(scope="module")
-def engines(alone: Alone) -> Iterator[Endpoint]:
+def engines(model: Model) -> Iterator[Endpoint]:
     options = {**engine_options, "kv_transfer_config": {"kv_buffer_device": "cpu"}}
     e = Endpoint(
-        *("--model", alone.model, "--name", "tiny", "--replicas", "2", "--block-size", str(block), "--longest", "512"),
+        *("--model", model.folder, "--name", "tiny", "--replicas", "2", "--block-size", str(block), "--longest", "512"),
         # There is memory for all: who moves does so because its reasoning has ended.
         *("--policy", "pascal", "--end-of-reasoning", str(reasoner.end_of_reasoning), "--moves", "--tight", "0"),
         # Nobody hangs here: whoever is silent has no processor.
@@ -173,55 +191,129 @@ def engines(alone: Alone) -> Iterator[Endpoint]:
         e.close()
 
 
-def text(model: str, said: list[int]) -> str:
+@pytest.fixture(scope="module")
+def undisturbed(engines: Endpoint, model: Model) -> list[str]:
+    """What the engines say to the sums when nobody moves and nobody is killed: right, and then something."""
+    got: list[str] = []
+
+    async def run(client: AsyncOpenAI) -> None:
+        got.extend(await asyncio.gather(*[text_of(client, "tiny", i, most, moves=False) for i in model.prompts]))
+        await engines.settled()
+
+    engines.talk(run)
+    for prompt, said in zip(model.sums, got, strict=True):
+        assert said.startswith(reasoner.completion_of(prompt))
+    book = engines.book()
+    assert book["moved"] == book["stayed"] == book["failed"] == 0
+    return got
+
+
+def test_real_engines_move_requests_at_the_end_of_their_reasoning(
+    alone: Alone, engines: Endpoint, model: Model, undisturbed: list[str]
+) -> None:
+    """Sixteen streams at once say what one engine says alone."""
     from transformers import AutoTokenizer
 
-    return str(AutoTokenizer.from_pretrained(model).decode(said, skip_special_tokens=True))
-
-
-def same(e: Endpoint, alone: Alone, how_many: int, killed: str = "") -> dict[str, int]:
-    """That many streams at once say what one engine says alone, whatever is killed meanwhile. The most requests that
-    reasoned at the engine with the fewer, and the most that answered."""
+    decode = AutoTokenizer.from_pretrained(model.folder).decode
+    expected = [str(decode(said, skip_special_tokens=True)) for said in alone.says]
+    assert undisturbed == expected
+    # The most requests that reasoned at the engine with the fewer, and the most that answered.
     seen = {"reasoning": 0, "answering": 0}
 
     async def run(client: AsyncOpenAI) -> None:
-        streams = [asyncio.ensure_future(text_of(client, "tiny", i, most)) for i in alone.prompts[:how_many]]
-        if killed:
-            await kill_one(e, killed, 2, streams)
-        else:
-            while not all(s.done() for s in streams):
-                views = (await asyncio.to_thread(e.book))["replicas"].values()
-                seen["reasoning"] = max(seen["reasoning"], min(v["reasoning"] for v in views))
-                seen["answering"] = max(seen["answering"], sum(v["fresh_answers"] for v in views))
+        streams = [asyncio.ensure_future(text_of(client, "tiny", i, most)) for i in model.prompts]
+        while not all(s.done() for s in streams):
+            views = (await asyncio.to_thread(engines.book))["replicas"].values()
+            seen["reasoning"] = max(seen["reasoning"], min(v["reasoning"] for v in views))
+            seen["answering"] = max(seen["answering"], sum(v["fresh_answers"] for v in views))
         got = await asyncio.gather(*streams)
-        equal = sum(a == text(alone.model, b) for a, b in zip(got, alone.says, strict=False))
-        print(f"{equal} of {how_many} streams are what one engine alone says; {seen}; {e.book()}")
-        assert equal == how_many
-        await e.settled()
+        equal = sum(a == b for a, b in zip(got, expected, strict=True))
+        print(f"{equal} of 16 streams are what one engine alone says; {seen}; {engines.book()}")
+        assert equal == 16
+        await engines.settled()
 
-    e.talk(run)
-    return seen
-
-
-def both(e: Endpoint) -> dict[str, Any]:
-    """The book with both engines in it."""
-    return dict(e.until("both engines", lambda: e.full(2)() and e.book()))
-
-
-def test_real_engines_move_requests_at_the_end_of_their_reasoning(engines: Endpoint, alone: Alone) -> None:
-    seen = same(engines, alone, 16)
+    engines.talk(run)
     assert seen["reasoning"] >= 1 and seen["answering"] >= 1, "somebody reasons at both, and somebody answers"
     book = engines.book()
     assert book["failed"] == 0 and book["moved"] >= 1 and book["moved"] + book["stayed"] <= 16
 
 
-def test_real_engines_through_kill_9_of_a_core(engines: Endpoint, alone: Alone) -> None:
-    before = both(engines)["failed"]
-    same(engines, alone, 8, core)
-    assert engines.book()["failed"] > before
+def send(pids: list[int], signal_number: int) -> None:
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal_number)
 
 
-def test_real_engines_through_kill_9_of_a_replica(engines: Endpoint, alone: Alone) -> None:
-    before = both(engines)["failed"]
-    same(engines, alone, 8, replica)
-    assert engines.book()["failed"] > before
+async def in_a_move(e: Endpoint, cores: dict[str, int], begin: Callable[[], None]) -> dict[str, str]:
+    """A request's move that goes no further, for the cores of both engines are stopped. Not met by chance, for a move
+    may last milliseconds: answers go where fewer reason, so one engine stands still until nobody reasons at the other,
+    and then that one does. The other goes by the moment: an engine may be an answer ahead of what has been heard of it.
+    `begin` begins streams.
+    """
+
+    async def book() -> tuple[dict[str, int], list[dict[str, str]]]:
+        """How many reason where, and the moves."""
+        said = await asyncio.to_thread(e.book)
+        return {name: v["reasoning"] for name, v in said["replicas"].items()}, said["moves"]
+
+    send([*cores.values()], signal.SIGSTOP)
+    begin()
+    end = time.monotonic() + patience
+    while min((await book())[0].values()) < 2:
+        if time.monotonic() > end:
+            raise NeverCame(f"{patience:.0f} s, and never two that reason at both: {e.book_or_why()}")
+        await asyncio.sleep(0.05)
+    for goes in reversed(cores):
+        reasons = True
+        while reasons and time.monotonic() < end:
+            send([cores[goes]], signal.SIGCONT)
+            time.sleep(0.02)  # not the loop's, which may be late by hundreds of tokens
+            send([cores[goes]], signal.SIGSTOP)
+            await asyncio.sleep(0.1)  # what it has said is heard
+            reasons = (await book())[0][goes] > 0
+            if not reasons:
+                await asyncio.sleep(0.5)  # moves are proposed now and then
+            if moves := (await book())[1]:
+                return dict(moves[0])
+    raise NeverCame(f"no move to where nobody reasons: {e.book_or_why()}")
+
+
+def killed_in_a_move(e: Endpoint, model: Model, says: list[str], whom: str, what: str) -> None:
+    """Streams say what they say undisturbed although the "actor" or the "core" of the one that a request moves "from"
+    or "to" is killed."""
+
+    async def run(client: AsyncOpenAI) -> None:
+        await e.soon("both engines", e.full(2))
+        before = e.book()
+        actors = {name: v["pid"] for name, v in before["replicas"].items()}
+        cores = {name: e.core(pid) for name, pid in actors.items()}
+        assert all(cores.values())
+        streams: list[asyncio.Future[str]] = []
+
+        def begin() -> None:
+            streams.extend(asyncio.ensure_future(text_of(client, "tiny", ids, most)) for ids in model.prompts[:8])
+
+        move = await in_a_move(e, cores, begin)
+        e.kill((cores if what == "core" else actors)[move[whom]])
+        send([*cores.values()], signal.SIGCONT)
+        got = await asyncio.gather(*streams)
+        equal = sum(s == say for s, say in zip(got, says, strict=False))
+        after = await e.settled()
+        count = {name: (before[name], after[name]) for name in ("moved", "stayed", "failed")}
+        print(f"{equal} of {len(got)} streams are the same; a request moved {move}; before and after: {count}")
+        assert equal == len(got)
+        # Of who was on its way to one that is killed nobody notices.
+        counted = "failed" if whom == "from" else "stayed"
+        assert after[counted] > before[counted]
+        # Who has killed it sees to nothing else, and the core has the memory that the next one needs.
+        await e.soon("the end of its core", lambda: not is_core(cores[move[whom]]))
+
+    e.talk(run)
+
+
+def test_kill_9_of_a_core_in_a_move_from_it(engines: Endpoint, model: Model, undisturbed: list[str]) -> None:
+    killed_in_a_move(engines, model, undisturbed, "from", "core")
+
+
+def test_kill_9_of_a_replica_in_a_move_to_it(engines: Endpoint, model: Model, undisturbed: list[str]) -> None:
+    killed_in_a_move(engines, model, undisturbed, "to", "actor")

@@ -343,9 +343,10 @@ async def test_cascade_moves_who_outgrows_its_stage() -> None:
         f.router.add(e.name, e, e.blocks, lengths=lengths)
     sessions = await asyncio.gather(*[f.client(i, 60 + i, 150) for i in range(10)])
     assert all(s.moves == 1 for s in sessions)
-    assert f.engines[1].calls == 10
+    came = f.engines[1].calls
+    assert 10 <= came <= 20  # some have leapt
     long = await f.client(99, 300, 10)
-    assert long.moves == 0 and f.engines[1].calls == 11
+    assert long.moves == 0 and f.engines[1].calls == came + 1
     await f.settle()
 
 
@@ -389,6 +390,75 @@ async def test_who_samples_is_not_moved() -> None:
     await f.settle()
 
 
+# -- the pause of a move
+
+
+class Late:
+    """An engine that answers a request of what somebody has, without KV, after so many seconds, or refuses it."""
+
+    def __init__(self, engine: FakeEngine, late: float | None) -> None:
+        self.engine, self.late, self.report, self.leaps = engine, late, engine.report, 0
+
+    async def stream(self, call: Call) -> Any:
+        if call.at > 0 and call.kv is None and not call.export:
+            self.leaps += 1
+            if self.late is None:
+                raise Refused("no leaps here")
+            await asyncio.sleep(self.late)
+        async for piece in self.engine.stream(call):
+            yield piece
+
+
+async def pause_of_a_move(late: float | None = 0.0, **engine: Any) -> tuple[float, Session, list[Late]]:
+    """The longest time between two tokens of a request that moves, in steps."""
+    f = Fleet(0, moves="cascade", rest=0.0, engine={"step": 0.01, "per_sequence": 0.0, **engine})
+    replicas = []
+    for i in range(2):
+        f.engines.append(FakeEngine(f"e{i}", peers=f.peers, **f.options))
+        replicas.append(Late(f.engines[-1], late))
+        f.router.add(f"e{i}", replicas[-1], f.engines[-1].blocks)
+    s = f.session(1, 500, 150)
+    times: list[float] = []
+    got: list[int] = []
+    async for piece in s:
+        got += piece.tokens
+        times += [f.router.now()] * len(piece.tokens)
+        if len(times) == 20:
+            # It has outgrown where it is.
+            f.router.book.set_range(f.router.entry(s.replica).number, 0, 1)
+            f.router.tick()
+    assert got == answer(s.prompt, 150)
+    await f.settle()
+    return max(b - a for a, b in zip(times, times[1:], strict=False)) / 0.01, s, replicas
+
+
+@pytest.mark.parametrize("transfer", [0, 5, 20, 50])
+@virtual
+async def test_the_pause_of_a_move_is_a_few_steps_however_long_its_transfer_takes(transfer: int) -> None:
+    pause, s, replicas = await pause_of_a_move(per_fetched_token=transfer * 0.01 / 520)
+    assert (s.moves, s.moves_failed, s.failures) == (1, 0, [])
+    assert pause <= 3.5
+    assert sum(r.leaps for r in replicas) == 1
+    # All that is computed anew is what the source said meanwhile, and its last block.
+    assert replicas[1].engine.computed_tokens <= transfer + 5 + 16
+
+
+@pytest.mark.parametrize("late", [0.5, None])
+@virtual
+async def test_a_target_that_cannot_leap_goes_on_where_it_is_or_not_at_all(late: float | None) -> None:
+    pause, s, replicas = await pause_of_a_move(late, per_fetched_token=20 * 0.01 / 520)
+    # It is as far behind as the transfer took; refused, it stays, each time.
+    assert s.moves == (late is not None) and s.failures == []
+    assert s.moves_failed >= sum(r.leaps for r in replicas) >= 1 if late is None else s.moves_failed == 0
+    assert pause <= 1.5 if late is None else 15 <= pause <= 30
+
+
+@virtual
+async def test_engines_that_share_no_kv_are_not_asked_to_leap() -> None:
+    pause, s, replicas = await pause_of_a_move(per_fetched_token=20 * 0.01 / 520, cache_blocks=0)
+    assert s.moves == 1 and sum(r.leaps for r in replicas) == 0 and pause >= 15
+
+
 # -- deaths
 
 
@@ -424,7 +494,8 @@ async def test_a_core_that_is_dead_in_a_replica_that_reports_no_load_is_no_black
 
 
 def tight_fleet(**how: Any) -> Fleet:
-    return Fleet(1, tight=395, rest=0.2, period=0.01, engine={"latency": 0.004}, **how)
+    engine = {"latency": 0.004, "per_fetched_token": 1e-4}
+    return Fleet(1, tight=395, rest=0.2, period=0.01, engine=engine, **how)
 
 
 async def begin_to_move(f: Fleet, s: Session) -> asyncio.Task[Session]:
@@ -446,8 +517,26 @@ async def in_a_fork(f: Fleet, after: float) -> tuple[Session, Awaitable[Any], Fa
     return f.sessions[0], asyncio.gather(task, beside), f.engines[0], f.engines[1]
 
 
-#: Through an export (some 15 ms), the way to the target, and its first token.
-moments = [0.0, 0.002, 0.005, 0.01, 0.015, 0.018, 0.02, 0.022, 0.025, 0.03, 0.035, 0.04, 0.05, 0.07, 0.1]
+#: Through an export (some 15 ms), the way to the target, its first token, and the leap to where the client is.
+moments = [
+    0.0,
+    0.002,
+    0.005,
+    0.01,
+    0.015,
+    0.018,
+    0.02,
+    0.025,
+    0.035,
+    0.045,
+    0.055,
+    0.065,
+    0.07,
+    0.075,
+    0.08,
+    0.09,
+    0.12,
+]
 
 
 @pytest.mark.parametrize("after", moments)
@@ -471,11 +560,12 @@ def test_the_moments_of_a_fork_are_all_met() -> None:
     async def stage(after: float) -> str:
         f = tight_fleet()
         s, task, _, _ = await in_a_fork(f, after)
-        what = "over" if s._move is None else "target" if s._move.target is not None else "export"
+        move = s._move
+        what = "over" if move is None else "leap" if move.leap else "target" if move.target else "export"
         await task
         return what
 
-    assert {run(stage(t)) for t in moments} == {"export", "target", "over"}
+    assert {run(stage(t)) for t in moments} == {"export", "target", "leap", "over"}
 
 
 @virtual
@@ -767,8 +857,8 @@ async def test_a_request_that_kills_while_it_moves_is_bounded_too() -> None:
     await asyncio.sleep(0.005)
     target.kill_core()
     f.start()
-    await asyncio.sleep(0.01)
-    assert s.replica == "e0" and s.moves_failed == 1
+    await until(lambda: s.moves_failed == 1)
+    assert s.replica == "e0"
     source.kill_core()
     with pytest.raises(Failure):
         await task

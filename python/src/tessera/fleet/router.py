@@ -343,6 +343,14 @@ class Router:
         """Those that live."""
         return [*self._entries]
 
+    def moving(self) -> list[tuple[str, str]]:
+        """Requests that are on their way now: from where, and to where."""
+        return [
+            (s._leg.entry.name, s._move.to.name)
+            for s in self._sessions.values()
+            if s._leg is not None and s._move is not None
+        ]
+
     # -- what sessions need
 
     async def _place(self, session: Session, avoid: set[Entry]) -> Entry:

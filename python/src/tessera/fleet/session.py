@@ -2,9 +2,11 @@
 """One request at the front end: placed, streamed, moved while it runs, and tried again when an engine dies.
 
 A session reads from legs: streams of one replica each. There is one that the client is served from, and while it moves
-two more: the export, a request of one token more that asks the source for the KV of what the client has, and the
-target, which goes on with it. The source streams on until the target's first token; if anything of it fails, it has
-never stopped. Every piece says its position, so the client gets each token once, whoever sends it.
+three more: the export, a request of one token more that asks the source for the KV of what the client has; the target,
+which goes on with it; and, for the source has said more meanwhile, the leap: a second request at the target, for what
+the client has by then, that shares the first one's KV and computes the rest at once instead of token by token. The
+source streams on until the target's first token, or the leap's; if anything of it fails, it has never stopped. Every
+piece says its position, so the client gets each token once, whoever sends it.
 """
 
 from __future__ import annotations
@@ -154,6 +156,10 @@ class _Leg:
         self._task.cancel()
 
 
+#: A target that is no more tokens behind the client is as near as a leap would bring it.
+_near = 1
+
+
 @dataclass
 class _Move:
     """A request on its way elsewhere."""
@@ -163,12 +169,19 @@ class _Move:
     at: int
     export: _Leg | None = None
     extra: list[int] = field(default_factory=list)
+    #: Whether engines share the KV of requests that begin alike, as the export has found.
+    shares: bool = False
     target: _Leg | None = None
+    leap: _Leg | None = None
+    #: Tokens that the target was behind when the leap was asked for.
+    behind: int = 0
+
+    def legs(self) -> list[_Leg]:
+        return [leg for leg in (self.export, self.target, self.leap) if leg is not None]
 
     def close(self) -> None:
-        for leg in (self.export, self.target):
-            if leg is not None:
-                leg.close()
+        for leg in self.legs():
+            leg.close()
 
 
 class Session:
@@ -308,9 +321,10 @@ class Session:
         if move is not None and leg is move.export:
             self._exported(move, piece)
             return []
+        arrives = move is not None and leg is not self._leg
         if piece.finish == "error":
             # Without tokens and by an engine that lives: KV that never came, or a request that cannot be served.
-            if move is not None and leg is move.target:
+            if arrives:
                 self._stay()
                 return []
             if leg.call.kv is None:
@@ -318,11 +332,14 @@ class Session:
                 raise AtFault(f"{leg.entry.name} cannot serve this request")
             self._give_up(leg, "refused", f"{leg.entry.name} did not get the KV")
             return []
-        if move is not None and leg is move.target:
-            if not self._continues(piece):
+        if arrives:
+            if not self._continues(leg, piece):
                 self._stay()
                 return []
-            return [*self._switch(move), *self._deliver(leg, piece)]
+            if leg is move.target and piece.finish is None and self._leaps(move, piece.at + len(piece.tokens)):
+                leg.has_first = True
+                return []
+            return [*self._switch(move, leg), *self._deliver(leg, piece)]
         return self._deliver(leg, piece)
 
     def _deliver(self, leg: _Leg, piece: Piece) -> list[Piece]:
@@ -355,16 +372,16 @@ class Session:
             self._router.suspect(leg.entry)
         if leg is not self._leg:
             # The source goes on. But what kills engines is not sent to many.
-            if kind == "died" and move is not None and leg is move.target:
+            if kind == "died" and move is not None and leg is not move.export:
                 self._retries.after(kind)
             self._stay()
             return []
         said = f"{leg.entry.name}: {error}"
-        if move is not None and move.target is not None and self._continues(Piece(move.at + len(move.extra), ())):
+        if move is not None and move.target is not None and self._agrees(move.at, move.extra):
             # All that there was to export is on its way, or there: it goes on where it was going to.
             leg.close()
             self._note(kind, said, leg, error)
-            return self._switch(move)
+            return self._switch(move, move.leap or move.target)
         self._give_up(leg, kind, said, error)
         return []
 
@@ -411,37 +428,59 @@ class Session:
         if piece.kv is None or piece.finish != "length" or at >= self.max_tokens:
             self._stay()
             return
+        move.shares = piece.cached >= self._router.block_size
         call = Call(ids, at, self.max_tokens - at, self._router.name, self.params, kv=piece.kv)
         move.target = _Leg(self, move.to, call)
 
-    def _continues(self, piece: Piece) -> bool:
+    def _leaps(self, move: _Move, at: int) -> bool:
+        """Whether the target, which has said what is before `at`, is waited for: it leaps to where the client is."""
+        known = len(self.got)
+        if known - at <= _near or not move.shares:
+            return False
+        if move.leap is not None:
+            # If that is late, it is no nearer than the target is, which goes on all the time.
+            return known - move.leap.call.at <= move.behind
+        if self.max_tokens - known <= _near:
+            return False
+        move.behind = known - at
+        call = Call([*self.prompt, *self.got], known, self.max_tokens - known, self._router.name, self.params)
+        move.leap = _Leg(self, move.to, call)
+        return True
+
+    def _agrees(self, at: int, tokens: Sequence[int]) -> bool:
+        """Whether that is what the client has there, as far as it has anything."""
+        both = self.got[at : at + len(tokens)]
+        return [*tokens[: len(both)]] == both
+
+    def _continues(self, leg: _Leg, piece: Piece) -> bool:
         """Whether the target says what the source has said, as far as both have spoken."""
         move = self._move
         assert move is not None
-        said = [*move.extra, *piece.tokens]
-        both = min(len(said), len(self.got) - move.at)
-        return piece.at == move.at + len(move.extra) and said[:both] == self.got[move.at : move.at + both]
+        begins = leg.has_first or piece.at == leg.call.at
+        return begins and self._agrees(move.at, move.extra) and self._agrees(piece.at, piece.tokens)
 
-    def _switch(self, move: _Move) -> list[Piece]:
+    def _switch(self, move: _Move, to: _Leg) -> list[Piece]:
         """It goes on at the target: what of the export the client does not have."""
-        assert move.target is not None
         if self._leg is not None:
             self._leg.close()
-        self._leg = move.target
+        for leg in move.legs():
+            if leg is not to:
+                leg.close()
+        self._leg = to
         self._move = None
         self._heard = self._router.now()
         self._router._moved(self, move.to)
         self.moves += 1
         self._router.moved += 1
-        has_first = move.target.has_first
-        pieces = self._deliver(move.target, Piece(move.at, move.extra))
-        move.target.has_first = has_first
+        has_first = to.has_first
+        pieces = self._deliver(to, Piece(move.at, move.extra))
+        to.has_first = has_first
         return pieces
 
     def left_by(self, entry: Entry) -> None:
         """A replica is gone."""
         move = self._move
-        for leg in (self._leg, move and move.export, move and move.target):
+        for leg in (self._leg, *(move.legs() if move is not None else ())):
             if leg is not None and leg.entry is entry and not leg.closed:
                 self._events.put_nowait((leg, Died("it is gone")))
         if move is not None and move.target is None and move.to is entry:
