@@ -94,6 +94,7 @@ class picker {
         book_{storage_, {.block_size = s.block_size, .lease = s.lease, .silence = s.silence}},
         policy_{policy_of(s.policy, s.seed, s.expected).value()},
         slots_(2 * s.endpoints),
+        gates_(2 * s.endpoints),
         bytes_per_token_{s.bytes_per_token} {}
 
   // -- endpoints -----------------------------------------------------------------------------------------------------
@@ -103,8 +104,10 @@ class picker {
     const std::lock_guard lock{mutex_};
     wanted_ = all.endpoints;
     objectives_ = all.objectives;
+    models_ = {{"", 0}};
     for (tessera::fleet::replica_id id = 0; id != slots_.size(); ++id) {
       slot& s = slots_[id];
+      if (s.used) gates_[id].model = number_of(s.is.model);
       if (!s.listed) continue;
       const auto same = std::find(wanted_.begin(), wanted_.end(), s.is);
       if (same == wanted_.end()) leave(id);
@@ -171,15 +174,17 @@ class picker {
     if (w.subset != nullptr) {
       ++subset_;
       for (const std::string& where : *w.subset) {
-        if (const auto at = by_address_.find(where); at != by_address_.end()) slots_[at->second].subset = subset_;
+        if (const auto at = by_address_.find(where); at != by_address_.end()) gates_[at->second].subset = subset_;
       }
     }
-    const bool anybody = alike_ && w.subset == nullptr;  // then a thousand slots need not be looked at
+    const bool anybody = alike_ && w.subset == nullptr;  // then a thousand gates need not be looked at
+    const auto known = models_.find(w.model);
+    const std::size_t model = known == models_.end() ? models_.size() : known->second;
     const auto may = [&](const tessera::fleet::view& v) noexcept {
       if (anybody) return true;
-      const slot& s = slots_[v.id];
-      return s.is.takes_requests && (s.is.model.empty() || w.model.empty() || s.is.model == w.model) &&
-             (w.subset == nullptr || s.subset == subset_);
+      const gate& g = gates_[v.id];
+      return g.opens && (g.model == 0 || model == 0 || g.model == model) &&
+             (w.subset == nullptr || g.subset == subset_);
     };
     // Those whose lengths it has, and that can hold it with all that it may generate, if there are such.
     const tessera::blocks needs = tessera::blocks_for(prompt, settings_.block_size);
@@ -310,11 +315,16 @@ class picker {
     endpoint is;
     std::uint64_t life = 0;
     std::uint64_t epoch = 0;    // Of its reports; a number never comes twice, whoever has the slot.
-    std::uint64_t subset = 0;   // The last request that might be sent there by its subset.
     std::uint64_t waiting = 0;  // In its queue, as reported.
     double started = 0;
     bool used = false;
     bool listed = false;
+  };
+  /// Who may have a slot: what is looked at of each for each request, apart from the rest of a thousand slots.
+  struct gate {
+    std::uint64_t subset = 0;  // The last request that might be sent there by its subset.
+    std::size_t model = 0;     // Its number in `models_`; 0: any.
+    bool opens = false;
   };
   struct counts {
     std::uint64_t picked = 0;
@@ -390,6 +400,7 @@ class picker {
       s = {};
       s.is = e;
       alike_ = alike_ && takes_all(e);
+      gates_[id] = {.model = number_of(e.model), .opens = e.takes_requests};
       s.life = ++lives_;
       s.epoch = epoch;
       s.used = true;
@@ -397,6 +408,7 @@ class picker {
       by_address_[e.where] = id;
     }
   }
+  std::size_t number_of(const std::string& model) { return models_.try_emplace(model, models_.size()).first->second; }
   [[nodiscard]] static bool takes_all(const endpoint& e) noexcept { return e.takes_requests && e.model.empty(); }
   template <class May>
   [[nodiscard]] std::span<const tessera::fleet::replica_id> rank(const May& may) noexcept {
@@ -426,6 +438,8 @@ class picker {
   ledger book_;
   policy policy_;
   std::vector<slot> slots_;
+  std::vector<gate> gates_;
+  std::map<std::string, std::size_t, std::less<>> models_{{"", 0}};  // Of endpoints.
   std::vector<endpoint> wanted_;
   std::map<std::string, std::int64_t, std::less<>> objectives_;
   std::unordered_map<std::string, tessera::fleet::replica_id> by_address_;  // Of those that are listed.

@@ -14,6 +14,7 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 namespace {
@@ -41,12 +42,18 @@ std::string chat_of(std::size_t bytes) {
 TEST_CASE("what a decision costs inside", "[.measure]") {
   using namespace endpoint_picker;
   for (const std::size_t n : {std::size_t{64}, std::size_t{1024}}) {
-    for (const char* const policy : {"shortest_queue", "least_load", "phi", "phi_time", "power_of_two"}) {
+    const std::pair<const char*, bool> cases[] = {
+        {"shortest_queue", false}, {"least_load", false},   {"phi", false},
+        {"phi_time", false},       {"power_of_two", false}, {"least_load", true}};
+    for (const auto& [policy, named] : cases) {  // named: all name a model, every other one another
       picker p{{.policy = policy, .endpoints = n, .requests = 4096}};
       endpoint_list list;
       for (std::size_t i = 0; i != n; ++i) {
         list.endpoints.push_back(
-            {.where = "10.0." + std::to_string(i / 250) + "." + std::to_string(i % 250 + 1) + ":80"});
+            {.where = "10.0." + std::to_string(i / 250) + "." + std::to_string(i % 250 + 1) + ":80",
+             .model = !named       ? ""
+                      : i % 2 == 0 ? "m"
+                                   : "meta-llama/Llama-3.1-8B-Instruct"});
       }
       p.list(list);
       const tessera::time_point now = tessera::time_point::at_seconds(1);
@@ -88,7 +95,7 @@ TEST_CASE("what a decision costs inside", "[.measure]") {
         wholes.push_back(since(t));
         REQUIRE(out);
       }
-      print(std::to_string(n) + " endpoints, " + policy + ", three choices", picks);
+      print(std::to_string(n) + " endpoints, " + policy + (named ? ", by model" : "") + ", three choices", picks);
       print("   the same with a body of 2 kB, read", wholes);
     }
   }
