@@ -257,29 +257,32 @@ TEST_CASE("due_first: stages where batches wait for their longest, none where me
 TEST_CASE("due_first: the best split of a valley is found from either side, whatever the size of the cluster") {
   for (std::size_t n = 2; n != 30; ++n) {
     const std::size_t step = std::max<std::size_t>(1, n / 8);
-    for (std::size_t lowest = 1; lowest != n; ++lowest) {
-      CAPTURE(n, lowest);
+    for (std::size_t i = 0; i != (n - 1) * (n - 1); ++i) {
+      const std::size_t lowest = 1 + i / (n - 1);
+      const std::size_t start = 1 + i % (n - 1);
+      CAPTURE(n, lowest, start);
       std::size_t calls = 0;
       const auto seconds = [&](std::size_t prefill) {
         return std::abs(static_cast<double>(prefill) - static_cast<double>(lowest));
       };
-      const sim::pool_sizes found = sim::best_split(n, [&](const sim::pool_sizes& p) {
+      const sim::pool_split found = sim::best_split(n, start, [&](const sim::pool_sizes& p) {
         ++calls;
         CHECK(p.prefill > 0);
         CHECK(p.decode > 0);
         CHECK(p.prefill + p.decode + p.mixed == n);
         return seconds(p.prefill);
       });
-      // None that can be come to in steps from halves is better.
-      for (std::size_t k = n / 2 % step; k < n; k += step) {
-        if (k != 0) CHECK(seconds(found.prefill) <= seconds(k));
+      // None that can be come to in steps from the start is better.
+      for (std::size_t k = start % step; k < n; k += step) {
+        if (k != 0) CHECK(seconds(found.sizes.prefill) <= seconds(k));
       }
-      CHECK(calls <= 11);
+      CHECK(found.seconds == seconds(found.sizes.prefill));
+      CHECK(calls <= n / step + 2);
     }
   }
   // Where no split carries the load, or nothing ends, nothing is chosen over another.
   const double never = std::numeric_limits<double>::quiet_NaN();
-  CHECK(sim::best_split(8, [&](const sim::pool_sizes&) { return never; }).prefill == 4);
+  CHECK(sim::best_split(8, 4, [&](const sim::pool_sizes&) { return never; }).sizes.prefill == 4);
 }
 
 TEST_CASE("due_first: prompts apart from decodes where a trial says that it pays, together where memory binds") {

@@ -251,6 +251,47 @@ TEST_CASE("faults: one that moves away from an instance that dies is lost with i
   CHECK(moved.requests[0].finish == 2);
 }
 
+/// On the first of those that there are; whoever has a token is sent to another, between any two steps.
+struct restless {
+  template <class C>
+  std::size_t place(C& c, const request& r) const {
+    return c.candidates(r).front().id;
+  }
+  template <class C>
+  void step_ended(C& c, std::size_t i) const {
+    for (request& r : c.requests()) {
+      if (r.where != i || r.state().life != lifecycle::resident || r.generated() == tokens{}) continue;
+      const bool again = r.prefills;
+      const bool goes = c.migrate(r, (i + 1) % c.size());
+      if (again) CHECK_FALSE(goes);
+      *asked += again ? 1 : 0;
+      *went += goes ? 1 : 0;
+    }
+  }
+  int* asked = nullptr;
+  int* went = nullptr;
+};
+
+TEST_CASE("faults: whose prompt is computed again stays until it has its next token") {
+  cluster_options o = toy_cluster(3, 60);
+  o.instance.step.token_budget = tokens{16};  // in chunks
+  o.detection_s = 0.5;
+  o.faults = {death(0, 6)};
+  std::vector<trace_row> rows;
+  for (int i = 0; i != 6; ++i) rows.push_back(row(0.5 * i, 40, 0, 40));
+  int asked = 0;
+  int went = 0;
+  restless control;
+  control.asked = &asked;
+  control.went = &went;
+  sim::cluster<fcfs<request>, restless> c{o, {}, control};
+  const run_result r = c.run(rows, quiet);
+  tessera_test::check_served(r, rows);
+  CHECK(r.numbers.faults.recovered > 0);
+  CHECK(asked > 0);
+  CHECK(went > 0);
+}
+
 TEST_CASE("faults: deaths without a plan are those of the seed, and each instance has its own") {
   const auto few = sim::random_deaths(3, 10, 1010, 50, 5, 7);
   const auto many = sim::random_deaths(30, 10, 1010, 50, 5, 7);

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <random>
 #include <set>
+#include <utility>
 #include <vector>
 
 namespace {
@@ -18,19 +19,19 @@ using namespace tessera;
 using rank::known_length;
 using rank::length_shift;
 
-/// The log-rank statistic as a textbook tabulates it: for each length at which somebody ends, those at risk are
-/// counted.
+/// The log-rank statistic as a textbook tabulates it: for each length at which somebody of a group ends, those of the
+/// group that are at risk are counted.
 double tabulated(const std::vector<known_length>& seen) {
-  std::set<std::int64_t> times;
+  std::set<std::pair<std::uint32_t, std::int64_t>> times;
   for (const known_length& k : seen) {
-    if (k.ended) times.insert(k.length.count());
+    if (k.ended) times.emplace(k.group, k.length.count());
   }
   double difference = 0;
   double variance = 0;
-  for (const std::int64_t t : times) {
+  for (const auto& [group, t] : times) {
     double n = 0, n1 = 0, d = 0, d1 = 0;
     for (const known_length& k : seen) {
-      if (k.length.count() < t) continue;
+      if (k.group != group || k.length.count() < t) continue;
       n += 1;
       n1 += k.newer ? 1 : 0;
       if (!k.ended || k.length.count() != t) continue;
@@ -59,14 +60,16 @@ TEST_CASE("length shift: the log-rank test of the textbooks' remissions under 6-
 
 TEST_CASE("length shift: as tabulated, whatever ends, runs or is alike") {
   std::mt19937 random{7};
-  for (int round = 0; round != 300; ++round) {
+  for (int round = 0; round != 600; ++round) {
     std::vector<known_length> seen;
     const std::size_t n = random() % 40;
+    const std::uint32_t groups = round < 300 ? 1 : 3;
     for (std::size_t i = 0; i != n; ++i) {
+      const auto group = static_cast<std::uint32_t>(random() % groups);
       const auto length = static_cast<std::int64_t>(random() % 12);
       const bool ended = random() % 3 != 0;
       const bool newer = random() % 2 == 0;
-      seen.push_back({tokens{length}, ended, newer});
+      seen.push_back({tokens{length}, ended, newer, group});
     }
     const double expected = tabulated(seen);
     CHECK(length_shift(seen) == Catch::Detail::Approx(expected).margin(1e-9));
@@ -97,6 +100,31 @@ TEST_CASE("length shift: traffic that has just begun is no shift, longer outputs
   }
   CHECK(alarms <= 3);  // of 200, where 0.5 are to be expected
   CHECK(found >= 170);
+}
+
+TEST_CASE("length shift: a line of which the short are served first is no shift among those who are alike") {
+  std::mt19937 random{5};
+  std::exponential_distribution<double> spread{1};
+  int alarms = 0;
+  int mistaken = 0;
+  for (int round = 0; round != 100; ++round) {
+    std::vector<known_length> seen;
+    for (int i = 0; i != 1000; ++i) {
+      const double expected = 400 * spread(random);
+      const double noise = 0.5 + spread(random);
+      const auto length = static_cast<std::int64_t>(1 + expected * noise);
+      // All of the older have ended; of the newer those that were expected to be short, the others wait.
+      const bool newer = i >= 500;
+      const bool ended = !newer || expected < 200;
+      seen.push_back({tokens{ended ? length : 0}, ended, newer});
+      seen.back().group = static_cast<std::uint32_t>(expected / 20);
+    }
+    alarms += std::abs(length_shift(seen)) > 3 ? 1 : 0;
+    for (known_length& k : seen) k.group = 0;
+    mistaken += length_shift(seen) < -rank::surely_shifted ? 1 : 0;
+  }
+  CHECK(alarms <= 3);  // of 100, where 0.3 are to be expected
+  CHECK(mistaken == 100);
 }
 
 TEST_CASE("length shift: allocates nothing") {

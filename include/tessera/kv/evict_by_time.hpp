@@ -200,7 +200,9 @@ using keep_until = evict_by_time<detail::until_then<Clock>>;
 
 /// Evicts first what will be used last: `r.next_use`, a time point, on any time line that goes on with `now`. Of what
 /// nobody says when, or said it would have been by now, the least recently used goes, before everything else. Of a
-/// block that several wish for, the earliest use that is still to come counts.
+/// block that several wish for, the earliest use counts until it has come; the others are not remembered, and what is
+/// wished next counts then. So a beginning that many share may go before what follows it: its requests should wish for
+/// the next use by any of them.
 /// When to use: workflows of agents whose order is known: KVFlow's steps to the next execution.
 template <clock_policy Clock = seconds_clock>
 using next_use = evict_by_time<detail::used_next<Clock>>;

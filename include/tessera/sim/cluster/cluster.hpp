@@ -298,8 +298,8 @@ class cluster {
   }
 
   /// Begins to migrate `r`, which runs on, to another instance. False, and nothing is changed, if it holds no blocks,
-  /// has no token yet or is on its way already, or if that one does not take it. A migration comes to nothing when the
-  /// request ends or loses its blocks meanwhile.
+  /// has no token since it was placed or is on its way already, or if that one does not take it. A migration comes to
+  /// nothing when the request ends or loses its blocks meanwhile.
   bool migrate(request& r, std::size_t to) {
     if (!may_migrate(r) || !takes(to, r)) return false;
     begin_migration(r, to, migration_room(held(r)));
@@ -319,6 +319,9 @@ class cluster {
     TESSERA_ASSERT(r.migration.stage == migration_stage::arrived, "its KV is there, and it runs nowhere");
     arrive_with_kv(r);
   }
+
+  /// The requests that are on their way, in the order in which they set out.
+  [[nodiscard]] std::span<request* const> moving() const noexcept { return moving_; }
 
   /// Calls a migration off. A request that has stopped already goes on where it was, with its KV.
   void cut_migration(request& r) {

@@ -121,10 +121,10 @@ using kv_store = kv::prefix_cache;
 
 inline float true_length::operator()(const request& r) const noexcept { return static_cast<float>(r.output.count()); }
 
-/// Whether a live migration of `r` may begin: it holds blocks, has a token and is not on its way already.
+/// Whether a live migration of `r` may begin: it holds blocks, has a token since it was placed and is not on its way
+/// already. (One whose instance has died has tokens, and its prompt is computed again: that is finished first.)
 [[nodiscard]] inline bool may_migrate(const request& r) noexcept {
-  return r.migration.stage == migration_stage::none && r.state().life == lifecycle::resident &&
-         r.generated() >= tokens{1};
+  return r.migration.stage == migration_stage::none && r.state().life == lifecycle::resident && !r.prefills;
 }
 
 /// What an instance is.

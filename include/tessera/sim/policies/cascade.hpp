@@ -94,7 +94,7 @@ class cascade {
     config_.market.receiving.growth = blocks{4};
   }
 
-  /// Called once, before the first event.
+  /// Called once: before the first event, or when it takes over from another control, with the requests that are there.
   template <class C>
   void starts(C& c) {
     draws_ = random_engine{c.options().seed, message_stream};
@@ -117,6 +117,9 @@ class cascade {
       members_.push_back(nullptr);
       lives_.push_back(0);
       begin_life(i, m);
+    }
+    for (std::size_t i = 0; i != c.size(); ++i) {
+      if (!c.in_service(i)) leave_out(i);  // it has died under another control
     }
     member_ = m;
     c.call_after(tick_s, tick);
@@ -260,11 +263,9 @@ class cascade {
   /// Instance `i` is dead: its trades end, and nobody sends anything there.
   template <class C>
   void failed(C& c, std::size_t i) {
-    front_->available(i, false);
+    leave_out(i);
     for (std::size_t k = 0; k != members_.size(); ++k) {
-      if (k == i) continue;
-      members_[k]->available(i, false);
-      if (!c.up(k)) continue;
+      if (k == i || !c.up(k)) continue;
       engine<C> e{*this, c, k};
       members_[k]->trader().peer_failed({static_cast<market::instance_id>(i), lives_[i]}, now(c), e);
     }
@@ -419,6 +420,14 @@ class cascade {
   void begin_life(std::size_t i, const member::config& m) {
     members_[i] = std::make_unique<member>(memory_[i], config_.stages,
                                            market::peer{static_cast<market::instance_id>(i), ++lives_[i]}, m);
+  }
+
+  /// Nobody sends anything to instance `i`.
+  void leave_out(std::size_t i) noexcept {
+    front_->available(i, false);
+    for (std::size_t k = 0; k != members_.size(); ++k) {
+      if (k != i) members_[k]->available(i, false);
+    }
   }
 
   /// The tokens of all requests of instance `i`, those that wait included.

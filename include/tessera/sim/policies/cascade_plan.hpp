@@ -56,9 +56,9 @@ inline constexpr std::size_t planning_sample = 20'000;
 
 /// Plans for `history` at `rate` requests per second. The cost model is fitted to batches like those of section 4.1,
 /// with the history's mean output. The sample is planned for as if all instances were full, because that is when the
-/// layout matters; with a closed loop, for as many as are in it. `rate` is read by `layout::steady` alone. Requests
-/// that do not fit on an instance are left out. Requires at least one row; a rate that is not positive counts as more
-/// than there is room for. `least`, the fewest instances of a stage, is likewise.
+/// layout matters; with a closed loop, for as many as are in it. `rate` and `least`, the fewest instances of a stage,
+/// are read by `layout::steady` alone. Requests that do not fit on an instance are left out. Requires at least one row;
+/// a rate that is not positive, or more than a thousand for each instance, counts as that: more than there is room for.
 [[nodiscard]] inline cascade_plan plan_cascade(const cluster_options& o, std::span<const trace_row> history,
                                                double rate, layout how = layout::exact, std::size_t least = 1) {
   TESSERA_ASSERT(!history.empty(), "stages are planned from a history");
@@ -89,10 +89,11 @@ inline constexpr std::size_t planning_sample = 20'000;
     return std::chrono::duration<double>(clock::now() - start).count();
   };
   if (how == layout::steady) {
+    const double most = 1e3 * static_cast<double>(o.instances);
     const auto start = clock::now();
     steady_stages best = steady_plan(o.instance.timer,
                                      {.sample = rows,
-                                      .rate = rate > 0 ? rate : 1e3 * static_cast<double>(o.instances),
+                                      .rate = rate > 0 ? std::min(rate, most) : most,
                                       .kv_tokens = kv,
                                       .max_batch = o.instance.step.max_batch,
                                       .least = least},

@@ -149,11 +149,14 @@ template <class Scheduler>
     best.why += "too little is known to try pools";
     return best;
   }
-  const pool_sizes sizes = best_split(o.instances, [&](const pool_sizes& p) { return trials.apart(recent, p); });
-  const double wanted = now.kind == layout_kind::pools ? 1 : config.least_pool_gain;
-  // A short trial does not see a queue that grows slowly; a long one of what has lost the short one is not worth it.
-  const bool pays = together >= wanted * trials.apart(recent, sizes) &&
-                    (rows.size() <= first_trial ||
+  const bool are_apart = now.kind == layout_kind::pools;
+  const auto [sizes, apart] = best_split(o.instances, are_apart ? now.pools.prefill : o.instances / 2,
+                                         [&](const pool_sizes& p) { return trials.apart(recent, p); });
+  const double wanted = are_apart ? 1 : config.least_pool_gain;
+  // A short trial does not see a queue that grows slowly; a long one of what has lost the short one, or of what has
+  // been running, is not worth it.
+  const bool pays = together >= wanted * apart &&
+                    (rows.size() <= first_trial || (are_apart && sizes.prefill == now.pools.prefill) ||
                      trials.together(last(last_trial)) >= wanted * trials.apart(last(last_trial), sizes));
   best.why += fmt::format("prompts and decodes apart ({}/{}) {} in trials on the last requests", sizes.prefill,
                           sizes.decode, pays ? "paid" : "did not pay");

@@ -75,7 +75,8 @@ class learned_lengths {
   /// those that have come as far (Buckley and James, "Linear regression with censored data", 1979): the short ones end
   /// first, and without the others all would be expected to be short. Two rounds of O(n log n); allocates.
   /// @param predicts whether scores are looked at; otherwise all expect the mean.
-  void learn(std::span<const seen_output> seen, bool predicts = true) {
+  /// @param per_step scores that share an expectation, at least: the more, the less it depends on single outputs.
+  void learn(std::span<const seen_output> seen, bool predicts = true, std::size_t per_step = 64) {
     const auto score_of = [predicts](const seen_output& o) {
       return predicts ? o.score : std::numeric_limits<float>::quiet_NaN();
     };
@@ -83,7 +84,7 @@ class learned_lengths {
         std::count_if(seen.begin(), seen.end(), [&](const seen_output& o) { return score_of(o) == score_of(o); });
     const rank::length_calibrator::limits limits{
         .window = std::max<std::size_t>(seen.size(), 1),
-        .groups = std::clamp<std::size_t>(static_cast<std::size_t>(scores) / 64, 1, 32)};
+        .groups = std::clamp<std::size_t>(static_cast<std::size_t>(scores) / per_step, 1, 32)};
     const auto spread = [&](auto&& label) {
       begin(seen.size());
       std::vector<rank::running_length> running;

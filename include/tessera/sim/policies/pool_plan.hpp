@@ -52,15 +52,23 @@ struct pool_plan {
   return all;
 }
 
+/// A split of the instances, and what it takes.
+struct pool_split {
+  pool_sizes sizes{};  ///< Those that prefill, and those that decode.
+  double seconds = 0;  ///< What `best_split` was told of it.
+};
+
 /// The split of the instances into those that prefill and those that decode for which `seconds(sizes)` is least, found
-/// by going downhill from halves, in steps of an eighth of a large cluster. Requires `instances >= 2`.
+/// by going downhill from `start` that prefill, in steps of an eighth of a large cluster. Requires `instances >= 2` and
+/// `0 < start < instances`.
 template <class Seconds>
-[[nodiscard]] pool_sizes best_split(std::size_t instances, Seconds&& seconds) {
+[[nodiscard]] pool_split best_split(std::size_t instances, std::size_t start, Seconds&& seconds) {
+  TESSERA_ASSERT(start > 0 && start < instances, "one to prefill and one to decode");
   const std::size_t step = std::max<std::size_t>(1, instances / 8);
   const auto sizes = [&](std::size_t prefill) {
     return pool_sizes{.prefill = prefill, .decode = instances - prefill, .mixed = 0};
   };
-  std::size_t best = instances / 2;
+  std::size_t best = start;
   double least = seconds(sizes(best));
   for (const bool up : {true, false}) {
     const std::size_t from = best;
@@ -73,7 +81,7 @@ template <class Seconds>
     }
     if (best != from) break;
   }
-  return sizes(best);
+  return {sizes(best), least};
 }
 
 /// The division of `instances` that carries most within the objectives: DistServe's planning (section 4), by trial

@@ -37,8 +37,8 @@ namespace sim {
 ///
 /// It plans when so much is known that something can be said (`first_plan`, `first_window`), again whenever twice as
 /// many have arrived as at the last plan, and when there is a reason to:
-/// - the *lengths* of the newer half of the window have shifted against those of the older half
-///   (`traffic_window::find_shift`): the older half is forgotten;
+/// - the *lengths* of the newer half of the window, or its scores, have shifted against those of the older half
+///   (`traffic_window::find_shift`): the older half is forgotten, as soon as enough of the newer have ended;
 /// - the *rate* is not what was planned for, by a third;
 /// - it *falls behind*: the queue has grown for `patience` looks (`find_trend`, as `judge_load` does it) and more than
 ///   one of twenty that arrived meanwhile waits. If that changes nothing, it looks twice as long the next time.
@@ -59,8 +59,8 @@ class replanning {
     bool predicts = true;           ///< Scores are looked at.
     std::vector<tokens> bounds{};   ///< By instance: of the prompts in a step, but in stages. 0: none.
     std::size_t window = 16'384;    ///< Requests that are remembered. At least 4.
-    std::size_t first_plan = 4;     ///< Requests that end before anything is planned,
-    std::size_t first_window = 64;  ///< and requests that arrive.
+    std::size_t first_plan = 4;     ///< Requests that have ended of those that a plan is made from,
+    std::size_t first_window = 64;  ///< and requests that have arrived, or as many as are remembered.
     double look_s = 1;              ///< Between two looks.
     std::size_t patience = 16;      ///< Looks that a queue grows before it is acted upon.
     double rate_changes = 4.0 / 3;  ///< By this factor, up or down.
@@ -240,9 +240,9 @@ class replanning {
   /// Ends the present layout and begins another.
   template <class C>
   void begin(C& c, instance_layout next) {
-    for (request& r : c.requests()) {
-      if (r.migration.stage != migration_stage::none) c.cut_migration(r);
-    }
+    std::vector<request*> moving{c.moving().begin(), c.moving().end()};
+    std::sort(moving.begin(), moving.end(), [](const request* a, const request* b) { return a->index < b->index; });
+    for (request* r : moving) c.cut_migration(*r);
     ++life_;
     layout_ = std::move(next);
     switch (layout_.kind) {
@@ -283,11 +283,12 @@ class replanning {
     learned_ = true;
   }
   /// Before anything has ended only the order of the scores is known: exponential lengths, in that order, stand for
-  /// those to come. A few times, whenever twice as many have come.
+  /// those to come. Steps are as fine as can be, for what stands for lengths has no noise. A few times, whenever twice
+  /// as many have come.
   void expect_by_order(float score) {
     if (!config_.predicts || score != score) return;
     scores_.push_back(score);
-    if (scores_.size() < 2 * ordered_ || scores_.size() < 64) return;
+    if (scores_.size() < 2 * ordered_ || scores_.size() < 8) return;
     ordered_ = scores_.size();
     std::vector<float> sorted = scores_;
     std::sort(sorted.begin(), sorted.end());
@@ -296,7 +297,7 @@ class replanning {
       const double place = (static_cast<double>(i) + 0.5) / static_cast<double>(sorted.size());
       assumed.push_back({sorted[i], tokens{1 + static_cast<std::int64_t>(-assumed_mean * std::log1p(-place))}, true});
     }
-    lengths_->learn(assumed);
+    lengths_->learn(assumed, true, 2);
   }
   static constexpr double assumed_mean = 500;
 
@@ -306,9 +307,10 @@ class replanning {
     for (const instance_view& v : c.views()) waiting += v.queued;
     queue_.push_back(static_cast<double>(waiting));
     if (queue_.size() > patience_) queue_.pop_front();
-    if (window_.ended() + given_ < config_.first_plan || window_.size() < config_.first_window) return;
+    const std::size_t first_window = std::min(config_.first_window, config_.window);
+    if (window_.ended() < config_.first_plan || window_.size() < first_window) return;
     bool shifted = false;
-    if (arrivals_ >= looked_at_ + std::max(window_.size() / 8, config_.first_window)) {
+    if (arrivals_ >= looked_at_ + std::max(window_.size() / 8, first_window)) {
       looked_at_ = arrivals_;
       shifted = find_shift(c);
     }
@@ -345,16 +347,19 @@ class replanning {
 
   template <class C>
   bool find_shift(C& c) {
-    const traffic_window::shift s = window_.find_shift(c.requests());
+    const traffic_window::shift s = window_.find_shift(c.requests(), config_.predicts);
     const auto sure_of = [](double z) { return std::abs(z) > rank::surely_shifted; };
-    if (!sure_of(s.outputs) && !sure_of(s.prompts)) return false;
+    if (!sure_of(s.outputs) && !sure_of(s.prompts) && !sure_of(s.scores)) return false;
+    if (window_.newer_ended() < config_.first_plan) return false;  // nothing to plan from would be left
     const auto words = [&](double z) { return !sure_of(z) ? "as they were" : z > 0 ? "longer" : "shorter"; };
     const double from = window_.from_s();
     window_.forget_half();
     ++shifts_;
-    note(c, fmt::format("the traffic has changed: prompts are {} (z {:.1f}), outputs {} (z {:.1f}); what came from "
+    const std::string scores =
+        sure_of(s.scores) ? fmt::format(", scores {} (z {:.1f})", s.scores > 0 ? "higher" : "lower", s.scores) : "";
+    note(c, fmt::format("the traffic has changed: prompts are {} (z {:.1f}), outputs {} (z {:.1f}){}; what came from "
                         "{:.1f} s to {:.1f} s is forgotten",
-                        words(s.prompts), s.prompts, words(s.outputs), s.outputs, from, window_.from_s()));
+                        words(s.prompts), s.prompts, words(s.outputs), s.outputs, scores, from, window_.from_s()));
     return true;
   }
 

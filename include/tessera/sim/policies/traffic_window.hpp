@@ -44,38 +44,49 @@ class traffic_window {
   }
   /// A request has ended. O(1).
   void ended(const request& r) {
-    ++ended_;
     if (entry* e = find(r)) {
       e->output = r.output;
       e->ended = true;
+      ++ended_;
     }
   }
-  /// A request was refused: it is as if it had not come. O(n).
+  /// A request was refused: it is as if it had not come. O(1).
   void refused(const request& r) {
     if (entry* e = find(r)) e->refused = true;
   }
   /// Forgets the older half. O(n).
   void forget_half() {
-    const std::size_t n = seen_.size() / 2;
-    seen_.erase(seen_.begin(), seen_.begin() + static_cast<std::ptrdiff_t>(n));
-    begun_ += n;
+    for (std::size_t n = seen_.size() / 2; n != 0; --n) forget_first();
   }
 
   /// Requests that are remembered.
   [[nodiscard]] std::size_t size() const noexcept { return seen_.size(); }
-  /// Requests that have ended so far, remembered or not.
+  /// Of them, those that have ended. O(1).
   [[nodiscard]] std::size_t ended() const noexcept { return ended_; }
+  /// Of the newer half, those that have ended. O(n).
+  [[nodiscard]] std::size_t newer_ended() const noexcept {
+    const auto half = seen_.begin() + static_cast<std::ptrdiff_t>(seen_.size() / 2);
+    return static_cast<std::size_t>(std::count_if(half, seen_.end(), [](const entry& e) { return e.ended; }));
+  }
   /// When the oldest arrived; NaN of none.
   [[nodiscard]] double from_s() const noexcept {
     return seen_.empty() ? std::numeric_limits<double>::quiet_NaN() : seen_.front().arrival_s;
   }
 
-  /// Arrivals per second, over the last 1,024; 0 if they came all at once. O(1).
+  /// Arrivals per second, over the last 1,024; 0 if they came all at once. A pause does not count: more than a minute
+  /// in which nobody came, and more than all of the time beside it; or a server would take the traffic after a night
+  /// for that of the night. O(1,024).
   [[nodiscard]] double rate() const noexcept {
     constexpr std::size_t lately = 1024;
+    constexpr double minute_s = 60;
     if (seen_.size() < 2) return 0;
     const std::size_t n = std::min(seen_.size(), lately);
-    const double span = seen_.back().arrival_s - seen_[seen_.size() - n].arrival_s;
+    const auto first = seen_.end() - static_cast<std::ptrdiff_t>(n);
+    const double span = seen_.back().arrival_s - first->arrival_s;
+    double longest = 0;
+    for (auto e = first + 1; e != seen_.end(); ++e) longest = std::max(longest, e->arrival_s - std::prev(e)->arrival_s);
+    const double rest = span - longest;
+    if (longest > minute_s && longest > rest && rest > 0) return static_cast<double>(n - 2) / rest;
     return span > 0 ? static_cast<double>(n - 1) / span : 0;
   }
 
@@ -89,36 +100,43 @@ class traffic_window {
     return out;
   }
 
-  /// How much longer the newer half's outputs, or prompts, are than the older half's: see `rank::length_shift`.
+  /// How much longer the newer half's outputs, or prompts, are than the older half's: see `rank::length_shift`. Outputs
+  /// are compared among those of much the same score, who are served alike.
   struct shift {
     double outputs = 0;  ///< Of the outputs.
     double prompts = 0;  ///< Of the prompts.
+    double scores = 0;   ///< Of the scores, where they are looked at.
   };
   /// O(n log n).
-  [[nodiscard]] shift find_shift(std::span<const request> all) const {
+  [[nodiscard]] shift find_shift(std::span<const request> all, bool predicts = true) const {
     std::vector<rank::known_length> outputs;
     std::vector<rank::known_length> prompts;
+    std::vector<rank::known_length> scores;
+    const std::vector<std::size_t> places = predicts ? places_by_score() : std::vector<std::size_t>(seen_.size(), 0);
     for (std::size_t i = 0; i != seen_.size(); ++i) {
       const entry& e = seen_[i];
       if (e.refused) continue;
       const bool newer = i >= seen_.size() / 2;
-      outputs.push_back({length_of(e, all), e.ended, newer});
+      outputs.push_back({length_of(e, all), e.ended, newer, static_cast<std::uint32_t>(places[i] / alike)});
       prompts.push_back({e.prompt, true, newer});
+      if (places[i] != 0) scores.push_back({tokens{static_cast<std::int64_t>(places[i])}, true, newer});
     }
-    return {rank::length_shift(outputs), rank::length_shift(prompts)};
+    return {rank::length_shift(outputs), rank::length_shift(prompts), rank::length_shift(scores)};
   }
 
   /// The requests as rows of a trace, in order of arrival, from 0 on, with expected lengths for scores. One that runs
-  /// has a length that it may come to: these are spread as those of the requests that have come as far (Kaplan and
-  /// Meier), and beyond the longest that was seen as those of exponential lengths through that point (Brown, Hollander
-  /// and Korwar 1974), lest a server that has just begun knows of no long ones. O(n log n).
+  /// has a length that it may come to: these are spread as those of the requests of much the same score that have come
+  /// as far (Kaplan and Meier), and beyond the longest that was seen as those of exponential lengths through that point
+  /// (Brown, Hollander and Korwar 1974), lest a server that has just begun knows of no long ones. O(n log n).
   [[nodiscard]] std::vector<trace_row> rows(std::span<const request> all, const learned_lengths& lengths,
                                             bool predicts) const {
-    const std::vector<part_left> curve = survival(all);
+    const std::vector<std::size_t> scores = predicts ? places_by_score() : std::vector<std::size_t>(seen_.size(), 0);
+    const std::vector<curve> curves = survival(all, scores);
     std::vector<trace_row> out;
     out.reserve(seen_.size());
     double place = 0;
-    for (const entry& e : seen_) {
+    for (std::size_t i = 0; i != seen_.size(); ++i) {
+      const entry& e = seen_[i];
       if (e.refused) continue;
       trace_row row;
       row.arrival_s = e.arrival_s - seen_.front().arrival_s;
@@ -129,7 +147,9 @@ class traffic_window {
         // The golden section fills the interval evenly, however many there are.
         place += 0.6180339887498949;
         place -= std::floor(place);
-        output = longer_than(curve, output, place);
+        const auto own =
+            std::partition_point(curves.begin(), curves.end() - 1, [&](const curve& c) { return c.last < scores[i]; });
+        output = longer_than(own->parts, output, place);
       }
       row.output_tokens = row.answer_tokens = std::max<std::int64_t>(1, output.count());
       out.push_back(row);
@@ -139,6 +159,7 @@ class traffic_window {
 
  private:
   static constexpr std::size_t nowhere = std::numeric_limits<std::size_t>::max();
+  static constexpr std::size_t alike = 32;  ///< So many neighbours by score are taken to be alike.
 
   struct entry {
     double arrival_s = 0;
@@ -155,23 +176,54 @@ class traffic_window {
     tokens length{};
     double part = 1;
   };
-  /// At each length there is, ended or not; by length.
-  [[nodiscard]] std::vector<part_left> survival(std::span<const request> all) const {
-    std::vector<std::pair<tokens, bool>> known;
-    for (const entry& e : seen_) {
-      if (!e.refused) known.emplace_back(length_of(e, all), e.ended);
+  /// That of those with neighbouring scores.
+  struct curve {
+    std::size_t last = 0;          // The largest of the places of their scores,
+    std::vector<part_left> parts;  // at each length there is, ended or not; by length.
+  };
+  struct known {
+    std::size_t score = 0;  // Its place among all.
+    tokens length{};
+    bool ended = false;
+  };
+  /// By score: at least so many have ended in each as are taken to be alike, if there are as many.
+  [[nodiscard]] std::vector<curve> survival(std::span<const request> all,
+                                            const std::vector<std::size_t>& scores) const {
+    std::vector<known> seen;
+    for (std::size_t i = 0; i != seen_.size(); ++i) {
+      if (!seen_[i].refused) seen.push_back({scores[i], length_of(seen_[i], all), seen_[i].ended});
     }
-    std::sort(known.begin(), known.end());
-    std::vector<part_left> curve;
+    std::sort(seen.begin(), seen.end(), [](const known& a, const known& b) { return a.score < b.score; });
+    std::vector<std::size_t> ends;
+    std::size_t ended = 0;
+    for (std::size_t i = 0; i != seen.size(); ++i) {
+      ended += seen[i].ended ? 1 : 0;
+      if (ended < alike || (i + 1 != seen.size() && seen[i + 1].score == seen[i].score)) continue;
+      ends.push_back(i + 1);
+      ended = 0;
+    }
+    if (ends.empty()) ends.push_back(0);
+    ends.back() = seen.size();  // too few to be alone belong to those before them
+    std::vector<curve> curves;
+    std::size_t from = 0;
+    for (const std::size_t to : ends) {
+      const std::size_t last = to == 0 ? 0 : seen[to - 1].score;
+      curves.push_back({last, survival(std::span{seen}.subspan(from, to - from))});
+      from = to;
+    }
+    return curves;
+  }
+  [[nodiscard]] static std::vector<part_left> survival(std::span<known> of) {
+    std::sort(of.begin(), of.end(), [](const known& a, const known& b) { return a.length < b.length; });
+    std::vector<part_left> parts;
     double part = 1;
-    for (std::size_t first = 0, past = 0; first != known.size(); first = past) {
+    for (std::size_t first = 0, past = 0; first != of.size(); first = past) {
       std::size_t ended = 0;
-      for (; past != known.size() && known[past].first == known[first].first; ++past)
-        ended += known[past].second ? 1 : 0;
-      part *= 1 - static_cast<double>(ended) / static_cast<double>(known.size() - first);
-      curve.push_back({known[first].first, part});
+      for (; past != of.size() && of[past].length == of[first].length; ++past) ended += of[past].ended ? 1 : 0;
+      part *= 1 - static_cast<double>(ended) / static_cast<double>(of.size() - first);
+      parts.push_back({of[first].length, part});
     }
-    return curve;
+    return parts;
   }
   /// The length that a part `place` of those are below that are longer than `than`.
   [[nodiscard]] static tokens longer_than(const std::vector<part_left>& curve, tokens than, double place) {
@@ -187,15 +239,33 @@ class traffic_window {
   }
 
   void push(const entry& e) {
-    if (seen_.size() == most_) {
-      seen_.pop_front();
-      ++begun_;
-    }
+    if (seen_.size() == most_) forget_first();
+    ended_ += e.ended ? 1U : 0U;
     seen_.push_back(e);
+  }
+  void forget_first() {
+    ended_ -= seen_.front().ended ? 1U : 0U;
+    seen_.pop_front();
+    ++begun_;
   }
   [[nodiscard]] entry* find(const request& r) {
     const std::size_t at = at_[r.index];
     return at == nowhere || at < begun_ ? nullptr : &seen_[at - begun_];
+  }
+  /// By request: where its score is among all, from 1 on, equal scores at the first place; 0 without a score.
+  [[nodiscard]] std::vector<std::size_t> places_by_score() const {
+    std::vector<float> sorted;
+    for (const entry& e : seen_) {
+      if (e.score == e.score) sorted.push_back(e.score);
+    }
+    std::sort(sorted.begin(), sorted.end());
+    std::vector<std::size_t> places;
+    places.reserve(seen_.size());
+    for (const entry& e : seen_) {
+      const auto at = std::lower_bound(sorted.begin(), sorted.end(), e.score);
+      places.push_back(e.score == e.score ? static_cast<std::size_t>(at - sorted.begin()) + 1 : 0);
+    }
+    return places;
   }
   [[nodiscard]] static tokens length_of(const entry& e, std::span<const request> all) noexcept {
     return e.ended ? e.output : all[e.request].generated();
@@ -203,7 +273,7 @@ class traffic_window {
 
   std::size_t most_;
   std::size_t begun_ = 0;  // Those that were forgotten.
-  std::size_t ended_ = 0;
+  std::size_t ended_ = 0;  // Of those that are remembered.
   std::deque<entry> seen_;
   std::vector<std::size_t> at_;  // By request: how many came before it.
 };
