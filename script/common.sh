@@ -18,6 +18,8 @@ if command -v ccache >/dev/null 2>&1 && [ -z "${CMAKE_CXX_COMPILER_LAUNCHER:-}" 
   export CMAKE_CXX_COMPILER_LAUNCHER=ccache
   # What one clone has compiled, another need not: paths below the root are hashed relative to it.
   export CCACHE_BASEDIR="$root" CCACHE_NOHASHDIR=1
+  # What precompiled headers ask for.
+  export CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime
 fi
 
 # The clang and clang-format that bootstrap installs, or the one named by the environment.
