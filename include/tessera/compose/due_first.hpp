@@ -54,6 +54,8 @@ class due_first : public iteration_scheduler<Request, order::earliest_due<Expect
     double watermark = 0.01;  ///< Fraction of the blocks kept free when a request starts without displacing anyone.
     [[no_unique_address]] Expected expected{};  ///< Says how long a request's output will be.
     [[no_unique_address]] Deadline deadline{};  ///< Says when a request's reader runs dry.
+    [[no_unique_address]] Gate gate{};          ///< Says who may start.
+    [[no_unique_address]] Draft draft{};        ///< Says how many tokens are guessed.
   };
 
   /// Over a buffer of at least `required_bytes(l)`.
@@ -71,7 +73,9 @@ class due_first : public iteration_scheduler<Request, order::earliest_due<Expect
                       .revised = c.revised,
                       .expected = c.expected,
                       .deadline = c.deadline},
-            .admit = {.fraction = c.watermark}};
+            .admit = {.fraction = c.watermark},
+            .gate = c.gate,
+            .draft = c.draft};
   }
 };
 

@@ -21,7 +21,9 @@ class fcfs : public iteration_scheduler<Request, order::fcfs, preempt::swap, adm
  public:
   /// Parameters of the parts; each is described at its own type.
   struct config {
-    double watermark = 0.01;  ///< Fraction of the blocks kept free when a request starts.
+    double watermark = 0.01;              ///< Fraction of the blocks kept free when a request starts.
+    [[no_unique_address]] Gate gate{};    ///< Says who may start.
+    [[no_unique_address]] Draft draft{};  ///< Says how many tokens are guessed.
   };
 
   /// Over a buffer of at least `required_bytes(l)`.
@@ -32,7 +34,9 @@ class fcfs : public iteration_scheduler<Request, order::fcfs, preempt::swap, adm
       : base{storage, policies(c)} {}
 
  private:
-  static typename base::config policies(const config& c) noexcept { return {.admit = {.fraction = c.watermark}}; }
+  static typename base::config policies(const config& c) noexcept {
+    return {.admit = {.fraction = c.watermark}, .gate = c.gate, .draft = c.draft};
+  }
 };
 
 TESSERA_NAMESPACE_END

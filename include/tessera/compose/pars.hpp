@@ -44,6 +44,8 @@ class pars : public iteration_scheduler<Request, order::ranked<Scorer>, preempt:
     duration threshold = duration{120.0};      ///< Age at which a request is boosted; `duration::forever()`: never.
     double watermark = 0.01;                   ///< Fraction of the blocks kept free when a request starts.
     [[no_unique_address]] Scorer scorer = {};  ///< Says how long a request is expected to take.
+    [[no_unique_address]] Gate gate{};         ///< Says who may start.
+    [[no_unique_address]] Draft draft{};       ///< Says how many tokens are guessed.
   };
 
   /// Over a buffer of at least `required_bytes(l)`.
@@ -55,7 +57,10 @@ class pars : public iteration_scheduler<Request, order::ranked<Scorer>, preempt:
 
  private:
   static typename base::config policies(const config& c) noexcept {
-    return {.order = {.threshold = c.threshold, .scorer = c.scorer}, .admit = {.fraction = c.watermark}};
+    return {.order = {.threshold = c.threshold, .scorer = c.scorer},
+            .admit = {.fraction = c.watermark},
+            .gate = c.gate,
+            .draft = c.draft};
   }
 };
 

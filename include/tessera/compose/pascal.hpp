@@ -31,6 +31,8 @@ class pascal : public iteration_scheduler<Request, order::two_phase, preempt::sw
     tokens demote_above{5000};        ///< KV length above which a reasoning request is demoted.
     bool fewest_quanta_first = true;  ///< How each queue takes turns; false: in a circle. See `order::two_phase`.
     double watermark = 0.01;  ///< Fraction of the blocks kept free when a request starts without displacing anyone.
+    [[no_unique_address]] Gate gate{};    ///< Says who may start.
+    [[no_unique_address]] Draft draft{};  ///< Says how many tokens are guessed.
   };
 
   /// Over a buffer of at least `required_bytes(l)`.
@@ -44,7 +46,9 @@ class pascal : public iteration_scheduler<Request, order::two_phase, preempt::sw
   static typename base::config policies(const config& c) noexcept {
     return {
         .order = {.quantum = c.quantum, .demote_above = c.demote_above, .fewest_quanta_first = c.fewest_quanta_first},
-        .admit = {.fraction = c.watermark}};
+        .admit = {.fraction = c.watermark},
+        .gate = c.gate,
+        .draft = c.draft};
   }
 };
 

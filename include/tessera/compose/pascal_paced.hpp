@@ -36,6 +36,8 @@ class pascal_paced : public iteration_scheduler<Request, order::paced<Deadline>,
     duration margin = duration{1.0};  ///< An answer is urgent so long before its reader runs dry.
     double watermark = 0.01;  ///< Fraction of the blocks kept free when a request starts without displacing anyone.
     [[no_unique_address]] Deadline deadline{};  ///< Says when a request's reader runs dry.
+    [[no_unique_address]] Gate gate{};          ///< Says who may start.
+    [[no_unique_address]] Draft draft{};        ///< Says how many tokens are guessed.
   };
 
   /// Over a buffer of at least `required_bytes(l)`.
@@ -52,7 +54,9 @@ class pascal_paced : public iteration_scheduler<Request, order::paced<Deadline>,
                       .slice = c.slice,
                       .margin = c.margin,
                       .deadline = c.deadline},
-            .admit = {.fraction = c.watermark}};
+            .admit = {.fraction = c.watermark},
+            .gate = c.gate,
+            .draft = c.draft};
   }
 };
 

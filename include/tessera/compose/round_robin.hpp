@@ -26,6 +26,8 @@ class round_robin : public iteration_scheduler<Request, order::round_robin, pree
     tokens quantum{500};               ///< Tokens generated between two turns.
     bool fewest_quanta_first = false;  ///< False: turns in a circle. See `order::round_robin`.
     double watermark = 0.01;  ///< Fraction of the blocks kept free when a request starts without displacing anyone.
+    [[no_unique_address]] Gate gate{};    ///< Says who may start.
+    [[no_unique_address]] Draft draft{};  ///< Says how many tokens are guessed.
   };
 
   /// Over a buffer of at least `required_bytes(l)`.
@@ -38,7 +40,9 @@ class round_robin : public iteration_scheduler<Request, order::round_robin, pree
  private:
   static typename base::config policies(const config& c) noexcept {
     return {.order = {.quantum = c.quantum, .fewest_quanta_first = c.fewest_quanta_first},
-            .admit = {.fraction = c.watermark}};
+            .admit = {.fraction = c.watermark},
+            .gate = c.gate,
+            .draft = c.draft};
   }
 };
 

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <tessera/compose/due_first.hpp>
+#include <tessera/gate/fair_tenants.hpp>
+#include <tessera/kv/csr_tables.hpp>
 #include <tessera/kv/evict_by_time.hpp>
 #include <tessera/rank/expected_rest.hpp>
 #include <tessera/sim/cluster/cluster.hpp>
@@ -21,6 +23,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <limits>
 #include <span>
 #include <utility>
 
@@ -175,10 +178,14 @@ TESSERA_DETAIL_POLICIES_INLINE run_result run_due_first(const cluster_options& o
                                                         const progress_callback& progress) {
   // What a turn leaves behind is kept until the next one usually comes.
   using store = kv::basic_prefix_cache<kv::keep_until<>>;
-  using scheduler = tessera::due_first<request, rank::expected_length<>, order::pacer_member, store>;
+  using scheduler = tessera::due_first<request, rank::expected_length<>, order::pacer_member, store, kv::csr_tables,
+                                       gate::fair_tenants>;
   learned_lengths lengths;
-  const typename scheduler::config ordered{
-      .pace = duration{config.pace}, .revised = config.revised, .expected = lengths.expected()};
+  // Among tenants who is due first has no say: whoever sends most would be due most.
+  const typename scheduler::config ordered{.pace = duration{config.pace},
+                                           .revised = config.revised,
+                                           .expected = lengths.expected(),
+                                           .gate = {.most_skipped = std::numeric_limits<std::size_t>::max()}};
   cluster_options own = options;
   due_first_config parts = config;
   if (options.prefix_cache && turns{rows, options.instance.limits.block_size.count(), true}.shares()) {

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+// A composition hands on what it is told of its gate and its drafts.
+
+#include <tessera/compose/due_first.hpp>
+#include <tessera/compose/fcfs.hpp>
+#include <tessera/compose/pars.hpp>
+#include <tessera/compose/pascal.hpp>
+#include <tessera/compose/pascal_paced.hpp>
+#include <tessera/compose/round_robin.hpp>
+#include <tessera/draft/unless_busy.hpp>
+#include <tessera/gate/fair_tenants.hpp>
+#include <tessera/pacing/token_pacer.hpp>
+
+#include "support/catch.hpp"
+#include "support/step_engine.hpp"
+
+namespace {
+
+using namespace tessera;
+using namespace tessera::literals;
+
+struct request : tessera_test::prompt_request<request_hook_for<order::round_robin, order::two_phase, order::ranked<>,
+                                                               order::paced<>, order::earliest_due<>>> {
+  std::uint32_t tenant = 0;
+  float score = 0;
+  token_pacer pacer{};
+  tokens expected_output{};
+};
+
+using gate_type = gate::basic_fair_tenants<2>;
+using draft_type = draft::unless_busy<>;
+
+template <template <class...> class Composition, class... Parameters>
+using shared = Composition<request, Parameters..., kv::block_pool, kv::csr_tables, gate_type, draft_type>;
+
+}  // namespace
+
+TEMPLATE_TEST_CASE("compositions: parameters of the gate and of the drafts", "", shared<fcfs>,
+                   (shared<pars, order::score_member>), shared<pascal>, (shared<pascal_paced, order::pacer_member>),
+                   shared<round_robin>, (shared<due_first, order::expected_output_member, order::pacer_member>)) {
+  typename TestType::config config;
+  config.gate.weights = {1, 3};
+  config.gate.most_skipped = 100;
+  config.draft.waiting = 0;  // never any
+  tessera_test::step_engine<TestType> e{
+      {.requests = 40, .blocks = 64, .block_size = 4_tok, .residents = 1, .max_length = 40_tok}, config};
+  // One after the other, for there is room for one: of four that start three are the second tenant's.
+  for (int i = 0; i != 32; ++i) {
+    request& r = e.add(4, 4);
+    r.tenant = i < 16 ? 0 : 1;
+    e.submit(r);
+  }
+  std::int64_t served[2] = {};
+  for (int i = 0; i != 32 * 4; ++i) {
+    if (i == 16 * 4) {
+      CHECK(served[0] == 16);
+      CHECK(served[1] == 48);
+    }
+    const auto p = e.plan({.lookahead = 2_tok});
+    REQUIRE(p.size() == 1);
+    CHECK(p[0].lookahead == 0_tok);
+    served[p[0].request->tenant] += 1;
+    e.commit(p);
+  }
+  CHECK(served[0] == served[1]);
+}
