@@ -15,7 +15,7 @@ namespace endpoint_picker {
 
 /// Where the destination is written: a header of the request, and a key of the dynamic metadata in `envoy.lb`.
 inline constexpr const char* destination_key = "x-gateway-destination-endpoint";
-/// The endpoints that may be chosen: a list in the filter metadata `envoy.lb.subset_hint`.
+/// The endpoints that may be chosen: a list, or a text with commas, in the filter metadata `envoy.lb.subset_hint`.
 inline constexpr const char* subset_key = "x-gateway-destination-endpoint-subset";
 /// Which of them has served the request: in the filter metadata `envoy.lb`, with the response.
 inline constexpr const char* served_key = "x-gateway-destination-endpoint-served";

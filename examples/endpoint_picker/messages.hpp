@@ -5,6 +5,8 @@
 
 #include "ext_proc.pb.h"
 
+#include <algorithm>
+#include <cstddef>
 #include <string>
 #include <utility>
 
@@ -74,9 +76,16 @@ inline const google::protobuf::Value* metadata_of(const wire::ProcessingRequest&
       break;
     case kind::REQUEST_NOT_SET: break;
   }
-  if (const auto* list = detail::metadata_of(m, subset_namespace, subset_key)) {
+  if (const auto* hint = detail::metadata_of(m, subset_namespace, subset_key)) {
     out.subset.emplace();
-    for (const auto& one : list->list_value().values()) out.subset->push_back(one.string_value());
+    for (const auto& one : hint->list_value().values()) out.subset->push_back(one.string_value());
+    // Filters that make metadata of headers can make no lists.
+    const std::string& text = hint->string_value();
+    for (std::size_t from = 0; from < text.size();) {
+      const std::size_t to = std::min(text.find(',', from), text.size());
+      out.subset->push_back(text.substr(from, to - from));
+      from = to + 1;
+    }
   }
   if (const auto* where = detail::metadata_of(m, destination_namespace, served_key)) out.served = where->string_value();
   const auto none = wire::ProtocolConfiguration::NONE;
