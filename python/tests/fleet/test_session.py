@@ -17,7 +17,7 @@ from fake_engine import POISON, FakeEngine, answer
 from virtual_time import run
 
 from tessera import fleet
-from tessera.fleet import AtFault, Call, Failure, Load, Patience, Piece, Refused, Report, Router, Session
+from tessera.fleet import AtFault, Call, Died, Failure, Load, Patience, Piece, Refused, Report, Router, Session
 
 quick = Patience(first=20.0, token=2.0, place=20.0, move=5.0)
 
@@ -896,7 +896,7 @@ async def test_what_no_engine_can_serve_is_the_requests_fault() -> None:
     for prompt, most in (("abc", 1), (["x"], 1), ([1.5], 1), ([1], 1.5), ([1], "3")):
         with pytest.raises(ValueError, match="whole numbers"):
             f.router.stream(prompt, most)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="none is below 0"):
+    with pytest.raises(ValueError, match="each is from 0 to"):
         f.router.stream([1, -1], 1)
     await f.settle()
 
@@ -1022,3 +1022,207 @@ async def test_anything_may_happen_at_any_time(seed: int) -> None:
     for e in f.engines:
         e.hung = False
     await f.settle()
+
+
+# -- found by whoever tried to break it
+
+
+@virtual
+async def test_a_request_that_kills_where_it_moves_to_moves_no_more() -> None:
+    f = Fleet(1, period=None, moves="cascade", rest=0.1)
+    died: list[str] = []
+
+    class Dies(Unfenced):
+        def __init__(self, engine: FakeEngine) -> None:
+            super().__init__(engine)
+            self.stream = self.dying
+            self.engine = engine
+
+        async def dying(self, call: Call) -> Any:
+            if call.kv is not None:
+                died.append(self.engine.name)
+                raise Died("killed by it")
+            async for piece in self.engine.stream(call):
+                yield piece
+
+    s = f.session(1, tokens=400)
+    reads = asyncio.ensure_future(f.read(s))
+    await asyncio.sleep(0.2)
+    for i in range(1, 6):
+        e = FakeEngine(f"d{i}", peers=f.peers, **f.options)
+        f.engines.append(e)
+        f.router.add(e.name, Dies(e), e.blocks)
+    for _ in range(30):
+        f.router.book.set_range(f.router.entry("e0").number, 0, 1)
+        f.router.tick()
+        await asyncio.sleep(0.1)
+    await reads
+    assert len(died) == f.patience.deaths and s.moves == 0
+    await f.settle()
+
+
+@pytest.mark.parametrize("later", range(5))
+@virtual
+async def test_a_client_is_cancelled_when_a_piece_has_just_come(later: int) -> None:
+    f = Fleet(1)
+    s = f.session(1)
+    reads = asyncio.ensure_future(f.read(s))
+    put = s._said.put
+    heard = 0
+
+    def cancel(steps: int) -> None:
+        if steps:
+            asyncio.get_running_loop().call_soon(cancel, steps - 1)
+        else:
+            reads.cancel()
+
+    def hooked(*what: Any) -> None:
+        nonlocal heard
+        put(*what)
+        heard += 1
+        if heard == 5:
+            cancel(later)
+
+    s._said.put = hooked  # type: ignore[method-assign]
+    await asyncio.wait([reads], timeout=30)
+    assert reads.cancelled()
+    await f.settle()
+
+
+@virtual
+async def test_a_source_that_breaks_off_when_the_target_is_gone() -> None:
+    f = Fleet(1, fenced=False, moves="cascade", rest=0.0, engine={"per_fetched_token": 1e-3})
+    s = f.session(1, tokens=200)
+    reads = asyncio.ensure_future(f.read(s))
+    await asyncio.sleep(0.3)
+    f.start()
+    f.router.book.set_range(0, 0, 1)
+    f.router.tick()
+    await until(lambda: s._move is not None and s._move.target is not None)
+    s._said.put(s._leg, Died("it broke off"))
+    f.router.gone("e1")
+    f.start(name="e2")
+    await reads
+    assert len(s.failures) == 1
+    await f.settle()
+
+
+@virtual
+async def test_a_move_of_a_slow_client_comes_to_an_end() -> None:
+    f = Fleet(1, moves="cascade", rest=0.0, engine={"per_fetched_token": 1e-4})
+    s = f.session(1, tokens=300)
+
+    async def read() -> None:
+        async for _ in s:
+            await asyncio.sleep(0.3)
+
+    reads = asyncio.ensure_future(read())
+    await asyncio.sleep(1.0)
+    f.start()
+    f.router.book.set_range(0, 0, 1)
+    f.router.tick()
+    assert s._move is not None
+    await asyncio.sleep(f.patience.move + 1)
+    assert s.moves_failed == 1 and not reads.done()
+    await reads
+    assert s.got == answer(s.prompt, 300)
+    await f.settle()
+
+
+@virtual
+async def test_an_engine_that_raises_before_it_streams_or_is_cancelled_inside() -> None:
+    class Raises:
+        def stream(self, call: Call) -> Any:
+            raise Refused("full")
+
+    class Cancelled:
+        async def stream(self, call: Call) -> Any:
+            yield Piece(call.at, answer(call.ids, 1))
+            raise asyncio.CancelledError
+
+    for replica, said in ((Raises(), "full"), (Cancelled(), "cancelled")):
+        f = Fleet(0)
+        f.router.add("wrong", replica, 100)
+        began = f.router.now()
+        reads = asyncio.ensure_future(f.client(1))
+        await asyncio.sleep(0.01)
+        f.start()
+        s = await reads
+        assert said in s.failures[0] and f.router.now() - began < 3
+        await f.settle()
+
+
+@virtual
+async def test_what_is_no_piece_fails_its_engine() -> None:
+    class Says:
+        def __init__(self, *pieces: Any) -> None:
+            self.pieces = pieces
+
+        async def stream(self, call: Call) -> Any:
+            for p in self.pieces:
+                yield p
+
+    for wrong in (Piece(-1, [5]), Piece(0, None), Piece("0", [5]), "x", [1, 2], Piece(0, ["a"]), Piece(0, [2**31])):  # type: ignore[arg-type]
+        r = Router()
+        for i in range(3):
+            r.add(f"e{i}", Says(wrong), 100)
+        with pytest.raises(Died, match="no piece of an answer"):
+            async for _ in r.stream(prompt(1, 30), 3):
+                pass
+        assert len(r.book) == 0
+    # Who says more than was asked for is not listened to.
+    r = Router()
+    r.add("e", Says(Piece(0, [5, 6]), Piece(2, [7] * 50)), 100)
+    got = [p async for p in r.stream(prompt(1, 30), 3)]
+    assert [t for p in got for t in p.tokens] == [5, 6, 7] and got[-1].finish == "length"
+
+
+@virtual
+async def test_a_replica_that_cannot_be_added_leaves_nothing() -> None:
+    r = Router("cascade")
+    e = FakeEngine("a")
+    with pytest.raises(ValueError, match="not empty"):
+        r.add("a", e, 100, lengths=(5, 5))
+    assert r.names() == [] and not r.book.contains(0)
+    assert r.add("a", e, 100, lengths=(0, 100))
+    assert r.report("a", await e.report()) == "taken"
+    assert r.gone("a") and not r.book.contains(0)
+
+
+@virtual
+async def test_reports_that_are_none() -> None:
+    r = Router("prefix_affinity")
+    r.add("a", FakeEngine("a"), 100)
+    events: list[Any] = [[("stored",)], [()], None, [("stored", [1], None, [1, 2])]]
+    for wrong in [*(Report(i + 1, events=e) for i, e in enumerate(events)), Report(9, by_router=[1]), None]:  # type: ignore[arg-type]
+        assert r.report("a", wrong) == "malformed"  # type: ignore[arg-type]
+
+
+@virtual
+async def test_many_wait_for_a_place_in_line() -> None:
+    """Nobody waits in vain while there is room, the first come are served first, and a change wakes few."""
+    f = Fleet(4, period=None, reservations=40, patience=Patience(first=20, token=5, place=200))
+    chosen = 0
+    choose = f.router._choose
+
+    def counted(*what: Any) -> Any:
+        nonlocal chosen
+        chosen += 1
+        return choose(*what)
+
+    f.router._choose = counted  # type: ignore[method-assign]
+    ended: list[int] = []
+
+    async def client(i: int) -> None:
+        await f.client(i, 40, 20)
+        ended.append(i)
+
+    await asyncio.gather(*[client(i) for i in range(1000)])
+    assert all(abs(place - i) < 100 for place, i in enumerate(ended))
+    assert chosen < 6000
+    assert not f.router._waiting
+    # And nobody keeps a place who has given up.
+    impatient = Router(patience=Patience(place=3))
+    tries = [asyncio.ensure_future(anext(aiter(impatient.stream([5], 1)))) for _ in range(50)]
+    await asyncio.wait(tries)
+    assert all(isinstance(t.exception(), Refused) for t in tries) and not impatient._waiting

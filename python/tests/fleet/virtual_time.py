@@ -23,9 +23,11 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         while self._scheduled and self._scheduled[0]._cancelled:
             self._timer_cancelled_count -= 1
             heapq.heappop(self._scheduled)._scheduled = False
-        if not self._ready:
-            if not self._scheduled:
-                raise RuntimeError("nothing will ever happen")
+        if not self._ready and not self._scheduled:
+            raise RuntimeError("nothing will ever happen")
+        # Who is due within the clock's resolution is called now; if no time passed with that, it might be set for the
+        # rest of it for ever.
+        if self._scheduled and (not self._ready or self._scheduled[0]._when < self._now + self._clock_resolution):
             self._now = max(self._now, self._scheduled[0]._when)
         super()._run_once()
 

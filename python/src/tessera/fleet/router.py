@@ -14,12 +14,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from tessera import _fleet
-from tessera.fleet.session import Patience, Refused, Replica, Session
+from tessera.fleet.session import Patience, Refused, Replica, Session, wake, within
 from tessera.fleet.values import Load
 
 logger = logging.getLogger(__name__)
 
 _read_prefixes = ("prefix_affinity", "lmetric")
+
+#: So many of those that wait, whom a change does not help (their replica is another), hold up nobody behind them.
+_odd = 8
 
 
 @dataclass(frozen=True)
@@ -114,7 +117,11 @@ class Router:
         self._sessions: dict[int, Session] = {}
         self._requests = itertools.count(1)
         self._tasks: set[asyncio.Task[None]] = set()
-        self._waiting: list[asyncio.Future[None]] = []
+        #: Those that wait for a replica, by when they began to.
+        self._waiting: dict[int, asyncio.Future[None]] = {}
+        self._in_vain = 0  # of those, whom the latest change did not help
+        self._proposing = False
+        self._closed = False
 
     @staticmethod
     def now() -> float:
@@ -149,7 +156,7 @@ class Router:
         if number is None:
             raise ValueError(f"there is room for {self._replicas} replicas")
         incarnation = max(life, self.book.incarnation(number) + 1)
-        self.book.join(
+        joined = self.book.join(
             number,
             incarnation,
             capacity,
@@ -159,8 +166,14 @@ class Router:
             role,
             elastic,
         )
-        if lengths is not None:
-            self.book.set_range(number, *lengths)
+        if joined != "ok":
+            raise RuntimeError(f"the book has no place for {name}: {joined}")
+        try:
+            if lengths is not None:
+                self.book.set_range(number, *lengths)
+        except (TypeError, ValueError):
+            self.book.fence(number, incarnation)
+            raise
         entry = Entry(name, number, life, incarnation, replica, role=role)
         self._entries[name] = self._numbers[number] = entry
         if self.prefixes is not None:
@@ -208,8 +221,8 @@ class Router:
         entry = self._entries.get(name)
         if entry is None:
             return "unknown"
-        own = None if said.by_router is None else said.by_router.get(self.name, Load())
         try:
+            own = None if said.by_router is None else said.by_router.get(self.name, Load())
             what = self.book.receive(
                 entry.number,
                 max(entry.incarnation + said.life - entry.life, 0),
@@ -220,12 +233,17 @@ class Router:
                 free=said.free,
                 slo_met=said.slo_met,
             )
-        except (TypeError, ValueError):
+        except (AttributeError, TypeError, ValueError):
             return "malformed"
         if what == "taken":
             entry.said = said.all
-            self._take_events(entry, said)
             self._changed()
+            try:
+                self._take_events(entry, said)
+            except (TypeError, ValueError):
+                if self.prefixes is not None:
+                    self.prefixes.cleared(entry.number)
+                return "malformed"
         return what
 
     def _take_events(self, entry: Entry, said: Report) -> None:
@@ -295,6 +313,10 @@ class Router:
             self._touched = now
             for session in self._sessions.values():
                 self._progress(session, 0)
+                if session._move is not None:
+                    self.book.progress(session._request, session._move.to.number, 0, now)
+        for session in [*self._sessions.values()]:
+            session.look()
         self.book.expire(now)
         if 0 < self.epoch <= now - self._decided:
             self._decided = now
@@ -329,7 +351,8 @@ class Router:
         self._changed()
 
     async def close(self) -> None:
-        """Ends what still reads from replicas."""
+        """Ends what still reads from replicas; nothing more is sent to them."""
+        self._closed = True
         tasks = [*self._tasks]
         for task in tasks:
             task.cancel()
@@ -357,23 +380,53 @@ class Router:
         """Where it is sent next; it counts there when this returns."""
         ids = [*session.prompt, *session.got]
         until = self.now() + session.patience.place
-        while True:
-            if session._closed:
-                raise Refused("the client has gone")
-            entry = self._choose(session, ids, avoid)
-            if entry is not None:
-                return entry
-            # Who has only refused may take it later.
-            avoid.difference_update([e for e in avoid if e.gone or e.shunned_until <= self.now()])
-            left = until - self.now()
-            if left <= 0:
-                raise Refused(
-                    "no replica takes requests" + "".join(f"; the last failure: {f}" for f in session.failures[-1:])
-                )
-            changed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._waiting.append(changed)
-            with contextlib.suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(changed, min(left, 0.25))
+        # Whoever comes while many wait is behind them.
+        turn = None if len(self._waiting) <= _odd else self._queue()
+        try:
+            if turn is not None:
+                await self._turn(turn, until)
+            while True:
+                if session._closed:
+                    raise Refused("the client has gone")
+                entry = None if self._closed else self._choose(session, ids, avoid)
+                if entry is not None:
+                    self._wake(0 if turn is None else turn)
+                    return entry
+                # Who has only refused may take it later.
+                avoid.difference_update([e for e in avoid if e.gone or e.shunned_until <= self.now()])
+                if self._closed or until <= self.now():
+                    raise Refused(
+                        "no replica takes requests" + "".join(f"; the last failure: {f}" for f in session.failures[-1:])
+                    )
+                if turn is None:
+                    turn = self._queue()
+                elif self._in_vain < _odd:
+                    # It may be that only this one could not be helped.
+                    self._in_vain += 1
+                    self._wake(turn)
+                await self._turn(turn, until)
+        finally:
+            if turn is not None:
+                del self._waiting[turn]
+
+    def _queue(self) -> int:
+        """A place in the line of those that wait."""
+        turn = next(self._requests)
+        self._waiting[turn] = asyncio.get_running_loop().create_future()
+        return turn
+
+    async def _turn(self, turn: int, until: float) -> None:
+        """Until something has changed for it, or it looks for itself: all together some dozens of times a second."""
+        changed = self._waiting[turn] = asyncio.get_running_loop().create_future()
+        often = 0.25 * max(1.0, len(self._waiting) / 16)
+        await within(changed, max(min(until - self.now(), often), 0.0))
+
+    def _wake(self, after: int) -> None:
+        """The next in the line behind that place."""
+        for turn, waits in self._waiting.items():
+            if turn > after and not waits.done():
+                wake(waits)
+                return
 
     def _choose(self, session: Session, ids: list[int], avoid: set[Entry]) -> Entry | None:
         now = self.now()
@@ -400,8 +453,16 @@ class Router:
             self.book.progress(session._request, leg.entry.number, generated, self.now())
 
     def _has_first(self, session: Session) -> None:
-        # Its prompt is done, and there it does not stay.
-        if session._leg is not None and session._leg.entry.role == "prefill":
+        # Its prompt is done, and there it does not stay. Proposing takes the longer the more replicas there are: soon,
+        # but not at every first token of a large fleet.
+        if session._leg is None or session._leg.entry.role != "prefill" or self._proposing:
+            return
+        self._proposing = True
+        asyncio.get_running_loop().call_later(1e-5 * len(self._entries), self._propose_soon)
+
+    def _propose_soon(self) -> None:
+        self._proposing = False
+        if not self._closed:
             self._propose_moves()
 
     def _answers(self, session: Session) -> None:
@@ -409,8 +470,8 @@ class Router:
         if leg is not None:
             self.book.answers(session._request, leg.entry.number, self.now())
 
-    def _moved(self, session: Session, to: Entry) -> None:
-        self.book.moved(session._request, to.number, self.now())
+    def _moved(self, session: Session, to: Entry) -> bool:
+        return self.book.moved(session._request, to.number, self.now())
 
     def _release(self, session: Session, entry: Entry) -> None:
         self.book.release(session._request, entry.number)
@@ -420,10 +481,9 @@ class Router:
         self._sessions.pop(session._request, None)
 
     def _changed(self) -> None:
-        for waits in self._waiting:
-            if not waits.done():
-                waits.set_result(None)
-        self._waiting.clear()
+        # The first of the line, and when it has a place the next: not all at each change.
+        self._in_vain = 0
+        self._wake(0)
 
     def _spawn(self, what: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(what)

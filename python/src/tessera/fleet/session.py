@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import index
@@ -123,32 +124,89 @@ class Patience:
     tries: int = 8
 
 
+class _Heard:
+    """What legs have said, in order. One waits for it."""
+
+    def __init__(self) -> None:
+        self._all: deque[tuple[_Leg, Piece | BaseException]] = deque()
+        self._more: asyncio.Future[None] | None = None
+
+    def put(self, leg: _Leg, what: Piece | BaseException) -> None:
+        self._all.append((leg, what))
+        wake(self._more)
+
+    def take(self) -> tuple[_Leg, Piece | BaseException] | None:
+        return self._all.popleft() if self._all else None
+
+    async def more(self, seconds: float) -> None:
+        """Returns when there is something, or after so long."""
+        if not self._all:
+            self._more = asyncio.get_running_loop().create_future()
+            await within(self._more, seconds)
+
+
+def wake(waits: asyncio.Future[None] | None) -> None:
+    if waits is not None and not waits.done():
+        waits.set_result(None)
+
+
+async def within(future: asyncio.Future[None], seconds: float) -> None:
+    """Waits for it, so long at most. `asyncio.wait_for` loses a cancellation that comes when the future is done, before
+    Python 3.12."""
+    timer = asyncio.get_running_loop().call_later(seconds, wake, future)
+    try:
+        await future
+    finally:
+        timer.cancel()
+
+
+#: No token is above that.
+largest_token = 2**31 - 1
+
+
+def _checked(piece: Any) -> Piece:
+    """The piece, if it is one."""
+    if isinstance(piece, Piece) and isinstance(piece.at, int) and piece.at >= 0:
+        with contextlib.suppress(TypeError):
+            tokens = [index(t) for t in piece.tokens]
+            if not tokens or 0 <= min(tokens) <= max(tokens) <= largest_token:
+                return piece._replace(tokens=tokens)
+    raise Died(f"it said what is no piece of an answer: {piece!r:.200}")
+
+
 class _Leg:
-    """A stream of one replica. What comes of it is put into the session's queue."""
+    """A stream of one replica. What comes of it is put into what the session has heard."""
 
     def __init__(self, session: Session, entry: Entry, call: Call) -> None:
         self.entry = entry
         self.call = call
         self.has_first = False
         self.closed = False
-        self._task = session._router._spawn(self._read(session._events))
+        self._task = session._router._spawn(self._read(session._said))
 
-    async def _read(self, events: asyncio.Queue[tuple[_Leg, Piece | BaseException]]) -> None:
-        stream = self.entry.replica.stream(self.call)
+    async def _read(self, heard: _Heard) -> None:
+        stream = None
         try:
-            async for piece in stream:
-                events.put_nowait((self, piece))
+            stream = self.entry.replica.stream(self.call)
+            async for said in stream:
+                piece = _checked(said)
+                heard.put(self, piece)
                 if piece.finish is not None:
                     return
-            events.put_nowait((self, Died("the stream broke off")))
+            heard.put(self, Died("the stream broke off"))
+        except asyncio.CancelledError:
+            if not self.closed:
+                heard.put(self, Died("the stream was cancelled"))
+            raise
         except Exception as error:
             if not isinstance(error, Failure):
                 # It counts as a death, but it may as well be a mistake of whoever wrote `stream`.
                 logger.warning("the stream of %s raised", self.entry.name, exc_info=error)
-            events.put_nowait((self, error))
+            heard.put(self, error)
         finally:
-            with contextlib.suppress(Exception):
-                await stream.aclose()
+            if stream is not None:
+                with contextlib.suppress(Exception):
+                    await stream.aclose()
 
     def close(self) -> None:
         """Whatever it says from now on is not heard; the engine stops."""
@@ -208,8 +266,8 @@ class Session:
             max_tokens = index(max_tokens)
         except TypeError:
             raise ValueError("a prompt is tokens, whole numbers, and max_tokens is one too") from None
-        if not self.prompt or min(self.prompt) < 0:
-            raise ValueError("a prompt has at least one token, and none is below 0")
+        if not self.prompt or min(self.prompt) < 0 or max(self.prompt) > largest_token:
+            raise ValueError(f"a prompt has at least one token, and each is from 0 to {largest_token}")
         if max_tokens < 1:
             raise ValueError(f"max_tokens is at least 1, not {max_tokens}")
         self.max_tokens = max_tokens
@@ -228,7 +286,7 @@ class Session:
         self._end_of_reasoning = end_of_reasoning
         self._stitch = _fleet.Stitch()
         self._retries = _fleet.Retries(patience.deaths, patience.tries)
-        self._events: asyncio.Queue[tuple[_Leg, Piece | BaseException]] = asyncio.Queue()
+        self._said = _Heard()
         self._leg: _Leg | None = None
         self._move: _Move | None = None
         self._request = -1  # in the book
@@ -246,7 +304,7 @@ class Session:
         leg = self._leg
         self._close()
         if leg is not None:
-            self._events.put_nowait((leg, Died("the client has gone")))
+            self._said.put(leg, Died("the client has gone"))
         with contextlib.suppress(RuntimeError):  # somebody waits for it
             await self._pieces.aclose()
 
@@ -302,8 +360,8 @@ class Session:
         """What comes next, silence included."""
         router = self._router
         while True:
-            if not self._events.empty():
-                return self._events.get_nowait()
+            if (said := self._said.take()) is not None:
+                return said
             leg, move = self._leg, self._move
             assert leg is not None
             if move is not None and router.now() >= move.until:
@@ -313,8 +371,7 @@ class Session:
             if router.now() >= limit:
                 return leg, Died(f"silent for {router.now() - self._heard:.1f} s")
             until = limit if move is None else min(limit, move.until)
-            with contextlib.suppress(asyncio.TimeoutError):
-                return await asyncio.wait_for(self._events.get(), until - router.now())
+            await self._said.more(until - router.now())
 
     def _hear(self, leg: _Leg, piece: Piece) -> list[Piece]:
         move = self._move
@@ -349,6 +406,11 @@ class Session:
         self._heard = self._router.now()
         first, leg.has_first = not leg.has_first, True
         new = list(piece.tokens[skip : skip + take])
+        left = self.max_tokens - len(self.got)
+        if len(new) > left:
+            # It goes on after its end.
+            new = new[:left]
+            piece = piece._replace(finish="length")
         self.got += new
         if len(self.got) == len(new):
             self.cached = piece.cached
@@ -377,7 +439,7 @@ class Session:
             self._stay()
             return []
         said = f"{leg.entry.name}: {error}"
-        if move is not None and move.target is not None and self._agrees(move.at, move.extra):
+        if move is not None and move.target is not None and not move.to.gone and self._agrees(move.at, move.extra):
             # All that there was to export is on its way, or there: it goes on where it was going to.
             leg.close()
             self._note(kind, said, leg, error)
@@ -407,6 +469,9 @@ class Session:
         """The book says that it is to go on there, where its room is reserved. False if it does not."""
         leg = self._leg
         if not self.movable or leg is None or not leg.has_first or self._move is not None or self._closed:
+            return False
+        # It has killed as many as it may, where it was going to.
+        if self._retries.over:
             return False
         known = len(self.prompt) + len(self.got)
         generates, _, _, whole = _fleet.plan_export(known, self._router.block_size)
@@ -461,15 +526,18 @@ class Session:
 
     def _switch(self, move: _Move, to: _Leg) -> list[Piece]:
         """It goes on at the target: what of the export the client does not have."""
-        if self._leg is not None:
-            self._leg.close()
+        source = self._leg
+        if source is not None:
+            source.close()
         for leg in move.legs():
             if leg is not to:
                 leg.close()
         self._leg = to
         self._move = None
         self._heard = self._router.now()
-        self._router._moved(self, move.to)
+        # What is not in the book where it goes, because it was long on the way, is not left in it where it was.
+        if not self._router._moved(self, move.to) and source is not None:
+            self._router._release(self, source.entry)
         self.moves += 1
         self._router.moved += 1
         has_first = to.has_first
@@ -477,12 +545,17 @@ class Session:
         to.has_first = has_first
         return pieces
 
+    def look(self) -> None:
+        """Time has passed. Whoever has a slow client has much to read before it would see that a move is overdue."""
+        if self._move is not None and self._router.now() >= self._move.until:
+            self._stay()
+
     def left_by(self, entry: Entry) -> None:
         """A replica is gone."""
         move = self._move
         for leg in (self._leg, *(move.legs() if move is not None else ())):
             if leg is not None and leg.entry is entry and not leg.closed:
-                self._events.put_nowait((leg, Died("it is gone")))
+                self._said.put(leg, Died("it is gone"))
         if move is not None and move.target is None and move.to is entry:
             self._stay()
 
