@@ -5,6 +5,7 @@
 #include <tessera/kv/hash_chain.hpp>
 
 #include <algorithm>
+#include <limits>
 #include <stdexcept>
 #include <string_view>
 
@@ -157,8 +158,8 @@ core::core(const std::string& policy, const nb::dict& options, const nb::dict& w
   }
   paces_ = policy == "due_first" || policy == "pascal_paced";
   ranks_prefills_ = policy == "shortest_prefill";
-  planner_ = make_planner(policy, settings_);
-  if (planner_ == nullptr) throw nb::value_error(("unknown policy " + policy).c_str());
+  planner_.is = make_planner(policy, settings_);
+  if (planner_.is == nullptr) throw nb::value_error(("unknown policy " + policy).c_str());
 }
 
 core::~core() { close(); }
@@ -177,7 +178,7 @@ nb::object core::ids_of(const ts::scheduled<request>& e, bool all) const {
 }
 
 void core::close() {
-  if (planner_ == nullptr) return;
+  if (planner_.is == nullptr) return;
   while (!in_flight_.empty()) {
     outcomes_.assign(in_flight_.front().size(), ts::outcome{});
     settle_oldest(0);
@@ -191,7 +192,7 @@ void core::close() {
   free_.clear();
   live_ = 0;
   slots_.clear();
-  planner_.reset();
+  planner_.is.reset();
   leaving_.clear();
   standing_.clear();
   arrived_.clear();
@@ -227,7 +228,6 @@ request& core::fresh_slot() {
 
 nb::object core::submit(nb::handle object, const nb::dict& description, double now) {
   const auto prompt = get<std::int64_t>(description, "prompt");
-  const auto max_tokens = get<std::int64_t>(description, "max_tokens");
   nb::object everything = description["all_token_ids"];
   nb::object output = description["output_token_ids"];
   if (!PyList_Check(everything.ptr()) || !PyList_Check(output.ptr()) || PyList_GET_SIZE(everything.ptr()) < prompt) {
@@ -238,6 +238,19 @@ nb::object core::submit(nb::handle object, const nb::dict& description, double n
   if (room < 1) return nb::cast("never_fits");
 
   request& r = fresh_slot();
+  try {
+    return join(r, description, now, everything, output, object, room);
+  } catch (...) {  // something of what is described is no number that fits
+    forget_names(r);
+    free_.push_back(r.slot);
+    throw;
+  }
+}
+
+nb::object core::join(request& r, const nb::dict& description, double now, nb::object everything, nb::object output,
+                      nb::handle object, std::int64_t room) {
+  const auto prompt = get<std::int64_t>(description, "prompt");
+  const auto max_tokens = get<std::int64_t>(description, "max_tokens");
   r.prompt = ts::tokens{prompt};
   r.max_output = ts::tokens{std::clamp<std::int64_t>(max_tokens, 1, room)};
   r.longest = static_cast<std::int32_t>(std::clamp<std::int64_t>(max_tokens, 1, std::int32_t{1} << 30U));
@@ -815,7 +828,8 @@ nb::tuple core::update(nb::handle index_of, nb::handle req_ids, nb::handle sampl
     if (r.place >= ran || PyList_GET_ITEM(req_ids.ptr(), r.place) != r.id) {
       PyObject* place = PyDict_GetItemWithError(index_of.ptr(), r.id);
       if (place == nullptr) throw std::runtime_error("a request of the step is not in the runner's output");
-      r.place = static_cast<std::int32_t>(value_of(place));
+      const std::int64_t at = value_of(place);
+      r.place = 0 <= at && at < answers ? static_cast<std::int32_t>(at) : std::numeric_limits<std::int32_t>::max();
     }
     PyObject* got = r.place < answers ? PyList_GET_ITEM(sampled.ptr(), r.place) : nullptr;
     if (got == nullptr || !PyList_Check(got) || PyList_GET_SIZE(got) < 1 ||

@@ -12,6 +12,7 @@
 #include <deque>
 #include <memory>
 #include <span>
+#include <stdexcept>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -116,6 +117,8 @@ class core {
   [[nodiscard]] const request& at(std::uint32_t slot) const;
   request& fresh_slot();
   void bury(request& r);
+  nb::object join(request& r, const nb::dict& description, double now, nb::object everything, nb::object output,
+                  nb::handle object, std::int64_t room);
   void give_back(request& r);
   void forget_names(const request& r);
   void sweep();
@@ -164,7 +167,15 @@ class core {
 
   std::deque<request> slots_;  ///< In place for ever.
   std::vector<std::uint32_t> free_;
-  std::unique_ptr<planner> planner_;
+  /// It is gone when the core has been closed: whoever comes later gets an exception and no crash.
+  struct until_closed {
+    std::unique_ptr<planner> is;
+    planner* operator->() const {
+      if (is == nullptr) throw std::runtime_error("the scheduler has been shut down");
+      return is.get();
+    }
+  };
+  until_closed planner_;
   std::size_t live_ = 0;
 
   plan plan_{};                 ///< The latest.

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 from types import SimpleNamespace
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 import stub
 import torch
 from vllm import SamplingParams
+from vllm.config import KVEventsConfig
 from vllm.lora.request import LoRARequest
 from vllm.pooling_params import PoolingParams
 from vllm.v1.core.sched.interface import PauseState
@@ -233,7 +235,7 @@ def refused_requests() -> dict[str, tuple[Any, str]]:
         ),
         "a tenant of no use": (stub.request("x", [5], params(extra_args={"tessera": {"tenant": "a"}})), "no use for a"),
         "no dict": (stub.request("x", [5], params(extra_args={"tessera": 3})), "is a dict"),
-        "no number": (stub.request("x", [5], params(extra_args={"tessera": {"score": "much"}})), "could not convert"),
+        "no number": (stub.request("x", [5], params(extra_args={"tessera": {"score": "much"}})), "a score is a number"),
         "infinite": (stub.request("x", [5], params(extra_args={"tessera": {"score": float("nan")}})), "is nan"),
         "no answer": (stub.request("x", [5], params(extra_args={"tessera": {"reasoning": 1}})), "true or false"),
     }
@@ -517,3 +519,116 @@ def test_repetition_ends_a_request() -> None:
         reasons.append(got)
     assert reasons[0] == reasons[1]
     assert len(reasons[1]) == 6 and reasons[1][-1][1:] == (FinishReason.REPETITION, "repetition_detected")
+
+
+# -- what nobody should do, and somebody does
+
+
+def served(s: Any, runner: stub.Runner, most: int = 100) -> dict[str, Any]:
+    """Until all have ended: why, by name."""
+    reasons = {}
+    for _ in range(most):
+        if not s.has_requests():
+            break
+        reasons |= {o.request_id: o.finish_reason for o in stepped(s, runner) if o.finish_reason is not None}
+    assert not s.has_requests() and s.requests == {} and s.get_kv_cache_usage() == 0
+    return reasons
+
+
+def test_numbers_as_large_as_clients_may_send() -> None:
+    for cls, own in ((stub.OwnScheduler, None), (stub.Scheduler, {})):
+        s, runner = stub.scheduler(cls, stub.config(policy="priority", tessera=own), 60), stub.Runner(60)
+        sent = {
+            "first": stub.request("first", [5, 6], params(), -(2**63)),
+            "last": stub.request("last", [5, 6], params(stop_token_ids=[2**63, 2**70]), 2**63 - 1),
+        }
+        for r in sent.values():
+            s.add_request(r)
+        assert served(s, runner) == dict.fromkeys(sent, FinishReason.LENGTH)
+
+
+def test_numbers_that_no_core_can_take_are_refused() -> None:
+    s = stub.scheduler(stub.Scheduler, listening(), 60)
+    runner = stub.Runner(60)
+    shared = [*range(3, 40)]
+    s.add_request(stub.request("token", [*shared, 2**64], params()))
+    s.add_request(stub.request("fine", shared, params()))
+    reasons = served(s, runner)
+    assert reasons == {"token": FinishReason.ERROR, "fine": FinishReason.LENGTH}
+    s.add_request(stub.request("again", shared, params()))
+    assert served(s, runner) == {"again": FinishReason.LENGTH}
+
+
+def listening() -> Any:
+    """A configuration in which blocks have names that somebody is told of."""
+    made = stub.config(tessera={})
+    made.kv_events_config = KVEventsConfig(enable_kv_cache_events=True, publisher="null")
+    return made
+
+
+def test_an_argument_as_json() -> None:
+    s = stub.scheduler(stub.Scheduler, stub.config(tessera={"policy": "pars"}), 60)
+    runner = stub.Runner(60)
+    for name, own in (("a", '{"score": 3}'), ("b", '{"score": "3"}'), ("c", '{"score"'), ("d", "3"), ("e", '{"s": 1}')):
+        s.add_request(stub.request(name, [5], params(extra_args={"tessera": own})))
+    reasons = served(s, runner)
+    assert reasons == {"a": FinishReason.LENGTH, **dict.fromkeys("bcde", FinishReason.ERROR)}
+
+
+def test_a_scheduler_that_has_been_shut_down() -> None:
+    for under_way in (False, True):
+        s = stub.scheduler(stub.Scheduler, stub.config(tessera={}), 60)
+        runner = stub.Runner(60)
+        s.add_request(stub.request("a", [5, 6, 7], params()))
+        step = s.schedule()
+        ran = runner.run(step)
+        if not under_way:
+            s.update_from_output(step, ran)
+        s.shutdown()
+        s.shutdown()
+        with pytest.raises(RuntimeError, match="shut down"):
+            s.schedule()
+        # The others say so, too, or that nothing is there; the interpreter lives.
+        calls: list[Any] = [
+            s.get_kv_cache_usage,
+            s.get_request_counts,
+            s.reset_prefix_cache,
+            lambda s=s: s.finish_requests("a", stub.RequestStatus.FINISHED_ABORTED),
+        ]
+        if under_way:
+            calls.append(lambda s=s, step=step, ran=ran: s.update_from_output(step, ran))
+        for call in calls:
+            with contextlib.suppress(RuntimeError, IndexError):
+                call()
+
+
+def test_a_step_is_updated_once_and_in_order() -> None:
+    s = stub.scheduler(stub.Scheduler, stub.config(tessera={}, async_scheduling=True), 60)
+    runner = stub.Runner(60)
+    s.add_request(stub.request("a", [5, 6, 7], params()))
+    first = s.schedule()
+    ran = runner.run(first)
+    second = s.schedule()
+    ran_second = runner.run(second)
+    with pytest.raises(RuntimeError, match="not the oldest"):
+        s.update_from_output(second, ran_second)
+    s.update_from_output(first, ran)
+    with pytest.raises(RuntimeError, match="not the oldest"):
+        s.update_from_output(first, ran)
+    s.update_from_output(second, ran_second)
+    with pytest.raises(RuntimeError, match="not the oldest"):
+        s.update_from_output(second, ran_second)
+    assert served(s, runner) == {"a": FinishReason.LENGTH}
+
+
+@pytest.mark.parametrize("place", [-1, 1, 2**31, 2**32])
+def test_places_that_are_not_in_the_output(place: int) -> None:
+    s = stub.scheduler(stub.Scheduler, stub.config(tessera={}), 60)
+    runner = stub.Runner(60)
+    s.add_request(stub.request("a", [5, 6, 7], params()))
+    step = s.schedule()
+    ran = runner.run(step)
+    ran.req_ids = ["somebody"]
+    ran.req_id_to_index = {"a": place}
+    with pytest.raises(RuntimeError, match="has a token in the runner's output"):
+        s.update_from_output(step, ran)

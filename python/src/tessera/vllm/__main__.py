@@ -32,7 +32,8 @@ def _say_support() -> None:
     print("Done by vLLM's own scheduler, with a warning:")
     for reason, _ in _questions:
         print(f"  {reason}")
-    print("  more than two groups of KV blocks; state-space layers; attention to chunks")
+    print("  more than two groups of KV blocks, or blocks of several sizes; state-space layers; latent attention;")
+    print("  attention to chunks")
 
 
 def _check(arguments: list[str]) -> int:
@@ -53,23 +54,42 @@ def _check(arguments: list[str]) -> int:
     from vllm.engine.arg_utils import EngineArgs
     from vllm.utils.argparse_utils import FlexibleArgumentParser
 
-    from tessera.vllm.scheduler import options_of
+    from tessera.vllm.scheduler import Scheduler, options_of
     from tessera.vllm.support import why_not_config
 
-    parser = EngineArgs.add_cli_args(FlexibleArgumentParser(prog="python -m tessera.vllm --check", usage=usage))
-    config = EngineArgs.from_cli_args(parser.parse_args(arguments)).create_engine_config()
+    parser = FlexibleArgumentParser(prog="python -m tessera.vllm --check", usage=usage)
+    try:
+        from vllm.entrypoints.launchers.cli_args import make_arg_parser
+    except ImportError:
+        parser = EngineArgs.add_cli_args(parser)
+    else:
+        parser = make_arg_parser(parser)  # the server's own options, too
+    arguments_of = parser.parse_args(arguments)
+    if getattr(arguments_of, "model_tag", None) is not None:
+        arguments_of.model = arguments_of.model_tag
+    try:
+        config = EngineArgs.from_cli_args(arguments_of).create_engine_config()
+    except Exception as error:  # whatever vLLM raises
+        print(f"vLLM does not take this: {error}", file=sys.stderr)
+        return 2
     try:
         options = options_of(config)
     except OptionsError as error:
         print(error, file=sys.stderr)
         return 2
     print(f"Policy: {options.policy} {options.parameters or ''}".rstrip())
+    others = [name for name in config.additional_config or {} if name != "tessera"]
+    if others and "tessera" not in config.additional_config:
+        print(f"additional_config has no options for tessera: it names {', '.join(map(repr, others))}")
     named = config.scheduler_config.scheduler_cls
-    if named is None or "tessera" not in str(named):
+    if named not in (Scheduler, "tessera.vllm.Scheduler", "tessera.vllm.scheduler.Scheduler"):
         print("Not chosen yet: add --scheduler-cls tessera.vllm.Scheduler")
     reasons = list(why_not_config(config))
     for reason in reasons:
         print(f"Not had: {reason}")
+    if reasons and not options.fallback:
+        print('That is an error at start, for "fallback" is false.', file=sys.stderr)
+        return 2
     if reasons:
         print("vLLM's own scheduler would do all of it.")
         return 1

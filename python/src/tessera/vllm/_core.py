@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import os
 from collections.abc import Callable
@@ -13,6 +14,9 @@ from tessera.vllm import _api as api
 from tessera.vllm.options import Options, OptionsError, has_tenants, needs_lengths
 from tessera.vllm.predictor import Predictor
 from tessera.vllm.support import salt_of, windows_of
+
+#: As far as the core counts.
+_many = 2**31 - 1
 
 
 def budget_of(config: Any) -> int:
@@ -108,7 +112,10 @@ class Describer:
             score, expected = self.predictor.predict(request)
         elif score is None:
             score = self.score(request) if self.score is not None else request.max_tokens
-        score = float(score)
+        try:
+            score = float(score)
+        except (TypeError, ValueError, OverflowError):
+            raise ValueError(f"a score is a number, not {score!r:.80}") from None
         if not math.isfinite(score):
             raise ValueError(f"its score is {score}")
         if expected is None:
@@ -120,15 +127,15 @@ class Describer:
             "output_token_ids": output,
             "all_token_ids": everything,
             "prompt": request.num_prompt_tokens,
-            "max_tokens": request.max_tokens,
-            # Here the smaller number is the more urgent one.
-            "priority": -request.priority if self.has_priorities else 0,
+            "max_tokens": min(request.max_tokens, _many),
+            # Here the smaller number is the more urgent one. What is beyond counts as the most, or the least, there is.
+            "priority": min(max(-int(request.priority), -_many), _many) if self.has_priorities else 0,
             "score": score,
             "expected_output": min(max(expected, 0), self.max_model_len),
             "reasons": bool(reasons),
             "end_of_reasoning": self.options.end_of_reasoning if reasons else -1,
             "eos": -1 if params.eos_token_id is None else params.eos_token_id,
-            "stops": list(params.stop_token_ids or ()),
+            "stops": [token for token in params.stop_token_ids or () if abs(token) <= _many],  # no others are sampled
             "client": request.client_index,
             "adapter": 0 if request.lora_request is None else request.lora_request.lora_int_id,
             "tenant": self._tenant(own.get("tenant", "")) if self.options.policy in has_tenants else 0,
@@ -155,10 +162,20 @@ class Describer:
             self.predictor.ended(request, is_whole)
 
     def _own_arguments(self, params: Any) -> dict[str, Any]:
-        """What a request says for this scheduler, in extra_args={"tessera": {...}}."""
-        own = (params.extra_args or {}).get("tessera") or {}
+        """What a request says for this scheduler: extra_args={"tessera": {...}}. Over HTTP, where extra arguments hold
+        no objects, as JSON."""
+        own = (params.extra_args or {}).get("tessera")
+        if own is None:
+            return {}
+        if isinstance(own, str):
+            try:
+                own = json.loads(own)
+            except ValueError:
+                raise ValueError(f'extra_args["tessera"] is no JSON: {own!r:.80}') from None
         if not isinstance(own, dict) or not own.keys() <= {"score", "reasoning", "tenant"}:
-            raise ValueError(f'extra_args["tessera"] is a dict of score, reasoning and tenant, not {own!r}')
+            raise ValueError(f'extra_args["tessera"] is a dict of score, reasoning and tenant, not {own!r:.80}')
+        if isinstance(own.get("score", 0), (bool, str)):
+            raise ValueError(f"a score is a number, not {own['score']!r:.80}")
         if not isinstance(own.get("reasoning", True), bool):
             raise ValueError(f"reasoning is true or false, not {own['reasoning']!r}")
         if "score" in own and self.options.policy not in needs_lengths:

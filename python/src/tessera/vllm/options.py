@@ -49,6 +49,8 @@ class Parameter:
             good = (value >= self.least if self.may_be_least else value > self.least) and value <= self.most
             if self.kind is int:
                 good = good and value == int(value)
+            elif isinstance(value, int):
+                good = good and abs(value) < 2**1000  # it is made a float
         if not good:
             raise OptionsError(f"tessera: {name} must be {self.allowed()}, not {value!r}")
         return self.kind(value)
@@ -227,8 +229,8 @@ def _function(name: Any) -> Callable[[Any], float]:
     module, attribute = name.split(":")
     try:
         function = getattr(importlib.import_module(module), attribute)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise OptionsError(f"tessera: {wanted}; {name!r} could not be had: {error}") from error
+    except Exception as error:  # the module is the user's
+        raise OptionsError(f"tessera: {wanted}; {name!r} could not be had: {error!r}") from error
     if not callable(function):
         raise OptionsError(f"tessera: {wanted}; {name!r} is a {type(function).__name__}")
     return function

@@ -97,8 +97,8 @@ class Scheduler(api.SchedulerInterface):
         self.requests: dict[str, Any] = {}  #: all that have not ended, by id
         self.slots: dict[str, int] = {}  #: those of them that the core knows
         self.structured: dict[str, Any] = {}  #: those of them with a grammar
-        #: of these, who samples in each of the steps under way, oldest first
-        self.structured_steps: deque[list[str]] = deque()
+        #: the steps under way, oldest first, and who of these samples in each
+        self.steps: deque[tuple[Any, list[str]]] = deque()
         self.without_grammar: list[Any] = []  #: those of these that wait for it
         self.refused: list[tuple[Any, str]] = []  #: to be reported as errors
         self.finished_req_ids: set[str] = set()
@@ -166,10 +166,10 @@ class Scheduler(api.SchedulerInterface):
     def _submit(self, request: Any) -> None:
         try:
             description = self.describer.describe(request, request._output_token_ids, request._all_token_ids)
+            slot = self.core.submit(request, description, time.monotonic())
         except Exception as error:  # a user's function, or what a user has sent
             self.refused.append((request, f"{type(error).__name__}: {error}"))
             return
-        slot = self.core.submit(request, description, time.monotonic())
         if isinstance(slot, str):
             self.refused.append((request, f"{slot}: prompt of {request.num_prompt_tokens} tokens"))
         else:
@@ -267,14 +267,14 @@ class Scheduler(api.SchedulerInterface):
         if self.transfers is not None:
             self.transfers.planned(output, fresh, self.slots)
         if total:
-            self.structured_steps.append(self._note_structured(output) if self.structured else [])
+            self.steps.append((output, self._note_structured(output) if self.structured else []))
         return output
 
     def _note_structured(self, output: Any) -> list[str]:
         """Whose grammar the sampler must follow; and whether a token that a grammar has to know is on its way."""
         ids = self._structured_in(output)
         output.has_structured_output_requests = bool(ids)
-        if ids and any(not set(ids).isdisjoint(step) for step in self.structured_steps):
+        if ids and any(not set(ids).isdisjoint(step) for _, step in self.steps):
             output.pending_structured_output_tokens = True
         return ids
 
@@ -363,11 +363,14 @@ class Scheduler(api.SchedulerInterface):
 
     def update_from_output(self, scheduler_output: Any, model_runner_output: Any) -> dict[int, Any]:
         by_client, looked_at, ended = {}, [], []
+        is_step = scheduler_output.total_num_scheduled_tokens > 0
+        if is_step and (not self.steps or self.steps[0][0] is not scheduler_output):
+            raise RuntimeError("this is not the oldest of the steps under way")
         drafted = None
         if scheduler_output.scheduled_spec_decode_tokens:
             drafted = self._count_drafts(scheduler_output, model_runner_output)
-        if scheduler_output.total_num_scheduled_tokens:
-            self.structured_steps.popleft()
+        if is_step:
+            self.steps.popleft()
             by_client, looked_at, ended = self.core.update(
                 model_runner_output.req_id_to_index,
                 model_runner_output.req_ids,
