@@ -11,6 +11,7 @@ import argparse
 import asyncio
 import json
 import os
+import signal
 import sys
 import time
 from pathlib import Path
@@ -179,7 +180,27 @@ def options(words: list[str]) -> argparse.Namespace:
     p.add_argument("--gpus", type=float, default=0.0)
     p.add_argument("--host", default="127.0.0.1")
     p.add_argument("--port", type=int, default=8000)
-    return p.parse_args(words)
+    o = p.parse_args(words)
+    if o.engine == "vllm" and o.model == p.get_default("model"):
+        p.error("--model says which model vLLM serves; --engine fake needs none")
+    if o.replicas < 1:
+        p.error("--replicas: at least 1")
+    for name in ("settings", "engine_options"):
+        try:
+            if not isinstance(json.loads(getattr(o, name)), dict):
+                raise ValueError("it is no object")
+        except ValueError as error:
+            p.error(f"--{name.replace('_', '-')} is JSON, an object: {error}")
+    try:
+        fleet.Router(o.policy, block_size=o.block_size, tight=o.tight, **json.loads(o.settings))
+    except (TypeError, ValueError) as error:
+        p.error(f"--settings are those of tessera.fleet.Router: {error}")
+    if o.engine == "vllm":
+        from tessera.vllm.options import takes
+
+        if o.scheduler not in takes:
+            p.error(f"--scheduler is one of {', '.join(takes)}, not {o.scheduler}")
+    return o
 
 
 def start(words: list[str]) -> argparse.Namespace:
@@ -204,6 +225,7 @@ def start(words: list[str]) -> argparse.Namespace:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     o = start(sys.argv[1:])
     print(f"http://{o.host}:{o.port}/v1", flush=True)
     try:

@@ -327,3 +327,19 @@ def test_the_page_about_it() -> None:
         assert call in page
     run = sim.replay("fcfs", load, placement=lambda views: min(views, key=lambda v: v.requests).id)
     assert len(set(run.requests["instance"])) == 8
+
+
+def test_what_an_order_and_a_sweep_cannot_be() -> None:
+    load = sim.generate("reasoning-chat", 20, rate=2.0)
+    for wrong in (lambda r: None, lambda r: "x", lambda r: float("nan")):
+        with pytest.raises(ValueError, match="an order gives a number"):
+            sim.replay("pars", load, order=wrong)
+    with pytest.raises(ValueError, match="a list of names"):
+        sim.sweep("fcfs", {1: load})
+    for loads in ([load], load):
+        with pytest.raises(ValueError, match="a dict of workloads"):
+            sim.sweep(["fcfs"], loads)
+    assert [(key, policy) for key, policy, _ in sim.sweep(["fcfs", "pars"], {2.0: load})] == [
+        (2.0, "fcfs"),
+        (2.0, "pars"),
+    ]

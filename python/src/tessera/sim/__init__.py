@@ -154,7 +154,12 @@ def scored(load: Mapping[str, Any], order: Callable[[dict[str, Any]], float]) ->
     columns = {name: np.asarray(values) for name, values in load.items()}
     names = [name for name in columns if name != "score"]
     rows = zip(*(columns[name].tolist() for name in names), strict=True)
-    scores = [float(order({"id": i, **dict(zip(names, row, strict=True))})) for i, row in enumerate(rows)]
+    scores = []
+    for i, row in enumerate(rows):
+        score = order({"id": i, **dict(zip(names, row, strict=True))})
+        if not isinstance(score, (int, float, np.number)) or score != score:
+            raise ValueError(f"an order gives a number, and gave {score!r:.80} for request {i}")
+        scores.append(float(score))
     return {**columns, "score": np.array(scores)}
 
 
@@ -290,12 +295,22 @@ def sweep(
 ) -> Iterator[tuple[Any, str, Run]]:
     """Every policy on every load: (the load's key, the policy, the run), in the order given.
 
+    :param loads: by whatever is to be told apart, such as their rates.
     :param workers: replays at a time, each in a thread. A placement or an order in Python runs in one at a time.
     :param options: as for `replay`.
     """
     if workers < 1:
         raise ValueError(f"workers must be at least 1, not {workers}")
-    cases = [(key, policy, loads[key]) for key, policy in product(loads, list(policies))]
+    if isinstance(policies, str):
+        raise ValueError(f"policies is a list of names, not {policies!r}")
+    if not isinstance(loads, Mapping) or not all(isinstance(load, Mapping) for load in loads.values()):
+        raise ValueError("loads is a dict of workloads, by whatever is to be told apart, such as their rates")
+    return _sweep([(key, policy, loads[key]) for key, policy in product(loads, list(policies))], workers, options)
+
+
+def _sweep(
+    cases: list[tuple[Any, str, Mapping[str, Any]]], workers: int, options: dict[str, Any]
+) -> Iterator[tuple[Any, str, Run]]:
     with ThreadPoolExecutor(workers) as pool:
         runs = [pool.submit(replay, policy, load, **options) for _, policy, load in cases]
         for (key, policy, _), run in zip(cases, runs, strict=True):
