@@ -230,7 +230,7 @@ def _function(name: Any) -> Callable[[Any], float]:
     try:
         function = getattr(importlib.import_module(module), attribute)
     except Exception as error:  # the module is the user's
-        raise OptionsError(f"tessera: {wanted}; {name!r} could not be had: {error!r}") from error
+        raise OptionsError(f"tessera: {wanted}; {name!r} could not be had: {error}") from error
     if not callable(function):
         raise OptionsError(f"tessera: {wanted}; {name!r} is a {type(function).__name__}")
     return function
