@@ -181,7 +181,30 @@ TEST_CASE("a flood of one tenant does not take the share of the others", "[sim]"
     CHECK(fair.numbers.worst_tenant > 0.9);
     CHECK(run("dlpm").numbers.worst_tenant > 0.9);
     CHECK(fair.numbers.worst_tenant <= 1);
+    const auto ours = run("due-first");
+    CHECK(ours.numbers.worst_tenant > 0.9);
+    CHECK(ours.numbers.e2e.mean < fair.numbers.e2e.mean);
     for (std::size_t i = 0; i != rows.size(); ++i) CHECK(fair.requests[i].tenant == rows[i].tenant);
+  }
+}
+
+TEST_CASE("where nobody says whose requests are, shares of tenants change nothing and are not spoken of", "[sim]") {
+  std::vector<trace_row> rows = sim::generate(sim::find_workload("noisy-neighbour"), 300, 60.0, 1);
+  for (trace_row& r : rows) r.tenant = -1;
+  const sim::machines kind{1, sim::find_profile("h100-96gb-qwen-32b")};
+  cluster_options o = sim::size_cluster({&kind, 1}, {}, rows, sim::spelling::names);
+  const auto run = [&](const char* name) {
+    return sim::select_policies(sim::published_policies(), name).front().run(o, rows, quiet);
+  };
+  const auto fcfs = run("fcfs");
+  const auto vtc = run("vtc");
+  for (std::size_t i = 0; i != rows.size(); ++i) CHECK(vtc.requests[i].finish == fcfs.requests[i].finish);
+  for (const char* name : {"vtc", "due-first"}) {
+    sim::explanation told{{.request = 200}};
+    o.watcher = &told;
+    told.finish(run(name));
+    CHECK_FALSE(told.entries().empty());
+    for (const auto& e : told.entries()) CHECK(e.why.find("tenant") == std::string::npos);
   }
 }
 

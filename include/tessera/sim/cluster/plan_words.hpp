@@ -27,7 +27,8 @@ using words_of = order_words<std::remove_cvref_t<decltype(std::declval<const Sch
 /// Its place in the order; where tenants take turns, the turn of its tenant comes before that.
 template <class Scheduler>
 [[nodiscard]] std::string place_of(const Scheduler& s, const request& r) {
-  const std::string own = words_of<Scheduler>::place(s.waiting().discipline(), r);
+  std::string own = words_of<Scheduler>::place(s.waiting().discipline(), r);
+  if (r.service == nullptr) return own;  // nobody says whose it is
   if constexpr (requires { s.gate().had(0); }) {
     return fmt::format("its tenant {} has been given {} tokens; {}", r.tenant, s.gate().had(r.tenant) / s.gate().unit,
                        own);
