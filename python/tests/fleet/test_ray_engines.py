@@ -244,6 +244,51 @@ def send(pids: list[int], signal_number: int) -> None:
             os.kill(pid, signal_number)
 
 
+def killed_while_all_run(e: Endpoint, model: Model, says: list[str], what: str) -> None:
+    """Streams say what they say undisturbed although the "actor" or the "core" of one of the engines is killed."""
+
+    async def run(client: AsyncOpenAI) -> None:
+        await e.soon("both engines", e.full(2))
+        before = e.book()
+        actors = {name: v["pid"] for name, v in before["replicas"].items()}
+        cores = {name: e.core(pid) for name, pid in actors.items()}
+        assert all(cores.values())
+        # So that nobody ends before both have requests, however fast they are and whoever else has work.
+        send([*cores.values()], signal.SIGSTOP)
+        streams = [asyncio.ensure_future(text_of(client, "tiny", ids, most)) for ids in model.prompts[:8]]
+
+        def both() -> bool:
+            return min(v["requests"] for v in e.book()["replicas"].values()) >= 2
+
+        await e.soon("requests at both engines", both)
+        send([*cores.values()], signal.SIGCONT)
+        await asyncio.sleep(0.1)
+        send([*cores.values()], signal.SIGSTOP)
+        ended = sum(s.done() for s in streams)
+        victim = next(name for name, v in e.book()["replicas"].items() if v["requests"] > 0)
+        e.kill((cores if what == "core" else actors)[victim])
+        send([*cores.values()], signal.SIGCONT)
+        got = await asyncio.gather(*streams)
+        equal = sum(s == say for s, say in zip(got, says, strict=False))
+        after = await e.settled()
+        print(
+            f"{equal} of {len(got)} streams are the same; {ended} had ended before; {before['failed']} {after['failed']}"
+        )
+        assert equal == len(got) and ended < len(got)
+        assert after["failed"] > before["failed"]
+        await e.soon("the end of its core", lambda: not is_core(cores[victim]))
+
+    e.talk(run)
+
+
+def test_kill_9_of_a_core_while_all_run(engines: Endpoint, model: Model, undisturbed: list[str]) -> None:
+    killed_while_all_run(engines, model, undisturbed, "core")
+
+
+def test_kill_9_of_a_replica_while_all_run(engines: Endpoint, model: Model, undisturbed: list[str]) -> None:
+    killed_while_all_run(engines, model, undisturbed, "actor")
+
+
 async def in_a_move(e: Endpoint, cores: dict[str, int], begin: Callable[[], None]) -> dict[str, str]:
     """A request's move that goes no further, for the cores of both engines are stopped. Not met by chance, for a move
     may last milliseconds: answers go where fewer reason, so one engine stands still until nobody reasons at the other,
