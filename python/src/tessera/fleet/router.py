@@ -238,27 +238,28 @@ class Router:
         if what == "taken":
             entry.said = said.all
             self._changed()
-            try:
-                self._take_events(entry, said)
-            except (TypeError, ValueError):
-                if self.prefixes is not None:
-                    self.prefixes.cleared(entry.number)
+            if not self._take_events(entry, said):
                 return "malformed"
         return what
 
-    def _take_events(self, entry: Entry, said: Report) -> None:
+    def _take_events(self, entry: Entry, said: Report) -> bool:
         if self.prefixes is None:
-            return
+            return True
         if said.epoch != entry.epoch + 1:
             self.prefixes.cleared(entry.number)  # some were lost
         entry.epoch = said.epoch
-        for kind, *what in said.events:
-            if kind == "stored":
-                self.prefixes.stored(entry.number, *what)
-            elif kind == "removed":
-                self.prefixes.removed(entry.number, *what)
-            else:
-                self.prefixes.cleared(entry.number)
+        try:
+            for kind, *what in said.events:
+                if kind == "stored":
+                    self.prefixes.stored(entry.number, *what)
+                elif kind == "removed":
+                    self.prefixes.removed(entry.number, *what)
+                else:
+                    self.prefixes.cleared(entry.number)
+        except (TypeError, ValueError):
+            self.prefixes.cleared(entry.number)
+            return False
+        return True
 
     # -- requests
 
@@ -381,7 +382,7 @@ class Router:
         ids = [*session.prompt, *session.got]
         until = self.now() + session.patience.place
         # Whoever comes while many wait is behind them.
-        turn = None if len(self._waiting) <= _odd else self._queue()
+        turn = None if len(self._waiting) <= _odd else next(self._requests)
         try:
             if turn is not None:
                 await self._turn(turn, until)
@@ -390,7 +391,6 @@ class Router:
                     raise Refused("the client has gone")
                 entry = None if self._closed else self._choose(session, ids, avoid)
                 if entry is not None:
-                    self._wake(0 if turn is None else turn)
                     return entry
                 # Who has only refused may take it later.
                 avoid.difference_update([e for e in avoid if e.gone or e.shunned_until <= self.now()])
@@ -399,7 +399,7 @@ class Router:
                         "no replica takes requests" + "".join(f"; the last failure: {f}" for f in session.failures[-1:])
                     )
                 if turn is None:
-                    turn = self._queue()
+                    turn = next(self._requests)
                 elif self._in_vain < _odd:
                     # It may be that only this one could not be helped.
                     self._in_vain += 1
@@ -408,15 +408,12 @@ class Router:
         finally:
             if turn is not None:
                 del self._waiting[turn]
-
-    def _queue(self) -> int:
-        """A place in the line of those that wait."""
-        turn = next(self._requests)
-        self._waiting[turn] = asyncio.get_running_loop().create_future()
-        return turn
+            # It has a place, or leaves, perhaps as it was its turn: the next.
+            self._wake(turn or 0)
 
     async def _turn(self, turn: int, until: float) -> None:
-        """Until something has changed for it, or it looks for itself: all together some dozens of times a second."""
+        """Stands in line until something has changed for it, or it looks for itself: all together some dozens of times
+        a second."""
         changed = self._waiting[turn] = asyncio.get_running_loop().create_future()
         often = 0.25 * max(1.0, len(self._waiting) / 16)
         await within(changed, max(min(until - self.now(), often), 0.0))

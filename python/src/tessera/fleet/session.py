@@ -362,11 +362,9 @@ class Session:
         while True:
             if (said := self._said.take()) is not None:
                 return said
+            self.look()
             leg, move = self._leg, self._move
             assert leg is not None
-            if move is not None and router.now() >= move.until:
-                self._stay()
-                continue
             limit = self._heard + (self.patience.token if leg.has_first else self.patience.first)
             if router.now() >= limit:
                 return leg, Died(f"silent for {router.now() - self._heard:.1f} s")
