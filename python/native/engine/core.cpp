@@ -237,20 +237,20 @@ nb::object core::submit(nb::handle object, const nb::dict& description, double n
   const std::int64_t room = std::min(max_model_len_ - prompt, planner_->longest().count() + 1 - prompt);
   if (room < 1) return nb::cast("never_fits");
 
-  request& r = fresh_slot();
-  try {
-    return join(r, description, now, everything, output, object, room);
-  } catch (...) {  // something of what is described is no number that fits
-    forget_names(r);
-    free_.push_back(r.slot);
-    throw;
-  }
-}
-
-nb::object core::join(request& r, const nb::dict& description, double now, nb::object everything, nb::object output,
-                      nb::handle object, std::int64_t room) {
-  const auto prompt = get<std::int64_t>(description, "prompt");
   const auto max_tokens = get<std::int64_t>(description, "max_tokens");
+  nb::object id = description["id"];
+
+  request& r = fresh_slot();
+  // Given back if it is refused, or if something of what is described is no number that fits.
+  struct unless_submitted {
+    core& of;
+    request* r;
+    ~unless_submitted() {
+      if (r == nullptr) return;
+      of.forget_names(*r);
+      of.free_.push_back(r->slot);
+    }
+  } slot{*this, &r};
   r.prompt = ts::tokens{prompt};
   r.max_output = ts::tokens{std::clamp<std::int64_t>(max_tokens, 1, room)};
   r.longest = static_cast<std::int32_t>(std::clamp<std::int64_t>(max_tokens, 1, std::int32_t{1} << 30U));
@@ -289,12 +289,9 @@ nb::object core::join(request& r, const nb::dict& description, double now, nb::o
   // Most outputs are known to be short; for the others it grows.
   r.recent.reserve(r.recent.size() + static_cast<std::size_t>(std::min<std::int64_t>(max_tokens, 512)));
   const ts::status refusal = planner_->submit(r, moment(now));
-  if (refusal != ts::status::accepted) {
-    forget_names(r);
-    free_.push_back(r.slot);
-    return nb::cast(ts::to_string(refusal));
-  }
-  r.id = nb::object(description["id"]).release().ptr();
+  if (refusal != ts::status::accepted) return nb::cast(ts::to_string(refusal));
+  slot.r = nullptr;
+  r.id = id.release().ptr();
   r.object = nb::borrow(object).release().ptr();
   r.output = output.release().ptr();
   r.everything = everything.release().ptr();

@@ -117,8 +117,6 @@ class core {
   [[nodiscard]] const request& at(std::uint32_t slot) const;
   request& fresh_slot();
   void bury(request& r);
-  nb::object join(request& r, const nb::dict& description, double now, nb::object everything, nb::object output,
-                  nb::handle object, std::int64_t room);
   void give_back(request& r);
   void forget_names(const request& r);
   void sweep();
