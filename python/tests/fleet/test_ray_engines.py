@@ -21,7 +21,7 @@ import sys
 import tempfile
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -244,50 +244,6 @@ def send(pids: list[int], signal_number: int) -> None:
             os.kill(pid, signal_number)
 
 
-def killed_while_all_run(e: Endpoint, model: Model, says: list[str], what: str) -> None:
-    """Streams say what they say undisturbed although the "actor" or the "core" of one of the engines is killed."""
-
-    async def run(client: AsyncOpenAI) -> None:
-        await e.soon("both engines", e.full(2))
-        before = e.book()
-        actors = {name: v["pid"] for name, v in before["replicas"].items()}
-        cores = {name: e.core(pid) for name, pid in actors.items()}
-        assert all(cores.values())
-        # So that nobody ends before both have requests, however fast they are and whoever else has work.
-        send([*cores.values()], signal.SIGSTOP)
-        streams = [asyncio.ensure_future(text_of(client, "tiny", ids, most)) for ids in model.prompts[:8]]
-
-        def both() -> bool:
-            return min(v["requests"] for v in e.book()["replicas"].values()) >= 2
-
-        await e.soon("requests at both engines", both)
-        send([*cores.values()], signal.SIGCONT)
-        await asyncio.sleep(0.1)
-        send([*cores.values()], signal.SIGSTOP)
-        ended = sum(s.done() for s in streams)
-        victim = next(name for name, v in e.book()["replicas"].items() if v["requests"] > 0)
-        e.kill((cores if what == "core" else actors)[victim])
-        send([*cores.values()], signal.SIGCONT)
-        got = await asyncio.gather(*streams)
-        equal = sum(s == say for s, say in zip(got, says, strict=False))
-        after = await e.settled()
-        failed = after["failed"] - before["failed"]
-        print(f"{equal} of {len(got)} streams are the same; {ended} had ended before; {failed} failures")
-        assert equal == len(got) and ended < len(got)
-        assert failed > 0
-        await e.soon("the end of its core", lambda: not is_core(cores[victim]))
-
-    e.talk(run)
-
-
-def test_kill_9_of_a_core_while_all_run(engines: Endpoint, model: Model, undisturbed: list[str]) -> None:
-    killed_while_all_run(engines, model, undisturbed, "core")
-
-
-def test_kill_9_of_a_replica_while_all_run(engines: Endpoint, model: Model, undisturbed: list[str]) -> None:
-    killed_while_all_run(engines, model, undisturbed, "actor")
-
-
 async def in_a_move(e: Endpoint, cores: dict[str, int], begin: Callable[[], None]) -> dict[str, str]:
     """A request's move that goes no further, for the cores of both engines are stopped. Not met by chance, for a move
     may last milliseconds: answers go where fewer reason, so one engine stands still until nobody reasons at the other,
@@ -322,9 +278,32 @@ async def in_a_move(e: Endpoint, cores: dict[str, int], begin: Callable[[], None
     raise NeverCame(f"no move to where nobody reasons: {e.book_or_why()}")
 
 
-def killed_in_a_move(e: Endpoint, model: Model, says: list[str], whom: str, what: str) -> None:
-    """Streams say what they say undisturbed although the "actor" or the "core" of the one that a request moves "from"
-    or "to" is killed."""
+async def while_all_run(e: Endpoint, cores: dict[str, int], begin: Callable[[], None]) -> str:
+    """The name of an engine in the middle of its requests; the cores of both are stopped. `begin` begins streams."""
+    # Nobody ends before both have requests, however fast they are and whoever else has work.
+    send([*cores.values()], signal.SIGSTOP)
+    begin()
+
+    def both() -> bool:
+        return min(v["requests"] for v in e.book()["replicas"].values()) >= 2
+
+    await e.soon("requests at both engines", both)
+    send([*cores.values()], signal.SIGCONT)
+    await asyncio.sleep(0.1)
+    send([*cores.values()], signal.SIGSTOP)
+    return next(name for name, v in e.book()["replicas"].items() if v["requests"] > 0)
+
+
+def killed(
+    e: Endpoint,
+    model: Model,
+    says: list[str],
+    what: str,
+    when: Callable[[Endpoint, dict[str, int], Callable[[], None]], Awaitable[str]],
+    counted: str = "failed",
+) -> None:
+    """Streams say what they say undisturbed although the "actor" or the "core" of the engine that `when` names is
+    killed, which the book notices as a request that is `counted`."""
 
     async def run(client: AsyncOpenAI) -> None:
         await e.soon("both engines", e.full(2))
@@ -337,27 +316,41 @@ def killed_in_a_move(e: Endpoint, model: Model, says: list[str], whom: str, what
         def begin() -> None:
             streams.extend(asyncio.ensure_future(text_of(client, "tiny", ids, most)) for ids in model.prompts[:8])
 
-        move = await in_a_move(e, cores, begin)
-        e.kill((cores if what == "core" else actors)[move[whom]])
+        victim = await when(e, cores, begin)
+        assert not all(s.done() for s in streams)
+        e.kill((cores if what == "core" else actors)[victim])
         send([*cores.values()], signal.SIGCONT)
         got = await asyncio.gather(*streams)
         equal = sum(s == say for s, say in zip(got, says, strict=False))
         after = await e.settled()
         count = {name: (before[name], after[name]) for name in ("moved", "stayed", "failed")}
-        print(f"{equal} of {len(got)} streams are the same; a request moved {move}; before and after: {count}")
+        print(f"{equal} of {len(got)} streams are the same; before and after: {count}")
         assert equal == len(got)
-        # Of who was on its way to one that is killed nobody notices.
-        counted = "failed" if whom == "from" else "stayed"
         assert after[counted] > before[counted]
         # Who has killed it sees to nothing else, and the core has the memory that the next one needs.
-        await e.soon("the end of its core", lambda: not is_core(cores[move[whom]]))
+        await e.soon("the end of its core", lambda: not is_core(cores[victim]))
 
     e.talk(run)
 
 
+def test_kill_9_of_a_core_while_all_run(engines: Endpoint, model: Model, undisturbed: list[str]) -> None:
+    killed(engines, model, undisturbed, "core", while_all_run)
+
+
+def test_kill_9_of_a_replica_while_all_run(engines: Endpoint, model: Model, undisturbed: list[str]) -> None:
+    killed(engines, model, undisturbed, "actor", while_all_run)
+
+
 def test_kill_9_of_a_core_in_a_move_from_it(engines: Endpoint, model: Model, undisturbed: list[str]) -> None:
-    killed_in_a_move(engines, model, undisturbed, "from", "core")
+    async def source(*what: Any) -> str:
+        return (await in_a_move(*what))["from"]
+
+    killed(engines, model, undisturbed, "core", source)
 
 
 def test_kill_9_of_a_replica_in_a_move_to_it(engines: Endpoint, model: Model, undisturbed: list[str]) -> None:
-    killed_in_a_move(engines, model, undisturbed, "to", "actor")
+    async def target(*what: Any) -> str:
+        return (await in_a_move(*what))["to"]
+
+    # Of who was on its way to one that is killed nobody notices.
+    killed(engines, model, undisturbed, "actor", target, "stayed")
