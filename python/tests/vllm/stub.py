@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import copy
 import random
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
@@ -35,9 +37,32 @@ from vllm.v1.outputs import DraftTokenIds, ModelRunnerOutput  # noqa: E402
 from vllm.v1.request import Request, RequestStatus  # noqa: E402
 from vllm.v1.structured_output import StructuredOutputManager  # noqa: E402
 
+import tessera.vllm.scheduler  # noqa: E402
 from tessera.vllm import Scheduler  # noqa: E402
 
 block_size = 16
+
+
+class StepClock:
+    """What policies read as time in here: of steps, so that a run is the same however loaded a machine is."""
+
+    step_s = 0.0007  #: less than the pace of the policies that have one, which then hold requests back
+    now = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    @contextmanager
+    def installed(self) -> Iterator[None]:
+        own = tessera.vllm.scheduler.time
+        tessera.vllm.scheduler.time = self
+        try:
+            yield
+        finally:
+            tessera.vllm.scheduler.time = own
+
+
+clock = StepClock()
 
 
 @cache

@@ -41,6 +41,7 @@ class Run:
     finished_seen: set[str] = field(default_factory=set)
 
 
+@stub.clock.installed()
 def drive(s: Any, runner: stub.Runner, load: stub.Load, troubled: bool, in_flight: int = 1) -> Run:
     """Runs a load to its end. Troubled: aborts between a step and its output and elsewhere, resets, pauses.
 
@@ -75,6 +76,7 @@ def drive(s: Any, runner: stub.Runner, load: stub.Load, troubled: bool, in_fligh
             run.overlapped += bool(step.total_num_scheduled_tokens and launched)
             launched.append((step, runner.run(step)))
             run.steps += 1
+            stub.clock.now += stub.clock.step_s
             assert run.steps < 20_000, "it does not come to an end"
         if troubled and rng.random() < 0.2 and s.requests:
             for request_id in rng.sample(list(s.requests), min(2, len(s.requests))):
