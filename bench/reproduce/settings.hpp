@@ -372,26 +372,34 @@ inline rows_type steady(const archetype& a, double rate, std::size_t requests, s
   return sim::generate(a, {{static_cast<double>(requests) / rate, rate}}, burst_cv, seed);
 }
 
-/// The most requests in flight with P99 of TTFT and TPOT within the promises: Phasor's section 4.3. 0: not even one.
-inline double slo_concurrency(const contestant& c, const archetype& a, std::size_t requests, std::uint64_t seed) {
-  rows_type rows = sim::generate(a, {{static_cast<double>(requests) * 2, 1}}, 1, seed);
-  rows.resize(std::min(rows.size(), requests));
+/// So many times as many as are in flight come before those that count, and a quarter of those: the loop starts with
+/// everybody at once, which no loop in progress does, and who learns has not learned yet.
+inline constexpr std::size_t warmup_rounds = 4;
+
+/// The most requests in flight, up to `most`, with P99 of TTFT and TPOT within the promises, of `requests` of them:
+/// Phasor's section 4.3. 0: not even one.
+inline double slo_concurrency(const contestant& c, const archetype& a, std::size_t most, std::size_t requests,
+                              std::uint64_t seed) {
+  const std::size_t longest = requests + warmup_rounds * most + requests / 4;
+  const rows_type all = sim::generate(a, {{static_cast<double>(longest) * 2, 1}}, 1, seed);
   const auto holds = [&](std::size_t in_flight) {
+    const std::size_t uncounted = warmup_rounds * in_flight + requests / 4;
+    const rows_type rows{all.begin(), all.begin() + static_cast<std::ptrdiff_t>(uncounted + requests)};
     sim::cluster_options o = cluster_of(testbed(), rows.size());
     o.in_flight = in_flight;
+    o.promised = {.ttft_s = a.ttft_slo_s, .tpot_s = a.tpot_slo_s};
     const run_result r = c.run(o, a, rows);
-    // The loop starts with everybody at once, which no loop in progress does: the first round is warm-up.
     std::vector<double> ttft;
     std::vector<double> tpot;
     for (const sim::request_record& q : r.requests) {
-      if (q.id < in_flight) continue;
+      if (q.id < uncounted) continue;
       ttft.push_back(q.ttft());
       tpot.push_back(q.tpot());
     }
     return sim::describe(ttft).p99 <= a.ttft_slo_s && sim::describe(tpot).p99 <= a.tpot_slo_s;
   };
   std::size_t good = 0;
-  std::size_t bad = requests / 2;
+  std::size_t bad = most + 1;
   while (bad - good > std::max<std::size_t>(1, good / 50)) {
     const std::size_t middle = good + (bad - good) / 2;
     (holds(middle) ? good : bad) = middle;

@@ -336,6 +336,7 @@ inline sim::cluster_options size_cluster(const setting& a, const std::vector<sim
   o.drain_s = a.drain;
   o.seed = seed;
   o.prefix_cache = a.prefix_cache == "on";
+  if (!a.slo.empty()) o.promised = sim::promise_of(sim::parse_slo(a.slo));
   if (!a.placement.empty()) o.placement = sim::find_placement(a.placement);
   o.routed = routing_of(a);
   o.detection_s = a.detection;
@@ -378,7 +379,9 @@ inline void add_load_options(CLI::App& app, setting& a) {
   app.add_option("--seed", a.seed, "of everything that is drawn")->capture_default_str();
   app.add_option("--hash-tokens", a.hash_tokens, "tokens of the prompt that each of a trace's hash_ids stands for")
       ->capture_default_str();
-  app.add_option("--slo", a.slo, "objectives in seconds, as ttft_p99=2,tpot_p99=0.05: goodput, and who meets them");
+  app.add_option("--slo", a.slo,
+                 "objectives in seconds, as ttft_p99=2,tpot_p99=0.05: goodput, who meets them, and what policies that "
+                 "plan for promises are told");
   app.add_option("--warmup", a.warmup, "leave out the requests of so many seconds at the beginning")
       ->capture_default_str();
   app.add_option("--drain", a.drain, "leave out those of so many seconds before the last arrival")

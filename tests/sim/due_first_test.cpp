@@ -265,7 +265,7 @@ TEST_CASE("due_first: the best split of a valley is found from either side, what
       const auto seconds = [&](std::size_t prefill) {
         return std::abs(static_cast<double>(prefill) - static_cast<double>(lowest));
       };
-      const sim::pool_split found = sim::best_split(n, start, [&](const sim::pool_sizes& p) {
+      const auto found = sim::best_split(n, start, [&](const sim::pool_sizes& p) {
         ++calls;
         CHECK(p.prefill > 0);
         CHECK(p.decode > 0);
@@ -276,7 +276,7 @@ TEST_CASE("due_first: the best split of a valley is found from either side, what
       for (std::size_t k = start % step; k < n; k += step) {
         if (k != 0) CHECK(seconds(found.sizes.prefill) <= seconds(k));
       }
-      CHECK(found.seconds == seconds(found.sizes.prefill));
+      CHECK(found.cost == seconds(found.sizes.prefill));
       CHECK(calls <= n / step + 2);
     }
   }
@@ -306,6 +306,53 @@ TEST_CASE("due_first: prompts apart from decodes where a trial says that it pays
   const auto chat = sim::generate(sim::find_workload("arena-chat"), 1000, 14.2, 1);
   const auto h100 = cluster_of("h100-96gb-qwen-32b", 8, 0, 256);
   CHECK(sim::run_due_first(h100, chat, chat, {}, quiet).numbers.placement == "headroom");
+}
+
+TEST_CASE("due_first: of two layouts the one that breaks fewer promises, then the faster one if it is worth it") {
+  using outcome = sim::trial_outcome;
+  const outcome kept{.broken = 0, .e2e_s = 12};
+  const outcome broken{.broken = 0.1, .e2e_s = 10};
+  CHECK(kept < broken);
+  CHECK(!(broken < kept));
+  CHECK(broken.worth(kept, 2));
+  CHECK(!kept.worth(broken, 1));
+  CHECK(kept.worth({.broken = 0, .e2e_s = 11.5}, 1.02));
+  CHECK(!kept.worth({.broken = 0, .e2e_s = 11.9}, 1.02));
+  CHECK(!kept.worth({.broken = 0, .e2e_s = std::numeric_limits<double>::quiet_NaN()}, 1));
+}
+
+TEST_CASE("due_first: what is promised is kept by more requests when it is told of it") {
+  const sim::archetype& mix = *std::find_if(sim::archetypes().begin(), sim::archetypes().end(),
+                                            [](const sim::archetype& a) { return a.name == "mix"; });
+  auto v100 = cluster_of("v100-qwen2.5-7b", 8, 0, 256);
+  v100.instance.step.token_budget = tokens{2048};
+  v100.fabric_bytes_per_s = 75e9;
+  const auto kept = [&](const run_result& r, std::size_t from) {
+    std::size_t n = 0;
+    for (const sim::request_record& q : r.requests) {
+      n += q.id >= from && q.ttft() <= mix.ttft_slo_s && !(q.tpot() > mix.tpot_slo_s) ? 1U : 0U;
+    }
+    return static_cast<double>(n) / static_cast<double>(r.requests.size() - from);
+  };
+  const auto both = [&](const std::vector<trace_row>& rows, std::size_t from) {
+    auto o = v100;
+    const run_result untold = sim::run_due_first(o, rows, {}, {}, quiet);
+    o.promised = {.ttft_s = mix.ttft_slo_s, .tpot_s = mix.tpot_slo_s};
+    const run_result told = sim::run_due_first(o, rows, {}, {}, quiet);
+    check_served(told, rows);
+    return std::pair{kept(untold, from), kept(told, from)};
+  };
+  SECTION("as requests come") {
+    const auto [untold, told] = both(sim::generate(mix, {{200, 20}}, 3, 1), 0);
+    CHECK(told > untold + 0.1);
+  }
+  SECTION("with as many here at any time") {
+    constexpr std::size_t n = 400;
+    v100.in_flight = n;
+    const auto [untold, told] = both(sim::generate(mix, {{200, 20}}, 1, 1), 4 * n);
+    CHECK(told > 0.98);
+    CHECK(untold < 0.9);
+  }
 }
 
 TEST_CASE("due_first: ahead of PASCAL's and of PARS's own policy where theirs is strained") {

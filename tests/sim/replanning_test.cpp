@@ -293,10 +293,10 @@ TEST_CASE("replanning: nothing is planned from requests of which none has ended"
                         .window = window},
                        lengths,
                        {},
-                       [&](std::span<const trace_row> seen, double, const instance_layout& now) {
+                       [&](const sim::seen_traffic& seen, const instance_layout& now) {
                          std::size_t known = 0;
-                         for (const trace_row& t : seen) known += t.output_tokens >= 20 ? 1U : 0U;
-                         CHECK(known > seen.size() / 2);
+                         for (const trace_row& t : seen.rows) known += t.output_tokens >= 20 ? 1U : 0U;
+                         CHECK(known > seen.rows.size() / 2);
                          ++plans;
                          return now;
                        }};
@@ -354,7 +354,7 @@ TEST_CASE("replanning: layouts that change at any moment, while instances die, l
       const double lasts = 0.125 * static_cast<double>(1 + upto(60));
       o.faults.push_back({.kind = sim::fault_kind::dies, .instance = instance, .at_s = when, .for_s = lasts});
     }
-    const auto some_layout = [&](std::span<const trace_row>, double, const instance_layout&) {
+    const auto some_layout = [&](const sim::seen_traffic&, const instance_layout&) {
       instance_layout l;
       const auto kind = upto(2);
       const auto first = static_cast<std::size_t>(1 + upto(2));
@@ -468,6 +468,37 @@ TEST_CASE("replanning: pools come and go with the load, and nobody is lost or se
   v100.faults.push_back({.kind = sim::fault_kind::dies, .instance = 2, .at_s = 70, .for_s = 20});
   const run_result r = sim::run_due_first(v100, rows, {}, {}, quiet);
   CHECK(r.numbers.completed == rows.size());
+}
+
+TEST_CASE("replanning: traffic that always has as many requests here is told from traffic that comes as it likes") {
+  const auto rows = sim::generate(sim::find_workload("alpaca-chat"), 3000, 12, 1);
+  const auto seen = [&](std::size_t in_flight) {
+    auto o = cluster_of("h100-96gb-qwen-32b", 4, 0, 256);
+    o.in_flight = in_flight;
+    sim::learned_lengths lengths;
+    std::vector<sim::seen_traffic> all;
+    replanning control{
+        {.model = sim::calibrate_prefill(o.instance.timer, sim::default_ttft_target), .bounds = std::vector<tokens>(4)},
+        lengths,
+        {},
+        [&](const sim::seen_traffic& s, const instance_layout& now) {
+          all.push_back(s);
+          CHECK(s.ended <= s.rows.size());
+          return now;
+        }};
+    check_served(sim::cluster<fcfs<request>, replanning>{o, {}, std::move(control)}.run(rows, quiet), rows);
+    return all;
+  };
+  for (const std::size_t n : {40U, 300U}) {
+    CAPTURE(n);
+    std::size_t held = 0;
+    for (const sim::seen_traffic& s : seen(n)) {
+      held += s.held ? 1U : 0U;
+      if (s.held) CHECK(s.here == n);
+    }
+    CHECK(held >= 2);
+  }
+  for (const sim::seen_traffic& s : seen(0)) CHECK(!s.held);
 }
 
 TEST_CASE("replanning: of a burst with scores the order is known before anything has ended") {

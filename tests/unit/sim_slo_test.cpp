@@ -94,6 +94,17 @@ TEST_CASE("slo: a request meets it within every bound, a run by as many as each 
   CHECK(sim::evaluate_slo({}, requests, all).lines.empty());
 }
 
+TEST_CASE("slo: what policies are told of it", "[sim]") {
+  const sim::promise both = sim::promise_of(sim::parse_slo("tpot_p99=0.05,e2e=30,ttft_p99=2"));
+  CHECK(both.ttft_s == 2);
+  CHECK(both.tpot_s == 0.05);
+  CHECK(sim::promises(both));
+  const sim::promise one = sim::promise_of(sim::parse_slo("tpot=0.1"));
+  CHECK(one.ttft_s == 0);
+  CHECK(sim::promises(one));
+  CHECK_FALSE(sim::promises(sim::promise_of(sim::parse_slo("e2e_p50=30,normalized_latency=1"))));
+}
+
 TEST_CASE("slo: agrees with counting by hand", "[sim]") {
   sim::random_engine rng{7};
   for (int round = 0; round != 200; ++round) {

@@ -7,6 +7,7 @@
 #include <tessera/sim/cluster/pool_sizes.hpp>
 #include <tessera/sim/cluster/routing.hpp>
 #include <tessera/sim/cluster/run_watcher.hpp>
+#include <tessera/sim/report/promise.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -44,6 +45,7 @@ struct cluster_options {
                                ///< that listen (`kv::keep_until`).
   double answer_within_s = 0;  ///< Not 0: who could not begin to answer so soon after it came may be refused, by
                                ///< schedulers that do (`gate::in_time`).
+  promise promised{};          ///< What the operator promises: for policies that plan for it.
   bool prefix_cache = true;    ///< Instances keep the KV of what requests may share, and find it again.
   /// Under policies with pools: KV that has crossed to a worker without room for it stays where it was, and keeps
   /// blocks taken there, until there is room, so that the prefill pool's memory is the decode pool's queue, as in

@@ -49,6 +49,10 @@ struct pool_worker {
 
 /// The time to first token that the freeness is measured against where nobody promises another.
 inline constexpr duration default_ttft_target{1.0};
+/// The time to first token that policies aim at: what is promised, or else the default.
+[[nodiscard]] inline duration ttft_target(const promise& p) noexcept {
+  return p.ttft_s > 0 ? duration{p.ttft_s} : default_ttft_target;
+}
 
 /// What the freeness of prefill workers is computed with.
 struct prefill_model {

@@ -22,10 +22,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
+#include <cstdint>
 #include <limits>
 #include <span>
+#include <string>
 #include <utility>
+#include <vector>
 
 /// @file
 /// What the four papers' systems give when they are put together: `tessera::due_first` on every instance, predicted
@@ -54,6 +58,23 @@ namespace sim {
   return bounded_steps(o, calibrate_prefill(o.instance.timer, default_ttft_target), due_first_config{}.step_s);
 }
 
+/// To such a part of the requests of a trial a promise may be broken: a fifth of what a 99th percentile allows, for a
+/// trial is short.
+inline constexpr double forgiven = 0.002;
+/// What a trial of a layout says.
+struct trial_outcome {
+  double broken = 0;  ///< Part of the requests to which a promise was broken; 0 if it is no more than `forgiven`.
+  double e2e_s = 0;   ///< Mean end-to-end latency.
+  /// Promises first.
+  [[nodiscard]] friend bool operator<(const trial_outcome& a, const trial_outcome& b) noexcept {
+    return a.broken != b.broken ? a.broken < b.broken : a.e2e_s < b.e2e_s;
+  }
+  /// Whether `other` is worth a change: it breaks fewer promises, or as many and is faster by `gain`.
+  [[nodiscard]] bool worth(const trial_outcome& other, double gain) const noexcept {
+    return broken != other.broken ? other.broken < broken : e2e_s >= gain * other.e2e_s;
+  }
+};
+
 /// Rows of a history that a first trial of pools runs.
 inline constexpr std::size_t first_trial = 1000;
 /// Rows of the trial that has to confirm it.
@@ -76,7 +97,7 @@ inline constexpr std::size_t most_in_trials = 64;
 #if TESSERA_DETAIL_POLICIES_DEFINED
 namespace detail {
 
-/// Mean end-to-end latencies of `rows` under layouts of a cluster, by simulating them.
+/// How layouts of a cluster serve `rows`, by simulating them.
 template <class Scheduler>
 class layout_trials {
  public:
@@ -88,33 +109,74 @@ class layout_trials {
     options_.watcher = nullptr;
     options_.warmup_s = options_.drain_s = 0;
   }
-  [[nodiscard]] double together(std::span<const trace_row> rows) { return run(rows, by_headroom{model_}); }
-  [[nodiscard]] double apart(std::span<const trace_row> rows, const pool_sizes& sizes) {
-    return run(rows, disaggregated{sizes, phasor_control{{.model = model_, .changes_roles = false}}});
+  /// From now on these are tried, as they came.
+  void as_they_came(std::span<const trace_row> rows) {
+    rows_.assign(rows.begin(), rows.end());
+    options_.in_flight = 0;
+  }
+  /// From now on as many at any time as are `here` now, the last rows over and over. The first so many are cut, each at
+  /// another place, lest all end at once; of promises those count that are made when these are gone.
+  void as_many_as(std::size_t here, std::span<const trace_row> rows) {
+    rows_.clear();
+    options_.in_flight = here;
+    double part = 0;
+    for (std::size_t i = 0; i != uncounted(here) + here + first_trial / 2; ++i) {
+      trace_row r = rows[rows.size() - 1 - i % rows.size()];
+      r.arrival_s = 0;
+      part += 0.6180339887498949;  // the golden section fills the interval evenly
+      part -= std::floor(part);
+      if (i < here) {
+        r.output_tokens = std::max<std::int64_t>(1, std::llround(part * static_cast<double>(r.output_tokens)));
+        r.answer_tokens = r.output_tokens;
+      }
+      rows_.push_back(r);
+    }
+  }
+
+  [[nodiscard]] trial_outcome together() { return run(by_headroom{model_}); }
+  [[nodiscard]] trial_outcome apart(const pool_sizes& sizes) {
+    return run(disaggregated{sizes, phasor_control{{.model = model_, .changes_roles = false, .counts_queues = true}}});
   }
 
  private:
-  template <class Control>
-  [[nodiscard]] double run(std::span<const trace_row> rows, Control control) {
-    cluster_options o = options_;
-    o.instance.limits.requests = std::max(o.instance.limits.requests, rows.size());
-    return cluster<Scheduler, Control>{o, ordered_, std::move(control)}
-        .run(rows, [this](std::size_t) { (*progress_)(0); })  // it hears of signals
-        .numbers.e2e.mean;
+  /// Before a trial with so many at any time is about more than its beginning.
+  [[nodiscard]] static std::size_t uncounted(std::size_t here) noexcept {
+    return here == 0 ? 0 : 2 * here + first_trial / 2;
   }
 
+  template <class Control>
+  [[nodiscard]] trial_outcome run(Control control) {
+    cluster_options o = options_;
+    o.instance.limits.requests = std::max(o.instance.limits.requests, rows_.size());
+    const run_result r = cluster<Scheduler, Control>{o, ordered_, std::move(control)}.run(
+        rows_, [this](std::size_t) { (*progress_)(0); });  // it hears of signals
+    std::size_t broken = 0, all = 0;
+    for (const request_record& x : r.requests) {
+      if (x.id < uncounted(o.in_flight)) continue;
+      ++all;
+      const bool late = o.promised.ttft_s > 0 && !(x.ttft() <= o.promised.ttft_s);
+      const bool slow = o.promised.tpot_s > 0 && x.tpot() > o.promised.tpot_s;
+      broken += late || slow ? 1U : 0U;
+    }
+    const double part = all == 0 ? 0 : static_cast<double>(broken) / static_cast<double>(all);
+    return {part > forgiven ? part : 0, r.numbers.e2e.mean};
+  }
+
+  std::vector<trace_row> rows_;
   cluster_options options_;
   prefill_model model_;
   typename Scheduler::config ordered_;
   const progress_callback* progress_;
 };
 
-/// The layout that is expected to be best for the traffic that `rows` are from, at `rate`: stages if the planner
-/// expects them to gain enough, or pools if trials on the last rows do. The layout that there is need not gain as much.
+/// The layout that is expected to be best for the traffic that was seen: stages if the planner expects them to gain
+/// enough, or pools if trials on the last rows do, by the promises that are kept and then by the mean end-to-end
+/// latency. The layout that there is need not gain as much.
 template <class Scheduler>
 [[nodiscard]] instance_layout best_layout(const cluster_options& o, const due_first_config& config,
-                                          layout_trials<Scheduler>& trials, std::span<const trace_row> rows,
-                                          double rate, const instance_layout& now) {
+                                          layout_trials<Scheduler>& trials, const seen_traffic& seen,
+                                          const instance_layout& now) {
+  const auto [rows, rate, ended, here, held] = seen;
   instance_layout best;
   const auto less = [](bool enough) { return enough ? "not less" : "less"; };
   if (config.stages && o.instances > 1 && o.instances <= most_in_stages && !rows.empty()) {
@@ -147,22 +209,37 @@ template <class Scheduler>
   const std::span<const trace_row> recent = last(first_trial);
   // A trial that is not much longer than a request takes is about an empty cluster that fills.
   const double seconds = recent.size() < first_trial / 2 ? 0 : recent.back().arrival_s - recent.front().arrival_s;
-  const double together = seconds > 0 ? trials.together(recent) : never;
-  if (!(seconds >= trial_lengths * together)) {
-    best.why += "too little is known to try pools";
-    return best;
+  trials.as_they_came(recent);
+  trial_outcome together{.e2e_s = never};
+  if (seconds > 0 && !held) together = trials.together();
+  const bool as_they_came = seconds >= trial_lengths * together.e2e_s;
+  if (!as_they_came) {
+    // Who is held to so many needs no arrivals to be known, but half of the lengths.
+    if (!held || 2 * ended < here) {
+      best.why += "too little is known to try pools";
+      return best;
+    }
+    trials.as_many_as(here, rows);
+    together = trials.together();
   }
   const bool are_apart = now.kind == layout_kind::pools;
   const auto [sizes, apart] = best_split(o.instances, are_apart ? now.pools.prefill : o.instances / 2,
-                                         [&](const pool_sizes& p) { return trials.apart(recent, p); });
+                                         [&](const pool_sizes& p) { return trials.apart(p); });
   const double wanted = are_apart ? 1 : config.least_pool_gain;
   // A short trial does not see a queue that grows slowly; a long one of what has lost the short one, or of what has
   // been running, is not worth it.
-  const bool pays = together >= wanted * apart &&
-                    (rows.size() <= first_trial || (are_apart && sizes.prefill == now.pools.prefill) ||
-                     trials.together(last(last_trial)) >= wanted * trials.apart(last(last_trial), sizes));
-  best.why += fmt::format("prompts and decodes apart ({}/{}) {} in trials on the last requests", sizes.prefill,
-                          sizes.decode, pays ? "paid" : "did not pay");
+  bool pays = together.worth(apart, wanted);
+  const std::string kept = promises(o.promised)
+                               ? fmt::format(", which broke {:.1f} % of the promises, together {:.1f} %",
+                                             100 * apart.broken, 100 * together.broken)
+                               : "";
+  if (pays && as_they_came && rows.size() > first_trial && !(are_apart && sizes.prefill == now.pools.prefill)) {
+    trials.as_they_came(last(last_trial));
+    together = trials.together();
+    pays = together.worth(trials.apart(sizes), wanted);
+  }
+  best.why += fmt::format("prompts and decodes apart ({}/{}) {} in trials on the last requests{}", sizes.prefill,
+                          sizes.decode, pays ? "paid" : "did not pay", kept);
   if (pays) {
     best.kind = layout_kind::pools;
     best.pools = sizes;
@@ -193,14 +270,16 @@ TESSERA_DETAIL_POLICIES_INLINE run_result run_due_first(const cluster_options& o
     // Whoever shares prefixes goes where they are: neither the plan of stages nor pools know of them.
     parts.stages = parts.pools = false;
   }
-  const prefill_model model = calibrate_prefill(own.instance.timer, default_ttft_target);
-  const cluster_options bounded = config.bounded_steps ? bounded_steps(own, model, config.step_s) : own;
+  // A promise of more than the default is no reason to let prompts weigh less against memory.
+  const duration target = std::min(ttft_target(own.promised), default_ttft_target);
+  const prefill_model model = calibrate_prefill(own.instance.timer, target);
+  const double step_s = own.promised.tpot_s > 0 ? own.promised.tpot_s / 2 : config.step_s;
+  const cluster_options bounded = config.bounded_steps ? bounded_steps(own, model, step_s) : own;
   replanning::config r{.model = model, .by_headroom = config.by_headroom, .predicts = config.predicts};
   for (std::size_t i = 0; i != own.instances; ++i) r.bounds.push_back(bounded.of(i).prefill_budget);
   detail::layout_trials<scheduler> trials{bounded, model, ordered, progress};
-  replanning control{std::move(r), lengths, history,
-                     [&](std::span<const trace_row> seen, double rate, const instance_layout& now) {
-                       return detail::best_layout(own, parts, trials, seen, rate, now);
+  replanning control{std::move(r), lengths, history, [&](const seen_traffic& seen, const instance_layout& now) {
+                       return detail::best_layout(own, parts, trials, seen, now);
                      }};
   return cluster<scheduler, replanning>{own, ordered, std::move(control)}.run(rows, progress);
 }

@@ -186,7 +186,8 @@ namespace detail {
           }};
 }
 
-/// Least slack to a TTFT of 1 s and a TPOT of 0.1 s; a token of a prompt takes what it does in one of 1024.
+/// Least slack to what is promised, or else to a TTFT of 1 s and a TPOT of 0.1 s; a token of a prompt takes what it
+/// does in one of 1024.
 /// @tparam Gate `gate::in_time` refuses who could not have its first token in time, by what waits when it comes.
 template <class Gate = gate::in_line>
 [[nodiscard]] policy slack_policy(std::string name, std::string summary) {
@@ -198,12 +199,14 @@ template <class Gate = gate::in_line>
             const double token_s = options.instance.timer(one) / static_cast<double>(typical.count());
             using scheduler = iteration_scheduler<request, order::least_slack<>, preempt::swap, admit::watermark,
                                                   kv_store, kv::csr_tables, Gate>;
-            typename scheduler::config config{
-                .order = {.prefill_per_token = duration{token_s}, .promise = {{.ttft = default_ttft_target}}}};
+            typename scheduler::config config{.order = {.prefill_per_token = duration{token_s}}};
+            auto& promised = config.order.promise.promised;
+            promised.ttft = ttft_target(options.promised);
+            if (options.promised.tpot_s > 0) promised.tpot = duration{options.promised.tpot_s};
             cluster_options o = options;
             if constexpr (std::same_as<Gate, gate::in_time>) {
               config.gate.prefill_per_s = 1 / token_s;
-              o.answer_within_s = default_ttft_target.seconds();
+              o.answer_within_s = ttft_target(options.promised).seconds();
             }
             return make_policy<scheduler>(name, "", config).run(o, rows, progress);
           }};
@@ -347,8 +350,8 @@ TESSERA_DETAIL_POLICIES_INLINE std::vector<policy> published_policies() {
       detail::smooth_pars_policy(),
       detail::trail_policy(
           "trail", "TRAIL: shortest expected rest first, expected anew as outputs grow, from this workload's lengths"),
-      detail::slack_policy(
-          "slack", "whoever must be served soonest for a TTFT of 1 s and a TPOT of 0.1 s, as SLO-aware queues do"),
+      detail::slack_policy("slack",
+                           "whoever must be served soonest for what is promised, or a TTFT of 1 s and a TPOT of 0.1 s"),
       detail::slack_policy<gate::in_time>(
           "slack-refusing", "as slack, but who could not have its first token in time is refused when it comes"),
       detail::attained_policy(
@@ -385,7 +388,7 @@ TESSERA_DETAIL_POLICIES_INLINE std::vector<policy> published_policies() {
               [](const cluster_options& o, auto) {
                 return disaggregated{
                     o.pools.value_or(three_pools(o.instances)),
-                    phasor_control{{.model = calibrate_prefill(o.instance.timer, default_ttft_target)}}};
+                    phasor_control{{.model = calibrate_prefill(o.instance.timer, ttft_target(o.promised))}}};
               },
               3, {}, "Phi"),
           3),
@@ -441,7 +444,7 @@ TESSERA_DETAIL_POLICIES_INLINE std::vector<policy> composed_orders() {
                                                                                {.threshold = duration::forever()})),
       detail::trail_policy("shortest-rest", "shortest expected rest, by this workload's lengths"),
       detail::attained_policy("least-attained-service", "the session that has been given least"),
-      detail::slack_policy("least-slack", "least slack to a TTFT of 1 s and a TPOT of 0.1 s"),
+      detail::slack_policy("least-slack", "least slack to what is promised, or a TTFT of 1 s and a TPOT of 0.1 s"),
       make_policy<iteration_scheduler<request, order::longest_prefix<>, preempt::swap, admit::watermark, kv_store>>(
           "longest-prefix", "most of the prompt cached"),
   };

@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <span>
+#include <type_traits>
 #include <vector>
 
 /// @file
@@ -52,31 +53,32 @@ struct pool_plan {
   return all;
 }
 
-/// A split of the instances, and what it takes.
+/// A split of the instances, and what it costs.
+template <class Cost>
 struct pool_split {
   pool_sizes sizes{};  ///< Those that prefill, and those that decode.
-  double seconds = 0;  ///< What `best_split` was told of it.
+  Cost cost{};         ///< What `best_split` was told of it.
 };
 
-/// The split of the instances into those that prefill and those that decode for which `seconds(sizes)` is least, found
-/// by going downhill from `start` that prefill, in steps of an eighth of a large cluster. Requires `instances >= 2` and
-/// `0 < start < instances`.
-template <class Seconds>
-[[nodiscard]] pool_split best_split(std::size_t instances, std::size_t start, Seconds&& seconds) {
+/// The split of the instances into those that prefill and those that decode for which `cost(sizes)` is least, found by
+/// going downhill from `start` that prefill, in steps of an eighth of a large cluster. Costs are compared with `<`.
+/// Requires `instances >= 2` and `0 < start < instances`.
+template <class F, class Cost = std::invoke_result_t<F&, const pool_sizes&>>
+[[nodiscard]] pool_split<Cost> best_split(std::size_t instances, std::size_t start, F&& cost) {
   TESSERA_ASSERT(start > 0 && start < instances, "one to prefill and one to decode");
   const std::size_t step = std::max<std::size_t>(1, instances / 8);
   const auto sizes = [&](std::size_t prefill) {
     return pool_sizes{.prefill = prefill, .decode = instances - prefill, .mixed = 0};
   };
   std::size_t best = start;
-  double least = seconds(sizes(best));
+  Cost least = cost(sizes(best));
   for (const bool up : {true, false}) {
     const std::size_t from = best;
     while (up ? best + step < instances : best > step) {
       const std::size_t next = up ? best + step : best - step;
-      const double s = seconds(sizes(next));
-      if (!(s < least)) break;
-      least = s;
+      const Cost found = cost(sizes(next));
+      if (!(found < least)) break;
+      least = found;
       best = next;
     }
     if (best != from) break;

@@ -31,6 +31,15 @@
 TESSERA_NAMESPACE_BEGIN
 namespace sim {
 
+/// What a plan is made from.
+struct seen_traffic {
+  std::span<const trace_row> rows;  ///< The requests that are remembered: see `traffic_window::rows`.
+  double rate = 0;                  ///< Requests a second.
+  std::size_t ended = 0;            ///< Of the rows.
+  std::size_t here = 0;             ///< Requests that are being served.
+  bool held = false;                ///< Whether they are always so many: who ends is followed by another.
+};
+
 /// A control that observes the traffic, learns what to expect of it, and gives the instances another layout when one is
 /// expected to pay. It begins with what a history says, if there is one, else with none: placement by headroom, and no
 /// expectations.
@@ -65,9 +74,8 @@ class replanning {
     std::size_t patience = 16;      ///< Looks that a queue grows before it is acted upon.
     double rate_changes = 4.0 / 3;  ///< By this factor, up or down.
   };
-  /// Finds a layout for the rows of a window at a rate; `now` is the present one. The answer says why.
-  using planner =
-      std::function<instance_layout(std::span<const trace_row> rows, double rate, const instance_layout& now)>;
+  /// Finds a layout for traffic; `now` is the present one. The answer says why.
+  using planner = std::function<instance_layout(const seen_traffic& seen, const instance_layout& now)>;
 
   /// @param lengths what it learns; must outlive it. @param history earlier requests of the same traffic, may be empty.
   /// @param plan says what is best.
@@ -154,12 +162,14 @@ class replanning {
   /// `r` has ended.
   template <class C>
   void finished(C& c, request& r) {
+    ++gone_;
     window_.ended(r);
     tell(c, [&](auto& l, auto& v) { l.finished(v, r); });
   }
   /// `r` was refused.
   template <class C>
   void rejected(C& c, request& r) {
+    ++gone_;
     window_.refused(r);
     tell(c, [&](auto& l, auto& v) {
       if constexpr (requires { l.rejected(v, r); }) l.rejected(v, r);
@@ -249,7 +259,8 @@ class replanning {
       case layout_kind::together: running_ = together(); break;
       case layout_kind::stages: running_.emplace<cascade>(layout_.stages); break;
       case layout_kind::pools:
-        running_.emplace<apart>(layout_.pools, phasor_control{{.model = config_.model, .changes_roles = false}});
+        running_.emplace<apart>(
+            layout_.pools, phasor_control{{.model = config_.model, .changes_roles = false, .counts_queues = true}});
         break;
     }
     // In stages, who is read for long is not where prompts are, and prompts get all that they need.
@@ -307,6 +318,8 @@ class replanning {
     for (const instance_view& v : c.views()) waiting += v.queued;
     queue_.push_back(static_cast<double>(waiting));
     if (queue_.size() > patience_) queue_.pop_front();
+    population_.push_back({arrivals_, arrivals_ - gone_});
+    if (population_.size() > config_.patience) population_.pop_front();
     const std::size_t first_window = std::min(config_.first_window, config_.window);
     if (window_.ended() < config_.first_plan || window_.size() < first_window) return;
     bool shifted = false;
@@ -345,6 +358,17 @@ class replanning {
            queue_.back() > many * come * static_cast<double>(parts.size());
   }
 
+  /// Whether as many are here at every look, where arrivals that know nothing of those who end would let their number
+  /// vary by the square root of how many arrived meanwhile.
+  [[nodiscard]] bool held() const {
+    if (population_.size() < config_.patience) return false;
+    const auto [least, most] = std::minmax_element(population_.begin(), population_.end(),
+                                                   [](const look_at& a, const look_at& b) { return a.here < b.here; });
+    const std::size_t came = population_.back().arrived - population_.front().arrived;
+    constexpr std::size_t enough = 16;
+    return came >= enough && static_cast<double>(most->here - least->here) < std::sqrt(static_cast<double>(came)) / 4;
+  }
+
   template <class C>
   bool find_shift(C& c) {
     const traffic_window::shift s = window_.find_shift(c.requests(), config_.predicts);
@@ -370,7 +394,8 @@ class replanning {
     planned_at_ = arrivals_ + given_;
     planned_rate_ = window_.rate();
     ++plans_;
-    instance_layout next = plan_(window_.rows(c.requests(), *lengths_, config_.predicts), planned_rate_, layout_);
+    const std::vector<trace_row> rows = window_.rows(c.requests(), *lengths_, config_.predicts);
+    instance_layout next = plan_({rows, planned_rate_, window_.ended(), arrivals_ - gone_, held()}, layout_);
     const bool changes = life_ == 0 || !alike(next, layout_);
     // What the last plan gave the instances is not given up for one plan's word: near saturation they differ.
     const bool waits = life_ != 0 && layout_.kind != layout_kind::together && next.kind != layout_.kind && !doubted_;
@@ -399,11 +424,17 @@ class replanning {
   std::uint64_t life_ = 0;  ///< Which layout runs: the first is 1.
   std::vector<bool> met_;   ///< By request: it has been placed before.
   std::size_t arrivals_ = 0;
+  std::size_t gone_ = 0;        ///< Of them, those that have ended or were refused.
   std::size_t looked_at_ = 0;   ///< Arrivals when a shift was looked for last.
   std::size_t planned_at_ = 0;  ///< Arrivals at the last plan, with what was given.
   std::size_t given_ = 0;       ///< Requests of the history.
   double planned_rate_ = 0;
   std::deque<double> queue_;  ///< How many waited at the last looks.
+  struct look_at {
+    std::size_t arrived = 0;  ///< Until then.
+    std::size_t here = 0;     ///< Then.
+  };
+  std::deque<look_at> population_;  ///< At the last looks.
   std::size_t patience_ = config_.patience;
   bool learned_ = false;
   std::vector<float> scores_;  ///< Of those that came before anything was learned.

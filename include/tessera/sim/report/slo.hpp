@@ -3,6 +3,7 @@
 
 #include <tessera/sim/error.hpp>
 #include <tessera/sim/input/split_list.hpp>
+#include <tessera/sim/report/promise.hpp>
 #include <tessera/sim/report/request_record.hpp>
 
 #include <fmt/format.h>
@@ -104,6 +105,16 @@ struct slo_bound {
     bounds.push_back(bound);
   }
   return bounds;
+}
+
+/// What policies are told of objectives: the bounds of the time to first token and of the time per output token.
+[[nodiscard]] inline promise promise_of(std::span<const slo_bound> bounds) noexcept {
+  promise p;
+  for (const slo_bound& b : bounds) {
+    if (b.metric == slo_metric::ttft) p.ttft_s = b.seconds;
+    if (b.metric == slo_metric::tpot) p.tpot_s = b.seconds;
+  }
+  return p;
 }
 
 /// How much of a run meets its objectives. A request meets them if it was completed and is within every bound; the run
