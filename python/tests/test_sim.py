@@ -222,6 +222,17 @@ def test_goodput() -> None:
     assert 0 < run.goodput(ttft=middle, tpot=1e9) < 300 / span
 
 
+def test_what_is_promised() -> None:
+    many = sim.generate("azure-conv", 600, rate=60.0)
+    untold = sim.replay("phasor", many, instances=3)
+    told = sim.replay("phasor", many, instances=3, ttft=4.0, tpot=0.1)
+    assert not np.array_equal(told.requests["finish"], untold.requests["finish"])
+    as_supposed = sim.replay("phasor", many, instances=3, ttft=1.0)
+    np.testing.assert_array_equal(as_supposed.requests["finish"], untold.requests["finish"])
+    by_arrival = [sim.replay("fcfs", many, instances=3, ttft=t).requests["finish"] for t in (None, 0.5)]
+    np.testing.assert_array_equal(*by_arrival)
+
+
 def test_sweep() -> None:
     loads = {rate: sim.generate("alpaca-chat", 100, rate=rate) for rate in (1.0, 4.0)}
     swept = list(sim.sweep(["fcfs", "pascal"], loads, workers=2, instances=1))
@@ -264,6 +275,8 @@ def test_pandas_takes_it() -> None:
         ({"placement": "best"}, "unknown placement 'best'; there are: least-load, "),
         ({"placement": lambda views: 8}, "the index of one of 8 instances, not 8"),
         ({"placement": lambda views: -1}, "the index of one of 8 instances, not -1"),
+        ({"ttft": 0.0}, "ttft must be a number of seconds above 0, not 0"),
+        ({"tpot": float("nan")}, "tpot must be a number of seconds above 0, not nan"),
     ],
 )
 def test_what_is_refused(changed: dict[str, Any], message: str) -> None:

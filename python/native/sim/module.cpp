@@ -22,6 +22,7 @@
 #include <exception>
 #include <memory>
 #include <string>
+#include <tuple>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -206,7 +207,8 @@ nb::dict replay(const std::string& policy, const numbers& arrival, const numbers
                 const nb::list& runs, bool prefix_cache, const std::string& profile, std::int64_t instances,
                 std::optional<std::int64_t> kv_blocks, std::int64_t block_size, std::int64_t max_batch,
                 std::int64_t token_budget, std::int64_t in_flight, std::optional<double> threshold, nb::object place,
-                std::optional<std::int64_t> routers, double report_s, const std::optional<std::string>& explain) {
+                std::optional<std::int64_t> routers, double report_s, std::optional<double> ttft,
+                std::optional<double> tpot, const std::optional<std::string>& explain) {
   const std::vector<sim::trace_row> rows = rows_of(arrival, prompt, output, reasoning, score, session, think, runs);
   constexpr auto how = sim::spelling::names;
   const sim::machines kind{static_cast<std::size_t>(sim::require_within(instances, 1, sim::max_instances, "instances")),
@@ -218,6 +220,14 @@ nb::dict replay(const std::string& policy, const numbers& arrival, const numbers
   options.in_flight = static_cast<std::size_t>(sim::require_within(in_flight, 0, 1 << 24, "in_flight"));
   sim::require_memory(options, rows.size(), 1, 1, how);
   options.prefix_cache = prefix_cache;
+  for (const auto& [promised, name, into] :
+       {std::tuple{ttft, "ttft", &options.promised.ttft_s}, std::tuple{tpot, "tpot", &options.promised.tpot_s}}) {
+    if (!promised) continue;
+    if (!(*promised > 0 && *promised <= 1e9)) {
+      throw sim::usage_error{fmt::format("{} must be a number of seconds above 0, not {}", name, *promised)};
+    }
+    *into = *promised;
+  }
   if (policy.find(',') != policy.npos) throw sim::usage_error{"one policy at a time"};
   const sim::policy chosen = threshold ? pars_with(*threshold) : sim::select_policies(policies(), policy).front();
   if (routers) {
@@ -326,5 +336,5 @@ NB_MODULE(_sim, m) {
         nb::arg("prefix_cache"), nb::arg("profile"), nb::arg("instances"), nb::arg("kv_blocks").none(),
         nb::arg("block_size"), nb::arg("max_batch"), nb::arg("token_budget"), nb::arg("in_flight"),
         nb::arg("threshold").none(), nb::arg("place").none(), nb::arg("routers").none(), nb::arg("report_s"),
-        nb::arg("explain").none());
+        nb::arg("ttft").none(), nb::arg("tpot").none(), nb::arg("explain").none());
 }

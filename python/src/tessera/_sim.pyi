@@ -36,5 +36,7 @@ def replay(
     place: Callable[[list[tuple[int, int, int, int]]], int] | None,
     routers: int | None,
     report_s: float,
+    ttft: float | None,
+    tpot: float | None,
     explain: str | None,
 ) -> dict[str, Any]: ...

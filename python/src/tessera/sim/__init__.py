@@ -216,6 +216,8 @@ def replay(
     placement: str | Callable[[Sequence[InstanceView]], int] | None = None,
     routers: int | None = None,
     report_s: float = 1.0,
+    ttft: float | None = None,
+    tpot: float | None = None,
     explain: int | float | None = None,
 ) -> Run:
     """Replays a workload under a policy, from the first arrival to the last token. Deterministic.
@@ -232,6 +234,9 @@ def replay(
     :param routers: so many routers, in turn, know only what they have sent and what instances report; None: one knows
         all at any moment. For policies that leave the placement open.
     :param report_s: seconds between two reports of an instance, with routers.
+    :param ttft: the time to first token, in seconds, that every request is promised, for policies that plan for it:
+        due-first, phasor and the slack orders.
+    :param tpot: likewise the time per token after the first.
     :param explain: a request, an int, or a time in seconds, a float: who decided what about it, or in the second from
         then on, and why, in `Run.explained`.
     :raises ValueError: for what nobody can mean; it says what is allowed.
@@ -276,6 +281,8 @@ def replay(
         place,
         routers,
         report_s,
+        ttft,
+        tpot,
         None if explain is None else f"{'time' if isinstance(explain, float) else 'request'}:{explain}",
     )
     explained = None
