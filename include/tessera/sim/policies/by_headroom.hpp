@@ -21,10 +21,11 @@ namespace sim {
 
 /// New requests to the instance with the most headroom: the smaller of Phi_T, of the prompts of requests that have no
 /// token yet, and Phi_S, of its memory when all its requests have their expected length. Both may be negative. One
-/// whose prompt is cached somewhere, in part, goes where the product is least of what there would then be to compute
-/// and of how many requests there would be: LMetric's, with the prompts in line, and counting the request itself, lest
-/// an idle instance be worth any prefix. Requests that begin to answer stay, unless memory is tight. O(instances) a
-/// request, and O(instances log blocks) where prefixes are shared.
+/// whose prompt is cached somewhere, in part, goes where the product is least of what would be computed of it and of
+/// how many requests there would be: LMetric's, in time, and counting the request itself, lest an idle instance be
+/// worth any prefix. Prompts in line are left to that number: counted as well, they scatter prefixes where memory is
+/// scarce. Requests that begin to answer stay, unless memory is tight. O(instances) a request, and O(instances log
+/// blocks) where prefixes are shared.
 class by_headroom {
  public:
   /// @param model what prompts cost, and the time to first token that is aimed at.
@@ -57,7 +58,7 @@ class by_headroom {
     views_.clear();
     for (const instance_view& v : instances) {
       if (cached) {
-        views_.push_back({v.requests, -(totals_[v.id].flops + own(v)) * static_cast<double>(v.requests + 1)});
+        views_.push_back({v.requests, -own(v) * static_cast<double>(v.requests + 1)});
         continue;
       }
       // Where more was generated than expected, all in all, it is what is held.
