@@ -13,6 +13,7 @@
 #include <tessera/sim/policies/disaggregated.hpp>
 #include <tessera/sim/policies/due_first_config.hpp>
 #include <tessera/sim/policies/instance_layout.hpp>
+#include <tessera/sim/policies/layout_trials.hpp>
 #include <tessera/sim/policies/learned_lengths.hpp>
 #include <tessera/sim/policies/policy.hpp>
 #include <tessera/sim/policies/pool_plan.hpp>
@@ -22,7 +23,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -58,25 +58,6 @@ namespace sim {
   return bounded_steps(o, calibrate_prefill(o.instance.timer, default_ttft_target), due_first_config{}.step_s);
 }
 
-/// To such a part of the requests of a trial a promise may be broken: a fifth of what a 99th percentile allows, for a
-/// trial is short.
-inline constexpr double forgiven = 0.002;
-/// What a trial of a layout says.
-struct trial_outcome {
-  double broken = 0;  ///< Part of the requests to which a promise was broken; 0 if it is no more than `forgiven`.
-  double e2e_s = 0;   ///< Mean end-to-end latency.
-  /// Promises first.
-  [[nodiscard]] friend bool operator<(const trial_outcome& a, const trial_outcome& b) noexcept {
-    return a.broken != b.broken ? a.broken < b.broken : a.e2e_s < b.e2e_s;
-  }
-  /// Whether `other` is worth a change: it breaks fewer promises, or as many and is faster by `gain`.
-  [[nodiscard]] bool worth(const trial_outcome& other, double gain) const noexcept {
-    return broken != other.broken ? other.broken < broken : e2e_s >= gain * other.e2e_s;
-  }
-};
-
-/// Rows of a history that a first trial of pools runs.
-inline constexpr std::size_t first_trial = 1000;
 /// Rows of the trial that has to confirm it.
 inline constexpr std::size_t last_trial = 8000;
 /// A trial of pools lasts at least so many times as long as a request takes.
@@ -96,78 +77,6 @@ inline constexpr std::size_t most_in_trials = 64;
 
 #if TESSERA_DETAIL_POLICIES_DEFINED
 namespace detail {
-
-/// How layouts of a cluster serve `rows`, by simulating them.
-template <class Scheduler>
-class layout_trials {
- public:
-  layout_trials(const cluster_options& o, const prefill_model& model, const typename Scheduler::config& ordered,
-                const progress_callback& progress)
-      : options_{o}, model_{model}, ordered_{ordered}, progress_{&progress} {
-    // Nobody knows what will go wrong, and all that is tried is measured.
-    options_.faults.clear();
-    options_.watcher = nullptr;
-    options_.warmup_s = options_.drain_s = 0;
-  }
-  /// From now on these are tried, as they came.
-  void as_they_came(std::span<const trace_row> rows) {
-    rows_.assign(rows.begin(), rows.end());
-    options_.in_flight = 0;
-  }
-  /// From now on as many at any time as are `here` now, the last rows over and over. The first so many are cut, each at
-  /// another place, lest all end at once; of promises those count that are made when these are gone.
-  void as_many_as(std::size_t here, std::span<const trace_row> rows) {
-    rows_.clear();
-    options_.in_flight = here;
-    double part = 0;
-    for (std::size_t i = 0; i != uncounted(here) + here + first_trial / 2; ++i) {
-      trace_row r = rows[rows.size() - 1 - i % rows.size()];
-      r.arrival_s = 0;
-      part += 0.6180339887498949;  // the golden section fills the interval evenly
-      part -= std::floor(part);
-      if (i < here) {
-        r.output_tokens = std::max<std::int64_t>(1, std::llround(part * static_cast<double>(r.output_tokens)));
-        r.answer_tokens = r.output_tokens;
-      }
-      rows_.push_back(r);
-    }
-  }
-
-  [[nodiscard]] trial_outcome together() { return run(by_headroom{model_}); }
-  [[nodiscard]] trial_outcome apart(const pool_sizes& sizes) {
-    return run(disaggregated{sizes, phasor_control{{.model = model_, .changes_roles = false, .counts_queues = true}}});
-  }
-
- private:
-  /// Before a trial with so many at any time is about more than its beginning.
-  [[nodiscard]] static std::size_t uncounted(std::size_t here) noexcept {
-    return here == 0 ? 0 : 2 * here + first_trial / 2;
-  }
-
-  template <class Control>
-  [[nodiscard]] trial_outcome run(Control control) {
-    cluster_options o = options_;
-    o.instance.limits.requests = std::max(o.instance.limits.requests, rows_.size());
-    const run_result r = cluster<Scheduler, Control>{o, ordered_, std::move(control)}.run(
-        rows_, [this](std::size_t) { (*progress_)(0); });  // it hears of signals
-    std::size_t broken = 0, all = 0;
-    for (const request_record& x : r.requests) {
-      if (x.id < uncounted(o.in_flight)) continue;
-      ++all;
-      const bool late = o.promised.ttft_s > 0 && !(x.ttft() <= o.promised.ttft_s);
-      const bool slow = o.promised.tpot_s > 0 && x.tpot() > o.promised.tpot_s;
-      broken += late || slow ? 1U : 0U;
-    }
-    const double part = all == 0 ? 0 : static_cast<double>(broken) / static_cast<double>(all);
-    return {part > forgiven ? part : 0, r.numbers.e2e.mean};
-  }
-
-  std::vector<trace_row> rows_;
-  cluster_options options_;
-  prefill_model model_;
-  typename Scheduler::config ordered_;
-  const progress_callback* progress_;
-};
 
 /// The layout that is expected to be best for the traffic that was seen: stages if the planner expects them to gain
 /// enough, or pools if trials on the last rows do, by the promises that are kept and then by the mean end-to-end
@@ -277,7 +186,7 @@ TESSERA_DETAIL_POLICIES_INLINE run_result run_due_first(const cluster_options& o
   const cluster_options bounded = config.bounded_steps ? bounded_steps(own, model, step_s) : own;
   replanning::config r{.model = model, .by_headroom = config.by_headroom, .predicts = config.predicts};
   for (std::size_t i = 0; i != own.instances; ++i) r.bounds.push_back(bounded.of(i).prefill_budget);
-  detail::layout_trials<scheduler> trials{bounded, model, ordered, progress};
+  layout_trials<scheduler> trials{bounded, model, ordered, progress};
   replanning control{std::move(r), lengths, history, [&](const seen_traffic& seen, const instance_layout& now) {
                        return detail::best_layout(own, parts, trials, seen, now);
                      }};

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <tessera/sim/cluster/cluster.hpp>
+#include <tessera/sim/policies/by_headroom.hpp>
+#include <tessera/sim/policies/disaggregated.hpp>
+#include <tessera/sim/policies/policy.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <utility>
+#include <vector>
+
+/// @file
+/// What a layout of a cluster would do for the requests that came last: it is simulated.
+
+TESSERA_NAMESPACE_BEGIN
+namespace sim {
+
+/// To such a part of the requests of a trial a promise may be broken: a fifth of what a 99th percentile allows, for a
+/// trial is short.
+inline constexpr double forgiven = 0.002;
+/// What a trial of a layout says.
+struct trial_outcome {
+  double broken = 0;  ///< Part of the requests to which a promise was broken; 0 if it is no more than `forgiven`.
+  double e2e_s = 0;   ///< Mean end-to-end latency.
+  /// Promises first.
+  [[nodiscard]] friend bool operator<(const trial_outcome& a, const trial_outcome& b) noexcept {
+    return a.broken != b.broken ? a.broken < b.broken : a.e2e_s < b.e2e_s;
+  }
+  /// Whether `other` is worth a change: it breaks fewer promises, or as many and is faster by `gain`.
+  [[nodiscard]] bool worth(const trial_outcome& other, double gain) const noexcept {
+    return broken != other.broken ? other.broken < broken : e2e_s >= gain * other.e2e_s;
+  }
+};
+
+/// Rows that a first trial runs.
+inline constexpr std::size_t first_trial = 1000;
+
+/// How layouts of a cluster serve `rows`, by simulating them.
+template <class Scheduler>
+class layout_trials {
+ public:
+  layout_trials(const cluster_options& o, const prefill_model& model, const typename Scheduler::config& ordered,
+                const progress_callback& progress)
+      : options_{o}, model_{model}, ordered_{ordered}, progress_{&progress} {
+    // Nobody knows what will go wrong, and all that is tried is measured.
+    options_.faults.clear();
+    options_.watcher = nullptr;
+    options_.warmup_s = options_.drain_s = 0;
+  }
+  /// From now on these are tried, as they came.
+  void as_they_came(std::span<const trace_row> rows) {
+    rows_.assign(rows.begin(), rows.end());
+    options_.in_flight = 0;
+  }
+  /// From now on as many at any time as are `here` now, the last rows over and over. The first so many are cut, each at
+  /// another place, lest all end at once; of promises those count that are made when these are gone.
+  void as_many_as(std::size_t here, std::span<const trace_row> rows) {
+    rows_.clear();
+    options_.in_flight = here;
+    double part = 0;
+    for (std::size_t i = 0; i != uncounted(here) + here + first_trial / 2; ++i) {
+      trace_row r = rows[rows.size() - 1 - i % rows.size()];
+      r.arrival_s = 0;
+      part += 0.6180339887498949;  // the golden section fills the interval evenly
+      part -= std::floor(part);
+      if (i < here) {
+        r.output_tokens = std::max<std::int64_t>(1, std::llround(part * static_cast<double>(r.output_tokens)));
+        r.answer_tokens = r.output_tokens;
+      }
+      rows_.push_back(r);
+    }
+  }
+
+  [[nodiscard]] trial_outcome together() { return run(by_headroom{model_}); }
+  [[nodiscard]] trial_outcome apart(const pool_sizes& sizes) {
+    return run(disaggregated{sizes, phasor_control{{.model = model_, .changes_roles = false, .counts_queues = true}}});
+  }
+
+ private:
+  /// Before a trial with so many at any time is about more than its beginning.
+  [[nodiscard]] static std::size_t uncounted(std::size_t here) noexcept {
+    return here == 0 ? 0 : 2 * here + first_trial / 2;
+  }
+
+  template <class Control>
+  [[nodiscard]] trial_outcome run(Control control) {
+    cluster_options o = options_;
+    o.instance.limits.requests = std::max(o.instance.limits.requests, rows_.size());
+    const run_result r = cluster<Scheduler, Control>{o, ordered_, std::move(control)}.run(
+        rows_, [this](std::size_t) { (*progress_)(0); });  // it hears of signals
+    std::size_t broken = 0, all = 0;
+    for (const request_record& x : r.requests) {
+      if (x.id < uncounted(o.in_flight)) continue;
+      ++all;
+      const bool late = o.promised.ttft_s > 0 && !(x.ttft() <= o.promised.ttft_s);
+      const bool slow = o.promised.tpot_s > 0 && x.tpot() > o.promised.tpot_s;
+      broken += late || slow ? 1U : 0U;
+    }
+    const double part = all == 0 ? 0 : static_cast<double>(broken) / static_cast<double>(all);
+    return {part > forgiven ? part : 0, r.numbers.e2e.mean};
+  }
+
+  std::vector<trace_row> rows_;
+  cluster_options options_;
+  prefill_model model_;
+  typename Scheduler::config ordered_;
+  const progress_callback* progress_;
+};
+
+}  // namespace sim
+TESSERA_NAMESPACE_END
