@@ -71,16 +71,18 @@ TEST_CASE("by_headroom: a prefix is worth as much computing as it saves, times t
   const sim::prefill_model m = model();
   const double whole = m.cost.flops(tokens{prompt});
   const double rest = whole - m.cost.flops(tokens{shared});
+  std::array<double, 2> to_compute{};
   std::array<double, 2> there{};
   std::array<int, 2> count{};
   REQUIRE(out[0] == 0);
   for (std::size_t i = 1; i != rows.size(); ++i) {
     CAPTURE(i);
-    const double here = rest * (there[0] + 1);
-    const double elsewhere = whole * (there[1] + 1);
+    const double here = to_compute[0] + rest * (there[0] + 1);
+    const double elsewhere = to_compute[1] + whole * (there[1] + 1);
     REQUIRE(here != elsewhere);
     const std::size_t to = here < elsewhere ? 0 : 1;
     CHECK(out[i] == to);
+    to_compute[to] += to == 0 ? rest : whole;
     ++there[to];
     ++count[to];
   }

@@ -314,11 +314,17 @@ TEST_CASE("due_first: of two layouts the one that breaks fewer promises, then th
   const outcome broken{.broken = 0.1, .e2e_s = 10};
   CHECK(kept < broken);
   CHECK(!(broken < kept));
-  CHECK(broken.worth(kept, 2));
-  CHECK(!kept.worth(broken, 1));
-  CHECK(kept.worth({.broken = 0, .e2e_s = 11.5}, 1.02));
-  CHECK(!kept.worth({.broken = 0, .e2e_s = 11.9}, 1.02));
-  CHECK(!kept.worth({.broken = 0, .e2e_s = std::numeric_limits<double>::quiet_NaN()}, 1));
+  constexpr double any = std::numeric_limits<double>::infinity();
+  CHECK(broken.worth(kept, 2, any));
+  CHECK(broken.worth(kept, 2, 1.25));
+  CHECK(!broken.worth(kept, 1, 1.1));  // it would fall behind
+  CHECK(!kept.worth(broken, 1, any));
+  CHECK(kept.worth({.broken = 0, .e2e_s = 11.5}, 1.02, any));
+  CHECK(!kept.worth({.broken = 0, .e2e_s = 11.9}, 1.02, any));
+  CHECK(!kept.worth({.broken = 0, .e2e_s = std::numeric_limits<double>::quiet_NaN()}, 1, any));
+  // Hardly fewer: what is faster decides.
+  CHECK(!broken.worth({.broken = 0.09, .e2e_s = 12}, 1.02, any));
+  CHECK(broken.worth({.broken = 0.09, .e2e_s = 9}, 1.02, any));
 }
 
 TEST_CASE("due_first: what is promised is kept by more requests when it is told of it") {

@@ -21,10 +21,11 @@ namespace sim {
 
 /// New requests to the instance with the most headroom: the smaller of Phi_T, of the prompts of requests that have no
 /// token yet, and Phi_S, of its memory when all its requests have their expected length. Both may be negative. One
-/// whose prompt is cached somewhere, in part, goes where the product is least of what would be computed of it and of
-/// how many requests there would be: LMetric's, in time, and counting the request itself, lest an idle instance be
-/// worth any prefix. Prompts in line are left to that number: counted as well, they scatter prefixes where memory is
-/// scarce. Requests that begin to answer stay, unless memory is tight. O(instances) a request, and O(instances log
+/// whose prompt is cached somewhere, in part, goes where the sum is least of the prompts in line and of what would be
+/// computed of it times how many requests there would be: it waits for the first and keeps the others waiting for the
+/// second. The product is LMetric's, in time, and counts the request itself, lest an idle instance be worth any prefix.
+/// Multiplied as well, the line would scatter prefixes; not counted, a prefix that many share would draw all to one
+/// instance. Requests that begin to answer stay, unless memory is tight. O(instances) a request, and O(instances log
 /// blocks) where prefixes are shared.
 class by_headroom {
  public:
@@ -58,7 +59,7 @@ class by_headroom {
     views_.clear();
     for (const instance_view& v : instances) {
       if (cached) {
-        views_.push_back({v.requests, -own(v) * static_cast<double>(v.requests + 1)});
+        views_.push_back({v.requests, -(totals_[v.id].flops + own(v) * static_cast<double>(v.requests + 1))});
         continue;
       }
       // Where more was generated than expected, all in all, it is what is held.
@@ -69,7 +70,7 @@ class by_headroom {
     const instance_view& chosen = instances[most_free_(views_)];
     const std::size_t to = chosen.id;
     if (c.asks(r) && cached) {
-      c.because("the least to compute there times how many would be there; some of its prompt is cached",
+      c.because("the least to compute of it times how many would be there, and in line; some of its prompt is cached",
                 sim::compare_views(instances, false, true));
     } else if (c.asks(r)) {
       comparison seen{.columns = {"requests", "Phi_T", "Phi_S"}};

@@ -135,17 +135,18 @@ template <class Scheduler>
   const auto [sizes, apart] = best_split(o.instances, are_apart ? now.pools.prefill : o.instances / 2,
                                          [&](const pool_sizes& p) { return trials.apart(p); });
   const double wanted = are_apart ? 1 : config.least_pool_gain;
-  // A short trial does not see a queue that grows slowly; a long one of what has lost the short one, or of what has
-  // been running, is not worth it.
-  bool pays = together.worth(apart, wanted);
+  // A short trial does not see a queue that grows slowly; a long one of what has lost the short one is not worth it.
+  // As many at any time cannot become more: there a longer time alone is no sign of a queue that grows.
+  const double slower = as_they_came ? much_slower : std::numeric_limits<double>::infinity();
+  bool pays = together.worth(apart, wanted, slower);
   const std::string kept = promises(o.promised)
                                ? fmt::format(", which broke {:.1f} % of the promises, together {:.1f} %",
                                              100 * apart.broken, 100 * together.broken)
                                : "";
-  if (pays && as_they_came && rows.size() > first_trial && !(are_apart && sizes.prefill == now.pools.prefill)) {
+  if (pays && as_they_came && rows.size() > first_trial) {
     trials.as_they_came(last(last_trial));
     together = trials.together();
-    pays = together.worth(trials.apart(sizes), wanted);
+    pays = together.worth(trials.apart(sizes), wanted, slower);
   }
   best.why += fmt::format("prompts and decodes apart ({}/{}) {} in trials on the last requests{}", sizes.prefill,
                           sizes.decode, pays ? "paid" : "did not pay", kept);
@@ -182,8 +183,7 @@ TESSERA_DETAIL_POLICIES_INLINE run_result run_due_first(const cluster_options& o
   // A promise of more than the default is no reason to let prompts weigh less against memory.
   const duration target = std::min(ttft_target(own.promised), default_ttft_target);
   const prefill_model model = calibrate_prefill(own.instance.timer, target);
-  const double step_s = own.promised.tpot_s > 0 ? own.promised.tpot_s / 2 : config.step_s;
-  const cluster_options bounded = config.bounded_steps ? bounded_steps(own, model, step_s) : own;
+  const cluster_options bounded = config.bounded_steps ? bounded_steps(own, model, config.step_s) : own;
   replanning::config r{.model = model, .by_headroom = config.by_headroom, .predicts = config.predicts};
   for (std::size_t i = 0; i != own.instances; ++i) r.bounds.push_back(bounded.of(i).prefill_budget);
   layout_trials<scheduler> trials{bounded, model, ordered, progress};

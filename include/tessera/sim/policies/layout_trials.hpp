@@ -23,6 +23,10 @@ namespace sim {
 /// To such a part of the requests of a trial a promise may be broken: a fifth of what a 99th percentile allows, for a
 /// trial is short.
 inline constexpr double forgiven = 0.002;
+/// So many times as many broken promises, or less, are clearly fewer.
+inline constexpr double clearly_fewer = 0.75;
+/// Who takes more than so many times as long, while others come however long it takes, falls behind.
+inline constexpr double much_slower = 1.25;
 /// What a trial of a layout says.
 struct trial_outcome {
   double broken = 0;  ///< Part of the requests to which a promise was broken; 0 if it is no more than `forgiven`.
@@ -31,9 +35,11 @@ struct trial_outcome {
   [[nodiscard]] friend bool operator<(const trial_outcome& a, const trial_outcome& b) noexcept {
     return a.broken != b.broken ? a.broken < b.broken : a.e2e_s < b.e2e_s;
   }
-  /// Whether `other` is worth a change: it breaks fewer promises, or as many and is faster by `gain`.
-  [[nodiscard]] bool worth(const trial_outcome& other, double gain) const noexcept {
-    return broken != other.broken ? other.broken < broken : e2e_s >= gain * other.e2e_s;
+  /// Whether `other` is worth a change: it breaks clearly fewer promises and takes at most `slower` times as long, or
+  /// breaks no more and is faster by `gain`.
+  [[nodiscard]] bool worth(const trial_outcome& other, double gain, double slower) const noexcept {
+    if (other.broken < clearly_fewer * broken) return other.e2e_s <= slower * e2e_s;
+    return other.broken <= broken && e2e_s >= gain * other.e2e_s;
   }
 };
 
@@ -95,10 +101,11 @@ class layout_trials {
         rows_, [this](std::size_t) { (*progress_)(0); });  // it hears of signals
     std::size_t broken = 0, all = 0;
     for (const request_record& x : r.requests) {
-      if (x.id < uncounted(o.in_flight)) continue;
+      // Neither the beginning of a closed loop nor its end, when fewer and fewer are there, is as it will be.
+      if (x.id < uncounted(o.in_flight) || x.id + o.in_flight >= rows_.size()) continue;
       ++all;
       const bool late = o.promised.ttft_s > 0 && !(x.ttft() <= o.promised.ttft_s);
-      const bool slow = o.promised.tpot_s > 0 && x.tpot() > o.promised.tpot_s;
+      const bool slow = o.promised.tpot_s > 0 && (!x.completed() || x.tpot() > o.promised.tpot_s);
       broken += late || slow ? 1U : 0U;
     }
     const double part = all == 0 ? 0 : static_cast<double>(broken) / static_cast<double>(all);

@@ -365,8 +365,9 @@ class replanning {
     const auto [least, most] = std::minmax_element(population_.begin(), population_.end(),
                                                    [](const look_at& a, const look_at& b) { return a.here < b.here; });
     const std::size_t came = population_.back().arrived - population_.front().arrived;
-    constexpr std::size_t enough = 16;
-    return came >= enough && static_cast<double>(most->here - least->here) < std::sqrt(static_cast<double>(came)) / 4;
+    constexpr std::size_t enough = 16;  // of fewer none or one may be here at any look
+    return came >= enough && least->here >= enough &&
+           static_cast<double>(most->here - least->here) < std::sqrt(static_cast<double>(came)) / 4;
   }
 
   template <class C>
