@@ -380,10 +380,11 @@ inline constexpr std::size_t warmup_rounds = 4;
 /// Phasor's section 4.3. 0: not even one.
 inline double slo_concurrency(const contestant& c, const archetype& a, std::size_t most, std::size_t requests,
                               std::uint64_t seed) {
-  const std::size_t longest = requests + warmup_rounds * most + requests / 4;
-  const rows_type all = sim::generate(a, {{static_cast<double>(longest) * 2, 1}}, 1, seed);
+  const auto uncounted_with = [&](std::size_t in_flight) { return warmup_rounds * in_flight + requests / 4; };
+  const auto longest = static_cast<double>(uncounted_with(most) + requests);
+  const rows_type all = sim::generate(a, {{longest * 2, 1}}, 1, seed);
   const auto holds = [&](std::size_t in_flight) {
-    const std::size_t uncounted = warmup_rounds * in_flight + requests / 4;
+    const std::size_t uncounted = uncounted_with(in_flight);
     const rows_type rows{all.begin(), all.begin() + static_cast<std::ptrdiff_t>(uncounted + requests)};
     sim::cluster_options o = cluster_of(testbed(), rows.size());
     o.in_flight = in_flight;

@@ -646,5 +646,11 @@ class phasor_control {
   std::vector<std::vector<control::sequence>> sequences_;
 };
 
+/// Pools whose sizes were planned: they keep them, and what sequences wait for counts, so that a shortage of memory on
+/// the decode side is seen. What is tried before is what runs then.
+[[nodiscard]] inline phasor_control planned_pools(const prefill_model& model) {
+  return phasor_control{{.model = model, .changes_roles = false, .counts_queues = true}};
+}
+
 }  // namespace sim
 TESSERA_NAMESPACE_END

@@ -24,12 +24,10 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <cstdint>
 #include <limits>
 #include <span>
 #include <string>
 #include <utility>
-#include <vector>
 
 /// @file
 /// What the four papers' systems give when they are put together: `tessera::due_first` on every instance, predicted
@@ -118,9 +116,11 @@ template <class Scheduler>
   const std::span<const trace_row> recent = last(first_trial);
   // A trial that is not much longer than a request takes is about an empty cluster that fills.
   const double seconds = recent.size() < first_trial / 2 ? 0 : recent.back().arrival_s - recent.front().arrival_s;
-  trials.as_they_came(recent);
   trial_outcome together{.e2e_s = never};
-  if (seconds > 0 && !held) together = trials.together();
+  if (seconds > 0 && !held) {
+    trials.as_they_came(recent);
+    together = trials.together();
+  }
   const bool as_they_came = seconds >= trial_lengths * together.e2e_s;
   if (!as_they_came) {
     // Who is held to so many needs no arrivals to be known, but half of the lengths.

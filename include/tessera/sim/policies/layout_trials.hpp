@@ -4,6 +4,7 @@
 #include <tessera/sim/cluster/cluster.hpp>
 #include <tessera/sim/policies/by_headroom.hpp>
 #include <tessera/sim/policies/disaggregated.hpp>
+#include <tessera/sim/policies/golden_section.hpp>
 #include <tessera/sim/policies/policy.hpp>
 
 #include <algorithm>
@@ -50,6 +51,8 @@ inline constexpr std::size_t first_trial = 1000;
 template <class Scheduler>
 class layout_trials {
  public:
+  /// Of a cluster with such instances and promises, whose schedulers are configured so. `progress`, which hears of
+  /// signals while a trial runs, must outlive it.
   layout_trials(const cluster_options& o, const prefill_model& model, const typename Scheduler::config& ordered,
                 const progress_callback& progress)
       : options_{o}, model_{model}, ordered_{ordered}, progress_{&progress} {
@@ -68,13 +71,12 @@ class layout_trials {
   void as_many_as(std::size_t here, std::span<const trace_row> rows) {
     rows_.clear();
     options_.in_flight = here;
-    double part = 0;
+    golden_section parts;
     for (std::size_t i = 0; i != uncounted(here) + here + first_trial / 2; ++i) {
       trace_row r = rows[rows.size() - 1 - i % rows.size()];
       r.arrival_s = 0;
-      part += 0.6180339887498949;  // the golden section fills the interval evenly
-      part -= std::floor(part);
       if (i < here) {
+        const double part = parts.next();
         r.output_tokens = std::max<std::int64_t>(1, std::llround(part * static_cast<double>(r.output_tokens)));
         r.answer_tokens = r.output_tokens;
       }
@@ -82,9 +84,11 @@ class layout_trials {
     }
   }
 
+  /// How they are served where all instances do everything. As long as it takes to simulate that.
   [[nodiscard]] trial_outcome together() { return run(by_headroom{model_}); }
+  /// How they are served by pools of such sizes, none of which changes. Likewise.
   [[nodiscard]] trial_outcome apart(const pool_sizes& sizes) {
-    return run(disaggregated{sizes, phasor_control{{.model = model_, .changes_roles = false, .counts_queues = true}}});
+    return run(disaggregated{sizes, planned_pools(model_)});
   }
 
  private:

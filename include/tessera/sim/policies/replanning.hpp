@@ -258,10 +258,7 @@ class replanning {
     switch (layout_.kind) {
       case layout_kind::together: running_ = together(); break;
       case layout_kind::stages: running_.emplace<cascade>(layout_.stages); break;
-      case layout_kind::pools:
-        running_.emplace<apart>(
-            layout_.pools, phasor_control{{.model = config_.model, .changes_roles = false, .counts_queues = true}});
-        break;
+      case layout_kind::pools: running_.emplace<apart>(layout_.pools, planned_pools(config_.model)); break;
     }
     // In stages, who is read for long is not where prompts are, and prompts get all that they need.
     for (std::size_t i = 0; i != c.size(); ++i) {

@@ -4,6 +4,7 @@
 #include <tessera/rank/length_shift.hpp>
 #include <tessera/sim/cluster/instance.hpp>
 #include <tessera/sim/input/trace_row.hpp>
+#include <tessera/sim/policies/golden_section.hpp>
 #include <tessera/sim/policies/learned_lengths.hpp>
 
 #include <algorithm>
@@ -134,7 +135,7 @@ class traffic_window {
     const std::vector<curve> curves = survival(all, scores);
     std::vector<trace_row> out;
     out.reserve(seen_.size());
-    double place = 0;
+    golden_section places;
     for (std::size_t i = 0; i != seen_.size(); ++i) {
       const entry& e = seen_[i];
       if (e.refused) continue;
@@ -144,9 +145,7 @@ class traffic_window {
       row.score = lengths.expected_of(predicts ? e.score : std::numeric_limits<float>::quiet_NaN());
       tokens output = length_of(e, all);
       if (!e.ended) {
-        // The golden section fills the interval evenly, however many there are.
-        place += 0.6180339887498949;
-        place -= std::floor(place);
+        const double place = places.next();
         const auto own =
             std::partition_point(curves.begin(), curves.end() - 1, [&](const curve& c) { return c.last < scores[i]; });
         output = longer_than(own->parts, output, place);
