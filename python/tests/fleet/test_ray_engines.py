@@ -278,8 +278,9 @@ async def in_a_move(e: Endpoint, cores: dict[str, int], begin: Callable[[], None
     raise NeverCame(f"no move to where nobody reasons: {e.book_or_why()}")
 
 
-async def while_all_run(e: Endpoint, cores: dict[str, int], begin: Callable[[], None]) -> str:
-    """The name of an engine in the middle of its requests; the cores of both are stopped. `begin` begins streams."""
+async def while_all_run(e: Endpoint, cores: dict[str, int], begin: Callable[[], None]) -> str | None:
+    """The name of an engine in the middle of its requests, if the moment was not missed; the cores of both are stopped.
+    `begin` begins streams."""
     # Nobody ends before both have requests, however fast they are and whoever else has work.
     send([*cores.values()], signal.SIGSTOP)
     begin()
@@ -288,19 +289,11 @@ async def while_all_run(e: Endpoint, cores: dict[str, int], begin: Callable[[], 
         return min(v["requests"] for v in e.book()["replicas"].values()) >= 2
 
     await e.soon("requests at both engines", both)
-    # A little at a time, and not by the loop's clock, which may be late by hundreds of tokens.
-    run = True
-    while run:
-        send([*cores.values()], signal.SIGCONT)
-        time.sleep(0.02)
-        send([*cores.values()], signal.SIGSTOP)
-        await asyncio.sleep(0.1)  # what they have said is heard
-        views = (await asyncio.to_thread(e.book))["replicas"]
-        run = any(v["requests"] > 0 for v in views.values())
-        for name, v in views.items():
-            if v["requests"] > 0 and v["kv_held"] > 0:
-                return str(name)
-    raise NeverCame(f"all have ended, and nobody was seen in the middle: {e.book_or_why()}")
+    send([*cores.values()], signal.SIGCONT)
+    time.sleep(0.05)  # not the loop's; and yet on a machine that is busy it lasts seconds
+    send([*cores.values()], signal.SIGSTOP)
+    book = await asyncio.to_thread(e.book)
+    return next((name for name, v in book["replicas"].items() if v["requests"] > 0), None)
 
 
 def killed(
@@ -308,13 +301,13 @@ def killed(
     model: Model,
     says: list[str],
     what: str,
-    when: Callable[[Endpoint, dict[str, int], Callable[[], None]], Awaitable[str]],
+    when: Callable[[Endpoint, dict[str, int], Callable[[], None]], Awaitable[str | None]],
     counted: str = "failed",
 ) -> None:
     """Streams say what they say undisturbed although the "actor" or the "core" of the engine that `when` names is
-    killed, which the book notices as a request that is `counted`."""
+    killed, which the book notices as a request that is `counted`. Again, if all had said everything before."""
 
-    async def run(client: AsyncOpenAI) -> None:
+    async def noticed(client: AsyncOpenAI) -> bool:
         await e.soon("both engines", e.full(2))
         before = e.book()
         actors = {name: v["pid"] for name, v in before["replicas"].items()}
@@ -326,8 +319,8 @@ def killed(
             streams.extend(asyncio.ensure_future(text_of(client, "tiny", ids, most)) for ids in model.prompts[:8])
 
         victim = await when(e, cores, begin)
-        assert not all(s.done() for s in streams)
-        e.kill((cores if what == "core" else actors)[victim])
+        if victim:
+            e.kill((cores if what == "core" else actors)[victim])
         send([*cores.values()], signal.SIGCONT)
         got = await asyncio.gather(*streams)
         equal = sum(s == say for s, say in zip(got, says, strict=False))
@@ -335,9 +328,18 @@ def killed(
         count = {name: (before[name], after[name]) for name in ("moved", "stayed", "failed")}
         print(f"{equal} of {len(got)} streams are the same; before and after: {count}")
         assert equal == len(got)
-        assert after[counted] > before[counted]
-        # Who has killed it sees to nothing else, and the core has the memory that the next one needs.
-        await e.soon("the end of its core", lambda: not is_core(cores[victim]))
+        if victim:
+            # Who has killed it sees to nothing else, and the core has the memory that the next one needs.
+            await e.soon("the end of its core", lambda: not is_core(cores[victim]))
+        return bool(after[counted] > before[counted])
+
+    async def run(client: AsyncOpenAI) -> None:
+        end = time.monotonic() + patience
+        while not await noticed(client):
+            if time.monotonic() > end:
+                raise NeverCame(
+                    f"{patience:.0f} s, and nobody was killed in the middle of a request: {e.book_or_why()}"
+                )
 
     e.talk(run)
 
