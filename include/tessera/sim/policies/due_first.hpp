@@ -77,12 +77,12 @@ inline constexpr std::size_t most_in_trials = 64;
 namespace detail {
 
 /// The layout that is expected to be best for the traffic that was seen: stages if the planner expects them to gain
-/// enough, or pools if trials on the last rows do, by the promises that are kept and then by the mean end-to-end
-/// latency. The layout that there is need not gain as much.
+/// enough, or pools, or `long_steps` (bounds by instance; may be empty) if trials on the last rows do, by the promises
+/// that are kept and then by the mean end-to-end latency. The layout that there is need not gain as much.
 template <class Scheduler>
 [[nodiscard]] instance_layout best_layout(const cluster_options& o, const due_first_config& config,
-                                          layout_trials<Scheduler>& trials, const seen_traffic& seen,
-                                          const instance_layout& now) {
+                                          std::span<const tokens> long_steps, layout_trials<Scheduler>& trials,
+                                          const seen_traffic& seen, const instance_layout& now) {
   const auto [rows, rate, ended, here, held] = seen;
   instance_layout best;
   const auto less = [](bool enough) { return enough ? "not less" : "less"; };
@@ -123,34 +123,55 @@ template <class Scheduler>
   }
   const bool as_they_came = seconds >= trial_lengths * together.e2e_s;
   if (!as_they_came) {
-    // Who is held to so many needs no arrivals to be known, but half of the lengths.
-    if (!held || 2 * ended < here) {
-      best.why += "too little is known to try pools";
+    // Who is held to so many needs no arrivals to be known, but lengths, and not of the short alone.
+    if (!held || ended < here) {
+      best.why += "too little is known for trials";
       return best;
     }
-    trials.as_many_as(here, rows);
+    trials.as_many_as(here, first_trial / 2, rows);
     together = trials.together();
   }
-  const bool are_apart = now.kind == layout_kind::pools;
-  const auto [sizes, apart] = best_split(o.instances, are_apart ? now.pools.prefill : o.instances / 2,
-                                         [&](const pool_sizes& p) { return trials.apart(p); });
-  const double wanted = are_apart ? 1 : config.least_pool_gain;
   // A short trial does not see a queue that grows slowly; a long one of what has lost the short one is not worth it.
-  // As many at any time cannot become more: there a longer time alone is no sign of a queue that grows.
-  const double slower = as_they_came ? much_slower : std::numeric_limits<double>::infinity();
-  bool pays = together.worth(apart, wanted, slower);
-  const std::string kept = promises(o.promised)
-                               ? fmt::format(", which broke {:.1f} % of the promises, together {:.1f} %",
-                                             100 * apart.broken, 100 * together.broken)
-                               : "";
-  if (pays && as_they_came && rows.size() > first_trial) {
-    trials.as_they_came(last(last_trial));
+  const auto pays = [&](auto&& runs, trial_outcome& other, double wanted) {
+    if (!together.worth(other, wanted)) return false;
+    if (as_they_came && rows.size() <= first_trial) return true;
+    if (as_they_came) {
+      trials.as_they_came(last(last_trial));
+    } else {
+      trials.as_many_as(here, std::max(2 * first_trial, 2 * here), rows);
+    }
     together = trials.together();
-    pays = together.worth(trials.apart(sizes), wanted, slower);
+    other = runs();
+    return together.worth(other, wanted);
+  };
+  const bool are_apart = now.kind == layout_kind::pools;
+  auto [sizes, apart] = best_split(o.instances, are_apart ? now.pools.prefill : o.instances / 2,
+                                   [&](const pool_sizes& p) { return trials.apart(p); });
+  if (are_apart && sizes.prefill != now.pools.prefill) {
+    const trial_outcome present = trials.apart(now.pools);
+    if (!present.worth(apart, config.least_pool_gain)) {
+      sizes = now.pools;
+      apart = present;
+    }
   }
-  best.why += fmt::format("prompts and decodes apart ({}/{}) {} in trials on the last requests{}", sizes.prefill,
-                          sizes.decode, pays ? "paid" : "did not pay", kept);
-  if (pays) {
+  trial_outcome longer{.broken = 1, .e2e_s = never};
+  if (!long_steps.empty()) longer = trials.together(long_steps);
+  // For longer steps nobody has to move.
+  const bool try_longer = !long_steps.empty() && !longer.worth(apart, config.least_pool_gain);
+  const bool paid =
+      try_longer
+          ? pays([&] { return trials.together(long_steps); }, longer, now.bounds.empty() ? config.least_pool_gain : 1)
+          : pays([&] { return trials.apart(sizes); }, apart, are_apart ? 1 : config.least_pool_gain);
+  best.why += try_longer ? "steps as long as the promised TPOT allows"
+                         : fmt::format("prompts and decodes apart ({}/{})", sizes.prefill, sizes.decode);
+  best.why += fmt::format(" {} in trials on the last requests", paid ? "paid" : "did not pay");
+  if (promises(o.promised)) {
+    best.why += fmt::format(", which broke {:.1f} % of the promises, together {:.1f} %",
+                            100 * (try_longer ? longer : apart).broken, 100 * together.broken);
+  }
+  if (!paid) return best;
+  best.bounds.assign(long_steps.begin(), long_steps.end());
+  if (!try_longer) {
     best.kind = layout_kind::pools;
     best.pools = sizes;
   }
@@ -185,10 +206,17 @@ TESSERA_DETAIL_POLICIES_INLINE run_result run_due_first(const cluster_options& o
   const prefill_model model = calibrate_prefill(own.instance.timer, target);
   const cluster_options bounded = config.bounded_steps ? bounded_steps(own, model, config.step_s) : own;
   replanning::config r{.model = model, .by_headroom = config.by_headroom, .predicts = config.predicts};
-  for (std::size_t i = 0; i != own.instances; ++i) r.bounds.push_back(bounded.of(i).prefill_budget);
+  // Half of what is promised for a token, as `due_first_config::step_s` is half of a usual promise.
+  const double long_s = own.promised.tpot_s / 2;
+  std::vector<tokens> long_steps;
+  const cluster_options longer = long_s > config.step_s ? bounded_steps(own, model, long_s) : own;
+  for (std::size_t i = 0; i != own.instances; ++i) {
+    r.bounds.push_back(bounded.of(i).prefill_budget);
+    if (config.bounded_steps && long_s > config.step_s) long_steps.push_back(longer.of(i).prefill_budget);
+  }
   layout_trials<scheduler> trials{bounded, model, ordered, progress};
   replanning control{std::move(r), lengths, history, [&](const seen_traffic& seen, const instance_layout& now) {
-                       return detail::best_layout(own, parts, trials, seen, now);
+                       return detail::best_layout(own, parts, long_steps, trials, seen, now);
                      }};
   return cluster<scheduler, replanning>{own, ordered, std::move(control)}.run(rows, progress);
 }

@@ -24,23 +24,34 @@ namespace sim {
 /// To such a part of the requests of a trial a promise may be broken: a fifth of what a 99th percentile allows, for a
 /// trial is short.
 inline constexpr double forgiven = 0.002;
-/// So many times as many broken promises, or less, are clearly fewer.
+/// So many times as many broken promises, or less, are clearly fewer, if it is not by chance.
 inline constexpr double clearly_fewer = 0.75;
+/// So many times as many, or less, are worth whatever time it takes, if that does not grow.
+inline constexpr double far_fewer = 0.25;
 /// Who takes more than so many times as long, while others come however long it takes, falls behind.
 inline constexpr double much_slower = 1.25;
 /// What a trial of a layout says.
 struct trial_outcome {
   double broken = 0;  ///< Part of the requests to which a promise was broken; 0 if it is no more than `forgiven`.
   double e2e_s = 0;   ///< Mean end-to-end latency.
+  double of = 0;      ///< Requests that count in `broken`.
+  bool held = false;  ///< There were as many at any time.
   /// Promises first.
   [[nodiscard]] friend bool operator<(const trial_outcome& a, const trial_outcome& b) noexcept {
     return a.broken != b.broken ? a.broken < b.broken : a.e2e_s < b.e2e_s;
   }
-  /// Whether `other` is worth a change: it breaks clearly fewer promises and takes at most `slower` times as long, or
-  /// breaks no more and is faster by `gain`.
-  [[nodiscard]] bool worth(const trial_outcome& other, double gain, double slower) const noexcept {
-    if (other.broken < clearly_fewer * broken) return other.e2e_s <= slower * e2e_s;
-    return other.broken <= broken && e2e_s >= gain * other.e2e_s;
+  /// Whether it breaks clearly fewer promises: by two deviations of the difference of two counts, too.
+  [[nodiscard]] bool keeps_more(const trial_outcome& other) const noexcept {
+    const double fewer = other.broken * other.of - broken * of;
+    return broken < clearly_fewer * other.broken && fewer > 2 * std::sqrt(other.broken * other.of + broken * of);
+  }
+  /// Whether `other` is worth a change: it breaks clearly fewer promises and does not fall behind, or breaks not
+  /// clearly more and is faster by `gain`. As many at any time cannot become more: there it falls behind when fewer
+  /// requests whose promises are kept end in a second, unless it breaks far fewer.
+  [[nodiscard]] bool worth(const trial_outcome& other, double gain) const noexcept {
+    if (!other.keeps_more(*this)) return !keeps_more(other) && e2e_s >= gain * other.e2e_s;
+    if (!held) return other.e2e_s <= much_slower * e2e_s;
+    return other.broken <= far_fewer * broken || other.e2e_s * (1 - broken) <= e2e_s * (1 - other.broken);
   }
 };
 
@@ -67,12 +78,12 @@ class layout_trials {
     options_.in_flight = 0;
   }
   /// From now on as many at any time as are `here` now, the last rows over and over. The first so many are cut, each at
-  /// another place, lest all end at once; of promises those count that are made when these are gone.
-  void as_many_as(std::size_t here, std::span<const trace_row> rows) {
+  /// another place, lest all end at once; of promises `counted` count that are made when these are gone.
+  void as_many_as(std::size_t here, std::size_t counted, std::span<const trace_row> rows) {
     rows_.clear();
     options_.in_flight = here;
     golden_section parts;
-    for (std::size_t i = 0; i != uncounted(here) + here + first_trial / 2; ++i) {
+    for (std::size_t i = 0; i != uncounted(here) + counted + here; ++i) {
       trace_row r = rows[rows.size() - 1 - i % rows.size()];
       r.arrival_s = 0;
       if (i < here) {
@@ -84,11 +95,20 @@ class layout_trials {
     }
   }
 
-  /// How they are served where all instances do everything. As long as it takes to simulate that.
-  [[nodiscard]] trial_outcome together() { return run(by_headroom{model_}); }
-  /// How they are served by pools of such sizes, none of which changes. Likewise.
+  /// How they are served where all instances do everything, with such bounds on the prompts in a step, by instance;
+  /// none: the usual ones. As long as it takes to simulate that.
+  [[nodiscard]] trial_outcome together(std::span<const tokens> bounds = {}) {
+    cluster_options o = options_;
+    if (!bounds.empty()) o.instance.prefill_budget = bounds.front();
+    for (std::size_t i = 0; i < std::min(bounds.size(), o.each.size()); ++i) o.each[i].prefill_budget = bounds[i];
+    return run(std::move(o), by_headroom{model_});
+  }
+  /// How they are served by pools of such sizes, none of which changes, with no bounds. Likewise.
   [[nodiscard]] trial_outcome apart(const pool_sizes& sizes) {
-    return run(disaggregated{sizes, planned_pools(model_)});
+    cluster_options o = options_;
+    o.instance.prefill_budget = {};
+    for (instance_options& one : o.each) one.prefill_budget = {};
+    return run(std::move(o), disaggregated{sizes, planned_pools(model_)});
   }
 
  private:
@@ -98,8 +118,7 @@ class layout_trials {
   }
 
   template <class Control>
-  [[nodiscard]] trial_outcome run(Control control) {
-    cluster_options o = options_;
+  [[nodiscard]] trial_outcome run(cluster_options o, Control control) {
     o.instance.limits.requests = std::max(o.instance.limits.requests, rows_.size());
     const run_result r = cluster<Scheduler, Control>{o, ordered_, std::move(control)}.run(
         rows_, [this](std::size_t) { (*progress_)(0); });  // it hears of signals
@@ -113,7 +132,10 @@ class layout_trials {
       broken += late || slow ? 1U : 0U;
     }
     const double part = all == 0 ? 0 : static_cast<double>(broken) / static_cast<double>(all);
-    return {part > forgiven ? part : 0, r.numbers.e2e.mean};
+    return {.broken = part > forgiven ? part : 0,
+            .e2e_s = r.numbers.e2e.mean,
+            .of = static_cast<double>(all),
+            .held = o.in_flight > 0};
   }
 
   std::vector<trace_row> rows_;

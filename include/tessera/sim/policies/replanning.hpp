@@ -260,13 +260,17 @@ class replanning {
       case layout_kind::stages: running_.emplace<cascade>(layout_.stages); break;
       case layout_kind::pools: running_.emplace<apart>(layout_.pools, planned_pools(config_.model)); break;
     }
-    // In stages, who is read for long is not where prompts are, and prompts get all that they need.
-    for (std::size_t i = 0; i != c.size(); ++i) {
-      c.bound_prompts(i, layout_.kind == layout_kind::stages ? tokens{} : config_.bounds[i]);
+    former_.clear();
+    if (layout_.kind == layout_kind::pools) {
+      for (request& r : c.requests()) {
+        if (is_live(r.state().life)) former_.push_back(&r);
+      }
     }
-    const std::string_view name = layout_.kind == layout_kind::together && !config_.by_headroom
-                                      ? placement_name<placement::least_load>
-                                      : to_string(layout_.kind);
+    bound(c);
+    const bool are_together = layout_.kind == layout_kind::together;
+    const std::string_view name = are_together && !layout_.bounds.empty() ? "long steps"
+                                  : are_together && !config_.by_headroom  ? placement_name<placement::least_load>
+                                                                          : to_string(layout_.kind);
     if (name != last_name_) {
       placement_ += placement_.empty() ? std::string{name} : placement_.size() < 40 ? fmt::format(", {}", name) : "";
       last_name_ = name;
@@ -274,6 +278,17 @@ class replanning {
     tell(c, [](auto& l, auto& v) {
       if constexpr (requires { l.starts(v); }) l.starts(v);
     });
+  }
+
+  /// Bounds the prompts of steps. In stages, who is read for long is not where prompts are, and prompts get all that
+  /// they need; so they do in pools, but where those are still read who were there before.
+  template <class C>
+  void bound(C& c) {
+    const std::vector<tokens>& bounds = layout_.bounds.empty() ? config_.bounds : layout_.bounds;
+    for (std::size_t i = 0; i != c.size(); ++i) {
+      c.bound_prompts(i, layout_.kind == layout_kind::together ? bounds[i] : tokens{});
+    }
+    for (const request* r : former_) c.bound_prompts(r->where, bounds[r->where]);
   }
 
   template <class C>
@@ -311,6 +326,10 @@ class replanning {
 
   template <class C>
   void look_around(C& c) {
+    if (!former_.empty()) {
+      std::erase_if(former_, [](const request* r) { return !is_live(r->state().life); });
+      bound(c);
+    }
     std::size_t waiting = 0;
     for (const instance_view& v : c.views()) waiting += v.queued;
     queue_.push_back(static_cast<double>(waiting));
@@ -419,8 +438,9 @@ class replanning {
   planner plan_;
   instance_layout layout_{};
   layouts running_;
-  std::uint64_t life_ = 0;  ///< Which layout runs: the first is 1.
-  std::vector<bool> met_;   ///< By request: it has been placed before.
+  std::uint64_t life_ = 0;        ///< Which layout runs: the first is 1.
+  std::vector<request*> former_;  ///< Those that were there before pools were, and have not ended.
+  std::vector<bool> met_;         ///< By request: it has been placed before.
   std::size_t arrivals_ = 0;
   std::size_t gone_ = 0;        ///< Of them, those that have ended or were refused.
   std::size_t looked_at_ = 0;   ///< Arrivals when a shift was looked for last.
