@@ -58,6 +58,8 @@ namespace sim {
 
 /// Rows of the trial that has to confirm it.
 inline constexpr std::size_t last_trial = 8000;
+/// So many times as fast other sizes of the pools that there are have to be, for whoever changes over is late.
+inline constexpr double least_size_gain = 1.1;
 /// A trial of pools lasts at least so many times as long as a request takes.
 inline constexpr double trial_lengths = 3;
 /// Most instances for which pools are tried.
@@ -149,7 +151,7 @@ template <class Scheduler>
                                    [&](const pool_sizes& p) { return trials.apart(p); });
   if (are_apart && sizes.prefill != now.pools.prefill) {
     const trial_outcome present = trials.apart(now.pools);
-    if (!present.worth(apart, config.least_pool_gain)) {
+    if (!present.worth(apart, least_size_gain)) {
       sizes = now.pools;
       apart = present;
     }
