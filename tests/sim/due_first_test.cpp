@@ -340,6 +340,10 @@ TEST_CASE("due_first: with as many at any time it is what is kept in a second th
   // Whoever breaks far fewer may take as long as it takes.
   CHECK(together.worth({.broken = 0.06, .e2e_s = 20, .of = 2000, .held = true}, 1.02));
   CHECK(!together.worth({.broken = 0.065, .e2e_s = 20, .of = 2000, .held = true}, 1.02));
+  // And whoever surely keeps what may be broken otherwise, to more than one of a hundred.
+  const outcome perhaps{.broken = 0.009, .e2e_s = 10, .of = 20000, .held = true};
+  CHECK(perhaps.worth({.broken = 0.005, .e2e_s = 20, .of = 20000, .held = true}, 1.02));
+  CHECK(!perhaps.worth({.broken = 0.0055, .e2e_s = 20, .of = 20000, .held = true}, 1.02));
   // Where nobody's are kept, whoever keeps some is better.
   CHECK(outcome{.broken = 1, .e2e_s = 10, .of = 500, .held = true}.worth(
       {.broken = 0.5, .e2e_s = 100, .of = 500, .held = true}, 1.02));

@@ -133,19 +133,6 @@ template <class Scheduler>
     trials.as_many_as(here, first_trial / 2, rows);
     together = trials.together();
   }
-  // A short trial does not see a queue that grows slowly; a long one of what has lost the short one is not worth it.
-  const auto pays = [&](auto&& runs, trial_outcome& other, double wanted) {
-    if (!together.worth(other, wanted)) return false;
-    if (as_they_came && rows.size() <= first_trial) return true;
-    if (as_they_came) {
-      trials.as_they_came(last(last_trial));
-    } else {
-      trials.as_many_as(here, std::max(2 * first_trial, 2 * here), rows);
-    }
-    together = trials.together();
-    other = runs();
-    return together.worth(other, wanted);
-  };
   const bool are_apart = now.kind == layout_kind::pools;
   auto [sizes, apart] = best_split(o.instances, are_apart ? now.pools.prefill : o.instances / 2,
                                    [&](const pool_sizes& p) { return trials.apart(p); });
@@ -158,12 +145,28 @@ template <class Scheduler>
   }
   trial_outcome longer{.broken = 1, .e2e_s = never};
   if (!long_steps.empty()) longer = trials.together(long_steps);
-  // For longer steps nobody has to move.
-  const bool try_longer = !long_steps.empty() && !longer.worth(apart, config.least_pool_gain);
-  const bool paid =
-      try_longer
-          ? pays([&] { return trials.together(long_steps); }, longer, now.bounds.empty() ? config.least_pool_gain : 1)
-          : pays([&] { return trials.apart(sizes); }, apart, are_apart ? 1 : config.least_pool_gain);
+  bool try_longer = false;
+  const auto pays = [&] {
+    // For longer steps nobody has to move.
+    try_longer = !long_steps.empty() && (are_apart ? apart.worth(longer, config.least_pool_gain)
+                                                   : !longer.worth(apart, config.least_pool_gain));
+    const bool is_there = try_longer ? !now.bounds.empty() && !are_apart : are_apart;
+    return together.worth(try_longer ? longer : apart, is_there ? 1 : config.least_pool_gain);
+  };
+  // A short trial does not see a queue that grows slowly, nor who is late once in a while; a long one of what has lost
+  // the short one is not worth it.
+  bool paid = pays();
+  if (paid && (!as_they_came || rows.size() > first_trial)) {
+    if (as_they_came) {
+      trials.as_they_came(last(last_trial));
+    } else {
+      trials.as_many_as(here, std::max(2 * first_trial, 2 * here), rows);
+    }
+    together = trials.together();
+    apart = trials.apart(sizes);
+    if (!long_steps.empty()) longer = trials.together(long_steps);
+    paid = pays();
+  }
   best.why += try_longer ? "steps as long as the promised TPOT allows"
                          : fmt::format("prompts and decodes apart ({}/{})", sizes.prefill, sizes.decode);
   best.why += fmt::format(" {} in trials on the last requests", paid ? "paid" : "did not pay");

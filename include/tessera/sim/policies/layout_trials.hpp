@@ -21,9 +21,12 @@
 TESSERA_NAMESPACE_BEGIN
 namespace sim {
 
-/// To such a part of the requests of a trial a promise may be broken: a fifth of what a 99th percentile allows, for a
-/// trial is short.
-inline constexpr double forgiven = 0.002;
+/// Promises are for the 99th percentile: to such a part of the requests one may be broken.
+inline constexpr double allowed = 0.01;
+/// To so few in a trial that they count as none, for a trial is short.
+inline constexpr double forgiven = allowed / 5;
+/// To no more in a trial, and the promises will be kept.
+inline constexpr double surely_kept = allowed / 2;
 /// So many times as many broken promises, or less, are clearly fewer, if it is not by chance.
 inline constexpr double clearly_fewer = 0.75;
 /// So many times as many, or less, are worth whatever time it takes, if that does not grow.
@@ -51,7 +54,8 @@ struct trial_outcome {
   [[nodiscard]] bool worth(const trial_outcome& other, double gain) const noexcept {
     if (!other.keeps_more(*this)) return !keeps_more(other) && e2e_s >= gain * other.e2e_s;
     if (!held) return other.e2e_s <= much_slower * e2e_s;
-    return other.broken <= far_fewer * broken || other.e2e_s * (1 - broken) <= e2e_s * (1 - other.broken);
+    return other.broken <= far_fewer * broken || (other.broken <= surely_kept && broken > surely_kept) ||
+           other.e2e_s * (1 - broken) <= e2e_s * (1 - other.broken);
   }
 };
 
