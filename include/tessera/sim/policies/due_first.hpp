@@ -85,22 +85,22 @@ template <class Scheduler>
 [[nodiscard]] instance_layout best_layout(const cluster_options& o, const due_first_config& config,
                                           std::span<const tokens> long_steps, layout_trials<Scheduler>& trials,
                                           const seen_traffic& seen, const instance_layout& now) {
-  const auto [rows, rate, ended, here, held] = seen;
+  const std::span<const trace_row> rows = seen.rows;
   instance_layout best;
   const auto less = [](bool enough) { return enough ? "not less" : "less"; };
   if (config.stages && o.instances > 1 && o.instances <= most_in_stages && !rows.empty()) {
     // A few large stages hold up better than the plan knows: no instance is alone with what has come to it. More, where
     // they carry more.
     const std::size_t least = std::max<std::size_t>(1, o.instances / 4);
-    cascade_plan plan = plan_cascade(o, rows, rate, layout::steady, least);
+    cascade_plan plan = plan_cascade(o, rows, seen.rate, layout::steady, least);
     if (least > 1 && plan.carried < 1) {
-      cascade_plan finer = plan_cascade(o, rows, rate, layout::steady);
+      cascade_plan finer = plan_cascade(o, rows, seen.rate, layout::steady);
       if (plan.carried < 0.95 * finer.carried) plan = std::move(finer);
     }
     const double wanted = now.kind == layout_kind::stages ? config.kept_gain : config.least_gain;
     best.why =
         fmt::format("at {:.3g} requests a second stages by length are expected to gain {:.3g} times, {} than {:g}",
-                    rate, plan.gain, less(plan.gain >= wanted), wanted);
+                    seen.rate, plan.gain, less(plan.gain >= wanted), wanted);
     if (plan.gain >= wanted) {
       best.kind = layout_kind::stages;
       best.stages = steady_cascade(plan);
@@ -119,23 +119,25 @@ template <class Scheduler>
   // A trial that is not much longer than a request takes is about an empty cluster that fills.
   const double seconds = recent.size() < first_trial / 2 ? 0 : recent.back().arrival_s - recent.front().arrival_s;
   trial_outcome together{.e2e_s = never};
-  if (seconds > 0 && !held) {
+  if (seconds > 0 && !seen.held) {
     trials.as_they_came(recent);
     together = trials.together();
   }
   const bool as_they_came = seconds >= trial_lengths * together.e2e_s;
   if (!as_they_came) {
     // Who is held to so many needs no arrivals to be known, but lengths, and not of the short alone.
-    if (!held || ended < here) {
+    if (!seen.held || seen.ended < seen.here) {
       best.why += "too little is known for trials";
       return best;
     }
-    trials.as_many_as(here, first_trial / 2, rows);
+    trials.as_many_as(seen.here, first_trial / 2, rows);
     together = trials.together();
   }
   const bool are_apart = now.kind == layout_kind::pools;
-  auto [sizes, apart] = best_split(o.instances, are_apart ? now.pools.prefill : o.instances / 2,
-                                   [&](const pool_sizes& p) { return trials.apart(p); });
+  const auto split = best_split(o.instances, are_apart ? now.pools.prefill : o.instances / 2,
+                                [&](const pool_sizes& p) { return trials.apart(p); });
+  pool_sizes sizes = split.sizes;
+  trial_outcome apart = split.cost;
   if (are_apart && sizes.prefill != now.pools.prefill) {
     const trial_outcome present = trials.apart(now.pools);
     if (!present.worth(apart, least_size_gain)) {
@@ -160,7 +162,7 @@ template <class Scheduler>
     if (as_they_came) {
       trials.as_they_came(last(last_trial));
     } else {
-      trials.as_many_as(here, std::max(2 * first_trial, 2 * here), rows);
+      trials.as_many_as(seen.here, std::max(2 * first_trial, 2 * seen.here), rows);
     }
     together = trials.together();
     apart = trials.apart(sizes);
