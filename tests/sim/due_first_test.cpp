@@ -125,7 +125,7 @@ TEST_CASE("due_first: a bounded step with one decode takes no longer than it may
     const sim::prefill_model model = sim::calibrate_prefill(o.instance.timer, sim::default_ttft_target);
     tokens before{};
     for (const double seconds : {0.05, 0.1, 0.2}) {
-      const tokens n = sim::bounded_steps(o, model, seconds).instance.prefill_budget;
+      const tokens n = sim::step_bounds(o, model, seconds).front();
       sim::step_shape step;
       step.add_prefill(tokens{}, n);
       step.add_decode(tokens{500});
@@ -135,7 +135,7 @@ TEST_CASE("due_first: a bounded step with one decode takes no longer than it may
       before = n;
     }
     // Less than a step without prompts takes: a block's worth all the same.
-    CHECK(sim::bounded_steps(o, model, 1e-6).instance.prefill_budget == tokens{16});
+    CHECK(sim::step_bounds(o, model, 1e-6) == std::vector{tokens{16}});
   }
 }
 

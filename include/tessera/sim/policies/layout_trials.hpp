@@ -3,9 +3,11 @@
 
 #include <tessera/sim/cluster/cluster.hpp>
 #include <tessera/sim/policies/by_headroom.hpp>
+#include <tessera/sim/policies/cascade.hpp>
 #include <tessera/sim/policies/disaggregated.hpp>
 #include <tessera/sim/policies/golden_section.hpp>
 #include <tessera/sim/policies/policy.hpp>
+#include <tessera/sim/policies/step_bounds.hpp>
 
 #include <algorithm>
 #include <cmath>
@@ -79,15 +81,33 @@ class layout_trials {
   /// From now on these are tried, as they came.
   void as_they_came(std::span<const trace_row> rows) {
     rows_.assign(rows.begin(), rows.end());
+    first_counted_ = 0;
+    options_.in_flight = 0;
+  }
+  /// From now on `n` that come as these did, over and over. The first half does not count: what was seen may be shorter
+  /// than a request takes, and the trial of it about an empty cluster that fills. Requires arrivals at two times.
+  void going_on(std::span<const trace_row> rows, std::size_t n) {
+    const double first = rows.front().arrival_s;
+    const double span = rows.back().arrival_s - first;
+    TESSERA_ASSERT(span > 0, "rows that come one after another");
+    const double again = span + span / static_cast<double>(rows.size() - 1);
+    rows_.clear();
+    for (std::size_t i = 0; i != n; ++i) {
+      rows_.push_back(rows[i % rows.size()]);
+      rows_.back().arrival_s += static_cast<double>(i / rows.size()) * again - first;
+    }
+    first_counted_ = n / 2;
     options_.in_flight = 0;
   }
   /// From now on as many at any time as are `here` now, the last rows over and over. The first so many are cut, each at
   /// another place, lest all end at once; of promises `counted` count that are made when these are gone.
   void as_many_as(std::size_t here, std::size_t counted, std::span<const trace_row> rows) {
     rows_.clear();
+    // Before that a trial is about its beginning.
+    first_counted_ = 2 * here + first_trial / 2;
     options_.in_flight = here;
     golden_section parts;
-    for (std::size_t i = 0; i != uncounted(here) + counted + here; ++i) {
+    for (std::size_t i = 0; i != first_counted_ + counted + here; ++i) {
       trace_row r = rows[rows.size() - 1 - i % rows.size()];
       r.arrival_s = 0;
       if (i < here) {
@@ -102,47 +122,46 @@ class layout_trials {
   /// How they are served where all instances do everything, with such bounds on the prompts in a step, by instance;
   /// none: the usual ones. As long as it takes to simulate that.
   [[nodiscard]] trial_outcome together(std::span<const tokens> bounds = {}) {
-    cluster_options o = options_;
-    if (!bounds.empty()) o.instance.prefill_budget = bounds.front();
-    for (std::size_t i = 0; i < std::min(bounds.size(), o.each.size()); ++i) o.each[i].prefill_budget = bounds[i];
-    return run(std::move(o), by_headroom{model_});
+    return run(bounds.empty() ? options_ : bounded_steps(options_, bounds), by_headroom{model_});
   }
   /// How they are served by pools of such sizes, none of which changes, with no bounds. Likewise.
   [[nodiscard]] trial_outcome apart(const pool_sizes& sizes) {
-    cluster_options o = options_;
-    o.instance.prefill_budget = {};
-    for (instance_options& one : o.each) one.prefill_budget = {};
-    return run(std::move(o), disaggregated{sizes, planned_pools(model_)});
+    return run(unbounded(), disaggregated{sizes, planned_pools(model_)});
   }
+  /// How they are served by such stages, with no bounds. Likewise.
+  [[nodiscard]] trial_outcome staged(const cascade::config& stages) { return run(unbounded(), cascade{stages}); }
 
  private:
-  /// Before a trial with so many at any time is about more than its beginning.
-  [[nodiscard]] static std::size_t uncounted(std::size_t here) noexcept {
-    return here == 0 ? 0 : 2 * here + first_trial / 2;
-  }
+  [[nodiscard]] cluster_options unbounded() const { return bounded_steps(options_, {}); }
 
   template <class Control>
   [[nodiscard]] trial_outcome run(cluster_options o, Control control) {
     o.instance.limits.requests = std::max(o.instance.limits.requests, rows_.size());
     const run_result r = cluster<Scheduler, Control>{o, ordered_, std::move(control)}.run(
         rows_, [this](std::size_t) { (*progress_)(0); });  // it hears of signals
-    std::size_t broken = 0, all = 0;
+    std::size_t broken = 0, all = 0, completed = 0;
+    double e2e_s = 0;
     for (const request_record& x : r.requests) {
-      // Neither the beginning of a closed loop nor its end, when fewer and fewer are there, is as it will be.
-      if (x.id < uncounted(o.in_flight) || x.id + o.in_flight >= rows_.size()) continue;
+      // Nor is the end of a closed loop, when fewer and fewer are there, as it will be.
+      if (x.id < first_counted_ || x.id + o.in_flight >= rows_.size()) continue;
       ++all;
+      if (x.completed()) {
+        ++completed;
+        e2e_s += x.e2e();
+      }
       const bool late = o.promised.ttft_s > 0 && !(x.ttft() <= o.promised.ttft_s);
       const bool slow = o.promised.tpot_s > 0 && (!x.completed() || x.tpot() > o.promised.tpot_s);
       broken += late || slow ? 1U : 0U;
     }
     const double part = all == 0 ? 0 : static_cast<double>(broken) / static_cast<double>(all);
     return {.broken = part > forgiven ? part : 0,
-            .e2e_s = r.numbers.e2e.mean,
+            .e2e_s = e2e_s / static_cast<double>(completed),
             .of = static_cast<double>(all),
             .held = o.in_flight > 0};
   }
 
   std::vector<trace_row> rows_;
+  std::size_t first_counted_ = 0;  ///< Row.
   cluster_options options_;
   prefill_model model_;
   typename Scheduler::config ordered_;

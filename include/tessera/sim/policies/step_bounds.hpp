@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <tessera/sim/cluster/cluster_options.hpp>
+#include <tessera/sim/policies/disaggregated.hpp>
+#include <tessera/sim/policies/due_first_config.hpp>
+
+#include <cstddef>
+#include <span>
+#include <utility>
+#include <vector>
+
+TESSERA_NAMESPACE_BEGIN
+namespace sim {
+
+/// By instance: the prompt tokens in a step, beside one for each resident, for which a decode step of one sequence
+/// leaves time in `seconds`. With a full batch, or far into a long prompt, a step takes longer: this bounds what
+/// prompts add. At least one block's worth, lest a slow device compute none.
+[[nodiscard]] inline std::vector<tokens> step_bounds(const cluster_options& o, const prefill_model& model,
+                                                     double seconds) {
+  step_shape decode;
+  decode.add_decode(tokens{1});
+  const auto bound = [&](const instance_options& one, const prefill_model& own) {
+    return max(own.cost.within(own.budget.peak_flops * (seconds - one.timer(decode))), one.limits.block_size);
+  };
+  std::vector<tokens> bounds;
+  for (const instance_options& one : o.each) {
+    bounds.push_back(bound(one, calibrate_prefill(one.timer, model.budget.ttft)));
+  }
+  if (bounds.empty()) bounds.assign(o.instances, bound(o.instance, model));
+  return bounds;
+}
+
+/// The same cluster with such bounds, by instance; none: without bounds.
+[[nodiscard]] inline cluster_options bounded_steps(cluster_options o, std::span<const tokens> bounds) {
+  o.instance.prefill_budget = bounds.empty() ? tokens{} : bounds.front();
+  for (std::size_t i = 0; i != o.each.size(); ++i) o.each[i].prefill_budget = bounds.empty() ? tokens{} : bounds[i];
+  return o;
+}
+/// The same cluster with the prefill model and the bound that `due-first` has by default.
+[[nodiscard]] inline cluster_options bounded_steps(const cluster_options& o) {
+  const prefill_model model = calibrate_prefill(o.instance.timer, default_ttft_target);
+  return bounded_steps(o, step_bounds(o, model, due_first_config{}.step_s));
+}
+
+}  // namespace sim
+TESSERA_NAMESPACE_END
