@@ -55,6 +55,24 @@ std::vector<trace_row> all_answer(std::vector<trace_row> rows) {
   return rows;
 }
 
+std::int64_t lognormal(sim::random_engine& random, double median, double sigma, std::int64_t least, std::int64_t most) {
+  return std::clamp(static_cast<std::int64_t>(std::llround(median * std::exp(sigma * sim::normal(random)))), least,
+                    most);
+}
+
+/// Phasor's production mix.
+const sim::archetype& mix() {
+  return *std::find_if(sim::archetypes().begin(), sim::archetypes().end(),
+                       [](const sim::archetype& a) { return a.name == "mix"; });
+}
+/// Eight instances that it strains.
+sim::cluster_options v100s() {
+  sim::cluster_options o = cluster_of("v100-qwen2.5-7b", 8, 0, 256);
+  o.instance.step.token_budget = tokens{2048};
+  o.fabric_bytes_per_s = 75e9;
+  return o;
+}
+
 sim::summary numbers(std::string_view policy, const sim::cluster_options& o, const std::vector<trace_row>& rows) {
   const auto chosen = sim::select_policies(sim::published_policies(), policy);
   return chosen.front().run(o, rows, quiet).numbers;
@@ -254,6 +272,30 @@ TEST_CASE("due_first: stages where batches wait for their longest, none where me
   CHECK(sim::run_due_first(h100, chat, chat, {}, quiet).measures.count("market_offers") == 0);
 }
 
+TEST_CASE("due_first: no stages where the planner expects much of them and a trial finds nothing") {
+  auto h20 = cluster_of("h20-llama-3.2-3b", 8, 0, 1024);
+  const auto none = [&](const std::vector<trace_row>& rows, double rate) {
+    CHECK(sim::plan_cascade(h20, rows, rate, sim::layout::steady, h20.instances / 4).gain > 1.25);
+    const run_result r = sim::run_due_first(h20, rows, rows, {}, quiet);
+    check_served(r, rows);
+    CHECK(r.numbers.placement.find("stages") == std::string::npos);
+    CHECK(r.numbers.e2e.mean <= 1.01 * sim::run_due_first(h20, rows, rows, {.stages = false}, quiet).numbers.e2e.mean);
+  };
+  SECTION("long prompts, short answers: in stages few instances compute most of the prompts") {
+    std::vector<trace_row> rows;
+    sim::random_engine random{1};
+    for (int i = 0; i != 1000; ++i) {
+      const std::int64_t prompt = lognormal(random, 9000, 1.2, 64, 120'000);
+      rows.push_back(row(0.5 * i, prompt, 0, lognormal(random, 150, 1, 1, 2000)));
+    }
+    none(rows, 2);
+  }
+  SECTION("answers of much the same length") {
+    h20.instances = 16;
+    none(all_answer(sim::generate(sim::find_workload("reasoning-chat"), 3000, 250.0, 1)), 250);
+  }
+}
+
 TEST_CASE("due_first: the best split of a valley is found from either side, whatever the size of the cluster") {
   for (std::size_t n = 2; n != 30; ++n) {
     const std::size_t step = std::max<std::size_t>(1, n / 8);
@@ -286,13 +328,9 @@ TEST_CASE("due_first: the best split of a valley is found from either side, what
 }
 
 TEST_CASE("due_first: prompts apart from decodes where a trial says that it pays, together where memory binds") {
-  const sim::archetype& mix = *std::find_if(sim::archetypes().begin(), sim::archetypes().end(),
-                                            [](const sim::archetype& a) { return a.name == "mix"; });
-  const auto rows = sim::generate(mix, {{50, 24}}, 3, 1);
-  const auto history = sim::generate(mix, {{50, 24}}, 3, 2);
-  auto v100 = cluster_of("v100-qwen2.5-7b", 8, 0, 256);
-  v100.instance.step.token_budget = tokens{2048};
-  v100.fabric_bytes_per_s = 75e9;
+  const auto rows = sim::generate(mix(), {{50, 24}}, 3, 1);
+  const auto history = sim::generate(mix(), {{50, 24}}, 3, 2);
+  auto v100 = v100s();
   const run_result apart = sim::run_due_first(v100, rows, history, {}, quiet);
   const run_result together = sim::run_due_first(v100, rows, history, {.pools = false}, quiet);
   check_served(apart, rows);
@@ -350,47 +388,40 @@ TEST_CASE("due_first: with as many at any time it is what is kept in a second th
 }
 
 TEST_CASE("due_first: what is promised is kept by more requests when it is told of it") {
-  const sim::archetype& mix = *std::find_if(sim::archetypes().begin(), sim::archetypes().end(),
-                                            [](const sim::archetype& a) { return a.name == "mix"; });
-  auto v100 = cluster_of("v100-qwen2.5-7b", 8, 0, 256);
-  v100.instance.step.token_budget = tokens{2048};
-  v100.fabric_bytes_per_s = 75e9;
+  auto v100 = v100s();
   const auto kept = [&](const run_result& r, std::size_t from) {
     std::size_t n = 0;
     for (const sim::request_record& q : r.requests) {
-      n += q.id >= from && q.ttft() <= mix.ttft_slo_s && !(q.tpot() > mix.tpot_slo_s) ? 1U : 0U;
+      n += q.id >= from && q.ttft() <= mix().ttft_slo_s && !(q.tpot() > mix().tpot_slo_s) ? 1U : 0U;
     }
     return static_cast<double>(n) / static_cast<double>(r.requests.size() - from);
   };
   const auto both = [&](const std::vector<trace_row>& rows, std::size_t from) {
     auto o = v100;
     const run_result untold = sim::run_due_first(o, rows, {}, {}, quiet);
-    o.promised = {.ttft_s = mix.ttft_slo_s, .tpot_s = mix.tpot_slo_s};
+    o.promised = {.ttft_s = mix().ttft_slo_s, .tpot_s = mix().tpot_slo_s};
     const run_result told = sim::run_due_first(o, rows, {}, {}, quiet);
     check_served(told, rows);
     return std::pair{kept(untold, from), kept(told, from)};
   };
   SECTION("as requests come") {
-    const auto [untold, told] = both(sim::generate(mix, {{200, 20}}, 3, 1), 0);
+    const auto [untold, told] = both(sim::generate(mix(), {{200, 20}}, 3, 1), 0);
     CHECK(told > untold + 0.1);
   }
   SECTION("with as many here at any time") {
     constexpr std::size_t n = 400;
     v100.in_flight = n;
-    const auto [untold, told] = both(sim::generate(mix, {{200, 20}}, 1, 1), 4 * n);
+    const auto [untold, told] = both(sim::generate(mix(), {{200, 20}}, 1, 1), 4 * n);
     CHECK(told > 0.98);
     CHECK(untold < 0.9);
   }
 }
 
 TEST_CASE("due_first: steps are as long as the promised TPOT allows where that keeps the promised TTFT") {
-  const sim::archetype& mix = *std::find_if(sim::archetypes().begin(), sim::archetypes().end(),
-                                            [](const sim::archetype& a) { return a.name == "mix"; });
-  auto v100 = cluster_of("v100-qwen2.5-7b", 8, 0, 256);
-  v100.instance.step.token_budget = tokens{2048};
+  auto v100 = v100s();
   v100.in_flight = 300;
-  v100.promised = {.ttft_s = 2 * mix.ttft_slo_s, .tpot_s = mix.tpot_slo_s};
-  const auto rows = sim::generate(mix, {{200, 20}}, 1, 1);
+  v100.promised = {.ttft_s = 2 * mix().ttft_slo_s, .tpot_s = mix().tpot_slo_s};
+  const auto rows = sim::generate(mix(), {{200, 20}}, 1, 1);
   const run_result r = sim::run_due_first(v100, rows, {}, {}, quiet);
   check_served(r, rows);
   CHECK(r.numbers.placement == "headroom, long steps");
@@ -407,12 +438,8 @@ TEST_CASE("due_first: told what is promised it keeps no less, with as many of mi
     sim::random_engine random{seed};
     std::vector<trace_row> rows;
     for (int i = 0; i != 6000; ++i) {
-      const auto draw = [&](double median, double sigma, std::int64_t least, std::int64_t most) {
-        return std::clamp(static_cast<std::int64_t>(std::llround(median * std::exp(sigma * sim::normal(random)))),
-                          least, most);
-      };
-      const std::int64_t prompt = draw(665, 1, 16, 7000);
-      rows.push_back(tessera_test::row(0, prompt, 0, draw(148, 0.8, 1, 1500)));
+      const std::int64_t prompt = lognormal(random, 665, 1, 16, 7000);
+      rows.push_back(row(0, prompt, 0, lognormal(random, 148, 0.8, 1, 1500)));
     }
     auto h100 = cluster_of("h100-96gb-qwen-32b", 12, 0, 256);
     h100.in_flight = 600;

@@ -25,9 +25,8 @@ namespace sim {
 
 /// Rows of a trial that has to confirm another, or of one of stages.
 inline constexpr std::size_t last_trial = 8000;
-/// So many times as fast other sizes of the pools that there are have to be, or other stages, for whoever changes over
-/// is late.
-inline constexpr double least_other_gain = 1.1;
+/// So many times as fast other sizes of the pools that there are have to be, for whoever changes over is late.
+inline constexpr double least_size_gain = 1.1;
 /// A trial of pools lasts at least so many times as long as a request takes.
 inline constexpr double trial_lengths = 3;
 /// Most instances for which layouts are tried.
@@ -43,9 +42,9 @@ namespace detail {
                      100 * together.broken);
 }
 
-/// Stages, if the planner expects them to gain enough and a trial agrees; else together. Steady stages or published
-/// ones, by trial: the former keep first tokens near, the latter carry more. With more instances than are tried, and
-/// where all came at once, the planner's word is taken.
+/// Stages, if the planner expects them to gain enough and a trial agrees; else together. Steady stages, or published
+/// ones where these gain as much once more: they carry more, but first tokens wait longer. With more instances than are
+/// tried, and where all came at once, the planner's word is taken.
 template <class Scheduler>
 [[nodiscard]] instance_layout staged_layout(const cluster_options& o, const due_first_config& config,
                                             layout_trials<Scheduler>& trials, const seen_traffic& seen,
@@ -71,21 +70,25 @@ template <class Scheduler>
   const bool come_apart = rows.back().arrival_s > rows.front().arrival_s;
   if (o.instances <= most_in_trials && (seen.held || come_apart)) {
     if (seen.held) {
-      if (seen.ended < seen.here) return best;
+      if (seen.ended < seen.here) {
+        best.why += ", and too little is known for a trial";
+        return best;
+      }
       trials.as_many_as(seen.here, std::max(2 * first_trial, 2 * seen.here), rows);
     } else {
       trials.going_on(rows.last(std::min(last_trial, rows.size())), last_trial);
     }
     const trial_outcome together = trials.together();
     trial_outcome staged = trials.staged(best.stages);
-    const auto rather = [&](const cascade::config& other, double gain) {
-      const trial_outcome tried = trials.staged(other);
-      if (!staged.worth(tried, gain)) return;
-      staged = tried;
-      best.stages = other;
-    };
-    rather(published_cascade(plan_cascade(o, rows, seen.rate)), are_there ? 1 : least_other_gain);
-    pays = together.worth(staged, wanted);
+    instance_layout published;
+    published.kind = layout_kind::stages;
+    published.stages = published_cascade(plan_cascade(o, rows, seen.rate));
+    const trial_outcome other = trials.staged(published.stages);
+    if (staged.worth(other, alike(published, now) ? 1 : config.least_stage_gain)) {
+      staged = other;
+      best.stages = std::move(published.stages);
+    }
+    pays = together.worth(staged, are_there ? 1 : config.least_stage_gain);
     best.why += fmt::format("; they took {:.3g} s a request in a trial, together {:.3g} s{}", staged.e2e_s,
                             together.e2e_s, broken_promises(o, staged, together));
   }
@@ -134,7 +137,7 @@ template <class Scheduler>
   trial_outcome apart = split.cost;
   if (are_apart && sizes.prefill != now.pools.prefill) {
     const trial_outcome present = trials.apart(now.pools);
-    if (!present.worth(apart, least_other_gain)) {
+    if (!present.worth(apart, least_size_gain)) {
       sizes = now.pools;
       apart = present;
     }

@@ -12,9 +12,10 @@ struct due_first_config {
   bool by_headroom = true;  ///< Placement by headroom; otherwise the least load.
   bool bounded_steps =
       true;            ///< Prompts bounded by what they add to a step, but in stages; otherwise by the budget alone.
-  bool stages = true;  ///< Stages where they are expected to gain `least_gain`.
+  bool stages = true;  ///< Stages where they are expected to gain `least_gain` and a trial says that they do.
   double least_gain = 1.25;       ///< Less is not worth the moves; see `steady_stages::gain`.
   double kept_gain = 1.1;         ///< And with less than this, stages that there are are given up.
+  double least_stage_gain = 1.1;  ///< In mean end-to-end latency, in a trial.
   bool pools = true;              ///< Prompts and decodes apart where a trial says that it gains `least_pool_gain`.
   double least_pool_gain = 1.02;  ///< In mean end-to-end latency.
   double pace = 0.1;              ///< Seconds a token of expected output is worth; see `order::earliest_due`.
