@@ -63,6 +63,11 @@ for run in json.load(open("second.json")):
     assert [i["instance"] for i in told["instances"]] == [0, 1, 2, 3]
 P
 
+# A second in which nothing was planned: the plan that holds comes first, with the layout that it keeps.
+run --policy due-first --explain time:6.5 > second.txt
+sed -n '/from 6.500 s/,/instance/p' second.txt | tr -s '\n ' ' ' | grep -q 'at [0-5]\.[0-9]* s a plan, as .*: headroom instance' ||
+  fail "not the plan that holds: $(cat second.txt)"
+
 refuse() { # message, options
   local words=$1
   shift

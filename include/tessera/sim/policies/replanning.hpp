@@ -267,10 +267,7 @@ class replanning {
       }
     }
     bound(c);
-    const bool are_together = layout_.kind == layout_kind::together;
-    const std::string_view name = are_together && !layout_.bounds.empty() ? "long steps"
-                                  : are_together && !config_.by_headroom  ? placement_name<placement::least_load>
-                                                                          : to_string(layout_.kind);
+    const std::string_view name = name_of(layout_);
     if (name != last_name_) {
       placement_ += placement_.empty() ? std::string{name} : placement_.size() < 40 ? fmt::format(", {}", name) : "";
       last_name_ = name;
@@ -291,12 +288,24 @@ class replanning {
     for (const request* r : former_) c.bound_prompts(r->where, bounds[r->where]);
   }
 
+  /// As `summary::placement` and the plans call it.
+  [[nodiscard]] std::string_view name_of(const instance_layout& l) const {
+    if (l.kind != layout_kind::together) return to_string(l.kind);
+    if (!l.bounds.empty()) return "long steps";
+    return config_.by_headroom ? to_string(l.kind) : placement_name<placement::least_load>;
+  }
+
   template <class C>
-  void note(C& c, std::string words, bool rules = false) {
-    run_watcher* const w = c.options().watcher;
-    if (w == nullptr) return;
-    const double at_s = arrivals_ == 0 ? never : c.now_s();
-    rules ? w->rule(at_s, std::move(words)) : w->note(at_s, std::move(words));
+  [[nodiscard]] double said_at(const C& c) const {
+    return arrivals_ == 0 ? never : c.now_s();
+  }
+  template <class C>
+  void note(C& c, std::string words) {
+    if (c.options().watcher != nullptr) c.options().watcher->note(said_at(c), std::move(words));
+  }
+  template <class C>
+  void rule(C& c, std::string words) {
+    if (c.options().watcher != nullptr) c.options().watcher->rule(said_at(c), std::move(words));
   }
 
   /// Learns from the window, and expects anew of those that are here.
@@ -417,12 +426,11 @@ class replanning {
     // What the last plan gave the instances is not given up for one plan's word: near saturation they differ.
     const bool waits = life_ != 0 && layout_.kind != layout_kind::together && next.kind != layout_.kind && !doubted_;
     doubted_ = waits;
-    note(c,
-         fmt::format("a plan, as {}: {}{}", reason, next.why,
-                     !changes ? "; nothing changes"
-                     : waits  ? fmt::format("; the {} stay unless the next plan says so, too", to_string(layout_.kind))
-                              : ""),
-         changes && !waits);
+    const std::string_view present = name_of(layout_);
+    rule(c, fmt::format("a plan, as {}: {}; {}", reason, next.why,
+                        waits     ? fmt::format("{} stay unless the next plan says so, too", present)
+                        : changes ? fmt::format("{} from now on", name_of(next))
+                                  : fmt::format("nothing changes: {}", present)));
     if (!changes || waits) return;
     patience_ = config_.patience;
     queue_.clear();
