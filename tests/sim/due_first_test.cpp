@@ -296,6 +296,15 @@ TEST_CASE("due_first: no stages where the planner expects much of them and a tri
   }
 }
 
+TEST_CASE("due_first: the last rows all come at once, so that there is nothing to try stages with") {
+  std::vector<trace_row> history;
+  for (int i = 0; i != 300; ++i) history.push_back(row(1e-4 * i, i % 30 == 0 ? 20'000 : 280, 0, 2));
+  for (int i = 0; i != 8100; ++i) history.push_back(row(600, i % 30 == 0 ? 20'000 : 280, 0, 2));
+  const auto h20 = cluster_of("h20-llama-3.2-3b", 8, 0, 1024);
+  const std::vector<trace_row> rows(10, row(0, 280, 0, 2));
+  check_served(sim::run_due_first(h20, rows, history, {}, quiet), rows);
+}
+
 TEST_CASE("due_first: the best split of a valley is found from either side, whatever the size of the cluster") {
   for (std::size_t n = 2; n != 30; ++n) {
     const std::size_t step = std::max<std::size_t>(1, n / 8);

@@ -29,6 +29,8 @@ inline constexpr std::size_t last_trial = 8000;
 inline constexpr double least_size_gain = 1.1;
 /// A trial of pools lasts at least so many times as long as a request takes.
 inline constexpr double trial_lengths = 3;
+/// Most output tokens of a trial of stages that has more than `first_trial` rows: some seconds to simulate.
+inline constexpr double most_tried_tokens = 3.2e7;
 /// Most instances for which layouts are tried.
 inline constexpr std::size_t most_in_trials = 64;
 
@@ -67,7 +69,13 @@ template <class Scheduler>
                          seen.rate, plan.gain, pays ? "not less" : "less", wanted);
   if (!pays) return best;
   best.stages = steady_cascade(plan);
-  const bool come_apart = rows.back().arrival_s > rows.front().arrival_s;
+  double output = 0;
+  for (const trace_row& r : rows) output += static_cast<double>(r.output_tokens);
+  const double affordable = most_tried_tokens * static_cast<double>(rows.size()) / output;
+  const std::size_t tried =
+      affordable >= last_trial ? last_trial : std::max(first_trial, static_cast<std::size_t>(affordable));
+  const std::span<const trace_row> recent = rows.last(std::min(tried, rows.size()));
+  const bool come_apart = recent.back().arrival_s > recent.front().arrival_s;
   if (o.instances <= most_in_trials && (seen.held || come_apart)) {
     if (seen.held) {
       if (seen.ended < seen.here) {
@@ -76,7 +84,7 @@ template <class Scheduler>
       }
       trials.as_many_as(seen.here, std::max(2 * first_trial, 2 * seen.here), rows);
     } else {
-      trials.going_on(rows.last(std::min(last_trial, rows.size())), last_trial);
+      trials.going_on(recent, tried);
     }
     const trial_outcome together = trials.together();
     trial_outcome staged = trials.staged(best.stages);
