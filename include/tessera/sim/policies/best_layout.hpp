@@ -25,6 +25,10 @@ namespace sim {
 
 /// Rows of a trial that has to confirm another, or of one of stages.
 inline constexpr std::size_t last_trial = 8000;
+/// Requests that count in it, where as many are here at any time.
+[[nodiscard]] constexpr std::size_t last_held_trial(std::size_t here) noexcept {
+  return std::max(2 * first_trial, 2 * here);
+}
 /// So many times as fast other sizes of the pools that there are have to be, for whoever changes over is late.
 inline constexpr double least_size_gain = 1.1;
 /// A trial of pools lasts at least so many times as long as a request takes.
@@ -82,7 +86,7 @@ template <class Scheduler>
         best.why += ", and too little is known for a trial";
         return best;
       }
-      trials.as_many_as(seen.here, std::max(2 * first_trial, 2 * seen.here), rows);
+      trials.as_many_as(seen.here, last_held_trial(seen.here), rows);
     } else {
       trials.going_on(recent, tried);
     }
@@ -167,7 +171,7 @@ template <class Scheduler>
     if (as_they_came) {
       trials.as_they_came(last(last_trial));
     } else {
-      trials.as_many_as(seen.here, std::max(2 * first_trial, 2 * seen.here), rows);
+      trials.as_many_as(seen.here, last_held_trial(seen.here), rows);
     }
     together = trials.together();
     apart = trials.apart(sizes);
