@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
+from zlib import crc32
 
 import model
 
@@ -252,8 +253,9 @@ class Runner:
                     # What one adapter or group has computed is of no use to another.
                     self.kv[block][position % block_size] = tokens[position] + self._tag(state, group)
         ids, outputs = list(scheduled), []
-        # Not in the order of the plan: a runner has an order of its own.
-        ids.sort(key=lambda request_id: hash(request_id) & 7)
+        # Not in the order of the plan: a runner has an order of its own. The same in every process, as `hash` is not:
+        # whose drafts hold depends on it.
+        ids.sort(key=lambda request_id: crc32(request_id.encode()) & 7)
         for request_id in ids:
             state = self.states[request_id]
             mine = drafts.get(request_id, [])
