@@ -231,6 +231,22 @@ TEST_CASE("due_first: and where prompts wait least, if that is the tighter of bo
   for (const sim::request_record& q : r.requests) CHECK(q.instance == (q.prompt_tokens == 4000 ? 0 : 1));
 }
 
+TEST_CASE("due_first: behind no prompt for the sake of memory that is plenty, by what lengths may err") {
+  // When the last two come, the first has ended on 0 and the second is on 1. All expect 50 tokens.
+  std::vector<trace_row> rows{row(0, 160, 0, 2), row(0.001, 800, 0, 300), row(1, 16, 0, 5), row(1.0001, 800, 0, 5)};
+  for (trace_row& r : rows) r.score = 50;
+  const auto places = [&](std::size_t blocks) {
+    const auto o = toy_cluster(2, blocks);
+    const sim::by_headroom control{sim::calibrate_prefill(o.instance.timer, duration{1e9})};
+    std::vector<std::uint32_t> out;
+    for (const auto& q : cluster{o, {}, control}.run(rows, quiet).requests) out.push_back(q.instance);
+    return out;
+  };
+  CHECK(places(1000) == std::vector<std::uint32_t>{0, 1, 0, 1});
+  // Less than half would be free: it counts, and the last goes to 0, behind the third.
+  CHECK(places(100) == std::vector<std::uint32_t>{0, 1, 0, 0});
+}
+
 TEST_CASE("due_first: everything ends, no token twice, and the same again; with every part and without each") {
   for (std::uint64_t seed = 1; seed <= 3; ++seed) {
     auto rows = sim::generate(sim::find_workload("reasoning-chat"), 150, 8.0, seed);

@@ -4,6 +4,7 @@
 #include <tessera/headroom/space.hpp>
 #include <tessera/placement/migrate_when_tight.hpp>
 #include <tessera/placement/phi.hpp>
+#include <tessera/placement/turn.hpp>
 #include <tessera/sim/cluster/cluster.hpp>
 #include <tessera/sim/cluster/compare_views.hpp>
 #include <tessera/sim/policies/disaggregated.hpp>
@@ -12,7 +13,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
+#include <limits>
 #include <utility>
 #include <vector>
 
@@ -20,8 +23,11 @@ TESSERA_NAMESPACE_BEGIN
 namespace sim {
 
 /// New requests to the instance with the most headroom: the smaller of Phi_T, of the prompts of requests that have no
-/// token yet, and Phi_S, of its memory when all its requests have their expected length. Both may be negative. One
-/// whose prompt is cached somewhere, in part, goes where the sum is least of the prompts in line and of what would be
+/// token yet, and Phi_S, of its memory when all its requests have their expected length. Both may be negative. Lengths
+/// are expected, not known: by as much as they may err, and while more than half is free, headroom is alike, and a
+/// request goes to whom the least of prompts is in line for, in turn. Nobody then waits behind a prompt because the
+/// instance had just become the emptiest by a request that ended. One whose prompt is cached somewhere, in part, goes
+/// where the sum is least of the prompts in line and of what would be
 /// computed of it times how many requests there would be: it waits for the first and keeps the others waiting for the
 /// second. The product is LMetric's, in time, and counts the request itself, lest an idle instance be worth any prefix.
 /// Multiplied as well, the line would scatter prefixes; not counted, a prefix that many share would draw all to one
@@ -67,7 +73,8 @@ class by_headroom {
       views_.push_back({v.requests, std::min(1 - totals_[v.id].flops / model_.budget.flops(),
                                              headroom::space_freeness(used, {}, v.capacity))});
     }
-    const instance_view& chosen = instances[most_free_(views_)];
+    const instance_view& chosen =
+        instances[cached ? most_free_(views_) : least_in_line(instances, expected_memory(c, r))];
     const std::size_t to = chosen.id;
     if (c.asks(r) && cached) {
       c.because("the least to compute of it times how many would be there, and in line; some of its prompt is cached",
@@ -80,7 +87,8 @@ class by_headroom {
                              {static_cast<double>(v.requests), 1 - totals_[v.id].flops / model_.budget.flops(),
                               headroom::space_freeness(max(totals_[v.id].memory, v.kv_held), {}, v.capacity)}});
       }
-      c.because(fmt::format("the most headroom, the smaller of Phi_T and Phi_S; {} tokens are expected of it",
+      c.because(fmt::format("the most headroom, the smaller of Phi_T and Phi_S, or as good as the most and less in "
+                            "line; {} tokens are expected of it",
                             scored_length{}(r).count()),
                 std::move(seen));
     }
@@ -141,16 +149,39 @@ class by_headroom {
     double phi = 0;
   };
 
+  /// When it has its expected length.
+  template <class C>
+  [[nodiscard]] static blocks expected_memory(const C& c, const request& r) {
+    return blocks_for(r.prompt + scored_length{}(r), c.options().instance.limits.block_size);
+  }
+
+  /// Of `views_`, those of `instances`: whoever has the most headroom; where it is plenty, of all that have as much but
+  /// for what the lengths of their requests, each a request's `own` memory, may err by, whom the least is in line for.
+  template <class Views>
+  [[nodiscard]] std::size_t least_in_line(const Views& instances, blocks own) {
+    constexpr double plenty = 0.5;
+    double most = -std::numeric_limits<double>::infinity();
+    for (const view& v : views_) most = std::max(most, v.phi);
+    if (most < plenty) return most_free_(views_);
+    return turn_.least(
+        0, views_.size(), [&](std::size_t k) { return totals_[instances[k].id].flops; },
+        [&](std::size_t k) {
+          const double one = static_cast<double>(own.count()) / static_cast<double>(instances[k].capacity.count());
+          const double error = one * std::sqrt(static_cast<double>(views_[k].requests + 1));
+          return views_[k].phi == most || (views_[k].phi >= plenty && views_[k].phi >= most - error);
+        });
+  }
+
   /// `flops`: what is to compute of its prompt.
   template <class C>
   void take(C& c, const request& r, std::size_t at, double flops) {
-    const tokens block_size = c.options().instance.limits.block_size;
-    taken_[r.index] = {at, {blocks_for(r.prompt + scored_length{}(r), block_size), flops}};
+    taken_[r.index] = {at, {expected_memory(c, r), flops}};
     totals_[at] += taken_[r.index].what;
   }
 
   prefill_model model_;
   placement::highest_phi most_free_{};
+  placement::turn turn_{};
   placed<placement::least_load, placement::migrate_when_tight> migration_{{}, {.headroom = quantum_blocks}};
   std::vector<taken> taken_;    // by request
   std::vector<demand> totals_;  // by instance
