@@ -17,6 +17,7 @@
 #include <cstdint>
 #include <limits>
 #include <random>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -478,6 +479,25 @@ TEST_CASE("due_first: told what is promised it keeps no less, with as many of mi
     CAPTURE(seed, untold);
     CHECK(kept() >= untold - 48);  // one of a hundred
   }
+}
+
+TEST_CASE("due_first: where agents are too many, a weight lets the calls of young programs go first") {
+  const auto rows = sim::generate(sim::find_workload("agentic"), 600, 4, 3);
+  sim::cluster_options o = cluster_of("h100-96gb-qwen-32b", 1, 0, 64);
+  o.prefix_cache = true;
+  const auto mean_wait = [&](double weight) {
+    due_first_config c;
+    c.programs = weight;
+    const run_result r = sim::run_due_first(o, rows, {}, c, quiet);
+    check_served(r, rows);
+    std::set<std::int64_t> met;
+    double sum = 0;
+    for (const sim::request_record& q : r.requests) {
+      if (met.insert(rows[q.id].session).second) sum += q.ttft();
+    }
+    return sum / static_cast<double>(met.size());
+  };
+  CHECK(mean_wait(0.3) < 0.8 * mean_wait(0));
 }
 
 TEST_CASE("due_first: ahead of PASCAL's and of PARS's own policy where theirs is strained") {

@@ -4,6 +4,7 @@
 #include <tessera/pacing/token_pacer.hpp>
 #include <tessera/queue/ordered_queue.hpp>
 #include <tessera/rank/expected_rest.hpp>
+#include <tessera/rank/program_length.hpp>
 #include <tessera/rank/length_distribution.hpp>
 
 #include "support/catch.hpp"
@@ -330,6 +331,32 @@ TEST_CASE("earliest_due: any clock's origin, any prediction") {
   CHECK(turn_of(0, most) > turn_of(1e9, 1'000'000));
   CHECK(turn_of(1e300, 0) >= turn_of(0, most));
   CHECK(turn_of(-1e300, 0) < turn_of(-1e9, 0));
+}
+
+TEST_CASE("earliest_due: a program's call is put off by what the program has had, times a weight") {
+  struct call : request_hook_for<order::earliest_due<>> {
+    token_pacer pacer{};
+    tokens expected_output{};
+    order::program_service* program = nullptr;
+  };
+  using length = rank::program_length<order::expected_output_member>;
+  order::program_service old{.attained = tokens{1000}};
+  const auto entered = [&](double weight, order::program_service* program, double arrived) {
+    order::earliest_due<length> d{.expected = {.weight = weight}};
+    call r;
+    r.prompt = tokens{5};
+    r.expected_output = tokens{80};
+    r.program = program;
+    request_access::state(r).phase = phase::reasoning;
+    request_access::state(r).length = r.prompt;
+    join(d, r, at(arrived));
+    CHECK(length{.weight = weight}(r) == tokens{80 + (program == nullptr ? 0 : static_cast<int>(weight * 1000))});
+    return place(r).turn;
+  };
+  // At 0.1 s a token: half of 1000 tokens are worth 50 s.
+  CHECK(entered(0.5, &old, 0) > entered(0.5, nullptr, 49.9));
+  CHECK(entered(0.5, &old, 0) < entered(0.5, nullptr, 50.1));
+  CHECK(entered(0, &old, 0) == entered(0, nullptr, 0));
 }
 
 }  // namespace

@@ -96,7 +96,7 @@ template <class Scheduler>
     published.kind = layout_kind::stages;
     published.stages = published_cascade(plan_cascade(o, rows, seen.rate));
     const trial_outcome other = trials.staged(published.stages);
-    if (staged.worth(other, alike(published, now) ? 1 : config.least_stage_gain)) {
+    if (staged.worth(other, alike(published, now) ? 1 : config.least_full_gain)) {
       staged = other;
       best.stages = std::move(published.stages);
     }

@@ -5,7 +5,7 @@
 #include <tessera/gate/fair_tenants.hpp>
 #include <tessera/kv/csr_tables.hpp>
 #include <tessera/kv/evict_by_time.hpp>
-#include <tessera/rank/expected_rest.hpp>
+#include <tessera/rank/program_length.hpp>
 #include <tessera/sim/cluster/cluster.hpp>
 #include <tessera/sim/cluster/turns.hpp>
 #include <tessera/sim/policies/best_layout.hpp>
@@ -49,13 +49,13 @@ TESSERA_DETAIL_POLICIES_INLINE run_result run_due_first(const cluster_options& o
                                                         const progress_callback& progress) {
   // What a turn leaves behind is kept until the next one usually comes.
   using store = kv::basic_prefix_cache<kv::keep_until<>>;
-  using scheduler = tessera::due_first<request, rank::expected_length<>, order::pacer_member, store, kv::csr_tables,
+  using scheduler = tessera::due_first<request, rank::program_length<>, order::pacer_member, store, kv::csr_tables,
                                        gate::fair_tenants>;
   learned_lengths lengths;
   // Among tenants who is due first has no say: whoever sends most would be due most.
   const typename scheduler::config ordered{.pace = duration{config.pace},
                                            .revised = config.revised,
-                                           .expected = lengths.expected(),
+                                           .expected = {lengths.expected(), config.programs},
                                            .gate = {.most_skipped = std::numeric_limits<std::size_t>::max()}};
   cluster_options own = options;
   due_first_config parts = config;

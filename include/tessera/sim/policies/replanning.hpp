@@ -163,6 +163,7 @@ class replanning {
   template <class C>
   void finished(C& c, request& r) {
     ++gone_;
+    if (r.program != nullptr) r.program->attained += r.generated();  // for `rank::program_length`
     window_.ended(r);
     tell(c, [&](auto& l, auto& v) { l.finished(v, r); });
   }

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <tessera/order/earliest_due.hpp>
+#include <tessera/order/least_attained_service.hpp>
+#include <tessera/rank/expected_rest.hpp>
+
+#include <cstdint>
+
+TESSERA_NAMESPACE_BEGIN
+namespace rank {
+
+/// What a request is expected to generate, and `weight` times what its program has been given before: an
+/// `order::output_predictor` with which `order::earliest_due` lets the calls of young programs go ahead of those of
+/// programs that have had much. Each token that was given puts a call off by `weight` times the order's pace, so that
+/// nobody is put off for ever.
+///
+/// When to use: agents, where a cluster cannot carry all programs and some are to be served well. The new ones are, and
+/// the old ones pay: docs/results/due_first has what a weight buys. 0, and where a request has no program: `Expected`.
+/// Whoever ends a call adds what was generated for it to its program's `attained`; nothing here does.
+///
+/// O(1) beside `Expected`.
+/// Source: ours. The service that counts is Autellix's (arXiv 2502.13965), there in levels, here as a due time.
+/// @tparam Expected an `order::output_predictor`. @tparam Program an `order::program_of_request`.
+template <class Expected = expected_length<>, class Program = order::program_member>
+struct program_length {
+  [[no_unique_address]] Expected expected{};   ///< Of a request alone.
+  double weight = 0;                           ///< Of a token that its program has had. Not negative.
+  [[no_unique_address]] Program program_of{};  ///< Says to which program a request belongs.
+
+  /// Reads what the request's program has been given.
+  template <schedulable R>
+    requires order::output_predictor<Expected, R> && order::program_of_request<Program, R>
+  [[nodiscard]] tokens operator()(const R& r) const noexcept {
+    const tokens own = expected(r);
+    const order::program_service* const p = program_of(r);
+    if (p == nullptr) return own;
+    return own + tokens{static_cast<std::int64_t>(weight * static_cast<double>(p->attained.count()))};
+  }
+};
+
+}  // namespace rank
+TESSERA_NAMESPACE_END
