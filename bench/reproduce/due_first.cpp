@@ -808,6 +808,101 @@ void frontier(page& p, const options& o, const setting& s) {
   p.figure("frontier", "Best bin against worst bin; each curve from pace 0, upper left, to 0.2", picture);
 }
 
+/// One parameter of `due-first` and the values it is given beside its default.
+struct sweep {
+  std::string_view heading;
+  std::string_view text;
+  std::string_view parameter;
+  std::vector<std::pair<std::string, sim::due_first_config>> values;
+  std::vector<std::pair<std::string_view, std::string_view>> trials;  ///< Setting and workload.
+};
+
+std::vector<sweep> sweeps() {
+  const auto step = [](double s) { return std::pair{fmt::format("{:g}", s), sim::due_first_config{.step_s = s}}; };
+  const auto full = [](std::string name, double gain) {
+    return std::pair{std::move(name), sim::due_first_config{.least_full_gain = gain}};
+  };
+  const auto weight = [](double w) { return std::pair{fmt::format("{:g}", w), sim::due_first_config{.programs = w}}; };
+  return {
+      {"Old programs against young ones",
+       "`programs`, how many tokens of expected output a token is worth that a request's program has been given "
+       "(`rank::program_length`), where agents are far more than eight instances carry. The default is 0.",
+       "programs",
+       {weight(0.003), weight(0.01), weight(0.03), weight(0.1)},
+       {{"sessions", "agentic, 1/s, h100-96gb-qwen-32b"}}},
+      {"Decodes against prompts",
+       "`step_s`, the seconds that a step with prompts may take where they are bounded. The default is 0.05.",
+       "step_s",
+       {step(0.025), step(0.1), {"not bounded", {.bounded_steps = false}}},
+       {{"sessions", "multi-turn, 22/s, h100-96gb-qwen-32b"},
+        {"CascadeInfer", "ShareGPT on Qwen-2.5-14B, 0.75"},
+        {"Phasor", "summaries, 10/s"},
+        {"Phasor", "azure-conv, 40/s"}}},
+      {"Time to first token against time per token, in stages",
+       "`least_full_gain`, how many times faster CascadeInfer's own plan, which takes all instances for full, has to "
+       "be "
+       "in a trial to be taken instead of the one by which nobody waits long for a first token. The default is 1.1.",
+       "least_full_gain",
+       {full("1.25", 1.25), full("1.5", 1.5), full("never", 1e9)},
+       {{"CascadeInfer", "long-tailed, 120/s"}, {"CascadeInfer", "long-tailed, 200/s"}}},
+      {"Pools that are not worth a fiftieth",
+       "`least_pool_gain`, how many times faster prompts and decodes on different instances have to be in a trial. The "
+       "default is 1.02.",
+       "least_pool_gain",
+       {{"1", {.least_pool_gain = 1}}},
+       {{"Phasor", "summaries, 10/s"},
+        {"Phasor", "dialogue, 10/s"},
+        {"Phasor", "short questions, 40/s"},
+        {"Phasor", "azure-conv, 40/s"}}},
+  };
+}
+
+/// What a parameter buys, and what it costs, where `due-first` is behind.
+void show_sweeps(page& p, const options& o, const std::vector<setting>& settings,
+                 const std::vector<found_type>& found) {
+  p.heading("Where it is behind: what one parameter buys");
+  p.text(
+      "Each table has one parameter at its default and at other values, beside the best of the others in each "
+      "headline. "
+      "Changes are from the default.");
+  for (const sweep& w : sweeps()) {
+    p.text(fmt::format("**{}.** {}", w.heading, w.text));
+    std::vector<std::vector<std::string>> table;
+    for (const auto& [in, workload] : w.trials) {
+      const auto named = [](std::string_view name) { return [name](const auto& x) { return x.name == name; }; };
+      const auto i =
+          static_cast<std::size_t>(std::find_if(settings.begin(), settings.end(), named(in)) - settings.begin());
+      const setting& s = settings.at(i);
+      const auto t = static_cast<std::size_t>(
+          std::find_if(s.trials.begin(), s.trials.end(), [&](const trial& x) { return x.workload == workload; }) -
+          s.trials.begin());
+      const auto& runs = found[i].at(t);
+      trial varied = s.trials[t];
+      varied.contestants.clear();
+      for (const auto& [name, config] : w.values) varied.contestants.push_back(ours(name, config));
+      const auto others = run_all(o, {varied}).front();
+      std::array<std::string, 3> cells;  // headlines, the best of the others, the default
+      std::vector<std::string> changed(others.size());
+      for (const metric& m : s.metrics) {
+        if (!m.headline) continue;
+        const std::size_t rival = best_rival(m, s.trials[t], runs);
+        join(cells[0], m.name);
+        join(cells[1],
+             fmt::format("{} {}", s.trials[t].contestants[rival].name, show(value(m, runs[rival], runs[0]), m.digits)));
+        join(cells[2], show(value(m, runs.back(), runs[0]), m.digits));
+        for (std::size_t c = 0; c != others.size(); ++c) {
+          join(changed[c], fmt::format("{:.{}f} ({})", value(m, others[c], runs[0]).mean, m.digits,
+                                       show_change(m, change(m, others[c], runs.back(), runs[0]))));
+        }
+      }
+      table.push_back({fmt::format("{}, {}", s.name, workload), "the best of the others", cells[0], cells[1]});
+      table.push_back({"", "the default", "", cells[2]});
+      for (std::size_t c = 0; c != others.size(); ++c) table.push_back({"", w.values[c].first, "", changed[c]});
+    }
+    p.table({"workload", std::string{w.parameter}, "headline", ""}, table);
+  }
+}
+
 /// Where it is behind in Phasor's and CascadeInfer's settings: the same when it is told as much of the traffic as the
 /// others are.
 void told(page& p, const options& o, std::span<const setting> settings, std::span<const found_type> found) {
@@ -860,7 +955,8 @@ void run(const options& o) {
       "about to run dry go first and all else by when it is due, which is reckoned anew while a request reasons, and "
       "by "
       "a clock that all but stops when many wait; placement by headroom, of the prompts to compute and of the memory, "
-      "or where the least is to compute where prompts are cached, and "
+      "as "
+      "far as expected lengths say, or where the least is to compute where prompts are cached, and "
       "a bound on what prompts add to a step; instead of these CascadeInfer's stages where the planner expects a gain "
       "of a quarter or more and a trial on the last requests finds one of a tenth, or Phasor's pools where a trial "
       "finds a gain of a fiftieth. It is "
@@ -890,6 +986,7 @@ void run(const options& o) {
   for (std::size_t i = 0; i != settings.size(); ++i) show_setting(p, settings[i], found[i]);
   conserved(p, settings.front(), found.front());
   frontier(p, o, settings.front());
+  show_sweeps(p, o, settings, found);
   told(p, o, std::span{settings}.subspan(2, 2), std::span{found}.subspan(2, 2));
   ablation(p, o, settings);
   p.finish();

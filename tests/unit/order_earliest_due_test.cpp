@@ -4,8 +4,8 @@
 #include <tessera/pacing/token_pacer.hpp>
 #include <tessera/queue/ordered_queue.hpp>
 #include <tessera/rank/expected_rest.hpp>
-#include <tessera/rank/program_length.hpp>
 #include <tessera/rank/length_distribution.hpp>
+#include <tessera/rank/program_length.hpp>
 
 #include "support/catch.hpp"
 
