@@ -55,6 +55,7 @@ struct metric {
   bool headline = false;
   bool more_is_better = false;
   bool in_points = false;  ///< Per cent of something already: changes are differences.
+  double most = 0;         ///< More cannot be; 0: no such value is known.
 };
 
 /// One workload at one load.
@@ -475,7 +476,7 @@ setting sessions(const options& o) {
                   {"sessions, P99 s", 1, [](auto& a, auto&) { return a.session_p99; }, true},
                   {"TTFT mean, s", 3, [](auto& a, auto&) { return a.numbers.ttft.mean; }, true},
                   {"TTFT P99, s", 2, [](auto& a, auto&) { return a.numbers.ttft.p99; }, true},
-                  {"good, %", 1, [](auto& a, auto&) { return 100 * a.good; }, true, true},
+                  {"good, %", 1, [](auto& a, auto&) { return 100 * a.good; }, true, true, false, 100},
                   {"prefix hits, %", 1, [](auto& a, auto&) { return 100 * a.numbers.prefix_hit_rate; }, false, true},
                   {"TPOT P99, ms", 1, [](auto& a, auto&) { return ms(a.numbers.tpot.p99); }},
                   {"fall behind, %", 0,
@@ -523,7 +524,7 @@ setting tenants(const options& o) {
           "among requests of a tenant it goes by its own order.",
       .ablated = "",
       .theirs = 1,
-      .metrics = {{"worst share, %", 1, [](auto& a, auto&) { return 100 * a.numbers.worst_tenant; }, true, true},
+      .metrics = {{"worst share, %", 1, [](auto& a, auto&) { return 100 * a.numbers.worst_tenant; }, true, true, false, 100},
                   {"TTFT P99, s", 2, [](auto& a, auto&) { return a.numbers.ttft.p99; }, true},
                   {"end to end mean, s", 1, [](auto& a, auto&) { return a.numbers.e2e.mean; }, true},
                   {"tokens/s", 0, [](auto& a, auto&) { return a.numbers.window_tokens_per_s; }, false, true}},
@@ -612,6 +613,8 @@ std::vector<std::string> better_in_all(const setting& s, const trial& t, const s
 void summary(page& p, const std::vector<setting>& settings, const std::vector<found_type>& found) {
   std::vector<std::vector<std::string>> table;
   std::array<std::array<std::size_t, verdicts>, 2> count{};  // held out, seen
+  std::array<std::size_t, 3> alike_as{};  // nothing is left to gain, no difference, not decided
+  constexpr double equal = 2;             // per cent, or points
   std::vector<std::string> lost, dominated;
   for (std::size_t i = 0; i != settings.size(); ++i) {
     const setting& s = settings[i];
@@ -627,6 +630,10 @@ void summary(page& p, const std::vector<setting>& settings, const std::vector<fo
         const estimate e = change(m, runs.back(), runs[rival], runs[0]);
         const verdict v = verdict_of(m, e);
         ++count[s.trials[t].seen ? 1 : 0][v];
+        if (v == alike) {
+          const bool full = m.most > 0 && value(m, runs[rival], runs[0]).mean >= 0.995 * m.most;
+          ++alike_as[full ? 0 : std::abs(e.mean) + e.half_width <= equal ? 1 : 2];
+        }
         if (v == behind) {
           lost.push_back(fmt::format("{}, {}: {} {} of `{}`", s.name, s.trials[t].workload, m.name, show_change(m, e),
                                      s.trials[t].contestants[rival].name));
@@ -651,6 +658,10 @@ void summary(page& p, const std::vector<setting>& settings, const std::vector<fo
       "{}.",
       all, table.size(), total(ahead), total(alike), total(behind),
       count[0][ahead] + count[0][alike] + count[0][behind], count[0][ahead], count[0][alike], count[0][behind]));
+  p.lead(fmt::format(
+      "Of the {} that are alike, in {} the other has 99.5 % of all there can be, in {} the two differ by no more than "
+      "{:g} %, and in {} the interval reaches further: these seeds do not decide.",
+      total(alike), alike_as[0], alike_as[1], equal, alike_as[2]));
   p.lead(
       fmt::format("The best in each headline is not one policy. Against each of them alone, in all headlines of a "
                   "workload: in {} of "

@@ -29,7 +29,7 @@ struct expected_output_member {
 /// Requires: (1) copyable; (2) `f(r) noexcept -> tokens`.
 /// Not checked: it changes only with what the request has generated. 0 or less: not known. Complexity: called when a
 /// request joins, and once per slice while it reasons. Models: `order::expected_output_member`,
-/// `rank::expected_length`.
+/// `rank::expected_length`, `rank::program_length`.
 template <class F, class R>
 concept output_predictor = std::copyable<F> && schedulable<R> && requires(const F& f, const R& r) {
   { f(r) } noexcept -> std::same_as<tokens>;

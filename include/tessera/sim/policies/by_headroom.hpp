@@ -73,8 +73,8 @@ class by_headroom {
       views_.push_back({v.requests, std::min(1 - totals_[v.id].flops / model_.budget.flops(),
                                              headroom::space_freeness(used, {}, v.capacity))});
     }
-    const instance_view& chosen =
-        instances[cached ? most_free_(views_) : least_in_line(instances, expected_memory(c, r))];
+    const std::size_t at = cached ? most_free_(views_) : least_in_line(instances, expected_memory(c, r));
+    const instance_view& chosen = instances[at];
     const std::size_t to = chosen.id;
     if (c.asks(r) && cached) {
       c.because("the least to compute of it times how many would be there, and in line; some of its prompt is cached",
@@ -87,8 +87,11 @@ class by_headroom {
                              {static_cast<double>(v.requests), 1 - totals_[v.id].flops / model_.budget.flops(),
                               headroom::space_freeness(max(totals_[v.id].memory, v.kv_held), {}, v.capacity)}});
       }
-      c.because(fmt::format("the most headroom, the smaller of Phi_T and Phi_S, or as good as the most and less in "
-                            "line; {} tokens are expected of it",
+      const bool most = std::none_of(views_.begin(), views_.end(), [&](auto& v) { return v.phi > views_[at].phi; });
+      c.because(fmt::format("{}; {} tokens are expected of it",
+                            most ? "the most headroom, the smaller of Phi_T and Phi_S"
+                                 : "the least in line, in turn; who has more headroom, the smaller of Phi_T and Phi_S, "
+                                   "has no more than lengths may err by",
                             scored_length{}(r).count()),
                 std::move(seen));
     }
