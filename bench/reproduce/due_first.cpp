@@ -524,7 +524,8 @@ setting tenants(const options& o) {
           "among requests of a tenant it goes by its own order.",
       .ablated = "",
       .theirs = 1,
-      .metrics = {{"worst share, %", 1, [](auto& a, auto&) { return 100 * a.numbers.worst_tenant; }, true, true, false, 100},
+      .metrics = {{"worst share, %", 1, [](auto& a, auto&) { return 100 * a.numbers.worst_tenant; }, true, true, false,
+                   100},
                   {"TTFT P99, s", 2, [](auto& a, auto&) { return a.numbers.ttft.p99; }, true},
                   {"end to end mean, s", 1, [](auto& a, auto&) { return a.numbers.e2e.mean; }, true},
                   {"tokens/s", 0, [](auto& a, auto&) { return a.numbers.window_tokens_per_s; }, false, true}},
@@ -613,8 +614,8 @@ std::vector<std::string> better_in_all(const setting& s, const trial& t, const s
 void summary(page& p, const std::vector<setting>& settings, const std::vector<found_type>& found) {
   std::vector<std::vector<std::string>> table;
   std::array<std::array<std::size_t, verdicts>, 2> count{};  // held out, seen
-  std::array<std::size_t, 3> alike_as{};  // nothing is left to gain, no difference, not decided
-  constexpr double equal = 2;             // per cent, or points
+  std::array<std::size_t, 3> alike_as{};                     // nothing is left to gain, no difference, not decided
+  constexpr double equal = 2;                                // per cent, or points
   std::vector<std::string> lost, dominated;
   for (std::size_t i = 0; i != settings.size(); ++i) {
     const setting& s = settings[i];

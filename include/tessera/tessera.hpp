@@ -149,6 +149,7 @@
 #include <tessera/placement/fill_to_level.hpp>
 #include <tessera/placement/hashed.hpp>
 #include <tessera/placement/join_shortest_queue.hpp>
+#include <tessera/placement/least_in_line.hpp>
 #include <tessera/placement/least_kv.hpp>
 #include <tessera/placement/least_load.hpp>
 #include <tessera/placement/lmetric.hpp>

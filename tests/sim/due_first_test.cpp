@@ -12,6 +12,7 @@
 #include "support/catch.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -87,6 +88,40 @@ TEST_CASE("due_first: while little is to be done, requests go to all instances i
   const run_result result = cluster{o, {}, control}.run(rows, quiet);
   check_served(result, rows);
   for (const sim::request_record& r : result.requests) CHECK(r.instance == r.id % 4);
+}
+
+TEST_CASE("due_first: and in turn again when a burst of all sizes is over") {
+  std::mt19937 random{7};
+  std::vector<trace_row> rows;
+  for (int i = 0; i != 200; ++i) rows.push_back(row(0, 20 + static_cast<std::int64_t>(random() % 3000), 0, 20));
+  for (int i = 0; i != 80; ++i) rows.push_back(row(1000 + 100.0 * i, 20, 0, 5));
+  const auto o = cluster_of("h100-96gb-qwen-32b", 4, 0, 64);
+  const sim::by_headroom control{sim::calibrate_prefill(o.instance.timer, sim::default_ttft_target)};
+  std::array<int, 4> times{};
+  for (const sim::request_record& r : cluster{o, {}, control}.run(rows, quiet).requests) {
+    if (r.arrival > 0) ++times[r.instance];
+  }
+  CHECK(times == std::array<int, 4>{20, 20, 20, 20});
+}
+
+TEST_CASE("due_first: no herd of short requests where there is no long one") {
+  std::mt19937 random{11};
+  std::vector<trace_row> rows;
+  for (int i = 0; i != 2000; ++i) {
+    rows.push_back(row(i / 60.0, 200, 0, random() % 30 == 0 ? 20'000 : 200));
+    rows.back().score = static_cast<float>(rows.back().output_tokens);
+  }
+  const auto o = cluster_of("h20-llama-3.2-3b", 8, 0, 256);
+  const sim::by_headroom control{sim::calibrate_prefill(o.instance.timer, sim::default_ttft_target)};
+  const run_result r = cluster{o, {}, control}.run(rows, quiet);
+  // Of 64 that arrive one after the other, eight go to each if nothing else counts.
+  double largest = 0;
+  for (std::size_t i = 1000; i + 64 <= rows.size(); i += 64) {
+    std::array<int, 8> times{};
+    for (std::size_t k = i; k != i + 64; ++k) ++times[r.requests[k].instance];
+    largest += *std::max_element(times.begin(), times.end()) / 15.0;
+  }
+  CHECK(largest < 64 * 0.35);
 }
 
 TEST_CASE("due_first: a request without a score expects nothing, one with a score that many tokens") {
@@ -236,16 +271,23 @@ TEST_CASE("due_first: behind no prompt for the sake of memory that is plenty, by
   // When the last two come, the first has ended on 0 and the second is on 1. All expect 50 tokens.
   std::vector<trace_row> rows{row(0, 160, 0, 2), row(0.001, 800, 0, 300), row(1, 16, 0, 5), row(1.0001, 800, 0, 5)};
   for (trace_row& r : rows) r.score = 50;
-  const auto places = [&](std::size_t blocks) {
-    const auto o = toy_cluster(2, blocks);
+  const auto places = [&](const sim::cluster_options& o) {
     const sim::by_headroom control{sim::calibrate_prefill(o.instance.timer, duration{1e9})};
     std::vector<std::uint32_t> out;
     for (const auto& q : cluster{o, {}, control}.run(rows, quiet).requests) out.push_back(q.instance);
     return out;
   };
-  CHECK(places(1000) == std::vector<std::uint32_t>{0, 1, 0, 1});
-  // Less than half would be free: it counts, and the last goes to 0, behind the third.
-  CHECK(places(100) == std::vector<std::uint32_t>{0, 1, 0, 0});
+  auto o = toy_cluster(2, 1000);
+  CHECK(places(o) == std::vector<std::uint32_t>{0, 1, 0, 1});
+  o.each.assign(2, o.instance);
+  CHECK(places(o) == std::vector<std::uint32_t>{0, 1, 0, 1});
+  // A slower one with nothing in line is no equal: headroom counts, and the last goes to 0, behind the third.
+  sim::profile slow = tessera_test::toy_profile();
+  slow.measured.decode = {{1, 1, 0.375}};
+  o.each[1].timer = sim::step_timer{slow};
+  CHECK(places(o) == std::vector<std::uint32_t>{0, 1, 0, 0});
+  // And where less than half would be free.
+  CHECK(places(toy_cluster(2, 100)) == std::vector<std::uint32_t>{0, 1, 0, 0});
 }
 
 TEST_CASE("due_first: everything ends, no token twice, and the same again; with every part and without each") {

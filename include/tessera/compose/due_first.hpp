@@ -22,7 +22,7 @@ using due_first_request = request_hook_for<order::earliest_due<>>;
 /// - a bound on what prompts add to a step: `step_limits::token_budget` no more than the residents and what
 ///   `headroom::prefill_cost::within` allows for the time that a decode step leaves of half the target TPOT, so that no
 ///   prompt holds up those who read;
-/// - placement by headroom: `placement::highest_phi` over the smaller of Phi_T (the prompts that wait on an instance)
+/// - placement by headroom: `placement::least_in_line` over the smaller of Phi_T (the prompts that wait on an instance)
 ///   and Phi_S (its memory when all its requests have their expected length), `placement::migrate_when_tight` when
 ///   reasoning ends. Or, where lengths differ so much that batches wait for their longest, CascadeInfer's stages,
 ///   without the bound; or, where a trial says that it pays, prompts and decodes on different instances, by Phasor's

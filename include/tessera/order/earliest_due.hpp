@@ -27,7 +27,7 @@ struct expected_output_member {
 
 /// Says how many tokens a request is expected to generate in all, reasoning and what it has generated included.
 /// Requires: (1) copyable; (2) `f(r) noexcept -> tokens`.
-/// Not checked: it changes only with what the request has generated. 0 or less: not known. Complexity: called when a
+/// Not checked: it does not depend on the time. 0 or less: not known. Complexity: called when a
 /// request joins, and once per slice while it reasons. Models: `order::expected_output_member`,
 /// `rank::expected_length`, `rank::program_length`.
 template <class F, class R>

@@ -13,7 +13,7 @@ namespace rank {
 /// What a request is expected to generate, and `weight` times what its program has been given before: an
 /// `order::output_predictor` with which `order::earliest_due` lets the calls of young programs go ahead of those of
 /// programs that have had much. Each token that was given puts a call off by `weight` times the order's pace, so that
-/// nobody is put off for ever.
+/// nobody is put off for ever. (Of `earliest_due`'s bound on what is expected later, `revised`, it is a part.)
 ///
 /// When to use: agents, where a cluster cannot carry all programs and some are to be served well. The new ones are, and
 /// the old ones pay: docs/results/due_first has what a weight buys. 0, and where a request has no program: `Expected`.
@@ -35,7 +35,9 @@ struct program_length {
     const tokens own = expected(r);
     const order::program_service* const p = program_of(r);
     if (p == nullptr) return own;
-    return own + tokens{static_cast<std::int64_t>(weight * static_cast<double>(p->attained.count()))};
+    const double put_off = weight * static_cast<double>(p->attained.count());
+    constexpr double most = 1e15;  // as good as for ever, and nothing overflows
+    return put_off > 0 ? own + tokens{static_cast<std::int64_t>(put_off < most ? put_off : most)} : own;
   }
 };
 

@@ -2,9 +2,8 @@
 #pragma once
 
 #include <tessera/headroom/space.hpp>
+#include <tessera/placement/least_in_line.hpp>
 #include <tessera/placement/migrate_when_tight.hpp>
-#include <tessera/placement/phi.hpp>
-#include <tessera/placement/turn.hpp>
 #include <tessera/sim/cluster/cluster.hpp>
 #include <tessera/sim/cluster/compare_views.hpp>
 #include <tessera/sim/policies/disaggregated.hpp>
@@ -15,7 +14,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
-#include <limits>
 #include <utility>
 #include <vector>
 
@@ -23,11 +21,10 @@ TESSERA_NAMESPACE_BEGIN
 namespace sim {
 
 /// New requests to the instance with the most headroom: the smaller of Phi_T, of the prompts of requests that have no
-/// token yet, and Phi_S, of its memory when all its requests have their expected length. Both may be negative. Lengths
-/// are expected, not known: by as much as they may err, and while more than half is free, headroom is alike, and a
-/// request goes to whom the least of prompts is in line for, in turn. Nobody then waits behind a prompt because the
-/// instance had just become the emptiest by a request that ended. One whose prompt is cached somewhere, in part, goes
-/// where the sum is least of the prompts in line and of what would be
+/// token yet, and Phi_S, of its memory when all its requests have their expected length. Both may be negative. What the
+/// lengths of those who are there may err by decides nothing while more than half is left: then a request goes where
+/// the fewest prompts are in line, in turn (`placement::least_in_line`); not among instances of unlike speed. One whose
+/// prompt is cached somewhere, in part, goes where the sum is least of the prompts in line and of what would be
 /// computed of it times how many requests there would be: it waits for the first and keeps the others waiting for the
 /// second. The product is LMetric's, in time, and counts the request itself, lest an idle instance be worth any prefix.
 /// Multiplied as well, the line would scatter prefixes; not counted, a prefix that many share would draw all to one
@@ -44,7 +41,16 @@ class by_headroom {
     taken_.assign(c.requests().size(), {});
     totals_.assign(c.size(), {});
     views_.reserve(c.size());
+    step_shape decode, prompt;
+    decode.add_decode(tokens{1000});
+    prompt.add_prefill(tokens{}, tokens{1000});
+    const auto speed = [&](std::size_t i) {
+      const auto& timer = c.options().of(i).timer;
+      return std::pair{timer(decode), timer(prompt)};
+    };
+    alike_ = true;
     for (std::size_t i = 0; i != c.size(); ++i) {
+      alike_ = alike_ && speed(i) == speed(0);
       for (const request* r : c.at(i).requests()) {
         take(c, *r, i, r->first_token_s < 0 ? model_.cost.flops(r->prompt) : 0);
       }
@@ -65,15 +71,20 @@ class by_headroom {
     views_.clear();
     for (const instance_view& v : instances) {
       if (cached) {
-        views_.push_back({v.requests, -(totals_[v.id].flops + own(v) * static_cast<double>(v.requests + 1))});
+        views_.push_back(
+            {.requests = v.requests, .phi = -(totals_[v.id].flops + own(v) * static_cast<double>(v.requests + 1))});
         continue;
       }
       // Where more was generated than expected, all in all, it is what is held.
       const blocks used = max(totals_[v.id].memory, v.kv_held);
-      views_.push_back({v.requests, std::min(1 - totals_[v.id].flops / model_.budget.flops(),
-                                             headroom::space_freeness(used, {}, v.capacity))});
+      const double error = std::sqrt(totals_[v.id].squares) / static_cast<double>(v.capacity.count());
+      views_.push_back({.requests = v.requests,
+                        .phi = std::min(1 - totals_[v.id].flops / model_.budget.flops(),
+                                        headroom::space_freeness(used, {}, v.capacity)),
+                        .error = alike_ ? error : 0,
+                        .line = totals_[v.id].flops});
     }
-    const std::size_t at = cached ? most_free_(views_) : least_in_line(instances, expected_memory(c, r));
+    const std::size_t at = cached ? most_free_(views_) : least_in_line_(views_);
     const instance_view& chosen = instances[at];
     const std::size_t to = chosen.id;
     if (c.asks(r) && cached) {
@@ -102,8 +113,9 @@ class by_headroom {
   template <class C>
   void prefilled(C&, const request& r) {
     taken& t = taken_[r.index];
-    totals_[t.at].flops -= t.what.flops;
+    totals_[t.at] -= {.flops = t.what.flops, .prompts = t.what.prompts};
     t.what.flops = 0;
+    t.what.prompts = 0;
   }
   /// A request begins to answer: it may move.
   template <class C>
@@ -138,10 +150,17 @@ class by_headroom {
  private:
   /// What requests take of an instance.
   struct demand {
-    blocks memory{};   // when they have their expected length
-    double flops = 0;  // until they have their first token
-    void operator+=(const demand& d) noexcept { memory += d.memory, flops += d.flops; }
-    void operator-=(const demand& d) noexcept { memory -= d.memory, flops -= d.flops; }
+    blocks memory{};          // when they have their expected length
+    double squares = 0;       // of that of each
+    double flops = 0;         // until they have their first token,
+    std::size_t prompts = 0;  // and how many have none
+    void operator+=(const demand& d) noexcept {
+      memory += d.memory, squares += d.squares, flops += d.flops, prompts += d.prompts;
+    }
+    void operator-=(const demand& d) noexcept {
+      memory -= d.memory, squares -= d.squares, flops -= d.flops, prompts -= d.prompts;
+      if (prompts == 0) flops = 0;  // what adding and subtracting in another order leaves would choose for ever
+    }
   };
   struct taken {
     std::size_t at = 0;
@@ -150,45 +169,28 @@ class by_headroom {
   struct view {
     std::size_t requests = 0;
     double phi = 0;
+    double error = 0;
+    double line = 0;
   };
-
-  /// When it has its expected length.
-  template <class C>
-  [[nodiscard]] static blocks expected_memory(const C& c, const request& r) {
-    return blocks_for(r.prompt + scored_length{}(r), c.options().instance.limits.block_size);
-  }
-
-  /// Of `views_`, those of `instances`: whoever has the most headroom; where it is plenty, of all that have as much but
-  /// for what the lengths of their requests, each a request's `own` memory, may err by, whom the least is in line for.
-  template <class Views>
-  [[nodiscard]] std::size_t least_in_line(const Views& instances, blocks own) {
-    constexpr double plenty = 0.5;
-    double most = -std::numeric_limits<double>::infinity();
-    for (const view& v : views_) most = std::max(most, v.phi);
-    if (most < plenty) return most_free_(views_);
-    return turn_.least(
-        0, views_.size(), [&](std::size_t k) { return totals_[instances[k].id].flops; },
-        [&](std::size_t k) {
-          const double one = static_cast<double>(own.count()) / static_cast<double>(instances[k].capacity.count());
-          const double error = one * std::sqrt(static_cast<double>(views_[k].requests + 1));
-          return views_[k].phi == most || (views_[k].phi >= plenty && views_[k].phi >= most - error);
-        });
-  }
 
   /// `flops`: what is to compute of its prompt.
   template <class C>
   void take(C& c, const request& r, std::size_t at, double flops) {
-    taken_[r.index] = {at, {expected_memory(c, r), flops}};
+    const blocks memory = blocks_for(r.prompt + scored_length{}(r), c.options().instance.limits.block_size);
+    const auto held = static_cast<double>(memory.count());
+    taken_[r.index] = {
+        at, {.memory = memory, .squares = held * held, .flops = flops, .prompts = std::size_t{flops > 0 ? 1U : 0U}}};
     totals_[at] += taken_[r.index].what;
   }
 
   prefill_model model_;
   placement::highest_phi most_free_{};
-  placement::turn turn_{};
+  placement::least_in_line least_in_line_{};
   placed<placement::least_load, placement::migrate_when_tight> migration_{{}, {.headroom = quantum_blocks}};
   std::vector<taken> taken_;    // by request
   std::vector<demand> totals_;  // by instance
   std::vector<view> views_;
+  bool alike_ = true;  // Whether steps take as long on all instances.
 };
 
 }  // namespace sim

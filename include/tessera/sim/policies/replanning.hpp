@@ -163,7 +163,7 @@ class replanning {
   template <class C>
   void finished(C& c, request& r) {
     ++gone_;
-    if (r.program != nullptr) r.program->attained += r.generated();  // for `rank::program_length`
+    count_for_program(r);
     window_.ended(r);
     tell(c, [&](auto& l, auto& v) { l.finished(v, r); });
   }
@@ -171,6 +171,7 @@ class replanning {
   template <class C>
   void rejected(C& c, request& r) {
     ++gone_;
+    count_for_program(r);
     window_.refused(r);
     tell(c, [&](auto& l, auto& v) {
       if constexpr (requires { l.rejected(v, r); }) l.rejected(v, r);
@@ -294,6 +295,11 @@ class replanning {
     if (l.kind != layout_kind::together) return to_string(l.kind);
     if (!l.bounds.empty()) return "long steps";
     return config_.by_headroom ? to_string(l.kind) : placement_name<placement::least_load>;
+  }
+
+  /// For `rank::program_length`: who ends or is given up has been given what it has.
+  static void count_for_program(const request& r) noexcept {
+    if (r.program != nullptr) r.program->attained += r.generated();
   }
 
   template <class C>

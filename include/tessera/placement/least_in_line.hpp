@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <tessera/placement/phi.hpp>
+#include <tessera/placement/turn.hpp>
+
+#include <concepts>
+#include <cstddef>
+#include <limits>
+
+TESSERA_NAMESPACE_BEGIN
+namespace placement {
+
+/// `error`: by how much `phi` may be wrong, not negative; 0: it is known. `line`: what has to be computed before a
+/// request that comes now, for instance FLOPs of prompts.
+template <class View>
+concept shows_line = requires(const View& v) {
+  { v.error } -> std::convertible_to<double>;
+  { v.line } -> std::convertible_to<double>;
+};
+
+/// The worker with the highest Phi, as `highest_phi` chooses. But while it has plenty: of all that have plenty, and as
+/// much as it but for their error, the one with the least in line; then in turn.
+///
+/// Headroom by expected lengths is not known to a request. Whoever follows it to the last block sends the requests of
+/// a second to one instance, because somebody has just ended there, and each waits behind the prompt of the one before.
+///
+/// When to use: workers that decode and prefill, by freeness that is expected. An error of the root of the sum of the
+/// squares of what its requests are expected to hold is what exponential lengths may deviate by. Give 0 where workers
+/// are of unlike speed: a slow one with nothing in line is no equal.
+/// O(workers), no allocation. `nowhere` for an empty range.
+/// Source: ours.
+struct least_in_line {
+  double plenty = 0.5;    ///< Less Phi than this is compared as it is.
+  highest_phi highest{};  ///< Chooses then.
+  turn ties{};            ///< Whose turn it is, while there is plenty.
+
+  /// The index of the chosen worker. Moves a turn on.
+  template <instance_views V>
+    requires shows_phi<view_t<V>> && shows_requests<view_t<V>> && shows_line<view_t<V>>
+  [[nodiscard]] constexpr std::size_t operator()(const V& workers) noexcept {
+    double most = -std::numeric_limits<double>::infinity();
+    for (const auto& w : workers) most = w.phi > most ? static_cast<double>(w.phi) : most;
+    if (!(most >= plenty)) return highest(workers);
+    return ties.least(
+        0, workers.size(), [&](std::size_t i) noexcept { return static_cast<double>(workers[i].line); },
+        [&](std::size_t i) noexcept {
+          const auto& w = workers[i];
+          return w.phi >= plenty && w.phi + w.error >= most;
+        });
+  }
+};
+
+}  // namespace placement
+TESSERA_NAMESPACE_END
