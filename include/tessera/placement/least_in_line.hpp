@@ -11,8 +11,8 @@
 TESSERA_NAMESPACE_BEGIN
 namespace placement {
 
-/// `error`: by how much `phi` may be wrong, not negative; 0: it is known. `line`: what has to be computed before a
-/// request that comes now, for instance FLOPs of prompts.
+/// `error`: by how much `phi` may be wrong, in the same unit, not negative; 0: it is known. `line`: what has to be
+/// computed before a request that comes now, for instance FLOPs of prompts.
 template <class View>
 concept shows_line = requires(const View& v) {
   { v.error } -> std::convertible_to<double>;
@@ -25,9 +25,10 @@ concept shows_line = requires(const View& v) {
 /// Headroom by expected lengths is not known to a request. Whoever follows it to the last block sends the requests of
 /// a second to one instance, because somebody has just ended there, and each waits behind the prompt of the one before.
 ///
-/// When to use: workers that decode and prefill, by freeness that is expected. An error of the root of the sum of the
-/// squares of what its requests are expected to hold is what exponential lengths may deviate by. Give 0 where workers
-/// are of unlike speed: a slow one with nothing in line is no equal.
+/// When to use: workers that decode and prefill, by the smaller of Phi_T and Phi_S. A good error is the root of the sum
+/// of the squares of the blocks that its requests are expected to hold in the end, prompts included, divided by the
+/// worker's blocks: what exponential lengths deviate by. An error of 0 where workers are of unlike speed: a slow one
+/// with nothing in line is no equal.
 /// O(workers), no allocation. `nowhere` for an empty range.
 /// Source: ours.
 struct least_in_line {

@@ -12,12 +12,15 @@ namespace rank {
 
 /// What a request is expected to generate, and `weight` times what its program has been given before: an
 /// `order::output_predictor` with which `order::earliest_due` lets the calls of young programs go ahead of those of
-/// programs that have had much. Each token that was given puts a call off by `weight` times the order's pace, so that
-/// nobody is put off for ever. (Of `earliest_due`'s bound on what is expected later, `revised`, it is a part.)
+/// programs that have had much. Each token that was given puts a call off by `weight` times the order's pace, by the
+/// order's clock (`order::crowd_clock`), so that nobody is put off for ever. It is read when the order asks: when a
+/// call joins, and once per slice while it reasons, where `earliest_due` lets it count for `revised` times the first
+/// answer.
 ///
 /// When to use: agents, where a cluster cannot carry all programs and some are to be served well. The new ones are, and
 /// the old ones pay: docs/results/due_first has what a weight buys. 0, and where a request has no program: `Expected`.
-/// Whoever ends a call adds what was generated for it to its program's `attained`; nothing here does.
+/// Whoever ends a call adds what was generated for it to its program's `attained`: under `least_attained_service` the
+/// order does, under `earliest_due` the engine. Whole tokens count: a `weight` of 0.04 is nothing to 20 of them.
 ///
 /// O(1) beside `Expected`.
 /// Source: ours. The service that counts is Autellix's (arXiv 2502.13965), there in levels, here as a due time.
@@ -30,8 +33,15 @@ struct program_length {
 
   /// Reads what the request's program has been given.
   template <schedulable R>
-    requires order::output_predictor<Expected, R> && order::program_of_request<Program, R>
   [[nodiscard]] tokens operator()(const R& r) const noexcept {
+    static_assert(order::output_predictor<Expected, R>,
+                  "tessera: the Expected of `program_length` does not say how long these requests will be: "
+                  "`rank::expected_length` reads a member `score`, `order::expected_output_member` a member "
+                  "`expected_output`");
+    static_assert(
+        order::program_of_request<Program, R>,
+        "tessera: `program_length` needs requests with a pointer `program` to an `order::program_service`, or "
+        "a Program with `program_service* operator()(const R&) const noexcept`");
     const tokens own = expected(r);
     const order::program_service* const p = program_of(r);
     if (p == nullptr) return own;

@@ -22,7 +22,7 @@ namespace sim {
 
 /// New requests to the instance with the most headroom: the smaller of Phi_T, of the prompts of requests that have no
 /// token yet, and Phi_S, of its memory when all its requests have their expected length. Both may be negative. What the
-/// lengths of those who are there may err by decides nothing while more than half is left: then a request goes where
+/// lengths of those who are there may err by decides nothing while half or more is left: then a request goes where
 /// the fewest prompts are in line, in turn (`placement::least_in_line`); not among instances of unlike speed. One whose
 /// prompt is cached somewhere, in part, goes where the sum is least of the prompts in line and of what would be
 /// computed of it times how many requests there would be: it waits for the first and keeps the others waiting for the

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+// Instances that prefill and decode: a request goes where there is headroom by expected lengths, as far as these are
+// known, and of those instances to the one with the least in line. Beside it, whoever has the most headroom.
+
+#include <tessera/headroom/prefill_cost.hpp>
+#include <tessera/placement/least_in_line.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstddef>
+#include <cstdio>
+
+namespace {
+
+using namespace tessera::literals;
+using tessera::blocks_for;
+using tessera::tokens;
+
+constexpr tessera::headroom::prefill_cost prompt_cost{.alpha = 2e5, .beta = 1.6e10};
+constexpr double flops_in_ttft = 400e12 * 1.0;  // what a device computes in the second that is promised
+constexpr double capacity = 4000;               // blocks of 16 tokens
+
+// What a router keeps of an instance; `placement::` reads the first four.
+struct instance {
+  std::size_t requests = 0;
+  double phi = 1, error = 0, line = 0;
+  double used = 0, squares = 0;  // blocks that its requests are expected to hold in the end, prompts included
+
+  void add(tokens prompt, tokens expected, double sign = 1) {
+    const auto held = static_cast<double>(blocks_for(prompt + expected, 16_tok).count());
+    requests += sign > 0 ? 1 : -1;
+    used += sign * held;
+    squares += sign * held * held;
+    look();
+  }
+  void look() {
+    phi = std::min(1 - line / flops_in_ttft, 1 - used / capacity);
+    error = std::sqrt(squares) / capacity;  // a share of the blocks, as Phi is
+  }
+};
+
+template <class Policy>
+void route(const char* name, Policy policy) {
+  std::array<instance, 3> all;
+  for (instance& one : all) {
+    for (int i = 0; i != 20; ++i) one.add(100_tok, 400_tok);
+  }
+  for (int i = 0; i != 3; ++i) all[2].add(100_tok, 400_tok, -1);  // three have just ended there
+  std::printf("%s:", name);
+  for (int i = 0; i != 6; ++i) {  // six prompts, before any has been computed
+    const std::size_t to = policy(all);
+    all[to].line += prompt_cost.flops(500_tok);
+    all[to].add(500_tok, 400_tok);
+    std::printf(" %zu", to);
+  }
+  std::printf("; in line, s:");
+  for (const instance& one : all) std::printf(" %.3f", one.line / 400e12);
+  std::printf("\n");
+}
+
+}  // namespace
+
+int main() {
+  route("the most headroom", tessera::placement::highest_phi{});
+  route("the least in line", tessera::placement::least_in_line{});
+}
+
+/* output:
+the most headroom: 2 2 0 1 2 0; in line, s: 0.040 0.020 0.060
+the least in line: 0 1 2 0 1 2; in line, s: 0.040 0.040 0.040
+*/
