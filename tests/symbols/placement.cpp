@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-// Every placement policy of PASCAL, its baselines, and those that read what is cached, over one range of views.
+// Every placement policy of PASCAL, its baselines, those by headroom, and those that read what is cached, over one
+// range of views.
 
 #include <tessera/placement/hashed.hpp>
 #include <tessera/placement/join_shortest_queue.hpp>
+#include <tessera/placement/least_in_line.hpp>
 #include <tessera/placement/least_kv.hpp>
 #include <tessera/placement/least_load.hpp>
 #include <tessera/placement/lmetric.hpp>
@@ -29,12 +31,19 @@ struct view {
   tokens new_prefill_tokens{};
   std::size_t id = 0;
   std::uint64_t prefix_key = 0;
+  double phi = 0;
+  double error = 0;
+  double line = 0;
 };
 using views = std::span<const view>;
 
 std::size_t use_placement(views v, placement::round_robin& turns, placement::random& any) noexcept {
   return placement::least_kv{}(v) + placement::least_load{}(v) + placement::join_shortest_queue{}(v) +
          placement::pascal_arrival{}(v) + placement::pascal_phase_change{}(v) + turns(v) + any(v);
+}
+
+std::size_t use_headroom(views v, placement::highest_phi& highest, placement::least_in_line& least) noexcept {
+  return highest(v) + least(v);
 }
 
 std::size_t use_prefixes(views v, placement::lmetric& product, placement::prefix_affinity& bounded) noexcept {

@@ -29,6 +29,7 @@
 #include <tessera/preempt/cheapest.hpp>
 #include <tessera/preempt/least_lost.hpp>
 #include <tessera/preempt/recompute.hpp>
+#include <tessera/rank/program_length.hpp>
 
 using namespace tessera;
 
@@ -44,6 +45,7 @@ struct request : request_hook_for<order::round_robin, order::two_phase, order::r
 struct read_request : request_hook_for<order::paced<>, order::earliest_due<>> {
   token_pacer pacer{};
   tokens expected_output{};
+  order::program_service* program = nullptr;
 };
 
 struct hashed_request : request {
@@ -94,6 +96,7 @@ template class tessera::pascal<request>;
 template class tessera::pascal<hashed_request, kv::prefix_cache>;
 template class tessera::pascal_paced<read_request>;
 template class tessera::due_first<read_request>;
+template class tessera::due_first<read_request, rank::program_length<order::expected_output_member>>;
 template class tessera::logged<fcfs<request>>;
 template class tessera::logged<pascal<hashed_request, kv::prefix_cache>>;
 
