@@ -4,6 +4,7 @@
 // known, and of those instances to the one with the least in line. Beside it, whoever has the most headroom.
 
 #include <tessera/headroom/prefill_cost.hpp>
+#include <tessera/headroom/space.hpp>
 #include <tessera/placement/least_in_line.hpp>
 
 #include <algorithm>
@@ -15,29 +16,38 @@
 namespace {
 
 using namespace tessera::literals;
+using tessera::blocks;
 using tessera::blocks_for;
 using tessera::tokens;
 
 constexpr tessera::headroom::prefill_cost prompt_cost{.alpha = 2e5, .beta = 1.6e10};
-constexpr double flops_in_ttft = 400e12 * 1.0;  // what a device computes in the second that is promised
-constexpr double capacity = 4000;               // blocks of 16 tokens
+constexpr tessera::headroom::prefill_budget promised{.peak_flops = 400e12, .ttft = 1.0_s};
+constexpr blocks capacity{4000};  // of 16 tokens
 
 // What a router keeps of an instance; `placement::` reads the first four.
 struct instance {
   std::size_t requests = 0;
   double phi = 1, error = 0, line = 0;
-  double used = 0, squares = 0;  // blocks that its requests are expected to hold in the end, prompts included
+  blocks used{};       // that its requests are expected to hold in the end, prompts included
+  double squares = 0;  // of what each holds
 
-  void add(tokens prompt, tokens expected, double sign = 1) {
-    const auto held = static_cast<double>(blocks_for(prompt + expected, 16_tok).count());
-    requests += sign > 0 ? 1 : -1;
-    used += sign * held;
-    squares += sign * held * held;
+  void add(tokens prompt, tokens expected) {
+    const blocks held = blocks_for(prompt + expected, 16_tok);
+    ++requests;
+    used += held;
+    squares += static_cast<double>(held.count() * held.count());
+    look();
+  }
+  void remove(tokens prompt, tokens expected) {
+    const blocks held = blocks_for(prompt + expected, 16_tok);
+    --requests;
+    used -= held;
+    squares -= static_cast<double>(held.count() * held.count());
     look();
   }
   void look() {
-    phi = std::min(1 - line / flops_in_ttft, 1 - used / capacity);
-    error = std::sqrt(squares) / capacity;  // a share of the blocks, as Phi is
+    phi = std::min(1 - line / promised.flops(), tessera::headroom::space_freeness(used, {}, capacity));
+    error = std::sqrt(squares) / static_cast<double>(capacity.count());  // a share of the blocks, as Phi is
   }
 };
 
@@ -47,7 +57,7 @@ void route(const char* name, Policy policy) {
   for (instance& one : all) {
     for (int i = 0; i != 20; ++i) one.add(100_tok, 400_tok);
   }
-  for (int i = 0; i != 3; ++i) all[2].add(100_tok, 400_tok, -1);  // three have just ended there
+  for (int i = 0; i != 3; ++i) all[2].remove(100_tok, 400_tok);  // three have just ended there
   std::printf("%s:", name);
   for (int i = 0; i != 6; ++i) {  // six prompts, before any has been computed
     const std::size_t to = policy(all);
@@ -56,7 +66,7 @@ void route(const char* name, Policy policy) {
     std::printf(" %zu", to);
   }
   std::printf("; in line, s:");
-  for (const instance& one : all) std::printf(" %.3f", one.line / 400e12);
+  for (const instance& one : all) std::printf(" %.3f", one.line / promised.peak_flops);
   std::printf("\n");
 }
 

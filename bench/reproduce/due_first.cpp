@@ -698,6 +698,13 @@ void show_setting(page& p, const setting& s, const found_type& found) {
   p.table(header, table);
 }
 
+/// Which trial of a setting has a workload, at its load.
+std::size_t trial_of(const setting& s, std::string_view workload) {
+  const auto at = std::find_if(s.trials.begin(), s.trials.end(), [&](auto& t) { return t.workload == workload; });
+  if (at == s.trials.end()) throw std::logic_error{"no such trial"};
+  return static_cast<std::size_t>(at - s.trials.begin());
+}
+
 /// `due-first` without each of its parts, with scores where it has none, and the paper's policy with bounded steps.
 void ablation(page& p, const options& o, const std::vector<setting>& settings) {
   const auto with_scores = [](const cluster_options& c, const rows_type& history, const rows_type& rows) {
@@ -713,9 +720,7 @@ void ablation(page& p, const options& o, const std::vector<setting>& settings) {
   std::vector<std::vector<std::string>> table;
   for (const setting& s : settings) {
     if (s.ablated.empty()) continue;
-    const auto at = std::find_if(s.trials.begin(), s.trials.end(), [&](auto& t) { return t.workload == s.ablated; });
-    if (at == s.trials.end()) throw std::logic_error{"no such trial"};
-    trial t = *at;
+    trial t = s.trials[trial_of(s, s.ablated)];
     const contestant theirs = t.contestants[s.theirs];
     t.contestants = {t.contestants.front(), t.contestants.back()};  // The first is what bins are compared with.
     t.contestants.push_back(s.has_scores ? ours("without predictions", {.predicts = false})
@@ -797,9 +802,7 @@ void frontier(page& p, const options& o, const setting& s) {
                .y_label = "best bin, % of FCFS",
                .curves = {}};
   for (const std::string_view workload : {"arena-chat, 1.05", "arena-chat, 1.1", "reasoning-heavy, 1.1"}) {
-    const auto at = std::find_if(s.trials.begin(), s.trials.end(), [&](auto& t) { return t.workload == workload; });
-    if (at == s.trials.end()) throw std::logic_error{"no such trial"};
-    trial t = *at;
+    trial t = s.trials[trial_of(s, workload)];
     t.contestants.resize(1);
     for (const double pace : paces) t.contestants.push_back(ours(fmt::format("{:g}", pace), {.pace = pace}));
     const auto runs = run_all(o, {t}).front();
@@ -881,14 +884,12 @@ void show_sweeps(page& p, const options& o, const std::vector<setting>& settings
     p.text(fmt::format("**{}.** {}", w.heading, w.text));
     std::vector<std::vector<std::string>> table;
     for (const auto& [in, workload] : w.trials) {
-      const auto named = [](std::string_view name) { return [name](const auto& x) { return x.name == name; }; };
-      const auto i =
-          static_cast<std::size_t>(std::find_if(settings.begin(), settings.end(), named(in)) - settings.begin());
+      const auto i = static_cast<std::size_t>(
+          std::find_if(settings.begin(), settings.end(), [&, name = in](const setting& x) { return x.name == name; }) -
+          settings.begin());
       const setting& s = settings.at(i);
-      const auto t = static_cast<std::size_t>(
-          std::find_if(s.trials.begin(), s.trials.end(), [&](const trial& x) { return x.workload == workload; }) -
-          s.trials.begin());
-      const auto& runs = found[i].at(t);
+      const std::size_t t = trial_of(s, workload);
+      const auto& runs = found[i][t];
       trial varied = s.trials[t];
       varied.contestants.clear();
       for (const auto& [name, config] : w.values) varied.contestants.push_back(ours(name, config));
