@@ -27,8 +27,9 @@ namespace rank {
 /// @tparam Expected an `order::output_predictor`. @tparam Program an `order::program_of_request`.
 template <class Expected = expected_length<>, class Program = order::program_member>
 struct program_length {
-  [[no_unique_address]] Expected expected{};   ///< Of a request alone.
+  // Before the others: clang 16 writes what comes after an empty [[no_unique_address]] member elsewhere.
   double weight = 0;                           ///< Of a token that its program has had. Not negative.
+  [[no_unique_address]] Expected expected{};   ///< Of a request alone.
   [[no_unique_address]] Program program_of{};  ///< Says to which program a request belongs.
 
   /// Reads what the request's program has been given.

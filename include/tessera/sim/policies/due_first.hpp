@@ -55,7 +55,7 @@ TESSERA_DETAIL_POLICIES_INLINE run_result run_due_first(const cluster_options& o
   // Among tenants who is due first has no say: whoever sends most would be due most.
   const typename scheduler::config ordered{.pace = duration{config.pace},
                                            .revised = config.revised,
-                                           .expected = {lengths.expected(), config.programs},
+                                           .expected = {.weight = config.programs, .expected = lengths.expected()},
                                            .gate = {.most_skipped = std::numeric_limits<std::size_t>::max()}};
   cluster_options own = options;
   due_first_config parts = config;
