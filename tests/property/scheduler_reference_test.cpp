@@ -37,6 +37,7 @@ struct task {
   std::uint64_t turn = 0;
   int level = 0;
   double boost_at = std::numeric_limits<double>::infinity(), answers_since = 0, due = 0, came = 0;
+  std::int64_t expected = 0;  ///< When it came.
   std::int64_t answered = 0;
   bool begun = false;
   bool demoted = false, answering = false, resident = false, suspended = false, done = false;
@@ -44,7 +45,7 @@ struct task {
 };
 
 /// Tokens that a reader reads in a second, and seconds for a token that is expected.
-constexpr double reading_speed = 2;
+constexpr double reading_speed = 1;
 constexpr double pace = 0.75;
 /// What is expected of one that has generated so many; and how many times the first of it counts at most.
 constexpr std::int64_t expected_of(double score, std::int64_t generated) {
@@ -92,7 +93,8 @@ class textbook {
     }
     pass(now);
     t.came = clock_;
-    t.due = due_at(t, static_cast<double>(expected_of(t.score, 0)));
+    t.expected = expected_of(t.score, 0);
+    t.due = due_at(t, static_cast<double>(t.expected));
     if (reads()) take_place(t);
     all_.push_back(t);
   }
@@ -291,17 +293,26 @@ class textbook {
     if (s_.how == rule::first_come || s_.how == rule::shortest || w.priority != r.priority) {
       return w.priority > r.priority;
     }
-    if (s_.how == rule::due && (w.level == r.level || (w.level == 1 && w.answering))) return false;
+    if (s_.how == rule::due) {
+      if (w.level == 0 || (w.level == 1 && !w.answering)) return w.level < r.level;
+      return w.level == 1 && w.expected > 0 && r.level >= calm_level(w) + 3;
+    }
     if (s_.how == rule::readers && w.level == r.level && w.level != 1) return false;
     return key(w) < key(r);
   }
   [[nodiscard]] bool reads() const { return s_.how == rule::readers || s_.how == rule::due; }
+  /// A level for each power of two that is expected.
+  [[nodiscard]] static int calm_level(const task& t) {
+    int level = 2;
+    for (std::int64_t n = t.expected; n != 0; n /= 2) ++level;
+    return level;
+  }
   /// Reasoning, or an answer that is calm until its reader is about to run dry. By due times, one that nobody reads yet
   /// is where reasoning is.
   void take_place(task& t) const {
     t.used = 0;
     const bool early = !t.answering || (s_.how == rule::due && t.length == t.prompt);
-    t.level = early ? 1 : 2;
+    t.level = early ? 1 : s_.how == rule::due ? calm_level(t) : 2;
     t.boost_at = early             ? std::numeric_limits<double>::infinity()
                  : t.answered == 0 ? t.answers_since
                                    : t.answers_since + static_cast<double>(t.answered) / reading_speed - s_.margin;
@@ -489,6 +500,7 @@ void compare(rule how, std::size_t least_chosen = 0) {
         t.prompt = 1 + upto(static_cast<int>(longest) / 2);
         t.output = 1 + upto(static_cast<int>(longest - t.prompt));
         t.reasoning = upto(static_cast<int>(t.output) - 1);
+        if (seed % 4 == 3) t.reasoning = 0;  // prompts and answers alone
         t.priority = random() % 5 == 0 ? 1 : 0;
         t.score = static_cast<double>(upto(20));
         request& r = requests.emplace_back();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <tessera/headroom/prefill_load.hpp>
 #include <tessera/headroom/space.hpp>
 #include <tessera/placement/least_in_line.hpp>
 #include <tessera/placement/migrate_when_tight.hpp>
@@ -52,7 +53,7 @@ class by_headroom {
     for (std::size_t i = 0; i != c.size(); ++i) {
       alike_ = alike_ && speed(i) == speed(0);
       for (const request* r : c.at(i).requests()) {
-        take(c, *r, i, r->first_token_s < 0 ? model_.cost.flops(r->prompt) : 0);
+        take(c, *r, i, r->first_token_s < 0, tokens{});
       }
     }
   }
@@ -64,25 +65,21 @@ class by_headroom {
     const bool cached =
         !r.prefix_hashes().empty() && std::any_of(instances.begin(), instances.end(),
                                                   [](const instance_view& v) { return v.cached_tokens > tokens{}; });
-    const auto own = [&](const instance_view& v) {
-      const double saved = cached ? model_.cost.flops(v.cached_tokens) : 0;
-      return model_.cost.flops(r.prompt) - saved;
-    };
     views_.clear();
     for (const instance_view& v : instances) {
+      const double line = totals_[v.id].prompts.flops(model_.cost);
       if (cached) {
-        views_.push_back(
-            {.requests = v.requests, .phi = -(totals_[v.id].flops + own(v) * static_cast<double>(v.requests + 1))});
+        const double own = model_.cost.flops(r.prompt) - model_.cost.flops(v.cached_tokens);
+        views_.push_back({.requests = v.requests, .phi = -(line + own * static_cast<double>(v.requests + 1))});
         continue;
       }
       // Where more was generated than expected, all in all, it is what is held.
       const blocks used = max(totals_[v.id].memory, v.kv_held);
       const double error = std::sqrt(totals_[v.id].squares) / static_cast<double>(v.capacity.count());
       views_.push_back({.requests = v.requests,
-                        .phi = std::min(1 - totals_[v.id].flops / model_.budget.flops(),
-                                        headroom::space_freeness(used, {}, v.capacity)),
+                        .phi = std::min(freeness(v.id), headroom::space_freeness(used, {}, v.capacity)),
                         .error = alike_ ? error : 0,
-                        .line = totals_[v.id].flops});
+                        .line = line});
     }
     const std::size_t at = cached ? most_free_(views_) : least_in_line_(views_);
     const instance_view& chosen = instances[at];
@@ -95,7 +92,7 @@ class by_headroom {
       for (const instance_view& v : instances) {
         seen.rows.push_back({v.id,
                              {},
-                             {static_cast<double>(v.requests), 1 - totals_[v.id].flops / model_.budget.flops(),
+                             {static_cast<double>(v.requests), freeness(v.id),
                               headroom::space_freeness(max(totals_[v.id].memory, v.kv_held), {}, v.capacity)}});
       }
       const bool most = std::none_of(views_.begin(), views_.end(), [&](auto& v) { return v.phi > views_[at].phi; });
@@ -106,16 +103,15 @@ class by_headroom {
                             scored_length{}(r).count()),
                 std::move(seen));
     }
-    take(c, r, to, own(chosen));
+    take(c, r, to, true, cached ? chosen.cached_tokens : tokens{});
     return to;
   }
   /// `r` has its first token.
   template <class C>
   void prefilled(C&, const request& r) {
     taken& t = taken_[r.index];
-    totals_[t.at] -= {.flops = t.what.flops, .prompts = t.what.prompts};
-    t.what.flops = 0;
-    t.what.prompts = 0;
+    if (t.in_line) totals_[t.at].prompts.leave(r.prompt, t.computed);
+    t.in_line = false;
   }
   /// A request begins to answer: it may move.
   template <class C>
@@ -126,10 +122,9 @@ class by_headroom {
   /// `r` has arrived with its KV.
   template <class C>
   void moved(C&, const request& r) {
-    taken& t = taken_[r.index];
-    totals_[t.at] -= t.what;
-    t.at = r.where;
-    totals_[t.at] += t.what;
+    leave(r);
+    taken_[r.index].at = r.where;
+    join(r);
   }
   /// `r` was refused.
   template <class C>
@@ -144,27 +139,22 @@ class by_headroom {
   /// `r` has ended.
   template <class C>
   void finished(C&, const request& r) {
-    totals_[taken_[r.index].at] -= taken_[r.index].what;
+    leave(r);
   }
 
  private:
-  /// What requests take of an instance.
-  struct demand {
-    blocks memory{};          // when they have their expected length
-    double squares = 0;       // of that of each
-    double flops = 0;         // until they have their first token,
-    std::size_t prompts = 0;  // and how many have none
-    void operator+=(const demand& d) noexcept {
-      memory += d.memory, squares += d.squares, flops += d.flops, prompts += d.prompts;
-    }
-    void operator-=(const demand& d) noexcept {
-      memory -= d.memory, squares -= d.squares, flops -= d.flops, prompts -= d.prompts;
-      if (prompts == 0) flops = 0;  // what adding and subtracting in another order leaves would choose for ever
-    }
-  };
+  /// What a request takes of an instance.
   struct taken {
     std::size_t at = 0;
-    demand what{};
+    blocks memory{};       // when it has its expected length
+    tokens computed{};     // of its prompt: cached
+    bool in_line = false;  // until it has its first token
+  };
+  /// What all of an instance take.
+  struct total {
+    blocks memory{};
+    double squares = 0;  // of the blocks of each: whole numbers, so that nothing is rounded
+    headroom::prefill_load prompts;
   };
   struct view {
     std::size_t requests = 0;
@@ -173,22 +163,39 @@ class by_headroom {
     double line = 0;
   };
 
-  /// `flops`: what is to compute of its prompt.
   template <class C>
-  void take(C& c, const request& r, std::size_t at, double flops) {
+  void take(C& c, const request& r, std::size_t at, bool in_line, tokens computed) {
     const blocks memory = blocks_for(r.prompt + scored_length{}(r), c.options().instance.limits.block_size);
-    const auto held = static_cast<double>(memory.count());
-    taken_[r.index] = {
-        at, {.memory = memory, .squares = held * held, .flops = flops, .prompts = std::size_t{flops > 0 ? 1U : 0U}}};
-    totals_[at] += taken_[r.index].what;
+    taken_[r.index] = {at, memory, computed, in_line};
+    join(r);
+  }
+  void join(const request& r) {
+    const taken& t = taken_[r.index];
+    total& sum = totals_[t.at];
+    sum.memory += t.memory;
+    sum.squares += squared(t.memory);
+    if (t.in_line) sum.prompts.join(r.prompt, t.computed);
+  }
+  void leave(const request& r) {
+    const taken& t = taken_[r.index];
+    total& sum = totals_[t.at];
+    sum.memory -= t.memory;
+    sum.squares -= squared(t.memory);
+    if (t.in_line) sum.prompts.leave(r.prompt, t.computed);
+  }
+  [[nodiscard]] static double squared(blocks n) {
+    return static_cast<double>(n.count()) * static_cast<double>(n.count());
+  }
+  [[nodiscard]] double freeness(std::size_t i) const {
+    return headroom::time_freeness(totals_[i].prompts, model_.cost, model_.budget);
   }
 
   prefill_model model_;
   placement::highest_phi most_free_{};
   placement::least_in_line least_in_line_{};
   placed<placement::least_load, placement::migrate_when_tight> migration_{{}, {.headroom = quantum_blocks}};
-  std::vector<taken> taken_;    // by request
-  std::vector<demand> totals_;  // by instance
+  std::vector<taken> taken_;   // by request
+  std::vector<total> totals_;  // by instance
   std::vector<view> views_;
   bool alike_ = true;  // Whether steps take as long on all instances.
 };
