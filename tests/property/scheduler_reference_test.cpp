@@ -37,7 +37,6 @@ struct task {
   std::uint64_t turn = 0;
   int level = 0;
   double boost_at = std::numeric_limits<double>::infinity(), answers_since = 0, due = 0, came = 0;
-  std::int64_t expected = 0;  ///< When it came.
   std::int64_t answered = 0;
   bool begun = false;
   bool demoted = false, answering = false, resident = false, suspended = false, done = false;
@@ -93,8 +92,7 @@ class textbook {
     }
     pass(now);
     t.came = clock_;
-    t.expected = expected_of(t.score, 0);
-    t.due = due_at(t, static_cast<double>(t.expected));
+    t.due = due_at(t, static_cast<double>(expected_of(t.score, 0)));
     if (reads()) take_place(t);
     all_.push_back(t);
   }
@@ -293,26 +291,17 @@ class textbook {
     if (s_.how == rule::first_come || s_.how == rule::shortest || w.priority != r.priority) {
       return w.priority > r.priority;
     }
-    if (s_.how == rule::due) {
-      if (w.level == 0 || (w.level == 1 && !w.answering)) return w.level < r.level;
-      return w.level == 1 && w.expected > 0 && r.level >= calm_level(w) + 3;
-    }
+    if (s_.how == rule::due && (w.level == r.level || (w.level == 1 && w.answering))) return false;
     if (s_.how == rule::readers && w.level == r.level && w.level != 1) return false;
     return key(w) < key(r);
   }
   [[nodiscard]] bool reads() const { return s_.how == rule::readers || s_.how == rule::due; }
-  /// A level for each power of two that is expected.
-  [[nodiscard]] static int calm_level(const task& t) {
-    int level = 2;
-    for (std::int64_t n = t.expected; n != 0; n /= 2) ++level;
-    return level;
-  }
   /// Reasoning, or an answer that is calm until its reader is about to run dry. By due times, one that nobody reads yet
   /// is where reasoning is.
   void take_place(task& t) const {
     t.used = 0;
     const bool early = !t.answering || (s_.how == rule::due && t.length == t.prompt);
-    t.level = early ? 1 : s_.how == rule::due ? calm_level(t) : 2;
+    t.level = early ? 1 : 2;
     t.boost_at = early             ? std::numeric_limits<double>::infinity()
                  : t.answered == 0 ? t.answers_since
                                    : t.answers_since + static_cast<double>(t.answered) / reading_speed - s_.margin;

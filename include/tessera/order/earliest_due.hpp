@@ -4,7 +4,6 @@
 #include <tessera/order/crowd_clock.hpp>
 #include <tessera/order/reader_levels.hpp>
 
-#include <bit>
 #include <concepts>
 #include <cstdint>
 
@@ -51,8 +50,7 @@ struct due_place : reader_place<Clock> {
 ///   would have been through, had it begun on arrival: arrival + expected output x `pace`, by a clock that goes slower
 ///   the more wait
 ///   (`crowd_clock`). Earliest due first.
-/// - Level 2 and on, calm: answers whose reader has enough to read, a level for each power of two of the output that
-///   was expected first: the short ones keep their places. Earliest deadline first.
+/// - Level 2, calm: answers whose reader has enough to read. Earliest deadline first.
 ///
 /// Who has reasoned for a slice is asked about anew: with a predictor that looks at what a request has generated
 /// (`rank::expected_length`), those who have reasoned for long are expected to be long, and stand behind who is new, of
@@ -65,10 +63,9 @@ struct due_place : reader_place<Clock> {
 /// the lengths, or all are alike, it is arrival order.
 ///
 /// What is urgent displaces everything else, and reasoning displaces calm answers, whose readers do not notice. A
-/// prompt that nobody has reasoned about displaces calm answers of more than four times its own expected length: one
-/// long answer holds what several short ones wait for. Of no others, for its answer would soon be as calm; nor does
-/// anyone take a place on his own level: a prediction is too weak a reason to throw KV out. (The first in line speaks
-/// for the line: behind a prompt that has no place yet, reasoning waits too.)
+/// prompt that nobody has reasoned about takes nobody's place, for its answer would soon be as calm; nor does anyone
+/// take a place on his own level: a prediction is too weak a reason to throw KV out. (The first in line speaks for the
+/// line: behind a prompt that has no place yet, reasoning waits too.)
 ///
 /// When to use: an engine that keeps a token pacer per request and can say, however roughly, how long outputs will be
 /// (`rank::length_calibrator` makes lengths of PARS's scores).
@@ -177,11 +174,8 @@ struct earliest_due {
   [[nodiscard]] static bool displaces(const R& waiting, const R& resident) noexcept {
     if (waiting.priority != resident.priority) return waiting.priority > resident.priority;
     const auto& w = order_state<earliest_due>(waiting);
-    const auto& s = order_state<earliest_due>(resident);
-    if (w.level >= s.level) return false;
-    if (w.level == detail::urgent || waiting.state().phase == phase::reasoning) return true;
-    // Two whole powers of two lie between.
-    return w.level == detail::unread && w.first > tokens{} && s.level >= calm_level(w.first) + 3;
+    return w.level < order_state<earliest_due>(resident).level &&
+           (w.level == detail::urgent || waiting.state().phase == phase::reasoning);
   }
 
  private:
@@ -192,10 +186,6 @@ struct earliest_due {
     const double most = revised * static_cast<double>(place.first.count());
     const double output = static_cast<double>(expected(r).count());
     return turn_at(place.entered + pace.seconds() * (output > 0 ? (output < most ? output : most) : 0.0));
-  }
-  /// The level of a calm answer of which `first` was expected: one up for each power of two.
-  [[nodiscard]] static std::uint8_t calm_level(tokens first) noexcept {
-    return static_cast<std::uint8_t>(detail::calm + std::bit_width(static_cast<std::uint64_t>(first.count())));
   }
   /// Places are integers: a microsecond each, so that no clock's origin costs precision.
   [[nodiscard]] static std::uint64_t turn_at(double seconds) noexcept {
@@ -213,8 +203,6 @@ struct earliest_due {
     // Whether it has begun: one that has ended its reasoning is waited for, though its reader has nothing yet.
     const bool is_read = r.state().phase == phase::answering && r.generated() > tokens{};
     detail::place_by_reader<earliest_due>(r, is_read, deadline, margin);
-    auto& place = request_access::order_state<earliest_due>(r);
-    if (place.level == detail::calm) place.level = calm_level(place.first);
   }
 };
 

@@ -8,7 +8,7 @@
 #include <cstdint>
 
 /// @file
-/// What the orders that look at readers have in common: their levels, and who is on which.
+/// What the orders that look at readers have in common: three levels, and who is on which.
 
 TESSERA_NAMESPACE_BEGIN
 namespace order {
@@ -38,7 +38,7 @@ struct reader_place {
   std::uint64_t turn = 0;                                                ///< Place of one that has no reader yet.
   tokens quantum_used{};                                                 ///< Tokens generated since it took its place.
   basic_time_point<Clock> urgent_at = basic_time_point<Clock>::never();  ///< When its reader must be looked after.
-  std::uint8_t level = 0;                                                ///< 0: urgent; 1: no reader yet; 2 on: calm.
+  std::uint8_t level = 0;                                                ///< 0: urgent; 1: no reader yet; 2: calm.
   bool begun = false;  ///< Whether it has been served; kept by `earliest_due` alone, in what would be padding.
 };
 
@@ -46,7 +46,7 @@ namespace detail {
 
 inline constexpr std::uint8_t urgent = 0;  // answers whose reader runs dry: the level to which they age
 inline constexpr std::uint8_t unread = 1;  // what has no reader yet
-inline constexpr std::uint8_t calm = 2;    // answers whose reader has enough; `earliest_due` has more such levels
+inline constexpr std::uint8_t calm = 2;    // answers whose reader has enough
 
 // For an order `D` whose `state` is a `reader_place`:
 
@@ -54,7 +54,7 @@ inline constexpr std::uint8_t calm = 2;    // answers whose reader has enough; `
 template <class D, schedulable R>
 [[nodiscard]] typename R::time_point due_by_level(const R& r) noexcept {
   const auto& s = order_state<D>(r);
-  return s.level >= calm ? s.urgent_at : R::time_point::never();
+  return s.level == calm ? s.urgent_at : R::time_point::never();
 }
 
 /// By priority, then level; on it the unread ones by `turn`, the others by the time at which they become urgent; then
