@@ -687,8 +687,11 @@ int sim::run_replay(int argc, char** argv, const std::vector<policy>& policies) 
   CLI::App app{"Replays a workload through scheduling policies and prints who wins."};
   app.set_version_flag("--version", "replay " + tool::version());
   app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);  // scripts append to their defaults
-  std::string names = "comma-separated:";
-  for (const sim::policy& p : policies) names += fmt::format("\n{:<10} {}", p.name, p.summary);
+  std::string names = "comma-separated; a parameter is set as in pars:threshold=60:";
+  for (const sim::policy& p : policies) {
+    names += fmt::format("\n{:<10} {}", p.name, p.summary);
+    if (!p.parameters.empty()) names += fmt::format(" [{}]", sim::list_parameters(p));
+  }
   const CLI::Option* policies_given = app.add_option("--policy", a.policies, names)->capture_default_str();
   std::string orders = "composed by hand, with --placement; alone, or beside --policy:";
   for (const sim::policy& p : sim::composed_orders()) orders += fmt::format("\n{:<22} {}", p.name, p.summary);

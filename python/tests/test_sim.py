@@ -132,6 +132,15 @@ def test_a_threshold_of_ones_own() -> None:
     assert (never.requests["finish"] != at_once.requests["finish"]).any()
 
 
+def test_a_parameter_behind_the_name() -> None:
+    long_steps = sim.replay("due-first:step_s=5:least_gain=1e9", load, **small)
+    assert long_steps.summary["policy"] == "due-first:step_s=5:least_gain=1e9"
+    usual = sim.replay("due-first", load, **small)
+    assert usual.summary["policy"] == "due-first"
+    same = sim.replay("due-first:step_s=0.05", load, **small)
+    np.testing.assert_array_equal(same.requests["finish"], usual.requests["finish"])
+
+
 def test_a_placement_of_ones_own() -> None:
     seen: list[int] = []
 
@@ -257,6 +266,7 @@ def test_pandas_takes_it() -> None:
     [
         ({"policy": "best"}, "unknown policy 'best'; there are: fcfs"),
         ({"policy": "fcfs,pascal"}, "one policy at a time"),
+        ({"policy": "due-first:pcae=1"}, "due-first has no parameter 'pcae'; there are: pace, "),
         ({"policy": "pars"}, "needs a score for every request"),
         ({"profile": "b200"}, "b200"),
         ({"profile": "{"}, "expected"),

@@ -69,6 +69,71 @@ TEST_CASE("policies: a list selects by name, in its order") {
   CHECK(names_of(sim::select_policies(all, everything)) == names_of(all));
 }
 
+TEST_CASE("policies: parameters are set behind a name, and are a part of it") {
+  const auto all = sim::published_policies();
+  const auto chosen =
+      sim::select_policies(all, "due-first,due-first:pace=0.05,improved:pace=2e-1:programs=0.03,pars:threshold=inf");
+  CHECK(names_of(chosen) == std::vector<std::string>{"due-first", "due-first:pace=0.05",
+                                                     "due-first:pace=2e-1:programs=0.03", "pars:threshold=inf"});
+  CHECK(chosen.back().needs_scores);
+  CHECK(refusal("due-first:pace=1,improved:pace=1") == "the policy 'due-first:pace=1' is named twice");
+  CHECK(refusal("fcfs:pace=1") == "the policy fcfs has no parameters, but 'pace=1' is to be set");
+  CHECK(refusal("due-first:") == "due-first: expected PARAMETER=VALUE, not ''");
+  CHECK(refusal("due-first:pace") == "due-first: expected PARAMETER=VALUE, not 'pace'");
+  CHECK(refusal("pars:threshhold=3") == "pars has no parameter 'threshhold'; there are: threshold");
+  CHECK(refusal("due-first:pace=1:pace=2") == "due-first: pace is set twice");
+  CHECK(refusal("due-first:revised=0.5") == "due-first: revised is a number from 1 to 1e+09, not '0.5'");
+  for (const char* value : {"", "-1", "nan", "1e400", "0.1s", " 1", "1e10", "inf"}) {
+    INFO(value);
+    CHECK(refusal(std::string{"due-first:pace="} + value).find("pace is a number from 0 to 1e+09") !=
+          std::string::npos);
+  }
+}
+
+TEST_CASE("policies: every parameter of due-first is a number of its configuration, within its range") {
+  const sim::due_first_config usual;
+  for (const sim::due_first_parameter& x : sim::due_first_parameters) {
+    INFO(x.name);
+    CHECK(usual.*x.at >= x.least);
+    CHECK(usual.*x.at <= x.most);
+  }
+  // By name it does what it does by configuration, and not what it does without.
+  const auto rows = [] {
+    std::vector<sim::trace_row> out;
+    for (int i = 0; i != 60; ++i) out.push_back(row(0.01 * i, 8, i % 7 == 0 ? 0 : 4, 3 + i % 11 * 5));
+    return out;
+  }();
+  const auto ran = [&](const policy& p) {
+    sim::run_result r = p.run(toy_cluster(1, 40), rows, [](std::size_t) {});
+    CHECK(r.numbers.policy == p.name);
+    r.numbers.policy = "";
+    return sim::format_csv(r);
+  };
+  const auto by_name = [&](std::string_view name) {
+    return ran(sim::select_policies(sim::published_policies(), name).front());
+  };
+  CHECK(by_name("due-first:step_s=5:revised=1") == ran(sim::due_first_policy("own", {.revised = 1, .step_s = 5})));
+  CHECK(by_name("due-first:step_s=5") != by_name("due-first"));
+  CHECK(by_name("due-first:step_s=0.05") == by_name("due-first"));
+}
+
+TEST_CASE("policies: a threshold of pars by name") {
+  std::vector<sim::trace_row> rows;
+  for (int i = 0; i != 60; ++i) {
+    rows.push_back(row(0.01 * i, 8, 0, 40 - i / 2));
+    rows.back().score = static_cast<float>(rows.back().output_tokens);
+  }
+  const auto by_name = [&](std::string_view name) {
+    sim::run_result r =
+        sim::select_policies(sim::published_policies(), name).front().run(toy_cluster(1, 40), rows, [](std::size_t) {});
+    r.numbers.policy = "";
+    return sim::format_csv(r);
+  };
+  CHECK(by_name("pars:threshold=120") == by_name("pars"));
+  CHECK(by_name("pars:threshold=inf") == by_name("pars-unboosted"));
+  CHECK(by_name("pars:threshold=0") != by_name("pars-unboosted"));
+}
+
 TEST_CASE("policies: what is not there is refused, with what there is") {
   for (const char* names :
        {"", ",", "fcfs,", ",fcfs", "fcfs,,rr", "FCFS", " fcfs", "fcfs rr", "none", "fcf", "fcfs,nobody"}) {

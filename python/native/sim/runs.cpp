@@ -8,9 +8,6 @@ namespace tessera_python {
 
 std::vector<sim::policy> policies() { return sim::published_policies(); }
 
-sim::policy pars_with(double threshold) {
-  return sim::needing_scores(sim::make_policy<ts::pars<sim::request, ts::order::score_member, sim::kv_store>>(
-      "pars", "PARS", {.threshold = ts::duration{threshold}}));
-}
+sim::policy pars_with(double threshold) { return sim::pars_policy("pars", "PARS", ts::duration{threshold}); }
 
 }  // namespace tessera_python

@@ -26,5 +26,26 @@ struct due_first_config {
   double step_s = 0.05;           ///< See `bounded_steps`: half a target TPOT.
 };
 
+/// A number of `due_first_config` that can be set by its name. A gain of 1e9 is never expected: no stages, no pools.
+struct due_first_parameter {
+  const char* name;              ///< That of the member.
+  double due_first_config::*at;  ///< The member.
+  double least;                  ///< What it must be at least,
+  double most = 1e9;             ///< and at most.
+};
+
+/// All of them.
+inline constexpr due_first_parameter due_first_parameters[] = {
+    {"pace", &due_first_config::pace, 0},
+    {"revised", &due_first_config::revised, 1},
+    {"programs", &due_first_config::programs, 0},
+    {"step_s", &due_first_config::step_s, 1e-4},
+    {"least_gain", &due_first_config::least_gain, 0},
+    {"kept_gain", &due_first_config::kept_gain, 0},
+    {"least_stage_gain", &due_first_config::least_stage_gain, 0},
+    {"least_full_gain", &due_first_config::least_full_gain, 0},
+    {"least_pool_gain", &due_first_config::least_pool_gain, 0},
+};
+
 }  // namespace sim
 TESSERA_NAMESPACE_END

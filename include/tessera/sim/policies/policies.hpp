@@ -77,6 +77,10 @@ inline void rank_scores(std::span<trace_row> rows) {
 /// How much longer the request of the highest score may wait than that of the lowest, under `pars-smooth`.
 inline constexpr duration longest_overtaking{600.0};
 
+/// PARS: the lowest score first, but whoever has waited for `threshold` goes ahead.
+[[nodiscard]] TESSERA_DETAIL_POLICIES_INLINE policy pars_policy(std::string name, std::string summary,
+                                                                duration threshold);
+
 /// First come, first served with all the KV memory that `rows` can ever take: what no scheduler can do better for
 /// memory, and a bound for those that preempt for it.
 [[nodiscard]] TESSERA_DETAIL_POLICIES_INLINE policy oracle_policy();
@@ -124,6 +128,14 @@ TESSERA_DETAIL_POLICIES_INLINE policy with_bounded_steps(policy p) {
 }
 
 TESSERA_DETAIL_POLICIES_INLINE policy due_first_policy(std::string name, const due_first_config& config) {
+  std::vector<policy_parameter> parameters;
+  for (const due_first_parameter& x : due_first_parameters) {
+    parameters.push_back({x.name, x.least, x.most, [config, at = x.at](std::string own_name, double value) {
+                            due_first_config changed = config;
+                            changed.*at = value;
+                            return due_first_policy(std::move(own_name), changed);
+                          }});
+  }
   return {.name = name,
           .summary =
               "ours: readers first, then who is due first by predicted length; bounded steps, headroom, stages, pools",
@@ -135,7 +147,18 @@ TESSERA_DETAIL_POLICIES_INLINE policy due_first_policy(std::string name, const d
                 return result;
               },
           .placement = "own",
-          .formerly = "improved"};
+          .formerly = "improved",
+          .parameters = std::move(parameters)};
+}
+
+TESSERA_DETAIL_POLICIES_INLINE policy pars_policy(std::string name, std::string summary, duration threshold) {
+  policy p =
+      make_policy<pars<request, order::score_member, kv_store>>(std::move(name), summary, {.threshold = threshold});
+  p.parameters.push_back({"threshold", 0, std::numeric_limits<double>::infinity(),
+                          [summary = std::move(summary)](std::string own_name, double value) {
+                            return pars_policy(std::move(own_name), summary, duration{value});
+                          }});
+  return needing_scores(std::move(p));
 }
 
 TESSERA_DETAIL_POLICIES_INLINE policy oracle_policy() {
@@ -343,8 +366,8 @@ TESSERA_DETAIL_POLICIES_INLINE std::vector<policy> published_policies() {
           "pascal-paced", "reasoning first, but answers get what their readers need, just in time", {}, {},
           {.headroom = quantum_blocks}),
       oracle_policy(),
-      needing_scores(make_policy<pars<request, order::score_member, kv_store>>(
-          "pars", "PARS: lowest score first; whoever has waited 120 s goes ahead (needs scores)")),
+      pars_policy("pars", "PARS: lowest score first; whoever has waited 120 s goes ahead (needs scores)",
+                  duration{120}),
       needing_scores(make_policy<pars<request, order::score_member, kv_store>>(
           "pars-unboosted", "as pars, but nobody goes ahead (needs scores)", {.threshold = duration::forever()})),
       detail::smooth_pars_policy(),

@@ -9,12 +9,14 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cstddef>
 #include <functional>
 #include <limits>
 #include <span>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -47,6 +49,17 @@ namespace sim {
 /// Told how many requests have ended, from time to time during a run.
 using progress_callback = std::function<void(std::size_t completed)>;
 
+struct policy;
+
+/// A number of a policy that its user may set, as in `--policy pars:threshold=60`.
+struct policy_parameter {
+  std::string name;   ///< Without `:`, `=` and `,`.
+  double least = 0;   ///< Less is refused,
+  double most = 1e9;  ///< and more.
+  /// The policy with this value, under a name of its own. Its other parameters stay as they are.
+  std::function<policy(std::string name, double value)> with;
+};
+
 /// A scheduler and a placement under a name.
 struct policy {
   std::string name;     ///< As in `--policy`.
@@ -60,6 +73,7 @@ struct policy {
   std::size_t pools = 0;      ///< It divides the instances into so many pools, as `cluster_options::pools` says:
                               ///< 2, prefill and decode, or 3, with a mixed one.
   std::string formerly = {};  ///< An earlier name, by which it is found, too.
+  std::vector<policy_parameter> parameters = {};  ///< What of it can be set by name.
 };
 
 /// A policy that runs `Scheduler` on every instance of a cluster, places new requests with `Placement` and requests
@@ -152,13 +166,58 @@ inline void require_scores(const policy& p, std::span<const trace_row> rows, std
                   p.name, missing, rows.size(), what)};
 }
 
-/// Finds policies by a comma-separated list of names, present ones or earlier ones. @param what what messages call one
+namespace detail {
+
+/// `p` as a text `:PARAMETER=VALUE:...` asks for it. @throws usage_error
+[[nodiscard]] inline policy with_parameters(policy p, std::string_view settings, std::string_view what) {
+  const std::string name = p.name;
+  std::vector<std::string_view> seen;
+  for (const std::string_view item : split_list(settings, ':')) {
+    if (p.parameters.empty()) {
+      throw usage_error{fmt::format("the {} {} has no parameters, but {} is to be set", what, name, shown(item))};
+    }
+    const std::size_t equals = item.find('=');
+    if (equals == item.npos) {
+      throw usage_error{fmt::format("{}: expected PARAMETER=VALUE, not {}", name, shown(item))};
+    }
+    const std::string_view key = item.substr(0, equals);
+    const std::string_view text = item.substr(equals + 1);
+    const auto found = std::find_if(p.parameters.begin(), p.parameters.end(),
+                                    [&](const policy_parameter& x) { return x.name == key; });
+    if (found == p.parameters.end()) {
+      std::vector<std::string_view> allowed;
+      for (const policy_parameter& x : p.parameters) allowed.push_back(x.name);
+      throw usage_error{
+          fmt::format("{} has no parameter {}; there are: {}", name, shown(key), fmt::join(allowed, ", "))};
+    }
+    if (std::find(seen.begin(), seen.end(), key) != seen.end()) {
+      throw usage_error{fmt::format("{}: {} is set twice", name, key)};
+    }
+    seen.push_back(key);
+    double value = 0;
+    const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), value);
+    if (failure != std::errc{} || end != text.data() + text.size() ||
+        !(value >= found->least && value <= found->most)) {
+      throw usage_error{fmt::format("{}: {} is a number from {:g} to {:g}, not {}", name, key, found->least,
+                                    found->most, shown(text))};
+    }
+    p = policy{found->with(fmt::format("{}:{}", p.name, item), value)};
+  }
+  return p;
+}
+
+}  // namespace detail
+
+/// Finds policies by a comma-separated list of names, present ones or earlier ones; after a name, parameters of the
+/// policy may be set, each as `:PARAMETER=VALUE`, and are then a part of its name. @param what what messages call one
 /// of them.
-/// @throws usage_error for an unknown, empty or repeated name.
+/// @throws usage_error for an unknown, empty or repeated name, and for a parameter that is unknown or out of its range.
 [[nodiscard]] inline std::vector<policy> select_policies(std::span<const policy> all, std::string_view names,
                                                          std::string_view what = "policy") {
   std::vector<policy> chosen;
-  for (const std::string_view name : split_list(names)) {
+  for (const std::string_view item : split_list(names)) {
+    const std::size_t colon = std::min(item.find(':'), item.size());
+    const std::string_view name = item.substr(0, colon);
     const auto found = std::find_if(all.begin(), all.end(), [&](const policy& p) {
       return !name.empty() && (p.name == name || p.formerly == name);
     });
@@ -167,13 +226,21 @@ inline void require_scores(const policy& p, std::span<const trace_row> rows, std
       for (const policy& p : all) allowed.push_back(p.name);
       throw usage_error{fmt::format("unknown {} {}; there are: {}", what, shown(name), fmt::join(allowed, ", "))};
     }
-    const auto again = [&](const policy& p) { return p.name == found->name; };
+    policy one = colon == item.size() ? *found : detail::with_parameters(*found, item.substr(colon + 1), what);
+    const auto again = [&](const policy& p) { return p.name == one.name; };
     if (std::any_of(chosen.begin(), chosen.end(), again)) {
-      throw usage_error{fmt::format("the {} {} is named twice", what, shown(name))};
+      throw usage_error{fmt::format("the {} {} is named twice", what, shown(one.name))};
     }
-    chosen.push_back(*found);
+    chosen.push_back(std::move(one));
   }
   return chosen;
+}
+
+/// The names of the parameters of `p` with their ranges, for help texts; empty if it has none.
+[[nodiscard]] inline std::string list_parameters(const policy& p) {
+  std::vector<std::string> names;
+  for (const policy_parameter& x : p.parameters) names.push_back(x.name);
+  return fmt::format("{}", fmt::join(names, ", "));
 }
 
 }  // namespace sim
