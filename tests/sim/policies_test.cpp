@@ -374,6 +374,14 @@ TEST_CASE("policies: each serves sessions that share prefixes where memory is sh
     auto without = options;
     without.prefix_cache = false;
     CHECK(p.run(without, rows, [](std::size_t) {}).numbers.prefix_hit_rate == 0);
+    // A session waits for all its turns.
+    CHECK(first.numbers.session.count == 14);
+    double waited = 0;
+    for (const sim::request_record& r : first.requests) {
+      CHECK(r.session == rows[r.id].session);
+      waited += r.e2e();
+    }
+    CHECK(first.numbers.session.mean == tessera_test::approx(waited / 14));
     for (std::size_t i = 14; i != rows.size(); ++i) {
       CHECK(first.requests[i].arrival >= first.requests[i - 14].finish + rows[i].think_s - 1e-9);
     }

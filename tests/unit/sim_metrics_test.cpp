@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
 #include <tessera/sim/report/metrics.hpp>
+#include <tessera/sim/report/report_json.hpp>
 
 #include <tessera/sim/random.hpp>
 
@@ -201,6 +202,28 @@ TEST_CASE("the tail of TTFT by reasoning length uses the statistic that the samp
   CHECK(b[0].bin == 0);
   CHECK(b[0].n == 5);
   CHECK(b[1].bin == 768);
+}
+
+TEST_CASE("a session waits for all its turns, and counts if all were measured and have ended", "[sim]") {
+  const auto turn = [](std::int64_t session, double arrival, double took) {
+    sim::request_record r = answered(arrival, 4, 1);
+    r.session = session;
+    r.finish = took < 0 ? sim::never : arrival + took;
+    return r;
+  };
+  const std::vector<sim::request_record> requests{turn(7, 0, 2),  turn(-1, 1, 50), turn(3, 1, 1),  turn(7, 5, 3),
+                                                  turn(9, 2, -1), turn(9, 8, 1),   turn(3, 30, 4), turn(-1, 2, 60)};
+  CHECK(sim::session_waits(requests) == std::vector<double>{5, 5});
+  // What is outside of the window makes its session none of it; who is in no session is in none.
+  CHECK(sim::session_waits(requests, {.from = 0, .to = 20}) == std::vector<double>{5});
+  CHECK(sim::session_waits(requests, {.from = 2, .to = 40}).empty());
+  CHECK(sim::session_waits({}).empty());
+  const sim::summary s = sim::summarize(requests, {});
+  CHECK(s.session.count == 2);
+  CHECK(s.session.mean == 5);
+  CHECK(sim::to_json(s).at("session").at("mean") == 5);
+  CHECK(sim::summarize(std::vector{answered(0, 9, 2)}, {}).session.count == 0);
+  CHECK_FALSE(sim::to_json(sim::summarize(std::vector{answered(0, 9, 2)}, {})).contains("session"));
 }
 
 TEST_CASE("a run is summed up", "[sim]") {

@@ -386,14 +386,16 @@ TEST_CASE("the CSV has a row per request and a field per column", "[sim]") {
   const std::string header = sim::csv_header();
   const auto columns = std::count(header.begin(), header.end(), ',');
   for (const auto& line : lines) CHECK(std::count(line.begin(), line.end(), ',') == columns);
-  CHECK(lines[0] == "a,0,completed,0,0,5,0,11,0.125,0.25,0,0.5,0.75,1.75,0.75,0.1,1.75,1,0,0,0,0,0,0,0,,7");
-  CHECK(lines[200] == "a,200,rejected,0,200,0,0,0,,,,,,,,,,,0,0,0,0,0,0,0,,7");
+  CHECK(lines[0] == "a,0,completed,0,0,5,0,11,0.125,0.25,0,0.5,0.75,1.75,0.75,0.1,1.75,1,0,0,0,0,0,0,0,,,7");
+  CHECK(lines[200] == "a,200,rejected,0,200,0,0,0,,,,,,,,,,,0,0,0,0,0,0,0,,,7");
   // What is the same for all stands before the seed.
-  CHECK(sim::csv_header("rate,").find(",cached_tokens,tenant,rate,seed\n") != std::string::npos);
-  CHECK(lines_of(sim::format_csv(run, 7, "2.5,"))[200].ends_with(",0,0,0,0,,2.5,7"));
+  CHECK(sim::csv_header("rate,").find(",cached_tokens,tenant,session,rate,seed\n") != std::string::npos);
+  CHECK(lines_of(sim::format_csv(run, 7, "2.5,"))[200].ends_with(",0,0,0,0,,,2.5,7"));
   auto whose = run;
   whose.requests[0].tenant = 3;
-  CHECK(lines_of(sim::format_csv(whose, 7))[0].ends_with(",0,0,0,0,3,7"));
+  CHECK(lines_of(sim::format_csv(whose, 7))[0].ends_with(",0,0,0,0,3,,7"));
+  whose.requests[0].session = 1'000'000'000'000;
+  CHECK(lines_of(sim::format_csv(whose, 7))[0].ends_with(",0,0,0,0,3,1000000000000,7"));
 }
 
 TEST_CASE("plots are drawn whole, with their data beside them", "[sim]") {

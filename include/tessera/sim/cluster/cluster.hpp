@@ -404,6 +404,7 @@ class cluster {
     r.starts_in = r.reasoning > tokens{} ? phase::reasoning : phase::answering;
     r.score = row.score;
     if (options_.answer_within_s > 0) r.answer_by = time_point::at_seconds(now_s_ + options_.answer_within_s);
+    r.session = row.session;
     if (row.session >= 0) r.program = &programs_[row.session];
     if (row.tenant >= 0) {
       r.tenant = static_cast<std::uint32_t>(row.tenant);

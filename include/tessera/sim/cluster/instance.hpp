@@ -78,6 +78,7 @@ struct request : request_hook_for<order::round_robin, order::two_phase, order::p
   std::size_t index = 0;                       ///< Row of the workload.
   order::program_service* program = nullptr;   ///< Of its session, if it is in one.
   std::uint32_t tenant = 0;                    ///< Whose it is.
+  std::int64_t session = -1;                   ///< Of which it is a turn; -1: of none.
   double* service = nullptr;                   ///< What its tenant has been given; null: nobody says whose it is.
   tokens cached{};                             ///< Of its prompt, as its order knew last; see `order::longest_prefix`.
   time_point answer_by = time_point::never();  ///< For `gate::in_time`.

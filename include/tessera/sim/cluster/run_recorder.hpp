@@ -74,6 +74,7 @@ class run_recorder {
                        .recoveries = r.recoveries,
                        .cached_tokens = r.found.count(),
                        .tenant = r.service != nullptr ? static_cast<std::int32_t>(r.tenant) : -1,
+                       .session = r.session,
                        .rejected = refused,
                        .prompt_tokens = r.prompt.count(),
                        .reasoning_tokens = r.reasoning.count(),

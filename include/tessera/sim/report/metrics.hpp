@@ -5,6 +5,7 @@
 #include <tessera/qoe/integrator.hpp>
 #include <tessera/sim/report/load_verdict.hpp>
 #include <tessera/sim/report/request_record.hpp>
+#include <tessera/sim/report/session_waits.hpp>
 #include <tessera/sim/report/slo.hpp>
 #include <tessera/sim/report/tenant_shares.hpp>
 
@@ -102,6 +103,7 @@ struct summary {
   distribution tpot;                            ///< Mean time between the answering tokens of a request.
   distribution e2e;                             ///< Arrival to last token, in seconds.
   distribution normalized_latency;              ///< End-to-end seconds per output token.
+  distribution session;                         ///< What a session waits for all its turns, see `session_waits`.
   double slo_violation_rate = never;            ///< Part of the answers with a QoE below the target.
   double qoe_mean = never;                      ///< Over completed requests.
   double blocking_p99 = never;                  ///< Phase change to first scheduled.
@@ -177,6 +179,7 @@ using replicates = std::vector<summary>;
   s.ttft = describe(std::move(ttft));
   s.tpot = describe(std::move(tpot));
   s.e2e = describe(std::move(e2e));
+  s.session = describe(session_waits(requests, facts.window));
   s.normalized_latency = describe(std::move(normalized));
   s.blocking_p99 = describe(std::move(blocking)).p99;
   const distribution q = describe(std::move(qoe));

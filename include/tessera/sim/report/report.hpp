@@ -92,6 +92,10 @@ inline constexpr measure measures[] = {
     {"J per", "token", better::low, 2,
      [](const summary& s) { return std::isnan(s.joules_per_output_token) ? 0 : s.joules_per_output_token; }, 13,
      when::if_any, "the least energy per token", " J"},
+    {"session", "mean", better::low, 1, [](const summary& s) { return s.session.count > 0 ? s.session.mean : 0; }, 2,
+     when::if_any},
+    {"session", "p99", better::low, 1, [](const summary& s) { return s.session.count > 0 ? s.session.p99 : 0; }, 13,
+     when::if_any, "the lowest P99 of a session's waits", " s"},
     {"worst", "share %", better::high, 1,
      [](const summary& s) { return std::isnan(s.worst_tenant) ? 0 : 100 * s.worst_tenant; }, 16, when::if_any,
      "the fairest shares", " % for the worst tenant"},
@@ -393,7 +397,7 @@ inline constexpr std::size_t table_width = 100;
 [[nodiscard]] inline std::string csv_header(std::string_view more = {}) {
   return "policy,id,status,instance,arrival_s,prompt_tokens,reasoning_tokens,answer_tokens,first_scheduled_s,"
          "first_token_s,phase_change_s,answer_scheduled_s,first_answer_s,finish_s,ttft_s,tpot_s,e2e_s,qoe,executed_s,"
-         "blocked_s,preempted_s,preemptions,migrations,recoveries,cached_tokens,tenant," +
+         "blocked_s,preempted_s,preemptions,migrations,recoveries,cached_tokens,tenant,session," +
          std::string{more} + "seed\n";
 }
 
@@ -420,8 +424,9 @@ inline constexpr std::size_t table_width = 100;
                            r.finish, r.ttft(), r.tpot(), r.e2e(), r.qoe, r.executed, r.blocked, r.preempted}) {
       number(x);
     }
-    fmt::format_to(std::back_inserter(out), ",{},{},{},{},{},{}{}\n", r.preemptions, r.migrations, r.recoveries,
-                   r.cached_tokens, r.tenant < 0 ? std::string{} : fmt::format("{}", r.tenant), more, seed);
+    const auto id = [](std::int64_t n) { return n < 0 ? std::string{} : fmt::format("{}", n); };
+    fmt::format_to(std::back_inserter(out), ",{},{},{},{},{},{},{}{}\n", r.preemptions, r.migrations, r.recoveries,
+                   r.cached_tokens, id(r.tenant), id(r.session), more, seed);
   }
   return fmt::to_string(out);
 }

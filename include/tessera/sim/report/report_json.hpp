@@ -89,6 +89,8 @@ namespace detail {
   if (!std::isnan(s.joules)) {
     j["energy"] = {{"joules", s.joules}, {"joules_per_output_token", s.joules_per_output_token}};
   }
+  // Nor where there are no sessions.
+  if (s.session.count > 0) j["session"] = detail::to_json(s.session);
   if (!std::isnan(s.worst_tenant)) j["worst_tenant"] = s.worst_tenant;
   return j;
 }

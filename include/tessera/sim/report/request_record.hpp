@@ -24,6 +24,7 @@ struct request_record {
   std::uint32_t recoveries = 0;       ///< How often it lost its KV with its instance.
   std::int64_t cached_tokens = 0;     ///< Of the prompt, found in the prefix cache when it first started.
   std::int32_t tenant = -1;           ///< Whose it is; -1: nobody says.
+  std::int64_t session = -1;          ///< Of which it is a turn, or call; -1: of none.
   bool rejected = false;              ///< Refused at submission: it can never fit, or the queue was full.
   std::int64_t prompt_tokens = 0;     ///< As in the workload.
   std::int64_t reasoning_tokens = 0;  ///< As in the workload.
