@@ -166,6 +166,13 @@ inline void require_scores(const policy& p, std::span<const trace_row> rows, std
                   p.name, missing, rows.size(), what)};
 }
 
+/// The names of the parameters of `p`, for messages; empty if it has none.
+[[nodiscard]] inline std::string list_parameters(const policy& p) {
+  std::vector<std::string_view> names;
+  for (const policy_parameter& x : p.parameters) names.push_back(x.name);
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
 namespace detail {
 
 /// `p` as a text `:PARAMETER=VALUE:...` asks for it. @throws usage_error
@@ -185,10 +192,7 @@ namespace detail {
     const auto found = std::find_if(p.parameters.begin(), p.parameters.end(),
                                     [&](const policy_parameter& x) { return x.name == key; });
     if (found == p.parameters.end()) {
-      std::vector<std::string_view> allowed;
-      for (const policy_parameter& x : p.parameters) allowed.push_back(x.name);
-      throw usage_error{
-          fmt::format("{} has no parameter {}; there are: {}", name, shown(key), fmt::join(allowed, ", "))};
+      throw usage_error{fmt::format("{} has no parameter {}; there are: {}", name, shown(key), list_parameters(p))};
     }
     if (std::find(seen.begin(), seen.end(), key) != seen.end()) {
       throw usage_error{fmt::format("{}: {} is set twice", name, key)};
@@ -201,7 +205,7 @@ namespace detail {
       throw usage_error{fmt::format("{}: {} is a number from {:g} to {:g}, not {}", name, key, found->least,
                                     found->most, shown(text))};
     }
-    p = policy{found->with(fmt::format("{}:{}", p.name, item), value)};
+    p = found->with(fmt::format("{}:{}", p.name, item), value);
   }
   return p;
 }
@@ -234,13 +238,6 @@ namespace detail {
     chosen.push_back(std::move(one));
   }
   return chosen;
-}
-
-/// The names of the parameters of `p` with their ranges, for help texts; empty if it has none.
-[[nodiscard]] inline std::string list_parameters(const policy& p) {
-  std::vector<std::string> names;
-  for (const policy_parameter& x : p.parameters) names.push_back(x.name);
-  return fmt::format("{}", fmt::join(names, ", "));
 }
 
 }  // namespace sim
