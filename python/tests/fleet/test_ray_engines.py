@@ -307,12 +307,16 @@ def killed(
     """Streams say what they say undisturbed although the "actor" or the "core" of the engine that `when` names is
     killed, which the book notices as a request that is `counted`. Again, if all had said everything before."""
 
-    async def noticed(client: AsyncOpenAI) -> bool:
-        await e.soon("both engines", e.full(2))
-        before = e.book()
-        actors = {name: v["pid"] for name, v in before["replicas"].items()}
+    def whole() -> tuple[dict[str, Any], dict[str, int], dict[str, int]] | None:
+        """The book when it has two engines, with the processes of each. One whose core was killed is in it for a while:
+        until its health is asked for."""
+        book = e.book()
+        actors = {name: v["pid"] for name, v in book["replicas"].items()}
         cores = {name: e.core(pid) for name, pid in actors.items()}
-        assert all(cores.values())
+        return (book, actors, cores) if len(actors) == 2 and all(cores.values()) else None
+
+    async def noticed(client: AsyncOpenAI) -> bool:
+        before, actors, cores = await e.soon("both engines", whole)
         streams: list[asyncio.Future[str]] = []
 
         def begin() -> None:
