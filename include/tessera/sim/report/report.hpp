@@ -92,7 +92,7 @@ inline constexpr measure measures[] = {
     {"J per", "token", better::low, 2,
      [](const summary& s) { return std::isnan(s.joules_per_output_token) ? 0 : s.joules_per_output_token; }, 13,
      when::if_any, "the least energy per token", " J"},
-    {"session", "mean", better::low, 1, [](const summary& s) { return s.session.count > 0 ? s.session.mean : 0; }, 2,
+    {"session", "mean", better::low, 1, [](const summary& s) { return s.session.count > 0 ? s.session.mean : 0; }, 12,
      when::if_any},
     {"session", "p99", better::low, 1, [](const summary& s) { return s.session.count > 0 ? s.session.p99 : 0; }, 13,
      when::if_any, "the lowest P99 of a session's waits", " s"},
