@@ -11,7 +11,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -39,8 +38,6 @@ struct sample {
   sim::summary numbers;
   double throughput = 0;    ///< Output tokens per second while requests arrive.
   bool staged = false;      ///< Whether instances were in stages.
-  double session_mean = 0;  ///< Seconds that a session waits for all its calls, mean over the sessions,
-  double session_p99 = 0;   ///< and the 99th percentile.
   double good = 0;          ///< Part of the requests that are within `promise`.
   double token_s = 0;       ///< Seconds from a request's arrival to a token of it, mean over all tokens.
   double longest_ttft = 0;  ///< Of all requests.
@@ -135,16 +132,13 @@ double seconds_to_tokens(const sim::request_record& r) {
   return sum;
 }
 
-sample keep(run_result&& r, const rows_type& rows) {
+sample keep(run_result&& r) {
   if (r.numbers.completed != r.numbers.requests) throw std::runtime_error{"a request did not complete"};
   sample s{.numbers = {},
            .throughput = cascade_setting::measure(r).throughput,
            .staged = r.measures.contains("stage_output_cv")};
-  std::map<std::int64_t, double> waited;  // by session; a request of none is one of its own
   double good = 0, tokens = 0;
   for (const sim::request_record& x : r.requests) {
-    const std::int64_t session = rows[x.id].session;
-    waited[session >= 0 ? session : -1 - static_cast<std::int64_t>(x.id)] += x.e2e();
     good += x.ttft() <= promise.ttft && !(x.tpot() > promise.tpot) ? 1 : 0;
     tokens += static_cast<double>(x.output_tokens());
     s.token_s += seconds_to_tokens(x);
@@ -152,13 +146,6 @@ sample keep(run_result&& r, const rows_type& rows) {
   }
   s.token_s /= tokens;
   s.good = good / static_cast<double>(r.requests.size());
-  std::vector<double> sessions;
-  for (const auto& [id, seconds] : waited) {
-    sessions.push_back(seconds);
-    s.session_mean += seconds / static_cast<double>(waited.size());
-  }
-  std::sort(sessions.begin(), sessions.end());
-  s.session_p99 = sim::percentile(sessions, 0.99);
   s.numbers = std::move(r.numbers);
   return s;
 }
@@ -175,7 +162,7 @@ found_type run_all(const options& o, const std::vector<trial>& trials) {
     const std::size_t t = i / o.seeds / n;
     const rows_type rows = trials[t].rows(first_seed + s);
     const rows_type history = trials[t].rows(first_seed + s + history_seeds);
-    out[t][c][s] = keep(trials[t].contestants[c].run(trials[t].cluster(rows), history, rows), rows);
+    out[t][c][s] = keep(trials[t].contestants[c].run(trials[t].cluster(rows), history, rows));
   });
   return out;
 }
@@ -472,8 +459,8 @@ setting sessions(const options& o) {
           promise.ttft, promise.tpot),
       .ablated = "",
       .theirs = 3,
-      .metrics = {{"sessions, mean s", 1, [](auto& a, auto&) { return a.session_mean; }, true},
-                  {"sessions, P99 s", 1, [](auto& a, auto&) { return a.session_p99; }, true},
+      .metrics = {{"sessions, mean s", 1, [](auto& a, auto&) { return a.numbers.session.mean; }, true},
+                  {"sessions, P99 s", 1, [](auto& a, auto&) { return a.numbers.session.p99; }, true},
                   {"TTFT mean, s", 3, [](auto& a, auto&) { return a.numbers.ttft.mean; }, true},
                   {"TTFT P99, s", 2, [](auto& a, auto&) { return a.numbers.ttft.p99; }, true},
                   {"good, %", 1, [](auto& a, auto&) { return 100 * a.good; }, true, true, false, 100},
