@@ -46,11 +46,13 @@ struct task {
 /// Tokens that a reader reads in a second, and seconds for a token that is expected.
 constexpr double reading_speed = 1;
 constexpr double pace = 0.75;
-/// What is expected of one that has generated so many; and how many times the first of it counts at most.
+/// What is expected of one that has generated so many; and how many times the first of it counts at most, where the
+/// output of a token is not more than twice as long as one request's.
 constexpr std::int64_t expected_of(double score, std::int64_t generated) {
   return static_cast<std::int64_t>(score) + 2 * generated;
 }
 constexpr double revised = 3;
+constexpr double bias_of(double score) { return 1 + static_cast<double>(static_cast<std::int64_t>(score) % 7) / 2; }
 
 struct share {
   std::size_t id;
@@ -350,7 +352,8 @@ class textbook {
       const bool first_read = s_.how == rule::due && t.level == 1 && t.answered > 0;
       if (s_.how == rule::due && !t.answering && t.used >= s_.slice) {
         const auto output = static_cast<double>(expected_of(t.score, t.length - t.prompt));
-        t.due = due_at(t, std::min(output, revised * static_cast<double>(expected_of(t.score, 0))));
+        const double times = bias_of(t.score) > 2 ? 1 + (revised - 1) * (bias_of(t.score) - 1) : revised;
+        t.due = due_at(t, std::min(output, times * static_cast<double>(expected_of(t.score, 0))));
         t.used = 0;
       }
       if (by_quanta ? t.used >= s_.quantum : t.answering && (t.used >= s_.slice || first_read)) {
@@ -411,6 +414,7 @@ struct by_score {
   [[nodiscard]] tokens operator()(const request& r) const noexcept {
     return tokens{expected_of(static_cast<double>(r.score), r.generated().count())};
   }
+  [[nodiscard]] double length_bias(const request& r) const noexcept { return bias_of(static_cast<double>(r.score)); }
 };
 
 /// The residents as they stand, which is by rank where none of them is a victim of the plan that is open.

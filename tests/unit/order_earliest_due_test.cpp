@@ -262,6 +262,39 @@ TEST_CASE(
   CHECK(seconds(5000) == 2 * seconds(0));
 }
 
+TEST_CASE("earliest_due: the heavier the tail, the longer who reasons on is overtaken") {
+  auto storage = storage_for<rank::length_distribution>({.window = 1024, .groups = 1});
+  rank::length_distribution lengths{storage};
+  for (int i = 0; i != 1000; ++i) lengths.observe(0, tokens{i % 100 == 0 ? 12'000 : 60});
+  lengths.fit();
+  const double bias = lengths.length_bias(0);
+  REQUIRE(bias > 30);
+  struct scored : request_hook_for<order::earliest_due<>> {
+    token_pacer pacer{};
+    float score = 0;
+    order::program_service* program = nullptr;
+  };
+  // Of who has reasoned for 1,000 tokens nearly 12,000 are expected, a hundred times what was expected first.
+  const auto counts = [&](auto order) {
+    scored r;
+    r.prompt = tokens{5};
+    request_access::state(r).phase = phase::reasoning;
+    request_access::state(r).length = r.prompt;
+    join(order, r, at(0));
+    const std::uint64_t first = place(r).turn;
+    request_access::state(r).length += tokens{1000};
+    if (order.charge(r, tokens{1000})) order.requeue(r);
+    const auto expected_first = static_cast<double>(place(r).first.count());
+    return 1 + static_cast<double>(place(r).turn - first) / 1e5 / expected_first;
+  };
+  using by_length = order::earliest_due<rank::expected_length<>>;
+  using by_program = order::earliest_due<rank::program_length<>>;
+  CHECK(counts(by_length{.expected = {&lengths}}) == Catch::Detail::Approx(bias));
+  CHECK(counts(by_length{.revised = 1.5, .expected = {&lengths}}) == Catch::Detail::Approx(1 + (bias - 1) / 2));
+  CHECK(counts(by_length{.revised = 1, .expected = {&lengths}}) == 1);
+  CHECK(counts(by_program{.expected = {.expected = {&lengths}}}) == Catch::Detail::Approx(bias));
+}
+
 TEST_CASE("earliest_due: who has reasoned elsewhere and comes to answer is urgent at once, whatever is due before") {
   queue q;
   request early;

@@ -50,6 +50,16 @@ class life_table {
     for (std::int64_t n = age + 1; n <= most; ++n) sum += reaches(n, age + 1);
     return sum;
   }
+  /// E(length^2) / E(length)^2; 1 where all are 0.
+  [[nodiscard]] double length_bias() const {
+    double mean = 0, squares = 0;
+    for (std::int64_t n = 0; n <= most; ++n) {
+      const double part = reaches(n, 0) - reaches(n + 1, 0);
+      mean += part * static_cast<double>(n);
+      squares += part * static_cast<double>(n * n);
+    }
+    return mean > 0 ? squares / (mean * mean) : 1;
+  }
 
   static constexpr std::int64_t most = 16;
 
@@ -84,6 +94,7 @@ TEST_CASE("length distribution: as the textbook's life table, with and without w
       REQUIRE(guard.allocations() == 0);
     }
     const life_table table{ended, censored};
+    CHECK(d.length_bias(nan) == approx(table.length_bias()));
     for (std::int64_t age = 0; age <= longest; ++age) {
       INFO("round " << round << ", age " << age);
       const double rest = table.rest(age);
@@ -99,6 +110,23 @@ TEST_CASE("length distribution: as the textbook's life table, with and without w
     }
   }
   CHECK(censoring > 100);
+}
+
+TEST_CASE("length distribution: the output that a token belongs to, by score") {
+  auto storage = storage_for<length_distribution>({.window = 40'000, .groups = 2});
+  length_distribution d{storage};
+  CHECK(d.length_bias(nan) == 1);  // nothing is known
+  std::mt19937_64 random{5};
+  std::exponential_distribution<double> draw{1.0 / 700};
+  for (int i = 0; i != 20'000; ++i) {
+    d.observe(1.0F, tokens{777});
+    d.observe(2.0F, tokens{static_cast<std::int64_t>(draw(random))});
+  }
+  CHECK(d.length_bias(nan) == 1);  // nor fitted
+  d.fit();
+  CHECK(d.length_bias(1.0F) == approx(1).epsilon(0.01));
+  CHECK(d.length_bias(2.0F) == approx(2).epsilon(0.05));
+  CHECK(d.length_bias(nan) == approx(1.5).epsilon(0.05));
 }
 
 double mean_rest(const std::vector<std::int64_t>& lengths, std::int64_t age) {
@@ -122,6 +150,12 @@ TEST_CASE("length distribution: long outputs, within the width of the bins") {
     d.observe(1.0F, tokens{n});
   }
   d.fit();
+  double sum = 0, squares = 0;
+  for (const std::int64_t n : lengths) {
+    sum += static_cast<double>(n);
+    squares += static_cast<double>(n) * static_cast<double>(n);
+  }
+  CHECK(d.length_bias(0.5F) == approx(squares / (sum * sum) * static_cast<double>(lengths.size())).epsilon(0.02));
   std::vector<std::int64_t> sorted = lengths;
   std::sort(sorted.begin(), sorted.end());
   for (const std::int64_t age : {0, 5, 30, 100, 333, 1000, 3000}) {

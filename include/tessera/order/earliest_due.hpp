@@ -35,6 +35,14 @@ concept output_predictor = std::copyable<F> && schedulable<R> && requires(const 
   { f(r) } noexcept -> std::same_as<tokens>;
 };
 
+/// A predictor that also knows how many times as long as a request's output the output is that a token belongs to,
+/// E[X^2] / E[X]^2, among requests of which as much is expected: the heavier the tail, the more. Models:
+/// `rank::expected_length`, `rank::program_length`.
+template <class F, class R>
+concept biased_predictor = output_predictor<F, R> && requires(const F& f, const R& r) {
+  { f.length_bias(r) } noexcept -> std::same_as<double>;
+};
+
 /// What `earliest_due` keeps about each request.
 template <clock_policy Clock>
 struct due_place : reader_place<Clock> {
@@ -89,7 +97,10 @@ struct earliest_due {
   tokens slice{250};              ///< Tokens generated between two looks at an answer's reader. At least 1.
   /// An answer is urgent so long before its reader runs dry: the time of a few steps. `duration::forever()`: always.
   duration margin = duration{1.0};
-  double revised = 2;  ///< What is expected later counts at most for so many times the first expectation. At least 1.
+  /// What is expected later counts at most for so many times the first expectation. At least 1, which is never more.
+  /// With a `biased_predictor` the excess over 1 is multiplied by that of the bias over 1, if that is more than 1, as
+  /// it is of tails heavier than the exponential's: 2 is 2 or the bias.
+  double revised = 2;
   [[no_unique_address]] Expected expected{};  ///< Tells how long a request's output will be.
   [[no_unique_address]] Deadline deadline{};  ///< Tells when a request's reader runs out of tokens.
   crowd_clock clock{};                        ///< By which requests arrive.
@@ -183,9 +194,18 @@ struct earliest_due {
   template <schedulable R>
   [[nodiscard]] std::uint64_t due(const R& r) const noexcept {
     const auto& place = order_state<earliest_due>(r);
-    const double most = revised * static_cast<double>(place.first.count());
+    const double most = revised_for(r) * static_cast<double>(place.first.count());
     const double output = static_cast<double>(expected(r).count());
     return turn_at(place.entered + pace.seconds() * (output > 0 ? (output < most ? output : most) : 0.0));
+  }
+  /// `revised` for its lengths.
+  template <schedulable R>
+  [[nodiscard]] double revised_for(const R& r) const noexcept {
+    if constexpr (biased_predictor<Expected, R>) {
+      const double excess = expected.length_bias(r) - 1;
+      if (excess > 1) return 1 + (revised - 1) * excess;
+    }
+    return revised;
   }
   /// Places are integers: a microsecond each, so that no clock's origin costs precision.
   [[nodiscard]] static std::uint64_t turn_at(double seconds) noexcept {

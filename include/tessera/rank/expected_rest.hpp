@@ -38,6 +38,12 @@ struct expected_length {
     const tokens rest = expected_rest<Scorer>{lengths, scorer}(r);
     return rest == tokens{} ? tokens{} : r.generated() + rest;
   }
+  /// See `length_distribution::length_bias`; 1 if there is none.
+  template <schedulable R>
+    requires order::request_scorer<Scorer, R>
+  [[nodiscard]] double length_bias(const R& r) const noexcept {
+    return lengths == nullptr ? 1 : lengths->length_bias(static_cast<float>(scorer(r)));
+  }
 };
 
 }  // namespace rank

@@ -38,7 +38,7 @@ struct running_length {
 /// `drift` says whether lengths are still those that were learned: it adds up how far the places of those that end,
 /// in the distribution that was expected of them, are from the middle.
 ///
-/// 12 bytes for each of the window, 24 for each group and bin.
+/// 12 bytes for each of the window, 8 for each group, 24 for each group and bin.
 class length_distribution {
   /// Of a group, from the lower end of a bin on.
   struct row {
@@ -63,6 +63,7 @@ class length_distribution {
         .add_bytes(score_window::required_bytes(l.window))
         .add<std::uint32_t>(l.groups)
         .add<row>((l.groups + 1) * bins)
+        .add<double>(l.groups + 1)
         .bytes_unaligned();
   }
 
@@ -107,8 +108,8 @@ class length_distribution {
       const tokens least = within(max(r.generated, tokens{}) + tokens{1});
       add(score_window::key(r.score), [&](std::span<row> t) noexcept { t[bin_of(least)].censored += 1; });
     }
-    summarize(table(all_groups));
-    for (std::size_t g = 0; g != last_.size(); ++g) summarize(table(g));
+    bias_[all_groups] = summarize(table(all_groups));
+    for (std::size_t g = 0; g != last_.size(); ++g) bias_[g] = summarize(table(g));
     fitted_ = !window_.all().empty();
     longer_ = shorter_ = 0;
   }
@@ -150,6 +151,11 @@ class length_distribution {
     return tokens{std::max<std::int64_t>(length - x, 0) + 1};
   }
 
+  /// How many times as long as one of these outputs the output is, on average, that one of their tokens belongs to:
+  /// E[X^2] / E[X]^2, as of the last `fit`. 1 where all are alike, 2 for exponential lengths, more where a few long
+  /// ones generate most of what there is. 1 if nothing was fitted. O(log groups).
+  [[nodiscard]] double length_bias(float score) const noexcept { return fitted_ ? bias_[table_of(score)] : 1; }
+
   /// By how much outputs have been longer (positive) or shorter (negative) than they were expected to be since the last
   /// `fit`: a two-sided cumulative sum of standardised places (Page 1954), from which half a standard deviation is
   /// taken for each output. What was learned still holds while it is within `drifts_at`. O(1).
@@ -168,9 +174,14 @@ class length_distribution {
   static constexpr std::size_t bins = 2 * steps + 20 * steps;
 
   length_distribution(arena memory, const limits& l) noexcept
-      : window_{memory, l.window}, last_{memory, l.groups}, rows_{memory, (l.groups + 1) * bins}, all_groups{l.groups} {
+      : window_{memory, l.window},
+        last_{memory, l.groups},
+        rows_{memory, (l.groups + 1) * bins},
+        bias_{memory, l.groups + 1},
+        all_groups{l.groups} {
     TESSERA_ASSERT(l.groups >= 1 && l.groups < (std::size_t{1} << 31U), "1 to 2^31 - 1 groups");
     std::fill_n(rows_.extend((l.groups + 1) * bins), (l.groups + 1) * bins, row{});
+    std::fill_n(bias_.extend(l.groups + 1), l.groups + 1, 1.0);
   }
 
   [[nodiscard]] static constexpr tokens within(tokens n) noexcept { return min(n, longest); }
@@ -202,13 +213,15 @@ class length_distribution {
   [[nodiscard]] std::size_t group_of(std::uint32_t key) const noexcept {
     return static_cast<std::size_t>(std::lower_bound(last_.begin(), last_.end() - 1, key) - last_.begin());
   }
-  [[nodiscard]] std::span<const row> table_for(float score) const noexcept {
+  [[nodiscard]] std::size_t table_of(float score) const noexcept {
     const std::uint32_t key = score_window::key(score);
-    return table(key == score_window::not_a_score || last_.empty() ? all_groups : group_of(key));
+    return key == score_window::not_a_score || last_.empty() ? all_groups : group_of(key);
   }
+  [[nodiscard]] std::span<const row> table_for(float score) const noexcept { return table(table_of(score)); }
 
-  /// The life table, from counts. From the last bin to the first, so that all that come to a bin are known.
-  static void summarize(std::span<row> t) noexcept {
+  /// The life table, from counts. From the last bin to the first, so that all that come to a bin are known. Returns
+  /// E[X^2] / E[X]^2.
+  static double summarize(std::span<row> t) noexcept {
     double beyond = 0;  // that come to the next bin
     double left = 0;    // for these
     for (std::size_t b = bins; b-- != 0;) {
@@ -223,10 +236,18 @@ class length_distribution {
       r.left = left;
     }
     double part = 1;
-    for (row& r : t) {
+    double mean = 0;
+    double squares = 0;
+    for (std::size_t b = 0; b != bins; ++b) {
+      row& r = t[b];
       r.censored = part;
+      const double width = width_of(b);
+      const double middle = static_cast<double>(first_of(b)) + (width - 1) / 2;
+      mean += part * r.ended * middle;
+      squares += part * r.ended * (middle * middle + (width * width - 1) / 12);
       part *= 1 - r.ended;
     }
+    return mean > 0 ? squares / (mean * mean) : 1;
   }
 
   /// Of those who have come through a part of a bin, the part that ends in the rest, if `ends` do of all.
@@ -252,6 +273,7 @@ class length_distribution {
   score_window window_;
   fixed_vector<std::uint32_t> last_;  // By group: key of its largest score.
   fixed_vector<row> rows_;            // By group, then bin; the last group is all, with and without a score.
+  fixed_vector<double> bias_;         // By group, the same.
   std::size_t all_groups;
   bool fitted_ = false;
   double longer_ = 0;

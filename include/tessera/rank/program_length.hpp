@@ -50,6 +50,12 @@ struct program_length {
     constexpr double most = 1e15;  // as good as for ever, and nothing overflows
     return put_off > 0 ? own + tokens{static_cast<std::int64_t>(put_off < most ? put_off : most)} : own;
   }
+  /// That of the request alone.
+  template <schedulable R>
+    requires order::biased_predictor<Expected, R>
+  [[nodiscard]] double length_bias(const R& r) const noexcept {
+    return expected.length_bias(r);
+  }
 };
 
 }  // namespace rank
