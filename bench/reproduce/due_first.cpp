@@ -847,6 +847,14 @@ std::vector<sweep> sweeps() {
        "least_full_gain",
        {full("1.25", 1.25), full("1.5", 1.5), full("never", 1e9)},
        {{"CascadeInfer", "long-tailed, 120/s"}, {"CascadeInfer", "long-tailed, 200/s"}}},
+      {"Large stages against small ones",
+       "`least_fine_gain`, how many times faster stages of any size have to be in a trial than those that have a "
+       "quarter of the instances at least. The default is 1.02.",
+       "least_fine_gain",
+       {{"never", {.least_fine_gain = 1e9}}},
+       {{"CascadeInfer", "long-tailed, 40/s, 1200 s"},
+        {"CascadeInfer", "ShareGPT, 0.85"},
+        {"CascadeInfer", "reasoning-chat, 150/s"}}},
       {"Pools that are not worth a fiftieth",
        "`least_pool_gain`, how many times faster prompts and decodes on different instances have to be in a trial. The "
        "default is 1.02.",
@@ -962,7 +970,8 @@ void run(const options& o) {
       "finds a gain of a fiftieth. It is "
       "told nothing of the traffic beforehand: it learns lengths while it runs, and plans again. The same rules "
       "and parameters are used everywhere on this page: the defaults (pace 0.1 s a token, slice 250 tokens, margin 1 "
-      "s, twice the first expectation at most, watermark 1 %), prompts for what a decode step leaves of 50 ms, stages "
+      "s, twice the first expectation at most, or more for tails heavier than the exponential's, watermark 1 %), "
+      "prompts for what a decode step leaves of 50 ms, stages "
       "from an expected gain of 1.25, pools from one of 1.02. The claim that is examined: it is behind no published "
       "policy, in "
       "its best form, on any "

@@ -355,6 +355,40 @@ TEST_CASE("due_first: no stages where the planner expects much of them and a tri
   }
 }
 
+TEST_CASE("due_first: stages of few instances where a trial finds them faster, of many where it does not") {
+  const auto h20 = cluster_of("h20-llama-3.2-3b", 16, 0, 1024);
+  const sim::prefill_model model = sim::calibrate_prefill(h20.instance.timer, sim::default_ttft_target);
+  using scheduler = tessera::due_first<sim::request, rank::expected_length<>, order::pacer_member>;
+  const sim::progress_callback progress = quiet;
+  const scheduler::config ordered{};
+  const auto taken = [&](double rate, std::uint64_t seed) {
+    const auto rows = all_answer(sim::generate(sim::find_workload("r1-servegen"), 1500, rate, seed));
+    sim::layout_trials<scheduler> trials{h20, model, ordered, progress};
+    const sim::instance_layout best =
+        sim::best_layout(h20, {}, {}, trials, {rows, rate, rows.size(), 0, false}, sim::instance_layout{});
+    REQUIRE(best.kind == sim::layout_kind::stages);
+    trials.going_on(rows, 8000);
+    const std::array<sim::cascade::config, 3> plans{
+        sim::steady_cascade(sim::plan_cascade(h20, rows, rate, sim::layout::steady, 4)),
+        sim::steady_cascade(sim::plan_cascade(h20, rows, rate, sim::layout::steady)),
+        sim::published_cascade(sim::plan_cascade(h20, rows, rate))};
+    std::size_t which = 0;
+    std::array<double, 3> took{};
+    for (std::size_t i = 0; i != plans.size(); ++i) {
+      took[i] = trials.staged(plans[i]).e2e_s;
+      if (took[which] >= (i == 1 ? 1.02 : 1.1) * took[i]) which = i;
+    }
+    const auto same = [](const partition::stage& a, const partition::stage& b) {
+      return a.from == b.from && a.instances == b.instances;
+    };
+    CHECK(std::equal(best.stages.stages.begin(), best.stages.stages.end(), plans[which].stages.begin(),
+                     plans[which].stages.end(), same));
+    return which;
+  };
+  CHECK(taken(40, 1) == 1);
+  CHECK(taken(120, 1) == 0);
+}
+
 TEST_CASE("due_first: the last rows all come at once, so that there is nothing to try stages with") {
   std::vector<trace_row> history;
   for (int i = 0; i != 300; ++i) history.push_back(row(1e-4 * i, i % 30 == 0 ? 20'000 : 280, 0, 2));

@@ -48,9 +48,10 @@ namespace detail {
                      100 * together.broken);
 }
 
-/// Stages, if the planner expects them to gain enough and a trial agrees; else together. Steady stages, or published
-/// ones where these gain as much once more: they carry more, but first tokens wait longer. With more instances than are
-/// tried, and where all came at once, the planner's word is taken.
+/// Stages, if the planner expects them to gain enough and a trial agrees; else together. Steady stages of many
+/// instances each; of few, where a trial finds them faster; or published ones where these gain enough once more: they
+/// carry more, but first tokens wait longer. With more instances than are tried, and where all came at once, the
+/// planner's word is taken.
 template <class Scheduler>
 [[nodiscard]] instance_layout staged_layout(const cluster_options& o, const due_first_config& config,
                                             layout_trials<Scheduler>& trials, const seen_traffic& seen,
@@ -59,12 +60,14 @@ template <class Scheduler>
   instance_layout best;
   if (!config.stages || o.instances < 2 || o.instances > most_in_stages || rows.empty()) return best;
   // A few large stages hold up better than the plan knows: no instance is alone with what has come to it. More, where
-  // they carry more.
+  // they carry more, or are faster in a trial.
   const std::size_t least = std::max<std::size_t>(1, o.instances / 4);
   cascade_plan plan = plan_cascade(o, rows, seen.rate, layout::steady, least);
-  if (least > 1 && plan.carried < 1) {
+  bool fine = least == 1;  // stages may be of one instance
+  if (!fine && plan.carried < 1) {
     cascade_plan finer = plan_cascade(o, rows, seen.rate, layout::steady);
-    if (plan.carried < 0.95 * finer.carried) plan = std::move(finer);
+    fine = plan.carried < 0.95 * finer.carried;
+    if (fine) plan = std::move(finer);
   }
   const bool are_there = now.kind == layout_kind::stages;
   const double wanted = are_there ? config.kept_gain : config.least_gain;
@@ -92,14 +95,17 @@ template <class Scheduler>
     }
     const trial_outcome together = trials.together();
     trial_outcome staged = trials.staged(best.stages);
-    instance_layout published;
-    published.kind = layout_kind::stages;
-    published.stages = published_cascade(plan_cascade(o, rows, seen.rate));
-    const trial_outcome other = trials.staged(published.stages);
-    if (staged.worth(other, alike(published, now) ? 1 : config.least_full_gain)) {
+    const auto try_stages = [&](cascade::config stages, double gain) {
+      const trial_outcome other = trials.staged(stages);
+      instance_layout theirs;
+      theirs.kind = layout_kind::stages;
+      theirs.stages = std::move(stages);
+      if (!staged.worth(other, alike(theirs, now) ? 1 : gain)) return;
       staged = other;
-      best.stages = std::move(published.stages);
-    }
+      best.stages = std::move(theirs.stages);
+    };
+    if (!fine) try_stages(steady_cascade(plan_cascade(o, rows, seen.rate, layout::steady)), config.least_fine_gain);
+    try_stages(published_cascade(plan_cascade(o, rows, seen.rate)), config.least_full_gain);
     pays = together.worth(staged, are_there ? 1 : config.least_stage_gain);
     best.why += fmt::format("; they took {:.3g} s a request in a trial, together {:.3g} s{}", staged.e2e_s,
                             together.e2e_s, broken_promises(o, staged, together));

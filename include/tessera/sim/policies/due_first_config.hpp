@@ -16,6 +16,8 @@ struct due_first_config {
   double least_gain = 1.25;       ///< Less is not worth the moves; see `steady_stages::gain`.
   double kept_gain = 1.1;         ///< And with less than this, stages that there are are given up.
   double least_stage_gain = 1.1;  ///< In mean end-to-end latency, in a trial.
+  double least_fine_gain = 1.02;  ///< For stages of any size instead of those that have a quarter of the instances at
+                                  ///< least: likewise.
   double least_full_gain = 1.1;   ///< For CascadeInfer's own plan, which takes all instances for full, instead of one
                                   ///< by which nobody waits long for a first token: likewise.
   bool pools = true;              ///< Prompts and decodes apart where a trial says that it gains `least_pool_gain`.
@@ -43,6 +45,7 @@ inline constexpr due_first_parameter due_first_parameters[] = {
     {"least_gain", &due_first_config::least_gain, 0},
     {"kept_gain", &due_first_config::kept_gain, 0},
     {"least_stage_gain", &due_first_config::least_stage_gain, 0},
+    {"least_fine_gain", &due_first_config::least_fine_gain, 0},
     {"least_full_gain", &due_first_config::least_full_gain, 0},
     {"least_pool_gain", &due_first_config::least_pool_gain, 0},
 };
