@@ -295,6 +295,38 @@ TEST_CASE("earliest_due: the heavier the tail, the longer who reasons on is over
   CHECK(counts(by_program{.expected = {.expected = {&lengths}}}) == Catch::Detail::Approx(bias));
 }
 
+/// So much, and twice what there is; of lengths of which one is as long as all.
+struct without_end {
+  std::int64_t first = 0;
+  template <schedulable R>
+  [[nodiscard]] tokens operator()(const R& r) const noexcept {
+    return tokens{first} + 2 * r.generated();
+  }
+  template <schedulable R>
+  [[nodiscard]] double length_bias(const R&) const noexcept {
+    return std::numeric_limits<double>::infinity();
+  }
+};
+
+TEST_CASE("earliest_due: no bound is no bound, and never more is never more, whatever the tail") {
+  const auto later = [&](std::int64_t first, double revised) {
+    order::earliest_due<without_end> d{.pace = duration{1.0}, .revised = revised, .expected = {first}};
+    request r;
+    state(r).phase = phase::reasoning;
+    join(d, r, at(100));
+    const std::uint64_t turn = place(r).turn;
+    state(r).length += tokens{1000};
+    if (d.charge(r, tokens{1000})) d.requeue(r);
+    return static_cast<double>(place(r).turn - turn) / 1e6;
+  };
+  for (const double revised : {2.0, std::numeric_limits<double>::infinity()}) {
+    CHECK(later(40, revised) == 2000);
+    CHECK(later(0, revised) == 0);
+  }
+  CHECK(later(40, 1) == 0);
+  CHECK(later(0, 1) == 0);
+}
+
 TEST_CASE("earliest_due: who has reasoned elsewhere and comes to answer is urgent at once, whatever is due before") {
   queue q;
   request early;

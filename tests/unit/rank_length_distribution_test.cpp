@@ -127,6 +127,13 @@ TEST_CASE("length distribution: the output that a token belongs to, by score") {
   CHECK(d.length_bias(1.0F) == approx(1).epsilon(0.01));
   CHECK(d.length_bias(2.0F) == approx(2).epsilon(0.05));
   CHECK(d.length_bias(nan) == approx(1.5).epsilon(0.05));
+
+  // Who runs through the last bin counts for the longest.
+  auto other = storage_for<length_distribution>({.window = 8, .groups = 1});
+  length_distribution longest{other};
+  longest.observe(nan, tokens{10});
+  longest.fit(std::vector<running_length>(100, {nan, length_distribution::longest}));
+  CHECK(longest.length_bias(nan) == approx(1.01).epsilon(0.01));
 }
 
 double mean_rest(const std::vector<std::int64_t>& lengths, std::int64_t age) {

@@ -63,10 +63,11 @@ struct due_place : reader_place<Clock> {
 /// Who has reasoned for a slice is asked about anew: with a predictor that looks at what a request has generated
 /// (`rank::expected_length`), those who have reasoned for long are expected to be long, and stand behind who is new, of
 /// whom nothing is known yet: young first, as far as experience says that it helps. What is expected counts for no more
-/// than `revised` times what was expected first, so that the long ones are overtaken for so long and no longer.
+/// than so many times what was expected first (`revised`), so that the long ones are overtaken for so long and no
+/// longer. Where a few long ones generate most of what there is, and all others would wait for them, that is longer.
 ///
 /// So short requests overtake long ones that came a little earlier, by as much as they are shorter, and nobody is
-/// overtaken for ever: who comes later by `revised` times a request's expected time is behind it. Nothing has to be
+/// overtaken for ever: who comes later by so many times a request's expected time is behind it. Nothing has to be
 /// boosted for its age, and past saturation the order does not tip over into arrival order. Where nothing is known of
 /// the lengths, or all are alike, it is arrival order.
 ///
@@ -97,9 +98,9 @@ struct earliest_due {
   tokens slice{250};              ///< Tokens generated between two looks at an answer's reader. At least 1.
   /// An answer is urgent so long before its reader runs dry: the time of a few steps. `duration::forever()`: always.
   duration margin = duration{1.0};
-  /// What is expected later counts at most for so many times the first expectation. At least 1, which is never more.
-  /// With a `biased_predictor` the excess over 1 is multiplied by that of the bias over 1, if that is more than 1, as
-  /// it is of tails heavier than the exponential's: 2 is 2 or the bias.
+  /// What is expected later counts at most for so many times the first expectation; with a `biased_predictor` for
+  /// 1 + (`revised` - 1) max(1, bias - 1) times: by default for 2 times, or for as many as the bias is, if that is
+  /// more, as it is with tails heavier than the exponential's. At least 1: never for more; infinity: without a bound.
   double revised = 2;
   [[no_unique_address]] Expected expected{};  ///< Tells how long a request's output will be.
   [[no_unique_address]] Deadline deadline{};  ///< Tells when a request's reader runs out of tokens.
@@ -194,7 +195,8 @@ struct earliest_due {
   template <schedulable R>
   [[nodiscard]] std::uint64_t due(const R& r) const noexcept {
     const auto& place = order_state<earliest_due>(r);
-    const double most = revised_for(r) * static_cast<double>(place.first.count());
+    const auto first = static_cast<double>(place.first.count());
+    const double most = first > 0 ? revised_for(r) * first : 0;  // also without a bound
     const double output = static_cast<double>(expected(r).count());
     return turn_at(place.entered + pace.seconds() * (output > 0 ? (output < most ? output : most) : 0.0));
   }
@@ -203,7 +205,7 @@ struct earliest_due {
   [[nodiscard]] double revised_for(const R& r) const noexcept {
     if constexpr (biased_predictor<Expected, R>) {
       const double excess = expected.length_bias(r) - 1;
-      if (excess > 1) return 1 + (revised - 1) * excess;
+      if (excess > 1 && revised > 1) return 1 + (revised - 1) * excess;
     }
     return revised;
   }

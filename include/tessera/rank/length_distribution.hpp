@@ -38,7 +38,7 @@ struct running_length {
 /// `drift` says whether lengths are still those that were learned: it adds up how far the places of those that end,
 /// in the distribution that was expected of them, are from the middle.
 ///
-/// 12 bytes for each of the window, 8 for each group, 24 for each group and bin.
+/// 16 bytes for each of the window, 12 for each group, 24 for each group and bin.
 class length_distribution {
   /// Of a group, from the lower end of a bin on.
   struct row {
@@ -152,8 +152,8 @@ class length_distribution {
   }
 
   /// How many times as long as one of these outputs the output is, on average, that one of their tokens belongs to:
-  /// E[X^2] / E[X]^2, as of the last `fit`. 1 where all are alike, 2 for exponential lengths, more where a few long
-  /// ones generate most of what there is. 1 if nothing was fitted. O(log groups).
+  /// E[X^2] / E[X]^2, as of the last `fit`. About 1 where all are alike, 2 for exponential lengths, more where a few
+  /// long ones generate most of what there is. 1 if nothing was fitted. O(log groups).
   [[nodiscard]] double length_bias(float score) const noexcept { return fitted_ ? bias_[table_of(score)] : 1; }
 
   /// By how much outputs have been longer (positive) or shorter (negative) than they were expected to be since the last
@@ -247,6 +247,9 @@ class length_distribution {
       squares += part * r.ended * (middle * middle + (width * width - 1) / 12);
       part *= 1 - r.ended;
     }
+    // Those who run through the last bin.
+    mean += part * static_cast<double>(longest.count());
+    squares += part * static_cast<double>(longest.count()) * static_cast<double>(longest.count());
     return mean > 0 ? squares / (mean * mean) : 1;
   }
 

@@ -14,8 +14,8 @@ namespace rank {
 /// `order::output_predictor` with which `order::earliest_due` lets the calls of young programs go ahead of those of
 /// programs that have had much. Each token that was given puts a call off by `weight` times the order's pace, by the
 /// order's clock (`order::crowd_clock`), so that nobody is put off for ever. It is read when the order asks: when a
-/// call joins, and once per slice while it reasons, where `earliest_due` lets it count for `revised` times the first
-/// answer.
+/// call joins, and once per slice while it reasons, where `earliest_due` lets it count for some times (`revised`) the
+/// first answer.
 ///
 /// When to use: agents, where a cluster cannot carry all programs and some are to be served well. The new ones are, and
 /// the old ones pay: docs/results/due_first has what a weight buys. 0, and where a request has no program: `Expected`.

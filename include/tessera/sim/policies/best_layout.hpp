@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -63,11 +64,10 @@ template <class Scheduler>
   // they carry more, or are faster in a trial.
   const std::size_t least = std::max<std::size_t>(1, o.instances / 4);
   cascade_plan plan = plan_cascade(o, rows, seen.rate, layout::steady, least);
-  bool fine = least == 1;  // stages may be of one instance
-  if (!fine && plan.carried < 1) {
-    cascade_plan finer = plan_cascade(o, rows, seen.rate, layout::steady);
-    fine = plan.carried < 0.95 * finer.carried;
-    if (fine) plan = std::move(finer);
+  std::optional<cascade_plan> finer;
+  if (least > 1 && plan.carried < 1) {
+    finer = plan_cascade(o, rows, seen.rate, layout::steady);
+    if (plan.carried < 0.95 * finer->carried) plan = *finer;
   }
   const bool are_there = now.kind == layout_kind::stages;
   const double wanted = are_there ? config.kept_gain : config.least_gain;
@@ -104,7 +104,8 @@ template <class Scheduler>
       staged = other;
       best.stages = std::move(theirs.stages);
     };
-    if (!fine) try_stages(steady_cascade(plan_cascade(o, rows, seen.rate, layout::steady)), config.least_fine_gain);
+    if (least > 1 && !finer) finer = plan_cascade(o, rows, seen.rate, layout::steady);
+    if (finer && finer->stages != plan.stages) try_stages(steady_cascade(*finer), config.least_fine_gain);
     try_stages(published_cascade(plan_cascade(o, rows, seen.rate)), config.least_full_gain);
     pays = together.worth(staged, are_there ? 1 : config.least_stage_gain);
     best.why += fmt::format("; they took {:.3g} s a request in a trial, together {:.3g} s{}", staged.e2e_s,
