@@ -36,10 +36,10 @@ $curve1 << EOD
 EOD
 $curve2 << EOD
 122.449 75.3986
-123.977 48.2255
-122.259 22.0372
-120.325 13.441
-128.605 6.24535
-131.713 6.18455
+122.722 47.3492
+121.624 23.3086
+120.789 14.1088
+123.443 6.30926
+130.914 6.21055
 EOD
 plot $curve0 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 1 title 'arena-chat, 1.05', $curve1 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 2 title 'arena-chat, 1.1', $curve2 using 1:2 with linespoints pt 7 ps 0.5 lw 2 lc 3 title 'reasoning-heavy, 1.1'
