@@ -51,7 +51,7 @@ $curve7 << EOD
 0.0147847
 EOD
 $curve8 << EOD
-0
+3.31675e-05
 0
 EOD
 $curve9 << EOD
