@@ -378,11 +378,7 @@ TEST_CASE("due_first: stages of few instances where a trial finds them faster, o
       took[i] = trials.staged(plans[i]).e2e_s;
       if (took[which] >= (i == 1 ? 1.02 : 1.1) * took[i]) which = i;
     }
-    const auto same = [](const partition::stage& a, const partition::stage& b) {
-      return a.from == b.from && a.instances == b.instances;
-    };
-    CHECK(std::equal(best.stages.stages.begin(), best.stages.stages.end(), plans[which].stages.begin(),
-                     plans[which].stages.end(), same));
+    CHECK(best.stages.stages == plans[which].stages);
     return which;
   };
   CHECK(taken(40, 1) == 1);
