@@ -16,9 +16,11 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <limits>
 #include <random>
 #include <set>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -327,7 +329,7 @@ TEST_CASE("due_first: stages where batches wait for their longest, none where me
   const auto h100 = cluster_of("h100-96gb-qwen-32b", 8, 0, 256);
   const double gain = sim::plan_cascade(h100, chat, 14.2, sim::layout::steady).gain;
   CHECK(gain >= 1);
-  CHECK(gain < 1.25);
+  CHECK(gain < 1.1);
   CHECK(sim::run_due_first(h100, chat, chat, {}, quiet).measures.count("market_offers") == 0);
 }
 
@@ -355,34 +357,167 @@ TEST_CASE("due_first: no stages where the planner expects much of them and a tri
   }
 }
 
-TEST_CASE("due_first: stages of few instances where a trial finds them faster, of many where it does not") {
-  const auto h20 = cluster_of("h20-llama-3.2-3b", 16, 0, 1024);
-  const sim::prefill_model model = sim::calibrate_prefill(h20.instance.timer, sim::default_ttft_target);
+/// Trials made again, one by one, to see what the planner chose by them.
+struct tried_stages {
   using scheduler = tessera::due_first<sim::request, rank::expected_length<>, order::pacer_member>;
-  const sim::progress_callback progress = quiet;
-  const scheduler::config ordered{};
-  const auto taken = [&](double rate, std::uint64_t seed) {
-    const auto rows = all_answer(sim::generate(sim::find_workload("r1-servegen"), 1500, rate, seed));
-    sim::layout_trials<scheduler> trials{h20, model, ordered, progress};
-    const sim::instance_layout best =
-        sim::best_layout(h20, {}, {}, trials, {rows, rate, rows.size(), 0, false}, sim::instance_layout{});
-    REQUIRE(best.kind == sim::layout_kind::stages);
+
+  sim::cluster_options h20;
+  sim::prefill_model model = sim::calibrate_prefill(h20.instance.timer, sim::default_ttft_target);
+  std::vector<tokens> steps = sim::step_bounds(h20, model, due_first_config{}.step_s);
+  sim::progress_callback progress = quiet;
+  double rate;
+  std::vector<trace_row> rows;
+  sim::layout_trials<scheduler> trials{sim::bounded_steps(h20, steps), model, {}, progress};
+  std::array<sim::cascade_plan, 3> plans;  ///< Large stages, stages of any size, published.
+
+  tried_stages(std::string_view workload, double requests_a_second, std::uint64_t seed, double promised_tpot_s = 0)
+      : h20{promising(promised_tpot_s)},
+        rate{requests_a_second},
+        rows{all_answer(sim::generate(sim::find_workload(workload), 1500, requests_a_second, seed))},
+        plans{sim::plan_cascade(h20, rows, rate, sim::layout::steady, 4),
+              sim::plan_cascade(h20, rows, rate, sim::layout::steady), sim::plan_cascade(h20, rows, rate)} {}
+
+  [[nodiscard]] static sim::cluster_options promising(double tpot_s) {
+    sim::cluster_options o = cluster_of("h20-llama-3.2-3b", 16, 0, 1024);
+    o.promised.tpot_s = tpot_s;
+    return o;
+  }
+  [[nodiscard]] sim::instance_layout best(const due_first_config& config, const sim::instance_layout& now,
+                                          std::span<const tokens> long_steps = {}) {
+    return sim::best_layout(h20, config, steps, long_steps, trials, {rows, rate, rows.size(), 0, false}, now);
+  }
+  [[nodiscard]] sim::instance_layout present(std::size_t i, std::vector<tokens> bounds = {}) const {
+    return {.kind = sim::layout_kind::stages, .stages = config_of(i), .bounds = std::move(bounds)};
+  }
+  [[nodiscard]] sim::cascade::config config_of(std::size_t i) const {
+    return i == 2 ? sim::published_cascade(plans[2]) : sim::steady_cascade(plans[i]);
+  }
+  /// Seconds that a request takes.
+  [[nodiscard]] double took(std::size_t i, std::span<const tokens> bounds = {}) {
     trials.going_on(rows, 8000);
-    const std::array<sim::cascade::config, 3> plans{
-        sim::steady_cascade(sim::plan_cascade(h20, rows, rate, sim::layout::steady, 4)),
-        sim::steady_cascade(sim::plan_cascade(h20, rows, rate, sim::layout::steady)),
-        sim::published_cascade(sim::plan_cascade(h20, rows, rate))};
+    return trials.staged(config_of(i), bounds).e2e_s;
+  }
+};
+
+TEST_CASE("due_first: stages of few instances where a trial finds them faster, of many where it does not") {
+  const auto taken = [](std::string_view workload, double rate, std::uint64_t seed, bool with_bounds) {
+    tried_stages t{workload, rate, seed};
+    const sim::instance_layout best = t.best({}, {});
+    REQUIRE(best.kind == sim::layout_kind::stages);
     std::size_t which = 0;
     std::array<double, 3> took{};
-    for (std::size_t i = 0; i != plans.size(); ++i) {
-      took[i] = trials.staged(plans[i]).e2e_s;
+    for (std::size_t i = 0; i != took.size(); ++i) {
+      took[i] = t.took(i);
       if (took[which] >= (i == 1 ? 1.02 : 1.1) * took[i]) which = i;
     }
-    CHECK(best.stages.stages == plans[which].stages);
+    CHECK(best.stages.stages == t.plans[which].stages);
+    CHECK((took[which] >= 1.02 * t.took(which, t.steps)) == with_bounds);
+    CHECK(best.bounds == (with_bounds ? t.steps : std::vector<tokens>{}));
+    CHECK((best.why.find(", prompts bounded") != std::string::npos) == with_bounds);
+    CHECK(t.best({.least_bounded_gain = 1e9}, {}).bounds.empty());
     return which;
   };
-  CHECK(taken(40, 1) == 1);
-  CHECK(taken(120, 1) == 0);
+  CHECK(taken("r1-servegen", 40, 1, false) == 1);
+  CHECK(taken("r1-servegen", 120, 1, false) == 0);
+  CHECK(taken("sharegpt", 60, 1, true) == 0);
+}
+
+TEST_CASE("due_first: a trial is made where the better of two plans is expected to gain a tenth") {
+  tried_stages t{"r1-servegen", 23, 1};
+  CHECK(t.plans[0].gain < 1.25);
+  CHECK(t.plans[0].gain < t.plans[1].gain);
+  const sim::instance_layout best = t.best({}, {});
+  CHECK(best.stages.stages == t.plans[1].stages);
+  t.trials.going_on(t.rows, 8000);
+  CHECK(t.trials.together().e2e_s > 1.5 * t.took(1));
+  // Between the two: who wants no small stages is not told of what they gain.
+  const double between = (t.plans[0].gain + t.plans[1].gain) / 2;
+  CHECK(t.best({.least_tried_gain = between, .least_fine_gain = 1}, {}).kind == sim::layout_kind::stages);
+  CHECK(t.best({.least_tried_gain = between, .least_fine_gain = 1e9}, {}).kind != sim::layout_kind::stages);
+  // Where all came at once, nothing can be tried, and more is asked.
+  for (trace_row& r : t.rows) r.arrival_s = 0;
+  CHECK(t.best({}, {}).kind != sim::layout_kind::stages);
+}
+
+TEST_CASE("due_first: small stages that there are, and bounds, need not gain as much as new ones") {
+  tried_stages t{"arena-chat", 80, 1};
+  REQUIRE(t.took(0) >= t.took(1));
+  REQUIRE(t.took(0) < 1.02 * t.took(1));
+  CHECK(t.best({}, {}).stages.stages == t.plans[0].stages);
+  // As many small ones as last time there are not: one more now.
+  sim::instance_layout now{.kind = sim::layout_kind::stages, .stages = t.config_of(1)};
+  std::vector<partition::stage>& stages = now.stages.stages;
+  const auto large = std::find_if(stages.begin(), stages.end(), [](const auto& s) { return s.instances > 1; });
+  REQUIRE(large != stages.end());
+  REQUIRE(large->from.count() + 2 < large->to.count());
+  partition::stage part = *large;
+  part.from = large->to = tokens{large->from.count() + 1};
+  part.instances = 1;
+  --large->instances;
+  stages.insert(std::next(large), part);
+  CHECK(t.best({}, now).stages.stages == t.plans[1].stages);
+  now.stages = t.config_of(0);
+  CHECK(t.best({}, now).stages.stages == t.plans[0].stages);
+
+  const double without = t.took(0);
+  const double with = t.took(0, t.steps);
+  REQUIRE(without >= with);
+  REQUIRE(without < 1.02 * with);
+  CHECK(t.best({}, now).bounds.empty());
+  now.bounds = t.steps;
+  CHECK(t.best({}, now).bounds == t.steps);
+  CHECK_FALSE(alike(t.best({}, now), {.kind = sim::layout_kind::stages, .stages = now.stages}));
+}
+
+TEST_CASE("due_first: stages that there are stay while a trial says so, whatever is expected of others") {
+  tried_stages t{"r1-servegen", 19.7, 1};
+  REQUIRE(t.plans[1].gain < 1.02 * 1.1);
+  REQUIRE(t.plans[0].gain < 1.1);
+  CHECK(t.best({}, {}).kind != sim::layout_kind::stages);
+  CHECK(t.best({}, t.present(1)).stages.stages == t.plans[1].stages);
+}
+
+TEST_CASE("due_first: published stages are no small steady ones") {
+  tried_stages t{"arena-chat", 80, 1};
+  CHECK(t.best({}, t.present(1)).stages.stages == t.plans[1].stages);
+  CHECK(t.best({}, t.present(2)).stages.stages == t.plans[0].stages);
+  sim::instance_layout other = t.present(0);
+  CHECK(alike(other, t.present(0)));
+  other.stages.backlog_weight = t.config_of(2).backlog_weight;
+  CHECK_FALSE(alike(other, t.present(0)));
+}
+
+TEST_CASE("due_first: where nothing can be tried, prompts in stages stay as they are") {
+  tried_stages t{"sharegpt", 50, 1};
+  for (trace_row& r : t.rows) r.arrival_s = 0;
+  for (const std::vector<tokens>& bounds : {std::vector<tokens>{}, t.steps}) {
+    const sim::instance_layout best = t.best({}, t.present(0, bounds));
+    CHECK(best.kind == sim::layout_kind::stages);
+    CHECK(best.bounds == bounds);
+  }
+}
+
+TEST_CASE("due_first: bounded stages are no long steps") {
+  tried_stages t{"sharegpt", 10, 1, 0.3};
+  const std::vector<tokens> long_steps = sim::step_bounds(t.h20, t.model, 0.15);
+  for (const sim::instance_layout& now : {sim::instance_layout{}, t.present(0), t.present(0, t.steps)}) {
+    const sim::instance_layout best = t.best({}, now, long_steps);
+    CHECK(best.kind == sim::layout_kind::together);
+    CHECK(best.bounds.empty());
+  }
+}
+
+TEST_CASE("due_first: prompts bounded in stages are worth their time to first token") {
+  const auto h20 = cluster_of("h20-llama-3.2-3b", 16, 0, 1024);
+  const auto rows = all_answer(sim::generate(sim::find_workload("sharegpt"), 3000, 92, 2));
+  const auto history = all_answer(sim::generate(sim::find_workload("sharegpt"), 3000, 92, 3));
+  const run_result bounded = sim::run_due_first(h20, rows, history, {}, quiet);
+  const run_result never = sim::run_due_first(h20, rows, history, {.least_bounded_gain = 1e9}, quiet);
+  check_served(bounded, rows);
+  CHECK(bounded.numbers.placement == "stages");
+  CHECK(bounded.numbers.e2e.mean < 0.98 * never.numbers.e2e.mean);
+  CHECK(bounded.numbers.tpot.mean < 0.9 * never.numbers.tpot.mean);
+  CHECK(bounded.numbers.ttft.mean < never.numbers.ttft.mean + 1);
 }
 
 TEST_CASE("due_first: the last rows all come at once, so that there is nothing to try stages with") {

@@ -51,31 +51,15 @@ namespace detail {
 
 /// Stages, if the planner expects them to gain enough and a trial agrees; else together. Steady stages of many
 /// instances each; of few, where a trial finds them faster; or published ones where these gain enough once more: they
-/// carry more, but first tokens wait longer. With more instances than are tried, and where all came at once, the
-/// planner's word is taken.
+/// carry more, but first tokens wait longer. Prompts are bounded in them by `usual_steps`, by instance, where a trial
+/// says so; may be empty. With more instances than are tried, and where all came at once, the planner's word is taken.
 template <class Scheduler>
 [[nodiscard]] instance_layout staged_layout(const cluster_options& o, const due_first_config& config,
-                                            layout_trials<Scheduler>& trials, const seen_traffic& seen,
-                                            const instance_layout& now) {
+                                            std::span<const tokens> usual_steps, layout_trials<Scheduler>& trials,
+                                            const seen_traffic& seen, const instance_layout& now) {
   const std::span<const trace_row> rows = seen.rows;
   instance_layout best;
   if (!config.stages || o.instances < 2 || o.instances > most_in_stages || rows.empty()) return best;
-  // A few large stages hold up better than the plan knows: no instance is alone with what has come to it. More, where
-  // they carry more, or are faster in a trial.
-  const std::size_t least = std::max<std::size_t>(1, o.instances / 4);
-  cascade_plan plan = plan_cascade(o, rows, seen.rate, layout::steady, least);
-  std::optional<cascade_plan> finer;
-  if (least > 1 && plan.carried < 1) {
-    finer = plan_cascade(o, rows, seen.rate, layout::steady);
-    if (plan.carried < 0.95 * finer->carried) plan = *finer;
-  }
-  const bool are_there = now.kind == layout_kind::stages;
-  const double wanted = are_there ? config.kept_gain : config.least_gain;
-  bool pays = plan.gain >= wanted;
-  best.why = fmt::format("at {:.3g} requests a second stages by length are expected to gain {:.3g} times, {} than {:g}",
-                         seen.rate, plan.gain, pays ? "not less" : "less", wanted);
-  if (!pays) return best;
-  best.stages = steady_cascade(plan);
   double output = 0;
   for (const trace_row& r : rows) output += static_cast<double>(r.output_tokens);
   const double affordable = most_tried_tokens * static_cast<double>(rows.size()) / output;
@@ -83,7 +67,33 @@ template <class Scheduler>
       affordable >= last_trial ? last_trial : std::max(first_trial, static_cast<std::size_t>(affordable));
   const std::span<const trace_row> recent = rows.last(std::min(tried, rows.size()));
   const bool come_apart = recent.back().arrival_s > recent.front().arrival_s;
-  if (o.instances <= most_in_trials && (seen.held || come_apart)) {
+  const bool is_tried = o.instances <= most_in_trials && (seen.held || come_apart);
+  // A few large stages hold up better than the plan knows: no instance is alone with what has come to it. More, where
+  // they carry more, or are faster in a trial.
+  const std::size_t least = std::max<std::size_t>(1, o.instances / 4);
+  cascade_plan plan = plan_cascade(o, rows, seen.rate, layout::steady, least);
+  std::optional<cascade_plan> finer;
+  if (least > 1 && (is_tried || plan.carried < 1)) {
+    finer = plan_cascade(o, rows, seen.rate, layout::steady);
+    if (plan.carried < 0.95 * finer->carried) plan = *finer;
+  }
+  const bool are_there = now.kind == layout_kind::stages;
+  // How many small ones there are differs from plan to plan.
+  const bool are_small = are_there && now.stages.backlog_weight == steady_cascade(plan).backlog_weight &&
+                         std::any_of(now.stages.stages.begin(), now.stages.stages.end(),
+                                     [&](const partition::stage& s) { return s.instances < least; });
+  const double least_fine_gain = are_small ? 1 : config.least_fine_gain;
+  const double gain = is_tried && finer ? std::max(plan.gain, finer->gain / least_fine_gain) : plan.gain;
+  // Whether those that there are pay is what the trial says.
+  const double wanted =
+      is_tried ? (are_there ? 1 : config.least_tried_gain) : (are_there ? config.kept_gain : config.least_gain);
+  bool pays = gain >= wanted;
+  best.why = fmt::format("at {:.3g} requests a second stages by length are expected to gain {:.3g} times, {} than {:g}",
+                         seen.rate, gain, pays ? "not less" : "less", wanted);
+  if (!pays) return best;
+  best.stages = steady_cascade(plan);
+  bool are_bounded = are_there && !now.bounds.empty();
+  if (is_tried) {
     if (seen.held) {
       if (seen.ended < seen.here) {
         best.why += ", and too little is known for a trial";
@@ -95,29 +105,36 @@ template <class Scheduler>
     }
     const trial_outcome together = trials.together();
     trial_outcome staged = trials.staged(best.stages);
-    const auto try_stages = [&](cascade::config stages, double gain) {
+    const auto try_stages = [&](cascade::config stages, double wanted_gain) {
       const trial_outcome other = trials.staged(stages);
-      instance_layout theirs;
-      theirs.kind = layout_kind::stages;
-      theirs.stages = std::move(stages);
-      if (!staged.worth(other, alike(theirs, now) ? 1 : gain)) return;
+      if (!staged.worth(other, wanted_gain)) return;
       staged = other;
-      best.stages = std::move(theirs.stages);
+      best.stages = std::move(stages);
     };
-    if (least > 1 && !finer) finer = plan_cascade(o, rows, seen.rate, layout::steady);
-    if (finer && finer->stages != plan.stages) try_stages(steady_cascade(*finer), config.least_fine_gain);
-    try_stages(published_cascade(plan_cascade(o, rows, seen.rate)), config.least_full_gain);
+    if (finer && finer->stages != plan.stages) try_stages(steady_cascade(*finer), least_fine_gain);
+    instance_layout published{.kind = layout_kind::stages,
+                              .stages = published_cascade(plan_cascade(o, rows, seen.rate)),
+                              .bounds = now.bounds};
+    const double least_full_gain = alike(published, now) ? 1 : config.least_full_gain;
+    try_stages(std::move(published.stages), least_full_gain);
+    if (!usual_steps.empty()) {
+      const trial_outcome bounded = trials.staged(best.stages, usual_steps);
+      are_bounded = staged.worth(bounded, are_bounded ? 1 : config.least_bounded_gain);
+      if (are_bounded) staged = bounded;
+    }
     pays = together.worth(staged, are_there ? 1 : config.least_stage_gain);
     best.why += fmt::format("; they took {:.3g} s a request in a trial, together {:.3g} s{}", staged.e2e_s,
                             together.e2e_s, broken_promises(o, staged, together));
   }
   if (!pays) return best;
   best.kind = layout_kind::stages;
+  if (are_bounded) best.bounds.assign(usual_steps.begin(), usual_steps.end());
   best.why += ":";
   for (const partition::stage& s : best.stages.stages) {
     best.why += fmt::format(" {} from {} tokens on", s.instances, s.from.count());
     best.why += &s == &best.stages.stages.back() ? "" : ",";
   }
+  if (!best.bounds.empty()) best.why += ", prompts bounded";
   return best;
 }
 
@@ -168,7 +185,7 @@ template <class Scheduler>
     // For longer steps nobody has to move.
     try_longer = !long_steps.empty() && (are_apart ? apart.worth(longer, config.least_pool_gain)
                                                    : !longer.worth(apart, config.least_pool_gain));
-    const bool is_there = try_longer ? !now.bounds.empty() && !are_apart : are_apart;
+    const bool is_there = try_longer ? now.kind == layout_kind::together && !now.bounds.empty() : are_apart;
     return together.worth(try_longer ? longer : apart, is_there ? 1 : config.least_pool_gain);
   };
   // A short trial does not see a queue that grows slowly, nor who is late once in a while; a long one of what has lost
@@ -202,14 +219,15 @@ template <class Scheduler>
 
 }  // namespace detail
 
-/// The layout that is expected to be best: stages, or pools, or steps with the bounds `long_steps`, by instance, where
-/// trials say so, by the promises that are kept and then by the mean end-to-end latency. The layout that there is need
-/// not gain as much. `long_steps` may be empty: they are not tried.
+/// The layout that is expected to be best: stages, with or without the bounds `usual_steps`, by instance, or pools, or
+/// steps with the bounds `long_steps` instead, where trials say so, by the promises that are kept and then by the mean
+/// end-to-end latency. The layout that there is need not gain as much. Either may be empty: it is not tried.
 template <class Scheduler>
 [[nodiscard]] instance_layout best_layout(const cluster_options& o, const due_first_config& config,
-                                          std::span<const tokens> long_steps, layout_trials<Scheduler>& trials,
-                                          const seen_traffic& seen, const instance_layout& now) {
-  instance_layout staged = detail::staged_layout(o, config, trials, seen, now);
+                                          std::span<const tokens> usual_steps, std::span<const tokens> long_steps,
+                                          layout_trials<Scheduler>& trials, const seen_traffic& seen,
+                                          const instance_layout& now) {
+  instance_layout staged = detail::staged_layout(o, config, usual_steps, trials, seen, now);
   if (staged.kind == layout_kind::stages) return staged;
   instance_layout tried = detail::tried_layout(o, config, long_steps, trials, seen, now);
   if (!staged.why.empty()) tried.why = fmt::format("{}{}{}", staged.why, tried.why.empty() ? "" : "; ", tried.why);

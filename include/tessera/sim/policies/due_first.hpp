@@ -67,8 +67,9 @@ TESSERA_DETAIL_POLICIES_INLINE run_result run_due_first(const cluster_options& o
   // A promise of more than the default is no reason to let prompts weigh less against memory.
   const duration target = std::min(ttft_target(own.promised), default_ttft_target);
   const prefill_model model = calibrate_prefill(own.instance.timer, target);
-  const cluster_options bounded =
-      config.bounded_steps ? bounded_steps(own, step_bounds(own, model, config.step_s)) : own;
+  std::vector<tokens> usual_steps;
+  if (config.bounded_steps) usual_steps = step_bounds(own, model, config.step_s);
+  const cluster_options bounded = config.bounded_steps ? bounded_steps(own, usual_steps) : own;
   replanning::config r{.model = model, .by_headroom = config.by_headroom, .predicts = config.predicts};
   for (std::size_t i = 0; i != own.instances; ++i) r.bounds.push_back(bounded.of(i).prefill_budget);
   // Half of what is promised for a token, as `due_first_config::step_s` is half of a usual promise.
@@ -77,7 +78,7 @@ TESSERA_DETAIL_POLICIES_INLINE run_result run_due_first(const cluster_options& o
   if (config.bounded_steps && long_s > config.step_s) long_steps = step_bounds(own, model, long_s);
   layout_trials<scheduler> trials{bounded, model, ordered, progress};
   replanning control{std::move(r), lengths, history, [&](const seen_traffic& seen, const instance_layout& now) {
-                       return best_layout(own, parts, long_steps, trials, seen, now);
+                       return best_layout(own, parts, usual_steps, long_steps, trials, seen, now);
                      }};
   return cluster<scheduler, replanning>{own, ordered, std::move(control)}.run(rows, progress);
 }

@@ -8,27 +8,29 @@ namespace sim {
 
 /// Which of its parts take part: all, unless one is to be measured by its absence.
 struct due_first_config {
-  bool predicts = true;     ///< Expected lengths are made of the scores; otherwise all requests expect the mean.
-  bool by_headroom = true;  ///< Placement by headroom; otherwise the least load.
-  bool bounded_steps =
-      true;            ///< Prompts bounded by what they add to a step, but in stages; otherwise by the budget alone.
-  bool stages = true;  ///< Stages where they are expected to gain `least_gain` and a trial says that they do.
-  double least_gain = 1.25;       ///< Less is not worth the moves; see `steady_stages::gain`.
-  double kept_gain = 1.1;         ///< And with less than this, stages that there are are given up.
+  bool predicts = true;       ///< Expected lengths are made of the scores; otherwise all requests expect the mean.
+  bool by_headroom = true;    ///< Placement by headroom; otherwise the least load.
+  bool bounded_steps = true;  ///< Prompts bounded by what they add to a step, in stages where a trial says that it
+                              ///< gains `least_bounded_gain`; otherwise by the budget alone.
+  bool stages = true;             ///< Stages where they are expected to gain enough and a trial says that they do.
+  double least_tried_gain = 1.1;  ///< With less than this they are not tried; see `steady_stages::gain`.
+  double least_gain = 1.25;       ///< And where no trial can be made, less is not worth the moves,
+  double kept_gain = 1.1;         ///< and with less than this, stages that there are are given up.
   double least_stage_gain = 1.1;  ///< In mean end-to-end latency, in a trial.
   double least_fine_gain = 1.02;  ///< For stages of any size instead of those that have a quarter of the instances at
                                   ///< least: likewise.
   double least_full_gain = 1.1;   ///< For CascadeInfer's own plan, which takes all instances for full, instead of one
                                   ///< by which nobody waits long for a first token: likewise.
-  bool pools = true;              ///< Prompts and decodes apart where a trial says that it gains `least_pool_gain`.
-  double least_pool_gain = 1.02;  ///< In mean end-to-end latency.
-  double pace = 0.1;              ///< Seconds a token of expected output is worth; see `order::earliest_due`.
-  double revised = 2;             ///< See `order::earliest_due`; 1: nobody is expected anew while it reasons.
-  double programs = 0;            ///< Weight of what a request's program has been given; see `rank::program_length`.
-  double step_s = 0.05;           ///< See `bounded_steps`: half a target TPOT.
+  double least_bounded_gain = 1.02;  ///< For stages with prompts bounded as they are without stages: likewise.
+  bool pools = true;                 ///< Prompts and decodes apart where a trial says that it gains `least_pool_gain`.
+  double least_pool_gain = 1.02;     ///< In mean end-to-end latency.
+  double pace = 0.1;                 ///< Seconds a token of expected output is worth; see `order::earliest_due`.
+  double revised = 2;                ///< See `order::earliest_due`; 1: nobody is expected anew while it reasons.
+  double programs = 0;               ///< Weight of what a request's program has been given; see `rank::program_length`.
+  double step_s = 0.05;              ///< See `bounded_steps`: half a target TPOT.
 };
 
-/// A number of `due_first_config` that can be set by its name. A gain of 1e9 is never expected: no stages, no pools.
+/// A number of `due_first_config` that can be set by its name. A gain of 1e9 is found in no trial: no stages, no pools.
 struct due_first_parameter {
   const char* name;              ///< That of the member.
   double due_first_config::*at;  ///< The member.
@@ -42,11 +44,13 @@ inline constexpr due_first_parameter due_first_parameters[] = {
     {"revised", &due_first_config::revised, 1},
     {"programs", &due_first_config::programs, 0},
     {"step_s", &due_first_config::step_s, 1e-4},
+    {"least_tried_gain", &due_first_config::least_tried_gain, 0},
     {"least_gain", &due_first_config::least_gain, 0},
     {"kept_gain", &due_first_config::kept_gain, 0},
     {"least_stage_gain", &due_first_config::least_stage_gain, 0},
     {"least_fine_gain", &due_first_config::least_fine_gain, 0},
     {"least_full_gain", &due_first_config::least_full_gain, 0},
+    {"least_bounded_gain", &due_first_config::least_bounded_gain, 0},
     {"least_pool_gain", &due_first_config::least_pool_gain, 0},
 };
 

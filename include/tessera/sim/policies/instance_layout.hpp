@@ -36,18 +36,21 @@ struct instance_layout {
   layout_kind kind = layout_kind::together;  ///< Which of the following is read.
   cascade::config stages{};                  ///< Of `layout_kind::stages`.
   pool_sizes pools{};                        ///< Of `layout_kind::pools`.
-  std::vector<tokens> bounds{};              ///< By instance: of the prompts in a step. Empty: as is usual there.
-  std::string why{};                         ///< In words.
+  std::vector<tokens> bounds{};  ///< By instance: of the prompts in a step. Empty: the usual ones, in stages
+                                 ///< none. In pools of those who were there before.
+  std::string why{};             ///< In words.
 };
 
-/// Whether one is as good as the other, so that a change is not worth it: the same pools or bounds, or as many stages,
-/// whose boundaries are within a quarter and which differ by an instance at most.
+/// Whether one is as good as the other, so that a change is not worth it: the same pools or bounds, or as many stages
+/// of the same kind, whose boundaries are within a quarter and which differ by an instance at most, with the same
+/// bounds.
 [[nodiscard]] inline bool alike(const instance_layout& a, const instance_layout& b) {
-  if (a.kind != b.kind) return false;
-  if (a.kind == layout_kind::together) return a.bounds == b.bounds;
+  if (a.kind != b.kind || a.bounds != b.bounds) return false;
+  if (a.kind == layout_kind::together) return true;
   if (a.kind == layout_kind::pools) {
     return a.pools.prefill == b.pools.prefill && a.pools.decode == b.pools.decode && a.pools.mixed == b.pools.mixed;
   }
+  if (a.stages.backlog_weight != b.stages.backlog_weight) return false;
   return std::equal(a.stages.stages.begin(), a.stages.stages.end(), b.stages.stages.begin(), b.stages.stages.end(),
                     [](const partition::stage& x, const partition::stage& y) {
                       const auto from_x = static_cast<double>(x.from.count());

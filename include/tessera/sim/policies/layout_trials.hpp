@@ -126,14 +126,15 @@ class layout_trials {
   }
   /// How they are served by pools of such sizes, none of which changes, with no bounds. Likewise.
   [[nodiscard]] trial_outcome apart(const pool_sizes& sizes) {
-    return run(unbounded(), disaggregated{sizes, planned_pools(model_)});
+    return run(bounded_steps(options_, {}), disaggregated{sizes, planned_pools(model_)});
   }
-  /// How they are served by such stages, with no bounds. Likewise.
-  [[nodiscard]] trial_outcome staged(const cascade::config& stages) { return run(unbounded(), cascade{stages}); }
+  /// How they are served by such stages, with such bounds on the prompts in a step, by instance; none: without.
+  /// Likewise.
+  [[nodiscard]] trial_outcome staged(const cascade::config& stages, std::span<const tokens> bounds = {}) {
+    return run(bounded_steps(options_, bounds), cascade{stages});
+  }
 
  private:
-  [[nodiscard]] cluster_options unbounded() const { return bounded_steps(options_, {}); }
-
   template <class Control>
   [[nodiscard]] trial_outcome run(cluster_options o, Control control) {
     o.instance.limits.requests = std::max(o.instance.limits.requests, rows_.size());

@@ -279,15 +279,17 @@ class replanning {
     });
   }
 
-  /// Bounds the prompts of steps. In stages, who is read for long is not where prompts are, and prompts get all that
-  /// they need; so they do in pools, but where those are still read who were there before.
+  /// Bounds the prompts of steps. In stages, who is read for long is not where prompts are, and they get all that they
+  /// need, unless a trial says otherwise; so they do in pools, but where those are still read who were there before.
   template <class C>
   void bound(C& c) {
-    const std::vector<tokens>& bounds = layout_.bounds.empty() ? config_.bounds : layout_.bounds;
-    for (std::size_t i = 0; i != c.size(); ++i) {
-      c.bound_prompts(i, layout_.kind == layout_kind::together ? bounds[i] : tokens{});
-    }
-    for (const request* r : former_) c.bound_prompts(r->where, bounds[r->where]);
+    const std::vector<tokens>& usual = layout_.bounds.empty() ? config_.bounds : layout_.bounds;
+    const std::vector<tokens> none;
+    const std::vector<tokens>& bounds = layout_.kind == layout_kind::together ? usual
+                                        : layout_.kind == layout_kind::stages ? layout_.bounds
+                                                                              : none;
+    for (std::size_t i = 0; i != c.size(); ++i) c.bound_prompts(i, bounds.empty() ? tokens{} : bounds[i]);
+    for (const request* r : former_) c.bound_prompts(r->where, usual[r->where]);
   }
 
   /// As `summary::placement` and the plans call it.
