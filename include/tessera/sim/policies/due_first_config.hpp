@@ -8,10 +8,10 @@ namespace sim {
 
 /// Which of its parts take part: all, unless one is to be measured by its absence.
 struct due_first_config {
-  bool predicts = true;       ///< Expected lengths are made of the scores; otherwise all requests expect the mean.
-  bool by_headroom = true;    ///< Placement by headroom; otherwise the least load.
-  bool bounded_steps = true;  ///< Prompts bounded by what they add to a step, in stages where a trial says that it
-                              ///< gains `least_bounded_gain`; otherwise by the budget alone.
+  bool predicts = true;           ///< Expected lengths are made of the scores; otherwise all requests expect the mean.
+  bool by_headroom = true;        ///< Placement by headroom; otherwise the least load.
+  bool bounded_steps = true;      ///< Prompts bounded by what they add to a step, in stages where a trial says that it
+                                  ///< gains `least_bounded_gain`; otherwise by the budget alone.
   bool stages = true;             ///< Stages where they are expected to gain enough and a trial says that they do.
   double least_tried_gain = 1.1;  ///< With less than this they are not tried; see `steady_stages::gain`.
   double least_gain = 1.25;       ///< And where no trial can be made, less is not worth the moves,

@@ -9,11 +9,14 @@
 #include <tessera/sim/policies/policy.hpp>
 #include <tessera/sim/policies/step_bounds.hpp>
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -63,6 +66,26 @@ struct trial_outcome {
 
 /// Rows that a first trial runs.
 inline constexpr std::size_t first_trial = 1000;
+/// Rows of a trial that has to confirm another, or of one of stages.
+inline constexpr std::size_t last_trial = 8000;
+/// Requests that count in it, where as many are here at any time.
+[[nodiscard]] constexpr std::size_t last_held_trial(std::size_t here) noexcept {
+  return std::max(2 * first_trial, 2 * here);
+}
+/// Most instances for which layouts are tried.
+inline constexpr std::size_t most_in_trials = 64;
+
+namespace detail {
+
+/// What the trials say of the promises that a layout breaks.
+[[nodiscard]] inline std::string broken_promises(const cluster_options& o, const trial_outcome& tried,
+                                                 const trial_outcome& together) {
+  if (!promises(o.promised)) return {};
+  return fmt::format(", which broke {:.1f} % of the promises, together {:.1f} %", 100 * tried.broken,
+                     100 * together.broken);
+}
+
+}  // namespace detail
 
 /// How layouts of a cluster serve `rows`, by simulating them.
 template <class Scheduler>
