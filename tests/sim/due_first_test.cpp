@@ -445,7 +445,7 @@ TEST_CASE("due_first: small stages that there are, and bounds, need not gain as 
   REQUIRE(t.took(0) < 1.02 * t.took(1));
   CHECK(t.best({}, {}).stages.stages == t.plans[0].stages);
   // As many small ones as last time there are not: one more now.
-  sim::instance_layout now{.kind = sim::layout_kind::stages, .stages = t.config_of(1)};
+  sim::instance_layout now = t.present(1);
   std::vector<partition::stage>& stages = now.stages.stages;
   const auto large = std::find_if(stages.begin(), stages.end(), [](const auto& s) { return s.instances > 1; });
   REQUIRE(large != stages.end());
@@ -456,7 +456,7 @@ TEST_CASE("due_first: small stages that there are, and bounds, need not gain as 
   --large->instances;
   stages.insert(std::next(large), part);
   CHECK(t.best({}, now).stages.stages == t.plans[1].stages);
-  now.stages = t.config_of(0);
+  now = t.present(0);
   CHECK(t.best({}, now).stages.stages == t.plans[0].stages);
 
   const double without = t.took(0);
@@ -466,7 +466,7 @@ TEST_CASE("due_first: small stages that there are, and bounds, need not gain as 
   CHECK(t.best({}, now).bounds.empty());
   now.bounds = t.steps;
   CHECK(t.best({}, now).bounds == t.steps);
-  CHECK_FALSE(alike(t.best({}, now), {.kind = sim::layout_kind::stages, .stages = now.stages}));
+  CHECK_FALSE(alike(t.best({}, now), t.present(0)));
 }
 
 TEST_CASE("due_first: stages that there are stay while a trial says so, whatever is expected of others") {

@@ -284,11 +284,9 @@ class replanning {
   template <class C>
   void bound(C& c) {
     const std::vector<tokens>& usual = layout_.bounds.empty() ? config_.bounds : layout_.bounds;
-    const std::vector<tokens> none;
-    const std::vector<tokens>& bounds = layout_.kind == layout_kind::together ? usual
-                                        : layout_.kind == layout_kind::stages ? layout_.bounds
-                                                                              : none;
-    for (std::size_t i = 0; i != c.size(); ++i) c.bound_prompts(i, bounds.empty() ? tokens{} : bounds[i]);
+    const bool bounded =
+        layout_.kind == layout_kind::together || (layout_.kind == layout_kind::stages && !layout_.bounds.empty());
+    for (std::size_t i = 0; i != c.size(); ++i) c.bound_prompts(i, bounded ? usual[i] : tokens{});
     for (const request* r : former_) c.bound_prompts(r->where, usual[r->where]);
   }
 
