@@ -867,15 +867,22 @@ std::vector<sweep> sweeps() {
         {"CascadeInfer", "ShareGPT on Qwen-2.5-14B, 0.75"},
         {"CascadeInfer", "long-tailed, 200/s"}},
        "end to end mean, s"},
-      {"Pools that are not worth a fiftieth",
-       "`least_pool_gain`, how many times faster prompts and decodes on different instances have to be in a trial. The "
+      {"Pools for a fiftieth, or not",
+       "`least_pool_gain`, how many times faster prompts and decodes on different instances have to be in trials. The "
        "default is 1.02.",
        "least_pool_gain",
-       {{"1", {.least_pool_gain = 1}}},
-       {{"Phasor", "summaries, 10/s"},
+       {{"1", {.least_pool_gain = 1}}, {"1.05", {.least_pool_gain = 1.05}}, {"never", {.least_pool_gain = 1e9}}},
+       {{"Phasor", "production mix, 20/s"},
+        {"Phasor", "production mix, 30/s"},
         {"Phasor", "dialogue, 10/s"},
-        {"Phasor", "short questions, 40/s"},
-        {"Phasor", "azure-conv, 40/s"}}},
+        {"Phasor", "azure-conv, 40/s"}},
+       "P99 TTFT, s"},
+      {"Longer steps where prompts wait",
+       "`least_step_gain`, how many times faster steps of twice the length have to be in a trial. The default is 1.1; "
+       "never is how it was until 2026-11-26.",
+       "least_step_gain",
+       {{"never", {.least_step_gain = 1e9}}},
+       {{"PARS", "r1-servegen, load 1.1"}, {"PARS", "sharegpt, load 1.1"}}},
   };
 }
 
@@ -983,7 +990,9 @@ void run(const options& o) {
       "told nothing of the traffic beforehand: it learns lengths while it runs, and plans again. The same rules "
       "and parameters are used everywhere on this page: the defaults (pace 0.1 s a token, slice 250 tokens, margin 1 "
       "s, twice the first expectation at most, or more for tails heavier than the exponential's, watermark 1 %), "
-      "prompts for what a decode step leaves of 50 ms, in stages if a trial gains 1.02 times by it, stages "
+      "prompts for what a decode step leaves of 50 ms, or of twice as much, again and again, if a trial gains 1.1 "
+      "times "
+      "by each, in stages if one gains 1.02 times by it, stages "
       "from a gain of 1.1, pools from one of 1.02. The claim that is examined: it is behind no published "
       "policy, in "
       "its best form, on any "

@@ -358,33 +358,42 @@ TEST_CASE("due_first: no stages where the planner expects much of them and a tri
 }
 
 /// Trials made again, one by one, to see what the planner chose by them.
-struct tried_stages {
+struct tried_layouts {
   using scheduler = tessera::due_first<sim::request, rank::expected_length<>, order::pacer_member>;
 
-  sim::cluster_options h20;
-  sim::prefill_model model = sim::calibrate_prefill(h20.instance.timer, sim::default_ttft_target);
-  std::vector<tokens> steps = sim::step_bounds(h20, model, due_first_config{}.step_s);
-  sim::progress_callback progress = quiet;
-  double rate;
+  sim::cluster_options options;
   std::vector<trace_row> rows;
-  sim::layout_trials<scheduler> trials{sim::bounded_steps(h20, steps), model, {}, progress};
+  double rate;
+  sim::prefill_model model = sim::calibrate_prefill(options.instance.timer, sim::default_ttft_target);
+  std::vector<tokens> steps = sim::step_bounds(options, model, due_first_config{}.step_s);
+  sim::progress_callback progress = quiet;
+  sim::layout_trials<scheduler> trials{sim::bounded_steps(options, steps), model, {}, progress};
+
+  tried_layouts(sim::cluster_options o, std::vector<trace_row> seen, double requests_a_second)
+      : options{std::move(o)}, rows{std::move(seen)}, rate{requests_a_second} {}
+
+  [[nodiscard]] sim::instance_layout best(const due_first_config& config, const sim::instance_layout& now,
+                                          std::span<const std::vector<tokens>> longer = {}) {
+    return sim::best_layout(options, config, steps, longer, trials, {.rows = rows, .rate = rate, .ended = rows.size()},
+                            now);
+  }
+};
+
+/// Of stages.
+struct tried_stages : tried_layouts {
   std::array<sim::cascade_plan, 3> plans;  ///< Large stages, stages of any size, published.
 
   tried_stages(std::string_view workload, double requests_a_second, std::uint64_t seed, double promised_tpot_s = 0)
-      : h20{promising(promised_tpot_s)},
-        rate{requests_a_second},
-        rows{all_answer(sim::generate(sim::find_workload(workload), 1500, requests_a_second, seed))},
-        plans{sim::plan_cascade(h20, rows, rate, sim::layout::steady, 4),
-              sim::plan_cascade(h20, rows, rate, sim::layout::steady), sim::plan_cascade(h20, rows, rate)} {}
+      : tried_layouts{promising(promised_tpot_s),
+                      all_answer(sim::generate(sim::find_workload(workload), 1500, requests_a_second, seed)),
+                      requests_a_second},
+        plans{sim::plan_cascade(options, rows, rate, sim::layout::steady, 4),
+              sim::plan_cascade(options, rows, rate, sim::layout::steady), sim::plan_cascade(options, rows, rate)} {}
 
   [[nodiscard]] static sim::cluster_options promising(double tpot_s) {
     sim::cluster_options o = cluster_of("h20-llama-3.2-3b", 16, 0, 1024);
     o.promised.tpot_s = tpot_s;
     return o;
-  }
-  [[nodiscard]] sim::instance_layout best(const due_first_config& config, const sim::instance_layout& now,
-                                          std::span<const tokens> long_steps = {}) {
-    return sim::best_layout(h20, config, steps, long_steps, trials, {rows, rate, rows.size(), 0, false}, now);
   }
   [[nodiscard]] sim::instance_layout present(std::size_t i, std::vector<tokens> bounds = {}) const {
     return {.kind = sim::layout_kind::stages, .stages = config_of(i), .bounds = std::move(bounds)};
@@ -394,7 +403,7 @@ struct tried_stages {
   }
   /// Seconds that a request takes.
   [[nodiscard]] double took(std::size_t i, std::span<const tokens> bounds = {}) {
-    trials.going_on(rows, 8000);
+    trials.going_on(rows, 6000);  // four times as many as were seen
     return trials.staged(config_of(i), bounds).e2e_s;
   }
 };
@@ -428,7 +437,7 @@ TEST_CASE("due_first: a trial is made where the better of two plans is expected 
   CHECK(t.plans[0].gain < t.plans[1].gain);
   const sim::instance_layout best = t.best({}, {});
   CHECK(best.stages.stages == t.plans[1].stages);
-  t.trials.going_on(t.rows, 8000);
+  t.trials.going_on(t.rows, 6000);
   CHECK(t.trials.together().e2e_s > 1.5 * t.took(1));
   // Between the two: who wants no small stages is not told of what they gain.
   const double between = (t.plans[0].gain + t.plans[1].gain) / 2;
@@ -499,9 +508,10 @@ TEST_CASE("due_first: where nothing can be tried, prompts in stages stay as they
 
 TEST_CASE("due_first: bounded stages are no long steps") {
   tried_stages t{"sharegpt", 10, 1, 0.3};
-  const std::vector<tokens> long_steps = sim::step_bounds(t.h20, t.model, 0.15);
+  const std::vector<std::vector<tokens>> longer = sim::longer_steps(t.options, t.model, due_first_config{}.step_s);
+  CHECK(longer.front() == sim::step_bounds(t.options, t.model, 0.15));
   for (const sim::instance_layout& now : {sim::instance_layout{}, t.present(0), t.present(0, t.steps)}) {
-    const sim::instance_layout best = t.best({}, now, long_steps);
+    const sim::instance_layout best = t.best({}, now, longer);
     CHECK(best.kind == sim::layout_kind::together);
     CHECK(best.bounds.empty());
   }
@@ -577,6 +587,119 @@ TEST_CASE("due_first: prompts apart from decodes where a trial says that it pays
   const auto chat = sim::generate(sim::find_workload("arena-chat"), 1000, 14.2, 1);
   const auto h100 = cluster_of("h100-96gb-qwen-32b", 8, 0, 256);
   CHECK(sim::run_due_first(h100, chat, chat, {}, quiet).numbers.placement == "headroom");
+}
+
+/// Requests that are all alike, as benchmarks draw them.
+std::vector<trace_row> alike_rows(std::size_t n, double rate, std::uint64_t seed) {
+  sim::random_engine random{seed};
+  std::vector<trace_row> rows;
+  double at = 0;
+  for (std::size_t i = 0; i != n; ++i) {
+    at += -std::log1p(-sim::uniform(random)) / rate;
+    rows.push_back(row(at, 1024, 0, 128));
+  }
+  return rows;
+}
+
+TEST_CASE(
+    "due_first: longer steps begin with half of a promised TPOT, and double until they are as good as unbounded") {
+  auto o = cluster_of("h200-141gb-x2-llama-3.3-70b", 2, 0, 256);
+  const sim::prefill_model model = sim::calibrate_prefill(o.instance.timer, sim::default_ttft_target);
+  const auto seconds = [&](std::initializer_list<double> all) {
+    std::vector<std::vector<tokens>> bounds;
+    for (const double s : all) bounds.push_back(sim::step_bounds(o, model, s));
+    return bounds;
+  };
+  CHECK(sim::longer_steps(o, model, 0.05) == seconds({0.1, 0.2, 0.4, 0.8}));
+  o.promised.tpot_s = 0.1;
+  CHECK(sim::longer_steps(o, model, 0.05) == seconds({0.1, 0.2, 0.4, 0.8}));
+  o.promised.tpot_s = 0.3;
+  CHECK(sim::longer_steps(o, model, 0.05) == seconds({0.15, 0.3, 0.6}));
+  o.promised.tpot_s = 3;
+  CHECK(sim::longer_steps(o, model, 0.05).empty());
+}
+
+TEST_CASE("due_first: steps are longer where prompts wait because decodes leave them too little") {
+  const auto h200 = cluster_of("h200-141gb-x2-llama-3.3-70b", 1, 0, 256);
+  const auto rows = alike_rows(2000, 8, 1);
+  const run_result longer = sim::run_due_first(h200, rows, {}, {}, quiet);
+  const run_result never = sim::run_due_first(h200, rows, {}, {.least_step_gain = 1e9}, quiet);
+  check_served(longer, rows);
+  CHECK(longer.numbers.placement == "headroom, long steps");
+  CHECK(never.numbers.placement == "headroom");
+  CHECK(longer.numbers.e2e.mean < 0.75 * never.numbers.e2e.mean);
+  // Not longer than that: then who is read waits for prompts.
+  CHECK(longer.numbers.e2e.mean <
+        0.9 * sim::run_due_first(h200, rows, {}, {.bounded_steps = false}, quiet).numbers.e2e.mean);
+  // Nor where nobody waits.
+  const auto calm = alike_rows(1000, 2, 1);
+  CHECK(sim::run_due_first(h200, calm, {}, {}, quiet).numbers.placement == "headroom");
+}
+
+TEST_CASE("due_first: longer steps that there are need not gain as much as new ones, and are given up for shorter") {
+  tried_layouts t{cluster_of("h200-141gb-x2-llama-3.3-70b", 1, 0, 256), alike_rows(1500, 7.5, 1), 7.5};
+  const auto longer = sim::longer_steps(t.options, t.model, 0.05);
+  t.trials.going_on(t.rows, 6000);
+  std::vector<double> took{t.trials.together().e2e_s};
+  for (const auto& bounds : longer) took.push_back(t.trials.together(bounds).e2e_s);
+  REQUIRE(took[0] > 1.1 * took[1]);
+  REQUIRE(took[1] < 1.1 * took[2]);
+  CHECK(t.best({}, {}, longer).bounds == longer[0]);
+  const double gain = took[0] / took[1];
+  CHECK(t.best({.least_step_gain = 0.99 * gain}, {}, longer).bounds == longer[0]);
+  const due_first_config asks_more{.least_step_gain = 1.01 * gain};
+  CHECK(t.best(asks_more, {}, longer).bounds.empty());
+  CHECK(t.best(asks_more, {.bounds = longer[0]}, longer).bounds == longer[0]);
+  REQUIRE(took[1] < took[2]);
+  CHECK(t.best({}, {.bounds = longer[1]}, longer).bounds == longer[0]);
+  CHECK(t.best({}, {}, longer).why.find("prompt tokens took") != std::string::npos);
+}
+
+TEST_CASE("due_first: a trial of traffic that goes on is no longer than four times what was seen") {
+  const auto rows = alike_rows(4000, 10, 1);
+  const auto trial = [&](std::size_t seen) { return sim::detail::steady_trial_rows(std::span{rows}.first(seen)); };
+  CHECK(trial(64) == 1000);
+  CHECK(trial(250) == 1000);
+  CHECK(trial(500) == 2000);
+  CHECK(trial(2000) == 8000);
+  CHECK(trial(4000) == 8000);
+  std::vector<trace_row> wordy{rows};
+  for (trace_row& r : wordy) r.output_tokens = 16'000;
+  CHECK(sim::detail::steady_trial_rows(wordy) == 2000);
+  CHECK(sim::detail::steady_trial_rows(std::span{wordy}.first(300)) == 1200);
+}
+
+TEST_CASE("due_first: pools have to pay at a higher rate, too, for they have nothing left for it") {
+  const auto paid = [](double rate) {
+    tried_layouts t{cluster_of("v100-qwen2.5-7b", 8, 0, 256), alike_rows(1000, rate, 1), rate};
+    const sim::instance_layout best = t.best({}, {});
+    sim::pool_sizes sizes{.prefill = 6, .decode = 2};
+    std::array<std::array<double, 2>, 2> took{};
+    for (const std::size_t busy : {0U, 1U}) {
+      t.trials.as_they_came(t.rows, busy == 0 ? 1 : 1.15);
+      took[busy] = {t.trials.together().e2e_s, t.trials.apart(sizes).e2e_s};
+    }
+    CAPTURE(rate, best.why);
+    CHECK(took[0][0] > 1.02 * took[0][1]);  // as they came
+    const bool pays = took[0][0] + took[1][0] >= 1.02 * (took[0][1] + took[1][1]);
+    CHECK((best.kind == sim::layout_kind::pools) == pays);
+    CHECK((best.why.find("but not at") == std::string::npos) == pays);
+    if (pays) CHECK(best.pools.prefill == sizes.prefill);
+    return pays;
+  };
+  CHECK(paid(24));
+  CHECK(!paid(28));
+}
+
+TEST_CASE("due_first: pools are left when more come than they carry") {
+  auto rows = alike_rows(2500, 22, 1);
+  for (std::size_t i = 1500; i != rows.size(); ++i) {
+    rows[i].arrival_s = rows[1499].arrival_s + (rows[i].arrival_s - rows[1499].arrival_s) / 1.6;
+  }
+  const auto v100 = cluster_of("v100-qwen2.5-7b", 8, 0, 256);
+  const run_result r = sim::run_due_first(v100, rows, {}, {}, quiet);
+  check_served(r, rows);
+  CHECK(r.numbers.placement.find("pools, headroom") != std::string::npos);
 }
 
 TEST_CASE("due_first: of two layouts the one that breaks fewer promises, then the faster one if it is worth it") {

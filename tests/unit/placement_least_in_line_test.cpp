@@ -28,6 +28,7 @@ TEST_CASE("least_in_line: whom nobody that may be chosen has less in line than, 
   placement::least_in_line chooses;
   placement::highest_phi plain;
   for (int round = 0; round != 20'000; ++round) {
+    chooses.ample = random() % 2 == 0 ? 0.75 : std::numeric_limits<double>::infinity();
     std::vector<view> views(1 + random() % 6);
     const bool known = random() % 4 == 0;
     const double low = random() % 3 == 0 ? -0.5 : 0.25;
@@ -48,7 +49,7 @@ TEST_CASE("least_in_line: whom nobody that may be chosen has less in line than, 
       plain = chooses.highest;
       continue;
     }
-    const auto may = [&](const view& v) { return v.phi >= 0.5 && v.phi + v.error >= most; };
+    const auto may = [&](const view& v) { return v.phi >= chooses.ample || (v.phi >= 0.5 && v.phi + v.error >= most); };
     REQUIRE(may(views[at]));
     for (std::size_t k = 0; k != views.size(); ++k) {
       if (!may(views[k]) || k == at) continue;
@@ -71,6 +72,19 @@ TEST_CASE("least_in_line: nowhere of nobody; who is no number is chosen if nobod
     ++times[chooses(std::array{view{.phi = 1}, view{.phi = 0.9, .error = 0.1}, view{.phi = 1}})];
   }
   CHECK(times == std::array<std::size_t, 3>{10, 10, 10});
+}
+
+TEST_CASE("least_in_line: who has ample room is nobody's second for having a little less", "[placement]") {
+  placement::least_in_line chooses;
+  const auto first_of = [&](double phi) {
+    std::size_t times = 0;
+    for (int i = 0; i != 10; ++i) times += chooses(std::array{view{.phi = phi}, view{.phi = 0.95}}) == 0 ? 1U : 0U;
+    return times;
+  };
+  CHECK(first_of(0.75) == 5);
+  CHECK(first_of(0.74) == 0);
+  chooses.ample = std::numeric_limits<double>::infinity();
+  CHECK(first_of(0.75) == 0);
 }
 
 }  // namespace

@@ -19,20 +19,20 @@ concept shows_line = requires(const View& v) {
   { v.line } -> std::convertible_to<double>;
 };
 
-/// The worker with the highest Phi, as `highest_phi` chooses. But while it has plenty: of all that have plenty, and as
-/// much as it but for their error, the one with the least in line; then in turn.
+/// The worker with the highest Phi, as `highest_phi` chooses. But while it has plenty: of all that have ample, or
+/// plenty and as much as it but for their error, the one with the least in line; then in turn.
 ///
 /// Headroom by expected lengths is not known to a request. Whoever follows it to the last block sends the requests of
 /// a second to one instance, because somebody has just ended there, and each waits behind the prompt of the one before.
 ///
 /// When to use: workers that decode and prefill, by the smaller of Phi_T and Phi_S. A good error is the root of the sum
 /// of the squares of the blocks that its requests are expected to hold in the end, prompts included, divided by the
-/// worker's blocks: what exponential lengths deviate by. An error of 0 where workers are of unlike speed: a slow one
-/// with nothing in line is no equal.
-/// O(workers), no allocation. `nowhere` for an empty range.
-/// Source: ours.
+/// worker's blocks: what exponential lengths deviate by. Where workers are of unlike speed, an error of 0 and an
+/// `ample` that nobody has: a slow one with nothing in line is no equal. O(workers), no allocation. `nowhere` for an
+/// empty range. Source: ours.
 struct least_in_line {
   double plenty = 0.5;    ///< Less Phi than this is compared as it is.
+  double ample = 0.75;    ///< As much as this is not compared at all.
   highest_phi highest{};  ///< Chooses then.
   turn ties{};            ///< Whose turn it is, while there is plenty.
 
@@ -47,7 +47,7 @@ struct least_in_line {
         0, workers.size(), [&](std::size_t i) noexcept { return static_cast<double>(workers[i].line); },
         [&](std::size_t i) noexcept {
           const auto& w = workers[i];
-          return w.phi >= plenty && w.phi + w.error >= most;
+          return w.phi >= ample || (w.phi >= plenty && w.phi + w.error >= most);
         });
   }
 };

@@ -7,6 +7,7 @@
 #include <tessera/sim/policies/pool_plan.hpp>
 #include <tessera/sim/policies/replanning.hpp>
 #include <tessera/sim/policies/staged_layout.hpp>
+#include <tessera/sim/policies/steady_trial.hpp>
 
 #include <fmt/format.h>
 
@@ -27,17 +28,19 @@ namespace sim {
 inline constexpr double least_size_gain = 1.1;
 /// A trial of pools lasts at least so many times as long as a request takes.
 inline constexpr double trial_lengths = 3;
+/// Pools have to pay on average of the rate that was seen and so many times that rate.
+inline constexpr double busier = 1.15;
 
 namespace detail {
 
-/// Pools, or steps with such bounds, by instance (may be empty), if trials on the last rows say that they pay; else
-/// together.
+/// Pools, if trials on the last rows say that they pay; else together, with the bounds `steps`, by instance (empty: the
+/// usual ones), as who compares them with pools.
 template <class Scheduler>
 [[nodiscard]] instance_layout tried_layout(const cluster_options& o, const due_first_config& config,
-                                           std::span<const tokens> long_steps, layout_trials<Scheduler>& trials,
+                                           std::span<const tokens> steps, layout_trials<Scheduler>& trials,
                                            const seen_traffic& seen, const instance_layout& now) {
   const std::span<const trace_row> rows = seen.rows;
-  instance_layout best;
+  instance_layout best{.bounds = {steps.begin(), steps.end()}};
   if (!config.pools || o.instances < 2 || o.instances > most_in_trials) return best;
   const auto last = [&](std::size_t n) { return rows.last(std::min(n, rows.size())); };
   const std::span<const trace_row> recent = last(first_trial);
@@ -46,7 +49,7 @@ template <class Scheduler>
   trial_outcome together{.e2e_s = never};
   if (seconds > 0 && !seen.held) {
     trials.as_they_came(recent);
-    together = trials.together();
+    together = trials.together(steps);
   }
   const bool as_they_came = seconds >= trial_lengths * together.e2e_s;
   if (!as_they_came) {
@@ -56,7 +59,7 @@ template <class Scheduler>
       return best;
     }
     trials.as_many_as(seen.here, first_trial / 2, rows);
-    together = trials.together();
+    together = trials.together(steps);
   }
   const bool are_apart = now.kind == layout_kind::pools;
   const auto split = best_split(o.instances, are_apart ? now.pools.prefill : o.instances / 2,
@@ -70,59 +73,71 @@ template <class Scheduler>
       apart = present;
     }
   }
-  trial_outcome longer{.broken = 1, .e2e_s = never};
-  if (!long_steps.empty()) longer = trials.together(long_steps);
-  bool try_longer = false;
-  const auto pays = [&] {
-    // For longer steps nobody has to move.
-    try_longer = !long_steps.empty() && (are_apart ? apart.worth(longer, config.least_pool_gain)
-                                                   : !longer.worth(apart, config.least_pool_gain));
-    const bool is_there = try_longer ? now.kind == layout_kind::together && !now.bounds.empty() : are_apart;
-    return together.worth(try_longer ? longer : apart, is_there ? 1 : config.least_pool_gain);
+  const double gain = are_apart ? 1 : config.least_pool_gain;
+  bool paid = together.worth(apart, gain);
+  const auto compare = [&] {
+    together = trials.together(steps);
+    apart = trials.apart(sizes);
+    paid = together.worth(apart, gain);
   };
   // A short trial does not see a queue that grows slowly, nor who is late once in a while; a long one of what has lost
   // the short one is not worth it.
-  bool paid = pays();
-  if (paid && (!as_they_came || rows.size() > first_trial)) {
-    if (as_they_came) {
-      trials.as_they_came(last(last_trial));
-    } else {
-      trials.as_many_as(seen.here, last_held_trial(seen.here), rows);
-    }
-    together = trials.together();
-    apart = trials.apart(sizes);
-    if (!long_steps.empty()) longer = trials.together(long_steps);
-    paid = pays();
+  if (paid && !as_they_came) {
+    trials.as_many_as(seen.here, last_held_trial(seen.here), rows);
+    compare();
   }
-  const trial_outcome& tried = try_longer ? longer : apart;
-  best.why =
-      fmt::format("{} {} in trials on the last requests ({:.3g} s a request, together {:.3g} s){}",
-                  try_longer ? "steps as long as the promised TPOT allows"
-                             : fmt::format("prompts and decodes apart ({}/{})", sizes.prefill, sizes.decode),
-                  paid ? "paid" : "did not pay", tried.e2e_s, together.e2e_s, broken_promises(o, tried, together));
+  if (paid && as_they_came && rows.size() > first_trial) {
+    trials.as_they_came(last(last_trial));
+    compare();
+  }
+  best.why = fmt::format(
+      "prompts and decodes apart ({}/{}) {} in trials on the last requests ({:.3g} s a request, "
+      "together {:.3g} s){}",
+      sizes.prefill, sizes.decode, paid ? "paid" : "did not pay", apart.e2e_s, together.e2e_s,
+      broken_promises(o, apart, together));
+  // What is fixed for some rate has nothing left for another.
+  if (paid && as_they_came) {
+    const trial_outcome calm_together = together, calm_apart = apart;
+    const std::span<const trace_row> tried = last(last_trial);
+    const double faster = std::max(
+        busier, seen.lately * (tried.back().arrival_s - tried.front().arrival_s) / static_cast<double>(tried.size()));
+    trials.as_they_came(tried, faster);
+    compare();
+    paid = mean_of(calm_together, together).worth(mean_of(calm_apart, apart), gain);
+    if (!paid)
+      best.why += fmt::format(", but not at {:.3g} times the rate ({:.3g} s and {:.3g} s)", faster, apart.e2e_s,
+                              together.e2e_s);
+  }
   if (!paid) return best;
-  best.bounds.assign(long_steps.begin(), long_steps.end());
-  if (!try_longer) {
-    best.kind = layout_kind::pools;
-    best.pools = sizes;
-  }
+  best.kind = layout_kind::pools;
+  best.pools = sizes;
   return best;
 }
 
 }  // namespace detail
 
 /// The layout that is expected to be best: stages, with or without the bounds `usual_steps`, by instance, or pools, or
-/// steps with the bounds `long_steps` instead, where trials say so, by the promises that are kept and then by the mean
-/// end-to-end latency. The layout that there is need not gain as much. Either may be empty: it is not tried.
+/// all instances alike, with the usual bounds or some of `longer_steps`, where trials say so, by the promises that are
+/// kept and then by the mean end-to-end latency. The layout that there is need not gain as much. Either may be empty:
+/// it is not tried.
 template <class Scheduler>
 [[nodiscard]] instance_layout best_layout(const cluster_options& o, const due_first_config& config,
-                                          std::span<const tokens> usual_steps, std::span<const tokens> long_steps,
+                                          std::span<const tokens> usual_steps,
+                                          std::span<const std::vector<tokens>> longer_steps,
                                           layout_trials<Scheduler>& trials, const seen_traffic& seen,
                                           const instance_layout& now) {
-  instance_layout staged = detail::staged_layout(o, config, usual_steps, trials, seen, now);
+  const steady_trial trial = detail::begin_steady_trial(o, trials, seen);
+  detail::tried_steps steps;
+  if (trial == steady_trial::possible) steps = detail::try_steps(config, longer_steps, trials, now);
+  instance_layout staged = detail::staged_layout(o, config, usual_steps, trials, trial, steps.outcome, seen, now);
   if (staged.kind == layout_kind::stages) return staged;
-  instance_layout tried = detail::tried_layout(o, config, long_steps, trials, seen, now);
-  if (!staged.why.empty()) tried.why = fmt::format("{}{}{}", staged.why, tried.why.empty() ? "" : "; ", tried.why);
+  instance_layout tried = detail::tried_layout(o, config, steps.bounds, trials, seen, now);
+  std::string why = std::move(staged.why);
+  if (!steps.bounds.empty()) {
+    why += fmt::format("{}steps of at most {} prompt tokens took {:.3g} s a request in a trial",
+                       why.empty() ? "" : "; ", steps.bounds.front().count(), steps.outcome.e2e_s);
+  }
+  if (!why.empty()) tried.why = fmt::format("{}{}{}", why, tried.why.empty() ? "" : "; ", tried.why);
   return tried;
 }
 

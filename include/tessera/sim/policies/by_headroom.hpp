@@ -15,6 +15,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <limits>
 #include <utility>
 #include <vector>
 
@@ -23,14 +24,14 @@ namespace sim {
 
 /// New requests to the instance with the most headroom: the smaller of Phi_T, of the prompts of requests that have no
 /// token yet, and Phi_S, of its memory when all its requests have their expected length. Both may be negative. What the
-/// lengths of those who are there may err by decides nothing while half or more is left: then a request goes where
-/// the fewest prompts are in line, in turn (`placement::least_in_line`); not among instances of unlike speed. One whose
-/// prompt is cached somewhere, in part, goes where the sum is least of the prompts in line and of what would be
-/// computed of it times how many requests there would be: it waits for the first and keeps the others waiting for the
-/// second. The product is LMetric's, in time, and counts the request itself, lest an idle instance be worth any prefix.
-/// Multiplied as well, the line would scatter prefixes; not counted, a prefix that many share would draw all to one
-/// instance. Requests that begin to answer stay, unless memory is tight. O(instances) a request, and O(instances log
-/// blocks) where prefixes are shared.
+/// lengths of those who are there may err by decides nothing while half or more is left, and nothing does while three
+/// quarters are: then a request goes where the fewest prompts are in line, in turn (`placement::least_in_line`); not
+/// among instances of unlike speed. One whose prompt is cached somewhere, in part, goes where the sum is least of the
+/// prompts in line and of what would be computed of it times how many requests there would be: it waits for the first
+/// and keeps the others waiting for the second. The product is LMetric's, in time, and counts the request itself, lest
+/// an idle instance be worth any prefix. Multiplied as well, the line would scatter prefixes; not counted, a prefix
+/// that many share would draw all to one instance. Requests that begin to answer stay, unless memory is tight.
+/// O(instances) a request, and O(instances log blocks) where prefixes are shared.
 class by_headroom {
  public:
   /// @param model what prompts cost, and the time to first token that is aimed at.
@@ -50,8 +51,9 @@ class by_headroom {
       return std::pair{timer(decode), timer(prompt)};
     };
     alike_ = true;
+    for (std::size_t i = 0; i != c.size(); ++i) alike_ = alike_ && speed(i) == speed(0);
+    if (!alike_) least_in_line_.ample = std::numeric_limits<double>::infinity();
     for (std::size_t i = 0; i != c.size(); ++i) {
-      alike_ = alike_ && speed(i) == speed(0);
       for (const request* r : c.at(i).requests()) {
         take(c, *r, i, r->first_token_s < 0, tokens{});
       }
@@ -99,7 +101,7 @@ class by_headroom {
       c.because(fmt::format("{}; {} tokens are expected of it",
                             most ? "the most headroom, the smaller of Phi_T and Phi_S"
                                  : "the least in line, in turn; who has more headroom, the smaller of Phi_T and Phi_S, "
-                                   "has no more than lengths may err by",
+                                   "has not so much more that it counts",
                             scored_length{}(r).count()),
                 std::move(seen));
     }

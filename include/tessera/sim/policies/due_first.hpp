@@ -59,7 +59,8 @@ TESSERA_DETAIL_POLICIES_INLINE run_result run_due_first(const cluster_options& o
                                            .gate = {.most_skipped = std::numeric_limits<std::size_t>::max()}};
   cluster_options own = options;
   due_first_config parts = config;
-  if (options.prefix_cache && turns{rows, options.instance.limits.block_size.count(), true}.shares()) {
+  const bool shares = options.prefix_cache && turns{rows, options.instance.limits.block_size.count(), true}.shares();
+  if (shares) {
     own.kept_s = usual_think_s(history.empty() ? rows : history);
     // Whoever shares prefixes goes where they are: neither the plan of stages nor pools know of them.
     parts.stages = parts.pools = false;
@@ -72,13 +73,11 @@ TESSERA_DETAIL_POLICIES_INLINE run_result run_due_first(const cluster_options& o
   const cluster_options bounded = config.bounded_steps ? bounded_steps(own, usual_steps) : own;
   replanning::config r{.model = model, .by_headroom = config.by_headroom, .predicts = config.predicts};
   for (std::size_t i = 0; i != own.instances; ++i) r.bounds.push_back(bounded.of(i).prefill_budget);
-  // Half of what is promised for a token, as `due_first_config::step_s` is half of a usual promise.
-  const double long_s = own.promised.tpot_s / 2;
-  std::vector<tokens> long_steps;
-  if (config.bounded_steps && long_s > config.step_s) long_steps = step_bounds(own, model, long_s);
+  std::vector<std::vector<tokens>> longer;
+  if (config.bounded_steps && !shares) longer = longer_steps(own, model, config.step_s);
   layout_trials<scheduler> trials{bounded, model, ordered, progress};
   replanning control{std::move(r), lengths, history, [&](const seen_traffic& seen, const instance_layout& now) {
-                       return best_layout(own, parts, usual_steps, long_steps, trials, seen, now);
+                       return best_layout(own, parts, usual_steps, longer, trials, seen, now);
                      }};
   return cluster<scheduler, replanning>{own, ordered, std::move(control)}.run(rows, progress);
 }

@@ -24,6 +24,7 @@ struct due_first_config {
   double least_bounded_gain = 1.02;  ///< For stages with prompts bounded as they are without stages: likewise.
   bool pools = true;                 ///< Prompts and decodes apart where a trial says that it gains `least_pool_gain`.
   double least_pool_gain = 1.02;     ///< In mean end-to-end latency.
+  double least_step_gain = 1.1;      ///< For steps twice as long, or half as long as a promised TPOT: likewise.
   double pace = 0.1;                 ///< Seconds a token of expected output is worth; see `order::earliest_due`.
   double revised = 2;                ///< See `order::earliest_due`; 1: nobody is expected anew while it reasons.
   double programs = 0;               ///< Weight of what a request's program has been given; see `rank::program_length`.
@@ -52,6 +53,7 @@ inline constexpr due_first_parameter due_first_parameters[] = {
     {"least_full_gain", &due_first_config::least_full_gain, 0},
     {"least_bounded_gain", &due_first_config::least_bounded_gain, 0},
     {"least_pool_gain", &due_first_config::least_pool_gain, 0},
+    {"least_step_gain", &due_first_config::least_step_gain, 0},
 };
 
 }  // namespace sim

@@ -42,6 +42,7 @@ inline constexpr double much_slower = 1.25;
 struct trial_outcome {
   double broken = 0;  ///< Part of the requests to which a promise was broken; 0 if it is no more than `forgiven`.
   double e2e_s = 0;   ///< Mean end-to-end latency.
+  double wait_s = 0;  ///< Of it, before the first token.
   double of = 0;      ///< Requests that count in `broken`.
   bool held = false;  ///< There were as many at any time.
   /// Promises first.
@@ -63,6 +64,15 @@ struct trial_outcome {
            other.e2e_s * (1 - broken) <= e2e_s * (1 - other.broken);
   }
 };
+
+/// Of two trials, whose requests are as likely to come.
+[[nodiscard]] inline trial_outcome mean_of(const trial_outcome& a, const trial_outcome& b) noexcept {
+  return {.broken = (a.broken + b.broken) / 2,
+          .e2e_s = (a.e2e_s + b.e2e_s) / 2,
+          .wait_s = (a.wait_s + b.wait_s) / 2,
+          .of = a.of + b.of,
+          .held = a.held};
+}
 
 /// Rows that a first trial runs.
 inline constexpr std::size_t first_trial = 1000;
@@ -101,9 +111,10 @@ class layout_trials {
     options_.watcher = nullptr;
     options_.warmup_s = options_.drain_s = 0;
   }
-  /// From now on these are tried, as they came.
-  void as_they_came(std::span<const trace_row> rows) {
+  /// From now on these are tried, as they came, or so many times as fast.
+  void as_they_came(std::span<const trace_row> rows, double faster = 1) {
     rows_.assign(rows.begin(), rows.end());
+    for (trace_row& r : rows_) r.arrival_s /= faster;
     first_counted_ = 0;
     options_.in_flight = 0;
   }
@@ -164,7 +175,7 @@ class layout_trials {
     const run_result r = cluster<Scheduler, Control>{o, ordered_, std::move(control)}.run(
         rows_, [this](std::size_t) { (*progress_)(0); });  // it hears of signals
     std::size_t broken = 0, all = 0, completed = 0;
-    double e2e_s = 0;
+    double e2e_s = 0, wait_s = 0;
     for (const request_record& x : r.requests) {
       // Nor is the end of a closed loop, when fewer and fewer are there, as it will be.
       if (x.id < first_counted_ || x.id + o.in_flight >= rows_.size()) continue;
@@ -172,6 +183,7 @@ class layout_trials {
       if (x.completed()) {
         ++completed;
         e2e_s += x.e2e();
+        wait_s += x.first_token - x.arrival;
       }
       const bool late = o.promised.ttft_s > 0 && !(x.ttft() <= o.promised.ttft_s);
       const bool slow = o.promised.tpot_s > 0 && (!x.completed() || x.tpot() > o.promised.tpot_s);
@@ -180,6 +192,7 @@ class layout_trials {
     const double part = all == 0 ? 0 : static_cast<double>(broken) / static_cast<double>(all);
     return {.broken = part > forgiven ? part : 0,
             .e2e_s = e2e_s / static_cast<double>(completed),
+            .wait_s = wait_s / static_cast<double>(completed),
             .of = static_cast<double>(all),
             .held = o.in_flight > 0};
   }

@@ -35,6 +35,7 @@ namespace sim {
 struct seen_traffic {
   std::span<const trace_row> rows;  ///< The requests that are remembered: see `traffic_window::rows`.
   double rate = 0;                  ///< Requests a second.
+  double lately = 0;                ///< In the last seconds.
   std::size_t ended = 0;            ///< Of the rows.
   std::size_t here = 0;             ///< Requests that are being served.
   bool held = false;                ///< Whether they are always so many: who ends is followed by another.
@@ -364,12 +365,15 @@ class replanning {
     const double rate = window_.rate();
     if (planned_rate_ > 0 && arrivals_ + given_ >= planned_at_ + lately && rate > 0 &&
         (rate > planned_rate_ * config_.rate_changes || rate * config_.rate_changes < planned_rate_)) {
-      return plan(c, fmt::format("{:.3g} requests come a second, not {:.3g}", rate, planned_rate_));
+      return plan(c, fmt::format("{:.3g} requests come a second, not {:.3g}", rate, planned_rate_),
+                  rate > planned_rate_);
     }
     if (falls_behind(rate)) {
       const std::uint64_t before = life_;
-      plan(c, fmt::format("it falls behind: {:.0f} wait, {:.0f} more than {:g} s ago", queue_.back(),
-                          queue_.back() - queue_.front(), static_cast<double>(patience_) * config_.look_s));
+      plan(c,
+           fmt::format("it falls behind: {:.0f} wait, {:.0f} more than {:g} s ago", queue_.back(),
+                       queue_.back() - queue_.front(), static_cast<double>(patience_) * config_.look_s),
+           true);
       if (life_ == before) patience_ = std::min<std::size_t>(2 * patience_, 256);
       queue_.clear();
     }
@@ -402,6 +406,13 @@ class replanning {
            static_cast<double>(most->here - least->here) < std::sqrt(static_cast<double>(came)) / 4;
   }
 
+  /// Requests a second that arrived between the last looks.
+  [[nodiscard]] double rate_lately() const {
+    if (population_.size() < 2) return 0;
+    return static_cast<double>(population_.back().arrived - population_.front().arrived) /
+           (config_.look_s * static_cast<double>(population_.size() - 1));
+  }
+
   template <class C>
   bool find_shift(C& c) {
     const traffic_window::shift s = window_.find_shift(c.requests(), config_.predicts);
@@ -422,16 +433,18 @@ class replanning {
 
   /// Learns, plans, and begins another layout if that is what the planner says.
   template <class C>
-  void plan(C& c, std::string_view reason) {
+  void plan(C& c, std::string_view reason, bool hurries = false) {
     learn(c);
     planned_at_ = arrivals_ + given_;
     planned_rate_ = window_.rate();
     ++plans_;
     const std::vector<trace_row> rows = window_.rows(c.requests(), *lengths_, config_.predicts);
-    instance_layout next = plan_({rows, planned_rate_, window_.ended(), arrivals_ - gone_, held()}, layout_);
+    instance_layout next =
+        plan_({rows, planned_rate_, rate_lately(), window_.ended(), arrivals_ - gone_, held()}, layout_);
     const bool changes = life_ == 0 || !alike(next, layout_);
     // What the last plan gave the instances is not given up for one plan's word: near saturation they differ.
-    const bool waits = life_ != 0 && layout_.kind != layout_kind::together && next.kind != layout_.kind && !doubted_;
+    const bool waits = life_ != 0 && layout_.kind != layout_kind::together && next.kind != layout_.kind && !doubted_ &&
+                       !(hurries && layout_.kind == layout_kind::pools);
     doubted_ = waits;
     const std::string_view present = name_of(layout_);
     rule(c, fmt::format("a plan, as {}: {}; {}", reason, next.why,

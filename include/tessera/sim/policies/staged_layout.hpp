@@ -6,6 +6,7 @@
 #include <tessera/sim/policies/instance_layout.hpp>
 #include <tessera/sim/policies/layout_trials.hpp>
 #include <tessera/sim/policies/replanning.hpp>
+#include <tessera/sim/policies/steady_trial.hpp>
 
 #include <fmt/format.h>
 
@@ -21,9 +22,6 @@
 
 TESSERA_NAMESPACE_BEGIN
 namespace sim {
-
-/// Most output tokens of a trial of stages that has more than `first_trial` rows: some seconds to simulate.
-inline constexpr double most_tried_tokens = 3.2e7;
 
 namespace detail {
 
@@ -56,27 +54,18 @@ template <class Scheduler>
   return best;
 }
 
-/// Rows that a trial of stages has, and as many requests come in it.
-[[nodiscard]] inline std::size_t stage_trial(std::span<const trace_row> rows) {
-  double output = 0;
-  for (const trace_row& r : rows) output += static_cast<double>(r.output_tokens);
-  const double affordable = most_tried_tokens * static_cast<double>(rows.size()) / output;
-  return affordable >= last_trial ? last_trial : std::max(first_trial, static_cast<std::size_t>(affordable));
-}
-
 /// Stages, if the planner expects them to gain enough and a trial agrees; else together. `usual_steps` as for
-/// `try_stages`. With more instances than are tried, and where all came at once, the planner's word is taken.
+/// `try_stages`; `together` says how it is without stages in the present trial. Where there is none, the planner's word
+/// is taken.
 template <class Scheduler>
 [[nodiscard]] instance_layout staged_layout(const cluster_options& o, const due_first_config& config,
                                             std::span<const tokens> usual_steps, layout_trials<Scheduler>& trials,
-                                            const seen_traffic& seen, const instance_layout& now) {
+                                            steady_trial trial, const trial_outcome& together, const seen_traffic& seen,
+                                            const instance_layout& now) {
   const std::span<const trace_row> rows = seen.rows;
   instance_layout best;
   if (!config.stages || o.instances < 2 || o.instances > most_in_stages || rows.empty()) return best;
-  const std::size_t tried = stage_trial(rows);
-  const std::span<const trace_row> recent = rows.last(std::min(tried, rows.size()));
-  const bool come_apart = recent.back().arrival_s > recent.front().arrival_s;
-  const bool is_tried = o.instances <= most_in_trials && (seen.held || come_apart);
+  const bool is_tried = trial != steady_trial::impossible;
   // A few large stages hold up better than the plan knows: no instance is alone with what has come to it. More, where
   // they carry more, or are faster in a trial.
   const std::size_t least = std::max<std::size_t>(1, o.instances / 4);
@@ -107,20 +96,14 @@ template <class Scheduler>
                          seen.rate, gain, pays ? "not less" : "less", wanted);
   if (!pays) return best;
   if (is_tried) {
-    if (seen.held) {
-      if (seen.ended < seen.here) {
-        best.why += ", and too little is known for a trial";
-        return best;
-      }
-      trials.as_many_as(seen.here, last_held_trial(seen.here), rows);
-    } else {
-      trials.going_on(recent, tried);
+    if (trial == steady_trial::too_early) {
+      best.why += ", and too little is known for a trial";
+      return best;
     }
     const cascade_plan published = plan_cascade(o, rows, seen.rate);
     if (alike({.kind = layout_kind::stages, .stages = published_cascade(published), .bounds = now.bounds}, now)) {
       asked.least_full_gain = 1;
     }
-    const trial_outcome together = trials.together();
     const bool differ = finer && finer->stages != plan.stages;
     tried_stages found = try_stages(asked, usual_steps, trials, plan, differ ? &*finer : nullptr, published);
     best.stages = std::move(found.stages);

@@ -13,6 +13,9 @@
 TESSERA_NAMESPACE_BEGIN
 namespace sim {
 
+/// Steps of more than this are as good as not bounded.
+inline constexpr double most_step_s = 1;
+
 /// By instance: the prompt tokens in a step, beside one for each resident, for which a decode step of one sequence
 /// leaves time in `seconds`. With a full batch, or far into a long prompt, a step takes longer: this bounds what
 /// prompts add. At least one block's worth, lest a slow device compute none.
@@ -29,6 +32,18 @@ namespace sim {
   }
   if (bounds.empty()) bounds.assign(o.instances, bound(o.instance, model));
   return bounds;
+}
+
+/// Longer ones, in the order in which they are tried: for half of the promised TPOT, if that is more, and then for
+/// twice as long, again and again, until they bound no more than the token budget does.
+[[nodiscard]] inline std::vector<std::vector<tokens>> longer_steps(const cluster_options& o, const prefill_model& model,
+                                                                   double seconds) {
+  std::vector<std::vector<tokens>> longer;
+  // Half of what is promised for a token, as `due_first_config::step_s` is half of a usual promise.
+  for (double s = o.promised.tpot_s / 2 > seconds ? o.promised.tpot_s / 2 : 2 * seconds; s < most_step_s; s *= 2) {
+    longer.push_back(step_bounds(o, model, s));
+  }
+  return longer;
 }
 
 /// The same cluster with such bounds, by instance; none: without bounds.

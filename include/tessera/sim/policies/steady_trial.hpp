@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <tessera/sim/policies/due_first_config.hpp>
+#include <tessera/sim/policies/instance_layout.hpp>
+#include <tessera/sim/policies/layout_trials.hpp>
+#include <tessera/sim/policies/replanning.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+/// @file
+/// The planner of `due-first`: a trial of traffic that goes on, and how long steps may be in it.
+
+TESSERA_NAMESPACE_BEGIN
+namespace sim {
+
+/// Most output tokens of a trial of traffic that goes on that has more than `first_trial` rows: some seconds to
+/// simulate.
+inline constexpr double most_tried_tokens = 3.2e7;
+
+/// And it has no more than so many times the rows that were seen: a rate that is known from a few requests says little
+/// of how long a queue will be after many.
+inline constexpr std::size_t most_times_seen = 4;
+
+/// Whether traffic that goes on can be tried.
+enum class steady_trial : std::uint8_t {
+  possible,    ///< It is what `layout_trials` try now.
+  too_early,   ///< Of who is here at any time too little is known.
+  impossible,  ///< There are too many instances, or nothing came, or all at once.
+};
+
+namespace detail {
+
+/// Rows that a trial has, and as many requests come in it.
+[[nodiscard]] inline std::size_t steady_trial_rows(std::span<const trace_row> rows) {
+  double output = 0;
+  for (const trace_row& r : rows) output += static_cast<double>(r.output_tokens);
+  const double affordable = most_tried_tokens * static_cast<double>(rows.size()) / output;
+  const std::size_t most = std::min(last_trial, most_times_seen * rows.size());
+  return std::max(first_trial, affordable >= static_cast<double>(most) ? most : static_cast<std::size_t>(affordable));
+}
+
+/// From now on traffic is tried that goes on as it was seen, if that can be.
+template <class Scheduler>
+[[nodiscard]] steady_trial begin_steady_trial(const cluster_options& o, layout_trials<Scheduler>& trials,
+                                              const seen_traffic& seen) {
+  const std::span<const trace_row> rows = seen.rows;
+  if (o.instances > most_in_trials || rows.empty()) return steady_trial::impossible;
+  if (seen.held) {
+    if (seen.ended < seen.here) return steady_trial::too_early;
+    trials.as_many_as(seen.here, last_held_trial(seen.here), rows);
+    return steady_trial::possible;
+  }
+  const std::size_t n = steady_trial_rows(rows);
+  const std::span<const trace_row> recent = rows.last(std::min(n, rows.size()));
+  if (!(recent.back().arrival_s > recent.front().arrival_s)) return steady_trial::impossible;
+  trials.going_on(recent, n);
+  return steady_trial::possible;
+}
+
+/// Steps of some length, and what a trial says of them, where all instances do everything.
+struct tried_steps {
+  std::vector<tokens> bounds{};  ///< By instance: of the prompts in a step. Empty: the usual ones.
+  trial_outcome outcome{};       ///< What the trial says.
+};
+
+/// Of `longer` bounds, in this order, the last that gains so much over the one before, each; or the usual ones. Longer
+/// steps compute prompts with less of the device lost to decodes, and who is read waits for them: they can gain no more
+/// than is waited for a first token.
+template <class Scheduler>
+[[nodiscard]] tried_steps try_steps(const due_first_config& config, std::span<const std::vector<tokens>> longer,
+                                    layout_trials<Scheduler>& trials, const instance_layout& now) {
+  tried_steps best{.outcome = trials.together()};
+  for (const std::vector<tokens>& bounds : longer) {
+    const bool is_there = now.kind == layout_kind::together && now.bounds == bounds;
+    const double gain = is_there ? 1 : config.least_step_gain;
+    if (best.outcome.broken == 0 && best.outcome.e2e_s < gain * (best.outcome.e2e_s - best.outcome.wait_s)) break;
+    const trial_outcome other = trials.together(bounds);
+    if (!best.outcome.worth(other, gain)) break;
+    best = {.bounds = bounds, .outcome = other};
+  }
+  return best;
+}
+
+}  // namespace detail
+
+}  // namespace sim
+TESSERA_NAMESPACE_END
