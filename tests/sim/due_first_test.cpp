@@ -373,9 +373,9 @@ struct tried_layouts {
       : options{std::move(o)}, rows{std::move(seen)}, rate{requests_a_second} {}
 
   [[nodiscard]] sim::instance_layout best(const due_first_config& config, const sim::instance_layout& now,
-                                          std::span<const std::vector<tokens>> longer = {}) {
-    return sim::best_layout(options, config, steps, longer, trials, {.rows = rows, .rate = rate, .ended = rows.size()},
-                            now);
+                                          std::span<const std::vector<tokens>> longer = {}, double lately = 0) {
+    return sim::best_layout(options, config, steps, longer, trials,
+                            {.rows = rows, .rate = rate, .lately = lately, .ended = rows.size()}, now);
   }
 };
 
@@ -603,9 +603,10 @@ TEST_CASE(
   o.promised.tpot_s = 0.1;
   CHECK(sim::longer_steps(o, model, 0.05) == seconds({0.1, 0.2, 0.4, 0.8}));
   o.promised.tpot_s = 0.3;
-  CHECK(sim::longer_steps(o, model, 0.05) == seconds({0.15, 0.3, 0.6}));
+  CHECK(sim::longer_steps(o, model, 0.05) == seconds({0.1, 0.15, 0.2, 0.4, 0.8}));
   o.promised.tpot_s = 3;
-  CHECK(sim::longer_steps(o, model, 0.05).empty());
+  CHECK(sim::longer_steps(o, model, 0.05) == seconds({0.1, 0.2, 0.4, 0.8}));
+  CHECK(sim::longer_steps(o, model, 0.5).empty());
 }
 
 TEST_CASE("due_first: steps are longer where prompts wait because decodes leave them too little") {
@@ -645,10 +646,17 @@ TEST_CASE("due_first: longer steps that there are need not gain as much as new o
   }
   REQUIRE(took[1] < took[2]);
   CHECK(t.best({}, {.bounds = longer[1]}, longer).bounds == longer[0]);
+  CHECK(t.best(asks_more, {.bounds = longer[1]}, longer).bounds == longer[0]);  // whatever that gains over the usual
   CHECK(t.best({}, {}, longer).why.find("prompt tokens took") != std::string::npos);
+  // Where nothing can be tried, what there is stays.
+  for (trace_row& r : t.rows) r.arrival_s = 0;
+  CHECK(t.best({}, {}, longer).bounds.empty());
+  const sim::instance_layout kept = t.best({}, {.bounds = longer[1]}, longer);
+  CHECK(kept.bounds == longer[1]);
+  CHECK(kept.why.find("stay, for too little is known") != std::string::npos);
 }
 
-TEST_CASE("due_first: a trial of traffic that goes on is no longer than four times what was seen") {
+TEST_CASE("due_first: a trial of traffic that goes on is no longer than four times what was seen, or a thousand") {
   const auto rows = alike_rows(4000, 10, 1);
   const auto trial = [&](std::size_t seen) { return sim::detail::steady_trial_rows(std::span{rows}.first(seen)); };
   CHECK(trial(64) == 1000);
@@ -663,16 +671,16 @@ TEST_CASE("due_first: a trial of traffic that goes on is no longer than four tim
 }
 
 TEST_CASE("due_first: pools have to pay at a higher rate, too, for they have nothing left for it") {
-  const auto paid = [](double rate) {
+  const auto paid = [](double rate, double faster) {
     tried_layouts t{cluster_of("v100-qwen2.5-7b", 8, 0, 256), alike_rows(1000, rate, 1), rate};
-    const sim::instance_layout best = t.best({}, {});
-    sim::pool_sizes sizes{.prefill = 6, .decode = 2};
+    const sim::instance_layout best = t.best({}, {}, {}, faster * rate);
+    const sim::pool_sizes sizes{.prefill = 6, .decode = 2};
     std::array<std::array<double, 2>, 2> took{};
     for (const std::size_t busy : {0U, 1U}) {
-      t.trials.as_they_came(t.rows, busy == 0 ? 1 : 1.15);
+      t.trials.as_they_came(t.rows, busy == 0 ? 1 : std::clamp(faster, 1.15, 2.0));
       took[busy] = {t.trials.together().e2e_s, t.trials.apart(sizes).e2e_s};
     }
-    CAPTURE(rate, best.why);
+    CAPTURE(rate, faster, best.why);
     CHECK(took[0][0] > 1.02 * took[0][1]);  // as they came
     const bool pays = took[0][0] + took[1][0] >= 1.02 * (took[0][1] + took[1][1]);
     CHECK((best.kind == sim::layout_kind::pools) == pays);
@@ -680,8 +688,19 @@ TEST_CASE("due_first: pools have to pay at a higher rate, too, for they have not
     if (pays) CHECK(best.pools.prefill == sizes.prefill);
     return pays;
   };
-  CHECK(paid(24));
-  CHECK(!paid(28));
+  CHECK(paid(24, 0));
+  CHECK(!paid(28, 0));
+  CHECK(!paid(24, 1.6));
+  CHECK(!paid(24, 100));
+}
+
+TEST_CASE("due_first: pools are the same whatever bounds are left of the time before them") {
+  const sim::instance_layout pools{.kind = sim::layout_kind::pools, .pools = {.prefill = 3, .decode = 5}};
+  sim::instance_layout other = pools;
+  other.bounds = {tokens{100}};
+  CHECK(alike(pools, other));
+  other.pools.prefill = 2;
+  CHECK_FALSE(alike(pools, other));
 }
 
 TEST_CASE("due_first: pools are left when more come than they carry") {

@@ -28,13 +28,15 @@ namespace sim {
 inline constexpr double least_size_gain = 1.1;
 /// A trial of pools lasts at least so many times as long as a request takes.
 inline constexpr double trial_lengths = 3;
-/// Pools have to pay on average of the rate that was seen and so many times that rate.
+/// Pools have to pay on average of the rate that was seen and so many times that rate,
 inline constexpr double busier = 1.15;
+/// or as many times as requests have come faster lately, but no more than so many: that is known from few.
+inline constexpr double busiest = 2;
 
 namespace detail {
 
 /// Pools, if trials on the last rows say that they pay; else together, with the bounds `steps`, by instance (empty: the
-/// usual ones), as who compares them with pools.
+/// usual ones), which pools are compared with.
 template <class Scheduler>
 [[nodiscard]] instance_layout tried_layout(const cluster_options& o, const due_first_config& config,
                                            std::span<const tokens> steps, layout_trials<Scheduler>& trials,
@@ -56,6 +58,7 @@ template <class Scheduler>
     // Who is held to so many needs no arrivals to be known, but lengths, and not of the short alone.
     if (!seen.held || seen.ended < seen.here) {
       best.why = "too little is known for trials of pools";
+      best.tried = false;
       return best;
     }
     trials.as_many_as(seen.here, first_trial / 2, rows);
@@ -98,15 +101,17 @@ template <class Scheduler>
   // What is fixed for some rate has nothing left for another.
   if (paid && as_they_came) {
     const trial_outcome calm_together = together, calm_apart = apart;
-    const std::span<const trace_row> tried = last(last_trial);
-    const double faster = std::max(
-        busier, seen.lately * (tried.back().arrival_s - tried.front().arrival_s) / static_cast<double>(tried.size()));
-    trials.as_they_came(tried, faster);
+    const double faster = seen.rate > 0 ? std::clamp(seen.lately / seen.rate, busier, busiest) : busier;
+    trials.as_they_came(last(last_trial), faster);
     compare();
-    paid = mean_of(calm_together, together).worth(mean_of(calm_apart, apart), gain);
-    if (!paid)
+    // Whoever keeps more promises as they came only has to keep as many when more come.
+    paid = calm_apart.keeps_more(calm_together)
+               ? !together.keeps_more(apart)
+               : mean_of(calm_together, together).worth(mean_of(calm_apart, apart), gain);
+    if (!paid) {
       best.why += fmt::format(", but not at {:.3g} times the rate ({:.3g} s and {:.3g} s)", faster, apart.e2e_s,
                               together.e2e_s);
+    }
   }
   if (!paid) return best;
   best.kind = layout_kind::pools;
@@ -118,24 +123,26 @@ template <class Scheduler>
 
 /// The layout that is expected to be best: stages, with or without the bounds `usual_steps`, by instance, or pools, or
 /// all instances alike, with the usual bounds or some of `longer_steps`, where trials say so, by the promises that are
-/// kept and then by the mean end-to-end latency. The layout that there is need not gain as much. Either may be empty:
-/// it is not tried.
+/// kept and then by the mean end-to-end latency. The layout that there is need not gain as much. Either bounds may be
+/// empty: they are not tried.
 template <class Scheduler>
 [[nodiscard]] instance_layout best_layout(const cluster_options& o, const due_first_config& config,
                                           std::span<const tokens> usual_steps,
                                           std::span<const std::vector<tokens>> longer_steps,
                                           layout_trials<Scheduler>& trials, const seen_traffic& seen,
                                           const instance_layout& now) {
-  const steady_trial trial = detail::begin_steady_trial(o, trials, seen);
-  detail::tried_steps steps;
-  if (trial == steady_trial::possible) steps = detail::try_steps(config, longer_steps, trials, now);
+  const bool has_stages = config.stages && o.instances > 1;
+  const steady_trial trial =
+      has_stages || !longer_steps.empty() ? detail::begin_steady_trial(o, trials, seen) : steady_trial::impossible;
+  const detail::tried_steps steps = detail::try_steps(config, usual_steps, longer_steps, trials, trial, now);
   instance_layout staged = detail::staged_layout(o, config, usual_steps, trials, trial, steps.outcome, seen, now);
   if (staged.kind == layout_kind::stages) return staged;
   instance_layout tried = detail::tried_layout(o, config, steps.bounds, trials, seen, now);
   std::string why = std::move(staged.why);
   if (!steps.bounds.empty()) {
-    why += fmt::format("{}steps of at most {} prompt tokens took {:.3g} s a request in a trial",
-                       why.empty() ? "" : "; ", steps.bounds.front().count(), steps.outcome.e2e_s);
+    why += fmt::format("{}steps of at most {} prompt tokens {}", why.empty() ? "" : "; ", steps.bounds.front().count(),
+                       steps.outcome ? fmt::format("took {:.3g} s a request in a trial", steps.outcome->e2e_s)
+                                     : "stay, for too little is known for a trial");
   }
   if (!why.empty()) tried.why = fmt::format("{}{}{}", why, tried.why.empty() ? "" : "; ", tried.why);
   return tried;

@@ -24,14 +24,16 @@ struct due_first_config {
   double least_bounded_gain = 1.02;  ///< For stages with prompts bounded as they are without stages: likewise.
   bool pools = true;                 ///< Prompts and decodes apart where a trial says that it gains `least_pool_gain`.
   double least_pool_gain = 1.02;     ///< In mean end-to-end latency.
-  double least_step_gain = 1.1;      ///< For steps twice as long, or half as long as a promised TPOT: likewise.
+  double least_step_gain = 1.1;      ///< For longer steps where there are no stages: likewise, for each of 100 ms and
+                                     ///< so on, and half of a promised TPOT.
   double pace = 0.1;                 ///< Seconds a token of expected output is worth; see `order::earliest_due`.
   double revised = 2;                ///< See `order::earliest_due`; 1: nobody is expected anew while it reasons.
   double programs = 0;               ///< Weight of what a request's program has been given; see `rank::program_length`.
   double step_s = 0.05;              ///< See `bounded_steps`: half a target TPOT.
 };
 
-/// A number of `due_first_config` that can be set by its name. A gain of 1e9 is found in no trial: no stages, no pools.
+/// A number of `due_first_config` that can be set by its name. A gain of 1e9 is found in no trial: no stages, no pools,
+/// no longer steps, but where more promises are kept by them.
 struct due_first_parameter {
   const char* name;              ///< That of the member.
   double due_first_config::*at;  ///< The member.

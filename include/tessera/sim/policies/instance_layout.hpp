@@ -38,18 +38,21 @@ struct instance_layout {
   pool_sizes pools{};                        ///< Of `layout_kind::pools`.
   std::vector<tokens> bounds{};  ///< By instance: of the prompts in a step. Empty: the usual ones, in stages
                                  ///< none. In pools of those who were there before.
+  bool tried = true;             ///< False: too little was known to try pools.
   std::string why{};             ///< In words.
 };
 
-/// Whether one is as good as the other, so that a change is not worth it: the same pools or bounds, or as many stages
+/// Whether one is as good as the other, so that a change is not worth it: the same pools, or bounds, or as many stages
 /// of the same kind, whose boundaries are within a quarter and which differ by an instance at most, with the same
 /// bounds.
 [[nodiscard]] inline bool alike(const instance_layout& a, const instance_layout& b) {
-  if (a.kind != b.kind || a.bounds != b.bounds) return false;
-  if (a.kind == layout_kind::together) return true;
+  if (a.kind != b.kind) return false;
+  // Of pools the bounds are for those alone who were there before.
   if (a.kind == layout_kind::pools) {
     return a.pools.prefill == b.pools.prefill && a.pools.decode == b.pools.decode && a.pools.mixed == b.pools.mixed;
   }
+  if (a.bounds != b.bounds) return false;
+  if (a.kind == layout_kind::together) return true;
   if (a.stages.backlog_weight != b.stages.backlog_weight) return false;
   return std::equal(a.stages.stages.begin(), a.stages.stages.end(), b.stages.stages.begin(), b.stages.stages.end(),
                     [](const partition::stage& x, const partition::stage& y) {

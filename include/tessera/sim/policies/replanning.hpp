@@ -35,7 +35,7 @@ namespace sim {
 struct seen_traffic {
   std::span<const trace_row> rows;  ///< The requests that are remembered: see `traffic_window::rows`.
   double rate = 0;                  ///< Requests a second.
-  double lately = 0;                ///< In the last seconds.
+  double lately = 0;                ///< In the last seconds; 0 if these were few.
   std::size_t ended = 0;            ///< Of the rows.
   std::size_t here = 0;             ///< Requests that are being served.
   bool held = false;                ///< Whether they are always so many: who ends is followed by another.
@@ -54,9 +54,10 @@ struct seen_traffic {
 ///   one of twenty that arrived meanwhile waits. If that changes nothing, it looks twice as long the next time.
 ///
 /// What a layout is expected to gain is the planner's business, which `plan` is; it is told of the layout that there is
-/// and asks more of another, and stages or pools are given up when two plans in a row say so. When the layout changes,
-/// requests that are on their way stay where they were; those that run go on where they are, or move as the new layout
-/// has them move; new ones go by the new layout.
+/// and asks more of another, and stages or pools are given up when two plans in a row say so, or pools when one does
+/// that was made because it falls behind or more come. When the layout changes, requests that are on their way stay
+/// where they were; those that run go on where they are, or move as the new layout has them move; new ones go by the
+/// new layout.
 ///
 /// A look each second is O(instances); the lengths are looked at anew, O(n log n) in the window, for every eighth of it
 /// that arrives; a plan is O(n log n) and what the planner takes. Measures: `plans`, `layouts` (begun), `shifts`.
@@ -406,11 +407,13 @@ class replanning {
            static_cast<double>(most->here - least->here) < std::sqrt(static_cast<double>(came)) / 4;
   }
 
-  /// Requests a second that arrived between the last looks.
+  /// Requests a second that arrived between the last looks; 0 if these were few.
   [[nodiscard]] double rate_lately() const {
-    if (population_.size() < 2) return 0;
-    return static_cast<double>(population_.back().arrived - population_.front().arrived) /
-           (config_.look_s * static_cast<double>(population_.size() - 1));
+    if (population_.empty()) return 0;
+    constexpr std::size_t enough = 100;
+    const std::size_t came = population_.back().arrived - population_.front().arrived;
+    const double seconds = config_.look_s * static_cast<double>(population_.size() - 1);
+    return came < enough ? 0 : static_cast<double>(came) / seconds;
   }
 
   template <class C>
@@ -444,7 +447,7 @@ class replanning {
     const bool changes = life_ == 0 || !alike(next, layout_);
     // What the last plan gave the instances is not given up for one plan's word: near saturation they differ.
     const bool waits = life_ != 0 && layout_.kind != layout_kind::together && next.kind != layout_.kind && !doubted_ &&
-                       !(hurries && layout_.kind == layout_kind::pools);
+                       !(hurries && next.tried && layout_.kind == layout_kind::pools);
     doubted_ = waits;
     const std::string_view present = name_of(layout_);
     rule(c, fmt::format("a plan, as {}: {}; {}", reason, next.why,

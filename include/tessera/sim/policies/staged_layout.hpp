@@ -55,13 +55,13 @@ template <class Scheduler>
 }
 
 /// Stages, if the planner expects them to gain enough and a trial agrees; else together. `usual_steps` as for
-/// `try_stages`; `together` says how it is without stages in the present trial. Where there is none, the planner's word
-/// is taken.
+/// `try_stages`; `without` says how it is without stages in the present trial, if that is known. Where there can be
+/// none, the planner's word is taken.
 template <class Scheduler>
 [[nodiscard]] instance_layout staged_layout(const cluster_options& o, const due_first_config& config,
                                             std::span<const tokens> usual_steps, layout_trials<Scheduler>& trials,
-                                            steady_trial trial, const trial_outcome& together, const seen_traffic& seen,
-                                            const instance_layout& now) {
+                                            steady_trial trial, const std::optional<trial_outcome>& without,
+                                            const seen_traffic& seen, const instance_layout& now) {
   const std::span<const trace_row> rows = seen.rows;
   instance_layout best;
   if (!config.stages || o.instances < 2 || o.instances > most_in_stages || rows.empty()) return best;
@@ -104,6 +104,7 @@ template <class Scheduler>
     if (alike({.kind = layout_kind::stages, .stages = published_cascade(published), .bounds = now.bounds}, now)) {
       asked.least_full_gain = 1;
     }
+    const trial_outcome together = without ? *without : trials.together();
     const bool differ = finer && finer->stages != plan.stages;
     tried_stages found = try_stages(asked, usual_steps, trials, plan, differ ? &*finer : nullptr, published);
     best.stages = std::move(found.stages);

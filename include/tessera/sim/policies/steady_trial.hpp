@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -22,8 +23,8 @@ namespace sim {
 /// simulate.
 inline constexpr double most_tried_tokens = 3.2e7;
 
-/// And it has no more than so many times the rows that were seen: a rate that is known from a few requests says little
-/// of how long a queue will be after many.
+/// And with more rows than that it has no more than so many times those that were seen: a rate that is known from a few
+/// requests says little of how long a queue will be after many.
 inline constexpr std::size_t most_times_seen = 4;
 
 /// Whether traffic that goes on can be tried.
@@ -64,25 +65,40 @@ template <class Scheduler>
 
 /// Steps of some length, and what a trial says of them, where all instances do everything.
 struct tried_steps {
-  std::vector<tokens> bounds{};  ///< By instance: of the prompts in a step. Empty: the usual ones.
-  trial_outcome outcome{};       ///< What the trial says.
+  std::vector<tokens> bounds{};            ///< By instance: of the prompts in a step. Empty: the usual ones.
+  std::optional<trial_outcome> outcome{};  ///< What the trial says; none: there was none.
 };
 
-/// Of `longer` bounds, in this order, the last that gains so much over the one before, each; or the usual ones. Longer
-/// steps compute prompts with less of the device lost to decodes, and who is read waits for them: they can gain no more
-/// than is waited for a first token.
+/// Of `longer` bounds, in this order, the last that gains so much over the one before, each; or the `usual` ones. Of
+/// those that there are, and shorter ones, no more is asked than that they do not lose. Longer steps compute prompts
+/// with less of the device lost to decodes, and who is read waits for them: they can gain no more than is waited for a
+/// first token. Where there can be no trial, those that there are.
 template <class Scheduler>
-[[nodiscard]] tried_steps try_steps(const due_first_config& config, std::span<const std::vector<tokens>> longer,
-                                    layout_trials<Scheduler>& trials, const instance_layout& now) {
-  tried_steps best{.outcome = trials.together()};
-  for (const std::vector<tokens>& bounds : longer) {
-    const bool is_there = now.kind == layout_kind::together && now.bounds == bounds;
-    const double gain = is_there ? 1 : config.least_step_gain;
-    if (best.outcome.broken == 0 && best.outcome.e2e_s < gain * (best.outcome.e2e_s - best.outcome.wait_s)) break;
-    const trial_outcome other = trials.together(bounds);
-    if (!best.outcome.worth(other, gain)) break;
-    best = {.bounds = bounds, .outcome = other};
+[[nodiscard]] tried_steps try_steps(const due_first_config& config, std::span<const tokens> usual,
+                                    std::span<const std::vector<tokens>> longer, layout_trials<Scheduler>& trials,
+                                    steady_trial trial, const instance_layout& now) {
+  tried_steps best;
+  if (longer.empty()) return best;
+  const auto present =
+      now.kind == layout_kind::together ? std::find(longer.begin(), longer.end(), now.bounds) : longer.end();
+  if (trial != steady_trial::possible) {
+    if (present != longer.end()) best.bounds = *present;
+    return best;
   }
+  const auto are_there = present == longer.end() ? 0 : present - longer.begin() + 1;
+  trial_outcome outcome = trials.together();
+  std::span<const tokens> last = usual;
+  for (const std::vector<tokens>& bounds : longer) {
+    // A slow device computes a block of prompts at least, however short its steps should be.
+    if (std::equal(bounds.begin(), bounds.end(), last.begin(), last.end())) continue;
+    const double gain = &bounds - longer.data() < are_there ? 1 : config.least_step_gain;
+    if (outcome.broken == 0 && outcome.e2e_s < gain * (outcome.e2e_s - outcome.wait_s)) break;
+    const trial_outcome other = trials.together(bounds);
+    if (!outcome.worth(other, gain)) break;
+    outcome = other;
+    last = best.bounds = bounds;
+  }
+  best.outcome = outcome;
   return best;
 }
 

@@ -5,6 +5,7 @@
 #include <tessera/sim/policies/disaggregated.hpp>
 #include <tessera/sim/policies/due_first_config.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <span>
 #include <utility>
@@ -34,15 +35,20 @@ inline constexpr double most_step_s = 1;
   return bounds;
 }
 
-/// Longer ones, in the order in which they are tried: for half of the promised TPOT, if that is more, and then for
-/// twice as long, again and again, until they bound no more than the token budget does.
+/// Longer ones, in the order in which they are tried: for twice `seconds`, and for twice as long, again and again,
+/// below `most_step_s`; and for half of the promised TPOT, if that is among them, as `due_first_config::step_s` is half
+/// of a usual promise.
 [[nodiscard]] inline std::vector<std::vector<tokens>> longer_steps(const cluster_options& o, const prefill_model& model,
                                                                    double seconds) {
-  std::vector<std::vector<tokens>> longer;
-  // Half of what is promised for a token, as `due_first_config::step_s` is half of a usual promise.
-  for (double s = o.promised.tpot_s / 2 > seconds ? o.promised.tpot_s / 2 : 2 * seconds; s < most_step_s; s *= 2) {
-    longer.push_back(step_bounds(o, model, s));
+  const double promised = o.promised.tpot_s / 2;
+  std::vector<double> lengths;
+  if (promised > seconds && promised < most_step_s) lengths.push_back(promised);
+  for (double s = 2 * seconds; s < most_step_s; s *= 2) {
+    if (s != promised) lengths.push_back(s);
   }
+  std::sort(lengths.begin(), lengths.end());
+  std::vector<std::vector<tokens>> longer;
+  for (const double s : lengths) longer.push_back(step_bounds(o, model, s));
   return longer;
 }
 
