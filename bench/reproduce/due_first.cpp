@@ -428,20 +428,6 @@ setting cascades(const options& o) {
   return s;
 }
 
-/// Eight of a profile, with so many blocks, or as many as there is memory for, and room for an agent's context.
-cluster_options servers(const rows_type& rows, std::string_view name, std::size_t instances, std::size_t blocks = 0) {
-  const sim::profile profile = sim::find_profile(name);
-  const tokens block_size = pascal_setting::block_size;
-  cluster_options o = pascal_setting::cluster_for(rows, instances);
-  o.instance.timer = sim::step_timer{profile};
-  o.instance.limits.blocks = blocks != 0 ? blocks : static_cast<std::size_t>(profile.kv_blocks(block_size).count());
-  o.instance.limits.host_blocks = static_cast<std::size_t>(profile.host_blocks(block_size).count()) / instances;
-  o.instance.swap_seconds_per_block = sim::swap_seconds(profile, block_size);
-  o.fabric_bytes_per_s = profile.links.fabric_bytes_per_s;
-  o.kv_bytes_per_token = profile.model.kv_bytes_per_token();
-  return o;
-}
-
 constexpr std::string_view large_model = "h100-96gb-qwen-32b";
 constexpr std::string_view small_model = "h200-llama-3.1-8b";
 constexpr std::string_view old_machine = "v100-qwen2.5-7b";
