@@ -139,6 +139,9 @@ struct outcome {
 
 bool less(double a, double b) { return alike * a < b && a < b - unnoticed_s; }
 
+/// How many times `b` `a` is, where what nobody notices is no multiple.
+double times(double a, double b) { return (a + unnoticed_s) / (b + unnoticed_s); }
+
 /// Whether `a` is nowhere behind `b`, and somewhere ahead.
 bool dominates(const numbers& a, const numbers& b) {
   bool ahead = false;
@@ -216,7 +219,7 @@ void run(const options& o) {
       ++compared;
       ahead += less(x.got[ours][m], x.got[best][m]) ? 1U : 0U;
       behind += less(x.got[best][m], x.got[ours][m]) ? 1U : 0U;
-      ratios.push_back((x.got[ours][m] + unnoticed_s) / (x.got[best][m] + unnoticed_s));
+      ratios.push_back(times(x.got[ours][m], x.got[best][m]));
     }
     if (ratios.empty()) continue;
     against_best.push_back({metrics[m].name, part_of(ahead, compared), part_of(compared - ahead - behind, compared),
@@ -237,7 +240,7 @@ void run(const options& o) {
       theirs_dominates += dominates(x.got[i], x.got[ours]) ? 1U : 0U;
       ours_dominates += dominates(x.got[ours], x.got[i]) ? 1U : 0U;
       for (std::size_t m = 0; m != metrics.size(); ++m) {
-        const double ratio = (x.got[i][m] + unnoticed_s) / (x.got[ours][m] + unnoticed_s);
+        const double ratio = times(x.got[i][m], x.got[ours][m]);
         if (std::isnan(ratio)) continue;
         logarithms[m] += std::log(ratio);
         ++counted[m];
@@ -286,7 +289,7 @@ void run(const options& o) {
   std::vector<const outcome*> order;
   for (const outcome& x : all) order.push_back(&x);
   const auto loss = [&](const outcome& x) {
-    return (x.got[ours][end_to_end] + unnoticed_s) / (x.got[best_of_others(x, end_to_end)][end_to_end] + unnoticed_s);
+    return times(x.got[ours][end_to_end], x.got[best_of_others(x, end_to_end)][end_to_end]);
   };
   std::sort(order.begin(), order.end(), [&](const outcome* a, const outcome* b) { return loss(*a) > loss(*b); });
   std::vector<std::vector<std::string>> worst;

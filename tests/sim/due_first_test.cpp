@@ -584,14 +584,14 @@ std::vector<trace_row> alike_rows(std::size_t n, double rate, std::uint64_t seed
   std::vector<trace_row> rows;
   double at = 0;
   for (std::size_t i = 0; i != n; ++i) {
-    at += -std::log1p(-sim::uniform(random)) / rate;
+    at += sim::exponential(random, rate);
     rows.push_back(row(at, 1024, 0, 128));
   }
   return rows;
 }
 
 TEST_CASE(
-    "due_first: longer steps begin with half of a promised TPOT, and double until they are as good as unbounded") {
+    "due_first: longer steps double until they are as good as unbounded, and half of a promised TPOT is among them") {
   auto o = cluster_of("h200-141gb-x2-llama-3.3-70b", 2, 0, 256);
   const sim::prefill_model model = sim::calibrate_prefill(o.instance.timer, sim::default_ttft_target);
   const auto seconds = [&](std::initializer_list<double> all) {

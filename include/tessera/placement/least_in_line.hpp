@@ -28,8 +28,10 @@ concept shows_line = requires(const View& v) {
 /// When to use: workers that decode and prefill, by the smaller of Phi_T and Phi_S. A good error is the root of the sum
 /// of the squares of the blocks that its requests are expected to hold in the end, prompts included, divided by the
 /// worker's blocks: what exponential lengths deviate by. Where workers are of unlike speed, an error of 0 and an
-/// `ample` that nobody has: a slow one with nothing in line is no equal. O(workers), no allocation. `nowhere` for an
-/// empty range. Source: ours.
+/// `ample` that nobody has: a slow one with nothing in line is no equal.
+///
+/// O(workers), no allocation. `nowhere` for an empty range.
+/// Source: ours.
 struct least_in_line {
   double plenty = 0.5;    ///< Less Phi than this is compared as it is.
   double ample = 0.75;    ///< As much as this is not compared at all.

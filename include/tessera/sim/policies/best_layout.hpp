@@ -38,9 +38,9 @@ namespace detail {
 /// Pools, if trials on the last rows say that they pay; else together, with the bounds `steps`, by instance (empty: the
 /// usual ones), which pools are compared with.
 template <class Scheduler>
-[[nodiscard]] instance_layout tried_layout(const cluster_options& o, const due_first_config& config,
-                                           std::span<const tokens> steps, layout_trials<Scheduler>& trials,
-                                           const seen_traffic& seen, const instance_layout& now) {
+[[nodiscard]] instance_layout pooled_layout(const cluster_options& o, const due_first_config& config,
+                                            std::span<const tokens> steps, layout_trials<Scheduler>& trials,
+                                            const seen_traffic& seen, const instance_layout& now) {
   const std::span<const trace_row> rows = seen.rows;
   instance_layout best{.bounds = {steps.begin(), steps.end()}};
   if (!config.pools || o.instances < 2 || o.instances > most_in_trials) return best;
@@ -137,7 +137,7 @@ template <class Scheduler>
   const detail::tried_steps steps = detail::try_steps(config, usual_steps, longer_steps, trials, trial, now);
   instance_layout staged = detail::staged_layout(o, config, usual_steps, trials, trial, steps.outcome, seen, now);
   if (staged.kind == layout_kind::stages) return staged;
-  instance_layout tried = detail::tried_layout(o, config, steps.bounds, trials, seen, now);
+  instance_layout tried = detail::pooled_layout(o, config, steps.bounds, trials, seen, now);
   std::string why = std::move(staged.why);
   if (!steps.bounds.empty()) {
     why += fmt::format("{}steps of at most {} prompt tokens {}", why.empty() ? "" : "; ", steps.bounds.front().count(),
