@@ -812,6 +812,7 @@ std::vector<sweep> sweeps() {
   const auto full = [](std::string name, double gain) {
     return std::pair{std::move(name), sim::due_first_config{.least_full_gain = gain}};
   };
+  const auto prompts = [](double n) { return std::pair{fmt::format("{:g}", n), sim::due_first_config{.prompts = n}}; };
   const auto weight = [](double w) { return std::pair{fmt::format("{:g}", w), sim::due_first_config{.programs = w}}; };
   return {
       {"Old programs against young ones",
@@ -869,6 +870,18 @@ std::vector<sweep> sweeps() {
        "least_step_gain",
        {{"never", {.least_step_gain = 1e9}}},
        {{"PARS", "r1-servegen, load 1.1"}, {"PARS", "sharegpt, load 1.1"}}},
+      {"Short prompts before long ones",
+       "`prompts`, how many times what a prompt takes beyond the mean of all puts a request off. The default is 16; 0 "
+       "is how it was until 2026-11-26.",
+       "prompts",
+       {prompts(0), prompts(4), prompts(64)},
+       {{"PARS", "r1-servegen, load 0.95"},
+        {"PARS", "r1-servegen, load 1.1"},
+        {"PARS", "sharegpt, load 1.1"},
+        {"Phasor", "production mix, 30/s"},
+        {"Phasor", "azure-conv, 40/s"},
+        {"CascadeInfer", "ShareGPT on Qwen-2.5-14B, 0.75"}},
+       "P99 TTFT, s"},
   };
 }
 
@@ -967,7 +980,9 @@ void run(const options& o) {
       "`due-first` is in no paper. It is made of the library's parts: `order::earliest_due`, in which readers who are "
       "about to run dry go first and all else by when it is due, which is reckoned anew while a request reasons, and "
       "by "
-      "a clock that all but stops when many wait; placement by headroom, of the prompts to compute and of the memory, "
+      "a clock that all but stops when many wait, and a prompt that is longer than others 16 times as late as it takes "
+      "longer; "
+      "placement by headroom, of the prompts to compute and of the memory, "
       "as "
       "far as expected lengths say, or where the least is to compute where prompts are cached, and "
       "a bound on what prompts add to a step; instead of these CascadeInfer's stages where the planner expects a gain "

@@ -52,6 +52,8 @@ constexpr std::int64_t expected_of(double score, std::int64_t generated) {
   return static_cast<std::int64_t>(score) + 2 * generated;
 }
 constexpr double revised = 3;
+/// Seconds for a token by which a prompt is longer than the mean.
+constexpr double prompt_pace = 0.5;
 constexpr double bias_of(double score) { return 1 + static_cast<double>(static_cast<std::int64_t>(score) % 7) / 2; }
 
 struct share {
@@ -93,7 +95,9 @@ class textbook {
       t.boost_at = now + s_.threshold;
     }
     pass(now);
-    t.came = clock_;
+    count_ = std::min(count_ + 1, 1000.0);
+    mean_prompt_ += (static_cast<double>(t.prompt) - mean_prompt_) / count_;
+    t.came = clock_ + prompt_pace * (static_cast<double>(t.prompt) - mean_prompt_) * rate();
     t.due = due_at(t, static_cast<double>(expected_of(t.score, 0)));
     if (reads()) take_place(t);
     all_.push_back(t);
@@ -264,16 +268,19 @@ class textbook {
 
  private:
   /// Requests come by a clock that goes by the eighth power of the part of those who are there that have begun.
-  void pass(double now) {
+  [[nodiscard]] double rate() const {
     double begun = 1;
     double waits = 0;
     for (const task& t : all_) {
       if (!t.done) (t.begun ? begun : waits) += 1;
     }
-    if (all_.empty() && heard_ < 0) clock_ = now;
     double rate = begun / (begun + waits);
     for (int i = 0; i != 3; ++i) rate *= rate;  // the eighth power
-    if (heard_ >= 0) clock_ += (now - heard_) * std::max(0.01, rate);
+    return std::max(0.01, rate);
+  }
+  void pass(double now) {
+    if (all_.empty() && heard_ < 0) clock_ = now;
+    if (heard_ >= 0) clock_ += (now - heard_) * rate();
     heard_ = now;
   }
   /// In whole microseconds.
@@ -393,6 +400,7 @@ class textbook {
   std::uint64_t turns_ = 0;
   std::size_t chosen_ = 0;
   double clock_ = 0, heard_ = -1;
+  double mean_prompt_ = 0, count_ = 0;  ///< Of the last thousand.
 };
 
 using hook =
@@ -463,6 +471,7 @@ void compare(rule how, std::size_t least_chosen = 0) {
     if constexpr (requires { config.order.young_quanta; }) config.order.young_quanta = s.young;
     if constexpr (requires { config.order.pace; }) config.order.pace = duration{pace};
     if constexpr (requires { config.order.revised; }) config.order.revised = revised;
+    if constexpr (requires { config.order.prompt_pace; }) config.order.prompt_pace = duration{prompt_pace};
     if constexpr (requires { config.order.slice; }) {
       config.order.slice = tokens{s.slice};
       config.order.margin = duration{s.margin};

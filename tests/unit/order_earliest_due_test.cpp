@@ -173,6 +173,58 @@ TEST_CASE("earliest_due: the longer the line, the longer the short ones overtake
   }
 }
 
+TEST_CASE("earliest_due: a longer prompt puts a request off by as much time as passes, however crowded it is") {
+  for (const bool crowded : {false, true}) {
+    earliest_due d{.prompt_pace = duration{0.01}};
+    std::vector<request> others(4);
+    for (request& x : others) join(d, x, at(0));
+    if (!crowded) {
+      for (request& x : others) CHECK_FALSE(d.charge(x, tokens{}));
+    }
+    d.advance(at(0));
+    request slow;
+    slow.prompt = tokens{1000};
+    join(d, slow, at(0));
+    CHECK(d.prompts.value() == Catch::Detail::Approx(200));
+    // 800 tokens more than the mean: 8 s by the engine's clock as fast as that of the crowd is when it comes.
+    const double rate = crowded ? order::crowd_clock::slowest : 1;
+    CHECK(place(slow).entered == Catch::Detail::Approx(8 * rate));
+    if (!crowded) continue;
+    // What has no prompt is ahead by what the mean is longer: 1.7 and 1.4 s.
+    request quick, later;
+    join(d, quick, at(9.5));
+    CHECK(earliest_due::before(quick, slow));
+    join(d, later, at(9.7));
+    CHECK(earliest_due::before(slow, later));
+  }
+}
+
+TEST_CASE("earliest_due: prompts that are alike change no order, nor do any if they count for nothing") {
+  for (const double pace : {0.0, 0.5}) {
+    std::mt19937 random{11};
+    queue q{earliest_due{.prompt_pace = duration{pace}}};
+    std::vector<request> r(50);
+    std::vector<std::size_t> arrival;
+    for (std::size_t i = 0; i != r.size(); ++i) {
+      r[i].prompt = tokens{pace > 0 ? 300 : static_cast<std::int64_t>(random() % 5000)};
+      q.push(r[i], at(0.1 * static_cast<double>(i)));
+      arrival.push_back(i);
+    }
+    CHECK(served(q, r) == arrival);
+  }
+}
+
+TEST_CASE("earliest_due: the mean prompt is that of all, then of the last thousand") {
+  order::recent_mean m;
+  CHECK(m.value() == 0);
+  CHECK(m.excess(6) == 0);
+  CHECK(m.excess(0) == -3);
+  CHECK(m.value() == 3);
+  for (int i = 0; i != 20'000; ++i) m.excess(5);
+  CHECK(m.value() == Catch::Detail::Approx(5));
+  CHECK(m.excess(1005) == Catch::Detail::Approx(999));
+}
+
 /// Twice what it has, and 10 at first: nobody knows before.
 struct expects_twice {
   template <schedulable R>

@@ -3,6 +3,7 @@
 
 #include <tessera/order/crowd_clock.hpp>
 #include <tessera/order/reader_levels.hpp>
+#include <tessera/order/recent_mean.hpp>
 
 #include <concepts>
 #include <cstdint>
@@ -47,7 +48,8 @@ concept biased_predictor = output_predictor<F, R> && requires(const F& f, const 
 template <clock_policy Clock>
 struct due_place : reader_place<Clock> {
   tokens first{};      ///< Output that was expected of it when it joined.
-  double entered = 0;  ///< When it arrived, by the order's clock. What is expected of it counts from then on.
+  double entered = 0;  ///< When it arrived, by the order's clock, and as much later as its prompt is longer than
+                       ///< others: `prompt_pace`. What is expected of it counts from then on.
 };
 
 /// Answers just in time, as `paced`; before them, whoever is due first: (priority, level, place on it, sequence).
@@ -56,8 +58,8 @@ struct due_place : reader_place<Clock> {
 ///   yet. Earliest deadline first. One that became urgent stays so until its slice is used up, and stores meanwhile.
 /// - Level 1: what has no reader yet, reasoning or a prompt before its first token. Each is due when its reader
 ///   would have been through, had it begun on arrival: arrival + expected output x `pace`, by a clock that goes slower
-///   the more wait
-///   (`crowd_clock`). Earliest due first.
+///   the more wait (`crowd_clock`), + what its prompt is longer than the others' x `prompt_pace`, by the engine's
+///   clock. Earliest due first.
 /// - Level 2, calm: answers whose reader has enough to read. Earliest deadline first.
 ///
 /// Who has reasoned for a slice is asked about anew: with a predictor that looks at what a request has generated
@@ -69,7 +71,13 @@ struct due_place : reader_place<Clock> {
 /// So short requests overtake long ones that came a little earlier, by as much as they are shorter, and nobody is
 /// overtaken for ever: who comes later by so many times a request's expected time is behind it. Nothing has to be
 /// boosted for its age, and past saturation the order does not tip over into arrival order. Where nothing is known of
-/// the lengths, or all are alike, it is arrival order.
+/// the lengths, or all are alike, and prompts count for nothing, it is arrival order.
+///
+/// A prompt has the device to itself while it is computed, and all behind it wait for it: short ones go ahead of long
+/// ones. It counts by as much as it is longer or shorter than the mean of the last thousand or so, so that prompts that
+/// are alike change nothing, and for time as it passes while the line is as long as when it comes, not as the crowd has
+/// it: where few are computed at a time and many wait, as on an instance that has prompts only, long ones would be
+/// overtaken for a hundred times as long.
 ///
 /// What is urgent displaces everything else, and reasoning displaces calm answers, whose readers do not notice. A
 /// prompt that nobody has reasoned about takes nobody's place, for its answer would soon be as calm; nor does anyone
@@ -102,9 +110,14 @@ struct earliest_due {
   /// 1 + (`revised` - 1) max(1, bias - 1) times: by default for 2 times, or for as many as the bias is, if that is
   /// more, as it is with tails heavier than the exponential's. At least 1: never for more; infinity: without a bound.
   double revised = 2;
+  /// Time that a token puts a request off by which its prompt is longer than the mean: some times, say 16, what a token
+  /// of a prompt takes to be computed. 0: prompts count for nothing, as they should where most of them is cached. Not
+  /// negative.
+  duration prompt_pace{};
   [[no_unique_address]] Expected expected{};  ///< Tells how long a request's output will be.
   [[no_unique_address]] Deadline deadline{};  ///< Tells when a request's reader runs out of tokens.
   crowd_clock clock{};                        ///< By which requests arrive.
+  recent_mean prompts{};                      ///< Of their prompts, in tokens.
 
   /// A place for a request that joins.
   template <schedulable R>
@@ -114,7 +127,8 @@ struct earliest_due {
                   "`tokens operator()(const R&) const noexcept`");
     auto& place = request_access::order_state<earliest_due>(r);
     clock.advance(arrived.seconds());
-    place.entered = clock.at(arrived.seconds());
+    place.entered = clock.at(arrived.seconds()) +
+                    prompt_pace.seconds() * prompts.excess(static_cast<double>(r.prompt.count())) * clock.rate();
     clock.joins();
     place.first = max(expected(static_cast<const R&>(r)), tokens{});
     place.turn = due(r);

@@ -43,6 +43,18 @@ namespace sim {
                                                                       const progress_callback& progress);
 
 #if TESSERA_DETAIL_POLICIES_DEFINED
+namespace detail {
+
+/// Seconds that a token of a prompt takes.
+[[nodiscard]] inline double prompt_token_s(const step_timer& timer) {
+  constexpr tokens prompt{1000};
+  step_shape step;
+  step.add_prefill(tokens{}, prompt);
+  return timer(step) / static_cast<double>(prompt.count());
+}
+
+}  // namespace detail
+
 TESSERA_DETAIL_POLICIES_INLINE run_result run_due_first(const cluster_options& options, std::span<const trace_row> rows,
                                                         std::span<const trace_row> history,
                                                         const due_first_config& config,
@@ -52,14 +64,17 @@ TESSERA_DETAIL_POLICIES_INLINE run_result run_due_first(const cluster_options& o
   using scheduler = tessera::due_first<request, rank::program_length<>, order::pacer_member, store, kv::csr_tables,
                                        gate::fair_tenants>;
   learned_lengths lengths;
-  // Among tenants who is due first has no say: whoever sends most would be due most.
-  const typename scheduler::config ordered{.pace = duration{config.pace},
-                                           .revised = config.revised,
-                                           .expected = {.weight = config.programs, .expected = lengths.expected()},
-                                           .gate = {.most_skipped = std::numeric_limits<std::size_t>::max()}};
   cluster_options own = options;
   due_first_config parts = config;
   const bool shares = options.prefix_cache && turns{rows, options.instance.limits.block_size.count(), true}.shares();
+  // What is cached of a prompt takes no time, and is not known of who has not been placed.
+  const double per_prompt_token_s = shares ? 0 : detail::prompt_token_s(options.instance.timer);
+  // Among tenants who is due first has no say: whoever sends most would be due most.
+  const typename scheduler::config ordered{.pace = duration{config.pace},
+                                           .revised = config.revised,
+                                           .prompt_pace = duration{config.prompts * per_prompt_token_s},
+                                           .expected = {.weight = config.programs, .expected = lengths.expected()},
+                                           .gate = {.most_skipped = std::numeric_limits<std::size_t>::max()}};
   if (shares) {
     own.kept_s = usual_think_s(history.empty() ? rows : history);
     // Whoever shares prefixes goes where they are: neither the plan of stages nor pools know of them.

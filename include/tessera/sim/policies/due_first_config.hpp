@@ -28,8 +28,10 @@ struct due_first_config {
                                      ///< so on, and half of a promised TPOT.
   double pace = 0.1;                 ///< Seconds a token of expected output is worth; see `order::earliest_due`.
   double revised = 2;                ///< See `order::earliest_due`; 1: nobody is expected anew while it reasons.
-  double programs = 0;               ///< Weight of what a request's program has been given; see `rank::program_length`.
-  double step_s = 0.05;              ///< See `bounded_steps`: half a target TPOT.
+  double prompts = 16;   ///< How many times what a prompt takes beyond the mean puts it off, where they share
+                         ///< no prefixes; see `order::earliest_due::prompt_pace`.
+  double programs = 0;   ///< Weight of what a request's program has been given; see `rank::program_length`.
+  double step_s = 0.05;  ///< See `bounded_steps`: half a target TPOT.
 };
 
 /// A number of `due_first_config` that can be set by its name. A gain of 1e9 is found in no trial: no stages, no pools,
@@ -45,6 +47,7 @@ struct due_first_parameter {
 inline constexpr due_first_parameter due_first_parameters[] = {
     {"pace", &due_first_config::pace, 0},
     {"revised", &due_first_config::revised, 1},
+    {"prompts", &due_first_config::prompts, 0},
     {"programs", &due_first_config::programs, 0},
     {"step_s", &due_first_config::step_s, 1e-4},
     {"least_tried_gain", &due_first_config::least_tried_gain, 0},
