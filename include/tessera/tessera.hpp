@@ -106,6 +106,7 @@
 #include <tessera/order/paced.hpp>
 #include <tessera/order/ranked.hpp>
 #include <tessera/order/reader_levels.hpp>
+#include <tessera/order/recent_mean.hpp>
 #include <tessera/order/round_robin.hpp>
 #include <tessera/order/shortest_rest.hpp>
 #include <tessera/order/two_phase.hpp>

@@ -298,7 +298,7 @@ TEST_CASE("due_first: everything ends, no token twice, and the same again; with 
     score(rows, 0.5);
     const auto o = cluster_of("h100-96gb-qwen-32b", 3, 700, 64);
     double whole = 0;
-    for (int without = 0; without != 6; ++without) {
+    for (int without = 0; without != 7; ++without) {
       CAPTURE(seed, without);
       due_first_config c;
       if (without == 1) c.predicts = false;
@@ -306,6 +306,7 @@ TEST_CASE("due_first: everything ends, no token twice, and the same again; with 
       if (without == 3) c.bounded_steps = false;
       if (without == 4) c.stages = false;
       if (without == 5) c.revised = 1;
+      if (without == 6) c.prompts = 0;
       const run_result r = sim::run_due_first(o, rows, rows, c, quiet);
       check_served(r, rows);
       if (without == 0) whole = r.numbers.e2e.mean;
@@ -626,6 +627,36 @@ TEST_CASE("due_first: steps are longer where prompts wait because decodes leave 
   CHECK(sim::run_due_first(h200, calm, {}, {}, quiet).numbers.placement == "headroom");
 }
 
+TEST_CASE(
+    "due_first: where prompts alone fill an instance, who has a short one need not wait for those with long ones") {
+  const auto h100 = cluster_of("h100-80gb-llama-3.1-8b", 1, 0, 256);
+  std::vector<trace_row> rows = alike_rows(1500, 7.5, 3);
+  const auto mean_of = [&](const run_result& run, bool long_ones) {
+    double sum = 0;
+    std::size_t n = 0;
+    for (std::size_t i = 0; i != rows.size(); ++i) {
+      if ((rows[i].prompt_tokens > 1000) != long_ones) continue;
+      sum += run.requests[i].e2e();
+      ++n;
+    }
+    return sum / static_cast<double>(n);
+  };
+  const auto run = [&](double prompts) { return sim::run_due_first(h100, rows, {}, {.prompts = prompts}, quiet); };
+  // Where all are alike they come in the order of arrival, and the number is nothing.
+  CHECK(run(16).numbers.e2e.mean == run(0).numbers.e2e.mean);
+  for (std::size_t i = 0; i != rows.size(); ++i) {
+    rows[i].prompt_tokens = i % 2 == 0 ? 200 : 9000;
+    rows[i].output_tokens = rows[i].answer_tokens = 20;
+  }
+  const run_result by_prompt = run(16);
+  const run_result by_arrival = run(0);
+  check_served(by_prompt, rows);
+  CHECK(mean_of(by_prompt, false) < 0.5 * mean_of(by_arrival, false));
+  CHECK(by_prompt.numbers.e2e.mean < 0.9 * by_arrival.numbers.e2e.mean);
+  // The long ones pay, for no work has gone, but for no more than the short ones have.
+  CHECK(mean_of(by_prompt, true) < 1.2 * mean_of(by_arrival, true));
+}
+
 TEST_CASE("due_first: longer steps that there are need not gain as much as new ones, and are given up for shorter") {
   tried_layouts t{cluster_of("h200-141gb-x2-llama-3.3-70b", 1, 0, 256), alike_rows(1500, 7.5, 1), 7.5};
   const auto longer = sim::longer_steps(t.options, t.model, 0.05);
@@ -850,6 +881,9 @@ TEST_CASE("due_first: where agents are too many, a weight lets the calls of youn
     return sum / static_cast<double>(met.size());
   };
   CHECK(mean_wait(0.3) < 0.8 * mean_wait(0));
+  // Most of a call's prompt is cached, and how long it is counts for nothing.
+  CHECK(sim::run_due_first(o, rows, {}, {.prompts = 64}, quiet).numbers.e2e.mean ==
+        sim::run_due_first(o, rows, {}, {}, quiet).numbers.e2e.mean);
 }
 
 TEST_CASE("due_first: ahead of PASCAL's and of PARS's own policy where theirs is strained") {
