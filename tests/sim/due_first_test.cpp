@@ -653,7 +653,7 @@ TEST_CASE(
   check_served(by_prompt, rows);
   CHECK(mean_of(by_prompt, false) < 0.5 * mean_of(by_arrival, false));
   CHECK(by_prompt.numbers.e2e.mean < 0.9 * by_arrival.numbers.e2e.mean);
-  // The long ones pay, for no work has gone, but for no more than the short ones have.
+  // The long ones pay, but little.
   CHECK(mean_of(by_prompt, true) < 1.2 * mean_of(by_arrival, true));
 }
 

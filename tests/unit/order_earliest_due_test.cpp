@@ -173,7 +173,7 @@ TEST_CASE("earliest_due: the longer the line, the longer the short ones overtake
   }
 }
 
-TEST_CASE("earliest_due: a longer prompt puts a request off by as much time as passes, however crowded it is") {
+TEST_CASE("earliest_due: a longer prompt puts a request off by as much time as passes while the line stays as it is") {
   for (const bool crowded : {false, true}) {
     earliest_due d{.prompt_pace = duration{0.01}};
     std::vector<request> others(4);
@@ -212,6 +212,21 @@ TEST_CASE("earliest_due: prompts that are alike change no order, nor do any if t
     }
     CHECK(served(q, r) == arrival);
   }
+}
+
+TEST_CASE("earliest_due: who comes with its KV waits for no prompt, and none counts it again") {
+  earliest_due d{.prompt_pace = duration{0.01}};
+  std::vector<request> others(4);
+  for (request& x : others) join(d, x, at(0));
+  request moved;
+  moved.prompt = tokens{9000};
+  state(moved).length = tokens{9100};
+  state(moved).computed = tokens{9099};
+  state(moved).phase = phase::reasoning;
+  const double now = d.clock.at(3);
+  join(d, moved, at(3));
+  CHECK(place(moved).entered == now);
+  CHECK(d.prompts.value() == 0);
 }
 
 TEST_CASE("earliest_due: the mean prompt is that of all, then of the last thousand") {

@@ -58,8 +58,7 @@ struct due_place : reader_place<Clock> {
 ///   yet. Earliest deadline first. One that became urgent stays so until its slice is used up, and stores meanwhile.
 /// - Level 1: what has no reader yet, reasoning or a prompt before its first token. Each is due when its reader
 ///   would have been through, had it begun on arrival: arrival + expected output x `pace`, by a clock that goes slower
-///   the more wait (`crowd_clock`), + what its prompt is longer than the others' x `prompt_pace`, by the engine's
-///   clock. Earliest due first.
+///   the more wait (`crowd_clock`), + what its prompt is longer than the others' x `prompt_pace`. Earliest due first.
 /// - Level 2, calm: answers whose reader has enough to read. Earliest deadline first.
 ///
 /// Who has reasoned for a slice is asked about anew: with a predictor that looks at what a request has generated
@@ -73,11 +72,14 @@ struct due_place : reader_place<Clock> {
 /// boosted for its age, and past saturation the order does not tip over into arrival order. Where nothing is known of
 /// the lengths, or all are alike, and prompts count for nothing, it is arrival order.
 ///
-/// A prompt has the device to itself while it is computed, and all behind it wait for it: short ones go ahead of long
-/// ones. It counts by as much as it is longer or shorter than the mean of the last thousand or so, so that prompts that
-/// are alike change nothing, and for time as it passes while the line is as long as when it comes, not as the crowd has
-/// it: where few are computed at a time and many wait, as on an instance that has prompts only, long ones would be
-/// overtaken for a hundred times as long.
+/// While a long prompt is computed those who have not begun wait for it, and steps are longer: short ones go ahead of
+/// long ones. A prompt counts by as much as it is longer or shorter than the mean of the last thousand or so, and at
+/// the rate that the clock of the crowd has when it comes: for so much time as passes if the line stays, and up to a
+/// hundred times as much (`crowd_clock::slowest`) if it grows. Where few are computed at a time and many wait, as on an
+/// instance that has prompts only, that clock always stands, and a constant part of it would be a hundred times as much
+/// always. The price: what counts for less when more wait, and against a mean that follows, has no order of its own.
+/// Requests with prompts that are all alike go by arrival; of several long ones the later may go first while the line
+/// grows. Who comes with its KV waits for no prompt, and is not put off.
 ///
 /// What is urgent displaces everything else, and reasoning displaces calm answers, whose readers do not notice. A
 /// prompt that nobody has reasoned about takes nobody's place, for its answer would soon be as calm; nor does anyone
@@ -111,13 +113,14 @@ struct earliest_due {
   /// more, as it is with tails heavier than the exponential's. At least 1: never for more; infinity: without a bound.
   double revised = 2;
   /// Time that a token puts a request off by which its prompt is longer than the mean: some times, say 16, what a token
-  /// of a prompt takes to be computed. 0: prompts count for nothing, as they should where most of them is cached. Not
-  /// negative.
+  /// of a prompt takes to be computed. 0: prompts count for nothing, as they should where most of them is cached.
+  /// Finite, not negative.
   duration prompt_pace{};
-  [[no_unique_address]] Expected expected{};  ///< Tells how long a request's output will be.
-  [[no_unique_address]] Deadline deadline{};  ///< Tells when a request's reader runs out of tokens.
+  // Before the others: clang 16 writes what comes after an empty [[no_unique_address]] member elsewhere.
   crowd_clock clock{};                        ///< By which requests arrive.
   recent_mean prompts{};                      ///< Of their prompts, in tokens.
+  [[no_unique_address]] Expected expected{};  ///< Tells how long a request's output will be.
+  [[no_unique_address]] Deadline deadline{};  ///< Tells when a request's reader runs out of tokens.
 
   /// A place for a request that joins.
   template <schedulable R>
@@ -127,8 +130,11 @@ struct earliest_due {
                   "`tokens operator()(const R&) const noexcept`");
     auto& place = request_access::order_state<earliest_due>(r);
     clock.advance(arrived.seconds());
-    place.entered = clock.at(arrived.seconds()) +
-                    prompt_pace.seconds() * prompts.excess(static_cast<double>(r.prompt.count())) * clock.rate();
+    place.entered = clock.at(arrived.seconds());
+    if (r.state().computed == tokens{}) {  // otherwise it comes with its prompt computed
+      const double longer = prompts.excess(static_cast<double>(r.prompt.count()));
+      place.entered += prompt_pace.seconds() * longer * clock.rate();
+    }
     clock.joins();
     place.first = max(expected(static_cast<const R&>(r)), tokens{});
     place.turn = due(r);
