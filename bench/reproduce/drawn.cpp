@@ -181,7 +181,7 @@ void run(const options& o) {
   const std::size_t n = o.quick ? 200 : requests;
   std::vector<outcome> all(o.quick ? 4 : settings_per_seed * o.seeds);
   sim::run_parallel(all.size(), o.threads, [&](std::size_t k) {
-    sim::random_engine random{1000 + k};
+    sim::random_engine random{3000 + k};
     outcome& out = all[k];
     out.setting = draw(random);
     const drawn& d = out.setting;
