@@ -68,9 +68,9 @@ struct due_place : reader_place<Clock> {
 /// longer. Where a few long ones generate most of what there is, and all others would wait for them, that is longer.
 ///
 /// So short requests overtake long ones that came a little earlier, by as much as they are shorter, and nobody is
-/// overtaken for ever: who comes later by so many times a request's expected time is behind it. Nothing has to be
-/// boosted for its age, and past saturation the order does not tip over into arrival order. Where nothing is known of
-/// the lengths, or all are alike, and prompts count for nothing, it is arrival order.
+/// overtaken for ever: who comes later by so many times a request's expected time, and what its prompt counts, is
+/// behind it. Nothing has to be boosted for its age, and past saturation the order does not tip over into arrival
+/// order. Where nothing is known of the lengths, or all are alike, and prompts count for nothing, it is arrival order.
 ///
 /// While a long prompt is computed those who have not begun wait for it, and steps are longer: short ones go ahead of
 /// long ones. A prompt counts by as much as it is longer or shorter than the mean of the last thousand or so, and at
@@ -131,7 +131,7 @@ struct earliest_due {
     auto& place = request_access::order_state<earliest_due>(r);
     clock.advance(arrived.seconds());
     place.entered = clock.at(arrived.seconds());
-    if (r.state().computed == tokens{}) {  // otherwise it comes with its prompt computed
+    if (r.state().computed == tokens{}) {  // otherwise it comes with KV
       const double longer = prompts.excess(static_cast<double>(r.prompt.count()));
       place.entered += prompt_pace.seconds() * longer * clock.rate();
     }
