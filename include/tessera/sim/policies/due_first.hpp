@@ -8,6 +8,7 @@
 #include <tessera/rank/program_length.hpp>
 #include <tessera/sim/cluster/cluster.hpp>
 #include <tessera/sim/cluster/turns.hpp>
+#include <tessera/sim/model/step_time.hpp>
 #include <tessera/sim/policies/best_layout.hpp>
 #include <tessera/sim/policies/due_first_config.hpp>
 #include <tessera/sim/policies/instance_layout.hpp>
@@ -43,18 +44,6 @@ namespace sim {
                                                                       const progress_callback& progress);
 
 #if TESSERA_DETAIL_POLICIES_DEFINED
-namespace detail {
-
-/// Seconds that a token of a prompt takes.
-[[nodiscard]] inline double prompt_token_s(const step_timer& timer) {
-  constexpr tokens prompt{1000};
-  step_shape step;
-  step.add_prefill(tokens{}, prompt);
-  return timer(step) / static_cast<double>(prompt.count());
-}
-
-}  // namespace detail
-
 TESSERA_DETAIL_POLICIES_INLINE run_result run_due_first(const cluster_options& options, std::span<const trace_row> rows,
                                                         std::span<const trace_row> history,
                                                         const due_first_config& config,
@@ -68,7 +57,7 @@ TESSERA_DETAIL_POLICIES_INLINE run_result run_due_first(const cluster_options& o
   due_first_config parts = config;
   const bool shares = options.prefix_cache && turns{rows, options.instance.limits.block_size.count(), true}.shares();
   // What is cached of a prompt takes no time, and is not known of who has not been placed.
-  const double per_prompt_token_s = shares ? 0 : detail::prompt_token_s(options.instance.timer);
+  const double per_prompt_token_s = shares ? 0 : prompt_token_seconds(options.instance.timer, tokens{1000});
   // Among tenants who is due first has no say: whoever sends most would be due most.
   const typename scheduler::config ordered{.pace = duration{config.pace},
                                            .revised = config.revised,

@@ -216,10 +216,7 @@ template <class Gate = gate::in_line>
 [[nodiscard]] policy slack_policy(std::string name, std::string summary) {
   return {name, std::move(summary),
           [name](const cluster_options& options, std::span<const trace_row> rows, const progress_callback& progress) {
-            constexpr tokens typical{1024};
-            step_shape one;
-            one.add_prefill(tokens{}, typical);
-            const double token_s = options.instance.timer(one) / static_cast<double>(typical.count());
+            const double token_s = prompt_token_seconds(options.instance.timer, tokens{1024});
             using scheduler = iteration_scheduler<request, order::least_slack<>, preempt::swap, admit::watermark,
                                                   kv_store, kv::csr_tables, Gate>;
             typename scheduler::config config{.order = {.prefill_per_token = duration{token_s}}};
