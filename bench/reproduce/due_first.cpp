@@ -871,10 +871,10 @@ std::vector<sweep> sweeps() {
        {{"never", {.least_step_gain = 1e9}}},
        {{"PARS", "r1-servegen, load 1.1"}, {"PARS", "sharegpt, load 1.1"}}},
       {"Short prompts before long ones",
-       "`prompts`, how many times what a prompt takes beyond the mean of all puts a request off. The default is 16; 0 "
-       "is how it was until 2026-11-26.",
+       "`prompts`, for how many times what its prompt takes beyond the mean of all a request is held. The default is "
+       "32; 0: not at all.",
        "prompts",
-       {prompts(0), prompts(4), prompts(64)},
+       {prompts(0), prompts(16), prompts(64)},
        {{"PARS", "r1-servegen, load 0.95"},
         {"PARS", "r1-servegen, load 1.1"},
         {"PARS", "sharegpt, load 1.1"},
@@ -980,8 +980,8 @@ void run(const options& o) {
       "`due-first` is in no paper. It is made of the library's parts: `order::earliest_due`, in which readers who are "
       "about to run dry go first and all else by when it is due, which is reckoned anew while a request reasons, and "
       "by "
-      "a clock that all but stops when many wait, and a prompt that is longer than others 16 times as late as it takes "
-      "longer; "
+      "a clock that all but stops when many wait, and who has a longer prompt than others comes 32 times as much later "
+      "as it takes longer; "
       "placement by headroom, of the prompts to compute and of the memory, "
       "as "
       "far as expected lengths say, or where the least is to compute where prompts are cached, and "

@@ -37,6 +37,7 @@ struct task {
   std::uint64_t turn = 0;
   int level = 0;
   double boost_at = std::numeric_limits<double>::infinity(), answers_since = 0, due = 0, came = 0;
+  double held_until = std::numeric_limits<double>::infinity();
   std::int64_t answered = 0;
   bool begun = false;
   bool demoted = false, answering = false, resident = false, suspended = false, done = false;
@@ -52,7 +53,7 @@ constexpr std::int64_t expected_of(double score, std::int64_t generated) {
   return static_cast<std::int64_t>(score) + 2 * generated;
 }
 constexpr double revised = 3;
-/// Seconds for a token by which a prompt is longer than the mean.
+/// Seconds for which a request is held for a token by which its prompt is longer than the mean.
 constexpr double prompt_pace = 0.5;
 constexpr double bias_of(double score) { return 1 + static_cast<double>(static_cast<std::int64_t>(score) % 7) / 2; }
 
@@ -96,8 +97,13 @@ class textbook {
     }
     pass(now);
     count_ = std::min(count_ + 1, 1000.0);
-    mean_prompt_ += (static_cast<double>(t.prompt) - mean_prompt_) / count_;
-    t.came = clock_ + prompt_pace * (static_cast<double>(t.prompt) - mean_prompt_) * rate();
+    const double step = (static_cast<double>(t.prompt) - mean_prompt_) / count_;
+    // A later one must not be through sooner.
+    mean_prompt_ += count_ > 1 ? std::min(step, (now - came_last_) / prompt_pace) : step;
+    came_last_ = now;
+    const double longer = std::max(static_cast<double>(t.prompt) - mean_prompt_, 0.0);
+    t.came = clock_ + prompt_pace * longer * rate();
+    if (longer > 0) t.held_until = now + prompt_pace * longer;
     t.due = due_at(t, static_cast<double>(expected_of(t.score, 0)));
     if (reads()) take_place(t);
     all_.push_back(t);
@@ -131,13 +137,22 @@ class textbook {
         continue;
       }
       if (t.boost_at <= now) t.level = 0;
+      if (t.resident) has_been_held(t, now);
       (t.resident ? residents : waiting).push_back(&t);
     }
     const auto sorted = [this](const task* a, const task* b) { return key(*a) < key(*b); };
     std::sort(residents.begin(), residents.end(), sorted);
     // Who makes up for KV that was dropped goes first.
     std::stable_partition(residents.begin(), residents.end(), [](const task* t) { return t->restarted; });
-    std::sort(waiting.begin(), waiting.end(), sorted);
+    // Those who wait when it comes to their priority.
+    const auto look = [&] {
+      std::sort(waiting.begin(), waiting.end(), sorted);
+      for (task* t : waiting) {
+        if (t->priority == waiting.front()->priority) has_been_held(*t, now);
+      }
+      std::sort(waiting.begin(), waiting.end(), sorted);
+    };
+    look();
     step out;
     std::size_t next = 0;
     bool open = true;
@@ -217,6 +232,7 @@ class textbook {
         if (!row) evict_last();
         while (free() < need) evict_last();
         waiting.erase(waiting.begin());
+        look();
         w->held = need;
         w->resident = true;
         ++started;
@@ -282,6 +298,14 @@ class textbook {
     if (all_.empty() && heard_ < 0) clock_ = now;
     if (heard_ >= 0) clock_ += (now - heard_) * rate();
     heard_ = now;
+  }
+  /// What the clock shows when its time is over was a guess until then.
+  void has_been_held(task& t, double now) {
+    if (s_.how != rule::due || t.level != 1 || now < t.held_until) return;
+    const double came = clock_ + (t.held_until - now) * rate();
+    t.due += static_cast<double>(static_cast<std::int64_t>(1e6 * (came - t.came)));
+    t.came = came;
+    t.held_until = std::numeric_limits<double>::infinity();
   }
   /// In whole microseconds.
   [[nodiscard]] static double due_at(const task& t, double output) {
@@ -400,7 +424,7 @@ class textbook {
   std::uint64_t turns_ = 0;
   std::size_t chosen_ = 0;
   double clock_ = 0, heard_ = -1;
-  double mean_prompt_ = 0, count_ = 0;  ///< Of the last thousand.
+  double mean_prompt_ = 0, count_ = 0, came_last_ = 0;  ///< Of the last thousand.
 };
 
 using hook =

@@ -10,6 +10,7 @@
 #include "support/catch.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -76,8 +77,9 @@ TEST_CASE("earliest_due: without predictions, and for requests that are alike, i
 }
 
 TEST_CASE("earliest_due: nobody is overtaken by who comes its own expected time later, nor by who expects more") {
+  const double prompt_pace = GENERATE(0.0, 0.05);
   std::mt19937 random{7};
-  queue q;
+  queue q{earliest_due{.prompt_pace = duration{prompt_pace}}};
   std::vector<request> r(300);
   std::vector<double> arrived;
   double now = 0;
@@ -85,7 +87,10 @@ TEST_CASE("earliest_due: nobody is overtaken by who comes its own expected time 
     now += static_cast<double>(random() % 100) / 100;
     arrived.push_back(now);
     x.expected_output = tokens{static_cast<std::int64_t>(random() % 400)};
+    x.prompt = tokens{static_cast<std::int64_t>(random() % 2000)};
     q.push(x, at(now));
+    q.advance(at(now));
+    static_cast<void>(q.front());
   }
   const auto out = served(q, r);
   for (std::size_t i = 0; i != out.size(); ++i) {
@@ -94,8 +99,11 @@ TEST_CASE("earliest_due: nobody is overtaken by who comes its own expected time 
       const std::size_t later = out[j];
       const double whole = 0.1 * static_cast<double>(r[later].expected_output.count());
       CHECK(place(r[first]).entered <= place(r[later]).entered + whole + 1e-6);
-      CHECK(arrived[first] <= arrived[later] + whole / order::crowd_clock::slowest + 1e-6);
-      if (first > later) CHECK(r[first].expected_output < r[later].expected_output);
+      const double held = prompt_pace * static_cast<double>(r[later].prompt.count());
+      CHECK(arrived[first] <= arrived[later] + held + whole / order::crowd_clock::slowest + 1e-6);
+      if (first <= later) continue;
+      CHECK((r[first].expected_output < r[later].expected_output ||
+             (prompt_pace > 0 && r[first].prompt < r[later].prompt)));
     }
   }
 }
@@ -173,30 +181,133 @@ TEST_CASE("earliest_due: the longer the line, the longer the short ones overtake
   }
 }
 
-TEST_CASE("earliest_due: a longer prompt puts a request off by as much time as passes while the line stays as it is") {
+TEST_CASE("earliest_due: who has a longer prompt than others arrives later, by the engine's clock") {
   for (const bool crowded : {false, true}) {
     earliest_due d{.prompt_pace = duration{0.01}};
     std::vector<request> others(4);
     for (request& x : others) join(d, x, at(0));
-    if (!crowded) {
+    const auto serve_all = [&] {
       for (request& x : others) CHECK_FALSE(d.charge(x, tokens{}));
-    }
+    };
+    if (!crowded) serve_all();
     d.advance(at(0));
     request slow;
     slow.prompt = tokens{1000};
     join(d, slow, at(0));
-    CHECK(d.prompts.value() == Catch::Detail::Approx(200));
-    // 800 tokens more than the mean: 8 s by the engine's clock as fast as that of the crowd is when it comes.
-    const double rate = crowded ? order::crowd_clock::slowest : 1;
-    CHECK(place(slow).entered == Catch::Detail::Approx(8 * rate));
-    if (!crowded) continue;
-    // What has no prompt is ahead by what the mean is longer: 1.7 and 1.4 s.
-    request quick, later;
-    join(d, quick, at(9.5));
-    CHECK(earliest_due::before(quick, slow));
-    join(d, later, at(9.7));
-    CHECK(earliest_due::before(slow, later));
+    // The mean has not risen: no time has passed. So it is 1000 tokens more: 10 s by the engine's clock, which are so
+    // many by that of the crowd if the line stays as it is.
+    CHECK(d.prompts.value() == 0);
+    CHECK(place(slow).level == 1);
+    CHECK(earliest_due::due_at(slow) == at(10));
+    const double guess = (crowded ? order::crowd_clock::slowest : 1) * 10;
+    CHECK(place(slow).entered == Catch::Detail::Approx(guess));
+
+    // It does not: from 5 on nobody waits, or many do. What counts is what the clock shows when the time is over.
+    d.advance(at(5));
+    std::vector<request> more(30);
+    if (crowded) {
+      serve_all();
+      CHECK_FALSE(d.charge(slow, tokens{}));
+    } else {
+      for (request& x : more) join(d, x, at(5));
+    }
+    const std::uint64_t before = place(slow).turn;
+    d.advance(at(10.25));
+    const double shown = d.clock.at(10);
+    CHECK((crowded ? shown > 4 : shown < 6));
+    CHECK_FALSE(d.age(slow));  // it may still be behind others
+    CHECK(place(slow).level == 1);
+    CHECK(place(slow).entered == shown);
+    CHECK(earliest_due::due_at(slow) == time_point::never());
+    const auto moved = static_cast<double>(static_cast<std::int64_t>(place(slow).turn - before)) / 1e6;
+    CHECK(moved == Catch::Detail::Approx(shown - guess).margin(2e-6));
   }
+}
+
+/// What it says may change; it is asked for a first place, and when a slice is over.
+struct expects_what_is_said {
+  const std::int64_t* said = nullptr;
+  template <schedulable R>
+  [[nodiscard]] tokens operator()(const R& /*r*/) const noexcept {
+    return tokens{*said};
+  }
+};
+
+TEST_CASE("earliest_due: who has been held is asked nothing anew") {
+  std::int64_t said = 50;
+  order::earliest_due<expects_what_is_said> d{.prompt_pace = duration{0.01}, .expected = {&said}};
+  std::vector<request> short_ones(2);
+  for (request& x : short_ones) join(d, x, at(0));
+  request held;
+  held.prompt = tokens{100};
+  join(d, held, at(0));
+  d.advance(at(1));
+  said = 90;
+  const std::uint64_t before = place(held).turn;
+  const double guess = place(held).entered;
+  d.age(held);
+  const auto moved = static_cast<double>(static_cast<std::int64_t>(place(held).turn - before)) / 1e6;
+  CHECK(moved == Catch::Detail::Approx(place(held).entered - guess).margin(2e-6));
+}
+
+TEST_CASE("earliest_due: reasoning is held on, and what ends is not") {
+  earliest_due d{.slice = tokens{10}, .prompt_pace = duration{1.0}};
+  request other, r;
+  join(d, other, at(0));
+  r.prompt = tokens{20};
+  r.expected_output = tokens{5};
+  state(r).phase = phase::reasoning;
+  join(d, r, at(0));
+  state(r).length = r.prompt;
+  REQUIRE(earliest_due::due_at(r) == at(20));
+  state(r).length += tokens{10};
+  static_cast<void>(d.charge(r, tokens{10}));
+  d.requeue(r);
+  CHECK(place(r).level == 1);
+  CHECK(earliest_due::due_at(r) == at(20));
+  state(r).phase = phase::answering;
+  d.change_phase(r);
+  CHECK(place(r).level == 0);
+  CHECK(earliest_due::due_at(r) == time_point::never());
+}
+
+TEST_CASE("earliest_due: of those who are alike, with long prompts or short ones, who came first is first") {
+  std::size_t passed = 0;
+  for (unsigned seed = 0; seed != 60; ++seed) {
+    std::mt19937 random{seed};
+    // Only what comes: the line grows. With `served` it becomes shorter again, too.
+    const bool served = seed % 2 != 0;
+    queue q{earliest_due{.prompt_pace = duration{0.002}}};
+    std::vector<request> r(400);
+    std::vector<double> came(r.size());
+    double now = 0;
+    std::size_t next = 0;
+    while (next != r.size() || !q.empty()) {
+      now += 0.05;
+      q.advance(at(now));
+      for (std::size_t n = random() % (next < 150 ? 8 : 3); n-- != 0 && next != r.size(); ++next) {
+        r[next].starts_in = phase::answering;
+        r[next].prompt = tokens{random() % 3 == 0 ? 3000 : 50};
+        r[next].expected_output = tokens{100};
+        came[next] = now;
+        q.push(r[next], at(now));
+      }
+      for (std::size_t n = served || next == r.size() ? random() % 5 : 0; n-- != 0 && !q.empty();) {
+        request* const first = q.pop_front();
+        const bool is_held = place(*first).urgent_at != time_point::never();
+        q.for_each([&](const request& x) {
+          if (x.prompt != first->prompt || x.state().sequence > first->state().sequence) return;
+          ++passed;
+          INFO("seed " << seed << ", at " << now);
+          CHECK(served);
+          CHECK(is_held);
+        });
+        CHECK_FALSE(q.discipline().charge(*first, tokens{}));
+        if (random() % 2 == 0) q.discipline().leave(*first);
+      }
+    }
+  }
+  CHECK(passed != 0);  // as long as one is held
 }
 
 TEST_CASE("earliest_due: prompts that are alike change no order, nor do any if they count for nothing") {
@@ -232,12 +343,39 @@ TEST_CASE("earliest_due: who comes with its KV waits for no prompt, and none cou
 TEST_CASE("earliest_due: the mean prompt is that of all, then of the last thousand") {
   order::recent_mean m;
   CHECK(m.value() == 0);
-  CHECK(m.excess(6) == 0);
-  CHECK(m.excess(0) == -3);
+  CHECK(m.excess(6, 1, 100) == 0);
+  CHECK(m.excess(0, 2, 100) == -3);
   CHECK(m.value() == 3);
-  for (int i = 0; i != 20'000; ++i) m.excess(5);
+  for (int i = 0; i != 20'000; ++i) m.excess(5, 2 + i, 100);
   CHECK(m.value() == Catch::Detail::Approx(5));
-  CHECK(m.excess(1005) == Catch::Detail::Approx(999));
+  CHECK(m.excess(1005, 30'000, 100) == Catch::Detail::Approx(999));
+}
+
+TEST_CASE("earliest_due: the mean prompt rises no faster than it may, so that no later one is through sooner") {
+  order::recent_mean m;
+  CHECK(m.excess(10, 4, 0) == 0);  // the first is the mean
+  CHECK(m.excess(1000, 5, 20) == 970);
+  CHECK(m.excess(1000, 5, 20) == 970);  // no time has passed
+  CHECK(m.excess(1000, 3, 20) == 970);  // nor then,
+  CHECK(m.excess(1000, 6, 20) == 950);  // and none of it counts twice
+  CHECK(m.excess(0, 6, 20) < 0);        // it falls at once
+  CHECK(m.value() == Catch::Detail::Approx(50 - 50.0 / 6));
+
+  std::mt19937 random{3};
+  order::recent_mean of;
+  double now = 0;
+  std::array<double, 3> through{};
+  for (int i = 0; i != 5000; ++i) {
+    now += static_cast<double>(random() % 100) / 1000;
+    const double mean = 100 * static_cast<double>(1 + random() % 90);
+    of.excess(mean, now, 1 / 0.002);
+    for (const double length : {1000.0, 5000.0, 9000.0}) {
+      const double until = now + 0.002 * std::max(length - of.value(), 0.0);
+      double& last = through[static_cast<std::size_t>(length / 4000)];
+      CHECK(until >= last - 1e-9);
+      last = until;
+    }
+  }
 }
 
 /// Twice what it has, and 10 at first: nobody knows before.

@@ -48,8 +48,8 @@ concept biased_predictor = output_predictor<F, R> && requires(const F& f, const 
 template <clock_policy Clock>
 struct due_place : reader_place<Clock> {
   tokens first{};      ///< Output that was expected of it when it joined.
-  double entered = 0;  ///< When it arrived, by the order's clock, and as much later as its prompt is longer than
-                       ///< others: `prompt_pace`. What is expected of it counts from then on.
+  double entered = 0;  ///< What the order's clock shows when it arrives, or, if its prompt is longer than others', when
+                       ///< it has been held for it: `prompt_pace`. What is expected of it counts from then on.
 };
 
 /// Answers just in time, as `paced`; before them, whoever is due first: (priority, level, place on it, sequence).
@@ -58,7 +58,8 @@ struct due_place : reader_place<Clock> {
 ///   yet. Earliest deadline first. One that became urgent stays so until its slice is used up, and stores meanwhile.
 /// - Level 1: what has no reader yet, reasoning or a prompt before its first token. Each is due when its reader
 ///   would have been through, had it begun on arrival: arrival + expected output x `pace`, by a clock that goes slower
-///   the more wait (`crowd_clock`), + what its prompt is longer than the others' x `prompt_pace`. Earliest due first.
+///   the more wait (`crowd_clock`). Who has a longer prompt than others arrives later, by `prompt_pace` for each token
+///   more. Earliest due first.
 /// - Level 2, calm: answers whose reader has enough to read. Earliest deadline first.
 ///
 /// Who has reasoned for a slice is asked about anew: with a predictor that looks at what a request has generated
@@ -73,13 +74,12 @@ struct due_place : reader_place<Clock> {
 /// order. Where nothing is known of the lengths, or all are alike, and prompts count for nothing, it is arrival order.
 ///
 /// While a long prompt is computed those who have not begun wait for it, and steps are longer: short ones go ahead of
-/// long ones. A prompt counts by as much as it is longer or shorter than the mean of the last thousand or so, and at
-/// the rate that the clock of the crowd has when it comes: for so much time as passes if the line stays, and up to a
-/// hundred times as much (`crowd_clock::slowest`) if it grows. Where few are computed at a time and many wait, as on an
-/// instance that has prompts only, that clock always stands, and a constant part of it would be a hundred times as much
-/// always. The price: what counts for less when more wait, and against a mean that follows, has no order of its own.
-/// Requests with prompts that are all alike go by arrival; of several long ones the later may go first while the line
-/// grows. Who comes with its KV waits for no prompt, and is not put off.
+/// long ones. A request is *held* for what its prompt is longer than the mean of the last thousand or so: by the
+/// engine's clock, so that the time is the same however many wait, and it counts as if it came only then. It may be
+/// served meanwhile, at the place that it would have if the line stayed as it is; what the other clock shows when the
+/// time is over is known then. So of requests with the same prompt and the same expectation who came first is first,
+/// but for a later one that is still held, ahead of which the line has become shorter since. The mean rises no faster
+/// than would let the time of a later one be over first. Who comes with its KV waits for no prompt, and is not held.
 ///
 /// What is urgent displaces everything else, and reasoning displaces calm answers, whose readers do not notice. A
 /// prompt that nobody has reasoned about takes nobody's place, for its answer would soon be as calm; nor does anyone
@@ -112,9 +112,9 @@ struct earliest_due {
   /// 1 + (`revised` - 1) max(1, bias - 1) times: by default for 2 times, or for as many as the bias is, if that is
   /// more, as it is with tails heavier than the exponential's. At least 1: never for more; infinity: without a bound.
   double revised = 2;
-  /// Time that a token puts a request off by which its prompt is longer than the mean: some times, say 16, what a token
-  /// of a prompt takes to be computed. 0: prompts count for nothing, as they should where most of them is cached.
-  /// Finite, not negative.
+  /// Time for which a request is held for each token by which its prompt is longer than the mean: some times, say 32,
+  /// what a token of a prompt takes to be computed. 0: prompts count for nothing, as they should where most of them is
+  /// cached. Finite, not negative.
   duration prompt_pace{};
   // Before the others: clang 16 writes what comes after an empty [[no_unique_address]] member elsewhere.
   crowd_clock clock{};                        ///< By which requests arrive.
@@ -128,17 +128,15 @@ struct earliest_due {
     static_assert(output_predictor<Expected, R>,
                   "tessera: `earliest_due` needs requests with a member `expected_output`, or an Expected with "
                   "`tokens operator()(const R&) const noexcept`");
+    using time_point = typename R::time_point;
     auto& place = request_access::order_state<earliest_due>(r);
     clock.advance(arrived.seconds());
-    place.entered = clock.at(arrived.seconds());
-    if (r.state().computed == tokens{}) {  // otherwise it comes with KV
-      const double longer = prompts.excess(static_cast<double>(r.prompt.count()));
-      place.entered += prompt_pace.seconds() * longer * clock.rate();
-    }
+    const double held = held_for(r, arrived.seconds());
+    place.entered = clock.at(arrived.seconds() + held);
     clock.joins();
     place.first = max(expected(static_cast<const R&>(r)), tokens{});
     place.turn = due(r);
-    take_place(r);
+    take_place(r, held > 0 ? detail::moved_by(arrived, held) : time_point::never());
   }
 
   /// Accounts for tokens that were run; true if the request is due for a new place.
@@ -161,14 +159,15 @@ struct earliest_due {
   /// A new place for a request that was due.
   template <schedulable R>
   void requeue(R& r) noexcept {
-    if (r.state().phase == phase::reasoning) request_access::order_state<earliest_due>(r).turn = due(r);
-    take_place(r);
+    auto& place = request_access::order_state<earliest_due>(r);
+    if (r.state().phase == phase::reasoning) place.turn = due(r);
+    take_place(r, place.level == detail::unread ? place.urgent_at : R::time_point::never());
   }
 
   /// A resident that has just ended its reasoning is urgent at once.
   template <schedulable R>
   void change_phase(R& r) noexcept {
-    take_place(r);
+    take_place(r, R::time_point::never());
     request_access::order_state<earliest_due>(r).level = detail::urgent;
   }
 
@@ -184,15 +183,25 @@ struct earliest_due {
     clock.advance(now.seconds());
   }
 
-  /// When it becomes urgent; `never()` if it is, or has no reader.
+  /// When it becomes urgent, or, without a reader, has been held for long enough; `never()` if it is, or has.
   template <schedulable R>
   [[nodiscard]] static typename R::time_point due_at(const R& r) noexcept {
     return detail::due_by_level<earliest_due>(r);
   }
-  /// Makes it urgent.
+  /// Makes it urgent, before all who are due later; or, without a reader, has it arrive now, wherever that is.
   template <schedulable R>
-  void age(R& r) noexcept {
-    request_access::order_state<earliest_due>(r).level = detail::urgent;
+  bool age(R& r) noexcept {
+    auto& place = request_access::order_state<earliest_due>(r);
+    if (place.level == detail::unread) {
+      // What is expected of it stays what it was: of those who were not held nobody asks anew either.
+      const double before = place.entered;
+      place.entered = clock.at(place.urgent_at.seconds());
+      place.turn += static_cast<std::uint64_t>(microseconds(place.entered - before));
+      place.urgent_at = R::time_point::never();
+      return false;
+    }
+    place.level = detail::urgent;
+    return true;
   }
 
   /// By priority, then level, then place on it, then arrival.
@@ -211,6 +220,14 @@ struct earliest_due {
   }
 
  private:
+  /// For how long a request is held that comes now, in seconds.
+  template <schedulable R>
+  [[nodiscard]] double held_for(const R& r, double now) noexcept {
+    const double a_token = prompt_pace.seconds();
+    if (!(a_token > 0) || r.state().computed > tokens{}) return 0;
+    const double longer = prompts.excess(static_cast<double>(r.prompt.count()), now, 1 / a_token);
+    return longer > 0 ? a_token * longer : 0;
+  }
   /// When the reader of a request without one would have been through, by what is expected of it now.
   template <schedulable R>
   [[nodiscard]] std::uint64_t due(const R& r) const noexcept {
@@ -231,20 +248,23 @@ struct earliest_due {
   }
   /// Places are integers: a microsecond each, so that no clock's origin costs precision.
   [[nodiscard]] static std::uint64_t turn_at(double seconds) noexcept {
+    return static_cast<std::uint64_t>(microseconds(seconds)) ^ (std::uint64_t{1} << 63U);
+  }
+  [[nodiscard]] static std::int64_t microseconds(double seconds) noexcept {
     constexpr double most = 9e18;
     const double us = seconds * 1e6;
-    const double within = us < most ? (us > -most ? us : -most) : most;
-    return static_cast<std::uint64_t>(static_cast<std::int64_t>(within)) ^ (std::uint64_t{1} << 63U);
+    return static_cast<std::int64_t>(us < most ? (us > -most ? us : -most) : most);
   }
 
   template <schedulable R>
-  void take_place(R& r) noexcept {
+  void take_place(R& r, typename R::time_point held_until) noexcept {
     static_assert(reader_deadline<Deadline, R>,
                   "tessera: `earliest_due` needs requests with a token pacer as a member `pacer`, or a Deadline with "
                   "`R::time_point operator()(const R&) const noexcept`");
     // Whether it has begun: one that has ended its reasoning is waited for, though its reader has nothing yet.
     const bool is_read = r.state().phase == phase::answering && r.generated() > tokens{};
     detail::place_by_reader<earliest_due>(r, is_read, deadline, margin);
+    if (!is_read) request_access::order_state<earliest_due>(r).urgent_at = held_until;
   }
 };
 

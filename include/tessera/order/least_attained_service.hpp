@@ -134,8 +134,9 @@ struct least_attained_service {
   }
   /// Boosts it.
   template <schedulable R>
-  void age(R& r) noexcept {
+  bool age(R& r) noexcept {
     request_access::order_state<least_attained_service>(r).boosted = true;
+    return true;
   }
 
   /// By priority, then the boosted ones by age, then by level, then by arrival.

@@ -89,8 +89,9 @@ struct paced {
   }
   /// Makes it urgent.
   template <schedulable R>
-  void age(R& r) noexcept {
+  bool age(R& r) noexcept {
     request_access::order_state<paced>(r).level = detail::urgent;
+    return true;
   }
 
   /// By priority, then level, then place on it, then arrival.

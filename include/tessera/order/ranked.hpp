@@ -105,8 +105,9 @@ struct ranked {
   }
   /// Boosts it.
   template <schedulable R>
-  void age(R& r) noexcept {
+  bool age(R& r) noexcept {
     request_access::order_state<ranked>(r).boosted = true;
+    return true;
   }
 
   /// By priority, then the boosted ones by age, then by score, then by arrival.

@@ -35,11 +35,12 @@ concept reader_deadline = std::copyable<F> && schedulable<R> && requires(const F
 /// What `paced` and `earliest_due` keep about each request.
 template <clock_policy Clock>
 struct reader_place {
-  std::uint64_t turn = 0;                                                ///< Place of one that has no reader yet.
-  tokens quantum_used{};                                                 ///< Tokens generated since it took its place.
-  basic_time_point<Clock> urgent_at = basic_time_point<Clock>::never();  ///< When its reader must be looked after.
-  std::uint8_t level = 0;                                                ///< 0: urgent; 1: no reader yet; 2: calm.
-  bool begun = false;  ///< Whether it has been served; kept by `earliest_due` alone, in what would be padding.
+  std::uint64_t turn = 0;  ///< Place of one that has no reader yet.
+  tokens quantum_used{};   ///< Tokens generated since it took its place.
+  /// When its reader must be looked after; of one without a reader, until when `earliest_due` holds it.
+  basic_time_point<Clock> urgent_at = basic_time_point<Clock>::never();
+  std::uint8_t level = 0;  ///< 0: urgent; 1: no reader yet; 2: calm.
+  bool begun = false;      ///< Whether it has been served; kept by `earliest_due` alone, in what would be padding.
 };
 
 namespace detail {
@@ -50,11 +51,12 @@ inline constexpr std::uint8_t calm = 2;    // answers whose reader has enough
 
 // For an order `D` whose `state` is a `reader_place`:
 
-/// When a request becomes urgent; `never()` if it is, or has no reader.
+/// When a request ages: a calm one becomes urgent, and one without a reader has been held for long enough. `never()` if
+/// it is urgent, or is not held.
 template <class D, schedulable R>
 [[nodiscard]] typename R::time_point due_by_level(const R& r) noexcept {
   const auto& s = order_state<D>(r);
-  return s.level == calm ? s.urgent_at : R::time_point::never();
+  return s.level == urgent ? R::time_point::never() : s.urgent_at;
 }
 
 /// By priority, then level; on it the unread ones by `turn`, the others by the time at which they become urgent; then

@@ -23,10 +23,11 @@ TESSERA_NAMESPACE_BEGIN
 /// and gives them their places through `discipline()`, `insert` and `erase` move them in and out, places untouched.
 ///
 /// Where the discipline ages, requests whose time has come are not moved when it comes, however many they are, but when
-/// `front` or `next` comes to where they belong: each of these two moves at most one.
+/// `front` or `next` comes to where they belong: each of these two moves one, and more if those that age do not come
+/// to the front (`D::age` says so): then each that is due.
 ///
-/// Complexity, in the number of queued requests: `back`, `size` O(1); `front` and `next` O(1) amortised, O(log n) where
-/// the discipline ages; `push` and `insert` at either end, and `pop_front`, O(1) amortised, elsewhere O(log n)
+/// Complexity, in the number of queued requests: `back`, `size` O(1); `front` and `next` O(1) amortised, O(log n) for
+/// each that they move; `push` and `insert` at either end, and `pop_front`, O(1) amortised, elsewhere O(log n)
 /// comparisons; `erase` O(1) amortised; `advance` O(1). No operation scans. Allocates: never. Misuse is asserted.
 ///
 /// A request is in at most one queue. It must outlive its stay, and the queue must not move meanwhile: it cannot.
@@ -58,8 +59,13 @@ class ordered_queue {
   [[nodiscard]] bool empty() const noexcept { return order_.empty(); }
 
   /// The request to serve first, at the time last told; null if the queue is empty.
-  [[nodiscard]] R* front() noexcept { return empty() ? nullptr : served_at(order_.begin()); }
-  /// The same, to look at: who is due is moved all the same, which nobody can tell.
+  [[nodiscard]] R* front() noexcept {
+    if (empty()) return nullptr;
+    while (age_one(*order_.begin())) {
+    }
+    return &*order_.begin();
+  }
+  /// The same, to look at: who is due is moved all the same, as the next look would.
   [[nodiscard]] const R* front() const noexcept { return const_cast<ordered_queue*>(this)->front(); }
   /// Who stands last; null if empty. O(1). (One that is due to age stands where it stood until `front` or `next` comes
   /// to where it belongs.)
@@ -71,8 +77,10 @@ class ordered_queue {
   /// The request after `r`, or null. Requires: `r` is queued.
   [[nodiscard]] R* next(R& r) noexcept {
     TESSERA_ASSERT(linked(r), "the request is not queued");
-    auto i = order_.iterator_to(r);
-    return ++i == order_.end() ? nullptr : served_at(i);
+    const auto after = [&]() noexcept { return std::next(order_.iterator_to(r)); };
+    while (after() != order_.end() && age_one(*after())) {
+    }
+    return after() == order_.end() ? nullptr : &*after();
   }
 
   /// Calls `f(r)` for each request, const, in the order in which they are queued: of those that are due to age, some
@@ -180,17 +188,16 @@ class ordered_queue {
     }
   }
 
-  /// Who is served at `i`: who stands there, unless another of that priority is due to age, which goes to its place
-  /// first. The earliest of them is enough, because they come to stand in the order in which they were due.
-  [[nodiscard]] R* served_at(typename order_tree::iterator i) noexcept {
-    R* const here = &*i;
+  /// Gives the one who is due first its place, of those who queue with the priority of `r`. Whether another may come to
+  /// stand in front of them all who is due to age.
+  bool age_one(const R& r) noexcept {
+    bool more = false;
     if constexpr (D::ages) {
-      if (R* const due = due_.first(now_, here->priority); due != nullptr) {
-        update(*due, [this](R& aged) noexcept { discipline_.age(aged); });
-        if (due == here || discipline_.before(*due, *here)) return due;
+      if (R* const due = due_.first(now_, r.priority); due != nullptr) {
+        update(*due, [this, &more](R& aged) noexcept { more = !discipline_.age(aged); });
       }
     }
-    return here;
+    return more;
   }
 
   D discipline_;

@@ -106,8 +106,13 @@ struct order_words<order::earliest_due<Expected, Deadline>> {
     const std::string read = detail::reader_words(o, r);
     if (!read.empty()) return read;
     // As `earliest_due` keeps it: microseconds, in an order that unsigned numbers have.
-    const auto us = static_cast<std::int64_t>(order_state<order_type>(r).turn ^ (std::uint64_t{1} << 63U));
-    return fmt::format("nobody reads it yet, due at {:.3f} s by the clock of the line", static_cast<double>(us) * 1e-6);
+    const auto& s = order_state<order_type>(r);
+    const auto us = static_cast<std::int64_t>(s.turn ^ (std::uint64_t{1} << 63U));
+    return fmt::format("nobody reads it yet, due at {:.3f} s by the clock of the line{}",
+                       static_cast<double>(us) * 1e-6,
+                       s.urgent_at == time_point::never()
+                           ? std::string{}
+                           : fmt::format(", held for its prompt until {:.3f} s", s.urgent_at.seconds()));
   }
   /// What is predicted of it; may be empty.
   [[nodiscard]] static std::string prediction(const order_type& o, const request& r) {

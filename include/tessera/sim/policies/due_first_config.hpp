@@ -28,8 +28,8 @@ struct due_first_config {
                                      ///< so on, and half of a promised TPOT.
   double pace = 0.1;                 ///< Seconds a token of expected output is worth; see `order::earliest_due`.
   double revised = 2;                ///< See `order::earliest_due`; 1: nobody is expected anew while it reasons.
-  double prompts = 16;   ///< How many times what a prompt takes beyond the mean puts it off, where they share
-                         ///< no prefixes; see `order::earliest_due::prompt_pace`.
+  double prompts = 32;   ///< For how many times what its prompt takes beyond the mean a request is held, where they
+                         ///< share no prefixes; see `order::earliest_due::prompt_pace`.
   double programs = 0;   ///< Weight of what a request's program has been given; see `rank::program_length`.
   double step_s = 0.05;  ///< See `bounded_steps`: half a target TPOT.
 };
