@@ -398,6 +398,26 @@ def test_shortest_prefill_is_of_what_the_cache_lacks() -> None:
     assert started == ["cached", "short", "long"]
 
 
+@pytest.mark.parametrize(
+    ("prompt_pace", "order"), [(0.0, ["long", "later", "short"]), (0.1, ["short", "long", "later"])]
+)
+def test_who_has_a_long_prompt_is_held(prompt_pace: float, order: list[str]) -> None:
+    """9 s for 90 tokens more than the mean: then they go by arrival again."""
+    e = Engine("due_first", residents=1, prompt_pace=prompt_pace)
+    e.add(Request("busy", [7] * 10, 2))
+    e.plan(budget=512)  # it holds the one place
+    e.answer({"busy": 10}, {"busy": [3]})
+    for name, at, length in (("long", 1, 100), ("later", 2, 100), ("short", 5, 10), ("behind", 40, 10)):
+        e.now = float(at)
+        e.add(Request(name, [1] * length, 1))
+    started = []
+    for _ in range(6):
+        counts, _, fresh, *_ = e.plan(budget=512)
+        started += [f[0].id for f in fresh]
+        e.answer(counts, {i: [3] for i in counts})
+    assert started == [*order, "behind"]
+
+
 @pytest.mark.parametrize("in_flight", [1, 2])
 @pytest.mark.parametrize("second_runner", [False, True])
 @pytest.mark.parametrize("policy", ["fcfs", "round_robin"])

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// expect: a discipline that ages needs .R::time_point due_at\(const R&\) const noexcept. and .bool age\(R&\) noexcept.
+// expect: a discipline that ages needs .R::time_point due_at\(const R&\) const noexcept. and .void age\(R&\) noexcept.
 
 #include <tessera/order/fcfs.hpp>
 #include <tessera/queue/ordered_queue.hpp>
@@ -12,9 +12,7 @@ struct patient : tessera::order::fcfs {
     return R::time_point::never();
   }
   template <tessera::schedulable R>
-  bool age(R&) noexcept {
-    return true;
-  }
+  void age(R&) noexcept {}
 #endif
 };
 

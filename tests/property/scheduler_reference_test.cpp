@@ -36,7 +36,7 @@ struct task {
   std::int64_t computed = 0, length = 0, held = 0, used = 0;
   std::uint64_t turn = 0;
   int level = 0;
-  double boost_at = std::numeric_limits<double>::infinity(), answers_since = 0, due = 0, came = 0;
+  double boost_at = std::numeric_limits<double>::infinity(), answers_since = 0, due = 0, came = 0, submitted = 0;
   double held_until = std::numeric_limits<double>::infinity();
   std::int64_t answered = 0;
   bool begun = false;
@@ -97,12 +97,14 @@ class textbook {
     }
     pass(now);
     count_ = std::min(count_ + 1, 1000.0);
-    const double step = (static_cast<double>(t.prompt) - mean_prompt_) / count_;
+    const double step = (static_cast<double>(t.prompt) - mean_of_all_) / count_;
     // A later one must not be through sooner.
-    mean_prompt_ += count_ > 1 ? std::min(step, (now - came_last_) / prompt_pace) : step;
-    came_last_ = now;
+    mean_of_all_ += step;
+    const double most = mean_prompt_ + (now - came_last_) / prompt_pace;
+    mean_prompt_ = count_ > 1 ? std::min(mean_of_all_, most) : mean_of_all_;
+    t.submitted = came_last_ = now;
     const double longer = std::max(static_cast<double>(t.prompt) - mean_prompt_, 0.0);
-    t.came = clock_ + prompt_pace * longer * rate();
+    t.came = clock_;
     if (longer > 0) t.held_until = now + prompt_pace * longer;
     t.due = due_at(t, static_cast<double>(expected_of(t.score, 0)));
     if (reads()) take_place(t);
@@ -137,22 +139,14 @@ class textbook {
         continue;
       }
       if (t.boost_at <= now) t.level = 0;
-      if (t.resident) has_been_held(t, now);
+      has_been_held(t, now);
       (t.resident ? residents : waiting).push_back(&t);
     }
     const auto sorted = [this](const task* a, const task* b) { return key(*a) < key(*b); };
     std::sort(residents.begin(), residents.end(), sorted);
     // Who makes up for KV that was dropped goes first.
     std::stable_partition(residents.begin(), residents.end(), [](const task* t) { return t->restarted; });
-    // Those who wait when it comes to their priority.
-    const auto look = [&] {
-      std::sort(waiting.begin(), waiting.end(), sorted);
-      for (task* t : waiting) {
-        if (t->priority == waiting.front()->priority) has_been_held(*t, now);
-      }
-      std::sort(waiting.begin(), waiting.end(), sorted);
-    };
-    look();
+    std::sort(waiting.begin(), waiting.end(), sorted);
     step out;
     std::size_t next = 0;
     bool open = true;
@@ -232,7 +226,6 @@ class textbook {
         if (!row) evict_last();
         while (free() < need) evict_last();
         waiting.erase(waiting.begin());
-        look();
         w->held = need;
         w->resident = true;
         ++started;
@@ -299,17 +292,23 @@ class textbook {
     if (heard_ >= 0) clock_ += (now - heard_) * rate();
     heard_ = now;
   }
-  /// What the clock shows when its time is over was a guess until then.
+  /// It arrives, if its time is over, by the clock: until then that was a guess.
   void has_been_held(task& t, double now) {
     if (s_.how != rule::due || t.level != 1 || now < t.held_until) return;
-    const double came = clock_ + (t.held_until - now) * rate();
-    t.due += static_cast<double>(static_cast<std::int64_t>(1e6 * (came - t.came)));
-    t.came = came;
+    t.came = std::min(clock_, t.came + t.held_until - t.submitted);
     t.held_until = std::numeric_limits<double>::infinity();
+    t.due = due_at(t, t.length == t.prompt ? static_cast<double>(expected_of(t.score, 0)) : expected_now(t));
   }
-  /// In whole microseconds.
-  [[nodiscard]] static double due_at(const task& t, double output) {
-    return static_cast<double>(static_cast<std::int64_t>(1e6 * (t.came + pace * output)));
+  [[nodiscard]] static double expected_now(const task& t) {
+    const auto output = static_cast<double>(expected_of(t.score, t.length - t.prompt));
+    const double times = bias_of(t.score) > 2 ? 1 + (revised - 1) * (bias_of(t.score) - 1) : revised;
+    return std::min(output, times * static_cast<double>(expected_of(t.score, 0)));
+  }
+  /// In whole microseconds. One that is held arrives as if the line stayed as it is.
+  [[nodiscard]] double due_at(const task& t, double output) const {
+    const bool held = t.held_until < std::numeric_limits<double>::infinity();
+    const double came = t.came + (held ? (t.held_until - t.submitted) * rate() : 0);
+    return static_cast<double>(static_cast<std::int64_t>(1e6 * (came + pace * output)));
   }
   using key_type = std::tuple<int, int, double, std::uint64_t, std::size_t>;
   [[nodiscard]] key_type key(const task& t) const {
@@ -382,9 +381,7 @@ class textbook {
       const bool by_quanta = s_.how == rule::readers && !t.answering;
       const bool first_read = s_.how == rule::due && t.level == 1 && t.answered > 0;
       if (s_.how == rule::due && !t.answering && t.used >= s_.slice) {
-        const auto output = static_cast<double>(expected_of(t.score, t.length - t.prompt));
-        const double times = bias_of(t.score) > 2 ? 1 + (revised - 1) * (bias_of(t.score) - 1) : revised;
-        t.due = due_at(t, std::min(output, times * static_cast<double>(expected_of(t.score, 0))));
+        t.due = due_at(t, expected_now(t));
         t.used = 0;
       }
       if (by_quanta ? t.used >= s_.quantum : t.answering && (t.used >= s_.slice || first_read)) {
@@ -424,7 +421,7 @@ class textbook {
   std::uint64_t turns_ = 0;
   std::size_t chosen_ = 0;
   double clock_ = 0, heard_ = -1;
-  double mean_prompt_ = 0, count_ = 0, came_last_ = 0;  ///< Of the last thousand.
+  double mean_prompt_ = 0, mean_of_all_ = 0, count_ = 0, came_last_ = 0;  ///< Of the last thousand.
 };
 
 using hook =

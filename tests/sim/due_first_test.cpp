@@ -643,12 +643,12 @@ TEST_CASE(
   };
   const auto run = [&](double prompts) { return sim::run_due_first(h100, rows, {}, {.prompts = prompts}, quiet); };
   // Where all are alike they come in the order of arrival, and the number is nothing.
-  CHECK(run(16).numbers.e2e.mean == run(0).numbers.e2e.mean);
+  CHECK(run(32).numbers.e2e.mean == run(0).numbers.e2e.mean);
   for (std::size_t i = 0; i != rows.size(); ++i) {
     rows[i].prompt_tokens = i % 2 == 0 ? 200 : 9000;
     rows[i].output_tokens = rows[i].answer_tokens = 20;
   }
-  const run_result by_prompt = run(16);
+  const run_result by_prompt = run(32);
   const run_result by_arrival = run(0);
   check_served(by_prompt, rows);
   CHECK(mean_of(by_prompt, false) < 0.7 * mean_of(by_arrival, false));

@@ -285,7 +285,7 @@ static_assert(!queue_discipline<ages_is_no_static, request>);
 struct aging : archetype {
   static constexpr bool ages = true;
   static time_point due_at(const request&) noexcept;
-  bool age(request&) noexcept;
+  void age(request&) noexcept;
 };
 struct due_is_const : aging {
   time_point due_at(const request&) const noexcept;
@@ -303,13 +303,13 @@ struct due_wants_to_write : aging {
   static time_point due_at(request&) noexcept;
 };
 struct no_age : aging {
-  bool age(request&) = delete;
+  void age(request&) = delete;
 };
 struct age_may_throw : aging {
-  bool age(request&);
+  void age(request&);
 };
-struct age_tells_nothing : aging {
-  void age(request&) noexcept;
+struct age_returns : aging {
+  bool age(request&) noexcept;
 };
 static_assert(queue_discipline<aging, request>);
 static_assert(queue_discipline<due_is_const, request>);
@@ -319,7 +319,7 @@ static_assert(!queue_discipline<due_in_seconds, request>);
 static_assert(!queue_discipline<due_wants_to_write, request>);
 static_assert(!queue_discipline<no_age, request>);
 static_assert(!queue_discipline<age_may_throw, request>);
-static_assert(!queue_discipline<age_tells_nothing, request>);
+static_assert(!queue_discipline<age_returns, request>);
 
 // What it keeps about each request needs room in the hook.
 struct keeps : archetype {

@@ -51,8 +51,15 @@ concept discipline_says_ages = requires { typename std::bool_constant<D::ages>; 
 template <class D, class R>
 concept discipline_ages = !detail::ages<D> || requires(D& d, const D& c, R& r, const R& s) {
   { c.due_at(s) } noexcept -> std::same_as<typename R::time_point>;
-  { d.age(r) } noexcept -> std::same_as<bool>;
+  { d.age(r) } noexcept -> std::same_as<void>;
 };
+
+/// Whether those who age come to stand before all who are to age later; if nothing is said, they do.
+template <class D>
+inline constexpr bool ages_to_front = ages<D>;
+template <class D>
+  requires requires { typename std::bool_constant<D::ages_to_front>; }
+inline constexpr bool ages_to_front<D> = ages<D> && D::ages_to_front;
 
 template <class D, class R>
 [[nodiscard]] consteval bool hook_has_room() noexcept {
@@ -86,18 +93,18 @@ template <class D, class R>
 /// 9. `d.displaces(waiting, resident) -> bool`, const or static: a waiting request may take the blocks or the batch
 ///    slot of a resident.
 /// 10. `D::ages`, a constant. If true: `d.due_at(r)`, const or static, the moment at which `r` ages, `never()` if it
-///    does not or has; and `d.age(r) -> bool`, which gives it the place that it has from then on, and says whether that
-///    is in front.
+///    does not or has; and `d.age(r)`, which gives it the place that it has from then on.
 ///
 /// Not checked:
 /// - `before` is a strict total order over what 2, 4, 5 and 10 wrote and members that change only in a container's
 ///   `update`; it compares `priority` first (higher first) and `sequence` last, so that runs repeat exactly. What 3, 6
 ///   and 7 write does not change it.
 /// - `displaces(w, r)` implies `before(w, r)`, and `displaces(w, s)` for every `s` that ranks behind `r`.
-/// - After `age(r)`, `due_at(r)` is `never()` until `r` is given a new place. If `age(r)` is true, `r` is before all of
-///   its priority that have yet to age, of those due at the same time those that arrived later, and stays so when they
-///   do. So a container need not move all who are due at once: it moves them when it comes to them. If it is false,
-///   all who are due are moved before anybody is known to be first.
+/// - Of two requests of one priority that age, the one that was due first, or among equals arrived first, is before the
+///   other, and those that have aged are before those of their priority that were not due then. After `age(r)`,
+///   `due_at(r)` is `never()` until `r` is given a new place. So a container need not move all who are due at once: it
+///   moves them when it comes to them. Where that is not so, `D::ages_to_front`, a constant, is false: all who are due
+///   are moved when the time is told, O(log n) each. (`age` makes nobody be displaced who was not.)
 /// - `enter`, `requeue`, `change_phase` and `age` are called only while `r` is in no container.
 ///
 /// Complexity: O(1) each. Allocates: never.
@@ -139,7 +146,7 @@ struct explain_queue_discipline {
   static_assert(discipline_says_ages<D>, "tessera: the discipline lacks `static constexpr bool ages`");
   static_assert(!schedulable<R> || discipline_ages<D, R>,
                 "tessera: a discipline that ages needs `R::time_point due_at(const R&) const noexcept` and "
-                "`bool age(R&) noexcept`");
+                "`void age(R&) noexcept`");
   static_assert(hook_has_room<D, R>(),
                 "tessera: this discipline keeps something about each request: derive the request from "
                 "`tessera::request_hook_for<the discipline>` instead of `tessera::request_hook`");

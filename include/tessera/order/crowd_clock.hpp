@@ -43,6 +43,8 @@ class crowd_clock {
   [[nodiscard]] double at(double seconds) const noexcept {
     return started_ ? time_ + (seconds - heard_) * rate() : seconds;
   }
+  /// What it shows at the last `advance`; 0 before.
+  [[nodiscard]] double now() const noexcept { return time_; }
   /// Its rate now, in (0, 1]: that of the engine's clock is 1.
   [[nodiscard]] double rate() const noexcept {
     const double share = static_cast<double>(served_ + 1) / static_cast<double>(served_ + waiting_ + 1);

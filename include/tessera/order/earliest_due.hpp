@@ -48,8 +48,8 @@ concept biased_predictor = output_predictor<F, R> && requires(const F& f, const 
 template <clock_policy Clock>
 struct due_place : reader_place<Clock> {
   tokens first{};      ///< Output that was expected of it when it joined.
-  double entered = 0;  ///< What the order's clock shows when it arrives, or, if its prompt is longer than others', when
-                       ///< it has been held for it: `prompt_pace`. What is expected of it counts from then on.
+  double entered = 0;  ///< What the order's clock showed when it arrived, and from when it has been held for its prompt
+                       ///< on, what it showed then. What is expected of it counts from there.
 };
 
 /// Answers just in time, as `paced`; before them, whoever is due first: (priority, level, place on it, sequence).
@@ -75,11 +75,11 @@ struct due_place : reader_place<Clock> {
 ///
 /// While a long prompt is computed those who have not begun wait for it, and steps are longer: short ones go ahead of
 /// long ones. A request is *held* for what its prompt is longer than the mean of the last thousand or so: by the
-/// engine's clock, so that the time is the same however many wait, and it counts as if it came only then. It may be
-/// served meanwhile, at the place that it would have if the line stayed as it is; what the other clock shows when the
-/// time is over is known then. So of requests with the same prompt and the same expectation who came first is first,
-/// but for a later one that is still held, ahead of which the line has become shorter since. The mean rises no faster
-/// than would let the time of a later one be over first. Who comes with its KV waits for no prompt, and is not held.
+/// engine's clock, so that the time is the same however many wait. When it is over it arrives, as if it came only then.
+/// It may be served meanwhile, at the place that it would have if the line stayed as it is. So of requests with the
+/// same prompt and the same expectation who came first is first, once it has been held; before that each is where the
+/// line that it found has put it. (The mean rises no faster than would let the time of a later one be over first.) Who
+/// comes with its KV waits for no prompt, and is not held.
 ///
 /// What is urgent displaces everything else, and reasoning displaces calm answers, whose readers do not notice. A
 /// prompt that nobody has reasoned about takes nobody's place, for its answer would soon be as calm; nor does anyone
@@ -98,7 +98,8 @@ struct due_place : reader_place<Clock> {
 /// @tparam Deadline a `reader_deadline`; by default the request's member `pacer`.
 template <class Expected = expected_output_member, class Deadline = pacer_member>
 struct earliest_due {
-  static constexpr bool ages = true;  ///< Whether a request moves to the front when its time has come.
+  static constexpr bool ages = true;            ///< Whether a request gets another place when its time has come.
+  static constexpr bool ages_to_front = false;  ///< Who has been held may stand behind others all the same.
 
   /// What it keeps about each request.
   template <clock_policy Clock>
@@ -128,15 +129,14 @@ struct earliest_due {
     static_assert(output_predictor<Expected, R>,
                   "tessera: `earliest_due` needs requests with a member `expected_output`, or an Expected with "
                   "`tokens operator()(const R&) const noexcept`");
-    using time_point = typename R::time_point;
     auto& place = request_access::order_state<earliest_due>(r);
     clock.advance(arrived.seconds());
-    const double held = held_for(r, arrived.seconds());
-    place.entered = clock.at(arrived.seconds() + held);
-    clock.joins();
+    place.entered = clock.at(arrived.seconds());
     place.first = max(expected(static_cast<const R&>(r)), tokens{});
+    const double held = held_for(r, arrived.seconds());
+    take_place(r, held > 0 ? detail::moved_by(arrived, held) : R::time_point::never());
     place.turn = due(r);
-    take_place(r, held > 0 ? detail::moved_by(arrived, held) : time_point::never());
+    clock.joins();
   }
 
   /// Accounts for tokens that were run; true if the request is due for a new place.
@@ -159,9 +159,9 @@ struct earliest_due {
   /// A new place for a request that was due.
   template <schedulable R>
   void requeue(R& r) noexcept {
-    auto& place = request_access::order_state<earliest_due>(r);
-    if (r.state().phase == phase::reasoning) place.turn = due(r);
+    const auto& place = order_state<earliest_due>(r);
     take_place(r, place.level == detail::unread ? place.urgent_at : R::time_point::never());
+    if (r.state().phase == phase::reasoning) request_access::order_state<earliest_due>(r).turn = due(r);
   }
 
   /// A resident that has just ended its reasoning is urgent at once.
@@ -188,20 +188,19 @@ struct earliest_due {
   [[nodiscard]] static typename R::time_point due_at(const R& r) noexcept {
     return detail::due_by_level<earliest_due>(r);
   }
-  /// Makes it urgent, before all who are due later; or, without a reader, has it arrive now, wherever that is.
+  /// Makes it urgent; or, without a reader, has it arrive now.
   template <schedulable R>
-  bool age(R& r) noexcept {
+  void age(R& r) noexcept {
     auto& place = request_access::order_state<earliest_due>(r);
-    if (place.level == detail::unread) {
-      // What is expected of it stays what it was: of those who were not held nobody asks anew either.
-      const double before = place.entered;
-      place.entered = clock.at(place.urgent_at.seconds());
-      place.turn += static_cast<std::uint64_t>(microseconds(place.entered - before));
-      place.urgent_at = R::time_point::never();
-      return false;
+    if (place.level == detail::calm) {
+      place.level = detail::urgent;
+      return;
     }
-    place.level = detail::urgent;
-    return true;
+    // Who was out of sight when its time was over, suspended perhaps, has come no later than by the engine's clock.
+    const double latest = place.entered + (place.urgent_at - r.state().arrived).seconds();
+    place.entered = clock.now() < latest ? clock.now() : latest;
+    place.urgent_at = R::time_point::never();
+    place.turn = due(r);
   }
 
   /// By priority, then level, then place on it, then arrival.
@@ -228,14 +227,22 @@ struct earliest_due {
     const double longer = prompts.excess(static_cast<double>(r.prompt.count()), now, 1 / a_token);
     return longer > 0 ? a_token * longer : 0;
   }
-  /// When the reader of a request without one would have been through, by what is expected of it now.
+  /// When the reader of a request without one would have been through, by what is expected of it: now, or, if it has
+  /// generated nothing, when it came.
   template <schedulable R>
   [[nodiscard]] std::uint64_t due(const R& r) const noexcept {
     const auto& place = order_state<earliest_due>(r);
     const auto first = static_cast<double>(place.first.count());
     const double most = first > 0 ? revised_for(r) * first : 0;  // also without a bound
-    const double output = static_cast<double>(expected(r).count());
-    return turn_at(place.entered + pace.seconds() * (output > 0 ? (output < most ? output : most) : 0.0));
+    const double output = r.generated() > tokens{} ? static_cast<double>(expected(r).count()) : first;
+    return turn_at(arrival(r) + pace.seconds() * (output > 0 ? (output < most ? output : most) : 0.0));
+  }
+  /// When it arrives, by the order's clock; one that is held, if that clock goes on as fast as now.
+  template <schedulable R>
+  [[nodiscard]] double arrival(const R& r) const noexcept {
+    const auto& place = order_state<earliest_due>(r);
+    if (place.urgent_at == R::time_point::never()) return place.entered;
+    return place.entered + (place.urgent_at - r.state().arrived).seconds() * clock.rate();
   }
   /// `revised` for its lengths.
   template <schedulable R>
@@ -248,12 +255,10 @@ struct earliest_due {
   }
   /// Places are integers: a microsecond each, so that no clock's origin costs precision.
   [[nodiscard]] static std::uint64_t turn_at(double seconds) noexcept {
-    return static_cast<std::uint64_t>(microseconds(seconds)) ^ (std::uint64_t{1} << 63U);
-  }
-  [[nodiscard]] static std::int64_t microseconds(double seconds) noexcept {
     constexpr double most = 9e18;
     const double us = seconds * 1e6;
-    return static_cast<std::int64_t>(us < most ? (us > -most ? us : -most) : most);
+    const double within = us < most ? (us > -most ? us : -most) : most;
+    return static_cast<std::uint64_t>(static_cast<std::int64_t>(within)) ^ (std::uint64_t{1} << 63U);
   }
 
   template <schedulable R>

@@ -134,9 +134,8 @@ struct least_attained_service {
   }
   /// Boosts it.
   template <schedulable R>
-  bool age(R& r) noexcept {
+  void age(R& r) noexcept {
     request_access::order_state<least_attained_service>(r).boosted = true;
-    return true;
   }
 
   /// By priority, then the boosted ones by age, then by level, then by arrival.

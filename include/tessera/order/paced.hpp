@@ -89,9 +89,8 @@ struct paced {
   }
   /// Makes it urgent.
   template <schedulable R>
-  bool age(R& r) noexcept {
+  void age(R& r) noexcept {
     request_access::order_state<paced>(r).level = detail::urgent;
-    return true;
   }
 
   /// By priority, then level, then place on it, then arrival.

@@ -105,9 +105,8 @@ struct ranked {
   }
   /// Boosts it.
   template <schedulable R>
-  bool age(R& r) noexcept {
+  void age(R& r) noexcept {
     request_access::order_state<ranked>(r).boosted = true;
-    return true;
   }
 
   /// By priority, then the boosted ones by age, then by score, then by arrival.

@@ -13,17 +13,15 @@ class recent_mean {
   static constexpr double memory = 1000;  ///< How many it remembers, more or less.
 
   /// Remembers `x`, finite, that has come at `now`, in seconds, and tells by how much it exceeds the mean, itself
-  /// included. The mean rises by at most `rise`, not negative, a second: who comes earlier than another before it
-  /// raises nothing. The first is the mean.
+  /// included. The mean rises by at most `rise`, not negative, a second, to where it would be if it rose at once: who
+  /// comes earlier than another before it raises nothing. The first is the mean.
   double excess(double x, double now, double rise) noexcept {
+    const bool first = count_ == 0;
     if (count_ < memory) ++count_;
-    double step = (x - mean_) / count_;
-    if (count_ > 1) {
-      const double most = now > heard_ ? rise * (now - heard_) : 0;
-      if (step > most) step = most;
-    }
-    if (count_ == 1 || now > heard_) heard_ = now;
-    mean_ += step;
+    all_ += (x - all_) / count_;
+    const double most = now > heard_ ? mean_ + rise * (now - heard_) : mean_;
+    mean_ = first || all_ < most ? all_ : most;
+    if (first || now > heard_) heard_ = now;
     return x - mean_;
   }
   /// The mean; 0 before anything has come.
@@ -31,6 +29,7 @@ class recent_mean {
 
  private:
   double mean_ = 0;
+  double all_ = 0;  // what it would be if it rose at once
   double count_ = 0;
   double heard_ = 0;
 };

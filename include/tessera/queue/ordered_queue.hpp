@@ -23,12 +23,13 @@ TESSERA_NAMESPACE_BEGIN
 /// and gives them their places through `discipline()`, `insert` and `erase` move them in and out, places untouched.
 ///
 /// Where the discipline ages, requests whose time has come are not moved when it comes, however many they are, but when
-/// `front` or `next` comes to where they belong: each of these two moves one, and more if those that age do not come
-/// to the front (`D::age` says so): then each that is due.
+/// `front` or `next` comes to where they belong: each of these two moves at most one. If those who age do not come to
+/// the front (`D::ages_to_front`), they are moved when `advance` tells the time.
 ///
-/// Complexity, in the number of queued requests: `back`, `size` O(1); `front` and `next` O(1) amortised, O(log n) for
-/// each that they move; `push` and `insert` at either end, and `pop_front`, O(1) amortised, elsewhere O(log n)
-/// comparisons; `erase` O(1) amortised; `advance` O(1). No operation scans. Allocates: never. Misuse is asserted.
+/// Complexity, in the number of queued requests: `back`, `size` O(1); `front` and `next` O(1) amortised, O(log n) where
+/// the discipline ages; `push` and `insert` at either end, and `pop_front`, O(1) amortised, elsewhere O(log n)
+/// comparisons; `erase` O(1) amortised; `advance` O(1), or O(log n) for each that it moves. No operation scans.
+/// Allocates: never. Misuse is asserted.
 ///
 /// A request is in at most one queue. It must outlive its stay, and the queue must not move meanwhile: it cannot.
 /// Destroying the queue unlinks what is left, O(n).
@@ -59,13 +60,8 @@ class ordered_queue {
   [[nodiscard]] bool empty() const noexcept { return order_.empty(); }
 
   /// The request to serve first, at the time last told; null if the queue is empty.
-  [[nodiscard]] R* front() noexcept {
-    if (empty()) return nullptr;
-    while (age_one(*order_.begin())) {
-    }
-    return &*order_.begin();
-  }
-  /// The same, to look at: who is due is moved all the same, as the next look would.
+  [[nodiscard]] R* front() noexcept { return empty() ? nullptr : served_at(order_.begin()); }
+  /// The same, to look at: who is due is moved all the same, which nobody can tell.
   [[nodiscard]] const R* front() const noexcept { return const_cast<ordered_queue*>(this)->front(); }
   /// Who stands last; null if empty. O(1). (One that is due to age stands where it stood until `front` or `next` comes
   /// to where it belongs.)
@@ -77,10 +73,8 @@ class ordered_queue {
   /// The request after `r`, or null. Requires: `r` is queued.
   [[nodiscard]] R* next(R& r) noexcept {
     TESSERA_ASSERT(linked(r), "the request is not queued");
-    const auto after = [&]() noexcept { return std::next(order_.iterator_to(r)); };
-    while (after() != order_.end() && age_one(*after())) {
-    }
-    return after() == order_.end() ? nullptr : &*after();
+    auto i = order_.iterator_to(r);
+    return ++i == order_.end() ? nullptr : served_at(i);
   }
 
   /// Calls `f(r)` for each request, const, in the order in which they are queued: of those that are due to age, some
@@ -159,10 +153,18 @@ class ordered_queue {
     insert(r);
   }
 
-  /// Lets `now` come, for the discipline and for requests that age. O(1).
+  /// Lets `now` come, for the discipline and for requests that age. O(1); where those who age do not come to the front,
+  /// O(log n) for each that is due.
   void advance(time_point now) noexcept {
     discipline_.advance(now);
     now_ = now;
+    if constexpr (D::ages && !detail::ages_to_front<D>) {
+      due_.take_due(now, [this](R& r) noexcept {
+        order_.erase(order_.iterator_to(r));
+        discipline_.age(r);
+        insert(r);
+      });
+    }
   }
 
   /// The order's parameters and counters.
@@ -188,16 +190,17 @@ class ordered_queue {
     }
   }
 
-  /// Gives the one who is due first its place, of those who queue with the priority of `r`. Whether another may come to
-  /// stand in front of them all who is due to age.
-  bool age_one(const R& r) noexcept {
-    bool more = false;
-    if constexpr (D::ages) {
-      if (R* const due = due_.first(now_, r.priority); due != nullptr) {
-        update(*due, [this, &more](R& aged) noexcept { more = !discipline_.age(aged); });
+  /// Who is served at `i`: who stands there, unless another of that priority is due to age, which goes to its place
+  /// first. The earliest of them is enough, because they come to stand in the order in which they were due.
+  [[nodiscard]] R* served_at(typename order_tree::iterator i) noexcept {
+    R* const here = &*i;
+    if constexpr (detail::ages_to_front<D>) {
+      if (R* const due = due_.first(now_, here->priority); due != nullptr) {
+        update(*due, [this](R& aged) noexcept { discipline_.age(aged); });
+        if (due == here || discipline_.before(*due, *here)) return due;
       }
     }
-    return more;
+    return here;
   }
 
   D discipline_;

@@ -144,6 +144,7 @@ core::core(const std::string& policy, const nb::dict& options, const nb::dict& w
   optional("threshold", settings_.threshold);
   optional("pace", settings_.pace);
   optional("margin", settings_.margin);
+  optional("prompt_pace", settings_.prompt_pace);
   optional("slice", settings_.slice);
   optional("quantum", settings_.quantum);
   optional("demote_above", settings_.demote_above);

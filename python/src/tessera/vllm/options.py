@@ -69,6 +69,9 @@ parameters: Mapping[str, Parameter] = {
     "pace": Parameter(float, 0.1, 0, 1e6, "seconds in which a reader takes in a token", may_be_least=False),
     "slice": Parameter(int, 250, 1, _TOKENS, "tokens generated between two looks at a reader"),
     "margin": Parameter(float, 1.0, 0, 1e6, "seconds before a reader runs dry at which his answer is urgent"),
+    "prompt_pace": Parameter(
+        float, 0.0, 0, 1e3, "seconds for which a request is held for each token that its prompt is longer than others'"
+    ),
     "prompt_cost": Parameter(int, 1, 0, 1000, "what a token of a prompt counts for in its tenant's share"),
     "output_cost": Parameter(int, 2, 0, 1000, "what a generated token counts for"),
 }
@@ -84,7 +87,7 @@ takes: Mapping[str, tuple[str, ...]] = {
     "shortest_prefill": ("threshold",),
     "pascal": ("quantum", "demote_above", "fewest_quanta_first"),
     "pascal_paced": ("quantum", "young_quanta", "slice", "margin", "pace"),
-    "due_first": ("pace", "slice", "margin"),
+    "due_first": ("pace", "slice", "margin", "prompt_pace"),
     "round_robin": ("quantum", "fewest_quanta_first"),
     "vtc": ("prompt_cost", "output_cost"),
 }
