@@ -402,20 +402,20 @@ def test_shortest_prefill_is_of_what_the_cache_lacks() -> None:
     ("prompt_pace", "order"), [(0.0, ["long", "later", "short"]), (0.1, ["short", "long", "later"])]
 )
 def test_who_has_a_long_prompt_is_held(prompt_pace: float, order: list[str]) -> None:
-    """9 s for 90 tokens more than the mean: then they go by arrival again."""
+    """8 s for 80 tokens more than the mean: then they go by arrival again."""
     e = Engine("due_first", residents=1, prompt_pace=prompt_pace)
-    e.add(Request("busy", [7] * 10, 2))
-    e.plan(budget=512)  # it holds the one place
-    e.answer({"busy": 10}, {"busy": [3]})
-    for name, at, length in (("long", 1, 100), ("later", 2, 100), ("short", 5, 10), ("behind", 40, 10)):
-        e.now = float(at)
-        e.add(Request(name, [1] * length, 1))
+    lengths = {"busy": 10, "long": 100, "later": 100, "short": 10, "behind": 10}
+    comes = {0: "busy", 1: "long", 2: "later", 5: "short", 12: "behind"}
     started = []
-    for _ in range(6):
+    for now in (0, 1, 2, 5, 10, 12, 14, 16, 18, 20, 22, 24):
+        e.now = float(now)
+        if (name := comes.get(now)) is not None:
+            # The first holds the one place until 16.
+            e.add(Request(name, [len(name)] * lengths[name], 8 if name == "busy" else 1))
         counts, _, fresh, *_ = e.plan(budget=512)
         started += [f[0].id for f in fresh]
         e.answer(counts, {i: [3] for i in counts})
-    assert started == [*order, "behind"]
+    assert started == ["busy", *order, "behind"]
 
 
 @pytest.mark.parametrize("in_flight", [1, 2])

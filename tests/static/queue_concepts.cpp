@@ -317,6 +317,27 @@ static_assert(!queue_discipline<no_due, request>);
 static_assert(!queue_discipline<due_may_throw, request>);
 static_assert(!queue_discipline<due_in_seconds, request>);
 static_assert(!queue_discipline<due_wants_to_write, request>);
+struct ages_anywhere : aging {
+  static constexpr bool ages_to_front = false;
+};
+struct ages_to_front_too : aging {
+  static constexpr bool ages_to_front = true;
+};
+struct to_front_is_no_constant : aging {
+  static inline bool ages_to_front = false;
+};
+struct to_front_is_no_static : aging {
+  bool ages_to_front = false;
+};
+struct never_ages : archetype {
+  static constexpr bool ages_to_front = true;
+};
+static_assert(queue_discipline<ages_anywhere, request> && !detail::ages_to_front<ages_anywhere>);
+static_assert(queue_discipline<ages_to_front_too, request> && detail::ages_to_front<ages_to_front_too>);
+static_assert(detail::ages_to_front<aging>);
+static_assert(!queue_discipline<to_front_is_no_constant, request>);
+static_assert(!queue_discipline<to_front_is_no_static, request>);
+static_assert(queue_discipline<never_ages, request> && !detail::ages_to_front<never_ages>);
 static_assert(!queue_discipline<no_age, request>);
 static_assert(!queue_discipline<age_may_throw, request>);
 static_assert(!queue_discipline<age_returns, request>);

@@ -48,6 +48,9 @@ concept discipline_displaces = requires(const D& d, const R& waiting, const R& r
 };
 template <class D>
 concept discipline_says_ages = requires { typename std::bool_constant<D::ages>; };
+template <class D>
+concept discipline_says_where =
+    !requires { D::ages_to_front; } || requires { typename std::bool_constant<D::ages_to_front>; };
 template <class D, class R>
 concept discipline_ages = !detail::ages<D> || requires(D& d, const D& c, R& r, const R& s) {
   { c.due_at(s) } noexcept -> std::same_as<typename R::time_point>;
@@ -58,7 +61,7 @@ concept discipline_ages = !detail::ages<D> || requires(D& d, const D& c, R& r, c
 template <class D>
 inline constexpr bool ages_to_front = ages<D>;
 template <class D>
-  requires requires { typename std::bool_constant<D::ages_to_front>; }
+  requires requires { D::ages_to_front; }
 inline constexpr bool ages_to_front<D> = ages<D> && D::ages_to_front;
 
 template <class D, class R>
@@ -93,7 +96,8 @@ template <class D, class R>
 /// 9. `d.displaces(waiting, resident) -> bool`, const or static: a waiting request may take the blocks or the batch
 ///    slot of a resident.
 /// 10. `D::ages`, a constant. If true: `d.due_at(r)`, const or static, the moment at which `r` ages, `never()` if it
-///    does not or has; and `d.age(r)`, which gives it the place that it has from then on.
+///    does not or has; and `d.age(r)`, which gives it the place that it has from then on. If that is not in front, as
+///    below: `D::ages_to_front`, a constant, false.
 ///
 /// Not checked:
 /// - `before` is a strict total order over what 2, 4, 5 and 10 wrote and members that change only in a container's
@@ -103,8 +107,8 @@ template <class D, class R>
 /// - Of two requests of one priority that age, the one that was due first, or among equals arrived first, is before the
 ///   other, and those that have aged are before those of their priority that were not due then. After `age(r)`,
 ///   `due_at(r)` is `never()` until `r` is given a new place. So a container need not move all who are due at once: it
-///   moves them when it comes to them. Where that is not so, `D::ages_to_front`, a constant, is false: all who are due
-///   are moved when the time is told, O(log n) each. (`age` makes nobody be displaced who was not.)
+///   moves them when it comes to them. Where `D::ages_to_front` is false it need not be so: all who are due are moved
+///   when the time is told, O(log n) each. There `age` makes nobody be displaced who was not.
 /// - `enter`, `requeue`, `change_phase` and `age` are called only while `r` is in no container.
 ///
 /// Complexity: O(1) each. Allocates: never.
@@ -118,7 +122,7 @@ concept queue_discipline =
     detail::discipline_requeues<D, R> && detail::discipline_changes_phase<D, R> &&
     detail::discipline_hears_ends<D, R> && detail::discipline_hears_time<D, R> && detail::discipline_orders<D, R> &&
     detail::discipline_displaces<D, R> && detail::discipline_says_ages<D> && detail::discipline_ages<D, R> &&
-    detail::hook_has_room<D, R>();
+    detail::discipline_says_where<D> && detail::hook_has_room<D, R>();
 
 namespace detail {
 
@@ -147,6 +151,7 @@ struct explain_queue_discipline {
   static_assert(!schedulable<R> || discipline_ages<D, R>,
                 "tessera: a discipline that ages needs `R::time_point due_at(const R&) const noexcept` and "
                 "`void age(R&) noexcept`");
+  static_assert(discipline_says_where<D>, "tessera: the discipline's `ages_to_front` must be `static constexpr bool`");
   static_assert(hook_has_room<D, R>(),
                 "tessera: this discipline keeps something about each request: derive the request from "
                 "`tessera::request_hook_for<the discipline>` instead of `tessera::request_hook`");
