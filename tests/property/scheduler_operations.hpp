@@ -194,7 +194,8 @@ class scheduler_operations {
     if constexpr (requires { c.order.quantum; }) c.order.quantum = tokens{1} + upto(5);
     if constexpr (requires { c.order.demote_above; }) c.order.demote_above = upto(30);
     if constexpr (requires { c.order.young_quanta; }) c.order.young_quanta = below(3);
-    if constexpr (requires { c.order.prompt_pace; }) c.order.prompt_pace = duration{0.5 * static_cast<double>(below(3))};
+    if constexpr (requires { c.order.prompt_pace; })
+      c.order.prompt_pace = duration{0.5 * static_cast<double>(below(3))};
     if constexpr (requires { c.order.slice; }) {
       c.order.slice = tokens{1} + upto(5);
       c.order.margin = duration{static_cast<double>(below(3))};
