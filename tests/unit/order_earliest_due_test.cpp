@@ -39,7 +39,7 @@ double seconds_of(std::uint64_t turn) {
 }
 /// What a container does with a request that joins it.
 template <class Order, class R>
-void join(Order& d, R& r, time_point now) {
+void join(Order& d, R& r, typename R::time_point now) {
   request_access::state(r).arrived = now;
   request_access::begin_order_state<Order>(r);
   d.enter(r, now);
@@ -293,6 +293,21 @@ TEST_CASE("earliest_due: who has ended its reasoning is not held") {
   d.change_phase(r);
   CHECK(place(r).level == 0);
   CHECK(earliest_due::due_at(r) == time_point::never());
+}
+
+TEST_CASE("earliest_due: who comes with a reader is not held, however early he is looked after") {
+  struct ticking : basic_request_hook<nanoseconds_clock, order::earliest_due<>> {
+    basic_token_pacer<nanoseconds_clock> pacer{};
+    tokens expected_output{};
+  } r;
+  order::earliest_due<> d{.margin = duration::forever(), .prompt_pace = duration{0.01}};
+  auto& s = request_access::state(r);
+  s.phase = phase::answering;
+  s.length = tokens{3};
+  r.pacer.on_token(ticking::time_point::at_seconds(5), tokens{3});
+  join(d, r, ticking::time_point::at_seconds(5));
+  CHECK(order_state<order::earliest_due<>>(r).level == 2);
+  CHECK(d.due_at(r) < ticking::time_point::at_seconds(0));  // no overflow: sanitizers look at it
 }
 
 TEST_CASE("earliest_due: of those who are alike and have been held who came first is first") {

@@ -133,8 +133,8 @@ struct earliest_due {
     clock.advance(arrived.seconds());
     place.entered = clock.at(arrived.seconds());
     place.first = max(expected(static_cast<const R&>(r)), tokens{});
-    const double held = held_for(r, arrived.seconds());
-    take_place(r, held > 0 ? detail::moved_by(arrived, held) : R::time_point::never());
+    const double wait = held_for(r, arrived.seconds());
+    take_place(r, wait > 0 ? detail::moved_by(arrived, wait) : R::time_point::never());
     place.turn = due(r);
     clock.joins();
   }
@@ -197,7 +197,7 @@ struct earliest_due {
       return;
     }
     // Who was out of sight when its time was over, suspended perhaps, has come no later than by the engine's clock.
-    const double latest = place.entered + (place.urgent_at - r.state().arrived).seconds();
+    const double latest = place.entered + held(r);
     place.entered = clock.now() < latest ? clock.now() : latest;
     place.urgent_at = R::time_point::never();
     place.turn = due(r);
@@ -240,9 +240,14 @@ struct earliest_due {
   /// When it arrives, by the order's clock; one that is held, if that clock goes on as fast as now.
   template <schedulable R>
   [[nodiscard]] double arrival(const R& r) const noexcept {
+    return order_state<earliest_due>(r).entered + held(r) * clock.rate();
+  }
+  /// For how long a request is held, from its arrival on, in seconds; 0 if it is not, or has been.
+  template <schedulable R>
+  [[nodiscard]] static double held(const R& r) noexcept {
     const auto& place = order_state<earliest_due>(r);
-    if (place.urgent_at == R::time_point::never()) return place.entered;
-    return place.entered + (place.urgent_at - r.state().arrived).seconds() * clock.rate();
+    const bool is_held = place.level == detail::unread && place.urgent_at != R::time_point::never();
+    return is_held ? (place.urgent_at - r.state().arrived).seconds() : 0;
   }
   /// `revised` for its lengths.
   template <schedulable R>

@@ -159,11 +159,7 @@ class ordered_queue {
     discipline_.advance(now);
     now_ = now;
     if constexpr (D::ages && !detail::ages_to_front<D>) {
-      due_.take_due(now, [this](R& r) noexcept {
-        order_.erase(order_.iterator_to(r));
-        discipline_.age(r);
-        insert(r);
-      });
+      due_.take_due(now, [this](R& r) noexcept { age(r); });
     }
   }
 
@@ -190,13 +186,18 @@ class ordered_queue {
     }
   }
 
+  /// Moves one who is due to where it belongs from now on.
+  void age(R& r) noexcept {
+    update(r, [this](R& aged) noexcept { discipline_.age(aged); });
+  }
+
   /// Who is served at `i`: who stands there, unless another of that priority is due to age, which goes to its place
   /// first. The earliest of them is enough, because they come to stand in the order in which they were due.
   [[nodiscard]] R* served_at(typename order_tree::iterator i) noexcept {
     R* const here = &*i;
     if constexpr (detail::ages_to_front<D>) {
       if (R* const due = due_.first(now_, here->priority); due != nullptr) {
-        update(*due, [this](R& aged) noexcept { discipline_.age(aged); });
+        age(*due);
         if (due == here || discipline_.before(*due, *here)) return due;
       }
     }
