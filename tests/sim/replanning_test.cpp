@@ -85,15 +85,15 @@ TEST_CASE("replanning: while most still run, the short ones that have ended are 
       seen.push_back({nan, tokens{std::min(length, age)}, length <= age});
     }
     sim::learned_lengths lengths;
-    CHECK(lengths.expected_of(nan) == 0);
+    CHECK(lengths.expected_of(nan, {}) == 0);
     lengths.learn(seen);
-    const auto expected = static_cast<double>(lengths.expected_of(nan));
+    const auto expected = static_cast<double>(lengths.expected_of(nan, {}));
     CAPTURE(seen_part, all, ended / count, expected);
     CHECK(ended / count < 0.7 * all);  // what a mean of those that have ended says
     CHECK(expected > 1.3 * ended / count);
     CHECK(expected < 1.1 * all);
     // And who has run for longest is expected to run on.
-    CHECK(lengths.distributions().expected_rest(lengths.expected_of(nan), tokens{100}) > tokens{50});
+    CHECK(lengths.distributions().expected_rest(lengths.expected_of(nan, {}), tokens{100}) > tokens{50});
   }
 }
 
@@ -113,9 +113,43 @@ TEST_CASE("replanning: scores are learned as from a history, when all has ended"
   lengths.learn(seen);
   auto expecting = rows;
   sim::expect_lengths(expecting, rows, true);
-  for (std::size_t i = 0; i != rows.size(); ++i) CHECK(lengths.expected_of(rows[i].score) == expecting[i].score);
+  for (std::size_t i = 0; i != rows.size(); ++i) CHECK(lengths.expected_of(rows[i].score, {}) == expecting[i].score);
   lengths.learn(seen, false);
-  for (const trace_row& r : rows) CHECK(lengths.expected_of(r.score) == lengths.expected_of(nan));
+  for (const trace_row& r : rows) CHECK(lengths.expected_of(r.score, {}) == lengths.expected_of(nan, {}));
+}
+
+TEST_CASE("replanning: without scores a class of prompts says what is expected, with scores they do") {
+  std::mt19937 random{7};
+  std::exponential_distribution<double> spread{1};
+  std::vector<seen_output> seen;
+  for (int i = 0; i != 1000; ++i) {
+    const bool question = i % 2 == 0;
+    const auto length = 1 + static_cast<std::int64_t>((question ? 40 : 1600) * spread(random));
+    const auto prompt = question ? 20 + random() % 50 : 2000 + random() % 3000;
+    // One of five runs yet; those are not taken for short.
+    const bool ended = i % 5 != 0 || length < 30;
+    seen.push_back({nan, tokens{ended ? length : 30}, ended, tokens{static_cast<std::int64_t>(prompt)}});
+  }
+  sim::learned_lengths lengths;
+  CHECK(lengths.expected_of(nan, tokens{30}) == 0);
+  lengths.learn(seen);
+  CHECK(lengths.expected_of(nan, tokens{30}) < 80);
+  CHECK(lengths.expected_of(nan, tokens{30}) > 25);
+  CHECK(lengths.expected_of(nan, tokens{2500}) > 1300);
+  CHECK(lengths.expected_of(nan, tokens{2500}) < 2200);
+  // How long those will be that have come so far is learned by class, too.
+  const auto rest_of = [&](std::int64_t prompt) {
+    return lengths.distributions().expected_rest(lengths.expected_of(nan, tokens{prompt}), tokens{60}).count();
+  };
+  CHECK(10 * rest_of(30) < rest_of(2500));
+  // A request with a score is expected to be what the score says.
+  for (seen_output& o : seen) o.score = 1;
+  lengths.learn(seen);
+  CHECK(lengths.expected_of(1, tokens{30}) == lengths.expected_of(1, tokens{2500}));
+  CHECK(lengths.expected_of(nan, tokens{30}) == lengths.expected_of(nan, tokens{2500}));
+  // Where scores are not looked at, it is as if there were none.
+  lengths.learn(seen, false);
+  CHECK(10 * lengths.expected_of(nan, tokens{30}) < lengths.expected_of(nan, tokens{2500}));
 }
 
 TEST_CASE("replanning: a window has the last requests, and for those that run a length that they may come to") {
@@ -155,7 +189,7 @@ TEST_CASE("replanning: a window has the last requests, and for those that run a 
   double sum = 0;
   for (const trace_row& r : rows) sum += static_cast<double>(r.output_tokens) / 1000;
   CHECK(sum == Catch::Detail::Approx(mean).epsilon(0.1));
-  const auto shift = window.find_shift(all);
+  const auto shift = window.find_shift(all, lengths);
   CHECK(std::abs(shift.outputs) < 4);
   CHECK(shift.prompts == 0);
   window.forget_half();
@@ -227,10 +261,10 @@ TEST_CASE("replanning: while the long ones wait, nothing has shifted, and they a
   };
   CHECK(mean_of(window.rows(all, lengths, true)) == Catch::Detail::Approx(mean).epsilon(0.15));
   CHECK(mean_of(window.rows(all, lengths, false)) < 0.5 * mean);
-  const auto shift = window.find_shift(all);
+  const auto shift = window.find_shift(all, lengths);
   CHECK(std::abs(shift.outputs) < rank::surely_shifted);
   CHECK(std::abs(shift.scores) < 4);
-  CHECK(std::abs(window.find_shift(all, false).outputs) > rank::surely_shifted);
+  CHECK(std::abs(window.find_shift(all, lengths, false).outputs) > rank::surely_shifted);
   // Longer ones from the middle on show in their scores.
   sim::traffic_window other{n};
   other.starts(n);
@@ -238,8 +272,42 @@ TEST_CASE("replanning: while the long ones wait, nothing has shifted, and they a
     const double score = (i < n / 2 ? 1.0 : 1.5) * spread(random);
     other.arrived(all[i], static_cast<float>(score), static_cast<double>(i));
   }
-  CHECK(other.find_shift(all).scores > rank::surely_shifted);
-  CHECK(other.find_shift(all, false).scores == 0);
+  CHECK(other.find_shift(all, lengths).scores > rank::surely_shifted);
+  CHECK(other.find_shift(all, lengths, false).scores == 0);
+}
+
+TEST_CASE("replanning: without scores, while those with long prompts wait, nothing has shifted either") {
+  std::mt19937 random{12};
+  std::exponential_distribution<double> spread{1};
+  constexpr std::size_t n = 4000;
+  std::vector<request> all(n);
+  sim::traffic_window window{n};
+  window.starts(n);
+  double mean = 0;
+  std::size_t ended = 0;
+  for (std::size_t i = 0; i != n; ++i) {
+    request& r = all[i];
+    r.index = i;
+    const bool question = i % 2 == 0;
+    r.prompt = tokens{question ? 50 : 3000};
+    r.output = tokens{1 + static_cast<std::int64_t>((question ? 50 : 1000) * spread(random))};
+    mean += static_cast<double>(r.output.count()) / n;
+    window.arrived(r, nan, static_cast<double>(i));
+    // The questions are served, and of the older half most of the others were before there was a line.
+    if (!question && i > 2 * n / 5) continue;
+    window.ended(r);
+    ++ended;
+  }
+  REQUIRE(ended < 3 * n / 4);
+  sim::learned_lengths nothing;
+  CHECK(std::abs(window.find_shift(all, nothing).outputs) > rank::surely_shifted);  // all one class
+  sim::learned_lengths lengths;
+  lengths.learn(window.outputs(all));
+  CHECK(std::abs(window.find_shift(all, lengths).outputs) < 3);
+  // Those that wait come to what others of their class have come to.
+  double sum = 0;
+  for (const trace_row& r : window.rows(all, lengths, true)) sum += static_cast<double>(r.output_tokens);
+  CHECK(sum / n == Catch::Detail::Approx(mean).epsilon(0.1));
 }
 
 TEST_CASE("replanning: stages that begin while an instance is dead do without it, until it is back") {

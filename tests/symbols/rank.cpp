@@ -6,6 +6,7 @@
 #include <tessera/rank/length_shift.hpp>
 #include <tessera/rank/mlp.hpp>
 #include <tessera/rank/model_file.hpp>
+#include <tessera/rank/prompt_classes.hpp>
 #include <tessera/rank/scorer.hpp>
 
 template class tessera::rank::prompt_scorer<tessera::rank::hashed_features, tessera::rank::linear_model>;
@@ -30,6 +31,13 @@ tessera::tokens expected_length(std::span<std::byte> memory, const tessera::rank
   length.observe(score, output);
   length.fit();
   return length.size() != 0 ? length(score) : tessera::tokens{};
+}
+tessera::tokens expected_of_prompt(std::span<std::byte> memory, const tessera::rank::prompt_classes::limits& limits,
+                                   tessera::tokens prompt, tessera::tokens output) noexcept {
+  tessera::rank::prompt_classes lengths{memory, limits};
+  lengths.observe(prompt, output);
+  lengths.fit();
+  return lengths.size() != 0 && lengths.classes() != 0 ? lengths(prompt) : tessera::tokens{};
 }
 tessera::tokens expected_rest(std::span<std::byte> memory, const tessera::rank::length_distribution::limits& limits,
                               std::span<const tessera::rank::running_length> running) noexcept {

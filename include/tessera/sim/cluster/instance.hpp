@@ -145,6 +145,11 @@ struct instance_options {
   double busy_watts = 0;              ///< The same during a step.
 };
 
+/// Seconds for which kernels wait in all when a token's KV goes out and comes back, by what the options say.
+[[nodiscard]] inline double move_token_seconds(const instance_options& o) noexcept {
+  return o.swaps_overlap ? 0 : 2 * o.swap_seconds_per_block / static_cast<double>(o.limits.block_size.count());
+}
+
 /// Drives one scheduler through its public calls, as an engine would: plan, run for as long as the cost model says,
 /// commit. KV is copied before the step's kernels start, or beside them, as the options say.
 template <class Scheduler>

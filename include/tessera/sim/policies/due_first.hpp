@@ -62,6 +62,7 @@ TESSERA_DETAIL_POLICIES_INLINE run_result run_due_first(const cluster_options& o
   const typename scheduler::config ordered{.pace = duration{config.pace},
                                            .revised = config.revised,
                                            .prompt_pace = duration{config.prompts * per_prompt_token_s},
+                                           .move_pace = duration{move_token_seconds(options.instance)},
                                            .expected = {.weight = config.programs, .expected = lengths.expected()},
                                            .gate = {.most_skipped = std::numeric_limits<std::size_t>::max()}};
   if (shares) {

@@ -8,7 +8,7 @@ namespace sim {
 
 /// Which of its parts take part: all, unless one is to be measured by its absence.
 struct due_first_config {
-  bool predicts = true;           ///< Expected lengths are made of the scores; otherwise all requests expect the mean.
+  bool predicts = true;           ///< Expected lengths are made of the scores; otherwise it is as if there were none.
   bool by_headroom = true;        ///< Placement by headroom; otherwise the least load.
   bool bounded_steps = true;      ///< Prompts bounded by what they add to a step, in stages where a trial says that it
                                   ///< gains `least_bounded_gain`; otherwise by the budget alone.

@@ -5,6 +5,7 @@
 #include <tessera/rank/expected_rest.hpp>
 #include <tessera/rank/length_calibrator.hpp>
 #include <tessera/rank/length_distribution.hpp>
+#include <tessera/rank/prompt_classes.hpp>
 #include <tessera/sim/cluster/instance.hpp>
 #include <tessera/sim/input/trace_row.hpp>
 
@@ -54,11 +55,12 @@ struct seen_output {
   float score = std::numeric_limits<float>::quiet_NaN();  ///< As the workload says; NaN: none.
   tokens length{};                                        ///< Of its output, or what there is of it so far.
   bool ended = true;                                      ///< Whether that is all.
+  tokens prompt{};                                        ///< Its prompt.
 };
 
-/// What is expected of requests, learned from those that were seen lately: a length for each score, and how long
-/// outputs are that have the same expected length, which says what is expected of a request anew when it has reasoned
-/// for a while. Knows nothing before `learn`.
+/// What is expected of requests, learned from those that were seen lately: a length for each score, without a score for
+/// each class of prompts (`rank::prompt_classes`), and how long outputs are that have the same expected length, which
+/// says what is expected of a request anew when it has reasoned for a while. Knows nothing before `learn`.
 class learned_lengths {
  public:
   learned_lengths() = default;
@@ -74,7 +76,7 @@ class learned_lengths {
   /// Forgets what was learned, and learns from these. Those that run count for what they will be, by the lengths of
   /// those that have come as far (Buckley and James, "Linear regression with censored data", 1979): the short ones end
   /// first, and without the others all would be expected to be short. Two rounds of O(n log n); allocates.
-  /// @param predicts whether scores are looked at; otherwise all expect the mean.
+  /// @param predicts whether scores are looked at; otherwise it is as if there were none.
   /// @param per_step scores that share an expectation, at least: the more, the less it depends on single outputs.
   void learn(std::span<const seen_output> seen, bool predicts = true, std::size_t per_step = 64) {
     const auto score_of = [predicts](const seen_output& o) {
@@ -98,8 +100,8 @@ class learned_lengths {
       lengths_->fit(running);
     };
     const auto none = [](const seen_output&) { return std::numeric_limits<float>::quiet_NaN(); };
-    const auto labelled = [&](const seen_output& o) { return expected_of(score_of(o)); };
-    calibrator_.reset();
+    const auto labelled = [&](const seen_output& o) { return expected_of(score_of(o), o.prompt); };
+    forget();
     spread(none);
     for (int round = 0; round != 2; ++round) {
       std::vector<tokens> whole;
@@ -107,18 +109,28 @@ class learned_lengths {
         whole.push_back(o.ended ? o.length
                                 : o.length + lengths_->expected_rest(round == 0 ? none(o) : labelled(o), o.length));
       }
-      calibrator_.reset();
+      forget();
       calibrator_memory_.emplace(storage_for<rank::length_calibrator>(limits));
       calibrator_.emplace(*calibrator_memory_);
-      for (std::size_t i = 0; i != seen.size(); ++i) calibrator_->observe(score_of(seen[i]), whole[i]);
+      classes_memory_.emplace(storage_for<rank::prompt_classes>({.window = limits.window}));
+      classes_.emplace(*classes_memory_);
+      for (std::size_t i = 0; i != seen.size(); ++i) {
+        const float score = score_of(seen[i]);
+        calibrator_->observe(score, whole[i]);
+        if (score != score) classes_->observe(seen[i].prompt, whole[i]);
+      }
       calibrator_->fit();
+      classes_->fit();
       spread(labelled);
     }
   }
 
-  /// What is expected of a request with this score, before it has begun. 0 before `learn`.
-  [[nodiscard]] float expected_of(float score) const noexcept {
-    return calibrator_ ? static_cast<float>((*calibrator_)(score).count()) : 0;
+  /// What is expected of a request with this score, or without one (NaN) with such a prompt, before it has begun. 0
+  /// before `learn`; without a score the mean where no request without one was seen.
+  [[nodiscard]] float expected_of(float score, tokens prompt) const noexcept {
+    if (!calibrator_) return 0;
+    const bool by_prompt = score != score && classes_->size() != 0;
+    return static_cast<float>((by_prompt ? (*classes_)(prompt) : (*calibrator_)(score)).count());
   }
   /// The distributions, by expected length. At the same address for ever.
   [[nodiscard]] const rank::length_distribution& distributions() const noexcept { return *lengths_; }
@@ -134,12 +146,19 @@ class learned_lengths {
     lengths_.emplace(*memory_);
   }
 
+  void forget() noexcept {
+    calibrator_.reset();
+    classes_.reset();
+  }
+
   using memory = owned_storage<rank::length_distribution::limits>;
   std::unique_ptr<memory> memory_ =
       std::make_unique<memory>(storage_for<rank::length_distribution>({.window = 1, .groups = 1}));
   std::optional<rank::length_distribution> lengths_{std::in_place, *memory_};
   std::optional<owned_storage<rank::length_calibrator::limits>> calibrator_memory_;
   std::optional<rank::length_calibrator> calibrator_;
+  std::optional<owned_storage<rank::prompt_classes::limits>> classes_memory_;
+  std::optional<rank::prompt_classes> classes_;
 };
 
 }  // namespace sim

@@ -114,7 +114,7 @@ class replanning {
       ++arrivals_;
       window_.arrived(r, r.score, c.now_s());
       if (!learned_) expect_by_order(r.score);
-      r.score = lengths_->expected_of(config_.predicts ? r.score : std::numeric_limits<float>::quiet_NaN());
+      r.score = lengths_->expected_of(config_.predicts ? r.score : std::numeric_limits<float>::quiet_NaN(), r.prompt);
     }
     layout_view<C> v{c, life_};
     return std::visit([&](auto& l) { return l.place(v, arrived); }, running_);
@@ -418,7 +418,7 @@ class replanning {
 
   template <class C>
   bool find_shift(C& c) {
-    const traffic_window::shift s = window_.find_shift(c.requests(), config_.predicts);
+    const traffic_window::shift s = window_.find_shift(c.requests(), *lengths_, config_.predicts);
     const auto sure_of = [](double z) { return std::abs(z) > rank::surely_shifted; };
     if (!sure_of(s.outputs) && !sure_of(s.prompts) && !sure_of(s.scores)) return false;
     if (window_.newer_ended() < config_.first_plan) return false;  // nothing to plan from would be left

@@ -96,20 +96,22 @@ class traffic_window {
     std::vector<seen_output> out;
     out.reserve(seen_.size());
     for (const entry& e : seen_) {
-      if (!e.refused) out.push_back({e.score, length_of(e, all), e.ended});
+      if (!e.refused) out.push_back({e.score, length_of(e, all), e.ended, e.prompt});
     }
     return out;
   }
 
   /// How much longer the newer half's outputs, or prompts, are than the older half's: see `rank::length_shift`. Outputs
-  /// are compared among those of much the same score, who are served alike.
+  /// are compared among those of much the same score, or without one in the same class of prompts, who are served
+  /// alike.
   struct shift {
     double outputs = 0;  ///< Of the outputs.
     double prompts = 0;  ///< Of the prompts.
     double scores = 0;   ///< Of the scores, where they are looked at.
   };
   /// O(n log n).
-  [[nodiscard]] shift find_shift(std::span<const request> all, bool predicts = true) const {
+  [[nodiscard]] shift find_shift(std::span<const request> all, const learned_lengths& lengths,
+                                 bool predicts = true) const {
     std::vector<rank::known_length> outputs;
     std::vector<rank::known_length> prompts;
     std::vector<rank::known_length> scores;
@@ -118,7 +120,9 @@ class traffic_window {
       const entry& e = seen_[i];
       if (e.refused) continue;
       const bool newer = i >= seen_.size() / 2;
-      outputs.push_back({length_of(e, all), e.ended, newer, static_cast<std::uint32_t>(places[i] / alike)});
+      const std::uint32_t group =
+          places[i] == 0 ? unscored | class_of(e, lengths) : static_cast<std::uint32_t>(places[i] / alike);
+      outputs.push_back({length_of(e, all), e.ended, newer, group});
       prompts.push_back({e.prompt, true, newer});
       if (places[i] != 0) scores.push_back({tokens{static_cast<std::int64_t>(places[i])}, true, newer});
     }
@@ -126,12 +130,17 @@ class traffic_window {
   }
 
   /// The requests as rows of a trace, in order of arrival, from 0 on, with expected lengths for scores. One that runs
-  /// has a length that it may come to: these are spread as those of the requests of much the same score that have come
-  /// as far (Kaplan and Meier), and beyond the longest that was seen as those of exponential lengths through that point
-  /// (Brown, Hollander and Korwar 1974), lest a server that has just begun knows of no long ones. O(n log n).
+  /// has a length that it may come to: these are spread as those of the requests of much the same score, or without one
+  /// in the same class of prompts, that have come as far (Kaplan and Meier), and beyond the longest that was seen as
+  /// those of exponential lengths through that point (Brown, Hollander and Korwar 1974), lest a server that has just
+  /// begun knows of no long ones. O(n log n).
   [[nodiscard]] std::vector<trace_row> rows(std::span<const request> all, const learned_lengths& lengths,
                                             bool predicts) const {
-    const std::vector<std::size_t> scores = predicts ? places_by_score() : std::vector<std::size_t>(seen_.size(), 0);
+    std::vector<std::size_t> scores = predicts ? places_by_score() : std::vector<std::size_t>(seen_.size(), 0);
+    // Classes before all scores.
+    for (std::size_t i = 0; i != seen_.size(); ++i) {
+      scores[i] = scores[i] == 0 ? class_of(seen_[i], lengths) : std::size_t{unscored} + scores[i];
+    }
     const std::vector<curve> curves = survival(all, scores);
     std::vector<trace_row> out;
     out.reserve(seen_.size());
@@ -142,7 +151,7 @@ class traffic_window {
       trace_row row;
       row.arrival_s = e.arrival_s - seen_.front().arrival_s;
       row.prompt_tokens = e.prompt.count();
-      row.score = lengths.expected_of(predicts ? e.score : std::numeric_limits<float>::quiet_NaN());
+      row.score = lengths.expected_of(predicts ? e.score : std::numeric_limits<float>::quiet_NaN(), e.prompt);
       tokens output = length_of(e, all);
       if (!e.ended) {
         const double place = places.next();
@@ -159,6 +168,7 @@ class traffic_window {
  private:
   static constexpr std::size_t nowhere = std::numeric_limits<std::size_t>::max();
   static constexpr std::size_t alike = 32;  ///< So many neighbours by score are taken to be alike.
+  static constexpr std::uint32_t unscored = std::uint32_t{1} << 31U;  // beyond all classes
 
   struct entry {
     double arrival_s = 0;
@@ -265,6 +275,11 @@ class traffic_window {
       places.push_back(e.score == e.score ? static_cast<std::size_t>(at - sorted.begin()) + 1 : 0);
     }
     return places;
+  }
+  /// A number for its class of prompts: what is expected in it.
+  [[nodiscard]] static std::uint32_t class_of(const entry& e, const learned_lengths& lengths) noexcept {
+    const float expected = lengths.expected_of(std::numeric_limits<float>::quiet_NaN(), e.prompt);
+    return static_cast<std::uint32_t>(std::min(expected, 1e9F));
   }
   [[nodiscard]] static tokens length_of(const entry& e, std::span<const request> all) noexcept {
     return e.ended ? e.output : all[e.request].generated();

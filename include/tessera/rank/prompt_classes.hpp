@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <tessera/core/assert.hpp>
+#include <tessera/core/owned_storage.hpp>
+#include <tessera/core/storage.hpp>
+#include <tessera/core/units.hpp>
+#include <tessera/rank/score_window.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <span>
+
+/// @file
+/// Expected output lengths from the lengths of prompts alone.
+
+TESSERA_NAMESPACE_BEGIN
+namespace rank {
+
+/// Kinds of requests that differ in their prompts, told apart by the outputs of the last so many that ended: short
+/// questions and long documents, say. What is expected of a request is the mean output of its class.
+///
+/// A class is split in two by the length of the prompt where the longer prompts have outputs at least `longer` times as
+/// long in the mean, by more than `surely` standard errors, each part with `least` requests or more; of all such places
+/// where the difference is the surest. Then each part likewise. So prompts that say nothing, or little, make one class,
+/// of which the mean is expected, as without any of this. Nor is a longer prompt ever expected to have a shorter
+/// output: it is there to be computed all the same, and who expects less of it would let it go first.
+///
+/// When to use: no scores, and traffic of several kinds that share the instances. Where scores are to be had they know
+/// more (`length_calibrator`).
+///
+/// 16 bytes for each of the window, and 64 for each group that may end a class. Allocates nothing. The same on any
+/// machine that rounds as IEEE 754 says.
+/// Source: ours. A regression tree (Breiman, Friedman, Olshen and Stone 1984) over one variable, that may only rise.
+class prompt_classes {
+ public:
+  static constexpr double surely = 4;       ///< Standard errors of the difference.
+  static constexpr double longer = 3;       ///< Times as long, in the mean.
+  static constexpr std::size_t least = 32;  ///< Requests in a class.
+
+  /// What there must be room for; fixed at construction.
+  struct limits {
+    std::size_t window = 4096;  ///< Pairs remembered. At least 1, below 2^31.
+    std::size_t groups = 64;    ///< Prompts are looked at in so many groups of the same size. At least 1, below 2^31.
+  };
+
+  /// Bytes that an object with these limits takes from its arena, alignment included.
+  [[nodiscard]] static constexpr std::size_t required_bytes(const limits& l) noexcept {
+    return storage_layout{}
+        .add_bytes(score_window::required_bytes(l.window))
+        .add<sample>(l.groups)
+        .add<sample>(l.groups)
+        .bytes_unaligned();
+  }
+
+  /// Over the caller's memory, at least `required_bytes(l)` (asserted), which must outlive it.
+  prompt_classes(std::span<std::byte> memory, const limits& l) noexcept : prompt_classes{arena{memory}, l} {}
+  /// Over storage from `storage_for`.
+  explicit prompt_classes(owned_storage<limits>& storage) noexcept
+      : prompt_classes{storage.memory(), storage.limits()} {}
+  prompt_classes(const prompt_classes&) = delete;
+  prompt_classes& operator=(const prompt_classes&) = delete;
+
+  /// A request with such a prompt has ended after `output` tokens; the oldest goes if the window is full. Changes no
+  /// answer before the next `fit`. Requires `output >= 0` (asserted). O(1).
+  void observe(tokens prompt, tokens output) noexcept { window_.observe(score_of(prompt), output); }
+
+  /// Finds the classes anew. O(window log window + groups^2).
+  void fit() noexcept {
+    groups_.clear();
+    classes_.clear();
+    const std::size_t enough = std::clamp<std::size_t>(size() / least, 1, groups_.capacity());
+    std::uint64_t open = std::numeric_limits<std::uint64_t>::max();
+    window_.each_score(enough, [&](std::uint64_t group, std::span<const std::uint64_t> equal) noexcept {
+      if (group != open) groups_.push_back({});
+      open = group;
+      sample& s = groups_[groups_.size() - 1];
+      for (const std::uint64_t pair : equal) s.add(static_cast<double>(score_window::length_of(pair).count()));
+      s.last = score_window::key_of(equal.front());
+    });
+    split(0, groups_.size(), 0, std::numeric_limits<double>::infinity());
+  }
+
+  /// Expected output of a request with such a prompt, as of the last `fit`, rounded to whole tokens. Prompts between
+  /// two classes belong to the longer one, those beyond all to the last. 0 if nothing was fitted. O(log groups).
+  [[nodiscard]] tokens operator()(tokens prompt) const noexcept {
+    if (classes_.empty()) return tokens{};
+    const std::uint32_t key = score_window::key(score_of(prompt));
+    const sample& own = *std::lower_bound(classes_.begin(), classes_.end() - 1, key,
+                                          [](const sample& s, std::uint32_t k) { return s.last < k; });
+    return tokens{std::llround(own.mean())};
+  }
+
+  /// Classes, as of the last `fit`. O(1).
+  [[nodiscard]] std::size_t classes() const noexcept { return classes_.size(); }
+  /// Pairs remembered. O(1).
+  [[nodiscard]] std::size_t size() const noexcept { return window_.all().size(); }
+
+ private:
+  /// Outputs of requests whose prompts follow each other.
+  struct sample {
+    double sum = 0;
+    double squares = 0;
+    double count = 0;
+    std::uint32_t last = 0;  // Key of the longest prompt.
+
+    void add(double output) noexcept {
+      sum += output;
+      squares += output * output;
+      count += 1;
+    }
+    /// `above` has the longer prompts.
+    void join(const sample& above) noexcept {
+      sum += above.sum;
+      squares += above.squares;
+      count += above.count;
+      last = above.last;
+    }
+    [[nodiscard]] double mean() const noexcept { return sum / count; }
+    /// Of the mean; of two and more.
+    [[nodiscard]] double squared_error() const noexcept {
+      return std::max(squares - sum * sum / count, 0.0) / (count - 1) / count;
+    }
+  };
+
+  prompt_classes(arena memory, const limits& l) noexcept
+      : window_{memory, l.window}, groups_{memory, l.groups}, classes_{memory, l.groups} {
+    TESSERA_ASSERT(l.groups >= 1 && l.groups < (std::size_t{1} << 31U), "1 to 2^31 - 1 groups");
+  }
+
+  /// As floats prompts are exact up to 2^24 tokens, and ordered beyond.
+  [[nodiscard]] static float score_of(tokens prompt) noexcept { return static_cast<float>(prompt.count()); }
+
+  [[nodiscard]] sample all_of(std::size_t first, std::size_t past) const noexcept {
+    sample all;
+    for (; first != past; ++first) all.join(groups_[first]);
+    return all;
+  }
+
+  /// Makes classes of these groups, whose means lie in between: the classes on both sides have theirs there.
+  void split(std::size_t first, std::size_t past, double above, double below) noexcept {
+    if (first == past) return;
+    const sample all = all_of(first, past);
+    sample low;
+    double best = 0;
+    double most = surely * surely;
+    std::size_t at = first;
+    for (std::size_t i = first; i + 1 < past; ++i) {
+      low.join(groups_[i]);
+      sample high{all.sum - low.sum, all.squares - low.squares, all.count - low.count, all.last};
+      if (!(low.count >= least) || !(high.count >= least)) continue;
+      if (low.mean() < above || high.mean() > below || high.mean() < longer * low.mean()) continue;
+      const double gap = high.mean() - low.mean();
+      const double error = low.squared_error() + high.squared_error();
+      // Equal outputs in both parts differ as surely as can be.
+      const double sureness = error > 0 ? gap * gap / error : std::numeric_limits<double>::max();
+      if (!(gap > 0) || !(sureness > most)) continue;
+      most = sureness;
+      at = i + 1;
+      best = high.mean();
+    }
+    if (at == first) {
+      classes_.push_back(all);
+      return;
+    }
+    split(first, at, above, best);
+    split(at, past, classes_.back().mean(), below);
+  }
+
+  score_window window_;
+  fixed_vector<sample> groups_;
+  fixed_vector<sample> classes_;  // By prompt; their means do not fall.
+};
+
+}  // namespace rank
+TESSERA_NAMESPACE_END
