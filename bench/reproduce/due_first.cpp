@@ -1006,13 +1006,14 @@ void run(const options& o) {
       "the traffic beforehand, lengths for predictions and for stages, it knows from as many requests of the same kind "
       "drawn under another seed; `due-first` knows nothing beforehand.",
       o.seeds, first_seed));
-  p.text(
-      fmt::format("**Scores.** In PARS's setting `pars` and `due-first` get the same: the logarithm of the true output "
-                  "length with normal noise, as much as gives a tau-b of {}, that of PARS's model on its page. "
-                  "`due-first` turns them into expected lengths, learned while it runs from the scores and lengths of "
-                  "the requests before, with a step for every 64; before any has ended only their order counts. In the "
-                  "other settings nobody has scores: `due-first` expects the mean of the lengths of every request.",
-                  tau_of_pars));
+  p.text(fmt::format(
+      "**Scores.** In PARS's setting `pars` and `due-first` get the same: the logarithm of the true output "
+      "length with normal noise, as much as gives a tau-b of {}, that of PARS's model on its page. "
+      "`due-first` turns them into expected lengths, learned while it runs from the scores and lengths of "
+      "the requests before, with a step for every 64; before any has ended only their order counts. In the "
+      "other settings nobody has scores: `due-first` expects the mean of the lengths of every request, or of those "
+      "in the same class of prompts, where the longer have outputs three times as long.",
+      tau_of_pars));
   summary(p, settings, found);
   for (std::size_t i = 0; i != settings.size(); ++i) show_setting(p, settings[i], found[i]);
   conserved(p, settings.front(), found.front());

@@ -479,3 +479,20 @@ def test_a_step_that_goes_on_from_the_latest_is_as_if_made_anew(
             for e, (counts, tokens) in zip(engines, launched.pop(0), strict=True):
                 e.answer(counts, {name: list(got) for name, got in tokens.items()})
     assert went_on > 100 and preempted > 5 and chunks > 50
+
+
+@pytest.mark.parametrize(("move_pace", "makes_way"), [(0.0, True), (1e-3, True), (0.1, False)])
+def test_an_answer_makes_way_for_reasoning_where_that_gains_more_than_the_move_costs(
+    move_pace: float, makes_way: bool
+) -> None:
+    """Both need most of the memory. The reader of 48 tokens at 0.1 s each has enough for 3 s and more."""
+    e = Engine("due_first", blocks=12, residents=4, slice=4, margin=0.5, watermark=0.0, move_pace=move_pace)
+    e.add(Request("answer", [1] * 64, 100))
+    for _ in range(48):
+        counts = e.plan(budget=512)[0]
+        e.answer(counts, {i: [3] for i in counts})
+    # 100 tokens, two who are here: 0.2 s or 20 s of their time.
+    e.add(Request("thought", [2] * 100, 10), reasons=True, end_of_reasoning=9)
+    counts, _, fresh, *_, preempted, _ = e.plan(budget=512)
+    assert preempted == ({"answer"} if makes_way else set())
+    assert [f[0].id for f in fresh] == (["thought"] if makes_way else [])

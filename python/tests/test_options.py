@@ -56,6 +56,7 @@ def test_a_policy_is_known_by_its_former_name() -> None:
         ({"policy": "pascal", "fewest_quanta_first": 1}, "must be true or false, not 1"),
         ({"policy": "due_first", "pace": 0}, "pace must be a number above 0"),
         ({"policy": "due_first", "prompt_pace": -1}, "prompt_pace must be a number from 0 to 1000, not -1"),
+        ({"policy": "due_first", "move_pace": 1001}, "move_pace must be a number from 0 to 1000, not 1001"),
         ({"policy": "pascal_paced", "prompt_pace": 1}, "the policy pascal_paced does not take prompt_pace"),
         ({"policy": "due_first", "margin": math.nan}, "margin must be a number from 0"),
         ({"policy": "pars", "threshold": -1}, "threshold must be a number from 0, not -1"),

@@ -469,7 +469,7 @@ TEST_CASE("earliest_due: the young overtake who has reasoned for long, and take 
   state(young).phase = phase::reasoning;
   join(d, young, at(0.5));
   CHECK(decltype(d)::before(young, old));
-  CHECK_FALSE(decltype(d)::displaces(young, old));
+  CHECK_FALSE(d.displaces(young, old));
 }
 
 TEST_CASE(
@@ -593,31 +593,75 @@ TEST_CASE("earliest_due: who has reasoned elsewhere and comes to answer is urgen
 }
 
 TEST_CASE("earliest_due: readers before those that nobody reads, those before readers who can wait") {
+  const earliest_due d;
   request dry;
   request unread;
   request calm;
   place(dry).level = 0;
   place(unread).level = 1;
   place(calm).level = 2;
-  CHECK(earliest_due::displaces(dry, unread));
-  CHECK(earliest_due::displaces(unread, calm));
-  CHECK_FALSE(earliest_due::displaces(unread, dry));
+  CHECK(d.displaces(dry, unread));
+  CHECK(d.displaces(unread, calm));
+  CHECK_FALSE(d.displaces(unread, dry));
   // A prompt without reasoning is served before calm answers, and takes nothing from them.
   request prompt;
   place(prompt).level = 1;
   state(prompt).phase = phase::answering;
   CHECK(earliest_due::before(prompt, calm));
-  CHECK_FALSE(earliest_due::displaces(prompt, calm));
+  CHECK_FALSE(d.displaces(prompt, calm));
   // On one level nobody takes another's blocks, however early he is due.
   request sooner;
   place(sooner).level = 1;
   place(unread).turn = 10;
   CHECK(earliest_due::before(sooner, unread));
-  CHECK_FALSE(earliest_due::displaces(sooner, unread));
+  CHECK_FALSE(d.displaces(sooner, unread));
   // Priority is above all.
   unread.priority = 1;
-  CHECK(earliest_due::displaces(unread, dry));
+  CHECK(d.displaces(unread, dry));
   CHECK(earliest_due::before(unread, dry));
+}
+
+TEST_CASE("earliest_due: where moves cost all who are here, reasoning displaces those whose readers can wait longer") {
+  earliest_due d{.move_pace = duration{0.001}};
+  d.advance(at(100));
+  request reasoning;
+  reasoning.starts_in = phase::reasoning;
+  state(reasoning).phase = phase::reasoning;
+  state(reasoning).length = tokens{500};
+  join(d, reasoning, at(100));
+  request calm;
+  place(calm).level = 2;
+  // Half a second for each who is here: itself, then ten.
+  const auto can_wait = [&](double s) {
+    place(calm).urgent_at = at(100 + s);
+    return d.displaces(reasoning, calm);
+  };
+  CHECK(can_wait(0.501));
+  CHECK_FALSE(can_wait(0.499));
+  std::vector<request> others(9);
+  for (request& r : others) join(d, r, at(100));
+  CHECK(can_wait(5.01));
+  CHECK_FALSE(can_wait(4.99));
+  // Whether they wait or are served; until they leave.
+  for (request& r : others) (void)d.charge(r, tokens{1});
+  CHECK_FALSE(can_wait(4.99));
+  for (request& r : others) d.leave(r);
+  CHECK(can_wait(0.501));
+  CHECK_FALSE(can_wait(0.499));
+  // The longer it takes until it begins, the less of the reader's time is left.
+  d.advance(at(101));
+  CHECK_FALSE(can_wait(1.499));
+  CHECK(can_wait(1.501));
+  // One whose reader runs dry asks nobody, nor do priorities.
+  place(calm).urgent_at = at(101);
+  request dry;
+  CHECK(d.displaces(dry, calm));
+  reasoning.priority = 1;
+  CHECK(d.displaces(reasoning, calm));
+  // Moves that cost nothing are made for however little.
+  d.move_pace = {};
+  reasoning.priority = 0;
+  CHECK(can_wait(-50));
 }
 
 TEST_CASE("earliest_due: any clock's origin, any prediction") {

@@ -52,6 +52,7 @@ class due_first : public iteration_scheduler<Request, order::earliest_due<Expect
     duration margin = duration{1.0};  ///< An answer is urgent so long before its reader runs dry.
     double revised = 2;               ///< Bound on what is expected later: see `order::earliest_due`.
     duration prompt_pace{};           ///< For a longer prompt than others': see `order::earliest_due`.
+    duration move_pace{};             ///< For KV that makes way: see `order::earliest_due`.
     double watermark = 0.01;  ///< Fraction of the blocks kept free when a request starts without displacing anyone.
     [[no_unique_address]] Expected expected{};  ///< Says how long a request's output will be.
     [[no_unique_address]] Deadline deadline{};  ///< Says when a request's reader runs dry.
@@ -73,6 +74,7 @@ class due_first : public iteration_scheduler<Request, order::earliest_due<Expect
                       .margin = c.margin,
                       .revised = c.revised,
                       .prompt_pace = c.prompt_pace,
+                      .move_pace = c.move_pace,
                       .expected = c.expected,
                       .deadline = c.deadline},
             .admit = {.fraction = c.watermark},

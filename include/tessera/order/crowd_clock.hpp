@@ -53,6 +53,11 @@ class crowd_clock {
     return eighth > slowest ? eighth : slowest;
   }
 
+  /// The engine's clock at the last `advance`, in seconds; 0 before.
+  [[nodiscard]] double heard() const noexcept { return heard_; }
+  /// Requests that have come and not gone.
+  [[nodiscard]] std::size_t present() const noexcept { return served_ + waiting_; }
+
   /// A request has come, and waits.
   void joins() noexcept { ++waiting_; }
   /// One that waited has been served for the first time.

@@ -81,7 +81,9 @@ struct due_place : reader_place<Clock> {
 /// line that it found has put it. (The mean rises no faster than would let the time of a later one be over first.) Who
 /// comes with its KV waits for no prompt, and is not held.
 ///
-/// What is urgent displaces everything else, and reasoning displaces calm answers, whose readers do not notice. A
+/// What is urgent displaces everything else, and reasoning displaces calm answers, whose readers do not notice; where
+/// everybody waits while KV is moved (`move_pace`), only those whose readers have enough for longer than all who are
+/// here would wait for it, taken together: whoever reasons begins so much earlier, and the others lose as much. A
 /// prompt that nobody has reasoned about takes nobody's place, for its answer would soon be as calm; nor does anyone
 /// take a place on his own level: a prediction is too weak a reason to throw KV out. (The first in line speaks for the
 /// line: behind a prompt that has no place yet, reasoning waits too.)
@@ -117,6 +119,9 @@ struct earliest_due {
   /// what a token of a prompt takes to be computed. 0: prompts count for nothing, as they should where most of them is
   /// cached. Finite, not negative.
   duration prompt_pace{};
+  /// Time for which everybody waits for each token whose KV makes way and comes back, or is computed again. 0, as where
+  /// copies overlap with steps: nothing. Finite, not negative.
+  duration move_pace{};
   // Before the others: clang 16 writes what comes after an empty [[no_unique_address]] member elsewhere.
   crowd_clock clock{};                        ///< By which requests arrive.
   recent_mean prompts{};                      ///< Of their prompts, in tokens.
@@ -211,14 +216,23 @@ struct earliest_due {
 
   /// Whether a waiting request may take the blocks of a resident.
   template <schedulable R>
-  [[nodiscard]] static bool displaces(const R& waiting, const R& resident) noexcept {
+  [[nodiscard]] bool displaces(const R& waiting, const R& resident) const noexcept {
     if (waiting.priority != resident.priority) return waiting.priority > resident.priority;
     const auto& w = order_state<earliest_due>(waiting);
-    return w.level < order_state<earliest_due>(resident).level &&
-           (w.level == detail::urgent || waiting.state().phase == phase::reasoning);
+    const auto& held = order_state<earliest_due>(resident);
+    if (w.level >= held.level) return false;
+    if (w.level == detail::urgent) return true;
+    if (waiting.state().phase != phase::reasoning) return false;
+    const double cost = cost_of_room(waiting);
+    return !(cost > 0) || held.urgent_at.seconds() - clock.heard() >= cost;
   }
 
  private:
+  /// For how long all who are here wait, together, when KV makes way for that of such a request.
+  template <schedulable R>
+  [[nodiscard]] double cost_of_room(const R& r) const noexcept {
+    return move_pace.seconds() * static_cast<double>(r.state().length.count()) * static_cast<double>(clock.present());
+  }
   /// For how long a request is held that comes now, in seconds.
   template <schedulable R>
   [[nodiscard]] double held_for(const R& r, double now) noexcept {

@@ -145,6 +145,7 @@ core::core(const std::string& policy, const nb::dict& options, const nb::dict& w
   optional("pace", settings_.pace);
   optional("margin", settings_.margin);
   optional("prompt_pace", settings_.prompt_pace);
+  optional("move_pace", settings_.move_pace);
   optional("slice", settings_.slice);
   optional("quantum", settings_.quantum);
   optional("demote_above", settings_.demote_above);

@@ -60,6 +60,7 @@ struct settings {
   double pace = 0.1;
   double margin = 1;
   double prompt_pace = 0;
+  double move_pace = 0;
   std::int64_t slice = 250;
   std::int64_t quantum = 500;
   std::int64_t demote_above = 5000;

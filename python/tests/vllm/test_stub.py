@@ -18,7 +18,7 @@ policies = {
     "pars": {"threshold": 0.05},
     "pascal": {"quantum": 16, "demote_above": 100, "end_of_reasoning": 11},
     "pascal_paced": {"quantum": 16, "slice": 16, "pace": 0.001, "margin": 0.01, "end_of_reasoning": 11},
-    "due_first": {"slice": 16, "pace": 0.001, "margin": 0.01, "prompt_pace": 1e-5, "end_of_reasoning": 11},
+    "due_first": {"slice": 16, "pace": 0.001, "margin": 0.01, "prompt_pace": 1e-5, "move_pace": 1e-6, "end_of_reasoning": 11},
     "round_robin": {"quantum": 8},
     "shortest_prefill": {"threshold": 0.05},
     "vtc": {"weights": {"b": 3}},

@@ -72,6 +72,9 @@ parameters: Mapping[str, Parameter] = {
     "prompt_pace": Parameter(
         float, 0.0, 0, 1e3, "seconds for which a request is held for each token that its prompt is longer than others'"
     ),
+    "move_pace": Parameter(
+        float, 0.0, 0, 1e3, "seconds that all wait for each token of KV that makes way and is computed again"
+    ),
     "prompt_cost": Parameter(int, 1, 0, 1000, "what a token of a prompt counts for in its tenant's share"),
     "output_cost": Parameter(int, 2, 0, 1000, "what a generated token counts for"),
 }
@@ -87,7 +90,7 @@ takes: Mapping[str, tuple[str, ...]] = {
     "shortest_prefill": ("threshold",),
     "pascal": ("quantum", "demote_above", "fewest_quanta_first"),
     "pascal_paced": ("quantum", "young_quanta", "slice", "margin", "pace"),
-    "due_first": ("pace", "slice", "margin", "prompt_pace"),
+    "due_first": ("pace", "slice", "margin", "prompt_pace", "move_pace"),
     "round_robin": ("quantum", "fewest_quanta_first"),
     "vtc": ("prompt_cost", "output_cost"),
 }
