@@ -94,7 +94,7 @@ TESSERA_DEATH_CASE(rank_prompt_classes_without_window, "a window of 1 to 2^31 - 
   auto storage = tessera::storage_for<prompt_classes>({.window = 0, .groups = 1});
   prompt_classes{storage}.fit();
 }
-TESSERA_DEATH_CASE(rank_prompt_classes_without_groups, "1 to 2^31 - 1 groups") {
+TESSERA_DEATH_CASE(rank_prompt_classes_without_groups, "1 to 1024 groups") {
   auto storage = tessera::storage_for<prompt_classes>({.window = 1, .groups = 0});
   prompt_classes{storage}.fit();
 }

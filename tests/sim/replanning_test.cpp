@@ -152,6 +152,25 @@ TEST_CASE("replanning: without scores a class of prompts says what is expected, 
   CHECK(10 * lengths.expected_of(nan, tokens{30}) < lengths.expected_of(nan, tokens{2500}));
 }
 
+TEST_CASE("replanning: kinds are told apart however many wait") {
+  std::mt19937 random{9};
+  std::exponential_distribution<double> spread{1};
+  for (const std::size_t waiting : {0U, 5U, 8U}) {
+    std::vector<seen_output> seen;
+    for (std::size_t i = 0; i != 1000; ++i) {
+      const bool question = i % 2 == 0;
+      const bool waits = i / 2 % 10 < waiting;
+      const auto length = 1 + static_cast<std::int64_t>((question ? 60 : 1500) * spread(random));
+      seen.push_back({nan, tokens{waits ? 0 : length}, !waits, tokens{question ? 50 : 3000}});
+    }
+    sim::learned_lengths lengths;
+    lengths.learn(seen);
+    CAPTURE(waiting);
+    CHECK(lengths.expected_of(nan, tokens{50}) < 90);
+    CHECK(lengths.expected_of(nan, tokens{3000}) > 1000);
+  }
+}
+
 TEST_CASE("replanning: a window has the last requests, and for those that run a length that they may come to") {
   constexpr std::size_t n = 3000;
   std::vector<request> all(n);

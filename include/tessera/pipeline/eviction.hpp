@@ -33,7 +33,7 @@ void choose_victim(Planning& p) noexcept {
     double least = loss_of(p, last);
     for (std::size_t i = last; i-- > p.step.next && last - i < window;) {
       const typename Planning::request& r = *residents[i];
-      // Nor would those before it be spared, because who displaces one displaces all behind.
+      // Those before it are not looked at, either: nearly always they would displace the last one, too.
       if (r.state().restarted || p.roster.discipline().displaces(r, *residents[last])) break;
       const double lost = loss_of(p, i);
       if (lost < least) least = lost, chosen = i;

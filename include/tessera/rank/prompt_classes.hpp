@@ -25,9 +25,11 @@ namespace rank {
 ///
 /// A class is split in two by the length of the prompt where the longer prompts have outputs at least `longer` times as
 /// long in the mean, by more than `surely` standard errors, each part with `least` requests or more; of all such places
-/// where the difference is the surest. Then each part likewise. So prompts that say nothing, or little, make one class,
-/// of which the mean is expected, as without any of this. Nor is a longer prompt ever expected to have a shorter
-/// output: it is there to be computed all the same, and who expects less of it would let it go first.
+/// where the difference is the surest. Then each part likewise. (The standard error is that of two parts as they are
+/// or, if that is more, of two that are alike: a few long outputs among many short ones may all be in one by chance,
+/// and the other would be taken for sure.) So prompts that say nothing, or little, make one class, of which the mean is
+/// expected, as without any of this. Nor is a longer prompt ever expected to have a shorter output: it is there to be
+/// computed all the same, and who expects less of it would let it go first.
 ///
 /// When to use: no scores, and traffic of several kinds that share the instances. Where scores are to be had they know
 /// more (`length_calibrator`).
@@ -37,14 +39,15 @@ namespace rank {
 /// Source: ours. A regression tree (Breiman, Friedman, Olshen and Stone 1984) over one variable, that may only rise.
 class prompt_classes {
  public:
-  static constexpr double surely = 4;       ///< Standard errors of the difference.
-  static constexpr double longer = 3;       ///< Times as long, in the mean.
-  static constexpr std::size_t least = 32;  ///< Requests in a class.
+  static constexpr double surely = 4;               ///< Standard errors of the difference.
+  static constexpr double longer = 3;               ///< Times as long, in the mean.
+  static constexpr std::size_t least = 32;          ///< Requests in a class.
+  static constexpr std::size_t most_groups = 1024;  ///< `fit` goes as deep.
 
   /// What there must be room for; fixed at construction.
   struct limits {
     std::size_t window = 4096;  ///< Pairs remembered. At least 1, below 2^31.
-    std::size_t groups = 64;    ///< Prompts are looked at in so many groups of the same size. At least 1, below 2^31.
+    std::size_t groups = 64;    ///< Prompts are looked at in so many groups of the same size. 1 to `most_groups`.
   };
 
   /// Bytes that an object with these limits takes from its arena, alignment included.
@@ -64,8 +67,9 @@ class prompt_classes {
   prompt_classes(const prompt_classes&) = delete;
   prompt_classes& operator=(const prompt_classes&) = delete;
 
-  /// A request with such a prompt has ended after `output` tokens; the oldest goes if the window is full. Changes no
-  /// answer before the next `fit`. Requires `output >= 0` (asserted). O(1).
+  /// A request with such a prompt has ended after `output` tokens; the oldest goes if the window is full. More than
+  /// 2^32 - 1 tokens count as so many. Changes no answer before the next `fit`. Requires `output >= 0` (asserted).
+  /// O(1).
   void observe(tokens prompt, tokens output) noexcept { window_.observe(score_of(prompt), output); }
 
   /// Finds the classes anew. O(window log window + groups^2).
@@ -120,15 +124,13 @@ class prompt_classes {
       last = above.last;
     }
     [[nodiscard]] double mean() const noexcept { return sum / count; }
-    /// Of the mean; of two and more.
-    [[nodiscard]] double squared_error() const noexcept {
-      return std::max(squares - sum * sum / count, 0.0) / (count - 1) / count;
-    }
+    /// Of two and more.
+    [[nodiscard]] double variance() const noexcept { return std::max(squares - sum * sum / count, 0.0) / (count - 1); }
   };
 
   prompt_classes(arena memory, const limits& l) noexcept
       : window_{memory, l.window}, groups_{memory, l.groups}, classes_{memory, l.groups} {
-    TESSERA_ASSERT(l.groups >= 1 && l.groups < (std::size_t{1} << 31U), "1 to 2^31 - 1 groups");
+    TESSERA_ASSERT(l.groups >= 1 && l.groups <= most_groups, "1 to 1024 groups");
   }
 
   /// As floats prompts are exact up to 2^24 tokens, and ordered beyond.
@@ -154,11 +156,10 @@ class prompt_classes {
       if (!(low.count >= least) || !(high.count >= least)) continue;
       if (low.mean() < above || high.mean() > below || high.mean() < longer * low.mean()) continue;
       const double gap = high.mean() - low.mean();
-      const double error = low.squared_error() + high.squared_error();
-      // Equal outputs in both parts differ as surely as can be.
-      const double sureness = error > 0 ? gap * gap / error : std::numeric_limits<double>::max();
-      if (!(gap > 0) || !(sureness > most)) continue;
-      most = sureness;
+      const double error = std::max(low.variance() / low.count + high.variance() / high.count,
+                                    all.variance() * (1 / low.count + 1 / high.count));
+      if (!(gap > 0) || !(gap * gap / error > most)) continue;
+      most = gap * gap / error;
       at = i + 1;
       best = high.mean();
     }

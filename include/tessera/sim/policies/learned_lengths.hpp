@@ -117,7 +117,9 @@ class learned_lengths {
       for (std::size_t i = 0; i != seen.size(); ++i) {
         const float score = score_of(seen[i]);
         calibrator_->observe(score, whole[i]);
-        if (score != score) classes_->observe(seen[i].prompt, whole[i]);
+        // Who has nothing yet says nothing of his class: where many wait, all would be expected to be alike.
+        const bool begun = seen[i].ended || seen[i].length > tokens{};
+        if (score != score && begun) classes_->observe(seen[i].prompt, whole[i]);
       }
       calibrator_->fit();
       classes_->fit();
@@ -126,10 +128,10 @@ class learned_lengths {
   }
 
   /// What is expected of a request with this score, or without one (NaN) with such a prompt, before it has begun. 0
-  /// before `learn`; without a score the mean where no request without one was seen.
+  /// before `learn`; without a score the mean of all where there are no two classes of prompts.
   [[nodiscard]] float expected_of(float score, tokens prompt) const noexcept {
     if (!calibrator_) return 0;
-    const bool by_prompt = score != score && classes_->size() != 0;
+    const bool by_prompt = score != score && classes_->classes() > 1;
     return static_cast<float>((by_prompt ? (*classes_)(prompt) : (*calibrator_)(score)).count());
   }
   /// The distributions, by expected length. At the same address for ever.
