@@ -251,6 +251,13 @@ TEST_CASE("replanning: the rate is that of the traffic, not that of the night be
   CHECK(two.rate() == Catch::Detail::Approx(1e-3));
 }
 
+/// Of the outputs.
+double mean_of(const std::vector<trace_row>& rows) {
+  double sum = 0;
+  for (const trace_row& r : rows) sum += static_cast<double>(r.output_tokens);
+  return sum / static_cast<double>(rows.size());
+}
+
 TEST_CASE("replanning: while the long ones wait, nothing has shifted, and they are known to be long") {
   std::mt19937 random{11};
   std::exponential_distribution<double> spread{1};
@@ -273,11 +280,6 @@ TEST_CASE("replanning: while the long ones wait, nothing has shifted, and they a
   }
   sim::learned_lengths lengths;
   lengths.learn(window.outputs(all));
-  const auto mean_of = [](const std::vector<trace_row>& rows) {
-    double sum = 0;
-    for (const trace_row& r : rows) sum += static_cast<double>(r.output_tokens);
-    return sum / static_cast<double>(rows.size());
-  };
   CHECK(mean_of(window.rows(all, lengths, true)) == Catch::Detail::Approx(mean).epsilon(0.15));
   CHECK(mean_of(window.rows(all, lengths, false)) < 0.5 * mean);
   const auto shift = window.find_shift(all, lengths);
@@ -324,9 +326,7 @@ TEST_CASE("replanning: without scores, while those with long prompts wait, nothi
   lengths.learn(window.outputs(all));
   CHECK(std::abs(window.find_shift(all, lengths).outputs) < 3);
   // Those that wait come to what others of their class have come to.
-  double sum = 0;
-  for (const trace_row& r : window.rows(all, lengths, true)) sum += static_cast<double>(r.output_tokens);
-  CHECK(sum / n == Catch::Detail::Approx(mean).epsilon(0.1));
+  CHECK(mean_of(window.rows(all, lengths, true)) == Catch::Detail::Approx(mean).epsilon(0.1));
 }
 
 TEST_CASE("replanning: stages that begin while an instance is dead do without it, until it is back") {

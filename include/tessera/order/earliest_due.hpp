@@ -219,12 +219,12 @@ struct earliest_due {
   [[nodiscard]] bool displaces(const R& waiting, const R& resident) const noexcept {
     if (waiting.priority != resident.priority) return waiting.priority > resident.priority;
     const auto& w = order_state<earliest_due>(waiting);
-    const auto& held = order_state<earliest_due>(resident);
-    if (w.level >= held.level) return false;
+    const auto& answer = order_state<earliest_due>(resident);
+    if (w.level >= answer.level) return false;
     if (w.level == detail::urgent) return true;
     if (waiting.state().phase != phase::reasoning) return false;
     const double cost = cost_of_room(waiting);
-    return !(cost > 0) || held.urgent_at.seconds() - clock.heard() >= cost;
+    return !(cost > 0) || answer.urgent_at.seconds() - clock.heard() >= cost;
   }
 
  private:

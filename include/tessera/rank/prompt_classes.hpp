@@ -81,7 +81,7 @@ class prompt_classes {
     window_.each_score(enough, [&](std::uint64_t group, std::span<const std::uint64_t> equal) noexcept {
       if (group != open) groups_.push_back({});
       open = group;
-      sample& s = groups_[groups_.size() - 1];
+      sample& s = groups_.back();
       for (const std::uint64_t pair : equal) s.add(static_cast<double>(score_window::length_of(pair).count()));
       s.last = score_window::key_of(equal.front());
     });

@@ -100,7 +100,8 @@ class learned_lengths {
       lengths_->fit(running);
     };
     const auto none = [](const seen_output&) { return std::numeric_limits<float>::quiet_NaN(); };
-    const auto labelled = [&](const seen_output& o) { return expected_of(score_of(o), o.prompt); };
+    const auto labelled = [&](const seen_output& o) { return expected_of(o.score, o.prompt); };
+    predicts_ = predicts;
     forget();
     spread(none);
     for (int round = 0; round != 2; ++round) {
@@ -127,10 +128,12 @@ class learned_lengths {
     }
   }
 
-  /// What is expected of a request with this score, or without one (NaN) with such a prompt, before it has begun. 0
-  /// before `learn`; without a score the mean of all where there are no two classes of prompts.
+  /// What is expected of a request with this score, or without one (NaN, or where `learn` was not to look at them) with
+  /// such a prompt, before it has begun. 0 before `learn`; without a score the mean of all where there are no two
+  /// classes of prompts.
   [[nodiscard]] float expected_of(float score, tokens prompt) const noexcept {
     if (!calibrator_) return 0;
+    if (!predicts_) score = std::numeric_limits<float>::quiet_NaN();
     const bool by_prompt = score != score && classes_->classes() > 1;
     return static_cast<float>((by_prompt ? (*classes_)(prompt) : (*calibrator_)(score)).count());
   }
@@ -153,6 +156,7 @@ class learned_lengths {
     classes_.reset();
   }
 
+  bool predicts_ = true;
   using memory = owned_storage<rank::length_distribution::limits>;
   std::unique_ptr<memory> memory_ =
       std::make_unique<memory>(storage_for<rank::length_distribution>({.window = 1, .groups = 1}));

@@ -114,7 +114,7 @@ class replanning {
       ++arrivals_;
       window_.arrived(r, r.score, c.now_s());
       if (!learned_) expect_by_order(r.score);
-      r.score = lengths_->expected_of(config_.predicts ? r.score : std::numeric_limits<float>::quiet_NaN(), r.prompt);
+      r.score = lengths_->expected_of(r.score, r.prompt);
     }
     layout_view<C> v{c, life_};
     return std::visit([&](auto& l) { return l.place(v, arrived); }, running_);

@@ -115,16 +115,16 @@ class traffic_window {
     std::vector<rank::known_length> outputs;
     std::vector<rank::known_length> prompts;
     std::vector<rank::known_length> scores;
-    const std::vector<std::size_t> places = predicts ? places_by_score() : std::vector<std::size_t>(seen_.size(), 0);
+    const std::vector<std::size_t> kinds = kinds_of(lengths, predicts);
     for (std::size_t i = 0; i != seen_.size(); ++i) {
       const entry& e = seen_[i];
       if (e.refused) continue;
       const bool newer = i >= seen_.size() / 2;
-      const std::uint32_t group =
-          places[i] == 0 ? unscored | class_of(e, lengths) : static_cast<std::uint32_t>(places[i] / alike);
-      outputs.push_back({length_of(e, all), e.ended, newer, group});
+      const bool has_score = kinds[i] > scored;
+      const std::size_t group = has_score ? scored + (kinds[i] - scored) / alike : kinds[i];
+      outputs.push_back({length_of(e, all), e.ended, newer, static_cast<std::uint32_t>(group)});
       prompts.push_back({e.prompt, true, newer});
-      if (places[i] != 0) scores.push_back({tokens{static_cast<std::int64_t>(places[i])}, true, newer});
+      if (has_score) scores.push_back({tokens{static_cast<std::int64_t>(kinds[i])}, true, newer});
     }
     return {rank::length_shift(outputs), rank::length_shift(prompts), rank::length_shift(scores)};
   }
@@ -136,12 +136,8 @@ class traffic_window {
   /// begun knows of no long ones. O(n log n).
   [[nodiscard]] std::vector<trace_row> rows(std::span<const request> all, const learned_lengths& lengths,
                                             bool predicts) const {
-    std::vector<std::size_t> scores = predicts ? places_by_score() : std::vector<std::size_t>(seen_.size(), 0);
-    // Classes before all scores.
-    for (std::size_t i = 0; i != seen_.size(); ++i) {
-      scores[i] = scores[i] == 0 ? class_of(seen_[i], lengths) : std::size_t{unscored} + scores[i];
-    }
-    const std::vector<curve> curves = survival(all, scores);
+    const std::vector<std::size_t> kinds = kinds_of(lengths, predicts);
+    const std::vector<curve> curves = survival(all, kinds);
     std::vector<trace_row> out;
     out.reserve(seen_.size());
     golden_section places;
@@ -151,12 +147,12 @@ class traffic_window {
       trace_row row;
       row.arrival_s = e.arrival_s - seen_.front().arrival_s;
       row.prompt_tokens = e.prompt.count();
-      row.score = lengths.expected_of(predicts ? e.score : std::numeric_limits<float>::quiet_NaN(), e.prompt);
+      row.score = lengths.expected_of(e.score, e.prompt);
       tokens output = length_of(e, all);
       if (!e.ended) {
         const double place = places.next();
         const auto own =
-            std::partition_point(curves.begin(), curves.end() - 1, [&](const curve& c) { return c.last < scores[i]; });
+            std::partition_point(curves.begin(), curves.end() - 1, [&](const curve& c) { return c.last < kinds[i]; });
         output = longer_than(own->parts, output, place);
       }
       row.output_tokens = row.answer_tokens = std::max<std::int64_t>(1, output.count());
@@ -167,8 +163,8 @@ class traffic_window {
 
  private:
   static constexpr std::size_t nowhere = std::numeric_limits<std::size_t>::max();
-  static constexpr std::size_t alike = 32;  ///< So many neighbours by score are taken to be alike.
-  static constexpr std::uint32_t unscored = std::uint32_t{1} << 31U;  // beyond all classes
+  static constexpr std::size_t alike = 32;                      ///< So many neighbours by score are taken to be alike.
+  static constexpr std::size_t scored = std::size_t{1} << 31U;  // beyond all classes of prompts
 
   struct entry {
     double arrival_s = 0;
@@ -185,29 +181,28 @@ class traffic_window {
     tokens length{};
     double part = 1;
   };
-  /// That of those with neighbouring scores.
+  /// That of neighbouring kinds, see `kinds_of`.
   struct curve {
-    std::size_t last = 0;          // The largest of the places of their scores,
+    std::size_t last = 0;          // The last of the kinds,
     std::vector<part_left> parts;  // at each length there is, ended or not; by length.
   };
   struct known {
-    std::size_t score = 0;  // Its place among all.
+    std::size_t kind = 0;
     tokens length{};
     bool ended = false;
   };
-  /// By score: at least so many have ended in each as are taken to be alike, if there are as many.
-  [[nodiscard]] std::vector<curve> survival(std::span<const request> all,
-                                            const std::vector<std::size_t>& scores) const {
+  /// By kind: at least so many have ended in each as are taken to be alike, if there are as many.
+  [[nodiscard]] std::vector<curve> survival(std::span<const request> all, const std::vector<std::size_t>& kinds) const {
     std::vector<known> seen;
     for (std::size_t i = 0; i != seen_.size(); ++i) {
-      if (!seen_[i].refused) seen.push_back({scores[i], length_of(seen_[i], all), seen_[i].ended});
+      if (!seen_[i].refused) seen.push_back({kinds[i], length_of(seen_[i], all), seen_[i].ended});
     }
-    std::sort(seen.begin(), seen.end(), [](const known& a, const known& b) { return a.score < b.score; });
+    std::sort(seen.begin(), seen.end(), [](const known& a, const known& b) { return a.kind < b.kind; });
     std::vector<std::size_t> ends;
     std::size_t ended = 0;
     for (std::size_t i = 0; i != seen.size(); ++i) {
       ended += seen[i].ended ? 1 : 0;
-      if (ended < alike || (i + 1 != seen.size() && seen[i + 1].score == seen[i].score)) continue;
+      if (ended < alike || (i + 1 != seen.size() && seen[i + 1].kind == seen[i].kind)) continue;
       ends.push_back(i + 1);
       ended = 0;
     }
@@ -216,7 +211,7 @@ class traffic_window {
     std::vector<curve> curves;
     std::size_t from = 0;
     for (const std::size_t to : ends) {
-      const std::size_t last = to == 0 ? 0 : seen[to - 1].score;
+      const std::size_t last = to == 0 ? 0 : seen[to - 1].kind;
       curves.push_back({last, survival(std::span{seen}.subspan(from, to - from))});
       from = to;
     }
@@ -261,25 +256,27 @@ class traffic_window {
     const std::size_t at = at_[r.index];
     return at == nowhere || at < begun_ ? nullptr : &seen_[at - begun_];
   }
-  /// By request: where its score is among all, from 1 on, equal scores at the first place; 0 without a score.
-  [[nodiscard]] std::vector<std::size_t> places_by_score() const {
+  /// By request, of whom much the same is expected who are neighbours: where its score is among all, from `scored` + 1
+  /// on, equal scores at the first place; without a score what is expected in its class of prompts.
+  [[nodiscard]] std::vector<std::size_t> kinds_of(const learned_lengths& lengths, bool predicts) const {
+    const auto has_score = [predicts](const entry& e) { return predicts && e.score == e.score; };
     std::vector<float> sorted;
     for (const entry& e : seen_) {
-      if (e.score == e.score) sorted.push_back(e.score);
+      if (has_score(e)) sorted.push_back(e.score);
     }
     std::sort(sorted.begin(), sorted.end());
-    std::vector<std::size_t> places;
-    places.reserve(seen_.size());
+    std::vector<std::size_t> kinds;
+    kinds.reserve(seen_.size());
     for (const entry& e : seen_) {
-      const auto at = std::lower_bound(sorted.begin(), sorted.end(), e.score);
-      places.push_back(e.score == e.score ? static_cast<std::size_t>(at - sorted.begin()) + 1 : 0);
+      if (has_score(e)) {
+        const auto at = std::lower_bound(sorted.begin(), sorted.end(), e.score);
+        kinds.push_back(scored + static_cast<std::size_t>(at - sorted.begin()) + 1);
+      } else {
+        const float expected = lengths.expected_of(std::numeric_limits<float>::quiet_NaN(), e.prompt);
+        kinds.push_back(static_cast<std::size_t>(std::min(expected, 1e9F)));
+      }
     }
-    return places;
-  }
-  /// A number for its class of prompts: what is expected in it.
-  [[nodiscard]] static std::uint32_t class_of(const entry& e, const learned_lengths& lengths) noexcept {
-    const float expected = lengths.expected_of(std::numeric_limits<float>::quiet_NaN(), e.prompt);
-    return static_cast<std::uint32_t>(std::min(expected, 1e9F));
+    return kinds;
   }
   [[nodiscard]] static tokens length_of(const entry& e, std::span<const request> all) noexcept {
     return e.ended ? e.output : all[e.request].generated();
