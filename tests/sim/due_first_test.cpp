@@ -292,6 +292,29 @@ TEST_CASE("due_first: behind no prompt for the sake of memory that is plenty, by
   CHECK(places(toy_cluster(2, 100)) == std::vector<std::uint32_t>{0, 1, 0, 0});
 }
 
+TEST_CASE("due_first: where decoding takes least while memory is plenty, unless prompts in line take longer") {
+  // One that holds 30,000 tokens decodes on 0 all the time: of 400,000, so that memory counts for nothing, but each
+  // step reads them. Those that come when no prompt is in line go to 1.
+  const auto o = cluster_of("h100-80gb-llama-3.1-8b", 2, 0, 256);
+  std::vector<trace_row> rows{row(0, 30'000, 0, 5000)};
+  for (int i = 0; i != 4; ++i) rows.push_back(row(10 + 5 * i, 100, 0, 100));
+  // Then one to 1 with a prompt of a second, and another right after it.
+  rows.push_back(row(40, 15'000, 0, 50));
+  rows.push_back(row(40.001, 100, 0, 50));
+  const auto places = [&](float expected) {
+    for (trace_row& r : rows) r.score = expected;
+    const sim::by_headroom control{sim::calibrate_prefill(o.instance.timer, duration{60})};
+    std::vector<std::uint32_t> out;
+    for (const auto& q : cluster{o, {}, control}.run(rows, quiet).requests) out.push_back(q.instance);
+    return out;
+  };
+  CHECK(places(100) == std::vector<std::uint32_t>{0, 1, 1, 1, 1, 1, 0});
+  // Of whom nothing is expected it takes nothing.
+  CHECK(places(0) == std::vector<std::uint32_t>{0, 1, 0, 1, 0, 1, 0});
+  // Of whom so much is, it is worth waiting for that prompt.
+  CHECK(places(20'000) == std::vector<std::uint32_t>{0, 1, 1, 1, 1, 1, 1});
+}
+
 TEST_CASE("due_first: everything ends, no token twice, and the same again; with every part and without each") {
   for (std::uint64_t seed = 1; seed <= 3; ++seed) {
     auto rows = sim::generate(sim::find_workload("reasoning-chat"), 150, 8.0, seed);

@@ -25,8 +25,10 @@ namespace sim {
 /// New requests to the instance with the most headroom: the smaller of Phi_T, of the prompts of requests that have no
 /// token yet, and Phi_S, of its memory when all its requests have their expected length. Both may be negative. What the
 /// lengths of those who are there may err by decides nothing while half or more is left, and nothing does while three
-/// quarters are: then a request goes where the fewest prompts are in line, in turn (`placement::least_in_line`); not
-/// among instances of unlike speed. One whose prompt is cached somewhere, in part, goes where the sum is least of the
+/// quarters are: then a request goes where it would end soonest by the prompts in line and the decode steps that it is
+/// expected to have there, in turn (`placement::least_in_line`); not among instances of unlike speed. Steps read the KV
+/// of all who are there, so memory that is plenty is not for nothing.
+/// One whose prompt is cached somewhere, in part, goes where the sum is least of the
 /// prompts in line and of what would be computed of it times how many requests there would be: it waits for the first
 /// and keeps the others waiting for the second. The product is LMetric's, in time, and counts the request itself, lest
 /// an idle instance be worth any prefix. Multiplied as well, the line would scatter prefixes; not counted, a prefix
@@ -78,10 +80,11 @@ class by_headroom {
       // Where more was generated than expected, all in all, it is what is held.
       const blocks used = max(totals_[v.id].memory, v.kv_held);
       const double error = std::sqrt(totals_[v.id].squares) / static_cast<double>(v.capacity.count());
+      const double decodes_s = alike_ ? expected_decode_s(c, v, r) : 0;
       views_.push_back({.requests = v.requests,
                         .phi = std::min(freeness(v.id), headroom::space_freeness(used, {}, v.capacity)),
                         .error = alike_ ? error : 0,
-                        .line = line});
+                        .line = line / model_.budget.peak_flops + decodes_s});
     }
     const std::size_t at = cached ? most_free_(views_) : least_in_line_(views_);
     const instance_view& chosen = instances[at];
@@ -90,18 +93,21 @@ class by_headroom {
       c.because("the least to compute of it times how many would be there, and in line; some of its prompt is cached",
                 sim::compare_views(instances, false, true));
     } else if (c.asks(r)) {
-      comparison seen{.columns = {"requests", "Phi_T", "Phi_S"}};
-      for (const instance_view& v : instances) {
-        seen.rows.push_back({v.id,
-                             {},
-                             {static_cast<double>(v.requests), freeness(v.id),
-                              headroom::space_freeness(max(totals_[v.id].memory, v.kv_held), {}, v.capacity)}});
+      comparison seen{.columns = {"requests", "Phi_T", "Phi_S", "ends in, s"}};
+      for (std::size_t i = 0; i != instances.size(); ++i) {
+        const instance_view& v = instances[i];
+        seen.rows.push_back(
+            {v.id,
+             {},
+             {static_cast<double>(v.requests), freeness(v.id),
+              headroom::space_freeness(max(totals_[v.id].memory, v.kv_held), {}, v.capacity), views_[i].line}});
       }
       const bool most = std::none_of(views_.begin(), views_.end(), [&](auto& v) { return v.phi > views_[at].phi; });
       c.because(fmt::format("{}; {} tokens are expected of it",
                             most ? "the most headroom, the smaller of Phi_T and Phi_S"
-                                 : "the least in line, in turn; who has more headroom, the smaller of Phi_T and Phi_S, "
-                                   "has not so much more that it counts",
+                                 : "where it ends soonest by the prompts in line and what decoding takes there, in "
+                                   "turn; who has more headroom, the smaller of Phi_T and Phi_S, has not so much more "
+                                   "that it counts",
                             scored_length{}(r).count()),
                 std::move(seen));
     }
@@ -162,7 +168,7 @@ class by_headroom {
     std::size_t requests = 0;
     double phi = 0;
     double error = 0;
-    double line = 0;
+    double line = 0;  // seconds until it would end, but for its own prompt, which takes as long everywhere
   };
 
   template <class C>
@@ -187,6 +193,19 @@ class by_headroom {
   }
   [[nodiscard]] static double squared(blocks n) {
     return static_cast<double>(n.count()) * static_cast<double>(n.count());
+  }
+  /// What decoding `r` would take on `v`: so many steps as tokens are expected, each with all who are there, who hold
+  /// on average half of what they do now and half of what they are expected to in the end.
+  template <class C>
+  [[nodiscard]] double expected_decode_s(const C& c, const instance_view& v, const request& r) const {
+    const instance_options& one = c.options().of(v.id);
+    const blocks now = v.kv_held + v.waiting_blocks;
+    const blocks twice = now + max(now, totals_[v.id].memory);
+    step_shape step;
+    step.decodes = static_cast<std::int64_t>(v.requests) + 1;
+    step.decode_context = twice.count() * one.limits.block_size.count() / 2 + r.prompt.count();
+    step.longest_context = step.decode_context / step.decodes;  // as if all were as long
+    return static_cast<double>(scored_length{}(r).count()) * one.timer(step);
   }
   [[nodiscard]] double freeness(std::size_t i) const {
     return headroom::time_freeness(totals_[i].prompts, model_.cost, model_.budget);
