@@ -603,13 +603,14 @@ TEST_CASE("due_first: prompts apart from decodes where a trial says that it pays
 }
 
 /// Requests that are all alike, as benchmarks draw them.
-std::vector<trace_row> alike_rows(std::size_t n, double rate, std::uint64_t seed) {
+std::vector<trace_row> alike_rows(std::size_t n, double rate, std::uint64_t seed, std::int64_t prompt = 1024,
+                                  std::int64_t output = 128) {
   sim::random_engine random{seed};
   std::vector<trace_row> rows;
   double at = 0;
   for (std::size_t i = 0; i != n; ++i) {
     at += sim::exponential(random, rate);
-    rows.push_back(row(at, 1024, 0, 128));
+    rows.push_back(row(at, prompt, 0, output));
   }
   return rows;
 }
@@ -708,6 +709,19 @@ TEST_CASE("due_first: longer steps that there are need not gain as much as new o
   const sim::instance_layout kept = t.best({}, {.bounds = longer[1]}, longer);
   CHECK(kept.bounds == longer[1]);
   CHECK(kept.why.find("stay, for too little is known") != std::string::npos);
+}
+
+TEST_CASE("due_first: steps of 200 ms where those of 100 gain nothing") {
+  tried_layouts t{cluster_of("rtxpro6000-llama-3.1-8b", 1, 0, 256), alike_rows(1500, 1.25, 1, 8600, 155), 1.25};
+  const auto longer = sim::longer_steps(t.options, t.model, 0.05);
+  t.trials.going_on(t.rows, 6000);
+  const double usual = t.trials.together().e2e_s;
+  REQUIRE(t.trials.together(longer[0]).e2e_s > usual);
+  REQUIRE(1.1 * t.trials.together(longer[1]).e2e_s < usual);
+  CHECK(t.best({}, {}, longer).bounds == longer[1]);
+  // And no step has more tokens than it may.
+  CHECK(longer[2] == std::vector{t.options.instance.step.token_budget});
+  CHECK(longer[3] == longer[2]);
 }
 
 TEST_CASE("due_first: a trial of traffic that goes on is no longer than four times what was seen, or a thousand") {

@@ -72,8 +72,8 @@ struct tried_steps {
 /// Of `longer` bounds, in this order, the last that gains so much over those chosen before, which are first the `usual`
 /// ones. Of those that there are, and shorter ones, no more is asked than that they do not lose. Longer steps compute
 /// prompts with less of the device lost to decodes, and who is read waits for them: they can gain no more than is
-/// waited for a first token. One doubling may gain little and three much, where a queue goes away only by the third: so
-/// longer ones are tried until they are worse than those before. Where there can be no trial, those that there are.
+/// waited for a first token. One doubling may lose and two gain much, where a queue goes away only by the second: so
+/// all are tried while that much is waited. Where there can be no trial, those that there are.
 template <class Scheduler>
 [[nodiscard]] tried_steps try_steps(const due_first_config& config, std::span<const tokens> usual,
                                     std::span<const std::vector<tokens>> longer, layout_trials<Scheduler>& trials,
@@ -88,23 +88,17 @@ template <class Scheduler>
   }
   const auto are_there = present == longer.end() ? 0 : present - longer.begin() + 1;
   trial_outcome outcome = trials.together();
-  trial_outcome shorter = outcome;
   std::span<const tokens> last = usual;
   for (const std::vector<tokens>& bounds : longer) {
     // A slow device computes a block of prompts at least, however short its steps should be.
     if (std::equal(bounds.begin(), bounds.end(), last.begin(), last.end())) continue;
-    const bool tried_before = &bounds - longer.data() < are_there;
-    const double gain = tried_before ? 1 : config.least_step_gain;
+    const double gain = &bounds - longer.data() < are_there ? 1 : config.least_step_gain;
     if (outcome.broken == 0 && outcome.e2e_s < gain * (outcome.e2e_s - outcome.wait_s)) break;
     const trial_outcome other = trials.together(bounds);
     last = bounds;
-    if (outcome.worth(other, gain)) {
-      outcome = other;
-      best.bounds = bounds;
-    } else if (!tried_before && shorter < other) {
-      break;
-    }
-    shorter = other;
+    if (!outcome.worth(other, gain)) continue;
+    outcome = other;
+    best.bounds = bounds;
   }
   best.outcome = outcome;
   return best;

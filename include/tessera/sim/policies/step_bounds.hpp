@@ -19,13 +19,14 @@ inline constexpr double most_step_s = 1;
 
 /// By instance: the prompt tokens in a step, beside one for each resident, for which a decode step of one sequence
 /// leaves time in `seconds`. With a full batch, or far into a long prompt, a step takes longer: this bounds what
-/// prompts add. At least one block's worth, lest a slow device compute none.
+/// prompts add. At least one block's worth, lest a slow device compute none, and no more than a step may have.
 [[nodiscard]] inline std::vector<tokens> step_bounds(const cluster_options& o, const prefill_model& model,
                                                      double seconds) {
   step_shape decode;
   decode.add_decode(tokens{1});
   const auto bound = [&](const instance_options& one, const prefill_model& own) {
-    return max(own.cost.within(own.budget.peak_flops * (seconds - one.timer(decode))), one.limits.block_size);
+    const tokens within = own.cost.within(own.budget.peak_flops * (seconds - one.timer(decode)));
+    return max(min(within, one.step.token_budget), one.limits.block_size);
   };
   std::vector<tokens> bounds;
   for (const instance_options& one : o.each) {
