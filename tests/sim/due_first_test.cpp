@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include <tessera/compose/fcfs.hpp>
+#include <tessera/placement/least_load.hpp>
+#include <tessera/placement/round_robin.hpp>
 #include <tessera/sim/input/archetypes.hpp>
 #include <tessera/sim/input/workload.hpp>
 #include <tessera/sim/model/profiles.hpp>
@@ -271,7 +273,7 @@ TEST_CASE("due_first: and where prompts wait least, if that is the tighter of bo
 
 TEST_CASE("due_first: behind no prompt for the sake of memory that is plenty, by what lengths may err") {
   // When the last two come, the first has ended on 0 and the second is on 1. All expect 50 tokens.
-  std::vector<trace_row> rows{row(0, 160, 0, 2), row(0.001, 800, 0, 300), row(1, 16, 0, 5), row(1.0001, 800, 0, 5)};
+  std::vector<trace_row> rows{row(0, 160, 0, 2), row(0.001, 1200, 0, 300), row(1, 1000, 0, 5), row(1.0001, 800, 0, 5)};
   for (trace_row& r : rows) r.score = 50;
   const auto places = [&](const sim::cluster_options& o) {
     const sim::by_headroom control{sim::calibrate_prefill(o.instance.timer, duration{1e9})};
@@ -303,16 +305,58 @@ TEST_CASE("due_first: where decoding takes least while memory is plenty, unless 
   rows.push_back(row(40.001, 100, 0, 50));
   const auto places = [&](float expected) {
     for (trace_row& r : rows) r.score = expected;
+    rows[0].score = 5000;
     const sim::by_headroom control{sim::calibrate_prefill(o.instance.timer, duration{60})};
     std::vector<std::uint32_t> out;
     for (const auto& q : cluster{o, {}, control}.run(rows, quiet).requests) out.push_back(q.instance);
     return out;
   };
   CHECK(places(100) == std::vector<std::uint32_t>{0, 1, 1, 1, 1, 1, 0});
-  // Of whom nothing is expected it takes nothing.
-  CHECK(places(0) == std::vector<std::uint32_t>{0, 1, 0, 1, 0, 1, 0});
+  // Of whom nothing is expected, where nobody waits for its prompt.
+  CHECK(places(0) == std::vector<std::uint32_t>{0, 1, 1, 1, 1, 1, 0});
   // Of whom so much is, it is worth waiting for that prompt.
   CHECK(places(20'000) == std::vector<std::uint32_t>{0, 1, 1, 1, 1, 1, 1});
+}
+
+TEST_CASE("due_first: not where decoding takes least, if those who follow would wait there for each other") {
+  // One that holds 70,000 tokens decodes on 0 all the time. With so many prompts as come the others would be slower on
+  // 1 alone, or have to wait there for a place in its batch.
+  struct all {
+    double e2e_s = 0;
+    std::array<int, 2> times{};
+  };
+  const auto serve = [&](const sim::cluster_options& o, double rate, std::int64_t prompt, std::int64_t output,
+                         auto control) {
+    std::vector<trace_row> rows{row(0, 70'000, 0, 12'000)};
+    sim::random_engine random{3};
+    for (double at = 10; rows.size() != 800;) {
+      at += sim::exponential(random, rate);
+      rows.push_back(row(at, prompt, 0, output));
+    }
+    for (trace_row& r : rows) r.score = static_cast<float>(r.output_tokens);
+    all found;
+    using placed_cluster = sim::cluster<tessera::due_first<request, sim::scored_length>, decltype(control)>;
+    for (const auto& q : placed_cluster{o, {}, control}.run(rows, quiet).requests) {
+      if (q.arrival == 0) continue;
+      found.e2e_s += q.e2e();
+      ++found.times[q.instance];
+    }
+    return found;
+  };
+  const auto compare = [&](std::size_t batch, double rate, std::int64_t prompt, std::int64_t output) {
+    auto o = cluster_of("h100-80gb-llama-3.1-8b", 2, 0, batch);
+    const sim::prefill_model model = sim::calibrate_prefill(o.instance.timer, duration{1});
+    o = sim::bounded_steps(o, sim::step_bounds(o, model, 0.05));
+    const all ours = serve(o, rate, prompt, output, sim::by_headroom{model});
+    CHECK(ours.times[0] < ours.times[1]);
+    // In turn, which is what the least in line comes to, and by what is held.
+    CHECK(ours.e2e_s < 1.02 * serve(o, rate, prompt, output, sim::placed<placement::round_robin>{}).e2e_s);
+    CHECK(ours.e2e_s < 1.02 * serve(o, rate, prompt, output, sim::placed<placement::least_load>{}).e2e_s);
+  };
+  compare(256, 10, 1000, 100);
+  compare(256, 30, 1000, 100);
+  compare(16, 16, 50, 200);
+  compare(64, 48, 50, 200);
 }
 
 TEST_CASE("due_first: everything ends, no token twice, and the same again; with every part and without each") {
@@ -769,6 +813,18 @@ TEST_CASE("due_first: pools are the same whatever bounds are left of the time be
   CHECK(alike(pools, other));
   other.pools.prefill = 2;
   CHECK_FALSE(alike(pools, other));
+}
+
+TEST_CASE("due_first: pools in which the queue grows have to gain a tenth to stay, whatever a trial says") {
+  tried_layouts t{v100s(), sim::generate(mix(), {{50, 24}}, 3, 2), 24};
+  const auto best = [&](const sim::instance_layout& now, bool behind) {
+    return sim::best_layout(t.options, {}, t.steps, {}, t.trials,
+                            {.rows = t.rows, .rate = t.rate, .ended = t.rows.size(), .behind = behind}, now);
+  };
+  const sim::instance_layout pools = best({}, false);
+  REQUIRE(pools.kind == sim::layout_kind::pools);
+  CHECK(best(pools, false).kind == sim::layout_kind::pools);
+  CHECK(best(pools, true).kind == sim::layout_kind::together);
 }
 
 TEST_CASE("due_first: pools are left when more come than they carry") {

@@ -26,6 +26,8 @@ namespace sim {
 
 /// So many times as fast other sizes of the pools that there are have to be, for whoever changes over is late.
 inline constexpr double least_size_gain = 1.1;
+/// And so many times as fast as together those have to be in which the queue grows.
+inline constexpr double least_behind_gain = 1.1;
 /// A trial of pools lasts at least so many times as long as a request takes.
 inline constexpr double trial_lengths = 3;
 /// Pools have to pay on average of the rate that was seen and so many times that rate,
@@ -76,7 +78,9 @@ template <class Scheduler>
       apart = present;
     }
   }
-  const double gain = are_apart ? 1 : config.least_pool_gain;
+  // Of those that there are no more is asked than that they do not lose. But a trial that is about to say so while the
+  // queue grows in them is mistaken by something.
+  const double gain = !are_apart ? config.least_pool_gain : seen.behind ? least_behind_gain : 1;
   bool paid = together.worth(apart, gain);
   const auto compare = [&] {
     together = trials.together(steps);

@@ -25,15 +25,19 @@ namespace sim {
 /// New requests to the instance with the most headroom: the smaller of Phi_T, of the prompts of requests that have no
 /// token yet, and Phi_S, of its memory when all its requests have their expected length. Both may be negative. What the
 /// lengths of those who are there may err by decides nothing while half or more is left, and nothing does while three
-/// quarters are: then a request goes where it would end soonest by the prompts in line and the decode steps that it is
-/// expected to have there, in turn (`placement::least_in_line`); not among instances of unlike speed. Steps read the KV
-/// of all who are there, so memory that is plenty is not for nothing.
-/// One whose prompt is cached somewhere, in part, goes where the sum is least of the
-/// prompts in line and of what would be computed of it times how many requests there would be: it waits for the first
-/// and keeps the others waiting for the second. The product is LMetric's, in time, and counts the request itself, lest
-/// an idle instance be worth any prefix. Multiplied as well, the line would scatter prefixes; not counted, a prefix
-/// that many share would draw all to one instance. Requests that begin to answer stay, unless memory is tight.
-/// O(instances) a request, and O(instances log blocks) where prefixes are shared.
+/// quarters are: then a request goes where it would add least to the latencies of all, its own and those of the
+/// requests that are there, in turn (`placement::least_in_line`); not among instances of unlike speed. What it adds is,
+/// in seconds: the prompts in line; as many decode steps as tokens are expected of it, with all who are there and the
+/// prompts of those who follow them, twice over where they are more than a step may have; and to each of the others its
+/// prompt and what its KV adds to these steps. Only for itself all would go away from long contexts, until they were as
+/// slow elsewhere.
+///
+/// One whose prompt is cached somewhere, in part, goes where the sum is least of the prompts in line and of what would
+/// be computed of it times how many requests there would be: it waits for the first and keeps the others waiting for
+/// the second. The product is LMetric's, in time, and counts the request itself, lest an idle instance be worth any
+/// prefix. Multiplied as well, the line would scatter prefixes; not counted, a prefix that many share would draw all to
+/// one instance. Requests that begin to answer stay, unless memory is tight. O(instances) a request, and O(instances
+/// log blocks) where prefixes are shared.
 class by_headroom {
  public:
   /// @param model what prompts cost, and the time to first token that is aimed at.
@@ -80,11 +84,11 @@ class by_headroom {
       // Where more was generated than expected, all in all, it is what is held.
       const blocks used = max(totals_[v.id].memory, v.kv_held);
       const double error = std::sqrt(totals_[v.id].squares) / static_cast<double>(v.capacity.count());
-      const double decodes_s = alike_ ? expected_decode_s(c, v, r) : 0;
+      const double more_s = alike_ ? added_s(c, v, r) : 0;
       views_.push_back({.requests = v.requests,
                         .phi = std::min(freeness(v.id), headroom::space_freeness(used, {}, v.capacity)),
                         .error = alike_ ? error : 0,
-                        .line = line / model_.budget.peak_flops + decodes_s});
+                        .line = seconds(line) + more_s});
     }
     const std::size_t at = cached ? most_free_(views_) : least_in_line_(views_);
     const instance_view& chosen = instances[at];
@@ -93,7 +97,7 @@ class by_headroom {
       c.because("the least to compute of it times how many would be there, and in line; some of its prompt is cached",
                 sim::compare_views(instances, false, true));
     } else if (c.asks(r)) {
-      comparison seen{.columns = {"requests", "Phi_T", "Phi_S", "ends in, s"}};
+      comparison seen{.columns = {"requests", "Phi_T", "Phi_S", "adds, s"}};
       for (std::size_t i = 0; i != instances.size(); ++i) {
         const instance_view& v = instances[i];
         seen.rows.push_back(
@@ -105,9 +109,9 @@ class by_headroom {
       const bool most = std::none_of(views_.begin(), views_.end(), [&](auto& v) { return v.phi > views_[at].phi; });
       c.because(fmt::format("{}; {} tokens are expected of it",
                             most ? "the most headroom, the smaller of Phi_T and Phi_S"
-                                 : "where it ends soonest by the prompts in line and what decoding takes there, in "
-                                   "turn; who has more headroom, the smaller of Phi_T and Phi_S, has not so much more "
-                                   "that it counts",
+                                 : "where it adds least to its own latency and to the others', by the prompts in line "
+                                   "and what decoding takes there, in turn; who has more headroom, the smaller of "
+                                   "Phi_T and Phi_S, has not so much more that it counts",
                             scored_length{}(r).count()),
                 std::move(seen));
     }
@@ -154,27 +158,32 @@ class by_headroom {
   /// What a request takes of an instance.
   struct taken {
     std::size_t at = 0;
-    blocks memory{};       // when it has its expected length
-    tokens computed{};     // of its prompt: cached
-    bool in_line = false;  // until it has its first token
+    blocks memory{};              // when it has its expected length
+    tokens computed{};            // of its prompt: cached
+    std::int64_t prompts_ns = 0;  // what it adds to a step if it is followed by others like it
+    bool in_line = false;         // until it has its first token
   };
   /// What all of an instance take.
   struct total {
     blocks memory{};
     double squares = 0;  // of the blocks of each: whole numbers, so that nothing is rounded
     headroom::prefill_load prompts;
+    std::int64_t prompts_ns = 0;
   };
   struct view {
     std::size_t requests = 0;
     double phi = 0;
     double error = 0;
-    double line = 0;  // seconds until it would end, but for its own prompt, which takes as long everywhere
+    double line = 0;  // seconds that it would add to all latencies, but for its own prompt, as long everywhere
   };
 
   template <class C>
   void take(C& c, const request& r, std::size_t at, bool in_line, tokens computed) {
     const blocks memory = blocks_for(r.prompt + scored_length{}(r), c.options().instance.limits.block_size);
-    taken_[r.index] = {at, memory, computed, in_line};
+    const tokens expected = scored_length{}(r);
+    const double prompt_s = seconds(model_.cost.flops(r.prompt) - model_.cost.flops(computed));
+    const double each_s = expected > tokens{} ? prompt_s / static_cast<double>(expected.count()) : 0;
+    taken_[r.index] = {at, memory, computed, std::llround(1e9 * each_s), in_line};
     join(r);
   }
   void join(const request& r) {
@@ -182,6 +191,7 @@ class by_headroom {
     total& sum = totals_[t.at];
     sum.memory += t.memory;
     sum.squares += squared(t.memory);
+    sum.prompts_ns += t.prompts_ns;
     if (t.in_line) sum.prompts.join(r.prompt, t.computed);
   }
   void leave(const request& r) {
@@ -189,24 +199,42 @@ class by_headroom {
     total& sum = totals_[t.at];
     sum.memory -= t.memory;
     sum.squares -= squared(t.memory);
+    sum.prompts_ns -= t.prompts_ns;
     if (t.in_line) sum.prompts.leave(r.prompt, t.computed);
   }
   [[nodiscard]] static double squared(blocks n) {
     return static_cast<double>(n.count()) * static_cast<double>(n.count());
   }
-  /// What decoding `r` would take on `v`: so many steps as tokens are expected, each with all who are there, who hold
-  /// on average half of what they do now and half of what they are expected to in the end.
+  /// By how much longer `r` itself, but for the prompts in line and its own, and all who are there would take on `v`,
+  /// if it goes on as it is there: who ends is followed by another like it.
   template <class C>
-  [[nodiscard]] double expected_decode_s(const C& c, const instance_view& v, const request& r) const {
+  [[nodiscard]] double added_s(const C& c, const instance_view& v, const request& r) const {
     const instance_options& one = c.options().of(v.id);
-    const blocks now = v.kv_held + v.waiting_blocks;
-    const blocks twice = now + max(now, totals_[v.id].memory);
-    step_shape step;
-    step.decodes = static_cast<std::int64_t>(v.requests) + 1;
-    step.decode_context = twice.count() * one.limits.block_size.count() / 2 + r.prompt.count();
-    step.longest_context = step.decode_context / step.decodes;  // as if all were as long
-    return static_cast<double>(scored_length{}(r).count()) * one.timer(step);
+    const auto expected = static_cast<double>(scored_length{}(r).count());
+    const auto there = static_cast<double>(v.requests);
+    // While it is there each of the others grows by as much as it does, at most, and all to what they are expected to
+    // hold in the end: on average by half of that. All as long as the others.
+    const std::int64_t block = one.limits.block_size.count();
+    const std::int64_t now = (v.kv_held + v.waiting_blocks).count() * block;
+    const std::int64_t later = totals_[v.id].memory.count() * block;
+    const double grows = std::min(static_cast<double>(std::max<std::int64_t>(later - now, 0)), there * expected);
+    const std::int64_t held = now + std::llround(grows / 2);
+    const auto step_of = [&](std::size_t n, std::int64_t context) {
+      step_shape s;
+      s.decodes = static_cast<std::int64_t>(n);
+      s.decode_context = context;
+      s.longest_context = context / std::max<std::int64_t>(s.decodes, 1);
+      return one.timer(s);
+    };
+    const double before = step_of(v.requests, held);
+    const double step = step_of(v.requests + 1, held + r.prompt.count() + scored_length{}(r).count() / 2);
+    const auto places = static_cast<double>(std::min(one.step.max_batch, one.limits.residents));
+    // Beyond those who can be in a step each waits for a place, and so do those who follow.
+    const double rounds = there < places ? 1 : (2 * there + 1) / places;
+    return expected * (step + 1e-9 * static_cast<double>(totals_[v.id].prompts_ns)) * rounds +
+           std::min(there, places) * (seconds(model_.cost.flops(r.prompt)) + expected * (step - before));
   }
+  [[nodiscard]] double seconds(double flops) const { return flops / model_.budget.peak_flops; }
   [[nodiscard]] double freeness(std::size_t i) const {
     return headroom::time_freeness(totals_[i].prompts, model_.cost, model_.budget);
   }

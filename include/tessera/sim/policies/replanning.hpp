@@ -39,6 +39,7 @@ struct seen_traffic {
   std::size_t ended = 0;            ///< Of the rows.
   std::size_t here = 0;             ///< Requests that are being served.
   bool held = false;                ///< Whether they are always so many: who ends is followed by another.
+  bool behind = false;              ///< Whether the queue grows.
 };
 
 /// A control that observes the traffic, learns what to expect of it, and gives the instances another layout when one is
@@ -374,7 +375,7 @@ class replanning {
       plan(c,
            fmt::format("it falls behind: {:.0f} wait, {:.0f} more than {:g} s ago", queue_.back(),
                        queue_.back() - queue_.front(), static_cast<double>(patience_) * config_.look_s),
-           true);
+           true, true);
       if (life_ == before) patience_ = std::min<std::size_t>(2 * patience_, 256);
       queue_.clear();
     }
@@ -436,14 +437,14 @@ class replanning {
 
   /// Learns, plans, and begins another layout if that is what the planner says.
   template <class C>
-  void plan(C& c, std::string_view reason, bool hurries = false) {
+  void plan(C& c, std::string_view reason, bool hurries = false, bool behind = false) {
     learn(c);
     planned_at_ = arrivals_ + given_;
     planned_rate_ = window_.rate();
     ++plans_;
     const std::vector<trace_row> rows = window_.rows(c.requests(), *lengths_, config_.predicts);
     instance_layout next =
-        plan_({rows, planned_rate_, rate_lately(), window_.ended(), arrivals_ - gone_, held()}, layout_);
+        plan_({rows, planned_rate_, rate_lately(), window_.ended(), arrivals_ - gone_, held(), behind}, layout_);
     const bool changes = life_ == 0 || !alike(next, layout_);
     // What the last plan gave the instances is not given up for one plan's word: near saturation they differ.
     const bool waits = life_ != 0 && layout_.kind != layout_kind::together && next.kind != layout_.kind && !doubted_ &&

@@ -87,7 +87,8 @@ template <class Scheduler>
     return best;
   }
   const auto are_there = present == longer.end() ? 0 : present - longer.begin() + 1;
-  trial_outcome outcome = trials.together();
+  const trial_outcome usual_outcome = trials.together();
+  trial_outcome outcome = usual_outcome;
   std::span<const tokens> last = usual;
   for (const std::vector<tokens>& bounds : longer) {
     // A slow device computes a block of prompts at least, however short its steps should be.
@@ -96,7 +97,8 @@ template <class Scheduler>
     if (outcome.broken == 0 && outcome.e2e_s < gain * (outcome.e2e_s - outcome.wait_s)) break;
     const trial_outcome other = trials.together(bounds);
     last = bounds;
-    if (!outcome.worth(other, gain)) continue;
+    // Where promises are kept one may be worth another, and that a third, and the third not the first.
+    if (!outcome.worth(other, gain) || !usual_outcome.worth(other, gain)) continue;
     outcome = other;
     best.bounds = bounds;
   }

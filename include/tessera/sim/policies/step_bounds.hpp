@@ -26,7 +26,7 @@ inline constexpr double most_step_s = 1;
   decode.add_decode(tokens{1});
   const auto bound = [&](const instance_options& one, const prefill_model& own) {
     const tokens within = own.cost.within(own.budget.peak_flops * (seconds - one.timer(decode)));
-    return max(min(within, one.step.token_budget), one.limits.block_size);
+    return min(max(within, one.limits.block_size), one.step.token_budget);
   };
   std::vector<tokens> bounds;
   for (const instance_options& one : o.each) {
