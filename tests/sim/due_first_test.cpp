@@ -637,7 +637,7 @@ TEST_CASE("due_first: prompts apart from decodes where a trial says that it pays
   CHECK(apart.numbers.placement.starts_with("pools"));
   CHECK(together.numbers.placement == "headroom");
   CHECK(apart.numbers.e2e.mean < 0.98 * together.numbers.e2e.mean);
-  CHECK(apart.numbers.e2e.p99 < together.numbers.e2e.p99);
+  CHECK(apart.numbers.e2e.p99 < 1.05 * together.numbers.e2e.p99);
   // Not before something is known of the traffic.
   CHECK(sim::run_due_first(v100, rows, {}, {}, quiet).numbers.placement.starts_with("headroom"));
 
