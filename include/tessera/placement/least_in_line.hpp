@@ -12,8 +12,8 @@ TESSERA_NAMESPACE_BEGIN
 namespace placement {
 
 /// `error`: by how much `phi` may be wrong, in the same unit, not negative; 0: it is known. `line`: what has to be
-/// computed before a request that comes now, for instance FLOPs of prompts, or by how
-/// much it would delay itself and others.
+/// computed before a request that comes now, for instance FLOPs of prompts, or by how much it would delay
+/// itself and others.
 template <class View>
 concept shows_line = requires(const View& v) {
   { v.error } -> std::convertible_to<double>;

@@ -179,8 +179,8 @@ class by_headroom {
 
   template <class C>
   void take(C& c, const request& r, std::size_t at, bool in_line, tokens computed) {
-    const blocks memory = blocks_for(r.prompt + scored_length{}(r), c.options().instance.limits.block_size);
     const tokens expected = scored_length{}(r);
+    const blocks memory = blocks_for(r.prompt + expected, c.options().instance.limits.block_size);
     const double prompt_s = seconds(model_.cost.flops(r.prompt) - model_.cost.flops(computed));
     const double each_s = expected > tokens{} ? prompt_s / static_cast<double>(expected.count()) : 0;
     taken_[r.index] = {at, memory, computed, std::llround(1e9 * each_s), in_line};
@@ -210,7 +210,8 @@ class by_headroom {
   template <class C>
   [[nodiscard]] double added_s(const C& c, const instance_view& v, const request& r) const {
     const instance_options& one = c.options().of(v.id);
-    const auto expected = static_cast<double>(scored_length{}(r).count());
+    const tokens output = scored_length{}(r);
+    const auto expected = static_cast<double>(output.count());
     const auto there = static_cast<double>(v.requests);
     // While it is there each of the others grows by as much as it does, at most, and all to what they are expected to
     // hold in the end: on average by half of that. All as long as the others.
@@ -227,7 +228,7 @@ class by_headroom {
       return one.timer(s);
     };
     const double before = step_of(v.requests, held);
-    const double step = step_of(v.requests + 1, held + r.prompt.count() + scored_length{}(r).count() / 2);
+    const double step = step_of(v.requests + 1, held + r.prompt.count() + output.count() / 2);
     const auto places = static_cast<double>(std::min(one.step.max_batch, one.limits.residents));
     // Beyond those who can be in a step each waits for a place, and so do those who follow.
     const double rounds = there < places ? 1 : (2 * there + 1) / places;
