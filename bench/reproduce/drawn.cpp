@@ -276,10 +276,10 @@ void run(const options& o) {
   p.text(
       "What the policy takes as a multiple of what `due-first` does: the geometric mean over the settings that it runs "
       "in. "
-      "Then in how many `due-first` is behind it in no metric and ahead in one, and the reverse.");
+      "Then in how many `due-first` dominates it, behind in no metric and ahead in one, and the reverse.");
   std::vector<std::string> header{"policy", "settings"};
   for (const metric& m : metrics) header.emplace_back(m.name);
-  header.insert(header.end(), {"better in all", "worse in all"});
+  header.insert(header.end(), {"dominates", "is dominated"});
   p.table(header, against_each);
 
   p.heading("Where it fares worst");

@@ -222,6 +222,52 @@ TEST_CASE("replanning: a window has the last requests, and for those that run a 
   CHECK(window.rows(all, lengths, true).size() == 500);
 }
 
+TEST_CASE("replanning: in a window's rows who reasons does so as long as is known, and nobody for longer than he may") {
+  std::vector<request> all(6);
+  double served = 0;
+  sim::traffic_window window{100};
+  window.starts(all.size());
+  for (std::size_t i = 0; i != all.size(); ++i) {
+    request& r = all[i];
+    r.index = i;
+    r.prompt = tokens{100};
+    if (i == 1) {
+      r.tenant = 3;
+      r.service = &served;
+    }
+    CHECK(window.arrived(r, nan, static_cast<double>(i)));
+    CHECK(!window.arrived(r, nan, 1e9));  // placed anew
+  }
+  // Two have ended, one of which reasoned. Two wait, one of which will. One may not be as long as they are; one was
+  // refused.
+  all[0].output = tokens{1000};
+  all[0].reasoning = tokens{800};
+  all[1].output = tokens{1000};
+  window.ended(all[0]);
+  window.ended(all[1]);
+  for (const std::size_t i : {2U, 4U}) all[i].starts_in = phase::reasoning;
+  all[3].starts_in = phase::answering;
+  all[4].max_output = tokens{50};
+  window.refused(all[5]);
+  sim::learned_lengths lengths;
+  lengths.learn(window.outputs(all));
+  const auto rows = window.rows(all, lengths, true);
+  REQUIRE(rows.size() == 5);
+  for (const trace_row& r : rows) CHECK(r.output_tokens == r.reasoning_tokens + r.answer_tokens);
+  CHECK(rows[0].reasoning_tokens == 800);
+  CHECK(rows[1].reasoning_tokens == 0);
+  CHECK(rows[2].output_tokens >= 1000);
+  CHECK(rows[2].reasoning_tokens == std::llround(0.8 * static_cast<double>(rows[2].output_tokens)));
+  CHECK(rows[3].reasoning_tokens == 0);
+  CHECK(rows[4].output_tokens == 50);
+  CHECK(rows[4].reasoning_tokens == 40);
+  CHECK(rows[0].tenant == -1);
+  CHECK(rows[1].tenant == 3);
+  std::vector<std::size_t> here;
+  window.each_here([&](std::size_t i, float, tokens) { here.push_back(i); });
+  CHECK(here == std::vector<std::size_t>{2, 3, 4});
+}
+
 TEST_CASE("replanning: the rate is that of the traffic, not that of the night before it") {
   std::vector<request> all(4000);
   for (std::size_t i = 0; i != all.size(); ++i) all[i].index = i;

@@ -23,10 +23,10 @@ using due_first_request = request_hook_for<order::earliest_due<>>;
 ///   `headroom::prefill_cost::within` allows for the time that a decode step leaves of half the target TPOT, so that no
 ///   prompt holds up those who read;
 /// - placement by headroom: `placement::least_in_line` over the smaller of Phi_T (the prompts that wait on an instance)
-///   and Phi_S (its memory when all its requests have their expected length), `placement::migrate_when_tight` when
-///   reasoning ends. Or, where lengths differ so much that batches wait for their longest, CascadeInfer's stages,
-///   without the bound; or, where a trial says that it pays, prompts and decodes on different instances, by Phasor's
-///   Phi.
+///   and Phi_S (its memory when all its requests have their expected length), where what counts while both are plenty
+///   is by how many seconds a request would lengthen its own latency and the others'; `placement::migrate_when_tight`
+///   when reasoning ends. Or, where a trial says that it pays, CascadeInfer's stages, with or without the bound; or
+///   prompts and decodes on different instances, by Phasor's Phi, without it.
 ///
 /// `sim::run_due_first` puts them together for the simulator.
 ///

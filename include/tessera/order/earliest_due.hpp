@@ -119,7 +119,8 @@ struct earliest_due {
   /// what a token of a prompt takes to be computed. 0: prompts count for nothing, as they should where most of them is
   /// cached. Finite, not negative.
   duration prompt_pace{};
-  /// Time for which everybody waits for each token whose KV makes way and comes back, or is computed again. 0, as where
+  /// Time for which everybody waits for each token that room is made for, whose KV makes way and comes back, or is
+  /// computed again: counted by the tokens of the request that reasons. 0, as where
   /// copies overlap with steps: nothing. Finite, not negative.
   duration move_pace{};
   // Before the others: clang 16 writes what comes after an empty [[no_unique_address]] member elsewhere.

@@ -13,6 +13,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -67,16 +68,19 @@ template <class Scheduler>
     together = trials.together(steps);
   }
   const bool are_apart = now.kind == layout_kind::pools;
-  const auto split = best_split(o.instances, are_apart ? now.pools.prefill : o.instances / 2,
-                                [&](const pool_sizes& p) { return trials.apart(p); });
+  std::optional<trial_outcome> first;  // of the present sizes, if there are any
+  const auto try_sizes = [&](const pool_sizes& p) {
+    const trial_outcome found = trials.apart(p);
+    if (!first) first = found;
+    return found;
+  };
+  const auto split = best_split(o.instances, are_apart ? now.pools.prefill : o.instances / 2, try_sizes,
+                                [](const trial_outcome& a, const trial_outcome& b) { return a.better_than(b); });
   pool_sizes sizes = split.sizes;
   trial_outcome apart = split.cost;
-  if (are_apart && sizes.prefill != now.pools.prefill) {
-    const trial_outcome present = trials.apart(now.pools);
-    if (!present.worth(apart, least_size_gain)) {
-      sizes = now.pools;
-      apart = present;
-    }
+  if (are_apart && sizes.prefill != now.pools.prefill && !first->worth(apart, least_size_gain)) {
+    sizes = now.pools;
+    apart = *first;
   }
   // Of those that there are no more is asked than that they do not lose. But a trial that is about to say so while the
   // queue grows in them is mistaken by something.

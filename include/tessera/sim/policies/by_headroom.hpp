@@ -28,9 +28,9 @@ namespace sim {
 /// quarters are: then a request goes where it would add least to the latencies of all, its own and those of the
 /// requests that are there, in turn (`placement::least_in_line`); not among instances of unlike speed. What it adds is,
 /// in seconds: the prompts in line; as many decode steps as tokens are expected of it, with all who are there and the
-/// prompts of those who follow them, twice over where they are more than a step may have; and to each of the others its
-/// prompt and what its KV adds to these steps. Only for itself all would go away from long contexts, until they were as
-/// slow elsewhere.
+/// prompts of those who follow them, and as often again as it waits for a place where they are more than a step may
+/// have; and to each of the others, as many as are in a step, its prompt and what its KV adds to these steps. Only for
+/// itself all would go away from long contexts, until they were as slow elsewhere.
 ///
 /// One whose prompt is cached somewhere, in part, goes where the sum is least of the prompts in line and of what would
 /// be computed of it times how many requests there would be: it waits for the first and keeps the others waiting for
@@ -61,7 +61,7 @@ class by_headroom {
     if (!alike_) least_in_line_.ample = std::numeric_limits<double>::infinity();
     for (std::size_t i = 0; i != c.size(); ++i) {
       for (const request* r : c.at(i).requests()) {
-        take(c, *r, i, r->first_token_s < 0, tokens{});
+        take(c, *r, i, r->prefills, tokens{});
       }
     }
   }
@@ -77,18 +77,24 @@ class by_headroom {
     for (const instance_view& v : instances) {
       const double line = totals_[v.id].prompts.flops(model_.cost);
       if (cached) {
-        const double own = model_.cost.flops(r.prompt) - model_.cost.flops(v.cached_tokens);
+        const double own = model_.cost.flops(r.prompt, v.cached_tokens);
         views_.push_back({.requests = v.requests, .phi = -(line + own * static_cast<double>(v.requests + 1))});
         continue;
       }
       // Where more was generated than expected, all in all, it is what is held.
       const blocks used = max(totals_[v.id].memory, v.kv_held);
       const double error = std::sqrt(totals_[v.id].squares) / static_cast<double>(v.capacity.count());
-      const double more_s = alike_ ? added_s(c, v, r) : 0;
       views_.push_back({.requests = v.requests,
                         .phi = std::min(freeness(v.id), headroom::space_freeness(used, {}, v.capacity)),
                         .error = alike_ ? error : 0,
-                        .line = seconds(line) + more_s});
+                        .line = seconds(line)});
+    }
+    // Only then does what it adds decide anything.
+    const bool plenty = !cached && alike_ && std::any_of(views_.begin(), views_.end(), [&](const view& v) {
+      return v.phi >= least_in_line_.plenty;
+    });
+    if (plenty || (c.asks(r) && alike_)) {
+      for (std::size_t i = 0; i != instances.size(); ++i) views_[i].line += added_s(c, instances[i], r);
     }
     const std::size_t at = cached ? most_free_(views_) : least_in_line_(views_);
     const instance_view& chosen = instances[at];
@@ -106,12 +112,11 @@ class by_headroom {
              {static_cast<double>(v.requests), freeness(v.id),
               headroom::space_freeness(max(totals_[v.id].memory, v.kv_held), {}, v.capacity), views_[i].line}});
       }
-      const bool most = std::none_of(views_.begin(), views_.end(), [&](auto& v) { return v.phi > views_[at].phi; });
       c.because(fmt::format("{}; {} tokens are expected of it",
-                            most ? "the most headroom, the smaller of Phi_T and Phi_S"
-                                 : "where it adds least to its own latency and to the others', by the prompts in line "
-                                   "and what decoding takes there, in turn; who has more headroom, the smaller of "
-                                   "Phi_T and Phi_S, has not so much more that it counts",
+                            plenty ? "where it adds least to its own latency and to the others', by the prompts in "
+                                     "line and what decoding takes there, in turn; who has more headroom, the smaller "
+                                     "of Phi_T and Phi_S, has not so much more that it counts"
+                                   : "the most headroom, the smaller of Phi_T and Phi_S",
                             scored_length{}(r).count()),
                 std::move(seen));
     }
@@ -181,7 +186,7 @@ class by_headroom {
   void take(C& c, const request& r, std::size_t at, bool in_line, tokens computed) {
     const tokens expected = scored_length{}(r);
     const blocks memory = blocks_for(r.prompt + expected, c.options().instance.limits.block_size);
-    const double prompt_s = seconds(model_.cost.flops(r.prompt) - model_.cost.flops(computed));
+    const double prompt_s = seconds(model_.cost.flops(r.prompt, computed));
     const double each_s = expected > tokens{} ? prompt_s / static_cast<double>(expected.count()) : 0;
     taken_[r.index] = {at, memory, computed, std::llround(1e9 * each_s), in_line};
     join(r);
@@ -220,16 +225,18 @@ class by_headroom {
     const std::int64_t later = totals_[v.id].memory.count() * block;
     const double grows = std::min(static_cast<double>(std::max<std::int64_t>(later - now, 0)), there * expected);
     const std::int64_t held = now + std::llround(grows / 2);
+    const std::size_t most = std::min(one.step.max_batch, one.limits.residents);
+    // With `n` there, of such a context together, as many as are in a step.
     const auto step_of = [&](std::size_t n, std::int64_t context) {
       step_shape s;
-      s.decodes = static_cast<std::int64_t>(n);
-      s.decode_context = context;
-      s.longest_context = context / std::max<std::int64_t>(s.decodes, 1);
+      s.longest_context = context / static_cast<std::int64_t>(std::max<std::size_t>(n, 1));
+      s.decodes = static_cast<std::int64_t>(std::min(n, most));
+      s.decode_context = n > most ? s.longest_context * s.decodes : context;
       return one.timer(s);
     };
     const double before = step_of(v.requests, held);
     const double step = step_of(v.requests + 1, held + r.prompt.count() + output.count() / 2);
-    const auto places = static_cast<double>(std::min(one.step.max_batch, one.limits.residents));
+    const auto places = static_cast<double>(most);
     // Beyond those who can be in a step each waits for a place, and so do those who follow.
     const double rounds = there < places ? 1 : (2 * there + 1) / places;
     return expected * (step + 1e-9 * static_cast<double>(totals_[v.id].prompts_ns)) * rounds +
@@ -249,6 +256,11 @@ class by_headroom {
   std::vector<view> views_;
   bool alike_ = true;  // Whether steps take as long on all instances.
 };
+
+/// New requests to the instance with the least load instead, and those that begin to answer likewise.
+[[nodiscard]] inline auto by_least_load() {
+  return placed<placement::least_load, placement::migrate_when_tight>{{}, {.headroom = quantum_blocks}};
+}
 
 }  // namespace sim
 TESSERA_NAMESPACE_END

@@ -17,7 +17,6 @@
 #include <tessera/sim/policies/policy.hpp>
 #include <tessera/sim/policies/replanning.hpp>
 #include <tessera/sim/policies/step_bounds.hpp>
-#include <tessera/sim/policies/usual_think.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -28,7 +27,8 @@
 
 /// @file
 /// What the four papers' systems give when they are put together: `tessera::due_first` on every instance, predicted
-/// lengths, a bound on what prompts add to a step, placement by headroom, and stages where they are expected to pay.
+/// lengths, a bound on what prompts add to a step, placement by headroom; longer steps, stages or pools where a trial
+/// says that they pay.
 
 TESSERA_NAMESPACE_BEGIN
 namespace sim {
@@ -48,7 +48,8 @@ TESSERA_DETAIL_POLICIES_INLINE run_result run_due_first(const cluster_options& o
                                                         std::span<const trace_row> history,
                                                         const due_first_config& config,
                                                         const progress_callback& progress) {
-  // What a turn leaves behind is kept until the next one usually comes.
+  // What a turn leaves behind is kept for the next one, if there will be one.
+  constexpr double until_it_comes_s = 1e9;
   using store = kv::basic_prefix_cache<kv::keep_until<>>;
   using scheduler = tessera::due_first<request, rank::program_length<>, order::pacer_member, store, kv::csr_tables,
                                        gate::fair_tenants>;
@@ -66,7 +67,7 @@ TESSERA_DETAIL_POLICIES_INLINE run_result run_due_first(const cluster_options& o
                                            .expected = {.weight = config.programs, .expected = lengths.expected()},
                                            .gate = {.most_skipped = std::numeric_limits<std::size_t>::max()}};
   if (shares) {
-    own.kept_s = usual_think_s(history.empty() ? rows : history);
+    own.kept_s = until_it_comes_s;
     // Whoever shares prefixes goes where they are: neither the plan of stages nor pools know of them.
     parts.stages = parts.pools = false;
   }
@@ -80,7 +81,7 @@ TESSERA_DETAIL_POLICIES_INLINE run_result run_due_first(const cluster_options& o
   for (std::size_t i = 0; i != own.instances; ++i) r.bounds.push_back(bounded.of(i).prefill_budget);
   std::vector<std::vector<tokens>> longer;
   if (config.bounded_steps && !shares) longer = longer_steps(own, model, config.step_s);
-  layout_trials<scheduler> trials{bounded, model, ordered, progress};
+  layout_trials<scheduler> trials{bounded, model, ordered, progress, config.by_headroom};
   replanning control{std::move(r), lengths, history, [&](const seen_traffic& seen, const instance_layout& now) {
                        return best_layout(own, parts, usual_steps, longer, trials, seen, now);
                      }};

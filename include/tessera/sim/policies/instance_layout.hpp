@@ -48,9 +48,7 @@ struct instance_layout {
 [[nodiscard]] inline bool alike(const instance_layout& a, const instance_layout& b) {
   if (a.kind != b.kind) return false;
   // Of pools the bounds are for those alone who were there before.
-  if (a.kind == layout_kind::pools) {
-    return a.pools.prefill == b.pools.prefill && a.pools.decode == b.pools.decode && a.pools.mixed == b.pools.mixed;
-  }
+  if (a.kind == layout_kind::pools) return a.pools == b.pools;
   if (a.bounds != b.bounds) return false;
   if (a.kind == layout_kind::together) return true;
   if (a.stages.backlog_weight != b.stages.backlog_weight) return false;

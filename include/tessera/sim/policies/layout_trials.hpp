@@ -45,14 +45,14 @@ struct trial_outcome {
   double wait_s = 0;  ///< Of it, before the first token.
   double of = 0;      ///< Requests that count in `broken`.
   bool held = false;  ///< There were as many at any time.
-  /// Promises first.
-  [[nodiscard]] friend bool operator<(const trial_outcome& a, const trial_outcome& b) noexcept {
-    return a.broken != b.broken ? a.broken < b.broken : a.e2e_s < b.e2e_s;
-  }
   /// Whether it breaks clearly fewer promises: by two deviations of the difference of two counts, too.
   [[nodiscard]] bool keeps_more(const trial_outcome& other) const noexcept {
     const double fewer = other.broken * other.of - broken * of;
     return broken < clearly_fewer * other.broken && fewer > 2 * std::sqrt(other.broken * other.of + broken * of);
+  }
+  /// Whether it is the better of two that cost nothing to choose from: promises first, where they tell them apart.
+  [[nodiscard]] bool better_than(const trial_outcome& other) const noexcept {
+    return keeps_more(other) || (!other.keeps_more(*this) && e2e_s < other.e2e_s);
   }
   /// Whether `other` is worth a change: it breaks clearly fewer promises and does not fall behind, or breaks not
   /// clearly more and is faster by `gain`. As many at any time cannot become more: there it falls behind when fewer
@@ -101,11 +101,11 @@ namespace detail {
 template <class Scheduler>
 class layout_trials {
  public:
-  /// Of a cluster with such instances and promises, whose schedulers are configured so. `progress`, which hears of
-  /// signals while a trial runs, must outlive it.
+  /// Of a cluster with such instances and promises, whose schedulers are configured so. Together, new requests go by
+  /// headroom, or else to the least load. `progress`, which hears of signals while a trial runs, must outlive it.
   layout_trials(const cluster_options& o, const prefill_model& model, const typename Scheduler::config& ordered,
-                const progress_callback& progress)
-      : options_{o}, model_{model}, ordered_{ordered}, progress_{&progress} {
+                const progress_callback& progress, bool by_headroom = true)
+      : options_{o}, model_{model}, ordered_{ordered}, progress_{&progress}, by_headroom_{by_headroom} {
     // Nobody knows what will go wrong, and all that is tried is measured.
     options_.faults.clear();
     options_.watcher = nullptr;
@@ -146,8 +146,11 @@ class layout_trials {
       r.arrival_s = 0;
       if (i < here) {
         const double part = parts.next();
-        r.output_tokens = std::max<std::int64_t>(1, std::llround(part * static_cast<double>(r.output_tokens)));
-        r.answer_tokens = r.output_tokens;
+        const auto left = std::max<std::int64_t>(1, std::llround(part * static_cast<double>(r.output_tokens)));
+        // What is left of it: of its reasoning, too.
+        r.reasoning_tokens = std::max<std::int64_t>(0, r.reasoning_tokens - (r.output_tokens - left));
+        r.output_tokens = left;
+        r.answer_tokens = left - r.reasoning_tokens;
       }
       rows_.push_back(r);
     }
@@ -156,7 +159,8 @@ class layout_trials {
   /// How they are served where all instances do everything, with such bounds on the prompts in a step, by instance;
   /// none: the usual ones. As long as it takes to simulate that.
   [[nodiscard]] trial_outcome together(std::span<const tokens> bounds = {}) {
-    return run(bounds.empty() ? options_ : bounded_steps(options_, bounds), by_headroom{model_});
+    const cluster_options o = bounds.empty() ? options_ : bounded_steps(options_, bounds);
+    return by_headroom_ ? run(o, by_headroom{model_}) : run(o, by_least_load());
   }
   /// How they are served by pools of such sizes, none of which changes, with no bounds. Likewise.
   [[nodiscard]] trial_outcome apart(const pool_sizes& sizes) {
@@ -172,6 +176,7 @@ class layout_trials {
   template <class Control>
   [[nodiscard]] trial_outcome run(cluster_options o, Control control) {
     o.instance.limits.requests = std::max(o.instance.limits.requests, rows_.size());
+    for (instance_options& one : o.each) one.limits.requests = std::max(one.limits.requests, rows_.size());
     const run_result r = cluster<Scheduler, Control>{o, ordered_, std::move(control)}.run(
         rows_, [this](std::size_t) { (*progress_)(0); });  // it hears of signals
     std::size_t broken = 0, all = 0, completed = 0;
@@ -203,6 +208,7 @@ class layout_trials {
   prefill_model model_;
   typename Scheduler::config ordered_;
   const progress_callback* progress_;
+  bool by_headroom_;
 };
 
 }  // namespace sim

@@ -54,7 +54,8 @@ namespace sim {
 }
 
 /// `tessera::due_first` with all that belongs to it, or with some of it. It knows nothing beforehand, and learns while
-/// it runs; `run_due_first` takes a history. Without scores it runs too, and expects all outputs to be alike.
+/// it runs; `run_due_first` takes a history. Without scores it runs too, and expects the mean of the lengths, or of
+/// those in the same class of prompts.
 [[nodiscard]] TESSERA_DETAIL_POLICIES_INLINE policy due_first_policy(std::string name,
                                                                      const due_first_config& config = {});
 

@@ -61,10 +61,10 @@ struct pool_split {
 };
 
 /// The split of the instances into those that prefill and those that decode for which `cost(sizes)` is least, found by
-/// going downhill from `start` that prefill, in steps of an eighth of a large cluster. Costs are compared with `<`.
-/// Requires `instances >= 2` and `0 < start < instances`.
-template <class F, class Cost = std::invoke_result_t<F&, const pool_sizes&>>
-[[nodiscard]] pool_split<Cost> best_split(std::size_t instances, std::size_t start, F&& cost) {
+/// going downhill from `start` that prefill, in steps of an eighth of a large cluster. `less(a, b)`: whether the cost
+/// `a` is less. Requires `instances >= 2` and `0 < start < instances`.
+template <class F, class Less = std::less<>, class Cost = std::invoke_result_t<F&, const pool_sizes&>>
+[[nodiscard]] pool_split<Cost> best_split(std::size_t instances, std::size_t start, F&& cost, Less&& less = {}) {
   TESSERA_ASSERT(start > 0 && start < instances, "one to prefill and one to decode");
   const std::size_t step = std::max<std::size_t>(1, instances / 8);
   const auto sizes = [&](std::size_t prefill) {
@@ -77,7 +77,7 @@ template <class F, class Cost = std::invoke_result_t<F&, const pool_sizes&>>
     while (up ? best + step < instances : best > step) {
       const std::size_t next = up ? best + step : best - step;
       const Cost found = cost(sizes(next));
-      if (!(found < least)) break;
+      if (!less(found, least)) break;
       least = found;
       best = next;
     }

@@ -94,13 +94,11 @@ class replanning {
   template <class C>
   void starts(C& c) {
     window_.starts(c.requests().size());
-    met_.assign(c.requests().size(), false);
     window_.remember(history_, c.now_s());
     given_ = window_.size();
     if (history_.empty()) {
       begin(c, {});
     } else {
-      learn(c);
       plan(c, "a history is given");
     }
     c.call_after(config_.look_s, look);
@@ -110,11 +108,9 @@ class replanning {
   template <class C>
   [[nodiscard]] std::size_t place(C& c, const request& arrived) {
     request& r = c.requests()[arrived.index];
-    if (!met_[r.index]) {
-      met_[r.index] = true;
+    if (window_.arrived(r, r.score, c.now_s())) {
       ++arrivals_;
-      window_.arrived(r, r.score, c.now_s());
-      if (!learned_) expect_by_order(r.score);
+      if (plans_ == 0) expect_by_order(r.score);
       r.score = lengths_->expected_of(r.score, r.prompt);
     }
     layout_view<C> v{c, life_};
@@ -234,7 +230,7 @@ class replanning {
 
  private:
   using apart = disaggregated<phasor_control>;
-  using least = placed<placement::least_load, placement::migrate_when_tight>;
+  using least = decltype(by_least_load());
   using layouts = std::variant<by_headroom, least, cascade, apart>;
 
   static constexpr std::uint64_t look = 0;  // no life of a layout has the number 0
@@ -249,7 +245,7 @@ class replanning {
   }
   [[nodiscard]] layouts together() const {
     if (config_.by_headroom) return by_headroom{config_.model};
-    return least{{}, {.headroom = quantum_blocks}};
+    return by_least_load();
   }
 
   /// Ends the present layout and begins another.
@@ -322,7 +318,9 @@ class replanning {
   template <class C>
   void learn(C& c) {
     lengths_->learn(window_.outputs(c.requests()), config_.predicts);
-    learned_ = true;
+    window_.each_here([&](std::size_t i, float score, tokens prompt) {
+      c.requests()[i].score = lengths_->expected_of(score, prompt);
+    });
   }
   /// Before anything has ended only the order of the scores is known: exponential lengths, in that order, stand for
   /// those to come. Steps are as fine as can be, for what stands for lengths has no noise. A few times, whenever twice
@@ -368,14 +366,14 @@ class replanning {
     if (planned_rate_ > 0 && arrivals_ + given_ >= planned_at_ + lately && rate > 0 &&
         (rate > planned_rate_ * config_.rate_changes || rate * config_.rate_changes < planned_rate_)) {
       return plan(c, fmt::format("{:.3g} requests come a second, not {:.3g}", rate, planned_rate_),
-                  rate > planned_rate_);
+                  rate > planned_rate_ ? urgency::more_come : urgency::none);
     }
     if (falls_behind(rate)) {
       const std::uint64_t before = life_;
       plan(c,
            fmt::format("it falls behind: {:.0f} wait, {:.0f} more than {:g} s ago", queue_.back(),
                        queue_.back() - queue_.front(), static_cast<double>(patience_) * config_.look_s),
-           true, true);
+           urgency::falls_behind);
       if (life_ == before) patience_ = std::min<std::size_t>(2 * patience_, 256);
       queue_.clear();
     }
@@ -435,20 +433,24 @@ class replanning {
     return true;
   }
 
+  /// Why a plan cannot wait for the next one.
+  enum class urgency : std::uint8_t { none, more_come, falls_behind };
+
   /// Learns, plans, and begins another layout if that is what the planner says.
   template <class C>
-  void plan(C& c, std::string_view reason, bool hurries = false, bool behind = false) {
+  void plan(C& c, std::string_view reason, urgency hurry = urgency::none) {
     learn(c);
     planned_at_ = arrivals_ + given_;
     planned_rate_ = window_.rate();
     ++plans_;
     const std::vector<trace_row> rows = window_.rows(c.requests(), *lengths_, config_.predicts);
-    instance_layout next =
-        plan_({rows, planned_rate_, rate_lately(), window_.ended(), arrivals_ - gone_, held(), behind}, layout_);
+    instance_layout next = plan_({rows, planned_rate_, rate_lately(), window_.ended(), arrivals_ - gone_, held(),
+                                  hurry == urgency::falls_behind},
+                                 layout_);
     const bool changes = life_ == 0 || !alike(next, layout_);
     // What the last plan gave the instances is not given up for one plan's word: near saturation they differ.
     const bool waits = life_ != 0 && layout_.kind != layout_kind::together && next.kind != layout_.kind && !doubted_ &&
-                       !(hurries && next.tried && layout_.kind == layout_kind::pools);
+                       !(hurry != urgency::none && next.tried && layout_.kind == layout_kind::pools);
     doubted_ = waits;
     const std::string_view present = name_of(layout_);
     rule(c, fmt::format("a plan, as {}: {}; {}", reason, next.why,
@@ -472,7 +474,6 @@ class replanning {
   layouts running_;
   std::uint64_t life_ = 0;        ///< Which layout runs: the first is 1.
   std::vector<request*> former_;  ///< Those that were there before pools were, and have not ended.
-  std::vector<bool> met_;         ///< By request: it has been placed before.
   std::size_t arrivals_ = 0;
   std::size_t gone_ = 0;        ///< Of them, those that have ended or were refused.
   std::size_t looked_at_ = 0;   ///< Arrivals when a shift was looked for last.
@@ -486,7 +487,6 @@ class replanning {
   };
   std::deque<look_at> population_;  ///< At the last looks.
   std::size_t patience_ = config_.patience;
-  bool learned_ = false;
   std::vector<float> scores_;  ///< Of those that came before anything was learned.
   std::size_t ordered_ = 0;
   bool doubted_ = false;  ///< The last plan would have given up what there is.

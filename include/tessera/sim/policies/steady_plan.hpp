@@ -55,7 +55,7 @@ struct steady_stages {
 /// The longest of n sequences is taken to be the quantile 1 - 1 / (2 n) of the lengths in the stage, by tokens
 /// generated.
 ///
-/// Cuts are on a grid of four per doubling. O(instances^2 cuts^2).
+/// Cuts are on a grid of four per doubling. O(instances cuts^2 (instances + cuts)) for each rate that is tried.
 [[nodiscard]] inline steady_stages steady_plan(const step_timer& timer, const steady_load& load,
                                                std::size_t instances) {
   TESSERA_ASSERT(!load.sample.empty() && instances > 0 && load.rate > 0, "requests to plan for, and instances");

@@ -33,25 +33,45 @@ class traffic_window {
   void remember(std::span<const trace_row> history, double now_s) {
     const std::size_t n = std::min(history.size(), most_);
     for (const trace_row& r : history.last(n)) {
-      push({r.arrival_s - history.back().arrival_s + now_s, tokens{r.prompt_tokens}, tokens{r.output_tokens}, r.score,
-            true, nowhere});
+      push({.arrival_s = r.arrival_s - history.back().arrival_s + now_s,
+            .prompt = tokens{r.prompt_tokens},
+            .output = tokens{r.output_tokens},
+            .reasoning = tokens{r.reasoning_tokens},
+            .score = r.score,
+            .tenant = r.tenant,
+            .ended = true,
+            .request = nowhere});
     }
   }
-  /// A request has arrived. @param score as the workload says. O(1).
-  void arrived(const request& r, float score, double now_s) {
-    if (at_[r.index] != nowhere) return;  // its instance has died
+  /// A request has arrived, or has been placed again, for its instance has died. Whether it is new. O(1).
+  /// @param score as the workload says.
+  bool arrived(const request& r, float score, double now_s) {
+    if (at_[r.index] != nowhere) return false;
     at_[r.index] = begun_ + seen_.size();
-    push({now_s, r.prompt, tokens{}, score, false, r.index});
+    push({.arrival_s = now_s,
+          .prompt = r.prompt,
+          .score = score,
+          .tenant = r.service == nullptr ? -1 : static_cast<std::int32_t>(r.tenant),
+          .request = r.index});
+    return true;
+  }
+  /// `f(request index, score as the workload says, prompt)` for each that is here. O(n).
+  template <class F>
+  void each_here(F&& f) const {
+    for (const entry& e : seen_) {
+      if (!e.ended && !e.refused) f(e.request, e.score, e.prompt);
+    }
   }
   /// A request has ended. O(1).
   void ended(const request& r) {
     if (entry* e = find(r)) {
       e->output = r.output;
+      e->reasoning = r.reasoning;
       e->ended = true;
       ++ended_;
     }
   }
-  /// A request was refused: it is as if it had not come. O(1).
+  /// A request was refused: it has arrived, but nothing is learned of it. O(1).
   void refused(const request& r) {
     if (entry* e = find(r)) e->refused = true;
   }
@@ -133,11 +153,13 @@ class traffic_window {
   /// has a length that it may come to: these are spread as those of the requests of much the same score, or without one
   /// in the same class of prompts, that have come as far (Kaplan and Meier), and beyond the longest that was seen as
   /// those of exponential lengths through that point (Brown, Hollander and Korwar 1974), lest a server that has just
-  /// begun knows of no long ones. O(n log n).
+  /// begun knows of no long ones; but no longer than it may come to be. Of what one that still reasons will have
+  /// generated as large a part will be reasoning as of all that did. O(n log n).
   [[nodiscard]] std::vector<trace_row> rows(std::span<const request> all, const learned_lengths& lengths,
                                             bool predicts) const {
     const std::vector<std::size_t> kinds = kinds_of(lengths, predicts);
     const std::vector<curve> curves = survival(all, kinds);
+    const double part = reasoning_part();
     std::vector<trace_row> out;
     out.reserve(seen_.size());
     golden_section places;
@@ -148,14 +170,25 @@ class traffic_window {
       row.arrival_s = e.arrival_s - seen_.front().arrival_s;
       row.prompt_tokens = e.prompt.count();
       row.score = lengths.expected_of(e.score, e.prompt);
+      row.tenant = e.tenant;
       tokens output = length_of(e, all);
+      tokens reasoning = e.reasoning;
       if (!e.ended) {
+        const request& r = all[e.request];
+        const tokens generated = output;
         const double place = places.next();
         const auto own =
             std::partition_point(curves.begin(), curves.end() - 1, [&](const curve& c) { return c.last < kinds[i]; });
-        output = longer_than(own->parts, output, place);
+        output = longer_than(own->parts, generated, place);
+        if (r.max_output > tokens{}) output = max(min(output, r.max_output), generated);
+        const bool reasons = (is_live(r.state().life) ? r.state().phase : r.starts_in) == phase::reasoning;
+        reasoning = reasons ? max(generated, tokens{std::llround(part * static_cast<double>(output.count()))})
+                            : r.state().reasoning;
       }
-      row.output_tokens = row.answer_tokens = std::max<std::int64_t>(1, output.count());
+      // The last token is of the answer.
+      row.output_tokens = std::max<std::int64_t>(1, output.count());
+      row.reasoning_tokens = std::min(reasoning.count(), row.output_tokens - 1);
+      row.answer_tokens = row.output_tokens - row.reasoning_tokens;
       out.push_back(row);
     }
     return out;
@@ -169,8 +202,10 @@ class traffic_window {
   struct entry {
     double arrival_s = 0;
     tokens prompt{};
-    tokens output{};  // Of one that has ended.
+    tokens output{};     // Of one that has ended,
+    tokens reasoning{};  // and of these.
     float score = 0;
+    std::int32_t tenant = -1;
     bool ended = false;
     std::size_t request = 0;
     bool refused = false;
@@ -242,6 +277,16 @@ class traffic_window {
     return tokens{std::max(than.count() + 1, static_cast<std::int64_t>(std::min(length, 1e7)))};
   }
 
+  /// Of what those have generated that reasoned and have ended, the part that was reasoning; half if there are none.
+  [[nodiscard]] double reasoning_part() const {
+    double reasoning = 0, all = 0;
+    for (const entry& e : seen_) {
+      if (!e.ended || e.reasoning == tokens{}) continue;
+      reasoning += static_cast<double>(e.reasoning.count());
+      all += static_cast<double>(e.output.count());
+    }
+    return all > 0 ? reasoning / all : 0.5;
+  }
   void push(const entry& e) {
     if (seen_.size() == most_) forget_first();
     ended_ += e.ended ? 1U : 0U;
