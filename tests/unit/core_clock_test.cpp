@@ -53,6 +53,14 @@ TEST_CASE("forever and never come after everything else", "[core]") {
   CHECK(ns_duration::forever() > ns_duration{std::numeric_limits<std::int64_t>::max() - 1});
   CHECK(tessera::time_point::never() > tessera::time_point{1e300_s});
   CHECK(ns_time::never() == ns_time{ns_duration::forever()});
+  // Also when something is added to them, where ticks are whole numbers.
+  constexpr ns_time now{ns_duration{5}};
+  static_assert(now + ns_duration::forever() == ns_time::never());
+  static_assert(ns_time::never() + ns_duration{1} == ns_time::never());
+  static_assert(ns_time::never() + ns_duration{-1} == ns_time::never());
+  ns_time later = now;
+  CHECK((later += ns_duration::forever()) == ns_time::never());
+  CHECK(tessera::time_point::at_seconds(5) + tessera::duration::forever() == tessera::time_point::never());
 }
 
 TEST_CASE("seconds become the nearest tick", "[core]") {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include <tessera/core/owned_storage.hpp>
+#include <tessera/kv/cache_events.hpp>
 #include <tessera/kv/csr_tables.hpp>
 #include <tessera/kv/groups.hpp>
 
@@ -230,6 +231,26 @@ TEST_CASE("groups: no call allocates", "[kv]") {
   const std::size_t allocations = guard.allocations();
   CHECK(allocations == 0);
   CHECK(fine);
+}
+
+TEST_CASE("groups: events say where in its sequence a block stands, and after which", "[kv]") {
+  using cache = kv::basic_prefix_cache<kv::lru, kv::event_ring<16>>;
+  using groups = kv::groups<1, cache>;
+  auto storage = storage_for<groups>({.blocks = 8, .rows = 2, .max_length = 64_tok, .layers = {group::full(16_tok)}});
+  arena memory{storage.memory()};
+  groups kv{memory, storage.limits()};
+  const std::uint32_t row = kv.open();
+  REQUIRE(kv.grow(row, 48_tok) == status::ok);
+  kv.begin();
+  const std::vector<std::uint64_t> h = hashes(3, 1);
+  kv.publish(row, {std::span<const std::uint64_t>{h}}, 48_tok);
+  const auto events = kv.store().sink().waiting();
+  REQUIRE(events.size() == 3);
+  for (std::size_t i = 0; i != 3; ++i) {
+    CHECK(events[i].block.depth == i);
+    CHECK((events[i].block.parent == (i == 0 ? 0 : events[i - 1].block.hash)));
+  }
+  kv.close(row);
 }
 
 TEST_CASE("groups: works in unaligned memory of exactly required_bytes", "[kv]") {

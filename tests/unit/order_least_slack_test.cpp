@@ -99,6 +99,18 @@ struct promises {
   }
 };
 
+TEST_CASE("least_slack: who is promised no time for a token keeps what is promised for the first",
+          "[order][least_slack]") {
+  discipline d{.prefill_per_token = duration{}, .promise = {{.ttft = duration{2.0}, .tpot = duration::forever()}}};
+  request a;
+  join(d, a, 5, 10);
+  CHECK(start_by(a) == approx(7));
+  // From then on nothing is promised.
+  request_access::state(a).length += tokens{1};
+  d.requeue(a);
+  CHECK(order_state<discipline>(a).start_by == time_point::never());
+}
+
 TEST_CASE("least_slack: keeps the greatest lateness least, as brute force over all orders says",
           "[order][least_slack]") {
   std::uint64_t x = 12345;

@@ -61,6 +61,21 @@ TEST_CASE("shortest_rest: who waits displaces a longer one while that is young, 
   }
 }
 
+TEST_CASE("shortest_rest: who has generated nothing gives way, however little is expected of it",
+          "[order][shortest_rest]") {
+  auto storage = storage_for<scheduler>({.requests = 4, .blocks = 1000, .block_size = tokens{16}, .residents = 1});
+  scheduler s{storage, {}};
+  request r;
+  r.prompt = tokens{32};
+  r.expected_output = tokens{1};
+  REQUIRE(s.submit(r, time_point{}) == status::accepted);
+  const auto plan = s.plan({}, {.token_budget = tokens{16}});  // half of its prompt
+  const std::vector<outcome> none(plan.size());
+  REQUIRE(s.commit(plan, none, time_point{}) == status::ok);
+  CHECK_FALSE(order_state<order::shortest_rest<>>(r).keeps);
+  CHECK(s.cancel(r) == status::ok);
+}
+
 TEST_CASE("shortest_rest: the order is that of what is left, predicted anew after every slice",
           "[order][shortest_rest]") {
   order::shortest_rest<> d{.slice = tokens{10}, .preemptible = 1.0};

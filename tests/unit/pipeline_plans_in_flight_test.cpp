@@ -77,6 +77,24 @@ TEST_CASE("plans in flight: the next plan goes on where those before it will hav
   CHECK(r.state().expected == 0);
 }
 
+TEST_CASE("plans in flight: who was never planned is in none of them, however many there were") {
+  engine_of<> e{two};
+  e.submit(8, 10);
+  std::deque<request*> waiting;
+  for (int i = 0; i != 6; ++i) waiting.push_back(&e.submit(8, 10));
+  const auto first = e.plan({.max_batch = 1});
+  const auto second = e.plan({.max_batch = 1});
+  for (request* r : waiting) {
+    // After 2^31 plans what it was made with looks like a plan to come.
+    request_access::state(*r).marked_in = 0x4000'0000;
+    CHECK_FALSE(e.scheduler.is_in_flight(*r));
+    CHECK(e.scheduler.cancel(*r) == status::ok);
+    CHECK(r->state().life == lifecycle::cancelled);
+  }
+  e.commit(first);
+  e.commit(second);
+}
+
 TEST_CASE("plans in flight: one that ends is held by the plan that was made before that was known") {
   for (const bool fails : {false, true}) {
     engine_of<> e{two};

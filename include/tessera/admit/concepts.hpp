@@ -25,7 +25,7 @@ struct admission_view {
   std::span<const std::uint32_t> own{};  ///< By row: blocks that nobody shares.
 
   /// Blocks that become free when a resident or admitted request ends, at least: those of its prefix that others hold
-  /// stay. O(1).
+  /// stay. Of a store that does not count who shares (`kv::block_pool`) it is at most, once a request was forked. O(1).
   [[nodiscard]] blocks gives_back(const R& r) const noexcept {
     return r.state().row < own.size() ? blocks{own[r.state().row]} : blocks{};
   }

@@ -27,7 +27,8 @@ struct max_output_bound {
 /// Usage at t steps from now is what is in use now, a shared prefix once, plus what those who still run have grown by
 /// then, less what those who have ended give back, which is what they share with nobody. Its maximum lies where a
 /// request ends. The ends are sorted into a fixed number of bins, each evaluated at its far edge with all that were
-/// running at its near edge, so the estimate never falls below the true peak. O(residents + bins).
+/// running at its near edge, so the estimate never falls below the true peak; where requests are forked that needs a
+/// store that counts who shares (`kv::prefix_cache`). O(residents + bins).
 ///
 /// @tparam ExpectedOutput `tokens operator()(const R&) const noexcept`: most tokens the request will generate.
 template <class ExpectedOutput = max_output_bound>

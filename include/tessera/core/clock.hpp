@@ -105,7 +105,8 @@ class basic_duration {
   rep ticks_ = 0;
 };
 
-/// A moment on the caller's time line, in ticks of `Clock` since an origin of the caller's choice.
+/// A moment on the caller's time line, in ticks of `Clock` since an origin of the caller's choice: no moment that a
+/// component is told of is before it.
 template <clock_policy Clock>
 class basic_time_point {
  public:
@@ -129,12 +130,12 @@ class basic_time_point {
   [[nodiscard]] constexpr double seconds() const noexcept { return since_origin_.seconds(); }
 
   /// Moves it forwards, or back if `d` is negative.
-  constexpr basic_time_point& operator+=(duration d) noexcept {
-    since_origin_ += d;
-    return *this;
-  }
-  /// `d` later.
+  constexpr basic_time_point& operator+=(duration d) noexcept { return *this = *this + d; }
+  /// `d` later; forever later is never, and so is anything after never.
   friend constexpr basic_time_point operator+(basic_time_point t, duration d) noexcept {
+    if constexpr (std::integral<rep>) {
+      if (d == duration::forever() || t == never()) return never();
+    }
     return basic_time_point{t.since_origin_ + d};
   }
   /// `d` earlier.

@@ -822,16 +822,12 @@ class ledger {
       here -= k < here ? 1 : 0;
     }
   }
-  [[nodiscard]] time_point rested(time_point now) const noexcept {
-    using duration = basic_duration<Clock>;
-    return settings_.rest == duration::forever() ? time_point::never() : now + settings_.rest;
-  }
   void depart(std::uint32_t i, replica_id to, time_point now) noexcept {
     const std::uint32_t there = book_.insert(book_.data()[i].request, to);
     ask_no_more(i);
     update(i, [&](held& h) {
       h.stands = standing::leaving;
-      h.rests_until = rested(now);
+      h.rests_until = now + settings_.rest;
       h.twin = there;
     });
     name(i, now);
@@ -863,7 +859,7 @@ class ledger {
   /// Who was incoming is there.
   void arrive(std::uint32_t i, time_point now) noexcept {
     --moving_;
-    book_.data()[i].rests_until = rested(now);
+    book_.data()[i].rests_until = now + settings_.rest;
     stays(i);
   }
 

@@ -30,7 +30,8 @@ struct encoder_input {
 /// The engine runs the encoder, before the step, for each input of one who starts (`entry_origin`) that the cache does
 /// not hold when the plan is made (`scheduler.gate().holds(hash)`), and drops outputs that it does not hold any more.
 ///
-/// An input that exceeds the budget of a step is encoded in one of its own. A request whose inputs exceed the cache is
+/// A request starts as a whole: if its inputs together exceed the budget of a step, they are encoded in one of their
+/// own. A request whose inputs exceed the cache is
 /// refused at `submit`; one that comes by `adopt` starts when nobody else has any.
 ///
 /// Nobody waits for ever because small ones go on to take the room: once `most_overtaken` with inputs have started

@@ -374,7 +374,11 @@ class groups {
       for (; i < end; ++i, ++n) {
         prepare_next(g, all, i);
         const hash_type h = named(g, all[i]);
-        static_cast<void>(store_.publish(ids.subspan(i, 1), std::span<const hash_type>{&h, 1}, 0));
+        if constexpr (requires { store_.publish(ids[i], h, i, h); }) {  // a store that says where a block stands
+          static_cast<void>(store_.publish(ids[i], h, i, i != 0 ? named(g, all[i - 1]) : hash_type{}));
+        } else {
+          static_cast<void>(store_.publish(ids.subspan(i, 1), std::span<const hash_type>{&h, 1}, 0));
+        }
       }
       if (s.published[g] < end) s.published[g] = static_cast<std::uint32_t>(end);
     }

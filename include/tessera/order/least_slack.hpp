@@ -126,8 +126,9 @@ struct least_slack {
     const token_deadlines promised = promise(static_cast<const R&>(r));
     const auto generated = static_cast<double>(r.generated().count());
     const double prompt = generated > 0 ? 0 : prefill_per_token.seconds() * static_cast<double>(r.prompt.count());
-    s.start_by =
-        detail::moved_by(r.state().arrived, promised.ttft.seconds() + promised.tpot.seconds() * generated - prompt);
+    // Who is promised no time for a token may be promised one for the first: forever times no token is no time.
+    const double tokens_s = generated > 0 ? promised.tpot.seconds() * generated : 0;
+    s.start_by = detail::moved_by(r.state().arrived, promised.ttft.seconds() + tokens_s - prompt);
     s.used = tokens{};
   }
 };

@@ -73,8 +73,8 @@ struct shortest_rest {
     s = {};
     s.rest = rest_of(static_cast<const R&>(r));
     const auto all = static_cast<double>((s.rest + r.generated()).count());
-    s.yields_to = tokens{static_cast<std::int64_t>(preemptible * all)};
-    s.keeps = r.generated() > tokens{} && r.generated() >= s.yields_to;
+    s.yields_to = max(tokens{static_cast<std::int64_t>(preemptible * all)}, tokens{1});
+    s.keeps = r.generated() >= s.yields_to;
   }
 
   /// Accounts for tokens that were run; true if the request is due for a new place.

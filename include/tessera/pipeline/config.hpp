@@ -29,7 +29,8 @@ struct scheduler_config {
   Admit admit{};                ///< Parameters of the admission policy.
   Gate gate{};                  ///< Parameters of the gate.
   Draft draft{};                ///< Parameters of the draft policy.
-  bool chunked_prefill = true;  ///< False: a prompt is computed in one step, or waits for one with the budget for it.
+  bool chunked_prefill = true;  ///< False: a prompt is computed in one step. One that what is left of the budget does
+                                ///< not cover is its step's only prefill, and that step exceeds the budget.
   reservation reserve = reservation::by_chunk;  ///< When a prompt takes its blocks.
   bool keep_draft_blocks = false;  ///< True: a block taken for drafts that were refused stays its request's, which
                                    ///< comes to need it. For an engine whose own table of a request only grows.

@@ -64,6 +64,7 @@ class plan_ring {
   /// The last plan in flight that has the request, or had it when it was abandoned; null if there is none. Requires:
   /// none is open. O(plans in flight).
   [[nodiscard]] step_type* last_with(const Request& r) noexcept {
+    if (r.state().mark == plan_mark::none) return nullptr;  // in no plan yet, and `marked_in` means nothing
     for (std::size_t i = size_; i-- != 0;) {
       step_type& s = steps_[at(i)];
       if (static_cast<std::int32_t>(r.state().marked_in - s.mark()) >= 0) return &s;

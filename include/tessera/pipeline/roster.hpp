@@ -528,9 +528,10 @@ struct roster {
     }
   }
   void leave_line(Request& r) noexcept {
+    // Also of one that was parked: a plan that was abandoned since has brought back what was known before it.
+    if (refused.sequence == r.state().sequence) refused.forget();
     if (r.state().parked) return parked.erase(r);
     waiting.erase(r);
-    if (refused.sequence == r.state().sequence) refused.forget();
   }
   void stand_aside(Request& r) noexcept {
     suspended.insert(r);

@@ -44,7 +44,10 @@ struct least_in_line {
     requires shows_phi<view_t<V>> && shows_requests<view_t<V>> && shows_line<view_t<V>>
   [[nodiscard]] constexpr std::size_t operator()(const V& workers) noexcept {
     double most = -std::numeric_limits<double>::infinity();
-    for (const auto& w : workers) most = w.phi > most ? static_cast<double>(w.phi) : most;
+    for (std::size_t i = 0; i != workers.size(); ++i) {
+      const auto phi = static_cast<double>(workers[i].phi);
+      most = phi > most ? phi : most;
+    }
     if (!(most >= plenty)) return highest(workers);
     return ties.least(
         0, workers.size(), [&](std::size_t i) noexcept { return static_cast<double>(workers[i].line); },

@@ -374,7 +374,7 @@ class replanning {
            fmt::format("it falls behind: {:.0f} wait, {:.0f} more than {:g} s ago", queue_.back(),
                        queue_.back() - queue_.front(), static_cast<double>(patience_) * config_.look_s),
            urgency::falls_behind);
-      if (life_ == before) patience_ = std::min<std::size_t>(2 * patience_, 256);
+      if (life_ == before) patience_ *= 2;
       queue_.clear();
     }
   }
