@@ -82,6 +82,7 @@ def deploy(o: argparse.Namespace) -> Any:
             "moves": o.moves,
             "events": events,
             "policy": o.scheduler,
+            "end_of_reasoning": o.end_of_reasoning,
             "engine": options,
         }
     engines = serve.deployment(Engine, name="engines").options(
@@ -109,7 +110,7 @@ def deploy(o: argparse.Namespace) -> Any:
             "tight": o.tight if o.moves else 0,
             "hang": o.hang,
             "first": o.first,
-            "settings": json.loads(o.settings),
+            "settings": settings(o),
             "tokenizer": "" if o.engine == "fake" else o.model,
             "model": o.name or o.model,
             "longest": o.longest,
@@ -117,6 +118,12 @@ def deploy(o: argparse.Namespace) -> Any:
             "prefill_budget": o.prefill_budget,
         },
     )
+
+
+def settings(o: argparse.Namespace) -> dict[str, Any]:
+    """The book's. While Ray replaces replicas there are twice as many: those that leave keep their places until their
+    requests have ended."""
+    return {"replicas": max(64, 2 * o.replicas), **json.loads(o.settings)}
 
 
 def options(words: list[str]) -> argparse.Namespace:
@@ -148,7 +155,7 @@ def options(words: list[str]) -> argparse.Namespace:
     p.add_argument(
         "--scheduler",
         default="fcfs",
-        help="the policy inside vLLM, without --moves; see docs/vllm.md",
+        help="the policy inside vLLM, with --moves as well; see docs/vllm.md",
     )
     p.add_argument("--block-size", type=int, default=16)
     p.add_argument(
@@ -160,7 +167,7 @@ def options(words: list[str]) -> argparse.Namespace:
     p.add_argument(
         "--end-of-reasoning",
         type=int,
-        help="the token that ends it, for --policy pascal",
+        help="the token that ends it, for --policy pascal and a --scheduler that knows phases",
     )
     p.add_argument(
         "--prefill-budget",
@@ -185,6 +192,8 @@ def options(words: list[str]) -> argparse.Namespace:
         p.error("--model says which model vLLM serves; --engine fake needs none")
     if o.replicas < 1:
         p.error("--replicas: at least 1")
+    if not 0 < o.prefill_budget <= 1e15:
+        p.error(f"--prefill-budget: above 0 and at most 1e15 tokens, not {o.prefill_budget:g}")
     for name in ("settings", "engine_options"):
         try:
             if not isinstance(json.loads(getattr(o, name)), dict):
@@ -192,7 +201,7 @@ def options(words: list[str]) -> argparse.Namespace:
         except ValueError as error:
             p.error(f"--{name.replace('_', '-')} is JSON, an object: {error}")
     try:
-        fleet.Router(o.policy, block_size=o.block_size, tight=o.tight, **json.loads(o.settings))
+        fleet.Router(o.policy, block_size=o.block_size, tight=o.tight, **settings(o))
     except (TypeError, ValueError) as error:
         p.error(f"--settings are those of tessera.fleet.Router: {error}")
     if o.engine == "vllm":

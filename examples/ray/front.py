@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import AsyncGenerator
 from typing import Any
 
@@ -21,6 +22,8 @@ from tessera.fleet import (
     Router,
     Unreachable,
 )
+
+logger = logging.getLogger(__name__)
 
 #: The request routers of this process's handles.
 ray_routers: list[Any] = []
@@ -90,31 +93,53 @@ def report_of(said: dict[str, Any]) -> Report:
 
 
 async def watch(router: Router, handle: DeploymentHandle, period: float = 0.1, **join: Any) -> None:
-    """Tells the router what Ray knows: who has come, what they report, who has gone."""
+    """Tells the router what Ray knows: who has come, what they report, who has gone. It never ends by itself:
+    without it nobody would hear of a replica any more."""
     seen: set[str] = set()  # a name is not given twice
+    told: set[str] = set()  # whom the log says something of, once
     while True:
-        known = {r.replica_id.unique_id: r for r in [*ray_routers[-1].curr_replicas.values()]} if ray_routers else {}
-        for name, replica in known.items():
-            said = replica.routing_stats
-            if not said:
-                continue  # it has not reported yet, so nobody knows how large it is
-            if name not in seen:
-                seen.add(name)
-                router.add(
-                    name,
-                    RayReplica(handle, name, replica._actor_handle, said["pid"]),
-                    said["capacity"],
-                    **join,
-                )
-            router.report(name, report_of(said))
-        for name in router.names():
-            if name in known:
-                continue
-            # Dead, or on its way down: its requests end, or break by themselves.
-            entry = router.entry(name)
-            router.drain(name)
-            if entry is not None and router.book.own(entry.number)[0] == 0:
-                router.gone(name)
-        seen &= {*known, *router.names()}
-        router.tick()
+        try:
+            known = (
+                {r.replica_id.unique_id: r for r in [*ray_routers[-1].curr_replicas.values()]} if ray_routers else {}
+            )
+            for name, replica in known.items():
+                try:
+                    take(router, handle, name, replica, seen, join)
+                    told.discard(name)
+                except Exception as error:
+                    # Others are well. It may have a place later: when one that leaves has ended its requests.
+                    if name not in told:
+                        logger.warning("%s does not join, or its report is none", name, exc_info=error)
+                    told.add(name)
+            for name in router.names():
+                if name in known:
+                    continue
+                # Dead, or on its way down: its requests end, or break by themselves.
+                entry = router.entry(name)
+                router.drain(name)
+                if entry is not None and router.book.own(entry.number)[0] == 0:
+                    router.gone(name)
+            seen &= {*known, *router.names()}
+            told &= {*known}
+            router.tick()
+        except Exception as error:
+            logger.warning("watching replicas failed, and goes on", exc_info=error)
         await asyncio.sleep(period)
+
+
+def take(
+    router: Router, handle: DeploymentHandle, name: str, replica: Any, seen: set[str], join: dict[str, Any]
+) -> None:
+    """A replica that Ray knows: it joins if it is new, and its report is read."""
+    said = replica.routing_stats
+    if not said:
+        return  # it has not reported yet, so nobody knows how large it is
+    if name not in seen:
+        router.add(
+            name,
+            RayReplica(handle, name, replica._actor_handle, said["pid"]),
+            said["capacity"],
+            **join,
+        )
+        seen.add(name)
+    router.report(name, report_of(said))

@@ -40,9 +40,21 @@ only = {
     "logprobs": None,
     "top_logprobs": None,
     "suffix": None,
+    "prompt_logprobs": None,
     "tools": None,
+    "tool_choice": "none",
+    "functions": None,
+    "function_call": "none",
     "response_format": None,
+    "structured_outputs": None,
+    "guided_json": None,
+    "guided_regex": None,
+    "guided_choice": None,
+    "guided_grammar": None,
     "logit_bias": None,
+    "allowed_token_ids": None,
+    "bad_words": [],
+    "use_beam_search": False,
 }
 
 
@@ -137,7 +149,10 @@ def read_prompt(body: dict[str, Any], b: Backend) -> list[int]:
     if isinstance(prompt, list) and len(prompt) == 1 and isinstance(prompt[0], (str, list)):
         prompt = prompt[0]
     if isinstance(prompt, str):
-        return b.tokenizer.encode(prompt)
+        try:
+            return b.tokenizer.encode(prompt)
+        except Exception as error:
+            raise Mistake(f"the prompt has no tokens: {error}", param="prompt") from None
     if isinstance(prompt, list) and all(isinstance(i, int) and not isinstance(i, bool) and i >= 0 for i in prompt):
         return list(prompt)
     raise Mistake("prompt must be a string or a list of token ids: one prompt", param="prompt")
@@ -157,8 +172,9 @@ def read_messages(body: dict[str, Any], b: Backend) -> list[int]:
         plain.append({"role": m["role"], "content": content})
     try:
         return b.tokenizer.chat(plain)
-    except ValueError as error:
-        raise Mistake(str(error), param="messages") from None
+    except Exception as error:
+        # A template is a program of the model's: it may raise anything about messages that it does not expect.
+        raise Mistake(f"the chat template does not take these messages: {error}", param="messages") from None
 
 
 @dataclass
@@ -184,8 +200,13 @@ def read(body: Any, b: Backend, chat: bool) -> Asked:
     if not ids:
         raise Mistake("the prompt is empty", param="prompt")
     room = b.longest - len(ids)
+    if room < 1:
+        raise Mistake(
+            f"{len(ids)} tokens of prompt leave no room for an answer: together they are at most {b.longest}",
+            param="messages" if chat else "prompt",
+        )
     name = "max_completion_tokens" if chat and body.get("max_completion_tokens") is not None else "max_tokens"
-    n = integer(body, name, room if chat else min(16, max(room, 1)), 1)
+    n = integer(body, name, room if chat else min(16, room), 1)
     if n > room:
         raise Mistake(
             f"{len(ids)} tokens of prompt and {name} of {n} are more than {b.longest}",
@@ -231,13 +252,16 @@ async def serve(request: Request, chat: bool) -> Response:
             raise Mistake("the body is not JSON") from None
         asked = read(body, b, chat)
         # Who samples would go on otherwise elsewhere: those stay where they are.
-        session = b.router.stream(
-            asked.ids,
-            asked.max_tokens,
-            asked.params,
-            movable=asked.params.get("temperature", 1.0) == 0,
-            end_of_reasoning=b.end_of_reasoning,
-        )
+        try:
+            session = b.router.stream(
+                asked.ids,
+                asked.max_tokens,
+                asked.params,
+                movable=asked.params.get("temperature", 1.0) == 0,
+                end_of_reasoning=b.end_of_reasoning,
+            )
+        except ValueError as error:
+            raise Mistake(str(error), param="messages" if chat else "prompt") from None
         deltas = Deltas(session, Text(b.tokenizer.decoder(), asked.stops))
         first = await anext(deltas)
     except (Mistake, Failure) as error:

@@ -4,13 +4,17 @@ be imported by everybody who hears of it."""
 
 from __future__ import annotations
 
+import importlib
 import itertools
+import logging
 import os
 import socket
 from collections.abc import AsyncGenerator
 from typing import Any
 
-from tessera.fleet import AtFault, Call, Died, Failure, Load, Piece, Report, takes
+from tessera.fleet import AtFault, Call, Died, Failure, Load, Piece, Refused, Report, takes
+
+logger = logging.getLogger(__name__)
 
 
 class Engine:
@@ -50,6 +54,9 @@ class Engine:
                 }
         except Failure as error:
             yield {"failure": error.kind, "why": str(error)}
+        except Exception as error:
+            logger.warning("an engine raised what it should not", exc_info=error)
+            yield {"failure": "died", "why": type(error).__name__}
         finally:
             await pieces.aclose()
 
@@ -98,6 +105,7 @@ class VllmEngine:
         moves: bool = False,
         events: bool = False,
         policy: str = "fcfs",
+        end_of_reasoning: int | None = None,
         lease: int = 30,
         engine: dict[str, Any] | None = None,
     ) -> None:
@@ -109,7 +117,7 @@ class VllmEngine:
             "model": model,
             "enable_prefix_caching": True,
             "scheduler_cls": "tessera.vllm.Scheduler",
-            "additional_config": {"tessera": {"policy": policy}},
+            "additional_config": {"tessera": scheduling(policy, end_of_reasoning)},
             **(engine or {}),
         }
         if moves:
@@ -135,6 +143,7 @@ class VllmEngine:
         cache = self._llm.vllm_config.cache_config
         self.blocks: int = cache.num_gpu_blocks - 1  # block 0 is nobody's
         self.block_size: int = cache.block_size
+        self.vocabulary: int = self._llm.vllm_config.model_config.get_vocab_size()
         self._events: Any = None
         if events:
             from kv_events import KvEvents
@@ -185,8 +194,11 @@ class VllmEngine:
     async def stream(self, call: Call) -> AsyncGenerator[Piece, None]:
         from vllm import SamplingParams
         from vllm.sampling_params import RequestOutputKind
-        from vllm.v1.engine.exceptions import EngineDeadError
 
+        # Without a tokenizer vLLM does not look, and its core dies of a token that has no row in the model.
+        strange = max([*call.ids, *(t for t in call.params.get("stop_token_ids") or () if isinstance(t, int))])
+        if strange >= self.vocabulary:
+            raise AtFault(f"there is no token {strange}: the model has {self.vocabulary}")
         name = f"{call.router}-{next(self._names)}"
         kv = dict(call.kv) if call.kv is not None else None
         if kv is not None and not takes(len(kv["remote_block_ids"][0]), len(call.ids), self.block_size):
@@ -203,8 +215,8 @@ class VllmEngine:
                 extra_args={"kv_transfer_params": kv} if kv is not None else None,
                 **call.params,
             )
-        except (TypeError, ValueError) as error:
-            raise AtFault(str(error)) from None
+        except Exception as error:
+            raise failure_of(error, dead=False) from None
         state = self._all[name] = [call.router, len(call.ids), False, len(call.ids)]
         at = call.at
         try:
@@ -216,10 +228,8 @@ class VllmEngine:
                 handed = out.kv_transfer_params if out.finished and call.export else None
                 yield Piece(at, tokens, finish, handed, out.num_cached_tokens or 0)
                 at += len(tokens)
-        except EngineDeadError:
-            raise Died("the engine is dead") from None
-        except ValueError as error:
-            raise AtFault(str(error)) from None
+        except Exception as error:
+            raise failure_of(error, self.core_dead) from None
         finally:
             self._all.pop(name, None)
 
@@ -243,6 +253,43 @@ class VllmEngine:
             free if self._all else self.blocks,
             events=events,
         )
+
+
+def scheduling(policy: str, end_of_reasoning: int | None) -> dict[str, Any]:
+    """What `tessera.vllm.Scheduler` is told."""
+    from tessera.vllm.options import knows_phases
+
+    if end_of_reasoning is None or policy not in knows_phases:
+        return {"policy": policy}
+    return {"policy": policy, "end_of_reasoning": end_of_reasoning}
+
+
+def failure_of(error: Exception, dead: bool) -> Failure:
+    """What an exception of vLLM's means for the request. `dead`: the engine is. Whoever counts as dead is killed, and
+    the next engine has the request: so a parameter that vLLM rejects must not look like a death."""
+    if isinstance(error, of_vllm("v1.engine.exceptions", "EngineDeadError")):
+        return Died("the engine is dead")
+    if isinstance(error, of_vllm("exceptions", "VLLMClientError")):
+        return AtFault(str(error))
+    if isinstance(error, of_vllm("exceptions", "GracefulHTTPError")):
+        return Refused(str(error))
+    if dead:
+        return Died("the engine is dead")
+    # What Python says of values, vLLM wraps: a number too large for its messages, a list of the wrong things.
+    for wrong in (error, error.__cause__):
+        if isinstance(wrong, (TypeError, ValueError, OverflowError)):
+            return AtFault(str(wrong))
+    logger.warning("vLLM raised", exc_info=error)
+    return Died(type(error).__name__)
+
+
+def of_vllm(module: str, name: str) -> tuple[type[Exception], ...]:
+    """An exception of vLLM's, for `isinstance`; none where this version does not have it."""
+    try:
+        found = getattr(importlib.import_module(f"vllm.{module}"), name, None)
+    except ImportError:
+        return ()
+    return (found,) if isinstance(found, type) else ()
 
 
 def free_port() -> int:

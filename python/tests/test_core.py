@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import gc
 import random
+import time
 import weakref
+from statistics import median
 
 import pytest
 from fakes import Engine, Request
@@ -496,3 +498,25 @@ def test_an_answer_makes_way_for_reasoning_where_that_gains_more_than_the_move_c
     counts, _, fresh, *_, preempted, _ = e.plan(budget=512)
     assert preempted == ({"answer"} if makes_way else set())
     assert [f[0].id for f in fresh] == (["thought"] if makes_way else [])
+
+
+def test_one_that_goes_costs_as_much_however_many_share_its_prompt() -> None:
+    """With KV events the core knows who has a block's tokens: finding one of many who share them must not be a search
+    of all."""
+
+    def seconds_of_a_cancel(live: int) -> float:
+        e = Engine(caching=True, tells=True, blocks=128)
+        prompt = [1] * 480
+        for i in range(live):
+            e.add(Request(str(i), prompt, 9))
+        took = []
+        # From all over the queue.
+        for i in range(0, live, live // 50):
+            begin = time.perf_counter()
+            e.core.cancel(e.slots[str(i)])
+            took.append(time.perf_counter() - begin)
+        e.core.close()
+        return median(took)
+
+    few, many = (min(seconds_of_a_cancel(live) for _ in range(3)) for live in (250, 4000))
+    assert many < 8 * few

@@ -81,6 +81,32 @@ def test_what_is_refused(given: object, message: str) -> None:
         Options.parse(given)
 
 
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        ({"end_of_reasoning": 5}, "end_of_reasoning"),
+        ({"weights": {"a": 2}}, "weights"),
+        ({"model": "lengths.rank"}, "model"),
+        ({"shadow": True, "margin": 1}, "margin, shadow"),
+        ({"Tessera": {"policy": "pars"}}, "Tessera"),
+        ({"tessera": {}, "TESSERA": {}}, "TESSERA"),
+        ({"policy": "pars", "tessera": {}}, "policy"),
+        ({"quantum": 5, "tessera": {"policy": "pascal"}}, "quantum"),
+    ],
+)
+def test_what_is_in_the_wrong_place(given: dict, named: str) -> None:
+    with pytest.raises(OptionsError, match=f'tessera: {named}: options go into additional_config={{"tessera"'):
+        Options.of(given)
+
+
+def test_what_other_plugins_are_told_is_theirs() -> None:
+    others = {"enable_fast_path": True, "tessera_like": {"policy": "pars"}, 5: None}
+    assert Options.of(others) == Options.of(None) == Options()
+    assert Options.of({**others, "tessera": {"policy": "pars"}}) == Options.parse({"policy": "pars"})
+    with pytest.raises(OptionsError, match="must be a dict of options"):
+        Options.of({"tessera": "pars"})
+
+
 def test_a_function_as_score() -> None:
     options = Options.parse({"policy": "due_first", "score": "math:sqrt"})
     assert options.scorer()(4) == 2

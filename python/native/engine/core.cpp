@@ -382,10 +382,12 @@ void core::note_events() {
 
 /// Who has filled a block, of those who have its tokens: the one that has it, or has had it and has ended.
 request& core::filler_of(const told_events::block& b) {
-  const auto [first, last] = filled_by_.equal_range(b.hash);
-  if (first == last) throw std::runtime_error("a block is cached that nobody has filled");
+  const auto first = filled_by_.lower_bound({b.hash, 0});
+  if (first == filled_by_.end() || first->first != b.hash) {
+    throw std::runtime_error("a block is cached that nobody has filled");
+  }
   request* ended = nullptr;
-  for (auto it = first; it != last; ++it) {
+  for (auto it = first; it != filled_by_.end() && it->first == b.hash; ++it) {
     request& r = at(it->second);
     if (r.state().row == ts::no_index) {
       if (ended == nullptr || r.dead) ended = &r;
@@ -423,11 +425,7 @@ void core::cancel(std::uint32_t slot) {
 
 void core::forget_names(const request& r) {
   if (!settings_.tells) return;
-  for (const std::uint64_t name : r.hashes) {
-    auto [it, end] = filled_by_.equal_range(name);
-    while (it != end && it->second != r.slot) ++it;
-    if (it != end) filled_by_.erase(it);
-  }
+  for (const std::uint64_t name : r.hashes) filled_by_.erase({name, r.slot});
 }
 
 void core::give_back(request& r) {

@@ -11,10 +11,11 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <set>
 #include <span>
 #include <stdexcept>
 #include <string>
-#include <unordered_map>
+#include <utility>
 #include <vector>
 
 /// @file
@@ -156,7 +157,9 @@ class core {
   std::int64_t drafted_ = 0;      ///< How many they are.
   nb::object no_guesses_;         ///< As many places as can be.
   nb::object loads_;
-  std::unordered_multimap<std::uint64_t, std::uint32_t> filled_by_;  ///< If it tells: slots of those with a block.
+  /// If it tells: names of blocks, and slots of those with their tokens. Ordered, as many requests can share a name and
+  /// each must be found among them.
+  std::set<std::pair<std::uint64_t, std::uint32_t>> filled_by_;
   nb::list told_;
   std::size_t loading_ = 0;         ///< Requests whose KV is on its way, or has come and they have not gone on,
   std::size_t unwanted_ = 0;        ///< such of them as have ended,

@@ -95,7 +95,6 @@ struct planner {
   virtual ts::status submit(request& r, time_point now) = 0;
   virtual plan next(time_point now, const ts::step_limits& limits) = 0;
   virtual ts::status commit(const plan& p, std::span<const ts::outcome> outcomes, time_point now) = 0;
-  virtual ts::status abandon(const plan& p) = 0;
   virtual ts::status cancel(request& r) = 0;
   virtual ts::status finish(request& r) = 0;
   virtual ts::status preempt(request& r) = 0;
@@ -113,7 +112,6 @@ struct planner {
   virtual ts::status drained(std::uint64_t ticket) = 0;
   /// Tokens at the beginning of its prompt that the prefix cache has now. O(blocks).
   [[nodiscard]] virtual ts::tokens cached(const request& r) const = 0;
-  [[nodiscard]] virtual bool fits(ts::tokens length, ts::tokens to_come) const = 0;
   [[nodiscard]] virtual ts::wait_reason why(const request& r) const = 0;
   [[nodiscard]] virtual std::span<request* const> residents() const = 0;
   [[nodiscard]] virtual std::size_t suspended() const = 0;

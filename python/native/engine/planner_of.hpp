@@ -48,7 +48,6 @@ class planner_of final : public planner {
   ts::status commit(const plan& p, std::span<const ts::outcome> outcomes, time_point now) override {
     return scheduler_.commit(p, outcomes, now);
   }
-  ts::status abandon(const plan& p) override { return scheduler_.abandon(p); }
   ts::status cancel(request& r) override { return scheduler_.cancel(r); }
   ts::status finish(request& r) override { return scheduler_.finish(r); }
   ts::status preempt(request& r) override { return scheduler_.preempt(r); }
@@ -83,7 +82,6 @@ class planner_of final : public planner {
       return {};
     }
   }
-  bool fits(ts::tokens length, ts::tokens to_come) const override { return scheduler_.fits(length, to_come); }
   ts::wait_reason why(const request& r) const override { return scheduler_.why(r); }
   std::span<request* const> residents() const override { return scheduler_.residents(); }
   std::size_t suspended() const override { return scheduler_.suspended_count(); }
@@ -128,7 +126,6 @@ class grouped_planner final : public planner {
   ts::status commit(const plan& p, std::span<const ts::outcome> outcomes, time_point now) override {
     return scheduler_.commit(own(p), outcomes, now);
   }
-  ts::status abandon(const plan& p) override { return scheduler_.abandon(own(p)); }
   ts::status cancel(request& r) override { return scheduler_.cancel(r); }
   ts::status finish(request& r) override { return scheduler_.finish(r); }
   ts::status preempt(request& r) override { return scheduler_.preempt(r); }
@@ -140,7 +137,6 @@ class grouped_planner final : public planner {
   ts::status drain(request& /*r*/, std::uint64_t& /*ticket*/) override { return ts::status::unknown_request; }
   ts::status drained(std::uint64_t /*ticket*/) override { return ts::status::unknown_request; }
   ts::tokens cached(const request& r) const override { return scheduler_.tables().match(r.prefix_hashes(), r.prompt); }
-  bool fits(ts::tokens length, ts::tokens to_come) const override { return scheduler_.fits(length, to_come); }
   ts::wait_reason why(const request& r) const override { return scheduler_.why(r); }
   std::span<request* const> residents() const override { return scheduler_.residents(); }
   std::size_t suspended() const override { return scheduler_.suspended_count(); }

@@ -41,9 +41,6 @@ class record_maker {
     return made;
   }
 
-  /// Whether it copies.
-  [[nodiscard]] bool copies() const noexcept { return fields_ != 0; }
-
  private:
   static nanobind::object checked(PyObject* object) {
     if (object == nullptr) throw nanobind::python_error();

@@ -73,6 +73,26 @@ def test_an_ordinary_client(fake: Endpoint) -> None:
     fake.talk(talk)
 
 
+def test_what_cannot_be_is_said_at_the_start() -> None:
+    import subprocess
+    import sys
+
+    from endpoint import app
+
+    words = ["--engine", "fake", "--policy", "phi_time", "--prefill-budget", "0"]
+    ended = subprocess.run([sys.executable, str(app), *words], capture_output=True, text=True, timeout=patience)
+    assert ended.returncode == 2 and "--prefill-budget: above 0" in ended.stderr
+
+
+def test_the_book_has_room_for_twice_as_many_replicas() -> None:
+    from app import options, settings
+
+    assert settings(options(["--engine", "fake"]))["replicas"] == 64
+    assert settings(options(["--engine", "fake", "--replicas", "65"]))["replicas"] == 130
+    own = ["--settings", '{"replicas": 200}']
+    assert settings(options(["--engine", "fake", "--replicas", "65", *own]))["replicas"] == 200
+
+
 def test_streams_through_kill_9_of_a_replica(fake: Endpoint) -> None:
     async def run(client: AsyncOpenAI) -> None:
         all_ids = prompts(12, 1)

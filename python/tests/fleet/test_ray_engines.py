@@ -174,6 +174,42 @@ def test_a_real_engine_says_what_it_has_cached(alone: Alone, model: Model) -> No
     assert alone.cached[0] >= block
 
 
+def test_a_real_engine_says_what_is_wrong_and_lives(model: Model) -> None:
+    """What it rejects is the request's fault, whoever of vLLM says so, and it serves the next one."""
+    ids = reasoner.encode(model.sums[0])
+    wrong: list[tuple[list[int], dict[str, Any]]] = [
+        *((ids, p) for p in ({"top_p": 0}, {"temperature": 2.5}, {"temperature": -1}, {"min_p": 2})),
+        *((ids, p) for p in ({"seed": 10**30}, {"stop_token_ids": ["x"]}, {"top_k": -7})),
+        ([10**6], {}),
+        (ids * 60, {}),
+    ]
+    script = f"""
+import asyncio, json, os, sys
+sys.path.insert(0, {str(app.parent)!r})
+from replica import Engine
+
+async def main():
+    model, calls = json.load(sys.stdin)
+    engine = Engine("vllm", {{"model": model, "engine": {engine_options}}})
+    said = []
+    for ids, params in calls:
+        call = dict(ids=ids, at=0, max_tokens=4, router="r", params=params, export=False, kv=None)
+        said.append([item async for item in engine.stream(call)][-1])
+    print(json.dumps([said, engine._engine.core_dead]), flush=True)
+    os._exit(0)  # torch does not like to be unloaded
+
+if __name__ == "__main__":
+    asyncio.run(main())
+"""
+    good = (ids, {"temperature": 0, "ignore_eos": True})
+    said, dead = run_engine(script, [model.folder, [*wrong, good]])
+    for (_, params), what in zip(wrong, said, strict=False):
+        print(f"{params}: {what}")
+    kinds = [what.get("failure") for what in said[: len(wrong)]]
+    assert kinds == ["at_fault"] * len(wrong)
+    assert said[-1].get("finish") == "length" and not dead
+
+
 @pytest.fixture(scope="module")
 def engines(model: Model) -> Iterator[Endpoint]:
     options = {**engine_options, "kv_transfer_config": {"kv_buffer_device": "cpu"}}

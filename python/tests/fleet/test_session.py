@@ -17,7 +17,20 @@ from fake_engine import POISON, FakeEngine, answer
 from virtual_time import run
 
 from tessera import fleet
-from tessera.fleet import AtFault, Call, Died, Failure, Load, Patience, Piece, Refused, Report, Router, Session
+from tessera.fleet import (
+    AtFault,
+    Call,
+    Died,
+    Failure,
+    Load,
+    Patience,
+    Piece,
+    Refused,
+    Report,
+    Router,
+    Session,
+    Unreachable,
+)
 
 quick = Patience(first=20.0, token=2.0, place=20.0, move=5.0)
 
@@ -648,6 +661,34 @@ async def test_a_replica_that_hangs(fenced: bool) -> None:
         # What hung may come back.
         await asyncio.gather(*[f.client(200 + i) for i in range(10)])
         assert hung.calls > before
+    await f.settle()
+
+
+@virtual
+async def test_a_replica_that_cannot_be_reached_keeps_the_streams_that_it_has() -> None:
+    """One that drains, say: it is asked for nothing more, and what it has goes on. If it hangs then, it is fenced."""
+    f = Fleet(2)
+    running = [asyncio.ensure_future(f.client(i, tokens=200)) for i in range(10)]
+    await asyncio.sleep(0.3)
+    drains, serves = f.engines, f.engines[0].stream
+    assert on(f, drains[0]) and on(f, drains[1])
+
+    async def away(call: Call) -> Any:
+        raise Unreachable("e0 is not there")
+        yield
+
+    drains[0].stream = away  # type: ignore[method-assign]
+    later = await asyncio.gather(*[f.client(100 + i, tokens=5) for i in range(10)])
+    assert any(s.failures for s in later) and not drains[0].dead
+    sessions = await asyncio.gather(*running)
+    assert not any(s.failures for s in sessions) and not drains[0].dead and f.router.names() == ["e0", "e1"]
+    # While it is shunned for that, somebody finds out that it is dead: that is no less certain.
+    entry = f.router.entry("e0")
+    assert entry is not None and f.router.now() < entry.shunned_until
+    f.router.suspect(entry)
+    await asyncio.sleep(0.1)
+    assert drains[0].dead and f.router.names() == ["e1"]
+    drains[0].stream = serves  # type: ignore[method-assign]
     await f.settle()
 
 

@@ -16,7 +16,8 @@ from vllm.config import KVEventsConfig
 from vllm.lora.request import LoRARequest
 from vllm.pooling_params import PoolingParams
 from vllm.v1.core.sched.interface import PauseState
-from vllm.v1.engine import FinishReason
+from vllm.v1.engine import EngineCoreRequest, FinishReason
+from vllm.v1.engine.output_processor import OutputProcessor
 from vllm.v1.kv_cache_interface import (
     ChunkedLocalAttentionSpec,
     FullAttentionSpec,
@@ -68,6 +69,7 @@ configurations = {
     "inputs that are not text": ("model_config", {"supports_multimodal_inputs": True}),
     "auxiliary outputs": (None, {"aux_output_config": own(enabled=True)}),
     "sampling masks": ("model_config", {"return_sampling_mask": True}),
+    "prompts in one piece": ("scheduler_config", {"enable_chunked_prefill": False}),
     "max_num_active_seqs": ("scheduler_config", {"max_num_active_seqs": 3}),
 }
 
@@ -148,13 +150,6 @@ def test_memory(monkeypatch: pytest.MonkeyPatch, reason: str) -> None:
         make(monkeypatch, stub.config(), memories[reason], fallback=False)
 
 
-def test_windows_need_prompts_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    made = stub.config()
-    made.scheduler_config.enable_chunked_prefill = False
-    got, warnings = make(monkeypatch, made, groups(window()))
-    assert got[0] == "own" and "tessera has no windows without prompts in chunks" in warnings[0]
-
-
 def test_several_reasons_are_one_warning(monkeypatch: pytest.MonkeyPatch) -> None:
     made = with_config(None, lora_config=own(max_loras=300), kv_transfer_config=own(kv_connector="Mooncake"))
     _, warnings = make(monkeypatch, made)
@@ -177,6 +172,10 @@ def test_a_wrong_option_is_an_error_at_start() -> None:
         ({"tessera": {"policy": "best"}}, "unknown policy 'best'; there are: due_first, fcfs"),
         ({"tessera": {"policy": "pascal", "quantum": -1}}, "quantum must be a whole number from 1"),
         ({"policy": "pascal"}, 'options go into additional_config={"tessera"'),
+        (
+            {"model": "lengths.rank", "tessera": {"policy": "pars"}},
+            'model: options go into additional_config={"tessera"',
+        ),
     ):
         made = stub.config()
         made.additional_config = given
@@ -332,6 +331,52 @@ def test_twice_the_same_id() -> None:
     s.add_request(stub.request("x", [5, 6], params()))
     with pytest.raises(ValueError, match="there is a request 'x' already"):
         s.add_request(stub.request("x", [5, 6], params()))
+
+
+@pytest.mark.parametrize("after", [(), (0,), (1,), (2,), (0, 1, 2)], ids=str)
+def test_input_that_comes_piece_by_piece(after: tuple[int, ...]) -> None:
+    """Two pieces under one name, and the mark of the end, as vLLM sends them; a step after some. Its front end has an
+    end of it, and others are served."""
+    s, runner = stub.scheduler(stub.Scheduler, stub.config(tessera={}), 40), stub.Runner(40)
+    front = OutputProcessor(None, log_stats=False)
+    reasons: list[Any] = []
+
+    def step() -> None:
+        outputs = stepped(s, runner)
+        assert all(o.new_token_ids == [] for o in outputs), "nothing of it is computed"
+        reasons.extend(o.finish_reason for o in outputs)
+        front.process_outputs(outputs)
+
+    for i, prompt in enumerate(([5, 6], [7, 8], [0])):
+        piece = EngineCoreRequest(
+            "x", prompt, None, params(detokenize=False), None, 0.0, None, None, None, resumable=i < 2
+        )
+        piece.external_req_id = "x"
+        front.add_request(piece, None)
+        s.add_request(stub.request("x", prompt, params(), resumable=i < 2))
+        if i in after:
+            step()
+    while s.has_requests():
+        step()
+    assert reasons == [FinishReason.ERROR] * 2
+    assert not front.request_states, "its client waits for nothing"
+    assert s.requests == {} and s.refused == [] and s.refused_streams == set()
+    s.add_request(stub.request("y", [5, 6, 7], params()))
+    assert served(s, runner) == {"y": FinishReason.LENGTH}
+
+
+def test_input_that_comes_piece_by_piece_is_aborted() -> None:
+    s, runner = stub.scheduler(stub.Scheduler, stub.config(tessera={}), 40), stub.Runner(40)
+    for with_step in (False, True):
+        for _ in range(2):
+            s.add_request(stub.request("x", [5, 6], params(), resumable=True))
+        if with_step:
+            stepped(s, runner)
+        s.finish_requests("x", stub.RequestStatus.FINISHED_ABORTED)
+        assert stepped(s, runner) == [] and s.refused_streams == set()
+        # The name is free.
+        s.add_request(stub.request("x", [5, 6], params()))
+        assert served(s, runner) == {"x": FinishReason.LENGTH}
 
 
 def test_what_is_not_there() -> None:

@@ -3,13 +3,19 @@
 
 from __future__ import annotations
 
+import json
+from types import SimpleNamespace
 from typing import Any
 
+import model
 import pytest
 import stub
 from test_stub import check, drive
+from vllm import SamplingParams
 
 from tessera.vllm import shadow
+from tessera.vllm.__main__ import _check
+from tessera.vllm.predictor import Predictor
 
 
 def made(policy: dict, blocks: int = 60, **more: Any) -> Any:
@@ -122,3 +128,120 @@ def test_windows_are_watched_too() -> None:
     load = stub.Load(seed=5)
     check(drive(watched, stub.Runner(blocks, windows=windows), load, False), load)
     assert watched.shadow is not None and watched.shadow.report()["ttft"]["predicted"]["count"] > 0
+
+
+def params() -> SamplingParams:
+    return SamplingParams(temperature=0, max_tokens=8)
+
+
+@pytest.mark.parametrize("what", ["room for more than 256 adapters at once", "pipeline parallelism", "drafts"])
+def test_what_cannot_be_watched(monkeypatch: pytest.MonkeyPatch, what: str) -> None:
+    from test_handback import configurations, with_config
+
+    warnings: list[str] = []
+    monkeypatch.setattr(shadow.logger, "warning", lambda text, *a: warnings.append(text % a))
+    monkeypatch.setattr(shadow.api, "OwnScheduler", lambda *a, **k: "own")
+    if what == "drafts":
+        config = stub.config(drafts=3)
+    else:
+        part, values = configurations[what]
+        config = with_config(part, **values)
+    config.additional_config = {"tessera": {"shadow": True}}
+    assert stub.Scheduler(config, stub.memory(60), None, 16) == "own"
+    assert len(warnings) == 1
+    assert warnings[0].startswith(f"tessera has no {what}") and warnings[0].endswith(": it watches nothing")
+
+
+def test_a_shadow_that_cannot_be_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    warnings: list[str] = []
+    monkeypatch.setattr(shadow.logger, "warning", lambda text, *a, **k: warnings.append(text % a))
+    monkeypatch.setattr(shadow, "make_core", lambda *a, **k: 1 / 0)
+    s = made({"policy": "fcfs"})
+    load = stub.Load(seed=5, count=20)
+    check(drive(s, stub.Runner(60), load, False), load)
+    assert s.shadow is None and warnings == ["tessera's shadow could not be made: it watches nothing"]
+
+
+def test_who_cannot_be_watched_is_passed() -> None:
+    """A token that the core has no number for, a prompt that never fits; the others are watched on."""
+    s, runner = made({"policy": "pars"}, blocks=40), stub.Runner(40)
+    predictor = s.shadow.describer.predictor = Predictor(SimpleNamespace(score=lambda ids: 1.0), None)
+    s.add_request(stub.request("token", [5, 6, 2**64], params()))
+    s.add_request(stub.request("fine", [5, 6, 7], params()))
+    s.shadow.add(stub.request("long", [5] * 1000, params()))
+    assert predictor.scores.keys() == s.shadow.ghosts.keys() == {"fine"}
+    while s.has_requests():
+        step = s.schedule()
+        s.update_from_output(step, runner.run(step))
+    assert s.shadow is not None and s.shadow.report()["ttft"]["predicted"]["count"] == 1
+    assert predictor.scores == {}
+
+
+def test_input_that_comes_piece_by_piece_is_not_watched() -> None:
+    s, runner = made({"policy": "fcfs"}), stub.Runner(60)
+    for prompt, resumable in (([5, 6], True), ([7, 8], True), ([0], False)):
+        s.add_request(stub.request("x", prompt, params(), resumable=resumable))
+    assert s.shadow is not None and not s.shadow.ghosts
+    s.add_request(stub.request("y", [5, 6, 7], params()))
+    assert s.shadow.ghosts.keys() == {"y"}
+    assert runner.states == {}
+
+
+def test_a_shadow_that_falls_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It keeps of the requests that vLLM has ended the latest ones, and says how many it has dropped."""
+    s = made({"policy": "fcfs"})
+    assert s.shadow.most_behind == 4 * 24 + 1024
+    s.shadow.most_behind = 10
+    monkeypatch.setattr(shadow.Watcher, "_plan", lambda *a: set())
+    load = stub.Load(seed=5)
+    run = drive(s, stub.Runner(60), load, False)
+    check(run, load)
+    assert list(s.shadow.behind) == list(run.reasons)[-10:] and s.shadow.ghosts.keys() == s.shadow.behind.keys()
+    assert s.shadow.core.live() == 10
+    report = s.shadow.report()
+    assert (report["dropped"], report["not_ended"]) == (110, 10)
+    assert shadow._line(report).endswith("; 110 requests dropped, too far behind")
+
+
+def test_a_step_looks_at_those_who_are_in_it() -> None:
+    class NotScanned(dict):
+        def __iter__(self) -> Any:
+            raise AssertionError("all are looked at")
+
+        items = values = keys = __iter__
+
+    s = made({"policy": "pars"})
+    s.shadow.ghosts = NotScanned()
+    load = stub.Load(seed=5)
+    check(drive(s, stub.Runner(60), load, False), load)
+    assert s.shadow is not None and s.shadow.report()["ttft"]["predicted"]["count"] > 20
+
+
+def test_the_log_sorts_what_it_says() -> None:
+    s = made({"policy": "fcfs"})
+    drive(s, stub.Runner(60), stub.Load(seed=5, count=20), False)
+    report = s.shadow.report(shadow._logged)
+    assert "e2e" not in report and "ttft mean" in shadow._line(report)
+    assert all(values.maxlen == 4096 for pair in s.shadow.times.values() for values in pair.values())
+
+
+@pytest.mark.parametrize(
+    ("watched", "more", "code", "said"),
+    [
+        (False, [], 0, "tessera would schedule, if"),
+        (True, [], 1, "vLLM's own scheduler would do all of it, and tessera watch it."),
+        (
+            True,
+            ["--enable-lora", "--max-loras", "300"],
+            1,
+            "vLLM's own scheduler would do all of it, and tessera watch nothing.",
+        ),
+    ],
+)
+def test_check_says_who_would_schedule(
+    capsys: pytest.CaptureFixture[str], watched: bool, more: list[str], code: int, said: str
+) -> None:
+    extra = json.dumps({"tessera": {"policy": "pascal", "shadow": watched}})
+    arguments = ["--model", model.folder(), "--skip-tokenizer-init", "--dtype", "float32", "--additional-config", extra]
+    assert _check([*arguments, *more]) == code
+    assert said in capsys.readouterr().out

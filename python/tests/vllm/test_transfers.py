@@ -364,6 +364,29 @@ def test_many_are_kept_for_peers_though_few_run() -> None:
         assert len(two.sides["P"][1].kept) >= 11
 
 
+def test_a_peer_that_has_read_what_there_was_no_room_to_keep() -> None:
+    """The worker keeps what it was told to keep, and says when that is over."""
+    two = Two(False)
+    s, worker = two.sides["P"]
+
+    class WithoutRoom:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(s.core, name)
+
+        def drain(self, slot: int) -> None:
+            s.core.let_go(slot)
+
+    s.transfers.core = WithoutRoom()
+    two.add("P", "a", [*range(3, 43)], {"do_remote_decode": True})
+    while "a" not in worker.kept:
+        two.step("P")
+    worker.expire("a")
+    two.step("P")
+    assert not s.has_requests() and s.get_kv_cache_usage() == 0 and worker.sent == set()
+    two.add("P", "b", [*range(3, 43)])
+    assert two.step("P")[2][0].new_token_ids
+
+
 def test_what_is_handed_back() -> None:
     def kind(**more: Any) -> Any:
         return type(stub.scheduler(stub.Scheduler, engine("P", {}, **more), 60))

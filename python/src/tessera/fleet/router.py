@@ -57,6 +57,8 @@ class Entry:
     gone: bool = False
     #: Not sent to before this time, while there are others.
     shunned_until: float = 0.0
+    #: Not made sure of again before this time.
+    suspected_until: float = 0.0
     epoch: int = 0
     #: What it last reported that it has.
     said: Load = Load()
@@ -199,13 +201,21 @@ class Router:
         self._changed()
         return True
 
-    def suspect(self, entry: Entry) -> None:
-        """Somebody could not reach it, or waited in vain. If it can be made sure of, it is (`fence`)."""
+    def lost(self, entry: Entry) -> None:
+        """Somebody could not reach it. It may well live, and have requests that go on: it gets no new ones for a
+        while."""
         if entry.gone:
             return
         self.book.lost(entry.number, entry.incarnation)
-        fresh = entry.shunned_until <= self.now()
         entry.shunned_until = self.now() + self.shun
+
+    def suspect(self, entry: Entry) -> None:
+        """It failed somebody who was there, or somebody waited in vain. If it can be made sure of, it is (`fence`)."""
+        if entry.gone:
+            return
+        self.lost(entry)
+        fresh = entry.suspected_until <= self.now()
+        entry.suspected_until = entry.shunned_until
         fence = getattr(entry.replica, "fence", None)
         if fence is not None and fresh:
             self._spawn(self._fence(entry, fence))

@@ -41,7 +41,7 @@ class Refused(Failure):
 
 
 class Unreachable(Failure):
-    """It could not be reached, and has not seen the request."""
+    """It could not be reached, and has not seen the request. It may live: it is not fenced."""
 
     kind = "unreachable"
 
@@ -428,8 +428,10 @@ class Session:
     def _failed(self, leg: _Leg, error: BaseException) -> list[Piece]:
         move = self._move
         kind = error.kind if isinstance(error, Failure) else "died"
-        if kind in ("died", "unreachable"):
+        if kind == "died":
             self._router.suspect(leg.entry)
+        elif kind == "unreachable":
+            self._router.lost(leg.entry)
         if leg is not self._leg:
             # The source goes on. But what kills engines is not sent to many.
             if kind == "died" and move is not None and leg is not move.export:

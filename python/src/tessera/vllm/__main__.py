@@ -55,7 +55,7 @@ def _check(arguments: list[str]) -> int:
     from vllm.utils.argparse_utils import FlexibleArgumentParser
 
     from tessera.vllm.scheduler import Scheduler, options_of
-    from tessera.vllm.support import why_not_config
+    from tessera.vllm.support import why_not_config, why_not_shadow
 
     parser = FlexibleArgumentParser(prog="python -m tessera.vllm --check", usage=usage)
     try:
@@ -84,9 +84,12 @@ def _check(arguments: list[str]) -> int:
     named = config.scheduler_config.scheduler_cls
     if named not in (Scheduler, "tessera.vllm.Scheduler", "tessera.vllm.scheduler.Scheduler"):
         print("Not chosen yet: add --scheduler-cls tessera.vllm.Scheduler")
-    reasons = list(why_not_config(config))
+    reasons = list(why_not_shadow(config) if options.shadow else why_not_config(config))
     for reason in reasons:
         print(f"Not had: {reason}")
+    if options.shadow:
+        print("vLLM's own scheduler would do all of it, and tessera " + ("watch nothing." if reasons else "watch it."))
+        return 1
     if reasons and not options.fallback:
         print('That is an error at start, for "fallback" is false.', file=sys.stderr)
         return 2

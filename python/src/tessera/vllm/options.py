@@ -137,6 +137,24 @@ class Options:
     parameters: dict[str, Any] = field(default_factory=dict)
 
     @classmethod
+    def of(cls, additional_config: Any) -> Options:
+        """What vLLM's ``additional_config`` says. Its other keys are other plugins', but for those that are named as
+        options of this one. Raises OptionsError."""
+        if not isinstance(additional_config, Mapping):
+            return cls.parse(None)
+        ours = {*_common, *parameters}
+        wrong = [
+            name
+            for name in additional_config
+            if isinstance(name, str) and name != "tessera" and (name in ours or name.lower() == "tessera")
+        ]
+        if wrong:
+            raise OptionsError(
+                f'tessera: {_joined(wrong)}: options go into additional_config={{"tessera": {{...}}}}, by that name'
+            )
+        return cls.parse(additional_config.get("tessera"))
+
+    @classmethod
     def parse(cls, given: Any) -> Options:
         """Checks what a user has written. Raises OptionsError, which says what is allowed."""
         if given is None:

@@ -15,7 +15,7 @@ from typing import Any
 from tessera.vllm import _api as api
 from tessera.vllm._core import Describer, budget_of, chunk_of, make_core
 from tessera.vllm.events import Events
-from tessera.vllm.options import Options, OptionsError
+from tessera.vllm.options import Options
 from tessera.vllm.support import tells, why_not_config, why_not_memory, why_not_request
 from tessera.vllm.transfers import Transfers
 
@@ -33,13 +33,7 @@ Pause = api.PauseState
 
 def options_of(vllm_config: Any) -> Options:
     """What a configuration says about tessera. Raises OptionsError."""
-    extra = vllm_config.additional_config
-    given = extra.get("tessera") if isinstance(extra, dict) else None
-    if isinstance(extra, dict) and given is None and (misplaced := set(extra) & {"policy", "quantum", "threshold"}):
-        raise OptionsError(
-            f'tessera: {", ".join(sorted(misplaced))}: options go into additional_config={{"tessera": {{...}}}}'
-        )
-    return Options.parse(given)
+    return Options.of(vllm_config.additional_config)
 
 
 class Scheduler(api.SchedulerInterface):
@@ -101,6 +95,7 @@ class Scheduler(api.SchedulerInterface):
         self.steps: deque[tuple[Any, list[str]]] = deque()
         self.without_grammar: list[Any] = []  #: those of these that wait for it
         self.refused: list[tuple[Any, str]] = []  #: to be reported as errors
+        self.refused_streams: set[str] = set()  #: of these, who may send more of their input
         self.finished_req_ids: set[str] = set()
         self.finished_by_client: dict[int, set[str]] | None = {} if include_finished_set else None
         self.lost_by_reset: list[Any] = []
@@ -144,8 +139,19 @@ class Scheduler(api.SchedulerInterface):
     # -- requests come and go
 
     def add_request(self, request: Any) -> None:
-        if request.request_id in self.requests:
-            raise ValueError(f"there is a request {request.request_id!r} already")
+        if (known := self.requests.get(request.request_id)) is not None:
+            if not getattr(known, "resumable", False):
+                raise ValueError(f"there is a request {request.request_id!r} already")
+            if request.resumable:
+                # The next piece of an input whose first one is to be reported. Each is answered: its client waits.
+                self.refused.append((request, "more of its input"))
+            else:
+                known.resumable = False  # the mark of the end, which is no piece
+            return
+        if request.request_id in self.refused_streams:
+            self.refused_streams.remove(request.request_id)
+            if not request.resumable:
+                return  # the same mark, later
         if self.transfers is not None:
             self.transfers.joins(request)
         self.requests[request.request_id] = request
@@ -182,7 +188,10 @@ class Scheduler(api.SchedulerInterface):
         if isinstance(request_ids, str):
             request_ids = (request_ids,)
         ended = []
-        for request_id in list(self.requests) if request_ids is None else dict.fromkeys(request_ids):
+        for request_id in (
+            [*self.requests, *self.refused_streams] if request_ids is None else dict.fromkeys(request_ids)
+        ):
+            self.refused_streams.discard(request_id)
             request = self.requests.pop(request_id, None)
             if request is None:
                 continue
@@ -203,7 +212,7 @@ class Scheduler(api.SchedulerInterface):
         if self.structured.pop(request_id, None) is not None and request in self.without_grammar:
             self.without_grammar.remove(request)
         if self.refused:
-            self.refused = [entry for entry in self.refused if entry[0] is not request]
+            self.refused = [entry for entry in self.refused if entry[0].request_id != request_id]
         self._tell_finished(request)
 
     def _tell_finished(self, request: Any) -> None:
@@ -489,11 +498,17 @@ class Scheduler(api.SchedulerInterface):
 
     def _report_refused(self, by_client: dict[int, list[Any]]) -> None:
         refused, self.refused = self.refused, []
+        reported: set[str] = set()
         for request, reason in refused:
-            if self.requests.pop(request.request_id, None) is None:
+            request_id = request.request_id
+            if self.requests.pop(request_id, None) is not None:
+                logger.error("tessera cannot serve request %s: %s", request_id, reason)
+                self._leave(request)
+                reported.add(request_id)
+                if getattr(request, "resumable", False):
+                    self.refused_streams.add(request_id)
+            elif request_id not in reported:
                 continue
-            logger.error("tessera cannot serve request %s: %s", request.request_id, reason)
-            self._leave(request)
             request.status = Status.FINISHED_ERROR
             by_client.setdefault(request.client_index, []).append(
                 api.EngineCoreOutput(

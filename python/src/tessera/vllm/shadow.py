@@ -17,12 +17,15 @@ from typing import Any
 
 from tessera.vllm import _api as api
 from tessera.vllm._core import Describer, budget_of, chunk_of, make_core
-from tessera.vllm.support import why_not_memory
+from tessera.vllm.options import OptionsError
+from tessera.vllm.support import why_not_memory, why_not_request, why_not_shadow
 
 logger = api.init_logger("vllm.tessera.shadow")
 
 #: Seconds between two reports in the log.
 report_every = 60.0
+#: Times are those of so many requests, the latest. They are sorted in the engine's loop.
+latest = 4096
 
 
 class _Ghost:
@@ -69,7 +72,7 @@ def _spread(values: Iterable[float]) -> dict[str, float]:
 
 def _pair() -> dict[str, deque[float]]:
     """Of the latest requests: a service goes on for months."""
-    return {name: deque(maxlen=50_000) for name in ("measured", "predicted")}
+    return {name: deque(maxlen=latest) for name in ("measured", "predicted")}
 
 
 class Watcher:
@@ -80,12 +83,13 @@ class Watcher:
         self.config = scheduler.vllm_config.scheduler_config
         self.budget = budget_of(self.config)
         self.describer = Describer(options, scheduler.vllm_config)
+        self.has_adapters = scheduler.vllm_config.lora_config is not None
         self.ghosts: dict[str, _Ghost] = {}
-        self.steps = self.same = self.overrun = self.aborted = 0
+        self.behind: dict[str, _Ghost] = {}  #: those that vLLM has ended and the shadow has not, oldest end first
+        self.most_behind = 4 * self.config.max_num_seqs + 1024
+        self.steps = self.same = self.overrun = self.aborted = self.dropped = 0
         self.ns = {"vllm": 0, "tessera": 0}
-        self.ttft = _pair()
-        self.tpot = _pair()
-        self.e2e = _pair()
+        self.times = {name: _pair() for name in ("ttft", "tpot", "e2e")}
         self.in_core: dict[str, Any] = {}
         words = (
             "status_running status_preempted status_stopped status_length reason_stop reason_length reason_repetition"
@@ -105,27 +109,30 @@ class Watcher:
         )
 
     def add(self, request: Any) -> None:
-        if not request.prompt_token_ids or request.sampling_params is None:
+        if why_not_request(request, self.has_adapters) is not None:
             return
         now = time.monotonic()
         ghost = _Ghost(request, now)
         try:
             description = self.describer.describe(request, ghost.output, ghost.everything)
+            # When it ends, vLLM says; the shadow counts.
+            description |= {"eos": -1, "stops": [], "client": 0, "watched": False, "repetitive": False}
+            begin = time.thread_time_ns()
+            slot = self.core.submit(ghost, description, now)
+            self.ns["tessera"] += time.thread_time_ns() - begin
         except Exception:  # it would be refused; the others are watched on
+            slot = None
+        if not isinstance(slot, int):
+            self.describer.ended(request, is_whole=False)
             return
-        # When it ends, vLLM says; the shadow counts.
-        description |= {"eos": -1, "stops": [], "client": 0, "watched": False, "repetitive": False}
-        begin = time.thread_time_ns()
-        slot = self.core.submit(ghost, description, now)
-        self.ns["tessera"] += time.thread_time_ns() - begin
-        if isinstance(slot, int):
-            ghost.slot = slot
-            self.ghosts[request.request_id] = ghost
-            self.in_core[request.request_id] = ghost
+        ghost.slot = slot
+        self.ghosts[request.request_id] = ghost
+        self.in_core[request.request_id] = ghost
 
     def abort(self, request_id: str) -> None:
         ghost = self.ghosts.pop(request_id, None)
         if ghost is not None:
+            self.behind.pop(request_id, None)
             self.aborted += 1
             self.describer.ended(ghost.request, is_whole=False)
             self._end(ghost)
@@ -156,8 +163,13 @@ class Watcher:
                 ghost.measured.extend([now] * len(output.new_token_ids))
                 if output.finish_reason is not None:
                     ghost.last = len(ghost.measured)
-        for request_id in [i for i, g in self.ghosts.items() if g.last is not None]:
+                    self.behind[output.request_id] = ghost
+                    ours.add(output.request_id)
+        # Of those who are behind, the others are where they were.
+        for request_id in ours & self.behind.keys():
             self._settle(request_id)
+        while len(self.behind) > self.most_behind:
+            self._drop(next(iter(self.behind)))
 
     def _plan(self, now: float, admit: bool) -> set[str]:
         begin = time.thread_time_ns()
@@ -193,33 +205,47 @@ class Watcher:
         n = ghost.last or 0
         if len(ghost.tokens) < n and not ghost.gone:
             return
-        del self.ghosts[request_id]
-        self.describer.ended(ghost.request, is_whole=True)
-        self._end(ghost)
+        self._forget(request_id)
         self.overrun += max(len(ghost.tokens) - n, 0)
         if n == 0 or len(ghost.tokens) < n:
             return
         for name, times in (("measured", ghost.measured), ("predicted", ghost.tokens)):
-            self.ttft[name].append(times[0] - ghost.arrived)
-            self.e2e[name].append(times[n - 1] - ghost.arrived)
+            self.times["ttft"][name].append(times[0] - ghost.arrived)
+            self.times["e2e"][name].append(times[n - 1] - ghost.arrived)
             if n > 1:
-                self.tpot[name].append((times[n - 1] - times[0]) / (n - 1))
+                self.times["tpot"][name].append((times[n - 1] - times[0]) / (n - 1))
 
-    def report(self) -> dict[str, Any]:
-        """What it would have done. Times in seconds, of requests that both have ended; costs in us of a step."""
+    def _drop(self, request_id: str) -> None:
+        """A policy that is slower than vLLM's falls behind ever more: what of it is kept has a bound."""
+        self._forget(request_id)
+        self.dropped += 1
+
+    def _forget(self, request_id: str) -> None:
+        """A request that vLLM has ended."""
+        ghost = self.ghosts.pop(request_id)
+        del self.behind[request_id]
+        self.describer.ended(ghost.request, is_whole=True)
+        self._end(ghost)
+
+    def report(self, times: Iterable[str] = ("ttft", "tpot", "e2e")) -> dict[str, Any]:
+        """What it would have done. Times in seconds, of the latest requests that both have ended, without those that
+        were `dropped`, with which the shadow was too far behind; costs in us of a step."""
         steps = max(self.steps, 1)
         return {
             "policy": self.options.policy,
             "steps": self.steps,
             "same_batch": self.same / steps,
             "cost_us": {name: ns / 1000 / steps for name, ns in self.ns.items()},
-            "ttft": {name: _spread(values) for name, values in self.ttft.items()},
-            "tpot": {name: _spread(values) for name, values in self.tpot.items()},
-            "e2e": {name: _spread(values) for name, values in self.e2e.items()},
+            **{of: {name: _spread(values) for name, values in self.times[of].items()} for of in times},
             "overrun": self.overrun,
             "aborted": self.aborted,
+            "dropped": self.dropped,
             "not_ended": len(self.ghosts),
         }
+
+
+#: The times that a line in the log has.
+_logged = ("ttft", "tpot")
 
 
 def _line(report: dict[str, Any]) -> str:
@@ -233,11 +259,12 @@ def _line(report: dict[str, Any]) -> str:
         )
 
     cost = report["cost_us"]
+    dropped = f"; {report['dropped']} requests dropped, too far behind" if report["dropped"] else ""
     return (
-        f"shadow of {report['policy']}: {pair('ttft')}; {pair('tpot')}; "
+        f"shadow of {report['policy']}: {'; '.join(map(pair, _logged))}; "
         f"{report['ttft']['measured']['count']} requests; "
         f"scheduling {cost['vllm']:.0f} -> {cost['tessera']:.0f} us a step; the same batch in "
-        f"{100 * report['same_batch']:.0f} % of {report['steps']} steps; {report['overrun']} tokens too many"
+        f"{100 * report['same_batch']:.0f} % of {report['steps']} steps; {report['overrun']} tokens too many{dropped}"
     )
 
 
@@ -260,7 +287,9 @@ def _shadowed(own: type) -> type:
 
         def add_request(self, request: Any) -> None:
             super().add_request(request)
-            self._watch(Watcher.add, request)
+            # Else it was more of one that is known, or the end of that one's input.
+            if self.requests.get(request.request_id) is request:
+                self._watch(Watcher.add, request)
 
         def finish_requests(self, request_ids: str | Iterable[str] | None, finished_status: Any) -> Any:
             ended = super().finish_requests(request_ids, finished_status)
@@ -285,7 +314,7 @@ def _shadowed(own: type) -> type:
             now = time.monotonic()
             if self.shadow is not None and now - self._reported >= report_every:
                 if self._reported:
-                    logger.info(_line(self.shadow.report()))
+                    logger.info(_line(self.shadow.report(_logged)))
                 self._reported = now
             return outputs
 
@@ -297,7 +326,7 @@ def _shadowed(own: type) -> type:
 
         def shutdown(self) -> None:
             if self.shadow is not None:
-                logger.info(_line(self.shadow.report()))
+                logger.info(_line(self.shadow.report(_logged)))
                 self.shadow.core.close()
                 self.shadow = None
             super().shutdown()
@@ -311,13 +340,19 @@ _classes: dict[type, type] = {}
 def make_shadow(options: Any, vllm_config: Any, kv_cache_config: Any, som: Any, block_size: int, **rest: Any) -> Any:
     """vLLM's own scheduler for a configuration, with a policy of ours watched beside it."""
     own = api.AsyncScheduler if vllm_config.scheduler_config.async_scheduling else api.OwnScheduler
-    reasons = list(why_not_memory(kv_cache_config, block_size, vllm_config))
+    reasons = [*why_not_shadow(vllm_config), *why_not_memory(kv_cache_config, block_size, vllm_config)]
     if reasons:
         logger.warning("tessera has no %s: it watches nothing", "; no ".join(reasons))
         return own(vllm_config, kv_cache_config, som, block_size, **rest)
     if own not in _classes:
         _classes[own] = _shadowed(own)
     made = _classes[own](vllm_config, kv_cache_config, som, block_size, **rest)
-    made.shadow = Watcher(made, options, kv_cache_config, block_size)
+    try:
+        made.shadow = Watcher(made, options, kv_cache_config, block_size)
+    except OptionsError:
+        raise
+    except Exception:
+        logger.warning("tessera's shadow could not be made: it watches nothing", exc_info=True)
+        return made
     logger.info("tessera watches: %s %s; vLLM's own scheduler decides", options.policy, options.parameters or "")
     return made

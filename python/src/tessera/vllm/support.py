@@ -82,6 +82,8 @@ _questions: tuple[tuple[str, Callable[[Any], Any]], ...] = (
     ("inputs that are not text", _model("supports_multimodal_inputs")),
     ("auxiliary outputs", lambda c: _has(c, "aux_output_config", "enabled")),
     ("sampling masks", _model("return_sampling_mask")),
+    # The core then exceeds a step's budget by one, rather than let it wait for ever, and the runner's buffers do not.
+    ("prompts in one piece", lambda c: _has(c, "scheduler_config", "enable_chunked_prefill") is False),
     ("max_num_active_seqs", lambda c: _has(c, "scheduler_config", "max_num_active_seqs") is not None),
 )
 
@@ -95,6 +97,14 @@ def why_not_config(config: Any) -> Iterator[str]:
     for reason, is_so in _questions:
         if is_so(config):
             yield reason
+
+
+def why_not_shadow(config: Any) -> Iterator[str]:
+    """What a configuration asks for with which a policy cannot even be watched."""
+    yield from why_not_config(config)
+    if _drafts(config):
+        # It has a token in each of its steps, and would fall behind ever more.
+        yield "drafts in its shadow"
 
 
 def why_not_memory(kv_cache_config: Any, block_size: int, config: Any) -> Iterator[str]:
@@ -118,8 +128,6 @@ def why_not_memory(kv_cache_config: Any, block_size: int, config: Any) -> Iterat
         yield "a KV connector with windows or several groups of KV blocks"
     if tells(config) and (len(groups) > 1 or any(windows_of(kv_cache_config))):
         yield "KV cache events of windows or several groups of KV blocks"
-    if any(windows_of(kv_cache_config)) and not _has(config, "scheduler_config", "enable_chunked_prefill"):
-        yield "windows without prompts in chunks"
     if getattr(kv_cache_config, "needs_kv_cache_zeroing", False):
         yield "KV blocks that must be zero at first"
     if kv_cache_config.num_blocks < 2:

@@ -167,7 +167,9 @@ class Transfers:
                 whole_prompt = request.num_tokens if tokens == a.tokens else tokens
                 self.fetched[request_id] = (here, max(whole_prompt - here, 0))
         for request_id in told.finished_sending or ():
-            self.core.drained(self.leaving.pop(request_id))
+            # There was no room to keep the KV of some: nothing of theirs is held.
+            if (ticket := self.leaving.pop(request_id, None)) is not None:
+                self.core.drained(ticket)
         return failed
 
     def idle(self, output: Any) -> None:

@@ -1,0 +1,304 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Parts of examples/ray by themselves: what a replica says of exceptions of vLLM, what clients are told of what they
+ask wrongly, and the watch over replicas of Ray. Needs neither Ray nor vLLM; what is a matter of HTTP needs FastAPI."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import json
+import sys
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+from fake_engine import FakeEngine, answer
+from replica import Engine, VllmEngine, failure_of, scheduling
+
+from tessera.fleet import AtFault, Died, Refused, Router
+
+# -- a replica, and what vLLM raises
+
+
+class ClientError(Exception):
+    pass
+
+
+class ValidationError(ClientError):
+    pass
+
+
+class Overload(Exception):
+    pass
+
+
+class EngineDead(Exception):
+    pass
+
+
+class Generate(Exception):
+    """What vLLM wraps others in."""
+
+
+@pytest.fixture
+def vllm(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    """What a replica needs of vLLM, without it. `raises`: by whom, and what."""
+    how = SimpleNamespace(params=None, generate=None)
+
+    def sampling_params(**said: Any) -> Any:
+        if how.params is not None:
+            raise how.params
+        return said
+
+    modules = {
+        "vllm": {"SamplingParams": sampling_params},
+        "vllm.sampling_params": {"RequestOutputKind": SimpleNamespace(DELTA=0)},
+        "vllm.exceptions": {"VLLMClientError": ClientError, "GracefulHTTPError": Overload},
+        "vllm.v1": {},
+        "vllm.v1.engine": {},
+        "vllm.v1.engine.exceptions": {"EngineDeadError": EngineDead},
+    }
+    for name, has in modules.items():
+        module = ModuleType(name)
+        module.__dict__.update(has)
+        monkeypatch.setitem(sys.modules, name, module)
+    return how
+
+
+async def said_by(how: SimpleNamespace, errored: bool = False, token: int = 3, **params: Any) -> list[dict[str, Any]]:
+    """What a replica says to a call when its engine raises."""
+
+    async def generate(*what: Any) -> Any:
+        yield SimpleNamespace(
+            outputs=[SimpleNamespace(token_ids=[7], finish_reason=None)],
+            finished=False,
+            kv_transfer_params=None,
+            num_cached_tokens=0,
+        )
+        raise how.generate
+
+    inner = VllmEngine.__new__(VllmEngine)
+    inner._llm = SimpleNamespace(generate=generate, errored=errored)
+    inner._names = iter(range(10))
+    inner._all = {}
+    inner.block_size = 16
+    inner.vocabulary = 1000
+    engine = Engine.__new__(Engine)
+    engine._engine = inner
+    call = {"ids": [token], "at": 0, "max_tokens": 5, "router": "r", "params": params, "export": False, "kv": None}
+    said = [item async for item in engine.stream(call)]
+    assert inner._all == {}
+    return said
+
+
+def test_what_vllm_rejects_is_the_requests_fault_and_no_death(vllm: SimpleNamespace) -> None:
+    vllm.params = ValidationError("top_p must be in (0, 1], got 0.")
+    assert asyncio.run(said_by(vllm)) == [{"failure": "at_fault", "why": "top_p must be in (0, 1], got 0."}]
+    vllm.params = None
+    wrapped = Generate()
+    wrapped.__cause__ = OverflowError("too large")
+    for error, kind, why in (
+        (ValidationError("token id 9 is out of vocabulary"), "at_fault", "token id 9 is out of vocabulary"),
+        (ValueError("wrong"), "at_fault", "wrong"),
+        (wrapped, "at_fault", "too large"),
+        (Overload("busy"), "refused", "busy"),
+        (EngineDead("..."), "died", "the engine is dead"),
+        (RuntimeError("of a type of its own"), "died", "RuntimeError"),
+    ):
+        vllm.generate = error
+        assert asyncio.run(said_by(vllm))[1:] == [{"failure": kind, "why": why}]
+    # Whoever hears of its end from a task that has failed over some value is not at fault.
+    vllm.generate = wrapped
+    assert asyncio.run(said_by(vllm, errored=True))[1:] == [{"failure": "died", "why": "the engine is dead"}]
+
+
+def test_a_token_that_the_model_does_not_have_never_comes_to_vllm(vllm: SimpleNamespace) -> None:
+    vllm.params = vllm.generate = EngineDead()
+    why = "there is no token 1000: the model has 1000"
+    assert asyncio.run(said_by(vllm, token=1000)) == [{"failure": "at_fault", "why": why}]
+    assert asyncio.run(said_by(vllm, stop_token_ids=[5, 1000])) == [{"failure": "at_fault", "why": why}]
+    vllm.params = None
+    assert asyncio.run(said_by(vllm, token=999, stop_token_ids=[999]))[0]["tokens"] == [7]
+
+
+def test_a_vllm_that_lacks_these_types_is_understood(vllm: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "vllm.exceptions", None)
+    assert isinstance(failure_of(ValueError("wrong"), False), AtFault)
+    assert isinstance(failure_of(EngineDead(), False), Died)
+    assert not isinstance(failure_of(Overload(), False), Refused)
+
+
+def test_an_engine_that_raises_anything_is_said_to_have_died() -> None:
+    class Raises:
+        async def stream(self, call: Any) -> Any:
+            raise KeyError("x")
+            yield
+
+    engine = Engine.__new__(Engine)
+    engine._engine = Raises()
+    call = {"ids": [3], "at": 0, "max_tokens": 5, "router": "r", "params": {}, "export": False, "kv": None}
+
+    async def all_of() -> list[Any]:
+        return [item async for item in engine.stream(call)]
+
+    assert asyncio.run(all_of()) == [{"failure": "died", "why": "KeyError"}]
+
+
+def test_a_scheduler_that_knows_phases_is_told_what_ends_reasoning() -> None:
+    assert scheduling("pascal", 9) == {"policy": "pascal", "end_of_reasoning": 9}
+    assert scheduling("pascal", 0) == {"policy": "pascal", "end_of_reasoning": 0}
+    assert scheduling("pascal", None) == {"policy": "pascal"}
+    assert scheduling("fcfs", 9) == {"policy": "fcfs"}
+
+
+# -- what clients are told
+
+
+def ask(body: Any, chat: bool = False, longest: int = 100, tokenizer: Any = None, engines: int = 2) -> tuple[int, Any]:
+    """Status and answer. Whatever is asked for, no engine dies of it."""
+    pytest.importorskip("fastapi")
+    import openai_api
+    from tokens import Numbers
+
+    async def run() -> tuple[int, Any]:
+        router = Router()
+        replicas = [FakeEngine(f"e{i}") for i in range(engines)]
+        for e in replicas:
+            router.add(e.name, e, e.blocks)
+        openai_api.backend = openai_api.Backend(router, tokenizer or Numbers(), "fake", longest)
+
+        async def body_of() -> Any:
+            return body
+
+        got = await openai_api.serve(SimpleNamespace(json=body_of), chat)  # type: ignore[arg-type]
+        assert not any(e.dead for e in replicas) and router.failed == 0 and len(router.book) == 0
+        return got.status_code, json.loads(bytes(got.body))
+
+    try:
+        return asyncio.run(run())
+    finally:
+        openai_api.backend = None
+
+
+def says(content: str) -> dict[str, Any]:
+    return {"messages": [{"role": "user", "content": content}]}
+
+
+def test_a_prompt_that_leaves_no_room_is_the_clients_mistake() -> None:
+    for length in (99, 100, 150):
+        status, got = ask(says("7 " * length), chat=True)
+        assert status == 400 and "leave no room" in got["error"]["message"] and got["error"]["param"] == "messages"
+        status, got = ask({"prompt": [7] * (length + 1)})
+        assert status == 400 and "leave no room" in got["error"]["message"] and got["error"]["param"] == "prompt"
+    status, got = ask(says("7 " * 98), chat=True)
+    assert status == 200 and got["usage"]["completion_tokens"] == 1
+
+
+def test_what_is_no_token_is_the_clients_mistake() -> None:
+    status, got = ask({"prompt": [5, 2**31]})
+    assert status == 400 and got["error"]["param"] == "prompt" and "each is from 0 to" in got["error"]["message"]
+    # More digits than Python reads.
+    assert ask({"prompt": "7" * 5000})[0] == 400
+
+
+def test_whatever_a_chat_template_raises_is_the_clients_mistake() -> None:
+    class TemplateError(Exception):
+        pass
+
+    class Strict:
+        def chat(self, messages: Any) -> Any:
+            raise TemplateError("Conversation roles must alternate")
+
+    status, got = ask(says("hello"), chat=True, tokenizer=Strict())
+    assert status == 400 and "roles must alternate" in got["error"]["message"]
+    assert got["error"]["param"] == "messages"
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("structured_outputs", {"regex": "a+"}),
+        ("guided_json", {"type": "object"}),
+        ("guided_regex", "a+"),
+        ("guided_choice", ["a"]),
+        ("guided_grammar", "root ::= 'a'"),
+        ("response_format", {"type": "json_object"}),
+        ("tools", [{"type": "function"}]),
+        ("tool_choice", "required"),
+        ("functions", [{"name": "f"}]),
+        ("function_call", "auto"),
+        ("prompt_logprobs", 1),
+        ("allowed_token_ids", [5]),
+        ("bad_words", ["a"]),
+        ("use_beam_search", True),
+    ],
+)
+def test_what_is_not_there_is_said_and_not_left_out(name: str, value: Any) -> None:
+    status, got = ask({**says("hello"), name: value}, chat=True)
+    assert status == 400 and got["error"]["param"] == name and "not supported" in got["error"]["message"]
+
+
+def test_what_is_not_asked_for_may_be_said() -> None:
+    body = {"prompt": [5, 6], "max_tokens": 3, "tool_choice": "none", "bad_words": [], "use_beam_search": False}
+    status, got = ask({**body, "structured_outputs": None, "ignore_eos": True})
+    assert status == 200 and got["choices"][0]["text"] == "".join(f" {t}" for t in answer([5, 6], 3))
+
+
+# -- the watch over replicas
+
+
+@pytest.fixture
+def front(monkeypatch: pytest.MonkeyPatch) -> Any:
+    if importlib.util.find_spec("ray") is None:
+        for name in ("ray", "ray.serve", "ray.serve.handle"):
+            monkeypatch.setitem(sys.modules, name, ModuleType(name))
+        monkeypatch.setattr(sys.modules["ray.serve.handle"], "DeploymentHandle", object, raising=False)
+        monkeypatch.delitem(sys.modules, "front", raising=False)
+    return importlib.import_module("front")
+
+
+def ray_knows(names: list[str]) -> Any:
+    said = {"epoch": 1, "all": (0, 0, 0), "by_router": {}, "free": 10, "capacity": 10, "pid": 1}
+    return SimpleNamespace(
+        curr_replicas={
+            name: SimpleNamespace(
+                replica_id=SimpleNamespace(unique_id=name), routing_stats=dict(said), _actor_handle=None
+            )
+            for name in names
+        }
+    )
+
+
+class Handle:
+    def options(self, **what: Any) -> Handle:
+        return self
+
+
+def test_the_watch_outlives_what_goes_wrong_with_a_replica(front: Any, caplog: pytest.LogCaptureFixture) -> None:
+    async def run() -> None:
+        ray = ray_knows(["malformed", "a", "b", "c"])
+        ray.curr_replicas["malformed"].routing_stats = {"capacity": 10}
+        front.ray_routers[:] = [ray]
+        router = Router(replicas=2)
+        watch = asyncio.ensure_future(front.watch(router, Handle(), period=0.001))
+        await asyncio.sleep(0.05)
+        assert router.names() == ["a", "b"]
+        assert len(caplog.records) == 2 and "there is room for 2 replicas" in caplog.text, "each said once"
+        # One goes: there is room for the third.
+        del ray.curr_replicas["a"]
+        await asyncio.sleep(0.05)
+        assert router.names() == ["b", "c"]
+        # And something that concerns nobody in particular.
+        tick, router.tick = router.tick, lambda: 1 / 0  # type: ignore[method-assign]
+        await asyncio.sleep(0.02)
+        assert "division by zero" in caplog.text and not watch.done()
+        router.tick = tick  # type: ignore[method-assign]
+        del ray.curr_replicas["b"]
+        await asyncio.sleep(0.05)
+        assert router.names() == ["c"] and not watch.done()
+        watch.cancel()
+
+    try:
+        asyncio.run(run())
+    finally:
+        front.ray_routers.clear()
