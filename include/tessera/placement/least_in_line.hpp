@@ -51,10 +51,12 @@ struct least_in_line {
     if (!(most >= plenty)) return highest(workers);
     return ties.least(
         0, workers.size(), [&](std::size_t i) noexcept { return static_cast<double>(workers[i].line); },
-        [&](std::size_t i) noexcept {
-          const auto& w = workers[i];
-          return w.phi >= ample || (w.phi >= plenty && w.phi + w.error >= most);
-        });
+        [&](std::size_t i) noexcept { return is_equal(workers[i], most); });
+  }
+  /// Whether a worker's Phi is as good as the highest, `most`. O(1).
+  template <class W>
+  [[nodiscard]] constexpr bool is_equal(const W& w, double most) const noexcept {
+    return w.phi >= ample || (w.phi >= plenty && w.phi + w.error >= most);
   }
 };
 

@@ -89,11 +89,13 @@ class by_headroom {
                         .error = alike_ ? error : 0,
                         .line = seconds(line)});
     }
-    // Only then does what it adds decide anything.
-    const bool plenty = !cached && alike_ && std::any_of(views_.begin(), views_.end(), [&](const view& v) {
-      return v.phi >= least_in_line_.plenty;
-    });
-    if (plenty || (c.asks(r) && alike_)) {
+    // Only among several of much the same headroom does what it adds decide anything.
+    double most = -std::numeric_limits<double>::infinity();
+    for (const view& v : views_) most = std::max(most, v.phi);
+    const bool several = !cached && alike_ && most >= least_in_line_.plenty &&
+                         std::count_if(views_.begin(), views_.end(),
+                                       [&](const view& v) { return least_in_line_.is_equal(v, most); }) > 1;
+    if (several || (c.asks(r) && alike_)) {
       for (std::size_t i = 0; i != instances.size(); ++i) views_[i].line += added_s(c, instances[i], r);
     }
     const std::size_t at = cached ? most_free_(views_) : least_in_line_(views_);
@@ -113,10 +115,10 @@ class by_headroom {
               headroom::space_freeness(max(totals_[v.id].memory, v.kv_held), {}, v.capacity), views_[i].line}});
       }
       c.because(fmt::format("{}; {} tokens are expected of it",
-                            plenty ? "where it adds least to its own latency and to the others', by the prompts in "
-                                     "line and what decoding takes there, in turn; who has more headroom, the smaller "
-                                     "of Phi_T and Phi_S, has not so much more that it counts"
-                                   : "the most headroom, the smaller of Phi_T and Phi_S",
+                            several ? "where it adds least to its own latency and to the others', by the prompts in "
+                                      "line and what decoding takes there, in turn; who has more headroom, the smaller "
+                                      "of Phi_T and Phi_S, has not so much more that it counts"
+                                    : "the most headroom, the smaller of Phi_T and Phi_S",
                             scored_length{}(r).count()),
                 std::move(seen));
     }
