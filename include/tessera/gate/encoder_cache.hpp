@@ -31,8 +31,8 @@ struct encoder_input {
 /// not hold when the plan is made (`scheduler.gate().holds(hash)`), and drops outputs that it does not hold any more.
 ///
 /// A request starts as a whole: if its inputs together exceed the budget of a step, they are encoded in one of their
-/// own. A request whose inputs exceed the cache is
-/// refused at `submit`; one that comes by `adopt` starts when nobody else has any.
+/// own. A request whose inputs exceed the cache is refused at `submit`; one that comes by `adopt` starts when nobody
+/// else has any.
 ///
 /// Nobody waits for ever because small ones go on to take the room: once `most_overtaken` with inputs have started
 /// behind the first who is skipped, no more do until it starts or leaves (`gate::overtakings`).

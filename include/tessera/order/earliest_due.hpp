@@ -120,8 +120,8 @@ struct earliest_due {
   /// cached. Finite, not negative.
   duration prompt_pace{};
   /// Time for which everybody waits for each token that room is made for, whose KV makes way and comes back, or is
-  /// computed again: counted by the tokens of the request that reasons. 0, as where
-  /// copies overlap with steps: nothing. Finite, not negative.
+  /// computed again: counted by the tokens of the request that reasons. 0, as where copies overlap with steps: nothing.
+  /// Finite, not negative.
   duration move_pace{};
   // Before the others: clang 16 writes what comes after an empty [[no_unique_address]] member elsewhere.
   crowd_clock clock{};                        ///< By which requests arrive.

@@ -43,15 +43,22 @@ struct least_in_line {
   template <instance_views V>
     requires shows_phi<view_t<V>> && shows_requests<view_t<V>> && shows_line<view_t<V>>
   [[nodiscard]] constexpr std::size_t operator()(const V& workers) noexcept {
+    const double most = most_of(workers);
+    if (!(most >= plenty)) return highest(workers);
+    return ties.least(
+        0, workers.size(), [&](std::size_t i) noexcept { return static_cast<double>(workers[i].line); },
+        [&](std::size_t i) noexcept { return is_equal(workers[i], most); });
+  }
+  /// The highest Phi of these; of none, minus infinity. O(workers).
+  template <instance_views V>
+    requires shows_phi<view_t<V>>
+  [[nodiscard]] static constexpr double most_of(const V& workers) noexcept {
     double most = -std::numeric_limits<double>::infinity();
     for (std::size_t i = 0; i != workers.size(); ++i) {
       const auto phi = static_cast<double>(workers[i].phi);
       most = phi > most ? phi : most;
     }
-    if (!(most >= plenty)) return highest(workers);
-    return ties.least(
-        0, workers.size(), [&](std::size_t i) noexcept { return static_cast<double>(workers[i].line); },
-        [&](std::size_t i) noexcept { return is_equal(workers[i], most); });
+    return most;
   }
   /// Whether a worker's Phi is as good as the highest, `most`. O(1).
   template <class W>

@@ -90,8 +90,7 @@ class by_headroom {
                         .line = seconds(line)});
     }
     // Only among several of much the same headroom does what it adds decide anything.
-    double most = -std::numeric_limits<double>::infinity();
-    for (const view& v : views_) most = std::max(most, v.phi);
+    const double most = least_in_line_.most_of(views_);
     const bool several = !cached && alike_ && most >= least_in_line_.plenty &&
                          std::count_if(views_.begin(), views_.end(),
                                        [&](const view& v) { return least_in_line_.is_equal(v, most); }) > 1;
