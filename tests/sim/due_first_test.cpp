@@ -644,9 +644,9 @@ TEST_CASE("due_first: prompts apart from decodes where a trial says that it pays
   check_served(apart, rows);
   CHECK(apart.numbers.placement.starts_with("pools"));
   CHECK(together.numbers.placement == "headroom");
-  // Together is as good since a request goes where it adds least; what a trial says is good to a few per cent.
-  CHECK(apart.numbers.e2e.mean < 1.02 * together.numbers.e2e.mean);
-  CHECK(apart.numbers.e2e.p99 < 1.05 * together.numbers.e2e.p99);
+  // Together is nearly as good since a request goes where it adds least.
+  CHECK(apart.numbers.e2e.mean < 0.99 * together.numbers.e2e.mean);
+  CHECK(apart.numbers.e2e.p99 < 1.01 * together.numbers.e2e.p99);
   // Not before something is known of the traffic.
   CHECK(sim::run_due_first(v100, rows, {}, {}, quiet).numbers.placement.starts_with("headroom"));
 
@@ -913,7 +913,7 @@ TEST_CASE("due_first: what is promised is kept by more requests when it is told 
     constexpr std::size_t n = 400;
     v100.in_flight = n;
     const auto [untold, told] = both(sim::generate(mix(), {{200, 20}}, 1, 1), 4 * n);
-    CHECK(told > 0.95);
+    CHECK(told > 0.96);
     CHECK(untold < 0.9);
   }
 }
