@@ -326,6 +326,21 @@ TEST_CASE("fair_tenants: a tenant who floods the queue gets no more than another
   CHECK(of_one <= 34);
 }
 
+TEST_CASE("fair_tenants: a fork does not pay for its parent's prompt, though nothing has been generated yet") {
+  fixture<gate::fair_tenants> f{roomy, {}};
+  const auto had = [&f] { return f.scheduler.gate().had(1) / gate::fair_tenants::unit; };
+  request& parent = f.submit(100, 2, 0, 1);
+  f.step({.token_budget = 64_tok});
+  REQUIRE(parent.generated() == 0_tok);
+  CHECK(had() == 100);
+  for (int i = 0; i != 3; ++i) REQUIRE(f.scheduler.fork(parent, f.requests.emplace_back(parent)) == status::ok);
+  CHECK(had() == 100);
+  f.step();
+  f.step();
+  REQUIRE(f.scheduler.idle());
+  CHECK(had() == 100 + 4 * 2 * 2);
+}
+
 TEST_CASE("fair_tenants: who is parked holds nobody up") {
   fixture<gate::fair_tenants> f{roomy, {}};
   request& a = f.submit(100, 1, 0, 1);

@@ -30,10 +30,10 @@ template <std::size_t Tenants, class R>
   return tenant < Tenants ? tenant : Tenants - 1;
 }
 
-/// Whether its prompt is still to be charged: one that was preempted, or forked, has paid for it.
+/// Whether its prompt is still to be charged: one that was preempted has paid for it, and for a fork its parent has.
 template <class R>
 [[nodiscard]] constexpr bool owes_its_prompt(const R& r) noexcept {
-  return r.state().preemptions == 0 && r.generated() == tokens{};
+  return r.state().preemptions == 0 && !r.state().forked && r.generated() == tokens{};
 }
 
 }  // namespace gate::detail

@@ -107,6 +107,7 @@ struct roster {
     s.cached_blocks = parent.state().cached_blocks;
     s.shared_blocks = static_cast<std::uint32_t>(blocks_for(s.computed, kv.block_size()).count());
     s.guest = parent.state().guest;  // it is there by the same grace
+    s.forked = true;
     s.life = lifecycle::resident;
     residents.insert(child);
     if constexpr (gate_counts<Gate>) gate.started(child);
