@@ -7,7 +7,12 @@
 #   TESSERA_NVCC              the compiler, if it is here
 
 find_program(TESSERA_NVCC nvcc HINTS /usr/local/cuda/bin)
-set(TESSERA_CUDA_ARCH sm_90a CACHE STRING "Which GPU the CUDA tests and benchmarks are compiled for")
+set(TESSERA_CUDA_ARCH sm_90a CACHE STRING "Which GPUs the CUDA tests and benchmarks are compiled for")
+set(tessera_cuda_targets "")
+foreach(arch IN LISTS TESSERA_CUDA_ARCH)
+  string(REPLACE sm_ compute_ virtual ${arch})
+  list(APPEND tessera_cuda_targets -gencode=arch=${virtual},code=${arch})
+endforeach()
 
 # From CUDA 13 on, Thrust is in the toolkit's include/cccl. Debian has 1.17 in /usr/include.
 set(toolkit "")
@@ -54,7 +59,7 @@ function(tessera_nvcc_program name source)
   cmake_path(ABSOLUTE_PATH source)
   add_custom_command(
     OUTPUT ${program}
-    COMMAND ${TESSERA_NVCC} -std=c++20 -O2 -arch=${TESSERA_CUDA_ARCH} -I${PROJECT_SOURCE_DIR}/include -x cu ${ARGN} -MD -MF
+    COMMAND ${TESSERA_NVCC} -std=c++20 -O2 ${tessera_cuda_targets} -I${PROJECT_SOURCE_DIR}/include -x cu ${ARGN} -MD -MF
             ${program}.d -o ${program} ${source}
     DEPENDS ${source}
     DEPFILE ${program}.d

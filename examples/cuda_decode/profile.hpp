@@ -175,7 +175,10 @@ inline void warm_up(decoder& d, const decoder_options& o) {
   const auto most = std::min(static_cast<std::int64_t>(o.max_tokens), longest);
   for (std::int64_t b = 1; b <= rows; b += b < 8 ? 1 : 8) d.step(make.decode(b, std::min<std::int64_t>(64, longest)));
   for (std::int64_t n = 2; n <= most; n *= 2) d.step(make.prefill(0, n));
-  if (rows > 1 && most > 2) d.step(make.mixed(rows - 1, 2, 0, std::min(most - rows, most / 2) > 0 ? most / 2 : 1));
+  if (rows > 1 && most > 2) {
+    const std::int64_t left = static_cast<std::int64_t>(o.max_tokens) - (rows - 1);
+    d.step(make.mixed(rows - 1, 2, 0, std::min(left, most / 2)));
+  }
   // Steps of a load have any number of tokens, and a library may have a kernel for each range of them to load.
   if (d.facts().emulated) return;
   for (std::int64_t n = 24; n <= most; n += n / 5) d.step(make.prefill(0, n));

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace {
@@ -150,6 +151,25 @@ TEST_CASE("profile: a device that fails at any moment ends it with its error") {
     }
   }
   CHECK(at > 100);
+}
+
+TEST_CASE("profile: warming up makes no batch that is too large, whatever the sizes") {
+  for (const auto& [rows, tokens] : {std::pair<std::size_t, std::size_t>{1, 1},
+                                     {2, 3},
+                                     {32, 32},
+                                     {32, 33},
+                                     {32, 45},
+                                     {200, 257},
+                                     {256, 400},
+                                     {500, 512}}) {
+    CAPTURE(rows, tokens);
+    decoder_options d = virtual_options();
+    d.max_rows = rows;
+    d.max_tokens = tokens;
+    virtual_device v{d};
+    v.fake.shared_blocks = true;
+    CHECK_NOTHROW(warm_up(v.fake, d));
+  }
 }
 
 TEST_CASE("profile: a decoder that is too small is refused") {

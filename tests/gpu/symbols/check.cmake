@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-# cmake -DNVCC=... -DARCH=... -DINCLUDE=... -DNM=... -DSOURCE=... -DOBJECT=... -P check.cmake
+# cmake -DNVCC=... -DTARGETS=... -DINCLUDE=... -DNM=... -DSOURCE=... -DOBJECT=... -P check.cmake
 #
 # Compiles SOURCE with nvcc, as an engine would for production, and looks at what the host's part of the object asks of
 # the rest of the program: no memory of the device or the heap, no waiting for the device, no exceptions. A control says
@@ -23,7 +23,7 @@ if(controls)
   set(exceptions -O2)
 endif()
 execute_process(
-  COMMAND ${NVCC} -std=c++20 -arch=${ARCH} -O2 -DNDEBUG -Werror all-warnings -Xcompiler ${exceptions} -I${INCLUDE} -c ${SOURCE} -o ${OBJECT}
+  COMMAND ${NVCC} -std=c++20 ${TARGETS} -O2 -DNDEBUG -Werror all-warnings -Xcompiler ${exceptions} -I${INCLUDE} -c ${SOURCE} -o ${OBJECT}
   RESULT_VARIABLE result OUTPUT_VARIABLE said ERROR_VARIABLE said)
 if(NOT result EQUAL 0)
   message(FATAL_ERROR "${SOURCE} does not compile:\n${said}")
