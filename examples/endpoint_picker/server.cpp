@@ -90,10 +90,18 @@ class exchange final : public grpc::ServerBidiReactor<wire::ProcessingRequest, w
     stream_.closed();
     if (!writing_) go_on();
   }
-  void OnDone() override { all_.remove(this); }
+  void OnDone() override {
+    {
+      // gRPC frees the context when this returns, and `tick` may still have the exchange.
+      const std::lock_guard lock{mutex_};
+      context_ = nullptr;
+    }
+    all_.remove(this);
+  }
 
   void tick(tessera::time_point at) {
     const std::lock_guard lock{mutex_};
+    if (context_ == nullptr) return;
     if (ended_ || writing_) {
       // A gateway that does not read what it is sent, or does not hear of the end.
       if (at - began_ >= limits_.request_silence) context_->TryCancel();

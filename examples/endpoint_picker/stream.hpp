@@ -197,11 +197,22 @@ class stream {
     trailers_ = true;
     decide(now);
   }
-  /// It counts as a body until the request is placed. False if there is no room for it.
+  /// It counts as a body until the request is placed; one that is said again, with each part of a body, is held once.
+  /// False if there is no room for it.
   bool take_subset(received& m) {
     if (!m.subset) return true;
-    std::size_t size = 0;
-    for (const std::string& where : *m.subset) size += sizeof where + where.size();
+    const auto size_of = [](const std::vector<std::string>& all) {
+      std::size_t size = 0;
+      for (const std::string& where : all) size += sizeof where + where.size();
+      return size;
+    };
+    if (subset_) {
+      const std::size_t before = size_of(*subset_);
+      picker_.let_go(before);
+      held_ -= before;
+      subset_.reset();
+    }
+    const std::size_t size = size_of(*m.subset);
     if (!picker_.hold(size)) {
       answer(503, "the picker holds too many bodies at a time");
       return false;
