@@ -62,6 +62,12 @@ TESSERA_DEATH_CASE(headroom_progress_beyond_what_is_queued, "more is computed") 
   load.join(tokens{5});
   load.advance(tokens{0}, tokens{6});
 }
+TESSERA_DEATH_CASE(headroom_more_tokens_than_are_queued, "more is computed") {
+  prefill_load load;
+  load.join(tokens{10});
+  load.join(tokens{1000}, tokens{999});
+  load.advance(tokens{0}, tokens{30});
+}
 TESSERA_DEATH_CASE(headroom_progress_below_zero, "no such prompt") {
   prefill_load load;
   load.join(tokens{5});

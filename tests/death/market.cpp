@@ -83,5 +83,9 @@ TESSERA_DEATH_CASE(market_excess_of_a_stranger, "in its stage") {
   const std::array<tokens, 2> demands{};
   static_cast<void>(market::rebalance{}.excess(demands, 2));
 }
+TESSERA_DEATH_CASE(market_excess_below_the_mean, "below the mean") {
+  const std::array<tokens, 2> demands{tokens{60}, tokens{100}};
+  static_cast<void>(market::rebalance{0.5}.excess(demands, 0));
+}
 
 }  // namespace

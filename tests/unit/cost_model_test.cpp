@@ -219,4 +219,26 @@ TEST_CASE("rows that cannot be fitted are refused, and the result is left alone"
   CHECK(r.model.valid());
 }
 
+TEST_CASE("least squares: without a column that depends on others it is the solution of the rest") {
+  std::mt19937_64 random{11};
+  std::uniform_real_distribution<double> any{0.5, 8};
+  for (int round = 0; round != 2000; ++round) {
+    least_squares<3> both;
+    least_squares<2> alone;
+    std::vector<std::pair<std::array<double, 3>, double>> rows;
+    const double times = any(random);
+    for (int i = 0; i != 6; ++i) {
+      const double a = any(random), c = any(random), b = any(random);
+      both.add({a, times * a, c}, b);
+      alone.add({a, c}, b);
+      rows.push_back({{a, times * a, c}, b});
+    }
+    const auto x = both.solve({true, true, true});
+    const auto y = alone.solve({true, true});
+    CAPTURE(round, times, x[0], x[1], x[2], y[0], y[1]);
+    REQUIRE(x[0] + times * x[1] == tessera_test::approx(y[0]).epsilon(1e-6).margin(1e-9));
+    REQUIRE(x[2] == tessera_test::approx(y[1]).epsilon(1e-6).margin(1e-9));
+  }
+}
+
 }  // namespace

@@ -95,7 +95,11 @@ TEST_CASE("live migration: the room at the target") {
   REQUIRE(outgrown.begin(1600_tok, 101_blk, w) == next::copying);
   REQUIRE(outgrown.copied(1616_tok, w) == next::stop);
   CHECK(outgrown.stopped(1617_tok, w) == next::over);
+  // Another that does not begin has stopped nothing.
+  live_migration other = outgrown;
   CHECK(outgrown.abort());  // it stands still and must go on
+  CHECK(other.begin(1600_tok, 10_blk, w) == next::over);
+  CHECK_FALSE(other.abort());
 }
 
 TEST_CASE("live migration: an abort at any moment says whether decoding had stopped, and another can begin") {

@@ -81,6 +81,9 @@ TEST_CASE("samples that cannot be planned for are refused") {
     CHECK(t.assign({&r, 1}, {.qoe = fine.qoe, .transfer = {0, bad}}) == status::invalid);
     CHECK(t.assign({&r, 1}, {.qoe = fine.qoe, .in_flight = bad}) == status::invalid);
   }
+  for (const double bad : {1e-322, 1e-100, 1e100}) {
+    CHECK(t.assign({&r, 1}, {.qoe = fine.qoe, .in_flight = bad}) == status::invalid);
+  }
   CHECK(t.size() == 1);  // as it was
   CHECK(t.assign({&r, 1}, {.qoe = {{0, 1e301, 0, 0, 0}}}) == status::invalid);
   CHECK(t.size() == 0);

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <random>
 #include <vector>
 
@@ -93,6 +94,16 @@ TEST_CASE("fill_to_level: blocks and budgets are filled as requests are") {
   // So large that a request does not show.
   const std::vector<view> huge{{.phi = -1e300}, {.phi = -1e300}};
   CHECK(by_time(huge) < 2);
+}
+
+TEST_CASE("fill_to_level: whose load is no number is chosen only where nobody's is one") {
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  fill_to_level<by_phi> policy{.expected = 0.1, .one = 0.1};
+  for (int k = 0; k != 20; ++k) {
+    CHECK(policy(std::vector<view>{{.phi = nan}, {.phi = 0.5}}) == 1);
+    CHECK(policy(std::vector<view>{{.phi = 0.5}, {.phi = nan}}) == 0);
+    CHECK(policy(std::vector<view>{{.phi = nan}, {.phi = nan}}) < 2);
+  }
 }
 
 }  // namespace

@@ -87,4 +87,11 @@ TEST_CASE("least_in_line: who has ample room is nobody's second for having a lit
   CHECK(first_of(0.75) == 0);
 }
 
+TEST_CASE("least_in_line: the highest is as good as itself, whatever is said of its error", "[placement]") {
+  placement::least_in_line chooses;
+  CHECK(chooses(std::vector<view>{{.phi = 0.6, .error = -0.01}, {.phi = 0.55, .error = -0.01}}) == 0);
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  CHECK(chooses(std::vector<view>{{.phi = 0.55, .error = nan}, {.phi = 0.6, .error = nan}}) == 1);
+}
+
 }  // namespace

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include <tessera/placement/migrate_when_tight.hpp>
 #include <tessera/placement/pascal.hpp>
 
 #include "support/allocation_guard.hpp"
@@ -8,6 +9,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <random>
 #include <set>
 #include <span>
@@ -208,6 +210,14 @@ TEST_CASE("pascal placement: allocates nothing") {
   const std::size_t allocations = guard.allocations();
   CHECK(sum < 3 * all.size());
   CHECK(allocations == 0);
+}
+
+TEST_CASE("as much headroom as there is none of is never there") {
+  const blocks all{std::numeric_limits<std::int64_t>::max()};
+  const std::vector<view> two{{.kv_held = blocks{50}, .free_blocks = blocks{50}, .reasoning = 5},
+                              {.free_blocks = blocks{100}}};
+  CHECK(placement::migrate_when_tight{.headroom = all}(two, 0, blocks{1}, blocks{5}) == 1);
+  CHECK(placement::pascal_migrate_adaptively{.headroom = all}(two, 0, blocks{1}, blocks{}) == 1);
 }
 
 }  // namespace

@@ -26,6 +26,9 @@ TEST_CASE("an embedding's coordinates are features") {
   CHECK(f.lexical_dimension() == 0);
   CHECK(f.fingerprint() != dense_features{4}.fingerprint());
   CHECK(f.fingerprint() != dense_features(3, 2).fingerprint());
+  // Whatever numbers encoders have.
+  CHECK(dense_features(2, 1).fingerprint() != dense_features(1, 0x301).fingerprint());
+  CHECK(dense_features(768, 1).fingerprint() != dense_features(384, 163841).fingerprint());
 }
 
 TEST_CASE("values that are not finite count as nothing") {

@@ -268,4 +268,23 @@ TEST_CASE("length distribution: a drift is noticed soon, and hardly ever where t
   CHECK(alarms <= 8);
 }
 
+TEST_CASE("length distribution: who has outlived all that was learned ends evenly in its bin") {
+  owned_storage<length_distribution::limits> storage = storage_for<length_distribution>({.window = 128});
+  length_distribution d{storage};
+  for (std::int64_t n = 100; n != 200; ++n) d.observe(nan, tokens{n});
+  d.fit();
+  for (const std::int64_t age : {250, 600, 4095, 5000}) {
+    CAPTURE(age);
+    double sum = 0;
+    for (int k = 0; k != 1000; ++k) {
+      sum += static_cast<double>(d.rest_quantile(nan, tokens{age}, (k + 0.5) / 1000).count());
+    }
+    const auto mean = static_cast<double>(d.expected_rest(nan, tokens{age}).count());
+    CHECK(std::abs(sum / 1000 - mean) <= 1 + 0.01 * mean);
+    CHECK(d.rest_quantile(nan, tokens{age}, 0.01) <= d.rest_quantile(nan, tokens{age}, 0.5));
+  }
+  CHECK(d.rest_quantile(nan, tokens{4095}, 0.01) < tokens{10});
+  CHECK(d.rest_quantile(nan, tokens{4095}, 1.0) == tokens{512});
+}
+
 }  // namespace

@@ -87,6 +87,19 @@ TEST_CASE("a penalty that leaves no order does not take the place of one that le
   CHECK(std::isnan(train_linear(data, data.all_rows(), o).validation_tau));
 }
 
+TEST_CASE("where too few rows are held out to have an order the strongest penalty stays") {
+  const dense_features f{2};
+  dataset data{f};
+  for (int i = 0; i != 5; ++i) {
+    data.add(f, std::array<float, 2>{static_cast<float>(i), static_cast<float>(i % 2)},
+             static_cast<float>(100 * i + 1));
+  }
+  const train_options o;
+  const linear_training t = train_linear(data, data.all_rows(), o);
+  CHECK(std::isnan(t.validation_tau));
+  CHECK(t.penalty == o.penalties.front());
+}
+
 TEST_CASE("training on text learns the words that matter") {
   const dataset data = text_problem(300, 3);
   const dataset fresh = text_problem(200, 4);

@@ -6,6 +6,7 @@
 #include <array>
 #include <cmath>
 #include <cstddef>
+#include <utility>
 
 /// @file
 /// Non-negative least squares in a few unknowns, from a stream of rows.
@@ -45,6 +46,14 @@ class least_squares {
       vector a{};
       for (std::size_t c = row; c != N; ++c) a[c] = free[c] && scale[c] > 0 ? r_[row][c] / scale[c] : 0;
       part.add(a, z_[row]);
+    }
+    // Where rounding left next to nothing of a column, its row has gathered what later columns have in common: without
+    // the column that belongs to theirs.
+    for (std::size_t c = 0; c != N; ++c) {
+      if (std::fabs(part.r_[c][c]) > dependent) continue;
+      vector a = std::exchange(part.r_[c], vector{});
+      a[c] = 0;
+      part.add(a, std::exchange(part.z_[c], 0.0));
     }
     vector x{};
     for (std::size_t c = N; c-- != 0;) {

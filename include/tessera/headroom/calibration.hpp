@@ -55,7 +55,7 @@ struct calibration {
 
 /// Fits the cost model. A negative coefficient would make longer prompts look cheaper somewhere, so both are kept at
 /// least 0: if plain least squares has one below, the best fit on that bound is taken, which is the exact constrained
-/// optimum. Two passes over the rows, O(rows); allocates nothing. Lengths are scaled to at most 1 and the columns made
+/// optimum. O(rows); allocates nothing. Lengths are scaled to at most 1 and the columns made
 /// orthogonal, so that the squares of long prompts cost no digits.
 [[nodiscard]] constexpr calibration calibrate(std::span<const prefill_sample> rows, double peak_flops,
                                               double model_scale = 1.0) noexcept {

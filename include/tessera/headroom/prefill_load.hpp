@@ -73,7 +73,9 @@ class prefill_load {
                    "no such prompt");
     TESSERA_ASSERT(requests_ != 0, "no prompt is queued");
     if (to >= from) {
-      TESSERA_ASSERT(squares_.at_least(square(to) - square(from)), "more is computed than was queued");
+      TESSERA_ASSERT(squares_.at_least(square(to) - square(from)) &&
+                         left_.at_least(static_cast<std::uint64_t>((to - from).count())),
+                     "more is computed than was queued");
       squares_.subtract(square(to) - square(from));
       left_.subtract(static_cast<std::uint64_t>((to - from).count()));
     } else {

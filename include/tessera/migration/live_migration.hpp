@@ -95,10 +95,10 @@ class live_migration {
   [[nodiscard]] constexpr next begin(tokens computed, blocks room, T& t) noexcept {
     TESSERA_ASSERT(step_ == next::over, "a migration is under way");
     TESSERA_ASSERT(computed > tokens{}, "nothing to migrate");
+    stopped_ = false;
     if (covering(computed) > room) return step_;
     room_ = room;
     rounds_ = 0;
-    stopped_ = false;
     sent_ = tokens{};
     total_ = blocks{};
     downtime_ = blocks{};

@@ -41,7 +41,8 @@ class basic_token_pacer {
   }
 
   /// `n` answering tokens were generated, all at `now` (more than one: speculative decoding, or a late reader of the
-  /// engine's output). Requires `n >= 1`, a `now` not before the previous one, and no `finish()` before (asserted).
+  /// engine's output). Requires `n >= 1`, a `now` not before the previous one
+  /// (asserted as far as the current run goes back), and no `finish()` before (asserted).
   constexpr void on_token(time_point now, tokens n = tokens{1}) noexcept {
     TESSERA_ASSERT(n > tokens{}, "at least one token must be delivered");
     TESSERA_ASSERT(!finished_, "a token after the end of the answer");

@@ -63,10 +63,12 @@ class length_table {
   /// Takes a sample, in any order: the order leaves no trace. O(requests), by radix sort.
   /// `exhausted`: more requests than the limit. `invalid`: no request; input < 0, length < 1, input > length or
   /// length > `cost::max_length`; requests x longest^2 not below 2^63; a price that is negative or not finite; or
-  /// prices at which the sample costs more than 1e300. Both leave the table as it was, or empty.
+  /// prices at which the sample costs more than 1e290;
+  /// an `in_flight` that is neither 0 nor between 1e-100 and 1e100. Both leave the table as it was, or empty.
   [[nodiscard]] status assign(std::span<const cost::request_lengths> sample, const prices& p) noexcept {
     if (sample.size() > capacity_) return status::exhausted;
-    if (sample.empty() || !p.qoe.valid() || !p.transfer.valid() || !(p.in_flight >= 0 && p.in_flight < 1e100)) {
+    if (sample.empty() || !p.qoe.valid() || !p.transfer.valid() ||
+        !(p.in_flight == 0 || (p.in_flight > 1e-100 && p.in_flight < 1e100))) {
       return status::invalid;
     }
     std::int64_t longest = 0;

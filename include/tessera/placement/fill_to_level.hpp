@@ -7,6 +7,7 @@
 
 #include <concepts>
 #include <cstddef>
+#include <limits>
 
 TESSERA_NAMESPACE_BEGIN
 namespace placement {
@@ -61,7 +62,8 @@ struct fill_to_level {
   random draws{};       ///< Its `state` is the seed.
   double level = 0;     ///< The last one.
 
-  /// The index of the chosen instance. Advances the generator. Requires loads that are finite.
+  /// The index of the chosen instance. Advances the generator. Requires loads that are finite; one that is no
+  /// number is chosen only where all are.
   template <instance_views V>
     requires requires(const view_t<V>& v) {
       { Load::of(v) } noexcept -> std::same_as<double>;
@@ -97,7 +99,7 @@ struct fill_to_level {
     for (bool first = true;; first = false) {
       double sum = 0;
       double count = 0;
-      double least = Load::of(instances[0]);
+      double least = std::numeric_limits<double>::infinity();
       for (std::size_t i = 0; i != instances.size(); ++i) {
         const double load = Load::of(instances[i]);
         sum += load < at ? load : 0.0;

@@ -63,7 +63,7 @@ struct least_in_line {
   /// Whether a worker's Phi is as good as the highest, `most`. O(1).
   template <class W>
   [[nodiscard]] constexpr bool is_equal(const W& w, double most) const noexcept {
-    return w.phi >= ample || (w.phi >= plenty && w.phi + w.error >= most);
+    return w.phi >= ample || (w.phi >= plenty && (w.phi >= most || w.phi + w.error >= most));
   }
 };
 

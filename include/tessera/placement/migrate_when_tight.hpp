@@ -30,7 +30,7 @@ struct migrate_when_tight {
   [[nodiscard]] constexpr std::size_t operator()(const V& instances, std::size_t current, blocks grows,
                                                  blocks moves) noexcept {
     TESSERA_ASSERT(current < instances.size(), "the request is on one of the instances");
-    if (instances[current].free_blocks >= grows + headroom) return current;
+    if (instances[current].free_blocks - grows >= headroom) return current;
     turn next = ties;
     const std::size_t best = next.least(
         0, instances.size(), [&](std::size_t i) noexcept { return blocks{instances[i].kv_held}; },

@@ -168,8 +168,8 @@ struct pascal_migrate_adaptively {
   [[nodiscard]] std::size_t operator()(const V& instances, std::size_t current, blocks grows, blocks moves) noexcept {
     TESSERA_ASSERT(current < instances.size(), "the request is on one of the instances");
     const std::size_t selected = recommended(instances);
-    const bool fits_here = instances[current].free_blocks >= grows + headroom;
-    const bool fits_there = instances[selected].free_blocks >= moves + headroom;
+    const bool fits_here = instances[current].free_blocks - grows >= headroom;
+    const bool fits_there = instances[selected].free_blocks - moves >= headroom;
     return fits_here && !fits_there ? current : selected;
   }
 };

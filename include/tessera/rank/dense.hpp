@@ -34,7 +34,7 @@ class dense_features {
   [[nodiscard]] constexpr std::size_t max_features() const noexcept { return dimension_; }
   /// Identifies the kind and the parameters of the features: a model fits only features with the same number.
   [[nodiscard]] constexpr std::uint64_t fingerprint() const noexcept {
-    return (std::uint64_t{0x64656e73u} << 32 | encoder_) ^ (static_cast<std::uint64_t>(dimension_) << 8);
+    return (std::uint64_t{0x64656e73u} ^ static_cast<std::uint64_t>(dimension_)) << 32 | encoder_;
   }
 
   /// Visits `embedding`, [dimension]. Requires that size (asserted). A value that is not finite counts as 0.

@@ -145,7 +145,11 @@ class length_distribution {
         std::partition_point(from + 1, t.end(), [&](const row& r) noexcept { return r.censored > wanted; });
     const auto b = static_cast<std::size_t>(past - t.begin()) - 1;
     const double ending = t[b].censored * t[b].ended;
-    const double part = ending > 0 ? std::clamp((t[b].censored - wanted) / ending, 0.0, 1.0) : 1.0;
+    // Who has outlived all that was learned ends evenly in what is left of the bin, as `expected_rest` takes it.
+    const double through = static_cast<double>(x - first_of(b)) / width_of(b);
+    const double part = !(reaches(t, x) > 0) ? through + q * (1 - through)
+                        : ending > 0         ? std::clamp((t[b].censored - wanted) / ending, 0.0, 1.0)
+                                             : 1.0;
     const auto inside = static_cast<std::int64_t>(std::ceil(part * width_of(b) - 1e-9));
     const std::int64_t length = first_of(b) + std::max<std::int64_t>(inside, 1) - 1;
     return tokens{std::max<std::int64_t>(length - x, 0) + 1};

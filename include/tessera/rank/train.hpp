@@ -318,6 +318,7 @@ template <ranking_model M>
       detail::unfold(x, w, unit, data.dimension(), trial);
       const double tau = evaluate(trial.model(), data, split.held_out).tau;
       note(curve_point{iterations, penalty, problem.last_loss, tau, false});
+      if (std::isnan(tau)) continue;  // too few are held out to say: the strongest stays
       if (std::isnan(out.validation_tau) || tau > out.validation_tau) {
         out.validation_tau = tau;
         out.penalty = penalty;
