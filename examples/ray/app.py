@@ -122,8 +122,9 @@ def deploy(o: argparse.Namespace) -> Any:
 
 def settings(o: argparse.Namespace) -> dict[str, Any]:
     """The book's. While Ray replaces replicas there are twice as many: those that leave keep their places until their
-    requests have ended."""
-    return {"replicas": max(64, 2 * o.replicas), **json.loads(o.settings)}
+    requests have ended. Without --moves engines hand no KV over, whatever the policy would like."""
+    moves = {} if o.moves else {"moves": "none"}
+    return {"replicas": max(64, 2 * o.replicas), **moves, **json.loads(o.settings)}
 
 
 def options(words: list[str]) -> argparse.Namespace:

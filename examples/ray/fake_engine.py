@@ -158,9 +158,10 @@ class FakeEngine:
             value = call.params.get(name)
             if value is not None and not least <= value <= most:
                 raise AtFault(f"{name} must be from {least:g} to {most:g}, not {value:g}")
+        if (call.params.get("min_tokens") or 0) > call.max_tokens:
+            raise AtFault(f"min_tokens must be at most max_tokens, {call.max_tokens}")
         if -(-(len(call.ids) + call.max_tokens) // self.block_size) > self.blocks:
-            yield Piece(call.at, (), "error")
-            return
+            raise AtFault(f"there is no room for {len(call.ids)} tokens and {call.max_tokens} more")
         self.calls += 1
         sequence = _Sequence(call, list(call.ids), len(call.ids))
         self.waiting.append(sequence)
@@ -372,7 +373,9 @@ class FakeEngine:
                 self._publish(s, len(s.ends) - 1)
         if s.computed < len(s.ids):
             return
-        token = token_after(s.state, self.vocabulary, not s.call.params.get("ignore_eos", False))
+        params = s.call.params
+        ends = not params.get("ignore_eos", False) and s.out >= (params.get("min_tokens") or 0)
+        token = token_after(s.state, self.vocabulary, ends)
         s.ids.append(token)
         s.out += 1
         finish = "stop" if token == EOS else "length" if s.out == s.call.max_tokens else None

@@ -92,10 +92,15 @@ def report_of(said: dict[str, Any]) -> Report:
     )
 
 
-async def watch(router: Router, handle: DeploymentHandle, period: float = 0.1, **join: Any) -> None:
+async def watch(
+    router: Router, handle: DeploymentHandle, period: float = 0.1, forget: float = 60.0, **join: Any
+) -> None:
     """Tells the router what Ray knows: who has come, what they report, who has gone. It never ends by itself:
-    without it nobody would hear of a replica any more."""
-    seen: set[str] = set()  # a name is not given twice
+    without it nobody would hear of a replica any more.
+
+    Who is not listed gets nothing new, and is gone when it was not for `forget` seconds and has no requests: Ray may
+    list none for a moment, and may list somebody dead, whom it had dropped, until its controller has noticed."""
+    seen: dict[str, float] = {}  # when Ray last listed it; a name is not given twice
     told: set[str] = set()  # whom the log says something of, once
     while True:
         try:
@@ -111,15 +116,17 @@ async def watch(router: Router, handle: DeploymentHandle, period: float = 0.1, *
                     if name not in told:
                         logger.warning("%s does not join, or its report is none", name, exc_info=error)
                     told.add(name)
+            now = router.now()
+            seen.update((name, now) for name in known if name in seen)
             for name in router.names():
-                if name in known:
+                entry = router.entry(name)
+                if name in known or entry is None:
                     continue
                 # Dead, or on its way down: its requests end, or break by themselves.
-                entry = router.entry(name)
-                router.drain(name)
-                if entry is not None and router.book.own(entry.number)[0] == 0:
+                router.lost(entry)
+                if now - seen.get(name, 0.0) >= forget and router.book.own(entry.number)[0] == 0:
                     router.gone(name)
-            seen &= {*known, *router.names()}
+            seen = {name: when for name, when in seen.items() if now - when < forget or router.entry(name)}
             told &= {*known}
             router.tick()
         except Exception as error:
@@ -128,7 +135,7 @@ async def watch(router: Router, handle: DeploymentHandle, period: float = 0.1, *
 
 
 def take(
-    router: Router, handle: DeploymentHandle, name: str, replica: Any, seen: set[str], join: dict[str, Any]
+    router: Router, handle: DeploymentHandle, name: str, replica: Any, seen: dict[str, float], join: dict[str, Any]
 ) -> None:
     """A replica that Ray knows: it joins if it is new, and its report is read."""
     said = replica.routing_stats
@@ -141,5 +148,5 @@ def take(
             said["capacity"],
             **join,
         )
-        seen.add(name)
+        seen[name] = router.now()
     router.report(name, report_of(said))

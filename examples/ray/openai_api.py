@@ -56,6 +56,8 @@ only = {
     "bad_words": [],
     "use_beam_search": False,
 }
+#: The same of a chat, whose `logprobs` is no number.
+only_chat = {**only, "logprobs": False}
 
 
 class Tokenizer(Protocol):
@@ -193,7 +195,7 @@ def read(body: Any, b: Backend, chat: bool) -> Asked:
     model = body.get("model")
     if model is not None and model != b.model:
         raise Mistake(f"the model `{model}` does not exist; there is `{b.model}`", 404, "model")
-    for name, value in only.items():
+    for name, value in (only_chat if chat else only).items():
         if body.get(name) not in (None, value):
             raise Mistake(f"{name} is not supported but as {json.dumps(value)}", param=name)
     ids = read_messages(body, b) if chat else read_prompt(body, b)
@@ -218,7 +220,10 @@ def read(body: Any, b: Backend, chat: bool) -> Asked:
         if value is None:
             continue
         if kind is float and isinstance(value, int) and not isinstance(value, bool):
-            value = float(value)
+            try:
+                value = float(value)
+            except OverflowError:
+                raise Mistake(f"{key} is too large a number", param=key) from None
         if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
             raise Mistake(f"{key} must be of type {kind.__name__}", param=key)
         params[key] = value
@@ -251,13 +256,15 @@ async def serve(request: Request, chat: bool) -> Response:
         except ValueError:
             raise Mistake("the body is not JSON") from None
         asked = read(body, b, chat)
-        # Who samples would go on otherwise elsewhere: those stay where they are.
+        # Who samples would go on otherwise elsewhere: those stay where they are. So do those with penalties for what
+        # is in the answer: to an engine that goes on, what another has said is the prompt.
+        penalties = [asked.params.get(f"{of}_penalty", 0.0) for of in ("presence", "frequency")]
         try:
             session = b.router.stream(
                 asked.ids,
                 asked.max_tokens,
                 asked.params,
-                movable=asked.params.get("temperature", 1.0) == 0,
+                movable=asked.params.get("temperature", 1.0) == 0 and not any(penalties),
                 end_of_reasoning=b.end_of_reasoning,
             )
         except ValueError as error:

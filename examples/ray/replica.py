@@ -38,7 +38,7 @@ class Engine:
             said["at"],
             said["max_tokens"],
             said["router"],
-            said["params"],
+            params_of(said),
             said["export"],
             said["kv"],
         )
@@ -92,6 +92,16 @@ class Engine:
             what()
         else:
             setattr(self._engine, name, True)
+
+
+def params_of(said: dict[str, Any]) -> dict[str, Any]:
+    """Sampling of a call. `min_tokens` is that of the whole answer: who goes on with it, or is asked for some of its
+    tokens, has less to say."""
+    params: dict[str, Any] = said["params"]
+    least = params.get("min_tokens")
+    if not least or not (said["at"] or said["export"]):
+        return params
+    return {**params, "min_tokens": min(max(least - said["at"], 0), said["max_tokens"])}
 
 
 class VllmEngine:

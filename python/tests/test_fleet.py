@@ -183,6 +183,14 @@ def test_fenced_lost_and_silent_replicas() -> None:
     assert book.silent(1)
 
 
+def test_who_joins_while_nobody_reports_is_one_among_the_others() -> None:
+    book = Ledger("shortest_queue", silence=5.0)
+    assert [book.join(i, 1, 100, 0.0) for i in range(3)] == ["ok"] * 3
+    book.expire(6.0)
+    assert book.join(3, 1, 100, 6.0) == "ok" and book.shown() == [0, 1, 2, 3]
+    assert book.receive(3, 1, 1, Load(), 7.0) == "taken" and book.shown() == [3]
+
+
 def test_a_full_book_and_a_lease() -> None:
     book = book_of("shortest_queue", [Load()], reservations=2, lease=10.0)
     assert book.place(1, 30, 0.0) == 0 and book.place(2, 30, 5.0) == 0

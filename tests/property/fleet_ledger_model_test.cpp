@@ -138,12 +138,11 @@ struct model {
     return v;
   }
   [[nodiscard]] std::vector<replica_id> shown() const {
+    bool reports = false;
+    for (const auto& [id, r] : all) reports = reports || (r.there && !r.drains && !r.silent && r.epoch != 0);
     std::vector<replica_id> ids;
-    for (const bool silent : {false, true}) {
-      for (const auto& [id, r] : all) {
-        if (r.there && !r.drains && r.silent == silent) ids.push_back(id);
-      }
-      if (!ids.empty()) break;
+    for (const auto& [id, r] : all) {
+      if (r.there && !r.drains && (!reports || !r.silent)) ids.push_back(id);
     }
     return ids;
   }

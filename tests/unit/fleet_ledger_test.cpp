@@ -138,6 +138,32 @@ TEST_CASE("fleet ledger: a replica that is silent is not chosen, unless all are"
   CHECK(listed(f.l.rank(policy, 3)) == std::vector<replica_id>{2});
 }
 
+TEST_CASE("fleet ledger: who joins while nobody reports is one among the others") {
+  fixture f{4, {.silence = 5_s}};
+  placement::join_shortest_queue policy;
+  CHECK(f.l.fence(3, 1));
+  f.l.expire(at(6));
+  REQUIRE(ok(f.l.join(3, 2, {.capacity = 100_blk}, at(6))));
+  CHECK(f.l.rank(policy, 4).size() == 4);
+  // With the first report silence means something.
+  CHECK(f.l.receive(3, of(1, 0, 0_blk, 2), at(7)) == reception::taken);
+  CHECK(listed(f.l.rank(policy, 4)) == std::vector<replica_id>{3});
+  CHECK(f.l.receive(1, of(1, 1, 10_blk), at(7)) == reception::taken);
+  CHECK(listed(f.l.rank(policy, 4)) == std::vector<replica_id>{3, 1});
+  // Who joins then gets requests before it has reported, but not for long.
+  CHECK(f.l.fence(0, 1));
+  REQUIRE(ok(f.l.join(0, 2, {.capacity = 100_blk}, at(8))));
+  CHECK(f.l.rank(policy, 4).size() == 3);
+  CHECK(f.l.receive(1, of(2, 1, 10_blk), at(12)) == reception::taken);
+  f.l.expire(at(13));
+  CHECK(listed(f.l.rank(policy, 4)) == std::vector<replica_id>{1});
+  // Reports break, and somebody joins.
+  f.l.expire(at(20));
+  CHECK(f.l.fence(2, 1));
+  REQUIRE(ok(f.l.join(2, 2, {.capacity = 100_blk}, at(20))));
+  CHECK(f.l.rank(policy, 4).size() == 4);
+}
+
 TEST_CASE("fleet ledger: a replica that drains keeps what it has and gets nothing") {
   fixture f{2};
   placement::join_shortest_queue policy;

@@ -220,7 +220,7 @@ class ledger {
     replicas_[id].own = as_load(id, replicas_[id].here);
     replicas_[id].was_asked = true;
   }
-  /// A report has come. O(1); O(replicas) if the replica has been silent.
+  /// A report has come. O(1); O(replicas) if the replica has been silent, or it is its first.
   reception receive(replica_id id, const report& said, time_point now) noexcept {
     const reception r = take(id, said, now);
     ++receptions_[static_cast<std::size_t>(r)];
@@ -555,6 +555,7 @@ class ledger {
     if (said.epoch == r.epoch) return reception::doubled;
     if (said.epoch < r.epoch) return reception::late;
     const load own = said.own ? *said.own : r.was_asked ? r.own : as_load(id, r.here);
+    const bool was_heard = r.epoch != 0 && !r.is_silent;
     r.epoch = said.epoch;
     r.was_asked = false;
     r.others = without(said.all, own);
@@ -566,10 +567,8 @@ class ledger {
     by_time_.push_back(replicas_, id);
     r.heard = now;
     refresh(id);
-    if (r.is_silent) {
-      r.is_silent = false;
-      reopen();
-    }
+    r.is_silent = false;
+    if (!was_heard) reopen();
     return reception::taken;
   }
   void silence(replica_id id) noexcept {
@@ -577,16 +576,17 @@ class ledger {
     replicas_[id].is_silent = true;
     by_time_.erase(replicas_, id);
   }
-  /// Who takes requests has changed. If all are silent, reports may be what is broken: then all are shown.
+  /// Who takes requests has changed. If nobody who has ever reported is heard, reports are what is broken, or there are
+  /// none: then all are shown, and not only who has just joined.
   void reopen() noexcept {
     open_.clear();
-    for (const bool silent : {false, true}) {
-      for (std::size_t id = 0; id != limits_.replicas; ++id) {
-        const entry& r = replicas_[id];
-        if (r.is == condition::open && !r.is_changing && r.is_silent == silent)
-          open_.push_back(static_cast<replica_id>(id));
-      }
-      if (!open_.empty()) break;
+    const std::span<const entry> all{replicas_, limits_.replicas};
+    const auto takes_requests = [](const entry& r) noexcept { return r.is == condition::open && !r.is_changing; };
+    const bool reports = std::any_of(all.begin(), all.end(), [&](const entry& r) noexcept {
+      return takes_requests(r) && !r.is_silent && r.epoch != 0;
+    });
+    for (std::size_t id = 0; id != all.size(); ++id) {
+      if (takes_requests(all[id]) && !(reports && all[id].is_silent)) open_.push_back(static_cast<replica_id>(id));
     }
     for (std::size_t id = 0; id != limits_.replicas; ++id) place_[id] = no_index;
     for (std::uint32_t k = 0; k != open_.size(); ++k) place_[open_[k]] = k;

@@ -5,6 +5,7 @@ ask wrongly, and the watch over replicas of Ray. Needs neither Ray nor vLLM; wha
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import importlib.util
 import json
 import sys
@@ -14,8 +15,9 @@ from typing import Any
 import pytest
 from fake_engine import FakeEngine, answer
 from replica import Engine, VllmEngine, failure_of, scheduling
+from virtual_time import run as run_in_virtual_time
 
-from tessera.fleet import AtFault, Died, Refused, Router
+from tessera.fleet import AtFault, Call, Died, Piece, Refused, Router, Session
 
 # -- a replica, and what vLLM raises
 
@@ -151,6 +153,47 @@ def test_a_scheduler_that_knows_phases_is_told_what_ends_reasoning() -> None:
     assert scheduling("fcfs", 9) == {"policy": "fcfs"}
 
 
+class Behind:
+    """A replica behind its actor."""
+
+    def __init__(self, actor: Engine) -> None:
+        self.actor = actor
+
+    async def stream(self, call: Call) -> Any:
+        async for item in self.actor.stream(dataclasses.asdict(call)):
+            if "failure" in item:
+                raise {"at_fault": AtFault, "died": Died}[item["failure"]](item["why"])
+            yield Piece(**item)
+
+
+def test_min_tokens_are_those_of_the_whole_answer() -> None:
+    prompt = [9, *range(3, 60)]
+    params = {"min_tokens": 80}
+    assert len(answer(prompt, 100, ends=True)) < 40, "it would end before that"
+
+    async def say(what: str) -> Session:
+        peers: dict[str, FakeEngine] = {}
+        router = Router(moves="cascade", rest=0.0)
+        actors = [Engine("fake", {"name": f"e{i}", "peers": peers, "cache_blocks": 0}) for i in range(2)]
+        for i, actor in enumerate(actors):
+            router.add(f"e{i}", Behind(actor), 512)
+        s = router.stream(prompt, 100, params)
+        async for piece in s:
+            if piece.at == 40 and what == "dies":
+                peers[s.replica or ""].kill()
+            elif piece.at == 40 and what == "moves":
+                router.book.set_range(router.entry(s.replica).number, 0, 1)
+                router.tick()
+        return s
+
+    undisturbed, dies, moves = [run_in_virtual_time(say(what)) for what in ("nothing", "dies", "moves")]
+    assert len(undisturbed.got) >= 80 and dies.got == moves.got == undisturbed.got
+    assert len(dies.failures) == 1 and moves.moves == 1
+    params["min_tokens"] = 101
+    with pytest.raises(AtFault, match="min_tokens"):
+        run_in_virtual_time(say("nothing"))
+
+
 # -- what clients are told
 
 
@@ -244,6 +287,40 @@ def test_what_is_not_asked_for_may_be_said() -> None:
     assert status == 200 and got["choices"][0]["text"] == "".join(f" {t}" for t in answer([5, 6], 3))
 
 
+def test_numbers_that_are_too_large_are_the_clients_mistake() -> None:
+    for name in ("temperature", "presence_penalty"):
+        status, got = ask({"prompt": [5, 6], name: 10**400})
+        assert status == 400 and got["error"]["param"] == name and "too large" in got["error"]["message"]
+
+
+def test_a_chat_may_say_that_it_wants_no_logprobs() -> None:
+    for value in (None, False):
+        assert ask({**says("hello"), "max_tokens": 3, "logprobs": value}, chat=True)[0] == 200
+    assert ask({**says("hello"), "logprobs": True}, chat=True)[0] == 400
+    # Elsewhere it is a number, of which 0 asks for some.
+    assert ask({"prompt": [5, 6], "logprobs": 0})[0] == 400
+
+
+def test_only_who_says_the_same_elsewhere_may_move(monkeypatch: pytest.MonkeyPatch) -> None:
+    movable: list[bool] = []
+    stream = Router.stream
+
+    def watched(self: Router, *what: Any, **how: Any) -> Session:
+        movable.append(how["movable"])
+        return stream(self, *what, **how)
+
+    monkeypatch.setattr(Router, "stream", watched)
+    for params in (
+        {"temperature": 0},
+        {"temperature": 0, "presence_penalty": 0, "repetition_penalty": 1.5, "min_tokens": 2},
+        {},
+        {"temperature": 0, "presence_penalty": 0.5},
+        {"temperature": 0, "frequency_penalty": -1},
+    ):
+        assert ask({"prompt": [5, 6], "max_tokens": 3, **params})[0] == 200
+    assert movable == [True, True, False, False, False]
+
+
 # -- the watch over replicas
 
 
@@ -280,7 +357,7 @@ def test_the_watch_outlives_what_goes_wrong_with_a_replica(front: Any, caplog: p
         ray.curr_replicas["malformed"].routing_stats = {"capacity": 10}
         front.ray_routers[:] = [ray]
         router = Router(replicas=2)
-        watch = asyncio.ensure_future(front.watch(router, Handle(), period=0.001))
+        watch = asyncio.ensure_future(front.watch(router, Handle(), period=0.001, forget=0.02))
         await asyncio.sleep(0.05)
         assert router.names() == ["a", "b"]
         assert len(caplog.records) == 2 and "there is room for 2 replicas" in caplog.text, "each said once"
@@ -300,5 +377,54 @@ def test_the_watch_outlives_what_goes_wrong_with_a_replica(front: Any, caplog: p
 
     try:
         asyncio.run(run())
+    finally:
+        front.ray_routers.clear()
+
+
+def test_who_is_not_listed_gets_nothing_new_and_is_gone_after_a_while(front: Any) -> None:
+    async def run() -> None:
+        ray = ray_knows(["a", "b", "c"])
+        front.ray_routers[:] = [ray]
+        router = Router(silence=1000.0, lease=1000.0)
+        watch = asyncio.ensure_future(front.watch(router, Handle(), period=0.05))
+        await asyncio.sleep(0.5)
+        assert router.names() == ["a", "b", "c"] and router.book.shown() == [0, 1, 2]
+        listed = dict(ray.curr_replicas)
+        # One has died: somebody has found out, and Ray drops it. Its controller does not know yet, and lists it again.
+        router.gone("a")
+        del ray.curr_replicas["a"]
+        await asyncio.sleep(0.5)
+        ray.curr_replicas = dict(listed)
+        await asyncio.sleep(0.5)
+        assert router.names() == ["b", "c"]
+        # One that is not listed for a moment, with a request or without, gets none meanwhile, and is back.
+        for request in (None, 7):
+            entry = router.entry("b")
+            if request is not None:
+                assert router.book.reserve(request, entry.number, 16, router.now()) == "ok"
+            del ray.curr_replicas["b"]
+            await asyncio.sleep(0.5)
+            assert router.names() == ["b", "c"] and router.book.shown() == [router.entry("c").number]
+            ray.curr_replicas = dict(listed)
+            await asyncio.sleep(0.5)
+            assert router.book.shown() == [router.entry("c").number], "it has said nothing since"
+            listed["b"].routing_stats["epoch"] += 1
+            await asyncio.sleep(0.5)
+            assert router.entry("b") is entry and len(router.book.shown()) == 2
+        # It goes for good: when its request has ended.
+        del listed["b"]
+        ray.curr_replicas = dict(listed)
+        await asyncio.sleep(70)
+        assert router.names() == ["b", "c"]
+        router.book.release(7, entry.number)
+        await asyncio.sleep(0.5)
+        assert router.names() == ["c"] and not watch.done()
+        # Who is dead and is listed all the time stays so.
+        await asyncio.sleep(70)
+        assert router.names() == ["c"]
+        watch.cancel()
+
+    try:
+        run_in_virtual_time(run())
     finally:
         front.ray_routers.clear()

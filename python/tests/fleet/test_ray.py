@@ -93,6 +93,14 @@ def test_the_book_has_room_for_twice_as_many_replicas() -> None:
     assert settings(options(["--engine", "fake", "--replicas", "65", *own]))["replicas"] == 200
 
 
+def test_nobody_is_asked_to_move_where_engines_cannot() -> None:
+    from app import options, settings
+
+    fake = ["--engine", "fake", "--policy", "pascal"]
+    assert settings(options(fake))["moves"] == "none" and "moves" not in settings(options([*fake, "--moves"]))
+    assert settings(options([*fake, "--settings", '{"moves": "cascade"}']))["moves"] == "cascade"
+
+
 def test_streams_through_kill_9_of_a_replica(fake: Endpoint) -> None:
     async def run(client: AsyncOpenAI) -> None:
         all_ids = prompts(12, 1)

@@ -8,6 +8,7 @@ engine holds anything for longer than a lease.
 from __future__ import annotations
 
 import asyncio
+import gc
 import random
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -252,7 +253,7 @@ def starved(a: float, b: float) -> bool:
 
 @virtual
 async def test_roles_follow_what_the_pools_have_left() -> None:
-    f = Fleet(0, "phi_time", epoch=0.05, cooldown=20, engine={"budget": 128, "seqs": 64, "blocks": 1000})
+    f = Fleet(0, "phi_time", epoch=0.25, cooldown=20, engine={"budget": 128, "seqs": 64, "blocks": 1000})
     for role in ("prefill", "decode"):
         f.start_as(role)
     for _ in range(2):
@@ -327,6 +328,26 @@ async def test_a_replica_that_changes_its_role_gets_nothing_until_it_has_it() ->
     # It dies while it changes: the one who waits for it finds it gone.
     f.router.gone("e2")
     await f.client(3, 100, 5)
+    await f.settle()
+
+
+@virtual
+async def test_epochs_are_as_long_as_they_are_said_to_be() -> None:
+    f = Fleet(0, epoch=0.05, period=None)
+    e = f.start()
+    reports = e.report
+    told: list[float] = []
+
+    async def report() -> Report:
+        told.append(f.router.now())
+        return await reports()
+
+    e.report = report  # type: ignore[method-assign]
+    decided: list[float] = []
+    f.router._propose_roles = lambda: decided.append(f.router.now())  # type: ignore[method-assign]
+    f.running = [asyncio.ensure_future(f.router.run())]
+    await asyncio.sleep(10)
+    assert 199 <= len(decided) <= 201 and 20 <= len(told) <= 21
     await f.settle()
 
 
@@ -853,6 +874,64 @@ async def test_clients_that_go_away_at_any_moment(seed: int) -> None:
     await f.settle()
 
 
+@pytest.mark.parametrize("how", ["break", "raise", "cancel"])
+@virtual
+async def test_a_client_that_leaves_the_loop(how: str) -> None:
+    f = Fleet(1, lease=4.0)
+
+    async def client() -> None:
+        async for _ in f.router.stream(prompt(1, 50), 400, {"ignore_eos": True}):
+            if how == "break":
+                break
+            if how == "raise":
+                raise ConnectionError("nobody reads")
+            await asyncio.sleep(1000)  # it sends, and that does not return
+
+    task = asyncio.ensure_future(client())
+    await asyncio.sleep(1)
+    task.cancel()
+    await asyncio.wait([task])
+    gc.collect()
+    await asyncio.sleep(0.1)
+    assert f.engines[0].live == 0 and len(f.router.book) == 0 and not f.router._sessions
+    await f.settle()
+
+
+@virtual
+async def test_a_loop_that_was_left_is_not_gone_on_with() -> None:
+    f = Fleet(1)
+    s = f.session(1)
+    async for _ in s:
+        break
+    assert [piece async for piece in s] == [] and len(s.got) == 1
+    await f.settle()
+
+
+@virtual
+async def test_a_client_that_closes_while_it_waits_for_a_place_gets_nothing() -> None:
+    f = Fleet(0)
+    s = f.session(1)
+    reads = asyncio.ensure_future(read(s, 0))
+    await asyncio.sleep(0.1)
+    await s.aclose()
+    await asyncio.wait([reads])
+    assert reads.exception() is None and s.got == [] and not f.router._waiting
+    await f.settle()
+
+
+@virtual
+async def test_a_router_that_closes_kills_nobody() -> None:
+    f = Fleet(2)
+    running = [asyncio.ensure_future(f.client(i, tokens=400)) for i in range(4)]
+    await asyncio.sleep(0.5)
+    await f.router.close()
+    ended = await asyncio.gather(*running, return_exceptions=True)
+    assert all(isinstance(e, Refused) for e in ended)
+    await asyncio.sleep(2)
+    assert not any(e.dead for e in f.engines) and f.router.names() == ["e0", "e1"]
+    await f.settle()
+
+
 @virtual
 async def test_a_client_that_reads_slowly_keeps_its_place_in_the_book() -> None:
     f = Fleet(1, lease=4.0)
@@ -974,6 +1053,7 @@ class Scripted:
     [
         ([Piece(0, [5, 6])], "broke off"),
         ([Piece(0, [5, 6]), Piece(3, [7])], "left tokens out"),
+        ([Piece(0, [5, 6]), Piece(4, (), "stop")], "left tokens out"),
         ([ValueError("odd")], "odd"),
     ],
 )
@@ -987,6 +1067,19 @@ async def test_an_engine_that_breaks_the_rules_is_as_one_that_died(pieces: list[
         async for _ in s:
             pass
     assert s._retries.deaths == 2 and len(router.book) == 0
+
+
+@virtual
+async def test_an_engine_that_ends_before_what_it_has_said_lives_and_another_goes_on() -> None:
+    router = Router(patience=quick)
+    router.add("e0", Scripted(Piece(0, [5, 6]), Piece(1, (), "stop")), 100)
+    s = router.stream([1, 2, 3], 4)
+    reads = asyncio.ensure_future(read(s, 0))
+    await asyncio.sleep(0.01)
+    router.add("e1", Scripted(Piece(2, [7, 8], "length")), 100)
+    await reads
+    assert s.got == [5, 6, 7, 8] and len(s.failures) == 1 and s._retries.deaths == 0
+    assert router.entry("e0").shunned_until == 0.0
 
 
 @virtual
@@ -1007,6 +1100,105 @@ async def test_a_stream_that_lost_only_its_end_is_whole() -> None:
     got = [piece async for piece in router.stream([1, 2, 3], 2)]
     assert [t for p in got for t in p.tokens] == [5, 6] and got[-1].finish == "length"
     assert len(router.book) == 0
+
+
+@virtual
+async def test_a_second_engine_that_dies_after_the_last_token_is_the_end() -> None:
+    class First(Scripted):
+        async def stream(self, call: Call) -> Any:
+            raise Died("before it began")
+            yield
+
+    router = Router(patience=quick)
+    router.add("e0", First(), 100)
+    reads = asyncio.ensure_future(anext(aiter(s := router.stream([1, 2, 3], 2))))
+    await asyncio.sleep(0.01)
+    router.add("e1", Scripted(Piece(0, [5, 6])), 100)
+    pieces = s.__aiter__()
+    assert (await reads).tokens == [5, 6]
+    assert (await anext(pieces)).finish == "length"
+    assert s._retries.deaths == 1 and len(router.book) == 0
+
+
+class Fails:
+    """An engine that lives, and says that of each request after so many tokens."""
+
+    def __init__(self, engine: FakeEngine, finish: str, after: int) -> None:
+        self.engine, self.finish, self.after, self.calls = engine, finish, after, 0
+        self.report, self.fence = engine.report, engine.fence
+
+    async def stream(self, call: Call) -> Any:
+        self.calls += 1
+        async for piece in self.engine.stream(call):
+            if piece.at >= call.at + self.after:
+                break
+            yield piece
+        yield Piece(call.at + self.after, (), self.finish)
+
+
+@pytest.mark.parametrize("after", [0, 5])
+@pytest.mark.parametrize("finish", ["error", "abort"])
+@virtual
+async def test_an_engine_that_ends_a_request_with_an_error_is_one_try(finish: str, after: int) -> None:
+    f = Fleet(0)
+    e = FakeEngine("fails", peers=f.peers, **f.options)
+    fails = Fails(e, finish, after)
+    f.router.add("fails", fails, e.blocks)
+    reads = asyncio.ensure_future(f.client(1))
+    await until(lambda: fails.calls == 1)
+    f.start()
+    s = await reads
+    assert s.failures == [f"fails ended it: {finish}"] and s._retries.deaths == 0 and not e.dead
+    # They are bounded, and nobody says that the request is wrong.
+    f.router.gone("e0")
+    with pytest.raises(Died, match="ended it"):
+        await f.client(2, tokens=300)
+    assert fails.calls == 1 + quick.tries and not e.dead
+    await f.settle()
+
+
+@virtual
+async def test_patience_may_be_long() -> None:
+    class Refuses:
+        async def stream(self, call: Call) -> Any:
+            raise Refused("full")
+            yield
+
+    router = Router(patience=Patience(tries=1100, again=0.0))
+    router.add("e", Refuses(), 100)
+    s = router.stream([1], 1)
+    with pytest.raises(Refused, match="full"):
+        await read(s, 0)
+    assert len(s.failures) == 1100
+
+
+@pytest.mark.parametrize(
+    "says",
+    [
+        lambda call, at: Piece(at, (), "stop"),
+        lambda call, at: Piece(at, answer(call.ids, 2), "length"),
+        lambda call, at: Piece(at, (), "abort"),
+    ],
+)
+@virtual
+async def test_a_target_that_ends_before_the_client_does_is_left(says: Callable[[Call, int], Piece]) -> None:
+    f = Fleet(1, moves="cascade", rest=0.0, engine={"cache_blocks": 0})
+
+    class Ends:
+        async def stream(self, call: Call) -> Any:
+            await asyncio.sleep(0.1)  # the source has said more meanwhile
+            yield says(call, call.at)
+
+    s = f.session(1, tokens=200)
+    reads = asyncio.ensure_future(f.read(s))
+    await until(lambda: len(s.got) >= 20)
+    assert f.router.add("t", Ends(), 512)
+    f.router.book.set_range(0, 0, 1)
+    f.router.tick()
+    assert s._move is not None
+    await reads
+    assert s.moves == 0 and s.moves_failed >= 1 and s.failures == []
+    await f.settle()
 
 
 # -- everything at once
@@ -1203,7 +1395,9 @@ async def test_what_is_no_piece_fails_its_engine() -> None:
             for p in self.pieces:
                 yield p
 
-    for wrong in (Piece(-1, [5]), Piece(0, None), Piece("0", [5]), "x", [1, 2], Piece(0, ["a"]), Piece(0, [2**31])):  # type: ignore[arg-type]
+    wrongs: list[Any] = [Piece(-1, [5]), Piece(0, None), Piece("0", [5]), "x", [1, 2], Piece(0, ["a"])]  # type: ignore[arg-type]
+    wrongs += [Piece(0, [2**31]), Piece(2**50, [5]), Piece(2**70, [5]), Piece(2**70, ()), Piece(0, [5], cached=None)]  # type: ignore[arg-type]
+    for wrong in wrongs:
         r = Router()
         for i in range(3):
             r.add(f"e{i}", Says(wrong), 100)

@@ -110,7 +110,7 @@ class Router:
         self.epoch = epoch
         #: (replica, role before, role after), the last of those that have changed.
         self.changes: deque[tuple[str, str, str]] = deque(maxlen=1000)
-        self._decided = 0.0
+        self._decides = 0.0
         self._lease: float = settings.get("lease", 60.0)
         self._touched = 0.0
         self._entries: dict[str, Entry] = {}
@@ -211,7 +211,7 @@ class Router:
 
     def suspect(self, entry: Entry) -> None:
         """It failed somebody who was there, or somebody waited in vain. If it can be made sure of, it is (`fence`)."""
-        if entry.gone:
+        if entry.gone or self._closed:
             return
         self.lost(entry)
         fresh = entry.suspected_until <= self.now()
@@ -283,8 +283,8 @@ class Router:
         end_of_reasoning: int | None = None,
     ) -> Session:
         """A request: a session to iterate over. `movable`: an engine that goes on with it says what the others would,
-        as with greedy decoding; else it stays where it is, and only a death sends it elsewhere. `end_of_reasoning`: the
-        token that ends it, of a request that reasons."""
+        as with greedy decoding; else it stays where it is, and only a failure sends it elsewhere. `end_of_reasoning`:
+        the token that ends it, of a request that reasons."""
         return Session(
             self,
             prompt,
@@ -297,16 +297,21 @@ class Router:
         )
 
     async def run(self, period: float = 0.5) -> None:
-        """Asks for reports and decides about moves, until it is cancelled."""
+        """Asks for reports each `period` seconds, and decides about moves and, each `epoch`, about roles, until it is
+        cancelled."""
         asking: dict[Entry, asyncio.Task[None]] = {}
+        step = min(period, self.epoch or period)
+        asks = 0.0
         while True:
-            for entry in [*self._entries.values()]:
-                report = getattr(entry.replica, "report", None)
-                if report is not None and (entry not in asking or asking[entry].done()):
-                    asking[entry] = self._spawn(self._ask(entry, report, 4 * period))
+            if self.now() >= asks:
+                asks = self.now() + period - step / 2  # in the step that is nearest
+                for entry in [*self._entries.values()]:
+                    report = getattr(entry.replica, "report", None)
+                    if report is not None and (entry not in asking or asking[entry].done()):
+                        asking[entry] = self._spawn(self._ask(entry, report, 4 * period))
+                asking = {e: t for e, t in asking.items() if not e.gone}
             self.tick()
-            asking = {e: t for e, t in asking.items() if not e.gone}
-            await asyncio.sleep(period)
+            await asyncio.sleep(step)
 
     async def _ask(self, entry: Entry, report: Any, timeout: float) -> None:
         # Who does not answer is silent, and the book knows what follows.
@@ -329,8 +334,8 @@ class Router:
         for session in [*self._sessions.values()]:
             session.look()
         self.book.expire(now)
-        if 0 < self.epoch <= now - self._decided:
-            self._decided = now
+        if self.epoch > 0 and now >= self._decides:
+            self._decides = now + self.epoch
             self._propose_roles()
         self._propose_moves()
 
@@ -387,8 +392,8 @@ class Router:
 
     # -- what sessions need
 
-    async def _place(self, session: Session, avoid: set[Entry]) -> Entry:
-        """Where it is sent next; it counts there when this returns."""
+    async def _place(self, session: Session, avoid: set[Entry]) -> Entry | None:
+        """Where it is sent next; it counts there when this returns. None if the client has gone."""
         ids = [*session.prompt, *session.got]
         until = self.now() + session.patience.place
         # Whoever comes while many wait is behind them.
@@ -398,7 +403,7 @@ class Router:
                 await self._turn(turn, until)
             while True:
                 if session._closed:
-                    raise Refused("the client has gone")
+                    return None
                 entry = None if self._closed else self._choose(session, ids, avoid)
                 if entry is not None:
                     return entry

@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import weakref
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -64,7 +65,8 @@ class Piece(NamedTuple):
     #: Position of the first of them in the answer.
     at: int
     tokens: Sequence[int]
-    #: Why the answer ends with them: "stop", "length", or another word of the engine's; None if it goes on.
+    #: Why the answer ends with them: "stop", "length", or another word of the engine's; None if it goes on. "error" and
+    #: "abort" are no end: another replica is tried.
     finish: str | None = None
     #: How a peer gets the KV, on the last piece of an export. The replicas' own affair.
     kv: Mapping[str, Any] | None = None
@@ -162,11 +164,13 @@ async def within(future: asyncio.Future[None], seconds: float) -> None:
 
 #: No token is above that.
 largest_token = 2**31 - 1
+#: No position is above that, and no number of tokens.
+_longest = 2**40
 
 
 def _checked(piece: Any) -> Piece:
     """The piece, if it is one."""
-    if isinstance(piece, Piece) and isinstance(piece.at, int) and piece.at >= 0:
+    if isinstance(piece, Piece) and all(isinstance(n, int) and 0 <= n <= _longest for n in (piece.at, piece.cached)):
         with contextlib.suppress(TypeError):
             tokens = [index(t) for t in piece.tokens]
             if not tokens or 0 <= min(tokens) <= max(tokens) <= largest_token:
@@ -243,7 +247,7 @@ class _Move:
 
 
 class Session:
-    """One request: an asynchronous iterator of `Piece`s, each token once and in order; the last has a `finish`.
+    """One request: to iterate over, once, for its `Piece`s, each token once and in order; the last has a `finish`.
 
     Leaving the loop, or cancelling the task that is in it, stops the engines; close it (`aclose`) where Python would
     take its time. Raises `Failure` when no other replica may be tried. Made by `Router.stream`.
@@ -294,10 +298,17 @@ class Session:
         self._base = 0  # tokens that it had when it was placed
         self._heard = 0.0
         self._closed = False
-        self._pieces = self._run()
+        # Only the loop over it holds it: it ends with the loop, and the request with it. The router has the session.
+        self._pieces: weakref.ref[AsyncGenerator[Piece, None]] | None = None
 
     def __aiter__(self) -> AsyncIterator[Piece]:
-        return self._pieces
+        pieces = None if self._pieces is None else self._pieces()
+        if pieces is None:
+            if self._pieces is not None:
+                self._close()  # its loop was left
+            pieces = self._run()
+            self._pieces = weakref.ref(pieces)
+        return pieces
 
     async def aclose(self) -> None:
         """The client has gone. Whoever waits for the next piece gets none."""
@@ -305,8 +316,10 @@ class Session:
         self._close()
         if leg is not None:
             self._said.put(leg, Died("the client has gone"))
-        with contextlib.suppress(RuntimeError):  # somebody waits for it
-            await self._pieces.aclose()
+        pieces = None if self._pieces is None else self._pieces()
+        if pieces is not None:
+            with contextlib.suppress(RuntimeError):  # somebody waits for it
+                await pieces.aclose()
 
     @property
     def replica(self) -> str | None:
@@ -320,6 +333,8 @@ class Session:
             while not self._closed:
                 if self._leg is None:
                     await self._open()
+                    if self._closed:
+                        return
                 leg, what = await self._next()
                 if self._closed:
                     return
@@ -333,18 +348,16 @@ class Session:
                     if piece.finish is not None:
                         return
                 if self._leg is None:
-                    await asyncio.sleep(min(self.patience.again * 2 ** (len(self.failures) - 1), 2.0))
-                if len(self.got) == self.max_tokens and self._leg is None:
-                    # It died after the last token, and before it said so.
-                    yield Piece(len(self.got), (), "length")
-                    return
+                    await asyncio.sleep(min(self.patience.again * 2 ** min(len(self.failures) - 1, 10), 2.0))
         finally:
             self._close()
 
     async def _open(self) -> None:
-        """Finds a replica and begins there. Raises `Refused` if there is none for long."""
+        """Finds a replica and begins there, unless the client goes. Raises `Refused` if there is none for long."""
         router = self._router
         entry = await router._place(self, self._avoid)
+        if entry is None:
+            return
         self._base = len(self.got)
         self._heard = router.now()
         call = Call(
@@ -377,16 +390,14 @@ class Session:
             self._exported(move, piece)
             return []
         arrives = move is not None and leg is not self._leg
-        if piece.finish == "error":
-            # Without tokens and by an engine that lives: KV that never came, or a request that cannot be served.
+        if piece.finish in ("error", "abort"):
+            # By an engine that lives: KV that never came, a fault inside, or it has put an end to what it had.
             if arrives:
                 self._stay()
                 return []
-            if leg.call.kv is None:
-                self._retries.after("at_fault")
-                raise AtFault(f"{leg.entry.name} cannot serve this request")
-            self._give_up(leg, "refused", f"{leg.entry.name} did not get the KV")
-            return []
+            no_kv = leg.call.kv is not None and not leg.has_first
+            why = "did not get the KV" if no_kv else f"ended it: {piece.finish}"
+            return self._give_up(leg, "refused", f"{leg.entry.name} {why}")
         if arrives:
             if not self._continues(leg, piece):
                 self._stay()
@@ -399,8 +410,12 @@ class Session:
 
     def _deliver(self, leg: _Leg, piece: Piece) -> list[Piece]:
         skip, take, hole = self._stitch.on(piece.at, len(piece.tokens))
-        if hole:
+        ahead = piece.at + len(piece.tokens) - self._stitch.delivered
+        if hole or (piece.finish is not None and ahead > 0):
             return self._failed(leg, Died("left tokens out"))
+        if piece.finish is not None and ahead < 0:
+            # It does not say what the client has, and lives.
+            return self._failed(leg, Refused("ended before what the client has"))
         self._heard = self._router.now()
         first, leg.has_first = not leg.has_first, True
         new = list(piece.tokens[skip : skip + take])
@@ -444,8 +459,7 @@ class Session:
             leg.close()
             self._note(kind, said, leg, error)
             return self._switch(move, move.leap or move.target)
-        self._give_up(leg, kind, said, error)
-        return []
+        return self._give_up(leg, kind, said, error)
 
     def _note(self, kind: str, said: str, leg: _Leg, error: BaseException | None = None) -> None:
         self.failures.append(said)
@@ -454,14 +468,18 @@ class Session:
         if not self._retries.after(kind):
             raise error if isinstance(error, Failure) else Died(said)
 
-    def _give_up(self, leg: _Leg, kind: str, said: str, error: BaseException | None = None) -> None:
+    def _give_up(self, leg: _Leg, kind: str, said: str, error: BaseException | None = None) -> list[Piece]:
         """It does not go on there."""
         if self._move is not None:
             self._stay()
         leg.close()
         self._router._release(self, leg.entry)
         self._leg = None
+        if len(self.got) == self.max_tokens:
+            # All that it lacks is that it says so.
+            return [Piece(len(self.got), (), "length", None, self.cached)]
         self._note(kind, said, leg, error)
+        return []
 
     # -- moves
 
@@ -518,10 +536,12 @@ class Session:
         return [*tokens[: len(both)]] == both
 
     def _continues(self, leg: _Leg, piece: Piece) -> bool:
-        """Whether the target says what the source has said, as far as both have spoken."""
+        """Whether the target says what the source has said, as far as both have spoken, and does not end before it."""
         move = self._move
         assert move is not None
         begins = leg.has_first or piece.at == leg.call.at
+        if piece.finish is not None and piece.at + len(piece.tokens) < len(self.got):
+            return False
         return begins and self._agrees(move.at, move.extra) and self._agrees(piece.at, piece.tokens)
 
     def _switch(self, move: _Move, to: _Leg) -> list[Piece]:
