@@ -3,7 +3,8 @@
 # Conan 2. `conan create . -s compiler.cppstd=20` packages the headers and builds test_package against them.
 #
 # Without the tools the package is headers alone: one package for every compiler, platform and set of options. With
-# -o with_tools=True it holds the programs replay, plan, rank and calibrate as well, and then it is one package for each platform.
+# -o with_tools=True it holds the programs replay, capacity, plan, rank and calibrate as well, and then it is one package
+# for each platform.
 
 import os
 import re
@@ -28,7 +29,7 @@ class Tessera(ConanFile):
     options = {
         "with_sim": [True, False],  # tessera::sim, the simulator: needs fmt and nlohmann_json
         "with_replay": [True, False],  # tessera::replay, the tool with policies of one's own; brings the simulator
-        "with_tools": [True, False],  # the programs replay, plan, rank and calibrate; brings the simulator
+        "with_tools": [True, False],  # the programs replay, capacity, plan, rank and calibrate; brings the simulator
         "with_cuda": [True, False],  # tessera::cuda: the headers of the CUDA toolkit, which Conan does not provide
     }
     default_options = {"with_sim": False, "with_replay": False, "with_tools": False, "with_cuda": False}

@@ -43,8 +43,8 @@ int main() {
     for (std::size_t i = 0; i < plan.size(); ++i) {
       const my_request& r = *plan[i].request;
       const auto generated = r.generated().count() + 1;  // this step's token included
-      outcomes[i].end_of_reasoning = generated == r.reasoning;
-      outcomes[i].finished = generated == r.reasoning + r.answer;
+      outcomes[i].end_of_reasoning = plan[i].samples && generated == r.reasoning;
+      outcomes[i].finished = plan[i].samples && generated == r.reasoning + r.answer;
       std::printf(" %c%s", r.name, plan[i].count > 1_tok ? "(prefill)" : outcomes[i].finished ? "(done)" : "");
     }
     for (const auto& victim : plan.preempted) std::printf(" [%c swapped out]", victim.request->name);

@@ -42,7 +42,7 @@ void serve(const char* title) {
   while (!scheduler.idle()) {  // one step each: the prompt, and the only token of the answer
     const auto plan = scheduler.plan({}, {.max_batch = 1, .token_budget = 1024_tok});
     std::printf(" %c", plan[0].request->name);
-    const tessera::outcome done{.finished = true};
+    const tessera::outcome done{.finished = plan[0].samples};
     scheduler.commit(plan, {&done, 1}, {});
   }
   std::printf("\n");

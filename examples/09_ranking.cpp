@@ -61,7 +61,7 @@ int main() {
     const auto plan = scheduler.plan(now, {.max_batch = 1, .token_budget = 64_tok});  // one entry: somebody waits
     const my_request& r = *plan[0].request;
     if (plan[0].count > 1_tok) std::printf("at %2zu s: %s\n", second, r.text.c_str());
-    const tessera::outcome done{.finished = r.generated().count() + 1 == r.answer};
+    const tessera::outcome done{.finished = plan[0].samples && r.generated().count() + 1 == r.answer};
     scheduler.commit(plan, {&done, 1}, now + 1_s);
   }
 }

@@ -3,10 +3,10 @@
 // Many adapters (LoRA), of which two fit on the device, and two tenants, of whom one floods the queue. Who needs an
 // adapter that is not there is skipped, not waited for; of the tenants, the one who has had least goes next. Each is a
 // gate of its own.
+#include <tessera/compose/fcfs.hpp>
 #include <tessera/gate/adapter_slots.hpp>
 #include <tessera/gate/all.hpp>
 #include <tessera/gate/fair_tenants.hpp>
-#include <tessera/pipeline/iteration_scheduler.hpp>
 
 #include <cstdint>
 #include <cstdio>
@@ -22,9 +22,7 @@ struct my_request : tessera::request_hook {
 
 template <class Gate>
 void serve(const char* name, const Gate& gate) {
-  using scheduler_type =
-      tessera::iteration_scheduler<my_request, tessera::order::fcfs, tessera::preempt::swap, tessera::admit::watermark,
-                                   tessera::kv::block_pool, tessera::kv::csr_tables, Gate>;
+  using scheduler_type = tessera::fcfs<my_request, tessera::kv::block_pool, tessera::kv::csr_tables, Gate>;
   std::deque<my_request> requests(24);
   auto storage = tessera::storage_for<scheduler_type>({.blocks = 256, .residents = 4});
   scheduler_type scheduler{storage, {.gate = gate}};
@@ -47,7 +45,7 @@ void serve(const char* name, const Gate& gate) {
     for (std::size_t i = 0; i != plan.size(); ++i) {
       const my_request& r = *plan[i].request;
       used[r.adapter] = true;
-      outcomes[i].finished = r.generated() + 1_tok == r.max_output;
+      outcomes[i].finished = plan[i].samples && r.generated() + 1_tok == r.max_output;
       if (outcomes[i].finished) done[r.tenant] = step;
     }
     const std::size_t n = static_cast<std::size_t>(used[1]) + used[2] + used[3];

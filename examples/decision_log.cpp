@@ -38,7 +38,7 @@ void serve(tessera::decision_log& log, const scheduler_type::config& config) {
     outcomes.assign(plan.size(), {});
     for (std::size_t i = 0; i != plan.size(); ++i) {
       const my_request& r = *plan[i].request;
-      outcomes[i].finished = r.generated() + 1_tok == r.output;
+      outcomes[i].finished = plan[i].samples && r.generated() + 1_tok == r.output;
     }
     scheduler.commit(plan, outcomes, tessera::time_point::at_seconds(now));
   }

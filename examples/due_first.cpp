@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-// `due-first` asks three things of an engine: a token pacer in each request, how long its output is expected to be, and
-// a token budget that bounds what prompts add to a step. Here all three, in a loop that counts seconds instead of
-// running a model, beside first come, first served under the same load: a burst of 96 requests, the long ones first.
+// `due-first` asks four things of an engine: a token pacer in each request, how long its output is expected to be, in
+// which phase it starts, and a prefill budget that bounds what prompts add to a step. Here all four, in a loop that
+// counts seconds instead of running a model, beside first come, first served under the same load: a burst of 96
+// requests, the long ones first.
 // Who is short is through sooner; all together take longer, because what is left at the end are long ones.
 #include <tessera/compose/due_first.hpp>
 #include <tessera/compose/fcfs.hpp>
@@ -40,16 +41,17 @@ void serve(const char* name, const tessera::rank::length_calibrator& expected) {
     r.output = is_long ? 600_tok : 60_tok;
     r.score = is_long ? 3.5F : -1.25F;  // of a ranking model: only their order means something
     r.expected_output = expected(r.score);
-    r.starts_in = tessera::phase::answering;
+    r.starts_in = tessera::phase::answering;  // this model does not reason; the default is that it does
     if (!ok(scheduler.submit(r, tessera::time_point{}))) return;
   }
   std::vector<tessera::outcome> outcomes;
   double now = 0, longest_step = 0, per_token = 0;
   while (!scheduler.idle()) {
-    const tessera::tokens residents{static_cast<std::int64_t>(scheduler.resident_count())};
-    const tessera::tokens prompts = prompt_cost.within((0.05 - decode_s) * flops);  // half of 0.1 s a token
+    // Half of 0.1 s a token. At least a block: where decodes take all the time, prompts are slow, but do not stand
+    // still.
+    const tessera::tokens prompts = max(prompt_cost.within((0.05 - decode_s) * flops), 16_tok);
     const auto plan =
-        scheduler.plan(tessera::time_point::at_seconds(now), {.max_batch = 24, .token_budget = residents + prompts});
+        scheduler.plan(tessera::time_point::at_seconds(now), {.max_batch = 24, .prefill_budget = prompts});
     double step = decode_s;
     for (const auto& e : plan.prefill) step += prompt_cost.flops(e.first + e.count, e.first) / flops;
     now += step;
@@ -88,6 +90,6 @@ int main() {
 
 /* output:
 a score of -1.25 is expected to mean 60 tokens, one of 3.5 586
-fcfs       23.3 s in all,   260 ms a token, longest step 51 ms
-due-first  26.6 s in all,    80 ms a token, longest step 51 ms
+fcfs       23.3 s in all,   261 ms a token, longest step 50 ms
+due-first  26.6 s in all,    80 ms a token, longest step 50 ms
 */

@@ -59,6 +59,7 @@ struct toy_engine {
     for (const auto& t : plan.swap_out) {
       for (std::size_t i = 0; i < t.device.size(); ++i) copy(host, t.host[i], device, t.device[i]);
     }
+    for (const auto& d : plan.demoted) copy(host, d.host, device, d.device);  // a two_level_cache: not here
     for (const auto& t : plan.swap_in) {
       for (std::size_t i = 0; i < t.device.size(); ++i) copy(device, t.device[i], host, t.host[i]);
     }

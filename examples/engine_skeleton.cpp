@@ -3,7 +3,8 @@
 // The threads of an engine: clients on many, one that owns the scheduler, and a bounded queue in between. Copy it and
 // put your model where `toy_device` is. Who owns what: a request belongs to the scheduler's thread from the hand-over
 // on, a client has its id and the stream that tokens come on. A cancellation names the id, so one that comes late finds
-// nobody and does no harm.
+// nobody and does no harm. Messages are taken while a step runs, too: who is cancelled then ends with the `commit`,
+// which does not say whom it has let go, so there is a list of those who leave.
 #include <tessera/compose/fcfs.hpp>
 
 #include <atomic>
@@ -103,11 +104,12 @@ class inbox {
     arrived_.notify_one();
     room_.notify_all();
   }
-  /// The reader: swaps what there is for `taken`, which must be empty and have as much capacity. @param wait for
-  /// something, if there is nothing. @return whether more may come.
-  [[nodiscard]] bool take(std::vector<message>& taken, bool wait) {
+  /// The reader: swaps what there is for `taken`, which must be empty and have as much capacity. If there is nothing it
+  /// waits, but no longer than `longest`. @return whether more may come.
+  [[nodiscard]] bool take(std::vector<message>& taken, std::chrono::milliseconds longest) {
     std::unique_lock lock{mutex_};
-    if (wait) arrived_.wait(lock, [&] { return closed_ || !messages_.empty(); });
+    arrived_.wait_for(lock, longest, [&] { return closed_ != told_ || !messages_.empty(); });
+    told_ = closed_;
     std::swap(taken, messages_);
     if (!taken.empty()) room_.notify_all();
     return !closed_;
@@ -119,6 +121,7 @@ class inbox {
   std::vector<message> messages_;
   std::size_t capacity_;
   bool closed_ = false;
+  bool told_ = false;  // the reader knows that it is closed
 };
 
 /// Where your model goes. A token is the sum of those before it, and a step takes a moment.
@@ -142,8 +145,13 @@ class engine {
   engine& operator=(const engine&) = delete;
 
   /// Any thread: hands a request over. @return its id; nothing if too much is on its way, or the engine shuts down.
+  /// One that can never run is told so by its stream.
   [[nodiscard]] std::optional<std::uint64_t> submit(std::vector<std::int32_t> prompt, std::size_t most,
                                                     std::shared_ptr<token_stream> stream) {
+    if (most == 0) {  // to a scheduler this means that nobody knows: here it would be an answer without an end
+      stream->end(ending::refused);
+      return ids_.fetch_add(1, std::memory_order_relaxed);
+    }
     auto j = std::make_unique<job>();
     j->prompt = tessera::tokens{static_cast<std::int64_t>(prompt.size())};
     j->max_output = tessera::tokens{static_cast<std::int64_t>(most)};
@@ -171,22 +179,27 @@ class engine {
  private:
   using scheduler_type = tessera::fcfs<job>;
   static constexpr std::size_t most_messages = 64;
+  static constexpr std::chrono::milliseconds at_once{0}, a_moment{1}, a_while{10'000};
 
   // All below is the scheduler's thread alone.
   void run() {
-    std::vector<message> messages;
-    messages.reserve(most_messages);
-    for (bool open = true; open || !scheduler_.idle();) {
-      // It sleeps only when there is nothing to do. With a device, take messages while a step runs on it.
-      open = inbox_.take(messages, open && scheduler_.idle());
-      for (message& m : messages) handle(m);
-      messages.clear();
-      if (!open && cancel_rest_.load()) {
-        for (auto& [id, j] : live_) static_cast<void>(scheduler_.cancel(*j));
-        std::erase_if(live_, [&](const auto& entry) { return let_go(*entry.second); });
+    messages_.reserve(most_messages);
+    while (open_ || !scheduler_.idle()) {
+      // It sleeps until there is a message when there is nothing to do, and for a moment when there is nothing to run:
+      // if all are parked, or wait for their KV, only a message or a deadline changes that.
+      listen(scheduler_.idle() ? a_while : ran_ ? at_once : a_moment);
+      if (!open_ && cancel_rest_.load()) {
+        for (auto& [id, j] : live_) cancel(*j);
       }
+      sweep();
       if (!scheduler_.idle()) step();
     }
+  }
+  /// Takes all messages that there are. Allowed while a step runs.
+  void listen(std::chrono::milliseconds longest) {
+    open_ = inbox_.take(messages_, longest);
+    for (message& m : messages_) handle(m);
+    messages_.clear();
   }
   void handle(message& m) {
     if (m.submitted) {
@@ -196,28 +209,48 @@ class engine {
         live_.erase(m.id);
       }
     } else if (const auto found = live_.find(m.id); found != live_.end()) {
-      static_cast<void>(scheduler_.cancel(*found->second));
-      if (let_go(*found->second)) live_.erase(found);
+      cancel(*found->second);
     }
+  }
+  /// It ends at once, or with the `commit` of a plan that it need not be in: one that was preempted, say.
+  void cancel(job& j) {
+    if (j.state().ends_as != tessera::lifecycle::idle) return;  // it is about to end
+    static_cast<void>(scheduler_.cancel(j));
+    leaving_.push_back(j.id);
   }
   void step() {
     const auto plan = scheduler_.plan(now(), {.max_batch = 16, .token_budget = 256_tok});
-    toy_device::run();
+    ran_ = !plan.empty();
+    for (job* j : plan.outgrown) {  // as long as can be: without this they would stay for ever
+      static_cast<void>(scheduler_.finish(*j));
+      leaving_.push_back(j->id);
+    }
+    toy_device::run();  // a plan without entries, too: it may have copies
+    listen(at_once);    // with a device that runs by itself: until it is done
     outcomes_.assign(plan.size(), {});
     for (std::size_t i = 0; i != plan.size(); ++i) {
-      if (!plan[i].samples) continue;
       job& j = *plan[i].request;
+      // In vain: it has ended since this was planned. Any outcome will do.
+      if (j.state().ends_as != tessera::lifecycle::idle || !plan[i].samples) continue;
       j.sequence.push_back(toy_device::sample(j.sequence));
       j.stream->push(j.sequence.back());
       outcomes_[i].finished = j.generated() + 1_tok == j.max_output;
+      if (outcomes_[i].finished) leaving_.push_back(j.id);
     }
     scheduler_.commit(plan, outcomes_, now());
-    // With several plans in flight, one that has ended is let go by the last plan that has it: look at its life then.
-    for (std::size_t i = 0; i != plan.size(); ++i) {
-      if (let_go(*plan[i].request)) live_.erase(plan[i].request->id);
-    }
+    sweep();
     const std::lock_guard lock{counters_mutex_};
     counters_ = scheduler_.counters();
+  }
+  /// Lets go of those who have left. With several plans in flight, that is at the last plan that has them.
+  void sweep() {
+    std::erase_if(leaving_, [&](std::uint64_t id) {
+      const auto found = live_.find(id);
+      if (found == live_.end()) return true;  // it was on the list twice
+      if (!let_go(*found->second)) return false;
+      live_.erase(found);
+      return true;
+    });
   }
   /// Whether the scheduler has done with a request. Then its client is told.
   static bool let_go(job& j) {
@@ -238,6 +271,10 @@ class engine {
       {.requests = 256, .blocks = 8192, .residents = 16, .max_length = 100'000_tok});
   scheduler_type scheduler_{storage_};
   std::vector<tessera::outcome> outcomes_;
+  std::vector<message> messages_;
+  std::vector<std::uint64_t> leaving_;  // those who end or were cancelled, until the scheduler has let go of them
+  bool open_ = true;                    // more messages may come
+  bool ran_ = true;                     // the latest plan was not empty
 
   // What other threads touch.
   inbox inbox_{most_messages};
@@ -293,6 +330,12 @@ int main() {
   }
   std::printf("%d answers came whole, %d clients hung up, %d were wrong\n", whole.load(), hung_up.load(), wrong.load());
 
+  const auto unlimited = std::make_shared<token_stream>(0);
+  if (!e.submit({1, 2, 3}, 0, unlimited)) return 1;
+  while (unlimited->next()) {
+  }
+  std::printf("an answer without a limit was %s\n", unlimited->how() == ending::refused ? "refused" : "given");
+
   // A shutdown with requests under way: each stream ends, and says so.
   std::vector<std::shared_ptr<token_stream>> streams;
   for (std::int32_t k = 0; k != 4; ++k) {
@@ -314,6 +357,7 @@ int main() {
 
 /* output:
 48 answers came whole, 8 clients hung up, 0 were wrong
+an answer without a limit was refused
 4 were told of the shutdown; afterwards none is taken
 the scheduler finished 48
 */

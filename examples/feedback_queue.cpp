@@ -73,7 +73,7 @@ void serve(const char* title) {
     const auto plan = scheduler.plan({}, {.max_batch = 1, .token_budget = 64_tok});
     const my_request& r = *plan[0].request;
     std::printf(" %c", r.name);
-    const tessera::outcome o{.finished = r.generated() + 1_tok == r.max_output};
+    const tessera::outcome o{.finished = plan[0].samples && r.generated() + 1_tok == r.max_output};
     scheduler.commit(plan, {&o, 1}, {});
   }
   std::printf("\n");

@@ -3,8 +3,8 @@
 // Three answers to one prompt, side by side: the prompt is computed once, and its blocks are shared. The request starts
 // only when there is room for all three, and that room is kept until they are made; the last block, which is not full,
 // is copied for each. What runs meanwhile goes on.
+#include <tessera/compose/fcfs.hpp>
 #include <tessera/gate/groups.hpp>
-#include <tessera/pipeline/iteration_scheduler.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -19,8 +19,7 @@ struct my_request : tessera::request_hook {
   std::uint32_t forks_due = 0;  // so many copies are still to be made of it
 };
 using scheduler_type =
-    tessera::iteration_scheduler<my_request, tessera::order::fcfs, tessera::preempt::swap, tessera::admit::watermark,
-                                 tessera::kv::block_pool, tessera::kv::csr_tables, tessera::gate::groups>;
+    tessera::fcfs<my_request, tessera::kv::block_pool, tessera::kv::csr_tables, tessera::gate::groups>;
 
 int main() {
   std::deque<my_request> requests(3);  // which stay in place
@@ -45,7 +44,7 @@ int main() {
     for (std::size_t i = 0; i != plan.size(); ++i) {
       my_request& r = *plan[i].request;
       std::printf(" %s", r.name);
-      outcomes[i].finished = r.generated() + 1_tok == r.max_output;
+      outcomes[i].finished = plan[i].samples && r.generated() + 1_tok == r.max_output;
       if (plan[i].samples && r.forks_due != 0) forked = &r;
     }
     scheduler.commit(plan, outcomes, {});

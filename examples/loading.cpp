@@ -55,7 +55,7 @@ int main() {
     my_request* saved = nullptr;
     for (std::size_t i = 0; i != plan.size(); ++i) {
       my_request& x = *plan[i].request;
-      const bool done = x.generated() + 1_tok == x.max_output;
+      const bool done = plan[i].samples && x.generated() + 1_tok == x.max_output;
       if (done && &x == &r[3]) saved = &x;  // ended below, so that its blocks are kept
       outcomes[i].finished = done && saved != &x;
     }

@@ -152,11 +152,29 @@ inline void flush_output() {
   }
 }
 
+/// Refuses whole numbers that begin with a 0, which would be read as octal: 010 as 8.
+inline void require_decimal(CLI::App& app) {
+  const CLI::Validator decimal{[](const std::string& value) {
+                                 const std::size_t at = value.find_first_not_of("+-");
+                                 const bool octal = at < 2 && value[at] == '0' && value.size() > at + 1 &&
+                                                    value.find_first_not_of("0123456789", at) == value.npos;
+                                 return octal ? value + " begins with a 0; without it a number is expected"
+                                              : std::string{};
+                               },
+                               ""};
+  for (CLI::Option* option : app.get_options()) {
+    const std::string type = option->get_type_name();
+    if (type.rfind("INT", 0) == 0 || type.rfind("UINT", 0) == 0) option->check(decimal);
+  }
+  for (CLI::App* command : app.get_subcommands({})) require_decimal(*command);
+}
+
 /// Does the work of a tool, from parsing its arguments on. @param less what to take less of when memory runs out.
 /// @param work `work()` returns nothing, or whether what was asked for can be had.
 /// @return what main returns: see the file's comment.
 template <class Work>
-[[nodiscard]] int run(std::string_view name, std::string_view less, const CLI::App& app, Work&& work) {
+[[nodiscard]] int run(std::string_view name, std::string_view less, CLI::App& app, Work&& work) {
+  require_decimal(app);
   // Where nobody listens either, the exit code says it.
   const auto refuse = [&](std::string_view why) {
     static_cast<void>(std::fputs(fmt::format("{}: {}\n", name, why).c_str(), stderr));

@@ -61,7 +61,7 @@ int main() {
     for (std::size_t i = 0; i != plan.size(); ++i) {
       const my_request& r = *plan[i].request;
       std::printf(" %c%d", r.user, static_cast<int>(&r - requests.data()));
-      outcomes[i].finished = r.generated() + 1_tok == r.max_output;
+      outcomes[i].finished = plan[i].samples && r.generated() + 1_tok == r.max_output;
     }
     for (const auto& v : plan.preempted)
       std::printf("  (%c%d is swapped out)", v.request->user, static_cast<int>(v.request - requests.data()));

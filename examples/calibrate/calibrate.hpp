@@ -315,13 +315,15 @@ inline void run(const arguments& a) {
   if (image) image->draw(scatter_script(c), 720);
   if (json) {
     j["profile"] = c.profile.name;
-    json->write(j.dump(2) + "\n");
+    json->write(sim::json_page(j));
   }
   if (out) out->write(whole);
   if (json) json->commit();
   if (out) out->commit();
-  fmt::print("{}", text);
-  if (image) fmt::print("{}\n", image->image().string());
+  // What people read makes room for what programs read.
+  std::FILE* const people = a.json == "-" || a.out == "-" ? stderr : stdout;
+  fmt::print(people, "{}", text);
+  if (image) fmt::print(people, "{}\n", image->image().string());
   tool::flush_output();
 }
 
@@ -348,12 +350,17 @@ inline int main(int argc, char** argv) {
   app.add_option("--out", a.out, "write the profile");
   app.add_option("--json", a.json, "write the errors");
   app.add_option("--plot", a.plot, "predicted against measured: FILE.svg, FILE.png or a folder (needs gnuplot)");
-  app.add_option("--check", a.check, "CSV of a run: a trace with measured_ttft_s, measured_tpot_s, measured_e2e_s");
+  CLI::Option* const check =
+      app.add_option("--check", a.check, "CSV of a run: a trace with measured_ttft_s, measured_tpot_s, measured_e2e_s");
   app.add_flag("--fit-host", a.fit_host, "fit the host's time in each step to the run's mean end-to-end latency");
-  app.add_option("--kv-blocks", a.kv_blocks, "of the engine that ran (default: the profile's memory)");
-  app.add_option("--block-size", a.block_size, "of that engine: tokens per KV block")->capture_default_str();
-  app.add_option("--max-batch", a.max_batch, "of that engine: requests per step")->capture_default_str();
-  app.add_option("--token-budget", a.token_budget, "of that engine: tokens per step")->capture_default_str();
+  app.add_option("--kv-blocks", a.kv_blocks, "of the engine that ran (default: the profile's memory)")->needs(check);
+  app.add_option("--block-size", a.block_size, "of that engine: tokens per KV block")
+      ->capture_default_str()
+      ->needs(check);
+  app.add_option("--max-batch", a.max_batch, "of that engine: requests per step")->capture_default_str()->needs(check);
+  app.add_option("--token-budget", a.token_budget, "of that engine: tokens per step")
+      ->capture_default_str()
+      ->needs(check);
   return tool::run("calibrate", "fewer --kv-blocks", app, [&] {
     tool::require_values(argc, argv);
     app.parse(argc, argv);

@@ -26,6 +26,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
+#include <limits>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -61,6 +62,20 @@ struct arguments {
 constexpr std::size_t divisions_tried = 2;
 constexpr std::int64_t most_asked = 4096;
 constexpr std::int64_t most_seeds = 100;
+
+/// How many times as fast the rows may arrive until none is left between the warm-up and the drain; above 1 if one is
+/// left as they are.
+double most_hurried(const replay::setting& a, const std::vector<sim::trace_row>& rows) {
+  double most = 0;
+  for (const sim::trace_row& r : rows) {
+    const auto until = [](double seconds, double left_out) {
+      return left_out > 0 ? seconds / left_out : std::numeric_limits<double>::infinity();
+    };
+    most = std::max(most, std::min(until(r.arrival_s - rows.front().arrival_s, a.warmup),
+                                   until(rows.back().arrival_s - r.arrival_s, a.drain)));
+  }
+  return std::max(1.0, most * (1 - 1e-6));  // not to a rounding
+}
 
 /// The runs of one policy, of any size and load.
 class laboratory {
@@ -365,9 +380,8 @@ bool run(arguments a) {
              .profile = sim::load_profile(a.setting.profile),
              .slo = sim::parse_slo(a.setting.slo),
              .of_rate = of_rate};
-  for (std::int64_t s = 0; s != a.seeds; ++s) {
-    q.rows.push_back(source.rows(a.setting, static_cast<std::uint64_t>(a.setting.seed + s)));
-  }
+  q.rows.reserve(static_cast<std::size_t>(a.seeds));  // so that the first stay where they are
+  q.rows.push_back(source.rows(a.setting, static_cast<std::uint64_t>(a.setting.seed)));
   const std::vector<sim::trace_row>& rows = q.rows.front();
   q.rate = sim::mean_rate(rows);
   if (!(q.rate > 0)) throw sim::usage_error{"all requests come at once: there is no load to size a cluster for"};
@@ -401,6 +415,11 @@ bool run(arguments a) {
   const std::size_t cores = std::max(std::thread::hardware_concurrency(), 1U);
   const std::size_t jobs = std::min(a.jobs ? static_cast<std::size_t>(*a.jobs) : cores, policies.size());
   sim::require_memory(options, rows.size() * static_cast<std::size_t>(a.seeds), jobs, jobs, sim::spelling::options);
+  for (std::int64_t s = 1; s != a.seeds; ++s) {
+    const auto seed = static_cast<std::uint64_t>(a.setting.seed + s);
+    q.rows.push_back(source.rows(a.setting, seed));
+    static_cast<void>(replay::size_cluster(a.setting, largest, q.rows.back(), seed));
+  }
   tool::require_apart(replay::files_read(a.setting), {{"--json", a.json}, {"--csv", a.csv}});
 
   std::unique_ptr<sim::output_file> json;
@@ -417,6 +436,13 @@ bool run(arguments a) {
              of_rate ? "The highest rate" : fmt::format("The fewest instances, at most {},", most), a.setting.slo);
   std::fflush(people);
 
+  // Beyond these factors there is nothing to measure, or no time line that is long enough.
+  double slowest = 1 / sim::capacity_range;
+  double fastest = sim::capacity_range;
+  for (const std::vector<sim::trace_row>& of_seed : q.rows) {
+    fastest = std::min(fastest, most_hurried(a.setting, of_seed));
+    while (slowest < 1 && sim::least_span(sim::hurried(of_seed, slowest)) > sim::max_replay_seconds) slowest *= 2;
+  }
   std::vector<answer> answers;
   for (const sim::policy& p : policies) answers.emplace_back().policy = &p;
   sim::live_text table{people, sim::table_width};
@@ -436,7 +462,7 @@ bool run(arguments a) {
     const laboratory lab{a, policies[i], q.rows, q.profile, q.slo, signals};
     sim::capacity found;
     if (of_rate) {
-      found = sim::highest_rate([&](double factor) { return lab.run(most, factor); });
+      found = sim::highest_rate([&](double factor) { return lab.run(most, factor); }, slowest, fastest);
     } else {
       found = sim::fewest_instances(policies[i].least_instances, std::min(most, policies[i].most_instances),
                                     [&](std::size_t n) { return lab.run(n, 1); });
@@ -461,7 +487,7 @@ bool run(arguments a) {
   if (json || csv) {
     const std::vector<ordered_json> found = answers_as_json(q, answers);
     if (json) {
-      json->write(ordered_json(found).dump(2) + "\n");
+      json->write(sim::json_page(found));
       json->commit();
     }
     if (csv) {

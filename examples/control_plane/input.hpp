@@ -28,8 +28,10 @@ class line {
       : file_{file}, number_{number}, text_{text} {
     sim::detail::json_checker checker;
     if (!nlohmann::json::sax_parse(text, &checker)) {
-      throw sim::input_error{
-          file_, {number_, checker.offset + 1}, "a JSON object", sim::shown(text.substr(checker.offset))};
+      throw sim::input_error{file_,
+                             {number_, checker.offset + 1},
+                             checker.expected("a JSON object"),
+                             sim::shown(text.substr(checker.offset))};
     }
     root_ = nlohmann::json::parse(text);
     if (!root_.is_object()) fail({}, "a JSON object");

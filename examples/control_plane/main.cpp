@@ -9,6 +9,7 @@
 //   {"request": "r1", "prompt": 1200}             answered by  {"request":"r1","worker":0,"phi":0.71}
 //   {"epoch": 1}                                  answered by  {"epoch":1,"move":7,...} and {"epoch":1,"worker":2,...}
 
+#include "../tool.hpp"
 #include "input.hpp"
 
 #include <tessera/control/phasor.hpp>
@@ -18,7 +19,8 @@
 
 #include <CLI/CLI.hpp>
 
-#include <exception>
+#include <cerrno>
+#include <cstring>
 #include <fstream>
 #include <iostream>
 #include <string>
@@ -131,7 +133,10 @@ class cluster {
   [[nodiscard]] double phi(std::size_t i) const {
     return headroom::time_freeness(queues_[i], kind_.cost, kind_.budget);
   }
-  static void say(const nlohmann::ordered_json& action) { std::cout << action.dump() << std::endl; }
+  static void say(const nlohmann::ordered_json& action) {
+    std::cout << action.dump() << '\n';
+    tool::flush_output();  // An action that nobody hears is none.
+  }
 
   placement::prefill_worker kind_;
   std::vector<control::worker> workers_;
@@ -166,7 +171,8 @@ int main(int argc, char** argv) {
       ->capture_default_str();
   app.add_option("--ttft", ttft, "target, in seconds")->check(CLI::Range(1e-6, 1e6))->capture_default_str();
   app.add_option("--block-size", block_size, "tokens per block")->check(CLI::Range(1, 65536))->capture_default_str();
-  try {
+  return tool::run("control_plane", "fewer --workers", app, [&] {
+    tool::require_values(argc, argv);
     app.parse(argc, argv);
     kind.budget.ttft = duration{ttft};
     const control::phasor::limits limits{.workers = workers, .defragment = {}};
@@ -194,13 +200,6 @@ int main(int argc, char** argv) {
         in.fail({}, "an object with \"worker\", \"request\" or \"epoch\"");
       }
     }
-    return 0;
-  } catch (const CLI::CallForHelp& help) {
-    return app.exit(help);
-  } catch (const CLI::ParseError& wrong) {
-    fmt::print(stderr, "control_plane: {} (see --help)\n", wrong.what());
-  } catch (const std::exception& wrong) {
-    fmt::print(stderr, "control_plane: {}\n", wrong.what());
-  }
-  return sim::exit_bad_input;
+    if (input.bad()) throw sim::input_error{name, {}, "a readable file", std::strerror(errno)};
+  });
 }

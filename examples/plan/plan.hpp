@@ -388,6 +388,9 @@ inline void run(const arguments& a) {
     throw sim::usage_error{"name one of --lengths FILE.csv, planned as if all were in flight, and --trace FILE.csv"};
   }
   if (a.trace.empty() && (a.rate || a.rate_scale)) throw sim::usage_error{"--rate and --rate-scale are of a --trace"};
+  if (a.trace.empty() && !a.cost.empty() && a.profile != sim::default_profile) {
+    throw sim::usage_error{"--cost has the prices, so --profile says nothing"};
+  }
   const std::string& input = a.trace.empty() ? a.lengths : a.trace;
   std::optional<tool::picture> image;
   if (!a.plot.empty()) {
@@ -400,11 +403,13 @@ inline void run(const arguments& a) {
                        {"--plot, for its script,", image ? image->script().string() : std::string{}}});
   std::unique_ptr<sim::output_file> json;
   if (!a.json.empty()) json = std::make_unique<sim::output_file>(a.json);
+  // What people read makes room for what programs read.
+  std::FILE* const people = a.json == "-" ? stderr : stdout;
   std::optional<load> arriving;
   if (!a.trace.empty()) {
     tool::signal_guard signals{[&] {
       image.reset();
-      fmt::print("Interrupted: nothing was written.\n");
+      fmt::print(people, "Interrupted: nothing was written.\n");
     }};
     arriving = load_trace(a, signals);
   }
@@ -467,15 +472,15 @@ inline void run(const arguments& a) {
       for (const outcome& o : all) j["compare"].push_back(describe(o));
     }
     if (json) {
-      json->write(j.dump(2) + "\n");
+      json->write(sim::json_page(j));
     } else {
-      text += j.dump(2) + "\n";
+      text += sim::json_page(j);
     }
   }
   if (image) image->draw(layout_script(chosen, sample), 540);
   if (json) json->commit();
-  fmt::print("{}", text);
-  if (image && !(a.to_json && !json)) fmt::print("{}\n", image->image().string());
+  fmt::print(people, "{}", text);
+  if (image && !(a.to_json && !json)) fmt::print(people, "{}\n", image->image().string());
   tool::flush_output();
 }
 
@@ -502,8 +507,10 @@ inline int main(int argc, char** argv) {
   app.add_flag("--compare", a.compare, "all methods side by side");
   CLI::Option* const json = app.add_option("--json", a.json, "JSON instead of the table, or into a file beside it");
   json->expected(0, 1);
-  app.add_option("--plot", a.plot, "picture FILE.svg or FILE.png, or a folder for it (needs gnuplot)");
+  CLI::Option* const plot =
+      app.add_option("--plot", a.plot, "picture FILE.svg or FILE.png, or a folder for it (needs gnuplot)");
   app.add_option("--plot-format", a.plot_format, "svg or png, in a folder")
+      ->needs(plot)
       ->check(CLI::IsMember({"svg", "png"}))
       ->capture_default_str();
   return tool::run("plan", "fewer --instances or a smaller sample", app, [&] {

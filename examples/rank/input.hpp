@@ -5,6 +5,7 @@
 #include <tessera/rank/features.hpp>
 #include <tessera/sim/error.hpp>
 #include <tessera/sim/input/input.hpp>
+#include <tessera/sim/input/json_text.hpp>
 #include <tessera/sim/input/trace.hpp>
 
 #include <nlohmann/json.hpp>
@@ -57,12 +58,13 @@ inline std::vector<example> read_examples(const std::string& path, bool with_len
     if (line.find_first_not_of(" \t\r") == line.npos) continue;
     example e;
     e.line = at.line;
-    try {
-      e.object = nlohmann::ordered_json::parse(line);
-    } catch (const nlohmann::json::parse_error& wrong) {
-      at.column = wrong.byte == 0 ? 1 : wrong.byte;
-      throw sim::input_error{path, at, "a JSON object with \"prompt\" and \"output_tokens\"", sim::shown(line)};
+    sim::detail::json_checker checker;
+    if (!nlohmann::json::sax_parse(line, &checker)) {
+      at.column = checker.offset + 1;
+      throw sim::input_error{path, at, checker.expected("a JSON object with \"prompt\" and \"output_tokens\""),
+                             sim::shown(line)};
     }
+    e.object = nlohmann::ordered_json::parse(line);
     if (!e.object.is_object()) throw sim::input_error{path, at, "a JSON object", sim::shown(line)};
     const auto& prompt = member(e.object, "prompt", "a member \"prompt\"", path, at);
     if (!prompt.is_string()) throw sim::input_error{path, at, "a text as \"prompt\"", sim::shown(prompt.dump())};

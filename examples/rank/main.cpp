@@ -12,10 +12,7 @@
 
 #include <CLI/CLI.hpp>
 
-#include <exception>
-
 int main(int argc, char** argv) {
-  namespace sim = tessera::sim;
   rank_tool::arguments a;
   CLI::App app{"Learns from prompts and the lengths of their outputs which prompts will take longer."};
   app.require_subcommand(1);
@@ -54,8 +51,10 @@ int main(int argc, char** argv) {
   training(train);
   train.add_option("--model", a.model, "the file to write")->required();
   train.add_option("--json", a.json, "write the learning curve");
-  train.add_option("--plot", a.plot, "draw the learning curve into this folder (needs gnuplot)");
+  CLI::Option* const plot =
+      train.add_option("--plot", a.plot, "draw the learning curve into this folder (needs gnuplot)");
   train.add_option("--plot-format", a.plot_format, "svg or png")
+      ->needs(plot)
       ->check(CLI::IsMember({"svg", "png"}))
       ->capture_default_str();
 
@@ -63,8 +62,11 @@ int main(int argc, char** argv) {
   common(eval);
   training(eval);
   eval.add_option("--model", a.model, "the model to evaluate");
-  eval.add_option("--folds", a.folds,
-                  "instead of --model: train on all but one of so many parts, test on that one, in turn");
+  CLI::Option* const folds = eval.add_option(
+      "--folds", a.folds, "instead of --model: train on all but one of so many parts, test on that one, in turn");
+  for (const char* of_training : {"--loss", "--delta", "--margin", "--hidden", "--bits", "--seed"}) {
+    eval.get_option(of_training)->needs(folds);
+  }
   eval.add_option("--json", a.json, "write the numbers");
 
   CLI::App& score =
@@ -76,20 +78,12 @@ int main(int argc, char** argv) {
                    "write a trace for `replay --policy pars` as well; lines need \"prompt_tokens\" and "
                    "\"output_tokens\", and may have \"arrival_s\" and \"reasoning_tokens\"");
 
-  try {
+  return tool::run("rank", "fewer prompts, or fewer --bits", app, [&] {
+    tool::require_values(argc, argv);
     app.parse(argc, argv);
     if (train.parsed()) rank_tool::train(a);
     if (eval.parsed()) rank_tool::eval(a);
     if (score.parsed()) rank_tool::score(a);
-    return 0;
-  } catch (const CLI::CallForHelp& help) {
-    return app.exit(help);
-  } catch (const CLI::CallForAllHelp& help) {
-    return app.exit(help);
-  } catch (const CLI::ParseError& wrong) {
-    fmt::print(stderr, "rank: {} (see --help)\n", wrong.what());
-  } catch (const std::exception& wrong) {
-    fmt::print(stderr, "rank: {}\n", wrong.what());
-  }
-  return sim::exit_bad_input;
+    tool::flush_output();
+  });
 }

@@ -8,7 +8,9 @@
 #include <tessera/rank/model_file.hpp>
 #include <tessera/rank/scorer.hpp>
 #include <tessera/rank/train_mlp.hpp>
+#include <tessera/sim/input/json_text.hpp>
 #include <tessera/sim/report/progress.hpp>
+#include <tessera/sim/report/replicates.hpp>
 #include <tessera/sim/report/report.hpp>
 
 #include <fmt/format.h>
@@ -159,6 +161,12 @@ inline std::vector<float> scores_of(const any_model& m, const rank::dataset& dat
   return std::visit([&](const auto& view) { return rank::score_rows(view, data, rows); }, m.view);
 }
 
+/// Weights that are finite may still add up to nothing that can be compared. @throws sim::input_error
+inline void require_number(const arguments& a, float score) {
+  if (!std::isfinite(score))
+    throw sim::input_error{a.model, {}, "a model whose scores are numbers", fmt::format("a score of {}", score)};
+}
+
 /// Reads a model file, and finds the features that it was trained on among those that the arguments allow.
 struct loaded {
   any_model model;
@@ -211,6 +219,9 @@ inline void write_model(const any_model& m, std::uint64_t fingerprint, sim::outp
       m.view);
 }
 
+/// Where people read: standard output, unless it has what programs read.
+inline std::FILE* people_of(const arguments& a) noexcept { return a.json == "-" || a.model == "-" ? stderr : stdout; }
+
 /// The learning curve as a picture and as a script with its data.
 inline void plot_curve(const arguments& a, const std::vector<rank::curve_point>& curve, tool::picture& image) {
   std::string search = "$search << EOD\n";
@@ -237,7 +248,7 @@ inline void plot_curve(const arguments& a, const std::vector<rank::curve_point>&
                         : "set xlabel 'epoch'\n",
           a.hidden == 0 ? "iteration" : "epoch"),
       720);
-  fmt::print("{}\n", image.image().string());
+  fmt::print(people_of(a), "{}\n", image.image().string());
 }
 
 inline double seconds_since(std::chrono::steady_clock::time_point start) {
@@ -277,7 +288,8 @@ inline void train(const arguments& a) {
                           a.data, examples.size())};
         }
         write_model(t.model, f.fingerprint(), file);
-        fmt::print("{} prompts, {} loss, {}: validation tau-b {:.4f}, {:.2f} s\n", examples.size(), a.loss,
+        fmt::print(people_of(a), "{} prompts, {} loss, {}: validation tau-b {:.4f}, {:.2f} s\n", examples.size(),
+                   a.loss,
                    a.hidden == 0 ? fmt::format("linear, penalty {:g} / examples", t.penalty)
                                  : fmt::format("{} hidden units, {} epochs", a.hidden, t.epochs),
                    t.validation_tau, seconds);
@@ -298,7 +310,7 @@ inline void train(const arguments& a) {
                              {"validation_tau_b", number(p.validation_tau)},
                              {"refit", p.refit}});
           }
-          json->write(j.dump(2) + "\n");
+          json->write(sim::json_page(j));
           json->commit();
         }
         if (image) plot_curve(a, t.curve, *image);
@@ -321,12 +333,6 @@ inline std::vector<std::size_t> fifths(const std::vector<float>& values) {
   return out;
 }
 
-/// Two-sided 97.5 % quantile of Student's t with `k` degrees of freedom, 1 to 9; the normal one beyond.
-inline double t_quantile(std::size_t k) {
-  constexpr std::array<double, 9> t{12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262};
-  return k >= 1 && k <= t.size() ? t[k - 1] : 1.96;
-}
-
 inline void report(const arguments& a, const std::vector<float>& scores, const std::vector<float>& lengths, double tau,
                    double half_width, const std::vector<double>& folds,
                    const std::vector<std::vector<float>>& fold_scores,
@@ -345,18 +351,19 @@ inline void report(const arguments& a, const std::vector<float>& scores, const s
       for (std::size_t i = 0; i != predicted.size(); ++i) ++confusion[real[i]][predicted[i]];
     }
   }
-  fmt::print("{} prompts: tau-b {:.4f}, 95 % interval {:.4f} to {:.4f}{}\n", lengths.size(), tau, tau - half_width,
-             tau + half_width, folds.empty() ? "" : fmt::format(" (over {} folds)", folds.size()));
-  for (std::size_t k = 0; k != folds.size(); ++k) fmt::print("  fold {}: {:.4f}\n", k + 1, folds[k]);
-  fmt::print("\ntrue length (fifth, up to) against predicted fifth, in % of the row\n");
+  std::FILE* const people = people_of(a);
+  fmt::print(people, "{} prompts: tau-b {:.4f}, 95 % interval {:.4f} to {:.4f}{}\n", lengths.size(), tau,
+             tau - half_width, tau + half_width, folds.empty() ? "" : fmt::format(" (over {} folds)", folds.size()));
+  for (std::size_t k = 0; k != folds.size(); ++k) fmt::print(people, "  fold {}: {:.4f}\n", k + 1, folds[k]);
+  fmt::print(people, "\ntrue length (fifth, up to) against predicted fifth, in % of the row\n");
   nlohmann::ordered_json rows = nlohmann::ordered_json::array();
   for (std::size_t r = 0; r != buckets; ++r) {
     const std::size_t sum = std::accumulate(confusion[r].begin(), confusion[r].end(), std::size_t{0});
-    fmt::print("  {} {:>8.0f} |", r + 1, top[r]);
+    fmt::print(people, "  {} {:>8.0f} |", r + 1, top[r]);
     for (const std::size_t c : confusion[r]) {
-      fmt::print(" {:5.1f}", sum == 0 ? 0.0 : 100.0 * static_cast<double>(c) / static_cast<double>(sum));
+      fmt::print(people, " {:5.1f}", sum == 0 ? 0.0 : 100.0 * static_cast<double>(c) / static_cast<double>(sum));
     }
-    fmt::print("\n");
+    fmt::print(people, "\n");
     rows.push_back({{"up_to", top[r]}, {"predicted", confusion[r]}});
   }
   if (a.json.empty()) return;
@@ -367,7 +374,7 @@ inline void report(const arguments& a, const std::vector<float>& scores, const s
   if (!folds.empty()) j["folds"] = folds;
   j["confusion"] = rows;
   sim::output_file file{a.json};
-  file.write(j.dump(2) + "\n");
+  file.write(sim::json_page(j));
   file.commit();
 }
 
@@ -383,6 +390,7 @@ inline void eval(const arguments& a) {
           const rank::dataset data = load(f, a, examples);
           const std::vector<float> lengths{data.lengths().begin(), data.lengths().end()};
           const std::vector<float> scores = scores_of(m.model, data, data.all_rows());
+          for (const float s : scores) require_number(a, s);
           const auto r = rank::kendall_tau_b(scores, lengths);
           report(a, scores, lengths, r.tau, 1.96 * r.standard_error, {}, {}, {});
         },
@@ -408,12 +416,8 @@ inline void eval(const arguments& a) {
           for (const auto r : split.held_out) lengths.back().push_back(data.length(r));
           taus.push_back(rank::kendall_tau_b(scores.back(), lengths.back()).tau);
         }
-        const auto n = static_cast<double>(taus.size());
-        const double mean = std::accumulate(taus.begin(), taus.end(), 0.0) / n;
-        double squares = 0;
-        for (const double t : taus) squares += (t - mean) * (t - mean);
-        const double half = t_quantile(taus.size() - 1) * std::sqrt(squares / (n - 1) / n);
-        report(a, {}, {data.lengths().begin(), data.lengths().end()}, mean, half, taus, scores, lengths);
+        const sim::estimate e = sim::estimate_mean(taus);
+        report(a, {}, {data.lengths().begin(), data.lengths().end()}, e.mean, e.half_width, taus, scores, lengths);
       },
       features_for(a, a.bits));
 }
@@ -438,6 +442,7 @@ inline void score(const arguments& a) {
                               : std::make_unique<embeddings>(a.embeddings, a.dimension, examples.size());
         for (std::size_t i = 0; i != examples.size(); ++i) {
           const float s = with_input(f, examples, *rows, i, [&](auto input) { return scorer(input); });
+          require_number(a, s);
           examples[i].object["score"] = number(static_cast<double>(s));
           if (rows_file) rows_file->write(trace.row(i, s));
           const std::string line = examples[i].object.dump() + "\n";

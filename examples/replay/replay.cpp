@@ -137,11 +137,15 @@ struct experiment {
 };
 
 /// The point that a setting asks for. @throws tessera::sim::usage_error
-point prepare(const row_source& source, const setting& asked) {
+point prepare(const row_source& source, const setting& asked, std::size_t seeds) {
   const auto seed = static_cast<std::uint64_t>(asked.seed);
   std::vector<sim::machines> cluster = machines_of(asked);
   std::vector<sim::trace_row> rows = source.rows(asked, seed);
   sim::cluster_options options = size_cluster(asked, cluster, rows, seed);
+  // That a later seed leaves nothing to measure is to be known before the first has run.
+  for (std::size_t s = 1; s < seeds && source.draws() && (asked.warmup > 0 || asked.drain > 0); ++s) {
+    check_window(asked, source.rows(asked, seed + s));
+  }
   const double rate = sim::mean_rate(rows);
   const std::size_t requests = rows.size();
   std::string said = say_rate(rate, rows, source.has_sessions());
@@ -187,7 +191,7 @@ void prepare_points(experiment& e, const arguments& a) {
         (e.swept->parameter == "rate" ? s.rate : s.rate_scale) = value;
       }
     }
-    e.points.push_back(prepare(e.source, s));
+    e.points.push_back(prepare(e.source, s, e.seeds));
     point& x = e.points.back();
     if (e.swept)
       x.what[e.swept->parameter == "rate-scale" ? "sweep_rate_scale" : "sweep_" + e.swept->parameter] =
@@ -637,7 +641,7 @@ void run(const arguments& a, const std::vector<sim::policy>& all) {
   std::fflush(people);
 
   signals.writes();
-  if (json) json->write(nlohmann::ordered_json(results_as_json(e)).dump(2) + "\n");
+  if (json) json->write(sim::json_page(results_as_json(e)));
   if (csv) write_csv(e, *csv, signals);
   signals.check();
   if (json) json->commit();
@@ -717,9 +721,11 @@ int sim::run_replay(int argc, char** argv, const std::vector<policy>& policies) 
   add_fault_options(app, a.setting);
   app.add_option("--json", a.json, "write the numbers of each policy; - is standard output");
   app.add_option("--csv", a.csv, "write a row per policy and request, of a sweep per policy and value; - as above");
-  app.add_option("--plot", a.plot, "write plots of the first seed, or of the sweep, into this folder (needs gnuplot)");
+  CLI::Option* const plot = app.add_option(
+      "--plot", a.plot, "write plots of the first seed, or of the sweep, into this folder (needs gnuplot)");
   app.add_option("--report", a.report, "write a page index.html into this folder: table, words, pictures, all in it");
   app.add_option("--plot-format", a.plot_format, "svg or png")
+      ->needs(plot)
       ->check(CLI::IsMember({"svg", "png"}))
       ->capture_default_str();
   // An empty value, as of an unset variable in a script, must not pass for none at all.

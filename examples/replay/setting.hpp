@@ -71,7 +71,7 @@ struct setting {
 inline constexpr std::size_t default_requests = 8000;
 
 // What is refused because nobody means it: it would take days.
-inline constexpr double max_replay_seconds = 1e9;  ///< Up to here a double holds a moment to a tenth of a microsecond.
+using sim::max_replay_seconds;
 inline constexpr double max_step_seconds = 1e6;
 inline constexpr double max_rate = 1e9;  ///< Also of a scale.
 inline constexpr std::int64_t max_seed = 1'000'000'000'000'000;
@@ -95,15 +95,6 @@ inline std::string say_rate(double rate, const std::vector<sim::trace_row>& rows
 /// Requests per second that have come in the measured window of a run, the later turns of sessions among them.
 inline double arrivals_of(const sim::summary& s) {
   return s.measured > 1 && s.window_s > 0 ? static_cast<double>(s.measured - 1) / s.window_s : 0;
-}
-
-/// The arrivals of a replay fit on its time line.
-inline void check_span(const std::vector<sim::trace_row>& rows) {
-  if (!(rows.back().arrival_s <= max_replay_seconds)) {
-    throw sim::usage_error{
-        fmt::format("at this rate the last of {} requests arrives after {:.3g} seconds; a replay spans at most {:g}",
-                    rows.size(), rows.back().arrival_s, max_replay_seconds)};
-  }
 }
 
 /// Where the rows to replay come from, for any seed and rate. A trace is read once.
@@ -135,6 +126,9 @@ class row_source {
             "{} has no arrivals: name a --rate (requests per second{})", a.trace,
             trace_.own_rate > 0 ? fmt::format("; it was measured at {:.4g}", trace_.own_rate) : std::string{})};
       }
+    }
+    if (a.hash_tokens != sim::trace_options{}.hash_tokens && !trace_.has_prefixes) {
+      throw sim::usage_error{"--hash-tokens goes with a --trace that has hash_ids"};
     }
   }
 
@@ -193,6 +187,9 @@ inline std::vector<sim::machines> machines_of(const setting& a) {
     const auto [end, failure] = std::from_chars(item.data(), item.data() + item.size(), n);
     item.remove_prefix(static_cast<std::size_t>(end - item.data()));
     const bool named = item.size() > 1 && item.front() == 'x';
+    if (named && profiles.size() > 1) {
+      throw sim::usage_error{"--instances names the profile of some, --profile those of all: name each in one place"};
+    }
     if (failure != std::errc{} || !(item.empty() || named)) {
       throw sim::usage_error{fmt::format(
           "--instances is a number, or numbers and profiles as 4xPROFILE,4xPROFILE, not {}", sim::shown(a.instances))};
@@ -254,6 +251,9 @@ inline std::vector<sim::fault> faults_of(const setting& a, std::size_t instances
     }
   }
   if (a.mtbf.has_value() != a.mttr.has_value()) throw sim::usage_error{"--mtbf and --mttr go together"};
+  if (a.detection != setting{}.detection && a.faults.empty() && !a.mtbf) {
+    throw sim::usage_error{"--detection goes with --fault, or --mtbf and --mttr"};
+  }
   if (!a.mtbf) return faults;
   const double from = rows.front().arrival_s;
   const double to = rows.back().arrival_s;
@@ -325,7 +325,6 @@ inline std::optional<sim::routing> routing_of(const setting& a) {
 /// The cluster for the rows of a seed, all checked.
 inline sim::cluster_options size_cluster(const setting& a, const std::vector<sim::machines>& cluster,
                                          const std::vector<sim::trace_row>& rows, std::uint64_t seed) {
-  check_span(rows);
   sim::cluster_options o = sim::size_cluster(cluster, a.size, rows, sim::spelling::options);
   if (!(a.detection >= 0 && a.detection <= max_replay_seconds)) {
     throw sim::usage_error{

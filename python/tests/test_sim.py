@@ -85,6 +85,48 @@ def test_sessions_and_prefixes(tmp_path: Path) -> None:
         sim.replay("fcfs", {**agents, "think_s": -agents["think_s"] - 1})
 
 
+def test_tenants(tmp_path: Path) -> None:
+    noisy = sim.generate("noisy-neighbour", 300, rate=60.0)
+    assert set(noisy["tenant"]) == {0, 1, 2, 3}
+    shares = {policy: sim.replay(policy, noisy, **small).summary["worst_tenant"] for policy in ("fcfs", "vtc")}
+    assert shares["vtc"] > shares["fcfs"] > 0
+    again = sim.replay("vtc", sim.workload(**noisy), **small)
+    assert again.summary["worst_tenant"] == shares["vtc"]
+    alone = {name: values for name, values in noisy.items() if name != "tenant"}
+    assert "worst_tenant" not in sim.replay("vtc", alone, **small).summary
+    file = tmp_path / "trace.csv"
+    file.write_text("arrival_s,prompt_tokens,output_tokens,tenant\n0,10,5,x\n1,10,5,\n2,10,5,y\n")
+    assert sim.read_trace(file)["tenant"].tolist() == [0, -1, 1]
+    for wrong in (-2, 64, 0.5):
+        with pytest.raises(ValueError, match=r"tenant\[0\] must be a whole number from 0 to 63"):
+            sim.replay("vtc", {**noisy, "tenant": np.full(300, wrong)}, **small)
+
+
+def test_times_that_no_clock_tells_apart() -> None:
+    def at(*arrivals: float, **more: Any) -> dict[str, Any]:
+        n = len(arrivals)
+        return sim.workload(arrival_s=arrivals, prompt_tokens=[10] * n, output_tokens=[5] * n, **more)
+
+    for far in (at(0, 1, 1e15), at(1.7e18, 1.700000001e18), at(0, 0, session=[1, 1], think_s=[0, 2e9])):
+        for policy in ("fcfs", "phasor", "cascade"):
+            with pytest.raises(ValueError, match=r"spans at most|can be told apart"):
+                sim.replay(policy, far, instances=4)
+    run = sim.replay("phasor", at(1.7e9, 1.7e9 + 1), instances=4)  # Unix time
+    assert run.summary["completed"] == 2 and (run.requests["ttft"] > 0).all()
+
+
+def test_traces_that_need_a_word(tmp_path: Path) -> None:
+    log = tmp_path / "log.csv"
+    log.write_text("Timestamp,Request tokens,Response tokens\n5,10,5\n6,3,0\n")
+    with pytest.warns(UserWarning, match="generate nothing, and are left out: 1"):
+        assert len(sim.read_trace(log)["arrival_s"]) == 1
+    small_hashes = tmp_path / "hashes.jsonl"
+    small_hashes.write_text('{"arrival_s": 0, "prompt_tokens": 33, "output_tokens": 1, "hash_ids": [7, 8, 9]}\n')
+    assert sim.read_trace(small_hashes, hash_tokens=16)["runs"].tolist() == [[(7, 16), (8, 16), (9, 1)]]
+    with pytest.raises(ValueError, match="hash_ids"):
+        sim.read_trace(small_hashes)
+
+
 def test_runs_repeat() -> None:
     a, b = (sim.replay("pascal", load, **small) for _ in range(2))
     for name in a.requests:
@@ -224,11 +266,14 @@ def test_a_workload_of_ones_own(tmp_path: Path) -> None:
 
 def test_goodput() -> None:
     run = sim.replay("fcfs", load, instances=4)
-    span = np.nanmax(run.requests["finish"]) - run.requests["arrival"].min()
-    assert run.goodput(ttft=1e9, tpot=1e9) == pytest.approx(300 / span)
+    # As the tool has it: a part of the arrivals, however long the last of them takes to end.
+    gaps = 299 / (load["arrival_s"][-1] - load["arrival_s"][0])
+    assert run.goodput(ttft=1e9, tpot=1e9) == pytest.approx(gaps)
     assert run.goodput(ttft=0, tpot=1e9) == 0
     middle = float(np.median(run.requests["ttft"]))
-    assert 0 < run.goodput(ttft=middle, tpot=1e9) < 300 / span
+    assert run.goodput(ttft=middle, tpot=1e9) == pytest.approx(gaps * (run.requests["ttft"] <= middle).mean())
+    at_once = sim.workload(arrival_s=[0, 0], prompt_tokens=[10, 10], output_tokens=[5, 5])
+    assert sim.replay("fcfs", at_once, **small).goodput(ttft=1e9, tpot=1e9) == 0
 
 
 def test_what_is_promised() -> None:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// expect: tessera: Gate lacks .static constexpr bool passes., or .most_skipped. and
+// expect: tessera: a gate that passes or screens needs .passage ask
 
 #include <tessera/compose/fcfs.hpp>
 

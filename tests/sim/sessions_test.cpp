@@ -151,6 +151,17 @@ TEST_CASE("sessions: the next turn follows one that was refused", "[sim]") {
   CHECK(run.requests[1].arrival == 3);
 }
 
+TEST_CASE("sessions: a turn that is too long for every instance costs no memory, and its history is cut", "[sim]") {
+  const std::int64_t absurd = 1'000'000'000'000;
+  const run_result r = simulate(toy_cluster(1, 20), {turn(0, 5, 0, 40, 0, 8), turn(0, 5, 1, absurd, 0, absurd),
+                                                     turn(0, 5, 1, 100, 0, 8), turn(0, 5, 1, 120, 0, 8)});
+  REQUIRE(r.requests.size() == 4);
+  CHECK(r.requests[1].rejected);
+  CHECK(r.requests[2].completed());
+  CHECK(r.requests[2].cached_tokens == 0);
+  CHECK(r.requests[3].cached_tokens > 0);
+}
+
 TEST_CASE("sessions: turns in their order, whatever the load, and again the same", "[sim]") {
   for (const std::uint64_t seed : {1U, 2U, 3U}) {
     const std::vector<trace_row> rows = random_rows(seed, 300, 0.3);

@@ -199,6 +199,14 @@ if command -v gnuplot > /dev/null; then
   [[ -s pictures/calibration.svg && -s pictures/calibration.gp ]] || fail "no picture in a folder"
 fi
 
+# What programs read is alone on standard output; a name may be anything.
+"$calibrate" points.csv --profile base.json --json - > dash.json 2> dash.txt
+python3 -c 'import json; json.load(open("dash.json"))' && grep -q 'error of steps' dash.txt || fail "--json -: $(cat dash.json)"
+"$calibrate" points.csv --profile base.json --out - > dash.json 2> dash.txt
+python3 -c 'import json; json.load(open("dash.json"))["gpu"]' && grep -q 'error of steps' dash.txt || fail "--out -: $(cat dash.json)"
+"$calibrate" points.csv --profile base.json --name $'caf\xe9' --out odd.json > odd.txt || fail "a name that is no UTF-8"
+python3 -c 'import json; assert json.load(open("odd.json"))["name"] == "caf\ufffd"' || fail "a name that is no UTF-8"
+
 refused() { # arguments
   local code=0
   "$calibrate" "$@" --out out.json --json out.errors.json > out.txt 2> err.txt || code=$?
@@ -231,6 +239,10 @@ done
 [ "$(grep -c 'if more fits' no_largest.txt)" -eq 2 ] || fail "no_largest: $(cat no_largest.txt)"
 "$calibrate" points.csv --profile base.json | grep -q missing && fail "nothing is missing"
 refused points.csv --profile base.json --fit-host
+refused points.csv --profile base.json --max-batch 64
+says 'max-batch requires .*check'
+refused --profile base.json --check run.csv --max-batch 064
+says '064 begins with a 0'
 for n in 0 -1 x 1.5; do refused points.csv --profile base.json --check run.csv --max-batch "$n"; done
 refused ms.csv --profile base.json
 says 'ms.csv:2:18: expected seconds; decode, batch 1, context 128 takes about .* are these milliseconds'

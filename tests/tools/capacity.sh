@@ -79,6 +79,21 @@ python3 -c "assert $rate > 0.05 * 64, $rate" || fail "the edge of the search is 
 "$capacity" --workload azure-conv --requests 20 --rate 5 --policies fcfs --slo ttft_p99=20 > short.txt
 grep -q '^Too few arrivals, .*: fcfs$' short.txt || fail "too short, and not said: $(cat short.txt)"
 
+# Where the warm-up or the drain leaves nothing to measure, or the time line is too short, the search ends.
+edge=(--workload azure-conv --requests 300 --rate 1 --find rate --instances 4 --slo ttft_p99=5 --policy fcfs)
+for left_out in --warmup --drain; do
+  "$capacity" "${edge[@]}" $left_out 30 > edge.txt 2> edge.err || fail "$left_out: $(cat edge.err)"
+  grep -q '^fcfs: at least [0-9.]* requests per second' edge.txt || fail "$left_out: $(cat edge.txt)"
+done
+printf 'arrival_s,prompt_tokens,output_tokens\n0,100,5\n1e8,100,5\n5e8,100,5\n' > long.csv
+code=0; "$capacity" --trace long.csv --find rate --instances 1 --slo ttft_p99=0.00001 --policy fcfs > long.txt 2> long.err || code=$?
+[[ $code -eq 1 ]] || fail "exit code $code: $(cat long.err)"
+grep -q '^fcfs: none of those tried meets the objectives; with ' long.txt || fail "a long time line: $(cat long.txt)"
+"$capacity" --trace $'caf\xe9.csv' "${slo[@]}" > /dev/null 2>&1 && fail "no such trace"
+printf 'arrival_s,prompt_tokens,output_tokens\n0,10,5\n1,10,5\n' > $'caf\xe9.csv'
+"$capacity" --trace $'caf\xe9.csv' "${slo[@]}" --policy fcfs --json odd.json > /dev/null || fail "a name that is no UTF-8"
+grep -q '"trace": "caf' odd.json || fail "a name that is no UTF-8: $(cat odd.json)"
+
 refused() {
   local code=0
   "$capacity" "$@" --json out.json --csv out.csv > out.txt 2> err.txt || code=$?
@@ -98,6 +113,10 @@ for n in 0 -1 x 5000 ''; do refused "${load[@]}" "${slo[@]}" --instances-max "$n
 for x in 0 -1 nan ''; do refused "${load[@]}" "${slo[@]}" --price-per-hour "$x"; done
 refused "${load[@]}" "${slo[@]}" --profile nonsense
 refused "${load[@]}" "${slo[@]}" --jobs 0
+refused "${load[@]}" "${slo[@]}" --jobs 02
+# Of so many requests nothing is drawn but what the first seed needs before they are refused.
+(ulimit -v 4000000; refused --workload azure-conv --requests 1000000 --seeds 100 "${slo[@]}" --policy fcfs --jobs 1 --instances-max 1)
+grep -q 'GiB of memory' err.txt || fail "too many requests: $(cat err.txt)"
 printf 'arrival_s,prompt_tokens,output_tokens\n0,10,5\n1,10,5\n' > kept.csv && cp kept.csv copy.csv
 code=0; "$capacity" --trace kept.csv "${slo[@]}" --json kept.csv > out.txt 2> err.txt || code=$?
 [[ $code -eq 2 ]] && cmp kept.csv copy.csv || fail "the trace is written over: $(cat err.txt)"

@@ -52,6 +52,19 @@ refused 'as "prompt", found none' '{"request": 1}'
 refused 'bad.jsonl:1:14: expected a JSON object' '{"epoch": 1, }'
 refused 'expected a JSON object' '[1]'
 refused 'expected an object with "worker"' '{"job": 1}'
+deep=$(printf '[%.0s' $(seq 20000))$(printf ']%.0s' $(seq 20000))
+refused 'bad.jsonl:1:1: expected arrays and objects at most 512 deep' "{\"request\": $deep, \"prompt\": 10}"
+for words in . '--block-size 016 telemetry.jsonl' '--workers x telemetry.jsonl'; do
+  code=0
+  "$TESSERA_CONTROL_PLANE" $words >refused.out 2>refused.err || code=$?
+  [[ $code == 2 && $(wc -l <refused.err) == 1 ]] || fail "$words exited with $code: $(cat refused.err)"
+done
+if [[ -e /dev/full ]]; then
+  code=0
+  "$TESSERA_CONTROL_PLANE" telemetry.jsonl >/dev/full 2>refused.err || code=$?
+  [[ $code == 2 ]] && grep -q 'cannot write to standard output' refused.err || fail "actions are lost: $code"
+fi
+"$TESSERA_CONTROL_PLANE" --help | grep -q -- --workers || fail "no help"
 code=0
 "$TESSERA_CONTROL_PLANE" nowhere.jsonl 2>refused.err || code=$?
 [[ $code == 2 ]] || fail "a missing file exited with $code"

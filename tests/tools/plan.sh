@@ -84,6 +84,9 @@ assert names == ["fcfs", "cascade", "cascade-steady"], names
 served = p["check"][0]["e2e"]["mean"] - p["check"][0]["ttft"]["mean"] / 2
 assert 0.6 < p["in_flight"] / (p["rate"] * served) < 1.5, (p["in_flight"], p["rate"] * served)
 P
+"$plan" --trace trace.csv --instances 4 --json - > dash.json 2> dash.txt
+python3 -c 'import json; assert json.load(open("dash.json"))["instances"] == 4' || fail "more than JSON: $(cat dash.json)"
+grep -q '^exact: quality ' dash.txt || fail "no table beside JSON: $(cat dash.txt)"
 if [[ -n ${TESSERA_REPLAY:-} ]]; then
   "$TESSERA_REPLAY" --trace trace.csv --instances 4 --policy fcfs,cascade,cascade-steady --json replayed.json > replayed.txt
   python3 - <<'P'
@@ -114,6 +117,11 @@ refused --lengths lengths.csv --trace trace.csv --instances 3
 refused --lengths lengths.csv --instances 3 --rate 3
 refused --trace lengths.csv --instances 3
 grep -q -- '--rate' err.txt || fail "the option is not named: $(cat err.txt)"
+refused --trace trace.csv --instances 3 --rate 1e-14
+grep -q 'a replay spans at most' err.txt || fail "a span: $(cat err.txt)"
+refused --lengths lengths.csv --instances 03
+refused "${some[@]}" --plot-format png
+refused "${some[@]}" --profile h200-llama-3.1-8b
 for n in 0 -1 x 1.5 5000 99999999999999999999 ''; do refused --lengths lengths.csv --instances "$n"; done
 refused "${some[@]}" --method nonsense
 refused "${some[@]}" --method ''

@@ -56,6 +56,19 @@ at_least "$(number eval.json tau_b)" 0.65 "tau-b with a hidden layer"
 at_least "$(number folds.json tau_b)" 0.65 "tau-b over folds"
 [[ $(grep -c '^  fold ' folds.out) == 4 ]] || fail "not four folds"
 
+# Intervals over any number of folds are Student's; what programs read is alone on standard output.
+"$TESSERA_RANK" eval --data train.jsonl --folds 12 --bits 10 --json - >folds.json 2>folds.out
+grep -q '95 % interval' folds.out || fail "no interval beside JSON"
+python3 - <<'P'
+import json, math, statistics
+j = json.load(open("folds.json"))
+half = 2.20099 * statistics.stdev(j["folds"]) / math.sqrt(12)  # of 11 degrees of freedom
+low, high = j["interval_95"]
+assert abs(high - low - 2 * half) < 1e-5, (low, high, half)
+P
+"$TESSERA_RANK" train --data train.jsonl --model dash.rank --json - 2>/dev/null | python3 -c 'import json, sys; json.load(sys.stdin)' ||
+  fail "train --json - has more than JSON"
+
 # Scores: a line for each line, members kept, an essay above a word.
 printf '%s\n' '{"prompt": "Give one word: cat", "more": [1, 2]}' '{"prompt": "Write an essay: cat. With code."}' >new.jsonl
 "$TESSERA_RANK" score --data new.jsonl --model a.rank >scores.jsonl
@@ -108,6 +121,39 @@ refused 'no order can be learned'          train --data alike.jsonl --model x.ra
 refused '--data reads'                     train --data train.jsonl --model ./train.jsonl
 refused '--model reads'                    score --data new.jsonl --model a.rank --output a.rank
 [[ ! -e x.rank ]] || fail "a refused training left a model"
+
+refused 'begins with a 0'                  train --data train.jsonl --model x.rank --bits 012
+refused '--hidden requires --folds'        eval --data fresh.jsonl --model a.rank --hidden 4
+refused '--plot-format requires --plot'    train --data train.jsonl --model x.rank --plot-format png
+printf '%s\n' '{"prompt": "a", "output_tokens": 3}' '{"prompt": "b", "output_tokens": 1e400}' >bad.jsonl
+refused 'bad.jsonl:2:38: expected a number that a double can hold' train --data bad.jsonl --model x.rank
+python3 -c 'print("{\"prompt\": \"a\", \"more\": " + "[" * 100000 + "]" * 100000 + "}")' >bad.jsonl
+refused 'at most 512 deep'                 score --data bad.jsonl --model a.rank
+refused '.: expected'                      score --data . --model a.rank
+# Weights whose sum is no number, in a file that is whole.
+python3 - <<'P'
+import struct
+data = bytearray(open("a.rank", "rb").read())
+huge = [3e38, -3e38]
+for k in range((len(data) - 64) // 4): struct.pack_into("<f", data, 64 + 4 * k, huge[k % 2])
+def crc(bytes, state):
+    for b in bytes: state = table[(state ^ b) & 255] ^ (state >> 8)
+    return state
+table = []
+for i in range(256):
+    for _ in range(8): i = (i >> 1) ^ (0xC96C5795D7870F42 if i & 1 else 0)
+    table.append(i)
+struct.pack_into("<Q", data, 56, ~crc(data[64:], crc(data[:56], 2**64 - 1)) & (2**64 - 1))
+open("huge.rank", "wb").write(data)
+P
+refused 'a model whose scores are numbers' score --data new.jsonl --model huge.rank
+refused 'a model whose scores are numbers' eval --data fresh.jsonl --model huge.rank
+if [[ -e /dev/full ]]; then
+  code=0
+  "$TESSERA_RANK" score --data new.jsonl --model a.rank >/dev/full 2>refused.err || code=$?
+  [[ $code == 2 && $(wc -l <refused.err) == 1 ]] || fail "scores are lost: exit code $code"
+fi
+"$TESSERA_RANK" score --help | grep -q -- --trace || fail "no help of a command"
 
 if command -v gnuplot >/dev/null; then
   "$TESSERA_RANK" train --data train.jsonl --model a.rank --plot plots >/dev/null

@@ -208,6 +208,35 @@ assert abs(float(second["arrival_s"]) - float(first["finish_s"]) - 30) < 1e-6
 assert second["cached_tokens"] == "144" and first["cached_tokens"] == "0"
 P
 
+# What only some seeds have, here whole sessions in the measured time, is of these.
+printf 'prompt_tokens,output_tokens,session\n100,10,\n100,10,a\n200,10,a\n100,10,\n100,10,\n' > some.csv
+"$replay" --policy fcfs --trace some.csv --rate 2 --warmup 0.1 --instances 1 --seeds 3 --json some.json --csv some.out > some.txt
+for seed in 1 2 3; do
+  "$replay" --policy fcfs --trace some.csv --rate 2 --warmup 0.1 --instances 1 --seed $seed --json some$seed.json > /dev/null
+done
+python3 - <<'P'
+import json, statistics
+each = [json.load(open(f"some{k}.json"))[0] for k in (1, 2, 3)]
+means = [e["session"]["mean"] for e in each if "session" in e]
+assert 0 < len(means) < 3, "the seeds have to differ in it"
+all = json.load(open("some.json"))[0]
+assert all["seeds"] == 3 and abs(all["session"]["mean"] - statistics.fmean(means)) < 1e-9, (all["session"], means)
+P
+
+# Files by other names than UTF-8's, and what is written to no file.
+odd=$'caf\xe9.csv'
+cp some.csv "$odd"
+one=(--policy fcfs --rate 2 --instances 1)
+"$replay" --trace "$odd" "${one[@]}" --json odd.json --csv odd.csv > odd.txt || fail "a name that is no UTF-8"
+grep -q $'"trace": "caf\xef\xbf\xbd.csv"' odd.json && [ -s odd.csv ] || fail "a name that is no UTF-8: $(grep trace odd.json)"
+"$replay" --trace some.csv "${one[@]}" --json plain.json > plain.txt
+"$replay" --trace some.csv "${one[@]}" --json >(cat > piped.json) > piped.txt || fail "a pipe that the shell has opened"
+"$replay" --trace some.csv "${one[@]}" --json /dev/stdout | cat > stdout.txt || fail "standard output by its name"
+for i in $(seq 50); do grep -qs '^]' piped.json && break; sleep 0.1; done
+same() { diff <(grep -v 'per_wall_s\|"mean": [0-9.]*,\|"p99"' "$1") <(grep -v 'per_wall_s\|"mean": [0-9.]*,\|"p99"' "$2"); }
+same plain.json piped.json || fail "another JSON in a pipe"
+grep -q '^fcfs ' stdout.txt && grep -q '"policy": "fcfs"' stdout.txt || fail "standard output by its name: $(cat stdout.txt)"
+
 refused() { # arguments of replay
   local code=0
   "$replay" "$@" --json out.json --csv out.csv > out.txt 2> err.txt || code=$?
@@ -305,11 +334,30 @@ refused $w --instances 4xh100-96gb-qwen-32b,4xh200-llama-3.1-8b
 grep -q 'one model' err.txt || fail "not said why: $(cat err.txt)"
 refused $w --seeds 0
 refused $w --seed -1
+refused $w --seed 010
+grep -q '010 begins with a 0' err.txt || fail "octal: $(cat err.txt)"
+"$replay" $w --policy fcfs --seed 0 > out.txt || fail "0 is a number"
 refused $w --seed 18446744073709551615
 refused $w --hash-tokens 0
+refused $w --hash-tokens 16
+refused --trace kept.csv --hash-tokens 16
+refused $w --plot-format png
+refused $w --detection 5
+refused $w --instances 4xh100-96gb-qwen-32b,4 --profile h100-96gb-qwen-32b,h100-96gb-qwen-32b
 refused $w --rate x
 grep -q -- '--rate = x: a number is expected' err.txt || fail "not said what: $(cat err.txt)"
 refused $w --fault hang:0@0+1e6
+# No clock tells such times apart.
+refused $w --rate 1e-9
+grep -q 'a replay spans at most' err.txt || fail "a span: $(cat err.txt)"
+printf 'prompt_tokens,output_tokens,session,think_s\n' > think.csv
+for i in $(seq 1000); do echo '10,5,a,1e12'; done >> think.csv
+refused --trace think.csv --rate 1 --policy phasor
+grep -q 'a replay spans at most' err.txt || fail "time of thought: $(cat err.txt)"
+# Deep JSON.
+python3 -c 'print("{\"input_lens\": [" + "[" * 100000 + "]" * 100000 + "], \"output_lens\": [1]}")' > deep.json
+refused --trace deep.json --rate 1
+grep -q 'at most 512 deep' err.txt || fail "deep: $(cat err.txt)"
 refused $w --instances 4xh100-96gb-qwen-32b --profile h200-llama-3.1-8b
 printf "${h}1,10,5\n1,10,5\n" > once.csv
 refused --trace once.csv --rate-scale 2
@@ -324,3 +372,8 @@ refused $w --warmup -1
 refused $w --warmup nan
 refused $w --warmup 1e6
 grep -q 'leave nothing to measure' err.txt || fail "not said why: $(cat err.txt)"
+# Nor under any later seed.
+late=(--workload azure-conv --requests 40 --rate 1 --policy fcfs --seed 2 --warmup 35)
+"$replay" "${late[@]}" > out.txt || fail "the first seed has something to measure"
+refused "${late[@]}" --seeds 8
+grep -q 'leave nothing to measure' err.txt || fail "a later seed: $(cat err.txt)"

@@ -15,6 +15,8 @@
 #include "support/catch.hpp"
 #include "support/step_engine.hpp"
 
+#include <utility>
+
 namespace {
 
 using namespace tessera;
@@ -64,4 +66,37 @@ TEMPLATE_TEST_CASE("compositions: parameters of the gate and of the drafts", "",
     e.commit(p);
   }
   CHECK(served[0] == served[1]);
+}
+
+TEMPLATE_TEST_CASE("compositions: the scheduler's switches", "", shared<fcfs>, (shared<pars, order::score_member>),
+                   shared<pascal>, (shared<pascal_paced, order::pacer_member>), shared<round_robin>,
+                   (shared<due_first, order::expected_output_member, order::pacer_member>)) {
+  const auto first_chunk = [](const typename TestType::config& config) {
+    tessera_test::step_engine<TestType> e{
+        {.requests = 4, .blocks = 64, .block_size = 4_tok, .residents = 2, .max_length = 60_tok}, config};
+    request& r = e.add(32, 8);
+    e.submit(r);
+    const auto p = e.plan({.token_budget = 8_tok});
+    REQUIRE(p.size() == 1);
+    const std::pair found{p[0].count, e.scheduler.blocks_held(r)};
+    e.commit(p);
+    return found;
+  };
+  CHECK(first_chunk({}) == std::pair{8_tok, 2_blk});
+  CHECK(first_chunk({.reserve = reservation::whole_sequence}) == std::pair{8_tok, 8_blk});
+  CHECK(first_chunk({.chunked_prefill = false}) == std::pair{32_tok, 8_blk});
+  const auto kept = [](bool keeps) {
+    typename TestType::config config;
+    config.keep_draft_blocks = keeps;
+    config.draft.waiting = 100;
+    tessera_test::step_engine<TestType> e{
+        {.requests = 4, .blocks = 64, .block_size = 4_tok, .residents = 2, .max_length = 60_tok}, config};
+    request& r = e.add(8, 20);
+    e.submit(r);
+    e.commit(e.plan());
+    e.commit(e.plan({.lookahead = 7_tok}));  // all of them refused
+    return e.scheduler.blocks_held(r);
+  };
+  CHECK(kept(false) == 3_blk);
+  CHECK(kept(true) == 4_blk);
 }

@@ -508,6 +508,43 @@ TEST_CASE("groups: all of a group have room before the first of them starts") {
   CHECK(c.state().life == lifecycle::finished);
 }
 
+TEST_CASE("groups: with two plans in flight none goes on with one that is to be forked yet") {
+  fixture<gate::groups> f{{.blocks = 1000, .block_size = 16_tok, .residents = 4, .plans_in_flight = 2}, {}};
+  request& parent = f.submit(20, 4);
+  parent.forks_due = 2;
+  f.plan();
+  const auto first = f.p;
+  f.plan();
+  const auto second = f.p;
+  REQUIRE(first.size() == 1);
+  CHECK(second.empty());
+  CHECK(f.scheduler.why(parent) == wait_reason::in_flight);
+  f.p = first;
+  f.commit();
+  for (int i = 0; i != 2; ++i) {
+    request& child = f.requests.emplace_back(parent);
+    child.forks_due = 0;
+    REQUIRE(f.scheduler.fork(parent, child) == status::ok);
+    --parent.forks_due;
+  }
+  // From now on it goes on as anybody.
+  f.plan();
+  const auto third = f.p;
+  CHECK(third.size() == 3);
+  f.p = second;
+  f.commit();
+  f.plan();
+  const auto fourth = f.p;
+  CHECK(fourth.size() == 3);
+  f.p = third;
+  f.commit();
+  f.p = fourth;
+  f.commit();
+  CHECK(parent.generated() == 3_tok);
+  while (!f.scheduler.idle()) f.step();
+  for (const request& r : f.requests) CHECK(r.state().life == lifecycle::finished);
+}
+
 TEST_CASE("groups: a group that is larger than the instance does not wait for ever") {
   fixture<gate::groups> f{{.blocks = 1000, .block_size = 16_tok, .residents = 4}, {}};
   request& a = f.submit(4, 2);

@@ -182,7 +182,8 @@ TEST_CASE("loading: blocks are held, nobody computes on them, and what has not c
     CHECK(p.load[0].request == &r[0]);
     CHECK(p.load[0].first == 0);
     CHECK(p.load[0].device.size() == 2);
-    CHECK(f.scheduler.arrived(r[0], 8_tok) == status::unknown_request);  // it has not started yet
+    CHECK(f.scheduler.arrived(r[0], 8_tok) == status::busy);  // it starts in the plan that is open
+    CHECK(f.scheduler.arrived(r[1], 4_tok) == status::unknown_request);
     f.commit(p, {.finished = true});
     CHECK(f.scheduler.why(r[0]) == wait_reason::loading);
     CHECK(f.scheduler.blocks_held(r[0]) == 3_blk);

@@ -3,6 +3,7 @@
 
 #include "support/catch.hpp"
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -57,6 +58,33 @@ TEST_CASE("block_chain: equal hashes where, and only where, all tokens so far ar
     CHECK(again > 100);
     CHECK(seen.size() > 50);
   }
+}
+
+TEST_CASE("block_chain: of a sequence of any length the first blocks have hashes, as without a bound") {
+  const std::vector<text_run> runs{{1, 37}, {2, 30}, {3, 50}};
+  block_chain all{16};
+  for (const text_run& r : runs) all.append(r);
+  for (const std::size_t most : {std::size_t{0}, std::size_t{2}, std::size_t{4}, std::size_t{99}}) {
+    INFO(most);
+    block_chain some{16, most};
+    block_chain::mark second;
+    for (const text_run& r : runs) {
+      if (r.id == 3) second = some.here();
+      some.append(r);
+    }
+    const auto common = static_cast<std::ptrdiff_t>(std::min(most, all.hashes().size()));
+    CHECK(some.hashes() == std::vector<std::uint64_t>(all.hashes().begin(), all.hashes().begin() + common));
+    CHECK(some.length() == all.length());
+    // Back to before the bound, and on.
+    some.cut(second);
+    CHECK(some.length() == 67);
+    some.append({3, 50});
+    CHECK(some.hashes() == std::vector<std::uint64_t>(all.hashes().begin(), all.hashes().begin() + common));
+  }
+  block_chain endless{16, 4};
+  endless.append({1, std::int64_t{1} << 62});
+  CHECK(endless.hashes().size() == 4);
+  CHECK(endless.length() == std::int64_t{1} << 62);
 }
 
 TEST_CASE("block_chain: what was appended can be forgotten, and something else said") {

@@ -8,6 +8,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace {
@@ -94,6 +95,29 @@ TEST_CASE("a search keeps the best that meets the objectives, and the nearest th
   CHECK(loaded.best->factor >= 2.9 / 1.02);
   CHECK(loaded.beyond->factor > 2.9);
   CHECK(loaded.beyond->factor <= loaded.best->factor * 1.021);
+  // Where nothing can be run beyond a factor, it is never asked for.
+  for (const std::pair<double, double>& range :
+       {std::pair{0.3, 1.5}, std::pair{1.0, 1.0}, std::pair{1 / 1024.0, 700.0}}) {
+    const double least = range.first;
+    const double most = range.second;
+    for (const double limit : {0.0, 0.4, 1.2, 1e9}) {
+      INFO(least << " to " << most << ", " << limit);
+      const auto bounded = sim::highest_rate(
+          [&](double factor) {
+            CHECK(factor >= least);
+            CHECK((factor < most || factor == 1));
+            return sim::capacity_trial{4, factor, std::nullopt, numbers(factor, factor <= limit)};
+          },
+          least, most);
+      if (limit >= most) {
+        REQUIRE(bounded.best);
+        CHECK(bounded.best->factor >= most / 1.02);
+        CHECK_FALSE(bounded.beyond);
+      } else if (limit < least) {
+        CHECK_FALSE(bounded.best);
+      }
+    }
+  }
   // Objectives that are met only because the run was too short do not count.
   CHECK_FALSE((sim::capacity_trial{1, 1, std::nullopt, numbers(1, true, sim::load_state::overload)}.meets()));
 }

@@ -36,6 +36,8 @@ TEST_CASE("a table of a page has all columns and marks the best", "[sim]") {
   CHECK(once.find("<td class=\"best\">3.000</td>") != once.npos);
   CHECK(once.find("<td>4.000</td>") != once.npos);
   CHECK(once.find("migrations") == once.npos);  // there are none
+  CHECK(once.find("session") == once.npos);
+  CHECK(once.find("goodput") == once.npos);
   sim::summary a2 = a;
   a2.ttft.mean = 2.5;
   CHECK(sim::html_table(std::vector<sim::replicates>{{a, a2}}).find("\u00b1") != once.npos);

@@ -87,6 +87,17 @@ TEST_CASE("a bad profile is an error with line and column: no JSON", "[sim]") {
   std::string other = "\xef\xbb\xbf";
   for (const char c : whole) other += c == '\n' ? std::string{"\r\n"} : std::string{c};
   CHECK(refusal(other).empty());
+  // Mistakes are where they are in any other file.
+  for (const std::string_view wrong :
+       {"{\n\"name\": \"x\",\n\"model\": 5\n}\n", "{\n\"name\": 1\n}\n", "{\n\"name\": \"x\",\n\"mode\": {\n}\n}\n",
+        "{\n\"name\":\n\"x\"\n,\n\"model\": {\n\"name\": true\n}\n}\n"}) {
+    std::string with_returns;
+    for (const char c : wrong) with_returns += c == '\n' ? std::string{"\r\n"} : std::string{c};
+    CHECK_FALSE(refusal(wrong).empty());
+    CHECK(refusal(with_returns) == refusal(wrong));
+  }
+  CHECK(refusal("{\n\"name\":\n" + std::string(60'000, '[')) ==
+        "p.json:1:1: expected arrays and objects at most 512 deep, found '['");
   // Wherever it ends, it is refused.
   for (std::size_t size = 0; size + 2 < whole.size(); size += 7) CHECK_FALSE(refusal(whole.substr(0, size)).empty());
 }

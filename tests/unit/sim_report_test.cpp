@@ -23,6 +23,8 @@
 #include <utility>
 #include <vector>
 
+#include <unistd.h>
+
 namespace {
 
 namespace sim = tessera::sim;
@@ -91,6 +93,19 @@ TEST_CASE("an output file goes through a link, and directly into what is no regu
     f.commit();
   }
   CHECK(fs::is_character_file("/dev/null"));
+  // What a link leads to need not have a path, as a pipe that a shell has opened.
+  if (!fs::exists("/dev/fd")) return;
+  int ends[2] = {};
+  REQUIRE(::pipe(ends) == 0);
+  {
+    sim::output_file f{fs::path{"/dev/fd"} / std::to_string(ends[1])};
+    f.write("through");
+    f.commit();
+  }
+  char read[8] = {};
+  CHECK(::read(ends[0], read, sizeof read) == 7);
+  CHECK(std::string_view{read} == "through");
+  for (const int end : ends) ::close(end);
 }
 
 TEST_CASE("a place that cannot be written is an error with its name", "[sim]") {
@@ -306,6 +321,43 @@ TEST_CASE("several seeds: means, intervals, and nobody is the best by chance", "
   CHECK(j[0].at("kv_transfer_p99").is_null());
   CHECK(j[0].at("ttft_by_reasoning_bin").size() == 8);
   CHECK(j[0].at("ttft_by_reasoning_bin")[0].at("n") == 3 * rows[0][0].ttft_by_reasoning_bin[0].n);
+}
+
+TEST_CASE("several seeds: what only some runs have is of these", "[sim]") {
+  const auto runs = [](const char* name, std::size_t without, double mean) {
+    sim::replicates all;
+    for (std::size_t s = 0; s != 3; ++s) {
+      all.push_back(made_up_run(name, 1).numbers);
+      if (s == without) continue;
+      all.back().session = {.count = 2, .mean = mean, .p99 = mean};
+      all.back().joules = all.back().joules_per_output_token = mean;
+      all.back().worst_tenant = mean;
+    }
+    return all;
+  };
+  for (const std::size_t without : {0U, 1U, 2U}) {
+    const std::vector<sim::replicates> rows{runs("a", without, 4), runs("b", without, 5)};
+    const auto j = nlohmann::json::parse(sim::format_json(rows));
+    CHECK(j[0].at("session").at("mean").get<double>() == 4);
+    CHECK(j[0].at("energy").at("joules").get<double>() == 4);
+    CHECK(j[0].at("worst_tenant").get<double>() == 4);
+    CHECK(j[0].at("interval95").at("session").at("mean").get<double>() == 0);
+    const std::string table = sim::format_table(rows, 300);
+    CHECK(table.find("4.0\u00b10.0*") != table.npos);   // the session's waits: without the seed that has none
+    CHECK(table.find("400.0\u00b10.0") != table.npos);  // the worst share
+  }
+  // What no run has is no column; what one policy lacks is none of its numbers.
+  CHECK(sim::format_table(std::vector<sim::replicates>{{made_up_run("a", 1).numbers}}, 300).find("session") ==
+        std::string::npos);
+  const std::string one =
+      sim::format_table(std::vector<sim::replicates>{runs("a", 9, 4), {made_up_run("b", 1).numbers}}, 300);
+  CHECK(one.find("session") != one.npos);
+  CHECK(one.find(" - ") != one.npos);
+}
+
+TEST_CASE("JSON says what it can of a name that is no UTF-8", "[sim]") {
+  const std::vector<sim::replicates> rows{{made_up_run("a", 1).numbers}};
+  CHECK(sim::format_json(rows, {{"trace", "caf\xe9.csv"}}).find("caf\xef\xbf\xbd.csv") != std::string::npos);
 }
 
 TEST_CASE("remarks say what a reader must know, and nothing else", "[sim]") {

@@ -151,12 +151,24 @@ TEST_CASE("files are read as the world writes them", "[sim]") {
              "{\"arrival_s\": 1.5, \"prompt_tokens\": 20, \"output_tokens\": 7}") == expected);
   CHECK(refusal("prompt_tokens,output_tokens\r1,2\r").find("t:1:28: expected a newline behind") == 0);
 
+  // Ours, whoever else has a column of such a name.
+  for (const std::string head :
+       {"arrival_s,prompt_tokens,output_tokens,input_tokens", "arrival_s,prompt_tokens,output_tokens,ContextTokens"}) {
+    CHECK(rows(head + "\n0,10,5,1\n1.5,20,7,1\n") == expected);
+  }
+  CHECK(rows("input_tokens,arrival_s,prompt_tokens,output_tokens\n1,0,10,5\n1,1.5,20,7\n") == expected);
+  CHECK(rows("{\"input_tokens\": 1, \"arrival_s\": 0, \"prompt_tokens\": 10, \"output_tokens\": 5}\n"
+             "{\"arrival_s\": 1.5, \"prompt_tokens\": 20, \"output_tokens\": 7}\n") == expected);
+
   // Logs: in any order, over midnight, with rows that failed.
   CHECK(rows("TIMESTAMP,ContextTokens,GeneratedTokens\r\n"
              "2023-11-17 00:00:00.7500000,20,7\r\n"
              "2023-11-16 23:59:59.2500000,10,5\r\n") == expected);
   CHECK(rows("TIMESTAMP,ContextTokens,GeneratedTokens\n2024-02-29 23:59:59.25+00:00,10,5\n"
              "2024-03-01 00:00:00.75+00:00,20,7\n") == expected);
+  CHECK(rows("{\"TIMESTAMP\": \"2023-11-16 23:59:59.25\", \"ContextTokens\": 10, \"GeneratedTokens\": 5}\n"
+             "{\"TIMESTAMP\": \"2023-11-17T00:00:00.75\", \"ContextTokens\": 20, \"GeneratedTokens\": 7}\n") ==
+        expected);
   CHECK(rows("Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type\n"
              "5,ChatGPT,10,5,15,Conversation log\n6,GPT-4,3,0,3,API log\n6.5,GPT-4,20,7,27,API log\n") ==
         "0.000000 10 0+5\n1.500000 20 0+7\n1");
@@ -342,6 +354,13 @@ TEST_CASE("a bad line of JSON is an error with line and column", "[sim]") {
   CHECK(refusal(good + " [1]\n") == "t:2:2: expected a JSON object on each line, found '[1]'");
   CHECK(refusal(good + "{\"prompt_tokens\": 1, }\n").find("t:2:22: expected a JSON object on each line, found") == 0);
   CHECK(refusal(good + "{\"a\": 1e999}\n").find("t:2:") == 0);
+  const std::string deep = std::string(100'000, '[') + std::string(100'000, ']');
+  CHECK(refusal(good + "{\"a\": " + deep + "}\n") == "t:2:1: expected arrays and objects at most 512 deep, found '['");
+  CHECK(refusal("{\"input_lens\": [" + deep + "], \"output_lens\": [1]}") ==
+        "t:1:1: expected arrays and objects at most 512 deep, found '['");
+  CHECK(refusal("{\"a\": " + std::string(511, '[') + std::string(511, ']') +
+                ", \"prompt_tokens\": 1, \"output_tokens\": 1}\n")
+            .empty());
   CHECK(refusal(good + "{\"prompt_tokens\": 0, \"output_tokens\": 2}\n") ==
         "t:2:19: expected prompt_tokens, a whole number from 1 to 1000000000, found '0'");
   CHECK(refusal(good + "{\"prompt_tokens\": \"1\", \"output_tokens\": 2}\n").find("t:2:19: expected prompt_tokens") ==

@@ -19,9 +19,10 @@ using due_first_request = request_hook_for<order::earliest_due<>>;
 /// It is one of four parts, which work without each other:
 /// - this scheduler;
 /// - `rank::length_distribution`, which makes expected lengths of PARS's scores and of how long a request is already;
-/// - a bound on what prompts add to a step: `step_limits::token_budget` no more than the residents and what
-///   `headroom::prefill_cost::within` allows for the time that a decode step leaves of half the target TPOT, so that no
-///   prompt holds up those who read;
+/// - a bound on what prompts add to a step: `step_limits::prefill_budget` no more than `headroom::prefill_cost::within`
+///   allows for the time that a decode step leaves of half the target TPOT, so that no prompt holds up those who read,
+///   and no less than a block, so that prompts go on where nothing is left of it; `token_budget` stays at what the
+///   engine can take;
 /// - placement by headroom: `placement::least_in_line` over the smaller of Phi_T (the prompts that wait on an instance)
 ///   and Phi_S (its memory when all its requests have their expected length), where what counts while both are plenty
 ///   is by how many seconds a request would lengthen its own latency and the others'; `placement::migrate_when_tight`
@@ -53,11 +54,14 @@ class due_first : public iteration_scheduler<Request, order::earliest_due<Expect
     double revised = 2;               ///< Bound on what is expected later: see `order::earliest_due`.
     duration prompt_pace{};           ///< For a longer prompt than others': see `order::earliest_due`.
     duration move_pace{};             ///< For KV that makes way: see `order::earliest_due`.
-    double watermark = 0.01;  ///< Fraction of the blocks kept free when a request starts without displacing anyone.
-    [[no_unique_address]] Expected expected{};  ///< Says how long a request's output will be.
-    [[no_unique_address]] Deadline deadline{};  ///< Says when a request's reader runs dry.
-    [[no_unique_address]] Gate gate{};          ///< Says who may start.
-    [[no_unique_address]] Draft draft{};        ///< Says how many tokens are guessed.
+    double watermark = 0.01;      ///< Fraction of the blocks kept free when a request starts without displacing anyone.
+    bool chunked_prefill = true;  ///< As in `scheduler_config`.
+    reservation reserve = reservation::by_chunk;  ///< As there.
+    bool keep_draft_blocks = false;               ///< As there.
+    [[no_unique_address]] Expected expected{};    ///< Says how long a request's output will be.
+    [[no_unique_address]] Deadline deadline{};    ///< Says when a request's reader runs dry.
+    [[no_unique_address]] Gate gate{};            ///< Says who may start.
+    [[no_unique_address]] Draft draft{};          ///< Says how many tokens are guessed.
   };
 
   /// Over a buffer of at least `required_bytes(l)`.
@@ -79,7 +83,10 @@ class due_first : public iteration_scheduler<Request, order::earliest_due<Expect
                       .deadline = c.deadline},
             .admit = {.fraction = c.watermark},
             .gate = c.gate,
-            .draft = c.draft};
+            .draft = c.draft,
+            .chunked_prefill = c.chunked_prefill,
+            .reserve = c.reserve,
+            .keep_draft_blocks = c.keep_draft_blocks};
   }
 };
 

@@ -21,9 +21,12 @@ class fcfs : public iteration_scheduler<Request, order::fcfs, preempt::swap, adm
  public:
   /// Parameters of the parts; each is described at its own type.
   struct config {
-    double watermark = 0.01;              ///< Fraction of the blocks kept free when a request starts.
-    [[no_unique_address]] Gate gate{};    ///< Says who may start.
-    [[no_unique_address]] Draft draft{};  ///< Says how many tokens are guessed.
+    double watermark = 0.01;                      ///< Fraction of the blocks kept free when a request starts.
+    bool chunked_prefill = true;                  ///< As in `scheduler_config`.
+    reservation reserve = reservation::by_chunk;  ///< As there.
+    bool keep_draft_blocks = false;               ///< As there.
+    [[no_unique_address]] Gate gate{};            ///< Says who may start.
+    [[no_unique_address]] Draft draft{};          ///< Says how many tokens are guessed.
   };
 
   /// Over a buffer of at least `required_bytes(l)`.
@@ -35,7 +38,12 @@ class fcfs : public iteration_scheduler<Request, order::fcfs, preempt::swap, adm
 
  private:
   static typename base::config policies(const config& c) noexcept {
-    return {.admit = {.fraction = c.watermark}, .gate = c.gate, .draft = c.draft};
+    return {.admit = {.fraction = c.watermark},
+            .gate = c.gate,
+            .draft = c.draft,
+            .chunked_prefill = c.chunked_prefill,
+            .reserve = c.reserve,
+            .keep_draft_blocks = c.keep_draft_blocks};
   }
 };
 

@@ -41,11 +41,14 @@ class pars : public iteration_scheduler<Request, order::ranked<Scorer>, preempt:
  public:
   /// Parameters of the parts; each is described at its own type.
   struct config {
-    duration threshold = duration{120.0};      ///< Age at which a request is boosted; `duration::forever()`: never.
-    double watermark = 0.01;                   ///< Fraction of the blocks kept free when a request starts.
-    [[no_unique_address]] Scorer scorer = {};  ///< Says how long a request is expected to take.
-    [[no_unique_address]] Gate gate{};         ///< Says who may start.
-    [[no_unique_address]] Draft draft{};       ///< Says how many tokens are guessed.
+    duration threshold = duration{120.0};         ///< Age at which a request is boosted; `duration::forever()`: never.
+    double watermark = 0.01;                      ///< Fraction of the blocks kept free when a request starts.
+    bool chunked_prefill = true;                  ///< As in `scheduler_config`.
+    reservation reserve = reservation::by_chunk;  ///< As there.
+    bool keep_draft_blocks = false;               ///< As there.
+    [[no_unique_address]] Scorer scorer = {};     ///< Says how long a request is expected to take.
+    [[no_unique_address]] Gate gate{};            ///< Says who may start.
+    [[no_unique_address]] Draft draft{};          ///< Says how many tokens are guessed.
   };
 
   /// Over a buffer of at least `required_bytes(l)`.
@@ -60,7 +63,10 @@ class pars : public iteration_scheduler<Request, order::ranked<Scorer>, preempt:
     return {.order = {.threshold = c.threshold, .scorer = c.scorer},
             .admit = {.fraction = c.watermark},
             .gate = c.gate,
-            .draft = c.draft};
+            .draft = c.draft,
+            .chunked_prefill = c.chunked_prefill,
+            .reserve = c.reserve,
+            .keep_draft_blocks = c.keep_draft_blocks};
   }
 };
 

@@ -30,9 +30,12 @@ class pascal : public iteration_scheduler<Request, order::two_phase, preempt::sw
     tokens quantum{500};              ///< Tokens generated between two turns, in either queue.
     tokens demote_above{5000};        ///< KV length above which a reasoning request is demoted.
     bool fewest_quanta_first = true;  ///< How each queue takes turns; false: in a circle. See `order::two_phase`.
-    double watermark = 0.01;  ///< Fraction of the blocks kept free when a request starts without displacing anyone.
-    [[no_unique_address]] Gate gate{};    ///< Says who may start.
-    [[no_unique_address]] Draft draft{};  ///< Says how many tokens are guessed.
+    double watermark = 0.01;      ///< Fraction of the blocks kept free when a request starts without displacing anyone.
+    bool chunked_prefill = true;  ///< As in `scheduler_config`.
+    reservation reserve = reservation::by_chunk;  ///< As there.
+    bool keep_draft_blocks = false;               ///< As there.
+    [[no_unique_address]] Gate gate{};            ///< Says who may start.
+    [[no_unique_address]] Draft draft{};          ///< Says how many tokens are guessed.
   };
 
   /// Over a buffer of at least `required_bytes(l)`.
@@ -48,7 +51,10 @@ class pascal : public iteration_scheduler<Request, order::two_phase, preempt::sw
         .order = {.quantum = c.quantum, .demote_above = c.demote_above, .fewest_quanta_first = c.fewest_quanta_first},
         .admit = {.fraction = c.watermark},
         .gate = c.gate,
-        .draft = c.draft};
+        .draft = c.draft,
+        .chunked_prefill = c.chunked_prefill,
+        .reserve = c.reserve,
+        .keep_draft_blocks = c.keep_draft_blocks};
   }
 };
 

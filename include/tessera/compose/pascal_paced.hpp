@@ -34,10 +34,13 @@ class pascal_paced : public iteration_scheduler<Request, order::paced<Deadline>,
     std::uint64_t young_quanta = 2;   ///< From so many quanta on, reasoning requests go by age alone.
     tokens slice{250};                ///< Tokens generated between two looks at an answer's reader.
     duration margin = duration{1.0};  ///< An answer is urgent so long before its reader runs dry.
-    double watermark = 0.01;  ///< Fraction of the blocks kept free when a request starts without displacing anyone.
-    [[no_unique_address]] Deadline deadline{};  ///< Says when a request's reader runs dry.
-    [[no_unique_address]] Gate gate{};          ///< Says who may start.
-    [[no_unique_address]] Draft draft{};        ///< Says how many tokens are guessed.
+    double watermark = 0.01;      ///< Fraction of the blocks kept free when a request starts without displacing anyone.
+    bool chunked_prefill = true;  ///< As in `scheduler_config`.
+    reservation reserve = reservation::by_chunk;  ///< As there.
+    bool keep_draft_blocks = false;               ///< As there.
+    [[no_unique_address]] Deadline deadline{};    ///< Says when a request's reader runs dry.
+    [[no_unique_address]] Gate gate{};            ///< Says who may start.
+    [[no_unique_address]] Draft draft{};          ///< Says how many tokens are guessed.
   };
 
   /// Over a buffer of at least `required_bytes(l)`.
@@ -56,7 +59,10 @@ class pascal_paced : public iteration_scheduler<Request, order::paced<Deadline>,
                       .deadline = c.deadline},
             .admit = {.fraction = c.watermark},
             .gate = c.gate,
-            .draft = c.draft};
+            .draft = c.draft,
+            .chunked_prefill = c.chunked_prefill,
+            .reserve = c.reserve,
+            .keep_draft_blocks = c.keep_draft_blocks};
   }
 };
 

@@ -25,9 +25,12 @@ class round_robin : public iteration_scheduler<Request, order::round_robin, pree
   struct config {
     tokens quantum{500};               ///< Tokens generated between two turns.
     bool fewest_quanta_first = false;  ///< False: turns in a circle. See `order::round_robin`.
-    double watermark = 0.01;  ///< Fraction of the blocks kept free when a request starts without displacing anyone.
-    [[no_unique_address]] Gate gate{};    ///< Says who may start.
-    [[no_unique_address]] Draft draft{};  ///< Says how many tokens are guessed.
+    double watermark = 0.01;      ///< Fraction of the blocks kept free when a request starts without displacing anyone.
+    bool chunked_prefill = true;  ///< As in `scheduler_config`.
+    reservation reserve = reservation::by_chunk;  ///< As there.
+    bool keep_draft_blocks = false;               ///< As there.
+    [[no_unique_address]] Gate gate{};            ///< Says who may start.
+    [[no_unique_address]] Draft draft{};          ///< Says how many tokens are guessed.
   };
 
   /// Over a buffer of at least `required_bytes(l)`.
@@ -42,7 +45,10 @@ class round_robin : public iteration_scheduler<Request, order::round_robin, pree
     return {.order = {.quantum = c.quantum, .fewest_quanta_first = c.fewest_quanta_first},
             .admit = {.fraction = c.watermark},
             .gate = c.gate,
-            .draft = c.draft};
+            .draft = c.draft,
+            .chunked_prefill = c.chunked_prefill,
+            .reserve = c.reserve,
+            .keep_draft_blocks = c.keep_draft_blocks};
   }
 };
 

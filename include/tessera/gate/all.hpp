@@ -29,6 +29,7 @@ struct all {
 
   /// The strictest answer. As the sum of theirs.
   template <schedulable R>
+    requires(passes || screens)
   [[nodiscard]] constexpr passage ask(const R& candidate, const gate_view<R>& view) const noexcept {
     passage strictest = passage::start;
     std::apply([&](const Gates&... g) noexcept { ((strictest = std::max(strictest, asked(g, candidate, view))), ...); },

@@ -138,4 +138,41 @@ struct in_line {
 };
 
 }  // namespace gate
+
+namespace detail {
+
+/// Says in one sentence which requirement of `gate_policy` is missing. Instantiating it is the check.
+template <class G, class R>
+struct explain_gate_policy {
+  static constexpr bool says_passes = requires { requires std::same_as<decltype(G::passes), const bool>; };
+  static constexpr bool is_asked = [] {
+    if constexpr (says_passes) {
+      return G::passes || gate_screens<G>;
+    } else {
+      return gate_screens<G>;
+    }
+  }();
+  static constexpr bool says_most_skipped = requires(const G& g) {
+    { g.most_skipped } -> std::convertible_to<std::size_t>;
+  };
+  static_assert(std::copyable<G>, "tessera: the gate must be copyable");
+  static_assert(says_passes, "tessera: the gate lacks `static constexpr bool passes`");
+  static_assert(!is_asked || says_most_skipped, "tessera: a gate that passes or screens needs `most_skipped`");
+  static_assert(!is_asked || !says_most_skipped || gate_asks<G, R>,
+                "tessera: a gate that passes or screens needs `passage ask(const R&, const gate_view<R>&) const "
+                "noexcept`, and requests the members that it asks of them, as `adapter`, `tenant` or `forks_due`");
+  static_assert(is_asked || !gate_asks<G, R>,
+                "tessera: the gate has `ask`, but neither passes nor screens: it would never be asked");
+  static_assert(gate_hears_if_it_counts<G, R>,
+                "tessera: a gate that counts needs, all noexcept, `begin()`, and of a request `starts`, `joins`, "
+                "`started`, `charge(r, tokens)`, `stopped` and `left`");
+  static_assert(gate_hears_skips_quietly<G, R>,
+                "tessera: a gate that hears `void skips(const R&) noexcept` must count");
+  static_assert(
+      gate_says_whom_if_it_refuses<G, R>,
+      "tessera: a gate that refuses some needs `bool refuses(const R&, R::time_point now) const noexcept`, and "
+      "requests the members that it asks of them");
+};
+
+}  // namespace detail
 TESSERA_NAMESPACE_END

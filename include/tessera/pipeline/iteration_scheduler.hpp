@@ -82,7 +82,11 @@ template <schedulable Request, class Order = order::fcfs, class Preempt = preemp
 class iteration_scheduler {
   static_assert(sizeof(detail::explain_queue_discipline<Order, Request>) != 0);
   static_assert(queue_discipline<Order, Request>, "tessera: Order is not a queue_discipline for this request type");
-  static_assert(preemption_policy<Preempt, Request>,
+  static_assert(!detail::preemption_chooses<Preempt> || detail::preemption_says_loss<Preempt, Request>,
+                "tessera: a Preempt that chooses needs `window` and `double loss(const Request&, const victim_view&) "
+                "const noexcept`");
+  static_assert(preemption_policy<Preempt, Request> ||
+                    (detail::preemption_chooses<Preempt> && !detail::preemption_says_loss<Preempt, Request>),
                 "tessera: Preempt lacks `preemption_mode mode(const Request&, blocks) const noexcept`");
   static_assert(admission_policy<Admit, Request>,
                 "tessera: Admit lacks `bool admits(const Request&, const admission_view<Request>&) const noexcept`");
@@ -96,12 +100,12 @@ class iteration_scheduler {
                 "tessera: with kv::groups, a request that has prefix_hashes() has them for each group: "
                 "`std::array<std::span<const std::uint64_t>, Groups> prefix_hashes() const noexcept`");
   static_assert(kv::table_policy<Tables>, "tessera: Tables is not a kv::table_policy");
-  static_assert(gate_policy<Gate, Request>,
-                "tessera: Gate lacks `static constexpr bool passes`, or `most_skipped` and "
-                "`passage ask(const Request&, const gate_view<Request>&) const noexcept`, or, if it counts, a function "
-                "that hears");
-  static_assert(draft_policy<Draft, Request>,
-                "tessera: Draft lacks `tokens drafts(const Request&, const draft_view&) const noexcept`");
+  static_assert(sizeof(detail::explain_gate_policy<Gate, Request>) != 0);
+  static_assert(gate_policy<Gate, Request>, "tessera: Gate is not a gate_policy for this request type");
+  static_assert(
+      draft_policy<Draft, Request>,
+      "tessera: Draft lacks `tokens drafts(const Request&, const draft_view&) const noexcept`, or the request "
+      "what that asks of it, as `drafts`");
 
   using ledger = detail::ledger_for<Request, BlockStore>;
   using shown_tables = typename ledger::template shown_by<Tables>;
@@ -275,11 +279,13 @@ class iteration_scheduler {
   /// So many tokens of the sequence have KV in the blocks that `load` named, from its beginning: as many as were
   /// announced, or fewer, and it computes the rest. Nothing else writes to them from now on, and whole blocks of it are
   /// found by whoever begins alike. O(log n), a move of pointers, and a look at each of its blocks. Returns
-  /// `unknown_request` if it is not loading here, `busy` while a plan is open, `invalid` if `n` is negative or more
-  /// than was announced.
+  /// `unknown_request` if it is not loading here, `busy` while a plan is open (the one that lists it in `load`, too),
+  /// `invalid` if `n` is negative or more than was announced.
   [[nodiscard]] status arrived(Request& r, tokens n) noexcept
     requires(ledger::travels)
   {
+    if (r.state().loads && roster_.contains(r) && is_starting(r))
+      return status::busy;  // `load` of the open plan has it
     if (!is_loading(r) || !roster_.contains(r)) return status::unknown_request;
     if (plans_.has_open()) return status::busy;
     if (n < tokens{} || n > r.state().computed) return status::invalid;
@@ -330,10 +336,12 @@ class iteration_scheduler {
 
   /// Lets `child` begin as a copy of a resident, for parallel sampling: it has the same progress and shares its KV. A
   /// last block that is not full is copied: the next plan lists it in `copies`, whoever is in it. `child` has its
-  /// description, `prompt` as its parent's, and is resident when this returns. O(log residents + blocks held). Returns
-  /// `unknown_request` if the parent is no resident here, `invalid` if the prompts differ or max_output is negative;
-  /// `busy` while a plan is open or one in flight has the parent, or if the child is in a scheduler; `never_fits`;
-  /// `exhausted` if there is no place, or no block for the copy.
+  /// description, `prompt` as its parent's, and is resident when this returns. With several plans in flight the parent
+  /// needs a member `forks_due`, as for `gate::groups`: while it is not 0, no plan goes on with a request of which one
+  /// in flight will know the next token; all children begin between that plan's commit and the next plan. O(log
+  /// residents + blocks held). Returns `unknown_request` if the parent is no resident here, `invalid` if the prompts
+  /// differ or max_output is negative; `busy` while a plan is open or one in flight has the parent, or if the child is
+  /// in a scheduler; `never_fits`; `exhausted` if there is no place, or no block for the copy.
   [[nodiscard]] status fork(const Request& parent, Request& child) noexcept {
     if (parent.state().life != lifecycle::resident || !roster_.contains(parent)) return status::unknown_request;
     if (plans_.has_open() || is_in_flight(parent) || is_live(child.state().life) ||

@@ -20,8 +20,9 @@ struct step_limits {
   tokens token_budget{8192};    ///< Most tokens run in the step: prefill, decode and lookahead together (without
                                 ///< chunked prefill, one prompt may exceed it).
   tokens max_chunk{};           ///< Most prefill tokens of one request in the step; 0: only the budget binds.
-  tokens prefill_budget{};  ///< Most prefill tokens of all; 0: only `token_budget` binds. Who decodes is not held up
-                            ///< when it is spent. From a time: `cost::prefill_in_time`.
+  tokens prefill_budget{};  ///< Most prefill tokens of all; 0: only `token_budget` binds, so a budget that is computed
+                            ///< must be at least 1. Who decodes is not held up when it is spent. From a time:
+                            ///< `cost::prefill_in_time`.
   tokens lookahead{};       ///< Most KV slots for the drafts of one request; how many it gets of what is free, the
                             ///< draft policy says (by default as many). 0: nobody drafts.
   std::size_t max_starts = ~std::size_t{0};  ///< Most waiting requests that start in the step; 0: no new admissions.
@@ -142,7 +143,8 @@ struct step_plan {
 struct outcome {
   std::uint16_t produced = 1;     ///< Tokens sampled, up to 1 + the entry's lookahead. Ignored if it does not sample.
   bool end_of_reasoning = false;  ///< The last produced token ends the reasoning phase (cut speculation off there).
-  bool finished = false;          ///< The request is done.
+  bool finished = false;          ///< The request is done. Also of an entry that does not sample: then it ends in the
+                                  ///< middle of its prompt, so look at `samples` first.
   bool failed = false;            ///< The request cannot go on.
 };
 

@@ -18,7 +18,12 @@ namespace detail {
 template <class Request>
 [[nodiscard]] bool may_end_in_flight(const Request& r, tokens longest) noexcept {
   const auto& s = r.state();
-  return s.expected != 0 && (s.reach() > longest || (r.max_output > tokens{} && s.reach() - r.prompt >= r.max_output));
+  if (s.expected == 0) return false;
+  // Nor is one that is to be forked gone on with before its children have begun.
+  if constexpr (requires { r.forks_due != 0; }) {
+    if (r.forks_due != 0) return true;
+  }
+  return s.reach() > longest || (r.max_output > tokens{} && s.reach() - r.prompt >= r.max_output);
 }
 
 /// The step that is being planned, or whose plan is in flight: who is in it, and how far the walk has come.

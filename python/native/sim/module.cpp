@@ -57,6 +57,9 @@ nb::dict columns_of(const std::vector<sim::trace_row>& rows) {
     d["session"] = column<std::int64_t>(rows, [](const row& r) { return r.session; });
     d["think_s"] = column<double>(rows, [](const row& r) { return r.think_s; });
   }
+  if (std::any_of(rows.begin(), rows.end(), [](const row& r) { return r.tenant >= 0; })) {
+    d["tenant"] = column<std::int64_t>(rows, [](const row& r) { return r.tenant; });
+  }
   if (std::any_of(rows.begin(), rows.end(), [](const row& r) { return !r.runs.empty(); })) {
     nb::list all;
     for (const row& r : rows) {
@@ -69,10 +72,10 @@ nb::dict columns_of(const std::vector<sim::trace_row>& rows) {
   return d;
 }
 
-std::int64_t whole(double x, const char* name, std::size_t i, std::int64_t least) {
-  if (!(x >= static_cast<double>(least)) || x > static_cast<double>(sim::max_trace_tokens) || x != std::floor(x)) {
-    throw sim::usage_error{
-        fmt::format("{}[{}] must be a whole number from {} to {}, not {}", name, i, least, sim::max_trace_tokens, x)};
+std::int64_t whole(double x, const char* name, std::size_t i, std::int64_t least,
+                   std::int64_t most = sim::max_trace_tokens) {
+  if (!(x >= static_cast<double>(least)) || x > static_cast<double>(most) || x != std::floor(x)) {
+    throw sim::usage_error{fmt::format("{}[{}] must be a whole number from {} to {}, not {}", name, i, least, most, x)};
   }
   return static_cast<std::int64_t>(x);
 }
@@ -81,9 +84,9 @@ std::int64_t whole(double x, const char* name, std::size_t i, std::int64_t least
 /// or nothing at all.
 std::vector<sim::trace_row> rows_of(const numbers& arrival, const numbers& prompt, const numbers& output,
                                     const numbers& reasoning, const numbers& score, const numbers& session,
-                                    const numbers& think, const nb::list& runs) {
+                                    const numbers& think, const numbers& tenant, const nb::list& runs) {
   const std::size_t n = arrival.shape(0);
-  for (const numbers* other : {&prompt, &output, &reasoning, &score, &session, &think}) {
+  for (const numbers* other : {&prompt, &output, &reasoning, &score, &session, &think, &tenant}) {
     if (other->shape(0) != n) throw sim::usage_error{"the columns of a workload must have one length"};
   }
   if (runs.size() != 0 && runs.size() != n) throw sim::usage_error{"the columns of a workload must have one length"};
@@ -112,6 +115,9 @@ std::vector<sim::trace_row> rows_of(const numbers& arrival, const numbers& promp
     r.think_s = think.data()[i];
     if (!(r.think_s >= 0) || r.think_s > sim::max_trace_seconds) {
       throw sim::usage_error{fmt::format("think_s[{}] must be a number of seconds from 0, not {}", i, r.think_s)};
+    }
+    if (tenant.data()[i] != -1) {
+      r.tenant = static_cast<std::int32_t>(whole(tenant.data()[i], "tenant", i, 0, sim::max_tenants - 1));
     }
     if (runs.size() == 0) continue;
     for (const nb::handle pair : nb::list(runs[i])) {
@@ -204,12 +210,13 @@ auto called(const nb::object& place, std::exception_ptr& failure) {
 
 nb::dict replay(const std::string& policy, const numbers& arrival, const numbers& prompt, const numbers& output,
                 const numbers& reasoning, const numbers& score, const numbers& session, const numbers& think,
-                const nb::list& runs, bool prefix_cache, const std::string& profile, std::int64_t instances,
-                std::optional<std::int64_t> kv_blocks, std::int64_t block_size, std::int64_t max_batch,
-                std::int64_t token_budget, std::int64_t in_flight, std::optional<double> threshold, nb::object place,
-                std::optional<std::int64_t> routers, double report_s, std::optional<double> ttft,
-                std::optional<double> tpot, const std::optional<std::string>& explain) {
-  const std::vector<sim::trace_row> rows = rows_of(arrival, prompt, output, reasoning, score, session, think, runs);
+                const numbers& tenant, const nb::list& runs, bool prefix_cache, const std::string& profile,
+                std::int64_t instances, std::optional<std::int64_t> kv_blocks, std::int64_t block_size,
+                std::int64_t max_batch, std::int64_t token_budget, std::int64_t in_flight,
+                std::optional<double> threshold, nb::object place, std::optional<std::int64_t> routers, double report_s,
+                std::optional<double> ttft, std::optional<double> tpot, const std::optional<std::string>& explain) {
+  const std::vector<sim::trace_row> rows =
+      rows_of(arrival, prompt, output, reasoning, score, session, think, tenant, runs);
   constexpr auto how = sim::spelling::names;
   const sim::machines kind{static_cast<std::size_t>(sim::require_within(instances, 1, sim::max_instances, "instances")),
                            profile_for(profile)};
@@ -322,18 +329,19 @@ NB_MODULE(_sim, m) {
   m.def(
       "read_trace",
       [](const std::string& path, std::optional<double> rate, double rate_scale, std::size_t requests,
-         std::uint64_t seed) {
-        const sim::trace t = sim::read_trace(path);
+         std::uint64_t seed, std::int64_t hash_tokens) {
+        const sim::trace t = sim::read_trace(path, {.hash_tokens = hash_tokens});
         nb::list unused;
         for (const std::string& name : t.unused) unused.append(name);
         return nb::make_tuple(columns_of(sim::schedule_arrivals(
                                   t, {.rate = rate, .rate_scale = rate_scale, .requests = requests, .seed = seed})),
-                              unused);
+                              unused, t.failed);
       },
-      nb::arg("path"), nb::arg("rate").none(), nb::arg("rate_scale"), nb::arg("requests"), nb::arg("seed"));
+      nb::arg("path"), nb::arg("rate").none(), nb::arg("rate_scale"), nb::arg("requests"), nb::arg("seed"),
+      nb::arg("hash_tokens"));
   m.def("replay", &replay, nb::arg("policy"), nb::arg("arrival_s"), nb::arg("prompt_tokens"), nb::arg("output_tokens"),
-        nb::arg("reasoning_tokens"), nb::arg("score"), nb::arg("session"), nb::arg("think_s"), nb::arg("runs"),
-        nb::arg("prefix_cache"), nb::arg("profile"), nb::arg("instances"), nb::arg("kv_blocks").none(),
+        nb::arg("reasoning_tokens"), nb::arg("score"), nb::arg("session"), nb::arg("think_s"), nb::arg("tenant"),
+        nb::arg("runs"), nb::arg("prefix_cache"), nb::arg("profile"), nb::arg("instances"), nb::arg("kv_blocks").none(),
         nb::arg("block_size"), nb::arg("max_batch"), nb::arg("token_budget"), nb::arg("in_flight"),
         nb::arg("threshold").none(), nb::arg("place").none(), nb::arg("routers").none(), nb::arg("report_s"),
         nb::arg("ttft").none(), nb::arg("tpot").none(), nb::arg("explain").none());

@@ -12,8 +12,8 @@ def profiles() -> list[tuple[str, str]]: ...
 def profile_json(name: str) -> str: ...
 def generate(workload: str, requests: int, rate: float | None, seed: int) -> dict[str, Any]: ...
 def read_trace(
-    path: str, rate: float | None, rate_scale: float, requests: int, seed: int
-) -> tuple[dict[str, Any], list[str]]: ...
+    path: str, rate: float | None, rate_scale: float, requests: int, seed: int, hash_tokens: int
+) -> tuple[dict[str, Any], list[str], int]: ...
 def replay(
     policy: str,
     arrival_s: np.ndarray,
@@ -23,6 +23,7 @@ def replay(
     score: np.ndarray,
     session: np.ndarray,
     think_s: np.ndarray,
+    tenant: np.ndarray,
     runs: list[list[tuple[int, int]]],
     prefix_cache: bool,
     profile: str,

@@ -129,7 +129,7 @@ class cluster {
     recorder_.service.assign(static_cast<std::size_t>(tenants), 0.0);
     demand_ = reference_demand(rows);
     rows_ = rows;
-    turns_ = {rows, options_.instance.limits.block_size.count(), shares && options_.prefix_cache};
+    turns_ = {rows, options_.instance.limits.block_size.count(), shares && options_.prefix_cache, most_kv_.count() + 1};
     for (std::size_t i = 0; i != instances_.size(); ++i) look_at(i);
     std::size_t next_row = 0;
     std::size_t arrived = 0;

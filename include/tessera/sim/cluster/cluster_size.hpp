@@ -18,6 +18,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 
 /// @file
 /// The cluster for a workload, from what its user says: which machines, how many, and how large their memory, batches
@@ -47,6 +48,35 @@ inline std::int64_t require_within(std::int64_t n, std::int64_t least, std::int6
     throw usage_error{fmt::format("{} must be from {} to {}, not {}", name, least, most, n)};
   }
   return n;
+}
+
+/// Longest replay, in seconds: up to here a double holds a moment to a tenth of a microsecond.
+inline constexpr double max_replay_seconds = 1e9;
+
+/// Seconds from the first arrival to the last, or to the last turn of a session, as if answers took no time. O(rows).
+[[nodiscard]] inline double least_span(std::span<const trace_row> rows) {
+  double last_s = rows.back().arrival_s;
+  std::unordered_map<std::int64_t, double> sessions;
+  for (const trace_row& row : rows) {
+    if (row.session < 0) continue;
+    const auto [at_s, first] = sessions.try_emplace(row.session, row.arrival_s);
+    if (!first) at_s->second = std::max(row.arrival_s, at_s->second + row.think_s);
+    last_s = std::max(last_s, at_s->second);
+  }
+  return last_s - rows.front().arrival_s;
+}
+
+/// The arrivals of a replay fit on its time line. @throws usage_error
+inline void check_span(std::span<const trace_row> rows) {
+  if (const double span = least_span(rows); !(span <= max_replay_seconds)) {
+    throw usage_error{
+        fmt::format("the last of {} requests arrives {:.3g} seconds after the first; a replay spans at most {:g}",
+                    rows.size(), span, max_replay_seconds)};
+  }
+  if (!(rows.back().arrival_s <= max_trace_seconds)) {
+    throw usage_error{fmt::format("the last of {} requests arrives at {:.3g} seconds; at most {:g} can be told apart",
+                                  rows.size(), rows.back().arrival_s, max_trace_seconds)};
+  }
 }
 
 /// So many instances of one kind.
@@ -113,9 +143,10 @@ struct instance_size {
 
 /// The cluster of these machines for `rows`. What its kinds must agree on, the fabric and the host, is as slow as the
 /// slowest. Everything else is as `cluster_options` begin. O(kinds * rows + instances).
-/// @param kinds at least one. @throws usage_error as `size_instance`
+/// @param kinds at least one. @throws usage_error as `check_span` and `size_instance`
 [[nodiscard]] inline cluster_options size_cluster(std::span<const machines> kinds, const instance_size& asked,
                                                   std::span<const trace_row> rows, spelling how) {
+  check_span(rows);
   const sim::profile& first = kinds.front().profile;
   cluster_options o{.instances = 0,
                     .instance = size_instance(asked, first, rows, how),

@@ -29,8 +29,11 @@ class turns {
   static constexpr std::size_t none = std::numeric_limits<std::size_t>::max();
 
   turns() = default;
-  /// O(rows). @param shares whether `hashes` will be asked for.
-  turns(std::span<const trace_row> rows, std::int64_t block_size, bool shares) : block_size_{block_size} {
+  /// O(rows). @param shares whether `hashes` will be asked for. @param longest tokens of a request that an instance
+  /// takes: none beyond have a hash.
+  turns(std::span<const trace_row> rows, std::int64_t block_size, bool shares,
+        std::int64_t longest = std::numeric_limits<std::int64_t>::max())
+      : nothing_{block_size, static_cast<std::size_t>(longest / block_size)} {
     std::unordered_map<std::int64_t, std::size_t> latest;
     bool known = false;
     for (std::size_t i = 0; i != rows.size(); ++i) {
@@ -62,14 +65,14 @@ class turns {
   /// asked for in order. O(blocks).
   [[nodiscard]] std::vector<std::uint64_t> hashes(const trace_row& row, std::size_t index, std::int64_t output) {
     if (row.session < 0) {
-      block_chain text{block_size_};
+      block_chain text = nothing_;
       add_prompt(text, row, index);
       text.append({own(index, 1), output});
       return text.hashes();
     }
-    const auto at = texts_.try_emplace(row.session, block_size_).first;
+    const auto at = texts_.try_emplace(row.session, nothing_).first;
     block_chain& text = at->second;
-    if (!row.runs.empty() || text.length() > row.prompt_tokens) text = block_chain{block_size_};
+    if (!row.runs.empty() || text.length() > row.prompt_tokens) text = nothing_;
     add_prompt(text, row, index);
     const block_chain::mark prompt = text.here();
     text.append({own(index, 1), output});
@@ -95,7 +98,7 @@ class turns {
     text.append({own(index, 0), row.prompt_tokens - text.length()});
   }
 
-  std::int64_t block_size_ = 1;
+  block_chain nothing_{1};
   std::vector<std::size_t> next_;  ///< By row; empty where there are no sessions.
   std::vector<bool> follows_;
   bool shares_ = false;

@@ -4,9 +4,11 @@
 #include <tessera/core/assert.hpp>
 #include <tessera/kv/hash_chain.hpp>
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 /// @file
@@ -32,14 +34,20 @@ struct text_run {
 /// an instance and the runs need not be of one size, nor their ends coincide.
 class block_chain {
  public:
-  /// Of no tokens. @param block_size tokens per block, at least 1.
-  explicit block_chain(std::int64_t block_size) : block_size_{block_size} {
+  /// Of no tokens. @param block_size tokens per block, at least 1. @param most so many blocks have a hash: where none
+  /// beyond can be stored, a sequence of any length costs no more.
+  explicit block_chain(std::int64_t block_size, std::size_t most = std::numeric_limits<std::size_t>::max())
+      : block_size_{block_size}, most_{most} {
     TESSERA_ASSERT(block_size > 0, "a block has tokens");
   }
 
   /// The sequence goes on with this run. O(blocks of it).
   void append(const text_run& run) {
     for (std::int64_t at = 0; at < run.tokens;) {
+      if (hashes_.size() == most_) {
+        length_ += run.tokens - at;
+        return;
+      }
       const std::int64_t room = block_size_ - length_ % block_size_;
       const std::int64_t piece = run.tokens - at < room ? run.tokens - at : room;
       const auto word = [](std::uint64_t x) { return static_cast<std::int32_t>(static_cast<std::uint32_t>(x)); };
@@ -55,7 +63,7 @@ class block_chain {
 
   /// Tokens.
   [[nodiscard]] std::int64_t length() const noexcept { return length_; }
-  /// One hash for each full block.
+  /// One hash for each full block, of the first `most`.
   [[nodiscard]] const std::vector<std::uint64_t>& hashes() const noexcept { return hashes_; }
 
   /// A place in the sequence, to come back to.
@@ -68,13 +76,14 @@ class block_chain {
   /// Forgets what was appended since.
   void cut(const mark& m) {
     TESSERA_ASSERT(m.length <= length_, "it has been that long");
-    hashes_.resize(static_cast<std::size_t>(m.length / block_size_));
+    hashes_.resize(std::min(hashes_.size(), static_cast<std::size_t>(m.length / block_size_)));
     length_ = m.length;
     state_ = m.state;
   }
 
  private:
   std::int64_t block_size_;
+  std::size_t most_;
   std::int64_t length_ = 0;
   std::uint64_t state_ = kv::hash_root();
   std::vector<std::uint64_t> hashes_;

@@ -3,6 +3,7 @@
 
 #include <tessera/sim/input/input.hpp>
 
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include <cstddef>
@@ -12,14 +13,21 @@
 #include <vector>
 
 /// @file
-/// Where things are in JSON text, for messages: the parser does not say.
+/// JSON as text: what is written, and where things are in what is read, for messages: the parser does not say.
 
 TESSERA_NAMESPACE_BEGIN
 
 namespace sim {
+
+/// A document as a file: indented, with a newline at its end. What is no UTF-8, as a path may be, becomes U+FFFD.
+[[nodiscard]] inline std::string json_page(const nlohmann::ordered_json& document) {
+  return document.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+}
+
 namespace detail {
 
-/// Takes every JSON event, keeps nothing but where the text stops being JSON.
+/// Takes every JSON event, keeps nothing but where the text stops being JSON. What is nested too deep is refused like
+/// what is none: who writes such a value again goes down into it call by call.
 class json_checker : public nlohmann::json_sax<nlohmann::json> {
  public:
   bool null() override { return true; }
@@ -29,11 +37,11 @@ class json_checker : public nlohmann::json_sax<nlohmann::json> {
   bool number_float(number_float_t, const string_t&) override { return true; }
   bool string(string_t&) override { return true; }
   bool binary(binary_t&) override { return true; }
-  bool start_object(std::size_t) override { return true; }
+  bool start_object(std::size_t) override { return deeper("{"); }
   bool key(string_t&) override { return true; }
-  bool end_object() override { return true; }
-  bool start_array(std::size_t) override { return true; }
-  bool end_array() override { return true; }
+  bool end_object() override { return shallower(); }
+  bool start_array(std::size_t) override { return deeper("["); }
+  bool end_array() override { return shallower(); }
   bool parse_error(std::size_t position, const std::string& last_token,
                    const nlohmann::detail::exception& failure) override {
     offset = position == 0 ? 0 : position - 1;
@@ -42,9 +50,30 @@ class json_checker : public nlohmann::json_sax<nlohmann::json> {
     return false;
   }
 
-  std::size_t offset = 0;
+  /// What should have been there; `json` where it is no JSON at all.
+  [[nodiscard]] std::string expected(std::string_view json) const {
+    if (depth_ > max_depth) return fmt::format("arrays and objects at most {} deep", max_depth);
+    return std::string{overflow ? "a number that a double can hold" : json};
+  }
+
+  std::size_t offset = 0;  ///< 0 as well if it is nested too deep.
   std::string token;
   bool overflow = false;
+
+ private:
+  static constexpr std::size_t max_depth = 512;
+
+  bool deeper(const char* bracket) {
+    token = bracket;
+    return ++depth_ <= max_depth;
+  }
+
+  bool shallower() {
+    --depth_;
+    return true;
+  }
+
+  std::size_t depth_ = 0;
 };
 
 /// The same, and the path of the first member whose name its object has already: a parser keeps one of the two.
@@ -56,10 +85,10 @@ class json_name_checker : public json_checker {
   bool number_unsigned(number_unsigned_t) override { return value(); }
   bool number_float(number_float_t, const string_t&) override { return value(); }
   bool string(string_t&) override { return value(); }
-  bool start_object(std::size_t) override { return begin(true); }
-  bool end_object() override { return end(); }
-  bool start_array(std::size_t) override { return begin(false); }
-  bool end_array() override { return end(); }
+  bool start_object(std::size_t size) override { return begin(true) && json_checker::start_object(size); }
+  bool end_object() override { return end() && json_checker::end_object(); }
+  bool start_array(std::size_t size) override { return begin(false) && json_checker::start_array(size); }
+  bool end_array() override { return end() && json_checker::end_array(); }
   bool key(string_t& name) override {
     open_.back().step = name;
     if (!open_.back().names.insert(name).second && twice.empty()) {
@@ -151,8 +180,9 @@ class json_locator {
     }
   }
 
+  [[nodiscard]] static bool blank(char c) noexcept { return c == ' ' || c == '\n' || c == '\t' || c == '\r'; }
   [[nodiscard]] std::size_t space(std::size_t at) const noexcept {
-    while (at < text_.size() && (text_[at] == ' ' || text_[at] == '\n' || text_[at] == '\t')) ++at;
+    while (at < text_.size() && blank(text_[at])) ++at;
     return at;
   }
 
@@ -175,7 +205,7 @@ class json_locator {
       } else if (depth > 0) {
         ++at;
       } else {
-        while (at < text_.size() && std::string_view{",]} \n\t"}.find(text_[at]) == std::string_view::npos) ++at;
+        while (at < text_.size() && !blank(text_[at]) && text_[at] != ',' && text_[at] != ']' && text_[at] != '}') ++at;
       }
     } while (depth > 0 && at < text_.size());
     return at;

@@ -212,8 +212,13 @@ class trace_parser {
     ++line_;
   }
 
-  /// The names that the file's own column of prompts belongs to.
+  /// The names that the file's own column of prompts belongs to; ours, whatever else there is.
   void take_names_of(std::string_view column) noexcept {
+    if (column == trace_columns::own.names[prompt]) {
+      use(trace_columns::own);
+      ours_ = true;
+    }
+    if (ours_) return;
     for (const trace_columns::format& f : trace_columns::published) {
       if (column == f.names[prompt]) use(f);
     }
@@ -249,7 +254,7 @@ class trace_parser {
     if (!nlohmann::json::sax_parse(text_, &checker)) {
       const std::size_t offset = std::min(checker.offset, text_.size());
       throw input_error{
-          name_, position_of(text_, offset), "one JSON object, as vLLM's benchmark saves it",
+          name_, position_of(text_, offset), checker.expected("one JSON object, as vLLM's benchmark saves it"),
           checker.offset >= text_.size() ? "the end of the file: is it truncated?" : shown(checker.token)};
     }
     const nlohmann::json all = nlohmann::json::parse(text_);
@@ -383,8 +388,7 @@ class trace_parser {
     json_checker checker;
     if (!nlohmann::json::sax_parse(row_, &checker)) {
       const bool at_end = checker.offset >= row_.size();
-      fail((at_end ? row_.size() : checker.offset) + 1,
-           checker.overflow ? "a number that a double can hold" : "a JSON object on each line",
+      fail((at_end ? row_.size() : checker.offset) + 1, checker.expected("a JSON object on each line"),
            row_.empty() ? std::string{"an empty line"}
            : at_end     ? std::string{"the end of the line"}
                         : shown(checker.token));
@@ -404,7 +408,8 @@ class trace_parser {
       if (seen[c]) fail(at.key + 1, fmt::format("the key {} once", key), "it again");
       seen[c] = true;
       field f{.text = row_.substr(at.value, at.end - at.value), .at = at.value + 1, .present = true};
-      if ((c == session || c == tenant) && f.text.front() == '"') f.text = f.text.substr(1, f.text.size() - 2);
+      const bool text = c == session || c == tenant || (c == arrival && dates_);
+      if (text && f.text.front() == '"') f.text = f.text.substr(1, f.text.size() - 2);
       f.present = !f.text.empty() && f.text != "null";
       fields[c] = f;
     });
@@ -611,6 +616,7 @@ class trace_parser {
   double unit_ = trace_columns::own.unit;
   bool log_ = trace_columns::own.log;
   bool dates_ = trace_columns::own.dates;
+  bool ours_ = false;                   ///< The file has our own column of prompts.
   std::vector<std::size_t> column_at_;  ///< For each field of a row: its column, or `column_count` for an extra one.
   std::unordered_map<std::string, std::int64_t> sessions_;
   std::unordered_map<std::string, std::int32_t> tenants_;

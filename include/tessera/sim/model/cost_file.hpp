@@ -47,8 +47,7 @@ struct cost_file {
   detail::json_checker checker;
   if (!nlohmann::json::sax_parse(text, &checker)) {
     const bool at_end = checker.offset >= text.size();
-    throw input_error{file, position_of(text, at_end ? text.size() : checker.offset),
-                      checker.overflow ? "a number that a double can hold" : "valid JSON",
+    throw input_error{file, position_of(text, at_end ? text.size() : checker.offset), checker.expected("valid JSON"),
                       at_end ? "the end of the file: is it truncated?" : shown(checker.token)};
   }
   const nlohmann::json document = nlohmann::json::parse(text);

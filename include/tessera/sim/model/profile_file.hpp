@@ -101,7 +101,7 @@ inline constexpr std::array<term_key, 10> term_keys{
   if (p.attention.multiprocessors > 0) {
     j["attention"] = {{"multiprocessors", p.attention.multiprocessors}, {"splits", p.attention.splits}};
   }
-  return j.dump(2) + "\n";
+  return json_page(j);
 }
 
 namespace detail {
@@ -269,8 +269,7 @@ class profile_reader {
   if (!nlohmann::json::sax_parse(text, &checker)) {
     const std::size_t offset = checker.offset < text.size() ? checker.offset : text.size();
     const bool at_end = checker.offset >= text.size();
-    throw input_error{file, position_of(text, offset),
-                      checker.overflow ? "a number that a double can hold" : "valid JSON",
+    throw input_error{file, position_of(text, offset), checker.expected("valid JSON"),
                       at_end ? "the end of the file: is it truncated?" : shown(checker.token)};
   }
   const nlohmann::json document = nlohmann::json::parse(text);

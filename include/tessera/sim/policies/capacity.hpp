@@ -117,8 +117,9 @@ inline constexpr double capacity_range = 1024;
 
 /// The highest load that meets the objectives, to a fiftieth: it supposes that what is met at a load is met below it.
 /// @param run `run(factor)` simulates the workload, arriving `factor` times as fast, and returns a `capacity_trial`.
+/// @param least the smallest factor at which it can be run, at most 1. @param most none from there on can be; above 1.
 template <class Run>
-[[nodiscard]] capacity highest_rate(Run&& run) {
+[[nodiscard]] capacity highest_rate(Run&& run, double least = 1 / capacity_range, double most = capacity_range) {
   capacity found;
   const auto meets = [&](double factor) {
     capacity_trial t = run(factor);
@@ -129,7 +130,7 @@ template <class Run>
     return good;
   };
   const bool at_one = meets(1);
-  static_cast<void>(highest_load(at_one, 0.02, meets, capacity_range));
+  static_cast<void>(highest_load(at_one, 0.02, meets, least, most));
   return found;
 }
 

@@ -14,11 +14,12 @@ namespace sim {
 
 /// The largest load factor at which `meets(factor)` is true, if it is true below some factor and false above: first
 /// doubled from 1, or halved, and then narrowed until what is not met is less than `1 + precision` times what is.
-/// @param at_one what `meets(1)` says. @param most how far it looks: a power of two.
-/// @return 0 if nothing from `1 / most` on is met; at most `most`. O(log) calls.
+/// @param at_one what `meets(1)` says. @param least how far down it looks, at most 1. @param most how far up, at least
+/// 1; looked at itself only if it is a power of two.
+/// @return 0 if nothing that was looked at from `least` on is met; at most `most`. O(log) calls.
 template <class Meets>
-[[nodiscard]] double highest_load(bool at_one, double precision, Meets&& meets, double most = 64) {
-  const double least = 1 / most;
+[[nodiscard]] double highest_load(bool at_one, double precision, Meets&& meets, double least = 1.0 / 64,
+                                  double most = 64) {
   double good = at_one ? 1 : 0;
   double bad = at_one ? most : 1;
   if (at_one) {

@@ -66,8 +66,7 @@ namespace sim {
   }
   for (const detail::measure& m : detail::measures) {
     const detail::comparison c = detail::compare(rows, m);
-    const auto zero = [](const estimate& e) { return e.mean == 0; };
-    if (m.shown == detail::when::if_any && std::all_of(c.values.begin(), c.values.end(), zero)) continue;
+    if (m.shown == detail::when::if_any && detail::is_nothing(c.values)) continue;
     head += fmt::format("<th>{}</th>", html_text(detail::heading_of(m)));
     for (std::size_t i = 0; i != rows.size(); ++i) {
       std::string cell = c.cells[i];

@@ -36,14 +36,15 @@ class output_file {
   explicit output_file(std::filesystem::path path) : path_{std::move(path)}, to_stdout_{path_ == "-"} {
     if (to_stdout_) return;
     std::error_code ignored;
-    // What a symbolic link points to is replaced, or made, not the link.
-    for (int links = 0; links != 40 && std::filesystem::is_symlink(path_, ignored); ++links) {
-      const auto to = std::filesystem::read_symlink(path_, ignored);
-      path_ = to.is_absolute() ? to : path_.parent_path() / to;
-    }
     const auto kind = std::filesystem::status(path_, ignored).type();
     if (kind == std::filesystem::file_type::directory) fail("it is a directory");
     direct_ = kind != std::filesystem::file_type::not_found && kind != std::filesystem::file_type::regular;
+    // What a symbolic link points to is replaced, or made, not the link. Links to what is no file, such as those in
+    // /dev/fd, do not always name a path.
+    for (int links = 0; !direct_ && links != 40 && std::filesystem::is_symlink(path_, ignored); ++links) {
+      const auto to = std::filesystem::read_symlink(path_, ignored);
+      path_ = to.is_absolute() ? to : path_.parent_path() / to;
+    }
     growing_ = path_;
     if (!direct_) growing_ += suffix();
     open();

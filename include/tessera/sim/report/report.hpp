@@ -43,7 +43,8 @@ namespace detail {
 }
 
 enum class better { none, low, high };
-enum class when { always, if_any, once };  // `if_any`: not where it is 0 in every row; `once`: not with intervals
+// `if_any`: not where no row has it, or it is 0 in all; `once`: not with intervals.
+enum class when { always, if_any, once };
 
 /// A number that a comparison shows.
 struct measure {
@@ -78,7 +79,7 @@ inline constexpr measure measures[] = {
     {"QoE", "mean", better::high, 4, [](const summary& s) { return s.qoe_mean; }, 3, when::once},
     {"blocked", "p99", better::low, 3, [](const summary& s) { return s.blocking_p99; }, 4, when::once},
     {"goodput", "per s", better::high, 3,
-     [](const summary& s) { return s.slo.lines.empty() ? 0 : s.slo.goodput_requests_per_s; }, 16, when::if_any,
+     [](const summary& s) { return s.slo.lines.empty() ? never : s.slo.goodput_requests_per_s; }, 16, when::if_any,
      "the highest goodput", " per s"},
     {"tokens", "per s", better::high, 0,
      [](const summary& s) {
@@ -89,20 +90,22 @@ inline constexpr measure measures[] = {
      when::once},
     {"re-", "covered", better::none, 0, [](const summary& s) { return static_cast<double>(s.faults.recovered); }, 13,
      when::if_any},
-    {"J per", "token", better::low, 2,
-     [](const summary& s) { return std::isnan(s.joules_per_output_token) ? 0 : s.joules_per_output_token; }, 13,
-     when::if_any, "the least energy per token", " J"},
-    {"session", "mean", better::low, 1, [](const summary& s) { return s.session.count > 0 ? s.session.mean : 0; }, 12,
-     when::if_any},
-    {"session", "p99", better::low, 1, [](const summary& s) { return s.session.count > 0 ? s.session.p99 : 0; }, 13,
-     when::if_any, "the lowest P99 of a session's waits", " s"},
-    {"worst", "share %", better::high, 1,
-     [](const summary& s) { return std::isnan(s.worst_tenant) ? 0 : 100 * s.worst_tenant; }, 16, when::if_any,
+    {"J per", "token", better::low, 2, [](const summary& s) { return s.joules_per_output_token; }, 13, when::if_any,
+     "the least energy per token", " J"},
+    {"session", "mean", better::low, 1, [](const summary& s) { return s.session.mean; }, 12, when::if_any},
+    {"session", "p99", better::low, 1, [](const summary& s) { return s.session.p99; }, 13, when::if_any,
+     "the lowest P99 of a session's waits", " s"},
+    {"worst", "share %", better::high, 1, [](const summary& s) { return 100 * s.worst_tenant; }, 16, when::if_any,
      "the fairest shares", " % for the worst tenant"},
     {"prefix", "hits %", better::none, 1, [](const summary& s) { return 100 * s.prefix_hit_rate; }, 7, when::if_any},
     {"migra-", "tions", better::none, 0, [](const summary& s) { return static_cast<double>(s.migrations); }, 6,
      when::if_any},
 };
+
+/// Whether there is nothing to show of it: no row has it, or it is 0 in all.
+[[nodiscard]] inline bool is_nothing(std::span<const estimate> values) {
+  return std::all_of(values.begin(), values.end(), [](const estimate& e) { return std::isnan(e.mean) || e.mean == 0; });
+}
 
 /// Its heading in one line: `TTFT mean`, `migrations`.
 [[nodiscard]] inline std::string heading_of(const measure& m) {
@@ -214,10 +217,7 @@ inline constexpr std::size_t table_width = 100;
   for (const detail::measure& m : detail::measures) {
     if (m.shown == detail::when::once && !once) continue;
     detail::comparison c = detail::compare(rows, m);
-    if (m.shown == detail::when::if_any &&
-        std::all_of(c.values.begin(), c.values.end(), [](const estimate& e) { return e.mean == 0; })) {
-      continue;
-    }
+    if (m.shown == detail::when::if_any && detail::is_nothing(c.values)) continue;
     std::size_t widest = std::max(m.top.size(), m.bottom.size());
     for (std::size_t i = 0; i != rows.size(); ++i) {
       const estimate& e = c.values[i];

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <tessera/sim/input/json_text.hpp>
 #include <tessera/sim/report/metrics.hpp>
 #include <tessera/sim/report/replicates.hpp>
 
@@ -98,7 +99,8 @@ namespace detail {
 namespace detail {
 
 /// The same number of several runs: its mean. Of what is no number, that of the first run; of truths, the part that is
-/// true. `half` gets the half widths of the 95 % intervals, in the same shape.
+/// true; of what only some runs have, that of these. `half` gets the half widths of the 95 % intervals, in the same
+/// shape.
 [[nodiscard]] inline nlohmann::ordered_json mean_of(std::span<const nlohmann::ordered_json* const> runs,
                                                     nlohmann::ordered_json& half) {
   using json = nlohmann::ordered_json;
@@ -106,12 +108,17 @@ namespace detail {
   if (first.is_object()) {
     json mean = json::object();
     half = json::object();
-    for (const auto& [key, value] : first.items()) {
-      std::vector<const json*> parts;
-      for (const json* r : runs) parts.push_back(&r->at(key));
-      json width;
-      mean[key] = mean_of(parts, width);
-      if (!width.is_null()) half[key] = std::move(width);
+    for (const json* some : runs) {
+      for (const auto& item : some->items()) {
+        if (mean.contains(item.key())) continue;
+        std::vector<const json*> parts;
+        for (const json* r : runs) {
+          if (const auto part = r->find(item.key()); part != r->end()) parts.push_back(&*part);
+        }
+        json width;
+        mean[item.key()] = mean_of(parts, width);
+        if (!width.is_null()) half[item.key()] = std::move(width);
+      }
     }
     if (half.empty()) half = nullptr;
     return mean;
@@ -185,7 +192,7 @@ namespace detail {
     all.push_back(to_json(r));
     for (const auto& [key, value] : what.items()) all.back()[key] = value;
   }
-  return all.dump(2) + "\n";
+  return json_page(all);
 }
 
 /// One run of each policy as a JSON array, ending in a newline.

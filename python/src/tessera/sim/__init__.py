@@ -117,21 +117,26 @@ def read_trace(
     rate_scale: float = 1.0,
     requests: int = 0,
     seed: int = 1,
+    hash_tokens: int = 512,
 ) -> Columns:
     """The requests of a file, CSV or lines of JSON; only the first so many, if `requests` is not 0.
 
-    One without arrivals needs a rate. Columns that the simulator has no use for are warned of."""
-    columns, unused = _sim.read_trace(os.fspath(path), rate, rate_scale, requests, seed)
+    One without arrivals needs a rate. Each of the `hash_ids` stands for `hash_tokens` of the prompt. Columns that the
+    simulator has no use for are warned of, and rows of a log that generate nothing, which are left out."""
+    columns, unused, failed = _sim.read_trace(os.fspath(path), rate, rate_scale, requests, seed, hash_tokens)
     if unused:
         warnings.warn(f"columns of {os.fspath(path)} that are not used: {', '.join(unused)}", stacklevel=2)
+    if failed:
+        warnings.warn(f"rows of {os.fspath(path)} that generate nothing, and are left out: {failed}", stacklevel=2)
     return _columns(columns)
 
 
 def workload(**columns: Any) -> Columns:
     """A workload of one's own: arrival_s, prompt_tokens, output_tokens, and perhaps reasoning_tokens and score; session
-    (-1: none) and think_s, seconds before a later turn; runs, what a prompt begins with, as pairs of a number and so
-    many tokens: equal numbers after equal tokens are equal tokens."""
-    optional = {"reasoning_tokens", "score", "answer_tokens", "session", "think_s", "runs"}
+    (-1: none) and think_s, seconds before a later turn; tenant, whose request it is, a number from 0 (-1: nobody's);
+    runs, what a prompt begins with, as pairs of a number and so many tokens: equal numbers after equal tokens are equal
+    tokens."""
+    optional = {"reasoning_tokens", "score", "answer_tokens", "session", "think_s", "tenant", "runs"}
     needed = {"arrival_s", "prompt_tokens", "output_tokens"}
     if not needed <= columns.keys() <= needed | optional:
         raise ValueError(
@@ -180,16 +185,15 @@ class Run:
     explained: dict[str, Any] | None = None
 
     def goodput(self, *, ttft: float, tpot: float) -> float:
-        """Requests a second that were good: their first answering token within `ttft`, the others `tpot` apart."""
+        """Requests a second that were good: their first answering token within `ttft`, the others `tpot` apart. As the
+        tool's `slo.goodput_requests_per_s`: that part of the arrivals per second."""
         r = self.requests
-        finished = ~np.isnan(r["finish"])
-        if not finished.any():
-            return 0.0
         # Of a single token there is no time between tokens.
         quick = np.isnan(r["tpot"]) | (r["tpot"] <= tpot)
-        good = finished & (r["ttft"] <= ttft) & quick
-        span = float(np.nanmax(r["finish"]) - r["arrival"].min())
-        return float(good.sum()) / span if span > 0 else 0.0
+        good = ~np.isnan(r["finish"]) & (r["ttft"] <= ttft) & quick
+        window = self.summary["window"]["seconds"]
+        # Between the first arrival and the last there is one gap less than there are requests.
+        return float(good.mean()) * (len(good) - 1) / window if window else 0.0
 
 
 def _column(load: Mapping[str, Any], name: str) -> np.ndarray:
@@ -268,6 +272,7 @@ def replay(
         _column(load, "score") if "score" in load else np.full(n, np.nan),
         _column(load, "session") if "session" in load else np.full(n, -1.0),
         _column(load, "think_s") if "think_s" in load else np.zeros(n),
+        _column(load, "tenant") if "tenant" in load else np.full(n, -1.0),
         [list(runs) for runs in load["runs"]] if "runs" in load else [],
         prefix_cache,
         profile if isinstance(profile, str) else json.dumps(dict(profile)),

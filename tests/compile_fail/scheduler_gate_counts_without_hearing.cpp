@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// expect: tessera: a gate that counts needs, all noexcept, .begin
+
+#include <tessera/compose/fcfs.hpp>
+
+struct request : tessera::request_hook {};
+
+struct my_gate {
+  static constexpr bool passes = false;
+  static constexpr bool counts = true;
+  void begin() noexcept {}
+  void starts(const request&) noexcept {}
+  void joins(const request&) noexcept {}
+  void started(const request&) noexcept {}
+  void charge(const request&, tessera::tokens) noexcept {}
+  void stopped(const request&) noexcept {}
+#ifdef EXPECT_OK
+  void left(const request&) noexcept {}
+#endif
+};
+
+std::size_t bytes() {
+  return tessera::fcfs<request, tessera::kv::block_pool, tessera::kv::csr_tables, my_gate>::required_bytes(
+      {.blocks = 4});
+}
