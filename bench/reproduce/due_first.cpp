@@ -453,8 +453,9 @@ setting sessions(const options& o) {
           "calls, mean and P99 over the sessions; TTFT of the calls, mean and P99; and goodput, the part of the calls "
           "that have their first token within {:g} s and one each {:g} s from then on. The others are what is "
           "published, each with a placement that knows prefixes, and whatever they know of times of thought they know "
-          "from the workload itself; `due-first` is told, as `continuum` is, which turns another one follows, and not "
-          "when. `kvflow` knows when each session goes on, which nobody does: it is shown, and no "
+          "from the workload itself; `due-first` is told, as `continuum` is, which of an agent's turns another one "
+          "follows, and not when; of a person's nobody is. `kvflow` knows when each session goes on, which nobody "
+          "does: it is shown, and no "
           "rival. Held out here is another machine, for there are no other sessions.",
           promise.ttft, promise.tpot),
       .ablated = "",

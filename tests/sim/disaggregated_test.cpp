@@ -110,6 +110,21 @@ TEST_CASE("disaggregated: a prompt is computed here, its answer there") {
   CHECK(r.requests[1].migrations == 0);
 }
 
+TEST_CASE("disaggregated: whose decode worker is found dead before its KV was there goes to another") {
+  auto options = toy_cluster(3, 100);
+  options.faults = {{.kind = sim::fault_kind::dies, .instance = 2, .at_s = 2, .for_s = 1000}};
+  options.detection_s = 3;
+  std::vector<trace_row> rows;
+  for (int i = 0; i != 12; ++i) rows.push_back(row(i, 50, 0, 40));
+  const run_result r = simulate(options, {1, 2, 0}, sim::distserve{}, rows);
+  check_complete(r, rows);
+  for (const sim::request_record& q : r.requests) {
+    CAPTURE(q.id);
+    CHECK(q.instance == 1);
+    CHECK(q.migrations >= 1);
+  }
+}
+
 TEST_CASE("disaggregated: while little is to be done, both pools take turns") {
   std::vector<trace_row> rows;
   for (int i = 0; i < 24; ++i) rows.push_back(row(10.0 * i, 20, 0, 5));

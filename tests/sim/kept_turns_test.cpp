@@ -2,6 +2,7 @@
 #include <tessera/compose/fcfs.hpp>
 #include <tessera/kv/evict_by_time.hpp>
 #include <tessera/sim/cluster/cluster.hpp>
+#include <tessera/sim/input/workload.hpp>
 #include <tessera/sim/policies/policies.hpp>
 
 #include "sim/served.hpp"
@@ -11,6 +12,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <utility>
 #include <vector>
 
 namespace {
@@ -27,20 +29,21 @@ using tessera_test::toy_cluster;
 constexpr auto quiet = [](std::size_t) {};
 
 /// A session of two turns, the second 4 s after the first, which ends at 0.5 s; others in between.
-std::vector<trace_row> two_turns_and_others() {
+std::vector<trace_row> two_turns_and_others(bool calls_tool) {
   std::vector<trace_row> rows{row(0, 64, 0, 1), row(1, 80, 0, 1), row(2, 80, 0, 1), row(3, 80, 0, 1), row(0, 81, 0, 1)};
   rows[0].session = rows[4].session = 0;
+  rows[0].calls_tool = calls_tool;
   rows[4].think_s = 4;
   return rows;
 }
 
 template <class Eviction>
-std::int64_t found(double kept_s) {
+std::int64_t found(double kept_s, bool calls_tool = true) {
   // 16 blocks: 4 of the session, and 5 of each of the three that pass through. The last of these lacks 3, and the
   // coldest go from the end of a sequence on.
   cluster_options o = toy_cluster(1, 16);
   o.kept_s = kept_s;
-  const auto rows = two_turns_and_others();
+  const auto rows = two_turns_and_others(calls_tool);
   const auto r = cluster<fcfs<request, kv::basic_prefix_cache<Eviction>>>{o, {.watermark = 0}}.run(rows, quiet);
   check_served(r, rows);
   CHECK(r.requests[4].arrival == 4.5);
@@ -53,6 +56,18 @@ TEST_CASE("the KV of a turn is kept for the next one, if anybody says when that 
   CHECK(found<kv::keep_until<>>(0) == 16);
   CHECK(found<kv::keep_until<>>(0.5) == 16);  // the time is past before the next turn
   CHECK(found<kv::next_use<>>(0) == 64);
+  // Of a person nobody knows that there will be another.
+  CHECK(found<kv::keep_until<>>(5, false) == 16);
+}
+
+TEST_CASE("which of the built-in sessions call tools: all turns of agents but their last", "[sim]") {
+  for (const auto& [name, agent] : {std::pair{"agentic", true}, {"noisy-agents", true}, {"multi-turn", false}}) {
+    CAPTURE(name);
+    const auto rows = sim::generate(sim::find_workload(name), 500);
+    for (std::size_t i = 0; i + 1 != rows.size(); ++i) {
+      CHECK(rows[i].calls_tool == (agent && rows[i].session == rows[i + 1].session));
+    }
+  }
 }
 
 TEST_CASE("nine of ten times of thought", "[sim]") {

@@ -31,6 +31,17 @@ run_result run(const sim::cluster_options& options, Control control, const std::
   return sim::cluster<fcfs<request>, Control>{options, {}, std::move(control)}.run(rows, quiet);
 }
 
+/// Writes down where it sends who comes between 5 and 20 s.
+struct watched : sim::llumnix {
+  std::vector<std::uint32_t>* to;
+  template <class C>
+  std::size_t place(C& c, const request& r) {
+    const std::size_t i = sim::llumnix::place(c, r);
+    if (c.now_s() > 5 && c.now_s() < 20) to->push_back(static_cast<std::uint32_t>(i));
+    return i;
+  }
+};
+
 std::vector<std::uint32_t> places(const run_result& r) {
   std::vector<std::uint32_t> out;
   for (const sim::request_record& q : r.requests) out.push_back(q.instance);
@@ -49,6 +60,30 @@ TEST_CASE("llumnix: a new request goes where each request has the most memory le
   // Equal freeness: fewer requests; equal too: in turn.
   const std::vector<trace_row> same{row(0, 160, 0, 9), row(0.01, 160, 0, 9), row(0.02, 160, 0, 9)};
   CHECK(places(run(toy_cluster(2, 100), sim::llumnix{stays}, same)) == std::vector<std::uint32_t>{0, 1, 0});
+}
+
+TEST_CASE("llumnix: whoever starts in the step under way has its blocks, and does not wait for them as well") {
+  // When the third comes, the first has 43 of 100 blocks, and the second 30, in its first step: 57 and 70 are left.
+  const std::vector<trace_row> rows{row(0, 640, 0, 200), row(10, 480, 0, 9), row(10.2, 16, 0, 4)};
+  const sim::llumnix::config stays{.low = -1e9, .high = 1e9};
+  CHECK(places(run(toy_cluster(2, 100), sim::llumnix{stays}, rows)) == std::vector<std::uint32_t>{0, 1, 1});
+}
+
+TEST_CASE("llumnix: of an instance that has died and that nobody knows of it is believed what it said last") {
+  // Each has one that runs, with 10 of 100 blocks, and four that wait for as many: (90 - 40) / 5. Without those who
+  // wait it would be 90 / 5, and all would go there who come next.
+  auto options = toy_cluster(2, 100);
+  options.instance.limits.residents = 1;
+  options.faults = {{.kind = sim::fault_kind::dies, .instance = 0, .at_s = 5, .for_s = 1000}};
+  options.detection_s = 50;
+  std::vector<trace_row> rows;
+  for (int i = 0; i != 10; ++i) rows.push_back(row(0.01 * i, 150, 0, 40));
+  for (int i = 0; i != 4; ++i) rows.push_back(row(6 + 0.01 * i, 10, 0, 4));
+  std::vector<std::uint32_t> to;
+  const sim::llumnix::config stays{.low = -1e9, .high = 1e9};
+  check_served(run(options, watched{sim::llumnix{stays}, &to}, rows), rows);
+  REQUIRE(to.size() == 4);
+  CHECK(std::count(to.begin(), to.end(), 0U) == 2);
 }
 
 TEST_CASE("llumnix: new requests go to equals in turn") {
@@ -92,8 +127,9 @@ struct looked_at {
     for (std::size_t i = 0; i != c.size(); ++i) {
       std::vector<const request*> waits;
       for (const request* one : c.at(i).requests()) {
-        const bool starts = one->state().row != no_index;
-        if (one->state().life == lifecycle::waiting && (counts_queue || !starts)) waits.push_back(one);
+        const auto& s = one->state();
+        const bool loses = counts_queue && s.life == lifecycle::resident && s.mark == plan_mark::preempted;
+        if ((s.life == lifecycle::waiting && s.row == no_index) || loses) waits.push_back(one);
       }
       // First come, first served.
       std::sort(waits.begin(), waits.end(), [](const request* a, const request* b) { return a->index < b->index; });

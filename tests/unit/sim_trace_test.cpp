@@ -99,7 +99,7 @@ TEST_CASE("a bad file is an error with line and column: the whole file", "[sim]"
   CHECK(refusal("a,b\n1,2\n")
             .find("t:1:1: expected a header with the column prompt_tokens (known columns: arrival_s, "
                   "prompt_tokens, output_tokens, reasoning_tokens, answer_tokens, score, session, think_s, hash_ids, "
-                  "tenant; or those of Azure, BurstGPT, ServeGen, Mooncake), found "
+                  "tenant, calls_tool; or those of Azure, BurstGPT, ServeGen, Mooncake), found "
                   "'a,b'") == 0);
   CHECK(refusal("prompt_tokens,b\n1,2\n").find("t:1:1: expected a header with the column output_tokens (") == 0);
   CHECK(refusal("1,2,3\n").find("t:1:1: expected a header") == 0);
@@ -393,6 +393,15 @@ TEST_CASE("a bad line of JSON is an error with line and column", "[sim]") {
         "t:2:7: expected a session beside think_s, found '1'");
   CHECK(refusal("prompt_tokens,output_tokens,session,think_s\n600,2,a,-1\n") ==
         "t:2:9: expected think_s, a number from 0 to 1e+12, found '-1'");
+  CHECK(refusal("prompt_tokens,output_tokens,calls_tool\n600,2,1\n") ==
+        "t:2:7: expected a session beside calls_tool, found '1'");
+  CHECK(refusal("prompt_tokens,output_tokens,session,calls_tool\n600,2,a,2\n") ==
+        "t:2:9: expected calls_tool, 0 or 1, found '2'");
+  const auto agent =
+      sim::parse_trace("prompt_tokens,output_tokens,session,calls_tool\n1,1,a,1\n1,1,a,0\n1,1,b,\n", "t");
+  CHECK(agent.rows[0].calls_tool);
+  CHECK_FALSE(agent.rows[1].calls_tool);
+  CHECK_FALSE(agent.rows[2].calls_tool);
 }
 
 }  // namespace

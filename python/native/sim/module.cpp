@@ -56,6 +56,7 @@ nb::dict columns_of(const std::vector<sim::trace_row>& rows) {
   if (std::any_of(rows.begin(), rows.end(), [](const row& r) { return r.session >= 0; })) {
     d["session"] = column<std::int64_t>(rows, [](const row& r) { return r.session; });
     d["think_s"] = column<double>(rows, [](const row& r) { return r.think_s; });
+    d["calls_tool"] = column<std::int64_t>(rows, [](const row& r) { return r.calls_tool ? 1 : 0; });
   }
   if (std::any_of(rows.begin(), rows.end(), [](const row& r) { return r.tenant >= 0; })) {
     d["tenant"] = column<std::int64_t>(rows, [](const row& r) { return r.tenant; });
@@ -84,9 +85,10 @@ std::int64_t whole(double x, const char* name, std::size_t i, std::int64_t least
 /// or nothing at all.
 std::vector<sim::trace_row> rows_of(const numbers& arrival, const numbers& prompt, const numbers& output,
                                     const numbers& reasoning, const numbers& score, const numbers& session,
-                                    const numbers& think, const numbers& tenant, const nb::list& runs) {
+                                    const numbers& think, const numbers& tool, const numbers& tenant,
+                                    const nb::list& runs) {
   const std::size_t n = arrival.shape(0);
-  for (const numbers* other : {&prompt, &output, &reasoning, &score, &session, &think, &tenant}) {
+  for (const numbers* other : {&prompt, &output, &reasoning, &score, &session, &think, &tool, &tenant}) {
     if (other->shape(0) != n) throw sim::usage_error{"the columns of a workload must have one length"};
   }
   if (runs.size() != 0 && runs.size() != n) throw sim::usage_error{"the columns of a workload must have one length"};
@@ -116,6 +118,7 @@ std::vector<sim::trace_row> rows_of(const numbers& arrival, const numbers& promp
     if (!(r.think_s >= 0) || r.think_s > sim::max_trace_seconds) {
       throw sim::usage_error{fmt::format("think_s[{}] must be a number of seconds from 0, not {}", i, r.think_s)};
     }
+    r.calls_tool = whole(tool.data()[i], "calls_tool", i, 0, 1) != 0;
     if (tenant.data()[i] != -1) {
       r.tenant = static_cast<std::int32_t>(whole(tenant.data()[i], "tenant", i, 0, sim::max_tenants - 1));
     }
@@ -216,7 +219,7 @@ nb::dict replay(const std::string& policy, const numbers& arrival, const numbers
                 std::optional<double> threshold, nb::object place, std::optional<std::int64_t> routers, double report_s,
                 std::optional<double> ttft, std::optional<double> tpot, const std::optional<std::string>& explain) {
   const std::vector<sim::trace_row> rows =
-      rows_of(arrival, prompt, output, reasoning, score, session, think, tenant, runs);
+      rows_of(arrival, prompt, output, reasoning, score, session, think, tool, tenant, runs);
   constexpr auto how = sim::spelling::names;
   const sim::machines kind{static_cast<std::size_t>(sim::require_within(instances, 1, sim::max_instances, "instances")),
                            profile_for(profile)};
@@ -340,9 +343,9 @@ NB_MODULE(_sim, m) {
       nb::arg("path"), nb::arg("rate").none(), nb::arg("rate_scale"), nb::arg("requests"), nb::arg("seed"),
       nb::arg("hash_tokens"));
   m.def("replay", &replay, nb::arg("policy"), nb::arg("arrival_s"), nb::arg("prompt_tokens"), nb::arg("output_tokens"),
-        nb::arg("reasoning_tokens"), nb::arg("score"), nb::arg("session"), nb::arg("think_s"), nb::arg("tenant"),
-        nb::arg("runs"), nb::arg("prefix_cache"), nb::arg("profile"), nb::arg("instances"), nb::arg("kv_blocks").none(),
-        nb::arg("block_size"), nb::arg("max_batch"), nb::arg("token_budget"), nb::arg("in_flight"),
-        nb::arg("threshold").none(), nb::arg("place").none(), nb::arg("routers").none(), nb::arg("report_s"),
-        nb::arg("ttft").none(), nb::arg("tpot").none(), nb::arg("explain").none());
+        nb::arg("reasoning_tokens"), nb::arg("score"), nb::arg("session"), nb::arg("think_s"), nb::arg("calls_tool"),
+        nb::arg("tenant"), nb::arg("runs"), nb::arg("prefix_cache"), nb::arg("profile"), nb::arg("instances"),
+        nb::arg("kv_blocks").none(), nb::arg("block_size"), nb::arg("max_batch"), nb::arg("token_budget"),
+        nb::arg("in_flight"), nb::arg("threshold").none(), nb::arg("place").none(), nb::arg("routers").none(),
+        nb::arg("report_s"), nb::arg("ttft").none(), nb::arg("tpot").none(), nb::arg("explain").none());
 }

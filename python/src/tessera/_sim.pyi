@@ -23,6 +23,7 @@ def replay(
     score: np.ndarray,
     session: np.ndarray,
     think_s: np.ndarray,
+    calls_tool: np.ndarray,
     tenant: np.ndarray,
     runs: list[list[tuple[int, int]]],
     prefix_cache: bool,

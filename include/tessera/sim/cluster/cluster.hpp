@@ -380,7 +380,7 @@ class cluster {
     describe(row, index);
     if (const std::size_t next = turns_.after(index); next != turns::none) {
       r.next_turn_s = rows_[next].think_s;
-      r.kept_s = options_.kept_s;
+      if (row.calls_tool) r.kept_s = options_.kept_s;
     }
     if (asks(r)) {
       std::string why = fmt::format("a prompt of {} tokens; {} will come", r.prompt.count(), r.output.count());
@@ -528,6 +528,13 @@ class cluster {
     incoming_[to].requests += 1;
     incoming_[to].held += r.migration.takes;
     look_at(to);
+    if (!up(to)) {  // its reports do not come any more; what was sent counts
+      instance_view& v = views_[to];
+      v.requests += 1;
+      v.kv_held += takes;
+      v.free_blocks -= min(v.free_blocks, takes);
+      v.phi = space_freeness(v);
+    }
     if (asks(r)) {
       tell(r, happening::moves, to,
            fmt::format("from instance {} to {}, {} tokens of KV{}{}", r.where, to, r.state().computed.count(),
@@ -850,6 +857,7 @@ class cluster {
   void put_out_of_service(std::size_t i) {
     health_[i].in_service = false;
     ++out_;
+    instances_[i].forget_prefixes();  // not before: who places by them does not know either
     if constexpr (requires { control_.failed(*this, i); }) control_.failed(*this, i);
     const std::vector<request*> moving = moving_;
     for (request* r : moving) {

@@ -41,8 +41,8 @@ struct cluster_options {
   tokens max_output{};         ///< Where a server cuts answers off, and all that requests say of their length; 0: where
                                ///< the instance's `max_length` does, or its memory.
   bool knows_lengths = false;  ///< Requests say instead how long their answers will be: an oracle.
-  double kept_s = 0;           ///< For so long the KV of a turn that another follows is asked to be kept, of stores
-                               ///< that listen (`kv::keep_until`).
+  double kept_s = 0;           ///< For so long the KV of a turn that calls a tool is asked to be kept, of stores that
+                               ///< listen (`kv::keep_until`).
   double answer_within_s = 0;  ///< Not 0: who could not begin to answer so soon after it came may be refused, by
                                ///< schedulers that do (`gate::in_time`).
   promise promised{};          ///< What the operator promises: for policies that plan for it.

@@ -209,11 +209,16 @@ class instance {
   /// The requests that are here, in no particular order.
   [[nodiscard]] std::span<request* const> requests() const noexcept { return here_; }
 
-  /// Blocks that the requests need which wait here: new, arrived with their KV, or preempted. O(requests).
+  /// Blocks that the requests need which wait here: new, arrived with their KV, or preempted; the step under way
+  /// counts. O(requests).
   [[nodiscard]] blocks queued_blocks() const noexcept {
     blocks sum{};
+    const auto needs = [this](const request& r) { return blocks_for(r.state().length, options_->limits.block_size); };
     for (const request* r : here_) {
-      if (r->state().life == lifecycle::waiting) sum += blocks_for(r->state().length, options_->limits.block_size);
+      if (r->state().life == lifecycle::waiting && r->state().row == no_index) sum += needs(*r);
+    }
+    if (running_) {
+      for (const auto& v : plan_.preempted) sum += needs(*v.request);
     }
     return sum;
   }
@@ -313,8 +318,12 @@ class instance {
       evacuate(*r);
       lost(*r);
     }
-    if constexpr (requires { scheduler().forget_prefixes(); }) static_cast<void>(scheduler().forget_prefixes());
     last_step_s_ = 0;
+  }
+  /// Its death has become known: what it had cached is gone.
+  void forget_prefixes() {
+    if (!started()) return;
+    if constexpr (requires { scheduler().forget_prefixes(); }) static_cast<void>(scheduler().forget_prefixes());
   }
   /// The step under way ends so much later. Requires: there is one.
   void delay(double seconds) noexcept { ends_s_ += seconds; }

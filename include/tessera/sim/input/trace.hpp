@@ -40,7 +40,8 @@
 /// | `session` | optional | any text: rows with the same are the turns of one session, in their order; may be empty |
 /// | `think_s` | optional | of a later turn: seconds from the last token of the turn before; empty: 0 |
 /// | `tenant` | optional | any text: whose request it is; at most 64 different ones; may be empty |
-/// | `hash_ids` | optional | as `[1, 2, 3]`: for each 512 tokens of the prompt a whole number |
+/// | `calls_tool` | optional | of a session: 1 if the turn ends with the call of a tool: its server knows that another
+/// follows | | `hash_ids` | optional | as `[1, 2, 3]`: for each 512 tokens of the prompt a whole number |
 ///
 /// Equal `hash_ids` after equal ones are equal tokens (Mooncake's traces). Reasoning and answer add up to the output.
 ///
@@ -111,6 +112,7 @@ enum column : std::size_t {
   hashes,
   ratio,
   tenant,
+  tool,
   column_count
 };
 using names = std::array<std::string_view, column_count>;
@@ -123,11 +125,12 @@ struct format {
 };
 /// Ours.
 inline constexpr format own{.names = {"arrival_s", "prompt_tokens", "output_tokens", "reasoning_tokens",
-                                      "answer_tokens", "score", "session", "think_s", "hash_ids", "", "tenant"}};
+                                      "answer_tokens", "score", "session", "think_s", "hash_ids", "", "tenant",
+                                      "calls_tool"}};
 /// Others than our own.
 inline constexpr std::array<format, 4> published{
     format{.names = {"timestamp", "input_length", "output_length", "reasoning_tokens", "answer_tokens", "score",
-                     "session", "think_s", "hash_ids", "", "tenant"},
+                     "session", "think_s", "hash_ids", "", "tenant", "calls_tool"},
            .unit = 1000},
     format{.names = {"TIMESTAMP", "ContextTokens", "GeneratedTokens"}, .log = true, .dates = true},
     format{.names = {"Timestamp", "Request tokens", "Response tokens"}, .log = true},
@@ -484,6 +487,12 @@ class trace_parser {
     if (fields[think].present) {
       if (!fields[session].present) fail(fields[think].at, "a session beside think_s", shown(fields[think].text));
       row.think_s = real(fields[think], think, 0, max_trace_seconds);
+    }
+    if (fields[tool].present) {
+      if (!fields[session].present) fail(fields[tool].at, "a session beside calls_tool", shown(fields[tool].text));
+      const std::string_view said = fields[tool].text;
+      row.calls_tool = said == "1" || said == "true";
+      if (!row.calls_tool && said != "0" && said != "false") fail(fields[tool].at, "calls_tool, 0 or 1", shown(said));
     }
     return later;
   }

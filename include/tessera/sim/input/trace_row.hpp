@@ -26,6 +26,8 @@ struct trace_row {
   /// Of a later turn: seconds from the last token of the turn before to this one, which comes no earlier than at
   /// `arrival_s`.
   double think_s = 0;
+  /// It ends with the call of a tool: then its server knows that another turn follows. Of a person nobody knows that.
+  bool calls_tool = false;
   std::int32_t tenant = -1;      ///< Whose it is, below `max_tenants`; -1: nobody says.
   std::vector<text_run> runs{};  ///< What the prompt begins with, as far as others may share it; see `turns`.
 };

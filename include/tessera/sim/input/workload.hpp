@@ -76,6 +76,7 @@ struct session_law {
   const quantile_table* think = nullptr;   ///< Seconds from an answer's end to the next turn.
   std::int64_t shared = 0;   ///< So many tokens at the beginning of first prompts are the same for all sessions.
   std::int64_t longest = 0;  ///< A session ends before a turn that would make it longer, in tokens.
+  bool agent = false;        ///< All turns but the last end with the call of a tool.
 };
 
 /// A built-in workload.
@@ -334,7 +335,7 @@ inline constexpr std::string_view prompt_source =
        .cv = 1,
        .laws = {},
        .sessions = session_law{&detail::codex_calls, &detail::codex_first, &detail::codex_fresh, &detail::codex_answer,
-                               &detail::agent_think, 11500, 65536}},
+                               &detail::agent_think, 11500, 65536, true}},
       {.name = "noisy-agents",
        .summary = "as agentic, of four tenants with instructions of their own: one sends seven of ten sessions",
        .source = "as agentic; assumed besides: the tenants, and that 11,500 tokens of instructions and tools are the "
@@ -343,7 +344,7 @@ inline constexpr std::string_view prompt_source =
        .cv = 1,
        .laws = {},
        .sessions = session_law{&detail::codex_calls, &detail::codex_first, &detail::codex_fresh, &detail::codex_answer,
-                               &detail::agent_think, 11500, 65536},
+                               &detail::agent_think, 11500, 65536, true},
        .tenants = {0.7, 0.1, 0.1, 0.1}},
   };
   return all;
@@ -480,6 +481,7 @@ inline void draw_tenants(std::span<const double> parts, std::vector<trace_row>& 
       if (!first && row.prompt_tokens + row.output_tokens > law.longest) break;
       if (first && law.shared > 0) row.runs = {{0, std::min(law.shared, row.prompt_tokens)}};
       if (!first) row.think_s = law.think->at(at_think);
+      if (!first && law.agent) rows.back().calls_tool = true;
       history = row.prompt_tokens + row.output_tokens;
       rows.push_back(std::move(row));
     }

@@ -257,10 +257,22 @@ class disaggregated {
       c.admit(r);
     }
   }
-  /// An instance is between two steps: there may be room.
+  /// An instance is between two steps: there may be room. Whoever was to leave it, and could not, leaves now.
   template <class C>
   void step_ended(C& c, std::size_t i) {
     let_in(c, i);
+    const auto leaves = [&](const request* r) { return r->where == i && may_migrate(*r); };
+    for (auto at = std::find_if(stuck_.begin(), stuck_.end(), leaves); at != stuck_.end();
+         at = std::find_if(stuck_.begin(), stuck_.end(), leaves)) {
+      request& r = **at;
+      stuck_.erase(at);
+      prefilled(c, r);
+    }
+  }
+  /// The move of `r` was called off, for its destination has died: a prefill worker is no place to stay.
+  template <class C>
+  void migration_failed(C& c, request& r) {
+    if (c.in_service(r.where) && pools_->workers()[r.where].role == control::role::prefill) stuck_.push_back(&r);
   }
   /// A request has gone on elsewhere, and left room where it was.
   template <class C>
@@ -273,6 +285,7 @@ class disaggregated {
   template <class C>
   void finished(C&, request& r) {
     if (queued_[r.index]) computed(r);
+    std::erase(stuck_, &r);
   }
   /// `r` was refused.
   template <class C>
@@ -402,6 +415,7 @@ class disaggregated {
   std::unique_ptr<pools> pools_;
   std::vector<bool> queued_;
   std::vector<std::deque<request*>> arrived_;    ///< By destination: whose KV is there, and who run nowhere.
+  std::vector<request*> stuck_;                  ///< On prefill workers, for their moves were called off.
   std::vector<std::vector<request*>> entering_;  ///< By instance: who have been let in, and had not started.
   std::vector<blocks> heads_;
 };
@@ -546,6 +560,7 @@ class phasor_control {
     controllers_ = std::make_unique<control::phasor>(*arena_, limits, config_.controllers);
     telemetry_.resize(c.size());
     sequences_.resize(c.size());
+    queued_.resize(c.size());
   }
 
   /// The worker that computes a request's prompt.
@@ -565,7 +580,7 @@ class phasor_control {
       const blocks total = c.capacity(w.id);
       w.requests = c.views()[w.id].requests;
       const blocks free = w.free_blocks;
-      const blocks used = total - free + (config_.counts_queues ? c.at(w.id).queued_blocks() : blocks{});
+      const blocks used = total - free + (config_.counts_queues ? queued(c, w.id) : blocks{});
       w.phi = config_.by_phi ? headroom::space_freeness(used, pools::stranded(free, total, p.demand().value()), total)
                              : -static_cast<double>(w.requests);
     }
@@ -601,7 +616,7 @@ class phasor_control {
            .total = total,
            .free = w.free_blocks,
            .leaving = std::min(leaving, total - w.free_blocks),
-           .queued = config_.counts_queues ? c.at(w.id).queued_blocks() : blocks{},
+           .queued = config_.counts_queues ? queued(c, w.id) : blocks{},
            .demand = p.demand().value(),
            .sequences_held = c.views()[w.id].requests,
            .sequences = movable};
@@ -628,6 +643,13 @@ class phasor_control {
   }
 
  private:
+  /// What those who wait there need; of who is dead, as it was.
+  template <class C>
+  [[nodiscard]] blocks queued(const C& c, std::size_t i) {
+    if (c.up(i)) queued_[i] = c.at(i).queued_blocks();
+    return queued_[i];
+  }
+
   /// Prompts never go to a decode worker nor sequences to a prefill worker; if a pool is empty, the mixed one serves.
   [[nodiscard]] static std::size_t highest(pools& p, control::role role, placement::highest_phi& choice) {
     const auto* workers = &p.choose_from([&](const pool_worker& w) { return w.role == role; });
@@ -644,6 +666,7 @@ class phasor_control {
   std::unique_ptr<control::phasor> controllers_;
   std::vector<control::worker> telemetry_;
   std::vector<std::vector<control::sequence>> sequences_;
+  std::vector<blocks> queued_;  ///< By instance.
 };
 
 /// Pools whose sizes were planned: they keep them, and what sequences wait for counts, so that a shortage of memory on

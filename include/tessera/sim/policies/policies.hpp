@@ -328,18 +328,24 @@ template <class Eviction>
   return p;
 }
 
+/// When a request came, and the place of its score on top, which is worth so much waiting.
+struct arrival_and_rank {
+  template <schedulable R>
+  [[nodiscard]] float operator()(const R& r) const noexcept {
+    return static_cast<float>(r.state().arrived.seconds() +
+                              longest_overtaking.seconds() * static_cast<double>(r.score));
+  }
+};
+
 /// PARS with smooth ageing instead of a threshold: the place of its score is worth so much waiting, and no more.
 [[nodiscard]] TESSERA_DETAIL_POLICIES_INLINE policy smooth_pars_policy() {
-  policy p = make_policy<pars<request, order::score_member, kv_store>>(
+  policy p = make_policy<pars<request, arrival_and_rank, kv_store>>(
       "pars-smooth", "lowest score first, but nobody is overtaken by who comes 600 s later (needs scores)",
       {.threshold = duration::forever()});
   p.run = [by_score = p.run](const cluster_options& options, std::span<const trace_row> rows,
                              const progress_callback& progress) {
     std::vector<trace_row> due{rows.begin(), rows.end()};
     rank_scores(due);
-    for (trace_row& r : due) {
-      r.score = static_cast<float>(r.arrival_s + longest_overtaking.seconds() * static_cast<double>(r.score));
-    }
     return by_score(options, due, progress);
   };
   return needing_scores(std::move(p));

@@ -133,10 +133,10 @@ def read_trace(
 
 def workload(**columns: Any) -> Columns:
     """A workload of one's own: arrival_s, prompt_tokens, output_tokens, and perhaps reasoning_tokens and score; session
-    (-1: none) and think_s, seconds before a later turn; tenant, whose request it is, a number from 0 (-1: nobody's);
-    runs, what a prompt begins with, as pairs of a number and so many tokens: equal numbers after equal tokens are equal
-    tokens."""
-    optional = {"reasoning_tokens", "score", "answer_tokens", "session", "think_s", "tenant", "runs"}
+    (-1: none), think_s, seconds before a later turn, and calls_tool, 1 for a turn whose server knows that another
+    follows; tenant, whose request it is, a number from 0 (-1: nobody's); runs, what a prompt begins with, as pairs of a
+    number and so many tokens: equal numbers after equal tokens are equal tokens."""
+    optional = {"reasoning_tokens", "score", "answer_tokens", "session", "think_s", "calls_tool", "tenant", "runs"}
     needed = {"arrival_s", "prompt_tokens", "output_tokens"}
     if not needed <= columns.keys() <= needed | optional:
         raise ValueError(
@@ -272,6 +272,7 @@ def replay(
         _column(load, "score") if "score" in load else np.full(n, np.nan),
         _column(load, "session") if "session" in load else np.full(n, -1.0),
         _column(load, "think_s") if "think_s" in load else np.zeros(n),
+        _column(load, "calls_tool") if "calls_tool" in load else np.zeros(n),
         _column(load, "tenant") if "tenant" in load else np.full(n, -1.0),
         [list(runs) for runs in load["runs"]] if "runs" in load else [],
         prefix_cache,
