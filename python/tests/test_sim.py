@@ -85,6 +85,15 @@ def test_sessions_and_prefixes(tmp_path: Path) -> None:
         sim.replay("fcfs", {**agents, "think_s": -agents["think_s"] - 1})
 
 
+def test_whose_server_knows_that_another_turn_follows() -> None:
+    agents = sim.generate("agentic", 200, rate=2)
+    last = np.append(agents["session"][1:] != agents["session"][:-1], True)
+    assert (agents["calls_tool"][:-1] == ~last[:-1]).all()
+    assert not sim.generate("multi-turn", 200)["calls_tool"].any()
+    with pytest.raises(ValueError, match=r"calls_tool\[0\] must be a whole number from 0 to 1, not 2"):
+        sim.replay("continuum", {**agents, "calls_tool": np.full(200, 2)}, instances=1)
+
+
 def test_tenants(tmp_path: Path) -> None:
     noisy = sim.generate("noisy-neighbour", 300, rate=60.0)
     assert set(noisy["tenant"]) == {0, 1, 2, 3}

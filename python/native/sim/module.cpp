@@ -213,9 +213,9 @@ auto called(const nb::object& place, std::exception_ptr& failure) {
 
 nb::dict replay(const std::string& policy, const numbers& arrival, const numbers& prompt, const numbers& output,
                 const numbers& reasoning, const numbers& score, const numbers& session, const numbers& think,
-                const numbers& tenant, const nb::list& runs, bool prefix_cache, const std::string& profile,
-                std::int64_t instances, std::optional<std::int64_t> kv_blocks, std::int64_t block_size,
-                std::int64_t max_batch, std::int64_t token_budget, std::int64_t in_flight,
+                const numbers& tool, const numbers& tenant, const nb::list& runs, bool prefix_cache,
+                const std::string& profile, std::int64_t instances, std::optional<std::int64_t> kv_blocks,
+                std::int64_t block_size, std::int64_t max_batch, std::int64_t token_budget, std::int64_t in_flight,
                 std::optional<double> threshold, nb::object place, std::optional<std::int64_t> routers, double report_s,
                 std::optional<double> ttft, std::optional<double> tpot, const std::optional<std::string>& explain) {
   const std::vector<sim::trace_row> rows =
