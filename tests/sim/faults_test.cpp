@@ -121,6 +121,44 @@ TEST_CASE("faults: nobody knows of a death before it is detected; what is sent t
   CHECK(result.numbers.faults.down_s == 10);
 }
 
+/// Places all on the first instance that there is, and writes down what is seen of instance 0 before.
+struct looks_at_queue {
+  struct seen {
+    blocks queued{};
+    blocks first{};
+    std::size_t requests = 0;
+    friend bool operator==(const seen&, const seen&) = default;
+  };
+  std::vector<seen>* all;
+
+  template <class C>
+  [[nodiscard]] std::size_t place(C& c, const request& r) {
+    all->push_back({c.queued_blocks(0), c.first_blocks(0), c.views()[0].requests});
+    return c.takes(0, r) ? 0 : 1;
+  }
+};
+
+TEST_CASE("faults: the queue of a dead instance is as it was, with what was sent there since, until it is known") {
+  cluster_options o = toy_cluster(2, 100);
+  o.instance.limits.residents = 1;
+  o.faults = {death(0, 2, 20)};
+  o.detection_s = 10;
+  std::vector<looks_at_queue::seen> seen;
+  const std::vector<trace_row> rows{row(0, 100, 0, 30), row(1, 150, 0, 4), row(2.5, 32, 0, 4),
+                                    row(3, 64, 0, 4),   row(13, 10, 0, 4), row(30, 10, 0, 4)};
+  sim::cluster<fcfs<request>, looks_at_queue> c{o, {}, looks_at_queue{&seen}};
+  tessera_test::check_served(c.run(rows, quiet), rows);
+  using s = looks_at_queue::seen;
+  // One runs; 150 tokens wait for 10 blocks; then, unheard, 32 for 2 and 64 for 4. At 12 s all four are placed anew.
+  REQUIRE(seen.size() == 10);
+  CHECK(seen[0] == s{});
+  CHECK(seen[1] == s{blocks{}, blocks{}, 1});
+  CHECK(seen[2] == s{blocks{10}, blocks{10}, 2});
+  CHECK(seen[3] == s{blocks{12}, blocks{10}, 3});
+  CHECK(seen[4] == s{blocks{16}, blocks{10}, 4});
+  CHECK(seen[9] == s{});  // it is back, and empty
+}
+
 TEST_CASE("faults: one that is back before its death is known says so itself") {
   cluster_options o = toy_cluster(1, 100);
   o.faults = {death(0, 1, 0.5)};

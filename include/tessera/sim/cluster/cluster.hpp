@@ -207,7 +207,8 @@ class cluster {
   [[nodiscard]] double now_s() const noexcept { return now_s_; }
   /// Number of instances.
   [[nodiscard]] std::size_t size() const noexcept { return instances_.size(); }
-  /// The instances as placement policies see them, always up to date, but for the phases, the prefixes and the dead.
+  /// The instances as placement policies see them, always up to date, but for the phases, the prefixes and the dead,
+  /// which are as they last were, with what was sent to them since.
   [[nodiscard]] const std::vector<instance_view>& views() const noexcept { return views_; }
   /// Those of the views that a policy may choose from for `r`: of instances that take it. By instance, at least one.
   /// O(1) while all take everything, else O(instances). Valid until the next call.
@@ -228,6 +229,14 @@ class cluster {
   [[nodiscard]] bool takes(std::size_t i, const request& r) const noexcept { return in_service(i) && has_room(i, r); }
   /// KV blocks of instance `i`, used and free.
   [[nodiscard]] blocks capacity(std::size_t i) const noexcept { return views_[i].capacity; }
+  /// `instance::queued_blocks`, as policies see it: of who is dead as it was, with what was sent there since.
+  [[nodiscard]] blocks queued_blocks(std::size_t i) const noexcept {
+    return up(i) ? instances_[i].queued_blocks() : health_[i].queued_blocks;
+  }
+  /// `instance::first_blocks`, in the same way.
+  [[nodiscard]] blocks first_blocks(std::size_t i) const noexcept {
+    return up(i) ? instances_[i].first_blocks() : health_[i].first_blocks;
+  }
   /// Instance `i`, to look at.
   [[nodiscard]] const instance<Scheduler>& at(std::size_t i) const noexcept { return instances_[i]; }
   /// The requests of the workload by row; those that have not arrived yet are empty.
@@ -446,13 +455,12 @@ class cluster {
     }
     if (!up(to)) {
       if (asked) tell(r, happening::waits, to, "its instance is dead, which nobody knows yet");
-      health_[to].asked.push_back(a);
-      // Its reports do not come any more; what was sent counts.
-      instance_view& v = views_[to];
-      v.requests += 1;
-      v.queued += 1;
-      v.waiting_blocks += blocks_for(max(r.state().length, r.prompt), options_.instance.limits.block_size);
-      v.phi = space_freeness(v);
+      health& h = health_[to];
+      h.asked.push_back(a);
+      const blocks needs = blocks_for(max(r.state().length, r.prompt), options_.instance.limits.block_size);
+      h.queued_blocks += needs;
+      if (h.first_blocks == blocks{}) h.first_blocks = needs;
+      sent_to_dead(to, {.requests = 1, .queued = 1, .waiting_blocks = needs});
       return;
     }
     if (const status s = instances_[to].submit(r, a.arrived_s); s != status::accepted) {
@@ -528,13 +536,7 @@ class cluster {
     incoming_[to].requests += 1;
     incoming_[to].held += r.migration.takes;
     look_at(to);
-    if (!up(to)) {  // its reports do not come any more; what was sent counts
-      instance_view& v = views_[to];
-      v.requests += 1;
-      v.kv_held += takes;
-      v.free_blocks -= min(v.free_blocks, takes);
-      v.phi = space_freeness(v);
-    }
+    if (!up(to)) sent_to_dead(to, {.kv_held = takes, .requests = 1});
     if (asks(r)) {
       tell(r, happening::moves, to,
            fmt::format("from instance {} to {}, {} tokens of KV{}{}", r.where, to, r.state().computed.count(),
@@ -752,6 +754,8 @@ class cluster {
     double returns_s = no_event;  ///< When it is back; of one that is dead.
     double hangs_until_s = -no_event;
     std::vector<asking> asked{};  ///< Were there when it died, or sent there since. Nobody knows yet.
+    blocks queued_blocks{};       ///< What those need who wait there, and the first of them; of one that is dead.
+    blocks first_blocks{};
   };
   /// Something that happens to an instance.
   struct fault_event {
@@ -814,6 +818,8 @@ class cluster {
     const fault& f = options_.faults[k];
     const std::size_t i = f.instance;
     health& h = health_[i];
+    h.queued_blocks = instances_[i].queued_blocks();
+    h.first_blocks = instances_[i].first_blocks();
     h.up = false;
     h.of = k;
     h.hangs_until_s = -no_event;
@@ -928,6 +934,17 @@ class cluster {
       for (const health& h : health_) n += h.asked.size();
       return n;
     });
+  }
+
+  /// The reports of instance `i` do not come any more; what was sent there counts.
+  void sent_to_dead(std::size_t i, const instance_view& more) noexcept {
+    instance_view& v = views_[i];
+    v.requests += more.requests;
+    v.queued += more.queued;
+    v.waiting_blocks += more.waiting_blocks;
+    v.kv_held += more.kv_held;
+    v.free_blocks -= min(v.free_blocks, more.kv_held);
+    v.phi = space_freeness(v);
   }
 
   /// Phi_S of an instance, by what is held there or waited for.

@@ -560,7 +560,6 @@ class phasor_control {
     controllers_ = std::make_unique<control::phasor>(*arena_, limits, config_.controllers);
     telemetry_.resize(c.size());
     sequences_.resize(c.size());
-    queued_.resize(c.size());
   }
 
   /// The worker that computes a request's prompt.
@@ -580,7 +579,7 @@ class phasor_control {
       const blocks total = c.capacity(w.id);
       w.requests = c.views()[w.id].requests;
       const blocks free = w.free_blocks;
-      const blocks used = total - free + (config_.counts_queues ? queued(c, w.id) : blocks{});
+      const blocks used = total - free + (config_.counts_queues ? c.queued_blocks(w.id) : blocks{});
       w.phi = config_.by_phi ? headroom::space_freeness(used, pools::stranded(free, total, p.demand().value()), total)
                              : -static_cast<double>(w.requests);
     }
@@ -616,7 +615,7 @@ class phasor_control {
            .total = total,
            .free = w.free_blocks,
            .leaving = std::min(leaving, total - w.free_blocks),
-           .queued = config_.counts_queues ? queued(c, w.id) : blocks{},
+           .queued = config_.counts_queues ? c.queued_blocks(w.id) : blocks{},
            .demand = p.demand().value(),
            .sequences_held = c.views()[w.id].requests,
            .sequences = movable};
@@ -643,13 +642,6 @@ class phasor_control {
   }
 
  private:
-  /// What those who wait there need; of who is dead, as it was.
-  template <class C>
-  [[nodiscard]] blocks queued(const C& c, std::size_t i) {
-    if (c.up(i)) queued_[i] = c.at(i).queued_blocks();
-    return queued_[i];
-  }
-
   /// Prompts never go to a decode worker nor sequences to a prefill worker; if a pool is empty, the mixed one serves.
   [[nodiscard]] static std::size_t highest(pools& p, control::role role, placement::highest_phi& choice) {
     const auto* workers = &p.choose_from([&](const pool_worker& w) { return w.role == role; });
@@ -666,7 +658,6 @@ class phasor_control {
   std::unique_ptr<control::phasor> controllers_;
   std::vector<control::worker> telemetry_;
   std::vector<std::vector<control::sequence>> sequences_;
-  std::vector<blocks> queued_;  ///< By instance.
 };
 
 /// Pools whose sizes were planned: they keep them, and what sequences wait for counts, so that a shortage of memory on

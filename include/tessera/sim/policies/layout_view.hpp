@@ -51,6 +51,10 @@ class layout_view {
   [[nodiscard]] bool takes(std::size_t i, const request& r) const noexcept { return c_->takes(i, r); }
   /// See `cluster::capacity`.
   [[nodiscard]] blocks capacity(std::size_t i) const noexcept { return c_->capacity(i); }
+  /// See `cluster::queued_blocks`.
+  [[nodiscard]] blocks queued_blocks(std::size_t i) const noexcept { return c_->queued_blocks(i); }
+  /// See `cluster::first_blocks`.
+  [[nodiscard]] blocks first_blocks(std::size_t i) const noexcept { return c_->first_blocks(i); }
   /// See `cluster::at`.
   [[nodiscard]] const auto& at(std::size_t i) const noexcept { return std::as_const(*c_).at(i); }
   /// See `cluster::requests`.

@@ -46,8 +46,6 @@ class llumnix {
   template <class C>
   void starts(C& c) {
     freeness_.resize(c.size());
-    demand_.resize(c.size());
-    waited_.resize(c.size());
     c.call_after(config_.epoch_s, 0);
   }
 
@@ -87,15 +85,9 @@ class llumnix {
   template <class C>
   void look_at(C& c) {
     for (std::size_t i = 0; i != c.size(); ++i) {
-      // Who is dead reports no more: it is as it was, with what was sent there since.
-      if (c.up(i)) {
-        demand_[i] = config_.counts_queue ? c.at(i).queued_blocks() : c.at(i).first_blocks();
-        waited_[i] = c.views()[i].waiting_blocks;
-      } else if (config_.counts_queue) {
-        demand_[i] += c.views()[i].waiting_blocks - std::exchange(waited_[i], c.views()[i].waiting_blocks);
-      }
+      const blocks demand = config_.counts_queue ? c.queued_blocks(i) : c.first_blocks(i);
       const double requests = static_cast<double>(c.views()[i].requests == 0 ? 1 : c.views()[i].requests);
-      freeness_[i] = static_cast<double>((c.views()[i].free_blocks - demand_[i]).count()) / requests;
+      freeness_[i] = static_cast<double>((c.views()[i].free_blocks - demand).count()) / requests;
     }
   }
 
@@ -137,8 +129,6 @@ class llumnix {
   placement::turn low_ties_{};
   placement::turn high_ties_{};
   std::vector<double> freeness_;
-  std::vector<blocks> demand_;  ///< By instance: what those who wait there need,
-  std::vector<blocks> waited_;  ///< when its view said this.
 };
 
 }  // namespace sim
