@@ -157,6 +157,15 @@ TEST_CASE("faults: the queue of a dead instance is as it was, with what was sent
   CHECK(seen[3] == s{blocks{12}, blocks{10}, 3});
   CHECK(seen[4] == s{blocks{16}, blocks{10}, 4});
   CHECK(seen[9] == s{});  // it is back, and empty
+
+  // Where nobody waited, the first that is sent there is the first in line.
+  seen.clear();
+  const std::vector<trace_row> later(rows.begin() + 2, rows.begin() + 4);
+  sim::cluster<fcfs<request>, looks_at_queue> idle{o, {}, looks_at_queue{&seen}};
+  tessera_test::check_served(idle.run(later, quiet), later);
+  REQUIRE(seen.size() == 4);
+  CHECK(seen[0] == s{});
+  CHECK(seen[1] == s{blocks{2}, blocks{2}, 1});
 }
 
 TEST_CASE("faults: one that is back before its death is known says so itself") {

@@ -455,11 +455,8 @@ class cluster {
     }
     if (!up(to)) {
       if (asked) tell(r, happening::waits, to, "its instance is dead, which nobody knows yet");
-      health& h = health_[to];
-      h.asked.push_back(a);
+      health_[to].asked.push_back(a);
       const blocks needs = blocks_for(max(r.state().length, r.prompt), options_.instance.limits.block_size);
-      h.queued_blocks += needs;
-      if (h.first_blocks == blocks{}) h.first_blocks = needs;
       sent_to_dead(to, {.requests = 1, .queued = 1, .waiting_blocks = needs});
       return;
     }
@@ -945,6 +942,9 @@ class cluster {
     v.kv_held += more.kv_held;
     v.free_blocks -= min(v.free_blocks, more.kv_held);
     v.phi = space_freeness(v);
+    health& h = health_[i];
+    h.queued_blocks += more.waiting_blocks;
+    if (h.first_blocks == blocks{}) h.first_blocks = more.waiting_blocks;
   }
 
   /// Phi_S of an instance, by what is held there or waited for.
