@@ -1,18 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
 # For the tests and benchmarks of include/tessera/gpu: which of Thrust's back ends on the host can be built here, and
-# programs that nvcc compiles. Sets
+# programs that nvcc compiles. Includes cuda_arch.cmake, and sets
 #   TESSERA_THRUST_BACK_ENDS  CPP, and OMP and TBB if they are here; nothing without Thrust
 #   TESSERA_THRUST            the folder of its headers: the CUDA toolkit's, or else the system's
-#   TESSERA_NVCC              the compiler, if it is here
 
-find_program(TESSERA_NVCC nvcc HINTS /usr/local/cuda/bin)
-set(TESSERA_CUDA_ARCH sm_90a CACHE STRING "Which GPUs the CUDA tests and benchmarks are compiled for")
-set(tessera_cuda_targets "")
-foreach(arch IN LISTS TESSERA_CUDA_ARCH)
-  string(REPLACE sm_ compute_ virtual ${arch})
-  list(APPEND tessera_cuda_targets -gencode=arch=${virtual},code=${arch})
-endforeach()
+include(${CMAKE_CURRENT_LIST_DIR}/cuda_arch.cmake)
 
 # From CUDA 13 on, Thrust is in the toolkit's include/cccl. Debian has 1.17 in /usr/include.
 set(toolkit "")

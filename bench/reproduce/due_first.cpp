@@ -218,7 +218,8 @@ setting pascals(const options& o) {
               {"worst bin, % of FCFS", 1, worst, true, false, true},
               {"TTFT mean, s", 2, [](auto& a, auto&) { return a.numbers.ttft.mean; }},
               {"TTFT P99, s", 2, [](auto& a, auto&) { return a.numbers.ttft.p99; }},
-              {"SLO missed, %", 2, [](auto& a, auto&) { return 100 * a.numbers.slo_violation_rate; }},
+              {"SLO missed, %", 2, [](auto& a, auto&) { return 100 * a.numbers.slo_violation_rate; }, false, false,
+               true},
               {"blocking P99, s", 2, [](auto& a, auto&) { return a.numbers.blocking_p99; }},
               {"tokens/s", 0, [](auto& a, auto&) { return a.numbers.window_tokens_per_s; }, false, true},
           },
@@ -255,7 +256,8 @@ setting parss(const options& o) {
                         {"FCFS / it, mean", 2, [=](auto& a, auto& b) { return mean(b, b) / mean(a, a); }, false, true},
                         {"FCFS / it, P90", 2, [=](auto& a, auto& b) { return p90(b, b) / p90(a, a); }, false, true},
                         {"end to end mean, s", 1, [](auto& a, auto&) { return a.numbers.e2e.mean; }},
-                        {"SLO missed, %", 2, [](auto& a, auto&) { return 100 * a.numbers.slo_violation_rate; }}},
+                        {"SLO missed, %", 2, [](auto& a, auto&) { return 100 * a.numbers.slo_violation_rate; }, false,
+                         false, true}},
             .trials = {}};
   const std::size_t burst = o.quick ? 200 : 2'000;
   const std::size_t n = o.quick ? 300 : 4'000;
@@ -327,7 +329,8 @@ setting phasors(const options& o) {
                   {"TPOT mean, ms", 1, [](auto& a, auto&) { return ms(a.numbers.tpot.mean); }},
                   {"tokens/s", 0, [](auto& a, auto&) { return a.numbers.throughput_tokens_per_s; }, false, true},
                   {"fall behind, %", 0,
-                   [](auto& a, auto&) { return a.numbers.load.state == sim::load_state::overload ? 100 : 0; }}},
+                   [](auto& a, auto&) { return a.numbers.load.state == sim::load_state::overload ? 100 : 0; }, false,
+                   false, true}},
       .trials = {}};
   // A workload's lengths, if one is named, in place of the archetype's.
   for (const auto& [kind, rate, seen, lengths] :
@@ -397,7 +400,8 @@ setting cascades(const options& o) {
                   {"TTFT P99, s", 2, [](auto& a, auto&) { return a.numbers.ttft.p99; }},
                   {"end to end mean, s", 2, [](auto& a, auto&) { return a.numbers.e2e.mean; }},
                   {"fall behind, %", 0,
-                   [](auto& a, auto&) { return a.numbers.load.state == sim::load_state::overload ? 100 : 0; }}},
+                   [](auto& a, auto&) { return a.numbers.load.state == sim::load_state::overload ? 100 : 0; }, false,
+                   false, true}},
       .trials = {}};
   const auto add = [&](const source& from, const sim::model_spec& model, double part, double rate, bool seen,
                        double seconds = 40) {
@@ -468,7 +472,8 @@ setting sessions(const options& o) {
                   {"prefix hits, %", 1, [](auto& a, auto&) { return 100 * a.numbers.prefix_hit_rate; }, false, true},
                   {"TPOT P99, ms", 1, [](auto& a, auto&) { return ms(a.numbers.tpot.p99); }},
                   {"fall behind, %", 0,
-                   [](auto& a, auto&) { return a.numbers.load.state == sim::load_state::overload ? 100 : 0; }}},
+                   [](auto& a, auto&) { return a.numbers.load.state == sim::load_state::overload ? 100 : 0; }, false,
+                   false, true}},
       .trials = {}};
   const auto add = [&](std::string_view workload, double rate, std::string_view machine, std::size_t blocks,
                        bool seen) {

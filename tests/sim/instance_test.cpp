@@ -21,8 +21,6 @@ using sim::step_shape;
 using tessera_test::approx;
 using tessera_test::toy_cluster;
 
-constexpr auto untimed = [](std::uint64_t) {};
-
 /// One instance and the events that it reports.
 template <class Scheduler>
 struct bench {
@@ -44,12 +42,12 @@ struct bench {
   double step(double now) {
     finished.clear();
     answers.clear();
-    one.start_step(now, untimed);
+    one.start_step(now);
     REQUIRE(one.running());
     const double end = one.ends_s();
     prefilled.clear();
     one.end_step([&](request& r) { finished.push_back(r.index); }, [&](request& r) { prefilled.push_back(r.index); },
-                 [&](request& r) { answers.push_back(r.index); }, untimed);
+                 [&](request& r) { answers.push_back(r.index); });
     CHECK(!one.running());
     return end;
   }
@@ -71,6 +69,20 @@ double prefill(const sim::step_timer& timer, std::int64_t first, std::int64_t co
   step_shape s;
   s.add_prefill(tokens{first}, tokens{count});
   return timer(s);
+}
+
+TEST_CASE("instance: the scheduler's wall time is that of its own step, and not measured where nobody asks") {
+  sim::instance_options o = toy_cluster(1, 100).instance;
+  bench<fcfs<request>> measured{o};
+  o.times_scheduler = false;
+  bench<fcfs<request>> not_measured{o};
+  for (auto* b : {&measured, &not_measured}) {
+    b->add(0, 10, 0, 2);
+    CHECK(b->one.scheduler_ns() == 0);
+    b->step(0);
+  }
+  CHECK(measured.one.scheduler_ns() > 0);
+  CHECK(not_measured.one.scheduler_ns() == 0);
 }
 
 TEST_CASE("instance: one request alone takes the sum of its steps") {
@@ -122,7 +134,7 @@ TEST_CASE("instance: one request alone takes the sum of its steps") {
   CHECK(b.one.scheduler().idle());
   CHECK(b.one.reasoning() == 0);
   // Nothing to run: no step.
-  b.one.start_step(t, untimed);
+  b.one.start_step(t);
   CHECK(!b.one.running());
   CHECK(!b.one.scheduler().plan_pending());
 }

@@ -107,7 +107,7 @@ TEST_CASE("a bad profile is an error with line and column: keys and values", "[s
   CHECK(refusal(with("  \"name\": \"h100-96gb-qwen-32b\",\n", "")) ==
         "p.json:1:1: expected the key name (a text), found an object without it");
   CHECK(refusal(with("\"layers\": 64,", "\"layer\": 64,")) ==
-        "p.json:6:5: expected only the keys name, parameters, layers, query_heads, kv_heads, head_dim, "
+        "p.json:6:5: expected only the keys name, parameters, layers, query_heads, kv_heads, head_dim, hidden_size, "
         "bytes_per_weight, bytes_per_kv_value, active_parameters, experts, experts_per_token in model, found 'layer'");
   CHECK(refusal(with("    \"layers\": 64,\n", "")) ==
         "p.json:3:12: expected the key model.layers (a whole number from 1 to 10000), found an object without it");
@@ -189,6 +189,7 @@ TEST_CASE("what need not be in a profile is read back as it is written, and refu
   sim::profile p = sim::profiles()[0];
   p.source = "a \"source\"";
   p.gpu.multiprocessors = 132;
+  p.model.hidden_size = 2048;
   p.model.active_parameters = 3e9;
   p.model.experts = 128;
   p.model.experts_per_token = 8;
@@ -209,10 +210,12 @@ TEST_CASE("what need not be in a profile is read back as it is written, and refu
   CHECK(again.parallel == p.parallel);
   CHECK(again.source == p.source);
   CHECK(again.model.experts == 128);
+  CHECK(again.model.hidden_size == 2048);
   CHECK(sim::to_json(again) == text);
   // Neutral terms are not written.
   const std::string plain = sim::to_json(sim::profiles()[0]);
-  for (const char* key : {"terms", "parallel", "experts", "multiprocessors"}) CHECK(plain.find(key) == plain.npos);
+  for (const char* key : {"terms", "parallel", "hidden_size", "experts", "multiprocessors"})
+    CHECK(plain.find(key) == plain.npos);
   // A partial object: what is missing is neutral.
   const auto added = [](std::string_view what) {
     std::string whole = sim::to_json(sim::profiles()[0]);

@@ -114,6 +114,9 @@ TEST_CASE("devices that share layers, and devices that share the model", "[sim]"
   // Two all-reduces of a layer: 10 ms each, and 2 * 3/4 of 8 bytes a token.
   const auto said = [](double n) { return 2 * (0.01 + 1.5 * 8e-6 * n); };
   CHECK(sim::step_timer{p}(decodes(10, 1000)) == approx(0.5 + 1.01 / 4 + said(10)));
+  p.model.hidden_size = 2;  // and not as wide as the heads together
+  CHECK(sim::step_timer{p}(decodes(10, 1000)) == approx(0.5 + 1.01 / 4 + said(5)));
+  p.model.hidden_size = 0;
   p.parallel.tensor = 8;  // of 4 heads: KV is not split further
   CHECK(sim::step_timer{p}(decodes(10, 1000)) ==
         approx(0.5 + 1.0 / 8 + 0.01 / 4 + 2 * (0.01 + 2 * 7.0 / 8 * 8e-6 * 10)));

@@ -677,7 +677,7 @@ class cluster {
 
   void begin_step(std::size_t i) {
     if (!instances_[i].idle() && now_s_ >= health_[i].hangs_until_s) {
-      instances_[i].start_step(now_s_, [this](std::uint64_t ns) { plan_ns_ = ns; });
+      instances_[i].start_step(now_s_);
       if (instances_[i].running()) {
         ends_.push({instances_[i].ends_s(), i});
         if (options_.watcher != nullptr) {
@@ -724,8 +724,8 @@ class cluster {
             look_at(i);
             control_.answers(*this, r);
           }
-        },
-        [this](std::uint64_t ns) { recorder_.facts.scheduler_ns.add(plan_ns_ + ns); });
+        });
+    if (instances_[i].options().times_scheduler) recorder_.facts.scheduler_ns.add(instances_[i].scheduler_ns());
     stop_those_on(i);
     if constexpr (requires { control_.step_ended(*this, i); }) {
       look_at(i);
@@ -1044,7 +1044,6 @@ class cluster {
   blocks stranded_total_{};
   blocks demand_{1};
   double now_s_ = 0;
-  std::uint64_t plan_ns_ = 0;
   std::string why_;  ///< Of the decision that is being made, where somebody asks.
   comparison seen_;
   run_recorder recorder_;

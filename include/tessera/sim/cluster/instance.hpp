@@ -141,6 +141,7 @@ struct instance_options {
   bool swaps_overlap = false;         ///< A step takes the longer of its copies and its kernels; otherwise the kernels
                                       ///< wait for the copies. True flatters: even the blocks that this step's kernels
                                       ///< read or write are copied beside them.
+  bool times_scheduler = true;        ///< Whether the wall time of its decisions is measured; else it is 0.
   double idle_watts = 0;              ///< What its devices draw together while they wait; 0: not said.
   double busy_watts = 0;              ///< The same during a step.
 };
@@ -149,6 +150,28 @@ struct instance_options {
 [[nodiscard]] inline double move_token_seconds(const instance_options& o) noexcept {
   return o.swaps_overlap ? 0 : 2 * o.swap_seconds_per_block / static_cast<double>(o.limits.block_size.count());
 }
+
+namespace detail {
+
+/// Wall time since it was made. If it does not run that is 0, and no clock is read.
+class stopwatch {
+ public:
+  explicit stopwatch(bool runs) : runs_{runs} {
+    if (runs) since_ = clock::now();
+  }
+  [[nodiscard]] std::uint64_t nanoseconds() const {
+    if (!runs_) return 0;
+    return static_cast<std::uint64_t>(
+        std::chrono::duration_cast<std::chrono::nanoseconds>(clock::now() - since_).count());
+  }
+
+ private:
+  using clock = std::chrono::steady_clock;
+  bool runs_;
+  clock::time_point since_{};
+};
+
+}  // namespace detail
 
 /// Drives one scheduler through its public calls, as an engine would: plan, run for as long as the cost model says,
 /// commit. KV is copied before the step's kernels start, or beside them, as the options say.
@@ -206,6 +229,8 @@ class instance {
   [[nodiscard]] std::uint64_t output_tokens() const noexcept { return output_tokens_; }
   /// Simulated seconds spent in steps that have ended.
   [[nodiscard]] double busy_s() const noexcept { return busy_s_; }
+  /// Wall time of `plan` and `commit` of the step that ended last; 0 if it is not measured.
+  [[nodiscard]] std::uint64_t scheduler_ns() const noexcept { return scheduler_ns_; }
   /// The requests that are here, in no particular order.
   [[nodiscard]] std::span<request* const> requests() const noexcept { return here_; }
 
@@ -351,10 +376,9 @@ class instance {
     return true;
   }
 
-  /// Plans and starts a step, if there is anything to run. `timed(nanoseconds)` is told what `plan` took.
-  template <class Timed>
-  void start_step(double now_s, Timed&& timed) {
-    const auto before = std::chrono::steady_clock::now();
+  /// Plans and starts a step, if there is anything to run.
+  void start_step(double now_s) {
+    const detail::stopwatch watch{options_->times_scheduler};
     step_limits step = options_->step;
     if (const tokens most = prefill_budget_; most > tokens{}) {
       step.token_budget =
@@ -363,7 +387,7 @@ class instance {
     if (options_->prefill_in_time) step.prefill_budget = prefill_in_time();
     if constexpr (by_prefix) look_at_prefixes();
     plan_ = scheduler().plan(time_point::at_seconds(now_s), step);
-    timed(nanoseconds_since(before));
+    scheduler_ns_ = watch.nanoseconds();
     if (plan_.empty()) {
       scheduler().abandon(plan_);
       return;
@@ -400,18 +424,18 @@ class instance {
 
   /// Ends the step: measures, commits, and calls `finished(request&)` for each request that is done and
   /// `answers(request&)` for each that has just ended its reasoning, then `prefilled(request&)` for each that has its
-  /// first token here and is still here. `timed(nanoseconds)` is told what `commit` took.
-  template <class Finished, class Prefilled, class Answers, class Timed>
-  void end_step(Finished&& finished, Prefilled&& prefilled, Answers&& answers, Timed&& timed) {
+  /// first token here and is still here.
+  template <class Finished, class Prefilled, class Answers>
+  void end_step(Finished&& finished, Prefilled&& prefilled, Answers&& answers) {
     const double now_s = ends_s_;
     const double took_s = now_s - started_s_;
     const time_point now = time_point::at_seconds(now_s);
     std::size_t i = 0;
     for (const scheduled<request>& e : plan_.decode) measure(e, outcomes_[i++], now, took_s);
     for (const scheduled<request>& e : plan_.prefill) measure(e, outcomes_[i++], now, took_s);
-    const auto before = std::chrono::steady_clock::now();
+    const detail::stopwatch watch{options_->times_scheduler};
     scheduler().commit(plan_, outcomes_, now);
-    timed(nanoseconds_since(before));
+    scheduler_ns_ += watch.nanoseconds();
     running_ = false;
     for (request* r : resuming_) resume(*r);
     resuming_.clear();
@@ -460,11 +484,6 @@ class instance {
       context += r->state().length;
     }
     return (*options_->prefill_in_time)(decodes, context);
-  }
-
-  [[nodiscard]] static std::uint64_t nanoseconds_since(std::chrono::steady_clock::time_point before) {
-    return static_cast<std::uint64_t>(
-        std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now() - before).count());
   }
 
   /// Notes who starts, and what will come of the step: the model's part.
@@ -602,6 +621,7 @@ class instance {
   double started_s_ = 0;
   double ends_s_ = 0;
   double busy_s_ = 0;
+  std::uint64_t scheduler_ns_ = 0;
   std::uint64_t tokens_ = 0;
   std::uint64_t output_tokens_ = 0;
   bool running_ = false;

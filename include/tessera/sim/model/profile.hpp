@@ -24,6 +24,7 @@ struct model_spec {
   std::int64_t query_heads = 0;   ///< Attention heads of a layer.
   std::int64_t kv_heads = 0;      ///< Heads whose keys and values are kept.
   std::int64_t head_dim = 0;      ///< Numbers in a head.
+  std::int64_t hidden_size = 0;   ///< Width of the activations between layers. 0: that of all query heads together.
   double bytes_per_weight = 2;    ///< 2: bf16, fp16.
   double bytes_per_kv_value = 2;  ///< 2 for 16-bit KV, 1 for 8-bit.
   /// Of a mixture of experts: parameters that one token is multiplied with. 0: all of them.
@@ -44,7 +45,9 @@ struct model_spec {
            static_cast<double>(experts - experts_per_token);
   }
   /// Width of the activations between layers.
-  [[nodiscard]] double hidden() const noexcept { return static_cast<double>(query_heads * head_dim); }
+  [[nodiscard]] double hidden() const noexcept {
+    return static_cast<double>(hidden_size > 0 ? hidden_size : query_heads * head_dim);
+  }
   /// KV cache of one token: a key and a value per layer and KV head.
   [[nodiscard]] double kv_bytes_per_token() const noexcept {
     return 2 * static_cast<double>(layers * kv_heads * head_dim) * bytes_per_kv_value;

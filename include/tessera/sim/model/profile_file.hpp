@@ -81,6 +81,7 @@ inline constexpr std::array<term_key, 10> term_keys{
   for (const auto& d : p.measured.prefill)
     measured["prefill"].push_back({{"length", d.length}, {"seconds", d.seconds}});
   if (!measured.empty()) j["measured"] = measured;
+  if (p.model.hidden_size > 0) j["model"]["hidden_size"] = p.model.hidden_size;
   if (p.model.active_parameters > 0) j["model"]["active_parameters"] = p.model.active_parameters;
   if (p.model.experts > 0) {
     j["model"]["experts"] = p.model.experts;
@@ -280,7 +281,7 @@ class profile_reader {
   p.name = root.text("name");
 
   const auto model = root.object("model");
-  model.allow({"name", "parameters", "layers", "query_heads", "kv_heads", "head_dim", "bytes_per_weight",
+  model.allow({"name", "parameters", "layers", "query_heads", "kv_heads", "head_dim", "hidden_size", "bytes_per_weight",
                "bytes_per_kv_value", "active_parameters", "experts", "experts_per_token"});
   p.model = {.name = model.text("name"),
              .parameters = model.number("parameters", 1, 1e15),
@@ -291,6 +292,7 @@ class profile_reader {
              .bytes_per_weight = model.number("bytes_per_weight", 0, 16, true),
              .bytes_per_kv_value = model.number("bytes_per_kv_value", 0, 16, true)};
 
+  if (model.has("hidden_size")) p.model.hidden_size = model.whole("hidden_size", 1, 10'000'000);
   if (model.has("active_parameters"))
     p.model.active_parameters = model.number("active_parameters", 1, p.model.parameters);
   if (model.has("experts")) {

@@ -98,6 +98,7 @@ struct device {
           .query_heads = 32,
           .kv_heads = 4,
           .head_dim = 128,
+          .hidden_size = 2048,
           .active_parameters = 3.3e9,
           .experts = 128,
           .experts_per_token = 8};

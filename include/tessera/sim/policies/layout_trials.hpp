@@ -106,9 +106,11 @@ class layout_trials {
   layout_trials(const cluster_options& o, const prefill_model& model, const typename Scheduler::config& ordered,
                 const progress_callback& progress, bool by_headroom = true)
       : options_{o}, model_{model}, ordered_{ordered}, progress_{&progress}, by_headroom_{by_headroom} {
-    // Nobody knows what will go wrong, and all that is tried is measured.
+    // Nobody knows what will go wrong, and all that is tried is measured, but for what only reports say.
     options_.faults.clear();
     options_.watcher = nullptr;
+    options_.instance.times_scheduler = false;
+    for (instance_options& one : options_.each) one.times_scheduler = false;
     options_.warmup_s = options_.drain_s = 0;
   }
   /// From now on these are tried, as they came, or so many times as fast.
