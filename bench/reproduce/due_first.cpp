@@ -320,7 +320,8 @@ setting phasors(const options& o) {
           "`phasor` with the published settings and the promised TTFT of each kind of task. Every system with pools "
           "is there with the pools that have the lowest P99 on other requests of the same kind, all ways to divide "
           "the workers tried; `phasor` also with the published 3/3/2. The headline: P99 of the end-to-end latency. Its "
-          "second one, concurrency within the promises, is on Phasor's page, with `due-first` in the table.",
+          "second one, concurrency within the promises, is on Phasor's page; `due-first` has a column in its table, by "
+          "older rules, and what holds since stands above it.",
           testbed().name, burst_cv, seconds),
       .ablated = "production mix, 30/s",
       .theirs = 1,
@@ -389,7 +390,9 @@ setting cascades(const options& o) {
       .text = fmt::format(
           "{} H20, {:g} s of Poisson arrivals, all as on CascadeInfer's page; where 1,200 s are named, the first 400 "
           "are not measured. ShareGPT's and azure-conv's rates "
-          "are the part of the time that the prompts alone would keep all instances busy. "
+          "are the part of the time that the prompts alone would keep all instances busy. In stages: in all seeds "
+          "there "
+          "were stages in the end. "
           "The headlines: mean TTFT, mean TPOT and output tokens per second while requests arrive.",
           gpus, 40.0),
       .ablated = "long-tailed, 120/s",
@@ -456,7 +459,8 @@ setting sessions(const options& o) {
           "the one before has been answered and thought about. The headlines: how long a session waits for all its "
           "calls, mean and P99 over the sessions; TTFT of the calls, mean and P99; and goodput, the part of the calls "
           "that have their first token within {:g} s and one each {:g} s from then on. The others are what is "
-          "published, each with a placement that knows prefixes, and whatever they know of times of thought they know "
+          "published, with placements that know prefixes, and `fcfs` and `llumnix` as they are; whatever they know of "
+          "times of thought they know "
           "from the workload itself; `due-first` is told, as `continuum` is, which of an agent's turns another one "
           "follows, and not when; of a person's nobody is. `kvflow` knows when each session goes on, which nobody "
           "does: it is shown, and no "
@@ -746,7 +750,7 @@ void ablation(page& p, const options& o, const std::vector<setting>& settings) {
       "scores\" "
       "adds what only PARS's setting has, predictions of the quality of PARS's model. Where the planner expects too "
       "little of stages, \"without stages\" changes nothing; where it makes them, placement is theirs, steps are not "
-      "bounded, and pools are not tried. Last, the "
+      "bounded but where a trial says so, and pools are not tried. Last, the "
       "paper's policy, as it is and with the same bound on its steps, which any policy could have. " +
       of_seeds(o));
   p.table({"", "", "headline", "", "change"}, table);
@@ -1001,8 +1005,8 @@ void run(const options& o) {
       "`due-first` is in no paper. It is made of the library's parts: `order::earliest_due`, in which readers who are "
       "about to run dry go first and all else by when it is due, which is reckoned anew while a request reasons, and "
       "by "
-      "a clock that all but stops when many wait, and who has a longer prompt than others comes 32 times as much later "
-      "as it takes longer; "
+      "a clock that all but stops when many wait, and a request with a longer prompt than the mean counts as having "
+      "come later, by 32 times the extra time that its prompt takes; "
       "placement by headroom, of the prompts to compute and of the memory, "
       "as "
       "far as expected lengths say, where there is plenty by what a request would add to all latencies, or where the "
@@ -1026,7 +1030,8 @@ void run(const options& o) {
       "rules were chosen; *held-out* ones were not. Every number is a mean over {} seeds, from {} on, ± half of its 95 "
       "% interval; changes are taken seed by seed. Near saturation much depends on the seeds. What a policy knows of "
       "the traffic beforehand, lengths for predictions and for stages, it knows from as many requests of the same kind "
-      "drawn under another seed; `due-first` knows nothing beforehand.",
+      "drawn under another seed; `due-first` knows nothing beforehand. *Fall behind*: in what part of the seeds the "
+      "queue grows, as `replay` judges it.",
       o.seeds, first_seed));
   p.text(fmt::format(
       "**Scores.** In PARS's setting `pars` and `due-first` get the same: the logarithm of the true output "

@@ -48,7 +48,7 @@ class due_first : public iteration_scheduler<Request, order::earliest_due<Expect
  public:
   /// Parameters of the parts; each is described at its own type.
   struct config {
-    duration pace = duration{0.1};    ///< Time a reader takes for a token: the target TPOT.
+    duration pace = duration{0.1};    ///< What a token of expected output weighs against waiting.
     tokens slice{250};                ///< Tokens generated between two looks at an answer's reader.
     duration margin = duration{1.0};  ///< An answer is urgent so long before its reader runs dry.
     double revised = 2;               ///< Bound on what is expected later: see `order::earliest_due`.

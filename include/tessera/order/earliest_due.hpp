@@ -107,7 +107,7 @@ struct earliest_due {
   template <clock_policy Clock>
   using state = due_place<Clock>;
 
-  duration pace = duration{0.1};  ///< Time a reader takes for a token: the target TPOT. Not negative.
+  duration pace = duration{0.1};  ///< What a token of expected output weighs against waiting. Not negative.
   tokens slice{250};              ///< Tokens generated between two looks at an answer's reader. At least 1.
   /// An answer is urgent so long before its reader runs dry: the time of a few steps. `duration::forever()`: always.
   duration margin = duration{1.0};

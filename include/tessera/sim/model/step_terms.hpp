@@ -22,12 +22,12 @@ struct step_terms {
   /// Part of the peak memory bandwidth that attention reaches on KV, in decode steps. 0: as on weights. Attention is a
   /// kernel of its own: 0.8 to 1.0 where matrix products reached 0.75 to 0.9. Matters with long contexts.
   double kv_bandwidth_efficiency = 0;
-  /// Part of the peak arithmetic that attention reaches on prompts. 0: as matrix products. 0.5 to 0.8 were measured.
+  /// Part of the peak arithmetic that attention reaches on prompts. 0: as matrix products. 0.4 to 0.8 were measured.
   /// Matters from prompts of some thousand tokens on.
   double attention_flops_efficiency = 0;
   /// How soft the knee of the matrix products is, where they turn from reading weights to arithmetic: their time is
   /// (weights^k + arithmetic^k)^(1/k). 0: the larger of the two, a sharp knee (k without bound), which was 10 to 29 %
-  /// too fast at 64 to 256 tokens a step. 3 to 5 were measured.
+  /// too fast at 64 to 256 tokens a step. 2.5 to 4.6 were measured.
   double knee = 0;
   /// Seconds for each request of a step: its row of logits, sampling, its own launch of attention. Some microseconds;
   /// matters in batches of 100 and more.
@@ -44,7 +44,7 @@ struct step_terms {
   /// request at the peak bandwidth takes. 0: no such bound. 7 to 8 with the kernels of the line above, which leave a
   /// history to one multiprocessor; matters with small chunks of long prompts.
   double longest_history_factor = 0;
-  /// Seconds of the host in each step during which the device waits: scheduling, building the batch, sampling. 1.3 to
+  /// Seconds of the host in each step during which the device waits: scheduling, building the batch, sampling. 1 to
   /// 2.6 ms in fits to whole runs of vLLM; sums of kernels do not hold it.
   double host_step_seconds = 0;
   /// Seconds of the host for each request, once, before it may be scheduled: parsing, tokenizing, hand-over between
