@@ -205,6 +205,10 @@ TEST_CASE("faults: while no instance is there, requests wait for one; if none co
   // Alarms do not keep such a run alive.
   sim::cluster<fcfs<request>, sim::llumnix> alarmed{o};
   CHECK(alarmed.run(rows, quiet).numbers.completed == 0);
+  // Nor are there any while all wait for an instance that is long in coming.
+  o.faults = {death(0, 1.125, 1e12), death(1, 1.5, 1e12)};
+  sim::cluster<fcfs<request>, sim::llumnix> waiting{o};
+  CHECK(waiting.run(rows, quiet).numbers.completed == rows.size());
 }
 
 TEST_CASE("faults: who waits for an instance, or with one whose death nobody knows of, waits") {

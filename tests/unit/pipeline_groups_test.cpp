@@ -2,6 +2,8 @@
 #include <tessera/compose/fcfs.hpp>
 #include <tessera/core/owned_storage.hpp>
 #include <tessera/kv/changed_tables.hpp>
+#include <tessera/kv/lru.hpp>
+#include <tessera/kv/prefix_cache.hpp>
 #include <tessera/kv/row_tables.hpp>
 #include <tessera/pipeline/grouped_ledger.hpp>
 #include <tessera/preempt/swap.hpp>
@@ -110,6 +112,41 @@ TEST_CASE("groups: a prefix is found as far as all groups can serve it") {
   REQUIRE(s.finish(all[1]) == status::ok);
   REQUIRE(s.submit(all[2], {}) == status::accepted);
   CHECK(step(s, {})[0].first == 0_tok);
+}
+
+namespace {
+
+/// The least recently used, and how often something was wished for a block.
+struct heard_of : kv::lru {
+  using lru::lru;
+  using wish_type = int;
+  static inline std::size_t wishes = 0;
+  template <class R>
+  [[nodiscard]] static int wish(const R&) noexcept {
+    return 0;
+  }
+  void wish(kv::block_id, int) noexcept { ++wishes; }
+};
+
+}  // namespace
+
+TEST_CASE("groups: an order of eviction hears of a block when it is findable, and when it is given back") {
+  using listening = fcfs<request, kv::groups<3, kv::basic_prefix_cache<heard_of>>>;
+  auto storage = storage_for<listening>({{.blocks = 2000, .residents = 2, .max_length = 2000_tok}, layers});
+  listening s{storage};
+  request r;
+  write(r, 1600_tok);
+  REQUIRE(s.submit(r, {}) == status::accepted);
+  heard_of::wishes = 0;
+  std::size_t steps = 0;
+  for (; r.state().computed < r.prompt - 1_tok && steps != 1000; ++steps) step(s, {.token_budget = 16_tok});
+  REQUIRE(steps == 100);
+  // 400, 400 and 200 blocks, each once, and not all that there are in each step.
+  CHECK(heard_of::wishes <= 400 + 400 + 200);
+  CHECK(heard_of::wishes >= 400 + 400 + 200 - 3);
+  heard_of::wishes = 0;
+  REQUIRE(s.finish(r) == status::ok);
+  CHECK(heard_of::wishes >= 400);
 }
 
 TEST_CASE("groups: a model with a recurrent state has no drafts, one with windows gives back what was refused") {

@@ -25,6 +25,12 @@ TEST_CASE("prefix keys: the beginning, and more of it as long as too many have i
   CHECK(alone(prompt(10, 0, 1), 0) == prompt(10, 0, 1).back());  // shorter than a key
   CHECK(alone(prompt(100, 0, 2), 0) == prompt(100, 0, 2)[31]);
 
+  // However many instances there are, what one other has begun with is no more than a share.
+  prefix_keys many{2000};
+  CHECK(many(prompt(100, 40, 1), 0) == prompt(100, 40, 1)[31]);
+  CHECK(many(prompt(100, 40, 2), 0) == prompt(100, 40, 1)[31]);
+  CHECK(many(prompt(100, 40, 3), 0) == prompt(100, 40, 3)[63]);
+
   // A system prompt of 50 blocks, and 40 sessions that come back: each has a key of its own, and keeps it.
   prefix_keys keys{8};
   std::vector<std::set<std::uint64_t>> of(40);

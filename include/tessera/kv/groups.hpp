@@ -356,9 +356,10 @@ class groups {
   // -- for good ----------------------------------------------------------------------------------------------------
 
   /// Full blocks with the KV of the first `computed` tokens become findable, as far as they have hashes and are still
-  /// there. Before `slide`, which gives them back. Returns how many these are. Requires: the row is in use. O(blocks
-  /// published + Groups).
-  std::size_t publish(std::uint32_t row, const hash_spans& hashes, tokens computed) noexcept {
+  /// there. Before `slide`, which gives them back. `made(ids)` hears of them, group by group. Returns how many these
+  /// are. Requires: the row is in use. O(blocks published + Groups).
+  template <class Made>
+  std::size_t publish(std::uint32_t row, const hash_spans& hashes, tokens computed, Made made) noexcept {
     TESSERA_ASSERT(journal_.empty() && !state_[row].evicted, "publish within a plan, or an evicted row");
     row_state& s = state_[row];
     std::size_t n = 0;
@@ -371,6 +372,7 @@ class groups {
       if (i < s.first[g]) i = s.first[g];
       const std::span<const hash_type> all = hashes[g].first(end);
       prepare(g, all, i);
+      const std::size_t from = i;
       for (; i < end; ++i, ++n) {
         prepare_next(g, all, i);
         const hash_type h = named(g, all[i]);
@@ -381,8 +383,13 @@ class groups {
         }
       }
       if (s.published[g] < end) s.published[g] = static_cast<std::uint32_t>(end);
+      if (from < end) made(ids.first(end).subspan(from));
     }
     return n;
+  }
+  /// The same, and nobody hears of it.
+  std::size_t publish(std::uint32_t row, const hash_spans& hashes, tokens computed) noexcept {
+    return publish(row, hashes, computed, [](std::span<const block_id>) noexcept {});
   }
 
   /// The KV of a row's first `computed` tokens is there: what no token after them looks at is given back. Returns how

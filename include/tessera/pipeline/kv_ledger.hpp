@@ -481,7 +481,7 @@ class kv_ledger {
   [[nodiscard]] bool fills_block(const Request& /*r*/, tokens computed) const noexcept {
     return shares && computed % block_size_ == tokens{};
   }
-  /// Prompt blocks that are full, with the KV of the first `computed` tokens, become findable. Returns how many of them
+  /// Blocks that are full, with the KV of the first `computed` tokens, become findable. Returns how many of them
   /// are also among the first `known` of the prefix of `watched`, if that is not null.
   std::size_t publish(Request& r, tokens computed, const Request* watched, std::size_t known) noexcept {
     std::size_t seen = 0;

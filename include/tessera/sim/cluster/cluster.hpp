@@ -161,7 +161,7 @@ class cluster {
         give_up(rows);
         break;
       }
-      if (arrived != recorder_.result.requests.size()) {
+      if (up_ != 0 && arrived != recorder_.result.requests.size()) {
         last_busy_s = now_s_;
       } else if (const double next_s = std::min({fault_s, arrival_s, moved_s, end_s});
                  alarm_s > last_busy_s + idle_s && alarm_s < next_s) {
@@ -256,11 +256,6 @@ class cluster {
   void tell(const request& r, happening what, std::size_t where, std::string why = {}, comparison seen = {}) {
     options_.watcher->tell(request_event{what, now_s_, r.index, where, std::move(why), std::move(seen)});
   }
-  /// The instances that `r` may be placed on, as a placement policy sees them.
-  [[nodiscard]] comparison compare_views(const request& r, bool phases = false, bool prefixes = false) {
-    return sim::compare_views(candidates(r), phases, prefixes);
-  }
-
   /// Brings the phases in the views up to date. O(answering requests).
   void look_at_phases() noexcept {
     for (std::size_t i = 0; i != instances_.size(); ++i) {
@@ -450,7 +445,7 @@ class cluster {
     const bool asked = asks(r);
     if (asked) {
       if (why_.empty()) because("the policy's own choice");
-      if (seen_.rows.empty()) seen_ = compare_views(r);
+      if (seen_.rows.empty()) seen_ = compare_views(candidates(r));
       tell(r, happening::placed, to, std::exchange(why_, {}), std::exchange(seen_, {}));
     }
     if (!up(to)) {

@@ -225,9 +225,9 @@ class instance {
   /// Tokens computed in all steps so far, prompts and outputs.
   [[nodiscard]] std::uint64_t tokens_computed() const noexcept { return tokens_; }
 
-  /// Of them, outputs; and the time spent in steps that have ended.
+  /// Output tokens generated.
   [[nodiscard]] std::uint64_t output_tokens() const noexcept { return output_tokens_; }
-  /// Simulated seconds spent in steps that have ended.
+  /// Simulated seconds spent in steps, one that a death broke off among them.
   [[nodiscard]] double busy_s() const noexcept { return busy_s_; }
   /// Wall time of `plan` and `commit` of the step that ended last; 0 if it is not measured.
   [[nodiscard]] std::uint64_t scheduler_ns() const noexcept { return scheduler_ns_; }
@@ -324,7 +324,7 @@ class instance {
 
   /// The instance dies: the step under way never ends, and all that was in its memory is lost. Calls `lost(request&)`
   /// for each request that was here, in the order of arrival; it is in no scheduler then. What comes after this finds
-  /// the instance as it was made.
+  /// an empty instance, whose scheduler has what it learned: the clock of its line, what tenants were given.
   template <class Lost>
   void die(double now_s, Lost&& lost) {
     if (!started()) return;
@@ -537,7 +537,7 @@ class instance {
     if (o.finished) {
       changed_.push_back(&r);
       if (r.next_turn_s >= 0) {
-        r.keep_until = time_point::at_seconds(now.seconds() + r.kept_s);
+        if (r.kept_s > 0) r.keep_until = time_point::at_seconds(now.seconds() + r.kept_s);
         r.next_use = time_point::at_seconds(now.seconds() + r.next_turn_s);
       }
     }

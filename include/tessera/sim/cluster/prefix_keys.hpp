@@ -20,8 +20,9 @@ namespace sim {
 /// all would go to the same instances. So the length of a key follows the traffic, as DualMap's does.
 class prefix_keys {
  public:
-  /// For a cluster of so many instances.
-  explicit prefix_keys(std::size_t instances) noexcept : share_{window / std::max<std::size_t>(instances, 1)} {}
+  /// For a cluster of so many instances. One's share is a request at least.
+  explicit prefix_keys(std::size_t instances) noexcept
+      : share_{std::max<std::size_t>(window / std::max<std::size_t>(instances, 1), 1)} {}
 
   /// The key of a request with these hashes of its full blocks; `own` if there are none. O(log blocks).
   std::uint64_t operator()(std::span<const std::uint64_t> hashes, std::uint64_t own) {

@@ -41,7 +41,7 @@ class routers {
     s.moving = std::numeric_limits<std::size_t>::max();
     s.quantum = c.options().quantum;
     for (std::size_t k = 0; k != how.routers; ++k) {
-      // Each may have all requests, and each of those may move.
+      // Requests are dealt in turn, and each may move.
       all_.push_back(std::make_unique<router>(
           typename ledger::limits{.replicas = c.size(), .reservations = 2 * c.requests().size() / how.routers + 2}, s));
     }

@@ -110,7 +110,8 @@ class cascade {
                      .market = config_.market};
     tokens most{};
     for (std::size_t i = 0; i != c.size(); ++i) most = max(most, c.options().of(i).limits.max_length);
-    if (most > tokens{1}) m.longest = most;
+    // A plan may be of a history with longer requests than come now.
+    if (most > tokens{1}) m.longest = max(most, config_.stages.back().from);
     for (std::size_t i = 0; i != c.size(); ++i) {
       memory_.push_back(storage_for<member>(
           {.instances = of_map.instances, .stages = of_map.stages, .offers = 256, .purchases = 256}));

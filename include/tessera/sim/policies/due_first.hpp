@@ -33,10 +33,10 @@
 TESSERA_NAMESPACE_BEGIN
 namespace sim {
 
-/// Simulates a workload under `due-first`. It knows nothing of the traffic beforehand but what `history` says: earlier
-/// requests of the same kind, if there are any. What it learns, and which layout it gives the instances, it finds from
-/// what it observes (`replanning`), and says so to `cluster_options::watcher`; `summary::placement` has the layouts, in
-/// order.
+/// Simulates a workload under `due-first`. It knows nothing of the traffic beforehand but whether requests may share
+/// prefixes, as an operator does, and what `history` says: earlier requests of the same kind, if there are any. What it
+/// learns, and which layout it gives the instances, it finds from what it observes (`replanning`), and says so to
+/// `cluster_options::watcher`; `summary::placement` has the layouts, in order.
 [[nodiscard]] TESSERA_DETAIL_POLICIES_INLINE run_result run_due_first(const cluster_options& options,
                                                                       std::span<const trace_row> rows,
                                                                       std::span<const trace_row> history,
@@ -48,7 +48,7 @@ TESSERA_DETAIL_POLICIES_INLINE run_result run_due_first(const cluster_options& o
                                                         std::span<const trace_row> history,
                                                         const due_first_config& config,
                                                         const progress_callback& progress) {
-  // What a turn leaves behind is kept for the next one, if there will be one.
+  // What a turn leaves behind that calls a tool is kept for the next one.
   constexpr double until_it_comes_s = 1e9;
   using store = kv::basic_prefix_cache<kv::keep_until<>>;
   using scheduler = tessera::due_first<request, rank::program_length<>, order::pacer_member, store, kv::csr_tables,

@@ -43,12 +43,14 @@
 TESSERA_NAMESPACE_BEGIN
 namespace sim {
 
-/// Half of the workers prefill, half decode; or three eighths each, and the rest is mixed, as in Phasor's evaluation.
+/// Half of the workers prefill, half decode.
 [[nodiscard]] constexpr pool_sizes halves(std::size_t instances) noexcept {
   return {.prefill = instances - instances / 2, .decode = instances / 2, .mixed = 0};
 }
-/// Three eighths prefill, three eighths decode (at least one each), and the rest is mixed.
+/// Three eighths prefill, three eighths decode (at least one each), and the rest is mixed, as in Phasor's evaluation.
+/// Requires: two instances at least.
 [[nodiscard]] constexpr pool_sizes three_pools(std::size_t instances) noexcept {
+  TESSERA_ASSERT(instances >= 2, "one to prefill and one to decode");
   const std::size_t each = instances * 3 / 8 > 0 ? instances * 3 / 8 : 1;
   return {.prefill = each, .decode = each, .mixed = instances - 2 * each};
 }
@@ -426,9 +428,9 @@ TESSERA_DETAIL_POLICIES_INLINE std::vector<policy> published_policies() {
       detail::dlpm_policy("dlpm",
                           "DLPM: of the tenants with credit whoever has most of its prompt cached starts next; what is "
                           "cached costs no credit"),
-      detail::keeping_policy<kv::keep_until<>>(
-          "continuum",
-          "fcfs that keeps the KV of a turn as long as nine of ten times of thought, in Continuum's manner"),
+      detail::keeping_policy<kv::keep_until<>>("continuum",
+                                               "fcfs that keeps the KV of a turn that calls a tool as long as nine of "
+                                               "ten tools take, in Continuum's manner"),
       detail::keeping_policy<kv::next_use<>>(
           "kvflow",
           "fcfs that forgets first the KV whose session goes on last, as KVFlow, by the true times (an oracle)"),
