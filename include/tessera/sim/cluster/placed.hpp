@@ -7,9 +7,9 @@
 #include <tessera/sim/cluster/compare_views.hpp>
 #include <tessera/sim/cluster/instance.hpp>
 #include <tessera/sim/cluster/named_placement.hpp>
+#include <tessera/sim/cluster/placement_name.hpp>
 #include <tessera/sim/cluster/routers.hpp>
 #include <tessera/sim/cluster/run_watcher.hpp>
-#include <tessera/sim/policies/placement_name.hpp>
 
 #include <fmt/format.h>
 

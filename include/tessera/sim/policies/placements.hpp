@@ -2,8 +2,8 @@
 #pragma once
 
 #include <tessera/sim/cluster/named_placement.hpp>
+#include <tessera/sim/cluster/placement_name.hpp>
 #include <tessera/sim/error.hpp>
-#include <tessera/sim/policies/placement_name.hpp>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

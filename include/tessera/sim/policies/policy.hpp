@@ -2,8 +2,8 @@
 #pragma once
 
 #include <tessera/sim/cluster/cluster.hpp>
+#include <tessera/sim/cluster/placement_name.hpp>
 #include <tessera/sim/input/split_list.hpp>
-#include <tessera/sim/policies/placement_name.hpp>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
