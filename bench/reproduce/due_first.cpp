@@ -167,16 +167,6 @@ found_type run_all(const options& o, const std::vector<trial>& trials) {
   return out;
 }
 
-/// The same runs under the first `seeds` alone.
-std::vector<found_type> first_seeds(std::vector<found_type> found, std::size_t seeds) {
-  for (found_type& trials : found) {
-    for (std::vector<samples>& contestants : trials) {
-      for (samples& s : contestants) s.resize(seeds);
-    }
-  }
-  return found;
-}
-
 std::string of_seeds(const options& o) { return fmt::format("Means over the first {} seeds.", o.seeds); }
 
 std::vector<float> lengths_of(const rows_type& rows) {
@@ -915,9 +905,7 @@ void show_sweeps(page& p, const options& o, const std::vector<setting>& settings
   p.heading("Where it is behind: what one parameter buys");
   p.text(
       "Each table has one parameter at its default and at other values, beside the best of the others in each "
-      "metric. "
-      "Changes are from the default. " +
-      of_seeds(o));
+      "metric. Changes are from the default.");
   for (const sweep& w : sweeps()) {
     p.text(fmt::format("**{}.** {}", w.heading, w.text));
     std::vector<std::vector<std::string>> table;
@@ -1044,11 +1032,11 @@ void run(const options& o) {
   summary(p, settings, found);
   for (std::size_t i = 0; i != settings.size(); ++i) show_setting(p, settings[i], found[i]);
   conserved(p, settings.front(), found.front());
-  // What one parameter or part does is told from the same requests with and without: fewer seeds do.
+  // What a part does is told from the same requests with and without: fewer seeds do.
   options few = o;
   few.seeds = std::min<std::size_t>(o.seeds, 3);
   frontier(p, o, settings.front());
-  show_sweeps(p, few, settings, first_seeds(found, few.seeds));
+  show_sweeps(p, o, settings, found);
   told(p, o, std::span{settings}.subspan(2, 2), std::span{found}.subspan(2, 2));
   ablation(p, few, settings);
   p.finish();
