@@ -55,6 +55,22 @@ struct metric {
   double most = 0;         ///< More cannot be; 0: no such value is known.
 };
 
+/// Whether the queue grows: over the seeds, in what part of them.
+metric fall_behind() {
+  return {.name = "fall behind, %",
+          .digits = 0,
+          .get = [](const sample& a,
+                    const sample&) { return a.numbers.load.state == sim::load_state::overload ? 100.0 : 0.0; },
+          .in_points = true};
+}
+/// Answers whose SLO is missed.
+metric slo_missed() {
+  return {.name = "SLO missed, %",
+          .digits = 2,
+          .get = [](const sample& a, const sample&) { return 100 * a.numbers.slo_violation_rate; },
+          .in_points = true};
+}
+
 /// One workload at one load.
 struct trial {
   std::string workload;
@@ -208,8 +224,7 @@ setting pascals(const options& o) {
               {"worst bin, % of FCFS", 1, worst, true, false, true},
               {"TTFT mean, s", 2, [](auto& a, auto&) { return a.numbers.ttft.mean; }},
               {"TTFT P99, s", 2, [](auto& a, auto&) { return a.numbers.ttft.p99; }},
-              {"SLO missed, %", 2, [](auto& a, auto&) { return 100 * a.numbers.slo_violation_rate; }, false, false,
-               true},
+              slo_missed(),
               {"blocking P99, s", 2, [](auto& a, auto&) { return a.numbers.blocking_p99; }},
               {"tokens/s", 0, [](auto& a, auto&) { return a.numbers.window_tokens_per_s; }, false, true},
           },
@@ -246,8 +261,7 @@ setting parss(const options& o) {
                         {"FCFS / it, mean", 2, [=](auto& a, auto& b) { return mean(b, b) / mean(a, a); }, false, true},
                         {"FCFS / it, P90", 2, [=](auto& a, auto& b) { return p90(b, b) / p90(a, a); }, false, true},
                         {"end to end mean, s", 1, [](auto& a, auto&) { return a.numbers.e2e.mean; }},
-                        {"SLO missed, %", 2, [](auto& a, auto&) { return 100 * a.numbers.slo_violation_rate; }, false,
-                         false, true}},
+                        slo_missed()},
             .trials = {}};
   const std::size_t burst = o.quick ? 200 : 2'000;
   const std::size_t n = o.quick ? 300 : 4'000;
@@ -319,9 +333,7 @@ setting phasors(const options& o) {
                   {"P99 TTFT, s", 2, [](auto& a, auto&) { return a.numbers.ttft.p99; }},
                   {"TPOT mean, ms", 1, [](auto& a, auto&) { return ms(a.numbers.tpot.mean); }},
                   {"tokens/s", 0, [](auto& a, auto&) { return a.numbers.throughput_tokens_per_s; }, false, true},
-                  {"fall behind, %", 0,
-                   [](auto& a, auto&) { return a.numbers.load.state == sim::load_state::overload ? 100 : 0; }, false,
-                   false, true}},
+                  fall_behind()},
       .trials = {}};
   // A workload's lengths, if one is named, in place of the archetype's.
   for (const auto& [kind, rate, seen, lengths] :
@@ -381,8 +393,7 @@ setting cascades(const options& o) {
           "{} H20, {:g} s of Poisson arrivals, all as on CascadeInfer's page; where 1,200 s are named, the first 400 "
           "are not measured. ShareGPT's and azure-conv's rates "
           "are the part of the time that the prompts alone would keep all instances busy. In stages: in all seeds "
-          "there "
-          "were stages in the end. "
+          "there were stages in the end. "
           "The headlines: mean TTFT, mean TPOT and output tokens per second while requests arrive.",
           gpus, 40.0),
       .ablated = "long-tailed, 120/s",
@@ -392,9 +403,7 @@ setting cascades(const options& o) {
                   {"tokens/s", 0, [](auto& a, auto&) { return a.throughput; }, true, true},
                   {"TTFT P99, s", 2, [](auto& a, auto&) { return a.numbers.ttft.p99; }},
                   {"end to end mean, s", 2, [](auto& a, auto&) { return a.numbers.e2e.mean; }},
-                  {"fall behind, %", 0,
-                   [](auto& a, auto&) { return a.numbers.load.state == sim::load_state::overload ? 100 : 0; }, false,
-                   false, true}},
+                  fall_behind()},
       .trials = {}};
   const auto add = [&](const source& from, const sim::model_spec& model, double part, double rate, bool seen,
                        double seconds = 40) {
@@ -465,9 +474,7 @@ setting sessions(const options& o) {
                   {"good, %", 1, [](auto& a, auto&) { return 100 * a.good; }, true, true, false, 100},
                   {"prefix hits, %", 1, [](auto& a, auto&) { return 100 * a.numbers.prefix_hit_rate; }, false, true},
                   {"TPOT P99, ms", 1, [](auto& a, auto&) { return ms(a.numbers.tpot.p99); }},
-                  {"fall behind, %", 0,
-                   [](auto& a, auto&) { return a.numbers.load.state == sim::load_state::overload ? 100 : 0; }, false,
-                   false, true}},
+                  fall_behind()},
       .trials = {}};
   const auto add = [&](std::string_view workload, double rate, std::string_view machine, std::size_t blocks,
                        bool seen) {
