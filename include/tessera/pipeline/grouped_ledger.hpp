@@ -303,11 +303,11 @@ class grouped_ledger {
   }
 
   void release(Request& r) noexcept {
-    wish(r);
+    wish_of_all(r);
     release_row(leave_row(r));
   }
   void release(Request& r, kv_moves<Request>& moves) noexcept {
-    wish(r);
+    wish_of_all(r);
     const std::uint32_t row = leave_row(r);
     kv_.evict(row);
     kv_.begin();
@@ -344,7 +344,7 @@ class grouped_ledger {
     if constexpr (shares) {
       const state& s = r.state();
       if (s.cached_blocks == keeps_to_itself) return 0;
-      const auto wished = [&](std::span<const kv::block_id> ids) noexcept { wish(r, ids); };
+      const auto wished = [&](std::span<const kv::block_id> ids) noexcept { wish(store(), r, ids); };
       if (kv_.publish(s.row, r.prefix_hashes(), computed, wished) != 0) ++findable_;
     } else {
       static_cast<void>(r), static_cast<void>(computed);
@@ -438,16 +438,9 @@ class grouped_ledger {
   void note(typename reservation::what kind, Request& r) noexcept {
     journal_.push_back({kind, r.state().mark, r.state().marked_in, &r});
   }
-  /// The order of eviction is told what a request wants of its blocks, if it wants to know: of some, or of all.
-  void wish(const Request& r, std::span<const kv::block_id> ids) noexcept {
-    if constexpr (requires { store().wish(ids, Store::eviction_type::wish(r)); }) {
-      store().wish(ids, Store::eviction_type::wish(r));
-    } else {
-      static_cast<void>(r), static_cast<void>(ids);
-    }
-  }
-  void wish(const Request& r) noexcept {
-    for (std::size_t g = 0; g != Groups; ++g) wish(r, kv_.blocks_of(g, r.state().row));
+  /// Of all its blocks.
+  void wish_of_all(const Request& r) noexcept {
+    for (std::size_t g = 0; g != Groups; ++g) wish(store(), r, kv_.blocks_of(g, r.state().row));
   }
 
   groups kv_;

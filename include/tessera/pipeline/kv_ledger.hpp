@@ -21,6 +21,16 @@
 TESSERA_NAMESPACE_BEGIN
 namespace detail {
 
+/// The order of eviction is told what a request wants of these of its blocks, if it wants to know. O(ids.size()).
+template <class BlockStore, class Request>
+void wish(BlockStore& blocks, const Request& r, std::span<const kv::block_id> ids) noexcept {
+  if constexpr (requires { blocks.wish(ids, BlockStore::eviction_type::wish(r)); }) {
+    blocks.wish(ids, BlockStore::eviction_type::wish(r));
+  } else {
+    static_cast<void>(blocks), static_cast<void>(r), static_cast<void>(ids);
+  }
+}
+
 /// The host memory that goes with a block store.
 template <class BlockStore>
 struct host_of {
@@ -445,12 +455,12 @@ class kv_ledger {
 
   /// Gives back a request's blocks and row.
   void release(Request& r) noexcept {
-    wish(r, table_.row(r.state().row));
+    wish(blocks_, r, table_.row(r.state().row));
     release_row(leave_row(r));
   }
   /// The same while a plan in flight has the request: its row is given up with that.
   void release(Request& r, kv_moves<Request>& moves) noexcept {
-    wish(r, table_.row(r.state().row));
+    wish(blocks_, r, table_.row(r.state().row));
     const std::uint32_t row = leave_row(r);
     give_back(row, 0);
     table_.truncate(row, 0);
@@ -497,7 +507,7 @@ class kv_ledger {
       const std::size_t end = full < hashes.size() ? full : hashes.size();
       // One that is known by another hash already, as a fork's may be, stays as it is.
       static_cast<void>(blocks_.publish(row.first(end), hashes.first(end), from));
-      wish(r, row.first(end).subspan(from));
+      wish(blocks_, r, row.first(end).subspan(from));
       for (std::size_t i = from; i < end && i < known && i < theirs.size(); ++i) {
         seen += theirs[i] == hashes[i] ? 1U : 0U;
       }
@@ -613,14 +623,6 @@ class kv_ledger {
     return hashes.size() > most ? hashes.first(most) : hashes;
   }
 
-  /// The order of eviction is told what a request wants of its blocks, if it wants to know.
-  void wish(const Request& r, std::span<const kv::block_id> ids) noexcept {
-    if constexpr (requires { blocks_.wish(ids, BlockStore::eviction_type::wish(r)); }) {
-      blocks_.wish(ids, BlockStore::eviction_type::wish(r));
-    } else {
-      static_cast<void>(r), static_cast<void>(ids);
-    }
-  }
   void give_back(std::uint32_t row, std::size_t keep) noexcept {
     const std::span<const kv::block_id> ids = table_.row(row).subspan(keep);
     const status released = blocks_.release(ids);
