@@ -14,6 +14,7 @@
 #include <tessera/compose/due_first.hpp>
 #include <tessera/compose/fcfs.hpp>
 #include <tessera/compose/pars.hpp>
+#include <tessera/compose/parts.hpp>
 #include <tessera/compose/pascal.hpp>
 #include <tessera/compose/pascal_paced.hpp>
 #include <tessera/compose/round_robin.hpp>

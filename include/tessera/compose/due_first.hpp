@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <tessera/compose/parts.hpp>
 #include <tessera/order/earliest_due.hpp>
 #include <tessera/pipeline/iteration_scheduler.hpp>
 
@@ -8,6 +9,24 @@
 /// The four papers' ideas in one scheduler.
 
 TESSERA_NAMESPACE_BEGIN
+namespace detail {
+
+/// The order of `due_first`, with one sentence for each parameter or member that is missing.
+template <class Request, class Expected, class Deadline>
+struct due_first_order {
+  static_assert(!is_memory_part<Expected> && !is_memory_part<Deadline>,
+                "tessera: due_first<Request, Expected, Deadline, BlockStore>: the block store is the fourth parameter, "
+                "behind `order::expected_output_member` and `order::pacer_member` or others of their kind");
+  static_assert(is_memory_part<Expected> || order::output_predictor<Expected, Request>,
+                "tessera: `due_first` needs requests with a member `tokens expected_output`, or an Expected with "
+                "`tokens operator()(const Request&) const noexcept`");
+  static_assert(is_memory_part<Deadline> || order::reader_deadline<Deadline, Request>,
+                "tessera: `due_first` needs requests with a token pacer as a member `pacer`, or a Deadline with "
+                "`Request::time_point operator()(const Request&) const noexcept`");
+  using type = order::earliest_due<Expected, Deadline>;
+};
+
+}  // namespace detail
 
 /// A request for `due-first`: derive yours from it.
 using due_first_request = request_hook_for<order::earliest_due<>>;
@@ -40,10 +59,11 @@ using due_first_request = request_hook_for<order::earliest_due<>>;
 template <schedulable Request, class Expected = order::expected_output_member, class Deadline = order::pacer_member,
           class BlockStore = kv::block_pool, class Tables = kv::csr_tables, class Gate = gate::in_line,
           class Draft = draft::same_for_all>
-class due_first : public iteration_scheduler<Request, order::earliest_due<Expected, Deadline>, preempt::swap,
-                                             admit::watermark, BlockStore, Tables, Gate, Draft> {
-  using base = iteration_scheduler<Request, order::earliest_due<Expected, Deadline>, preempt::swap, admit::watermark,
-                                   BlockStore, Tables, Gate, Draft>;
+class due_first
+    : public iteration_scheduler<Request, typename detail::due_first_order<Request, Expected, Deadline>::type,
+                                 preempt::swap, admit::watermark, BlockStore, Tables, Gate, Draft> {
+  using base = iteration_scheduler<Request, typename detail::due_first_order<Request, Expected, Deadline>::type,
+                                   preempt::swap, admit::watermark, BlockStore, Tables, Gate, Draft>;
 
  public:
   /// Parameters of the parts; each is described at its own type.

@@ -1,10 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <tessera/compose/parts.hpp>
 #include <tessera/order/ranked.hpp>
 #include <tessera/pipeline/iteration_scheduler.hpp>
 
 TESSERA_NAMESPACE_BEGIN
+namespace detail {
+
+/// The order of `pars`, with one sentence for the parameter or member that is missing.
+template <class Request, class Scorer>
+struct pars_order {
+  static_assert(!is_memory_part<Scorer>,
+                "tessera: pars<Request, Scorer, BlockStore>: the block store is the third parameter, behind "
+                "`order::score_member` or another of its kind");
+  static_assert(is_memory_part<Scorer> || order::request_scorer<Scorer, Request>,
+                "tessera: `pars` needs requests with a member `score`, or a Scorer with "
+                "`float operator()(const Request&) const noexcept`");
+  using type = order::ranked<Scorer>;
+};
+
+}  // namespace detail
 
 /// A request for `pars`: derive yours from it.
 struct pars_request : request_hook_for<order::ranked<>> {
@@ -33,10 +49,10 @@ struct pars_request : request_hook_for<order::ranked<>> {
 /// @tparam Scorer an `order::request_scorer`.
 template <schedulable Request, class Scorer = order::score_member, class BlockStore = kv::block_pool,
           class Tables = kv::csr_tables, class Gate = gate::in_line, class Draft = draft::same_for_all>
-class pars : public iteration_scheduler<Request, order::ranked<Scorer>, preempt::swap, admit::watermark, BlockStore,
-                                        Tables, Gate, Draft> {
-  using base = iteration_scheduler<Request, order::ranked<Scorer>, preempt::swap, admit::watermark, BlockStore, Tables,
-                                   Gate, Draft>;
+class pars : public iteration_scheduler<Request, typename detail::pars_order<Request, Scorer>::type, preempt::swap,
+                                        admit::watermark, BlockStore, Tables, Gate, Draft> {
+  using base = iteration_scheduler<Request, typename detail::pars_order<Request, Scorer>::type, preempt::swap,
+                                   admit::watermark, BlockStore, Tables, Gate, Draft>;
 
  public:
   /// Parameters of the parts; each is described at its own type.

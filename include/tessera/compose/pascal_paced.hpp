@@ -1,10 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <tessera/compose/parts.hpp>
 #include <tessera/order/paced.hpp>
 #include <tessera/pipeline/iteration_scheduler.hpp>
 
 TESSERA_NAMESPACE_BEGIN
+namespace detail {
+
+/// The order of `pascal_paced`, with one sentence for each parameter or member that is missing.
+template <class Request, class Deadline>
+struct pascal_paced_order {
+  static_assert(!is_memory_part<Deadline>,
+                "tessera: pascal_paced<Request, Deadline, BlockStore>: the block store is the third parameter, behind "
+                "`order::pacer_member` or another of its kind");
+  static_assert(is_memory_part<Deadline> || order::reader_deadline<Deadline, Request>,
+                "tessera: `pascal_paced` needs requests with a token pacer as a member `pacer`, or a Deadline with "
+                "`Request::time_point operator()(const Request&) const noexcept`");
+  using type = order::paced<Deadline>;
+};
+
+}  // namespace detail
 
 /// A request for `pascal_paced`: derive yours from it.
 using pascal_paced_request = request_hook_for<order::paced<>>;
@@ -22,10 +38,10 @@ using pascal_paced_request = request_hook_for<order::paced<>>;
 /// `placement::least_kv` for new requests and `placement::migrate_when_tight` at the phase change.
 template <schedulable Request, class Deadline = order::pacer_member, class BlockStore = kv::block_pool,
           class Tables = kv::csr_tables, class Gate = gate::in_line, class Draft = draft::same_for_all>
-class pascal_paced : public iteration_scheduler<Request, order::paced<Deadline>, preempt::swap, admit::watermark,
-                                                BlockStore, Tables, Gate, Draft> {
-  using base = iteration_scheduler<Request, order::paced<Deadline>, preempt::swap, admit::watermark, BlockStore, Tables,
-                                   Gate, Draft>;
+class pascal_paced : public iteration_scheduler<Request, typename detail::pascal_paced_order<Request, Deadline>::type,
+                                                preempt::swap, admit::watermark, BlockStore, Tables, Gate, Draft> {
+  using base = iteration_scheduler<Request, typename detail::pascal_paced_order<Request, Deadline>::type, preempt::swap,
+                                   admit::watermark, BlockStore, Tables, Gate, Draft>;
 
  public:
   /// Parameters of the parts; each is described at its own type.

@@ -17,6 +17,9 @@ namespace order {
 struct pacer_member {
   /// Reads `r.pacer`.
   template <schedulable R>
+    requires requires(const R& r) {
+      { r.pacer.starves_at() } -> std::same_as<typename R::time_point>;
+    }
   [[nodiscard]] typename R::time_point operator()(const R& r) const noexcept {
     return r.pacer.starves_at();
   }
