@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// A policy of one's own in the replay table: shortest prompt first, beside the published ones.
+// Policies of one's own in the replay table, beside the published ones: an order and a placement.
 //
-//     replay_custom --policy fcfs,shortest-prompt --workload azure-conv --rate 80
+//     replay_custom --policy fcfs,shortest-prompt,most-free --workload azure-conv --rate 80
+#include <tessera/compose/fcfs.hpp>
 #include <tessera/sim/policies/policies.hpp>
 #include <tessera/sim/replay.hpp>
+
+#include <cstddef>
+#include <string_view>
 
 namespace sim = tessera::sim;
 
@@ -22,9 +26,25 @@ struct shortest_prompt_first : tessera::order::fcfs {
   }
 };
 
+/// A new request goes to the instance with the most free KV blocks; the first of those that are alike.
+struct most_free_blocks {
+  template <class Views>
+  std::size_t operator()(const Views& instances) const noexcept {
+    std::size_t best = 0;
+    for (std::size_t i = 1; i != instances.size(); ++i) {
+      if (instances[i].free_blocks > instances[best].free_blocks) best = i;
+    }
+    return best;
+  }
+};
+template <>
+inline constexpr std::string_view sim::placement_name<most_free_blocks> = "most-free";  // in the table
+
 int main(int argc, char** argv) {
   auto policies = sim::published_policies();
   policies.push_back(sim::make_policy<tessera::iteration_scheduler<sim::request, shortest_prompt_first>>(
       "shortest-prompt", "shortest prompt first"));
+  policies.push_back(sim::make_policy<tessera::fcfs<sim::request>, most_free_blocks>(
+      "most-free", "first come, first served on the instance with the most free blocks"));
   return sim::run_replay(argc, argv, policies);
 }
