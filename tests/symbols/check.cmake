@@ -12,13 +12,15 @@ string(REGEX REPLACE "-f(no-)?sanitize[^ ]*" "" FLAGS "${FLAGS}")
 separate_arguments(flags UNIX_COMMAND "${FLAGS}")
 list(TRANSFORM INCLUDES PREPEND -I)
 list(REMOVE_ITEM INCLUDES -I)
+# What projects that include the headers warn of, beyond our own warnings.
+set(strict -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Wsign-conversion -Werror)
 set(exceptions -fno-exceptions -fno-rtti)
 file(STRINGS ${SOURCE} controls REGEX "^// violates: ")
 if(controls)
   set(exceptions "")
 endif()
 execute_process(
-  COMMAND ${COMPILER} ${flags} -std=c++20 -O2 -DNDEBUG ${exceptions} ${INCLUDES} -c ${SOURCE} -o ${OBJECT}
+  COMMAND ${COMPILER} ${flags} ${strict} -std=c++20 -O2 -DNDEBUG ${exceptions} ${INCLUDES} -c ${SOURCE} -o ${OBJECT}
   RESULT_VARIABLE result OUTPUT_VARIABLE said ERROR_VARIABLE said)
 if(NOT result EQUAL 0)
   message(FATAL_ERROR "${SOURCE} does not compile:\n${said}")

@@ -59,8 +59,11 @@ std::uint64_t use_requests(fleet::ledger<>& l, const fleet::report& r, std::uint
   std::uint64_t sum = static_cast<std::uint64_t>(l.join(id, 1, {.capacity = blocks{9}}, now)) +
                       static_cast<std::uint64_t>(l.receive(id, r, now));
   sum += static_cast<std::uint64_t>(l.reserve(request, id, {.prompt = tokens{10}}, now));
-  sum += l.first_token(request, id, now) + l.progress(request, id, tokens{2}, now) + l.answers(request, id, now);
-  sum += l.moved(request, id, now) + l.release(request, id) + l.lost(id, 1) + l.drain(id);
+  for (const bool done :
+       {l.first_token(request, id, now), l.progress(request, id, tokens{2}, now), l.answers(request, id, now),
+        l.moved(request, id, now), l.release(request, id), l.lost(id, 1), l.drain(id)}) {
+    sum += done ? 1U : 0U;
+  }
   sum += l.fence(id, 1, [&](const fleet::orphan& o) noexcept { sum += o.request; });
   l.expire(now, [&](fleet::request_id gone, fleet::replica_id) noexcept { sum += gone; });
   return sum;

@@ -22,13 +22,15 @@ std::size_t use(Queue& q, request& a, request& b, time_point now) noexcept {
   q.push(b, now);
   q.erase(b);
   q.insert(b);
-  std::size_t done = q.size() + q.contains(a) + q.charge(a, tokens{600});
+  std::size_t done = q.size();
+  if (q.contains(a)) ++done;
+  if (q.charge(a, tokens{600})) ++done;
   q.update(b, [](request& r) noexcept { r.priority = 3; });
   q.advance(now);
   for (request* r = q.front(); r != nullptr; r = q.next(*r)) ++done;
   const Queue& view = q;
   view.for_each([&done](const request&) noexcept { ++done; });
-  done += (q.back() == &b) + (view.back() == &b) + (view.front() == &a);
+  for (const bool is : {q.back() == &b, view.back() == &b, view.front() == &a}) done += is ? 1U : 0U;
   while (!q.empty()) q.pop_front();
   return done;
 }

@@ -471,17 +471,17 @@ class logged : public Scheduler {
   }
 
   /// As the scheduler's.
-  [[nodiscard]] plan_type plan(time_point now, const step_limits& step) noexcept {
+  [[nodiscard]] plan_type plan(time_point now, const step_limits& l) noexcept {
     log_->open();
     put(now);
-    log_->put(static_cast<std::uint64_t>(step.max_batch));
-    log_->put(step.token_budget.count());
-    log_->put(step.max_chunk.count());
-    log_->put(step.lookahead.count());
-    log_->put(static_cast<std::uint64_t>(step.max_starts));
-    log_->put(step.prefill_budget.count());
+    log_->put(static_cast<std::uint64_t>(l.max_batch));
+    log_->put(l.token_budget.count());
+    log_->put(l.max_chunk.count());
+    log_->put(l.lookahead.count());
+    log_->put(static_cast<std::uint64_t>(l.max_starts));
+    log_->put(l.prefill_budget.count());
     log_->close(decision::plan, sizeof(std::uint64_t));
-    const plan_type p = Scheduler::plan(now, step);
+    const plan_type p = Scheduler::plan(now, l);
     if (log_->fits_) log_->answer(detail::digest_of(p, this->tables()));
     return p;
   }

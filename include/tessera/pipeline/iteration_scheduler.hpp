@@ -384,20 +384,20 @@ class iteration_scheduler {
   /// abandoned, `tables` only until another plan is made.
   ///
   /// With others in flight, it goes on where those will be when they have been run: with tokens that nobody knows yet.
-  [[nodiscard]] plan_type plan(time_point now, const step_limits& step) noexcept {
+  [[nodiscard]] plan_type plan(time_point now, const step_limits& l) noexcept {
     TESSERA_ASSERT(!plans_.full(), "the previous plan is neither committed nor abandoned");
-    TESSERA_ASSERT(step.max_batch > 0 && step.token_budget > tokens{0}, "a step needs a batch and a token budget");
-    TESSERA_ASSERT(step.lookahead >= tokens{0}, "negative lookahead");
-    TESSERA_ASSERT(step.prefill_budget >= tokens{0}, "negative prefill budget");
-    if (plans_.full() || step.max_batch == 0 || step.token_budget <= tokens{} || step.lookahead < tokens{} ||
-        step.prefill_budget < tokens{}) {
+    TESSERA_ASSERT(l.max_batch > 0 && l.token_budget > tokens{0}, "a step needs a batch and a token budget");
+    TESSERA_ASSERT(l.lookahead >= tokens{0}, "negative lookahead");
+    TESSERA_ASSERT(l.prefill_budget >= tokens{0}, "negative prefill budget");
+    if (plans_.full() || l.max_batch == 0 || l.token_budget <= tokens{} || l.lookahead < tokens{} ||
+        l.prefill_budget < tokens{}) {
       return {};
     }
     settling().close();
-    detail::step<Request>& s = begin(step, now);
+    detail::step<Request>& s = begin(l, now);
     planning p{limits_, longest_, config_, roster_, s};
     detail::walk(p);
-    if (step.lookahead > tokens{}) detail::give_lookahead(p);
+    if (l.lookahead > tokens{}) detail::give_lookahead(p);
     return finish_plan(s);
   }
 
@@ -586,18 +586,18 @@ class iteration_scheduler {
     return status::ok;
   }
 
-  [[nodiscard]] step& begin(const step_limits& limits, time_point now) noexcept {
+  [[nodiscard]] step& begin(const step_limits& l, time_point now) noexcept {
     step& s = plans_.push();
     s.late.clear();
     if (roster_.deadlines.due(now) != nullptr) [[unlikely]]
       settling().pass_deadlines(now, s);
     roster_.advance(now);
-    s.limits = limits;
-    s.budget = limits.token_budget;
-    s.prefill_left = limits.prefill_budget > tokens{} ? limits.prefill_budget : limits.token_budget;
+    s.limits = l;
+    s.budget = l.token_budget;
+    s.prefill_left = l.prefill_budget > tokens{} ? l.prefill_budget : l.token_budget;
     s.drafts = tokens{};
-    s.max_batch = limits.max_batch < limits_.residents ? limits.max_batch : limits_.residents;
-    s.starts = limits.max_starts;
+    s.max_batch = l.max_batch < limits_.residents ? l.max_batch : limits_.residents;
+    s.starts = l.max_starts;
     s.next = 0;
     s.kept = roster_.residents.size();
     s.obtainable = capacity();

@@ -4,9 +4,6 @@
 #include <tessera/core/assert.hpp>
 #include <tessera/placement/turn.hpp>
 
-#include <range/v3/view/filter.hpp>
-#include <range/v3/view/iota.hpp>
-
 #include <cstddef>
 #include <type_traits>
 
@@ -27,33 +24,18 @@ concept pascal_view =
 
 namespace detail {
 
-/// I = all instances.
-struct every {
-  template <class V>
-  [[nodiscard]] auto operator()(const V&, std::size_t first, std::size_t last) const noexcept {
-    return ranges::views::iota(first, last);
-  }
-};
+/// Which instances are candidates: I, all of them, or E, those whose answering requests all meet their SLO.
+enum class candidates : bool { all, meeting_slo };
 
-/// E = the instances whose answering requests all meet their SLO.
-struct meeting_slo {
-  template <class V>
-  [[nodiscard]] auto operator()(const V& instances, std::size_t first, std::size_t last) const noexcept {
-    return ranges::views::iota(first, last) | ranges::views::filter([&instances](std::size_t i) noexcept {
-             return static_cast<bool>(instances[i].slo_met);
-           });
-  }
-};
-
-/// argmin over the candidates, ties by requests, then in turn; `nowhere` if there is none. The key of each is read
-/// once, its requests at ties alone: what `ranges::min_element` with a projection to a tuple says in a line takes twice
-/// the time.
-template <class V, class Candidates, class Key>
-[[nodiscard]] std::size_t argmin(const V& instances, turn& ties, Candidates candidates, Key key) noexcept {
+/// argmin over the candidates, ties by requests, then in turn; `nowhere` if there is none. The key of each candidate is
+/// read once, its number of requests at ties alone.
+template <class V, class Key>
+[[nodiscard]] std::size_t argmin(const V& instances, turn& ties, candidates which, Key key) noexcept {
   std::size_t best = nowhere;
   std::remove_cvref_t<decltype(key(std::size_t{}))> least{};
   const auto look = [&](std::size_t first, std::size_t last) noexcept {
-    for (const std::size_t i : candidates(instances, first, last)) {
+    for (std::size_t i = first; i != last; ++i) {
+      if (which == candidates::meeting_slo && !instances[i].slo_met) continue;
       const auto value = key(i);
       if (best != nowhere && least < value) continue;
       if (best == nowhere || value < least || instances[i].requests < instances[best].requests) {
@@ -94,8 +76,8 @@ struct pascal_arrival {
       }
       return held;
     };
-    const std::size_t selected = detail::argmin(instances, ties, detail::meeting_slo{}, m);
-    return selected != nowhere ? selected : detail::argmin(instances, ties, detail::every{}, m);
+    const std::size_t selected = detail::argmin(instances, ties, detail::candidates::meeting_slo, m);
+    return selected != nowhere ? selected : detail::argmin(instances, ties, detail::candidates::all, m);
   }
 };
 
@@ -113,12 +95,12 @@ struct pascal_phase_change {
     requires pascal_view<view_t<V>>
   [[nodiscard]] std::size_t operator()(const V& instances) noexcept {
     const auto r = [&](std::size_t i) noexcept { return std::size_t{instances[i].reasoning}; };
-    const std::size_t selected = detail::argmin(instances, ties, detail::meeting_slo{}, r);
+    const std::size_t selected = detail::argmin(instances, ties, detail::candidates::meeting_slo, r);
     if (selected != nowhere) return selected;
     const auto r_plus_a = [&](std::size_t i) noexcept {
       return std::size_t{instances[i].reasoning} + std::size_t{instances[i].fresh_answers};
     };
-    return detail::argmin(instances, ties, detail::every{}, r_plus_a);
+    return detail::argmin(instances, ties, detail::candidates::all, r_plus_a);
   }
 };
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <tessera/sim/input/trace.hpp>
+#include <tessera/sim/names.hpp>
 #include <tessera/sim/random.hpp>
 
 #include <algorithm>
@@ -352,9 +353,7 @@ inline constexpr std::string_view prompt_source =
 
 /// The names of the built-in workloads.
 [[nodiscard]] inline std::vector<std::string_view> workload_names() {
-  std::vector<std::string_view> names;
-  for (const workload& w : workloads()) names.push_back(w.name);
-  return names;
+  return names_of(workloads());
 }
 
 /// The built-in workload of that name.

@@ -3,6 +3,7 @@
 
 #include <tessera/sim/error.hpp>
 #include <tessera/sim/model/profile.hpp>
+#include <tessera/sim/names.hpp>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -257,9 +258,7 @@ inline constexpr std::string_view default_profile = "h100-96gb-qwen-32b";
 
 /// The names of the built-in profiles.
 [[nodiscard]] inline std::vector<std::string_view> profile_names() {
-  std::vector<std::string_view> names;
-  for (const profile& p : profiles()) names.push_back(p.name);
-  return names;
+  return names_of(profiles());
 }
 
 /// The built-in profile of that name. @throws usage_error that lists them.

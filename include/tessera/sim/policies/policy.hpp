@@ -4,6 +4,7 @@
 #include <tessera/sim/cluster/cluster.hpp>
 #include <tessera/sim/cluster/placement_name.hpp>
 #include <tessera/sim/input/split_list.hpp>
+#include <tessera/sim/names.hpp>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -168,9 +169,7 @@ inline void require_scores(const policy& p, std::span<const trace_row> rows, std
 
 /// The names of the parameters of `p`, for messages; empty if it has none.
 [[nodiscard]] inline std::string list_parameters(const policy& p) {
-  std::vector<std::string_view> names;
-  for (const policy_parameter& x : p.parameters) names.push_back(x.name);
-  return fmt::format("{}", fmt::join(names, ", "));
+  return fmt::format("{}", fmt::join(names_of(p.parameters), ", "));
 }
 
 namespace detail {
@@ -226,9 +225,7 @@ namespace detail {
       return !name.empty() && (p.name == name || p.formerly == name);
     });
     if (found == all.end()) {
-      std::vector<std::string_view> allowed;
-      for (const policy& p : all) allowed.push_back(p.name);
-      throw usage_error{fmt::format("unknown {} {}; there are: {}", what, shown(name), fmt::join(allowed, ", "))};
+      throw usage_error{fmt::format("unknown {} {}; there are: {}", what, shown(name), fmt::join(names_of(all), ", "))};
     }
     policy one = colon == item.size() ? *found : detail::with_parameters(*found, item.substr(colon + 1), what);
     const auto again = [&](const policy& p) { return p.name == one.name; };
