@@ -161,6 +161,17 @@ class grouped_ledger {
   }
   [[nodiscard]] std::int64_t exclusive(const Request& r) const noexcept { return own_.of(r.state().row); }
 
+  [[nodiscard]] bool names_too_much(const Request& r, tokens length) const noexcept {
+    if constexpr (shares) {
+      const hash_spans hashes = r.prefix_hashes();
+      for (std::size_t g = 0; g != Groups; ++g) {
+        if (hashes[g].size() > static_cast<std::size_t>(length / kv_.of(g).block_size)) return true;
+      }
+    }
+    static_cast<void>(r), static_cast<void>(length);
+    return false;
+  }
+
   // -- what the engine knows ---------------------------------------------------------------------------------------
 
   /// Of all groups together.
@@ -342,8 +353,13 @@ class grouped_ledger {
   /// What that makes of a prefix that is watched is found by `known_beyond`.
   std::size_t publish(Request& r, tokens computed, const Request* /*watched*/, std::size_t /*known*/) noexcept {
     if constexpr (shares) {
-      const state& s = r.state();
+      state& s = request_access::state(r);
       if (s.cached_blocks == keeps_to_itself) return 0;
+      TESSERA_ASSERT(!names_too_much(r, s.length), "more hashes than full blocks");
+      if (names_too_much(r, s.length)) {
+        s.cached_blocks = keeps_to_itself;  // which of its hashes are right, is not known
+        return 0;
+      }
       const auto wished = [&](std::span<const kv::block_id> ids) noexcept { wish(store(), r, ids); };
       if (kv_.publish(s.row, r.prefix_hashes(), computed, wished) != 0) ++findable_;
     } else {

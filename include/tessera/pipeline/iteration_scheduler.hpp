@@ -129,7 +129,7 @@ class iteration_scheduler {
         .bytes_unaligned();
   }
 
-  /// Over the caller's memory, at least `required_bytes(l)` (asserted), which must outlive the scheduler.
+  /// Over the caller's memory, at least `required_bytes(l)` (checked in every build), which must outlive the scheduler.
   iteration_scheduler(std::span<std::byte> memory, const limits& l, const config& c) noexcept
       : iteration_scheduler{arena{memory}, l, c} {}
   /// The same with the policies' defaults.
@@ -152,7 +152,8 @@ class iteration_scheduler {
 
   /// Puts a request into the waiting queue. O(log waiting). Allowed at any moment.
   /// Returns `accepted`; `never_fits` if prompt + max_output cannot run even on the empty instance; `queue_full`;
-  /// `busy` if it is in a scheduler, or in a queue of yours; `invalid` if the prompt is empty or max_output negative;
+  /// `busy` if it is in a scheduler, or in a queue of yours; `invalid` if the prompt is empty, max_output negative, or
+  /// if it has more `prefix_hashes()` than full blocks (the tokens of another would be found by the one too many);
   /// `refused` if nothing of that is so, and the gate does not want it.
   [[nodiscard]] status submit(Request& r, time_point now) noexcept {
     const request_progress<clock_type> p{
@@ -551,6 +552,7 @@ class iteration_scheduler {
     if (p.computed < tokens{0} || p.computed >= p.length) return status::invalid;
     if (p.reasoning < tokens{0} || p.reasoning > p.length - r.prompt) return status::invalid;
     if (!ledger::travels && p.computed != tokens{}) return status::invalid;
+    if (roster_.kv.names_too_much(r, p.length)) return status::invalid;
     const tokens to_come = max(r.max_output - (p.length - r.prompt), tokens{0});
     if (!fits(p.length, to_come)) return status::never_fits;
     if (roster_.waiting.size() + roster_.parked.size() >= limits_.requests) return status::queue_full;

@@ -163,6 +163,17 @@ class kv_ledger {
   /// Blocks that a row does not share with another.
   [[nodiscard]] std::int64_t exclusive(const Request& r) const noexcept { return own_.of(r.state().row); }
 
+  /// Whether a request has hashes of blocks that its first `length` tokens do not fill. Such a block would be found by
+  /// one that goes on otherwise. O(1).
+  [[nodiscard]] bool names_too_much(const Request& r, tokens length) const noexcept {
+    if constexpr (shares) {
+      return std::span<const hash>{r.prefix_hashes()}.size() > static_cast<std::size_t>(length / block_size_);
+    } else {
+      static_cast<void>(r), static_cast<void>(length);
+      return false;
+    }
+  }
+
   // -- what the engine knows ---------------------------------------------------------------------------------------
 
   /// Blocks at the end of a row of which nobody was told yet.
@@ -499,6 +510,11 @@ class kv_ledger {
       state& s = state_of(r);
       const std::span<const hash> hashes = r.prefix_hashes();
       if (s.cached_blocks >= hashes.size()) return 0;
+      TESSERA_ASSERT(!names_too_much(r, s.length), "more hashes than full blocks");
+      if (names_too_much(r, s.length)) {
+        s.cached_blocks = keeps_to_itself;  // which of its hashes are right, is not known
+        return 0;
+      }
       const auto full = static_cast<std::size_t>(computed / block_size_);
       if (s.cached_blocks >= full) return 0;
       const std::span<const kv::block_id> row = table_.row(s.row);
@@ -619,6 +635,8 @@ class kv_ledger {
     requires shares
   {
     const std::span<const hash> hashes = r.prefix_hashes();
+    TESSERA_ASSERT(!names_too_much(r, r.state().length), "more hashes than full blocks");
+    if (names_too_much(r, r.state().length)) return {};
     const auto most = static_cast<std::size_t>((r.state().length.count() - 1) / block_size_.count());
     return hashes.size() > most ? hashes.first(most) : hashes;
   }
