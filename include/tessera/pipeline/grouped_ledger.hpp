@@ -204,8 +204,12 @@ class grouped_ledger {
   [[nodiscard]] prefix_hit share_prefix(Request& r) noexcept {
     if constexpr (shares) {
       const state& s = r.state();
+      TESSERA_ASSERT(!names_too_much(r, s.length), "more hashes than full blocks");
+      if (names_too_much(r, s.length)) return {.known = findable_};
       const hash_spans hashes = r.prefix_hashes();
-      const tokens n = kv_.match(hashes, s.length - tokens{1});
+      tokens parting{};
+      const tokens n = kv_.match(hashes, s.length - tokens{1}, parting);
+      kv_.keep_window(s.row, parting);
       if (n == tokens{}) return {.known = findable_};
       kv_.share(s.row, hashes, n);
       for (std::size_t g = 0; g != Groups; ++g) own_.joined(s.row, kv_.blocks_of(g, s.row), store());
