@@ -42,6 +42,7 @@ class grouped_ledger {
  public:
   using groups = kv::groups<Groups, Store>;
   using hash_spans = typename groups::hash_spans;
+  using hash = typename groups::hash_type;
 
   static constexpr std::uint32_t keeps_to_itself = no_index;
   /// Whether prefixes are shared. A request that has no hashes shares none.
@@ -171,6 +172,27 @@ class grouped_ledger {
     static_cast<void>(r), static_cast<void>(length);
     return false;
   }
+
+  /// That of the first group, where the blocks of all groups begin.
+  [[nodiscard]] const hash* next_hash(const Request& r, tokens n) const noexcept {
+    if constexpr (shares) {
+      if (r.state().cached_blocks == keeps_to_itself) return nullptr;
+      const tokens unit = kv_.unit();
+      const hash_spans hashes = r.prefix_hashes();
+      const auto i = static_cast<std::size_t>(unit * (n / unit) / block_size());
+      return i < hashes[0].size() ? &hashes[0][i] : nullptr;
+    } else {
+      static_cast<void>(r), static_cast<void>(n);
+      return nullptr;
+    }
+  }
+  [[nodiscard]] const hash* next_wanted(const Request& r, tokens n) const noexcept {
+    if (n + kv_.unit() >= r.state().length || names_too_much(r, r.state().length)) return nullptr;
+    return next_hash(r, n);
+  }
+  /// All of them: what a window finds it holds beside others for a while.
+  [[nodiscard]] blocks behind(tokens length, std::uint32_t /*known*/) const noexcept { return whole(length); }
+  [[nodiscard]] bool knows(const hash& h) const noexcept { return store().knows(h); }
 
   // -- what the engine knows ---------------------------------------------------------------------------------------
 

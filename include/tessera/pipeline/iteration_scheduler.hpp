@@ -620,9 +620,29 @@ class iteration_scheduler {
     s.load.clear();
     s.skipped.clear();
     s.skips = 0;
+    s.held_for_prefix.clear();
+    find_leaders(s);
     if constexpr (detail::gate_counts<Gate>) roster_.gate.begin();
     roster_.kv.begin(s.moves);
     return s;
+  }
+
+  /// Prompts that the plans in flight compute: what comes of them is found soon.
+  void find_leaders(const step& planned) noexcept {
+    if constexpr (ledger::shares) {
+      roster_.leaders.begin();
+      if (roster_.waiting.empty()) return;
+      plans_.for_each([&](const step& s) noexcept {
+        if (&s == &planned) return;
+        for (const scheduled<Request>& e : s.prefill) {
+          // What has ended, or has lost its blocks, publishes nothing.
+          const auto& state = e.request->state();
+          if (state.ends_as == lifecycle::idle && state.row == e.row) roster_.leads(*e.request, e.first);
+        }
+      });
+    } else {
+      static_cast<void>(planned);
+    }
   }
 
   [[nodiscard]] plan_type finish_plan(const step& s) noexcept {

@@ -174,6 +174,43 @@ class kv_ledger {
     }
   }
 
+  /// The hash of the block that a request computes behind its first `n` tokens, once others can find it there; null if
+  /// none can. O(1).
+  [[nodiscard]] const hash* next_hash(const Request& r, tokens n) const noexcept {
+    if constexpr (shares) {
+      const std::span<const hash> hashes = r.prefix_hashes();
+      const auto i = static_cast<std::size_t>(n / block_size_);
+      return i < hashes.size() && r.state().cached_blocks != keeps_to_itself ? &hashes[i] : nullptr;
+    } else {
+      static_cast<void>(r), static_cast<void>(n);
+      return nullptr;
+    }
+  }
+  /// The hash of the block that a request which starts would take behind `n` tokens if it were known; null if none.
+  [[nodiscard]] const hash* next_wanted(const Request& r, tokens n) const noexcept {
+    if constexpr (shares) {
+      const std::span<const hash> hashes = usable_hashes(r);
+      const auto i = static_cast<std::size_t>(n / block_size_);
+      return i < hashes.size() ? &hashes[i] : nullptr;
+    } else {
+      static_cast<void>(r), static_cast<void>(n);
+      return nullptr;
+    }
+  }
+  /// Blocks that a request lacks when the first `known` of its prompt are found.
+  [[nodiscard]] blocks behind(tokens length, std::uint32_t known) const noexcept {
+    return max(whole(length) - blocks{static_cast<std::int64_t>(known)}, blocks{});
+  }
+  /// Whether a block is found by this hash.
+  [[nodiscard]] bool knows(const hash& h) const noexcept {
+    if constexpr (shares) {
+      return blocks_.knows(h);
+    } else {
+      static_cast<void>(h);
+      return false;
+    }
+  }
+
   // -- what the engine knows ---------------------------------------------------------------------------------------
 
   /// Blocks at the end of a row of which nobody was told yet.
