@@ -14,9 +14,9 @@
 /// to send failures to your engine's own handler, which must not return to the caller. Nearly all members are
 /// `noexcept`: a handler that throws ends in `std::terminate`.
 ///
-/// `TESSERA_REQUIRE(condition, message)`: the same, but checked in every build, because what follows would write outside
-/// of its memory. It is used at construction only. An unchecked build stops with a trap, and `message` is an argument of
-/// the function that traps.
+/// `TESSERA_REQUIRE(condition, message)`: the same, but checked in every build, because what follows would write
+/// outside of its memory. It is used at construction only. An unchecked build stops with a trap, and `message` is an
+/// argument of the function that traps.
 
 TESSERA_NAMESPACE_BEGIN
 namespace detail {
@@ -27,8 +27,8 @@ namespace detail {
   std::abort();
 }
 
-/// Stops an unchecked build. Out of line, so that a backtrace shows the message. (Printing it would bring the C library's
-/// streams into an engine's hot path.)
+/// Stops an unchecked build. Out of line, so that a backtrace shows the message. (Printing it would bring the C
+/// library's streams into an engine's hot path.)
 [[noreturn]] inline void misuse_stops([[maybe_unused]] const char* message) noexcept {
 #if defined(_MSC_VER) && !defined(__clang__)
   __fastfail(7);  // FAST_FAIL_FATAL_APP_EXIT

@@ -107,9 +107,7 @@ class by_session {
     return was;
   }
   /// Takes back `remove`.
-  void undo_remove(block_id id, place_type was) noexcept {
-    link(id, was.session, was.before, list_[was.before].next);
-  }
+  void undo_remove(block_id id, place_type was) noexcept { link(id, was.session, was.before, list_[was.before].next); }
   /// The first leave. O(out.size() log Sessions).
   template <class F>
   void take(std::span<block_id> out, F f) noexcept {

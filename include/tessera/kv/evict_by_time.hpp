@@ -39,8 +39,9 @@ class evict_by_time {
 
   /// When a block goes.
   struct place_type {
-    time_point at;       ///< By its moment,
-    std::uint64_t turn;  ///< and among those of the same by how long they have been here. Below 2^63: before all others.
+    time_point at;  ///< By its moment,
+    std::uint64_t
+        turn;  ///< and among those of the same by how long they have been here. Below 2^63: before all others.
   };
 
   /// Bytes that an object for so many blocks takes from its arena.

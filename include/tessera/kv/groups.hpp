@@ -618,8 +618,8 @@ class groups {
     }
   }
 
-  /// A window has passed the last of these blocks, from the row's first of this group on. From front to back: the end is
-  /// evicted before its beginning.
+  /// A window has passed the last of these blocks, from the row's first of this group on. From front to back: the end
+  /// is evicted before its beginning.
   void pass(std::size_t g, std::uint32_t row, std::span<const block_id> ids) noexcept {
     const row_state& s = state_[row];
     const auto is_needed_at = [&](std::size_t i, tokens place) noexcept {
@@ -653,7 +653,7 @@ class groups {
   std::array<block_table, Groups> table_;
   row_state* state_;
   fixed_vector<done> journal_;
-  bool* followed_;            // by block of the first group of full attention: one after it was published, too
+  bool* followed_;             // by block of the first group of full attention: one after it was published, too
   std::size_t full_ = Groups;  // that group; `Groups`: there is none
 };
 

@@ -380,9 +380,9 @@ class iteration_scheduler {
   // -- one step ----------------------------------------------------------------------------------------------------
 
   /// Chooses the next step. Requires: fewer plans are in flight than the limits allow, `step.max_batch > 0`,
-  /// `step.token_budget > 0`, `step.lookahead >= 0`, `step.prefill_budget >= 0` (asserted; else the plan is empty and
-  /// has the id 0, and nothing has changed). The plan may be empty. Its spans are valid until it is committed or
-  /// abandoned, `tables` only until another plan is made.
+  /// `step.token_budget > 0`, `step.lookahead >= 0`, `step.prefill_budget >= 0`, `step.max_chunk >= 0` (asserted; else
+  /// the plan is empty and has the id 0, and nothing has changed; a negative `max_chunk` counts as 0). The plan may be
+  /// empty. Its spans are valid until it is committed or abandoned, `tables` only until another plan is made.
   ///
   /// With others in flight, it goes on where those will be when they have been run: with tokens that nobody knows yet.
   [[nodiscard]] plan_type plan(time_point now, const step_limits& step) noexcept {
@@ -390,6 +390,7 @@ class iteration_scheduler {
     TESSERA_ASSERT(step.max_batch > 0 && step.token_budget > tokens{0}, "a step needs a batch and a token budget");
     TESSERA_ASSERT(step.lookahead >= tokens{0}, "negative lookahead");
     TESSERA_ASSERT(step.prefill_budget >= tokens{0}, "negative prefill budget");
+    TESSERA_ASSERT(step.max_chunk >= tokens{0}, "negative chunk");
     if (plans_.full() || step.max_batch == 0 || step.token_budget <= tokens{} || step.lookahead < tokens{} ||
         step.prefill_budget < tokens{}) {
       return {};
@@ -533,7 +534,13 @@ class iteration_scheduler {
     roster_.keep_draft_blocks = c.keep_draft_blocks;
     TESSERA_ASSERT(l.plans_in_flight > 0, "one plan at least is in flight");
     TESSERA_ASSERT(!ledger::slides || c.chunked_prefill, "windows free their blocks between chunks of a prompt");
-    TESSERA_ASSERT(l.block_size > tokens{0} && l.residents > 0 && l.blocks > 0, "empty limits");
+    TESSERA_ASSERT(l.block_size > tokens{0} && l.residents > 0 && l.blocks > 0 && l.requests > 0, "empty limits");
+    TESSERA_ASSERT(l.max_length >= tokens{}, "negative max_length");
+    TESSERA_ASSERT(detail::is_possible(c.order), "a value of the order cannot be meant");
+    TESSERA_ASSERT(detail::is_possible(c.preempt), "a value of the preemption policy cannot be meant");
+    TESSERA_ASSERT(detail::is_possible(c.admit), "a value of the admission policy cannot be meant");
+    TESSERA_ASSERT(detail::is_possible(c.gate), "a value of the gate cannot be meant");
+    TESSERA_ASSERT(detail::is_possible(c.draft), "a value of the draft policy cannot be meant");
   }
 
   [[nodiscard]] std::int64_t free_blocks() const noexcept { return roster_.kv.free_blocks(); }

@@ -13,7 +13,8 @@ TESSERA_NAMESPACE_BEGIN
 namespace detail {
 
 /// Which prompts are being computed, by the hash of the next block of each: in the plan that is being made, and in the
-/// plans in flight. A request that lacks the same block need not compute it, too: it is found when that plan is settled.
+/// plans in flight. A request that lacks the same block need not compute it, too: it is found when that plan is
+/// settled.
 ///
 /// One block for each prompt is enough. Two prompts that begin alike are known up to the same block, which is the next
 /// one of both.

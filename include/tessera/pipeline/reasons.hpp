@@ -15,7 +15,8 @@ template <class Request>
 }
 
 /// Why a live request is not in the latest plan; `none` if it is. O(log residents) for a resident while the plan is
-/// pending, else O(1 + skipped by the gate + held for a prefix). Where a prefill budget is spent, O(prefill entries) for a resident.
+/// pending, else O(1 + skipped by the gate + held for a prefix). Where a prefill budget is spent, O(prefill entries)
+/// for a resident.
 template <class Request, class Residents>
 [[nodiscard]] wait_reason why_not_in(const step<Request>& step, const Residents& residents, tokens longest,
                                      const Request& r) noexcept {

@@ -110,9 +110,7 @@ struct step {
     return stopped != wait_reason::none;
   }
   /// Residents that are kept, requests that start, and those whose places are kept.
-  [[nodiscard]] std::size_t places_taken() const noexcept {
-    return kept + admitted.size() + held_for_prefix.size();
-  }
+  [[nodiscard]] std::size_t places_taken() const noexcept { return kept + admitted.size() + held_for_prefix.size(); }
   /// A request that waits goes: nothing of it is brought back if the plan is undone.
   void forget_held(const Request& r) noexcept {
     for (held_back& h : held_for_prefix) {

@@ -44,15 +44,15 @@ enum class wait_reason : std::uint8_t {
   held_back,   ///< The admission policy held it back; whether there are blocks for it was not looked at again. (Of one
                ///< that is refused again, it may be `no_blocks` that was found at first.)
   batch_full,  ///< `max_batch` requests rank before it.
-  budget_spent,    ///< The step's token budget was spent before its turn.
-  residents_full,  ///< As many requests as the limits allow hold blocks, and none of them can give way to it.
-  stalled,         ///< No block is free for its next token, or it is as long as the limits allow (see `outgrown`).
-  preempted,       ///< It lost its blocks in the latest plan.
-  suspended,       ///< It is suspended.
-  in_flight,       ///< Plans in flight tell how it goes on: it may end with them, or lost its blocks to one.
-  parked,          ///< It stands aside, from `park` to `ready`.
-  loading,         ///< Its blocks are there, and its KV is on its way: until `arrived`.
-  gated,           ///< The gate did not let it start.
+  budget_spent,      ///< The step's token budget was spent before its turn.
+  residents_full,    ///< As many requests as the limits allow hold blocks, and none of them can give way to it.
+  stalled,           ///< No block is free for its next token, or it is as long as the limits allow (see `outgrown`).
+  preempted,         ///< It lost its blocks in the latest plan.
+  suspended,         ///< It is suspended.
+  in_flight,         ///< Plans in flight tell how it goes on: it may end with them, or lost its blocks to one.
+  parked,            ///< It stands aside, from `park` to `ready`.
+  loading,           ///< Its blocks are there, and its KV is on its way: until `arrived`.
+  gated,             ///< The gate did not let it start.
   prefix_in_flight,  ///< A request that ranks before it computes the next block of its prompt: it starts when that is
                      ///< known. Others pass it, and leave it its place and its blocks.
 };
