@@ -559,9 +559,9 @@ class iteration_scheduler {
     if (p.computed < tokens{0} || p.computed >= p.length) return status::invalid;
     if (p.reasoning < tokens{0} || p.reasoning > p.length - r.prompt) return status::invalid;
     if (!ledger::travels && p.computed != tokens{}) return status::invalid;
-    if (roster_.kv.names_too_much(r, p.length)) return status::invalid;
     const tokens to_come = max(r.max_output - (p.length - r.prompt), tokens{0});
     if (!fits(p.length, to_come)) return status::never_fits;
+    if (roster_.kv.names_too_much(r, p.length)) return status::invalid;
     if (roster_.waiting.size() + roster_.parked.size() >= limits_.requests) return status::queue_full;
     return status::accepted;
   }
