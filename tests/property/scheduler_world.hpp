@@ -1195,6 +1195,19 @@ class scheduler_world {
            "nobody computes on KV that is on its way");
       must(t.request->state().loads && scheduler_.why(*t.request) == wait_reason::none, "who loads was announced");
       ++started;
+      for (const kv::block_id id : t.device) {
+        for (const flight& f : flights_) {
+          const bool reads = std::any_of(f.rows.begin(), f.rows.end(), [&](const std::vector<kv::block_id>& row) {
+            return std::find(row.begin(), row.end(), id) != row.end();
+          });
+          must(!reads || f.plan.id == plan_.id || plan_.load_after >= f.plan.id,
+               "what is loaded waits for its readers");
+        }
+        for (const kv_transfer<text_request>& out : plan_.swap_out) {
+          const bool copies = std::find(out.device.begin(), out.device.end(), id) != out.device.end();
+          must(!copies || plan_.load_after == plan_.id, "what is loaded waits for copies of this plan");
+        }
+      }
     }
     for (const text_request* r : loads) must(!r->state().parked, "who is parked stands aside");
     must(sum == plan_.computed, "the plan knows what it computes");

@@ -174,6 +174,7 @@ template <class Planning>
   if constexpr (Planning::ledger::travels) {
     if (loads) {
       step.load.push_back({&r, hits, kv.awaited(r, hits)});
+      if (const std::uint64_t last = kv.read_until(r, hits); last > step.load_after) step.load_after = last;
       step.set_mark(r, plan_mark::runs);
       return wait_reason::none;
     }

@@ -207,7 +207,7 @@ class grouped_ledger {
 
   // -- within a plan: undone by `roll_back` ------------------------------------------------------------------------
 
-  void begin(kv_moves<Request>& moves) noexcept {
+  void begin(kv_moves<Request>& moves, std::uint64_t /*plan*/) noexcept {
     moves_ = &moves;
     moves.clear();
     for (const kv::block_copy& c : copies_) moves.copies.push_back(c);

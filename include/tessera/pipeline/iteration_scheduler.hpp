@@ -625,12 +625,13 @@ class iteration_scheduler {
     s.first_guest = ~std::size_t{0};
     s.outgrown.clear();
     s.load.clear();
+    s.load_after = 0;
     s.skipped.clear();
     s.skips = 0;
     s.held_for_prefix.clear();
     find_leaders(s);
     if constexpr (detail::gate_counts<Gate>) roster_.gate.begin();
-    roster_.kv.begin(s.moves);
+    roster_.kv.begin(s.moves, s.id);
     return s;
   }
 
@@ -668,6 +669,7 @@ class iteration_scheduler {
             .swap_in = s.moves.swap_in,
             .fetch = s.moves.fetch,
             .load = s.load,
+            .load_after = s.load_after >= plans_.oldest().id ? s.load_after : 0,
             .preempted = s.moves.victims,
             .outgrown = s.outgrown,
             .late = s.late,

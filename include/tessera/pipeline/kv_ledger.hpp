@@ -97,6 +97,7 @@ class kv_ledger {
         .add_bytes(fixed_vector<kv::block_copy>::required_bytes(l.residents))
         .add_bytes(fixed_vector<reservation>::required_bytes(reservations(l)))
         .template add<std::uint32_t>(has_two_levels ? l.blocks : 0)
+        .template add<std::uint64_t>(l.plans_in_flight > 1 ? l.blocks : 0)
         .bytes();
   }
 
@@ -108,7 +109,9 @@ class kv_ledger {
         own_{memory, l.rows(), l.blocks},
         copies_{memory, l.residents},
         journal_{memory, reservations(l)},
-        swapped_in_round_{memory.take<std::uint32_t>(has_two_levels ? l.blocks : 0)} {}
+        swapped_in_round_{memory.take<std::uint32_t>(has_two_levels ? l.blocks : 0)},
+        read_until_{memory.take<std::uint64_t>(l.plans_in_flight > 1 ? l.blocks : 0)},
+        overlaps_{l.plans_in_flight > 1} {}
 
   [[nodiscard]] BlockStore& store() noexcept { return blocks_; }
   [[nodiscard]] const BlockStore& store() const noexcept { return blocks_; }
@@ -225,11 +228,24 @@ class kv_ledger {
     return table_.row(r.state().row).first(written_blocks(r.state())).subspan(hits);
   }
 
+  /// The last plan that reads those blocks, or copies from them, if it is in flight still; the one that is being made
+  /// counts for all of its copies. O(blocks of the request).
+  [[nodiscard]] std::uint64_t read_until(const Request& r, std::size_t hits) const noexcept {
+    const bool copies = !moves_->swap_out.empty() || !moves_->demoted.empty() || !moves_->copies.empty();
+    if (copies) return plan_;
+    std::uint64_t last = moves_->victims.empty() ? 0 : plan_ - 1;
+    if (overlaps_) {
+      for (const kv::block_id id : awaited(r, hits)) last = read_until_[id] > last ? read_until_[id] : last;
+    }
+    return last;
+  }
+
   // -- within a plan: undone by `roll_back` ------------------------------------------------------------------------
 
-  /// A new plan begins; what the previous one did stands.
-  void begin(kv_moves<Request>& moves) noexcept {
+  /// The plan with this number begins; what the previous one did stands.
+  void begin(kv_moves<Request>& moves, std::uint64_t plan) noexcept {
     moves_ = &moves;
+    plan_ = plan;
     ++round_;
     moves.clear();
     for (const kv::block_copy& c : copies_) moves.copies.push_back(c);
@@ -468,6 +484,9 @@ class kv_ledger {
   /// A plan stands, and cannot be undone any more: what it copies to the host can be found there from now on, and what
   /// it copies from there may go when the next has stored something else.
   void stands(const kv_moves<Request>& moves) noexcept {
+    if (overlaps_) {
+      for (const preemption<Request>& v : moves.victims) are_read(table_.row(v.request->state().row));
+    }
     if constexpr (has_two_levels) {
       for (const kv_transfer<Request>& t : moves.swap_out) {
         const state& s = t.request->state();
@@ -684,6 +703,11 @@ class kv_ledger {
     TESSERA_ASSERT(released == status::ok, "a row's blocks are its own");
     static_cast<void>(released);
     own_.left(row, ids, blocks_);
+    if (overlaps_) are_read(ids);
+  }
+  /// Plans in flight may read these blocks, which are another's from now on.
+  void are_read(std::span<const kv::block_id> ids) noexcept {
+    for (const kv::block_id id : ids) read_until_[id] = plan_;
   }
 
   /// What was evicted for these blocks goes to the host, unless it is there or leaves for there in this plan already.
@@ -727,6 +751,9 @@ class kv_ledger {
   fixed_vector<reservation> journal_;
   std::uint32_t* swapped_in_round_;  ///< By device block: the plan that swapped it out last,
   std::uint32_t round_ = 0;          ///< of so many that were made.
+  std::uint64_t* read_until_;  ///< By block, with several plans in flight: the newest plan when it was given back.
+  std::uint64_t plan_ = 0;     ///< The newest.
+  bool overlaps_;
 };
 
 /// Whether a store is `kv::groups`.

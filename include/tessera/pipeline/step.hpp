@@ -75,6 +75,7 @@ struct step {
   fixed_vector<Request*> ended;  ///< Ended meanwhile: they go when the plan is settled.
   kv_moves<Request> moves;
   fixed_vector<kv_fetch<Request>> load;         ///< Of those who start and whose KV is on its way.
+  std::uint64_t load_after = 0;                 ///< The last plan that reads their blocks.
   fixed_vector<deadline_passed<Request>> late;  ///< Deadlines that had passed when it was made.
   fixed_vector<std::uint64_t> skipped;  ///< Sequence numbers of those whom the gate skipped, as far as there is room.
   fixed_vector<held_back> held_for_prefix;  ///< A place among the residents is kept for each.
