@@ -15,8 +15,8 @@
 /// `noexcept`: a handler that throws ends in `std::terminate`.
 ///
 /// `TESSERA_REQUIRE(condition, message)`: the same, but checked in every build, because what follows would write
-/// outside of its memory. It is used at construction only. An unchecked build stops with a trap, and `message` is an
-/// argument of the function that traps.
+/// outside of its memory: storage or a span that is too small. It is not used on the hot path. An unchecked build stops
+/// with a trap, and `message` is an argument of the function that traps.
 
 TESSERA_NAMESPACE_BEGIN
 namespace detail {

@@ -201,6 +201,7 @@ class basic_prefix_cache {
   [[nodiscard]] status publish(std::span<const block_id> ids, std::span<const Hash> hashes,
                                std::size_t first = 0) noexcept {
     TESSERA_ASSERT(hashes.size() >= ids.size(), "a hash for each block");
+    if (hashes.size() < ids.size()) ids = ids.first(hashes.size());
     for (std::size_t i = first; i < ids.size(); ++i) prefetch(hashes[i]);
     status worst = status::ok;
     for (std::size_t i = first; i < ids.size(); ++i) {
