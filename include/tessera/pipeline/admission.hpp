@@ -94,8 +94,8 @@ template <class Planning>
   if (!ranks_before_victims(p, r)) return wait_reason::behind_others;
   if (step.prefill_left <= tokens{} && !s.swapped) return wait_reason::budget_spent;
   if (step.size() + step.held_for_prefix.size() >= step.max_batch) return wait_reason::batch_full;
-  if (!as_guest && !s.swapped && slots == 0 && roster.follows_still(r)) {
-    return hold_for_prefix(p, r, s.cached_blocks, as_guest);
+  if (std::uint32_t known = s.cached_blocks; !as_guest && !s.swapped && slots == 0 && roster.follows_still(r, known)) {
+    return hold_for_prefix(p, r, known, as_guest);
   }
   // One that outranks residents asks nobody: they are its headroom.
   const bool outranks = step.next < p.ordinary();

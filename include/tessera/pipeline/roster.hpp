@@ -82,17 +82,19 @@ struct roster {
       return false;
     }
   }
-  /// The same of one that did when it was looked at last, if nothing of what it lacks has become known since. So it is
-  /// not matched in each plan. O(1).
-  [[nodiscard]] bool follows_still(const Request& r) noexcept {
+  /// The same of one that did when it was looked at last, when `known` blocks were known: what has become known since
+  /// is counted on. So it is not matched in each plan. Whatever was evicted meanwhile, the answer is right if it is
+  /// yes: a leader holds all that comes before the block that it computes. O(blocks that have become known).
+  [[nodiscard]] bool follows_still(const Request& r, std::uint32_t& known) noexcept {
     if constexpr (ledger::shares) {
-      const std::uint32_t known = r.state().cached_blocks;
       if (known == 0 || known == ledger::keeps_to_itself) return false;
-      const tokens n = kv.block_size() * static_cast<std::int64_t>(known);
-      const hash* const next = kv.next_wanted(r, n);
-      return next != nullptr && !kv.knows(*next) && follows(r, n);
+      const hash* next = kv.next_wanted(r, kv.block_size() * static_cast<std::int64_t>(known));
+      for (; next != nullptr && kv.knows(*next); ++known) {
+        next = kv.next_wanted(r, kv.block_size() * (std::int64_t{1} + known));
+      }
+      return next != nullptr && follows(r, kv.block_size() * static_cast<std::int64_t>(known));
     } else {
-      static_cast<void>(r);
+      static_cast<void>(r), static_cast<void>(known);
       return false;
     }
   }
