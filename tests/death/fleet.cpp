@@ -10,6 +10,7 @@
 
 #include "support/death.hpp"
 
+#include <cmath>
 #include <cstdint>
 #include <limits>
 #include <vector>
@@ -100,6 +101,9 @@ TESSERA_DEATH_CASE(placement_migrate_to_headroom_from_nowhere, "on one of the in
 }
 TESSERA_DEATH_CASE(placement_migrate_to_headroom_without_a_gain, "requests would go to and fro") {
   static_cast<void>(placement::migrate_to_headroom{.gain = 0}(std::vector<view>(2), 0, blocks{}, blocks{}));
+}
+TESSERA_DEATH_CASE(placement_migrate_to_headroom_below_no_number, "a freeness is a number") {
+  static_cast<void>(placement::migrate_to_headroom{.below = std::nan("")}(std::vector<view>(2), 0, blocks{}, blocks{}));
 }
 TESSERA_DEATH_CASE(placement_stay_in_range_from_nowhere, "on one of the instances") {
   static_cast<void>(placement::stay_in_range{}(std::vector<view>(2), 2, blocks{}, blocks{}));

@@ -104,6 +104,10 @@ TESSERA_DEATH_CASE(headroom_demand_without_block_size, "a block has a size") {
   arena storage{memory};
   headroom::reference_demand{storage, {}, {.block_size = tokens{0}}};
 }
+TESSERA_DEATH_CASE(headroom_demand_that_is_negative, "a demand is not negative") {
+  arena storage{memory};
+  headroom::reference_demand{storage, {}, {.growth = blocks{-1}}};
+}
 TESSERA_DEATH_CASE(headroom_demand_of_a_negative_prompt, "not negative") {
   arena storage{memory};
   headroom::reference_demand{storage, {}}.observe(tokens{-1});

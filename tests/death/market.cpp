@@ -64,6 +64,16 @@ TESSERA_DEATH_CASE(market_no_throughput, "throughput at least 1, smoothing posit
   c.receiving.throughput = 0.5;
   construct({0, 1}, c);
 }
+TESSERA_DEATH_CASE(market_sender_without_patience, "patience is positive") {
+  trader::config c;
+  c.sending.retransmit = tessera::duration{0};
+  construct({0, 1}, c);
+}
+TESSERA_DEATH_CASE(market_receiver_without_patience, "patience is positive") {
+  trader::config c;
+  c.receiving.pulling = tessera::duration{-1};
+  construct({0, 1}, c);
+}
 TESSERA_DEATH_CASE(market_negative_growth, "impossible limits") {
   trader::config c;
   c.receiving.growth = blocks{-1};

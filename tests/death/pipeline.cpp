@@ -1,14 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include <tessera/compose/round_robin.hpp>
+#include <tessera/core/owned_storage.hpp>
+#include <tessera/draft/unless_busy.hpp>
 #include <tessera/gate/adapter_slots.hpp>
 #include <tessera/gate/fair_tenants.hpp>
+#include <tessera/kv/prefix_cache.hpp>
 #include <tessera/pipeline/grouped_ledger.hpp>
 #include <tessera/pipeline/resident_set.hpp>
+#include <tessera/preempt/cheapest.hpp>
+#include <tessera/preempt/recompute.hpp>
 
 #include "support/death.hpp"
 
 #include <array>
+#include <cmath>
 #include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
 
 namespace {
 
@@ -73,6 +82,57 @@ TESSERA_DEATH_CASE(scheduler_without_residents, "empty limits") {
   scheduler_limits l = limits;
   l.residents = 0;
   round_robin<request>{memory, l};
+}
+TESSERA_DEATH_CASE(scheduler_without_requests, "empty limits") {
+  scheduler_limits l = limits;
+  l.requests = 0;
+  round_robin<request>{memory, l};
+}
+TESSERA_DEATH_CASE(scheduler_with_a_negative_length, "negative max_length") {
+  scheduler_limits l = limits;
+  l.max_length = tokens{-1};
+  round_robin<request>{memory, l};
+}
+TESSERA_DEATH_CASE(scheduler_watermark_in_per_cent, "admission policy cannot be meant") {
+  round_robin<request>{memory, limits, {.watermark = 5}};
+}
+TESSERA_DEATH_CASE(scheduler_watermark_is_no_number, "admission policy cannot be meant") {
+  round_robin<request>{memory, limits, {.watermark = std::nan("")}};
+}
+TESSERA_DEATH_CASE(scheduler_quantum_of_nothing, "order cannot be meant") {
+  round_robin<request>{memory, limits, {.quantum = tokens{0}}};
+}
+TESSERA_DEATH_CASE(scheduler_preempts_in_negative_time, "preemption policy cannot be meant") {
+  using scheduler = iteration_scheduler<request, order::fcfs, preempt::cheapest>;
+  auto storage = storage_for<scheduler>(limits);
+  scheduler{storage, {.preempt = {.seconds_per_block = -1}}};
+}
+TESSERA_DEATH_CASE(scheduler_drafts_less_than_nothing, "draft policy cannot be meant") {
+  using scheduler = iteration_scheduler<request, order::fcfs, preempt::swap, admit::always, kv::block_pool,
+                                        kv::csr_tables, gate::in_line, draft::unless_busy<>>;
+  auto storage = storage_for<scheduler>(limits);
+  scheduler{storage, {.draft = {.tokens_for_free = tokens{-1}}}};
+}
+TESSERA_DEATH_CASE(scheduler_plan_negative_chunk, "negative chunk") {
+  fixture f;
+  static_cast<void>(f.plan({.max_chunk = tokens{-1}}));
+}
+TESSERA_DEATH_CASE(scheduler_hashes_that_grow_too_soon, "more hashes than full blocks") {
+  struct hashed_request : request_hook {
+    std::vector<std::uint64_t> hashes;
+    [[nodiscard]] std::span<const std::uint64_t> prefix_hashes() const noexcept { return hashes; }
+  };
+  using scheduler =
+      iteration_scheduler<hashed_request, order::fcfs, preempt::recompute, admit::always, kv::prefix_cache>;
+  auto storage = storage_for<scheduler>(limits);
+  hashed_request h;
+  h.prompt = tokens{6};
+  h.hashes = {1};
+  scheduler s{storage};
+  static_cast<void>(s.submit(h, time_point{}));
+  h.hashes = {1, 2};  // of 4 tokens each
+  const auto p = s.plan(time_point{}, {});
+  static_cast<void>(s.commit(p, std::array{outcome{}}, time_point{}));
 }
 TESSERA_DEATH_CASE(scheduler_plan_twice, "neither committed nor abandoned") {
   fixture f;

@@ -1195,6 +1195,19 @@ class scheduler_world {
            "nobody computes on KV that is on its way");
       must(t.request->state().loads && scheduler_.why(*t.request) == wait_reason::none, "who loads was announced");
       ++started;
+      for (const kv::block_id id : t.device) {
+        for (const flight& f : flights_) {
+          const bool reads = std::any_of(f.rows.begin(), f.rows.end(), [&](const std::vector<kv::block_id>& row) {
+            return std::find(row.begin(), row.end(), id) != row.end();
+          });
+          must(!reads || f.plan.id == plan_.id || plan_.load_after >= f.plan.id,
+               "what is loaded waits for its readers");
+        }
+        for (const kv_transfer<text_request>& out : plan_.swap_out) {
+          const bool copies = std::find(out.device.begin(), out.device.end(), id) != out.device.end();
+          must(!copies || plan_.load_after == plan_.id, "what is loaded waits for copies of this plan");
+        }
+      }
     }
     for (const text_request* r : loads) must(!r->state().parked, "who is parked stands aside");
     must(sum == plan_.computed, "the plan knows what it computes");
@@ -1291,6 +1304,8 @@ class scheduler_world {
     bool perhaps_behind = false;
     bool gated = false;
     bool nobody_runs = false;
+    std::size_t held = 0;  // for a block of their prompts: their places and their blocks are kept
+    std::int64_t kept_for_held = 0;
     for (text_request* r : turn) {
       const bool runs = entry.count(r) == 1 || loads.count(r) == 1;
       const wait_reason why = scheduler_.why(*r);
@@ -1331,16 +1346,22 @@ class scheduler_world {
           continue;
         }
         if (gated && !nobody_starts && why == wait_reason::behind_others) continue;  // skipped, too
+        if (why == wait_reason::prefix_in_flight) {
+          must(has_leader(*r), "who ranks before it computes what it waits for");
+          ++held;
+          kept_for_held += blocks_for_length(r->state().reach()).count() - r->state().cached_blocks;
+          continue;
+        }
         switch (why) {
           case wait_reason::not_wanted: must(started == step_.max_starts, "nobody else was wanted"); break;
           case wait_reason::batch_full:
-            must(n >= std::min(step_.max_batch, limits_.residents), "the batch is full");
+            must(n + held >= std::min(step_.max_batch, limits_.residents), "the batch is full");
             break;
           case wait_reason::budget_spent:
             must(sum >= step_.token_budget || prefill_spent || !config_.chunked_prefill, "the budget is spent");
             break;
           case wait_reason::residents_full:
-            must(residents.size() - victims.size() + started + suspended == limits_.residents ||
+            must(residents.size() - victims.size() + started + held + suspended == limits_.residents ||
                      (scheduler_.tables().free_rows() == 0 && flights_.size() > 1),
                  "rows are full");
             break;
@@ -1352,11 +1373,12 @@ class scheduler_world {
             break;
           }
           case wait_reason::held_back:
-            must(residents.size() - victims.size() + started > 0, "held back for others");
+            must(residents.size() - victims.size() + started + held > 0, "held back for others");
             break;
           default: must(why == wait_reason::behind_others, "a reason to wait");
         }
-        if (why == wait_reason::no_blocks || why == wait_reason::held_back) check_refusal(*r, victims.size(), started);
+        if (why == wait_reason::no_blocks || why == wait_reason::held_back)
+          check_refusal(*r, victims.size(), started, kept_for_held);
         nobody_starts = true;
       } else if (why == wait_reason::stalled) {
         must(scheduler_.store().free() == 0, "a stalled request lacks a block");
@@ -1382,7 +1404,7 @@ class scheduler_world {
 
   /// One that outranks nobody is refused when all others have had their turn: what there is now is what there was then,
   /// but for lookahead. It was refused rightly if it would be refused with every block of its prefix that there is.
-  void check_refusal(const text_request& r, std::size_t victims, std::size_t started) {
+  void check_refusal(const text_request& r, std::size_t victims, std::size_t started, std::int64_t kept_for_held) {
     if (step_.lookahead > tokens{} || Gate::passes) return;
     const auto residents = scheduler_.residents();
     const auto kept = residents.first(residents.size() - victims);
@@ -1420,14 +1442,29 @@ class scheduler_world {
         }
       }
     }
-    const admission_view<text_request> view{.free_after = blocks{free - lacks - promised()},
+    const admission_view<text_request> view{.free_after = blocks{free - lacks - promised() - kept_for_held},
                                             .needed = blocks{lacks},
                                             .capacity = blocks{std::max(std::max<std::int64_t>(capacity, 0), free)},
                                             .block_size = limits_.block_size,
                                             .residents = kept,
                                             .admitted = admitted,
                                             .own = own};
-    must(free < lacks + promised() || !config_.admit.admits(r, view), "nobody is refused who may start");
+    must(free < lacks + promised() + kept_for_held || !config_.admit.admits(r, view),
+         "nobody is refused who may start");
+  }
+
+  /// Whether a prompt that begins as that of `r` is being computed for one that ranks before it.
+  [[nodiscard]] bool has_leader(const text_request& r) const {
+    const auto leads = [&](const scheduled<text_request>& e) {
+      const auto i = static_cast<std::size_t>(e.first / limits_.block_size);
+      const text_request& q = *e.request;
+      return &q != &r && order_.before(q, r) && i < q.hashes.size() && i < r.hashes.size() &&
+             q.hashes[i] == r.hashes[i];
+    };
+    if (std::any_of(plan_.prefill.begin(), plan_.prefill.end(), leads)) return true;
+    return std::any_of(flights_.begin(), flights_.end(), [&](const flight& f) {
+      return std::any_of(f.plan.prefill.begin(), f.plan.prefill.end(), leads);
+    });
   }
 
   void note_plan() {

@@ -9,14 +9,23 @@
 
 #include <tessera/kv/prefix_cache.hpp>
 #include <tessera/pipeline/iteration_scheduler.hpp>
+#include <tessera/preempt/recompute.hpp>
 #include <tessera/queue/fcfs.hpp>
 
 #include "support/catch.hpp"
 
+#include <csignal>
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <span>
 #include <vector>
+
+#ifdef __unix__
+#  include <sys/resource.h>
+#  include <sys/wait.h>
+#  include <unistd.h>
+#endif
 
 namespace {
 
@@ -207,3 +216,84 @@ TEST_CASE("unchecked: more tokens than there are slots for, or none, count as th
   CHECK(f.scheduler.idle());
   CHECK(f.scheduler.store().free() == 12);
 }
+
+namespace {
+
+struct hashed_request : request_hook {
+  std::vector<std::uint64_t> hashes;
+  [[nodiscard]] std::span<const std::uint64_t> prefix_hashes() const noexcept { return hashes; }
+};
+using sharing_scheduler =
+    iteration_scheduler<hashed_request, order::fcfs, preempt::recompute, admit::always, kv::prefix_cache>;
+
+/// Runs a step in which nothing ends.
+void run(sharing_scheduler& s) {
+  const auto p = s.plan({}, {});
+  REQUIRE(s.commit(p, std::vector<outcome>(p.size()), {}) == status::ok);
+}
+
+}  // namespace
+
+TEST_CASE("unchecked: a hash of a block that is not full is refused") {
+  auto storage = storage_for<sharing_scheduler>({.blocks = 64, .residents = 4});
+  hashed_request r;
+  r.prompt = 20_tok;
+  r.hashes = {11, 22};  // one for each block that is begun
+  sharing_scheduler s{storage};
+  CHECK(s.submit(r, {}) == status::invalid);
+  CHECK(s.adopt(r, {.length = 20_tok}) == status::invalid);
+  CHECK(s.idle());
+  r.hashes = {11};
+  CHECK(s.submit(r, {}) == status::accepted);
+  CHECK(s.cancel(r) == status::ok);
+}
+
+TEST_CASE("unchecked: hashes that grow too soon share nothing, so that no answer becomes another's") {
+  auto storage = storage_for<sharing_scheduler>({.blocks = 64, .residents = 4});
+  hashed_request a;
+  hashed_request b;
+  sharing_scheduler s{storage};
+  for (hashed_request* r : {&a, &b}) {
+    r->prompt = 36_tok;
+    r->hashes = {11, 22};
+    REQUIRE(s.submit(*r, {}) == status::accepted);
+  }
+  run(s);
+  // Both name the block that their answers are to fill when it is begun, and fill it otherwise.
+  for (hashed_request* r : {&a, &b}) r->hashes = {11, 22, 33, 44};
+  for (int i = 0; i != 30; ++i) run(s);
+  REQUIRE(s.cancel(a) == status::ok);
+  REQUIRE(s.preempt(b) == status::ok);
+  const auto p = s.plan({}, {});
+  REQUIRE(p.size() == 1);
+  CHECK(p[0].first <= 32_tok);
+  REQUIRE(s.commit(p, std::vector<outcome>(1), {}) == status::ok);
+  CHECK(s.cancel(b) == status::ok);
+}
+
+#ifdef __unix__
+TEST_CASE("unchecked: storage that is too small stops the program before anything is written outside of it") {
+  const scheduler_limits large{.blocks = 100'000, .residents = 64};
+  for (const std::size_t bytes : {std::size_t{0}, std::size_t{1}, std::size_t{4096}, std::size_t{1} << 20U}) {
+    CAPTURE(bytes);
+    REQUIRE(bytes < scheduler_type::required_bytes(large));
+    std::vector<std::byte> memory(bytes + (std::size_t{64} << 20U), std::byte{0x5a});
+    const pid_t child = fork();
+    REQUIRE(child >= 0);
+    if (child == 0) {
+      const rlimit no_core{0, 0};
+      setrlimit(RLIMIT_CORE, &no_core);
+      std::signal(SIGILL, SIG_DFL);
+      std::signal(SIGTRAP, SIG_DFL);
+      scheduler_type s{std::span{memory}.first(bytes), large};
+      static_cast<void>(s.idle());
+      _exit(0);
+    }
+    int ended = 0;
+    REQUIRE(waitpid(child, &ended, 0) == child);
+    REQUIRE(WIFSIGNALED(ended));
+    const int by = WTERMSIG(ended);
+    CHECK((by == SIGILL || by == SIGTRAP));  // and not by an access outside of it
+  }
+}
+#endif

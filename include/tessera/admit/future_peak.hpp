@@ -36,6 +36,9 @@ struct basic_future_peak {
   double headroom = 0.0;             ///< Fraction of the capacity that stays out of the estimate, in [0, 1).
   ExpectedOutput expected_output{};  ///< The predictor of output lengths.
 
+  /// Whether its values can be meant: a scheduler asserts it when it is made.
+  [[nodiscard]] constexpr bool is_possible() const noexcept { return headroom >= 0 && headroom < 1; }
+
   /// Whether the memory of all who run fits at its peak. O(residents).
   template <schedulable R>
   [[nodiscard]] constexpr bool admits(const R& candidate, const admission_view<R>& view) const noexcept {

@@ -21,6 +21,9 @@ struct always {
 struct watermark {
   double fraction = 0.01;  ///< Of the capacity, in [0, 1].
 
+  /// Whether its values can be meant: a scheduler asserts it when it is made.
+  [[nodiscard]] constexpr bool is_possible() const noexcept { return fraction >= 0 && fraction <= 1; }
+
   /// Whether the reserve stays free. O(1).
   template <schedulable R>
   [[nodiscard]] constexpr bool admits(const R&, const admission_view<R>& view) const noexcept {

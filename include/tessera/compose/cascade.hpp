@@ -247,7 +247,7 @@ class cascade_instance {
         .bytes_unaligned();
   }
 
-  /// Over the caller's memory, at least `required_bytes(l)` (asserted), which must outlive it.
+  /// Over the caller's memory, at least `required_bytes(l)` (checked in every build), which must outlive it.
   /// @param stages the plan, the same for all. @param self see `market::trader`; one of the plan's instances
   /// (asserted).
   cascade_instance(std::span<std::byte> memory, const limits& l, std::span<const partition::stage> stages,

@@ -127,7 +127,7 @@ class flow_controller {
   /// `worker::changing`. Requires: no more workers than `limits` says, and plausible counts of those that are available
   /// (asserted). A mean that is NaN changes nothing.
   [[nodiscard]] std::optional<role_change> decide(std::span<const worker> workers) noexcept {
-    TESSERA_ASSERT(workers.size() <= workers_, "more workers than the controller has room for");
+    TESSERA_REQUIRE(workers.size() <= workers_, "more workers than the controller has room for");
     means_ = mean_freeness(workers);
     const std::optional<role_change> change = choose(workers);
     if (change) {

@@ -13,6 +13,10 @@
 /// already queued, committing a plan twice) is. Checked when `TESSERA_CHECKED` is 1; define the macro yourself
 /// to send failures to your engine's own handler, which must not return to the caller. Nearly all members are
 /// `noexcept`: a handler that throws ends in `std::terminate`.
+///
+/// `TESSERA_REQUIRE(condition, message)`: the same, but checked in every build, because what follows would write
+/// outside of its memory: storage or a span that is too small. It is not used on the hot path. An unchecked build stops
+/// with a trap, and `message` is an argument of the function that traps.
 
 TESSERA_NAMESPACE_BEGIN
 namespace detail {
@@ -23,8 +27,28 @@ namespace detail {
   std::abort();
 }
 
+/// Stops an unchecked build. Out of line, so that a backtrace shows the message. (Printing it would bring the C
+/// library's streams into an engine's hot path.)
+[[noreturn]] inline void misuse_stops([[maybe_unused]] const char* message) noexcept {
+#if defined(_MSC_VER) && !defined(__clang__)
+  __fastfail(7);  // FAST_FAIL_FATAL_APP_EXIT
+#else
+  __builtin_trap();
+#endif
+}
+
 }  // namespace detail
 TESSERA_NAMESPACE_END
+
+#ifndef TESSERA_REQUIRE
+#  if TESSERA_CHECKED
+/// Checks a precondition in every build; may be defined before the first include, as `TESSERA_ASSERT`.
+#    define TESSERA_REQUIRE(condition, message) TESSERA_ASSERT(condition, message)
+#  else
+#    define TESSERA_REQUIRE(condition, message) \
+      ((condition) ? static_cast<void>(0) : ::tessera::detail::misuse_stops(message))
+#  endif
+#endif
 
 #ifndef TESSERA_ASSERT
 #  if TESSERA_CHECKED

@@ -54,7 +54,7 @@ class arena {
   }
 
   /// An array of `count` value-initialised objects. O(count).
-  /// Requires: the buffer is as large as the component's `required_bytes` said (asserted).
+  /// Requires: the buffer is as large as the component's `required_bytes` said (checked in every build).
   template <class T>
   [[nodiscard]] T* take(std::size_t count) noexcept {
     T* const first = take_uninitialised<T>(count);
@@ -67,8 +67,11 @@ class arena {
   template <class T>
   [[nodiscard]] T* take_uninitialised(std::size_t count) noexcept {
     static_assert(std::is_trivially_destructible_v<T> && alignof(T) <= storage_alignment);
+    // Divided, so that a count that no memory can hold does not wrap around.
+    const auto left = static_cast<std::size_t>(end_ - next_);
+    TESSERA_REQUIRE(count <= left / sizeof(T), "the storage is smaller than required_bytes()");
     const std::size_t need = (count * sizeof(T) + storage_alignment - 1) / storage_alignment * storage_alignment;
-    TESSERA_ASSERT(static_cast<std::size_t>(end_ - next_) >= need, "the storage is smaller than required_bytes()");
+    TESSERA_REQUIRE(need <= left, "the storage is smaller than required_bytes()");
     T* const first = reinterpret_cast<T*>(next_);
     next_ += need;
     return first;

@@ -23,6 +23,9 @@ struct unless_busy {
   std::size_t waiting = 16;             ///< None from so many on that wait.
   [[no_unique_address]] Inner inner{};  ///< Says how many there are.
 
+  /// Whether its values can be meant: a scheduler asserts it when it is made.
+  [[nodiscard]] constexpr bool is_possible() const noexcept { return tokens_for_free >= tokens{}; }
+
   /// How many this request is to have.
   template <schedulable R>
   [[nodiscard]] constexpr tokens drafts(const R& r, const draft_view& view) const noexcept {

@@ -33,6 +33,7 @@ class reference_demand {
   reference_demand(arena& memory, const limits& l, const settings& s) noexcept
       : prompts_{memory, {l.window}, s.quantile}, settings_{s} {
     TESSERA_ASSERT(s.block_size > tokens{}, "a block has a size");
+    TESSERA_ASSERT(s.growth >= blocks{} && s.before_any >= blocks{}, "a demand is not negative");
   }
   /// The same with the default settings.
   reference_demand(arena& memory, const limits& l) noexcept : reference_demand(memory, l, settings{}) {}

@@ -36,7 +36,7 @@ class by_session {
   /// Bytes that an object for so many blocks takes from its arena.
   [[nodiscard]] static constexpr std::size_t required_bytes(std::size_t blocks) noexcept {
     storage_layout all;
-    all.add<neighbours>(blocks + Sessions)
+    all.add<neighbours>(blocks + Sessions + 1)
         .template add<std::uint32_t>(blocks)
         .template add<std::uint32_t>(Sessions)
         .add_bytes(detail::indexed_heap::required_bytes(Sessions));
@@ -44,7 +44,7 @@ class by_session {
   }
   /// Empty. O(blocks + Sessions).
   by_session(arena& memory, std::size_t blocks) noexcept
-      : list_{memory.take_uninitialised<neighbours>(blocks + Sessions)},
+      : list_{memory.take_uninitialised<neighbours>(blocks + Sessions + 1)},
         session_{memory.take<std::uint32_t>(blocks)},
         held_{memory.take<std::uint32_t>(Sessions)},
         heap_{memory, Sessions},
@@ -57,7 +57,10 @@ class by_session {
   /// How many blocks are in it. O(1).
   [[nodiscard]] std::size_t size() const noexcept { return size_; }
   /// Which one goes first. Requires: there is one. O(1).
-  [[nodiscard]] block_id next() const noexcept { return list_[ends(heap_.top())].next; }
+  [[nodiscard]] block_id next() const noexcept {
+    const block_id first = list_[ends(before_all)].next;
+    return first != ends(before_all) ? first : list_[ends(heap_.top())].next;
+  }
   /// Cached blocks on the account of a session. O(1). Requires: `session < Sessions`.
   [[nodiscard]] std::size_t held(std::uint32_t session) const noexcept {
     TESSERA_ASSERT(session < Sessions, "not a session");
@@ -86,6 +89,11 @@ class by_session {
     const block_id e = ends(session_[id]);
     link(id, session_[id], list_[e].previous, e);
   }
+  /// The same, before the blocks of all sessions: it is on the account of none. O(1).
+  void insert_first(block_id id) noexcept {
+    const block_id e = ends(before_all);
+    link(id, before_all, e, list_[e].next);
+  }
   /// Takes back `insert`.
   void undo_insert(block_id id) noexcept {
     TESSERA_ASSERT(list_[ends(session_[id])].previous == id, "undone out of order");
@@ -95,13 +103,11 @@ class by_session {
   [[nodiscard]] place_type remove(block_id id) noexcept {
     const place_type was{list_[id].previous, session_[id]};
     unlink(id);
+    if (was.session == before_all) session_[id] = 0;  // until a request that has it asks for more
     return was;
   }
   /// Takes back `remove`.
-  void undo_remove(block_id id, place_type was) noexcept {
-    session_[id] = was.session;
-    link(id, was.session, was.before, list_[was.before].next);
-  }
+  void undo_remove(block_id id, place_type was) noexcept { link(id, was.session, was.before, list_[was.before].next); }
   /// The first leave. O(out.size() log Sessions).
   template <class F>
   void take(std::span<block_id> out, F f) noexcept {
@@ -120,6 +126,7 @@ class by_session {
   void clear() noexcept {
     heap_.clear();
     size_ = 0;
+    list_[ends(before_all)] = {ends(before_all), ends(before_all)};
     for (std::uint32_t s = 0; s != Sessions; ++s) {
       held_[s] = 0;
       list_[ends(s)] = {ends(s), ends(s)};
@@ -132,6 +139,7 @@ class by_session {
     block_id previous;
     block_id next;
   };
+  static constexpr std::uint32_t before_all = Sessions;  // the account of `insert_first`
 
   [[nodiscard]] block_id ends(std::uint32_t session) const noexcept { return blocks_ + session; }
   [[nodiscard]] auto more() const noexcept {
@@ -143,16 +151,19 @@ class by_session {
     list_[id] = {before, after};
     list_[before].next = id;
     list_[after].previous = id;
-    ++held_[session];
     ++size_;
+    session_[id] = session;
+    if (session == before_all) return;
+    ++held_[session];
     heap_.update(session, more());
   }
   void unlink(block_id id) noexcept {
     const neighbours n = list_[id];
     list_[n.previous].next = n.next;
     list_[n.next].previous = n.previous;
-    --held_[session_[id]];
     --size_;
+    if (session_[id] == before_all) return;
+    --held_[session_[id]];
     heap_.update(session_[id], more());
   }
 

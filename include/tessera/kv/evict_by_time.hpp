@@ -39,8 +39,9 @@ class evict_by_time {
 
   /// When a block goes.
   struct place_type {
-    time_point at;       ///< By its moment,
-    std::uint64_t turn;  ///< and among those of the same by how long they have been here.
+    time_point at;  ///< By its moment,
+    std::uint64_t
+        turn;  ///< and among those of the same by how long they have been here. Below 2^63: before all others.
   };
 
   /// Bytes that an object for so many blocks takes from its arena.
@@ -85,6 +86,11 @@ class evict_by_time {
     place_[id] = {Moment::moment(now_, subject_[id].wished, subject_[id].depth), ++turns_};
     heap_.push(id, before());
   }
+  /// The same, before all others, whatever their moments.
+  void insert_first(block_id id) noexcept {
+    place_[id] = {Moment::none, --first_turns_};
+    heap_.push(id, before());
+  }
   /// Takes back `insert`.
   void undo_insert(block_id id) noexcept { heap_.erase(id, before()); }
   /// A block is somebody's again.
@@ -117,10 +123,13 @@ class evict_by_time {
     std::uint32_t depth = 0;
   };
 
+  static constexpr std::uint64_t others = std::uint64_t{1} << 63U;  // turns of all that are inserted in order
+
   [[nodiscard]] auto before() const noexcept {
     return [this](block_id a, block_id b) noexcept {
       const place_type& x = place_[a];
       const place_type& y = place_[b];
+      if (((x.turn ^ y.turn) & others) != 0) return x.turn < y.turn;
       if (Moment::first(x.at, y.at)) return true;
       return x.turn < y.turn && !Moment::first(y.at, x.at);
     };
@@ -130,7 +139,8 @@ class evict_by_time {
   subject* subject_;   // of a published block
   detail::indexed_heap heap_;
   time_point now_{};
-  std::uint64_t turns_ = 0;
+  std::uint64_t turns_ = others;
+  std::uint64_t first_turns_ = others;
 };
 
 namespace detail {

@@ -18,7 +18,9 @@ namespace kv {
 /// 1. `P::place_type`, trivially copyable: what `undo_remove` needs to put a block back where it was.
 /// 2. `P::required_bytes(blocks)`; `P(arena&, blocks)`: no block of [0, blocks) is in the order.
 /// 3. `size()`: how many are in it. `next()`: which one goes first, if there is one.
-/// 4. `insert(id)`: its last owner has just gone. `remove(id)`: it is somebody's again.
+/// 4. `insert(id)`: its last owner has just gone. `remove(id)`: it is in use again. `insert_first(id)`: as `insert`,
+///    but it goes before all blocks that are in the order, whatever the policy: it is worth the least, as a block that
+///    a window has passed. That is never undone.
 /// 5. `take(out, f)`: removes the first `out.size()` and writes them to `out` in their order; calls `f(id)` of each
 ///    before it looks at more of it, so that who asks can have it brought to the cache.
 /// 6. `undo_insert(id)`, `undo_remove(id, place)`, `undo_take(id)`: take the latest of these back; `undo_take` one
@@ -44,6 +46,7 @@ concept eviction_policy = std::constructible_from<P, arena&, std::size_t> &&
                             { view.size() } noexcept -> std::same_as<std::size_t>;
                             { view.next() } noexcept -> std::same_as<block_id>;
                             { order.insert(id) } noexcept -> std::same_as<void>;
+                            { order.insert_first(id) } noexcept -> std::same_as<void>;
                             { order.remove(id) } noexcept -> std::same_as<typename P::place_type>;
                             {
                               order.take(out, [](block_id) noexcept {})

@@ -59,6 +59,11 @@ struct group {
 /// prefix is found as far as all groups can serve it: full attention needs all of it, a window only what the next token
 /// looks at, so it may be found beyond blocks that are long gone.
 ///
+/// Blocks that a window has passed are evicted before all others (`release_first`, where the store has it): what ends
+/// behind them is found without them. Two places are an exception, because prompts are likely to be found up to there:
+/// where the row's hashes end, and where it went another way than what was known before. (Marconi, section 4.1, keeps
+/// states at the same places.) The window before such a place is released as any other block.
+///
 /// Within a plan: `open`, `share`, `fork`, `grow`, `evict`, undone by `roll_back`. For good, with nothing to be undone
 /// any more
 /// (`begin`): `publish`, `slide`, `close`.
@@ -99,7 +104,9 @@ class groups {
     storage_layout all;
     all.add_bytes(Store::required_bytes(store_limits(l)));
     for (const group& g : l.layers) all.add_bytes(block_table::required_bytes(table_limits(l, g)));
-    all.template add<row_state>(l.rows).add_bytes(fixed_vector<done>::required_bytes(operations * l.rows));
+    all.template add<row_state>(l.rows)
+        .add_bytes(fixed_vector<done>::required_bytes(operations * l.rows))
+        .template add<bool>(l.blocks);
     return all.bytes_unaligned();
   }
 
@@ -183,6 +190,13 @@ class groups {
   /// How many tokens of a prefix all groups can serve: a multiple of `unit()`, at most `most`. Changes nothing.
   /// O(blocks of the prefix): each block is looked up once at most.
   [[nodiscard]] tokens match(const hash_spans& hashes, tokens most) const noexcept {
+    tokens parting{};
+    return match(hashes, most, parting);
+  }
+  /// The same; `parting` is where the prompt goes another way than a sequence that full attention knows, for
+  /// `keep_window`; 0: nowhere.
+  [[nodiscard]] tokens match(const hash_spans& hashes, tokens most, tokens& parting) const noexcept {
+    parting = {};
     std::array<known_run, Groups> run{};
     tokens n = most;
     for (std::size_t g = 0; g != Groups; ++g) {
@@ -198,6 +212,11 @@ class groups {
         if (!store_.knows(named(g, all[known]))) break;
       }
       n = whole(group_[g].block_size * static_cast<std::int64_t>(known));
+    }
+    if (full_ != Groups && n != tokens{}) {
+      const hash_type last = named(full_, hashes[full_][static_cast<std::size_t>(n / group_[full_].block_size) - 1]);
+      block_id id = no_index;
+      if (store_.match({&last, 1}, {&id, 1}) == 1 && followed_[id]) parting = n;
     }
     // What a window lacks ends the prefix before it, for all: then the others have to look again, further down.
     for (bool fits = false; !fits && n != tokens{};) {
@@ -269,6 +288,8 @@ class groups {
     if (result.row == no_index) return {};
     if (journal_.full()) return roll_back(before), forked{};
     row_state& s = state_[result.row];
+    s.parting = state_[parent].parting;
+    s.named = state_[parent].named;
     done d{done::what::shared, result.row, {}};
     for (std::size_t g = 0; g != Groups; ++g) {
       const auto full = static_cast<std::size_t>(computed / group_[g].block_size);
@@ -353,6 +374,10 @@ class groups {
     }
   }
 
+  /// What a window needs behind the first `n` tokens of a row is worth as much as other blocks when it has passed that.
+  /// O(1). Requires: the row is in use; `n` is whole blocks of all groups.
+  void keep_window(std::uint32_t row, tokens n) noexcept { state_[row].parting = n; }
+
   // -- for good ----------------------------------------------------------------------------------------------------
 
   /// Full blocks with the KV of the first `computed` tokens become findable, as far as they have hashes and are still
@@ -363,6 +388,11 @@ class groups {
     TESSERA_ASSERT(journal_.empty() && !state_[row].evicted, "publish within a plan, or an evicted row");
     row_state& s = state_[row];
     std::size_t n = 0;
+    s.named = tokens{std::int64_t{1} << 40};
+    for (std::size_t g = 0; g != Groups; ++g) {
+      s.named = min(s.named, group_[g].block_size * static_cast<std::int64_t>(hashes[g].size()));
+    }
+    s.named = whole(s.named);
     for (std::size_t g = 0; g != Groups; ++g) {
       auto end = static_cast<std::size_t>(computed / group_[g].block_size);
       if (hashes[g].size() < end) end = hashes[g].size();
@@ -381,6 +411,9 @@ class groups {
         } else {
           static_cast<void>(store_.publish(ids.subspan(i, 1), std::span<const hash_type>{&h, 1}, 0));
         }
+        if (g != full_) continue;
+        followed_[ids[i]] = false;
+        if (i != 0) followed_[ids[i - 1]] = true;
       }
       if (s.published[g] < end) s.published[g] = static_cast<std::uint32_t>(end);
       if (from < end) made(ids.first(end).subspan(from));
@@ -405,10 +438,8 @@ class groups {
       const std::span<const block_id> ids = table_[g].row(row);
       if (ids.size() < end) end = ids.size();
       if (first >= end) continue;
-      const status released = store_.release(ids.first(end).subspan(first));
-      TESSERA_ASSERT(released == status::ok, "a row's blocks are its own");
-      static_cast<void>(released);
       n += end - first;
+      pass(g, row, ids.first(end));
       first = static_cast<std::uint32_t>(end);
     }
     look_ahead(row);
@@ -459,6 +490,8 @@ class groups {
     tokens room{};       // of tokens, in all groups
     tokens told_room{};  // the same, or 0 while a block is new
     tokens slides_at{};  // the next window gives something back when so much is computed
+    tokens parting{};    // where it went another way than what was known; 0: nowhere
+    tokens named{};      // whole blocks of all groups that have hashes
     bool evicted = false;
   };
   struct done {
@@ -490,7 +523,9 @@ class groups {
         store_{memory, store_limits(l)},
         table_{{{memory, table_limits(l, l.layers[G])}...}},
         state_{memory.take<row_state>(l.rows)},
-        journal_{memory, operations * l.rows} {
+        journal_{memory, operations * l.rows},
+        followed_{memory.take<bool>(l.blocks)} {
+    for (full_ = 0; full_ != Groups && group_[full_].window != tokens{};) ++full_;
     std::int64_t unit = 1;
     for (const group& g : group_) {
       TESSERA_ASSERT(g.block_size >= tokens{1} && g.window >= tokens{}, "a group's block_size or window out of range");
@@ -583,6 +618,25 @@ class groups {
     }
   }
 
+  /// A window has passed the last of these blocks, from the row's first of this group on. From front to back: the end
+  /// is evicted before its beginning.
+  void pass(std::size_t g, std::uint32_t row, std::span<const block_id> ids) noexcept {
+    const row_state& s = state_[row];
+    const auto is_needed_at = [&](std::size_t i, tokens place) noexcept {
+      return i >= needed_from(g, place) && i < static_cast<std::size_t>(place / group_[g].block_size);
+    };
+    for (std::size_t i = s.first[g]; i != ids.size(); ++i) {
+      status released = status::ok;
+      if constexpr (requires { store_.release_first(ids[i]); }) {
+        const bool is_kept = is_needed_at(i, s.parting) || is_needed_at(i, s.named);
+        released = is_kept ? store_.release(ids.subspan(i, 1)) : store_.release_first(ids[i]);
+      } else {
+        released = store_.release(ids.subspan(i, 1));
+      }
+      TESSERA_ASSERT(released == status::ok, "a row's blocks are its own");
+      static_cast<void>(released);
+    }
+  }
   void give_back(std::uint32_t row) noexcept {
     for (std::size_t g = 0; g != Groups; ++g) {
       const status released = store_.release(table_[g].row(row).subspan(state_[row].first[g]));
@@ -599,6 +653,8 @@ class groups {
   std::array<block_table, Groups> table_;
   row_state* state_;
   fixed_vector<done> journal_;
+  bool* followed_;             // by block of the first group of full attention: one after it was published, too
+  std::size_t full_ = Groups;  // that group; `Groups`: there is none
 };
 
 }  // namespace kv

@@ -33,6 +33,8 @@ class lru {
 
   /// A block becomes the warmest.
   void insert(block_id id) noexcept { link(id, list_[ends_].previous, ends_); }
+  /// A block becomes the coldest.
+  void insert_first(block_id id) noexcept { link(id, ends_, list_[ends_].next); }
   /// Takes back `insert`. Requires: it is the warmest.
   void undo_insert(block_id id) noexcept {
     TESSERA_ASSERT(list_[ends_].previous == id, "undone out of order");

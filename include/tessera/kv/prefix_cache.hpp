@@ -201,6 +201,7 @@ class basic_prefix_cache {
   [[nodiscard]] status publish(std::span<const block_id> ids, std::span<const Hash> hashes,
                                std::size_t first = 0) noexcept {
     TESSERA_ASSERT(hashes.size() >= ids.size(), "a hash for each block");
+    if (hashes.size() < ids.size()) ids = ids.first(hashes.size());
     for (std::size_t i = first; i < ids.size(); ++i) prefetch(hashes[i]);
     status worst = status::ok;
     for (std::size_t i = first; i < ids.size(); ++i) {
@@ -269,18 +270,12 @@ class basic_prefix_cache {
   /// Takes an owner away; after the last one a published block is cached, any other free.
   /// `foreign`, `not_allocated`.
   [[nodiscard]] status release(block_id id) noexcept {
-    if (id >= capacity_) return status::foreign;
-    block_state& b = block_[id];
-    if (b.references() == 0) return status::not_allocated;
-    --b.owners;
-    if (b.references() == 0) {
-      if (b.is_published()) {
-        order_.insert(id);
-      } else {
-        free_[free_size_++] = id;
-      }
-    }
-    return status::ok;
+    return release(id, [this](block_id last) noexcept { order_.insert(last); });
+  }
+  /// The same, but where it is cached then, it goes before all that is cached, whatever the policy: it is worth the
+  /// least, as a block that a window has passed. There is no undo. `foreign`, `not_allocated`.
+  [[nodiscard]] status release_first(block_id id) noexcept {
+    return release(id, [this](block_id last) noexcept { order_.insert_first(last); });
   }
   /// Takes an owner away from each, from back to front, all or nothing. An id may occur more than once.
   [[nodiscard]] status release(std::span<const block_id> ids) noexcept {
@@ -406,6 +401,22 @@ class basic_prefix_cache {
     return std::bit_ceil(blocks < 1 ? std::size_t{2} : 8 * blocks);
   }
   [[nodiscard]] static constexpr std::size_t journal_for(std::size_t blocks) noexcept { return 2 * blocks; }
+
+  template <class Insert>
+  [[nodiscard]] status release(block_id id, Insert insert) noexcept {
+    if (id >= capacity_) return status::foreign;
+    block_state& b = block_[id];
+    if (b.references() == 0) return status::not_allocated;
+    --b.owners;
+    if (b.references() == 0) {
+      if (b.is_published()) {
+        insert(id);
+      } else {
+        free_[free_size_++] = id;
+      }
+    }
+    return status::ok;
+  }
 
   // --- hash table: buckets that name their first block, chained through `link`. Of twins, one is in the chain.
   [[nodiscard]] static std::uint64_t low(const Hash& hash) noexcept {

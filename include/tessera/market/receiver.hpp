@@ -61,6 +61,8 @@ class receiver {
   receiver(arena& memory, const limits& l, peer self, const config& c) noexcept
       : entries_{memory.take<entry>(l.purchases)}, limits_{l}, config_{c}, self_{self}, throughput_{c.throughput} {
     TESSERA_ASSERT(l.purchases < 0x10000, "purchases have 16-bit numbers");
+    TESSERA_ASSERT(c.retransmit > duration{} && c.retrying >= duration{} && c.pulling > duration{},
+                   "patience is positive");
     TESSERA_ASSERT(c.throughput >= 1 && c.smoothing > 0 && c.smoothing <= 1,
                    "throughput at least 1, smoothing positive");
     TESSERA_ASSERT(c.unplaced_after >= 1 && c.growth >= blocks{}, "impossible limits");

@@ -79,6 +79,9 @@ class sender {
         config_{c},
         self_{self} {
     TESSERA_ASSERT(l.offers < 0x10000 && l.receivers < 0x10000, "offers and receivers have 16-bit numbers");
+    TESSERA_ASSERT(c.bidding >= duration{} && c.retransmit > duration{} && c.confirming > duration{} &&
+                       c.reminding > duration{} && c.resting >= duration{},
+                   "patience is positive");
     TESSERA_ASSERT(c.keep >= 1 && c.keep <= most_kept && c.auctions >= 1 && c.outgoing >= 1, "empty market");
   }
   sender(const sender&) = delete;

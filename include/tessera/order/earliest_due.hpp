@@ -129,6 +129,13 @@ struct earliest_due {
   [[no_unique_address]] Expected expected{};  ///< Tells how long a request's output will be.
   [[no_unique_address]] Deadline deadline{};  ///< Tells when a request's reader runs out of tokens.
 
+  /// Whether its values can be meant: a scheduler asserts it when it is made.
+  [[nodiscard]] constexpr bool is_possible() const noexcept {
+    return pace >= duration{} && slice >= tokens{1} && margin >= duration{} && revised >= 1 &&
+           prompt_pace >= duration{} && prompt_pace < duration::forever() && move_pace >= duration{} &&
+           move_pace < duration::forever();
+  }
+
   /// A place for a request that joins.
   template <schedulable R>
   void enter(R& r, typename R::time_point arrived) noexcept {

@@ -79,6 +79,11 @@ struct least_attained_service {
   duration threshold = duration{600.0};        ///< Age at which a call is boosted; `duration::forever()`: never.
   [[no_unique_address]] Program program_of{};  ///< Says to which program a request belongs.
 
+  /// Whether its values can be meant: a scheduler asserts it when it is made.
+  [[nodiscard]] constexpr bool is_possible() const noexcept {
+    return first >= tokens{1} && levels >= 1 && threshold >= duration{};
+  }
+
   /// A place for a request that joins.
   template <schedulable R>
   void enter(R& r, typename R::time_point arrived) noexcept {

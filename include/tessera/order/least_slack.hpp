@@ -66,6 +66,11 @@ struct least_slack {
   tokens slice{32};                              ///< Tokens generated between two looks at a request. At least 1.
   [[no_unique_address]] Promise promise{};       ///< Says what was promised.
 
+  /// Whether its values can be meant: a scheduler asserts it when it is made.
+  [[nodiscard]] constexpr bool is_possible() const noexcept {
+    return prefill_per_token >= duration{} && margin >= duration{} && slice >= tokens{1};
+  }
+
   /// A place for a request that joins.
   template <schedulable R>
   void enter(R& r, typename R::time_point /*arrived*/) noexcept {

@@ -45,6 +45,11 @@ struct paced {
   duration margin = duration{1.0};
   [[no_unique_address]] Deadline deadline{};  ///< Tells when a request's reader runs out of tokens.
 
+  /// Whether its values can be meant: a scheduler asserts it when it is made.
+  [[nodiscard]] constexpr bool is_possible() const noexcept {
+    return quantum >= tokens{1} && slice >= tokens{1} && margin >= duration{};
+  }
+
   /// A place for a request that joins.
   template <schedulable R>
   void enter(R& r, typename R::time_point /*now*/) noexcept {

@@ -64,6 +64,9 @@ struct ranked {
   duration threshold = duration{120.0};
   [[no_unique_address]] Scorer scorer{};  ///< Called once per request, when it joins.
 
+  /// Whether its values can be meant: a scheduler asserts it when it is made.
+  [[nodiscard]] constexpr bool is_possible() const noexcept { return threshold >= duration{}; }
+
   /// A place for a request that joins.
   template <schedulable R>
   void enter(R& r, typename R::time_point now) noexcept {

@@ -32,6 +32,9 @@ struct round_robin {
   bool fewest_quanta_first = false;  ///< False: in a circle.
   std::uint64_t turns = 0;           ///< Turns given so far, in a circle.
 
+  /// Whether its values can be meant: a scheduler asserts it when it is made.
+  [[nodiscard]] constexpr bool is_possible() const noexcept { return quantum >= tokens{1}; }
+
   /// A place for a request that joins.
   template <schedulable R>
   void enter(R& r, typename R::time_point /*now*/) noexcept {

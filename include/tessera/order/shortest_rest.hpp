@@ -63,6 +63,9 @@ struct shortest_rest {
   double preemptible = 0.8;              ///< The paper's C, of the length that was predicted first.
   [[no_unique_address]] Rest rest_of{};  ///< Says how much a request is expected to generate yet.
 
+  /// Whether its values can be meant: a scheduler asserts it when it is made.
+  [[nodiscard]] constexpr bool is_possible() const noexcept { return slice >= tokens{1} && preemptible >= 0; }
+
   /// A place for a request that joins.
   template <schedulable R>
   void enter(R& r, typename R::time_point /*now*/) noexcept {

@@ -40,6 +40,9 @@ struct two_phase {
   bool fewest_quanta_first = false;  ///< False: in a circle.
   std::uint64_t turns = 0;           ///< Turns given so far, in a circle.
 
+  /// Whether its values can be meant: a scheduler asserts it when it is made.
+  [[nodiscard]] constexpr bool is_possible() const noexcept { return quantum >= tokens{1} && demote_above >= tokens{}; }
+
   /// Whether a request is reasoning, but in the low queue. This goes with it to another instance.
   template <schedulable R>
   [[nodiscard]] static bool is_demoted(const R& r) noexcept {

@@ -46,9 +46,9 @@ concept stage_partitioner = requires(P& p, const length_table& table, std::size_
 namespace detail {
 
 inline void check_call(const length_table& table, std::size_t instances, std::span<stage> out) noexcept {
-  TESSERA_ASSERT(table.size() != 0, "there is no sample to plan for");
-  TESSERA_ASSERT(instances != 0, "there is no instance to plan for");
-  TESSERA_ASSERT(out.size() >= std::min(instances, table.size()), "no room for the stages");
+  TESSERA_REQUIRE(table.size() != 0, "there is no sample to plan for");
+  TESSERA_REQUIRE(instances != 0, "there is no instance to plan for");
+  TESSERA_REQUIRE(out.size() >= std::min(instances, table.size()), "no room for the stages");
 }
 
 /// Fills in a stage whose range and instances are known.

@@ -149,7 +149,7 @@ class range_refiner {
                                tokens high, std::span<cost::request_lengths> scratch) noexcept {
     TESSERA_ASSERT(successors >= 1, "the last stage has no boundary to move");
     TESSERA_ASSERT(low.count() >= 1 && low <= high, "the boundary must have somewhere to be");
-    TESSERA_ASSERT(own.size() <= scratch.size() && theirs.size() <= scratch.size() - own.size(),
+    TESSERA_REQUIRE(own.size() <= scratch.size() && theirs.size() <= scratch.size() - own.size(),
                    "the scratch must hold the requests of all");
     std::copy(theirs.begin(), theirs.end(), scratch.begin());
     std::size_t n = theirs.size();

@@ -84,9 +84,9 @@ class stage_program {
   /// Requires M and `instances` from 1 to the limits, `instances` <= M if `one_each`, and room for min(instances, M)
   /// stages (asserted).
   std::size_t solve(const sums& in, std::size_t instances, bool one_each, std::span<program_stage> out) noexcept {
-    TESSERA_ASSERT(in.n.size() >= 2 && in.n.size() - 1 <= limits_.positions,
+    TESSERA_REQUIRE(in.n.size() >= 2 && in.n.size() - 1 <= limits_.positions,
                    "more lengths than the program has room for");
-    TESSERA_ASSERT(instances >= 1 && instances <= limits_.instances, "more instances than the program has room for");
+    TESSERA_REQUIRE(instances >= 1 && instances <= limits_.instances, "more instances than the program has room for");
     n_ = in.n.data();
     s_ = in.s.data();
     c_ = in.c.data();
@@ -246,7 +246,7 @@ class stage_program {
         const window& from = windows_[e - k - 1];
         i = cheapest(from.first, std::min(from.last, j - 1), j).begin;
       }
-      TESSERA_ASSERT(count < out.size(), "no room for the stages");
+      TESSERA_REQUIRE(count < out.size(), "no room for the stages");
       out[count++] = {i, j, k};
       e -= k;
       j = i;

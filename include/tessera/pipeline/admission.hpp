@@ -63,6 +63,20 @@ template <class Planning>
   return refuses(p, r, p.free() + held_by_guests(p), total - in_use, blocks{});
 }
 
+/// A request that could start lacks a block that another computes: it starts when that is known. What it will take is
+/// kept for it meanwhile, and its place. (A guest is owed neither.)
+template <class Planning>
+[[nodiscard]] wait_reason hold_for_prefix(Planning& p, typename Planning::request& r, std::uint32_t known,
+                                          bool as_guest) noexcept {
+  auto& s = request_access::state(r);
+  if (!as_guest) {
+    p.step.held_for_prefix.push_back({&r, s.sequence, s.cached_blocks});
+    p.step.promised += p.roster.kv.behind(s.reach(), known);
+    s.cached_blocks = known;
+  }
+  return wait_reason::prefix_in_flight;
+}
+
 /// A waiting request's turn. Either it is in the plan afterwards, or nothing has changed, and the reason is returned.
 /// `as_guest`: it passes one that waits before it, and evicts nobody.
 template <class Planning>
@@ -73,12 +87,16 @@ template <class Planning>
   // What it has lost its blocks in the middle of is known soon; where it goes on then, nobody can say now.
   if (s.expected != 0) return wait_reason::in_flight;
   if (kv.free_rows() == 0) return wait_reason::residents_full;  // those who have left hold them
-  const std::size_t held = step.kept + step.admitted.size() + roster.suspended.size() + roster.draining;
+  const std::size_t held = step.places_taken() + roster.suspended.size() + roster.draining;
   const std::size_t slots = held < limits.residents ? 0 : 1;
   if (slots != 0 && (as_guest || step.next == step.kept)) return wait_reason::residents_full;
   // What a victim leaves over is not for those who rank behind it.
   if (!ranks_before_victims(p, r)) return wait_reason::behind_others;
   if (step.prefill_left <= tokens{} && !s.swapped) return wait_reason::budget_spent;
+  if (step.size() + step.held_for_prefix.size() >= step.max_batch) return wait_reason::batch_full;
+  if (std::uint32_t known = s.cached_blocks; !as_guest && !s.swapped && slots == 0 && roster.follows_still(r, known)) {
+    return hold_for_prefix(p, r, known, as_guest);
+  }
   // One that outranks residents asks nobody: they are its headroom.
   const bool outranks = step.next < p.ordinary();
   const blocks total = p.whole(r);
@@ -131,8 +149,13 @@ template <class Planning>
     lacking = make_free(p, r, to_take, slots, in_all);
     if (lacking > blocks{}) why_not = wait_reason::no_blocks;
   }
+  if (why_not == wait_reason::none && !comes_back && !loads && slots == 0 && roster.follows(r, cached)) {
+    roll_back(p, mark);
+    return hold_for_prefix(p, r, static_cast<std::uint32_t>(cached / kv.block_size()), as_guest);
+  }
   if (why_not != wait_reason::none) {
-    if (!as_guest && why_not != wait_reason::budget_spent) {
+    // What is kept for others in this plan is not what it lacks in the next.
+    if (!as_guest && why_not != wait_reason::budget_spent && step.held_for_prefix.empty()) {
       roster.refused.begin(s.sequence);
       roster.refused_request = &r;
       roster.refused.of_prefix(hit.known, found - from_cache + hit.unsure);
@@ -151,6 +174,7 @@ template <class Planning>
   if constexpr (Planning::ledger::travels) {
     if (loads) {
       step.load.push_back({&r, hits, kv.awaited(r, hits)});
+      if (const std::uint64_t last = kv.read_until(r, hits); last > step.load_after) step.load_after = last;
       step.set_mark(r, plan_mark::runs);
       return wait_reason::none;
     }

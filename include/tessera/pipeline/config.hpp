@@ -8,6 +8,22 @@
 #include <cstdint>
 
 TESSERA_NAMESPACE_BEGIN
+namespace detail {
+
+/// Whether a policy's values can be meant, as its `is_possible()` says; without that, all can.
+template <class Policy>
+[[nodiscard]] constexpr bool is_possible(const Policy& p) noexcept {
+  if constexpr (requires {
+                  { p.is_possible() } noexcept -> std::same_as<bool>;
+                }) {
+    return p.is_possible();
+  } else {
+    static_cast<void>(p);
+    return true;
+  }
+}
+
+}  // namespace detail
 
 /// When a request that starts takes the blocks of what it has yet to compute. Either way it starts only if all of them
 /// could be had then.
@@ -21,7 +37,8 @@ enum class reservation : std::uint8_t {
   whole_sequence,
 };
 
-/// The values of a scheduler's policies.
+/// The values of a scheduler's policies. One that has `bool is_possible() const noexcept` says by it whether they can
+/// be meant: no fraction above 1, nothing that is not a number. It is asserted when a scheduler is made.
 template <class Order, class Preempt, class Admit, class Gate, class Draft = draft::same_for_all>
 struct scheduler_config {
   Order order{};                ///< Parameters of the order.

@@ -42,6 +42,7 @@ class grouped_ledger {
  public:
   using groups = kv::groups<Groups, Store>;
   using hash_spans = typename groups::hash_spans;
+  using hash = typename groups::hash_type;
 
   static constexpr std::uint32_t keeps_to_itself = no_index;
   /// Whether prefixes are shared. A request that has no hashes shares none.
@@ -161,6 +162,38 @@ class grouped_ledger {
   }
   [[nodiscard]] std::int64_t exclusive(const Request& r) const noexcept { return own_.of(r.state().row); }
 
+  [[nodiscard]] bool names_too_much(const Request& r, tokens length) const noexcept {
+    if constexpr (shares) {
+      const hash_spans hashes = r.prefix_hashes();
+      for (std::size_t g = 0; g != Groups; ++g) {
+        if (hashes[g].size() > static_cast<std::size_t>(length / kv_.of(g).block_size)) return true;
+      }
+    }
+    static_cast<void>(r), static_cast<void>(length);
+    return false;
+  }
+
+  /// That of the first group, where the blocks of all groups begin.
+  [[nodiscard]] const hash* next_hash(const Request& r, tokens n) const noexcept {
+    if constexpr (shares) {
+      if (r.state().cached_blocks == keeps_to_itself) return nullptr;
+      const tokens unit = kv_.unit();
+      const hash_spans hashes = r.prefix_hashes();
+      const auto i = static_cast<std::size_t>(unit * (n / unit) / block_size());
+      return i < hashes[0].size() ? &hashes[0][i] : nullptr;
+    } else {
+      static_cast<void>(r), static_cast<void>(n);
+      return nullptr;
+    }
+  }
+  [[nodiscard]] const hash* next_wanted(const Request& r, tokens n) const noexcept {
+    if (n + kv_.unit() >= r.state().length || names_too_much(r, r.state().length)) return nullptr;
+    return next_hash(r, n);
+  }
+  /// All of them: what a window finds it holds beside others for a while.
+  [[nodiscard]] blocks behind(tokens length, std::uint32_t /*known*/) const noexcept { return whole(length); }
+  [[nodiscard]] bool knows(const hash& h) const noexcept { return store().knows(h); }
+
   // -- what the engine knows ---------------------------------------------------------------------------------------
 
   /// Of all groups together.
@@ -174,7 +207,7 @@ class grouped_ledger {
 
   // -- within a plan: undone by `roll_back` ------------------------------------------------------------------------
 
-  void begin(kv_moves<Request>& moves) noexcept {
+  void begin(kv_moves<Request>& moves, std::uint64_t /*plan*/) noexcept {
     moves_ = &moves;
     moves.clear();
     for (const kv::block_copy& c : copies_) moves.copies.push_back(c);
@@ -193,8 +226,12 @@ class grouped_ledger {
   [[nodiscard]] prefix_hit share_prefix(Request& r) noexcept {
     if constexpr (shares) {
       const state& s = r.state();
+      TESSERA_ASSERT(!names_too_much(r, s.length), "more hashes than full blocks");
+      if (names_too_much(r, s.length)) return {.known = findable_};
       const hash_spans hashes = r.prefix_hashes();
-      const tokens n = kv_.match(hashes, s.length - tokens{1});
+      tokens parting{};
+      const tokens n = kv_.match(hashes, s.length - tokens{1}, parting);
+      kv_.keep_window(s.row, parting);
       if (n == tokens{}) return {.known = findable_};
       kv_.share(s.row, hashes, n);
       for (std::size_t g = 0; g != Groups; ++g) own_.joined(s.row, kv_.blocks_of(g, s.row), store());
@@ -342,8 +379,13 @@ class grouped_ledger {
   /// What that makes of a prefix that is watched is found by `known_beyond`.
   std::size_t publish(Request& r, tokens computed, const Request* /*watched*/, std::size_t /*known*/) noexcept {
     if constexpr (shares) {
-      const state& s = r.state();
+      state& s = request_access::state(r);
       if (s.cached_blocks == keeps_to_itself) return 0;
+      TESSERA_ASSERT(!names_too_much(r, s.length), "more hashes than full blocks");
+      if (names_too_much(r, s.length)) {
+        s.cached_blocks = keeps_to_itself;  // which of its hashes are right, is not known
+        return 0;
+      }
       const auto wished = [&](std::span<const kv::block_id> ids) noexcept { wish(store(), r, ids); };
       if (kv_.publish(s.row, r.prefix_hashes(), computed, wished) != 0) ++findable_;
     } else {

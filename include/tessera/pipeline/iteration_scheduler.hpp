@@ -129,7 +129,7 @@ class iteration_scheduler {
         .bytes_unaligned();
   }
 
-  /// Over the caller's memory, at least `required_bytes(l)` (asserted), which must outlive the scheduler.
+  /// Over the caller's memory, at least `required_bytes(l)` (checked in every build), which must outlive the scheduler.
   iteration_scheduler(std::span<std::byte> memory, const limits& l, const config& c) noexcept
       : iteration_scheduler{arena{memory}, l, c} {}
   /// The same with the policies' defaults.
@@ -152,7 +152,8 @@ class iteration_scheduler {
 
   /// Puts a request into the waiting queue. O(log waiting). Allowed at any moment.
   /// Returns `accepted`; `never_fits` if prompt + max_output cannot run even on the empty instance; `queue_full`;
-  /// `busy` if it is in a scheduler, or in a queue of yours; `invalid` if the prompt is empty or max_output negative;
+  /// `busy` if it is in a scheduler, or in a queue of yours; `invalid` if the prompt is empty, max_output negative, or
+  /// if it has more `prefix_hashes()` than full blocks (the tokens of another would be found by the one too many);
   /// `refused` if nothing of that is so, and the gate does not want it.
   [[nodiscard]] status submit(Request& r, time_point now) noexcept {
     const request_progress<clock_type> p{
@@ -379,9 +380,9 @@ class iteration_scheduler {
   // -- one step ----------------------------------------------------------------------------------------------------
 
   /// Chooses the next step. Requires: fewer plans are in flight than the limits allow, `step.max_batch > 0`,
-  /// `step.token_budget > 0`, `step.lookahead >= 0`, `step.prefill_budget >= 0` (asserted; else the plan is empty and
-  /// has the id 0, and nothing has changed). The plan may be empty. Its spans are valid until it is committed or
-  /// abandoned, `tables` only until another plan is made.
+  /// `step.token_budget > 0`, `step.lookahead >= 0`, `step.prefill_budget >= 0`, `step.max_chunk >= 0` (asserted; else
+  /// the plan is empty and has the id 0, and nothing has changed; a negative `max_chunk` counts as 0). The plan may be
+  /// empty. Its spans are valid until it is committed or abandoned, `tables` only until another plan is made.
   ///
   /// With others in flight, it goes on where those will be when they have been run: with tokens that nobody knows yet.
   [[nodiscard]] plan_type plan(time_point now, const step_limits& l) noexcept {
@@ -389,6 +390,7 @@ class iteration_scheduler {
     TESSERA_ASSERT(l.max_batch > 0 && l.token_budget > tokens{0}, "a step needs a batch and a token budget");
     TESSERA_ASSERT(l.lookahead >= tokens{0}, "negative lookahead");
     TESSERA_ASSERT(l.prefill_budget >= tokens{0}, "negative prefill budget");
+    TESSERA_ASSERT(l.max_chunk >= tokens{0}, "negative chunk");
     if (plans_.full() || l.max_batch == 0 || l.token_budget <= tokens{} || l.lookahead < tokens{} ||
         l.prefill_budget < tokens{}) {
       return {};
@@ -532,7 +534,13 @@ class iteration_scheduler {
     roster_.keep_draft_blocks = c.keep_draft_blocks;
     TESSERA_ASSERT(l.plans_in_flight > 0, "one plan at least is in flight");
     TESSERA_ASSERT(!ledger::slides || c.chunked_prefill, "windows free their blocks between chunks of a prompt");
-    TESSERA_ASSERT(l.block_size > tokens{0} && l.residents > 0 && l.blocks > 0, "empty limits");
+    TESSERA_ASSERT(l.block_size > tokens{0} && l.residents > 0 && l.blocks > 0 && l.requests > 0, "empty limits");
+    TESSERA_ASSERT(l.max_length >= tokens{}, "negative max_length");
+    TESSERA_ASSERT(detail::is_possible(c.order), "a value of the order cannot be meant");
+    TESSERA_ASSERT(detail::is_possible(c.preempt), "a value of the preemption policy cannot be meant");
+    TESSERA_ASSERT(detail::is_possible(c.admit), "a value of the admission policy cannot be meant");
+    TESSERA_ASSERT(detail::is_possible(c.gate), "a value of the gate cannot be meant");
+    TESSERA_ASSERT(detail::is_possible(c.draft), "a value of the draft policy cannot be meant");
   }
 
   [[nodiscard]] std::int64_t free_blocks() const noexcept { return roster_.kv.free_blocks(); }
@@ -553,6 +561,7 @@ class iteration_scheduler {
     if (!ledger::travels && p.computed != tokens{}) return status::invalid;
     const tokens to_come = max(r.max_output - (p.length - r.prompt), tokens{0});
     if (!fits(p.length, to_come)) return status::never_fits;
+    if (roster_.kv.names_too_much(r, p.length)) return status::invalid;
     if (roster_.waiting.size() + roster_.parked.size() >= limits_.requests) return status::queue_full;
     return status::accepted;
   }
@@ -616,11 +625,32 @@ class iteration_scheduler {
     s.first_guest = ~std::size_t{0};
     s.outgrown.clear();
     s.load.clear();
+    s.load_after = 0;
     s.skipped.clear();
     s.skips = 0;
+    s.held_for_prefix.clear();
+    find_leaders(s);
     if constexpr (detail::gate_counts<Gate>) roster_.gate.begin();
-    roster_.kv.begin(s.moves);
+    roster_.kv.begin(s.moves, s.id);
     return s;
+  }
+
+  /// Prompts that the plans in flight compute: what comes of them is found soon.
+  void find_leaders(const step& planned) noexcept {
+    if constexpr (ledger::shares) {
+      roster_.leaders.begin();
+      if (roster_.waiting.empty()) return;
+      plans_.for_each([&](const step& s) noexcept {
+        if (&s == &planned) return;
+        for (const scheduled<Request>& e : s.prefill) {
+          // What has ended, or has lost its blocks, publishes nothing.
+          const auto& state = e.request->state();
+          if (state.ends_as == lifecycle::idle && state.row == e.row) roster_.leads(*e.request, e.first);
+        }
+      });
+    } else {
+      static_cast<void>(planned);
+    }
   }
 
   [[nodiscard]] plan_type finish_plan(const step& s) noexcept {
@@ -639,6 +669,7 @@ class iteration_scheduler {
             .swap_in = s.moves.swap_in,
             .fetch = s.moves.fetch,
             .load = s.load,
+            .load_after = s.load_after >= plans_.oldest().id ? s.load_after : 0,
             .preempted = s.moves.victims,
             .outgrown = s.outgrown,
             .late = s.late,

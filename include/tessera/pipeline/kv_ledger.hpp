@@ -97,6 +97,7 @@ class kv_ledger {
         .add_bytes(fixed_vector<kv::block_copy>::required_bytes(l.residents))
         .add_bytes(fixed_vector<reservation>::required_bytes(reservations(l)))
         .template add<std::uint32_t>(has_two_levels ? l.blocks : 0)
+        .template add<std::uint64_t>(l.plans_in_flight > 1 ? l.blocks : 0)
         .bytes();
   }
 
@@ -108,7 +109,9 @@ class kv_ledger {
         own_{memory, l.rows(), l.blocks},
         copies_{memory, l.residents},
         journal_{memory, reservations(l)},
-        swapped_in_round_{memory.take<std::uint32_t>(has_two_levels ? l.blocks : 0)} {}
+        swapped_in_round_{memory.take<std::uint32_t>(has_two_levels ? l.blocks : 0)},
+        read_until_{memory.take<std::uint64_t>(l.plans_in_flight > 1 ? l.blocks : 0)},
+        overlaps_{l.plans_in_flight > 1} {}
 
   [[nodiscard]] BlockStore& store() noexcept { return blocks_; }
   [[nodiscard]] const BlockStore& store() const noexcept { return blocks_; }
@@ -163,6 +166,54 @@ class kv_ledger {
   /// Blocks that a row does not share with another.
   [[nodiscard]] std::int64_t exclusive(const Request& r) const noexcept { return own_.of(r.state().row); }
 
+  /// Whether a request has hashes of blocks that its first `length` tokens do not fill. Such a block would be found by
+  /// one that goes on otherwise. O(1).
+  [[nodiscard]] bool names_too_much(const Request& r, tokens length) const noexcept {
+    if constexpr (shares) {
+      return std::span<const hash>{r.prefix_hashes()}.size() > static_cast<std::size_t>(length / block_size_);
+    } else {
+      static_cast<void>(r), static_cast<void>(length);
+      return false;
+    }
+  }
+
+  /// The hash of the block that a request computes behind its first `n` tokens, once others can find it there; null if
+  /// none can. O(1).
+  [[nodiscard]] const hash* next_hash(const Request& r, tokens n) const noexcept {
+    if constexpr (shares) {
+      const std::span<const hash> hashes = r.prefix_hashes();
+      const auto i = static_cast<std::size_t>(n / block_size_);
+      return i < hashes.size() && r.state().cached_blocks != keeps_to_itself ? &hashes[i] : nullptr;
+    } else {
+      static_cast<void>(r), static_cast<void>(n);
+      return nullptr;
+    }
+  }
+  /// The hash of the block that a request which starts would take behind `n` tokens if it were known; null if none.
+  [[nodiscard]] const hash* next_wanted(const Request& r, tokens n) const noexcept {
+    if constexpr (shares) {
+      const std::span<const hash> hashes = usable_hashes(r);
+      const auto i = static_cast<std::size_t>(n / block_size_);
+      return i < hashes.size() ? &hashes[i] : nullptr;
+    } else {
+      static_cast<void>(r), static_cast<void>(n);
+      return nullptr;
+    }
+  }
+  /// Blocks that a request lacks when the first `known` of its prompt are found.
+  [[nodiscard]] blocks behind(tokens length, std::uint32_t known) const noexcept {
+    return max(whole(length) - blocks{static_cast<std::int64_t>(known)}, blocks{});
+  }
+  /// Whether a block is found by this hash.
+  [[nodiscard]] bool knows(const hash& h) const noexcept {
+    if constexpr (shares) {
+      return blocks_.knows(h);
+    } else {
+      static_cast<void>(h);
+      return false;
+    }
+  }
+
   // -- what the engine knows ---------------------------------------------------------------------------------------
 
   /// Blocks at the end of a row of which nobody was told yet.
@@ -177,11 +228,24 @@ class kv_ledger {
     return table_.row(r.state().row).first(written_blocks(r.state())).subspan(hits);
   }
 
+  /// The last plan that reads those blocks, or copies from them, if it is in flight still; the one that is being made
+  /// counts for all of its copies. O(blocks of the request).
+  [[nodiscard]] std::uint64_t read_until(const Request& r, std::size_t hits) const noexcept {
+    const bool copies = !moves_->swap_out.empty() || !moves_->demoted.empty() || !moves_->copies.empty();
+    if (copies) return plan_;
+    std::uint64_t last = moves_->victims.empty() ? 0 : plan_ - 1;
+    if (overlaps_) {
+      for (const kv::block_id id : awaited(r, hits)) last = read_until_[id] > last ? read_until_[id] : last;
+    }
+    return last;
+  }
+
   // -- within a plan: undone by `roll_back` ------------------------------------------------------------------------
 
-  /// A new plan begins; what the previous one did stands.
-  void begin(kv_moves<Request>& moves) noexcept {
+  /// The plan with this number begins; what the previous one did stands.
+  void begin(kv_moves<Request>& moves, std::uint64_t plan) noexcept {
     moves_ = &moves;
+    plan_ = plan;
     ++round_;
     moves.clear();
     for (const kv::block_copy& c : copies_) moves.copies.push_back(c);
@@ -420,6 +484,9 @@ class kv_ledger {
   /// A plan stands, and cannot be undone any more: what it copies to the host can be found there from now on, and what
   /// it copies from there may go when the next has stored something else.
   void stands(const kv_moves<Request>& moves) noexcept {
+    if (overlaps_) {
+      for (const preemption<Request>& v : moves.victims) are_read(table_.row(v.request->state().row));
+    }
     if constexpr (has_two_levels) {
       for (const kv_transfer<Request>& t : moves.swap_out) {
         const state& s = t.request->state();
@@ -499,6 +566,11 @@ class kv_ledger {
       state& s = state_of(r);
       const std::span<const hash> hashes = r.prefix_hashes();
       if (s.cached_blocks >= hashes.size()) return 0;
+      TESSERA_ASSERT(!names_too_much(r, s.length), "more hashes than full blocks");
+      if (names_too_much(r, s.length)) {
+        s.cached_blocks = keeps_to_itself;  // which of its hashes are right, is not known
+        return 0;
+      }
       const auto full = static_cast<std::size_t>(computed / block_size_);
       if (s.cached_blocks >= full) return 0;
       const std::span<const kv::block_id> row = table_.row(s.row);
@@ -619,6 +691,8 @@ class kv_ledger {
     requires shares
   {
     const std::span<const hash> hashes = r.prefix_hashes();
+    TESSERA_ASSERT(!names_too_much(r, r.state().length), "more hashes than full blocks");
+    if (names_too_much(r, r.state().length)) return {};
     const auto most = static_cast<std::size_t>((r.state().length.count() - 1) / block_size_.count());
     return hashes.size() > most ? hashes.first(most) : hashes;
   }
@@ -629,6 +703,11 @@ class kv_ledger {
     TESSERA_ASSERT(released == status::ok, "a row's blocks are its own");
     static_cast<void>(released);
     own_.left(row, ids, blocks_);
+    if (overlaps_) are_read(ids);
+  }
+  /// Plans in flight may read these blocks, which are another's from now on.
+  void are_read(std::span<const kv::block_id> ids) noexcept {
+    for (const kv::block_id id : ids) read_until_[id] = plan_;
   }
 
   /// What was evicted for these blocks goes to the host, unless it is there or leaves for there in this plan already.
@@ -672,6 +751,9 @@ class kv_ledger {
   fixed_vector<reservation> journal_;
   std::uint32_t* swapped_in_round_;  ///< By device block: the plan that swapped it out last,
   std::uint32_t round_ = 0;          ///< of so many that were made.
+  std::uint64_t* read_until_;  ///< By block, with several plans in flight: the newest plan when it was given back.
+  std::uint64_t plan_ = 0;     ///< The newest.
+  bool overlaps_;
 };
 
 /// Whether a store is `kv::groups`.

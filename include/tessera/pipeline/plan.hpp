@@ -107,7 +107,7 @@ struct preemption {
 /// committed or abandoned, `tables` until the next is made, too. With several in flight, the engine runs them in the
 /// order in which they were made, each after the one before. The engine must finish `copies` before `swap_out` and
 /// `demoted`, and these before `swap_in` and `fetch`, and all before the first kernel, because blocks given up by one
-/// request may be another's in the same step.
+/// request may be another's in the same step. What is written to blocks of `load` waits for `load_after`.
 /// @tparam Tables the block tables as the engine's kernels take them: `kv::csr_view`, `kv::row_view` or changes alone.
 template <class R, class Tables = kv::csr_view>
 struct step_plan {
@@ -121,6 +121,10 @@ struct step_plan {
   std::span<const kv_fetch<R>> fetch;       ///< KV that arrives with adopted requests.
   std::span<const kv_fetch<R>> load;  ///< KV that is on its way (`loading`): nobody computes on it, or writes to these
                                       ///< blocks, before `arrived`.
+  std::uint64_t load_after = 0;  ///< Do not write to blocks of `load` before all plans up to this id have been run,
+                                 ///< with their copies: those may read them yet, because a victim or one that has ended
+                                 ///< gave them up meanwhile. 0: nothing in flight reads them. If it is `id`, the copies
+                                 ///< of this plan read them.
   std::span<const preemption<R>> preempted;  ///< Who lost its blocks, swapped or dropped.
   std::span<R* const> outgrown;              ///< Longer than the limits allow: finish or cancel them.
   std::span<const deadline_passed<R>> late;  ///< Deadlines that have passed since the last plan. Each is told once, and

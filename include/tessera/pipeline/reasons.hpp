@@ -15,7 +15,8 @@ template <class Request>
 }
 
 /// Why a live request is not in the latest plan; `none` if it is. O(log residents) for a resident while the plan is
-/// pending, else O(1 + skipped by the gate). Where a prefill budget is spent, O(prefill entries) for a resident.
+/// pending, else O(1 + skipped by the gate + held for a prefix). Where a prefill budget is spent, O(prefill entries)
+/// for a resident.
 template <class Request, class Residents>
 [[nodiscard]] wait_reason why_not_in(const step<Request>& step, const Residents& residents, tokens longest,
                                      const Request& r) noexcept {
@@ -29,6 +30,9 @@ template <class Request, class Residents>
   if (s.sequence == step.blocked) return step.blocked_reason;
   for (const std::uint64_t skipped : step.skipped) {
     if (s.sequence == skipped) return wait_reason::gated;
+  }
+  for (const auto& held : step.held_for_prefix) {
+    if (s.sequence == held.sequence && s.life == lifecycle::waiting) return wait_reason::prefix_in_flight;
   }
   if (s.life == lifecycle::resident && may_end_in_flight(r, longest)) return wait_reason::in_flight;
   if (s.life != lifecycle::resident) return wait_reason::behind_others;

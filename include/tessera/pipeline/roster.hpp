@@ -9,6 +9,7 @@
 #include <tessera/pipeline/kv_ledger.hpp>
 #include <tessera/pipeline/limits.hpp>
 #include <tessera/pipeline/plan.hpp>
+#include <tessera/pipeline/prefix_leaders.hpp>
 #include <tessera/pipeline/refusal.hpp>
 #include <tessera/pipeline/resident_set.hpp>
 #include <tessera/queue/ordered_queue.hpp>
@@ -34,6 +35,7 @@ struct roster {
   using time_point = basic_time_point<typename Request::clock_type>;
   using ledger = ledger_for<Request, BlockStore>;
   using limits = typename ledger::limits;
+  using hash = typename ledger::hash;
 
   [[nodiscard]] static constexpr std::size_t required_bytes(const limits& l) noexcept {
     return storage_layout{}
@@ -41,6 +43,7 @@ struct roster {
         .add_bytes(resident_set<Request, Order>::required_bytes(l.residents))
         .add_bytes(fixed_vector<std::uint32_t>::required_bytes(l.residents))
         .add_bytes(detail::deadlines<Request>::required_bytes(l.deadlines))
+        .add_bytes(prefix_leaders<Request, hash>::required_bytes(most_prompts(l)))
         .bytes();
   }
 
@@ -50,7 +53,51 @@ struct roster {
         residents{memory, l.residents, waiting.discipline()},
         left_rows{memory, l.residents},
         deadlines{memory, l.deadlines},
+        leaders{memory, most_prompts(l)},
         gate{g} {}
+
+  /// Prompts in the plans in flight, and in the one that is being made.
+  [[nodiscard]] static constexpr std::size_t most_prompts(const limits& l) noexcept {
+    return ledger::shares ? l.residents * l.plans_in_flight : 0;
+  }
+  /// A request that computes its prompt, from `first` on, leads those that begin alike.
+  void leads(const Request& r, tokens first) noexcept {
+    if constexpr (ledger::shares) {
+      const hash* const next = kv.next_hash(r, first);
+      if (next == nullptr) return;
+      leaders.add(*next, r, [this](const Request& a, const Request& b) noexcept { return discipline().before(a, b); });
+    } else {
+      static_cast<void>(r), static_cast<void>(first);
+    }
+  }
+  /// Whether one that ranks before `r` computes what it lacks behind its first `n` tokens.
+  [[nodiscard]] bool follows(const Request& r, tokens n) noexcept {
+    if constexpr (ledger::shares) {
+      const hash* const next = kv.next_wanted(r, n);
+      if (next == nullptr) return false;
+      const Request* const leader = leaders.of(*next);
+      return leader != nullptr && discipline().before(*leader, r);
+    } else {
+      static_cast<void>(r), static_cast<void>(n);
+      return false;
+    }
+  }
+  /// The same of one that did when it was looked at last, when `known` blocks were known: what has become known since
+  /// is counted on. So it is not matched in each plan. Whatever was evicted meanwhile, the answer is right if it is
+  /// yes: a leader holds all that comes before the block that it computes. O(blocks that have become known).
+  [[nodiscard]] bool follows_still(const Request& r, std::uint32_t& known) noexcept {
+    if constexpr (ledger::shares) {
+      if (known == 0 || known == ledger::keeps_to_itself) return false;
+      const hash* next = kv.next_wanted(r, kv.block_size() * static_cast<std::int64_t>(known));
+      for (; next != nullptr && kv.knows(*next); ++known) {
+        next = kv.next_wanted(r, kv.block_size() * (std::int64_t{1} + known));
+      }
+      return next != nullptr && follows(r, kv.block_size() * static_cast<std::int64_t>(known));
+    } else {
+      static_cast<void>(r), static_cast<void>(known);
+      return false;
+    }
+  }
 
   static state& state_of(Request& r) noexcept { return request_access::state(r); }
   Order& discipline() noexcept { return waiting.discipline(); }
@@ -451,6 +498,7 @@ struct roster {
   ordered_queue<Request, order::fcfs> parked;     ///< Who wait and stand aside, in no order that matters either.
   fixed_vector<std::uint32_t> left_rows;          ///< Of requests that have left since the open plan was made.
   detail::deadlines<Request> deadlines;
+  prefix_leaders<Request, hash> leaders;  ///< Of this plan and those in flight.
   [[no_unique_address]] Gate gate;
   scheduler_counters counters;
   std::size_t draining = 0;         ///< Rows whose requests have left, and whose blocks have not.

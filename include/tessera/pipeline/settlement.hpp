@@ -61,6 +61,10 @@ struct settlement {
       roster.residents.set_bookmark(s.bookmark_before);
     }
     s.kept = roster.residents.take_back(s.kept, roster.kv.roll_back(0));
+    for (std::size_t i = s.held_for_prefix.size(); i-- != 0;) {
+      const auto& held = s.held_for_prefix[i];
+      if (held.request != nullptr) request_access::state(*held.request).cached_blocks = held.cached_before;
+    }
     s.seen = 0;  // for `why`: nobody is in this plan
     plans.pop_open();
     let_ended_go(s);
@@ -113,6 +117,7 @@ struct settlement {
       return status::ok;
     }
     if (open != nullptr && open->refused_before.sequence == s.sequence) open->refused_before.forget();
+    if (open != nullptr) open->forget_held(r);
     end_now(r, as);
     return status::ok;
   }

@@ -29,6 +29,13 @@ template <class Request>
 /// The step that is being planned, or whose plan is in flight: who is in it, and how far the walk has come.
 template <class Request>
 struct step {
+  /// One that could have started, but for a block of its prompt that another computes.
+  struct held_back {
+    Request* request;             ///< Null once it has ended.
+    std::uint64_t sequence;       ///< Its number.
+    std::uint32_t cached_before;  ///< Its `cached_blocks` before the plan.
+  };
+
   template <class Limits>
   [[nodiscard]] static constexpr std::size_t required_bytes(const Limits& l) noexcept {
     return storage_layout{}
@@ -40,6 +47,7 @@ struct step {
         .add_bytes(fixed_vector<kv_fetch<Request>>::required_bytes(l.residents))
         .add_bytes(fixed_vector<deadline_passed<Request>>::required_bytes(l.deadlines))
         .add_bytes(fixed_vector<std::uint64_t>::required_bytes(l.residents))
+        .add_bytes(fixed_vector<held_back>::required_bytes(l.residents))
         .bytes();
   }
   template <class Limits>
@@ -54,7 +62,8 @@ struct step {
         moves{memory, l},
         load{memory, l.residents},
         late{memory, l.deadlines},
-        skipped{memory, l.residents} {}
+        skipped{memory, l.residents},
+        held_for_prefix{memory, l.residents} {}
 
   fixed_vector<scheduled<Request>> decode;
   fixed_vector<scheduled<Request>> prefill;
@@ -66,8 +75,10 @@ struct step {
   fixed_vector<Request*> ended;  ///< Ended meanwhile: they go when the plan is settled.
   kv_moves<Request> moves;
   fixed_vector<kv_fetch<Request>> load;         ///< Of those who start and whose KV is on its way.
+  std::uint64_t load_after = 0;                 ///< The last plan that reads their blocks.
   fixed_vector<deadline_passed<Request>> late;  ///< Deadlines that had passed when it was made.
   fixed_vector<std::uint64_t> skipped;  ///< Sequence numbers of those whom the gate skipped, as far as there is room.
+  fixed_vector<held_back> held_for_prefix;  ///< A place among the residents is kept for each.
 
   step_limits limits{};
   tokens budget{};        ///< Of tokens, what is left,
@@ -98,6 +109,14 @@ struct step {
     if (size() >= max_batch) stopped = wait_reason::batch_full;
     if (budget <= tokens{}) stopped = wait_reason::budget_spent;
     return stopped != wait_reason::none;
+  }
+  /// Residents that are kept, requests that start, and those whose places are kept.
+  [[nodiscard]] std::size_t places_taken() const noexcept { return kept + admitted.size() + held_for_prefix.size(); }
+  /// A request that waits goes: nothing of it is brought back if the plan is undone.
+  void forget_held(const Request& r) noexcept {
+    for (held_back& h : held_for_prefix) {
+      if (h.request == &r) h.request = nullptr;
+    }
   }
   [[nodiscard]] bool has_mark(const Request& r, plan_mark m) const noexcept {
     return r.state().marked_in == mark() && r.state().mark == m;

@@ -54,7 +54,7 @@ template <class Planning>
 [[nodiscard]] gate_view<typename Planning::request> view_of(const Planning& p,
                                                             const typename Planning::request& r) noexcept {
   const auto& roster = p.roster;
-  const std::size_t held = p.step.kept + p.step.admitted.size() + roster.suspended.size() + roster.draining;
+  const std::size_t held = p.step.places_taken() + roster.suspended.size() + roster.draining;
   return {.free = p.free() - p.step.promised,
           .needed = p.whole(r),
           .block_size = roster.kv.block_size(),
@@ -165,6 +165,8 @@ void walk(Planning& p) noexcept {
     if (why_not == wait_reason::none) {
       --step.starts;
       candidate = roster.waiting.next(*candidate);
+    } else if (why_not == wait_reason::prefix_in_flight) {
+      candidate = roster.waiting.next(*candidate);  // its place and its blocks are kept
     } else {
       step.block(*candidate, why_not);
       blocked = candidate;

@@ -89,6 +89,8 @@ struct dual_map {
   template <instance_views V>
     requires shows_prefix_key<view_t<V>> && shows_new_prefill<view_t<V>> && shows_waiting_blocks<view_t<V>>
   [[nodiscard]] constexpr std::size_t operator()(const V& instances) const noexcept {
+    TESSERA_ASSERT(prompts >= tokens{1} && block_size >= tokens{1},
+                   "an instance computes something, and a block has a size");
     const auto any = [](std::size_t) noexcept { return true; };
     const std::size_t a = detail::first_of(instances, 0, any);
     if (a == nowhere || instances.size() == 1) return a;

@@ -43,6 +43,7 @@ struct least_in_line {
   template <instance_views V>
     requires shows_phi<view_t<V>> && shows_requests<view_t<V>> && shows_line<view_t<V>>
   [[nodiscard]] constexpr std::size_t operator()(const V& workers) noexcept {
+    TESSERA_ASSERT(plenty <= ample, "what is plenty is no more than what is ample");
     const double most = most_of(workers);
     if (!(most >= plenty)) return highest(workers);
     return ties.least(

@@ -36,6 +36,7 @@ struct migrate_to_headroom {
   [[nodiscard]] constexpr std::size_t operator()(const V& instances, std::size_t current, blocks /*grows*/,
                                                  blocks moves) noexcept {
     TESSERA_ASSERT(current < instances.size(), "the request is on one of the instances");
+    TESSERA_ASSERT(below == below, "a freeness is a number");
     TESSERA_ASSERT(gain > 0, "without a gain requests would go to and fro");
     const auto freeness = [&](std::size_t i, blocks more) noexcept {
       return headroom::space_freeness(blocks{instances[i].kv_held} + blocks{instances[i].waiting_blocks} + more, {},

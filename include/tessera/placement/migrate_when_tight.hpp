@@ -30,6 +30,7 @@ struct migrate_when_tight {
   [[nodiscard]] constexpr std::size_t operator()(const V& instances, std::size_t current, blocks grows,
                                                  blocks moves) noexcept {
     TESSERA_ASSERT(current < instances.size(), "the request is on one of the instances");
+    TESSERA_ASSERT(headroom >= blocks{}, "headroom is not negative");
     if (instances[current].free_blocks - grows >= headroom) return current;
     turn next = ties;
     const std::size_t best = next.least(

@@ -14,6 +14,11 @@ struct cheapest {
   double seconds_per_token = 60e-6;         ///< Prefill, linear part (GEMMs).
   double seconds_per_token_squared = 1e-9;  ///< Prefill, attention part.
 
+  /// Whether its values can be meant: a scheduler asserts it when it is made.
+  [[nodiscard]] constexpr bool is_possible() const noexcept {
+    return seconds_per_block >= 0 && seconds_per_token >= 0 && seconds_per_token_squared >= 0;
+  }
+
   /// How this victim gives up its blocks. O(1).
   template <schedulable R>
   [[nodiscard]] constexpr preemption_mode mode(const R& victim, blocks written) const noexcept {

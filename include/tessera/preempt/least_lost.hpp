@@ -25,6 +25,9 @@ struct least_lost : cheapest {
 
   std::size_t window = 8;  ///< So many residents are looked at for each victim. 1: no choice.
 
+  /// Whether its values can be meant: a scheduler asserts it when it is made.
+  [[nodiscard]] constexpr bool is_possible() const noexcept { return window >= 1 && cheapest::is_possible(); }
+
   /// Seconds that it takes to have the KV back, for each block that becomes free. Infinite if none does. O(1).
   template <schedulable R>
   [[nodiscard]] constexpr double loss(const R& r, const victim_view& v) const noexcept {

@@ -50,7 +50,7 @@ class length_calibrator {
     return storage_layout{}.add_bytes(score_window::required_bytes(l.window)).add<step>(l.groups).bytes_unaligned();
   }
 
-  /// Over the caller's memory, at least `required_bytes(l)` (asserted), which must outlive it.
+  /// Over the caller's memory, at least `required_bytes(l)` (checked in every build), which must outlive it.
   length_calibrator(std::span<std::byte> memory, const limits& l) noexcept : length_calibrator{arena{memory}, l} {}
   /// Over storage from `storage_for`.
   explicit length_calibrator(owned_storage<limits>& storage) noexcept

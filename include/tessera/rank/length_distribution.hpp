@@ -67,7 +67,7 @@ class length_distribution {
         .bytes_unaligned();
   }
 
-  /// Over the caller's memory, at least `required_bytes(l)` (asserted), which must outlive it.
+  /// Over the caller's memory, at least `required_bytes(l)` (checked in every build), which must outlive it.
   length_distribution(std::span<std::byte> memory, const limits& l) noexcept : length_distribution{arena{memory}, l} {}
   /// Over storage from `storage_for`.
   explicit length_distribution(owned_storage<limits>& storage) noexcept

@@ -59,7 +59,7 @@ class prompt_classes {
         .bytes_unaligned();
   }
 
-  /// Over the caller's memory, at least `required_bytes(l)` (asserted), which must outlive it.
+  /// Over the caller's memory, at least `required_bytes(l)` (checked in every build), which must outlive it.
   prompt_classes(std::span<std::byte> memory, const limits& l) noexcept : prompt_classes{arena{memory}, l} {}
   /// Over storage from `storage_for`.
   explicit prompt_classes(owned_storage<limits>& storage) noexcept

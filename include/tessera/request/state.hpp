@@ -44,18 +44,20 @@ enum class wait_reason : std::uint8_t {
   held_back,   ///< The admission policy held it back; whether there are blocks for it was not looked at again. (Of one
                ///< that is refused again, it may be `no_blocks` that was found at first.)
   batch_full,  ///< `max_batch` requests rank before it.
-  budget_spent,    ///< The step's token budget was spent before its turn.
-  residents_full,  ///< As many requests as the limits allow hold blocks, and none of them can give way to it.
-  stalled,         ///< No block is free for its next token, or it is as long as the limits allow (see `outgrown`).
-  preempted,       ///< It lost its blocks in the latest plan.
-  suspended,       ///< It is suspended.
-  in_flight,       ///< Plans in flight tell how it goes on: it may end with them, or lost its blocks to one.
-  parked,          ///< It stands aside, from `park` to `ready`.
-  loading,         ///< Its blocks are there, and its KV is on its way: until `arrived`.
-  gated,           ///< The gate did not let it start.
+  budget_spent,      ///< The step's token budget was spent before its turn.
+  residents_full,    ///< As many requests as the limits allow hold blocks, and none of them can give way to it.
+  stalled,           ///< No block is free for its next token, or it is as long as the limits allow (see `outgrown`).
+  preempted,         ///< It lost its blocks in the latest plan.
+  suspended,         ///< It is suspended.
+  in_flight,         ///< Plans in flight tell how it goes on: it may end with them, or lost its blocks to one.
+  parked,            ///< It stands aside, from `park` to `ready`.
+  loading,           ///< Its blocks are there, and its KV is on its way: until `arrived`.
+  gated,             ///< The gate did not let it start.
+  prefix_in_flight,  ///< A request that ranks before it computes the next block of its prompt: it starts when that is
+                     ///< known. Others pass it, and leave it its place and its blocks.
 };
 /// How many there are.
-inline constexpr std::size_t wait_reasons = static_cast<std::size_t>(wait_reason::gated) + 1;
+inline constexpr std::size_t wait_reasons = static_cast<std::size_t>(wait_reason::prefix_in_flight) + 1;
 
 /// A lower-case name, for logs.
 [[nodiscard]] constexpr const char* to_string(wait_reason r) noexcept {
@@ -75,6 +77,7 @@ inline constexpr std::size_t wait_reasons = static_cast<std::size_t>(wait_reason
     case wait_reason::parked: return "parked";
     case wait_reason::loading: return "loading";
     case wait_reason::gated: return "gated";
+    case wait_reason::prefix_in_flight: return "prefix_in_flight";
     case wait_reason::in_flight: return "in_flight";
   }
   return "?";
@@ -99,7 +102,8 @@ struct request_state {
   tokens length{};    ///< Prompt plus generated tokens, as far as they are known.
   std::uint32_t row = no_index;                      ///< Row in the block table while resident or suspended.
   std::uint32_t marked_in = 0;                       ///< The plan (its id, cut to 32 bits) that `mark` is of.
-  std::uint32_t cached_blocks = 0;                   ///< Leading blocks whose hashes are known to the prefix cache.
+  std::uint32_t cached_blocks = 0;                   ///< Leading blocks whose hashes are known to the prefix cache; of
+                                                     ///< one that waits, when it was looked at last.
   lifecycle life = lifecycle::idle;                  ///< Where it is between `submit` and its end.
   tessera::phase phase = tessera::phase::reasoning;  ///< Reasoning, or answering.
   plan_mark mark = plan_mark::none;                  ///< What the plan `marked_in` did with it.

@@ -414,6 +414,7 @@ class cluster {
       r.tenant = static_cast<std::uint32_t>(row.tenant);
       r.service = &recorder_.service[r.tenant];
     }
+    r.hash_block = options_.instance.limits.block_size;
     if (turns_.shares()) r.hashes = turns_.hashes(row, index, r.output.count());
   }
 

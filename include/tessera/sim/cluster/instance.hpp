@@ -108,12 +108,16 @@ struct request : request_hook_for<order::round_robin, order::two_phase, order::p
   bool counted_demoted = false;               ///< In its instance's count of demoted requests.
   qoe_integrator qoe{};                       ///< Measures the answer.
   token_pacer pacer{};                        ///< Releases the answer.
-  /// Of its full blocks, prompt and answer: what it holds may be known before it is generated, but a block is published
-  /// only when it has been computed. Empty where nothing is shared, and when it has ended.
+  /// Of its full blocks, prompt and answer, which a simulation knows before it is generated. Empty where nothing is
+  /// shared, and when it has ended.
   std::vector<std::uint64_t> hashes{};
+  tokens hash_block{16};  ///< Tokens per block, as these count.
 
-  /// For the prefix cache.
-  [[nodiscard]] std::span<const std::uint64_t> prefix_hashes() const noexcept { return hashes; }
+  /// For the prefix cache: of the blocks that are full by now.
+  [[nodiscard]] std::span<const std::uint64_t> prefix_hashes() const noexcept {
+    const auto full = static_cast<std::size_t>(max(prompt, state().length) / hash_block);
+    return std::span{hashes}.first(std::min(hashes.size(), full));
+  }
 };
 
 /// Where simulated instances have their KV. Requests without hashes share nothing, and are served as with a
