@@ -54,6 +54,7 @@ class due_first : public iteration_scheduler<Request, order::earliest_due<Expect
     double revised = 2;               ///< Bound on what is expected later: see `order::earliest_due`.
     duration prompt_pace{};           ///< For a longer prompt than others': see `order::earliest_due`.
     duration move_pace{};             ///< For KV that makes way: see `order::earliest_due`.
+    duration patience = duration{60.0};  ///< A request without a token for so long is served first: see there.
     double watermark = 0.01;      ///< Fraction of the blocks kept free when a request starts without displacing anyone.
     bool chunked_prefill = true;  ///< As in `scheduler_config`.
     reservation reserve = reservation::by_chunk;  ///< As there.
@@ -79,6 +80,7 @@ class due_first : public iteration_scheduler<Request, order::earliest_due<Expect
                       .revised = c.revised,
                       .prompt_pace = c.prompt_pace,
                       .move_pace = c.move_pace,
+                      .patience = c.patience,
                       .expected = c.expected,
                       .deadline = c.deadline},
             .admit = {.fraction = c.watermark},

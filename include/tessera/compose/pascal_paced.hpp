@@ -34,6 +34,7 @@ class pascal_paced : public iteration_scheduler<Request, order::paced<Deadline>,
     std::uint64_t young_quanta = 2;   ///< From so many quanta on, reasoning requests go by age alone.
     tokens slice{250};                ///< Tokens generated between two looks at an answer's reader.
     duration margin = duration{1.0};  ///< An answer is urgent so long before its reader runs dry.
+    duration patience = duration{60.0};  ///< A reasoning request without a token for so long is served first.
     double watermark = 0.01;      ///< Fraction of the blocks kept free when a request starts without displacing anyone.
     bool chunked_prefill = true;  ///< As in `scheduler_config`.
     reservation reserve = reservation::by_chunk;  ///< As there.
@@ -56,6 +57,7 @@ class pascal_paced : public iteration_scheduler<Request, order::paced<Deadline>,
                       .young_quanta = c.young_quanta,
                       .slice = c.slice,
                       .margin = c.margin,
+                      .patience = c.patience,
                       .deadline = c.deadline},
             .admit = {.fraction = c.watermark},
             .gate = c.gate,

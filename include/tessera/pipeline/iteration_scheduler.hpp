@@ -397,6 +397,7 @@ class iteration_scheduler {
     detail::step<Request>& s = begin(step, now);
     planning p{limits_, longest_, config_, roster_, s};
     detail::walk(p);
+    detail::top_up(p);
     if (step.lookahead > tokens{}) detail::give_lookahead(p);
     return finish_plan(s);
   }

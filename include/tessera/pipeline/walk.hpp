@@ -172,7 +172,10 @@ void walk(Planning& p) noexcept {
     }
   }
   if constexpr (Planning::gate::passes) {
-    if (blocked != nullptr) let_pass(p, *blocked);
+    if (blocked != nullptr) {
+      top_up(p);  // guests take what no other can
+      let_pass(p, *blocked);
+    }
   }
 }
 
