@@ -15,6 +15,11 @@ using pascal_paced_request = request_hook_for<order::paced<>>;
 /// their readers' deadlines, reasoning is not interrupted once a request has used two quanta, except by younger ones,
 /// and nothing is demoted.
 ///
+/// Starvation: a reasoning request that has begun gets a token within two `patience`, and the time until a place
+/// becomes free for it and for those that stalled before it; then it generates a `slice`. An answer that has begun is
+/// urgent `margin` before its reader runs dry. One that has not begun waits as under `fcfs`, longer by at most what
+/// arrives within `patience`. See `order::paced`.
+///
 /// The engine keeps a `token_pacer` in each request as the member `pacer`, and tells it of a step's answering tokens
 /// before it commits the step. (Or pass a `Deadline`, see `order::paced`.)
 ///
