@@ -4,9 +4,11 @@
 #include <tessera/admit/future_peak.hpp>
 #include <tessera/gate/backfill.hpp>
 #include <tessera/kv/prefix_cache.hpp>
+#include <tessera/order/earliest_due.hpp>
 #include <tessera/order/ranked.hpp>
 #include <tessera/order/round_robin.hpp>
 #include <tessera/order/two_phase.hpp>
+#include <tessera/pacing/token_pacer.hpp>
 #include <tessera/pipeline/grouped_ledger.hpp>
 #include <tessera/pipeline/iteration_scheduler.hpp>
 #include <tessera/preempt/recompute.hpp>
@@ -44,6 +46,8 @@ using hook_for = request_hook_for<Order>;
 template <class Order>
 struct request : hook_for<Order> {
   float score = 0;
+  token_pacer pacer{};
+  tokens expected_output{100};
   std::vector<std::uint64_t> hashes;
   tokens output{};     ///< Ends when it has generated so many.
   tokens reasoning{};  ///< Begins to answer when it has generated so many; 0: never.
@@ -299,6 +303,71 @@ day burst_ages(const burst& b, bool due) {
   return measured;
 }
 
+// --- held requests, and priorities
+//
+// `due_first`'s order: 64 requests run, and `waiting` ones of 300 tokens wait, which are held for their prompts. Good:
+// they are held for the whole day and have one priority. Bad: all fall due in the first of the measured steps
+// (`falls_due`), or each has a priority of its own (`distinct`). With `churn`, ten come and ten leave in each step.
+
+struct held {
+  std::size_t waiting;
+  bool falls_due = false;
+  bool distinct = false;
+  bool churn = false;
+};
+
+day held_requests(const held& h, bool bad) {
+  using order = order::earliest_due<>;
+  using tested = scheduler<order>;
+  constexpr std::size_t running = 64;
+  constexpr std::size_t steps = 300;
+  engine<tested> e{{.requests = h.waiting + running + 10, .blocks = 25'600, .residents = running},
+                   {.order = {.prompt_pace = bad && h.falls_due ? 1.0_ms : 1000.0_s}}};
+  for (std::size_t i = 0; i != running; ++i) e.submit(e.make(20, 3000, 1));
+  e.steps_of(1, {});
+  std::deque<request<order>*> line;
+  const auto come = [&](std::size_t n) {
+    for (std::size_t i = 0; i != n; ++i) {
+      const std::size_t all = e.requests().size();
+      auto& r = e.make(300, 1000, bad && h.distinct ? -static_cast<int>(all) : 0);
+      r.expected_output = tokens{50 + static_cast<std::int64_t>(all * 7919 % 1000)};
+      e.submit(r);
+      line.push_back(&r);
+    }
+  };
+  come(h.waiting);
+  e.now += 1.0_s;
+  day measured;
+  for (std::size_t i = 0; i != steps; ++i) {
+    if (h.churn) {
+      for (int k = 0; k != 10; ++k) {
+        e->cancel(*line.front());
+        line.pop_front();
+      }
+      come(10);
+    }
+    measured.push_back(e.step({.max_batch = running}));
+  }
+  if (e->waiting_count() != h.waiting) std::abort();
+  return measured;
+}
+
+// 4,096 residents in the order of `pars`, of which 64 fit the batch, and none of which is due. Good: one priority. Bad:
+// each has its own.
+
+day resident_priorities(bool bad) {
+  using tested = scheduler<order::ranked<>>;
+  constexpr std::size_t n = 4096;
+  engine<tested> e{{.requests = n, .blocks = 1U << 17U, .residents = n, .max_length = 8192_tok},
+                   {.order = {.threshold = 1e6_s}}};
+  for (std::size_t i = 0; i != n; ++i) e.submit(e.make(1, 3000, bad ? -static_cast<int>(i) : 0));
+  e.steps_of(3, {.max_batch = n, .token_budget = 100'000_tok});
+  day measured;
+  for (int i = 0; i != 300; ++i) measured.push_back(e.step({.max_batch = 64}));
+  if (e->resident_count() != n) std::abort();
+  return measured;
+}
+
 // --- all residents move at once
 //
 // `running` requests started together. Good: steps in which nobody's place changes. Bad: the ten steps on both sides of
@@ -475,6 +544,18 @@ void urgent_over_long(benchmark::State& state, bool urgent, std::size_t host_blo
   ages("waiting:300000/priorities:3", {.waiting = 300'000, .priorities = 3});
   ages("waiting:300000/residents:256", {.waiting = 300'000, .residents_too = true});
   ages("residents:256", {.waiting = 0, .residents_too = true});
+
+  for (const std::size_t waiting : {10'000U, 300'000U}) {
+    const auto hold = [&](const std::string& name, const held& h) {
+      both("held/" + name + "/waiting:" + std::to_string(waiting), 3, call::plan,
+           [=](bool bad) { return held_requests(h, bad); });
+    };
+    hold("falls_due", {.waiting = waiting, .falls_due = true});
+    hold("priorities", {.waiting = waiting, .distinct = true});
+    hold("both", {.waiting = waiting, .falls_due = true, .distinct = true});
+    hold("churn", {.waiting = waiting, .falls_due = true, .churn = true});
+  }
+  both("resident_priorities/4096", 3, call::plan, [](bool bad) { return resident_priorities(bad); });
 
   for (const std::size_t running : {256U, 1024U, 4096U}) {
     const std::string n = std::to_string(running);

@@ -39,6 +39,9 @@ struct task {
   double boost_at = std::numeric_limits<double>::infinity(), answers_since = 0, due = 0, came = 0, submitted = 0;
   double held_until = std::numeric_limits<double>::infinity();
   std::int64_t answered = 0;
+  double look_at = std::numeric_limits<double>::infinity();  ///< When it is looked at, having no reader.
+  int lane = 0;         ///< On level 0, of those with readers: it has stalled, reads, or has not begun.
+  bool served = false;  ///< It has sampled since the last look, or since it took its place.
   bool begun = false;
   bool demoted = false, answering = false, resident = false, suspended = false, done = false;
   bool restarted = false;  ///< Its KV was dropped, and it has sampled nothing since.
@@ -70,6 +73,7 @@ struct settings {
   double watermark;
   double threshold, margin;
   double move_pace;
+  double patience;
   std::int64_t slice;
   std::uint64_t young;
   bool by_chunk;           ///< Prompts take their blocks as they compute them, or all when they start.
@@ -139,8 +143,13 @@ class textbook {
         capacity -= t.held;
         continue;
       }
-      if (t.boost_at <= now) t.level = 0;
+      if (t.boost_at <= now) {
+        if (t.level == 2) t.lane = t.length > t.prompt ? 1 : 2;
+        t.level = 0;
+      }
+      if (t.look_at < t.held_until) look(t, now);
       has_been_held(t, now);
+      look(t, now);
       (t.resident ? residents : waiting).push_back(&t);
     }
     const auto sorted = [this](const task* a, const task* b) { return key(*a) < key(*b); };
@@ -191,6 +200,12 @@ class textbook {
       out.evicted.push_back(v.id);
     };
     std::size_t started = 0;
+    // Those whose turn is to come, and who have one token of the budget before a prompt has the rest.
+    const auto owed = [&](const task& t) {
+      return static_cast<std::size_t>(std::count_if(
+          residents.begin() + static_cast<std::ptrdiff_t>(next), residents.begin() + static_cast<std::ptrdiff_t>(kept),
+          [&t](const task* q) { return q->restarted || q->priority >= t.priority; }));
+    };
     std::int64_t promised = 0;  // to those who compute their prompts, of whom had their turn
     while (out.decode.size() + out.prefill.size() < max_batch && budget > 0) {
       task* r = next < kept ? residents[next] : nullptr;
@@ -222,7 +237,7 @@ class textbook {
         }
         // The chunk is cut before anybody gives way to it.
         w->computed = 0;
-        const std::int64_t chunk = chunk_of(*w, kept - next, max_batch, budget, out);
+        const std::int64_t chunk = chunk_of(*w, owed(*w), max_batch, budget, out);
         const std::int64_t need = s_.by_chunk && !w->restarted ? blocks_of(chunk) : whole;
         if (!row) evict_last();
         while (free() < need) evict_last();
@@ -234,7 +249,7 @@ class textbook {
         compute(*w, chunk, budget, out);
       } else {
         ++next;
-        std::int64_t chunk = chunk_of(*r, kept - next, max_batch, budget, out);
+        std::int64_t chunk = chunk_of(*r, owed(*r), max_batch, budget, out);
         const std::int64_t room = r->held * s_.block_size - r->computed;
         const std::int64_t lacks = std::max<std::int64_t>(blocks_of(r->computed + chunk) - r->held, 0);
         if (could_be_free() >= lacks) {
@@ -259,6 +274,9 @@ class textbook {
 
   /// Victims that were not the last.
   [[nodiscard]] std::size_t chosen() const { return chosen_; }
+  /// How often one got nothing for too long, having begun, and not.
+  [[nodiscard]] std::size_t stalled() const { return stalled_; }
+  [[nodiscard]] std::size_t patient() const { return patient_; }
   /// How often an answer kept its place because its reader would not have been patient for long enough.
   [[nodiscard]] std::size_t spared() const { return spared_; }
 
@@ -302,6 +320,22 @@ class textbook {
     t.held_until = std::numeric_limits<double>::infinity();
     t.due = due_at(t, t.length == t.prompt ? static_cast<double>(expected_of(t.score, 0)) : expected_now(t));
   }
+  /// Of one without a reader: whether it has been given nothing for too long.
+  void look(task& t, double now) {
+    if (!reads() || t.level != 1 || now < t.look_at) return;
+    const bool has_begun = t.length > t.prompt;
+    if (has_begun && t.served) {
+      t.served = false;
+      t.look_at = now + s_.patience;
+      return;
+    }
+    ++(has_begun ? stalled_ : patient_);
+    t.level = 0;
+    t.lane = has_begun ? 0 : 2;
+    t.boost_at = t.look_at;
+    t.held_until = std::numeric_limits<double>::infinity();
+    t.used = 0;
+  }
   [[nodiscard]] static double expected_now(const task& t) {
     const auto output = static_cast<double>(expected_of(t.score, t.length - t.prompt));
     const double times = bias_of(t.score) > 2 ? 1 + (revised - 1) * (bias_of(t.score) - 1) : revised;
@@ -313,22 +347,30 @@ class textbook {
     const double came = t.came + (held ? (t.held_until - t.submitted) * rate() : 0);
     return static_cast<double>(static_cast<std::int64_t>(1e6 * (came + pace * output)));
   }
-  using key_type = std::tuple<int, int, double, std::uint64_t, std::size_t>;
+  using key_type = std::tuple<int, int, int, double, std::uint64_t, std::size_t>;
   [[nodiscard]] key_type key(const task& t) const {
     double place = 0;
     if (s_.how == rule::shortest) place = t.level == 0 ? t.boost_at : t.score;
     if (reads() && t.level != 1) place = t.boost_at;
     if (s_.how == rule::due && t.level == 1) place = t.due;
-    return {-t.priority, t.level, place, t.turn, t.id};
+    const bool urgent = reads() && t.level == 0;
+    return {-t.priority, t.level, urgent ? t.lane : 0, place, urgent ? 0 : t.turn, t.id};
   }
   [[nodiscard]] bool displaces(const task& w, const task& r) const {
     if (r.restarted) return false;
     if (s_.how == rule::first_come || s_.how == rule::shortest || w.priority != r.priority) {
       return w.priority > r.priority;
     }
-    if (s_.how == rule::due && (w.level == r.level || (w.level == 1 && w.answering))) return false;
-    if (s_.how == rule::readers && w.level == r.level && w.level != 1) return false;
-    if (s_.how == rule::due && w.level == 1 && r.level == 2) {
+    if (!reads()) return key(w) < key(r);
+    // One that has waited without having begun takes what it could before.
+    const bool patient = w.level == 0 && w.lane == 2 && (s_.how == rule::due || !w.answering);
+    const int level = patient ? 1 : w.level;
+    if (s_.how == rule::readers) {
+      if (level != r.level) return level < r.level;
+      return level == 1 && std::tie(w.turn, w.id) < std::tie(r.turn, r.id);
+    }
+    if (level >= r.level || (level == 1 && w.answering)) return false;
+    if (level == 1 && r.level == 2) {
       // Whoever is here waits for the copies.
       const auto here = std::count_if(all_.begin(), all_.end(), [](const task& t) { return !t.done; });
       const double cost = s_.move_pace * static_cast<double>(w.length) * static_cast<double>(here);
@@ -337,7 +379,7 @@ class textbook {
         return false;
       }
     }
-    return key(w) < key(r);
+    return true;
   }
   [[nodiscard]] bool reads() const { return s_.how == rule::readers || s_.how == rule::due; }
   /// Reasoning, or an answer that is calm until its reader is about to run dry. By due times, one that nobody reads yet
@@ -350,6 +392,9 @@ class textbook {
                  : t.answered == 0 ? t.answers_since
                                    : t.answers_since + static_cast<double>(t.answered) / reading_speed - s_.margin;
     if (t.answering) t.turn = 0;
+    t.served = false;
+    const double infinite = std::numeric_limits<double>::infinity();
+    t.look_at = !early ? infinite : (t.length > t.prompt ? heard_ : t.submitted) + s_.patience;
   }
   [[nodiscard]] std::int64_t blocks_of(std::int64_t length) const {
     return (length + s_.block_size - 1) / s_.block_size;
@@ -388,15 +433,19 @@ class textbook {
       return;
     }
     t.used += one_more ? 1 : 0;
+    t.served = t.served || one_more;
     if (reads()) {
       if (t.answering && one_more) ++t.answered;
       const bool by_quanta = s_.how == rule::readers && !t.answering;
-      const bool first_read = s_.how == rule::due && t.level == 1 && t.answered > 0;
+      const bool unread = t.level == 1 || (t.level == 0 && t.lane == 2);
+      const bool first_read = s_.how == rule::due && unread && t.answered > 0;
       if (s_.how == rule::due && !t.answering && t.used >= s_.slice) {
-        t.due = due_at(t, expected_now(t));
+        const double due = due_at(t, expected_now(t));
         t.used = 0;
+        if (t.level == 0 || due != t.due) take_place(t);
+        t.due = due;
       }
-      if (by_quanta ? t.used >= s_.quantum : t.answering && (t.used >= s_.slice || first_read)) {
+      if (by_quanta ? t.used >= (t.level == 0 ? s_.slice : s_.quantum) : t.answering && (t.used >= s_.slice || first_read)) {
         if (by_quanta && t.turn < s_.young) ++t.turn;
         take_place(t);
       }
@@ -405,6 +454,7 @@ class textbook {
         t.answers_since = now;
         take_place(t);
         t.level = 0;
+        t.lane = 1;
       }
       return;
     }
@@ -432,6 +482,7 @@ class textbook {
   std::deque<task> all_;
   std::uint64_t turns_ = 0;
   std::size_t chosen_ = 0;
+  std::size_t stalled_ = 0, patient_ = 0;
   mutable std::size_t spared_ = 0;
   double clock_ = 0, heard_ = -1;
   double mean_prompt_ = 0, mean_of_all_ = 0, count_ = 0, came_last_ = 0;  ///< Of the last thousand.
@@ -470,6 +521,8 @@ void compare(rule how, std::size_t least_chosen = 0) {
   std::size_t chosen = 0;
   std::size_t evictions = 0;
   std::size_t spared = 0;
+  std::size_t stalled = 0;
+  std::size_t patient = 0;
   std::size_t suspensions = 0;
   for (unsigned seed = 0; seed != 400; ++seed) {
     INFO("seed " << seed);
@@ -485,6 +538,7 @@ void compare(rule how, std::size_t least_chosen = 0) {
                static_cast<double>(upto(40)),
                static_cast<double>(upto(2)),
                0.004 * static_cast<double>(seed % 3),
+               seed % 4 == 0 ? std::numeric_limits<double>::infinity() : 1 + static_cast<double>(upto(20)),
                1 + upto(6),
                static_cast<std::uint64_t>(upto(3)),
                seed % 2 == 0};
@@ -509,6 +563,7 @@ void compare(rule how, std::size_t least_chosen = 0) {
     if constexpr (requires { config.order.revised; }) config.order.revised = revised;
     if constexpr (requires { config.order.prompt_pace; }) config.order.prompt_pace = duration{prompt_pace};
     if constexpr (requires { config.order.move_pace; }) config.order.move_pace = duration{s.move_pace};
+    if constexpr (requires { config.order.patience; }) config.order.patience = duration{s.patience};
     if constexpr (requires { config.order.slice; }) {
       config.order.slice = tokens{s.slice};
       config.order.margin = duration{s.margin};
@@ -592,10 +647,16 @@ void compare(rule how, std::size_t least_chosen = 0) {
     CHECK(scheduler.store().free() == limits.blocks);
     chosen += book.chosen();
     spared += book.spared();
+    stalled += book.stalled();
+    patient += book.patient();
   }
   CHECK(evictions > 1000);
   CHECK(chosen >= least_chosen);
   if (how == rule::due) CHECK(spared > 100);
+  if (how == rule::due || how == rule::readers) {
+    CHECK(stalled > 100);
+    CHECK(patient > 100);
+  }
   CHECK(suspensions > 1000);
 }
 

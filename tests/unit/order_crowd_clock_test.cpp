@@ -106,4 +106,19 @@ TEST_CASE("crowd_clock: the sum over all that has happened, and never backwards"
   }
 }
 
+TEST_CASE("crowd_clock: asked every ten microseconds since 1970 it goes on as it does from 0") {
+  for (const double origin : {0.0, 1.8e9}) {
+    for (const double between : {1e-5, 2e-5, 1e-4, 1e-3}) {
+      crowd_clock c;
+      c.advance(origin);
+      for (int i = 0; i != 1000; ++i) c.joins();
+      REQUIRE(c.rate() == crowd_clock::slowest);
+      const auto n = static_cast<int>(10 / between);
+      for (int i = 1; i <= n; ++i) c.advance(origin + i * between);
+      CAPTURE(origin, between);
+      CHECK(c.now() - origin == Catch::Detail::Approx(0.1).epsilon(1e-4));
+    }
+  }
+}
+
 }  // namespace

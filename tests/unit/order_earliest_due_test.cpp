@@ -54,7 +54,7 @@ std::vector<std::size_t> served(queue& q, const std::vector<request>& all) {
 }
 
 TEST_CASE("earliest_due: who nobody reads goes by arrival plus expected output, reasoning or not") {
-  queue q;
+  queue q{earliest_due{.patience = duration::forever()}};
   std::vector<request> r(5);
   // At 0.1 s a token: due at 10, 5, 2, 53, 9; by the clock of the crowd earlier, in the same order.
   const std::int64_t expected[] = {100, 40, 0, 500, 50};
@@ -63,7 +63,7 @@ TEST_CASE("earliest_due: who nobody reads goes by arrival plus expected output, 
     r[i].starts_in = i % 2 == 0 ? phase::reasoning : phase::answering;
     q.push(r[i], at(static_cast<double>(i)));
   }
-  q.advance(at(1000));  // nothing is boosted for its age
+  q.advance(at(1000));  // without a patience nothing is served for its age
   CHECK(served(q, r) == std::vector<std::size_t>{2, 1, 4, 0, 3});
 }
 
@@ -84,7 +84,7 @@ TEST_CASE("earliest_due: without predictions, and for requests that are alike, i
 TEST_CASE("earliest_due: nobody is overtaken by who comes its own expected time later, nor by who expects more") {
   const double prompt_pace = GENERATE(0.0, 0.05);
   std::mt19937 random{7};
-  queue q{earliest_due{.prompt_pace = duration{prompt_pace}}};
+  queue q{earliest_due{.prompt_pace = duration{prompt_pace}, .patience = duration::forever()}};
   std::vector<request> r(300);
   std::vector<double> arrived;
   double now = 0;
@@ -96,7 +96,7 @@ TEST_CASE("earliest_due: nobody is overtaken by who comes its own expected time 
     q.push(x, at(now));
     q.advance(at(now));
   }
-  q.advance(at(now + 1000));
+  for (std::size_t i = 0; i <= r.size() / queue::most_aged; ++i) q.advance(at(now + 1000));
   const auto out = served(q, r);
   for (std::size_t i = 0; i != out.size(); ++i) {
     for (std::size_t j = i + 1; j != out.size(); ++j) {
@@ -188,7 +188,7 @@ TEST_CASE("earliest_due: the longer the line, the longer the short ones overtake
 
 TEST_CASE("earliest_due: who has a longer prompt than others arrives later, by the engine's clock") {
   for (const bool crowded : {false, true}) {
-    earliest_due d{.prompt_pace = duration{0.01}};
+    earliest_due d{.prompt_pace = duration{0.01}, .patience = duration::forever()};
     std::vector<request> others(4);
     for (request& x : others) join(d, x, at(0));
     const auto serve_all = [&] {

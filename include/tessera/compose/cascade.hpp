@@ -206,6 +206,10 @@ class stage_map {
 /// A request that could move has KV, is not on offer, and is not resting after nobody took it (`port::unsold`); which
 /// those are, only the engine knows.
 ///
+/// Starvation: which request is served when, its scheduler says, with that scheduler's bound. What is on offer goes on
+/// there, and a request that no instance takes stays and rests (`port::unsold`); so offers add no wait but the pause of
+/// the last copy. After `starving_after` failed pulls (`market/receiver.hpp`) the source sends the request next.
+///
 /// Decentralised: instances share nothing but messages. No allocation after construction.
 /// @tparam Rule how ranges are refined, a `partition::split_rule`.
 template <partition::split_rule Rule = partition::by_quality, clock_policy Clock = seconds_clock>

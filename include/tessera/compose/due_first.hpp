@@ -50,6 +50,11 @@ using due_first_request = request_hook_for<order::earliest_due<>>;
 ///
 /// `sim::run_due_first` puts them together for the simulator.
 ///
+/// Starvation: a request that has not begun waits as under `fcfs`, longer by at most what arrives within `patience`. A
+/// reasoning request that has begun gets a token within two `patience`, and the time until a place becomes free for it
+/// and for those that stalled before it; then it generates a `slice`. An answer that has begun is urgent `margin` before
+/// its reader runs dry. See `order::earliest_due`.
+///
 /// The engine keeps a `token_pacer` in each request as the member `pacer`, tells it of a step's answering tokens before
 /// it commits the step, and writes the member `expected_output` before `submit` (0: not known). Or pass an `Expected`
 /// and a `Deadline`.
@@ -74,6 +79,7 @@ class due_first
     double revised = 2;               ///< Bound on what is expected later: see `order::earliest_due`.
     duration prompt_pace{};           ///< For a longer prompt than others': see `order::earliest_due`.
     duration move_pace{};             ///< For KV that makes way: see `order::earliest_due`.
+    duration patience = duration{60.0};  ///< A request without a token for so long is served first: see there.
     double watermark = 0.01;      ///< Fraction of the blocks kept free when a request starts without displacing anyone.
     bool chunked_prefill = true;  ///< As in `scheduler_config`.
     reservation reserve = reservation::by_chunk;  ///< As there.
@@ -99,6 +105,7 @@ class due_first
                       .revised = c.revised,
                       .prompt_pace = c.prompt_pace,
                       .move_pace = c.move_pace,
+                      .patience = c.patience,
                       .expected = c.expected,
                       .deadline = c.deadline},
             .admit = {.fraction = c.watermark},

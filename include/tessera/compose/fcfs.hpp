@@ -9,6 +9,10 @@ TESSERA_NAMESPACE_BEGIN
 /// First come, first served, in vLLM's order: requests start as they arrive; when blocks run out the newest resident is
 /// preempted; preempted requests resume before new ones start (they arrived earlier). Here the KV of who is preempted
 /// goes to host memory; vLLM's V1 engine drops it and computes it again, as this does without `host_blocks`.
+///
+/// Starvation: within a priority no request that came later goes before one that waits. One that runs has a token in
+/// every step; one that was preempted goes on when the requests that came before it leave room.
+///
 /// When to use: as the baseline, or when memory never binds.
 /// Source: PASCAL, section II-C.
 template <schedulable Request, class BlockStore = kv::block_pool, class Tables = kv::csr_tables,

@@ -41,7 +41,9 @@ struct pars_request : request_hook_for<order::ranked<>> {
 /// How long one waits: from the boost on, a request is overtaken by nobody of its priority, so it starts as soon as the
 /// older boosted requests have started and so many residents have ended that there is a place and blocks for all of
 /// its sequence, which for a long one among short ones may be many. Where there are blocks enough and fewer requests
-/// are boosted than run, no wait exceeds the threshold plus the longest residence.
+/// are boosted than run, no wait exceeds the threshold plus the longest residence. A request that runs has a token in
+/// every step. One that is swapped out for memory comes back by its score, or, from the boost on, before all that came
+/// later.
 ///
 /// When to use: output lengths can be ranked ahead and requests queue. Without a queue it is `fcfs`. Where the queue
 /// stays longer than the threshold, most requests are boosted and it is `fcfs` again: shed load, or raise the

@@ -31,6 +31,11 @@ using pascal_paced_request = request_hook_for<order::paced<>>;
 /// their readers' deadlines, reasoning is not interrupted once a request has used two quanta, except by younger ones,
 /// and nothing is demoted.
 ///
+/// Starvation: a reasoning request that has begun gets a token within two `patience`, and the time until a place
+/// becomes free for it and for those that stalled before it; then it generates a `slice`. An answer that has begun is
+/// urgent `margin` before its reader runs dry. One that has not begun waits as under `fcfs`, longer by at most what
+/// arrives within `patience`. See `order::paced`.
+///
 /// The engine keeps a `token_pacer` in each request as the member `pacer`, and tells it of a step's answering tokens
 /// before it commits the step. (Or pass a `Deadline`, see `order::paced`.)
 ///
@@ -50,6 +55,7 @@ class pascal_paced : public iteration_scheduler<Request, typename detail::pascal
     std::uint64_t young_quanta = 2;   ///< From so many quanta on, reasoning requests go by age alone.
     tokens slice{250};                ///< Tokens generated between two looks at an answer's reader.
     duration margin = duration{1.0};  ///< An answer is urgent so long before its reader runs dry.
+    duration patience = duration{60.0};  ///< A reasoning request without a token for so long is served first.
     double watermark = 0.01;      ///< Fraction of the blocks kept free when a request starts without displacing anyone.
     bool chunked_prefill = true;  ///< As in `scheduler_config`.
     reservation reserve = reservation::by_chunk;  ///< As there.
@@ -72,6 +78,7 @@ class pascal_paced : public iteration_scheduler<Request, typename detail::pascal
                       .young_quanta = c.young_quanta,
                       .slice = c.slice,
                       .margin = c.margin,
+                      .patience = c.patience,
                       .deadline = c.deadline},
             .admit = {.fraction = c.watermark},
             .gate = c.gate,

@@ -107,8 +107,9 @@ template <class D, class R>
 /// - Of two requests of one priority that age, the one that was due first, or among equals arrived first, is before the
 ///   other, and those that have aged are before those of their priority that were not due then. After `age(r)`,
 ///   `due_at(r)` is `never()` until `r` is given a new place. So a container need not move all who are due at once: it
-///   moves them when it comes to them. Where `D::ages_to_front` is false it need not be so: all who are due are moved
-///   when the time is told, O(log n) each. There `age` makes nobody be displaced who was not.
+///   moves them when it comes to them. Where `D::ages_to_front` is false it need not be so: those that are due are
+///   moved when the time is told, a constant number in each plan, the earliest due first. Until then each is served at
+///   the place that it has. After `age(r)` `due_at(r)` is later, or `never()`.
 /// - `enter`, `requeue`, `change_phase` and `age` are called only while `r` is in no container.
 ///
 /// Complexity: O(1) each. Allocates: never.

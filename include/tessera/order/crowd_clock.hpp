@@ -32,19 +32,19 @@ class crowd_clock {
   void advance(double now) noexcept {
     if (!started_) {
       started_ = true;
-      heard_ = time_ = now;
+      origin_ = heard_ = now;
     } else if (now > heard_) {
-      time_ += (now - heard_) * rate();
+      elapsed_ += (now - heard_) * rate();
       heard_ = now;
     }
   }
   /// What it shows at `seconds` by the engine's clock, as far as it is known: at its present rate before and after the
   /// last `advance`.
   [[nodiscard]] double at(double seconds) const noexcept {
-    return started_ ? time_ + (seconds - heard_) * rate() : seconds;
+    return started_ ? origin_ + (elapsed_ + (seconds - heard_) * rate()) : seconds;
   }
   /// What it shows at the last `advance`; 0 before.
-  [[nodiscard]] double now() const noexcept { return time_; }
+  [[nodiscard]] double now() const noexcept { return origin_ + elapsed_; }
   /// Its rate now, in (0, 1]: that of the engine's clock is 1.
   [[nodiscard]] double rate() const noexcept {
     const double share = static_cast<double>(served_ + 1) / static_cast<double>(served_ + waiting_ + 1);
@@ -72,8 +72,9 @@ class crowd_clock {
   }
 
  private:
-  double heard_ = 0;  // by the engine's clock
-  double time_ = 0;   // then, by this one
+  double origin_ = 0;   // the first `now`
+  double heard_ = 0;    // the last one
+  double elapsed_ = 0;  // between them, by this clock: a sum of small steps, which an origin of 1970 would round away
   std::size_t waiting_ = 0;
   std::size_t served_ = 0;
   bool started_ = false;

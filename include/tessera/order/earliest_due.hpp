@@ -54,8 +54,9 @@ struct due_place : reader_place<Clock> {
 
 /// Answers just in time, as `paced`; before them, whoever is due first: (priority, level, place on it, sequence).
 ///
-/// - Level 0, urgent: answers whose reader runs dry within `margin`, and those that have reasoned and have no token
-///   yet. Earliest deadline first. One that became urgent stays so until its slice is used up, and stores meanwhile.
+/// - Level 0, urgent: first requests that have stalled (see below); then answers whose reader runs dry within `margin`,
+///   and those that have reasoned and have no token yet; then requests that have not begun for `patience`. Earliest
+///   deadline first. One that became urgent stays so until its slice is used up, and stores meanwhile.
 /// - Level 1: what has no reader yet, reasoning or a prompt before its first token. Each is due when its reader
 ///   would have been through, had it begun on arrival: arrival + expected output x `pace`, by a clock that goes slower
 ///   the more wait (`crowd_clock`). Who has a longer prompt than others arrives later, by `prompt_pace` for each token
@@ -68,10 +69,19 @@ struct due_place : reader_place<Clock> {
 /// than so many times what was expected first (`revised`), so that the long ones are overtaken for so long and no
 /// longer. Where a few long ones generate most of what there is, and all others would wait for them, that is longer.
 ///
-/// So short requests overtake long ones that came a little earlier, by as much as they are shorter, and nobody is
-/// overtaken for ever: who comes later by so many times a request's expected time, and what its prompt counts, is
-/// behind it. Nothing has to be boosted for its age, and past saturation the order does not tip over into arrival
-/// order. Where nothing is known of the lengths, or all are alike, and prompts count for nothing, it is arrival order.
+/// So short requests overtake long ones that came a little earlier, by as much as they are shorter. Where nothing is
+/// known of the lengths, or all are alike, and prompts count for nothing, it is arrival order.
+///
+/// Starvation is bounded by `patience`. The order's clock alone would let a request of 4,000 expected tokens be
+/// overtaken for hours while a line stands.
+/// - A request that has generated nothing for `patience` is next after the readers, the longest-waiting first. So its
+///   first token comes as under `fcfs`, later by at most what arrives within `patience`. Where the line is longer than
+///   `patience`, the order is arrival order: shed load before that, or raise `patience`.
+/// - A reasoning request that has generated tokens, and then none for one to two times `patience`, has *stalled*: it is
+///   served before everything else of its priority until it has generated a slice. So the gap between two of its tokens
+///   is at most `2 * patience` and the time in which a place becomes free for it and for those that stalled before it.
+/// - An answer that has begun is urgent `margin` before its reader runs dry; only those whose readers run dry sooner,
+///   and stalled requests, go before it.
 ///
 /// While a long prompt is computed those who have not begun wait for it, and steps are longer: short ones go ahead of
 /// long ones. A request is *held* for what its prompt is longer than the mean of the last thousand or so: by the
@@ -86,7 +96,8 @@ struct due_place : reader_place<Clock> {
 /// here would wait for it, taken together: whoever reasons begins so much earlier, and the others lose as much. A
 /// prompt that nobody has reasoned about takes nobody's place, for its answer would soon be as calm; nor does anyone
 /// take a place on his own level: a prediction is too weak a reason to throw KV out. (The first in line speaks for the
-/// line: behind a prompt that has no place yet, reasoning waits too.)
+/// line: behind a prompt that has no place yet, reasoning waits too.) A stalled request displaces as what is urgent does;
+/// one that has not begun displaces for its patience nothing that it did not displace before.
 ///
 /// When to use: an engine that keeps a token pacer per request and can say, however roughly, how long outputs will be
 /// (`rank::length_calibrator` makes lengths of PARS's scores).
@@ -123,6 +134,9 @@ struct earliest_due {
   /// computed again: counted by the tokens of the request that reasons. 0, as where copies overlap with steps: nothing.
   /// Finite, not negative.
   duration move_pace{};
+  /// Time without a token after which a request without a reader goes to the front: at once if it has not begun, within
+  /// another `patience` if it has. Positive; `duration::forever()`: never.
+  duration patience = duration{60.0};
   // Before the others: clang 16 writes what comes after an empty [[no_unique_address]] member elsewhere.
   crowd_clock clock{};                        ///< By which requests arrive.
   recent_mean prompts{};                      ///< Of their prompts, in tokens.
@@ -157,6 +171,7 @@ struct earliest_due {
   [[nodiscard]] bool charge(R& r, tokens ran) noexcept {
     auto& place = request_access::order_state<earliest_due>(r);
     place.quantum_used += ran;
+    if (ran > tokens{}) place.served = true;
     if (!place.begun) {
       place.begun = true;
       clock.begins();
@@ -164,9 +179,11 @@ struct earliest_due {
     if (r.state().phase != phase::answering) {
       if (place.quantum_used < slice) return false;
       place.quantum_used = tokens{};
-      return due(r) != place.turn;
+      return place.level == detail::urgent || due(r) != place.turn;
     }
-    return place.quantum_used >= slice || (place.level == detail::unread && r.generated() > tokens{});
+    const bool has_no_reader =
+        place.level == detail::unread || (place.level == detail::urgent && place.lane == urgent_lane::newcomer);
+    return place.quantum_used >= slice || (has_no_reader && r.generated() > tokens{});
   }
 
   /// A new place for a request that was due.
@@ -181,7 +198,9 @@ struct earliest_due {
   template <schedulable R>
   void change_phase(R& r) noexcept {
     take_place(r, R::time_point::never());
-    request_access::order_state<earliest_due>(r).level = detail::urgent;
+    auto& place = request_access::order_state<earliest_due>(r);
+    place.level = detail::urgent;
+    place.lane = urgent_lane::reader;
   }
 
   /// Hears that a request has ended or left.
@@ -196,19 +215,17 @@ struct earliest_due {
     clock.advance(now.seconds());
   }
 
-  /// When it becomes urgent, or, without a reader, has been held for long enough; `never()` if it is, or has.
+  /// When it becomes urgent, or, without a reader, has been held for long enough or is looked at; `never()` if it is
+  /// urgent.
   template <schedulable R>
   [[nodiscard]] static typename R::time_point due_at(const R& r) noexcept {
     return detail::due_by_level<earliest_due>(r);
   }
-  /// Makes it urgent; or, without a reader, has it arrive now.
+  /// Makes it urgent; or, without a reader, looks whether it has waited for too long, or has it arrive now.
   template <schedulable R>
   void age(R& r) noexcept {
+    if (detail::age_by_level<earliest_due>(r, patience, clock.heard())) return;
     auto& place = request_access::order_state<earliest_due>(r);
-    if (place.level == detail::calm) {
-      place.level = detail::urgent;
-      return;
-    }
     // Who was out of sight when its time was over, suspended perhaps, has come no later than by the engine's clock.
     const double latest = place.entered + held(r);
     place.entered = clock.now() < latest ? clock.now() : latest;
@@ -228,8 +245,10 @@ struct earliest_due {
     if (waiting.priority != resident.priority) return waiting.priority > resident.priority;
     const auto& w = order_state<earliest_due>(waiting);
     const auto& answer = order_state<earliest_due>(resident);
-    if (w.level >= answer.level) return false;
-    if (w.level == detail::urgent) return true;
+    const bool is_patient = w.level == detail::urgent && w.lane == urgent_lane::newcomer;
+    const std::uint8_t level = is_patient ? detail::unread : w.level;
+    if (level >= answer.level) return false;
+    if (level == detail::urgent) return true;
     if (waiting.state().phase != phase::reasoning) return false;
     const double cost = cost_of_room(waiting);
     return !(cost > 0) || answer.urgent_at.seconds() - clock.heard() >= cost;
@@ -295,7 +314,7 @@ struct earliest_due {
                   "`R::time_point operator()(const R&) const noexcept`");
     // Whether it has begun: one that has ended its reasoning is waited for, though its reader has nothing yet.
     const bool is_read = r.state().phase == phase::answering && r.generated() > tokens{};
-    detail::place_by_reader<earliest_due>(r, is_read, deadline, margin);
+    detail::place_by_reader<earliest_due>(r, is_read, deadline, margin, patience, clock.heard());
     if (!is_read) request_access::order_state<earliest_due>(r).urgent_at = held_until;
   }
 };

@@ -8,6 +8,8 @@ namespace order {
 
 /// First come, first served: (priority, sequence). Both phases alike. Nobody is ever due for a new place.
 ///
+/// Starvation: within a priority no request that came later goes before one that waits.
+///
 /// When to use: memory never binds, or as the baseline. Also the base of your own order: derive and hide `before`
 /// (and `displaces`, if a waiting request of equal priority may evict a resident one; both may look at your order's
 /// parameters).

@@ -46,6 +46,9 @@ concept deadline_promise = std::copyable<F> && schedulable<R> && requires(const 
 /// It is optimal in the sense of earliest due dates: what one engine can serve in time, it does. It is not where it
 /// cannot: then it serves whoever is latest, and many miss by a little. Refuse at `submit` what cannot be met.
 ///
+/// Starvation: a request's deadline does not move while it gets no token. So only requests whose deadlines are earlier
+/// go before it: new ones for as long as the promises differ, and then none.
+///
 /// When to use: promises of TTFT and TPOT that differ from request to request, below saturation.
 /// Source: least slack time (Mok and Dertouzos 1978) over the two deadlines of a stream of tokens, as the SLO-aware
 /// queues of JITServe and Tempo (arXiv 2504.20068) have them, without their value functions.

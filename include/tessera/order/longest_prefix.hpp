@@ -35,8 +35,9 @@ struct cached_member {
 ///
 ///     struct my_request : tessera::request_hook { tessera::tokens cached{}; ... };
 ///
-/// Nothing bounds how long somebody waits whose prefix nobody shares: `gate::tenant_deficits` beside it does for
-/// tenants (DLPM).
+/// Starvation: nothing bounds how long a request waits whose prefix no other shares; `gate::tenant_deficits` beside it
+/// does for tenants (DLPM). One that runs has a token in every step, as under `fcfs`.
+///
 /// When to use: prompts share prefixes, more of them than the cache holds at a time, and requests queue.
 /// Source: longest prefix match, the cache-aware order of SGLang (Zheng et al. 2024, "SGLang: efficient execution of
 /// structured language model programs", section 3).

@@ -10,8 +10,9 @@ namespace order {
 
 /// Answers just in time, reasoning before everything that can wait: (priority, level, place on it, sequence).
 ///
-/// - Level 0, urgent: answers whose reader has no token yet, or runs dry within `margin`. Earliest deadline first. One
-///   that was urgent stays so for a slice of tokens.
+/// - Level 0, urgent: first requests that have stalled (see below); then answers whose reader runs dry within `margin`,
+///   or has no token yet; then answers of requests that have not begun. Earliest deadline first. One that was urgent
+///   stays so for a slice of tokens.
 /// - Level 1: reasoning. Requests in their first quantum, then those in their second, ... up to `young_quanta`, then
 ///   all others; by age among equals. So a short request is through quickly, and one that has reasoned for long is
 ///   interrupted by the young, not by others of its kind.
@@ -26,13 +27,22 @@ namespace order {
 /// Who waits displaces a resident on a later level, and on level 1 one that ranks behind it. Calm answers do not
 /// displace each other: those that run are done sooner.
 ///
+/// Starvation is bounded. A reasoning request that has generated tokens, and then none for one to two times `patience`,
+/// has *stalled*: it is served before everything else of its priority, the longest-stalled first, until it has
+/// generated a slice. So the gap between two of its tokens is at most `2 * patience` and the time in which a place
+/// becomes free for it and for those that stalled before it. A request that reasons and has generated nothing for
+/// `patience` waits in line with the answers that have not begun, as if it had come then. So the first token comes as
+/// under `fcfs`, later by at most what arrives within `patience`. Answers that have begun are bounded by their readers:
+/// one is urgent `margin` before its reader runs dry, and only those whose readers run dry sooner go before it.
+///
 /// When to use: instead of `two_phase` wherever the engine keeps a token pacer per request.
 /// Source: the token pacer of PASCAL (section IV-C) made a part of the order, as Andes schedules by its reader's
 /// buffer; both papers leave the rule open.
 /// @tparam Deadline a `reader_deadline`; by default the request's member `pacer`.
 template <class Deadline = pacer_member>
 struct paced {
-  static constexpr bool ages = true;  ///< Whether a request moves to the front when its time has come.
+  static constexpr bool ages = true;            ///< Whether a request gets another place when its time has come.
+  static constexpr bool ages_to_front = false;  ///< A stalled request goes before those that were due before it.
 
   /// What it keeps about each request.
   template <clock_policy Clock>
@@ -43,6 +53,9 @@ struct paced {
   tokens slice{250};               ///< Tokens generated between two looks at an answer's reader. At least 1.
   /// An answer is urgent so long before its reader runs dry: the time of a few steps. `duration::forever()`: always.
   duration margin = duration{1.0};
+  /// Time without a token after which a reasoning request is served first. Positive; `duration::forever()`: never.
+  duration patience = duration{60.0};
+  double heard = 0;  ///< The time last told, in seconds.
   [[no_unique_address]] Deadline deadline{};  ///< Tells when a request's reader runs out of tokens.
 
   /// Whether its values can be meant: a scheduler asserts it when it is made.
@@ -52,7 +65,8 @@ struct paced {
 
   /// A place for a request that joins.
   template <schedulable R>
-  void enter(R& r, typename R::time_point /*now*/) noexcept {
+  void enter(R& r, typename R::time_point now) noexcept {
+    if (now.seconds() > heard) heard = now.seconds();
     take_place(r);
   }
 
@@ -61,7 +75,9 @@ struct paced {
   [[nodiscard]] bool charge(R& r, tokens ran) noexcept {
     auto& place = request_access::order_state<paced>(r);
     place.quantum_used += ran;
-    return place.quantum_used >= (r.state().phase == phase::answering ? slice : quantum);
+    if (ran > tokens{}) place.served = true;
+    const bool by_slice = r.state().phase == phase::answering || place.level == detail::urgent;
+    return place.quantum_used >= (by_slice ? slice : quantum);
   }
 
   /// A new place for a request that was due.
@@ -76,7 +92,9 @@ struct paced {
   template <schedulable R>
   void change_phase(R& r) noexcept {
     take_place(r);
-    request_access::order_state<paced>(r).level = detail::urgent;
+    auto& place = request_access::order_state<paced>(r);
+    place.level = detail::urgent;
+    place.lane = urgent_lane::reader;
   }
 
   /// Hears that a request has ended or left.
@@ -85,17 +103,19 @@ struct paced {
 
   /// Hears the time.
   template <clock_policy Clock>
-  void advance(basic_time_point<Clock> /*now*/) noexcept {}
+  void advance(basic_time_point<Clock> now) noexcept {
+    heard = now.seconds();
+  }
 
-  /// When it becomes urgent; `never()` if it is, or has no reader.
+  /// When it becomes urgent, or without a reader is looked at; `never()` if it is urgent.
   template <schedulable R>
   [[nodiscard]] static typename R::time_point due_at(const R& r) noexcept {
     return detail::due_by_level<paced>(r);
   }
-  /// Makes it urgent.
+  /// Makes it urgent; or, without a reader, looks whether it has waited for too long.
   template <schedulable R>
   void age(R& r) noexcept {
-    request_access::order_state<paced>(r).level = detail::urgent;
+    static_cast<void>(detail::age_by_level<paced>(r, patience, heard));
   }
 
   /// By priority, then level, then place on it, then arrival.
@@ -110,8 +130,12 @@ struct paced {
     if (waiting.priority != resident.priority) return waiting.priority > resident.priority;
     const auto& w = order_state<paced>(waiting);
     const auto& r = order_state<paced>(resident);
-    if (w.level != r.level) return w.level < r.level;
-    return w.level == detail::unread && before(waiting, resident);
+    // Patience alone is no reason to throw KV out: one that reasons and has not begun takes what it could before.
+    const bool is_patient = w.lane == urgent_lane::newcomer && waiting.state().phase == phase::reasoning;
+    const std::uint8_t level = is_patient ? detail::unread : w.level;
+    if (level != r.level) return level < r.level;
+    if (level != detail::unread) return false;
+    return w.turn != r.turn ? w.turn < r.turn : waiting.state().sequence < resident.state().sequence;
   }
 
  private:
@@ -120,7 +144,7 @@ struct paced {
     static_assert(reader_deadline<Deadline, R>,
                   "tessera: `paced` needs requests with a token pacer as a member `pacer`, or a Deadline with "
                   "`R::time_point operator()(const R&) const noexcept`");
-    detail::place_by_reader<paced>(r, r.state().phase == phase::answering, deadline, margin);
+    detail::place_by_reader<paced>(r, r.state().phase == phase::answering, deadline, margin, patience, heard);
   }
 };
 

@@ -35,35 +35,75 @@ concept reader_deadline = std::copyable<F> && schedulable<R> && requires(const F
   { f(r) } noexcept -> std::same_as<typename R::time_point>;
 };
 
+/// Which of those on level 0 are served first.
+enum class urgent_lane : std::uint8_t {
+  stalled,   ///< Has generated tokens, and then none for the order's `patience`.
+  reader,    ///< Its reader runs dry, or has no token yet though the reasoning has ended.
+  newcomer,  ///< Has not generated anything.
+};
+
 /// What `paced` and `earliest_due` keep about each request.
 template <clock_policy Clock>
 struct reader_place {
   std::uint64_t turn = 0;  ///< Place of one that has no reader yet.
   tokens quantum_used{};   ///< Tokens generated since it took its place.
-  /// When its reader must be looked after; of one without a reader, until when `earliest_due` holds it.
+  /// When its reader must be looked after; without a reader, until when `earliest_due` holds it. On level 0, by which
+  /// its lane is sorted.
   basic_time_point<Clock> urgent_at = basic_time_point<Clock>::never();
-  std::uint8_t level = 0;  ///< 0: urgent; 1: no reader yet; 2: calm.
-  bool begun = false;      ///< Whether it has been served; kept by `earliest_due` alone, in what would be padding.
+  /// Without a reader: when the order looks whether it has been given anything.
+  basic_time_point<Clock> look_at = basic_time_point<Clock>::never();
+  std::uint8_t level = 0;                    ///< 0: urgent; 1: no reader yet; 2: calm.
+  urgent_lane lane = urgent_lane::newcomer;  ///< On level 0.
+  bool served = false;                       ///< Whether it has been given a token since the last look, or its place.
+  bool begun = false;  ///< Whether it has been served; kept by `earliest_due` alone, in what would be padding.
 };
 
 namespace detail {
 
-inline constexpr std::uint8_t urgent = 0;  // answers whose reader runs dry: the level to which they age
+inline constexpr std::uint8_t urgent = 0;  // the level to which they age
 inline constexpr std::uint8_t unread = 1;  // what has no reader yet
 inline constexpr std::uint8_t calm = 2;    // answers whose reader has enough
 
-// For an order `D` whose `state` is a `reader_place`:
+// For an order `D` whose `state` is a `reader_place`. On the unread level nothing that was generated means that a
+// request waits as its order has it, for `patience`; then it is next after the readers, in the order in which this
+// came. One that has generated something is looked at every `patience`: if it got nothing since the last look, it is
+// next of all, for a slice. So it gets a token within two of them, and the time that those take which stall before it.
 
-/// When a request ages: a calm one becomes urgent, and one without a reader has been held for long enough. `never()` if
-/// it is urgent, or is not held.
+/// When a request ages: a calm one becomes urgent; one without a reader has been held for long enough, or is to be
+/// looked at. `never()` if it is urgent.
 template <class D, schedulable R>
 [[nodiscard]] typename R::time_point due_by_level(const R& r) noexcept {
   const auto& s = order_state<D>(r);
-  return s.level == urgent ? R::time_point::never() : s.urgent_at;
+  if (s.level == urgent) return R::time_point::never();
+  return s.level == unread && s.look_at < s.urgent_at ? s.look_at : s.urgent_at;
 }
 
-/// By priority, then level; on it the unread ones by `turn`, the others by the time at which they become urgent; then
-/// by arrival.
+/// Ages a calm request, or looks at one without a reader. False: that was not what it was due for.
+/// @param now the time last told, in seconds.
+template <class D, schedulable R>
+[[nodiscard]] bool age_by_level(R& r, duration patience, double now) noexcept {
+  auto& s = request_access::order_state<D>(r);
+  const bool has_begun = r.generated() > tokens{};
+  if (s.level == calm) {
+    s.level = urgent;
+    s.lane = has_begun ? urgent_lane::reader : urgent_lane::newcomer;
+    return true;
+  }
+  if (!(s.look_at < s.urgent_at)) return false;
+  if (has_begun && s.served) {
+    s.served = false;
+    s.look_at = moved_by(typename R::time_point{}, now + patience.seconds());
+    return true;
+  }
+  s.level = urgent;
+  s.lane = has_begun ? urgent_lane::stalled : urgent_lane::newcomer;
+  s.urgent_at = s.look_at;
+  s.quantum_used = tokens{};
+  return true;
+}
+
+/// By priority, then level; the unread ones by `turn`, the urgent ones by lane, and both these and the calm ones by the
+/// time at which they became urgent, or do; then by arrival.
 template <class D, schedulable R>
 [[nodiscard]] bool before_by_level(const R& a, const R& b) noexcept {
   if (a.priority != b.priority) return a.priority > b.priority;
@@ -72,22 +112,28 @@ template <class D, schedulable R>
   if (s.level != t.level) return s.level < t.level;
   if (s.level == unread) {
     if (s.turn != t.turn) return s.turn < t.turn;
-  } else if (s.urgent_at != t.urgent_at) {
-    return s.urgent_at < t.urgent_at;
+  } else {
+    if (s.level == urgent && s.lane != t.lane) return s.lane < t.lane;
+    if (s.urgent_at != t.urgent_at) return s.urgent_at < t.urgent_at;
   }
   return a.state().sequence < b.state().sequence;
 }
 
 /// A new place. An answer is calm until its time comes; if that is now, as for one that has reasoned and has no token
 /// for its reader yet, it is urgent before the next plan looks at it.
+/// @param now the time last told, in seconds.
 template <class D, schedulable R, reader_deadline<R> Deadline>
-void place_by_reader(R& r, bool is_read, const Deadline& deadline, duration margin) noexcept {
+void place_by_reader(R& r, bool is_read, const Deadline& deadline, duration margin, duration patience,
+                     double now) noexcept {
   using time_point = typename R::time_point;
   auto& s = request_access::order_state<D>(r);
   s.quantum_used = tokens{};
+  s.served = false;
   if (!is_read) {
     s.level = unread;
     s.urgent_at = time_point::never();
+    s.look_at = r.generated() > tokens{} ? moved_by(time_point{}, now + patience.seconds())
+                                         : moved_by(r.state().arrived, patience.seconds());
     return;
   }
   const time_point dry = deadline(static_cast<const R&>(r));

@@ -22,6 +22,9 @@ namespace order {
 /// "receive progressively lower priority" as they consume quanta (section V-B), and an answer that has not used up its
 /// first quantum is "more likely to be scheduled next" (section IV-B), which in a circle it is not.
 ///
+/// Starvation: there is no bound, as in the paper. What is low stops for as long as what is high fills all places; by
+/// quanta, new requests also go before those of their level that have used one. `paced` has a bound.
+///
 /// When to use: reasoning models whose answers are read as they stream, when KV memory binds.
 /// Source: PASCAL, section IV-C.
 struct two_phase {

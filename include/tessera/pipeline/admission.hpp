@@ -129,7 +129,7 @@ template <class Planning>
   const bool anew = s.restarted || (s.swapped && !comes_back);
   const bool whole = config.reserve == reservation::whole_sequence || anew || loads;
   const tokens reserved = whole ? s.length : tokens{};
-  const tokens count = within(p, r, first, chunk_of(p, left), p.free() - step.promised, reserved);
+  const tokens count = within(p, r, first, chunk_of(p, r, left), p.free() - step.promised, reserved);
   const blocks to_take = kv.lacks(r, first + count, reserved);
   const blocks to_come = kv.to_come(r, s.length);
   const blocks in_all = max(to_come, to_take) + step.promised;

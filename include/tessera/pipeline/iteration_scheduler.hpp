@@ -399,6 +399,7 @@ class iteration_scheduler {
     detail::step<Request>& s = begin(l, now);
     planning p{limits_, longest_, config_, roster_, s};
     detail::walk(p);
+    detail::top_up(p);
     if (l.lookahead > tokens{}) detail::give_lookahead(p);
     return finish_plan(s);
   }

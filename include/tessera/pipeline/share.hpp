@@ -4,21 +4,43 @@
 #include <tessera/core/prefetch.hpp>
 #include <tessera/pipeline/eviction.hpp>
 
+#include <algorithm>
+#include <cstddef>
+
 TESSERA_NAMESPACE_BEGIN
 namespace detail {
 
-/// How many of the `left` tokens of a prompt are computed in this step. A long prompt must not stop those who decode: a
-/// token of the budget is left to each resident that can follow. (Guests take what nobody else does.)
+/// How many of the residents that have yet to have their turn a prompt leaves a token to: those that make up for what
+/// they lost, and those whose priority is not lower. They stand before the others, so one look tells where all have one
+/// priority, and else O(log residents). (Guests take what is left.)
 template <class Planning>
-[[nodiscard]] tokens chunk_of(const Planning& p, tokens left) noexcept {
+[[nodiscard]] std::size_t owed_a_token(const Planning& p, const typename Planning::request& r) noexcept {
+  const std::size_t ordinary = p.ordinary();
+  if (ordinary <= p.step.next) return 0;
+  const auto behind = p.roster.residents.all().subspan(p.step.next, ordinary - p.step.next);
+  const auto is_owed = [&r](const typename Planning::request* q) noexcept {
+    return q->state().restarted || q->priority >= r.priority;
+  };
+  if (is_owed(behind.back())) return behind.size();
+  return static_cast<std::size_t>(std::partition_point(behind.begin(), behind.end(), is_owed) - behind.begin());
+}
+
+/// A prompt with more tokens left than this is computed for a second or more. Until fewer are left it takes half of
+/// what is left of a step, so that the prompts behind it begin at once. What these leave over `top_up` gives back to it.
+inline constexpr tokens long_prompt{16'384};
+
+/// How many of the `left` tokens of a prompt are computed in this step. A long prompt must not stop decodes: it leaves
+/// a token of the budget to each resident behind it of no lower priority. Those of lower priority wait for it; that
+/// ends with the prompt.
+template <class Planning>
+[[nodiscard]] tokens chunk_of(const Planning& p, const typename Planning::request& r, tokens left) noexcept {
   if (!p.config.chunked_prefill) return left;
   const std::size_t slots = p.step.max_batch - p.step.size() - 1;
-  const std::size_t ordinary = p.ordinary();
-  const std::size_t behind = ordinary > p.step.next ? ordinary - p.step.next : 0;
+  const std::size_t behind = owed_a_token(p, r);
   const tokens others{static_cast<std::int64_t>(behind < slots ? behind : slots)};
-  tokens count = min(left, max(min(p.step.budget - others, p.step.prefill_left), tokens{1}));
-  if (p.step.limits.max_chunk > tokens{}) count = min(count, p.step.limits.max_chunk);
-  return count;
+  const tokens most = max(min(p.step.budget - others, p.step.prefill_left), tokens{1});
+  if (p.step.limits.max_chunk > tokens{}) return min(left, min(most, p.step.limits.max_chunk));
+  return min(left, left > long_prompt ? tokens{(most.count() + 1) / 2} : most);
 }
 
 /// How many of `count` tokens from `first` on are computed at once. A window holds all blocks of a chunk until that is
@@ -34,6 +56,34 @@ template <class Planning>
     static_cast<void>(p), static_cast<void>(r), static_cast<void>(first), static_cast<void>(free);
     static_cast<void>(reserved);
     return count;
+  }
+}
+
+/// Gives what is left of the step to the first long prompt in it, as far as there are blocks. O(prefill entries) if
+/// something is left, else O(1).
+template <class Planning>
+void top_up(Planning& p) noexcept {
+  auto& step = p.step;
+  if (!p.config.chunked_prefill || step.limits.max_chunk > tokens{}) return;
+  const tokens most = min(step.budget, step.prefill_left);
+  if (most <= tokens{}) return;
+  for (auto& e : step.prefill) {
+    auto& r = *e.request;
+    const tokens left = r.state().reach() - e.first;
+    if (left <= long_prompt) continue;
+    const tokens wanted = within(p, r, e.first, min(left, e.count + most), p.free(), tokens{});
+    const tokens count = p.roster.kv.reach(r, e.first + wanted, p.free()) - e.first;
+    if (count <= e.count) return;
+    if (const blocks more = p.roster.kv.lacks(r, e.first + count); more > blocks{}) {
+      p.roster.kv.take(r, more, e.first + count);
+      step.promised -= more;
+      e.new_blocks = p.roster.kv.new_blocks(e.row);
+    }
+    step.budget -= count - e.count;
+    step.prefill_left -= count - e.count;
+    e.count = count;
+    e.samples = count == left;
+    return;
   }
 }
 
@@ -139,7 +189,7 @@ template <class Planning>
     return true;
   }
   const tokens room = kv.room(r);
-  tokens count = left == tokens{1} ? left : chunk_of(p, left);
+  tokens count = left == tokens{1} ? left : chunk_of(p, r, left);
   if (left != tokens{1}) count = within(p, r, s.computed, count, p.free(), tokens{});
   if (s.computed + count > room) {
     blocks more = kv.lacks(r, s.computed + count);

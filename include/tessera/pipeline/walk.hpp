@@ -130,11 +130,13 @@ void walk(Planning& p) noexcept {
       }
       if (step.next >= turn || step.next >= step.kept || step.is_full()) break;
       const std::size_t at = step.next++;
+      const std::size_t kept = step.kept;
       // Nobody starts while a resident lacks a block.
       if (!go_on(p, *roster.residents[at], static_cast<std::uint32_t>(at))) {
         candidate = blocked = nullptr;
         break;
       }
+      if (step.kept != kept) break;  // a victim that was chosen may have stood before the candidate's turn
     }
     if (candidate == nullptr && step.next >= step.kept) break;
     if (step.is_full()) {
@@ -174,7 +176,10 @@ void walk(Planning& p) noexcept {
     }
   }
   if constexpr (Planning::gate::passes) {
-    if (blocked != nullptr) let_pass(p, *blocked);
+    if (blocked != nullptr) {
+      top_up(p);  // guests take what no other can
+      let_pass(p, *blocked);
+    }
   }
 }
 

@@ -5,30 +5,34 @@
 
 #include <boost/intrusive/set.hpp>
 
+#include <cstddef>
+
 TESSERA_NAMESPACE_BEGIN
 namespace detail {
 
-/// The requests of one container that have yet to age, by priority and then by when they are due, linked through their
-/// own hooks; of an order `D` that does not age, nothing. A request is in at most one. All O(log n), `insert` and
-/// `erase` O(1) amortised if requests of one priority come in the order in which they will be due. Allocates: never.
-template <class R, class D>
+/// The requests of one container that have yet to age, linked through their own hooks. Empty for an order `D` that does
+/// not age. A request is in at most one set. All operations O(log n); `insert` and `erase` are O(1) amortised if
+/// requests come in the order in which they will be due. Allocates: never.
+/// @tparam ByPriority how the set is sorted. True: by priority, then by due time, so that `first` finds the earliest of
+///                    one priority. False: by due time alone, so that `take_due` costs nothing for what is not due,
+///                    however many priorities occur.
+template <class R, class D, bool ByPriority>
 class due_set {
  public:
   void insert(R&, const D&) noexcept {}
   void erase(R&) noexcept {}
-  [[nodiscard]] static R* first(typename R::time_point, int) noexcept { return nullptr; }
-  template <class F>
-  static void take_due(typename R::time_point, F&&) noexcept {}
 };
 
-template <class R, class D>
+template <class R, class D, bool ByPriority>
   requires D::ages
-class due_set<R, D> {
+class due_set<R, D, ByPriority> {
   using time_point = typename R::time_point;
   struct sooner {
     const D* order;
     [[nodiscard]] bool operator()(const R& a, const R& b) const noexcept {
-      if (a.priority != b.priority) return a.priority > b.priority;
+      if constexpr (ByPriority) {
+        if (a.priority != b.priority) return a.priority > b.priority;
+      }
       const time_point due_a = order->due_at(a);
       const time_point due_b = order->due_at(b);
       return due_a != due_b ? due_a < due_b : a.state().sequence < b.state().sequence;
@@ -50,11 +54,10 @@ class due_set<R, D> {
     if (static_cast<const due_hook&>(r).is_linked()) tree_.erase(tree_.iterator_to(r));
   }
 
-  /// Of the requests of a priority, the one that is due first, if it is due now; else null.
-  [[nodiscard]] R* first(time_point now, int priority) noexcept {
-    return const_cast<R*>(static_cast<const due_set*>(this)->first(now, priority));
-  }
-  [[nodiscard]] const R* first(time_point now, int priority) const noexcept {
+  /// The request of a priority that is due first, if it is due now; else null.
+  [[nodiscard]] R* first(time_point now, int priority) noexcept
+    requires ByPriority
+  {
     auto i = tree_.begin();
     if (i != tree_.end() && i->priority > priority) {
       i = tree_.lower_bound(priority, [](const auto& a, const auto& b) noexcept { return level(a) > level(b); });
@@ -62,19 +65,17 @@ class due_set<R, D> {
     return i != tree_.end() && i->priority == priority && !(now < tree_.key_comp().order->due_at(*i)) ? &*i : nullptr;
   }
 
-  /// Takes everybody out who is due now, by priority and then by when, and calls `f(r)`. O(log n) for each who is and
-  /// for each priority that occurs.
+  /// Takes the `most` that are due first out of the set, as far as they are due now, and calls `f(r)` for each, which
+  /// may insert it again. O(log n) for each; O(1) if none is due.
   template <class F>
-  void take_due(time_point now, F&& f) noexcept {
+  void take_due(time_point now, std::size_t most, F&& f) noexcept
+    requires(!ByPriority)
+  {
     const D& order = *tree_.key_comp().order;
-    for (auto i = tree_.begin(); i != tree_.end();) {
-      if (now < order.due_at(*i)) {
-        i = tree_.upper_bound(i->priority, [](const auto& a, const auto& b) noexcept { return level(a) > level(b); });
-      } else {
-        R& r = *i;
-        i = tree_.erase(i);
-        f(r);
-      }
+    for (; most != 0 && !tree_.empty() && !(now < order.due_at(*tree_.begin())); --most) {
+      R& r = *tree_.begin();
+      tree_.erase(tree_.begin());
+      f(r);
     }
   }
 

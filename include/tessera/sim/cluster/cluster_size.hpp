@@ -134,7 +134,8 @@ struct instance_size {
                      .residents = max_batch,
                      .host_blocks = static_cast<std::size_t>(host_blocks),
                      .max_length = tokens{longest}},
-          .step = {.max_batch = max_batch, .token_budget = budget},
+          // Prompts in turn, as in the papers: none leaves half of a step to those behind it.
+          .step = {.max_batch = max_batch, .token_budget = budget, .max_chunk = budget},
           .timer = step_timer{profile},
           .swap_seconds_per_block = swap_seconds(profile, block_size),
           .idle_watts = profile.parallel.devices() * profile.power.idle_watts,
