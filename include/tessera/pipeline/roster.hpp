@@ -11,14 +11,21 @@
 #include <tessera/pipeline/plan.hpp>
 #include <tessera/pipeline/refusal.hpp>
 #include <tessera/pipeline/resident_set.hpp>
+#include <tessera/queue/class_queue.hpp>
 #include <tessera/queue/ordered_queue.hpp>
 
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <type_traits>
 
 TESSERA_NAMESPACE_BEGIN
 namespace detail {
+
+/// The queue of waiting requests: by class if the gate sees classes.
+template <schedulable Request, class Order, class Gate>
+using waiting_queue = std::conditional_t<gate_has_classes<Gate, Request>, class_queue<Request, Order, Gate>,
+                                         ordered_queue<Request, Order>>;
 
 /// The requests of one instance, each waiting, resident or suspended, with the KV that it holds; and the ways from one
 /// to the other, for good. Knows nothing of a step's limits, nor of who is chosen for it. Tells the refusal that is
@@ -34,6 +41,7 @@ struct roster {
   using time_point = basic_time_point<typename Request::clock_type>;
   using ledger = ledger_for<Request, BlockStore>;
   using limits = typename ledger::limits;
+  using waiting_queue = detail::waiting_queue<Request, Order, Gate>;
 
   [[nodiscard]] static constexpr std::size_t required_bytes(const limits& l) noexcept {
     return storage_layout{}
@@ -41,16 +49,36 @@ struct roster {
         .add_bytes(resident_set<Request, Order>::required_bytes(l.residents))
         .add_bytes(fixed_vector<std::uint32_t>::required_bytes(l.residents))
         .add_bytes(detail::deadlines<Request>::required_bytes(l.deadlines))
+        .add_bytes(waiting_bytes(l))
         .bytes();
   }
 
   roster(arena& memory, const limits& l, const Order& order, const Gate& g) noexcept
-      : waiting{order},
+      : waiting(make_waiting(memory, l, order, gate)),
         kv{memory, l},
         residents{memory, l.residents, waiting.discipline()},
         left_rows{memory, l.residents},
         deadlines{memory, l.deadlines},
         gate{g} {}
+
+  /// Who is preempted waits again, however many wait.
+  [[nodiscard]] static constexpr std::size_t most_waiting(const limits& l) noexcept { return l.requests + l.residents; }
+  [[nodiscard]] static constexpr std::size_t waiting_bytes(const limits& l) noexcept {
+    if constexpr (gate_has_classes<Gate, Request>) {
+      return waiting_queue::required_bytes(most_waiting(l));
+    } else {
+      return 0;
+    }
+  }
+  /// `g` need not be constructed yet.
+  [[nodiscard]] static waiting_queue make_waiting(arena& memory, const limits& l, const Order& order,
+                                                  const Gate& g) noexcept {
+    if constexpr (gate_has_classes<Gate, Request>) {
+      return waiting_queue{memory, most_waiting(l), order, g};
+    } else {
+      return waiting_queue{order};
+    }
+  }
 
   static state& state_of(Request& r) noexcept { return request_access::state(r); }
   Order& discipline() noexcept { return waiting.discipline(); }
@@ -254,10 +282,10 @@ struct roster {
     const auto keep_to_itself = [](Request& r) noexcept { state_of(r).cached_blocks = ledger::keeps_to_itself; };
     for (Request* r : residents.all()) keep_to_itself(*r);
     for (Request* r = suspended.front(); r != nullptr; r = suspended.next(*r)) keep_to_itself(*r);
-    const auto keep_to_themselves = [&](auto& line) noexcept {
-      for (Request* r = line.front(); r != nullptr; r = line.next(*r)) {
-        if (r->state().swapped) keep_to_itself(*r);
-      }
+    const auto keep_to_themselves = [&](const auto& line) noexcept {
+      line.for_each([&](const Request& r) noexcept {
+        if (r.state().swapped) keep_to_itself(const_cast<Request&>(r));  // the queue shows what it has as const
+      });
     };
     keep_to_themselves(waiting);
     keep_to_themselves(parked);
@@ -444,7 +472,7 @@ struct roster {
   }
   void settle_places() noexcept { residents.settle(); }
 
-  ordered_queue<Request, Order> waiting;
+  waiting_queue waiting;
   ledger kv;
   resident_set<Request, Order> residents;
   ordered_queue<Request, order::fcfs> suspended;  ///< In no order that matters: to be found.
