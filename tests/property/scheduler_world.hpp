@@ -797,9 +797,15 @@ class scheduler_world {
   }
   /// Those who wait, in the order in which they are served. Looking makes those age whose turn has come.
   [[nodiscard]] std::vector<text_request*> in_line() {
-    auto& queue = const_cast<ordered_queue<text_request, Order>&>(scheduler_.waiting());
+    using queue_type = std::remove_cvref_t<decltype(scheduler_.waiting())>;
+    auto& queue = const_cast<queue_type&>(scheduler_.waiting());
     std::vector<text_request*> line;
-    for (text_request* r = queue.front(); r != nullptr; r = queue.next(*r)) line.push_back(r);
+    if constexpr (requires { typename queue_type::line; }) {
+      typename queue_type::line all{queue};
+      for (text_request* r = all.first(); r != nullptr; r = all.take()) line.push_back(r);
+    } else {
+      for (text_request* r = queue.front(); r != nullptr; r = queue.next(*r)) line.push_back(r);
+    }
     return line;
   }
   /// KV that comes to the blocks that a plan has named.

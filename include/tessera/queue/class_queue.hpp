@@ -158,15 +158,15 @@ class class_queue {
     [[nodiscard]] R* first() noexcept { return here(); }
     /// The present one has been dealt with; the one behind it in its class may come. Returns the next, or null.
     [[nodiscard]] R* take() noexcept {
-      auto& line = q_->line_;
-      R* const follows = q_->successor(*line[at_]);
-      std::size_t to = line.size();
-      if (follows != nullptr) to = q_->place_of(line, *follows, at_ + 1);
-      std::memmove(line.begin() + at_, line.begin() + at_ + 1, (to - at_ - 1) * sizeof(R*));
+      auto& met = q_->line_;
+      R* const follows = q_->successor(*met[at_]);
+      std::size_t to = met.size();
+      if (follows != nullptr) to = q_->place_of(met, *follows, at_ + 1);
+      std::memmove(met.begin() + at_, met.begin() + at_ + 1, (to - at_ - 1) * sizeof(R*));
       if (follows != nullptr) {
-        line[to - 1] = follows;
+        met[to - 1] = follows;
       } else {
-        line.pop_back();
+        met.pop_back();
       }
       return here();
     }
@@ -191,13 +191,13 @@ class class_queue {
    private:
     /// The present one. First requests of classes are fetched when it is their turn.
     [[nodiscard]] R* here() noexcept {
-      auto& line = q_->line_;
+      auto& met = q_->line_;
       const auto& heads = q_->heads_;
       while (fetched_ != heads.size() &&
-             (at_ == line.size() || q_->discipline_.before(*heads[fetched_], *line[at_]))) {
-        insert_at(line, at_, heads[fetched_++]);
+             (at_ == met.size() || q_->discipline_.before(*heads[fetched_], *met[at_]))) {
+        insert_at(met, at_, heads[fetched_++]);
       }
-      return at_ == line.size() ? nullptr : line[at_];
+      return at_ == met.size() ? nullptr : met[at_];
     }
 
     class_queue* q_;

@@ -8,7 +8,6 @@ std::unique_ptr<planner> make_vtc(const settings& s) {
   return planner_for(s, ts::order::fcfs{},
                      ts::gate::basic_fair_tenants<tenants>{.prompt_cost = s.prompt_cost,
                                                            .output_cost = s.output_cost,
-                                                           .most_skipped = 4096,  // a flood of one tenant's
                                                            .weights = s.weights});
 }
 
