@@ -236,8 +236,8 @@ TEST_CASE("fair_tenants: one start in a plan is the textbook's") {
     gate::basic_fair_tenants<4> gate{};
     for (std::int64_t& w : gate.weights) w = std::int64_t{1} << below(3);
     fixture<gate::basic_fair_tenants<4>> f{roomy, gate};
-    // Virtual counters, in quarters, so that the division by weights is exact. One that is lifted has whole parts of its
-    // own weight.
+    // Virtual counters, in quarters, so that the division by weights is exact. One that is lifted has whole parts of
+    // its own weight.
     constexpr std::int64_t unit = 4;
     std::array<std::int64_t, 4> counter{};
     std::size_t last = 0;

@@ -39,7 +39,8 @@ struct all {
     bool is_first = true;
     const auto one = [&]<class G>(const G& g) noexcept {
       if constexpr (tessera::detail::gate_has_classes<G, R>) {
-        mixed = is_first ? g.class_of(r) : tessera::detail::split_mix(mixed + tessera::detail::split_mix_step) + g.class_of(r);
+        mixed = is_first ? g.class_of(r)
+                         : tessera::detail::split_mix(mixed + tessera::detail::split_mix_step) + g.class_of(r);
         is_first = false;
       }
     };

@@ -103,10 +103,12 @@ concept gate_is_set_up = requires(G& g, tokens block_size) {
   { g.set_up(block_size) } noexcept -> std::same_as<void>;
 };
 
-/// `g.starts(r)`. Returns whether classes that were skipped are to be asked again.
+/// `g.starts(r)`. Returns whether classes that were deferred are to be asked again.
 template <class G, class R>
 [[nodiscard]] constexpr bool tell_start(G& g, const R& r) noexcept {
-  if constexpr (requires { { g.starts(r) } -> std::same_as<bool>; }) {
+  if constexpr (requires {
+                  { g.starts(r) } -> std::same_as<bool>;
+                }) {
     return g.starts(r);
   } else {
     g.starts(r);
@@ -135,7 +137,7 @@ concept gate_hears_skips_quietly = !gate_hears_skips<G, R> || (gate_counts<G> &&
 
 template <class G, class R>
 concept gate_asks_if_it_says =
-    (!(G::passes || gate_screens<G>) || gate_asks<G, R>) && (!G::passes || gate_says_most_skipped<G>);
+    (!(G::passes || gate_screens<G>) || gate_asks<G, R>)&&(!G::passes || gate_says_most_skipped<G>);
 template <class G, class R>
 concept gate_hears_if_it_counts = !gate_counts<G> || gate_hears<G, R>;
 template <class G, class R>
@@ -159,13 +161,14 @@ concept gate_says_whom_if_it_refuses = !gate_refuses<G> || gate_says_whom_it_ref
 /// 5. `G::counts`, a constant, may be missing for false: whether it hears what becomes of its answers. Then, all
 ///    noexcept:
 ///    - `g.begin()`: a plan is being made. `g.starts(r)`: `r` starts in it; if it returns true, classes that were
-///      skipped are asked again. What is written here is of this plan, and `begin` forgets it: the plan may be
+///      deferred are asked again. What is written here is of this plan, and `begin` forgets it: the plan may be
 ///      abandoned.
 ///    - `g.joins(r)`: `r` has come, or is `ready`, and waits. `g.started(r)`: it holds blocks from now on, started by a
 ///      plan that is run, or forked. `g.charge(r, n)`: `n` tokens came of it. `g.stopped(r)`: it holds none any more,
 ///      and waits again, or leaves. `g.left(r)`: it does not wait any more: it has ended or left, or is parked. These
 ///      are for good.
-///    - `g.skips(r)`, which may be missing: the class of `r` is skipped in the plan that is being made. As `starts`.
+///    - `g.skips(r)`, which may be missing: the class of `r` is skipped or deferred in the plan that is being made. As
+///      `starts`.
 /// 6. `G::refuses_some`, a constant, may be missing for false: whether `submit` asks it. Then
 ///    `g.refuses(r, now) noexcept -> bool`, const, of a request that could join otherwise.
 /// 7. It may have `g.knows(r) noexcept -> bool`, const: whether it can account for `r`. If not, `submit`, `adopt` and
@@ -173,8 +176,9 @@ concept gate_says_whom_if_it_refuses = !gate_refuses<G> || gate_says_whom_it_ref
 /// 8. It may have `g.set_up(block_size) noexcept`: called once, before anything else, with the tokens of a block. It
 ///    checks its parameters there.
 /// Not checked: `ask` depends on its arguments and on what was told alone; one that could start
-/// may wait behind others of its class that cannot; it lets somebody start who is alone, or the instance would idle for ever; among those whom it
-/// skips each time are not all who wait. Nobody is skipped for ever while others take what it waits for
+/// may wait behind others of its class that cannot; it lets somebody start who is alone, or the instance would idle for
+/// ever; among those whom it skips each time are not all who wait. Nobody is skipped for ever while others take what it
+/// waits for
 /// (`gate::overtakings` is for that). Complexity: at most O(residents), asked at most once for each class and start,
 /// and for each candidate behind the first who cannot start; all else O(1), `begin`, `starts` and `skips` O(its own
 /// size). Models: `gate::in_line`, `gate::backfill`, `gate::adapter_slots`, `gate::encoder_cache`,
@@ -183,8 +187,8 @@ template <class G, class R>
 concept gate_policy =
     schedulable<R> && std::copyable<G> && requires { requires std::same_as<decltype(G::passes), const bool>; } &&
     detail::gate_asks_if_it_says<G, R> && detail::gate_says_class_if_it_sees<G, R> &&
-    detail::gate_hears_if_it_counts<G, R> &&
-    detail::gate_hears_skips_quietly<G, R> && detail::gate_says_whom_if_it_refuses<G, R>;
+    detail::gate_hears_if_it_counts<G, R> && detail::gate_hears_skips_quietly<G, R> &&
+    detail::gate_says_whom_if_it_refuses<G, R>;
 
 namespace gate {
 

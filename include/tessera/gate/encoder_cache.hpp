@@ -79,7 +79,8 @@ struct basic_encoder_cache {
     const std::span<const encoder_input> inputs = r.encoder_inputs();
     tokens all{};
     for (const encoder_input& input : inputs) all += input.size;
-    return inputs.empty() ? 0U : 1U + static_cast<std::uint64_t>(std::bit_width(static_cast<std::uint64_t>(all.count())));
+    return inputs.empty() ? 0U
+                          : 1U + static_cast<std::uint64_t>(std::bit_width(static_cast<std::uint64_t>(all.count())));
   }
   /// Checks the parameters (asserted; else the nearest that is possible).
   constexpr void set_up(tokens /*block_size*/) noexcept {

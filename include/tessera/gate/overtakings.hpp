@@ -27,11 +27,11 @@ struct overtakings {
   std::uint64_t kind = 0;     ///< Its class.
   std::size_t before = 0;     ///< So many have started behind it in plans that were run.
 
-  std::uint64_t skipped = 0;  ///< In the plan that was made last: who is, or will be, watched, if it was skipped,
+  std::uint64_t skipped = 0;   ///< In the plan that was made last: who is, or will be, watched, if it was skipped,
   std::uint64_t its_kind = 0;  ///< that one's class,
-  std::uint64_t first = 0;    ///< the first who starts behind it,
-  std::size_t more = 0;       ///< and how many do;
-  bool starts_now = false;    ///< whether who was watched starts, so that it is the next one's turn.
+  std::uint64_t first = 0;     ///< the first who starts behind it,
+  std::size_t more = 0;        ///< and how many do;
+  bool starts_now = false;     ///< whether who was watched starts, so that it is the next one's turn.
 
   /// Whether those who are asked now are behind the one that is watched, and as many have overtaken it as may.
   [[nodiscard]] constexpr bool are_enough(std::size_t most) const noexcept {

@@ -31,7 +31,7 @@ namespace gate {
 /// charged for their weights differs by at most two quanta and twice the largest charge between two questions.
 ///
 /// When to use: as `fair_tenants`, where prompts share prefixes. A small quantum is fairer, a large one keeps more
-/// prefixes together.
+/// prefixes together. It is multiplied by the weight: with weights in the thousands, let it be small.
 /// Source: DLPM (Cao et al. 2025, "Locality-aware fair scheduling in LLM serving", section 4). That debt is forgiven is
 /// ours; deficit round robin does it with a queue that becomes empty.
 /// @tparam Tenants so many, at most.

@@ -341,8 +341,9 @@ class iteration_scheduler {
   /// needs a member `forks_due`, as for `gate::groups`: while it is not 0, no plan goes on with a request of which one
   /// in flight will know the next token; all children begin between that plan's commit and the next plan. O(log
   /// residents + blocks held). Returns `unknown_request` if the parent is no resident here, `invalid` if the prompts
-  /// differ, max_output is negative or the gate cannot account for the child; `busy` while a plan is open or one in flight has the parent, or if the child is
-  /// in a scheduler; `never_fits`; `exhausted` if there is no place, or no block for the copy.
+  /// differ, max_output is negative or the gate cannot account for the child; `busy` while a plan is open or one in
+  /// flight has the parent, or if the child is in a scheduler; `never_fits`; `exhausted` if there is no place, or no
+  /// block for the copy.
   [[nodiscard]] status fork(const Request& parent, Request& child) noexcept {
     if (parent.state().life != lifecycle::resident || !roster_.contains(parent)) return status::unknown_request;
     if (plans_.has_open() || is_in_flight(parent) || is_live(child.state().life) ||
@@ -358,8 +359,9 @@ class iteration_scheduler {
   }
 
   /// Calls `f(r)`, which may change what the order's `before` looks at (its priority, members of yours), and moves `r`
-  /// to where it then belongs. What the gate looks at must stay as it is. It keeps its KV. O(log n) comparisons and, for a resident, a move of pointers. Returns
-  /// `unknown_request` if it is not here, `busy` while a plan is open: nothing is called then.
+  /// to where it then belongs. What the gate looks at must stay as it is. It keeps its KV. O(log n) comparisons and,
+  /// for a resident, a move of pointers. Returns `unknown_request` if it is not here, `busy` while a plan is open:
+  /// nothing is called then.
   template <std::invocable<Request&> F>
   [[nodiscard]] status update(Request& r, F&& f) noexcept {
     if (!roster_.contains(r)) return status::unknown_request;
@@ -535,7 +537,7 @@ class iteration_scheduler {
     TESSERA_ASSERT(l.plans_in_flight > 0, "one plan at least is in flight");
     TESSERA_ASSERT(!ledger::slides || c.chunked_prefill, "windows free their blocks between chunks of a prompt");
     TESSERA_ASSERT(l.block_size > tokens{0} && l.residents > 0 && l.blocks > 0, "empty limits");
-    if constexpr (detail::gate_is_set_up<Gate>) roster_.gate.set_up(l.block_size);
+    if constexpr (detail::gate_is_set_up<Gate>) roster_.gate.set_up(roster_.kv.block_size());
   }
 
   [[nodiscard]] std::int64_t free_blocks() const noexcept { return roster_.kv.free_blocks(); }

@@ -67,7 +67,8 @@ struct step {
   kv_moves<Request> moves;
   fixed_vector<kv_fetch<Request>> load;         ///< Of those who start and whose KV is on its way.
   fixed_vector<deadline_passed<Request>> late;  ///< Deadlines that had passed when it was made.
-  fixed_vector<std::uint64_t> skipped;  ///< Sequence numbers of those whom the gate skipped, the first of their classes, as far as there is room.
+  fixed_vector<std::uint64_t> skipped;          ///< Sequence numbers of those whom the gate skipped, the first of their
+                                                ///< classes, as far as there is room.
 
   step_limits limits{};
   tokens budget{};        ///< Of tokens, what is left,
@@ -89,7 +90,7 @@ struct step {
   std::uint64_t id = 0;
   std::uint64_t seen = 0;  ///< Sequence numbers from here on came after the plan.
   bool expects = false;    ///< Others were in flight when it was made.
-  bool ask_again = false;  ///< Since one started last, the gate may answer otherwise of those that it skipped.
+  bool ask_again = false;  ///< Since one started last, the gate may answer otherwise of those that it deferred.
   bool open = false;       ///< It is in flight, and nothing has been planned or settled since.
 
   [[nodiscard]] std::uint32_t mark() const noexcept { return static_cast<std::uint32_t>(id); }

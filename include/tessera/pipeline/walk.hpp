@@ -84,11 +84,18 @@ template <class Queue>
   }
 }
 
-/// The gate skips the class of `r`.
+/// `r` is the first of a class that is skipped, for `why`.
 template <class Planning>
-void tell_skip(Planning& p, const typename Planning::request& r) noexcept {
-  if constexpr (gate_hears_skips<typename Planning::gate, typename Planning::request>) p.roster.gate.skips(r);
+void note_skip(Planning& p, const typename Planning::request& r) noexcept {
   if (!p.step.skipped.full()) p.step.skipped.push_back(r.state().sequence);
+}
+/// The gate skips the class of the request at which `line` is, or defers it. Returns the next.
+template <class Planning, class Line>
+[[nodiscard]] auto* skip(Planning& p, const typename Planning::request& r, Line& line, bool defers) noexcept {
+  if constexpr (gate_hears_skips<typename Planning::gate, typename Planning::request>) p.roster.gate.skips(r);
+  if (defers) return line.defer();
+  note_skip(p, r);
+  return line.close();
 }
 
 /// Whether a deferred class goes before the one at a place of the line.
@@ -124,8 +131,7 @@ void let_pass(Planning& p, const typename Planning::request& blocked, Line& line
       const passage answer = gate.ask(*r, view);
       if (answer == passage::stop) return;
       if (answer != passage::start) {
-        tell_skip(p, *r);
-        r = line.close();
+        r = skip(p, *r, line, false);
         continue;
       }
     }
@@ -192,7 +198,8 @@ void walk(Planning& p) noexcept {
     if (candidate == nullptr && step.next >= step.kept) break;
     if (step.is_full()) {
       if (candidate != nullptr) step.block(*candidate, step.stopped);
-      return;
+      blocked = nullptr;
+      break;
     }
     if (candidate == nullptr || step.next < (turn < step.kept ? turn : step.kept)) continue;
 
@@ -207,9 +214,9 @@ void walk(Planning& p) noexcept {
         const passage answer = roster.gate.ask(*candidate, view_of(p, *candidate));
         if constexpr (has_classes) {
           if (answer == passage::skip || answer == passage::defer) {
-            tell_skip(p, *candidate);
-            if (answer == passage::defer && prefers(p, *candidate, line, deferred)) deferred = line.place();
-            candidate = or_deferred(line.close());
+            const bool defers = answer == passage::defer;
+            if (defers && prefers(p, *candidate, line, deferred)) deferred = line.place();
+            candidate = or_deferred(skip(p, *candidate, line, defers));
             continue;
           }
         }
@@ -228,8 +235,7 @@ void walk(Planning& p) noexcept {
         if (is_deferred || step.ask_again) {
           is_deferred = false;
           deferred = nowhere;
-          step.skipped.clear();
-          candidate = line.again();
+          candidate = line.go_to(0);
         }
       }
       candidate = or_deferred(candidate);
@@ -238,6 +244,9 @@ void walk(Planning& p) noexcept {
       blocked = candidate;
       candidate = nullptr;
     }
+  }
+  if constexpr (has_classes) {
+    for (std::size_t i = 0; i != line.place(); ++i) note_skip(p, line[i]);
   }
   if constexpr (Planning::gate::passes) {
     if (blocked != nullptr) let_pass(p, *blocked, line);

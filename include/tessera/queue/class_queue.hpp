@@ -20,14 +20,14 @@
 TESSERA_NAMESPACE_BEGIN
 
 /// The waiting requests of a scheduler whose gate sees classes of requests (adapters, tenants). A plan goes through
-/// them in the order of the discipline and can close a class: then it meets no other request of that class. So a plan
-/// looks at the requests that it starts and at one request of each class, however many wait.
+/// them in the order of the discipline and can close or defer a class: then it meets no other request of that class. So
+/// a plan looks at the requests that it starts and at one request of each class, however many wait.
 ///
 /// One tree holds all requests by (class, rank), linked through their own hooks. The first request of each class is
 /// also in an array sorted by rank, from the scheduler's storage.
 ///
-/// Where the discipline ages, a request that is due moves when a plan comes to where it belongs in its class. If requests
-/// that age do not come to the front (`D::ages_to_front`), `advance` moves the first `most_aged` that are due.
+/// Where the discipline ages, a request that is due moves when a plan comes to where it belongs in its class. If
+/// requests that age do not come to the front (`D::ages_to_front`), `advance` moves the first `most_aged` that are due.
 ///
 /// Complexity, with n requests of c classes: `front`, `size` O(1); `insert`, `erase` O(log n), and a move of at most c
 /// pointers where the first request of a class changes; `advance` O(1), or O(c log n) where the discipline ages; a step
@@ -106,8 +106,8 @@ class class_queue {
     if (i != order_.end() && same_class(*i, r) && !i->state().leads) add_head(*i);
   }
 
-  /// Calls `f(r)`, which may change what the order looks at, and moves `r` to where it then belongs. The class must stay
-  /// as it is. O(log n). Requires: `r` is in this queue.
+  /// Calls `f(r)`, which may change what the order looks at, and moves `r` to where it then belongs. The class must
+  /// stay as it is. O(log n). Requires: `r` is in this queue.
   template <std::invocable<R&> F>
   void update(R& r, F&& f) noexcept {
     erase(r);
@@ -160,29 +160,28 @@ class class_queue {
     [[nodiscard]] R* take() noexcept {
       auto& met = q_->line_;
       R* const follows = q_->successor(*met[at_]);
-      std::size_t to = met.size();
-      if (follows != nullptr) to = q_->place_of(met, *follows, at_ + 1);
+      if (follows == nullptr) return close();
+      const std::size_t to = q_->place_of(met, *follows, at_ + 1);
       std::memmove(met.begin() + at_, met.begin() + at_ + 1, (to - at_ - 1) * sizeof(R*));
-      if (follows != nullptr) {
-        met[to - 1] = follows;
-      } else {
-        met.pop_back();
-      }
+      met[to - 1] = follows;
       return here();
     }
-    /// No other of the class of the present one comes, unless `again`. Returns the next, or null.
+    /// No other of the class of the present one comes. Returns the next, or null.
     [[nodiscard]] R* close() noexcept {
+      erase_at(q_->line_, at_);
+      return here();
+    }
+    /// No other of the class of the present one comes, unless `go_to` goes back. Returns the next, or null.
+    [[nodiscard]] R* defer() noexcept {
       ++at_;
       return here();
     }
-    /// All classes are open again, each at the request that it was closed at. Returns the first, or null.
-    [[nodiscard]] R* again() noexcept { return go_to(0); }
 
-    /// Where the present one stands, for `go_to`: valid until one that stands before it is taken.
+    /// How many classes are deferred: they stand before the present one.
     [[nodiscard]] std::size_t place() const noexcept { return at_; }
-    /// What stands at a place before the present one: it was closed.
+    /// The request at which a class was deferred.
     [[nodiscard]] const R& operator[](std::size_t place) const noexcept { return *q_->line_[place]; }
-    /// Goes back to a place. Returns the request there.
+    /// Goes back to a place: from there on classes are open again. Returns the request there.
     [[nodiscard]] R* go_to(std::size_t place) noexcept {
       at_ = place;
       return here();
@@ -193,8 +192,7 @@ class class_queue {
     [[nodiscard]] R* here() noexcept {
       auto& met = q_->line_;
       const auto& heads = q_->heads_;
-      while (fetched_ != heads.size() &&
-             (at_ == met.size() || q_->discipline_.before(*heads[fetched_], *met[at_]))) {
+      while (fetched_ != heads.size() && (at_ == met.size() || q_->discipline_.before(*heads[fetched_], *met[at_]))) {
         insert_at(met, at_, heads[fetched_++]);
       }
       return at_ == met.size() ? nullptr : met[at_];
@@ -237,9 +235,9 @@ class class_queue {
     void erase(R&) noexcept {}
   };
   struct due_tree {
-    using type = boost::intrusive::multiset<R, boost::intrusive::base_hook<detail::due_hook>,
-                                            boost::intrusive::compare<sooner>,
-                                            boost::intrusive::constant_time_size<false>>;
+    using type =
+        boost::intrusive::multiset<R, boost::intrusive::base_hook<detail::due_hook>, boost::intrusive::compare<sooner>,
+                                   boost::intrusive::constant_time_size<false>>;
     type tree;
     void insert(const class_queue& q, R& r) noexcept {
       if (q.discipline_.due_at(r) != time_point::never()) tree.insert(r);
@@ -323,6 +321,10 @@ class class_queue {
     std::memmove(all.begin() + at + 1, all.begin() + at, (all.size() - 1 - at) * sizeof(R*));
     all[at] = r;
   }
+  static void erase_at(fixed_vector<R*>& all, std::size_t at) noexcept {
+    std::memmove(all.begin() + at, all.begin() + at + 1, (all.size() - 1 - at) * sizeof(R*));
+    all.pop_back();
+  }
   void add_head(R& r) noexcept {
     insert_at(heads_, place_of(heads_, r, 0), &r);
     request_access::state(r).leads = true;
@@ -334,8 +336,7 @@ class class_queue {
       for (at = 0; at != heads_.size() && heads_[at] != &r;) ++at;
       if (at == heads_.size()) return;
     }
-    std::memmove(heads_.begin() + at, heads_.begin() + at + 1, (heads_.size() - at - 1) * sizeof(R*));
-    heads_.pop_back();
+    erase_at(heads_, at);
     request_access::state(r).leads = false;
   }
 
