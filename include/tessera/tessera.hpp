@@ -173,6 +173,7 @@
 #include <tessera/preempt/swap.hpp>
 #include <tessera/qoe/integrator.hpp>
 #include <tessera/qoe/start.hpp>
+#include <tessera/queue/class_queue.hpp>
 #include <tessera/queue/due_set.hpp>
 #include <tessera/queue/fcfs.hpp>
 #include <tessera/queue/ordered_queue.hpp>

@@ -10,7 +10,6 @@ struct my_gate {
 #ifdef EXPECT_OK
   static constexpr bool screens = true;
 #endif
-  std::size_t most_skipped = 1;
   tessera::passage ask(const request&, const tessera::gate_view<request>&) const noexcept {
     return tessera::passage::stop;
   }

@@ -3,8 +3,10 @@
 #include <tessera/core/owned_storage.hpp>
 #include <tessera/draft/unless_busy.hpp>
 #include <tessera/gate/adapter_slots.hpp>
+#include <tessera/gate/all.hpp>
 #include <tessera/gate/fair_tenants.hpp>
 #include <tessera/kv/prefix_cache.hpp>
+#include <tessera/gate/tenant_deficits.hpp>
 #include <tessera/pipeline/grouped_ledger.hpp>
 #include <tessera/pipeline/resident_set.hpp>
 #include <tessera/preempt/cheapest.hpp>
@@ -206,12 +208,51 @@ TESSERA_DEATH_CASE(adapter_that_changes_while_its_request_runs, "changed while i
   q.adapter = 2;
   slots.stopped(q);
 }
-TESSERA_DEATH_CASE(tenant_beyond_the_accounts, "more tenants than there is room for") {
-  struct with_tenant : request_hook {
-    std::uint32_t tenant = 64;
-  } q;
-  gate::fair_tenants tenants;
-  tenants.joins(q);
+namespace {
+
+struct with_tenant : request_hook {
+  std::uint32_t tenant = 0;
+  std::uint32_t adapter = 0;
+};
+template <class Gate>
+void construct(const Gate& gate) {
+  using scheduler = iteration_scheduler<with_tenant, order::fcfs, preempt::swap, admit::watermark, kv::block_pool,
+                                        kv::csr_tables, Gate>;
+  auto storage = storage_for<scheduler>(limits);
+  scheduler{storage, {.gate = gate}};
+}
+
+}  // namespace
+
+TESSERA_DEATH_CASE(tenant_of_weight_0, "weight is at least 1") {
+  gate::fair_tenants gate;
+  gate.weights[3] = 0;
+  construct(gate);
+}
+TESSERA_DEATH_CASE(tenant_of_negative_weight_among_deficits, "weight is at least 1") {
+  gate::all<gate::adapter_slots, gate::tenant_deficits> gates;
+  std::get<1>(gates.gates).weights[63] = -1;
+  construct(gates);
+}
+TESSERA_DEATH_CASE(tenants_of_negative_cost, "out of range") { construct(gate::fair_tenants{.output_cost = -1}); }
+TESSERA_DEATH_CASE(tenants_without_a_quantum, "out of range") { construct(gate::tenant_deficits{.quantum = 0}); }
+TESSERA_DEATH_CASE(no_adapter_slots, "room for 1 to MostSlots adapters") { construct(gate::adapter_slots{.slots = 0}); }
+TESSERA_DEATH_CASE(more_adapter_slots_than_room, "room for 1 to MostSlots adapters") {
+  construct(gate::adapter_slots{.slots = 33});
+}
+TESSERA_DEATH_CASE(priority_that_changes_outside_update_in_a_class, "what the order looks at changed") {
+  using scheduler_type = iteration_scheduler<with_tenant, order::fcfs, preempt::swap, admit::watermark, kv::block_pool,
+                                             kv::csr_tables, gate::fair_tenants>;
+  auto storage = storage_for<scheduler_type>(limits);
+  scheduler_type s{storage};
+  with_tenant a;
+  with_tenant b;
+  a.prompt = b.prompt = tokens{4};
+  b.tenant = 1;
+  static_cast<void>(s.submit(a, time_point{}));
+  static_cast<void>(s.submit(b, time_point{}));
+  a.priority = -1;  // without `update`
+  s.cancel(a);
 }
 TESSERA_DEATH_CASE(scheduler_without_plans_in_flight, "one plan at least is in flight") {
   scheduler_limits l = limits;

@@ -183,10 +183,8 @@ class scheduler_operations {
     if constexpr (screens<Gate>) {
       c.gate.most_skipped = below(6);
       std::get<0>(c.gate.gates).slots = 1 + below(3);
-      std::get<0>(c.gate.gates).most_skipped = 1 + below(4);
       std::get<0>(c.gate.gates).most_overtaken = c.gate.most_skipped;
       std::get<2>(c.gate.gates).most_overtaken = c.gate.most_skipped + 1;
-      std::get<1>(c.gate.gates).most_skipped = 1 + below(4);
       std::get<2>(c.gate.gates).capacity = tokens{8} + upto(8);
       std::get<2>(c.gate.gates).per_step = tokens{1} + upto(8);
       std::get<1>(c.gate.gates).weights[1] = 1 + static_cast<std::int64_t>(below(3));

@@ -140,5 +140,7 @@ TEST_CASE("any sequence of operations, standing aside: ranked") { all_standing_a
 TEST_CASE("any sequence of operations, standing aside: paced") { all_standing_aside<paced_order>(); }
 TEST_CASE("any sequence of operations, standing aside: earliest_due") { all_standing_aside<due_order>(); }
 TEST_CASE("any sequence of operations, gates: fcfs") { gated<order::fcfs, kv::block_pool>(); }
+TEST_CASE("any sequence of operations, gates: ranked") { gated<order::ranked<>, kv::block_pool>(); }
+TEST_CASE("any sequence of operations, gates: earliest_due") { gated<due_order, kv::block_pool>(); }
 TEST_CASE("any sequence of operations, gates: two_phase") { gated<order::two_phase, kv::prefix_cache>(); }
 TEST_CASE("any sequence of operations, gates: round_robin") { gated<order::round_robin, kv::prefix_cache>(); }

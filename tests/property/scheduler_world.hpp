@@ -797,9 +797,15 @@ class scheduler_world {
   }
   /// Those who wait, in the order in which they are served. Looking makes those age whose turn has come.
   [[nodiscard]] std::vector<text_request*> in_line() {
-    auto& queue = const_cast<ordered_queue<text_request, Order>&>(scheduler_.waiting());
+    using queue_type = std::remove_cvref_t<decltype(scheduler_.waiting())>;
+    auto& queue = const_cast<queue_type&>(scheduler_.waiting());
     std::vector<text_request*> line;
-    for (text_request* r = queue.front(); r != nullptr; r = queue.next(*r)) line.push_back(r);
+    if constexpr (requires { typename queue_type::line; }) {
+      typename queue_type::line all{queue};
+      for (text_request* r = all.first(); r != nullptr; r = all.take()) line.push_back(r);
+    } else {
+      for (text_request* r = queue.front(); r != nullptr; r = queue.next(*r)) line.push_back(r);
+    }
     return line;
   }
   /// KV that comes to the blocks that a plan has named.
@@ -1224,7 +1230,7 @@ class scheduler_world {
       // Who displaces a resident goes first, others wait for their turn behind all residents.
       for (std::size_t i = 1; i < list.size(); ++i) {
         const text_request &a = *list[i - 1].request, &b = *list[i].request;
-        if (waits(a) && waits(b)) must(order_.before(a, b), "a plan is in rank order");
+        if (waits(a) && waits(b)) must(screens<Gate> || order_.before(a, b), "a plan is in rank order");
         if (!waits(a) && !waits(b)) must(before(a, b), "a plan is in rank order");
         if (waits(a) && !waits(b)) must(displaces(a, b), "only who displaces goes before a resident");
       }
@@ -1301,8 +1307,11 @@ class scheduler_world {
     }
     const bool full = n >= std::min(step_.max_batch, limits_.residents) || sum >= step_.token_budget;
     bool nobody_starts = false;
-    bool perhaps_behind = false;
     bool gated = false;
+    // Only so many that the gate has skipped are known.
+    const auto is_gated = [&](const text_request* r) { return scheduler_.why(*r) == wait_reason::gated; };
+    bool perhaps_behind =
+        static_cast<std::size_t>(std::count_if(line.begin(), line.end(), is_gated)) == limits_.residents;
     bool nobody_runs = false;
     std::size_t held = 0;  // for a block of their prompts: their places and their blocks are kept
     std::int64_t kept_for_held = 0;
@@ -1336,15 +1345,16 @@ class scheduler_world {
       }
       must(outgrown.count(r) == 0, "only who has outgrown the limits is told so");
       if (waits(*r)) {
-        const bool behind_victim =
-            std::any_of(victims.begin(), victims.end(), [&](const text_request* v) { return !order_.before(*r, *v); });
-        must(why == wait_reason::behind_others ? nobody_starts || behind_victim || perhaps_behind : !nobody_starts,
-             "the first who cannot start says why");
+        // It may rank behind the first who cannot start, if that was asked again after others had started.
         if (why == wait_reason::gated) {
           must(screens<Gate>, "only a gate that screens skips");
           perhaps_behind = gated = true;
           continue;
         }
+        const bool behind_victim =
+            std::any_of(victims.begin(), victims.end(), [&](const text_request* v) { return !order_.before(*r, *v); });
+        must(why == wait_reason::behind_others ? nobody_starts || behind_victim || perhaps_behind : !nobody_starts,
+             "the first who cannot start says why");
         if (gated && !nobody_starts && why == wait_reason::behind_others) continue;  // skipped, too
         if (why == wait_reason::prefix_in_flight) {
           must(has_leader(*r), "who ranks before it computes what it waits for");
@@ -1395,8 +1405,10 @@ class scheduler_world {
     must(n != 0 || !loads.empty() || gated || turn.empty() || outgrown.size() != 0 || nobody_starts ||
              flights_.size() > 1,
          "an idle step has a reason");
-    // Somebody always gets on. One who has outgrown the limits may be in the way: that is for the engine to end.
-    if (flights_.size() == 1 && !turn.empty() && turn.front()->state().length <= limits_.longest() && suspended == 0 &&
+    // Somebody always gets on. One who has outgrown the limits may be in the way: that is for the engine to end. One
+    // that the gate has deferred may find no room after those whose turn it was.
+    const bool may_be_deferred = screens<Gate> && !turn.empty() && waits(*turn.front()) && started != 0;
+    if (flights_.size() == 1 && !may_be_deferred && !turn.empty() && turn.front()->state().length <= limits_.longest() && suspended == 0 &&
         (!waits(*turn.front()) || step_.max_starts != 0) && scheduler_.why(*turn.front()) != wait_reason::gated) {
       must(entry.count(turn.front()) + loads.count(turn.front()) == 1, "the first in turn runs");
     }

@@ -109,7 +109,38 @@ struct screens_and_does_not_ask {
 };
 static_assert(!gate_policy<screens_and_does_not_ask, request>);
 
-// (4) counts: then it hears of all.
+// (4) It may see classes, and says of which class a request is.
+struct sees_classes : archetype {
+  static constexpr bool screens = true;
+  std::uint64_t class_of(const request&) const noexcept { return 0; }
+};
+struct says_it_in_words : archetype {
+  static constexpr bool screens = true;
+  const char* class_of(const request&) const noexcept { return ""; }
+};
+struct throws_a_class : archetype {
+  static constexpr bool screens = true;
+  std::uint64_t class_of(const request&) const { return 0; }
+};
+static_assert(gate_policy<sees_classes, request> && detail::gate_has_classes<sees_classes, request>);
+static_assert(!gate_policy<says_it_in_words, request> && !gate_policy<throws_a_class, request>);
+static_assert(detail::gate_has_classes<gate::adapter_slots, full_request> &&
+              detail::gate_has_classes<gate::fair_tenants, full_request> &&
+              detail::gate_has_classes<gate::tenant_deficits, full_request>);
+// Who does not screen, or sees no classes, has the plain queue.
+static_assert(!detail::gate_has_classes<gate::in_line, full_request> &&
+              !detail::gate_has_classes<gate::backfill, full_request> &&
+              !detail::gate_has_classes<gate::groups, full_request> &&
+              !detail::gate_has_classes<gate::all<gate::groups, gate::backfill>, full_request>);
+// One that screens and does not pass has no limit to say.
+struct has_no_limit {
+  static constexpr bool passes = false;
+  static constexpr bool screens = true;
+  passage ask(const request&, const view&) const noexcept { return passage::skip; }
+};
+static_assert(gate_policy<has_no_limit, request>);
+
+// (5) counts: then it hears of all.
 struct counter {
   static constexpr bool passes = false;
   static constexpr bool counts = true;
@@ -137,6 +168,11 @@ struct hears_of_skips_and_throws : counter {
 struct hears_of_skips_alone : archetype {
   void skips(const request&) noexcept {}
 };
+// It may say that classes are to be asked again.
+struct asks_again : counter {
+  bool starts(const request&) noexcept { return true; }
+};
+static_assert(gate_policy<asks_again, request>);
 static_assert(gate_policy<counter, request>);
 static_assert(gate_policy<hears_of_skips, request>);
 static_assert(!gate_policy<hears_of_skips_and_throws, request>);

@@ -43,7 +43,6 @@ TEMPLATE_TEST_CASE("compositions: parameters of the gate and of the drafts", "",
                    shared<round_robin>, (shared<due_first, order::expected_output_member, order::pacer_member>)) {
   typename TestType::config config;
   config.gate.weights = {1, 3};
-  config.gate.most_skipped = 100;
   config.draft.waiting = 0;  // never any
   tessera_test::step_engine<TestType> e{
       {.requests = 40, .blocks = 64, .block_size = 4_tok, .residents = 1, .max_length = 40_tok}, config};

@@ -15,7 +15,6 @@
 #include <cstdint>
 #include <deque>
 #include <iterator>
-#include <limits>
 #include <random>
 #include <set>
 #include <span>
@@ -170,10 +169,7 @@ TEST_CASE("longest_prefix under tenants' deficits starts whom the textbook's DLP
     using scheduler_type = scheduler_of<gate_type>;
     const std::int64_t quantum = 1 + upto(80);
     auto storage = storage_for<scheduler_type>({.blocks = 2000, .block_size = tokens{block_size}, .residents = 1});
-    scheduler_type s{storage,
-                     {.gate = {.quantum = quantum,
-                               .block_size = tokens{block_size},
-                               .most_skipped = std::numeric_limits<std::size_t>::max()}}};
+    scheduler_type s{storage, {.gate = {.quantum = quantum}}};
     std::deque<request> requests;
     std::set<std::uint64_t> known;
     std::array<std::int64_t, tenants> credit{};

@@ -14,7 +14,7 @@ namespace gate {
 
 /// At most so many adapters at once among those who hold blocks: the engine keeps their weights on the device (LoRA).
 /// Who needs another is skipped until one is not used any more. Which adapter a request needs, its member `adapter`
-/// says; 0: none, and it may always start.
+/// says; 0: none, and it may always start. Each adapter is a class with a queue of its own.
 ///
 ///     struct my_request : tessera::request_hook { std::uint32_t adapter = 0; };
 ///
@@ -31,11 +31,10 @@ namespace gate {
 template <std::size_t MostSlots = 32>
 struct basic_adapter_slots {
   static constexpr bool passes = false;  ///< Nobody passes one who lacks blocks.
-  static constexpr bool screens = true;  ///< Each who waits is asked for.
+  static constexpr bool screens = true;  ///< The first of each adapter is asked for.
   static constexpr bool counts = true;   ///< It hears who starts and stops.
 
   std::size_t slots = 8;            ///< So many adapters, at least 1 and at most `MostSlots`.
-  std::size_t most_skipped = 8;     ///< So many are skipped in a plan.
   std::size_t most_overtaken = 64;  ///< So many that need adapters start behind the first who waits for a slot.
 
   /// An adapter that is in use.
@@ -47,6 +46,17 @@ struct basic_adapter_slots {
   std::size_t used = 0;                ///< Adapters that hold a slot.
   overtakings line{};                  ///< Who waits for one, and how many have overtaken it.
   std::uint32_t closing = 0;           ///< In this plan, the adapter that is to come free if these are enough.
+
+  /// Its adapter.
+  template <schedulable R>
+  [[nodiscard]] constexpr std::uint64_t class_of(const R& r) const noexcept {
+    return static_cast<std::uint64_t>(r.adapter);
+  }
+  /// Checks the parameters (asserted; else the nearest that is possible).
+  constexpr void set_up(tokens /*block_size*/) noexcept {
+    TESSERA_ASSERT(slots > 0 && slots <= MostSlots, "there is room for 1 to MostSlots adapters");
+    slots = slots == 0 ? 1 : slots < MostSlots ? slots : MostSlots;
+  }
 
   /// O(slots).
   template <schedulable R>
@@ -70,11 +80,11 @@ struct basic_adapter_slots {
     line.begin();
     closing = 0;
   }
-  /// It is skipped in this plan, by this gate or another one. O(slots).
+  /// Its adapter's requests are skipped in this plan, by this gate or another one. O(slots).
   template <schedulable R>
   constexpr void skips(const R& r) noexcept {
     if (!lacks_slot(r)) return;
-    line.skips(r);
+    line.skips(r, class_of(r));
     // If another one falls below it, that comes free earlier; so there is progress from plan to plan.
     slot fewest{0, 0};
     for (const slot& s : std::span{held}.first(used)) {
@@ -120,10 +130,9 @@ struct basic_adapter_slots {
   }
 
  private:
-  [[nodiscard]] constexpr std::size_t most() const noexcept { return slots < MostSlots ? slots : MostSlots; }
   template <schedulable R>
   [[nodiscard]] constexpr bool lacks_slot(const R& r) const noexcept {
-    return r.adapter != 0 && used >= most() && find(r.adapter) == used;
+    return r.adapter != 0 && used >= slots && find(r.adapter) == used;
   }
   [[nodiscard]] constexpr std::size_t find(std::uint32_t adapter) const noexcept {
     std::size_t i = 0;

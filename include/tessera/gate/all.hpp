@@ -1,18 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <tessera/core/split_mix.hpp>
 #include <tessera/gate/concepts.hpp>
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <tuple>
 
 TESSERA_NAMESPACE_BEGIN
 namespace gate {
 
 /// Several gates as one: who is to start must be let by each. If one says stop, nobody behind is asked; if one says
-/// skip, the candidate is skipped. Behind the first who cannot start, those decide that let somebody pass, and those
-/// that screen have their say as well.
+/// skip, the candidate's class is skipped; if one defers, it starts if no other can. Requests are of one class that are
+/// so for each gate. Behind the first who cannot start, those decide that let somebody pass, and those that screen have
+/// their say as well.
 ///
 /// When to use: adapters and tenants' shares and backfilling at once.
 /// @tparam Gates `gate_policy`s.
@@ -24,8 +27,59 @@ struct all {
 
   static constexpr bool refuses_some = (tessera::detail::gate_refuses<Gates> || ... || false);  ///< If one refuses.
 
-  std::size_t most_skipped = 32;  ///< So many are skipped in a plan, whatever each of them says.
+  std::size_t most_skipped = 32;  ///< So many are looked at in vain in a plan behind the first who cannot start.
   std::tuple<Gates...> gates{};   ///< The gates, for `std::get`.
+
+  /// Of theirs.
+  template <schedulable R>
+    requires(tessera::detail::gate_has_classes<Gates, R> || ... || false)
+  [[nodiscard]] constexpr std::uint64_t class_of(const R& r) const noexcept {
+    // One class is itself, several are mixed: that two different ones become one is out of the question in 64 bits.
+    std::uint64_t mixed = 0;
+    bool is_first = true;
+    const auto one = [&]<class G>(const G& g) noexcept {
+      if constexpr (tessera::detail::gate_has_classes<G, R>) {
+        mixed = is_first ? g.class_of(r)
+                         : tessera::detail::split_mix(mixed + tessera::detail::split_mix_step) + g.class_of(r);
+        is_first = false;
+      }
+    };
+    std::apply([&](const Gates&... g) noexcept { (one(g), ...); }, gates);
+    return mixed;
+  }
+  /// Whether `a` goes before `b` for the first of them that prefers one.
+  template <schedulable R>
+    requires(tessera::detail::gate_prefers<Gates, R> || ... || false)
+  [[nodiscard]] constexpr bool prefers(const R& a, const R& b) const noexcept {
+    int verdict = 0;
+    const auto one = [&]<class G>(const G& g) noexcept {
+      if constexpr (tessera::detail::gate_prefers<G, R>) {
+        if (verdict == 0) verdict = g.prefers(a, b) ? 1 : g.prefers(b, a) ? -1 : 0;
+      }
+    };
+    std::apply([&](const Gates&... g) noexcept { (one(g), ...); }, gates);
+    return verdict > 0;
+  }
+  /// Whether all of them can account for it.
+  template <schedulable R>
+    requires(tessera::detail::gate_knows_some<Gates, R> || ... || false)
+  [[nodiscard]] constexpr bool knows(const R& r) const noexcept {
+    const auto one = [&r]<class G>(const G& g) noexcept {
+      if constexpr (tessera::detail::gate_knows_some<G, R>) {
+        return g.knows(r);
+      } else {
+        return true;
+      }
+    };
+    return std::apply([&](const Gates&... g) noexcept { return (one(g) && ... && true); }, gates);
+  }
+  /// Each checks its parameters.
+  constexpr void set_up(tokens block_size) noexcept {
+    const auto one = [block_size]<class G>(G& g) noexcept {
+      if constexpr (tessera::detail::gate_is_set_up<G>) g.set_up(block_size);
+    };
+    std::apply([&](Gates&... g) noexcept { (one(g), ...); }, gates);
+  }
 
   /// The strictest answer. As the sum of theirs.
   template <schedulable R>
@@ -54,7 +108,7 @@ struct all {
   constexpr void begin() noexcept {
     tell([](auto& g) noexcept { g.begin(); });
   }
-  /// It is skipped in this plan, by one of them.
+  /// Its class is skipped in this plan, by one of them.
   template <schedulable R>
     requires(tessera::detail::gate_hears_skips<Gates, R> || ... || false)
   constexpr void skips(const R& r) noexcept {
@@ -62,10 +116,12 @@ struct all {
       if constexpr (tessera::detail::gate_hears_skips<G, R>) g.skips(r);
     });
   }
-  /// It starts in this plan.
+  /// It starts in this plan. Returns whether one of them wants classes to be asked again.
   template <schedulable R>
-  constexpr void starts(const R& r) noexcept {
-    tell([&r](auto& g) noexcept { g.starts(r); });
+  constexpr bool starts(const R& r) noexcept {
+    bool again = false;
+    tell([&](auto& g) noexcept { again = tessera::detail::tell_start(g, r) || again; });
+    return again;
   }
   /// It has come.
   template <schedulable R>

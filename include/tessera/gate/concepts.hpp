@@ -29,14 +29,15 @@ struct gate_view {
   std::span<const std::uint32_t> own{};  ///< By row: blocks that nobody shares.
   std::size_t places = 0;                ///< So many more could hold blocks, if nobody gives way to them.
   std::size_t most_places = 0;           ///< So many could on the empty instance.
-  bool may_skip = true;                  ///< False: as many have been skipped in this plan as may be, `skip` is `stop`.
 };
 
 /// What becomes of a candidate.
 enum class passage : std::uint8_t {
   start,  ///< It may start; behind one who cannot, as a guest: it gives way as soon as those who wait before it could
           ///< start without it.
-  skip,   ///< It may not; the one behind it is asked, and does not wait for it.
+  defer,  ///< It is another class's turn; it may start if no request of that class can (`prefers`).
+  skip,   ///< It may not, nor may others of its class in this plan; other classes do not wait for it. Behind a request
+          ///< that cannot start: it alone may not.
   stop,   ///< It may not, nor may anyone behind it in this plan.
 };
 
@@ -66,14 +67,59 @@ concept gate_says_whom_it_refuses = requires(const G& g, const R& r, typename R:
 };
 template <class G, class R>
 concept gate_asks = requires(const G& g, const R& r, const gate_view<R>& view) {
-  { g.most_skipped } -> std::convertible_to<std::size_t>;
   { g.ask(r, view) } noexcept -> std::same_as<passage>;
 };
+template <class G>
+concept gate_says_most_skipped = requires(const G& g) {
+  { g.most_skipped } -> std::convertible_to<std::size_t>;
+};
+
+/// It may say of which class a request is.
+template <class G, class R>
+concept gate_sees_classes = requires(const G& g, const R& r) { g.class_of(r); };
+template <class G, class R>
+concept gate_says_class = requires(const G& g, const R& r) {
+  { g.class_of(r) } noexcept -> std::same_as<std::uint64_t>;
+};
+template <class G, class R>
+concept gate_says_class_if_it_sees = !gate_sees_classes<G, R> || gate_says_class<G, R>;
+/// Whether requests wait by class.
+template <class G, class R>
+inline constexpr bool gate_has_classes = gate_screens<G> && gate_sees_classes<G, R>;
+
+/// It may say which of two classes that are deferred goes first.
+template <class G, class R>
+concept gate_prefers = requires(const G& g, const R& a, const R& b) {
+  { g.prefers(a, b) } noexcept -> std::same_as<bool>;
+};
+/// It may say which requests it can account for.
+template <class G, class R>
+concept gate_knows_some = requires(const G& g, const R& r) {
+  { g.knows(r) } noexcept -> std::same_as<bool>;
+};
+/// It may be told the size of a block, and check its parameters, before anything else.
+template <class G>
+concept gate_is_set_up = requires(G& g, tokens block_size) {
+  { g.set_up(block_size) } noexcept -> std::same_as<void>;
+};
+
+/// `g.starts(r)`. Returns whether classes that were deferred are to be asked again.
+template <class G, class R>
+[[nodiscard]] constexpr bool tell_start(G& g, const R& r) noexcept {
+  if constexpr (requires {
+                  { g.starts(r) } -> std::same_as<bool>;
+                }) {
+    return g.starts(r);
+  } else {
+    g.starts(r);
+    return false;
+  }
+}
 
 template <class G, class R>
 concept gate_hears = requires(G& g, const R& r, tokens n) {
   { g.begin() } noexcept -> std::same_as<void>;
-  { g.starts(r) } noexcept -> std::same_as<void>;
+  { g.starts(r) } noexcept;
   { g.joins(r) } noexcept -> std::same_as<void>;
   { g.started(r) } noexcept -> std::same_as<void>;
   { g.charge(r, n) } noexcept -> std::same_as<void>;
@@ -90,7 +136,8 @@ concept gate_hears_skips_quietly = !gate_hears_skips<G, R> || (gate_counts<G> &&
 });
 
 template <class G, class R>
-concept gate_asks_if_it_says = !(G::passes || gate_screens<G>) || gate_asks<G, R>;
+concept gate_asks_if_it_says =
+    (!(G::passes || gate_screens<G>) || gate_asks<G, R>)&&(!G::passes || gate_says_most_skipped<G>);
 template <class G, class R>
 concept gate_hears_if_it_counts = !gate_counts<G> || gate_hears<G, R>;
 template <class G, class R>
@@ -104,30 +151,44 @@ concept gate_says_whom_if_it_refuses = !gate_refuses<G> || gate_says_whom_it_ref
 ///    him.
 /// 2. `G::screens`, a constant, may be missing for false: whether each who waits is asked for when its turn has come
 ///    (`view.blocked` is null then).
-/// 3. If either is true: `g.ask(candidate, view) noexcept -> passage`, const, and `g.most_skipped`, how many may be
-///    skipped in a plan; nobody behind them is asked for.
-/// 4. `G::counts`, a constant, may be missing for false: whether it hears what becomes of its answers. Then, all
+/// 3. If either is true: `g.ask(candidate, view) noexcept -> passage`, const. If `passes`: `g.most_skipped`, how many
+///    are looked at in vain in a plan behind the first who cannot start.
+/// 4. If it screens, it may see classes of requests: `g.class_of(r) noexcept -> std::uint64_t`, const, the same as long
+///    as `r` is in a scheduler. Each class has a queue of its own: one that is skipped holds up no other, and only its
+///    first request is asked for. Without it all requests are of one class, so that `skip` is `stop`. A gate that
+///    defers may have `g.prefers(a, b) noexcept -> bool`, const: of two classes that are deferred, that of `a` starts
+///    first if no other can; without it the order decides.
+/// 5. `G::counts`, a constant, may be missing for false: whether it hears what becomes of its answers. Then, all
 ///    noexcept:
-///    - `g.begin()`: a plan is being made. `g.starts(r)`: `r` starts in it. What is written here is of this plan, and
-///      `begin` forgets it: the plan may be abandoned.
+///    - `g.begin()`: a plan is being made. `g.starts(r)`: `r` starts in it; if it returns true, classes that were
+///      deferred are asked again. What is written here is of this plan, and `begin` forgets it: the plan may be
+///      abandoned.
 ///    - `g.joins(r)`: `r` has come, or is `ready`, and waits. `g.started(r)`: it holds blocks from now on, started by a
 ///      plan that is run, or forked. `g.charge(r, n)`: `n` tokens came of it. `g.stopped(r)`: it holds none any more,
 ///      and waits again, or leaves. `g.left(r)`: it does not wait any more: it has ended or left, or is parked. These
 ///      are for good.
-///    - `g.skips(r)`, which may be missing: `r` is skipped in the plan that is being made. As `starts`.
-/// 5. `G::refuses_some`, a constant, may be missing for false: whether `submit` asks it. Then
+///    - `g.skips(r)`, which may be missing: the class of `r` is skipped or deferred in the plan that is being made. As
+///      `starts`.
+/// 6. `G::refuses_some`, a constant, may be missing for false: whether `submit` asks it. Then
 ///    `g.refuses(r, now) noexcept -> bool`, const, of a request that could join otherwise.
-/// Not checked: `ask` depends on its arguments and on what was told alone; it lets somebody start who is alone, or the
-/// instance would idle for ever; among those whom it skips each time are not all who wait. Nobody is skipped for ever
-/// while others take what it waits for (`gate::overtakings` is for that). Complexity: at most O(residents), asked at
-/// most once for each candidate and plan; all else O(1), `begin` and `skips` O(its own size). Models: `gate::in_line`,
-/// `gate::backfill`, `gate::adapter_slots`, `gate::encoder_cache`, `gate::fair_tenants`, `gate::tenant_deficits`,
-/// `gate::groups`, `gate::in_time`, `gate::all`.
+/// 7. It may have `g.knows(r) noexcept -> bool`, const: whether it can account for `r`. If not, `submit`, `adopt` and
+///    `fork` return `invalid`.
+/// 8. It may have `g.set_up(block_size) noexcept`: called once, before anything else, with the tokens of a block. It
+///    checks its parameters there.
+/// Not checked: `ask` depends on its arguments and on what was told alone; one that could start
+/// may wait behind others of its class that cannot; it lets somebody start who is alone, or the instance would idle for
+/// ever; among those whom it skips each time are not all who wait. Nobody is skipped for ever while others take what it
+/// waits for
+/// (`gate::overtakings` is for that). Complexity: at most O(residents), asked at most once for each class and start,
+/// and for each candidate behind the first who cannot start; all else O(1), `begin`, `starts` and `skips` O(its own
+/// size). Models: `gate::in_line`, `gate::backfill`, `gate::adapter_slots`, `gate::encoder_cache`,
+/// `gate::fair_tenants`, `gate::tenant_deficits`, `gate::groups`, `gate::in_time`, `gate::all`.
 template <class G, class R>
 concept gate_policy =
     schedulable<R> && std::copyable<G> && requires { requires std::same_as<decltype(G::passes), const bool>; } &&
-    detail::gate_asks_if_it_says<G, R> && detail::gate_hears_if_it_counts<G, R> &&
-    detail::gate_hears_skips_quietly<G, R> && detail::gate_says_whom_if_it_refuses<G, R>;
+    detail::gate_asks_if_it_says<G, R> && detail::gate_says_class_if_it_sees<G, R> &&
+    detail::gate_hears_if_it_counts<G, R> && detail::gate_hears_skips_quietly<G, R> &&
+    detail::gate_says_whom_if_it_refuses<G, R>;
 
 namespace gate {
 
@@ -152,13 +213,19 @@ struct explain_gate_policy {
       return gate_screens<G>;
     }
   }();
-  static constexpr bool says_most_skipped = requires(const G& g) {
-    { g.most_skipped } -> std::convertible_to<std::size_t>;
-  };
+  static constexpr bool passes = [] {
+    if constexpr (says_passes) {
+      return G::passes;
+    } else {
+      return false;
+    }
+  }();
   static_assert(std::copyable<G>, "tessera: the gate must be copyable");
   static_assert(says_passes, "tessera: the gate lacks `static constexpr bool passes`");
-  static_assert(!is_asked || says_most_skipped, "tessera: a gate that passes or screens needs `most_skipped`");
-  static_assert(!is_asked || !says_most_skipped || gate_asks<G, R>,
+  static_assert(!passes || gate_says_most_skipped<G>, "tessera: a gate that passes needs `most_skipped`");
+  static_assert(gate_says_class_if_it_sees<G, R>,
+                "tessera: the gate's `class_of` must be `std::uint64_t class_of(const R&) const noexcept`");
+  static_assert(!is_asked || gate_asks<G, R>,
                 "tessera: a gate that passes or screens needs `passage ask(const R&, const gate_view<R>&) const "
                 "noexcept`, and requests the members that it asks of them, as `adapter`, `tenant` or `forks_due`");
   static_assert(is_asked || !gate_asks<G, R>,

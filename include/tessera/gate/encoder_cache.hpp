@@ -5,6 +5,7 @@
 #include <tessera/gate/overtakings.hpp>
 
 #include <array>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -21,11 +22,14 @@ struct encoder_input {
 /// Requests with images start as the encoder can take them: at most so much of its work in a step, and as much as a
 /// cache has room for of the outputs of those who run. Outputs stay in the cache while a request that has them holds
 /// blocks, and then until their room is needed, the longest unused first. Who does not fit is skipped. What a request
-/// has, its function `encoder_inputs()` says:
+/// has, its function `encoder_inputs()` says, the same as long as it is in a scheduler:
 ///
 ///     struct my_request : tessera::request_hook {
 ///       std::span<const tessera::gate::encoder_input> encoder_inputs() const noexcept;
 ///     };
+///
+/// Classes, each with a queue of its own, are requests without inputs, and requests whose inputs have the same number
+/// of tokens within a factor of 2. So small ones do not wait behind large ones that do not fit.
 ///
 /// The engine runs the encoder, before the step, for each input of one who starts (`entry_origin`) that the cache does
 /// not hold when the plan is made (`scheduler.gate().holds(hash)`), and drops outputs that it does not hold any more.
@@ -42,13 +46,12 @@ struct encoder_input {
 template <std::size_t MostOutputs = 128>
 struct basic_encoder_cache {
   static constexpr bool passes = false;       ///< Nobody passes one who lacks blocks.
-  static constexpr bool screens = true;       ///< Each who waits is asked for.
+  static constexpr bool screens = true;       ///< The first of each class is asked for.
   static constexpr bool counts = true;        ///< It hears who starts and stops.
   static constexpr bool refuses_some = true;  ///< Whose inputs do not fit into the empty cache.
 
   tokens per_step{2048};            ///< So much is encoded in a step.
   tokens capacity{8192};            ///< So much the cache holds.
-  std::size_t most_skipped = 8;     ///< So many are skipped in a plan.
   std::size_t most_overtaken = 64;  ///< So many with inputs start behind the first who does not fit.
 
   /// An output.
@@ -69,6 +72,22 @@ struct basic_encoder_cache {
 
   /// Whether the cache has the output of such an input. O(outputs).
   [[nodiscard]] constexpr bool holds(std::uint64_t hash) const noexcept { return find(hash) != held; }
+
+  /// By how many tokens its inputs have in all, rounded down to a power of 2; 0 if it has none. O(inputs).
+  template <schedulable R>
+  [[nodiscard]] constexpr std::uint64_t class_of(const R& r) const noexcept {
+    const std::span<const encoder_input> inputs = r.encoder_inputs();
+    tokens all{};
+    for (const encoder_input& input : inputs) all += input.size;
+    return inputs.empty() ? 0U
+                          : 1U + static_cast<std::uint64_t>(std::bit_width(static_cast<std::uint64_t>(all.count())));
+  }
+  /// Checks the parameters (asserted; else the nearest that is possible).
+  constexpr void set_up(tokens /*block_size*/) noexcept {
+    TESSERA_ASSERT(per_step > tokens{} && capacity > tokens{}, "an encoder cache has room, and a budget");
+    per_step = max(per_step, tokens{1});
+    capacity = max(capacity, tokens{1});
+  }
 
   /// O(inputs * (inputs + outputs)).
   template <schedulable R>
@@ -101,11 +120,11 @@ struct basic_encoder_cache {
     for (output& o : std::span{outputs}.first(held)) o.planned = false;
     line.begin();
   }
-  /// It is skipped in this plan, by this gate or another one. As `ask`.
+  /// Its class is skipped in this plan, by this gate or another one. As `ask`.
   template <schedulable R>
   constexpr void skips(const R& r) noexcept {
     const std::span<const encoder_input> inputs = r.encoder_inputs();
-    if (!inputs.empty() && !fits(inputs)) line.skips(r);
+    if (!inputs.empty() && !fits(inputs)) line.skips(r, class_of(r));
   }
   /// It starts in this plan.
   template <schedulable R>

@@ -4,6 +4,7 @@
 #include <tessera/gate/concepts.hpp>
 #include <tessera/gate/tenants.hpp>
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -15,15 +16,13 @@ namespace gate {
 /// Tenants get service in proportion to their weights, counted in tokens: of those with requests that wait, the one who
 /// has had least starts next. A request's prompt is charged to its tenant when it starts, each token when it is
 /// generated. One who comes back after a pause has had as much as the least of those who wait, so that nobody saves up.
-/// Which tenant's a request is, its member `tenant` says, below `Tenants`.
+/// Which tenant's a request is, its member `tenant` says, below `Tenants`; another request is `invalid`.
 ///
 ///     struct my_request : tessera::request_hook { std::uint32_t tenant = 0; };
 ///
-/// Among the requests of a tenant the order decides. Others are skipped, `most_skipped` in a plan; the next
-/// after these starts whoever it is if nobody has, so that nothing is idle because whose turn it is stands too far
-/// behind. A plan goes on from the one who started: who was skipped before him is asked in the next. So shares are kept
-/// as long as not more than `most_skipped` of one tenant wait before the first of another: where tenants flood the
-/// queue, let it be as long as that; it costs some nanoseconds for each that is skipped.
+/// Each tenant is a class with a queue of its own, in which the order decides. So shares do not depend on how many
+/// requests of a tenant wait. If the tenant whose turn it is has no request that may start (another gate skips all of
+/// them), the next starts. The account is exact: what a weight does not divide is carried on.
 ///
 /// When to use: tenants who pay alike should get alike, whatever the lengths of their requests.
 /// Source: VTC, weighted (Sheng et al. 2024, "Fairness in serving large language models", algorithm 2 and section
@@ -32,106 +31,171 @@ namespace gate {
 template <std::size_t Tenants = 64>
 struct basic_fair_tenants {
   static constexpr bool passes = false;       ///< Nobody passes one who lacks blocks.
-  static constexpr bool screens = true;       ///< Each who waits is asked for.
+  static constexpr bool screens = true;       ///< The first of each tenant is asked for.
   static constexpr bool counts = true;        ///< It hears who starts and what it costs.
   static constexpr bool refuses_some = true;  ///< Who has too many waiting.
 
-  std::int64_t prompt_cost = 1;                                                  ///< Of a token of a prompt.
-  std::int64_t output_cost = 2;                                                  ///< Of a token that is generated.
-  std::size_t most_skipped = 32;                                                 ///< So many are skipped in a plan.
+  std::int64_t prompt_cost = 1;  ///< Of a token of a prompt. From 0 to 2^20.
+  std::int64_t output_cost = 2;  ///< Of a token that is generated. From 0 to 2^20.
   std::array<std::int64_t, Tenants> weights = detail::equal_weights<Tenants>();  ///< Shares, in proportion. At least 1.
 
   std::int64_t most_waiting = std::numeric_limits<std::int64_t>::max();  ///< Of one tenant; `submit` refuses more.
 
-  static constexpr std::int64_t unit = 1 << 10;  ///< Of `had`: a token of cost 1 and weight 1.
+  /// The cost of a tenant's tokens over its weight: `whole + part / weight`, with `part < weight`.
+  struct service {
+    std::int64_t whole = 0;
+    std::int64_t part = 0;
+  };
   /// What is known of a tenant.
   struct account {
-    std::int64_t had = 0;      ///< The cost of its tokens over its weight, in units.
+    service had{};             ///< By requests that have started.
+    service planned{};         ///< The same, with the plan that was made last,
+    std::int64_t starts = 0;   ///< in which so many start.
     std::int64_t waiting = 0;  ///< Requests that wait.
-    std::int64_t charged = 0;  ///< By the plan that is being made,
-    std::int64_t starts = 0;   ///< in which so many of these start.
   };
   std::array<account, Tenants> accounts{};  ///< One for each.
   std::size_t last = 0;                     ///< Whose request started last.
-  /// Had by whoever has had least of those with more that wait, in the plan that is being made.
-  std::int64_t least = 0;
+  /// Who has had least of those with more that wait, in the plan that is being made; `Tenants`: no more wait.
+  std::size_t least = Tenants;
+
+  /// Its tenant.
+  template <schedulable R>
+  [[nodiscard]] constexpr std::uint64_t class_of(const R& r) const noexcept {
+    return static_cast<std::uint64_t>(r.tenant);
+  }
+  /// Whether there is such a tenant.
+  template <schedulable R>
+  [[nodiscard]] constexpr bool knows(const R& r) const noexcept {
+    return of(r) != Tenants;
+  }
+  /// Checks the parameters (asserted; else the nearest that is possible).
+  constexpr void set_up(tokens /*block_size*/) noexcept {
+    detail::check_weights(weights);
+    detail::check_between(prompt_cost, 0, detail::most_cost);
+    detail::check_between(output_cost, 0, detail::most_cost);
+  }
 
   /// O(1).
   template <schedulable R>
     requires requires(const R& r) {
       { r.tenant } -> std::convertible_to<std::uint32_t>;
     }
-  [[nodiscard]] constexpr passage ask(const R& candidate, const gate_view<R>& view) const noexcept {
-    const account& own = accounts[of(candidate)];
-    if (own.had + own.charged <= least) return passage::start;
-    if (view.may_skip) return passage::skip;
-    return view.admitted.empty() ? passage::start : passage::stop;
+  [[nodiscard]] constexpr passage ask(const R& candidate, const gate_view<R>& /*view*/) const noexcept {
+    const std::size_t own = of(candidate);
+    if (own == Tenants || least == Tenants) return passage::start;
+    return is_less(accounts[least].planned, least, accounts[own].planned, own) ? passage::defer : passage::start;
   }
-  /// What a tenant has had, in units. O(1).
-  [[nodiscard]] constexpr std::int64_t had(std::size_t tenant) const noexcept { return accounts[tenant].had; }
+  /// Whether the tenant of `a` has had less than that of `b`.
+  template <schedulable R>
+  [[nodiscard]] constexpr bool prefers(const R& a, const R& b) const noexcept {
+    const std::size_t t = of(a);
+    const std::size_t u = of(b);
+    if (t == Tenants || u == Tenants) return u != Tenants;
+    return is_less(accounts[t].planned, t, accounts[u].planned, u);
+  }
+  /// What a tenant has had: the cost of its tokens over its weight, rounded down. O(1).
+  [[nodiscard]] constexpr std::int64_t had(std::size_t tenant) const noexcept { return accounts[tenant].had.whole; }
 
   /// Whether as many of its tenant wait as may.
   template <schedulable R>
   [[nodiscard]] constexpr bool refuses(const R& r, typename R::time_point /*now*/) const noexcept {
-    return accounts[of(r)].waiting >= most_waiting;
+    const std::size_t own = of(r);
+    return own == Tenants || accounts[own].waiting >= most_waiting;
   }
 
   /// A plan is being made. O(tenants).
   constexpr void begin() noexcept {
-    for (account& a : accounts) a.charged = a.starts = 0;
+    bool is_large = false;
+    for (const account& a : accounts) is_large = is_large || a.had.whole > most_had;
+    if (is_large) count_from_least();
+    for (account& a : accounts) a.planned = a.had, a.starts = 0;
     find_least();
   }
-  /// It starts in this plan. O(tenants).
+  /// It starts in this plan. Returns whether it is another tenant's turn now. O(tenants).
   template <schedulable R>
-  constexpr void starts(const R& r) noexcept {
-    account& a = accounts[of(r)];
-    a.charged += cost_of_prompt(r);
-    ++a.starts;
+  constexpr bool starts(const R& r) noexcept {
+    const std::size_t own = of(r);
+    if (own == Tenants) return false;
+    const std::size_t before = least;
+    const service had_before = before == Tenants ? service{} : accounts[before].planned;
+    add(accounts[own].planned, cost_of_prompt(r), own);
+    ++accounts[own].starts;
     find_least();
+    return before != Tenants && least != Tenants && is_less(had_before, before, accounts[least].planned, least);
   }
   /// It has come.
   template <schedulable R>
   constexpr void joins(const R& r) noexcept {
-    account& own = accounts[of(r)];
-    if (own.waiting++ != 0) return;
-    std::int64_t least = std::numeric_limits<std::int64_t>::max();
-    for (const account& a : accounts) {
-      if (&a != &own && a.waiting != 0 && a.had < least) least = a.had;
+    const std::size_t own = of(r);
+    if (own == Tenants || accounts[own].waiting++ != 0) return;
+    std::size_t from = Tenants;
+    for (std::size_t t = 0; t != Tenants; ++t) {
+      if (t == own || accounts[t].waiting == 0) continue;
+      if (from == Tenants || is_less(accounts[t].had, t, accounts[from].had, from)) from = t;
     }
-    if (least == std::numeric_limits<std::int64_t>::max()) least = accounts[last].had;
-    if (own.had < least) own.had = least;
+    if (from == Tenants) from = last;
+    service& had = accounts[own].had;
+    const service lift = accounts[from].had;
+    if (is_less(had, own, lift, from)) had = {lift.whole, lift.part * weights[own] / weights[from]};
   }
   /// It holds blocks from now on.
   template <schedulable R>
   constexpr void started(const R& r) noexcept {
-    account& a = accounts[of(r)];
-    a.had += cost_of_prompt(r);
-    --a.waiting;
-    last = of(r);
-    a.charged = a.starts = 0;  // of the plan that was made last, which has been told of now
+    const std::size_t own = of(r);
+    if (own == Tenants) return;
+    add(accounts[own].had, cost_of_prompt(r), own);
+    --accounts[own].waiting;
+    last = own;
   }
   /// So many tokens came of it.
   template <schedulable R>
   constexpr void charge(const R& r, tokens n) noexcept {
-    accounts[of(r)].had += n.count() * output_cost * unit / weights[of(r)];
+    const std::size_t own = of(r);
+    if (own != Tenants) add(accounts[own].had, n.count() * output_cost, own);
   }
   /// It holds none any more, and waits again or leaves.
   template <schedulable R>
   constexpr void stopped(const R& r) noexcept {
-    ++accounts[of(r)].waiting;
+    if (const std::size_t own = of(r); own != Tenants) ++accounts[own].waiting;
   }
   /// It has ended or left.
   template <schedulable R>
   constexpr void left(const R& r) noexcept {
-    --accounts[of(r)].waiting;
+    if (const std::size_t own = of(r); own != Tenants) --accounts[own].waiting;
   }
 
  private:
+  static constexpr std::int64_t most_had = std::int64_t{1} << 60;
+
+  /// Whether `a`, of tenant `t`, is less than `b`, of tenant `u`. The products stay below 2^62.
+  [[nodiscard]] constexpr bool is_less(const service& a, std::size_t t, const service& b,
+                                       std::size_t u) const noexcept {
+    return a.whole != b.whole ? a.whole < b.whole : a.part * weights[u] < b.part * weights[t];
+  }
+  constexpr void add(service& s, std::int64_t cost, std::size_t tenant) const noexcept {
+    const std::int64_t weight = weights[tenant];
+    s.whole += cost / weight;
+    s.part += cost % weight;
+    if (s.part < weight) return;
+    s.part -= weight;
+    ++s.whole;
+  }
   constexpr void find_least() noexcept {
-    least = std::numeric_limits<std::int64_t>::max();
-    for (const account& a : accounts) {
-      if (a.waiting > a.starts && a.had + a.charged < least) least = a.had + a.charged;
+    least = Tenants;
+    for (std::size_t t = 0; t != Tenants; ++t) {
+      const account& a = accounts[t];
+      if (a.waiting <= a.starts) continue;
+      if (least == Tenants || is_less(a.planned, t, accounts[least].planned, least)) least = t;
     }
+  }
+  /// Differences alone count, so all are counted from the least of those who wait. Who has had less and does not wait
+  /// is given as much when it comes back.
+  constexpr void count_from_least() noexcept {
+    std::int64_t from = accounts[last].had.whole;
+    for (const account& a : accounts) {
+      if (a.waiting != 0) from = std::min(from, a.had.whole);
+    }
+    for (account& a : accounts) a.had = a.had.whole < from ? service{} : service{a.had.whole - from, a.had.part};
   }
   template <class R>
   [[nodiscard]] static constexpr std::size_t of(const R& r) noexcept {
@@ -139,7 +203,7 @@ struct basic_fair_tenants {
   }
   template <class R>
   [[nodiscard]] constexpr std::int64_t cost_of_prompt(const R& r) const noexcept {
-    return detail::owes_its_prompt(r) ? r.prompt.count() * prompt_cost * unit / weights[of(r)] : 0;
+    return detail::owes_its_prompt(r) ? r.prompt.count() * prompt_cost : 0;
   }
 };
 

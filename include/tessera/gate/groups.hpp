@@ -24,8 +24,6 @@ struct groups {
   static constexpr bool passes = false;  ///< Nobody passes one who lacks blocks.
   static constexpr bool screens = true;  ///< Each who waits is asked for.
 
-  std::size_t most_skipped = 1;  ///< Nobody is skipped.
-
   /// O(residents).
   template <schedulable R>
     requires requires(const R& r) {

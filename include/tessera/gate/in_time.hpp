@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <tessera/core/assert.hpp>
 #include <tessera/gate/concepts.hpp>
 
 TESSERA_NAMESPACE_BEGIN
@@ -23,6 +24,11 @@ struct in_time {
 
   double prefill_per_s = 10'000;  ///< Tokens of prompts that the instance computes in a second beside its decodes.
   tokens queued{};                ///< Of those who wait: what they have to compute.
+
+  /// Checks the parameter (asserted; where it is not positive, whoever has a time to answer by is refused).
+  constexpr void set_up(tokens /*block_size*/) noexcept {
+    TESSERA_ASSERT(prefill_per_s > 0, "prompts are computed at a positive rate");
+  }
 
   /// Whether it would be late. O(1).
   template <schedulable R>

@@ -14,6 +14,9 @@ namespace gate {
 /// Once as many have started behind it as may, the gate lets nobody start behind it who would take what is to come
 /// free.
 ///
+/// Requests wait by class, and only the first of a class is asked for. If one that came later stands before the watched
+/// one in its class, as a higher priority does, it is skipped in the place of that one.
+///
 /// Where nobody joins before others, one that joined behind k who are skipped is watched after these at the latest: it
 /// is overtaken by at most k + 1 times as many, and by those who go on starting because they hold nothing up.
 ///
@@ -21,12 +24,14 @@ namespace gate {
 /// Every call O(1).
 struct overtakings {
   std::uint64_t watched = 0;  ///< The `sequence` of who is watched; 0: nobody.
+  std::uint64_t kind = 0;     ///< Its class.
   std::size_t before = 0;     ///< So many have started behind it in plans that were run.
 
-  std::uint64_t skipped = 0;  ///< In the plan that was made last: who is, or will be, watched, if it was skipped,
-  std::uint64_t first = 0;    ///< the first who starts behind it,
-  std::size_t more = 0;       ///< and how many do;
-  bool starts_now = false;    ///< whether who was watched starts, so that it is the next one's turn.
+  std::uint64_t skipped = 0;   ///< In the plan that was made last: who is, or will be, watched, if it was skipped,
+  std::uint64_t its_kind = 0;  ///< that one's class,
+  std::uint64_t first = 0;     ///< the first who starts behind it,
+  std::size_t more = 0;        ///< and how many do;
+  bool starts_now = false;     ///< whether who was watched starts, so that it is the next one's turn.
 
   /// Whether those who are asked now are behind the one that is watched, and as many have overtaken it as may.
   [[nodiscard]] constexpr bool are_enough(std::size_t most) const noexcept {
@@ -38,11 +43,17 @@ struct overtakings {
     skipped = first = more = 0;
     starts_now = false;
   }
-  /// It is skipped in this plan, for what others hold.
+  /// It is the first of its class, and skipped in this plan for what others hold.
   template <schedulable R>
-  constexpr void skips(const R& r) noexcept {
-    const std::uint64_t name = r.state().sequence;
-    if (watched == 0 || starts_now ? skipped == 0 : name == watched) skipped = name;
+  constexpr void skips(const R& r, std::uint64_t its_class) noexcept {
+    if (skipped != 0) return;
+    if (watched == 0 || starts_now) {
+      skipped = r.state().sequence;
+      its_kind = its_class;
+    } else if (its_class == kind) {
+      skipped = watched;
+      its_kind = kind;
+    }
   }
   /// It starts in this plan.
   template <schedulable R>
@@ -58,6 +69,7 @@ struct overtakings {
     forget(name);
     if (first == 0 || name != first) return;
     watched = skipped;
+    kind = its_kind;
     before += more;
     begin();
   }

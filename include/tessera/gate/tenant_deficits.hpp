@@ -18,30 +18,32 @@ namespace gate {
 /// order's order, so that requests that share a prefix can stay together for a quantum's worth of tokens; who has none
 /// is skipped. When nobody who waits has any, all who have none get a quantum, again until somebody has some. A prompt
 /// is charged to its tenant when it starts, without its blocks that were found, each token when it is generated. Which
-/// tenant's a request is, its member `tenant` says, below `Tenants`.
+/// tenant's a request is, its member `tenant` says, below `Tenants`; another request is `invalid`.
 ///
 ///     struct my_request : tessera::request_hook { std::uint32_t tenant = 0; };
+///
+/// Each tenant is a class with a queue of its own. If the tenants whose turn it is have no request that may start
+/// (another gate skips all of them), the tenant that lacks the fewest quanta starts next. While no other tenant's
+/// request waits, a tenant runs into no debt, and older debt is forgiven: it takes nothing from anybody.
 ///
 /// With an order by what of a prompt is cached (`order::longest_prefix`) it is DLPM; with
 /// arrival order it is deficit round robin. Between two tenants who always have requests waiting, what they are
 /// charged for their weights differs by at most two quanta and twice the largest charge between two questions.
-/// `most_skipped` are skipped in a plan; the next after these starts whoever it is if nobody has.
 ///
 /// When to use: as `fair_tenants`, where prompts share prefixes. A small quantum is fairer, a large one keeps more
-/// prefixes together.
-/// Source: DLPM (Cao et al. 2025, "Locality-aware fair scheduling in LLM serving", section 4).
+/// prefixes together. It is multiplied by the weight: with weights in the thousands, let it be small.
+/// Source: DLPM (Cao et al. 2025, "Locality-aware fair scheduling in LLM serving", section 4). That debt is forgiven is
+/// ours; deficit round robin does it with a queue that becomes empty.
 /// @tparam Tenants so many, at most.
 template <std::size_t Tenants = 64>
 struct basic_tenant_deficits {
   static constexpr bool passes = false;  ///< Nobody passes one who lacks blocks.
-  static constexpr bool screens = true;  ///< Each who waits is asked for.
+  static constexpr bool screens = true;  ///< The first of each tenant is asked for.
   static constexpr bool counts = true;   ///< It hears who starts and what it costs.
 
-  std::int64_t quantum = 4096;    ///< Credit that a tenant of weight 1 gets at a time. At least 1.
-  tokens block_size{16};          ///< Of the scheduler's limits.
-  std::int64_t prompt_cost = 1;   ///< Of a token of a prompt that is computed.
-  std::int64_t output_cost = 2;   ///< Of a token that is generated.
-  std::size_t most_skipped = 32;  ///< So many are skipped in a plan.
+  std::int64_t quantum = 4096;   ///< Credit that a tenant of weight 1 gets at a time. From 1 to 2^31 - 1.
+  std::int64_t prompt_cost = 1;  ///< Of a token of a prompt that is computed. From 0 to 2^20.
+  std::int64_t output_cost = 2;  ///< Of a token that is generated. From 0 to 2^20.
   std::array<std::int64_t, Tenants> weights = detail::equal_weights<Tenants>();  ///< Shares, in proportion. At least 1.
 
   /// What is known of a tenant.
@@ -52,17 +54,45 @@ struct basic_tenant_deficits {
     std::int64_t starts = 0;   ///< in which so many of these start.
   };
   std::array<account, Tenants> accounts{};  ///< One for each.
+  std::size_t tenants_waiting = 0;          ///< Tenants with requests that wait.
+  std::int64_t fewest = none;               ///< Quanta, in this plan, until a tenant with more that wait has credit.
+  tokens block{};                           ///< Tokens of a block, as the scheduler says.
 
-  /// O(tenants).
+  /// Its tenant.
+  template <schedulable R>
+  [[nodiscard]] constexpr std::uint64_t class_of(const R& r) const noexcept {
+    return static_cast<std::uint64_t>(r.tenant);
+  }
+  /// Whether there is such a tenant.
+  template <schedulable R>
+  [[nodiscard]] constexpr bool knows(const R& r) const noexcept {
+    return of(r) != Tenants;
+  }
+  /// Checks the parameters (asserted; else the nearest that is possible), and takes the size of a block.
+  constexpr void set_up(tokens block_size) noexcept {
+    detail::check_weights(weights);
+    detail::check_between(quantum, 1, detail::most_weight);
+    detail::check_between(prompt_cost, 0, detail::most_cost);
+    detail::check_between(output_cost, 0, detail::most_cost);
+    block = block_size;
+  }
+
+  /// O(1).
   template <schedulable R>
     requires requires(const R& r) {
       { r.tenant } -> std::convertible_to<std::uint32_t>;
     }
-  [[nodiscard]] constexpr passage ask(const R& candidate, const gate_view<R>& view) const noexcept {
+  [[nodiscard]] constexpr passage ask(const R& candidate, const gate_view<R>& /*view*/) const noexcept {
     const std::size_t own = of(candidate);
-    if (rounds(own, accounts[own].left) <= fewest_rounds(&account::left)) return passage::start;
-    if (view.may_skip) return passage::skip;
-    return view.admitted.empty() ? passage::start : passage::stop;
+    return own == Tenants || rounds(own, accounts[own].left) <= fewest ? passage::start : passage::defer;
+  }
+  /// Whether the tenant of `a` lacks fewer quanta than that of `b`.
+  template <schedulable R>
+  [[nodiscard]] constexpr bool prefers(const R& a, const R& b) const noexcept {
+    const std::size_t t = of(a);
+    const std::size_t u = of(b);
+    if (t == Tenants || u == Tenants) return u != Tenants;
+    return rounds(t, accounts[t].left) < rounds(u, accounts[u].left);
   }
   /// What a tenant may spend. O(1).
   [[nodiscard]] constexpr std::int64_t credit(std::size_t tenant) const noexcept { return accounts[tenant].credit; }
@@ -70,76 +100,102 @@ struct basic_tenant_deficits {
   /// A plan is being made. O(tenants).
   constexpr void begin() noexcept {
     for (account& a : accounts) a.left = a.credit, a.starts = 0;
+    fewest = fewest_rounds(&account::left);
   }
-  /// It starts in this plan. O(tenants).
+  /// It starts in this plan. Returns whether it may be another tenant's turn now. O(tenants).
   template <schedulable R>
-  constexpr void starts(const R& r) noexcept {
+  constexpr bool starts(const R& r) noexcept {
+    const std::size_t own = of(r);
+    if (own == Tenants) return false;
     refill(&account::left);
-    account& own = accounts[of(r)];
-    own.left -= cost_of_prompt(r);
-    ++own.starts;
+    ++accounts[own].starts;
+    bool others_wait = false;
+    for (std::size_t t = 0; t != Tenants; ++t) {
+      others_wait = others_wait || (t != own && accounts[t].waiting > accounts[t].starts);
+    }
+    spend(accounts[own].left, cost_of_prompt(r), others_wait);
+    fewest = fewest_rounds(&account::left);
+    return fewest > 0 && fewest != none;
   }
   /// It has come.
   template <schedulable R>
   constexpr void joins(const R& r) noexcept {
-    ++accounts[of(r)].waiting;
+    waits(of(r));
   }
   /// It holds blocks from now on. O(tenants).
   template <schedulable R>
   constexpr void started(const R& r) noexcept {
+    const std::size_t own = of(r);
+    if (own == Tenants) return;
     for (account& a : accounts) a.starts = 0;  // of the plan that was made last, which is told of now
     refill(&account::credit);
-    account& own = accounts[of(r)];
-    own.credit -= cost_of_prompt(r);
-    --own.waiting;
+    waits_no_more(own);
+    spend(accounts[own].credit, cost_of_prompt(r), others_wait(own));
   }
   /// So many tokens came of it.
   template <schedulable R>
   constexpr void charge(const R& r, tokens n) noexcept {
-    accounts[of(r)].credit -= n.count() * output_cost;
+    const std::size_t own = of(r);
+    if (own != Tenants) spend(accounts[own].credit, n.count() * output_cost, others_wait(own));
   }
   /// It holds none any more, and waits again or leaves.
   template <schedulable R>
   constexpr void stopped(const R& r) noexcept {
-    ++accounts[of(r)].waiting;
+    waits(of(r));
   }
   /// It has ended or left.
   template <schedulable R>
   constexpr void left(const R& r) noexcept {
-    --accounts[of(r)].waiting;
+    waits_no_more(of(r));
   }
 
  private:
+  static constexpr std::int64_t none = std::numeric_limits<std::int64_t>::max();
+
   template <class R>
   [[nodiscard]] static constexpr std::size_t of(const R& r) noexcept {
     return detail::tenant_of<Tenants>(r);
+  }
+  constexpr void waits(std::size_t tenant) noexcept {
+    if (tenant != Tenants && accounts[tenant].waiting++ == 0) ++tenants_waiting;
+  }
+  constexpr void waits_no_more(std::size_t tenant) noexcept {
+    if (tenant != Tenants && --accounts[tenant].waiting == 0) --tenants_waiting;
+  }
+  [[nodiscard]] constexpr bool others_wait(std::size_t tenant) const noexcept {
+    return tenants_waiting > (accounts[tenant].waiting != 0 ? 1U : 0U);
+  }
+  /// What is used while no other tenant waits makes no debt.
+  static constexpr void spend(std::int64_t& purse, std::int64_t cost, bool others_wait) noexcept {
+    purse -= cost;
+    if (!others_wait) purse = std::max<std::int64_t>(purse, 0);
   }
   /// So often it would have to get a quantum to have any credit.
   [[nodiscard]] constexpr std::int64_t rounds(std::size_t tenant, std::int64_t credit) const noexcept {
     return credit > 0 ? 0 : -credit / (quantum * weights[tenant]) + 1;
   }
-  /// So often until somebody who waits has some.
+  /// So often until somebody who waits has some; `none` if nobody waits.
   [[nodiscard]] constexpr std::int64_t fewest_rounds(std::int64_t account::*purse) const noexcept {
-    std::int64_t fewest = std::numeric_limits<std::int64_t>::max();
+    std::int64_t least = none;
     for (std::size_t t = 0; t != Tenants; ++t) {
       const account& a = accounts[t];
-      if (a.waiting > a.starts) fewest = std::min(fewest, rounds(t, a.*purse));
+      if (a.waiting > a.starts) least = std::min(least, rounds(t, a.*purse));
     }
-    return fewest;
+    return least;
   }
   /// Who has no credit gets some, if all who wait have none; who does not wait gets what has been missed, not more.
   constexpr void refill(std::int64_t account::*purse) noexcept {
-    const std::int64_t fewest = fewest_rounds(purse);
-    if (fewest == 0 || fewest == std::numeric_limits<std::int64_t>::max()) return;
+    const std::int64_t quanta = fewest_rounds(purse);
+    if (quanta == 0 || quanta == none) return;
     for (std::size_t t = 0; t != Tenants; ++t) {
       std::int64_t& own = accounts[t].*purse;
-      own += std::min(fewest, rounds(t, own)) * quantum * weights[t];
+      own += std::min(quanta, rounds(t, own)) * quantum * weights[t];
     }
   }
   /// Without what was found.
   template <class R>
   [[nodiscard]] constexpr std::int64_t cost_of_prompt(const R& r) const noexcept {
-    const tokens found = block_size * static_cast<std::int64_t>(r.state().shared_blocks);
+    const tokens found = block * static_cast<std::int64_t>(r.state().shared_blocks);
     return detail::owes_its_prompt(r) ? std::max<std::int64_t>(0, r.prompt.count() - found.count()) * prompt_cost : 0;
   }
 };

@@ -152,9 +152,10 @@ class iteration_scheduler {
 
   /// Puts a request into the waiting queue. O(log waiting). Allowed at any moment.
   /// Returns `accepted`; `never_fits` if prompt + max_output cannot run even on the empty instance; `queue_full`;
-  /// `busy` if it is in a scheduler, or in a queue of yours; `invalid` if the prompt is empty, max_output negative, or
-  /// if it has more `prefix_hashes()` than full blocks (the tokens of another would be found by the one too many);
-  /// `refused` if nothing of that is so, and the gate does not want it.
+  /// `busy` if it is in a scheduler, or in a queue of yours; `invalid` if the prompt is empty, max_output negative, if
+  /// it has more `prefix_hashes()` than full blocks (the tokens of another would be found by the one too many), or if
+  /// the gate cannot account for it: its tenant is out of range; `refused` if nothing of that is so, and the gate does
+  /// not want it.
   [[nodiscard]] status submit(Request& r, time_point now) noexcept {
     const request_progress<clock_type> p{
         .length = r.prompt, .phase = r.starts_in, .arrived = now, .answering_since = now};
@@ -341,15 +342,16 @@ class iteration_scheduler {
   /// needs a member `forks_due`, as for `gate::groups`: while it is not 0, no plan goes on with a request of which one
   /// in flight will know the next token; all children begin between that plan's commit and the next plan. O(log
   /// residents + blocks held). Returns `unknown_request` if the parent is no resident here, `invalid` if the prompts
-  /// differ or max_output is negative; `busy` while a plan is open or one in flight has the parent, or if the child is
-  /// in a scheduler; `never_fits`; `exhausted` if there is no place, or no block for the copy.
+  /// differ, max_output is negative or the gate cannot account for the child; `busy` while a plan is open or one in
+  /// flight has the parent, or if the child is in a scheduler; `never_fits`; `exhausted` if there is no place, or no
+  /// block for the copy.
   [[nodiscard]] status fork(const Request& parent, Request& child) noexcept {
     if (parent.state().life != lifecycle::resident || !roster_.contains(parent)) return status::unknown_request;
     if (plans_.has_open() || is_in_flight(parent) || is_live(child.state().life) ||
         static_cast<const detail::rank_hook&>(child).is_linked()) {
       return status::busy;
     }
-    if (child.prompt != parent.prompt || child.max_output < tokens{}) return status::invalid;
+    if (child.prompt != parent.prompt || child.max_output < tokens{} || !is_known(child)) return status::invalid;
     if (!fits(parent.state().length, max(child.max_output - parent.generated(), tokens{}))) return status::never_fits;
     if (roster_.residents.size() + roster_.suspended.size() + roster_.draining >= limits_.residents) {
       return status::exhausted;
@@ -358,8 +360,9 @@ class iteration_scheduler {
   }
 
   /// Calls `f(r)`, which may change what the order's `before` looks at (its priority, members of yours), and moves `r`
-  /// to where it then belongs. It keeps its KV. O(log n) comparisons and, for a resident, a move of pointers. Returns
-  /// `unknown_request` if it is not here, `busy` while a plan is open: nothing is called then.
+  /// to where it then belongs. What the gate looks at must stay as it is. It keeps its KV. O(log n) comparisons and,
+  /// for a resident, a move of pointers. Returns `unknown_request` if it is not here, `busy` while a plan is open:
+  /// nothing is called then.
   template <std::invocable<Request&> F>
   [[nodiscard]] status update(Request& r, F&& f) noexcept {
     if (!roster_.contains(r)) return status::unknown_request;
@@ -478,8 +481,9 @@ class iteration_scheduler {
   }
   /// Requests that hold device blocks and run, in rank order. Invalidated by every other call.
   [[nodiscard]] std::span<Request* const> residents() const noexcept { return roster_.residents.all(); }
-  /// The waiting requests, in rank order from `front()`.
-  [[nodiscard]] const ordered_queue<Request, Order>& waiting() const noexcept { return roster_.waiting; }
+  /// The waiting requests, in rank order from `front()`: an `ordered_queue`, or, where the gate sees classes, a
+  /// `class_queue`.
+  [[nodiscard]] const auto& waiting() const noexcept { return roster_.waiting; }
   /// What has happened so far. O(1).
   [[nodiscard]] const scheduler_counters& counters() const noexcept { return roster_.counters; }
   /// The gate, as it counts by now.
@@ -542,6 +546,7 @@ class iteration_scheduler {
     TESSERA_ASSERT(detail::is_possible(c.admit), "a value of the admission policy cannot be meant");
     TESSERA_ASSERT(detail::is_possible(c.gate), "a value of the gate cannot be meant");
     TESSERA_ASSERT(detail::is_possible(c.draft), "a value of the draft policy cannot be meant");
+    if constexpr (detail::gate_is_set_up<Gate>) roster_.gate.set_up(roster_.kv.block_size());
   }
 
   [[nodiscard]] std::int64_t free_blocks() const noexcept { return roster_.kv.free_blocks(); }
@@ -560,11 +565,20 @@ class iteration_scheduler {
     if (p.computed < tokens{0} || p.computed >= p.length) return status::invalid;
     if (p.reasoning < tokens{0} || p.reasoning > p.length - r.prompt) return status::invalid;
     if (!ledger::travels && p.computed != tokens{}) return status::invalid;
+    if (!is_known(r)) return status::invalid;
     const tokens to_come = max(r.max_output - (p.length - r.prompt), tokens{0});
     if (!fits(p.length, to_come)) return status::never_fits;
     if (roster_.kv.names_too_much(r, p.length)) return status::invalid;
     if (roster_.waiting.size() + roster_.parked.size() >= limits_.requests) return status::queue_full;
     return status::accepted;
+  }
+  /// Whether the gate can account for it.
+  [[nodiscard]] bool is_known(const Request& r) const noexcept {
+    if constexpr (detail::gate_knows_some<Gate, Request>) {
+      return roster_.gate.knows(r);
+    } else {
+      return true;
+    }
   }
   /// Whether something else writes to its blocks.
   [[nodiscard]] static bool is_loading(const Request& r) noexcept {
@@ -628,9 +642,9 @@ class iteration_scheduler {
     s.load.clear();
     s.load_after = 0;
     s.skipped.clear();
-    s.skips = 0;
     s.held_for_prefix.clear();
     find_leaders(s);
+    s.ask_again = false;
     if constexpr (detail::gate_counts<Gate>) roster_.gate.begin();
     roster_.kv.begin(s.moves, s.id);
     return s;

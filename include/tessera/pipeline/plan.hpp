@@ -109,7 +109,8 @@ struct preemption {
 /// committed or abandoned, `tables` until the next is made, too. With several in flight, the engine runs them in the
 /// order in which they were made, each after the one before. The engine must finish `copies` before `swap_out` and
 /// `demoted`, and these before `swap_in` and `fetch`, and all before the first kernel, because blocks given up by one
-/// request may be another's in the same step. What is written to blocks of `load` waits for `load_after`.
+/// request may be another's in the same step. What is written to blocks of `load` waits for `load_after`. Where a gate
+/// defers classes of requests, those that start are in the order of their turns, not of their ranks.
 /// @tparam Tables the block tables as the engine's kernels take them: `kv::csr_view`, `kv::row_view` or changes alone.
 template <class R, class Tables = kv::csr_view>
 struct step_plan {

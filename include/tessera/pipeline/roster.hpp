@@ -12,14 +12,21 @@
 #include <tessera/pipeline/prefix_leaders.hpp>
 #include <tessera/pipeline/refusal.hpp>
 #include <tessera/pipeline/resident_set.hpp>
+#include <tessera/queue/class_queue.hpp>
 #include <tessera/queue/ordered_queue.hpp>
 
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <type_traits>
 
 TESSERA_NAMESPACE_BEGIN
 namespace detail {
+
+/// The queue of waiting requests: by class if the gate sees classes.
+template <schedulable Request, class Order, class Gate>
+using waiting_queue = std::conditional_t<gate_has_classes<Gate, Request>, class_queue<Request, Order, Gate>,
+                                         ordered_queue<Request, Order>>;
 
 /// The requests of one instance, each waiting, resident or suspended, with the KV that it holds; and the ways from one
 /// to the other, for good. Knows nothing of a step's limits, nor of who is chosen for it. Tells the refusal that is
@@ -36,6 +43,7 @@ struct roster {
   using ledger = ledger_for<Request, BlockStore>;
   using limits = typename ledger::limits;
   using hash = typename ledger::hash;
+  using waiting_queue = detail::waiting_queue<Request, Order, Gate>;
 
   [[nodiscard]] static constexpr std::size_t required_bytes(const limits& l) noexcept {
     return storage_layout{}
@@ -44,11 +52,12 @@ struct roster {
         .add_bytes(fixed_vector<std::uint32_t>::required_bytes(l.residents))
         .add_bytes(detail::deadlines<Request>::required_bytes(l.deadlines))
         .add_bytes(prefix_leaders<Request, hash>::required_bytes(most_prompts(l)))
+        .add_bytes(waiting_bytes(l))
         .bytes();
   }
 
   roster(arena& memory, const limits& l, const Order& order, const Gate& g) noexcept
-      : waiting{order},
+      : waiting(make_waiting(memory, l, order, gate)),
         kv{memory, l},
         residents{memory, l.residents, waiting.discipline()},
         left_rows{memory, l.residents},
@@ -96,6 +105,24 @@ struct roster {
     } else {
       static_cast<void>(r), static_cast<void>(known);
       return false;
+    }
+  }
+  /// Who is preempted waits again, however many wait.
+  [[nodiscard]] static constexpr std::size_t most_waiting(const limits& l) noexcept { return l.requests + l.residents; }
+  [[nodiscard]] static constexpr std::size_t waiting_bytes(const limits& l) noexcept {
+    if constexpr (gate_has_classes<Gate, Request>) {
+      return waiting_queue::required_bytes(most_waiting(l));
+    } else {
+      return 0;
+    }
+  }
+  /// `g` need not be constructed yet.
+  [[nodiscard]] static waiting_queue make_waiting(arena& memory, const limits& l, const Order& order,
+                                                  const Gate& g) noexcept {
+    if constexpr (gate_has_classes<Gate, Request>) {
+      return waiting_queue{memory, most_waiting(l), order, g};
+    } else {
+      return waiting_queue{order};
     }
   }
 
@@ -301,10 +328,10 @@ struct roster {
     const auto keep_to_itself = [](Request& r) noexcept { state_of(r).cached_blocks = ledger::keeps_to_itself; };
     for (Request* r : residents.all()) keep_to_itself(*r);
     for (Request* r = suspended.front(); r != nullptr; r = suspended.next(*r)) keep_to_itself(*r);
-    const auto keep_to_themselves = [&](auto& line) noexcept {
-      for (Request* r = line.front(); r != nullptr; r = line.next(*r)) {
-        if (r->state().swapped) keep_to_itself(*r);
-      }
+    const auto keep_to_themselves = [&](const auto& line) noexcept {
+      line.for_each([&](const Request& r) noexcept {
+        if (r.state().swapped) keep_to_itself(const_cast<Request&>(r));  // the queue shows what it has as const
+      });
     };
     keep_to_themselves(waiting);
     keep_to_themselves(parked);
@@ -491,7 +518,7 @@ struct roster {
   }
   void settle_places() noexcept { residents.settle(); }
 
-  ordered_queue<Request, Order> waiting;
+  waiting_queue waiting;
   ledger kv;
   resident_set<Request, Order> residents;
   ordered_queue<Request, order::fcfs> suspended;  ///< In no order that matters: to be found.

@@ -77,8 +77,9 @@ struct step {
   fixed_vector<kv_fetch<Request>> load;         ///< Of those who start and whose KV is on its way.
   std::uint64_t load_after = 0;                 ///< The last plan that reads their blocks.
   fixed_vector<deadline_passed<Request>> late;  ///< Deadlines that had passed when it was made.
-  fixed_vector<std::uint64_t> skipped;  ///< Sequence numbers of those whom the gate skipped, as far as there is room.
-  fixed_vector<held_back> held_for_prefix;  ///< A place among the residents is kept for each.
+  fixed_vector<std::uint64_t> skipped;          ///< Sequence numbers of those whom the gate skipped, the first of their
+                                                ///< classes, as far as there is room.
+  fixed_vector<held_back> held_for_prefix;      ///< A place among the residents is kept for each.
 
   step_limits limits{};
   tokens budget{};        ///< Of tokens, what is left,
@@ -86,7 +87,6 @@ struct step {
   tokens drafts{};        ///< Lookahead that was given.
   std::size_t max_batch = 0;
   std::size_t starts = 0;       ///< Requests that may still start.
-  std::size_t skips = 0;        ///< Requests that the gate has skipped.
   std::size_t next = 0;         ///< Residents before it have had their turn.
   std::size_t kept = 0;         ///< Residents from here on are victims.
   std::size_t first_guest = 0;  ///< In `admitted`: those from here on passed one that waits before them.
@@ -101,6 +101,7 @@ struct step {
   std::uint64_t id = 0;
   std::uint64_t seen = 0;  ///< Sequence numbers from here on came after the plan.
   bool expects = false;    ///< Others were in flight when it was made.
+  bool ask_again = false;  ///< Since one started last, the gate may answer otherwise of those that it deferred.
   bool open = false;       ///< It is in flight, and nothing has been planned or settled since.
 
   [[nodiscard]] std::uint32_t mark() const noexcept { return static_cast<std::uint32_t>(id); }

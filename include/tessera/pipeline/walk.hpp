@@ -62,29 +62,59 @@ template <class Planning>
           .admitted = p.step.admitted,
           .own = roster.kv.own().by_row(),
           .places = held < p.limits.residents ? p.limits.residents - held : 0,
-          .most_places = p.limits.residents,
-          .may_skip = p.step.skips < static_cast<std::size_t>(roster.gate.most_skipped)};
+          .most_places = p.limits.residents};
 }
 
-/// The gate's answer to one whose turn has come. Beyond the most that are skipped it is `stop`.
-template <class Planning>
-[[nodiscard]] passage screen(Planning& p, const typename Planning::request& r) noexcept {
-  auto& gate = p.roster.gate;
-  auto& step = p.step;
-  const gate_view<typename Planning::request> view = view_of(p, r);
-  const passage answer = gate.ask(r, view);
-  if (answer != passage::skip) return answer;
-  if (!view.may_skip) return passage::stop;
-  if constexpr (gate_hears_skips<typename Planning::gate, typename Planning::request>) gate.skips(r);
-  ++step.skips;
-  if (!step.skipped.full()) step.skipped.push_back(r.state().sequence);
-  return passage::skip;
+/// Goes through a queue without classes, one request after another. (`class_queue::line` is its counterpart.)
+template <class Queue>
+struct plain_line {
+  using request = typename Queue::request_type;
+  Queue* queue;
+  request* at = nullptr;
+
+  [[nodiscard]] request* first() noexcept { return at = queue->front(); }
+  [[nodiscard]] request* take() noexcept { return at = queue->next(*at); }
+};
+template <class Queue>
+[[nodiscard]] auto line_of(Queue& queue) noexcept {
+  if constexpr (requires { typename Queue::line; }) {
+    return typename Queue::line{queue};
+  } else {
+    return plain_line<Queue>{&queue};
+  }
 }
 
-/// Those behind the first who waits and cannot start, as far as the gate lets them pass it.
+/// `r` is the first of a class that is skipped, for `why`.
 template <class Planning>
-void let_pass(Planning& p, typename Planning::request& blocked) noexcept {
+void note_skip(Planning& p, const typename Planning::request& r) noexcept {
+  if (!p.step.skipped.full()) p.step.skipped.push_back(r.state().sequence);
+}
+/// The gate skips the class of the request at which `line` is, or defers it. Returns the next.
+template <class Planning, class Line>
+[[nodiscard]] auto* skip(Planning& p, const typename Planning::request& r, Line& line, bool defers) noexcept {
+  if constexpr (gate_hears_skips<typename Planning::gate, typename Planning::request>) p.roster.gate.skips(r);
+  if (defers) return line.defer();
+  note_skip(p, r);
+  return line.close();
+}
+
+/// Whether a deferred class goes before the one at a place of the line.
+template <class Planning, class Line>
+[[nodiscard]] bool prefers(const Planning& p, const typename Planning::request& r, const Line& line,
+                           std::size_t place) noexcept {
+  if (place == ~std::size_t{0}) return true;
+  if constexpr (gate_prefers<typename Planning::gate, typename Planning::request>) {
+    return p.roster.gate.prefers(r, line[place]);
+  } else {
+    return false;
+  }
+}
+
+/// Those behind the first who waits and cannot start, as far as the gate lets them pass it. `line` is at that one.
+template <class Planning, class Line>
+void let_pass(Planning& p, const typename Planning::request& blocked, Line& line) noexcept {
   using request = typename Planning::request;
+  constexpr bool has_classes = gate_has_classes<typename Planning::gate, request>;
   auto& step = p.step;
   const auto& gate = p.roster.gate;
   const wait_reason why = step.blocked_reason;
@@ -92,11 +122,21 @@ void let_pass(Planning& p, typename Planning::request& blocked) noexcept {
   step.first_guest = step.admitted.size();
   const blocks hold_before = held_by_guests(p);
   blocks new_guests{};
-  for (request* r = p.roster.waiting.next(blocked); r != nullptr; r = p.roster.waiting.next(*r)) {
+  std::size_t in_vain = 0;
+  for (request* r = line.take(); r != nullptr;) {
     if (step.starts == 0 || step.is_full()) return;
+    gate_view<request> view = view_of(p, *r);
+    if constexpr (has_classes) {
+      // As if its turn had come: whether its class lacks something.
+      const passage answer = gate.ask(*r, view);
+      if (answer == passage::stop) return;
+      if (answer != passage::start) {
+        r = skip(p, *r, line, false);
+        continue;
+      }
+    }
     // What it lacks, were there no guests and nothing of its prefix.
     const blocks lacks = p.whole(blocked) + step.promised - p.free() - hold_before - new_guests;
-    gate_view<request> view = view_of(p, *r);
     view.blocked = &blocked;
     view.lacks = max(lacks, blocks{});
     view.guests_hold = hold_before + new_guests;
@@ -106,20 +146,39 @@ void let_pass(Planning& p, typename Planning::request& blocked) noexcept {
     if (answer == passage::start && start(p, *r, true) == wait_reason::none) {
       --step.starts;
       new_guests += p.roster.kv.held(*r);
-    } else if (++step.skips >= gate.most_skipped) {
+    } else if (++in_vain >= gate.most_skipped) {
       return;
     }
+    r = line.take();
   }
 }
 
-/// Goes through residents and waiting requests in one order, that of the discipline, until the step is full.
+/// Goes through residents and waiting requests in one order, that of the discipline, until the step is full. Where the
+/// gate sees classes, one that is skipped is closed: its other requests are not met.
 template <class Planning>
 void walk(Planning& p) noexcept {
   using request = typename Planning::request;
+  constexpr bool screens = gate_screens<typename Planning::gate>;
+  constexpr bool has_classes = gate_has_classes<typename Planning::gate, request>;
   auto& [limits, longest, config, roster, step] = p;
   if constexpr (Planning::gate::passes) welcome_guests(p);
-  request* candidate = roster.waiting.front();
+  auto line = line_of(roster.waiting);
+  request* candidate = line.first();
   request* blocked = nullptr;
+  // Where the class stands that starts if no other can; and whether none could, so that it is the candidate.
+  [[maybe_unused]] constexpr std::size_t nowhere = ~std::size_t{0};
+  [[maybe_unused]] std::size_t deferred = nowhere;
+  [[maybe_unused]] bool is_deferred = false;
+  const auto or_deferred = [&](request* next) noexcept {
+    if constexpr (has_classes) {
+      if (next == nullptr && deferred != nowhere) {
+        next = line.go_to(deferred);
+        deferred = nowhere;
+        is_deferred = true;
+      }
+    }
+    return next;
+  };
   while (true) {
     const std::size_t turn = candidate != nullptr ? turn_of(p, *candidate) : step.kept;
     while (step.next < turn && step.next < step.kept && !step.is_full()) {
@@ -141,44 +200,62 @@ void walk(Planning& p) noexcept {
     if (candidate == nullptr && step.next >= step.kept) break;
     if (step.is_full()) {
       if (candidate != nullptr) step.block(*candidate, step.stopped);
-      return;
+      blocked = nullptr;
+      break;
     }
     if (candidate == nullptr || step.next < (turn < step.kept ? turn : step.kept)) continue;
 
     // One that can never go on keeps nobody from starting.
     if (candidate->state().length > longest) [[unlikely]] {
       if (!step.outgrown.full()) step.outgrown.push_back(candidate);
-      candidate = roster.waiting.next(*candidate);
+      candidate = or_deferred(line.take());
       continue;
     }
-    if constexpr (gate_screens<typename Planning::gate>) {
-      const passage answer = step.starts == 0 ? passage::start : screen(p, *candidate);
-      if (answer == passage::skip) {
-        candidate = roster.waiting.next(*candidate);
-        continue;
-      }
-      if (answer == passage::stop) {
-        step.block(*candidate, wait_reason::gated);
-        candidate = nullptr;
-        continue;
+    if constexpr (screens) {
+      if (step.starts != 0 && !is_deferred) {
+        const passage answer = roster.gate.ask(*candidate, view_of(p, *candidate));
+        if constexpr (has_classes) {
+          if (answer == passage::skip || answer == passage::defer) {
+            const bool defers = answer == passage::defer;
+            if (defers && prefers(p, *candidate, line, deferred)) deferred = line.place();
+            candidate = or_deferred(skip(p, *candidate, line, defers));
+            continue;
+          }
+        }
+        if (answer == passage::stop || answer == passage::skip) {
+          step.block(*candidate, wait_reason::gated);
+          candidate = nullptr;
+          continue;
+        }
       }
     }
     const wait_reason why_not = step.starts == 0 ? wait_reason::not_wanted : start(p, *candidate, false);
     if (why_not == wait_reason::none) {
       --step.starts;
-      candidate = roster.waiting.next(*candidate);
+      candidate = line.take();
+      if constexpr (has_classes) {
+        if (is_deferred || step.ask_again) {
+          is_deferred = false;
+          deferred = nowhere;
+          candidate = line.go_to(0);
+        }
+      }
+      candidate = or_deferred(candidate);
     } else if (why_not == wait_reason::prefix_in_flight) {
-      candidate = roster.waiting.next(*candidate);  // its place and its blocks are kept
+      candidate = or_deferred(line.take());  // its place and its blocks are kept
     } else {
       step.block(*candidate, why_not);
       blocked = candidate;
       candidate = nullptr;
     }
   }
+  if constexpr (has_classes) {
+    for (std::size_t i = 0; i != line.place(); ++i) note_skip(p, line[i]);
+  }
   if constexpr (Planning::gate::passes) {
     if (blocked != nullptr) {
       top_up(p);  // guests take what no other can
-      let_pass(p, *blocked);
+      let_pass(p, *blocked, line);
     }
   }
 }

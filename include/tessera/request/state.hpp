@@ -115,6 +115,7 @@ struct request_state {
   bool parked : 1 = false;     ///< Stands aside, waiting or suspended, from `park` to `ready`.
   bool loads : 1 = false;      ///< The KV of its first `computed` tokens is on its way: until `arrived`.
   bool forked : 1 = false;     ///< It began here as a copy of another, with that one's KV.
+  bool leads : 1 = false;      ///< It waits, and is the first of its class there (`class_queue`).
   std::uint8_t carried = 0;    ///< A word of the order's that goes with it to another instance; 0: it says nothing.
   std::uint16_t expected = 0;  ///< Tokens that plans in flight will produce for it, at most: all their drafts accepted.
   std::uint32_t shared_blocks = 0;     ///< Leading blocks found in the prefix cache at the latest admission.

@@ -188,13 +188,13 @@ template <class Order, class Gate = ts::gate::in_line>
   if (s.adapters != 0 || s.tells || !looks_at_all(s)) {
     // A prefix cache, whether there is one or not: who has no hashes shares nothing. And it can tell.
     using slots = ts::gate::basic_adapter_slots<most_adapters>;
-    const slots adapters{.slots = s.adapters, .most_skipped = 64};
+    const slots adapters{.slots = s.adapters == 0 ? 1 : s.adapters};
     if constexpr (std::is_same_v<Gate, ts::gate::in_line>) {
       if (!looks_at_all(s)) return grouped_planner_for(s, order, adapters);
       return std::make_unique<planner_of<Order, telling_cache, slots>>(s, order, adapters);
     } else {
       using both = ts::gate::all<slots, Gate>;
-      const both gates{.most_skipped = gate.most_skipped, .gates = {adapters, gate}};
+      const both gates{.gates = {adapters, gate}};
       if (!looks_at_all(s)) return grouped_planner_for(s, order, gates);
       return std::make_unique<planner_of<Order, telling_cache, both>>(s, order, gates);
     }

@@ -6,10 +6,8 @@ namespace tessera_python {
 
 std::unique_ptr<planner> make_vtc(const settings& s) {
   return planner_for(s, ts::order::fcfs{},
-                     ts::gate::basic_fair_tenants<tenants>{.prompt_cost = s.prompt_cost,
-                                                           .output_cost = s.output_cost,
-                                                           .most_skipped = 4096,  // a flood of one tenant's
-                                                           .weights = s.weights});
+                     ts::gate::basic_fair_tenants<tenants>{
+                         .prompt_cost = s.prompt_cost, .output_cost = s.output_cost, .weights = s.weights});
 }
 
 }  // namespace tessera_python

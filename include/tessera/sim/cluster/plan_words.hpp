@@ -30,8 +30,7 @@ template <class Scheduler>
   std::string own = words_of<Scheduler>::place(s.waiting().discipline(), r);
   if (r.service == nullptr) return own;  // nobody says whose it is
   if constexpr (requires { s.gate().had(0); }) {
-    return fmt::format("its tenant {} has been given {} tokens; {}", r.tenant, s.gate().had(r.tenant) / s.gate().unit,
-                       own);
+    return fmt::format("its tenant {} has been given {} tokens; {}", r.tenant, s.gate().had(r.tenant), own);
   } else if constexpr (requires { s.gate().credit(0); }) {
     return fmt::format("its tenant {} has a credit of {} tokens; {}", r.tenant, s.gate().credit(r.tenant), own);
   } else {
@@ -67,13 +66,13 @@ template <class Scheduler>
 [[nodiscard]] std::string gate_words(const Scheduler& s, const request& r) {
   if constexpr (requires { s.gate().accounts[0].had; }) {
     const auto& gate = s.gate();
-    std::string why = fmt::format("its tenant {} has been given {} tokens", r.tenant, gate.had(r.tenant) / gate.unit);
-    const auto* least = &gate.accounts[r.tenant];
-    for (const auto& a : gate.accounts) {
-      if (a.waiting != 0 && a.had < least->had) least = &a;
+    std::string why = fmt::format("its tenant {} has been given {} tokens", r.tenant, gate.had(r.tenant));
+    std::size_t least = r.tenant;
+    for (std::size_t t = 0; t != gate.accounts.size(); ++t) {
+      if (gate.accounts[t].waiting != 0 && gate.had(t) < gate.had(least)) least = t;
     }
-    return least != &gate.accounts[r.tenant] ? why + fmt::format(", and another that waits {}", least->had / gate.unit)
-                                             : why + ", more than those that went before it";
+    return least != r.tenant ? why + fmt::format(", and another that waits {}", gate.had(least))
+                             : why + ", more than those that went before it";
   } else if constexpr (requires { s.gate().credit(0); }) {
     return fmt::format("its tenant {} has a credit of {} tokens, and others that wait have more", r.tenant,
                        s.gate().credit(r.tenant));

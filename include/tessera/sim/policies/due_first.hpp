@@ -20,7 +20,6 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <limits>
 #include <span>
 #include <utility>
 #include <vector>
@@ -64,8 +63,7 @@ TESSERA_DETAIL_POLICIES_INLINE run_result run_due_first(const cluster_options& o
                                            .revised = config.revised,
                                            .prompt_pace = duration{config.prompts * per_prompt_token_s},
                                            .move_pace = duration{move_token_seconds(options.instance)},
-                                           .expected = {.weight = config.programs, .expected = lengths.expected()},
-                                           .gate = {.most_skipped = std::numeric_limits<std::size_t>::max()}};
+                                           .expected = {.weight = config.programs, .expected = lengths.expected()}};
   if (shares) {
     own.kept_s = until_it_comes_s;
     // Whoever shares prefixes goes where they are: neither the plan of stages nor pools know of them.

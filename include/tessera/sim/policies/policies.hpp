@@ -269,18 +269,6 @@ template <class Gate = gate::in_line>
           }};
 }
 
-/// Deficits of tenants, and whoever of those who have credit has most of its prompt cached.
-[[nodiscard]] TESSERA_DETAIL_POLICIES_INLINE policy dlpm_policy(std::string name, std::string summary) {
-  return {name, std::move(summary),
-          [name](const cluster_options& options, std::span<const trace_row> rows, const progress_callback& progress) {
-            using scheduler = iteration_scheduler<request, order::longest_prefix<>, preempt::swap, admit::watermark,
-                                                  kv_store, kv::csr_tables, gate::tenant_deficits>;
-            const typename scheduler::config config{.gate = {.block_size = options.instance.limits.block_size,
-                                                             .most_skipped = std::numeric_limits<std::size_t>::max()}};
-            return make_policy<scheduler>(name, "", config).run(options, rows, progress);
-          }};
-}
-
 /// First come, first served, with as much of prompts in each step as leaves those who decode in time.
 [[nodiscard]] TESSERA_DETAIL_POLICIES_INLINE policy adaptive_steps_policy(std::string name, std::string summary) {
   policy p = make_policy<fcfs<request, kv_store>>(std::move(name), std::move(summary));
@@ -423,11 +411,12 @@ TESSERA_DETAIL_POLICIES_INLINE std::vector<policy> published_policies() {
           3),
       make_policy<iteration_scheduler<request, order::fcfs, preempt::swap, admit::watermark, kv_store, kv::csr_tables,
                                       gate::fair_tenants>>(
-          "vtc", "VTC: of the tenants with requests that wait the one that has been given least starts next",
-          {.gate = {.most_skipped = std::numeric_limits<std::size_t>::max()}}),
-      detail::dlpm_policy("dlpm",
-                          "DLPM: of the tenants with credit whoever has most of its prompt cached starts next; what is "
-                          "cached costs no credit"),
+          "vtc", "VTC: of the tenants with requests that wait the one that has been given least starts next"),
+      make_policy<iteration_scheduler<request, order::longest_prefix<>, preempt::swap, admit::watermark, kv_store,
+                                      kv::csr_tables, gate::tenant_deficits>>(
+          "dlpm",
+          "DLPM: of the tenants with credit whoever has most of its prompt cached starts next; what is cached costs no "
+          "credit"),
       detail::keeping_policy<kv::keep_until<>>("continuum",
                                                "fcfs that keeps the KV of a turn that calls a tool as long as nine of "
                                                "ten tools take, in Continuum's manner"),
