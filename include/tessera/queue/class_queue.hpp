@@ -47,8 +47,8 @@ class class_queue {
   using discipline_type = D;                  ///< The order that is kept.
   using time_point = typename R::time_point;  ///< A moment on that clock.
 
-  /// Requests that `advance` moves at most, where those that age do not come to the front.
-  static constexpr std::size_t most_aged = 256;
+  /// Requests that `advance` moves at most, where those that age do not come to the front. As in `ordered_queue`.
+  static constexpr std::size_t most_aged = 16;
 
   /// Bytes taken from an `arena`.
   [[nodiscard]] static constexpr std::size_t required_bytes(std::size_t capacity) noexcept {
