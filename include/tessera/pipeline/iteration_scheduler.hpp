@@ -631,7 +631,6 @@ class iteration_scheduler {
     s.outgrown.clear();
     s.load.clear();
     s.skipped.clear();
-    s.ask_again = false;
     if constexpr (detail::gate_counts<Gate>) roster_.gate.begin();
     roster_.kv.begin(s.moves);
     return s;

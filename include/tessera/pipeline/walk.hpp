@@ -232,13 +232,10 @@ void walk(Planning& p) noexcept {
       --step.starts;
       candidate = line.take();
       if constexpr (has_classes) {
-        if (is_deferred || step.ask_again) {
-          is_deferred = false;
-          deferred = nowhere;
-          candidate = line.go_to(0);
-        }
+        candidate = line.go_to(0);  // it may be the turn of one that was deferred
+        deferred = nowhere;
+        is_deferred = false;
       }
-      candidate = or_deferred(candidate);
     } else {
       step.block(*candidate, why_not);
       blocked = candidate;
