@@ -69,5 +69,5 @@ int main() {
 /* output:
 in line   60 steps; at most 3 adapters at once; the tenants are served by step 49 and 59
 adapters  70 steps; at most 2 adapters at once; the tenants are served by step 49 and 69
-both      61 steps; at most 2 adapters at once; the tenants are served by step 60 and 30
+both      70 steps; at most 2 adapters at once; the tenants are served by step 69 and 29
 */

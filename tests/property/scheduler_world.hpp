@@ -1307,11 +1307,12 @@ class scheduler_world {
     }
     const bool full = n >= std::min(step_.max_batch, limits_.residents) || sum >= step_.token_budget;
     bool nobody_starts = false;
-    bool gated = false;
     // Only so many that the gate has skipped are known.
     const auto is_gated = [&](const text_request* r) { return scheduler_.why(*r) == wait_reason::gated; };
-    bool perhaps_behind =
+    const bool list_is_full =
         static_cast<std::size_t>(std::count_if(line.begin(), line.end(), is_gated)) == limits_.residents;
+    bool gated = list_is_full;
+    bool perhaps_behind = list_is_full;
     bool nobody_runs = false;
     std::size_t held = 0;  // for a block of their prompts: their places and their blocks are kept
     std::int64_t kept_for_held = 0;
@@ -1407,8 +1408,10 @@ class scheduler_world {
          "an idle step has a reason");
     // Somebody always gets on. One who has outgrown the limits may be in the way: that is for the engine to end. One
     // that the gate has deferred may find no room after those whose turn it was.
-    const bool may_be_deferred = screens<Gate> && !turn.empty() && waits(*turn.front()) && started != 0;
-    if (flights_.size() == 1 && !may_be_deferred && !turn.empty() && turn.front()->state().length <= limits_.longest() && suspended == 0 &&
+    const bool may_be_deferred =
+        screens<Gate> && !turn.empty() && waits(*turn.front()) && (started != 0 || list_is_full);
+    if (flights_.size() == 1 && !may_be_deferred && !turn.empty() &&
+        turn.front()->state().length <= limits_.longest() && suspended == 0 &&
         (!waits(*turn.front()) || step_.max_starts != 0) && scheduler_.why(*turn.front()) != wait_reason::gated) {
       must(entry.count(turn.front()) + loads.count(turn.front()) == 1, "the first in turn runs");
     }

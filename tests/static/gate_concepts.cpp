@@ -168,11 +168,6 @@ struct hears_of_skips_and_throws : counter {
 struct hears_of_skips_alone : archetype {
   void skips(const request&) noexcept {}
 };
-// It may say that classes are to be asked again.
-struct asks_again : counter {
-  bool starts(const request&) noexcept { return true; }
-};
-static_assert(gate_policy<asks_again, request>);
 static_assert(gate_policy<counter, request>);
 static_assert(gate_policy<hears_of_skips, request>);
 static_assert(!gate_policy<hears_of_skips_and_throws, request>);

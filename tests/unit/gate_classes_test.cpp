@@ -251,7 +251,7 @@ TEST_CASE("a plan in which nothing starts asks once for each class") {
 namespace {
 
 /// Who starts, by a gate's answers alone: the first in order whose class is open is asked; a class that is skipped is
-/// closed, one that is deferred waits until one starts whose start changes turns, or until no other can start.
+/// closed, one that is deferred waits until another starts, or until no other can.
 template <class Gate>
 std::vector<request*> plainly(Gate gate, const std::vector<request*>& line, std::size_t places) {
   std::vector<request*> started;
@@ -266,7 +266,8 @@ std::vector<request*> plainly(Gate gate, const std::vector<request*>& line, std:
   gate.begin();
   const auto start = [&](request* r) {
     started.push_back(r);
-    return detail::tell_start(gate, *r);
+    gate.starts(*r);
+    deferred.clear();
   };
   while (started.size() != places) {
     request* const r = first_of([&](std::uint64_t c) {
@@ -275,7 +276,7 @@ std::vector<request*> plainly(Gate gate, const std::vector<request*>& line, std:
     if (r != nullptr) {
       const passage answer = gate.ask(*r, {});
       if (answer == passage::start) {
-        if (start(r)) deferred.clear();
+        start(r);
         continue;
       }
       if constexpr (detail::gate_hears_skips<Gate, request>) gate.skips(*r);
@@ -292,7 +293,6 @@ std::vector<request*> plainly(Gate gate, const std::vector<request*>& line, std:
     }
     if (best == nullptr) break;
     start(best);
-    deferred.clear();
   }
   return started;
 }

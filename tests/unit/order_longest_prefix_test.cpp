@@ -201,6 +201,11 @@ TEST_CASE("longest_prefix under tenants' deficits starts whom the textbook's DLP
         credit[next->tenant] -= next->prompt.count() - found_in(known, *next).count() + 2;
         known.insert(next->hashes.begin(), next->hashes.end());
         waits.erase(std::find(waits.begin(), waits.end(), next));
+        // What is used while no other tenant waits makes no debt.
+        const auto is_other = [&](const request* r) { return r->tenant != next->tenant; };
+        if (std::none_of(waits.begin(), waits.end(), is_other)) {
+          credit[next->tenant] = std::max<std::int64_t>(credit[next->tenant], 0);
+        }
       }
       const std::vector<request*> started = step(s);
       REQUIRE(started.size() == (next == nullptr ? 0U : 1U));

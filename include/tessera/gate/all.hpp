@@ -116,12 +116,10 @@ struct all {
       if constexpr (tessera::detail::gate_hears_skips<G, R>) g.skips(r);
     });
   }
-  /// It starts in this plan. Returns whether one of them wants classes to be asked again.
+  /// It starts in this plan.
   template <schedulable R>
-  constexpr bool starts(const R& r) noexcept {
-    bool again = false;
-    tell([&](auto& g) noexcept { again = tessera::detail::tell_start(g, r) || again; });
-    return again;
+  constexpr void starts(const R& r) noexcept {
+    tell([&r](auto& g) noexcept { g.starts(r); });
   }
   /// It has come.
   template <schedulable R>

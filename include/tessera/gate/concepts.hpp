@@ -103,23 +103,10 @@ concept gate_is_set_up = requires(G& g, tokens block_size) {
   { g.set_up(block_size) } noexcept -> std::same_as<void>;
 };
 
-/// `g.starts(r)`. Returns whether classes that were deferred are to be asked again.
-template <class G, class R>
-[[nodiscard]] constexpr bool tell_start(G& g, const R& r) noexcept {
-  if constexpr (requires {
-                  { g.starts(r) } -> std::same_as<bool>;
-                }) {
-    return g.starts(r);
-  } else {
-    g.starts(r);
-    return false;
-  }
-}
-
 template <class G, class R>
 concept gate_hears = requires(G& g, const R& r, tokens n) {
   { g.begin() } noexcept -> std::same_as<void>;
-  { g.starts(r) } noexcept;
+  { g.starts(r) } noexcept -> std::same_as<void>;
   { g.joins(r) } noexcept -> std::same_as<void>;
   { g.started(r) } noexcept -> std::same_as<void>;
   { g.charge(r, n) } noexcept -> std::same_as<void>;
@@ -160,8 +147,8 @@ concept gate_says_whom_if_it_refuses = !gate_refuses<G> || gate_says_whom_it_ref
 ///    first if no other can; without it the order decides.
 /// 5. `G::counts`, a constant, may be missing for false: whether it hears what becomes of its answers. Then, all
 ///    noexcept:
-///    - `g.begin()`: a plan is being made. `g.starts(r)`: `r` starts in it; if it returns true, classes that were
-///      deferred are asked again. What is written here is of this plan, and `begin` forgets it: the plan may be
+///    - `g.begin()`: a plan is being made. `g.starts(r)`: `r` starts in it, and classes that were deferred
+///      are asked again. What is written here is of this plan, and `begin` forgets it: the plan may be
 ///      abandoned.
 ///    - `g.joins(r)`: `r` has come, or is `ready`, and waits. `g.started(r)`: it holds blocks from now on, started by a
 ///      plan that is run, or forked. `g.charge(r, n)`: `n` tokens came of it. `g.stopped(r)`: it holds none any more,

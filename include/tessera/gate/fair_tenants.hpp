@@ -111,17 +111,14 @@ struct basic_fair_tenants {
     for (account& a : accounts) a.planned = a.had, a.starts = 0;
     find_least();
   }
-  /// It starts in this plan. Returns whether it is another tenant's turn now. O(tenants).
+  /// It starts in this plan. O(tenants).
   template <schedulable R>
-  constexpr bool starts(const R& r) noexcept {
+  constexpr void starts(const R& r) noexcept {
     const std::size_t own = of(r);
-    if (own == Tenants) return false;
-    const std::size_t before = least;
-    const service had_before = before == Tenants ? service{} : accounts[before].planned;
+    if (own == Tenants) return;
     add(accounts[own].planned, cost_of_prompt(r), own);
     ++accounts[own].starts;
     find_least();
-    return before != Tenants && least != Tenants && is_less(had_before, before, accounts[least].planned, least);
   }
   /// It has come.
   template <schedulable R>

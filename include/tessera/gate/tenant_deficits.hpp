@@ -102,11 +102,11 @@ struct basic_tenant_deficits {
     for (account& a : accounts) a.left = a.credit, a.starts = 0;
     fewest = fewest_rounds(&account::left);
   }
-  /// It starts in this plan. Returns whether it may be another tenant's turn now. O(tenants).
+  /// It starts in this plan. O(tenants).
   template <schedulable R>
-  constexpr bool starts(const R& r) noexcept {
+  constexpr void starts(const R& r) noexcept {
     const std::size_t own = of(r);
-    if (own == Tenants) return false;
+    if (own == Tenants) return;
     refill(&account::left);
     ++accounts[own].starts;
     bool others_wait = false;
@@ -115,7 +115,6 @@ struct basic_tenant_deficits {
     }
     spend(accounts[own].left, cost_of_prompt(r), others_wait);
     fewest = fewest_rounds(&account::left);
-    return fewest > 0 && fewest != none;
   }
   /// It has come.
   template <schedulable R>

@@ -170,7 +170,7 @@ template <class Planning>
   promise(p, r);
   s.shared_blocks = static_cast<std::uint32_t>(hit.length / kv.block_size());
   step.admitted.push_back(&r);
-  if constexpr (gate_counts<typename Planning::gate>) step.ask_again = tell_start(roster.gate, r);
+  if constexpr (gate_counts<typename Planning::gate>) roster.gate.starts(r);
   if constexpr (Planning::ledger::travels) {
     if (loads) {
       step.load.push_back({&r, hits, kv.awaited(r, hits)});

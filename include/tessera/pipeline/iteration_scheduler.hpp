@@ -644,7 +644,6 @@ class iteration_scheduler {
     s.skipped.clear();
     s.held_for_prefix.clear();
     find_leaders(s);
-    s.ask_again = false;
     if constexpr (detail::gate_counts<Gate>) roster_.gate.begin();
     roster_.kv.begin(s.moves, s.id);
     return s;

@@ -101,7 +101,6 @@ struct step {
   std::uint64_t id = 0;
   std::uint64_t seen = 0;  ///< Sequence numbers from here on came after the plan.
   bool expects = false;    ///< Others were in flight when it was made.
-  bool ask_again = false;  ///< Since one started last, the gate may answer otherwise of those that it deferred.
   bool open = false;       ///< It is in flight, and nothing has been planned or settled since.
 
   [[nodiscard]] std::uint32_t mark() const noexcept { return static_cast<std::uint32_t>(id); }

@@ -234,13 +234,10 @@ void walk(Planning& p) noexcept {
       --step.starts;
       candidate = line.take();
       if constexpr (has_classes) {
-        if (is_deferred || step.ask_again) {
-          is_deferred = false;
-          deferred = nowhere;
-          candidate = line.go_to(0);
-        }
+        candidate = line.go_to(0);  // it may be the turn of one that was deferred
+        deferred = nowhere;
+        is_deferred = false;
       }
-      candidate = or_deferred(candidate);
     } else if (why_not == wait_reason::prefix_in_flight) {
       candidate = or_deferred(line.take());  // its place and its blocks are kept
     } else {

@@ -29,9 +29,10 @@ TESSERA_NAMESPACE_BEGIN
 /// Where the discipline ages, a request that is due moves when a plan comes to where it belongs in its class. If
 /// requests that age do not come to the front (`D::ages_to_front`), `advance` moves the first `most_aged` that are due.
 ///
-/// Complexity, with n requests of c classes: `front`, `size` O(1); `insert`, `erase` O(log n), and a move of at most c
-/// pointers where the first request of a class changes; `advance` O(1), or O(c log n) where the discipline ages; a step
-/// of `line` O(log n) and a move of at most c pointers. Allocates: never. Misuse is asserted.
+/// Complexity, with n requests of c classes: `size` O(1); `insert`, `erase` O(log n), and a move of at most c pointers
+/// where the first request of a class changes; `front` and `line` O(1), or O(c log n) where the discipline ages and
+/// something has changed; a step of `line` O(log n) and a move of at most c pointers; `advance` O(1), or O(log n) for
+/// each request that it moves. Allocates: never. Misuse is asserted.
 ///
 /// A request is in at most one queue. It must outlive its stay. Destroying the queue unlinks what is left, O(n).
 ///
@@ -73,10 +74,13 @@ class class_queue {
   /// Of how many classes there are requests. O(1).
   [[nodiscard]] std::size_t classes() const noexcept { return heads_.size(); }
 
-  /// The request to serve first, at the time last told; null if the queue is empty. O(1).
-  [[nodiscard]] R* front() noexcept { return heads_.empty() ? nullptr : heads_[0]; }
-  /// The same, to look at.
-  [[nodiscard]] const R* front() const noexcept { return heads_.empty() ? nullptr : heads_[0]; }
+  /// The request to serve first, at the time last told; null if the queue is empty.
+  [[nodiscard]] R* front() noexcept {
+    find_heads();
+    return heads_.empty() ? nullptr : heads_[0];
+  }
+  /// The same, to look at: a request that is due is moved all the same, which is not observable.
+  [[nodiscard]] const R* front() const noexcept { return const_cast<class_queue*>(this)->front(); }
 
   /// Whether `r` is in this queue. O(log n); O(1) if it is in none.
   [[nodiscard]] bool contains(const R& r) const noexcept {
@@ -115,17 +119,12 @@ class class_queue {
     insert(r);
   }
 
-  /// Lets `now` come, for the discipline and for requests that age. O(1), or O(c log n) where the discipline ages.
+  /// Lets `now` come, for the discipline and for requests that age. O(1), or O(log n) for each request that it moves.
   void advance(time_point now) noexcept {
     discipline_.advance(now);
     now_ = now;
-    if constexpr (detail::ages_to_front<D>) {
-      if (due_.tree.empty()) return;
-      for (std::size_t i = 0; i != heads_.size(); ++i) {
-        // One that becomes the first of its class moves forward, past such as have been looked at.
-        if (R* const due = due_first(*heads_[i]); due != nullptr) age(*due);
-      }
-    } else if constexpr (D::ages) {
+    is_current_ = false;
+    if constexpr (D::ages && !detail::ages_to_front<D>) {
       for (std::size_t n = 0; n != most_aged && !due_.tree.empty(); ++n) {
         R& r = *due_.tree.begin();
         if (now < discipline_.due_at(r)) return;
@@ -152,7 +151,10 @@ class class_queue {
   class line {
    public:
     /// Over `q`, which must outlive it.
-    explicit line(class_queue& q) noexcept : q_{&q} { q.line_.clear(); }
+    explicit line(class_queue& q) noexcept : q_{&q} {
+      q.find_heads();
+      q.line_.clear();
+    }
 
     /// The first request, or null.
     [[nodiscard]] R* first() noexcept { return here(); }
@@ -288,6 +290,17 @@ class class_queue {
                         !(now_ < discipline_.due_at(*i));
     return is_due ? &*i : nullptr;
   }
+  /// In each class whose first request has others of its priority that are due to age, the first of these is first.
+  void find_heads() noexcept {
+    if constexpr (detail::ages_to_front<D>) {
+      if (is_current_) return;
+      // One that becomes the first of its class moves forward, past such as have been looked at.
+      for (std::size_t i = 0; i != heads_.size() && !due_.tree.empty(); ++i) {
+        if (R* const due = due_first(*heads_[i]); due != nullptr) age(*due);
+      }
+      is_current_ = true;
+    }
+  }
   /// The request behind `r` in its class, or null. If others of its priority are due to age, the first of these goes to
   /// its place before, as in `ordered_queue`.
   [[nodiscard]] R* successor(R& r) noexcept {
@@ -328,6 +341,7 @@ class class_queue {
   void add_head(R& r) noexcept {
     insert_at(heads_, place_of(heads_, r, 0), &r);
     request_access::state(r).leads = true;
+    is_current_ = false;
   }
   void drop_head(R& r) noexcept {
     std::size_t at = place_of(heads_, r, 0);
@@ -347,6 +361,7 @@ class class_queue {
   fixed_vector<R*> line_;   ///< For `line`: in order, one of each class that has been looked at.
   [[no_unique_address]] due_set due_;
   time_point now_{};
+  bool is_current_ = false;  ///< No first request has changed since `find_heads`, nor has time passed.
 };
 
 TESSERA_NAMESPACE_END
