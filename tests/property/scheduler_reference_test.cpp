@@ -445,7 +445,8 @@ class textbook {
         if (t.level == 0 || due != t.due) take_place(t);
         t.due = due;
       }
-      if (by_quanta ? t.used >= (t.level == 0 ? s_.slice : s_.quantum) : t.answering && (t.used >= s_.slice || first_read)) {
+      if (by_quanta ? t.used >= (t.level == 0 ? s_.slice : s_.quantum)
+                    : t.answering && (t.used >= s_.slice || first_read)) {
         if (by_quanta && t.turn < s_.young) ++t.turn;
         take_place(t);
       }

@@ -26,17 +26,17 @@ namespace {
 using namespace tessera;
 using namespace tessera::literals;
 
-struct request : request_hook_for<order::round_robin, order::two_phase, order::ranked<>, order::paced<>,
-                                  order::earliest_due<>> {
+struct request
+    : request_hook_for<order::round_robin, order::two_phase, order::ranked<>, order::paced<>, order::earliest_due<>> {
   token_pacer pacer{{.tpot = 50_ms}};
   tokens expected_output{};
   float score = 0;
-  tokens reasons{};       ///< 0: it answers from the first token on.
-  bool is_long = false;   ///< One of those that the stream overtakes.
+  tokens reasons{};      ///< 0: it answers from the first token on.
+  bool is_long = false;  ///< One of those that the stream overtakes.
   double came = 0;
-  double last = -1;       ///< When it had its last token; -1: it has none.
-  double first = -1;      ///< When it had its first.
-  double gap = 0;         ///< The longest time between two of its tokens.
+  double last = -1;   ///< When it had its last token; -1: it has none.
+  double first = -1;  ///< When it had its first.
+  double gap = 0;     ///< The longest time between two of its tokens.
 };
 
 constexpr std::size_t places = 8;
@@ -59,7 +59,8 @@ struct result {
 template <class Scheduler>
 result overload(const stream& s, tokens long_output, tokens long_reasons, double seconds,
                 const typename Scheduler::config& c = {}) {
-  auto memory = storage_for<Scheduler>({.blocks = 4096, .residents = places, .host_blocks = 1 << 16, .max_length = 8192_tok});
+  auto memory =
+      storage_for<Scheduler>({.blocks = 4096, .residents = places, .host_blocks = 1 << 16, .max_length = 8192_tok});
   std::list<request> all;
   Scheduler scheduler{memory, c};
   double now = 0;
@@ -144,7 +145,8 @@ TEST_CASE("starvation: under round_robin one waits for a quantum of each that is
   }
 }
 
-TEST_CASE("starvation: pascal has no bound, as in the paper; an answer stops for ever where reasoning fills all places") {
+TEST_CASE(
+    "starvation: pascal has no bound, as in the paper; an answer stops for ever where reasoning fills all places") {
   const stream s{300_tok, 200_tok};
   CHECK(overload<pascal<request>>(s, 4000_tok, 10_tok, 10 * minutes).gap > 9 * minutes);
   CHECK(overload<pascal_paced<request>>(s, 4000_tok, 10_tok, 10 * minutes).gap < 30);

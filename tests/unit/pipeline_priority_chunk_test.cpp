@@ -85,7 +85,8 @@ TEST_CASE("chunks: a token is left to each that a scan counts, over random prior
     request& prompt = e.submit(3000, 0, static_cast<int>(random() % 4));
     const std::int64_t budget = 40 + static_cast<std::int64_t>(random() % 60);
     const auto p = e.plan({.max_batch = 40, .token_budget = tokens{budget}});
-    const auto entry = std::find_if(p.prefill.begin(), p.prefill.end(), [&](const auto& s) { return s.request == &prompt; });
+    const auto entry =
+        std::find_if(p.prefill.begin(), p.prefill.end(), [&](const auto& s) { return s.request == &prompt; });
     if (entry == p.prefill.end()) {
       e.commit(p);
       continue;

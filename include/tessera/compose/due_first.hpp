@@ -52,8 +52,8 @@ using due_first_request = request_hook_for<order::earliest_due<>>;
 ///
 /// Starvation: a request that has not begun waits as under `fcfs`, longer by at most what arrives within `patience`. A
 /// reasoning request that has begun gets a token within two `patience`, and the time until a place becomes free for it
-/// and for those that stalled before it; then it generates a `slice`. An answer that has begun is urgent `margin` before
-/// its reader runs dry. See `order::earliest_due`.
+/// and for those that stalled before it; then it generates a `slice`. An answer that has begun is urgent `margin`
+/// before its reader runs dry. See `order::earliest_due`.
 ///
 /// The engine keeps a `token_pacer` in each request as the member `pacer`, tells it of a step's answering tokens before
 /// it commits the step, and writes the member `expected_output` before `submit` (0: not known). Or pass an `Expected`
@@ -73,12 +73,12 @@ class due_first
  public:
   /// Parameters of the parts; each is described at its own type.
   struct config {
-    duration pace = duration{0.1};    ///< What a token of expected output weighs against waiting.
-    tokens slice{250};                ///< Tokens generated between two looks at an answer's reader.
-    duration margin = duration{1.0};  ///< An answer is urgent so long before its reader runs dry.
-    double revised = 2;               ///< Bound on what is expected later: see `order::earliest_due`.
-    duration prompt_pace{};           ///< For a longer prompt than others': see `order::earliest_due`.
-    duration move_pace{};             ///< For KV that makes way: see `order::earliest_due`.
+    duration pace = duration{0.1};       ///< What a token of expected output weighs against waiting.
+    tokens slice{250};                   ///< Tokens generated between two looks at an answer's reader.
+    duration margin = duration{1.0};     ///< An answer is urgent so long before its reader runs dry.
+    double revised = 2;                  ///< Bound on what is expected later: see `order::earliest_due`.
+    duration prompt_pace{};              ///< For a longer prompt than others': see `order::earliest_due`.
+    duration move_pace{};                ///< For KV that makes way: see `order::earliest_due`.
     duration patience = duration{60.0};  ///< A request without a token for so long is served first: see there.
     double watermark = 0.01;      ///< Fraction of the blocks kept free when a request starts without displacing anyone.
     bool chunked_prefill = true;  ///< As in `scheduler_config`.

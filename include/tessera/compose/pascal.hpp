@@ -14,8 +14,8 @@ using pascal_request = request_hook_for<order::two_phase>;
 /// token quantum. A reasoning request whose KV outgrows `demote_above` moves to the low queue. When blocks run out, the
 /// lowest-ranked resident is swapped out to host memory.
 ///
-/// Starvation: the paper states no bound, and by its rules there is none. The high queue is served strictly first, so an
-/// answer or a demoted request stops, in mid-stream too, for as long as reasoning fills all places. Within a queue
+/// Starvation: the paper states no bound, and by its rules there is none. The high queue is served strictly first, so
+/// an answer or a demoted request stops, in mid-stream too, for as long as reasoning fills all places. Within a queue
 /// `fewest_quanta_first` lets new requests go before those that have used a quantum; in a circle a request waits there
 /// for at most a quantum of each, divided by the places. `pascal_paced` has a bound.
 ///

@@ -51,10 +51,10 @@ class pascal_paced : public iteration_scheduler<Request, typename detail::pascal
  public:
   /// Parameters of the parts; each is described at its own type.
   struct config {
-    tokens quantum{500};              ///< Tokens generated between two places of a reasoning request.
-    std::uint64_t young_quanta = 2;   ///< From so many quanta on, reasoning requests go by age alone.
-    tokens slice{250};                ///< Tokens generated between two looks at an answer's reader.
-    duration margin = duration{1.0};  ///< An answer is urgent so long before its reader runs dry.
+    tokens quantum{500};                 ///< Tokens generated between two places of a reasoning request.
+    std::uint64_t young_quanta = 2;      ///< From so many quanta on, reasoning requests go by age alone.
+    tokens slice{250};                   ///< Tokens generated between two looks at an answer's reader.
+    duration margin = duration{1.0};     ///< An answer is urgent so long before its reader runs dry.
     duration patience = duration{60.0};  ///< A reasoning request without a token for so long is served first.
     double watermark = 0.01;      ///< Fraction of the blocks kept free when a request starts without displacing anyone.
     bool chunked_prefill = true;  ///< As in `scheduler_config`.

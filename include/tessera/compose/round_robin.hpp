@@ -12,8 +12,9 @@ using round_robin_request = request_hook_for<order::round_robin>;
 /// Round-robin with a token quantum, both phases alike: a request that has generated its quantum goes behind its
 /// peers, and when blocks run out those at the back are swapped out.
 ///
-/// Starvation: in a circle, a request waits for at most a quantum of each request of its priority that is there, divided
-/// by the places. With `fewest_quanta_first` there is no bound: new requests go before all that have used a quantum.
+/// Starvation: in a circle, a request waits for at most a quantum of each request of its priority that is there,
+/// divided by the places. With `fewest_quanta_first` there is no bound: new requests go before all that have used a
+/// quantum.
 ///
 /// When to use: as the time-sharing baseline; short requests get through quickly, long ones are interrupted often.
 /// Source: PASCAL, section II-C and figure 2(c).

@@ -96,8 +96,8 @@ struct due_place : reader_place<Clock> {
 /// here would wait for it, taken together: whoever reasons begins so much earlier, and the others lose as much. A
 /// prompt that nobody has reasoned about takes nobody's place, for its answer would soon be as calm; nor does anyone
 /// take a place on his own level: a prediction is too weak a reason to throw KV out. (The first in line speaks for the
-/// line: behind a prompt that has no place yet, reasoning waits too.) A stalled request displaces as what is urgent does;
-/// one that has not begun displaces for its patience nothing that it did not displace before.
+/// line: behind a prompt that has no place yet, reasoning waits too.) A stalled request displaces as what is urgent
+/// does; one that has not begun displaces for its patience nothing that it did not displace before.
 ///
 /// When to use: an engine that keeps a token pacer per request and can say, however roughly, how long outputs will be
 /// (`rank::length_calibrator` makes lengths of PARS's scores).

@@ -55,7 +55,7 @@ struct paced {
   duration margin = duration{1.0};
   /// Time without a token after which a reasoning request is served first. Positive; `duration::forever()`: never.
   duration patience = duration{60.0};
-  double heard = 0;  ///< The time last told, in seconds.
+  double heard = 0;                           ///< The time last told, in seconds.
   [[no_unique_address]] Deadline deadline{};  ///< Tells when a request's reader runs out of tokens.
 
   /// Whether its values can be meant: a scheduler asserts it when it is made.

@@ -16,8 +16,8 @@ namespace order {
 /// equals by age; one that arrives goes ahead of all that have used a quantum, and the longest requests wait for
 /// everyone.
 ///
-/// Starvation: in a circle, a request waits for at most a quantum of each request of its priority that is there, divided
-/// by the places. By quanta there is no bound.
+/// Starvation: in a circle, a request waits for at most a quantum of each request of its priority that is there,
+/// divided by the places. By quanta there is no bound.
 ///
 /// When to use: as the time-sharing baseline; short requests get through quickly, long ones are interrupted often.
 /// Source: PASCAL, section II-C and figure 2(c).

@@ -38,9 +38,9 @@ concept rest_predictor = std::copyable<F> && schedulable<R> && requires(const F&
 /// waits takes the place of a resident that is expected to generate more, but not of one that has generated
 /// `preemptible` of what was predicted for it at first: its KV is large by then, and the rest small.
 ///
-/// Starvation: there is no bound, as in the paper. Under overload, requests that are always expected to be long wait for
-/// ever, and one that has generated less than `preemptible` of its length may stop for ever. `earliest_due` orders by
-/// lengths, too, and has a bound.
+/// Starvation: there is no bound, as in the paper. Under overload, requests that are always expected to be long wait
+/// for ever, and one that has generated less than `preemptible` of its length may stop for ever. `earliest_due` orders
+/// by lengths, too, and has a bound.
 ///
 /// When to use: predictions that get better while a request runs (`rank::length_distribution`, or a probe of the
 /// model's embeddings), and KV memory that allows for some preemption.

@@ -26,7 +26,8 @@ template <class Planning>
 }
 
 /// A prompt with more tokens left than this is computed for a second or more. Until fewer are left it takes half of
-/// what is left of a step, so that the prompts behind it begin at once. What these leave over `top_up` gives back to it.
+/// what is left of a step, so that the prompts behind it begin at once. What these leave over `top_up` gives back to
+/// it.
 inline constexpr tokens long_prompt{16'384};
 
 /// How many of the `left` tokens of a prompt are computed in this step. A long prompt must not stop decodes: it leaves
