@@ -180,6 +180,7 @@ struct any_order {
   [[nodiscard]] std::size_t size() const noexcept { return 0; }
   [[nodiscard]] block_id next() const noexcept { return 0; }
   void insert(block_id) noexcept {}
+  void insert_first(block_id) noexcept {}
   int remove(block_id) noexcept { return 0; }
   template <class F>
   void take(std::span<block_id>, F) noexcept {}
@@ -200,6 +201,11 @@ struct next_changes : any_order {
   using any_order::any_order;
   block_id next() noexcept { return 0; }
 };
+struct nothing_goes_first : any_order {
+  using any_order::any_order;
+  void insert_first(block_id) noexcept = delete;
+};
+static_assert(!eviction_policy<nothing_goes_first>);
 static_assert(eviction_policy<any_order> && eviction_policy<tessera::kv::lru>);
 static_assert(!eviction_policy<insert_may_throw> && !eviction_policy<remove_says_nothing> &&
               !eviction_policy<next_changes> && !eviction_policy<int>);

@@ -8,6 +8,7 @@
 #include <tessera/compose/pascal_paced.hpp>
 #include <tessera/gate/fair_tenants.hpp>
 #include <tessera/kv/row_tables.hpp>
+#include <tessera/pacing/token_pacer.hpp>
 
 #include "support/catch.hpp"
 
