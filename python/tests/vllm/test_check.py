@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""`python -m tessera.vllm --check` says what an engine of the same options would do: by a model's configuration alone."""
+"""`python -m tessera.vllm --check` says what an engine of the same options would do, by a model's configuration."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ from vllm.v1.spec_decode.metrics import SpecDecodingStats
 
 try:
     from vllm.outputs import RequestError
-except ImportError:  # releases before 0.33: an output has no place for it
+except ImportError:  # releases that do not say why a request has failed
     RequestError = None
 
 try:
@@ -85,6 +85,7 @@ __all__ = [
     "most_drafts",
     "new_request_drafts",
     "server_parser",
+    "tells_errors",
     "tested",
     "tokenizer_of",
     "version",
@@ -95,6 +96,9 @@ __all__ = [
 tested = ("0.32", "0.33")
 version: str = vllm.__version__
 
+
+#: Whether an output says why its request has failed: from 0.33 on.
+tells_errors = RequestError is not None and "error" in EngineCoreOutput.__struct_fields__
 
 #: Whether `prefill_schedule_interval` counts on an engine without data parallelism as well: from 0.33 on.
 interval_counts_alone = hasattr(SchedulerInterface, "has_request")
@@ -107,7 +111,7 @@ def is_tested() -> bool:
 
 def invalid(reason: str) -> Any:
     """The error of a request that is itself at fault: vLLM's server answers 400 with the reason. None before 0.33."""
-    return None if RequestError is None else RequestError(code="validation_error", message=reason)
+    return RequestError(code="validation_error", message=reason) if tells_errors else None
 
 
 def most_drafts(vllm_config: Any) -> int:

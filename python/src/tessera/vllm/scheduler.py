@@ -472,13 +472,13 @@ class Scheduler(api.SchedulerInterface):
             request = self.requests.get(request_id)
             if request is None:
                 continue
-            place = ran.req_id_to_index.get(request_id, -1)
-            if not 0 <= place < len(ran.sampled_token_ids):
-                continue  # it has no output: the core says so
-            accepted = len(ran.sampled_token_ids[place] or ()) - 1
+            try:
+                accepted = len(ran.sampled_token_ids[ran.req_id_to_index[request_id]]) - 1
+            except (LookupError, TypeError):
+                accepted = -1
             tried = len(drafts) - invalid.get(request_id, 0)
-            if accepted < 0:
-                continue
+            if not 0 <= accepted <= len(drafts):
+                continue  # without a usable output: the core says so
             if stats is not None:
                 stats.observe_draft(num_draft_tokens=tried, num_accepted_tokens=accepted)
             if request.spec_decode_metrics is not None:

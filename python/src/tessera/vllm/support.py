@@ -134,7 +134,7 @@ def why_not_memory(kv_cache_config: Any, block_size: int, config: Any) -> Iterat
         yield f"{kv_cache_config.num_blocks} blocks of KV"
 
 
-#: Kinds of layers, as the `layer_types` of a model's configuration name them, which keep KV of all tokens or of a window.
+#: Kinds of layers by their names in `layer_types` of a model's configuration: whether they look at a window.
 _attention = {"full_attention": False, "attention": False, "sliding_attention": True}
 #: What the other kinds are called in `why_not_model`.
 _other_layers = {"chunked_attention": "attention to chunks", "linear_attention": "state-space layers"}
