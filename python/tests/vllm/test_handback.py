@@ -360,7 +360,9 @@ def test_input_that_comes_piece_by_piece(after: tuple[int, ...]) -> None:
             step()
     while s.has_requests():
         step()
-    assert reasons == [FinishReason.ERROR] * 2
+    # From 0.33 on a front end has forgotten the input when the mark comes after an answer: then that is answered, too.
+    late = ours.api.tells_errors and 1 in after
+    assert reasons == [FinishReason.ERROR] * (3 if late else 2)
     assert not front.request_states, "its client waits for nothing"
     assert s.requests == {} and s.refused == [] and s.refused_streams == set()
     s.add_request(stub.request("y", [5, 6, 7], params()))

@@ -155,10 +155,10 @@ class Scheduler(api.SchedulerInterface):
             else:
                 known.resumable = False  # the mark of the end, which is no piece
             return
-        if request.request_id in self.refused_streams:
-            self.refused_streams.remove(request.request_id)
-            if not request.resumable:
-                return  # the same mark, later
+        is_mark = request.request_id in self.refused_streams and not request.resumable  # the same, later
+        self.refused_streams.discard(request.request_id)
+        if is_mark and not api.tells_errors:
+            return
         if self.transfers is not None:
             self.transfers.joins(request)
         self.requests[request.request_id] = request
@@ -167,7 +167,8 @@ class Scheduler(api.SchedulerInterface):
             request.record_event(api.EngineCoreEventType.QUEUED)
         if self.lookahead:
             request.spec_decode_metrics = api.new_request_drafts(self.vllm_config)
-        reason = why_not_request(request, self.has_adapters)
+        # A front end that is told of errors has forgotten the input by now, and waits for an answer to the mark.
+        reason = "the end of its input" if is_mark else why_not_request(request, self.has_adapters)
         if reason is not None:
             self._refuse(request, reason)
         elif request.use_structured_output and request.status == Status.WAITING_FOR_STRUCTURED_OUTPUT_GRAMMAR:
