@@ -96,7 +96,6 @@ __all__ = [
 tested = ("0.32", "0.33")
 version: str = vllm.__version__
 
-
 #: Whether an output says why its request has failed: from 0.33 on.
 tells_errors = RequestError is not None and "error" in EngineCoreOutput.__struct_fields__
 

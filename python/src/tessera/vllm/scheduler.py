@@ -187,7 +187,7 @@ class Scheduler(api.SchedulerInterface):
             self.slots[request.request_id] = slot
             if self.transfers is not None and request.kv_transfer_params:
                 self.transfers.submitted(request, slot)
-        except ValueError as error:  # what a user has sent
+        except (ValueError, OverflowError) as error:  # what a user has sent
             self._refuse(request, f"{type(error).__name__}: {error}")
         except Exception as error:  # a user's function, or the connector
             self._refuse(request, f"{type(error).__name__}: {error}", is_invalid=False)
