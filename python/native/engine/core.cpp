@@ -857,7 +857,7 @@ nb::tuple core::update(nb::handle index_of, nb::handle req_ids, nb::handle sampl
     try {
       output = take_output(r, answer_of(r, e, index_of, req_ids, sampled), now, outcomes_[i]);
     } catch (const std::exception& error) {
-      // What is wrong with one request is no reason to end the others. An interrupt is wrong with none.
+      // A bad output of one request must not end the others. An interrupt passes.
       const auto* raised = dynamic_cast<const nb::python_error*>(&error);
       if (raised != nullptr && !raised->matches(PyExc_Exception)) throw;
       outcomes_[i] = {};

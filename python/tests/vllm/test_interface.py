@@ -30,7 +30,7 @@ def call(function: Any) -> tuple[dict[str, Any], bool]:
 
 @pytest.mark.parametrize("name", sorted(SchedulerInterface.__abstractmethods__))
 def test_each_abstract_method_is_had(name: str) -> None:
-    """Whoever calls it as the interface says, by place or by name, reaches ours."""
+    """A call as the interface says, by place or by name, reaches ours."""
     theirs, ours = getattr(SchedulerInterface, name), getattr(stub.Scheduler, name)
     assert ours is not theirs
     if isinstance(theirs, property):

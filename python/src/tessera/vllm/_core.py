@@ -120,7 +120,7 @@ class Describer:
             raise ValueError(f"its score is {score}")
         if expected is None:
             expected = int(score)
-        # Of two requests of one priority vLLM serves the one first that arrived first, in whatever order they join.
+        # vLLM orders equal priorities by arrival time, not by the order of joining.
         arrival = float(request.arrival_time) if self.has_priorities else 0.0
         if not math.isfinite(arrival):
             raise ValueError(f"its arrival_time is {arrival}")
@@ -162,7 +162,7 @@ class Describer:
         }
 
     def _score(self, request: Any) -> float:
-        """Of a user's function."""
+        """The score that a user's function gives."""
         try:
             return float(self.score(request))
         except Exception as error:

@@ -416,7 +416,7 @@ class Scheduler(api.SchedulerInterface):
             if is_watched:
                 try:
                     self._complete(output, request, index, model_runner_output)
-                except Exception as error:  # what is wrong with one request is no reason to end the others
+                except Exception as error:  # a bad output of one request must not end the others
                     self._end_with(output, request, f"{type(error).__name__}: {error}")
                 if self.transfers is not None and request.kv_transfer_params:
                     last[request.request_id] = output

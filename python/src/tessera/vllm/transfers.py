@@ -137,10 +137,11 @@ class Transfers:
             self._tell_end(request, [])
 
     def _tell_end(self, request: Any, held: list[int]) -> tuple[bool, Any]:
-        """The connector hears that a request has ended: whether its blocks are to be kept, and for its client."""
+        """Tells the connector that a request has ended. Returns whether its blocks are to be kept, and what its client
+        is told."""
         try:
             return self.connector.request_finished_all_groups(request, (held,))
-        except Exception as error:  # what a client has sent for its peer; the others do not notice
+        except Exception as error:  # a client may have sent anything for its peer
             logger.error("the KV of request %s is not kept: %s: %s", request.request_id, type(error).__name__, error)
             return False, None
 
