@@ -42,7 +42,8 @@ NB_MODULE(_vllm, m) {
       .def("events", &core::events, "What the prefix cache has learnt and forgotten.")
       .def("skip", &core::skip, "A step in which nothing runs.")
       .def("update", &core::update, nb::arg("index_of"), nb::arg("req_ids"), nb::arg("sampled"), nb::arg("now"),
-           "Takes in what came of a step: (outputs by client, what to look at, requests that ended).")
+           "Takes in what came of a step: (outputs by client, what to look at, requests that ended, requests without a "
+           "usable output and why).")
       .def("reset", &core::reset, "All KV is lost: the requests that had some, or None while a step is under way.")
       .def("running", &core::running, "Requests that hold blocks.")
       .def("waiting", &core::waiting, "Requests that hold none.")

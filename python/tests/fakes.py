@@ -85,6 +85,7 @@ class Engine:
             "prompt": len(request.prompt),
             "max_tokens": request.max_tokens,
             "priority": 0,
+            "arrival": 0.0,
             "score": float(request.max_tokens),
             "expected_output": request.max_tokens,
             "reasons": False,
@@ -112,7 +113,11 @@ class Engine:
     def answer(self, counts: dict[str, int], tokens: dict[str, list[int]]) -> tuple:
         ids = list(counts)
         places = {request_id: i for i, request_id in enumerate(ids)}
-        outputs, looked_at, ended = self.core.update(places, ids, [tokens.get(i, []) for i in ids], self.now)
+        outputs, looked_at, ended, self.failed = self.core.update(
+            places, ids, [tokens.get(i, []) for i in ids], self.now
+        )
+        for request, _ in self.failed:
+            del self.slots[request.id]
         for request in ended:
             del self.slots[request.id]
         return outputs, looked_at, ended

@@ -225,20 +225,29 @@ def test_refusals() -> None:
 
 
 def test_an_output_that_does_not_fit_the_step() -> None:
+    """Its request ends alone."""
     for outputs, message in (
-        ({}, "has a token"),
-        ({"a": [1, 2]}, "no more than one beside"),
+        ({}, "no token"),
+        ({"a": [1, 2]}, "more tokens than it was asked for"),
+        ({"a": [-1]}, "which is no token"),
     ):
         e = Engine()
-        e.add(Request("a", [1] * 5, 5))
-        counts, *_ = e.plan()
-        with pytest.raises(RuntimeError, match=message):
-            e.answer(counts, outputs)
+        a, b = Request("a", [1] * 5, 5), Request("b", [2] * 5, 2)
+        e.add(a)
+        e.add(b)
+        for step in range(2):
+            counts, *_ = e.plan()
+            by_client, _, ended = e.answer(counts, {"b": [3], **outputs})
+            assert [(r, message in why) for r, why in e.failed] == ([(a, True)] if step == 0 else [])
+            assert [o.request_id for o in by_client[0]] == ["b"]
+        assert ended == [b]
+        assert (e.core.running(), e.core.waiting(), e.core.live(), e.core.usage()) == (0, 0, 0, 0)
     e = Engine()
     e.add(Request("a", [1] * 5, 5))
     e.plan()
-    with pytest.raises(RuntimeError, match="not in the runner's output"):
-        e.answer({"b": 5}, {"b": [1]})
+    e.answer({"b": 5}, {"b": [1]})
+    assert [why for _, why in e.failed] == ["the runner's output lacks it"]
+    assert e.core.live() == 0 and e.core.usage() == 0
 
 
 def test_wrong_settings() -> None:

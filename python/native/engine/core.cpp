@@ -5,6 +5,7 @@
 #include <tessera/kv/hash_chain.hpp>
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <stdexcept>
 #include <string_view>
@@ -257,6 +258,8 @@ nb::object core::submit(nb::handle object, const nb::dict& description, double n
   r.max_output = ts::tokens{std::clamp<std::int64_t>(max_tokens, 1, room)};
   r.longest = static_cast<std::int32_t>(std::clamp<std::int64_t>(max_tokens, 1, std::int32_t{1} << 30U));
   r.priority = get<int>(description, "priority");
+  r.arrival = get<double>(description, "arrival");
+  if (std::isnan(r.arrival)) throw nb::value_error("an arrival time is a number");
   r.score = get<float>(description, "score");
   r.expected_output = ts::tokens{get<std::int64_t>(description, "expected_output")};
   r.starts_in = get<bool>(description, "reasons") ? ts::phase::reasoning : ts::phase::answering;
@@ -761,6 +764,31 @@ void core::take_drafts(nb::handle slot_of, nb::handle req_ids, nb::handle guesse
   }
 }
 
+/// The tokens that the runner has returned for a request of the step, which samples. Throws if they are none.
+PyObject* core::answer_of(request& r, const ts::scheduled<request>& e, nb::handle index_of, nb::handle req_ids,
+                          nb::handle sampled) {
+  const Py_ssize_t answers = PyList_GET_SIZE(sampled.ptr());
+  if (r.place >= PyList_GET_SIZE(req_ids.ptr()) || PyList_GET_ITEM(req_ids.ptr(), r.place) != r.id) {
+    PyObject* place = PyDict_GetItemWithError(index_of.ptr(), r.id);
+    if (place == nullptr) throw std::runtime_error("the runner's output lacks it");
+    const std::int64_t at = value_of(place);
+    r.place = 0 <= at && at < answers ? static_cast<std::int32_t>(at) : std::numeric_limits<std::int32_t>::max();
+  }
+  PyObject* got = r.place < answers ? PyList_GET_ITEM(sampled.ptr(), r.place) : nullptr;
+  if (got == nullptr || !PyList_Check(got))
+    throw std::runtime_error("the runner's output has no list of tokens for it");
+  const Py_ssize_t n = PyList_GET_SIZE(got);
+  if (n < 1) throw std::runtime_error("the runner returned no token for it");
+  if (n > 1 + e.lookahead.count()) throw std::runtime_error("the runner returned more tokens than it was asked for");
+  for (Py_ssize_t i = 0; i != n; ++i) {
+    const std::int64_t token = value_of(PyList_GET_ITEM(got, i));
+    if (token < 0 || token > std::numeric_limits<std::int32_t>::max()) {
+      throw std::runtime_error("the runner returned " + std::to_string(token) + ", which is no token");
+    }
+  }
+  return got;
+}
+
 /// Takes tokens of a request in, and makes the output that reports them. What comes after its end is cut off.
 nb::object core::take_output(request& r, PyObject* got, double now, ts::outcome& o) {
   ending end = ending::none;
@@ -806,15 +834,18 @@ nb::tuple core::update(nb::handle index_of, nb::handle req_ids, nb::handle sampl
   nb::dict by_client;
   nb::list looked_at;
   nb::list ended;
-  if (in_flight_.empty()) return nb::make_tuple(std::move(by_client), std::move(looked_at), std::move(ended));
+  nb::list failed;
+  const auto all = [&] {
+    return nb::make_tuple(std::move(by_client), std::move(looked_at), std::move(ended), std::move(failed));
+  };
+  if (in_flight_.empty()) return all();
   if (!PyList_Check(req_ids.ptr()) || !PyList_Check(sampled.ptr()) || !PyDict_Check(index_of.ptr())) {
     throw nb::type_error("the runner's output has lists of ids and of tokens, and a dict of places");
   }
-  const Py_ssize_t ran = PyList_GET_SIZE(req_ids.ptr());
-  const Py_ssize_t answers = PyList_GET_SIZE(sampled.ptr());
   const plan& ran_plan = in_flight_.front();
   const std::size_t n = ran_plan.size();
   outcomes_.assign(n, ts::outcome{});
+  failed_.clear();
   std::int32_t client = -1;
   PyObject* outputs = nullptr;  // of that client; by_client holds it
   for (std::size_t i = 0; i != n; ++i) {
@@ -822,20 +853,18 @@ nb::tuple core::update(nb::handle index_of, nb::handle req_ids, nb::handle sampl
     const ts::scheduled<request>& e = ran_plan[i];
     request& r = *e.request;
     if (r.dead || !e.samples) continue;
-    if (r.place >= ran || PyList_GET_ITEM(req_ids.ptr(), r.place) != r.id) {
-      PyObject* place = PyDict_GetItemWithError(index_of.ptr(), r.id);
-      if (place == nullptr) throw std::runtime_error("a request of the step is not in the runner's output");
-      const std::int64_t at = value_of(place);
-      r.place = 0 <= at && at < answers ? static_cast<std::int32_t>(at) : std::numeric_limits<std::int32_t>::max();
+    nb::object output;
+    try {
+      output = take_output(r, answer_of(r, e, index_of, req_ids, sampled), now, outcomes_[i]);
+    } catch (const std::exception& error) {
+      // A bad output of one request must not end the others. An interrupt passes.
+      const auto* raised = dynamic_cast<const nb::python_error*>(&error);
+      if (raised != nullptr && !raised->matches(PyExc_Exception)) throw;
+      outcomes_[i] = {};
+      failed.append(nb::make_tuple(nb::borrow(r.object), error.what()));
+      failed_.push_back(r.slot);
+      continue;
     }
-    PyObject* got = r.place < answers ? PyList_GET_ITEM(sampled.ptr(), r.place) : nullptr;
-    if (got == nullptr || !PyList_Check(got) || PyList_GET_SIZE(got) < 1 ||
-        PyList_GET_SIZE(got) > 1 + e.lookahead.count()) {
-      throw std::runtime_error(
-          "a request of the step that samples has a token in the runner's output, and no more "
-          "than one beside its drafts");
-    }
-    const nb::object output = take_output(r, got, now, outcomes_[i]);
     if (r.client != client) {
       client = r.client;
       const nb::object key = number(client);
@@ -864,9 +893,11 @@ nb::tuple core::update(nb::handle index_of, nb::handle req_ids, nb::handle sampl
       if (!r.transfers) leaving_.push_back(&r);
     }
   }
+  // Not before: a slot that is given back would be another request's.
+  for (const std::uint32_t slot : failed_) cancel(slot);
   settle_oldest(now);
   settle_empty(now);
-  return nb::make_tuple(std::move(by_client), std::move(looked_at), std::move(ended));
+  return all();
 }
 
 /// A resident's KV is lost, or taken from it; it waits again.

@@ -83,8 +83,8 @@ class core {
 
   /// A step in which nothing runs: the runner forgets who was in the one before.
   void skip() noexcept { ++step_; }
-  /// What came of the oldest step that anything runs in: outputs by client, those that Python must look at, and
-  /// requests that ended.
+  /// What came of the oldest step that anything runs in: outputs by client, those that Python must look at,
+  /// requests that ended, and requests without a usable output, each with the reason. These are cancelled.
   nb::tuple update(nb::handle index_of, nb::handle req_ids, nb::handle sampled, double now);
 
   /// All KV is lost: whoever holds some waits again at its place, and no prefix is known. The requests that lost
@@ -141,6 +141,8 @@ class core {
   [[nodiscard]] nb::object ids_of(const ts::scheduled<request>& e, bool all) const;
   void forget_drafts(request& r) noexcept;
   void hand_out_drafts(request& r, const ts::scheduled<request>& e);
+  static PyObject* answer_of(request& r, const ts::scheduled<request>& e, nb::handle index_of, nb::handle req_ids,
+                             nb::handle sampled);
   nb::object take_output(request& r, PyObject* got, double now, ts::outcome& o);
 
   vocabulary words_;
@@ -184,8 +186,9 @@ class core {
   std::deque<plan> in_flight_;  ///< Those that are not settled, oldest first.
   std::uint64_t step_ = 0;
   std::vector<ts::outcome> outcomes_;
-  std::vector<request*> leaving_;   ///< Ended while plans hold them.
-  std::vector<request*> standing_;  ///< Residents whose prompts are deferred.
+  std::vector<std::uint32_t> failed_;  ///< Slots of requests without a usable output, while the others' are taken in.
+  std::vector<request*> leaving_;      ///< Ended while plans hold them.
+  std::vector<request*> standing_;     ///< Residents whose prompts are deferred.
 
   /// Somebody in the latest step.
   struct member {

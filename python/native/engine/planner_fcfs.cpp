@@ -4,6 +4,6 @@
 
 namespace tessera_python {
 
-std::unique_ptr<planner> make_fcfs(const settings& s) { return planner_for(s, ts::order::fcfs{}); }
+std::unique_ptr<planner> make_fcfs(const settings& s) { return planner_for(s, by_arrival{}); }
 
 }  // namespace tessera_python

@@ -9,6 +9,7 @@
 #include <tessera/gate/all.hpp>
 #include <tessera/kv/block_pool.hpp>
 #include <tessera/kv/prefix_cache.hpp>
+#include <tessera/order/fcfs.hpp>
 #include <tessera/pipeline/grouped_ledger.hpp>
 #include <tessera/pipeline/iteration_scheduler.hpp>
 #include <tessera/preempt/recompute.hpp>
@@ -20,6 +21,16 @@
 #include <type_traits>
 
 namespace tessera_python {
+
+/// By priority, then by the engine's arrival time, then by the order of joining. vLLM serves equal priorities so, and
+/// several front ends send their requests in another order than that of arrival.
+struct by_arrival : ts::order::fcfs {
+  [[nodiscard]] static bool before(const request& a, const request& b) noexcept {
+    if (a.priority != b.priority) return a.priority > b.priority;
+    if (a.arrival != b.arrival) return a.arrival < b.arrival;
+    return a.state().sequence < b.state().sequence;
+  }
+};
 
 /// The scheduler of one order over one kind of block store, behind a gate.
 template <class Order, class Store, class Gate>

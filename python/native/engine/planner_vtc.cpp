@@ -5,7 +5,7 @@
 namespace tessera_python {
 
 std::unique_ptr<planner> make_vtc(const settings& s) {
-  return planner_for(s, ts::order::fcfs{},
+  return planner_for(s, by_arrival{},
                      ts::gate::basic_fair_tenants<tenants>{
                          .prompt_cost = s.prompt_cost, .output_cost = s.output_cost, .weights = s.weights});
 }

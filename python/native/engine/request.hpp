@@ -50,6 +50,7 @@ struct request : ts::request_hook_for<ts::order::two_phase, ts::order::ranked<>,
   std::uint32_t slot = 0;
 
   // For the orders and gates.
+  double arrival = 0;  ///< When it arrived, in seconds by the engine's clock; 0 for all where that does not count.
   std::uint32_t tenant = 0;
   std::uint32_t adapter = 0;  ///< The weights that it wants beside the model's; 0: none.
   ts::tokens drafts{};        ///< So many it would have verified in its next step,

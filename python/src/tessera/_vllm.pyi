@@ -47,8 +47,9 @@ class Core:
         """A step in which nothing runs."""
     def update(
         self, index_of: dict[str, int], req_ids: list[str], sampled: list[list[int]], now: float
-    ) -> tuple[dict[int, list[Any]], list[tuple[Any, Any, int, bool, bool]], list[Any]]:
-        """Takes in what came of a step: (outputs by client, what to look at, requests that ended)."""
+    ) -> tuple[dict[int, list[Any]], list[tuple[Any, Any, int, bool, bool]], list[Any], list[tuple[Any, str]]]:
+        """Takes in what came of a step: (outputs by client, what to look at, requests that ended, requests without a
+        usable output and why)."""
     def reset(self) -> list[Any] | None:
         """All KV is lost: the requests that had some, or None while a step is under way."""
     def running(self) -> int:

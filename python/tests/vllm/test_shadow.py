@@ -217,6 +217,23 @@ def test_a_step_looks_at_those_who_are_in_it() -> None:
     assert s.shadow is not None and s.shadow.report()["ttft"]["predicted"]["count"] > 20
 
 
+def test_a_token_that_is_none_takes_its_request_out_of_the_shadow() -> None:
+    """vLLM's own scheduler takes whatever the runner returns."""
+    s, runner = made({"policy": "fcfs"}), stub.Runner(60)
+    for name in "ab":
+        s.add_request(stub.request(name, [5, 6, ord(name)], stub.SamplingParams(temperature=0, max_tokens=8)))
+    for i in range(8):
+        step = s.schedule()
+        ran = runner.run(step)
+        if i == 2:
+            ran.sampled_token_ids[ran.req_id_to_index["a"]] = [-5]
+            runner.states["a"].tokens[-1] = -5
+        s.update_from_output(step, ran)
+    assert not s.requests
+    assert s.shadow is not None, "it has not failed"
+    assert s.shadow.aborted == 1 and not s.shadow.ghosts and s.shadow.report()["ttft"]["predicted"]["count"] == 1
+
+
 def test_the_log_sorts_what_it_says() -> None:
     s = made({"policy": "fcfs"})
     drive(s, stub.Runner(60), stub.Load(seed=5, count=20), False)
@@ -228,7 +245,7 @@ def test_the_log_sorts_what_it_says() -> None:
 @pytest.mark.parametrize(
     ("watched", "more", "code", "said"),
     [
-        (False, [], 0, "tessera would schedule, if"),
+        (False, [], 0, "tessera would schedule."),
         (True, [], 1, "vLLM's own scheduler would do all of it, and tessera watch it."),
         (
             True,

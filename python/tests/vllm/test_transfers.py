@@ -387,6 +387,38 @@ def test_a_peer_that_has_read_what_there_was_no_room_to_keep() -> None:
     assert two.step("P")[2][0].new_token_ids
 
 
+def test_a_connector_that_fails_for_one_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a client has sent for its peer may be anything: when it joins, when it ends, when it is aborted."""
+    two = Two(False)
+    s, worker = two.sides["P"]
+
+    def failing(of: str, names: str) -> None:
+        own = getattr(s.connector, of)
+
+        def call(request: Any, *rest: Any) -> Any:
+            if request.request_id in names:
+                raise KeyError("remote_block_ids")
+            return own(request, *rest)
+
+        monkeypatch.setattr(s.connector, of, call)
+
+    failing("get_num_new_matched_tokens", "j")
+    failing("request_finished_all_groups", "jex")
+    for name in "jefx":
+        two.add("P", name, [*range(3, 43)], {"do_remote_decode": True}, max_tokens=2)
+    ended: dict[str, tuple[str, bool]] = {}
+    for _ in range(6):
+        for o in two.step("P")[2]:
+            if o.finish_reason is not None:
+                ended[o.request_id] = (str(o.finish_reason), o.kv_transfer_params is not None)
+        s.finish_requests("x", stub.RequestStatus.FINISHED_ABORTED)
+    assert ended == {"j": ("error", False), "e": ("length", False), "f": ("length", True)}
+    assert worker.kept == {"f"}, "a peer comes for this one alone"
+    worker.expire("f")
+    two.step("P")
+    assert not s.has_requests() and s.requests == {} and s.get_kv_cache_usage() == 0
+
+
 def test_what_is_handed_back() -> None:
     def kind(**more: Any) -> Any:
         return type(stub.scheduler(stub.Scheduler, engine("P", {}, **more), 60))

@@ -55,15 +55,9 @@ def _check(arguments: list[str]) -> int:
     from vllm.utils.argparse_utils import FlexibleArgumentParser
 
     from tessera.vllm.scheduler import Scheduler, options_of
-    from tessera.vllm.support import why_not_config, why_not_shadow
+    from tessera.vllm.support import why_not_config, why_not_model, why_not_shadow
 
-    parser = FlexibleArgumentParser(prog="python -m tessera.vllm --check", usage=usage)
-    try:
-        from vllm.entrypoints.launchers.cli_args import make_arg_parser
-    except ImportError:
-        parser = EngineArgs.add_cli_args(parser)
-    else:
-        parser = make_arg_parser(parser)  # the server's own options, too
+    parser = api.server_parser(FlexibleArgumentParser(prog="python -m tessera.vllm --check", usage=usage))
     arguments_of = parser.parse_args(arguments)
     if getattr(arguments_of, "model_tag", None) is not None:
         arguments_of.model = arguments_of.model_tag
@@ -85,6 +79,11 @@ def _check(arguments: list[str]) -> int:
     if named not in (Scheduler, "tessera.vllm.Scheduler", "tessera.vllm.scheduler.Scheduler"):
         print("Not chosen yet: add --scheduler-cls tessera.vllm.Scheduler")
     reasons = list(why_not_shadow(config) if options.shadow else why_not_config(config))
+    unknown = None
+    try:
+        reasons += why_not_model(config)
+    except Exception as error:  # whatever vLLM raises
+        unknown = error
     for reason in reasons:
         print(f"Not had: {reason}")
     if options.shadow:
@@ -96,9 +95,13 @@ def _check(arguments: list[str]) -> int:
     if reasons:
         print("vLLM's own scheduler would do all of it.")
         return 1
-    print(
-        "tessera would schedule, if the model has at most two groups of KV blocks, of attention to all or to a window."
-    )
+    if unknown is not None:
+        print(f"The model's layers are not known before it is loaded: {unknown}", file=sys.stderr)
+        print(
+            "tessera would schedule, if they make at most two groups of KV blocks, of attention to all or to a window."
+        )
+    else:
+        print("tessera would schedule.")
     return 0
 
 

@@ -6,6 +6,7 @@ Its records are made by keyword, of the fields that they have: what a release ha
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 from collections.abc import Callable
 from typing import Any
@@ -29,10 +30,15 @@ from vllm.v1.core.sched.interface import PauseState, SchedulerInterface
 from vllm.v1.core.sched.output import CachedRequestData, GrammarOutput, NewRequestData, SchedulerOutput
 from vllm.v1.core.sched.scheduler import Scheduler as OwnScheduler
 from vllm.v1.engine import EngineCoreEventType, EngineCoreOutput, EngineCoreOutputs, FinishReason
-from vllm.v1.kv_cache_interface import FullAttentionSpec, SlidingWindowSpec
+from vllm.v1.kv_cache_interface import FullAttentionSpec, KVCacheConfig, SlidingWindowSpec
 from vllm.v1.metrics.stats import PrefixCacheStats, SchedulerStats
 from vllm.v1.request import Request, RequestStatus
 from vllm.v1.spec_decode.metrics import SpecDecodingStats
+
+try:
+    from vllm.outputs import RequestError
+except ImportError:  # releases that do not say why a request has failed
+    RequestError = None
 
 try:
     from vllm.v1.core.sched.utils import check_sequence_repetition
@@ -69,12 +75,17 @@ __all__ = [
     "SpecDecodingStats",
     "check_sequence_repetition",
     "drafts_without_kv",
+    "groups_of",
     "init_logger",
+    "interval_counts_alone",
+    "invalid",
     "known",
     "make",
     "make_connector",
     "most_drafts",
     "new_request_drafts",
+    "server_parser",
+    "tells_errors",
     "tested",
     "tokenizer_of",
     "version",
@@ -82,13 +93,24 @@ __all__ = [
 ]
 
 #: Releases that the tests have run with.
-tested = ("0.32",)
+tested = ("0.32", "0.33")
 version: str = vllm.__version__
+
+#: Whether an output says why its request has failed: from 0.33 on.
+tells_errors = RequestError is not None and "error" in EngineCoreOutput.__struct_fields__
+
+#: Whether `prefill_schedule_interval` counts on an engine without data parallelism as well: from 0.33 on.
+interval_counts_alone = hasattr(SchedulerInterface, "has_request")
 
 
 def is_tested() -> bool:
     """Whether this release of vLLM is one of them."""
     return any(version == t or version.startswith(t + ".") for t in tested)
+
+
+def invalid(reason: str) -> Any:
+    """The error of a request that is itself at fault: vLLM's server answers 400 with the reason. None before 0.33."""
+    return RequestError(code="validation_error", message=reason) if tells_errors else None
 
 
 def most_drafts(vllm_config: Any) -> int:
@@ -104,6 +126,45 @@ def drafts_without_kv(vllm_config: Any) -> bool:
         return False
     slots = ((config, "max_num_new_slots_for_drafting"), (vllm_config, "num_lookahead_tokens"))
     return not any(getattr(of, name, 0) for of, name in slots)
+
+
+def groups_of(vllm_config: Any, windows: list[int]) -> Any:
+    """The groups of KV blocks that vLLM would make of layers which look at so many tokens; 0: at all. As a
+    KVCacheConfig that has more memory than any machine. Raises whatever vLLM does."""
+    try:
+        from vllm.v1.core.kv_cache_planning import get_kv_cache_groups
+    except ImportError:  # before 0.33
+        from vllm.v1.core.kv_cache_utils import get_kv_cache_groups
+    model = vllm_config.model_config
+    vllm_config = copy.copy(vllm_config)
+    vllm_config.cache_config = copy.copy(vllm_config.cache_config)
+    # An engine settles it by what its attention can do. It counts where blocks have several sizes alone.
+    vllm_config.cache_config.kv_cache_layout = vllm_config.cache_config.kv_cache_layout or "NHD"
+    shape = {
+        "block_size": vllm_config.cache_config.block_size,
+        "num_kv_heads": model.get_num_kv_heads(vllm_config.parallel_config),
+        "head_size": model.get_head_size(),
+        "dtype": model.dtype,
+    }
+    specs = {
+        f"layer {i}": SlidingWindowSpec(sliding_window=window, **shape) if window else FullAttentionSpec(**shape)
+        for i, window in enumerate(windows)
+    }
+    return KVCacheConfig(num_blocks=2**30, kv_cache_tensors=[], kv_cache_groups=get_kv_cache_groups(vllm_config, specs))
+
+
+def server_parser(parser: Any) -> Any:
+    """The options of vLLM's server, added to a parser; those of an engine alone where there is no server."""
+    try:
+        try:
+            from vllm.entrypoints.common.cli_args import make_arg_parser
+        except ImportError:  # before 0.33
+            from vllm.entrypoints.launchers.cli_args import make_arg_parser
+    except ImportError:
+        from vllm.engine.arg_utils import EngineArgs
+
+        return EngineArgs.add_cli_args(parser)
+    return make_arg_parser(parser)
 
 
 def make_connector(vllm_config: Any, kv_cache_config: Any) -> Any:

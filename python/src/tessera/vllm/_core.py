@@ -103,7 +103,7 @@ class Describer:
         self.has_priorities = "priority" in (options.policy, vllm_config.scheduler_config.policy)
 
     def describe(self, request: Any, output: list[int], everything: list[int]) -> dict[str, Any]:
-        """Raises whatever a user's function does, and ValueError for arguments that are none."""
+        """Raises ValueError for arguments that are none, and RuntimeError if a user's function fails."""
         params = request.sampling_params
         own = self._own_arguments(params)
         score = own.get("score")
@@ -111,7 +111,7 @@ class Describer:
         if score is None and self.predictor is not None:
             score, expected = self.predictor.predict(request)
         elif score is None:
-            score = self.score(request) if self.score is not None else request.max_tokens
+            score = self._score(request) if self.score is not None else request.max_tokens
         try:
             score = float(score)
         except (TypeError, ValueError, OverflowError):
@@ -120,6 +120,10 @@ class Describer:
             raise ValueError(f"its score is {score}")
         if expected is None:
             expected = int(score)
+        # vLLM orders equal priorities by arrival time, not by the order of joining.
+        arrival = float(request.arrival_time) if self.has_priorities else 0.0
+        if not math.isfinite(arrival):
+            raise ValueError(f"its arrival_time is {arrival}")
         reasons = self.options.end_of_reasoning is not None and own.get("reasoning", True)
         repetition = getattr(params, "repetition_detection", None) is not None
         return {
@@ -130,6 +134,7 @@ class Describer:
             "max_tokens": min(request.max_tokens, _many),
             # Here the smaller number is the more urgent one. What is beyond counts as the most, or the least, there is.
             "priority": min(max(-int(request.priority), -_many), _many) if self.has_priorities else 0,
+            "arrival": arrival,
             "score": score,
             "expected_output": min(max(expected, 0), self.max_model_len),
             "reasons": bool(reasons),
@@ -155,6 +160,13 @@ class Describer:
             "caches": not getattr(request, "skip_reading_prefix_cache", False),
             "salt": salt_of(request),
         }
+
+    def _score(self, request: Any) -> float:
+        """The score that a user's function gives."""
+        try:
+            return float(self.score(request))
+        except Exception as error:
+            raise RuntimeError(f"the score function failed: {type(error).__name__}: {error}") from error
 
     def ended(self, request: Any, is_whole: bool) -> None:
         """A request that was described has ended, by itself or not."""

@@ -22,6 +22,7 @@ from tessera.vllm.transfers import Transfers
 logger = api.init_logger("vllm.tessera")
 
 _make_output = api.make(api.SchedulerOutput)
+_make_error = api.make(api.EngineCoreOutput)
 _make_cached = api.make(api.CachedRequestData)
 _make_new = api.make(api.NewRequestData)
 _make_stats = api.make(api.SchedulerStats)
@@ -94,13 +95,19 @@ class Scheduler(api.SchedulerInterface):
         #: the steps under way, oldest first, and who of these samples in each
         self.steps: deque[tuple[Any, list[str]]] = deque()
         self.without_grammar: list[Any] = []  #: those of these that wait for it
-        self.refused: list[tuple[Any, str]] = []  #: to be reported as errors
+        #: to be reported as errors: requests, why, and what the server is told beside that (None: nothing)
+        self.refused: list[tuple[Any, str, Any]] = []
         self.refused_streams: set[str] = set()  #: of these, who may send more of their input
         self.finished_req_ids: set[str] = set()
         self.finished_by_client: dict[int, set[str]] | None = {} if include_finished_set else None
         self.lost_by_reset: list[Any] = []
         self.must_reset = False
         self.capacity_bound = False
+        #: prompts are computed in one of so many steps. Where data is parallel the engine core counts, for all ranks.
+        self.prefill_interval = 1
+        if api.interval_counts_alone and vllm_config.parallel_config.data_parallel_size == 1:
+            self.prefill_interval = self.config.prefill_schedule_interval
+        self.since_prefill = self.prefill_interval  #: steps since the latest that computed a prompt
         self._pause_state = Pause.UNPAUSED
         self.cache_stats = api.PrefixCacheStats()
 
@@ -144,14 +151,14 @@ class Scheduler(api.SchedulerInterface):
                 raise ValueError(f"there is a request {request.request_id!r} already")
             if request.resumable:
                 # The next piece of an input whose first one is to be reported. Each is answered: its client waits.
-                self.refused.append((request, "more of its input"))
+                self._refuse(request, "more of its input")
             else:
                 known.resumable = False  # the mark of the end, which is no piece
             return
-        if request.request_id in self.refused_streams:
-            self.refused_streams.remove(request.request_id)
-            if not request.resumable:
-                return  # the same mark, later
+        is_mark = request.request_id in self.refused_streams and not request.resumable  # the same, later
+        self.refused_streams.discard(request.request_id)
+        if is_mark and not api.tells_errors:
+            return
         if self.transfers is not None:
             self.transfers.joins(request)
         self.requests[request.request_id] = request
@@ -160,9 +167,10 @@ class Scheduler(api.SchedulerInterface):
             request.record_event(api.EngineCoreEventType.QUEUED)
         if self.lookahead:
             request.spec_decode_metrics = api.new_request_drafts(self.vllm_config)
-        reason = why_not_request(request, self.has_adapters)
+        # A front end that is told of errors has forgotten the input by now, and waits for an answer to the mark.
+        reason = "the end of its input" if is_mark else why_not_request(request, self.has_adapters)
         if reason is not None:
-            self.refused.append((request, reason))
+            self._refuse(request, reason)
         elif request.use_structured_output and request.status == Status.WAITING_FOR_STRUCTURED_OUTPUT_GRAMMAR:
             self.structured[request.request_id] = request
             self.without_grammar.append(request)
@@ -173,15 +181,22 @@ class Scheduler(api.SchedulerInterface):
         try:
             description = self.describer.describe(request, request._output_token_ids, request._all_token_ids)
             slot = self.core.submit(request, description, time.monotonic())
-        except Exception as error:  # a user's function, or what a user has sent
-            self.refused.append((request, f"{type(error).__name__}: {error}"))
-            return
-        if isinstance(slot, str):
-            self.refused.append((request, f"{slot}: prompt of {request.num_prompt_tokens} tokens"))
-        else:
+            if isinstance(slot, str):
+                self._refuse(request, f"{slot}: prompt of {request.num_prompt_tokens} tokens")
+                return
             self.slots[request.request_id] = slot
             if self.transfers is not None and request.kv_transfer_params:
                 self.transfers.submitted(request, slot)
+        except (ValueError, OverflowError) as error:  # what a user has sent
+            self._refuse(request, f"{type(error).__name__}: {error}")
+        except Exception as error:  # a user's function, or the connector
+            self._refuse(request, f"{type(error).__name__}: {error}", is_invalid=False)
+
+    def _refuse(self, request: Any, reason: str, is_invalid: bool = True) -> None:
+        """A request ends as an error, with the next outputs. `is_invalid`: because of what it asks for. From vLLM 0.33
+        on the server then answers 400, with the reason."""
+        error = api.invalid(f"tessera cannot serve this request: {reason}") if is_invalid else None
+        self.refused.append((request, reason, error))
 
     def finish_requests(self, request_ids: str | Iterable[str] | None, finished_status: Any) -> list[Any]:
         assert Status.is_finished(finished_status)
@@ -236,6 +251,7 @@ class Scheduler(api.SchedulerInterface):
 
         now = time.monotonic()
         admit = self._pause_state == Pause.UNPAUSED
+        throttle_prefills = throttle_prefills or self.since_prefill + 1 < self.prefill_interval
         defer = throttle_prefills and not self.capacity_bound
         counts, total, fresh, ids, resumed, all_tokens, blocks, computed, outputs, lost, outgrown = self.core.schedule(
             now, self.budget, chunk_of(self.config, len(self.slots), self.budget), admit, defer
@@ -276,6 +292,9 @@ class Scheduler(api.SchedulerInterface):
         if self.transfers is not None:
             self.transfers.planned(output, fresh, self.slots)
         if total:
+            if self.prefill_interval > 1:
+                drafts = sum(map(len, output.scheduled_spec_decode_tokens.values()))
+                self.since_prefill = 0 if total > len(counts) + drafts else self.since_prefill + 1
             self.steps.append((output, self._note_structured(output) if self.structured else []))
         return output
 
@@ -351,7 +370,7 @@ class Scheduler(api.SchedulerInterface):
             if grammar is None:
                 self.without_grammar.append(request)
             elif isinstance(grammar, Exception):
-                self.refused.append((request, f"its grammar could not be compiled: {grammar}"))
+                self._refuse(request, f"its grammar does not compile: {grammar}")
             else:
                 request.status = Status.WAITING
                 self._submit(request)
@@ -371,7 +390,7 @@ class Scheduler(api.SchedulerInterface):
         )
 
     def update_from_output(self, scheduler_output: Any, model_runner_output: Any) -> dict[int, Any]:
-        by_client, looked_at, ended = {}, [], []
+        by_client, looked_at, ended, failed = {}, [], [], []
         is_step = scheduler_output.total_num_scheduled_tokens > 0
         if is_step and (not self.steps or self.steps[0][0] is not scheduler_output):
             raise RuntimeError("this is not the oldest of the steps under way")
@@ -380,18 +399,25 @@ class Scheduler(api.SchedulerInterface):
             drafted = self._count_drafts(scheduler_output, model_runner_output)
         if is_step:
             self.steps.popleft()
-            by_client, looked_at, ended = self.core.update(
+            by_client, looked_at, ended, failed = self.core.update(
                 model_runner_output.req_id_to_index,
                 model_runner_output.req_ids,
                 model_runner_output.sampled_token_ids,
                 time.monotonic(),
             )
+        for request, reason in failed:
+            # The core has cancelled it already.
+            del self.slots[request.request_id]
+            self._refuse(request, reason, is_invalid=False)
         last: dict[str, Any] = {}  # of those with KV for or from elsewhere
         for output, request, index, has_news, is_watched in looked_at:
             if has_news:
                 self._complete_first(output, request)
             if is_watched:
-                self._complete(output, request, index, model_runner_output)
+                try:
+                    self._complete(output, request, index, model_runner_output)
+                except Exception as error:  # a bad output of one request must not end the others
+                    self._end_with(output, request, f"{type(error).__name__}: {error}")
                 if self.transfers is not None and request.kv_transfer_params:
                     last[request.request_id] = output
         for request in ended:
@@ -412,7 +438,7 @@ class Scheduler(api.SchedulerInterface):
                 del self.slots[request.request_id]
                 self.core.cancel(arriving.slot)
                 self.core.arrived(arriving.slot, 0)
-                self.refused.append((request, "its KV could not be fetched"))
+                self._refuse(request, "its KV could not be fetched", is_invalid=False)
         if model_runner_output.num_nans_in_logits:
             for outputs in by_client.values():
                 for output in outputs:
@@ -447,10 +473,13 @@ class Scheduler(api.SchedulerInterface):
             request = self.requests.get(request_id)
             if request is None:
                 continue
-            accepted = len(ran.sampled_token_ids[ran.req_id_to_index[request_id]]) - 1
+            try:
+                accepted = len(ran.sampled_token_ids[ran.req_id_to_index[request_id]]) - 1
+            except (LookupError, TypeError):
+                accepted = -1
             tried = len(drafts) - invalid.get(request_id, 0)
-            if accepted < 0:
-                continue
+            if not 0 <= accepted <= len(drafts):
+                continue  # without a usable output: the core says so
             if stats is not None:
                 stats.observe_draft(num_draft_tokens=tried, num_accepted_tokens=accepted)
             if request.spec_decode_metrics is not None:
@@ -484,22 +513,26 @@ class Scheduler(api.SchedulerInterface):
         if request.use_structured_output and not self.structured_output_manager.accept_tokens(
             request, output.new_token_ids
         ):
-            logger.error("the grammar of request %s refuses the tokens %s", request.request_id, output.new_token_ids)
-            output.finish_reason = api.FinishReason.ERROR
-            if self.requests.pop(request.request_id, None) is not None:
-                self._leave(request)
-            request.status = Status.FINISHED_ERROR
+            self._end_with(output, request, f"its grammar refuses the tokens {output.new_token_ids}")
+
+    def _end_with(self, output: Any, request: Any, reason: str) -> None:
+        """Makes an output of a request its last one, as an error."""
+        logger.error("tessera ends request %s: %s", request.request_id, reason)
+        output.finish_reason = api.FinishReason.ERROR
+        if self.requests.pop(request.request_id, None) is not None:
+            self._leave(request)
+        request.status = Status.FINISHED_ERROR
 
     def _refuse_running(self, request: Any) -> None:
         """One that has grown beyond the memory: it can never get its next token."""
         slot = self.slots.pop(request.request_id)
         self.core.cancel(slot)
-        self.refused.append((request, "it has outgrown the KV memory of this instance"))
+        self._refuse(request, "it has outgrown the KV memory of this instance", is_invalid=False)
 
     def _report_refused(self, by_client: dict[int, list[Any]]) -> None:
         refused, self.refused = self.refused, []
         reported: set[str] = set()
-        for request, reason in refused:
+        for request, reason, error in refused:
             request_id = request.request_id
             if self.requests.pop(request_id, None) is not None:
                 logger.error("tessera cannot serve request %s: %s", request_id, reason)
@@ -511,12 +544,13 @@ class Scheduler(api.SchedulerInterface):
                 continue
             request.status = Status.FINISHED_ERROR
             by_client.setdefault(request.client_index, []).append(
-                api.EngineCoreOutput(
+                _make_error(
                     request_id=request.request_id,
                     new_token_ids=[],
                     finish_reason=api.FinishReason.ERROR,
                     events=request.take_events(),
                     trace_headers=request.trace_headers,
+                    error=error,
                 )
             )
 
@@ -558,6 +592,10 @@ class Scheduler(api.SchedulerInterface):
                 valid += [-1] * invalid[request_id]
             drafts[request_id] = valid
         scheduler_output.num_invalid_spec_tokens = invalid
+
+    def has_request(self, request_id: str) -> bool:
+        """Whether it has not ended, or may send more of its input: then what comes under its name is no new request."""
+        return request_id in self.requests or request_id in self.refused_streams
 
     def get_num_unfinished_requests(self) -> int:
         if self._pause_state == Pause.PAUSED_ALL:

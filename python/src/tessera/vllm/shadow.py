@@ -193,10 +193,15 @@ class Watcher:
             ghost.tokens.append(now)
         places = {request_id: i for i, request_id in enumerate(names)}
         begin = time.thread_time_ns()
-        _, _, ended = self.core.update(places, names, sampled, now)
+        _, _, ended, failed = self.core.update(places, names, sampled, now)
         self.ns["tessera"] += time.thread_time_ns() - begin
         for ghost in ended:
             ghost.gone = True
+        for ghost, _ in failed:
+            # vLLM's token for it is none.
+            ghost.gone = True
+            del self.in_core[ghost.request.request_id]
+            self.abort(ghost.request.request_id)
         return set(names)
 
     def _settle(self, request_id: str) -> None:

@@ -134,6 +134,41 @@ def why_not_memory(kv_cache_config: Any, block_size: int, config: Any) -> Iterat
         yield f"{kv_cache_config.num_blocks} blocks of KV"
 
 
+#: Kinds of layers by their names in `layer_types` of a model's configuration: whether they look at a window.
+_attention = {"full_attention": False, "attention": False, "sliding_attention": True}
+#: What the other kinds are called in `why_not_model`.
+_other_layers = {"chunked_attention": "attention to chunks", "linear_attention": "state-space layers"}
+
+
+def why_not_model(config: Any) -> Iterator[str]:
+    """The same as far as a model's own configuration tells, before its weights are read: what `why_not_memory` will say
+    of its layers."""
+    model = config.model_config
+    text = model.hf_text_config
+    if model.use_mla:
+        yield "latent attention"
+        return
+    if model.is_hybrid or model.is_attention_free:
+        yield "state-space layers"
+        return
+    window = model.get_sliding_window() or 0
+    layers = model.get_num_layers(config.parallel_config)
+    kinds = getattr(text, "layer_types", None)
+    if kinds is None:
+        if getattr(text, "attention_chunk_size", None):
+            yield "attention to chunks"
+            return
+        windows = [window] * layers
+    else:
+        others = sorted({_other_layers.get(kind, f"layers of the kind {kind}") for kind in {*kinds} - {*_attention}})
+        if others:
+            yield from others
+            return
+        windows = [window if _attention[kind] else 0 for kind in kinds]
+    memory = api.groups_of(config, windows)
+    yield from why_not_memory(memory, config.cache_config.block_size, config)
+
+
 def tells(config: Any) -> bool:
     """Whether somebody wants to know what the prefix cache has."""
     caching = _has(config, "cache_config", "enable_prefix_caching")

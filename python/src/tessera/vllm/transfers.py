@@ -116,7 +116,7 @@ class Transfers:
         computed = request.num_tokens - 1  # the last token has never been run
         request.num_computed_tokens = computed
         held = [block + 1 for block in self.core.blocks_of(slot)[: -(-computed // self.block_size)]]
-        keep, params = self.connector.request_finished_all_groups(request, (held,))
+        keep, params = self._tell_end(request, held)
         self._forget(request.request_id)
         if not keep:
             self.core.let_go(slot)
@@ -134,7 +134,16 @@ class Transfers:
         if (a := self.arriving.get(request.request_id)) is not None:
             a.wanted = False
         if request.kv_transfer_params:
-            self.connector.request_finished_all_groups(request, ([],))
+            self._tell_end(request, [])
+
+    def _tell_end(self, request: Any, held: list[int]) -> tuple[bool, Any]:
+        """Tells the connector that a request has ended. Returns whether its blocks are to be kept, and what its client
+        is told."""
+        try:
+            return self.connector.request_finished_all_groups(request, (held,))
+        except Exception as error:  # a client may have sent anything for its peer
+            logger.error("the KV of request %s is not kept: %s: %s", request.request_id, type(error).__name__, error)
+            return False, None
 
     def _forget(self, request_id: str) -> None:
         self.announced.pop(request_id, None)
