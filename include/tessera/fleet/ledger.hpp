@@ -629,8 +629,9 @@ class ledger {
     if (said.own) {
       // What waited then and has begun since is no more than what waits less now.
       const blocks begun = max(own.waiting_blocks - then.waiting_blocks, blocks{});
-      if (seen >= then.requests) r.doubled = min(max(then.kv_held - own.kv_held - begun, blocks{}), then.doubtful);
+      const blocks twice = min(max(then.kv_held - own.kv_held - begun, blocks{}), then.doubtful);
       own.kv_held += then.kept;
+      if (seen >= then.requests) r.doubled = twice + min(max(own.kv_held - said.all.kv_held, blocks{}), then.kept);
       return own;
     }
     // Nothing says which of the blocks are one's own: then as few as can be, for they are what an end sets free.
