@@ -320,7 +320,6 @@ class ledger {
     const blocks shared = prefix_of(h, found);
     entry& r = replicas_[id];
     if (h.stands != standing::incoming) reshare(r.here, h, shared);
-    if (h.stands != standing::leaving) reshare(r.counts, h, shared);
     update(i, [&](held& of) {
       of.cached = found;
       of.shared = shared;
@@ -532,7 +531,8 @@ class ledger {
     std::size_t reasoning = 0;
     std::size_t fresh_answers = 0;
     headroom::prefill_load prefill{};
-    blocks doubtful{};        // Of `kv_held`: prompts that may be shared, because no hit was said.
+    blocks doubtful{};  // Of `kv_held`: prompts that may be shared, because no hit was said.
+    // Of those that are there:
     std::size_t sharers = 0;  // Requests that share a prefix.
     blocks depth{};           // The longest that they share.
     blocks kept{};            // Of it, what none of these requests has computed.
@@ -545,6 +545,7 @@ class ledger {
     load others{};
     blocks total_room{};  // As reported: free, and what one's own held then.
     blocks doubled{};     // What the book counts more than once, as far as the last report shows.
+    blocks remain{};      // Of requests that leave: what stays there.
     sums here{};          // Of one's own that are there.
     sums counts{};        // Of one's own as policies see them.
     sums then{};          // `here` when the report was asked for.
@@ -616,27 +617,25 @@ class ledger {
     if (!was_heard) reopen();
     return reception::taken;
   }
-  /// What of a report was one's own, in the blocks of the replica. Finds what the book has counted twice: what it has
-  /// more than the report, of prompts that may be shared. A report that does not have all of the book's requests is of
-  /// another moment, and shows nothing of that.
+  /// What of a report was one's own, in the blocks of the replica. Corrects what the book has more than the report: a
+  /// prefix that it kept in vain, and prompts that it counted twice because no hit was said. A report that does not
+  /// have all of the book's requests is of another moment, and corrects nothing.
   [[nodiscard]] load own_then(replica_id id, const report& said) noexcept {
     entry& r = replicas_[id];
-    const sums& then = r.was_asked ? r.then : r.here;
+    const sums then = r.was_asked ? r.then : r.here;
     load own = said.own ? *said.own : as_load(id, then);
-    const std::size_t seen = said.own ? own.requests : said.all.requests;
-    const blocks possible = then.doubtful + then.kept;
-    r.doubled = min(r.doubled, possible);
-    if (said.own) {
+    blocks kept = then.kept;
+    r.doubled = min(r.doubled, then.doubtful);
+    if ((said.own ? own.requests : said.all.requests) >= then.requests) {
+      kept = min(kept, max(said.all.kv_held - own.kv_held, blocks{}));
+      if (r.here.kept == then.kept) r.here.kept = kept;
       // What waited then and has begun since is no more than what waits less now.
-      const blocks begun = max(own.waiting_blocks - then.waiting_blocks, blocks{});
-      const blocks twice = min(max(then.kv_held - own.kv_held - begun, blocks{}), then.doubtful);
-      own.kv_held += then.kept;
-      if (seen >= then.requests) r.doubled = twice + min(max(own.kv_held - said.all.kv_held, blocks{}), then.kept);
-      return own;
+      const blocks begun = said.own ? max(own.waiting_blocks - then.waiting_blocks, blocks{}) : blocks{};
+      const blocks more = then.kv_held - begun - (said.own ? own.kv_held : said.all.kv_held);
+      // Where nothing says which of the blocks are one's own, as few as can be: they are what an end sets free.
+      r.doubled = said.own ? min(max(more, blocks{}), then.doubtful) : more > blocks{} ? then.doubtful : blocks{};
     }
-    // Nothing says which of the blocks are one's own: then as few as can be, for they are what an end sets free.
-    if (seen >= then.requests) r.doubled = then.kv_held + then.kept > said.all.kv_held ? possible : blocks{};
-    own.kv_held += then.kept - r.doubled;
+    own.kv_held += kept - (said.own ? blocks{} : r.doubled);
     return own;
   }
   void silence(replica_id id) noexcept {
@@ -763,16 +762,14 @@ class ledger {
     }
   }
   /// It counts no more. What was taken off for its prompt, because the report had it once, is not taken off again.
-  void leave_counts(const held& h) noexcept {
-    entry& r = replicas_[h.where];
-    leave(r.counts, h);
-    if (was_reported(h)) r.doubled -= min(r.doubled, doubtful(h));
+  void count_again(const held& h) noexcept {
+    if (was_reported(h)) replicas_[h.where].doubled -= min(replicas_[h.where].doubled, doubtful(h));
   }
   /// Blocks that become free where it is, as far as is certain, when it goes on elsewhere.
   [[nodiscard]] blocks frees(const held& h) const noexcept {
     const entry& r = replicas_[h.where];
-    const bool others_share = r.counts.sharers > (h.shared > blocks{} ? 1U : 0U);
-    blocks stays = others_share ? max(min(prefix_of(h, h.prompt), r.counts.depth), h.shared) : h.shared;
+    const bool others_share = r.here.sharers > (h.shared > blocks{} ? 1U : 0U);
+    blocks stays = others_share ? max(min(prefix_of(h, h.prompt), r.here.depth), h.shared) : h.shared;
     if (r.doubled > blocks{} && was_reported(h)) stays = max(stays, h.shared + doubtful(h));
     return h.size - stays;
   }
@@ -814,7 +811,7 @@ class ledger {
     const entry& r = replicas_[id];
     view& v = views_[id];
     v.requests = r.others.requests + r.counts.requests;
-    const blocks own = r.counts.kv_held + r.counts.kept - min(r.doubled, r.counts.doubtful + r.counts.kept);
+    const blocks own = r.counts.kv_held + r.here.kept + r.remain - min(r.doubled, r.counts.doubtful);
     v.kv_held = r.others.kv_held + own;
     v.waiting_blocks = r.others.waiting_blocks + r.counts.waiting_blocks;
     v.reasoning = r.others.reasoning + r.counts.reasoning;
@@ -837,7 +834,6 @@ class ledger {
     replicas_[h.where].requests.push_back(book_.data(), i);
     named_.push_back(book_.data(), i);
     if (h.stands != standing::incoming) enter(replicas_[h.where].here, h);
-    enter(replicas_[h.where].counts, h);
     put_in(h);
   }
   /// Requires: its twin, if it has one, is seen to.
@@ -846,7 +842,8 @@ class ledger {
     ask_no_more(i);
     take_out(h);
     if (h.stands != standing::incoming) leave(replicas_[h.where].here, h);
-    if (h.stands != standing::leaving) leave_counts(h);
+    if (h.stands != standing::leaving) count_again(h);
+    replicas_[h.where].remain -= h.remain;
     refresh(h.where);
     if (h.stands == standing::incoming) --moving_;
     replicas_[h.where].requests.erase(book_.data(), i);
@@ -967,9 +964,12 @@ class ledger {
   void depart(std::uint32_t i, replica_id to, time_point now) noexcept {
     const std::uint32_t there = book_.insert(book_.data()[i].request, to);
     ask_no_more(i);
-    leave_counts(book_.data()[i]);
+    const blocks free = frees(book_.data()[i]);
+    count_again(book_.data()[i]);
     update(i, [&](held& h) {
       h.stands = standing::leaving;
+      h.remain = h.size - h.shared - free;
+      replicas_[h.where].remain += h.remain;
       h.rests_until = now + settings_.rest;
       h.twin = there;
     });
@@ -994,9 +994,11 @@ class ledger {
   void untie(std::uint32_t i) noexcept { book_.data()[i].twin = no_index; }
   /// Who was leaving stays.
   void stays(std::uint32_t i) noexcept {
-    const held& was = book_.data()[i];
+    held& was = book_.data()[i];
     entry& r = replicas_[was.where];
-    enter(was.stands == standing::leaving ? r.counts : r.here, was);
+    if (was.stands == standing::incoming) enter(r.here, was);
+    r.remain -= was.remain;
+    was.remain = blocks{};
     update(i, [](held& h) {
       h.stands = standing::here;
       h.twin = no_index;

@@ -60,6 +60,7 @@ struct reservation {
   tokens reasoned{};   // Of these, before it began to answer.
   blocks size{};       // For all its tokens.
   blocks shared{};     // Of these, what was in the replica's prefix cache: the request neither computed nor took them.
+  blocks remain{};     // Of those that it leaves: what its replica is taken to keep, because others may share it.
   replica_id where = no_replica;
   std::uint32_t twin = no_index;  // The other end of its move.
   links there{};                  // Those of its replica.
