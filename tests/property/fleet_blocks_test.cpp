@@ -291,9 +291,9 @@ std::size_t run(std::uint64_t seed, const setting& s) {
         REQUIRE(v.free_blocks.count() == std::max<std::int64_t>(capacity - truth - own.waiting_blocks.count(), 0));
       }
       if (epochs[k] == 0) continue;
-      // Less by what hits have brought back, and by common prompts that are not kept: all but the longest, or where
-      // another router's requests may have them, all.
-      const std::int64_t unkept = (s.families - (s.others ? 0 : 1)) * depth;
+      // Less by what hits have brought back, and by common prompts that are not kept: all but the longest; where
+      // another router's requests may have them all, and the longest may have been kept in vain.
+      const std::int64_t unkept = (s.families + (s.others ? 1 : -1)) * depth;
       // Where neither hits nor `own` are said, what ends may be another router's.
       if (s.says_hits || s.says_own || !s.others) REQUIRE(shown >= truth - was_idle[k] - unkept);
       // More by the common prompts of the report, and by the longest once more that is kept in vain.
