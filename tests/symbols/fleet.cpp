@@ -60,6 +60,7 @@ std::uint64_t use_requests(fleet::ledger<>& l, const fleet::report& r, std::uint
                       static_cast<std::uint64_t>(l.receive(id, r, now));
   sum += static_cast<std::uint64_t>(l.reserve(request, id, {.prompt = tokens{10}}, now));
   sum += l.first_token(request, id, now) + l.progress(request, id, tokens{2}, now) + l.answers(request, id, now);
+  sum += l.cache_hit(request, id, tokens{3}, now);
   sum += l.moved(request, id, now) + l.release(request, id) + l.lost(id, 1) + l.drain(id);
   sum += l.fence(id, 1, [&](const fleet::orphan& o) noexcept { sum += o.request; });
   l.expire(now, [&](fleet::request_id gone, fleet::replica_id) noexcept { sum += gone; });
