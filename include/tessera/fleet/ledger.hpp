@@ -93,15 +93,17 @@ struct ledger_settings {
 ///
 /// **Blocks.** A view shows the blocks of the last report and what the book has changed since: `report + (book now -
 /// book at the report)`. Both count a shared block once, for the request that computed it. A request adds what is not
-/// in the replica's prefix cache (`arrival::cached`, then `cache_hit`). When the request that computed a prefix ends,
-/// the prefix stays in the book until the last request that shares it ends. Of all prefixes that requests share on a
-/// replica the book keeps the longest one, and takes every prompt without a hit to be able to hold it. Where no hit was
-/// said, a prompt may be shared. If the book has more such blocks than the report, they were counted twice: they are
-/// taken off, and a request that ends frees only its last block and its answer until the next report.
+/// in the replica's prefix cache (`arrival::cached`, then `cache_hit`). The request that computed a prefix may end
+/// before those that share it. Then the book keeps the prefix until the last one ends. It knows no prompts: it keeps
+/// one prefix for each replica, the longest, and any request with a shorter hit may have computed it. Where no hit is
+/// said, a prompt may be shared. If the report has fewer blocks than the book, the difference was counted twice and is
+/// taken off; then a request that ends frees only its last block and its answer, until the next report.
 ///
-/// So between two reports a view differs from the replica by no more than: the longest shared prefix; the blocks that a
-/// hit brings back from an idle cache; where no hit is said, the prompts that have started or ended since. It never
-/// shows less than one's own blocks that no other request can share.
+/// Between two reports a view shows less than the replica holds by at most: blocks that a hit brings back from an idle
+/// cache; shared prefixes that are not kept; what other routers have added. It shows more by at most: the shared
+/// prefixes of the report, the longest once more, and what other routers have given back. Where neither hits nor
+/// `report::own` are said, add the prompts that have ended since. It never shows less than one's own blocks that no
+/// other request can share.
 ///
 /// **What a network may do.** Reports may be late, doubled, reordered, or come from the dead: each names its
 /// incarnation and epoch, and only the youngest of the living counts (`receptions` says how often that was not so).
@@ -117,7 +119,7 @@ struct ledger_settings {
 ///
 /// It is no transport and no failure detector: calls come from whoever has them. One thread. No clock: `now` does not
 /// run backwards. O(1) unless said otherwise, a hash table's on average (who lets strangers choose the ids of requests
-/// hashes them with a secret first); nothing allocates. About 800 bytes a replica and 144 a reservation. Not checked:
+/// hashes them with a secret first); nothing allocates. About 720 bytes a replica and 140 a reservation. Not checked:
 /// that what a caller says of a request is true.
 template <clock_policy Clock = seconds_clock>
 class ledger {
