@@ -74,6 +74,7 @@ class _Sequence:
     out: int = 0
     told: int = 0
     cached: int = 0
+    shared: int = 0  # blocks that it had found in the cache when it said its first token
     fetch: float = 0.0
     ends: list[int] = field(default_factory=list)  # states at the ends of its whole blocks
     queue: asyncio.Queue[Piece | Exception] = field(default_factory=asyncio.Queue)
@@ -187,18 +188,22 @@ class FakeEngine:
             raise Unreachable(f"{self.name} is not there")
         self.epoch += 1
         by_router: dict[str, Load] = {}
+        shared = 0
         for s in [*self.waiting, *self.running]:
             # A growing request needs blocks for the tokens that it has, as the book counts it.
             size = -(-len(s.ids) // self.block_size)
+            # What it has found counts for the request that computed it.
             load = Load(
                 1,
-                size if s.out else 0,
+                size - s.shared if s.out else 0,
                 0 if s.out else size,
                 prefill=0.0 if s.out else float(len(s.ids)),
             )
             before = by_router.get(s.call.router, Load())
             by_router[s.call.router] = Load(*(a + b for a, b in zip(before, load, strict=True)))
+            shared += s.shared
         total = Load(*(sum(x) for x in zip(Load(), *by_router.values(), strict=True)))
+        total = total._replace(kv_held=total.kv_held + shared)  # here each has blocks of its own all the same
         events, self._events = self._events, []
         said = Report(self.epoch, total, by_router, self.free, self.life, events=events)
         return said if self.lie is None else self.lie(said)
@@ -378,6 +383,8 @@ class FakeEngine:
         token = token_after(s.state, self.vocabulary, ends)
         s.ids.append(token)
         s.out += 1
+        if s.out == 1 and s.call.kv is None:
+            s.shared = s.cached // self.block_size
         finish = "stop" if token == EOS else "length" if s.out == s.call.max_tokens else None
         if s.out == 1 or finish is not None or s.out - s.told == self.stream_interval:
             kv = self._export(s) if finish == "length" and s.call.export else None

@@ -161,7 +161,8 @@ class VllmEngine:
             self._events = KvEvents(endpoint)
         self._epoch = 0
         self._names = itertools.count(1)
-        self._all: dict[str, list[Any]] = {}  # router, tokens, whether it has one of its own, tokens when it came
+        # Router, tokens, whether it has one of its own, tokens when it came, blocks found in the prefix cache.
+        self._all: dict[str, list[Any]] = {}
 
     def _logger(self, config: Any, index: int = 0) -> Any:
         from vllm.v1.metrics.loggers import StatLoggerBase
@@ -227,12 +228,14 @@ class VllmEngine:
             )
         except Exception as error:
             raise failure_of(error, dead=False) from None
-        state = self._all[name] = [call.router, len(call.ids), False, len(call.ids)]
+        state = self._all[name] = [call.router, len(call.ids), False, len(call.ids), 0]
         at = call.at
         try:
             async for out in self._llm.generate({"prompt_token_ids": [*call.ids]}, params, name):
                 tokens = [*out.outputs[0].token_ids]
                 state[1] += len(tokens)
+                if not state[2] and call.kv is None:
+                    state[4] = (out.num_cached_tokens or 0) // self.block_size
                 state[2] = True
                 finish = out.outputs[0].finish_reason if out.finished else None
                 handed = out.kv_transfer_params if out.finished and call.export else None
@@ -248,19 +251,22 @@ class VllmEngine:
             raise RuntimeError("the engine is dead")
         self._epoch += 1
         by_router: dict[str, Load] = {}
-        for router, length, has_first, came in self._all.values():
+        for router, length, has_first, came, shared in self._all.values():
             size = -(-length // self.block_size)
-            load = Load(1, size, 0) if has_first else Load(1, 0, size, prefill=float(came))
+            # A shared block counts for the request that computed it.
+            load = Load(1, size - shared, 0) if has_first else Load(1, 0, size, prefill=float(came))
             before = by_router.get(router, Load())
             by_router[router] = Load(*(a + b for a, b in zip(before, load, strict=True)))
         total = Load(*(sum(x) for x in zip(Load(), *by_router.values(), strict=True)))
-        free = round((1 - self._stats.get("usage", 0.0)) * self.blocks)
+        free = round((1 - self._stats.get("usage", 0.0)) * self.blocks) if self._all else self.blocks
+        # What is in use, whoever computed it: a shared prefix outlives the request that it counts for.
+        total = total._replace(kv_held=float(max(total.kv_held, self.blocks - free)))
         events = [] if self._events is None else await self._events.take()
         return Report(
             self._epoch,
             total,
             by_router,
-            free if self._all else self.blocks,
+            free,
             events=events,
         )
 

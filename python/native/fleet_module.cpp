@@ -338,6 +338,9 @@ class book {
   bool progress(std::uint64_t request, std::int64_t id, std::int64_t generated, double now) {
     return ledger_.progress(request, number(id), prompt_of(generated, "generated"), at(now));
   }
+  bool cache_hit(std::uint64_t request, std::int64_t id, std::int64_t cached, double now) {
+    return ledger_.cache_hit(request, number(id), prompt_of(cached, "cached"), at(now));
+  }
   bool answers(std::uint64_t request, std::int64_t id, double now) {
     return ledger_.answers(request, number(id), at(now));
   }
@@ -686,6 +689,8 @@ NB_MODULE(_fleet, m) {
            "It has its first token there.")
       .def("progress", &book::progress, nb::arg("request"), nb::arg("id"), nb::arg("generated"), nb::arg("now"),
            "So many tokens have come from there in all.")
+      .def("cache_hit", &book::cache_hit, nb::arg("request"), nb::arg("id"), nb::arg("cached"), nb::arg("now"),
+           "The engine has found so many tokens of its prompt in the prefix cache.")
       .def("answers", &book::answers, nb::arg("request"), nb::arg("id"), nb::arg("now"), "Its reasoning has ended.")
       .def("release", &book::release, nb::arg("request"), nb::arg("id"), "It has ended there, however.")
       .def("moved", &book::moved, nb::arg("request"), nb::arg("to"), nb::arg("now"), "It goes on there.")

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 import random
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -223,6 +224,7 @@ def test_a_full_book_and_a_lease() -> None:
         (lambda: book_of("phi", [Load()]).reserve(1, 0, 10, 1.0, cached=11), "cached is from 0 to prompt"),
         (lambda: book_of("phi", [Load()]).rank(10, only=[-1]), "a replica's number is from 0"),
         (lambda: book_of("phi", [Load()]).progress(1, 0, -1, 1.0), "generated is from 0"),
+        (lambda: book_of("phi", [Load()]).cache_hit(1, 0, -1, 1.0), "cached is from 0"),
         (lambda: fleet.Retries().after("sad"), "failure is one of refused, died, .*, not sad"),
         (lambda: fleet.Retries(deaths=0), "deaths is from 1"),
         (lambda: fleet.Stitch().on(-1, 3), "at is from 0"),
@@ -234,6 +236,78 @@ def test_a_full_book_and_a_lease() -> None:
 def test_what_cannot_be_meant_is_an_error_that_says_what_is_allowed(wrong: Any, says: str) -> None:
     with pytest.raises(ValueError, match=says):
         wrong()
+
+
+def rows() -> list[list[str]]:
+    """Calls and what is shown after them, worked out by hand: C++'s book is fed the same, by its own test."""
+    text = (Path(__file__).parents[2] / "tests" / "support" / "fleet_rows.inc").read_text()
+    return [line.split() for line in text.split('R"rows(')[1].split(')rows"')[0].splitlines() if line]
+
+
+def test_a_sequence_of_calls_by_hand_as_the_book_in_cpp_is_fed() -> None:
+    book = Ledger("least_load", moves="when_tight", replicas=2, reservations=64, block_size=16, rest=0.0, tight=20)
+    receptions = ("taken", "doubled", "late")
+    shown = 0
+    for what, *words in rows():
+        n = [int(w) for w in words]
+        if what == "join":
+            assert book.join(n[0], 1, n[1], 0.0) == "ok"
+        elif what == "reserve":
+            assert book.reserve(n[1], n[0], n[2], 1.0, cached=n[3]) == "ok"
+        elif what == "hit":
+            assert book.cache_hit(n[1], n[0], n[2], 1.0)
+        elif what == "progress":
+            assert book.progress(n[1], n[0], n[2], 1.0)
+        elif what == "release":
+            assert book.release(n[1], n[0])
+        elif what == "asked":
+            book.asked(n[0])
+        elif what == "report":
+            own = Load(*n[7:]) if n[7:] else None
+            assert book.receive(n[0], 1, n[1], Load(*n[3:6]), 1.0, own=own, free=n[6]) == receptions[n[2]]
+        elif what == "moves":
+            assert [(m[0], m[1]) for m in book.propose_moves(2.0)] == [(r, n[0]) for r in n[1:]]
+        elif what == "moved":
+            assert book.moved(n[1], n[0], 2.0)
+        else:
+            assert what == "view"
+            v = book.view(n[0])
+            assert [v["requests"], v["kv_held"], v["waiting_blocks"], v["free_blocks"]] == n[1:], (shown, n)
+            shown += 1
+    assert shown > 20
+
+
+def test_a_common_prompt_is_counted_once() -> None:
+    for knows in (True, False):
+        for tells in (True, False):
+            book = Ledger("least_kv", block_size=16, tight=500)
+            for i in range(2):
+                assert book.join(i, 1, 10_000, 0.0) == "ok"
+            for r in range(50):
+                assert book.reserve(r, 0, 4096, 1.0, cached=4000 if knows and r else 0) == "ok"
+                assert book.first_token(r, 0, 1.0)
+            load = Load(50, 550)
+            assert book.receive(0, 1, 1, load, 2.0, own=load if tells else None, free=9450) == "taken"
+            assert book.receive(1, 1, 1, Load(50, 3000), 2.0, own=Load(), free=7000) == "taken"
+            v = book.view(0)
+            assert (v["kv_held"], v["free_blocks"], v["phi"]) == (550, 9450, pytest.approx(0.945))
+            assert book.rank(100) == [0] and book.propose_moves(10.0) == []
+
+
+def test_another_routers_blocks_are_seen_without_own() -> None:
+    book = Ledger("least_kv", block_size=16)
+    assert book.join(0, 1, 10_000, 0.0) == "ok"
+    for r in range(50):
+        assert book.reserve(r, 0, 4096, 1.0, cached=4000) == "ok" and book.first_token(r, 0, 1.0)
+    assert book.receive(0, 1, 1, Load(100, 5550), 2.0, free=4450) == "taken"
+    assert (book.view(0)["kv_held"], book.view(0)["free_blocks"]) == (5550, 4450)
+    # But for the common prompt, which may be either's.
+    assert abs(book.others(0)[1] - 5000) <= 250
+    for r in range(50):
+        assert book.release(r, 0)
+    assert abs(book.view(0)["kv_held"] - 5000) <= 250
+    assert book.receive(0, 1, 2, Load(50, 5000), 3.0, free=5000) == "taken"
+    assert book.view(0)["kv_held"] == book.others(0)[1] == 5000
 
 
 class Plain:

@@ -76,6 +76,12 @@ TESSERA_DEATH_CASE(fleet_ledger_negative_progress, "a number of tokens is not ne
   l.progress(1, 0, tokens{-1}, {});
 }
 
+TESSERA_DEATH_CASE(fleet_ledger_negative_cache_hit, "a number of tokens is not negative") {
+  auto storage = storage_for<ledger>({});
+  ledger l{storage};
+  l.cache_hit(1, 0, tokens{-1}, {});
+}
+
 TESSERA_DEATH_CASE(fleet_stitch_before_the_beginning, "a position is not negative") {
   fleet::stitch s;
   static_cast<void>(s.on(tokens{-1}, 2_tok));

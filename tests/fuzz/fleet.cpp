@@ -80,10 +80,15 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
         const auto best = l.rank(policy, 2);
         const fleet::replica_id to = best.empty() ? id : best.front();
         const auto prompt = static_cast<std::int64_t>(in.count());
-        if (ok(l.reserve(request, to, {.prompt = tokens{prompt}}, now))) placed.insert(request);
+        const tokens cached{what < 128 ? 0 : prompt / 2};
+        if (ok(l.reserve(request, to, {.prompt = tokens{prompt}, .cached = cached}, now))) placed.insert(request);
         break;
       }
-      case 6: l.progress(request, id, tokens{static_cast<std::int64_t>(in.byte())}, now); break;
+      case 6: {
+        const tokens n{static_cast<std::int64_t>(in.byte())};
+        what < 128 ? l.progress(request, id, n, now) : l.cache_hit(request, id, n, now);
+        break;
+      }
       case 7: l.answers(request, id, now); break;
       case 8: in.byte() % 2 == 0 ? l.release(request, id) : l.moved(request, id, now); break;
       case 9:
@@ -100,6 +105,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     const auto shown = l.shown();
     for (std::size_t i = 0; i != shown.size(); ++i) {
       const fleet::view& v = shown[i];
+      require(l.others(static_cast<fleet::replica_id>(v.id)).kv_held >= 0_blk &&
+              v.kv_held <= blocks{std::int64_t{1} << 50U});
       require(v.kv_held >= 0_blk && v.waiting_blocks >= 0_blk && v.free_blocks >= 0_blk &&
               v.free_blocks <= v.capacity && v.phi == v.phi);
     }

@@ -185,6 +185,28 @@ TEST_CASE("what is one's own in a report counts once") {
   CHECK(endpoint_of(p, address_of(1))["requests"] == 2);
 }
 
+TEST_CASE("a system prompt that all requests have is counted once") {
+  // 20 requests of 1,600 tokens hold 100 blocks and 5 more each: no answer says what was cached.
+  const bool alone = GENERATE(true, false);
+  picker p{{.policy = "least_load", .alone = alone}};
+  p.list(some(1));
+  all_report(p, idle, 0);
+  std::vector<decision> all;
+  for (int i = 0; i != 20; ++i) {
+    all.push_back(p.pick({.token_ids = 1680}, at(0)));
+    p.progress(all.back().place, 1, at(1));
+  }
+  CHECK(endpoint_of(p, address_of(1))["kv_held"] == 20 * 106);
+  for (const scrape_target& t : p.targets()) p.asked(t);
+  all_report(p, {.running = 20, .kv_usage = 0.2, .kv_tokens = 16'000, .started = 1}, 2);
+  CHECK(endpoint_of(p, address_of(1))["kv_held"] == 200);
+  // It is not busy, so that what may wait is not shed.
+  CHECK(endpoint_of(p, address_of(1))["waiting_blocks"] == 0);
+  for (const decision& d : all) p.release(d.place);
+  all_report(p, idle, 3);
+  CHECK(endpoint_of(p, address_of(1))["kv_held"] == 0);
+}
+
 TEST_CASE("who is alone has no load but its own, however old a report is") {
   picker p{{.policy = "shortest_queue", .alone = true}};
   p.list(some(2));

@@ -65,9 +65,22 @@ struct model {
     bool started = false;
     bool answers = false;
     bool asks = false;
+    bool has_hit = false;
+    std::uint64_t since = 0;  // reports taken before it held blocks
+    std::int64_t remain = 0;  // of one that leaves: what its move does not free
     std::uint64_t number = 0;
     standing stands = standing::here;
     std::optional<replica_id> twin{};
+  };
+  /// What is known of the longest prefix that requests share.
+  struct prefix {
+    std::int64_t depth = 0;
+    std::int64_t kept = 0;
+  };
+  struct then {
+    load own{};
+    std::int64_t doubtful = 0;
+    std::int64_t kept = 0;
   };
   struct replica {
     fleet::replica what{};
@@ -78,8 +91,11 @@ struct model {
     bool drains = false;
     bool silent = false;
     load others{};
-    std::optional<load> asked{};
+    std::optional<then> asked{};
     std::int64_t room_then = 0;
+    std::int64_t doubled = 0;
+    std::uint64_t reports = 0;
+    prefix of_present{};
     bool slo_met = true;
     blocks from{};
     blocks to = fleet::endless;
@@ -95,6 +111,12 @@ struct model {
   std::map<reception, std::uint64_t> received{};
 
   [[nodiscard]] std::int64_t size_of(const held& h) const { return (h.prompt + h.generated + 3) / 4; }
+  /// Whole blocks of its prompt, but for its last token.
+  [[nodiscard]] static std::int64_t sharable(const held& h) { return h.prompt > 0 ? (h.prompt - 1) / 4 : 0; }
+  [[nodiscard]] static std::int64_t shared(const held& h) { return std::min(h.cached / 4, sharable(h)); }
+  [[nodiscard]] static std::int64_t doubtful(const held& h) {
+    return h.started && !h.has_hit ? sharable(h) - shared(h) : 0;
+  }
   [[nodiscard]] static bool present(const held& h) { return h.stands != standing::incoming; }
   [[nodiscard]] static bool counts(const held& h) { return h.stands != standing::leaving; }
 
@@ -104,16 +126,76 @@ struct model {
     for (const auto& [k, h] : book) {
       if (k.second != id || !which(h)) continue;
       ++l.requests;
-      (h.started ? l.kv_held : l.waiting_blocks) += blocks{size_of(h)};
+      (h.started ? l.kv_held : l.waiting_blocks) += blocks{size_of(h) - shared(h)};
       if (!h.answers) ++l.reasoning;
       if (h.answers && h.generated - h.reasoned < 6) ++l.fresh_answers;
       if (!h.started) l.prefill_flops += cost.flops(tokens{h.prompt}, tokens{h.cached});
     }
     return l;
   }
+  template <class If, class Of>
+  [[nodiscard]] std::int64_t total(replica_id id, If which, Of of) const {
+    std::int64_t n = 0;
+    for (const auto& [k, h] : book) n += k.second == id && which(h) ? of(h) : 0;
+    return n;
+  }
+  [[nodiscard]] std::int64_t sharers(replica_id id) const {
+    return total(id, present, [](const held& h) { return shared(h) > 0 ? 1 : 0; });
+  }
+  [[nodiscard]] bool all_share(replica_id id) const {
+    return sharers(id) == total(id, present, [](const held&) { return 1; });
+  }
+  /// `h` is about to be there.
+  void enters(replica_id id, const held& h) {
+    prefix& p = all.at(id).of_present;
+    if (shared(h) == 0) return;
+    if (all_share(id)) p.kept = std::max(p.kept, shared(h));
+    p.depth = std::max(p.depth, shared(h));
+  }
+  /// `h` is not there any more.
+  void leaves(replica_id id, const held& h) {
+    prefix& p = all.at(id).of_present;
+    if (sharers(id) == 0) p = {};
+    if (shared(h) < p.depth) p.kept = std::max(p.kept, std::min(sharable(h), p.depth));
+  }
+  [[nodiscard]] bool was_reported(replica_id id, const held& h) const {
+    return h.started && h.since != all.at(id).reports;
+  }
+  /// It does not count any more where it is.
+  void counts_no_more(replica_id id, const held& h) {
+    if (was_reported(id, h)) all.at(id).doubled -= std::min(all.at(id).doubled, doubtful(h));
+  }
+  /// What the engine has found of its prompt.
+  void hit(const key& k, std::int64_t cached) {
+    held& h = book.at(k);
+    h.cached = std::min(cached, h.prompt);
+    h.has_hit = true;
+    if (!present(h)) return;
+    prefix& p = all.at(k.second).of_present;
+    if (sharers(k.second) == 0) {
+      p = {};
+      return;
+    }
+    p.depth = std::max(p.depth, shared(h));
+    if (all_share(k.second)) p.kept = std::max(p.kept, shared(h));
+  }
+  [[nodiscard]] then as_reported(replica_id id) const {
+    return {sum(id, present), total(id, present, doubtful), all.at(id).of_present.kept};
+  }
+  /// Blocks that its move frees where it is, for certain.
+  [[nodiscard]] std::int64_t frees(const key& k, const held& h) const {
+    const replica& r = all.at(k.second);
+    std::int64_t stays = shared(h);
+    const std::int64_t others = sharers(k.second) - (shared(h) > 0 ? 1 : 0);
+    if (others > 0) stays = std::max(stays, std::min(sharable(h), r.of_present.depth));
+    if (r.doubled > 0 && was_reported(k.second, h)) stays = std::max(stays, shared(h) + doubtful(h));
+    return size_of(h) - stays;
+  }
   [[nodiscard]] view at(replica_id id) const {
     const replica& r = all.at(id);
-    const load mine = sum(id, counts);
+    load mine = sum(id, counts);
+    const std::int64_t stays = r.of_present.kept + total(id, present, [](const held& h) { return h.remain; });
+    mine.kv_held += blocks{stays - std::min(r.doubled, total(id, counts, doubtful))};
     view v;
     v.id = id;
     v.requests = r.others.requests + mine.requests;
@@ -165,10 +247,15 @@ struct model {
     for (const auto& [n, k] : by_number) ask(k);
   }
   void forget(const key& k) {
+    const held h = book.at(k);
     book.erase(k);
     std::erase(asking, k);
+    if (present(h)) leaves(k.second, h);
+    if (counts(h)) counts_no_more(k.second, h);
   }
   void settle(const key& k) {
+    if (!present(book.at(k))) enters(k.second, book.at(k));
+    book.at(k).remain = 0;
     book.at(k).stands = standing::here;
     book.at(k).twin.reset();
     if (book.at(k).asks) ask(k);
@@ -189,6 +276,7 @@ struct model {
     if (generated <= h.generated) return;
     const std::int64_t before = h.started ? size_of(h) : -1;
     h.generated = generated;
+    if (!h.started) h.since = all.at(k.second).reports;
     h.started = true;
     const std::int64_t now = size_of(h);
     if (now != before && now >= all.at(k.second).to.count()) ask(k);
@@ -274,13 +362,19 @@ struct model {
         moves.push_back({k.first, k.second, there.second, tokens{h.prompt + h.generated}, size});
         std::erase(asking, k);
         h.asks = false;
+        h.remain = size_of(h) - shared(h) - frees(k, h);
         h.stands = standing::leaving;
+        counts_no_more(k.second, h);
         h.rests_until = now + 3;
         h.heard = now;
         h.twin = there.second;
         held incoming = h;
         incoming.stands = standing::incoming;
         incoming.started = true;
+        incoming.cached = 0;
+        incoming.remain = 0;
+        incoming.has_hit = false;
+        incoming.since = all.at(there.second).reports;
         incoming.twin = k.second;
         incoming.number = ++came;
         book[there] = incoming;
@@ -308,7 +402,9 @@ struct model {
       std::optional<key> best;
       for (const auto& [k, h] : book) {
         if (k.second != id || h.stands != standing::here || !h.started || now < h.rests_until) continue;
-        if (!best || size_of(h) < size_of(book.at(*best))) best = k;
+        const auto twice = [&](const key& of) { return size_of(book.at(of)) - frees(of, book.at(of)); };
+        if (twice(k) > frees(k, h)) continue;
+        if (!best || std::pair{twice(k), size_of(h)} < std::pair{twice(*best), size_of(book.at(*best))}) best = k;
       }
       if (best && consider(*best)) next = id + 1;
     }
@@ -433,7 +529,7 @@ void run(std::uint64_t seed, Policy policy, std::int64_t tight) {
     } else if (what < 16) {
       l.asked(id);
       const tessera_test::allow_allocation scope;
-      if (m.all[id].there) m.all[id].asked = m.sum(id, model::present);
+      if (m.all[id].there) m.all[id].asked = m.as_reported(id);
     } else if (what < 34) {
       // A report: of this or another life, the next one or an old one, exact about what is ours or silent about it.
       fleet::report r;
@@ -456,7 +552,12 @@ void run(std::uint64_t seed, Policy policy, std::int64_t tight) {
       const bool tells_free = below(2) == 0;
       if (tells_free) r.free = blocks{below(60)};
       const bool tells_own = below(2) == 0;
-      if (tells_own && l.contains(id)) r.own = l.own(id);
+      if (tells_own && l.contains(id)) {
+        r.own = l.own(id);
+        // Or with fewer blocks, as a replica has that counts shared ones once.
+        if (below(3) == 0) r.own->kv_held = blocks{below(static_cast<std::uint64_t>(r.own->kv_held.count()) + 1)};
+        if (below(3) == 0) r.all.requests += r.own->requests;
+      }
       const reception answer = l.receive(id, r, time_point::at_seconds(now));
       allocations = each.allocations();
       const tessera_test::allow_allocation scope;
@@ -474,8 +575,25 @@ void run(std::uint64_t seed, Policy policy, std::int64_t tight) {
       REQUIRE(answer == expected);
       ++m.received[answer];
       if (answer == reception::taken) {
-        const load own = r.own ? *r.own : mine.asked ? *mine.asked : m.sum(id, model::present);
+        const model::then then = mine.asked ? *mine.asked : m.as_reported(id);
+        load own = r.own ? *r.own : then.own;
+        mine.doubled = std::min(mine.doubled, then.doubtful);
+        std::int64_t kept = then.kept;
+        const auto above = [](std::int64_t a, std::int64_t b) { return std::max<std::int64_t>(a - b, 0); };
+        if ((r.own ? own.requests : r.all.requests) >= then.own.requests) {
+          kept = std::min(kept, above(r.all.kv_held.count(), own.kv_held.count()));
+          if (mine.of_present.kept == then.kept) mine.of_present.kept = kept;
+          const std::int64_t held = then.own.kv_held.count();
+          if (r.own) {
+            const std::int64_t begun = above(own.waiting_blocks.count(), then.own.waiting_blocks.count());
+            mine.doubled = std::min(above(held, own.kv_held.count() + begun), then.doubtful);
+          } else {
+            mine.doubled = held > r.all.kv_held.count() ? then.doubtful : 0;
+          }
+        }
+        own.kv_held += blocks{kept - (r.own ? 0 : mine.doubled)};
         mine.asked.reset();
+        ++mine.reports;
         mine.epoch = r.epoch;
         mine.heard = now;
         mine.silent = false;
@@ -503,12 +621,14 @@ void run(std::uint64_t seed, Policy policy, std::int64_t tight) {
                                                                  : status::ok;
       REQUIRE(answer == expected);
       if (ok(answer)) {
-        model::held& h = m.book[{request, id}];
+        model::held h;
         h.number = ++m.came;
         h.heard = now;
         h.prompt = a.prompt.count();
         h.cached = a.cached.count();
         h.answers = a.starts_in == phase::answering;
+        m.enters(id, h);
+        m.book[{request, id}] = h;
       }
     } else if (what < 68) {
       const bool first = below(3) == 0;
@@ -523,6 +643,16 @@ void run(std::uint64_t seed, Policy policy, std::int64_t tight) {
         m.book.at(k).heard = now;
         m.grow(k, generated);
         if (m.book.at(k).twin) m.grow({k.first, *m.book.at(k).twin}, generated);
+      }
+    } else if (what < 71) {
+      const std::int64_t cached = below(30);
+      const bool answer = l.cache_hit(k.first, k.second, tokens{cached}, time_point::at_seconds(now));
+      allocations = each.allocations();
+      const tessera_test::allow_allocation scope;
+      REQUIRE(answer == (m.book.count(k) != 0));
+      if (answer) {
+        m.book.at(k).heard = now;
+        m.hit(k, cached);
       }
     } else if (what < 74) {
       const bool answer = l.answers(k.first, k.second, time_point::at_seconds(now));

@@ -59,9 +59,9 @@ std::uint64_t use_requests(fleet::ledger<>& l, const fleet::report& r, std::uint
   std::uint64_t sum = static_cast<std::uint64_t>(l.join(id, 1, {.capacity = blocks{9}}, now)) +
                       static_cast<std::uint64_t>(l.receive(id, r, now));
   sum += static_cast<std::uint64_t>(l.reserve(request, id, {.prompt = tokens{10}}, now));
-  for (const bool done :
-       {l.first_token(request, id, now), l.progress(request, id, tokens{2}, now), l.answers(request, id, now),
-        l.moved(request, id, now), l.release(request, id), l.lost(id, 1), l.drain(id)}) {
+  for (const bool done : {l.first_token(request, id, now), l.progress(request, id, tokens{2}, now),
+                          l.answers(request, id, now), l.cache_hit(request, id, tokens{3}, now),
+                          l.moved(request, id, now), l.release(request, id), l.lost(id, 1), l.drain(id)}) {
     sum += done ? 1U : 0U;
   }
   sum += l.fence(id, 1, [&](const fleet::orphan& o) noexcept { sum += o.request; });

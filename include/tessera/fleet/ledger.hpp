@@ -19,6 +19,7 @@
 #include <limits>
 #include <optional>
 #include <span>
+#include <tuple>
 #include <type_traits>
 
 /// @file
@@ -37,8 +38,8 @@ struct replica {
 
 /// What a request is when it is placed.
 struct arrival {
-  tokens prompt{};                     ///< Tokens that it has: the prompt, and after a death what the user has got.
-  tokens cached{};                     ///< Of these, what the replica need not compute.
+  tokens prompt{};  ///< Tokens that it has: the prompt, and after a death what the user has got.
+  tokens cached{};  ///< Of these, what is in the replica's prefix cache: it neither computes nor takes blocks for them.
   phase starts_in = phase::answering;  ///< Whether it reasons first.
 };
 
@@ -90,6 +91,20 @@ struct ledger_settings {
 /// reported less what of it was one's own. They are as old as that report: so routers do not see each other's
 /// arrivals in between, nor a replica that has just become slow.
 ///
+/// **Blocks.** A view shows the blocks of the last report and what the book has changed since: `report + (book now -
+/// book at the report)`. Both count a shared block once, for the request that computed it. A request adds what is not
+/// in the replica's prefix cache (`arrival::cached`, then `cache_hit`). The request that computed a prefix may end
+/// before those that share it. Then the book keeps the prefix until the last one ends. It knows no prompts: it keeps
+/// one prefix for each replica, the longest, and any request with a shorter hit may have computed it. Where no hit is
+/// said, a prompt may be shared. If the report has fewer blocks than the book, the difference was counted twice and is
+/// taken off; then a request that ends frees only its last block and its answer, until the next report.
+///
+/// Between two reports a view shows less than the replica holds by at most: blocks that a hit brings back from an idle
+/// cache; shared prefixes that are not kept; what other routers have added. It shows more by at most: the shared
+/// prefixes of the report, the longest once more, and what other routers have given back. Where neither hits nor
+/// `report::own` are said, add the prompts that have ended since. It never shows less than one's own blocks that no
+/// other request can share.
+///
 /// **What a network may do.** Reports may be late, doubled, reordered, or come from the dead: each names its
 /// incarnation and epoch, and only the youngest of the living counts (`receptions` says how often that was not so).
 /// `first_token`, `progress`, `answers`, `moved` and `release` may come twice, late or after the end: they name request
@@ -104,7 +119,7 @@ struct ledger_settings {
 ///
 /// It is no transport and no failure detector: calls come from whoever has them. One thread. No clock: `now` does not
 /// run backwards. O(1) unless said otherwise, a hash table's on average (who lets strangers choose the ids of requests
-/// hashes them with a secret first); nothing allocates. About 560 bytes a replica and 130 a reservation. Not checked:
+/// hashes them with a secret first); nothing allocates. About 720 bytes a replica and 140 a reservation. Not checked:
 /// that what a caller says of a request is true.
 template <clock_policy Clock = seconds_clock>
 class ledger {
@@ -217,7 +232,7 @@ class ledger {
   /// what the book has now. To be called before each such report, one at a time.
   void asked(replica_id id) noexcept {
     if (!contains(id)) return;
-    replicas_[id].own = as_load(id, replicas_[id].here);
+    replicas_[id].then = replicas_[id].here;
     replicas_[id].was_asked = true;
   }
   /// A report has come. O(1); O(replicas) if the replica has been silent, or it is its first.
@@ -272,6 +287,7 @@ class ledger {
     h.prompt = a.prompt;
     h.cached = a.cached;
     h.size = blocks_for(a.prompt, settings_.block_size);
+    h.shared = prefix_of(h, a.cached);
     h.answers = a.starts_in == phase::answering;
     enlist(i, now);
     return status::ok;
@@ -291,6 +307,26 @@ class ledger {
     grow(i, generated);
     const std::uint32_t twin = book_.data()[i].twin;
     if (twin != no_index) grow(twin, generated);
+    return true;
+  }
+  /// The engine says how many tokens of the prompt it has found in its prefix cache; more than the prompt has count as
+  /// the prompt. Until then `arrival::cached` is what is expected, and the rest of the prompt may be shared as well. A
+  /// later call counts instead of the one before it. Not for tokens whose KV came from a peer: their blocks are the
+  /// request's own. False if the request is not there. O(1). Requires: not negative (asserted).
+  bool cache_hit(request_id request, replica_id id, tokens cached, time_point now) noexcept {
+    TESSERA_ASSERT(cached >= tokens{}, "a number of tokens is not negative");
+    const std::uint32_t i = touch(request, id, now);
+    if (i == no_index) return false;
+    held& h = book_.data()[i];
+    const tokens found = min(cached, h.prompt);
+    const blocks shared = prefix_of(h, found);
+    entry& r = replicas_[id];
+    if (h.stands != standing::incoming) reshare(r.here, h, shared);
+    update(i, [&](held& of) {
+      of.cached = found;
+      of.shared = shared;
+      of.has_hit = true;
+    });
     return true;
   }
   /// It has ended its reasoning: it asks where it is to answer, once; if it moves, when it is there. False if it is not
@@ -333,7 +369,9 @@ class ledger {
 
   /// Which requests are to go on elsewhere. Asked about are those that have begun to answer, or outgrown the range of
   /// their replica (`set_range`), since they were last asked about, and, of each replica with fewer free blocks than
-  /// `settings::tight`, the smallest that runs and does not rest; the replicas take turns. The policy decides, one
+  /// `settings::tight`, the request that moves best; the replicas take turns. That is one which runs and does not rest,
+  /// and of which a move frees at least as many blocks as it makes others hold twice: what it shares with requests that
+  /// stay does not become free. The fewest held twice come first, then the smallest request. The policy decides, one
   /// request after the other, each over views in which those before it have moved: of the replica where it is and those
   /// that can take it. Whoever is proposed is on its way in the books: carry it out, and say `moved`, or `release` it
   /// at its destination. Valid until the next call of this.
@@ -360,7 +398,7 @@ class ledger {
       for (std::size_t k = 0; k != n && may_propose(); ++k) {
         const replica_id id = open_[first + k < n ? first + k : first + k - n];
         if (!gives(id) || views_[id].free_blocks >= settings_.tight) continue;
-        const std::uint32_t i = smallest(id, now);
+        const std::uint32_t i = cheapest(id, now);
         if (i != no_index && consider(policy, i, now)) next_ = id + 1;
       }
     }
@@ -458,12 +496,13 @@ class ledger {
     return views_[id];
   }
   /// What of a replica's load is this router's, as the replica would count it: who is leaving is there, who is on the
-  /// way is not. Requires that it is there (asserted).
+  /// way is not; a shared block counts for the request that computed it. Requires that it is there (asserted).
   [[nodiscard]] load own(replica_id id) const noexcept {
     TESSERA_ASSERT(contains(id), "this replica is not there");
     return as_load(id, replicas_[id].here);
   }
-  /// What is other routers', as of its last report. Requires that it is there (asserted).
+  /// What is other routers', as of its last report; where that has fewer blocks than the book, what may be.
+  /// Requires that it is there (asserted).
   [[nodiscard]] const load& others(replica_id id) const noexcept {
     TESSERA_ASSERT(contains(id), "this replica is not there");
     return replicas_[id].others;
@@ -486,7 +525,7 @@ class ledger {
   using standing = detail::standing;
   enum class condition : std::uint8_t { absent, open, draining };
 
-  /// What requests add up to.
+  /// What requests add up to. Blocks: those that they have not found in the prefix cache.
   struct sums {
     std::size_t requests = 0;
     blocks kv_held{};
@@ -494,6 +533,11 @@ class ledger {
     std::size_t reasoning = 0;
     std::size_t fresh_answers = 0;
     headroom::prefill_load prefill{};
+    blocks doubtful{};  // Of `kv_held`: prompts that may be shared, because no hit was said.
+    // Of those that are there:
+    std::size_t sharers = 0;  // Requests that share a prefix.
+    blocks depth{};           // The longest that they share.
+    blocks kept{};            // Of it, what none of these requests has computed.
   };
   struct entry {
     replica what{};
@@ -501,12 +545,15 @@ class ledger {
     std::uint64_t epoch = 0;
     time_point heard{};
     load others{};
-    load own{};           // When the report was asked for.
     blocks total_room{};  // As reported: free, and what one's own held then.
+    blocks doubled{};     // What the book counts more than once, as far as the last report shows.
+    blocks remain{};      // Of requests that leave: what stays there.
     sums here{};          // Of one's own that are there.
     sums counts{};        // Of one's own as policies see them.
+    sums then{};          // `here` when the report was asked for.
     detail::list<&held::there> requests{};
     detail::links by_time{};
+    std::uint32_t reports = 0;  // That were taken.
     condition is = condition::absent;
     bool was_asked = false;
     bool is_silent = false;
@@ -554,9 +601,10 @@ class ledger {
     if (!is_there || said.incarnation > r.incarnation) return reception::unknown;
     if (said.epoch == r.epoch) return reception::doubled;
     if (said.epoch < r.epoch) return reception::late;
-    const load own = said.own ? *said.own : r.was_asked ? r.own : as_load(id, r.here);
+    const load own = own_then(id, said);
     const bool was_heard = r.epoch != 0 && !r.is_silent;
     r.epoch = said.epoch;
+    ++r.reports;
     r.was_asked = false;
     r.others = without(said.all, own);
     // What waits is not in what is held, and takes of what is free.
@@ -570,6 +618,27 @@ class ledger {
     r.is_silent = false;
     if (!was_heard) reopen();
     return reception::taken;
+  }
+  /// What of a report was one's own, in the blocks of the replica. Corrects what the book has more than the report: a
+  /// prefix that it kept in vain, and prompts that it counted twice because no hit was said. A report that does not
+  /// have all of the book's requests is of another moment, and corrects nothing.
+  [[nodiscard]] load own_then(replica_id id, const report& said) noexcept {
+    entry& r = replicas_[id];
+    const sums then = r.was_asked ? r.then : r.here;
+    load own = said.own ? *said.own : as_load(id, then);
+    blocks kept = then.kept;
+    r.doubled = min(r.doubled, then.doubtful);
+    if ((said.own ? own.requests : said.all.requests) >= then.requests) {
+      kept = min(kept, max(said.all.kv_held - own.kv_held, blocks{}));
+      if (r.here.kept == then.kept) r.here.kept = kept;
+      // What waited then and has begun since is no more than what waits less now.
+      const blocks begun = said.own ? max(own.waiting_blocks - then.waiting_blocks, blocks{}) : blocks{};
+      const blocks more = then.kv_held - begun - (said.own ? own.kv_held : said.all.kv_held);
+      // Where nothing says which of the blocks are one's own, as few as can be: they are what an end sets free.
+      r.doubled = said.own ? min(max(more, blocks{}), then.doubtful) : more > blocks{} ? then.doubtful : blocks{};
+    }
+    own.kv_held += kept - (said.own ? blocks{} : r.doubled);
+    return own;
   }
   void silence(replica_id id) noexcept {
     if (replicas_[id].is_silent) return;
@@ -633,14 +702,16 @@ class ledger {
 
   void add(sums& to, const held& h) noexcept {
     ++to.requests;
-    (h.started ? to.kv_held : to.waiting_blocks) += h.size;
+    (h.started ? to.kv_held : to.waiting_blocks) += h.size - h.shared;
+    to.doubtful += doubtful(h);
     to.reasoning += h.answers ? 0 : 1;
     to.fresh_answers += is_fresh(h) ? 1 : 0;
     if (!h.started) to.prefill.join(h.prompt, h.cached);
   }
   void subtract(sums& from, const held& h) noexcept {
     --from.requests;
-    (h.started ? from.kv_held : from.waiting_blocks) -= h.size;
+    (h.started ? from.kv_held : from.waiting_blocks) -= h.size - h.shared;
+    from.doubtful -= doubtful(h);
     from.reasoning -= h.answers ? 0 : 1;
     from.fresh_answers -= is_fresh(h) ? 1 : 0;
     if (!h.started) from.prefill.leave(h.prompt, h.cached);
@@ -648,6 +719,63 @@ class ledger {
   [[nodiscard]] bool is_fresh(const held& h) const noexcept {
     return h.answers && h.generated - h.reasoned < settings_.quantum;
   }
+  /// Leading blocks of its prompt that can be shared when so many tokens are in a cache: whole ones, and the last token
+  /// is always computed.
+  [[nodiscard]] blocks prefix_of(const held& h, tokens cached) const noexcept {
+    const tokens most = min(cached, max(h.prompt - tokens{1}, tokens{}));
+    return blocks{most / settings_.block_size};
+  }
+  /// Blocks that it holds and may share, besides those that it is known to share.
+  [[nodiscard]] blocks doubtful(const held& h) const noexcept {
+    return h.started && !h.has_hit ? prefix_of(h, h.prompt) - h.shared : blocks{};
+  }
+  /// Whether it held blocks when the last report came.
+  [[nodiscard]] bool was_reported(const held& h) const noexcept {
+    return h.started && h.since != replicas_[h.where].reports;
+  }
+
+  // What is shared. A prefix counts for the request that has computed it: for one that found less in the cache. If
+  // there is none, it is kept while a request shares it.
+
+  /// Before `add`.
+  void enter(sums& to, const held& h) noexcept {
+    if (h.shared == blocks{}) return;
+    if (to.sharers == to.requests) to.kept = max(to.kept, h.shared);
+    ++to.sharers;
+    to.depth = max(to.depth, h.shared);
+  }
+  void leave(sums& from, const held& h) noexcept {
+    if (h.shared > blocks{}) --from.sharers;
+    if (from.sharers == 0) {
+      from.depth = from.kept = blocks{};
+    } else if (h.shared < from.depth) {
+      from.kept = max(from.kept, min(prefix_of(h, h.prompt), from.depth));
+    }
+  }
+  /// It shares so much from now on.
+  void reshare(sums& of, const held& h, blocks shared) noexcept {
+    of.sharers -= h.shared > blocks{} ? 1 : 0;
+    of.sharers += shared > blocks{} ? 1 : 0;
+    if (of.sharers == 0) {
+      of.depth = of.kept = blocks{};
+    } else {
+      of.depth = max(of.depth, shared);
+      if (of.sharers == of.requests) of.kept = max(of.kept, shared);
+    }
+  }
+  /// It counts no more. What was taken off for its prompt, because the report had it once, is not taken off again.
+  void count_again(const held& h) noexcept {
+    if (was_reported(h)) replicas_[h.where].doubled -= min(replicas_[h.where].doubled, doubtful(h));
+  }
+  /// Blocks that become free where it is, as far as is certain, when it goes on elsewhere.
+  [[nodiscard]] blocks frees(const held& h) const noexcept {
+    const entry& r = replicas_[h.where];
+    const bool others_share = r.here.sharers > (h.shared > blocks{} ? 1U : 0U);
+    blocks stays = others_share ? max(min(prefix_of(h, h.prompt), r.here.depth), h.shared) : h.shared;
+    if (r.doubled > blocks{} && was_reported(h)) stays = max(stays, h.shared + doubtful(h));
+    return h.size - stays;
+  }
+
   void put_in(const held& h) noexcept {
     entry& r = replicas_[h.where];
     if (h.stands != standing::incoming) add(r.here, h);
@@ -685,11 +813,12 @@ class ledger {
     const entry& r = replicas_[id];
     view& v = views_[id];
     v.requests = r.others.requests + r.counts.requests;
-    v.kv_held = r.others.kv_held + r.counts.kv_held;
+    const blocks own = r.counts.kv_held + r.here.kept + r.remain - min(r.doubled, r.counts.doubtful);
+    v.kv_held = r.others.kv_held + own;
     v.waiting_blocks = r.others.waiting_blocks + r.counts.waiting_blocks;
     v.reasoning = r.others.reasoning + r.counts.reasoning;
     v.fresh_answers = r.others.fresh_answers + r.counts.fresh_answers;
-    const blocks free = r.total_room - r.counts.kv_held - r.counts.waiting_blocks;
+    const blocks free = r.total_room - own - r.counts.waiting_blocks;
     v.free_blocks = min(max(free, blocks{}), v.capacity);
     v.time_phi = time_phi(id);
     v.phi = v.role == control::role::prefill
@@ -706,6 +835,7 @@ class ledger {
     h.heard = now;
     replicas_[h.where].requests.push_back(book_.data(), i);
     named_.push_back(book_.data(), i);
+    if (h.stands != standing::incoming) enter(replicas_[h.where].here, h);
     put_in(h);
   }
   /// Requires: its twin, if it has one, is seen to.
@@ -713,6 +843,9 @@ class ledger {
     held& h = book_.data()[i];
     ask_no_more(i);
     take_out(h);
+    if (h.stands != standing::incoming) leave(replicas_[h.where].here, h);
+    if (h.stands != standing::leaving) count_again(h);
+    replicas_[h.where].remain -= h.remain;
     refresh(h.where);
     if (h.stands == standing::incoming) --moving_;
     replicas_[h.where].requests.erase(book_.data(), i);
@@ -743,6 +876,7 @@ class ledger {
     update(i, [&](held& h) {
       h.generated = generated;
       h.size = size;
+      if (!h.started) h.since = replicas_[h.where].reports;
       h.started = true;
     });
     const held& h = book_.data()[i];
@@ -777,14 +911,21 @@ class ledger {
   }
   /// Whether requests may leave it for others.
   [[nodiscard]] bool gives(replica_id id) const noexcept { return place_[id] != no_index && !replicas_[id].is_silent; }
-  [[nodiscard]] std::uint32_t smallest(replica_id id, time_point now) const noexcept {
+  /// The request whose move makes the fewest blocks be held twice; of those the smallest. None that would make more be
+  /// held twice than it frees.
+  [[nodiscard]] std::uint32_t cheapest(replica_id id, time_point now) const noexcept {
     std::uint32_t best = no_index;
+    blocks least{};
     for (std::uint32_t i = replicas_[id].requests.first; i != no_index; i = book_.data()[i].there.after) {
       const held& h = book_.data()[i];
       if (h.stands != standing::here || !h.started || now < h.rests_until) continue;
-      if (best == no_index || h.size < book_.data()[best].size ||
-          (h.size == book_.data()[best].size && h.request < book_.data()[best].request)) {
+      const blocks free = frees(h);
+      const blocks twice = h.size - free;
+      if (twice > free) continue;
+      const auto key = [](const held& of, blocks b) noexcept { return std::tuple{b, of.size, of.request}; };
+      if (best == no_index || key(h, twice) < key(book_.data()[best], least)) {
         best = i;
+        least = twice;
       }
     }
     return best;
@@ -825,8 +966,12 @@ class ledger {
   void depart(std::uint32_t i, replica_id to, time_point now) noexcept {
     const std::uint32_t there = book_.insert(book_.data()[i].request, to);
     ask_no_more(i);
+    const blocks free = frees(book_.data()[i]);
+    count_again(book_.data()[i]);
     update(i, [&](held& h) {
       h.stands = standing::leaving;
+      h.remain = h.size - h.shared - free;
+      replicas_[h.where].remain += h.remain;
       h.rests_until = now + settings_.rest;
       h.twin = there;
     });
@@ -841,6 +986,7 @@ class ledger {
     h.size = from.size;
     h.twin = i;
     h.stands = standing::incoming;
+    h.since = replicas_[to].reports;
     h.started = true;
     h.answers = from.answers;
     ++moving_;
@@ -850,6 +996,11 @@ class ledger {
   void untie(std::uint32_t i) noexcept { book_.data()[i].twin = no_index; }
   /// Who was leaving stays.
   void stays(std::uint32_t i) noexcept {
+    held& was = book_.data()[i];
+    entry& r = replicas_[was.where];
+    if (was.stands == standing::incoming) enter(r.here, was);
+    r.remain -= was.remain;
+    was.remain = blocks{};
     update(i, [](held& h) {
       h.stands = standing::here;
       h.twin = no_index;

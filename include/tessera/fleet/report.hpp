@@ -23,10 +23,12 @@ using request_id = std::uint64_t;
 /// "No replica."
 inline constexpr replica_id no_replica = no_index;
 
-/// What requests are to a replica. Loads add up: that of a replica is the sum of what each router has sent there.
+/// What requests are to a replica. A replica's load is the sum of what each router has sent there, and of the shared
+/// blocks whose first request has ended. A block that several requests share counts once, for the request that computed
+/// it: the load of some requests has what they have not found in the prefix cache.
 struct load {
   std::size_t requests = 0;       ///< Live requests.
-  blocks kv_held{};               ///< KV blocks that they hold, on device and host together.
+  blocks kv_held{};               ///< KV blocks that they hold, on device and host together; a shared one once.
   blocks waiting_blocks{};        ///< KV blocks that they need for the tokens that they have and do not hold.
   std::size_t reasoning = 0;      ///< In the high-priority queue (PASCAL's r_i).
   std::size_t fresh_answers = 0;  ///< Answers that have not used up their first quantum (PASCAL's a_i).
@@ -51,7 +53,7 @@ struct load {
 /// - `own`: taken is what the books had here when the report was asked for (`ledger::asked`), or else when it came.
 /// Then
 ///   what was sent or has ended while the report was on its way counts as another router's for one report more, or not
-///   at all.
+///   at all. If the books have more blocks than the report, they have counted shared ones twice, see `ledger`.
 /// - `free`: what `all` does not hold is free. Too much if requests swap to the host, for `kv_held` counts that.
 /// - `all.waiting_blocks`: the queues of other routers' requests are not seen; `placement::least_load` is
 ///   `placement::least_kv` but for one's own.

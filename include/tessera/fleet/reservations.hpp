@@ -59,15 +59,19 @@ struct reservation {
   tokens generated{};  // As far as was heard.
   tokens reasoned{};   // Of these, before it began to answer.
   blocks size{};       // For all its tokens.
+  blocks shared{};     // Of these, what was in the replica's prefix cache: the request neither computed nor took them.
+  blocks remain{};     // Of those that it leaves: what its replica is taken to keep, because others may share it.
   replica_id where = no_replica;
   std::uint32_t twin = no_index;  // The other end of its move.
   links there{};                  // Those of its replica.
   links by_time{};                // All, in the order in which they were last named.
   links in_turn{};                // Those that ask where to go on.
+  std::uint32_t since = 0;        // Reports of its replica that were taken before it held blocks there.
   standing stands = standing::here;
   bool started = false;  // It has its first token.
   bool answers = false;
   bool asks = false;
+  bool has_hit = false;  // `shared` is what the engine has found, not what was expected.
 };
 
 /// Reservations by request and replica: a hash table with linear probing over a pool. Find, insert and erase O(1) on

@@ -24,7 +24,7 @@ inline constexpr blocks endless{std::numeric_limits<std::int64_t>::max()};
 struct view {
   std::uint64_t id = 0;           ///< Which replica.
   std::size_t requests = 0;       ///< Live requests.
-  blocks kv_held{};               ///< Of the requests, on device and host.
+  blocks kv_held{};               ///< Of the requests, on device and host, a shared block once.
   blocks waiting_blocks{};        ///< What they need besides. One's own request needs its prompt until its first token.
   blocks free_blocks{};           ///< As reported, less what one's own need more since.
   blocks capacity{};              ///< KV blocks of the replica.

@@ -725,6 +725,48 @@ async def test_a_replica_that_is_slow_is_not_dead() -> None:
 
 
 @virtual
+async def test_what_an_engine_has_found_in_its_cache_counts_once() -> None:
+    f = Fleet(1, period=None)
+    e, book = f.engines[0], f.router.book
+    sessions = [asyncio.ensure_future(f.client(7, 100, 60))]
+    await until(lambda: f.sessions and len(f.sessions[0].got) >= 1)
+    sessions += [asyncio.ensure_future(f.client(7, 100, 60)) for _ in range(4)]
+    await until(lambda: len(f.sessions) == 5 and all(len(s.got) >= 1 for s in f.sessions))
+    assert [s.cached for s in f.sessions] == [0, 96, 96, 96, 96]
+    sizes = sum(-(-(100 + len(s.got)) // 16) for s in f.sessions)
+    # Six whole blocks of the prompt are the first one's.
+    assert book.own(0)[1] == sizes - 4 * 6
+    said = await e.report()
+    assert said.by_router is not None
+    assert abs(said.by_router[f.router.name].kv_held - book.own(0)[1]) <= 5
+    assert f.router.report("e0", said) == "taken"
+    # These engines share nothing but the computing: what is shown is what they report.
+    assert abs(book.view(0)["kv_held"] - said.all.kv_held) <= 5
+    await asyncio.gather(*sessions)
+    await f.settle()
+
+
+@virtual
+async def test_kv_that_came_from_a_peer_is_no_hit() -> None:
+    f = tight_fleet()
+    told: list[tuple[Session, int]] = []
+    cache_hit = f.router._cache_hit
+
+    def tells(session: Session, cached: int) -> None:
+        told.append((session, cached))
+        cache_hit(session, cached)
+
+    f.router._cache_hit = tells  # type: ignore[method-assign]
+    s, both, _, target = await in_a_fork(f, 0.0)
+    await until(lambda: s.replica == target.name)
+    # All that it has there is its own, though the target computed none of it.
+    assert f.router.book.own(1)[1] == -(-(200 + len(s.got)) // 16)
+    await both
+    assert s.moves == 1 and [cached for session, cached in told if session is s] == [0]
+    await f.settle()
+
+
+@virtual
 async def test_a_replica_that_lies_about_its_load() -> None:
     f = Fleet(3)
     f.engines[0].lie = lambda said: Report(said.epoch, Load(), {}, free=10**6, life=said.life)

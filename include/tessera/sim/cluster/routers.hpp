@@ -97,7 +97,8 @@ class routers {
       fleet::load& l = own_[of(*r)];
       ++l.requests;
       const blocks held = r->state().swapped ? r->needs : min(one.scheduler().blocks_held(*r), r->needs);
-      l.kv_held += held;
+      // A shared block counts for the request that computed it.
+      l.kv_held += held - min(found(*r), held);
       l.waiting_blocks += r->needs - held;
       if (r->prefills && r->state().computed < r->state().length) {
         l.prefill_flops += how_.prefill.cost.flops(r->state().length, r->state().computed);
@@ -199,6 +200,8 @@ class routers {
     router(const ledger::limits& l, const ledger::settings& s) : storage{storage_for<ledger>(l)}, book{storage, s} {}
   };
 
+  /// Blocks that it has found in the prefix cache.
+  [[nodiscard]] static blocks found(const request& r) noexcept { return blocks{r.state().shared_blocks}; }
   [[nodiscard]] static fleet::replica_id at(std::size_t i) noexcept { return static_cast<fleet::replica_id>(i); }
   template <class C>
   [[nodiscard]] static time_point now(const C& c) noexcept {
@@ -230,7 +233,13 @@ class routers {
   }
   template <class C>
   void hear(const C& c, const request& r, std::size_t i) noexcept {
-    all_[of(r)]->book.progress(r.index, at(i), r.generated() - before_[r.index], now(c));
+    ledger& book = all_[of(r)]->book;
+    const tokens generated = r.generated() - before_[r.index];
+    book.progress(r.index, at(i), generated, now(c));
+    if (generated == tokens{1}) {
+      const tokens cached{found(r).count() * c.options().instance.limits.block_size.count()};
+      book.cache_hit(r.index, at(i), cached, now(c));
+    }
   }
 
   routing how_;

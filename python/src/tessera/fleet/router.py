@@ -464,6 +464,11 @@ class Router:
         if leg is not None:
             self.book.progress(session._request, leg.entry.number, generated, self.now())
 
+    def _cache_hit(self, session: Session, cached: int) -> None:
+        leg = session._leg
+        if leg is not None:
+            self.book.cache_hit(session._request, leg.entry.number, min(cached, len(leg.call.ids)), self.now())
+
     def _has_first(self, session: Session) -> None:
         # Its prompt is done, and there it does not stay. Proposing takes the longer the more replicas there are: soon,
         # but not at every first token of a large fleet.

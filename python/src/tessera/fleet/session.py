@@ -427,6 +427,9 @@ class Session:
         self.got += new
         if len(self.got) == len(new):
             self.cached = piece.cached
+        if first and leg.call.at == self._base:
+            # Where it was placed: what a move finds is its own KV, come from a peer.
+            self._router._cache_hit(self, piece.cached)
         if new:
             self._router._progress(self, len(self.got) - self._base)
             if self.reasons and self._end_of_reasoning in new:

@@ -11,7 +11,8 @@ class Load(NamedTuple):
 
     #: Live requests.
     requests: float = 0
-    #: KV blocks that they hold, on device and host together.
+    #: KV blocks that they hold, on device and host together. A block that several share counts once: in the load of a
+    #: router that of the request which computed it.
     kv_held: float = 0
     #: KV blocks that they need for the tokens that they have and do not hold.
     waiting_blocks: float = 0
