@@ -62,7 +62,7 @@ TEST_CASE("a service's log is read as it is", "[sim]") {
   CHECK(rows("success,error,prompt_tokens,output_tokens\ntrue,,1,1\nfalse,,1,1\ntrue,boom,1,1\n1,None,1,1\n")
             .find("; 2 0 0 0;") != std::string::npos);
   CHECK(refusal("status,prompt_tokens,output_tokens\nfailed,1,1\n") ==
-        "t:3:1: expected at least one request, found 1 rows that are left out");
+        "t:3:1: expected at least one request, found only rows that are left out: 1 failed");
   CHECK(refusal(head + "2026-11-20T08:00:01.5+02:00,200,10,x,3,\n") ==
         "t:2:36: expected completion_tokens, a whole number from 1 to 1000000000, found 'x'");
   // Of names for one column the first known counts, and the other is not used.
@@ -301,7 +301,7 @@ TEST_CASE("OpenTelemetry's spans", "[sim]") {
   CHECK(rows(R"({"timestamp": "2026-11-20T08:00:00Z", "gen_ai.usage.input_tokens": 10, "gen_ai.usage.output_tokens": 5}
 )") == "OpenTelemetry spans: 0/10/0+5; 0 0 0 0; 0");
   CHECK(refusal(R"({"resourceSpans": [{"scopeSpans": [{"spans": [{"name": "GET", "attributes": []}]}]}]})")
-            .find("at least one request, found 1 rows that are left out") != std::string::npos);
+            .find("at least one request, found only rows that are left out: 1 no requests") != std::string::npos);
   CHECK(
       refusal(
           R"({"resourceSpans": [{"scopeSpans": [{"spans": [{"attributes": [{"key": "gen_ai.usage.input_tokens", "value": {"intValue": "1.5"}}, {"key": "gen_ai.usage.output_tokens", "value": {"intValue": "5"}}]}]}]}]})")

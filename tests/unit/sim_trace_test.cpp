@@ -206,7 +206,7 @@ TEST_CASE("what is wrong in a log is said like anything else", "[sim]") {
   }
   CHECK(refusal(azure + "2023-01-01 00:00:00,-1,1\n").find("t:2:21: expected ContextTokens, a whole number") == 0);
   CHECK(refusal(azure + "2023-01-01 00:00:00,0,1\n") ==
-        "t:3:1: expected at least one request, found 1 rows that are left out");
+        "t:3:1: expected at least one request, found only rows that are left out: 1 without a prompt");
   CHECK(refusal("TIMESTAMP,ContextTokens\n")
             .find("the column generatedtokens (as in Azure's inference traces; contexttokens is there)") !=
         std::string::npos);
@@ -366,7 +366,8 @@ TEST_CASE("a bad line of JSON is an error with line and column", "[sim]") {
         0);
   CHECK(refusal(good + "{\"prompt_tokens\": \"1\", \"output_tokens\": 2}\n").empty());  // as OTLP writes numbers
   CHECK(refusal(good + "{\"prompt_tokens\": 1.5, \"output_tokens\": 2}\n").find("t:2:19: expected prompt_tokens") == 0);
-  CHECK(refusal(good + "{\"prompt_tokens\": 1}\n").find("t:2:1: expected an object with the key output_tokens or ") == 0);
+  CHECK(refusal(good + "{\"prompt_tokens\": 1}\n").find("t:2:1: expected an object with the key output_tokens or ") ==
+        0);
   CHECK(refusal(good + "{\"prompt_tokens\": null, \"output_tokens\": 1}\n").find("t:2:1: expected an object with") ==
         0);
   CHECK(refusal(good + "{\"prompt_tokens\": 1, \"prompt_tokens\": 1, \"output_tokens\": 1}\n") ==

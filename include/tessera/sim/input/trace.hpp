@@ -8,10 +8,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <array>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 /// @file
@@ -80,15 +78,8 @@ namespace sim {
     for (const std::string& name : t.unused) names.push_back(shown(name));
     out.push_back(fmt::format("Columns of {} that are not used: {}", t.name, fmt::join(names, ", ")));
   }
-  const std::array<std::pair<std::size_t, std::string_view>, 4> left_out{{{t.left_out.failed, "failed"},
-                                                                          {t.left_out.no_prompt, "without a prompt"},
-                                                                          {t.left_out.no_output, "without output"},
-                                                                          {t.left_out.others, "no requests"}}};
-  std::vector<std::string> counts;
-  for (const auto& [n, why] : left_out) {
-    if (n != 0) counts.push_back(fmt::format("{} {}", n, why));
-  }
-  if (!counts.empty()) out.push_back(fmt::format("Rows of {} that are left out: {}", t.name, fmt::join(counts, ", ")));
+  const std::string left_out = describe(t.left_out);
+  if (!left_out.empty()) out.push_back(fmt::format("Rows of {} that are left out: {}", t.name, left_out));
   if (t.out_of_order != 0) {
     out.push_back(
         fmt::format("Rows of {} that are out of order, and are sorted by arrival: {}", t.name, t.out_of_order));

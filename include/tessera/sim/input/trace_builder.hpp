@@ -150,9 +150,9 @@ class trace_builder {
   /// All records are there. @throws input_error there is none, or nothing tells the unit of the arrivals
   void finish() {
     if (result_.rows.empty()) {
-      const std::size_t n = result_.left_out.count();
+      const std::string out = describe(result_.left_out);
       fail(text_.size(), "at least one request",
-           n == 0 ? std::string{"the end of the file"} : fmt::format("{} rows that are left out", n));
+           out.empty() ? "the end of the file" : fmt::format("only rows that are left out: {}", out));
     }
     if (result_.has_arrivals) {
       const double unit = clock_.unit(options_.unit, format_->whole_unit, result_);
@@ -181,7 +181,7 @@ class trace_builder {
   };
 
   [[nodiscard]] static bool is_nothing(std::string_view text) {
-    for (const std::string_view none : {"", "0", "false", "null", "none", "nan", "no"}) {
+    for (const std::string_view none : {"", "0", "false", "null", "none", "nan", "no", "{}", "[]"}) {
       if (text.size() == none.size() && normalised(text) == none) return true;
     }
     return false;

@@ -5,11 +5,15 @@
 #include <tessera/sim/input/trace_row.hpp>
 #include <tessera/sim/input/trace_time.hpp>
 
+#include <fmt/format.h>
+
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 /// @file
@@ -29,6 +33,19 @@ struct rows_left_out {
   /// All of them.
   [[nodiscard]] std::size_t count() const noexcept { return failed + no_prompt + no_output + others; }
 };
+
+/// They in words: `2 failed, 1 without output`; empty if there are none.
+[[nodiscard]] inline std::string describe(const rows_left_out& rows) {
+  const std::array<std::pair<std::size_t, std::string_view>, 4> kinds{{{rows.failed, "failed"},
+                                                                       {rows.no_prompt, "without a prompt"},
+                                                                       {rows.no_output, "without output"},
+                                                                       {rows.others, "no requests"}}};
+  std::string out;
+  for (const auto& [n, kind] : kinds) {
+    if (n != 0) out += fmt::format("{}{} {}", out.empty() ? "" : ", ", n, kind);
+  }
+  return out;
+}
 
 /// What a trace file holds.
 struct trace {

@@ -32,7 +32,6 @@ inline constexpr std::array own_names{
     column_name{column::arrival, "created_at"},
     column_name{column::arrival, "created"},
     column_name{column::arrival, "datetime"},
-    column_name{column::arrival, "time"},
     column_name{column::prompt, "prompt_tokens"},
     column_name{column::prompt, "input_tokens"},
     column_name{column::prompt, "usage.prompt_tokens"},
