@@ -161,4 +161,17 @@ printf 'timestamp,prompt_tokens,completion_tokens,status\n3000,50,5,200\n0,60,6,
 "$replay" --trace log.csv --policy fcfs --time-unit ms > out.txt || fail "a log in milliseconds"
 grep -q '^2 requests, 0.3333 per second' out.txt && grep -q 'that are left out: 1 failed$' out.txt &&
   grep -q 'out of order, and are sorted by arrival: 1$' out.txt || fail "a log: $(cat out.txt)"
+if command -v gzip >/dev/null; then
+  # Unpacked, if the tool was built with zlib.
+  gzip -c log.csv > log.csv.gz
+  code=0; "$replay" --trace log.csv.gz --policy fcfs --time-unit ms > out.txt 2> err.txt || code=$?
+  if [[ $code -eq 0 ]]; then
+    grep -q '^2 requests, 0.3333 per second' out.txt || fail "a log in gzip: $(cat out.txt)"
+    head -c 40 log.csv.gz > cut.csv.gz
+    code=0; "$replay" --trace cut.csv.gz --policy fcfs > out.txt 2> err.txt || code=$?
+    [[ $code -eq 2 ]] && grep -q 'cut.csv.gz:1:41: expected a whole gzip file' err.txt || fail "cut: $(cat err.txt)"
+  else
+    [[ $code -eq 2 ]] && grep -q 'a gzip file: unpack it first' err.txt || fail "gzip: $(cat err.txt)"
+  fi
+fi
 echo "replay_answers.sh: ok"
