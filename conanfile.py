@@ -111,7 +111,7 @@ class Tessera(ConanFile):
         package = os.path.join(self.package_folder, "share", "cmake", "tessera")
         for module in ("tesseraCuda.cmake", "tesseraReplay.cmake"):
             copy(self, module, os.path.join(self.source_folder, "cmake"), package)
-        for source in ("tool.hpp", "policies/policies.cpp", "replay/replay.cpp", "replay/setting.hpp"):
+        for source in ("tool.hpp", "policies/policies.cpp", "replay/gzip.hpp", "replay/replay.cpp", "replay/setting.hpp"):
             copy(self, source, os.path.join(self.source_folder, "examples"), os.path.join(package, "tools"))
         if self.options.with_tools:
             CMake(self).install(component="tools")

@@ -39,7 +39,7 @@ configure_file(cmake/tessera.pc.in ${PROJECT_BINARY_DIR}/tessera.pc @ONLY)
 
 install(FILES ${PROJECT_BINARY_DIR}/tesseraConfig.cmake ${PROJECT_BINARY_DIR}/tesseraConfigVersion.cmake
               cmake/tesseraCuda.cmake cmake/tesseraReplay.cmake DESTINATION ${package_dir})
-foreach(source tool.hpp policies/policies.cpp replay/replay.cpp replay/setting.hpp)
+foreach(source tool.hpp policies/policies.cpp replay/gzip.hpp replay/replay.cpp replay/setting.hpp)
   cmake_path(GET source PARENT_PATH folder)
   install(FILES examples/${source} DESTINATION ${package_dir}/tools/${folder})
 endforeach()

@@ -963,6 +963,9 @@ struct answered {
 answered read_answerers(const std::filesystem::path& file) {
   // The trace reader checks the counts; the two columns it ignores are read here.
   const sim::trace counts = sim::read_trace(file.string());
+  if (counts.left_out.count() != 0) {
+    throw sim::input_error{file.string(), {1, 1}, "rows with a prompt and an output", "some without"};
+  }
   const std::string text = sim::read_file(file.string());
   std::map<std::string, std::map<std::string, std::vector<std::size_t>>> rows;  // model, prompt
   const auto fields = [&](std::string_view line) {

@@ -44,6 +44,12 @@ struct measured_run {
 inline measured_run read_run(const std::string& path) {
   const std::string text = sim::read_file(path);
   sim::trace t = sim::parse_trace(text, path);
+  if (t.left_out.count() != 0 || t.out_of_order != 0) {
+    throw sim::input_error{path,
+                           {1, 1},
+                           "rows in order of arrival, each of a request that generated something",
+                           fmt::format("{} others", t.left_out.count() + t.out_of_order)};
+  }
   measured_run out{.name = path, .rows = std::move(t.rows), .measured = {}};
   sim::csv_reader in{text, path};
   constexpr std::string_view known =

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "../picture.hpp"
+#include "../replay/gzip.hpp"
 #include "../tool.hpp"
 
 #include <tessera/core/owned_storage.hpp>
@@ -55,6 +56,8 @@ struct arguments {
   std::string trace;
   std::optional<double> rate;
   std::optional<double> rate_scale;
+  std::string time_unit;
+  std::optional<std::size_t> run;
   std::int64_t instances = 0;
   std::string cost;
   std::string profile{sim::default_profile};
@@ -106,10 +109,9 @@ inline double mean_running(const sim::run_result& r) {
 
 /// Reads the trace, and replays it without stages and with those of the policies that have some.
 inline load load_trace(const arguments& a, tool::signal_guard& signals) {
-  const sim::trace t = sim::read_trace(a.trace);
-  if (!t.has_arrivals && !a.rate) {
-    throw sim::usage_error{fmt::format("{} has no arrivals: name a --rate (requests per second)", a.trace)};
-  }
+  const sim::trace t =
+      sim::read_trace(a.trace, tool::unpacking({.unit = sim::find_time_unit(a.time_unit), .run = a.run.value_or(0)}));
+  if (!t.has_arrivals && !a.rate) throw sim::usage_error{sim::no_arrivals(t, "a --rate")};
   if (a.rate && a.rate_scale) throw sim::usage_error{"--rate and --rate-scale exclude each other"};
   std::vector<sim::trace_row> rows =
       sim::schedule_arrivals(t, {.rate = a.rate, .rate_scale = a.rate_scale.value_or(1.0)});
@@ -169,7 +171,7 @@ inline std::vector<request_lengths> load_lengths(const std::string& path, std::s
   std::size_t at = 0;
   const std::string_view head = sim::take_line(text, at);
   if (head != "length") {
-    const sim::trace t = sim::parse_trace(text, path);
+    const sim::trace t = sim::parse_trace(text, path, tool::unpacking({}));
     unused = sim::describe_unused(t);
     return lengths_of(t.rows);
   }
@@ -388,6 +390,9 @@ inline void run(const arguments& a) {
     throw sim::usage_error{"name one of --lengths FILE.csv, planned as if all were in flight, and --trace FILE.csv"};
   }
   if (a.trace.empty() && (a.rate || a.rate_scale)) throw sim::usage_error{"--rate and --rate-scale are of a --trace"};
+  if (a.trace.empty() && (a.run || !a.time_unit.empty())) {
+    throw sim::usage_error{"--run and --time-unit are of a --trace"};
+  }
   if (a.trace.empty() && !a.cost.empty() && a.profile != sim::default_profile) {
     throw sim::usage_error{"--cost has the prices, so --profile says nothing"};
   }
@@ -494,6 +499,8 @@ inline int main(int argc, char** argv) {
   app.add_option("--trace", a.trace, "a trace with arrivals: planned for its load, and checked against replay on it");
   app.add_option("--rate", a.rate, "mean arrivals per second, for --trace");
   app.add_option("--rate-scale", a.rate_scale, "factor on the trace's own rate");
+  app.add_option("--time-unit", a.time_unit, "of a trace's arrivals that are numbers: s, ms, us or ns");
+  app.add_option("--run", a.run, "which run of a benchmark's file, from 1; without: the last");
   app.add_option("--instances", a.instances, "engine instances")->required();
   app.add_option("--cost", a.cost, "JSON with the prices of a batch and of a transfer (default: fitted to --profile)");
   app.add_option("--profile", a.profile, "a built-in one (see replay --list-profiles), or a .json file")

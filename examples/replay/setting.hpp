@@ -2,6 +2,7 @@
 #pragma once
 
 #include "../tool.hpp"
+#include "gzip.hpp"
 
 #include <tessera/sim/cluster/cluster_size.hpp>
 #include <tessera/sim/cluster/fault.hpp>
@@ -48,7 +49,9 @@ struct setting {
   std::optional<double> rate_scale;
   std::optional<std::int64_t> requests;
   std::int64_t seed = 1;
-  std::int64_t hash_tokens = sim::trace_options{}.hash_tokens;
+  std::optional<std::int64_t> hash_tokens;
+  std::string time_unit;
+  std::optional<std::int64_t> run;
   std::string instances = "8";
   std::string placement;
   std::optional<std::int64_t> routers;
@@ -103,7 +106,9 @@ class row_source {
   explicit row_source(const setting& a) {
     requests_ = a.requests ? static_cast<std::size_t>(positive(*a.requests, sim::max_trace_rows, "--requests")) : 0U;
     sim::require_within(a.seed, 0, max_seed, "--seed");
-    sim::require_within(a.hash_tokens, 1, sim::max_trace_tokens, "--hash-tokens");
+    if (a.hash_tokens) sim::require_within(*a.hash_tokens, 1, sim::max_trace_tokens, "--hash-tokens");
+    const auto run = static_cast<std::size_t>(a.run ? positive(*a.run, sim::max_trace_rows, "--run") : 0);
+    const sim::time_unit unit = sim::find_time_unit(a.time_unit);
     if (a.rate && a.rate_scale) throw sim::usage_error{"--rate and --rate-scale exclude each other"};
     for (const auto& [value, option] : {std::pair{a.rate, "--rate"}, std::pair{a.rate_scale, "--rate-scale"}}) {
       if (value && !(*value > 0 && *value <= max_rate)) {
@@ -119,16 +124,17 @@ class row_source {
       what_ = fmt::format("{}: {}", workload_->name, workload_->summary);
       name_ = a.workload;
     } else {
-      trace_ = sim::read_trace(a.trace, {.hash_tokens = a.hash_tokens});
+      trace_ = sim::read_trace(a.trace, tool::unpacking({.hash_tokens = a.hash_tokens, .unit = unit, .run = run}));
       what_ = name_ = a.trace;
       if (!trace_.has_arrivals && !a.rate) {
-        throw sim::usage_error{fmt::format(
-            "{} has no arrivals: name a --rate (requests per second{})", a.trace,
-            trace_.own_rate > 0 ? fmt::format("; it was measured at {:.4g}", trace_.own_rate) : std::string{})};
+        throw sim::usage_error{sim::no_arrivals(trace_, "a --rate")};
       }
     }
-    if (a.hash_tokens != sim::trace_options{}.hash_tokens && !trace_.has_prefixes) {
+    if (a.hash_tokens && !trace_.has_prefixes) {
       throw sim::usage_error{"--hash-tokens goes with a --trace that has hash_ids"};
+    }
+    if (a.trace.empty() && (a.run || !a.time_unit.empty())) {
+      throw sim::usage_error{fmt::format("{} goes with a --trace", a.run ? "--run" : "--time-unit")};
     }
   }
 
@@ -369,15 +375,18 @@ inline sim::pool_plan plan_pools(const sim::policy& p, const sim::cluster_option
 inline void add_load_options(CLI::App& app, setting& a) {
   app.add_option("--workload", a.workload, fmt::format("built-in: {}", fmt::join(sim::workload_names(), ", ")));
   app.add_option("--trace", a.trace,
-                 "CSV or lines of JSON with arrival_s, prompt_tokens, output_tokens, ...; those of Azure, BurstGPT, "
-                 "ServeGen, Mooncake and vLLM's benchmarks as they are");
+                 "CSV or JSON with arrival_s, prompt_tokens, output_tokens, ...; production traces, files of "
+                 "benchmarks, logs and spans as they are: see docs/replay.md");
   app.add_option("--rate", a.rate, "mean arrivals per second");
   app.add_option("--rate-scale", a.rate_scale, "factor on the workload's own rate");
   app.add_option("--requests", a.requests,
                  fmt::format("only so many (a built-in workload: {}, a trace: all)", default_requests));
   app.add_option("--seed", a.seed, "of everything that is drawn")->capture_default_str();
-  app.add_option("--hash-tokens", a.hash_tokens, "tokens of the prompt that each of a trace's hash_ids stands for")
-      ->capture_default_str();
+  app.add_option("--hash-tokens", a.hash_tokens,
+                 "tokens of the prompt that each of a trace's hash_ids stands for; without: 512, "
+                 "or 16 in Bailian's");
+  app.add_option("--time-unit", a.time_unit, "of a trace's arrivals that are numbers: s, ms, us or ns");
+  app.add_option("--run", a.run, "which run of a benchmark's file, from 1; without: the last");
   app.add_option("--slo", a.slo,
                  "objectives in seconds, as ttft_p99=2,tpot_p99=0.05: goodput, who meets them, and what policies that "
                  "plan for promises are told");

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import gzip
 import subprocess
 import sys
 from pathlib import Path
@@ -127,13 +128,33 @@ def test_times_that_no_clock_tells_apart() -> None:
 def test_traces_that_need_a_word(tmp_path: Path) -> None:
     log = tmp_path / "log.csv"
     log.write_text("Timestamp,Request tokens,Response tokens\n5,10,5\n6,3,0\n")
-    with pytest.warns(UserWarning, match="generate nothing, and are left out: 1"):
+    with pytest.warns(UserWarning, match="left out: 1 without output"):
         assert len(sim.read_trace(log)["arrival_s"]) == 1
     small_hashes = tmp_path / "hashes.jsonl"
     small_hashes.write_text('{"arrival_s": 0, "prompt_tokens": 33, "output_tokens": 1, "hash_ids": [7, 8, 9]}\n')
     assert sim.read_trace(small_hashes, hash_tokens=16)["runs"].tolist() == [[(7, 16), (8, 16), (9, 1)]]
     with pytest.raises(ValueError, match="hash_ids"):
         sim.read_trace(small_hashes)
+
+
+def test_traces_as_they_are_kept(tmp_path: Path) -> None:
+    rows = b"timestamp,prompt_tokens,completion_tokens\n2000,20,7\n500,10,5\n"
+    packed = tmp_path / "log.csv.gz"
+    packed.write_bytes(gzip.compress(rows))
+    with pytest.raises(ValueError, match=r"log.csv.gz:2:1: expected timestamp .* say --time-unit"):
+        sim.read_trace(packed)
+    with pytest.warns(UserWarning, match="sorted by arrival: 1"):
+        read = sim.read_trace(packed, time_unit="ms")
+    assert read["arrival_s"].tolist() == [0, 1.5] and read["prompt_tokens"].tolist() == [10, 20]
+    with pytest.raises(ValueError, match="--time-unit is one of"):
+        sim.read_trace(packed, time_unit="h")
+    packed.write_bytes(gzip.compress(rows)[:-9])
+    with pytest.raises(ValueError, match="a whole gzip file"):
+        sim.read_trace(packed)
+    runs = tmp_path / "runs.json"
+    runs.write_text('{"input_lens": [1], "output_lens": [2]}\n{"input_lens": [3], "output_lens": [4]}\n')
+    with pytest.warns(UserWarning, match="holds 2 runs: run 1 is read"):
+        assert sim.read_trace(runs, rate=1, run=1)["prompt_tokens"].tolist() == [1]
 
 
 def test_runs_repeat() -> None:

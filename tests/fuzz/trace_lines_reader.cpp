@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-// The trace reader on lines of JSON: on any bytes after a first line that makes them be read so, and after the
-// beginning of a row, which goes deeper into the fields.
+// The trace reader on JSON: on any bytes after a first line that makes them be read so, after the beginning of a row,
+// which goes deeper into the fields, and within arrays and documents.
 
 #include "fuzz/trace_promises.hpp"
 
@@ -17,5 +17,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   tessera_test::check_trace_reader(std::string{first} + text);
   tessera_test::check_trace_reader("{\"prompt_tokens\": 1030, \"output_tokens\": 5, " + text);
   tessera_test::check_trace_reader("{\"prompt_tokens\": 1030, \"output_tokens\": 5, \"hash_ids\": " + text + "}\n");
+  tessera_test::check_trace_reader("[{\"prompt_tokens\": 1, \"output_tokens\": 5},\n" + text + "]");
+  tessera_test::check_trace_reader("{\"benchmarks\": [{\"requests\": {\"successful\": [" + text + "]}}]}");
+  tessera_test::check_trace_reader("{\"resourceSpans\": [{\"scopeSpans\": [{\"spans\": [" + text + "]}]}]}");
+  tessera_test::check_trace_reader("{\"input_lens\": [1, 2], \"output_lens\": [3, 4], \"start_times\": " + text + "}");
   return 0;
 }

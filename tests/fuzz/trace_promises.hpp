@@ -62,10 +62,12 @@ inline void check_trace_reader(std::string_view text) {
     }
     require(promises_of_sessions(t));
     require(reasons == t.has_reasoning && scored == t.has_scores);
+    require(t.run >= 1 && t.run <= t.runs && t.out_of_order < t.rows.size());
     const auto rows = sim::schedule_arrivals(t, {.rate = t.has_arrivals ? std::optional<double>{} : 2.0});
     require(rows.size() == t.rows.size() && rows.front().arrival_s >= 0);
   } catch (const sim::input_error& e) {
-    const auto lines = static_cast<std::uint64_t>(std::count(text.begin(), text.end(), '\n'));
+    const auto ends = [](char c) { return c == '\n' || c == '\r'; };
+    const auto lines = static_cast<std::uint64_t>(std::count_if(text.begin(), text.end(), ends));
     require(e.line() >= 1 && e.line() <= lines + 1);
     require(e.column() >= 1 && e.column() <= text.size() + 1);
     const std::string_view what = e.what();

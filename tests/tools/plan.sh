@@ -134,13 +134,12 @@ code=0; "$plan" "${some[@]}" --json missing/folder/x.json > out.txt 2> err.txt |
 refused_at 1:1 ''
 refused_at 1:1 'a,b\n1,2\n'
 refused_at 2:1 'prompt_tokens,output_tokens\n'
-refused_at 2:1 'prompt_tokens,output_tokens\n0,3\n'
+refused_at 2:1 'prompt_tokens,output_tokens\n-1,3\n'
 refused_at 2:1 'length\n'
 refused_at 3:1 'length\n5\n0\n'
 refused_at 2:1 'length\n-5\n'
 refused_at 2:1 'length\n5x\n'
 refused_at 3:1 'length\n5\n\n7\n'
-refused_at 2:2 'length\n5\r6\n'
 printf 'length\n%s' "$(yes 1000000000 | head -20)" > bad.csv
 refused --lengths bad.csv --instances 2
 grep -q 'requests x longest^2' err.txt || fail "lengths that do not add up: $(cat err.txt)"

@@ -145,16 +145,33 @@ grep -q '^The trace says when its requests arrive: all seeds' out.txt || fail "n
 grep -q 'were never served: fcfs 2$' out.txt && grep -q 'too few have ended for a ttft_p99 where 1 s' out.txt || fail "nobody is left: $(cat out.txt)"
 
 # Files as others write them, and what to say where something is missing.
-printf '{"input_lens": [50, 60], "output_lens": [5, 6], "request_throughput": 2.5, "errors": ["", ""]}' > vllm.json
+printf '{"input_lens": [50, 60], "output_lens": [5, 6], "request_throughput": 2.5, "ttfts": [1, 2]}' > vllm.json
 code=0; "$replay" --trace vllm.json --policy fcfs > out.txt 2> err.txt || code=$?
 [[ $code -eq 2 ]] && grep -q -- '--rate (requests per second; it was measured at 2.5)' err.txt || fail "no hint: $(cat err.txt)"
 "$replay" --trace vllm.json --policy fcfs --rate 2.5 > out.txt || fail "vLLM's results"
-grep -q "that are not used: 'errors'" out.txt || fail "an unused key is not named: $(cat out.txt)"
+grep -q "that are not used: 'ttfts'" out.txt || fail "an unused key is not named: $(cat out.txt)"
 printf 'TIMESTAMP,ContextTokens,GeneratedTokens\r\n2023-11-16 18:17:03.9,480,10\r\n2023-11-16 18:17:04.4,318,0\r\n2023-11-16 18:17:04.9,318,8' > azure.csv
 "$replay" --trace azure.csv --policy fcfs > out.txt || fail "Azure's columns"
-grep -q '^2 requests, 1 per second' out.txt && grep -q 'generate nothing, and are left out: 1' out.txt || fail "$(cat out.txt)"
+grep -q '^2 requests, 1 per second' out.txt && grep -q 'that are left out: 1 without output$' out.txt || fail "$(cat out.txt)"
 printf '{"prompt_tokens": 100, "output_tokens": 2, "hash_ids": [1, 2, 3, 4, 5, 6, 7]}\n' > hashes.jsonl
 code=0; "$replay" --trace hashes.jsonl --rate 1 --policy fcfs > out.txt 2> err.txt || code=$?
 [[ $code -eq 2 ]] && grep -q -- '--hash-tokens' err.txt || fail "the option is not named: $(cat err.txt)"
 "$replay" --trace hashes.jsonl --rate 1 --policy fcfs --hash-tokens 16 > out.txt || fail "with the option"
+printf 'timestamp,prompt_tokens,completion_tokens,status\n3000,50,5,200\n0,60,6,200\n1000,60,6,500\n' > log.csv
+"$replay" --trace log.csv --policy fcfs --time-unit ms > out.txt || fail "a log in milliseconds"
+grep -q '^2 requests, 0.3333 per second' out.txt && grep -q 'that are left out: 1 failed$' out.txt &&
+  grep -q 'out of order, and are sorted by arrival: 1$' out.txt || fail "a log: $(cat out.txt)"
+if command -v gzip >/dev/null; then
+  # Unpacked, if the tool was built with zlib.
+  gzip -c log.csv > log.csv.gz
+  code=0; "$replay" --trace log.csv.gz --policy fcfs --time-unit ms > out.txt 2> err.txt || code=$?
+  if [[ $code -eq 0 ]]; then
+    grep -q '^2 requests, 0.3333 per second' out.txt || fail "a log in gzip: $(cat out.txt)"
+    head -c 40 log.csv.gz > cut.csv.gz
+    code=0; "$replay" --trace cut.csv.gz --policy fcfs > out.txt 2> err.txt || code=$?
+    [[ $code -eq 2 ]] && grep -q 'cut.csv.gz:1:41: expected a whole gzip file' err.txt || fail "cut: $(cat err.txt)"
+  else
+    [[ $code -eq 2 ]] && grep -q 'a gzip file: unpack it first' err.txt || fail "gzip: $(cat err.txt)"
+  fi
+fi
 echo "replay_answers.sh: ok"

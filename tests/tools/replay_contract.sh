@@ -282,8 +282,10 @@ refused_at 2:3 "${h}1,-3,5\n"
 refused_at 2:1 "${h}nan,3,5\n"
 refused_at 2:1 "${h}inf,3,5\n"
 refused_at 2:3 "${h}1,99999999999999999999,5\n"
-refused_at 3:1 "${h}1,10,5\n0.5,10,5\n"
-refused_at 1:38 'arrival_s,prompt_tokens,output_tokens\r1,10,5\r'
+refused_at 3:1 "${h}1,10,5\nx,10,5\n"
+refused_at 2:3 'arrival_s,prompt_tokens,output_tokens\r1,x,5\r'
+refused_at 2:1 'timestamp,prompt_tokens,output_tokens\n1,10,5\n5,10,5\n'
+grep -q -- '--time-unit' err.txt || fail "a unit is not asked for: $(cat err.txt)"
 refused_at 1:3 'ab\x00cd\n'
 printf "$h" > bad.csv && head -c 1000000 /dev/zero | tr '\0' 1 >> bad.csv && refused --trace bad.csv
 grep -q 'bad.csv:2:' err.txt || fail "a million characters: $(cut -c1-200 err.txt)"
@@ -340,6 +342,11 @@ grep -q '010 begins with a 0' err.txt || fail "octal: $(cat err.txt)"
 refused $w --seed 18446744073709551615
 refused $w --hash-tokens 0
 refused $w --hash-tokens 16
+refused $w --time-unit ms
+refused $w --run 1
+refused --trace kept.csv --time-unit h
+refused --trace kept.csv --run 2
+refused --trace kept.csv --run 0
 refused --trace kept.csv --hash-tokens 16
 refused $w --plot-format png
 refused $w --detection 5

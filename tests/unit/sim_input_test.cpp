@@ -60,6 +60,9 @@ TEST_CASE("positions count lines and bytes from 1", "[sim]") {
   CHECK(at(3) == "2:1");
   CHECK(at(4) == "3:1");
   CHECK(at(6) == "3:3");
+  CHECK(at(100) == "3:3");
+  CHECK(sim::position_of("a\rb\r\nc", 5).line == 3);
+  CHECK(sim::position_of("a\rb\r\nc", 2).column == 1);
 }
 
 std::string refusal(std::string_view text) {
@@ -82,8 +85,11 @@ TEST_CASE("only plain text is taken", "[sim]") {
             .find("f:1:1: expected plain UTF-8, found UTF-16 text") == 0);
   CHECK(refusal(std::string_view{"a\nbc\0d\n", 7}) == "f:2:3: expected text, found a NUL byte (a binary file?)");
   CHECK(refusal("a\r\nb\r\n").empty());
-  CHECK(refusal("a\nbcd\re\n") ==
-        "f:2:4: expected a newline behind a carriage return, found a carriage return '\\r' alone");
+  CHECK(refusal("a\nbcd\re\n").empty());
+  CHECK(refusal("\x1f\x8b\x08") == "f:1:1: expected text, found a gzip file: unpack it first, with gunzip");
+  CHECK(refusal("\x28\xb5\x2f\xfd") == "f:1:1: expected text, found a Zstandard file: unpack it first, with unzstd");
+  CHECK(refusal("PAR1\x15").find("f:1:1: expected text, found a Parquet file: save it as CSV") == 0);
+  CHECK(refusal("PK\x03\x04").find("f:1:1: expected text, found a zip archive or a spreadsheet") == 0);
 }
 
 TEST_CASE("lines end as they do in the world", "[sim]") {
@@ -100,6 +106,10 @@ TEST_CASE("lines end as they do in the world", "[sim]") {
               "a\nb") == "a|b|");
   CHECK(lines("").empty());
   CHECK(lines("\n") == "|");
+  CHECK(lines("a\rb\r") == "a|b|");
+  CHECK(lines("a\rb") == "a|b|");
+  CHECK(lines("a\r\rb\n") == "a||b|");
+  CHECK(lines("\n\r\n\r") == "|||");
   CHECK(sim::without_mark("\xef\xbb") == "\xef\xbb");
 }
 

@@ -331,17 +331,20 @@ NB_MODULE(_sim, m) {
       nb::arg("workload"), nb::arg("requests"), nb::arg("rate").none(), nb::arg("seed"));
   m.def(
       "read_trace",
-      [](const std::string& path, std::optional<double> rate, double rate_scale, std::size_t requests,
-         std::uint64_t seed, std::int64_t hash_tokens) {
-        const sim::trace t = sim::read_trace(path, {.hash_tokens = hash_tokens});
-        nb::list unused;
-        for (const std::string& name : t.unused) unused.append(name);
+      [](const std::string& path, const std::optional<nb::bytes>& text, std::optional<double> rate, double rate_scale,
+         std::size_t requests, std::uint64_t seed, std::optional<std::int64_t> hash_tokens, const std::string& unit,
+         std::size_t run) {
+        const sim::trace_options options{.hash_tokens = hash_tokens, .unit = sim::find_time_unit(unit), .run = run};
+        const sim::trace t =
+            text ? sim::parse_trace({text->c_str(), text->size()}, path, options) : sim::read_trace(path, options);
+        nb::list remarks;
+        for (const std::string& line : sim::remarks(t)) remarks.append(line);
         return nb::make_tuple(columns_of(sim::schedule_arrivals(
                                   t, {.rate = rate, .rate_scale = rate_scale, .requests = requests, .seed = seed})),
-                              unused, t.failed);
+                              remarks);
       },
-      nb::arg("path"), nb::arg("rate").none(), nb::arg("rate_scale"), nb::arg("requests"), nb::arg("seed"),
-      nb::arg("hash_tokens"));
+      nb::arg("path"), nb::arg("text").none(), nb::arg("rate").none(), nb::arg("rate_scale"), nb::arg("requests"),
+      nb::arg("seed"), nb::arg("hash_tokens").none(), nb::arg("time_unit"), nb::arg("run"));
   m.def("replay", &replay, nb::arg("policy"), nb::arg("arrival_s"), nb::arg("prompt_tokens"), nb::arg("output_tokens"),
         nb::arg("reasoning_tokens"), nb::arg("score"), nb::arg("session"), nb::arg("think_s"), nb::arg("calls_tool"),
         nb::arg("tenant"), nb::arg("runs"), nb::arg("prefix_cache"), nb::arg("profile"), nb::arg("instances"),

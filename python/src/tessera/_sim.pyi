@@ -12,8 +12,16 @@ def profiles() -> list[tuple[str, str]]: ...
 def profile_json(name: str) -> str: ...
 def generate(workload: str, requests: int, rate: float | None, seed: int) -> dict[str, Any]: ...
 def read_trace(
-    path: str, rate: float | None, rate_scale: float, requests: int, seed: int, hash_tokens: int
-) -> tuple[dict[str, Any], list[str], int]: ...
+    path: str,
+    text: bytes | None,
+    rate: float | None,
+    rate_scale: float,
+    requests: int,
+    seed: int,
+    hash_tokens: int | None,
+    time_unit: str,
+    run: int,
+) -> tuple[dict[str, Any], list[str]]: ...
 def replay(
     policy: str,
     arrival_s: np.ndarray,

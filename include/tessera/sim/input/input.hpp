@@ -23,11 +23,12 @@ inline constexpr std::size_t max_input_bytes = std::size_t{1} << 32;
 /// Longest line that the readers take, in bytes without its newline.
 inline constexpr std::size_t max_line_bytes = 65536;
 
-/// Line and column of the byte `offset` of `text`. O(offset).
+/// Line and column of the byte `offset` of `text`, with lines as `take_line` takes them. O(offset).
 [[nodiscard]] inline file_position position_of(std::string_view text, std::size_t offset) noexcept {
   file_position at{1, 1};
-  for (const char c : text.substr(0, offset)) {
-    if (c == '\n') {
+  offset = offset < text.size() ? offset : text.size();
+  for (std::size_t i = 0; i != offset; ++i) {
+    if (text[i] == '\n' || (text[i] == '\r' && (i + 1 == text.size() || text[i + 1] != '\n'))) {
       ++at.line;
       at.column = 1;
     } else {
@@ -36,6 +37,9 @@ inline constexpr std::size_t max_line_bytes = 65536;
   }
   return at;
 }
+
+/// What a gzip file begins with.
+inline constexpr std::string_view gzip_magic = "\x1f\x8b";
 
 /// The content of the file `path`, read from its start to its end (so a pipe will do).
 /// @throws input_error the file is missing, cannot be read, or is longer than `max_input_bytes`.
@@ -69,18 +73,19 @@ inline constexpr std::size_t max_line_bytes = 65536;
   return text.substr(0, mark.size()) == mark ? text.substr(mark.size()) : text;
 }
 
-/// The line of `text` that begins at `at`, without what ends it, a newline or a carriage return and a newline; the last
-/// one may end without. `at` goes on to the next line, or to the end of the text. O(line).
+/// The line of `text` that begins at `at`, without what ends it: a newline, a carriage return, or both; the last one
+/// may end without. `at` goes on to the next line, or to the end of the text. O(line).
 [[nodiscard]] constexpr std::string_view take_line(std::string_view text, std::size_t& at) noexcept {
-  const std::size_t newline = text.find('\n', at);
-  std::string_view line = text.substr(at, newline == text.npos ? text.npos : newline - at);
-  at = newline == text.npos ? text.size() : newline + 1;
-  if (!line.empty() && line.back() == '\r') line.remove_suffix(1);
+  std::size_t end = at;
+  while (end != text.size() && text[end] != '\n' && text[end] != '\r') ++end;
+  const std::string_view line = text.substr(at, end - at);
+  const bool both = end + 1 < text.size() && text[end] == '\r' && text[end + 1] == '\n';
+  at = end == text.size() ? end : end + (both ? 2 : 1);
   return line;
 }
 
-/// Refuses what is not plain text: nothing at all, UTF-16, a NUL byte, a carriage return that ends no line, a line
-/// longer than `longest` bytes. O(size of the text).
+/// Refuses what is not plain text: nothing at all, a packed or binary file that is known by its first bytes, UTF-16, a
+/// NUL byte, a line longer than `longest` bytes. O(size of the text).
 /// @param text without a byte order mark. @throws input_error at the first such place.
 inline void require_plain_text(std::string_view text, std::string_view name, std::string_view what,
                                std::size_t longest = max_line_bytes) {
@@ -89,14 +94,21 @@ inline void require_plain_text(std::string_view text, std::string_view name, std
   if (head == "\xff\xfe" || head == "\xfe\xff") {
     throw input_error{name, {1, 1}, "plain UTF-8", "UTF-16 text " + shown(head)};
   }
+  struct kind {
+    std::string_view begin, is;
+  };
+  for (const kind& k :
+       {kind{gzip_magic, "a gzip file: unpack it first, with gunzip"},
+        kind{"\x28\xb5\x2f\xfd", "a Zstandard file: unpack it first, with unzstd"},
+        kind{"PAR1", "a Parquet file: save it as CSV, as with pandas.read_parquet(...).to_csv(..., index=False)"},
+        kind{"PK\x03\x04", "a zip archive or a spreadsheet: save it as CSV"}}) {
+    if (text.substr(0, k.begin.size()) == k.begin) throw input_error{name, {1, 1}, "text", k.is};
+  }
   std::uint64_t line = 1;
   for (std::size_t at = 0; at < text.size(); ++line) {
     const std::string_view row = take_line(text, at);
     if (const std::size_t nul = row.find('\0'); nul != row.npos) {
       throw input_error{name, {line, nul + 1}, "text", "a NUL byte (a binary file?)"};
-    }
-    if (const std::size_t cr = row.find('\r'); cr != row.npos) {
-      throw input_error{name, {line, cr + 1}, "a newline behind a carriage return", "a carriage return '\\r' alone"};
     }
     if (row.size() > longest) {
       throw input_error{name,

@@ -144,6 +144,21 @@ class json_locator {
     });
   }
 
+  /// Calls `take(index, place)` for each element or member of an array or object.
+  template <class Take>
+  void each(const place& parent, Take&& take) const {
+    const bool object = text_[parent.value] == '{';
+    std::size_t at = space(parent.value + 1);
+    for (std::size_t index = 0; at < parent.end && text_[at] != '}' && text_[at] != ']'; ++index) {
+      place member{at, at, at};
+      if (object) member.value = space(space(skip(at)) + 1);  // Past the colon.
+      member.end = skip(member.value);
+      take(index, member);
+      at = space(member.end);
+      if (at < parent.end && text_[at] == ',') at = space(at + 1);
+    }
+  }
+
   /// The value reached from the root by member names and array indices.
   [[nodiscard]] place find(const std::vector<std::string>& path) const {
     std::size_t at = space(0);
@@ -163,21 +178,6 @@ class json_locator {
       if (name == step) found = member;  // Of equal keys the last counts, as in the parser.
     });
     return found;
-  }
-
-  /// Calls `take(index, place)` for each element or member.
-  template <class Take>
-  void each(const place& parent, Take&& take) const {
-    const bool object = text_[parent.value] == '{';
-    std::size_t at = space(parent.value + 1);
-    for (std::size_t index = 0; at < parent.end && text_[at] != '}' && text_[at] != ']'; ++index) {
-      place member{at, at, at};
-      if (object) member.value = space(space(skip(at)) + 1);  // Past the colon.
-      member.end = skip(member.value);
-      take(index, member);
-      at = space(member.end);
-      if (at < parent.end && text_[at] == ',') at = space(at + 1);
-    }
   }
 
   [[nodiscard]] static bool blank(char c) noexcept { return c == ' ' || c == '\n' || c == '\t' || c == '\r'; }

@@ -560,7 +560,7 @@ struct replay_options {
       options.requests == 0 || options.requests > t.rows.size() ? t.rows.size() : options.requests;
   std::vector<trace_row> rows(t.rows.begin(), t.rows.begin() + static_cast<std::ptrdiff_t>(count));
   if (!t.has_arrivals) {
-    if (!options.rate) throw usage_error{fmt::format("{} has no arrivals: name a rate (requests per second)", t.name)};
+    if (!options.rate) throw usage_error{no_arrivals(t, "a rate")};
     // Later turns do not arrive by themselves: sessions begin so much less often.
     std::unordered_set<std::int64_t> begun;
     std::vector<bool> later;

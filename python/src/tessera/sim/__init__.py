@@ -13,13 +13,16 @@ Workloads and results are columns: dicts of numpy arrays, of one length. ``panda
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import warnings
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import product
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -117,17 +120,30 @@ def read_trace(
     rate_scale: float = 1.0,
     requests: int = 0,
     seed: int = 1,
-    hash_tokens: int = 512,
+    hash_tokens: int | None = None,
+    time_unit: str = "",
+    run: int = 0,
 ) -> Columns:
-    """The requests of a file, CSV or lines of JSON; only the first so many, if `requests` is not 0.
+    """The requests of a file, CSV or JSON, in gzip or not; only the first so many, if `requests` is not 0.
 
-    One without arrivals needs a rate. Each of the `hash_ids` stands for `hash_tokens` of the prompt. Columns that the
-    simulator has no use for are warned of, and rows of a log that generate nothing, which are left out."""
-    columns, unused, failed = _sim.read_trace(os.fspath(path), rate, rate_scale, requests, seed, hash_tokens)
-    if unused:
-        warnings.warn(f"columns of {os.fspath(path)} that are not used: {', '.join(unused)}", stacklevel=2)
-    if failed:
-        warnings.warn(f"rows of {os.fspath(path)} that generate nothing, and are left out: {failed}", stacklevel=2)
+    One without arrivals needs a rate. Each of the `hash_ids` stands for `hash_tokens` of the prompt; None: as many as
+    the format has, 512 or 16. `time_unit` is that of arrivals that are numbers, s, ms, us or ns, where the file does
+    not tell. `run` is the one to read of a benchmark's file with several, from 1; 0: the last. What is not used, left
+    out or sorted is warned of."""
+    name = os.fspath(path)
+    text = None
+    if Path(name).is_file():
+        with open(name, "rb") as file:
+            packed = file.read(2) == b"\x1f\x8b"
+        if packed:
+            try:
+                with gzip.open(name) as file:
+                    text = file.read()
+            except (OSError, EOFError, zlib.error) as error:
+                raise ValueError(f"{name}: expected a whole gzip file, found {error}") from None
+    columns, remarks = _sim.read_trace(name, text, rate, rate_scale, requests, seed, hash_tokens, time_unit, run)
+    for remark in remarks:
+        warnings.warn(remark, stacklevel=2)
     return _columns(columns)
 
 

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <tessera/sim/error.hpp>
+#include <tessera/sim/input/trace_row.hpp>
+#include <tessera/sim/input/trace_time.hpp>
+
+#include <fmt/format.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+/// @file
+/// What a trace is, and what its reader must be told.
+
+TESSERA_NAMESPACE_BEGIN
+
+namespace sim {
+
+/// Rows of a trace that are left out, by the reason.
+struct rows_left_out {
+  std::size_t failed = 0;     ///< Their status says so.
+  std::size_t no_prompt = 0;  ///< They have 0 prompt tokens.
+  std::size_t no_output = 0;  ///< They have 0 output tokens.
+  std::size_t others = 0;     ///< They are no requests: other spans, the warm-up of a benchmark.
+
+  /// All of them.
+  [[nodiscard]] std::size_t count() const noexcept { return failed + no_prompt + no_output + others; }
+};
+
+/// They in words: `2 failed, 1 without output`; empty if there are none.
+[[nodiscard]] inline std::string describe(const rows_left_out& rows) {
+  const std::array<std::pair<std::size_t, std::string_view>, 4> kinds{{{rows.failed, "failed"},
+                                                                       {rows.no_prompt, "without a prompt"},
+                                                                       {rows.no_output, "without output"},
+                                                                       {rows.others, "no requests"}}};
+  std::string out;
+  for (const auto& [n, kind] : kinds) {
+    if (n != 0) out += fmt::format("{}{} {}", out.empty() ? "" : ", ", n, kind);
+  }
+  return out;
+}
+
+/// What a trace file holds.
+struct trace {
+  std::string name;                   ///< The path, or what the caller called the text.
+  std::string_view read_as;           ///< Whose format it is.
+  std::vector<trace_row> rows;        ///< At least one; in order of arrival if there are arrivals.
+  bool has_arrivals = false;          ///< Else every `arrival_s` is NaN: see `schedule_arrivals` (workload.hpp).
+  bool has_reasoning = false;         ///< At least one row has reasoning tokens.
+  bool has_scores = false;            ///< At least one row has a score.
+  bool has_sessions = false;          ///< At least one row is a later turn of a session.
+  bool has_tenants = false;           ///< At least one row says whose it is.
+  bool has_prefixes = false;          ///< At least one row names runs of its prompt.
+  std::vector<std::string> unused{};  ///< Columns that the reader has no use for, in their order; at most 64 of them.
+  rows_left_out left_out{};           ///< Rows that are not in `rows`.
+  std::size_t out_of_order = 0;       ///< Rows that came earlier than one above them, before they were sorted.
+  std::size_t runs = 1;               ///< So many runs of a benchmark are in the file.
+  std::size_t run = 1;                ///< This one of them was read.
+  std::string unit_said{};  ///< Not empty: how the unit of the arrivals was inferred, where it could be wrong.
+  double own_rate = 0;      ///< Without arrivals: requests per second, if the file says; else 0.
+};
+
+/// What a reader of traces may be told.
+struct trace_options {
+  std::optional<std::int64_t>
+      hash_tokens{};                 ///< Tokens for each of the `hash_ids`, at least 1; none: as the format has.
+  time_unit unit = time_unit::told;  ///< Of arrivals that are numbers.
+  std::size_t run = 0;               ///< Which run of a benchmark's file, from 1; 0: the last.
+  /// Unpacks a gzip file; none: such a file is refused. @throws input_error what is packed is damaged
+  std::string (*gunzip)(std::string_view packed, std::string_view name) = nullptr;
+};
+
+/// Most tokens in one field of a trace.
+inline constexpr std::int64_t max_trace_tokens = 1'000'000'000;
+/// Latest arrival in a trace, in seconds: enough for Unix time.
+inline constexpr double max_trace_seconds = 1e12;
+/// Most rows in a trace.
+inline constexpr std::size_t max_trace_rows = 20'000'000;
+
+}  // namespace sim
+TESSERA_NAMESPACE_END
