@@ -3,6 +3,7 @@
 
 #include <tessera/sim/cluster/cluster.hpp>
 #include <tessera/sim/cluster/placement_name.hpp>
+#include <tessera/sim/input/did_you_mean.hpp>
 #include <tessera/sim/input/split_list.hpp>
 
 #include <fmt/format.h>
@@ -228,7 +229,8 @@ namespace detail {
     if (found == all.end()) {
       std::vector<std::string_view> allowed;
       for (const policy& p : all) allowed.push_back(p.name);
-      throw usage_error{fmt::format("unknown {} {}; there are: {}", what, shown(name), fmt::join(allowed, ", "))};
+      throw usage_error{fmt::format("unknown {} {}{}; there are: {}", what, shown(name), did_you_mean(name, allowed),
+                                    fmt::join(allowed, ", "))};
     }
     policy one = colon == item.size() ? *found : detail::with_parameters(*found, item.substr(colon + 1), what);
     const auto again = [&](const policy& p) { return p.name == one.name; };
