@@ -26,6 +26,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -280,7 +281,9 @@ inline std::string say_peak(const std::vector<sim::trace_row>& rows) {
   const double rate = sim::mean_rate(rows);
   if (rows.size() < fewest || !(rate > 0)) return {};
   const double span = rows.back().arrival_s - rows.front().arrival_s;
-  const double width = span >= 600 ? 60 : span / 10;
+  const double tenth = span / 10;
+  const double power = std::pow(10.0, std::floor(std::log10(tenth)));
+  const double width = span >= 600 ? 60 : power * (tenth >= 5 * power ? 5 : tenth >= 2 * power ? 2 : 1);
   std::size_t most = 0;
   double from = 0;
   for (std::size_t begin = 0, end = 0; begin != rows.size(); ++begin) {
@@ -416,18 +419,22 @@ inline std::vector<sim::fault_time> fault_times(const std::vector<sim::fault>& f
   return times;
 }
 
+/// Which objectives an idle instance misses; empty if none, or if there are instances of several kinds.
+inline std::string describe_idle(const std::vector<sim::machines>& cluster, const sim::cluster_options& options,
+                                 const std::vector<sim::trace_row>& rows, const std::vector<sim::slo_bound>& slo) {
+  if (cluster.size() != 1) return {};
+  return sim::describe_idle_misses(slo, rows,
+                                   {.timer = options.instance.timer,
+                                    .token_budget = options.instance.step.token_budget.count(),
+                                    .host_request_seconds = options.host_request_seconds});
+}
+
 /// What is to be known of a load on these instances before any run: objectives that an idle instance misses, prompts
 /// beyond the model's context, arrivals in ticks, profiles that were not measured. A line each.
 inline std::string describe_load(const row_source& source, const std::vector<sim::machines>& cluster,
                                  const sim::cluster_options& options, const std::vector<sim::trace_row>& rows,
                                  const std::vector<sim::slo_bound>& slo) {
-  std::string out;
-  if (cluster.size() == 1) {
-    out += sim::describe_idle_misses(slo, rows,
-                                     {.timer = options.instance.timer,
-                                      .token_budget = options.instance.step.token_budget.count(),
-                                      .host_request_seconds = options.host_request_seconds});
-  }
+  std::string out = describe_idle(cluster, options, rows, slo);
   const sim::model_spec& model = cluster.front().profile.model;
   const auto too_long = std::count_if(rows.begin(), rows.end(), [&](const sim::trace_row& r) {
     return r.prompt_tokens + r.output_tokens > model.max_context;

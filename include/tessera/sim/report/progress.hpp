@@ -81,16 +81,18 @@ class run_pace {
 
   /// A run under way.
   struct running {
-    std::size_t kind = 0;
+    std::size_t run = 0;    ///< Its number.
+    std::size_t kind = 0;   ///< Its kind.
     double part = 0;        ///< That is done, 0 to 1.
     double left_s = never;  ///< NaN: not known yet.
   };
   /// Of the runs under way the one that has longest to go; none if there is none. O(runs).
   [[nodiscard]] std::optional<running> slowest(double now) const {
     std::optional<running> worst;
-    for (const run& r : runs_) {
+    for (std::size_t i = 0; i != runs_.size(); ++i) {
+      const run& r = runs_[i];
       if (!r.is_under_way()) continue;
-      const running x{.kind = r.kind, .part = r.done / r.work, .left_s = r.left(now)};
+      const running x{.run = i, .kind = r.kind, .part = r.work > 0 ? r.done / r.work : 1, .left_s = r.left(now)};
       if (!worst || !(x.left_s <= worst->left_s)) worst = x;
     }
     return worst;
