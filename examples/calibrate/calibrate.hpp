@@ -307,7 +307,8 @@ inline void run(const arguments& a) {
       j["check"]["host_step_plausible"] = host <= most_host_step;
       if (host > most_host_step) {
         text += fmt::format(
-            "{:.1f} ms of host time in each step is more than engines were found to take (1 to 3 ms): something else is "
+            "{:.1f} ms of host time in each step is more than engines were found to take (1 to 3 ms): something else "
+            "is "
             "missing in the profile, {}.\n",
             1e3 * host,
             c.profile.parallel.devices() > 1 ? "for instance its link between devices (parallel.bytes_per_s, latency_s)"

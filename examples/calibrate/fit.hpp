@@ -73,8 +73,8 @@ inline constexpr double unsplit = 1.25;
 /// Relative error of a step that counts as one standard deviation: what steps scatter, and forms leave out.
 inline constexpr double step_spread = 0.015;
 
-/// A profile with its terms within what a file of a profile may say, so that what is written can be read. A knee below 1
-/// would make two parts together take longer than one after the other.
+/// A profile with its terms within what a file of a profile may say, so that what is written can be read. A knee below
+/// 1 would make two parts together take longer than one after the other.
 inline sim::profile within_bounds(sim::profile p) {
   for (const sim::detail::term_key& k : sim::detail::term_keys) {
     p.terms.*k.value = std::clamp(p.terms.*k.value, k.least, k.most);

@@ -502,7 +502,8 @@ bool run(arguments a) {
         fmt::format("--price-per-gpu-hour is a number above 0, below 1e9, not {:g}", *a.price_per_gpu)};
   }
   if (of_rate && (!a.setting.faults.empty() || a.setting.mtbf)) {
-    throw sim::usage_error{"--fault and --mtbf go with --find instances: at another rate they would hit other requests"};
+    throw sim::usage_error{
+        "--fault and --mtbf go with --find instances: at another rate they would hit other requests"};
   }
   if (a.jobs) replay::positive(*a.jobs, 1024, "--jobs");
   replay::positive(a.seeds, most_seeds, "--seeds");
@@ -574,9 +575,9 @@ bool run(arguments a) {
                           : fmt::format("seeds {} to {}", a.setting.seed, a.setting.seed + a.seeds - 1),
              of_rate ? fmt::format("{} x ", most) : "", say_instance(q.profile), options.instance.limits.blocks,
              a.setting.size.block_size, replay::say_routers(a.setting),
-             of_rate ? "The highest rate"
-                     : least == 1 ? fmt::format("The fewest instances, at most {},", most)
-                              : fmt::format("The fewest instances, at least {} and at most {},", least, most),
+             of_rate      ? "The highest rate"
+             : least == 1 ? fmt::format("The fewest instances, at most {},", most)
+                          : fmt::format("The fewest instances, at least {} and at most {},", least, most),
              a.setting.slo, replay::describe_load(source, largest, options, rows, q.slo));
   std::fflush(people);
 
@@ -656,7 +657,8 @@ int main(int argc, char** argv) {
   app.add_option("--instances-max", a.instances_max, "look no further than that")->capture_default_str();
   app.add_option("--instances", a.instances, "engine instances, for --find rate");
   app.add_option("--price-per-hour", a.price, "of one instance, in any money: what a million tokens cost");
-  app.add_option("--price-per-gpu-hour", a.price_per_gpu, "the same of one device, of which an instance may have several");
+  app.add_option("--price-per-gpu-hour", a.price_per_gpu,
+                 "the same of one device, of which an instance may have several");
   replay::add_instance_options(app, a.setting);
   replay::add_fault_options(app, a.setting);
   app.add_option("--seeds", a.seeds, "of this seed and those after it all runs must meet the objectives")

@@ -530,10 +530,9 @@ std::string make_page(experiment& e, const arguments& a, const std::string& tabl
                       const std::string& explained, const std::vector<std::filesystem::path>& pictures) {
   std::vector<std::pair<std::string, std::string>> facts;
   for (auto& [name, value] : sim::csv_cells(e.points.front().what)) {
-    const bool varied = e.swept && (name.rfind("sweep_", 0) == 0 ||
-                                    name == (e.swept->parameter == "instances" ? "instances" : "rate"));
-    if (!value.empty() && !varied)
-      facts.emplace_back(name, value);
+    const bool varied =
+        e.swept && (name.rfind("sweep_", 0) == 0 || name == (e.swept->parameter == "instances" ? "instances" : "rate"));
+    if (!value.empty() && !varied) facts.emplace_back(name, value);
   }
   facts.emplace_back("requests", fmt::format("{}", e.points.front().requests));
   if (e.swept) facts.emplace_back("sweep", a.sweep);

@@ -440,8 +440,9 @@ inline std::string describe_load(const row_source& source, const std::vector<sim
     return r.prompt_tokens + r.output_tokens > model.max_context;
   });
   if (model.max_context > 0 && too_long != 0) {
-    out += fmt::format("Longer than the {} tokens of context that {} has, so a server would refuse them: {} requests.\n",
-                       model.max_context, model.name, too_long);
+    out +=
+        fmt::format("Longer than the {} tokens of context that {} has, so a server would refuse them: {} requests.\n",
+                    model.max_context, model.name, too_long);
   }
   if (source.has_arrivals() && !source.has_sessions() && sim::mean_rate(rows) > 0) {
     constexpr std::size_t fewest = 32;
@@ -513,9 +514,10 @@ inline void add_load_options(CLI::App& app, setting& a) {
   app.add_option("--seed", a.seed, "of everything that is drawn")->capture_default_str();
   app.add_option("--hash-tokens", a.hash_tokens, "tokens of the prompt that each of a trace's hash_ids stands for")
       ->capture_default_str();
-  app.add_option("--slo", a.slo,
-                 "objectives in seconds, as ttft_p99=2,tpot_p99=0.05 (also first_token, e2e, normalized_latency): goodput, "
-                 "which policies meet them, and what policies that plan for promises are told");
+  app.add_option(
+      "--slo", a.slo,
+      "objectives in seconds, as ttft_p99=2,tpot_p99=0.05 (also first_token, e2e, normalized_latency): goodput, "
+      "which policies meet them, and what policies that plan for promises are told");
   app.add_option("--warmup", a.warmup, "leave out the requests of so many seconds at the beginning")
       ->capture_default_str();
   app.add_option("--drain", a.drain, "leave out those of so many seconds before the last arrival")

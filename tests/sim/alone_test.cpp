@@ -40,11 +40,10 @@ TEST_CASE("what a request takes alone is what the simulator gives it on an idle 
                                .answer_tokens = answer};
       const sim::machines kind{1, p};
       const sim::cluster_options options = sim::size_cluster({&kind, 1}, {}, {&row, 1}, sim::spelling::options);
-      const auto run = sim::cluster<tessera::fcfs<sim::request>, sim::placed<>>{options}.run({&row, 1},
-                                                                                             [](std::size_t) {});
+      const auto run =
+          sim::cluster<tessera::fcfs<sim::request>, sim::placed<>>{options}.run({&row, 1}, [](std::size_t) {});
       const sim::request_record& real = run.requests.front();
-      const sim::request_record told =
-          sim::alone(row, idle(p, options.instance.step.token_budget.count()));
+      const sim::request_record told = sim::alone(row, idle(p, options.instance.step.token_budget.count()));
       CHECK(told.first_token_s() == approx(real.first_token_s()).epsilon(1e-6));
       CHECK(told.e2e() == approx(real.e2e()).epsilon(1e-3));
       if (answer > 0) {
@@ -60,7 +59,8 @@ TEST_CASE("what a request takes alone is what the simulator gives it on an idle 
 TEST_CASE("objectives that an idle instance misses are named, with what reasoning has to do with it", "[sim]") {
   const sim::idle_instance on = idle(sim::find_profile("h100-80gb-x4-llama-3.3-70b"));
   std::vector<sim::trace_row> rows(100, {.prompt_tokens = 500, .output_tokens = 100, .answer_tokens = 100});
-  for (std::size_t i = 0; i != 15; ++i) rows[i] = {.prompt_tokens = 500, .output_tokens = 1500, .reasoning_tokens = 1400, .answer_tokens = 100};
+  for (std::size_t i = 0; i != 15; ++i)
+    rows[i] = {.prompt_tokens = 500, .output_tokens = 1500, .reasoning_tokens = 1400, .answer_tokens = 100};
   const auto said = [&](const char* slo) { return sim::describe_idle_misses(sim::parse_slo(slo), rows, on); };
   const std::string reasoning = said("ttft_p99=1.5,tpot_p99=0.06");
   CHECK(reasoning.find("An idle instance already misses ttft_p99: it takes 2") == 0);

@@ -49,6 +49,8 @@ for p in one, sweep, odd:
     assert "version" in p.text and "h100-96gb-qwen-32b" in p.text
 for word in "fcfs", "pascal", "TTFT p99", "least-load", "meet the SLO", "ttft_p99=30", "reasoning-chat":
     assert word in one.text, word
+# What was run comes first; a sweep does not say that it ran at one value.
+assert one.text.index("300 requests") < one.text.index("Numbers") and "2 x h100-96gb-qwen-32b" in one.text
 assert "Goodput" in sweep.text and "the objectives" in sweep.text
 assert "'<b>'" in odd.text and "<i>&.csv" in odd.text and "\u00b1" in odd.text
 P

@@ -17,12 +17,12 @@ namespace sim = tessera::sim;
 
 TEST_CASE("a misspelt name is told what it may have meant", "[sim]") {
   const std::vector<std::string_view> names{"fcfs", "rr", "pascal", "pascal-paced", "due-first", "sarathi"};
-  CHECK(sim::did_you_mean("due_first", names) == "; did you mean due-first?");
-  CHECK(sim::did_you_mean("Pascal", names) == "; did you mean pascal?");
-  CHECK(sim::did_you_mean("pascalpaced", names) == "; did you mean pascal-paced?");
+  CHECK(sim::did_you_mean("due_first", names) == " (did you mean due-first?)");
+  CHECK(sim::did_you_mean("Pascal", names) == " (did you mean pascal?)");
+  CHECK(sim::did_you_mean("pascalpaced", names) == " (did you mean pascal-paced?)");
   CHECK(sim::did_you_mean("fcsf", names).empty());  // two letters of four
-  CHECK(sim::did_you_mean("fcf", names) == "; did you mean fcfs?");
-  CHECK(sim::did_you_mean("due", names) == "; did you mean due-first?");
+  CHECK(sim::did_you_mean("fcf", names) == " (did you mean fcfs?)");
+  CHECK(sim::did_you_mean("due", names) == " (did you mean due-first?)");
   CHECK(sim::did_you_mean("nonsense", names).empty());
   CHECK(sim::did_you_mean("", names).empty());
   CHECK(sim::did_you_mean("x", names).empty());
@@ -31,7 +31,8 @@ TEST_CASE("a misspelt name is told what it may have meant", "[sim]") {
     static_cast<void>(sim::find_profile("h200"));
     CHECK(false);
   } catch (const sim::usage_error& e) {
-    CHECK(std::string_view{e.what()}.find("'h200'; did you mean h200-llama-3.1-8b, h200-141gb-llama-3.1-8b, ") != std::string_view::npos);
+    CHECK(std::string_view{e.what()}.find("'h200' (did you mean h200-llama-3.1-8b, h200-141gb-llama-3.1-8b, ") !=
+          std::string_view::npos);
   }
 }
 

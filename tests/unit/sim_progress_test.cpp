@@ -58,11 +58,11 @@ TEST_CASE("what is no terminal gets a line every ten seconds, and none of a shor
     CHECK(std::ftell(f) == 0);
     bar.update(5, 10);
     bar.update(6, 19);  // too soon
-    bar.update(8, 20, [] { return sim::progress_bar::words{.left_s = 130, .note = "due-first 12 %, 2 min 10 s left"}; });
+    bar.update(8, 20,
+               [] { return sim::progress_bar::words{.left_s = 130, .note = "due-first 12 %, 2 min 10 s left"}; });
     bar.clear();
   }
-  CHECK(content(f) ==
-        "fcfs: 50 %, 10 s left\nfcfs: 80 %, 2 min 10 s left; due-first 12 %, 2 min 10 s left\n");
+  CHECK(content(f) == "fcfs: 50 %, 10 s left\nfcfs: 80 %, 2 min 10 s left; due-first 12 %, 2 min 10 s left\n");
   CHECK(std::fclose(f) == 0);
 }
 
@@ -72,7 +72,7 @@ TEST_CASE("what runs have left is told by the pace of each, and of its kind", "[
   CHECK(std::isnan(pace.left(0, 1)));
   CHECK_FALSE(pace.slowest(0));
   pace.begin(0, 0);
-  pace.end(0, 2);  // 50 a second
+  pace.end(0, 2);                       // 50 a second
   CHECK(pace.left(2, 1) == approx(6));  // three more at the mean pace
   pace.begin(1, 2);
   CHECK(std::isnan(pace.slowest(2)->left_s));

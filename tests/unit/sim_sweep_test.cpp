@@ -128,7 +128,10 @@ TEST_CASE("a picture of a sweep has numbers on every axis, and a line for each o
   CHECK(script.find("set ytics (0.02, 0.05)") == script.npos);
   CHECK(script.find("set ytics (0.02, 0.04, 0.06)\n") != script.npos);
   CHECK(script.find("'ttft_p99 = 3 s'") != script.npos);
-  CHECK(script.find("unset label") != script.npos);                  // no line of TTFT's in TPOT's panel
+  CHECK(script.find("set xtics") == script.npos);
+  CHECK(sim::sweep_script({"instances", {1, 4}}, std::vector<sim::sweep_curve>{{"a", {{a}, {b}}}}, "t")
+            .find("set xtics 1\n") != script.npos);                 // there is no half an instance
+  CHECK(script.find("unset label") != script.npos);                 // no line of TTFT's in TPOT's panel
   CHECK(script.find("set yrange [97.51:98.49]\n") != script.npos);  // four lines at 98 % are not one at the top
 }
 

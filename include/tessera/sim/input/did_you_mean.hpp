@@ -24,7 +24,9 @@ namespace detail {
 /// Letters to insert, delete or replace until one is the other; capitals and small letters are alike, `_` and `-` too.
 /// O(product of the lengths).
 [[nodiscard]] inline std::size_t edit_distance(std::string_view a, std::string_view b) {
-  const auto plain = [](char c) { return c == '_' ? '-' : c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; };
+  const auto plain = [](char c) {
+    return c == '_' ? '-' : c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  };
   std::vector<std::size_t> row(b.size() + 1);
   std::iota(row.begin(), row.end(), std::size_t{0});
   for (std::size_t i = 0; i != a.size(); ++i) {
@@ -41,8 +43,8 @@ namespace detail {
 
 }  // namespace detail
 
-/// `; did you mean due-first?` of the nearest of `names`, if at most a quarter of the letters differ; else of those that
-/// begin with `wrong`, at most six. Empty if there are none.
+/// ` (did you mean due-first?)` of the nearest of `names`, if at most a quarter of the letters differ; else of those
+/// that begin with `wrong`, at most six. Empty if there are none.
 [[nodiscard]] inline std::string did_you_mean(std::string_view wrong, const std::vector<std::string_view>& names) {
   if (wrong.empty() || wrong.size() > 64) return {};
   std::vector<std::string_view> meant;
@@ -58,7 +60,7 @@ namespace detail {
       if (name.starts_with(wrong) && meant.size() < 6) meant.push_back(name);
     }
   }
-  return meant.empty() ? std::string{} : fmt::format("; did you mean {}?", fmt::join(meant, ", "));
+  return meant.empty() ? std::string{} : fmt::format(" (did you mean {}?)", fmt::join(meant, ", "));
 }
 
 }  // namespace sim

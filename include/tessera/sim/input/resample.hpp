@@ -24,13 +24,13 @@ namespace sim {
   constexpr std::size_t fewest = 4;
   constexpr std::size_t requests = 32;
   if (rows.size() < fewest * requests || !(rows.back().arrival_s > rows.front().arrival_s)) return 0;
-  const bool tied = std::any_of(rows.begin(), rows.end(),
-                                [](const trace_row& r) { return r.session >= 0 || !r.runs.empty(); });
+  const bool tied =
+      std::any_of(rows.begin(), rows.end(), [](const trace_row& r) { return r.session >= 0 || !r.runs.empty(); });
   return tied ? 0 : std::min(most, rows.size() / requests);
 }
 
-/// Rows like `rows`: the time is cut into `windows` equal parts, and each has what came in a part as long that begins up
-/// to one window earlier or later, drawn evenly. So days and peaks stay where they are, and bursts of seconds too.
+/// Rows like `rows`: the time is cut into `windows` equal parts, and each has what came in a part as long that begins
+/// up to one window earlier or later, drawn evenly. So days and peaks stay where they are, and bursts of seconds too.
 /// Requires rows in order of arrival and `resample_windows(rows) == windows != 0`. O(rows).
 /// Source: Paparoditis and Politis, "Local block bootstrap" (2002).
 [[nodiscard]] inline std::vector<trace_row> resample(std::span<const trace_row> rows, std::size_t windows,

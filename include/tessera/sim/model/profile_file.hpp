@@ -282,8 +282,8 @@ class profile_reader {
   p.name = root.text("name");
 
   const auto model = root.object("model");
-  model.allow({"name", "parameters", "layers", "query_heads", "kv_heads", "head_dim", "hidden_size", "max_context", "bytes_per_weight",
-               "bytes_per_kv_value", "active_parameters", "experts", "experts_per_token"});
+  model.allow({"name", "parameters", "layers", "query_heads", "kv_heads", "head_dim", "hidden_size", "max_context",
+               "bytes_per_weight", "bytes_per_kv_value", "active_parameters", "experts", "experts_per_token"});
   p.model = {.name = model.text("name"),
              .parameters = model.number("parameters", 1, 1e15),
              .layers = model.whole("layers", 1, 10'000),

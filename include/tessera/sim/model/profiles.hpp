@@ -81,19 +81,31 @@ struct device {
 }
 
 [[nodiscard]] inline model_spec llama_8b() {
-  return {
-      .name = "Llama-3.1-8B", .parameters = 8.03e9, .layers = 32, .query_heads = 32, .kv_heads = 8, .head_dim = 128,
-      .max_context = 131072};
+  return {.name = "Llama-3.1-8B",
+          .parameters = 8.03e9,
+          .layers = 32,
+          .query_heads = 32,
+          .kv_heads = 8,
+          .head_dim = 128,
+          .max_context = 131072};
 }
 [[nodiscard]] inline model_spec qwen_32b() {
-  return {
-      .name = "Qwen2.5-32B", .parameters = 32.76e9, .layers = 64, .query_heads = 40, .kv_heads = 8, .head_dim = 128,
-      .max_context = 131072};
+  return {.name = "Qwen2.5-32B",
+          .parameters = 32.76e9,
+          .layers = 64,
+          .query_heads = 40,
+          .kv_heads = 8,
+          .head_dim = 128,
+          .max_context = 131072};
 }
 [[nodiscard]] inline model_spec llama_70b() {
-  return {
-      .name = "Llama-3.3-70B", .parameters = 70.6e9, .layers = 80, .query_heads = 64, .kv_heads = 8, .head_dim = 128,
-      .max_context = 131072};
+  return {.name = "Llama-3.3-70B",
+          .parameters = 70.6e9,
+          .layers = 80,
+          .query_heads = 64,
+          .kv_heads = 8,
+          .head_dim = 128,
+          .max_context = 131072};
 }
 [[nodiscard]] inline model_spec qwen_30b_a3b() {
   return {.name = "Qwen3-30B-A3B",

@@ -70,7 +70,8 @@ inline constexpr double alike = 0.01;
     }
   }
   if (nearest == nullptr) return {};
-  return fmt::format("{} {:.2g} % {}", to_string(nearest->bound), 100 * std::abs(most - 1), most > 1 ? "above" : "below");
+  return fmt::format("{} {:.2g} % {}", to_string(nearest->bound), 100 * std::abs(most - 1),
+                     most > 1 ? "above" : "below");
 }
 
 /// Why a run does not meet its objectives, in words.

@@ -40,7 +40,8 @@ namespace sim {
     if (p.name == name) return p;
     names.push_back(p.name);
   }
-  throw usage_error{fmt::format("unknown placement {}{}; there are: {}", shown(name), did_you_mean(name, {names.begin(), names.end()}), fmt::join(names, ", "))};
+  throw usage_error{fmt::format("unknown placement {}{}; there are: {}", shown(name),
+                                did_you_mean(name, {names.begin(), names.end()}), fmt::join(names, ", "))};
 }
 
 }  // namespace sim

@@ -33,9 +33,8 @@ struct idle_instance {
 /// token in each step. Decode steps are costed at five contexts, evenly spread, and linearly between them. Of a prompt
 /// that may be found in a prefix cache (`cached`), only the last token is computed. O(prompt / budget).
 [[nodiscard]] inline request_record alone(const trace_row& row, const idle_instance& on, bool cached = false) {
-  request_record r{.prompt_tokens = row.prompt_tokens,
-                   .reasoning_tokens = row.reasoning_tokens,
-                   .answer_tokens = row.answer_tokens};
+  request_record r{
+      .prompt_tokens = row.prompt_tokens, .reasoning_tokens = row.reasoning_tokens, .answer_tokens = row.answer_tokens};
   r.first_scheduled = on.host_request_seconds;
   double now = r.first_scheduled;
   for (std::int64_t done = cached ? row.prompt_tokens - 1 : 0; done < row.prompt_tokens;) {
@@ -86,8 +85,9 @@ struct idle_instance {
   std::string out;
   for (const slo_report::line& l : report.lines) {
     if (l.met) continue;
-    out += fmt::format("An idle instance already misses {}: it takes {} s, {:g} s are asked for, so no rate or size helps",
-                       to_string(l.bound), show_beside(l.value, l.bound.seconds), l.bound.seconds);
+    out +=
+        fmt::format("An idle instance already misses {}: it takes {} s, {:g} s are asked for, so no rate or size helps",
+                    to_string(l.bound), show_beside(l.value, l.bound.seconds), l.bound.seconds);
     if (l.bound.metric == slo_metric::ttft && reason != 0) {
       slo_bound first = l.bound;
       first.metric = slo_metric::first_token;

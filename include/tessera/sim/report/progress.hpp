@@ -60,8 +60,8 @@ namespace sim {
   return fmt::format("{} h {} min", s / 3600, s % 3600 / 60);
 }
 
-/// How much time some runs have left, from the pace of each and of its kind: of two policies one may take fifty times as
-/// long as the other. Times are in seconds on one clock.
+/// How much time some runs have left, from the pace of each and of its kind: of two policies one may take fifty times
+/// as long as the other. Times are in seconds on one clock.
 class run_pace {
  public:
   /// One run more, of so much work. @return its number, counted from 0.
@@ -137,14 +137,16 @@ class run_pace {
     double took = -1;
 
     [[nodiscard]] bool is_under_way() const noexcept { return begun >= 0 && took < 0; }
-    [[nodiscard]] double left(double now) const noexcept { return done > 0 ? (work - done) * (now - begun) / done : never; }
+    [[nodiscard]] double left(double now) const noexcept {
+      return done > 0 ? (work - done) * (now - begun) / done : never;
+    }
   };
   std::vector<run> runs_;
 };
 
 /// Which part of the work is done, and, when a second has passed, the time that is left. On a terminal one line that is
-/// drawn over and over, and wiped at the end; elsewhere, as in a log, a line of its own every ten seconds, so that a run
-/// of minutes is not silent and a short one is. `update` reads the clock.
+/// drawn over and over, and wiped at the end; elsewhere, as in a log, a line of its own every ten seconds, so that a
+/// run of minutes is not silent and a short one is. `update` reads the clock.
 class progress_bar {
  public:
   /// Seconds between two lines where there is no terminal.

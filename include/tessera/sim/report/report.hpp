@@ -90,51 +90,51 @@ struct measure {
 /// What every comparison has.
 [[nodiscard]] inline std::vector<measure> common_measures() {
   return {
-    {"un-", "finished", better::none, 0,
-     [](const summary& s) { return static_cast<double>(s.requests - s.completed - s.rejected); }, 20, when::if_any},
-    {"", "refused", better::none, 0, [](const summary& s) { return static_cast<double>(s.rejected); }, 19,
-     when::if_any},
-    {"TTFT", "mean", better::low, 3, [](const summary& s) { return s.ttft.mean; }, 14},
-    {"TTFT", "p50", better::low, 3, [](const summary& s) { return s.ttft.p50; }, 5, when::once},
-    {"TTFT", "p99", better::low, 3, [](const summary& s) { return s.ttft.p99; }, 18, when::always,
-     "the lowest P99 TTFT", " s"},
-    {"1st token", "p99", better::low, 3,
-     [](const summary& s) { return s.reasoning_share > 0 ? s.first_token.p99 : never; }, 15, when::if_any,
-     "the lowest P99 to the first token of any kind", " s"},
-    {"p99 TTFT", "in faults", better::low, 3, [](const summary& s) { return s.ttft_in_fault.p99; }, 19, when::if_any,
-     "the lowest P99 TTFT of what arrives in faults", " s"},
-    {"TPOT", "mean", better::low, 4, [](const summary& s) { return s.tpot.mean; }, 10},
-    {"TPOT", "p99", better::low, 4, [](const summary& s) { return s.tpot.p99; }, 17, when::always,
-     "the lowest P99 TPOT", " s"},
-    {"e2e", "mean", better::low, 2, [](const summary& s) { return s.e2e.mean; }, 13},
-    {"e2e", "p99", better::low, 2, [](const summary& s) { return s.e2e.p99; }, 9, when::once},
-    {"s/token", "mean", better::low, 4, [](const summary& s) { return s.normalized_latency.mean; }, 11, when::always,
-     "the lowest mean latency per token", " s"},
-    {"pace", "miss %", better::low, 2, [](const summary& s) { return 100 * s.slo_violation_rate; }, 12},
-    {"QoE", "mean", better::high, 4, [](const summary& s) { return s.qoe_mean; }, 3, when::once},
-    {"blocked", "p99", better::low, 3, [](const summary& s) { return s.blocking_p99; }, 4, when::once},
-    {"goodput", "per s", better::high, 3,
-     [](const summary& s) { return s.slo.lines.empty() ? never : s.slo.goodput_requests_per_s; }, 16, when::if_any,
-     "the highest goodput", " per s"},
-    {"tokens", "per s", better::high, 0,
-     [](const summary& s) {
-       return std::isnan(s.window_tokens_per_s) ? s.throughput_tokens_per_s : s.window_tokens_per_s;
-     },
-     15, when::always, "the most tokens per second", ""},
-    {"pre-", "empted", better::none, 0, [](const summary& s) { return static_cast<double>(s.preemptions); }, 8,
-     when::once},
-    {"re-", "covered", better::none, 0, [](const summary& s) { return static_cast<double>(s.faults.recovered); }, 13,
-     when::if_any},
-    {"J per", "token", better::low, 2, [](const summary& s) { return s.joules_per_output_token; }, 13, when::if_any,
-     "the least energy per token", " J"},
-    {"session", "mean", better::low, 1, [](const summary& s) { return s.session.mean; }, 12, when::if_any},
-    {"session", "p99", better::low, 1, [](const summary& s) { return s.session.p99; }, 13, when::if_any,
-     "the lowest P99 of a session's waits", " s"},
-    {"worst", "share %", better::high, 1, [](const summary& s) { return 100 * s.worst_tenant; }, 16, when::if_any,
-     "the fairest shares", " % for the worst tenant"},
-    {"prefix", "hits %", better::none, 1, [](const summary& s) { return 100 * s.prefix_hit_rate; }, 7, when::if_any},
-    {"migra-", "tions", better::none, 0, [](const summary& s) { return static_cast<double>(s.migrations); }, 6,
-     when::if_any},
+      {"un-", "finished", better::none, 0,
+       [](const summary& s) { return static_cast<double>(s.requests - s.completed - s.rejected); }, 20, when::if_any},
+      {"", "refused", better::none, 0, [](const summary& s) { return static_cast<double>(s.rejected); }, 19,
+       when::if_any},
+      {"TTFT", "mean", better::low, 3, [](const summary& s) { return s.ttft.mean; }, 14},
+      {"TTFT", "p50", better::low, 3, [](const summary& s) { return s.ttft.p50; }, 5, when::once},
+      {"TTFT", "p99", better::low, 3, [](const summary& s) { return s.ttft.p99; }, 18, when::always,
+       "the lowest P99 TTFT", " s"},
+      {"1st token", "p99", better::low, 3,
+       [](const summary& s) { return s.reasoning_share > 0 ? s.first_token.p99 : never; }, 15, when::if_any,
+       "the lowest P99 to the first token of any kind", " s"},
+      {"p99 TTFT", "in faults", better::low, 3, [](const summary& s) { return s.ttft_in_fault.p99; }, 19, when::if_any,
+       "the lowest P99 TTFT of what arrives in faults", " s"},
+      {"TPOT", "mean", better::low, 4, [](const summary& s) { return s.tpot.mean; }, 10},
+      {"TPOT", "p99", better::low, 4, [](const summary& s) { return s.tpot.p99; }, 17, when::always,
+       "the lowest P99 TPOT", " s"},
+      {"e2e", "mean", better::low, 2, [](const summary& s) { return s.e2e.mean; }, 13},
+      {"e2e", "p99", better::low, 2, [](const summary& s) { return s.e2e.p99; }, 9, when::once},
+      {"s/token", "mean", better::low, 4, [](const summary& s) { return s.normalized_latency.mean; }, 11, when::always,
+       "the lowest mean latency per token", " s"},
+      {"pace", "miss %", better::low, 2, [](const summary& s) { return 100 * s.slo_violation_rate; }, 12},
+      {"QoE", "mean", better::high, 4, [](const summary& s) { return s.qoe_mean; }, 3, when::once},
+      {"blocked", "p99", better::low, 3, [](const summary& s) { return s.blocking_p99; }, 4, when::once},
+      {"goodput", "per s", better::high, 3,
+       [](const summary& s) { return s.slo.lines.empty() ? never : s.slo.goodput_requests_per_s; }, 16, when::if_any,
+       "the highest goodput", " per s"},
+      {"tokens", "per s", better::high, 0,
+       [](const summary& s) {
+         return std::isnan(s.window_tokens_per_s) ? s.throughput_tokens_per_s : s.window_tokens_per_s;
+       },
+       15, when::always, "the most tokens per second", ""},
+      {"pre-", "empted", better::none, 0, [](const summary& s) { return static_cast<double>(s.preemptions); }, 8,
+       when::once},
+      {"re-", "covered", better::none, 0, [](const summary& s) { return static_cast<double>(s.faults.recovered); }, 13,
+       when::if_any},
+      {"J per", "token", better::low, 2, [](const summary& s) { return s.joules_per_output_token; }, 13, when::if_any,
+       "the least energy per token", " J"},
+      {"session", "mean", better::low, 1, [](const summary& s) { return s.session.mean; }, 12, when::if_any},
+      {"session", "p99", better::low, 1, [](const summary& s) { return s.session.p99; }, 13, when::if_any,
+       "the lowest P99 of a session's waits", " s"},
+      {"worst", "share %", better::high, 1, [](const summary& s) { return 100 * s.worst_tenant; }, 16, when::if_any,
+       "the fairest shares", " % for the worst tenant"},
+      {"prefix", "hits %", better::none, 1, [](const summary& s) { return 100 * s.prefix_hit_rate; }, 7, when::if_any},
+      {"migra-", "tions", better::none, 0, [](const summary& s) { return static_cast<double>(s.migrations); }, 6,
+       when::if_any},
   };
 }
 
@@ -151,8 +151,8 @@ struct measure {
     // Behind the last of the same metric, or the last time.
     auto at = std::find_if(all.rbegin(), all.rend(), [&](const measure& m) { return m.top == top; });
     if (at == all.rend()) at = std::find_if(all.rbegin(), all.rend(), [](const measure& m) { return m.top == "TTFT"; });
-    const auto same = std::find_if(all.begin(), all.end(),
-                                   [&](const measure& m) { return m.top == top && m.bottom == bottom; });
+    const auto same =
+        std::find_if(all.begin(), all.end(), [&](const measure& m) { return m.top == top && m.bottom == bottom; });
     if (same != all.end()) {
       same->worth = std::max(same->worth, asked_worth);
       same->shown = when::always;
@@ -430,12 +430,12 @@ inline constexpr std::size_t table_width = 100;
       const slo_bound& bound = r.front().slo.lines[i].bound;
       const double mean = estimate_mean(value).mean;
       const bool lacking = std::isnan(mean) && r.front().slo.lines[i].met;
-      objectives += fmt::format(
-          "; {} where {:g} s are asked for, {:.2f} % within",
-          lacking            ? fmt::format("{} - (no request has one)", to_string(bound))
-          : std::isnan(mean) ? fmt::format("too few have ended for a {}", to_string(bound))
-                             : fmt::format("{} {} s", to_string(bound), show_beside(mean, bound.seconds)),
-          bound.seconds, 100 * estimate_mean(within).mean);
+      objectives +=
+          fmt::format("; {} where {:g} s are asked for, {:.2f} % within",
+                      lacking            ? fmt::format("{} - (no request has one)", to_string(bound))
+                      : std::isnan(mean) ? fmt::format("too few have ended for a {}", to_string(bound))
+                                         : fmt::format("{} {} s", to_string(bound), show_beside(mean, bound.seconds)),
+                      bound.seconds, 100 * estimate_mean(within).mean);
     }
     objectives += '\n';
   }
@@ -563,8 +563,8 @@ inline constexpr std::string_view script_style =
   return 10 * power;
 }
 
-/// A logarithmic axis, `x` or `y`, over a range above 0, with numbers on it: one that crosses no power of ten has none by
-/// itself.
+/// A logarithmic axis, `x` or `y`, over a range above 0, with numbers on it: one that crosses no power of ten has none
+/// by itself.
 [[nodiscard]] inline std::string log_axis(char axis, double least, double most) {
   std::vector<double> tics;
   std::vector<double> powers;
@@ -593,8 +593,9 @@ inline constexpr std::string_view script_style =
   return fmt::format(
       "set arrow {0} from {1} to {2} nohead front dt 2 lw 1.5 lc rgb '#444444'\n"
       "set label {0} '{3} = {4:g} s' at {5} {6} front noenhanced font ',10' tc rgb '#444444'\n",
-      line, from, to, to_string(bound), bound.seconds, axis == 'x' ? "first " + at + ", graph 0.04" : "graph 0.01, first " + at,
-      axis == 'x' ? "offset 0.5,0" : "offset 0,0.6");
+      line, from, to, to_string(bound), bound.seconds,
+      axis == 'x' ? "first " + at + ", graph 0.5" : "graph 0.01, first " + at,
+      axis == 'x' ? "right offset -0.5,0" : "offset 0,0.6");
 }
 
 /// The objectives of runs that bound this metric; all runs have the same.
@@ -607,7 +608,8 @@ inline constexpr std::string_view script_style =
 }
 
 /// A script that lacks only its terminal and output; empty when there is nothing to draw. @param metric what it is of.
-[[nodiscard]] inline std::string cdf_script(std::span<const run_result> runs, std::string_view title, slo_metric metric) {
+[[nodiscard]] inline std::string cdf_script(std::span<const run_result> runs, std::string_view title,
+                                            slo_metric metric) {
   const slo_bound of{.metric = metric};
   std::string data;
   std::vector<bool> has;
@@ -639,8 +641,8 @@ inline constexpr std::string_view script_style =
     most = std::max(most, b.seconds);
     lines += bound_line('x', b, ++n);
   }
-  return data + std::string{script_style} + fmt::format("set title '{}'\n", title) +
-         "set key bottom right\n" + log_axis('x', least / 1.1, most * 1.1) + lines +
+  return data + std::string{script_style} + fmt::format("set title '{}'\n", title) + "set key bottom right\n" +
+         log_axis('x', least / 1.1, most * 1.1) + lines +
          "set xlabel 'seconds'\nset ylabel 'part of the requests'\nset yrange [0:1]\n" + plot;
 }
 

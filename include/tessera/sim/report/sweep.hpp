@@ -248,6 +248,11 @@ namespace detail {
     }
     data += "EOD\n";
   }
+  // Between two sizes there is none.
+  const double range = what.values.back() - what.values.front();
+  const std::string whole = what.parameter == "instances" && range > 0
+                                ? fmt::format("set xtics {:g}\n", std::max(1.0, detail::round_step(range, 8)))
+                                : std::string{};
   const std::string across = what.values.size() == 1 ? fmt::format("set xrange [{:.6g}:{:.6g}]\n",
                                                                    0.9 * what.values.front(), 1.1 * what.values.front())
                                                      : std::string{};
@@ -263,7 +268,7 @@ namespace detail {
   std::string out =
       data + std::string{detail::script_style} + "set datafile missing '?'\n" +
       fmt::format("set multiplot layout {},1 title {} noenhanced\n", has_slo ? 4 : 2, detail::gnuplot_quoted(title)) +
-      across + "set lmargin 10\nset rmargin 24\nset key outside right top noenhanced\nset xlabel " +
+      across + whole + "set lmargin 10\nset rmargin 24\nset key outside right top noenhanced\nset xlabel " +
       detail::gnuplot_quoted(what.parameter) + "\n";
   if (has_slo) {
     // Where all is near the top, what is below half of it is no part of the picture.
@@ -317,9 +322,8 @@ namespace detail {
     return most > 0 ? lines + detail::log_axis('y', least / 1.1, most * 1.1)
                     : std::string{"unset logscale y\nset yrange [0:1]"};
   };
-  out +=
-      panel("P99 time to the first answering token", "seconds", 4,
-            tail(slo_metric::ttft, [](const summary& s) { return s.ttft.p99; }));
+  out += panel("P99 time to the first answering token", "seconds", 4,
+               tail(slo_metric::ttft, [](const summary& s) { return s.ttft.p99; }));
   out += panel("P99 time per output token", "seconds", 5,
                tail(slo_metric::tpot, [](const summary& s) { return s.tpot.p99; }));
   return out + "unset multiplot\n";
