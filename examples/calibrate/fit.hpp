@@ -2,6 +2,7 @@
 #pragma once
 
 #include <tessera/sim/model/profile.hpp>
+#include <tessera/sim/model/profile_file.hpp>
 #include <tessera/sim/model/step_file.hpp>
 #include <tessera/sim/model/step_time.hpp>
 
@@ -15,6 +16,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <utility>
 #include <vector>
 
 /// @file
@@ -71,6 +73,17 @@ inline constexpr double unsplit = 1.25;
 /// Relative error of a step that counts as one standard deviation: what steps scatter, and forms leave out.
 inline constexpr double step_spread = 0.015;
 
+/// A profile with its terms within what a file of a profile may say, so that what is written can be read. A knee below
+/// 1 would make two parts together take longer than one after the other.
+inline sim::profile within_bounds(sim::profile p) {
+  for (const sim::detail::term_key& k : sim::detail::term_keys) {
+    p.terms.*k.value = std::clamp(p.terms.*k.value, k.least, k.most);
+  }
+  if (p.terms.knee > 0) p.terms.knee = std::max(p.terms.knee, 1.0);
+  p.gpu.launch_seconds = std::min(p.gpu.launch_seconds, 10.0);
+  return p;
+}
+
 /// `base` with these numbers.
 inline sim::profile with_numbers(const sim::profile& base, const vector& logs, bool has_mixed, bool has_history) {
   const auto x = [&](number n) { return std::exp(logs[static_cast<Eigen::Index>(n)]); };
@@ -86,7 +99,7 @@ inline sim::profile with_numbers(const sim::profile& base, const vector& logs, b
   p.terms.least_context = x(number::least_context);
   p.terms.mixed_kv_factor = has_mixed ? 1 + x(number::mixed_kv) : base.terms.mixed_kv_factor;
   p.terms.longest_history_factor = has_history ? x(number::history) : 0;
-  return p;
+  return within_bounds(std::move(p));
 }
 
 /// A profile may say no efficiency above 1, but a device can be faster than its peak is said to be: then the peak was
@@ -213,7 +226,7 @@ inline sim::profile fit(sim::profile base, const std::vector<sim::measured_step>
     has_history = true;
     x = minimise(base, steps, true, true);
   }
-  return with_peaks(with_numbers(base, x, has_mixed, has_history));
+  return within_bounds(with_peaks(with_numbers(base, x, has_mixed, has_history)));
 }
 
 }  // namespace calibrate

@@ -52,6 +52,7 @@ struct arguments {
   std::int64_t instances_max = 64;
   std::optional<std::int64_t> instances;
   std::optional<double> price;
+  std::optional<double> price_per_gpu;
   std::int64_t seeds = 1;
   std::optional<std::int64_t> jobs;
   std::string json;
@@ -77,13 +78,82 @@ double most_hurried(const replay::setting& a, const std::vector<sim::trace_row>&
   return std::max(1.0, most * (1 - 1e-6));  // not to a rounding
 }
 
+/// Who runs what, for a line now and then.
+class watch {
+ public:
+  watch(const std::vector<sim::policy>& policies, std::mutex& one_at_a_time)
+      : policies_{policies}, one_at_a_time_{one_at_a_time}, bar_{"capacity", static_cast<double>(policies.size())} {}
+
+  /// A run begins, of policy `p`. @return its number.
+  std::size_t begin(std::size_t p, std::size_t instances, std::size_t requests) {
+    const std::lock_guard<std::mutex> one{one_at_a_time_};
+    instances_.push_back(instances);
+    const std::size_t run = pace_.add(p, static_cast<double>(requests));
+    pace_.begin(run, bar_.seconds());
+    return run;
+  }
+  /// So many of its requests have ended.
+  void update(std::size_t run, std::size_t done) {
+    const std::lock_guard<std::mutex> one{one_at_a_time_};
+    pace_.update(run, static_cast<double>(done));
+    show();
+  }
+  /// It has ended.
+  void end(std::size_t run) {
+    const std::lock_guard<std::mutex> one{one_at_a_time_};
+    pace_.end(run, bar_.seconds());
+  }
+  /// So many policies are done. Its caller holds the lock.
+  void finished(std::size_t policies) {
+    done_ = policies;
+    show();
+  }
+  /// Its caller holds the lock.
+  void clear() noexcept { bar_.clear(); }
+
+ private:
+  void show() {
+    const double now = bar_.seconds();
+    bar_.update(static_cast<double>(done_), now, [&] {
+      sim::progress_bar::words w;
+      const auto slow = pace_.slowest(now);
+      if (!slow) return w;
+      w.note = fmt::format("{} with {} instance{} {:.0f} %", policies_[slow->kind].name, instances_[slow->run],
+                           instances_[slow->run] == 1 ? "" : "s", 100 * slow->part);
+      if (std::isnan(slow->left_s)) return w;
+      w.note += fmt::format(", {} left", sim::describe_seconds(slow->left_s));
+      // As long as the others took, and no less than what runs.
+      if (done_ != 0) {
+        const auto done = static_cast<double>(done_);
+        w.left_s = std::max(slow->left_s, now / done * (static_cast<double>(policies_.size()) - done));
+      }
+      return w;
+    });
+  }
+
+  const std::vector<sim::policy>& policies_;
+  std::mutex& one_at_a_time_;
+  sim::progress_bar bar_;
+  sim::run_pace pace_;
+  std::vector<std::size_t> instances_;  // by run
+  std::size_t done_ = 0;
+};
+
 /// The runs of one policy, of any size and load.
 class laboratory {
  public:
   /// @param rows of each seed.
-  laboratory(const arguments& a, const sim::policy& p, const std::vector<std::vector<sim::trace_row>>& rows,
-             const sim::profile& profile, const std::vector<sim::slo_bound>& slo, tool::signal_guard& signals)
-      : arguments_{a}, policy_{p}, rows_{rows}, profile_{profile}, slo_{slo}, signals_{signals} {
+  laboratory(const arguments& a, const std::vector<sim::policy>& policies, std::size_t policy,
+             const std::vector<std::vector<sim::trace_row>>& rows, const sim::profile& profile,
+             const std::vector<sim::slo_bound>& slo, tool::signal_guard& signals, watch& watched)
+      : arguments_{a},
+        number_{policy},
+        policy_{policies[policy]},
+        rows_{rows},
+        profile_{profile},
+        slo_{slo},
+        signals_{signals},
+        watched_{watched} {
     const std::vector<sim::trace_row>& first = rows.front();
     trial_.assign(first.begin(),
                   first.begin() + static_cast<std::ptrdiff_t>(std::min(first.size(), replay::trial_requests)));
@@ -112,6 +182,7 @@ class laboratory {
     if (policy_.pools == 0) return {instances, factor, std::nullopt, simulate(options, hurried)};
     sim::cluster_options small = options;
     small.warmup_s = small.drain_s = 0;
+    small.faults.clear();
     const std::vector<sim::trace_row> beginning = sim::hurried(trial_, factor);
     const auto likely =
         sim::likely_divisions(instances, policy_.pools == 3, divisions_tried, [&](const sim::pool_sizes& sizes) {
@@ -132,17 +203,27 @@ class laboratory {
 
   [[nodiscard]] sim::summary simulate(const sim::cluster_options& options,
                                       const std::vector<sim::trace_row>& rows) const {
-    sim::run_result r = policy_.run(options, rows, [this](std::size_t) { signals_.check(); });
+    const std::size_t run = watched_.begin(number_, options.instances, rows.size());
+    std::size_t told = 0;
+    sim::run_result r = policy_.run(options, rows, [&](std::size_t done) {
+      signals_.check();
+      if (done - told < 256) return;  // now and then: others draw, too
+      watched_.update(run, told = done);
+    });
+    watched_.end(run);
     r.numbers.slo = sim::evaluate_slo(slo_, r.requests, r.window);
+    r.numbers.ttft_in_fault = sim::describe_in_fault(replay::fault_times(options.faults), r.requests, r.window);
     return std::move(r.numbers);
   }
 
   const arguments& arguments_;
+  std::size_t number_;
   const sim::policy& policy_;
   const std::vector<std::vector<sim::trace_row>>& rows_;
   const sim::profile& profile_;
   const std::vector<sim::slo_bound>& slo_;
   tool::signal_guard& signals_;
+  watch& watched_;
   std::vector<sim::trace_row> trial_;
 };
 
@@ -169,6 +250,7 @@ struct question {
   double output_rate = 0;  ///< Output tokens per second.
   double token_rate = 0;   ///< Tokens per second.
   bool of_rate = false;    ///< Which question it is.
+  std::string idle{};      ///< Which objectives an idle instance misses.
 
   /// Requests per second in a trial; of sessions as it went, for their later turns wait for answers.
   [[nodiscard]] double rate_of(const sim::capacity_trial& t) const {
@@ -191,6 +273,12 @@ struct question {
   }
 };
 
+/// A profile by name, and how many devices an instance of it has.
+std::string say_instance(const sim::profile& p) {
+  const double devices = p.parallel.devices();
+  return p.name + (devices > 1 ? fmt::format(" of {:g} devices", devices) : std::string{});
+}
+
 std::string division_of(const sim::capacity_trial& t) {
   if (!t.pools) return "colocated";
   const sim::pool_sizes& p = *t.pools;
@@ -211,8 +299,19 @@ std::string format_answers(const question& q, const std::vector<answer>& answers
       division = std::max(division, division_of(**t).size());
     }
   }
-  std::string out = fmt::format("{:{}}  {:{}}  {:{}}  {:>9}  {:>7}  {:>8}  {:>8}  {:>7}  {:>7}{}\n", "policy", name,
-                                "placement", place, "how", division, "instances", "per s", "TTFT p99", "TPOT p99",
+  // Beside the two tails, what else is asked for, and what a fault costs.
+  std::vector<sim::slo_bound> asked;
+  std::string more;
+  for (const sim::slo_bound& b : q.slo) {
+    const bool shown = b.part == 0.99 && (b.metric == sim::slo_metric::ttft || b.metric == sim::slo_metric::tpot);
+    if (shown) continue;
+    asked.push_back(b);
+    more += "  " + to_string(b);
+  }
+  const bool faults = !q.a.setting.faults.empty() || q.a.setting.mtbf;
+  if (faults) more += "  TTFT p99 in faults";
+  std::string out = fmt::format("{:{}}  {:{}}  {:{}}  {:>9}  {:>7}  {:>8}  {:>8}{}  {:>7}  {:>7}{}\n", "policy", name,
+                                "placement", place, "how", division, "instances", "per s", "TTFT p99", "TPOT p99", more,
                                 "goodput", "tok/s", q.a.price ? fmt::format("  {:>8}", "per Mtok") : "");
   for (const answer& x : answers) {
     if (!x.done) continue;
@@ -225,9 +324,16 @@ std::string format_answers(const question& q, const std::vector<answer>& answers
     const auto number = [](double value, int digits) {
       return std::isnan(value) ? std::string{"-"} : fmt::format("{:.{}f}", value, digits);
     };
-    out += fmt::format("{:{}}  {:{}}  {:{}}  {:>9}  {:>7}  {:>8}  {:>8}  {:>7}  {:>7}{}\n", x.policy->name, name,
+    std::string besides;
+    for (const sim::slo_bound& b : asked) {
+      const auto line = std::find_if(s.slo.lines.begin(), s.slo.lines.end(),
+                                     [&](const sim::slo_report::line& l) { return l.bound.metric == b.metric; });
+      besides += fmt::format("  {:>{}}", number(line->value, sim::detail::digits_of(b.metric)), to_string(b).size());
+    }
+    if (faults) besides += fmt::format("  {:>18}", number(s.ttft_in_fault.p99, 3));
+    out += fmt::format("{:{}}  {:{}}  {:{}}  {:>9}  {:>7}  {:>8}  {:>8}{}  {:>7}  {:>7}{}\n", x.policy->name, name,
                        s.placement, place, division_of(t), division, t.instances, number(q.rate_of(t), 2),
-                       number(s.ttft.p99, 3), number(s.tpot.p99, 4), number(s.slo.goodput_requests_per_s, 2),
+                       number(s.ttft.p99, 3), number(s.tpot.p99, 4), besides, number(s.slo.goodput_requests_per_s, 2),
                        number(s.window_tokens_per_s, 0),
                        q.a.price ? fmt::format("  {:>8}", number(q.price_of(t).per_output, 3)) : "");
   }
@@ -275,6 +381,23 @@ std::string name_the_unsettled(const std::vector<answer>& answers) {
   return out;
 }
 
+/// Whose answer turns on less than noise: runs that keep or miss an objective by at most 1 %.
+std::string name_the_close(const question& q, const std::vector<answer>& answers) {
+  std::vector<std::string> close;
+  // Rates are found to a fiftieth: there all are near.
+  for (const answer& x : answers) {
+    if (!x.done || q.of_rate) continue;
+    for (const auto* t : {&x.found.best, &x.found.beyond}) {
+      if (!*t || !sim::is_close((*t)->numbers)) continue;
+      close.push_back(
+          fmt::format("{} with {} ({})", x.policy->name, q.name_of(**t), sim::describe_margin((*t)->numbers.slo)));
+    }
+  }
+  if (close.empty()) return {};
+  return fmt::format("Alike within {:g} % of the objectives, so another day may decide otherwise{}: {}.\n",
+                     100 * sim::alike, q.a.seeds == 1 ? " (--seeds 5 tries it)" : "", fmt::join(close, ", "));
+}
+
 /// Who needs least, or carries most, in a sentence; with the price where there is one.
 std::string conclude(const question& q, const std::vector<answer>& answers) {
   const answer* best = nullptr;
@@ -284,7 +407,7 @@ std::string conclude(const question& q, const std::vector<answer>& answers) {
   for (const answer& x : answers) {
     if (x.done && x.found.best && (best == nullptr || value(x) < value(*best))) best = &x;
   }
-  if (best == nullptr) return "No policy meets the objectives.\n";
+  if (best == nullptr) return "No policy meets the objectives.\n" + q.idle;
   std::vector<std::string> who;
   std::vector<std::string> others;
   for (const answer& x : answers) {
@@ -314,7 +437,7 @@ std::string conclude(const question& q, const std::vector<answer>& answers) {
         p.per_output, p.per_token, *q.a.price);
   }
   if (!others.empty()) out += "; " + sim::detail::enumerate(others);
-  return out + ".\n";
+  return out + ".\n" + name_the_close(q, answers);
 }
 
 std::vector<ordered_json> answers_as_json(const question& q, const std::vector<answer>& answers) {
@@ -371,13 +494,26 @@ bool run(arguments a) {
   if (a.price && !(*a.price > 0 && *a.price < 1e9)) {
     throw sim::usage_error{fmt::format("--price-per-hour is a number above 0, below 1e9, not {:g}", *a.price)};
   }
+  if (a.price && a.price_per_gpu) {
+    throw sim::usage_error{"--price-per-hour, of an instance, and --price-per-gpu-hour exclude each other"};
+  }
+  if (a.price_per_gpu && !(*a.price_per_gpu > 0 && *a.price_per_gpu < 1e9)) {
+    throw sim::usage_error{
+        fmt::format("--price-per-gpu-hour is a number above 0, below 1e9, not {:g}", *a.price_per_gpu)};
+  }
+  if (of_rate && (!a.setting.faults.empty() || a.setting.mtbf)) {
+    throw sim::usage_error{
+        "--fault and --mtbf go with --find instances: at another rate they would hit other requests"};
+  }
   if (a.jobs) replay::positive(*a.jobs, 1024, "--jobs");
   replay::positive(a.seeds, most_seeds, "--seeds");
   const replay::row_source source{a.setting};
+  const sim::profile profile = sim::load_profile(a.setting.profile);
+  if (a.price_per_gpu) a.price = *a.price_per_gpu * profile.parallel.devices();
   question q{.a = a,
              .source = source,
              .rows = {},
-             .profile = sim::load_profile(a.setting.profile),
+             .profile = profile,
              .slo = sim::parse_slo(a.setting.slo),
              .of_rate = of_rate};
   q.rows.reserve(static_cast<std::size_t>(a.seeds));  // so that the first stay where they are
@@ -399,11 +535,16 @@ bool run(arguments a) {
   const std::vector<sim::machines> largest{{most, q.profile}};
   const sim::cluster_options options =
       replay::size_cluster(a.setting, largest, rows, static_cast<std::uint64_t>(a.setting.seed));
+  // Smaller clusters lack the instance that fails.
+  std::size_t least = 1;
+  for (const std::string& text : a.setting.faults) least = std::max(least, sim::parse_fault(text).instance + 1);
+  q.idle = replay::describe_idle(largest, options, rows, q.slo);
   std::vector<std::string> left_out;
   std::erase_if(policies, [&](const sim::policy& p) {
     try {
       sim::require_scores(p, rows, source.name());
       sim::require_instances(p, of_rate ? most : std::min(most, p.most_instances));
+      sim::require_instances(p, of_rate ? most : std::max(least, p.least_instances));
       sim::require_open_placement(p, options);
       return false;
     } catch (const sim::usage_error& why) {
@@ -427,13 +568,17 @@ bool run(arguments a) {
   if (!a.json.empty()) json = std::make_unique<sim::output_file>(a.json);
   if (!a.csv.empty()) csv = std::make_unique<sim::output_file>(a.csv);
   std::FILE* const people = a.json == "-" || a.csv == "-" ? stderr : stdout;
-  fmt::print(people, "{}\n{} requests, {}, {}, {}{}, {} KV blocks of {} tokens each{}\n{} within {}\n\n", source.what(),
-             rows.size(), replay::say_rate(q.rate, rows, source.has_sessions()),
+  fmt::print(people, "{}\n{} requests, {}{}, {}, {}{}, {} KV blocks of {} tokens each{}\n{} within {}\n{}\n",
+             source.what(), rows.size(), replay::say_rate(q.rate, rows, source.has_sessions()),
+             source.has_arrivals() ? replay::say_peak(rows) : "",
              a.seeds == 1 ? fmt::format("seed {}", a.setting.seed)
                           : fmt::format("seeds {} to {}", a.setting.seed, a.setting.seed + a.seeds - 1),
-             of_rate ? fmt::format("{} x ", most) : "", q.profile.name, options.instance.limits.blocks,
+             of_rate ? fmt::format("{} x ", most) : "", say_instance(q.profile), options.instance.limits.blocks,
              a.setting.size.block_size, replay::say_routers(a.setting),
-             of_rate ? "The highest rate" : fmt::format("The fewest instances, at most {},", most), a.setting.slo);
+             of_rate      ? "The highest rate"
+             : least == 1 ? fmt::format("The fewest instances, at most {},", most)
+                          : fmt::format("The fewest instances, at least {} and at most {},", least, most),
+             a.setting.slo, replay::describe_load(source, largest, options, rows, q.slo));
   std::fflush(people);
 
   // Beyond these factors there is nothing to measure, or no time line that is long enough.
@@ -446,43 +591,41 @@ bool run(arguments a) {
   std::vector<answer> answers;
   for (const sim::policy& p : policies) answers.emplace_back().policy = &p;
   sim::live_text table{people, sim::table_width};
-  sim::progress_bar bar{"capacity", static_cast<double>(policies.size())};
   std::mutex one_at_a_time;
+  watch watched{policies, one_at_a_time};
   tool::signal_guard signals{[&] {
     const std::lock_guard<std::mutex> one{one_at_a_time};
     json.reset();
     csv.reset();
-    bar.clear();
+    watched.clear();
     table.clear();
     fmt::print(people, "{}\n{}Interrupted: what is above was done; nothing was written.\n", format_answers(q, answers),
                describe_answers(q, answers));
   }};
   std::size_t done = 0;
   sim::run_parallel(policies.size(), jobs, [&](std::size_t i) {
-    const laboratory lab{a, policies[i], q.rows, q.profile, q.slo, signals};
+    const laboratory lab{a, policies, i, q.rows, q.profile, q.slo, signals, watched};
     sim::capacity found;
     if (of_rate) {
       found = sim::highest_rate([&](double factor) { return lab.run(most, factor); }, slowest, fastest);
     } else {
-      found = sim::fewest_instances(policies[i].least_instances, std::min(most, policies[i].most_instances),
+      found = sim::fewest_instances(std::max(least, policies[i].least_instances),
+                                    std::min(most, policies[i].most_instances),
                                     [&](std::size_t n) { return lab.run(n, 1); });
     }
     const std::lock_guard<std::mutex> one{one_at_a_time};
     answers[i].found = std::move(found);
     answers[i].done = true;
-    bar.clear();
+    watched.clear();
     if (table.draws()) table.show(format_answers(q, answers));
-    bar.update(static_cast<double>(++done));
+    watched.finished(++done);
   });
-  bar.clear();
+  watched.clear();
   table.clear();
   fmt::print(people, "{}\n{}\n{}", format_answers(q, answers), describe_answers(q, answers), conclude(q, answers));
   fmt::print(people, "{}", name_the_unsettled(answers));
   for (const std::string& why : left_out) fmt::print(people, "Left out: {}.\n", why);
-  if (a.seeds > 1 && !source.draws()) {
-    fmt::print(people, "The trace says when its requests arrive: all seeds replay the same ones.\n");
-  }
-  fmt::print(people, "{}{}", source.unused(), source.fewer());
+  fmt::print(people, "{}{}{}", a.seeds > 1 ? source.describe_seeds(a.setting) : "", source.unused(), source.fewer());
   std::fflush(people);
   if (json || csv) {
     const std::vector<ordered_json> found = answers_as_json(q, answers);
@@ -514,7 +657,10 @@ int main(int argc, char** argv) {
   app.add_option("--instances-max", a.instances_max, "look no further than that")->capture_default_str();
   app.add_option("--instances", a.instances, "engine instances, for --find rate");
   app.add_option("--price-per-hour", a.price, "of one instance, in any money: what a million tokens cost");
+  app.add_option("--price-per-gpu-hour", a.price_per_gpu,
+                 "the same of one device, of which an instance may have several");
   replay::add_instance_options(app, a.setting);
+  replay::add_fault_options(app, a.setting);
   app.add_option("--seeds", a.seeds, "of this seed and those after it all runs must meet the objectives")
       ->capture_default_str();
   app.add_option("--jobs", a.jobs, "policies at a time (default: one per core)");

@@ -149,17 +149,34 @@ inline std::string judge_stages(const load& l, double gain) {
     if (best == nullptr || s.normalized_latency.mean < best->normalized_latency.mean) best = &s;
   }
   const double measured = without.normalized_latency.mean / best->normalized_latency.mean;
-  const double tail = without.ttft.p99 / best->ttft.p99;
   const auto change = [](double ratio) {
     return fmt::format("{:.1f} % {}", 100 * std::abs(1 - 1 / ratio), ratio >= 1 ? "lower" : "higher");
   };
-  const char* verdict = "make no difference";
-  if (measured > 1.02) verdict = tail < 0.98 ? "pay in the mean and not in the tail" : "pay";
-  if (measured < 0.98) verdict = "do not pay";
+  // The mean does not tell what the tails do, so all count.
+  struct part {
+    std::string_view name;
+    double ratio;
+  };
+  const std::array<part, 3> parts{{{"latency per token", measured},
+                                   {"P99 TTFT", without.ttft.p99 / best->ttft.p99},
+                                   {"P99 TPOT", without.tpot.p99 / best->tpot.p99}}};
+  std::vector<std::string> better;
+  std::vector<std::string> worse;
+  for (const part& p : parts) {
+    if (p.ratio > 1.02) better.emplace_back(p.name);
+    if (p.ratio < 0.98) worse.emplace_back(p.name);
+  }
+  std::string verdict = "make no difference";
+  if (!better.empty()) verdict = "pay";
+  if (!worse.empty()) verdict = "do not pay";
+  if (!better.empty() && !worse.empty()) {
+    verdict = fmt::format("pay in {} and not in {}", sim::detail::enumerate(better), sim::detail::enumerate(worse));
+  }
   return fmt::format(
-      "Stages {} here: the plan promises a latency per token {} than without stages; in replay, with {} it is {}, and "
-      "P99 TTFT {}.\n",
-      verdict, change(gain), best->policy, change(measured), change(tail));
+      "Stages {} here: the plan promises a latency per token {} than without stages; in replay, with {} it is {}, P99 "
+      "TTFT {} and P99 TPOT {}.\n",
+      verdict, change(gain), best->policy, change(measured), change(parts[1].ratio),
+      std::isnan(parts[2].ratio) ? std::string{"unknown"} : change(parts[2].ratio));
 }
 
 /// Lengths: a trace, or a file of one column that begins with the line `length`; then nothing is known of prompts, and

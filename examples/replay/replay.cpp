@@ -22,6 +22,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -104,6 +105,8 @@ struct experiment {
   std::optional<sim::question> asked{};  ///< What is to be explained of the runs of the first seed.
   bool keeps_all = false;  ///< Whether every request of every run is remembered; else only those of the first seed.
   std::vector<std::string> left_out{};  ///< Why some policies do not run.
+  std::string of_load{};                ///< What is to be known of the load: see `describe_load`.
+  std::string peak{};                   ///< When most requests of a trace come; empty: not said.
 
   /// A run of policy `p` at `points[x]` under the seed `s` after the first; empty: not made.
   [[nodiscard]] std::optional<sim::run_result>& run(std::size_t x, std::size_t p, std::size_t s) {
@@ -143,7 +146,7 @@ point prepare(const row_source& source, const setting& asked, std::size_t seeds)
   std::vector<sim::trace_row> rows = source.rows(asked, seed);
   sim::cluster_options options = size_cluster(asked, cluster, rows, seed);
   // That a later seed leaves nothing to measure is to be known before the first has run.
-  for (std::size_t s = 1; s < seeds && source.draws() && (asked.warmup > 0 || asked.drain > 0); ++s) {
+  for (std::size_t s = 1; s < seeds && (asked.warmup > 0 || asked.drain > 0) && source.draws(asked); ++s) {
     check_window(asked, source.rows(asked, seed + s));
   }
   const double rate = sim::mean_rate(rows);
@@ -198,6 +201,8 @@ void prepare_points(experiment& e, const arguments& a) {
           e.swept->values[v];
     for (const sim::policy& p : e.policies) x.runs.push_back(unsuitable(p, x, e.source).empty());
     x.pools.resize(e.policies.size());
+    if (v == 0 && e.source.has_arrivals()) e.peak = say_peak(x.rows);
+    if (v == 0) e.of_load = describe_load(e.source, x.cluster, x.options, x.rows, e.slo);
     if (e.swept && v != 0) x.rows = {};
   }
   std::vector<sim::policy> kept;
@@ -258,6 +263,21 @@ void run_all(experiment& e, sim::progress_bar& bar, std::mutex& one_at_a_time, t
     std::atomic<std::size_t> used{0};
   };
   std::vector<drawn_rows> drawn(e.points.size() * e.seeds);
+  sim::run_pace pace;
+  for (std::size_t job = 0; job != e.results.size(); ++job) {
+    const point& at = e.points[job / e.policies.size() / e.seeds];
+    const std::size_t p = job % e.policies.size();
+    pace.add(p, at.runs[p] ? static_cast<double>(at.requests) : 0);
+  }
+  const auto words = [&] {
+    const double now = bar.seconds();
+    sim::progress_bar::words w{.left_s = pace.left(now, e.jobs)};
+    if (const auto slow = pace.slowest(now)) {
+      w.note = fmt::format("{} {:.0f} %", e.policies[slow->kind].name, 100 * slow->part);
+      if (!std::isnan(slow->left_s)) w.note += fmt::format(", {} left", sim::describe_seconds(slow->left_s));
+    }
+    return w;
+  };
   std::vector<std::size_t> seeds_done(e.points.size() * e.policies.size());
   sim::run_parallel(e.results.size(), e.jobs, [&](std::size_t job) {
     const std::size_t p = job % e.policies.size();
@@ -275,9 +295,14 @@ void run_all(experiment& e, sim::progress_bar& bar, std::mutex& one_at_a_time, t
     const auto tell = [&](std::size_t done) {
       all_done += done - told;
       told = done;
-      bar.update(static_cast<double>(all_done));
+      pace.update(job, static_cast<double>(done));
+      bar.update(static_cast<double>(all_done), bar.seconds(), words);
     };
     if (at.runs[p]) {
+      {
+        const std::lock_guard<std::mutex> one{one_at_a_time};
+        pace.begin(job, bar.seconds());
+      }
       sim::cluster_options options = *own.options;
       if (at.pools[p]) options.pools = at.pools[p];
       std::unique_ptr<sim::explanation> answer;
@@ -293,10 +318,12 @@ void run_all(experiment& e, sim::progress_bar& bar, std::mutex& one_at_a_time, t
       });
       if (answer) answer->finish(r);
       r.numbers.slo = sim::evaluate_slo(e.slo, r.requests, r.window);
+      r.numbers.ttft_in_fault = sim::describe_in_fault(fault_times(options.faults), r.requests, r.window);
       if (e.swept || (s != 0 && !e.keeps_all)) r.requests = {};
       if (e.swept || s != 0) r.timeline = {};
       const std::lock_guard<std::mutex> one{one_at_a_time};
       tell(own.rows.size());
+      pace.end(job, bar.seconds());
       e.run(x, p, s) = std::move(r);
       if (answer) e.explained[p] = std::move(answer);
       if (++seeds_done[x * e.policies.size() + p] == e.seeds) {
@@ -368,13 +395,9 @@ std::string show_remarks(experiment& e, const arguments& a, bool complete) {
   if (!a.setting.placement.empty()) remarks += name_own_placements(e.policies);
   if (!a.setting.pools.empty()) remarks += name_undivided(e.policies);
   for (const std::string& why : e.left_out) remarks += fmt::format("Left out: {}.\n", why);
-  if (a.seeds > 1 && !e.source.draws()) {
-    remarks +=
-        "The trace says when its requests arrive: all seeds replay the same ones, and intervals do not tell how "
-        "another "
-        "day would be.\n";
-  }
-  return remarks + e.source.unused() + e.source.fewer();
+  if (a.seeds > 1) remarks += e.source.describe_seeds(e.points.front().setting);
+  remarks += name_unplanned(e.policies, a.setting.pools, !e.slo.empty());
+  return remarks + e.of_load + e.source.unused() + e.source.fewer();
 }
 
 /// The table and the remarks.
@@ -399,10 +422,11 @@ std::string show_heading(const experiment& e, const arguments& a) {
   const std::string cluster = e.swept && !rates
                                   ? fmt::format("{:g} to {:g} x {}", e.swept->values.front(), e.swept->values.back(),
                                                 first.cluster.front().profile.name)
-                                  : names_of(first.cluster);
-  return fmt::format("{}\n{} requests, {}, {}\n{}, {} KV blocks of {} tokens each{}\n\n", e.source.what(),
-                     first.requests, rate, seeds, cluster, fmt::join(kv_blocks, " and "), a.setting.size.block_size,
-                     say_routers(a.setting));
+                                  : say_cluster(first.cluster);
+  const bool by_default = !a.instances_given && !(e.swept && !rates);
+  return fmt::format("{}\n{} requests, {}{}, {}\n{}{}, {} KV blocks of {} tokens each{}\n\n", e.source.what(),
+                     first.requests, rate, e.peak, seeds, cluster, by_default ? " (the default of --instances)" : "",
+                     fmt::join(kv_blocks, " and "), a.setting.size.block_size, say_routers(a.setting));
 }
 
 /// The rows of the results as JSON objects: point by point, policy by policy.
@@ -506,8 +530,9 @@ std::string make_page(experiment& e, const arguments& a, const std::string& tabl
                       const std::string& explained, const std::vector<std::filesystem::path>& pictures) {
   std::vector<std::pair<std::string, std::string>> facts;
   for (auto& [name, value] : sim::csv_cells(e.points.front().what)) {
-    if (!value.empty() && !(e.swept && (name == "rate" || name.rfind("sweep_", 0) == 0)))
-      facts.emplace_back(name, value);
+    const bool varied =
+        e.swept && (name.rfind("sweep_", 0) == 0 || name == (e.swept->parameter == "instances" ? "instances" : "rate"));
+    if (!value.empty() && !varied) facts.emplace_back(name, value);
   }
   facts.emplace_back("requests", fmt::format("{}", e.points.front().requests));
   if (e.swept) facts.emplace_back("sweep", a.sweep);
@@ -517,7 +542,7 @@ std::string make_page(experiment& e, const arguments& a, const std::string& tabl
     drawn += sim::html_picture(sim::read_file(picture.string()), picture.stem().string());
   }
   if (pictures.empty()) drawn = "<p>There are no pictures: gnuplot is not installed.</p>\n";
-  std::vector<sim::html_section> sections{{"", sim::html_lines(remarks)}, {"Numbers", table}};
+  std::vector<sim::html_section> sections{{"", sim::html_lines(show_heading(e, a) + remarks)}, {"Numbers", table}};
   if (!explained.empty()) sections.push_back({"Why", fmt::format("<pre>{}</pre>\n", sim::html_text(explained))});
   sections.push_back({"Pictures", drawn});
   sections.push_back({"What was run", sim::html_facts(facts)});

@@ -7,6 +7,7 @@
 #include <tessera/sim/cluster/cluster_size.hpp>
 #include <tessera/sim/cluster/fault.hpp>
 #include <tessera/sim/cluster/instance.hpp>
+#include <tessera/sim/input/resample.hpp>
 #include <tessera/sim/input/split_list.hpp>
 #include <tessera/sim/input/trace.hpp>
 #include <tessera/sim/input/workload.hpp>
@@ -15,6 +16,8 @@
 #include <tessera/sim/policies/placements.hpp>
 #include <tessera/sim/policies/policy.hpp>
 #include <tessera/sim/policies/pool_plan.hpp>
+#include <tessera/sim/report/alone.hpp>
+#include <tessera/sim/report/metrics.hpp>
 #include <tessera/sim/report/slo.hpp>
 
 #include <fmt/format.h>
@@ -24,6 +27,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -150,21 +154,48 @@ class row_source {
   [[nodiscard]] bool has_sessions() const noexcept {
     return is_trace() ? trace_.has_sessions : workload_->sessions.has_value();
   }
+  /// Whether it is a trace that says when its requests arrive.
+  [[nodiscard]] bool has_arrivals() const noexcept { return is_trace() && trace_.has_arrivals; }
+  /// Windows from which other seeds than the first draw a trace with arrivals; 0: all seeds replay the same rows.
+  [[nodiscard]] std::size_t windows(const setting& a) const {
+    if (!has_arrivals()) return 0;
+    return sim::resample_windows(rows(a, static_cast<std::uint64_t>(a.seed)));
+  }
   /// Whether other seeds have other arrivals.
-  [[nodiscard]] bool draws() const noexcept { return !is_trace() || !trace_.has_arrivals; }
+  [[nodiscard]] bool draws(const setting& a) const { return !has_arrivals() || windows(a) != 0; }
+  /// What several seeds are of a trace that says when its requests arrive, in a sentence; else empty.
+  [[nodiscard]] std::string describe_seeds(const setting& a) const {
+    if (!has_arrivals()) return {};
+    const std::size_t n = windows(a);
+    if (n == 0) {
+      return fmt::format(
+          "The trace says when its requests arrive: all seeds replay the same ones, and intervals do not tell how "
+          "another day would be{}.\n",
+          has_sessions() || trace_.has_prefixes ? " (sessions and prefixes cannot be drawn by windows)" : "");
+    }
+    return fmt::format(
+        "The trace says when its requests arrive: seed {} replays it, and each other one draws every {}th of its time "
+        "anew, from up to that much earlier or later.\n",
+        a.seed, n);
+  }
   /// A sentence where more requests were asked for than there are; empty if not.
   [[nodiscard]] std::string fewer() const {
     if (!is_trace() || requests_ <= trace_.rows.size()) return {};
     return fmt::format("{} has {} requests: fewer than --requests {}.\n", name_, trace_.rows.size(), requests_);
   }
-  /// The rows of a seed, at the rate that `a` asks for.
+  /// The rows of a seed, at the rate that `a` asks for. Of a trace with arrivals the seed that `a` names replays them,
+  /// others replay windows of them: see `sim::resample`.
   [[nodiscard]] std::vector<sim::trace_row> rows(const setting& a, std::uint64_t seed) const {
     if (workload_ != nullptr) {
       const double rate = a.rate.value_or(workload_->rate * a.rate_scale.value_or(1.0));
       return sim::generate(*workload_, requests_ == 0 ? default_requests : requests_, rate, seed);
     }
-    return sim::schedule_arrivals(
+    std::vector<sim::trace_row> rows = sim::schedule_arrivals(
         trace_, {.rate = a.rate, .rate_scale = a.rate_scale.value_or(1.0), .requests = requests_, .seed = seed});
+    if (trace_.has_arrivals && seed != static_cast<std::uint64_t>(a.seed)) {
+      if (const std::size_t n = sim::resample_windows(rows); n != 0) return sim::resample(rows, n, seed);
+    }
+    return rows;
   }
 
  private:
@@ -236,6 +267,40 @@ inline std::string names_of(const std::vector<sim::machines>& cluster) {
     names += fmt::format("{}{} x {}", names.empty() ? "" : " + ", m.count, m.profile.name);
   }
   return names;
+}
+
+/// The same, and how many devices an instance has.
+inline std::string say_cluster(const std::vector<sim::machines>& cluster) {
+  std::string names;
+  for (const sim::machines& m : cluster) {
+    const double devices = m.profile.parallel.devices();
+    names += fmt::format("{}{} x {}{}", names.empty() ? "" : " + ", m.count, m.profile.name,
+                         devices > 1 ? fmt::format(" of {:g} devices", devices) : std::string{});
+  }
+  return names;
+}
+
+/// When most requests come, where that is far above the mean: `, the busiest 60 s from 840 s on with 9.3 per second`.
+inline std::string say_peak(const std::vector<sim::trace_row>& rows) {
+  constexpr std::size_t fewest = 100;
+  constexpr double far_above = 1.5;
+  const double rate = sim::mean_rate(rows);
+  if (rows.size() < fewest || !(rate > 0)) return {};
+  const double span = rows.back().arrival_s - rows.front().arrival_s;
+  const double tenth = span / 10;
+  const double power = std::pow(10.0, std::floor(std::log10(tenth)));
+  const double width = span >= 600 ? 60 : power * (tenth >= 5 * power ? 5 : tenth >= 2 * power ? 2 : 1);
+  std::size_t most = 0;
+  double from = 0;
+  for (std::size_t begin = 0, end = 0; begin != rows.size(); ++begin) {
+    while (end != rows.size() && rows[end].arrival_s < rows[begin].arrival_s + width) ++end;
+    if (end - begin <= most) continue;
+    most = end - begin;
+    from = rows[begin].arrival_s;
+  }
+  const double peak = static_cast<double>(most) / width;
+  if (peak < far_above * rate) return {};
+  return fmt::format(", the busiest {:.3g} s from {:.5g} s on with {:.4g} per second", width, from, peak);
 }
 
 /// What stands in front of the cluster, to be said after what it is; empty if one router sees all at any moment.
@@ -353,6 +418,77 @@ inline sim::cluster_options size_cluster(const setting& a, const std::vector<sim
   return o;
 }
 
+/// When something is wrong with an instance, as far as it is told beforehand.
+inline std::vector<sim::fault_time> fault_times(const std::vector<sim::fault>& faults) {
+  std::vector<sim::fault_time> times;
+  for (const sim::fault& f : faults) times.push_back({f.at_s, f.at_s + f.for_s});
+  return times;
+}
+
+/// Which objectives an idle instance misses; empty if none, or if there are instances of several kinds.
+inline std::string describe_idle(const std::vector<sim::machines>& cluster, const sim::cluster_options& options,
+                                 const std::vector<sim::trace_row>& rows, const std::vector<sim::slo_bound>& slo) {
+  if (cluster.size() != 1) return {};
+  return sim::describe_idle_misses(slo, rows,
+                                   {.timer = options.instance.timer,
+                                    .token_budget = options.instance.step.token_budget.count(),
+                                    .host_request_seconds = options.host_request_seconds});
+}
+
+/// What is to be known of a load on these instances before any run: objectives that an idle instance misses, prompts
+/// beyond the model's context, arrivals in ticks, profiles that were not measured. A line each.
+inline std::string describe_load(const row_source& source, const std::vector<sim::machines>& cluster,
+                                 const sim::cluster_options& options, const std::vector<sim::trace_row>& rows,
+                                 const std::vector<sim::slo_bound>& slo) {
+  std::string out = describe_idle(cluster, options, rows, slo);
+  const sim::model_spec& model = cluster.front().profile.model;
+  const auto too_long = std::count_if(rows.begin(), rows.end(), [&](const sim::trace_row& r) {
+    return r.prompt_tokens + r.output_tokens > model.max_context;
+  });
+  if (model.max_context > 0 && too_long != 0) {
+    out +=
+        fmt::format("Longer than the {} tokens of context that {} has, so a server would refuse them: {} requests.\n",
+                    model.max_context, model.name, too_long);
+  }
+  if (source.has_arrivals() && !source.has_sessions() && sim::mean_rate(rows) > 0) {
+    constexpr std::size_t fewest = 32;
+    std::size_t together = 0;
+    double tick = 0;
+    for (std::size_t i = 0; i != rows.size(); ++i) {
+      const bool before = i != 0 && rows[i - 1].arrival_s == rows[i].arrival_s;
+      const bool after = i + 1 != rows.size() && rows[i + 1].arrival_s == rows[i].arrival_s;
+      together += before || after ? 1U : 0U;
+      if (i != 0 && !before && (tick == 0 || rows[i].arrival_s - rows[i - 1].arrival_s < tick)) {
+        tick = rows[i].arrival_s - rows[i - 1].arrival_s;
+      }
+    }
+    if (rows.size() >= fewest && 2 * together >= rows.size()) {
+      out += fmt::format(
+          "{:.0f} % of the requests arrive at the same moment as another: the file's times are ticks of {:.3g} s, each "
+          "replayed as a burst, so tails are longer than they were.\n",
+          100 * static_cast<double>(together) / static_cast<double>(rows.size()), tick);
+    }
+  }
+  for (const sim::machines& m : cluster) {
+    if (m.profile.source.find("not measured") == m.profile.source.npos) continue;
+    out += fmt::format("The profile {}: {}.\n", m.profile.name, m.profile.source);
+  }
+  return out;
+}
+
+/// Which policies divide the instances by a rule, though it was not planned. Empty if none. @param pools as asked.
+inline std::string name_unplanned(const std::vector<sim::policy>& policies, const std::string& pools, bool has_slo) {
+  std::vector<std::string_view> names;
+  for (const sim::policy& p : policies) {
+    if (p.pools != 0) names.push_back(p.name);
+  }
+  if (names.empty() || !pools.empty()) return {};
+  return fmt::format(
+      "The instances of {} are divided by a rule, not by this load: --pools auto{} plans the division, as `capacity` "
+      "does.\n",
+      fmt::join(names, ", "), has_slo ? "" : " with --slo");
+}
+
 /// Most requests of a trial that plans pools.
 inline constexpr std::size_t trial_requests = 2000;
 
@@ -387,9 +523,10 @@ inline void add_load_options(CLI::App& app, setting& a) {
                  "or 16 in Bailian's");
   app.add_option("--time-unit", a.time_unit, "of a trace's arrivals that are numbers: s, ms, us or ns");
   app.add_option("--run", a.run, "which run of a benchmark's file, from 1; without: the last");
-  app.add_option("--slo", a.slo,
-                 "objectives in seconds, as ttft_p99=2,tpot_p99=0.05: goodput, who meets them, and what policies that "
-                 "plan for promises are told");
+  app.add_option(
+      "--slo", a.slo,
+      "objectives in seconds, as ttft_p99=2,tpot_p99=0.05 (also first_token, e2e, normalized_latency): goodput, "
+      "which policies meet them, and what policies that plan for promises are told");
   app.add_option("--warmup", a.warmup, "leave out the requests of so many seconds at the beginning")
       ->capture_default_str();
   app.add_option("--drain", a.drain, "leave out those of so many seconds before the last arrival")

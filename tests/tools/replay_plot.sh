@@ -9,7 +9,7 @@ rm -rf ./*
 fail() { echo "replay_plot.sh: $*" >&2; exit 1; }
 some=(--workload reasoning-chat --requests 300 --instances 2 --rate 4 --policy fcfs,pascal)
 "$TESSERA_REPLAY" "${some[@]}" --plot "a folder/plots" >svg.txt 2>svg.err || fail "no svg"
-[[ ! -s svg.err ]] || fail "said: $(cat svg.err)"
+! grep -qv '^[^:]*: [0-9]* %' svg.err || fail "said: $(cat svg.err)"
 "$TESSERA_REPLAY" "${some[@]}" --plot png --plot-format png >png.txt || fail "no png"
 for name in ttft_cdf tpot_cdf tail_ttft timeline; do
   head -c 200 "a folder/plots/$name.svg" | grep -q '<?xml' || fail "$name.svg is no SVG"

@@ -145,4 +145,16 @@ TEST_CASE("why a run does not meet its objectives is said in words", "[sim]") {
   CHECK(sim::strain({}) == 0);
 }
 
+TEST_CASE("why a run fails is told with the digits that decide, and what is alike is found", "[sim]") {
+  CHECK(sim::describe_failure(numbers(2.003, false)) == "ttft_p99 is 2.003 s");
+  CHECK(sim::describe_failure(numbers(2.00003, false)) == "ttft_p99 is 2.00003 s");
+  CHECK(sim::is_close(numbers(2.003, false)));
+  CHECK(sim::is_close(numbers(1.99, true)));
+  CHECK_FALSE(sim::is_close(numbers(2.03, false)));
+  CHECK_FALSE(sim::is_close(numbers(1.9, true)));
+  CHECK_FALSE(sim::is_close(numbers(2.003, false, sim::load_state::overload)));
+  CHECK(sim::describe_margin(numbers(2.003, false).slo) == "ttft_p99 0.15 % above");
+  CHECK(sim::describe_margin(numbers(1.99, true).slo) == "ttft_p99 0.5 % below");
+}
+
 }  // namespace

@@ -4,6 +4,8 @@
 
 #include "support/catch.hpp"
 
+#include <cmath>
+#include <cstddef>
 #include <cstdio>
 #include <string>
 #include <string_view>
@@ -11,6 +13,7 @@
 namespace {
 
 namespace sim = tessera::sim;
+using tessera_test::approx;
 
 std::string content(std::FILE* f) {
   std::string text(static_cast<std::size_t>(std::ftell(f)), '\0');
@@ -42,18 +45,48 @@ TEST_CASE("the progress bar draws on change and wipes itself", "[sim]") {
   CHECK(std::fclose(f) == 0);
 }
 
-TEST_CASE("what is no terminal gets no progress bar", "[sim]") {
+TEST_CASE("what is no terminal gets a line every ten seconds, and none of a short run", "[sim]") {
   std::FILE* f = std::tmpfile();
   REQUIRE(f != nullptr);
   CHECK_FALSE(sim::is_terminal(f));
   CHECK_FALSE(sim::is_terminal(nullptr));
   {
     sim::progress_bar bar{"fcfs", 10, f};
-    bar.update(5);
+    bar.update(1, 0.5);
+    bar.update(5, 9.9);
+    bar.clear();
+    CHECK(std::ftell(f) == 0);
+    bar.update(5, 10);
+    bar.update(6, 19);  // too soon
+    bar.update(8, 20,
+               [] { return sim::progress_bar::words{.left_s = 130, .note = "due-first 12 %, 2 min 10 s left"}; });
     bar.clear();
   }
-  CHECK(std::ftell(f) == 0);
+  CHECK(content(f) == "fcfs: 50 %, 10 s left\nfcfs: 80 %, 2 min 10 s left; due-first 12 %, 2 min 10 s left\n");
   CHECK(std::fclose(f) == 0);
+}
+
+TEST_CASE("what runs have left is told by the pace of each, and of its kind", "[sim]") {
+  sim::run_pace pace;
+  for (const std::size_t kind : {0U, 1U, 0U, 1U}) pace.add(kind, 100);
+  CHECK(std::isnan(pace.left(0, 1)));
+  CHECK_FALSE(pace.slowest(0));
+  pace.begin(0, 0);
+  pace.end(0, 2);                       // 50 a second
+  CHECK(pace.left(2, 1) == approx(6));  // three more at the mean pace
+  pace.begin(1, 2);
+  CHECK(std::isnan(pace.slowest(2)->left_s));
+  pace.update(1, 10);  // one a second
+  REQUIRE(pace.slowest(12));
+  CHECK(pace.slowest(12)->run == 1);
+  CHECK(pace.slowest(12)->kind == 1);
+  CHECK(pace.slowest(12)->part == approx(0.1));
+  CHECK(pace.slowest(12)->left_s == approx(90));
+  // 90 s of the one under way, 2 s of the third, 100 s of the fourth.
+  CHECK(pace.left(12, 1) == approx(192));
+  CHECK(pace.left(12, 2) == approx(100));  // no less than the longest
+  pace.end(1, 102);
+  CHECK_FALSE(pace.slowest(102));
 }
 
 TEST_CASE("work of unknown size leaves the bar empty", "[sim]") {

@@ -17,6 +17,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <limits>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -526,6 +527,54 @@ TEST_CASE("a failing gnuplot leaves no picture", "[sim]") {
   REQUIRE(::setenv("PATH", kept.c_str(), 1) == 0);
   CHECK(what.find("gnuplot failed on ") == 0);
   for (const auto& entry : fs::directory_iterator{dir.path / "plots"}) CHECK(entry.path().extension() == ".gp");
+}
+
+TEST_CASE("a table has a column for what each objective asks, and for the first token where requests reason", "[sim]") {
+  sim::summary s = made_up_run("a", 1).numbers;
+  s.reasoning_share = 0.15;
+  s.first_token = {.count = 5, .p99 = 0.321};
+  CHECK(sim::format_table(std::vector<sim::summary>{s}).find("1st token") != std::string::npos);
+  CHECK(sim::to_json(s).at("first_token").at("p99") == 0.321);
+  CHECK(sim::to_json(s).at("reasoning_share") == 0.15);
+  s.reasoning_share = 0;
+  CHECK(sim::format_table(std::vector<sim::summary>{s}).find("1st token") == std::string::npos);
+  s.slo.lines = {{.bound = {.metric = sim::slo_metric::tpot, .part = 0.95, .seconds = 0.06}, .value = 0.0512},
+                 {.bound = {.metric = sim::slo_metric::first_token, .part = 0.99, .seconds = 1}, .value = 0.3},
+                 {.bound = {.metric = sim::slo_metric::e2e, .part = 1, .seconds = 90}, .value = 77.5}};
+  const auto lines = lines_of(sim::format_table(std::vector<sim::summary>{s}, 200));
+  CHECK(lines[1].find("p95") != std::string::npos);
+  CHECK(lines[1].find("all") != std::string::npos);
+  CHECK(lines[2].find("0.0512") != std::string::npos);
+  CHECK(lines[2].find("77.50") != std::string::npos);
+  CHECK(lines[2].find("0.321") != std::string::npos);  // asked for, so it is shown
+  // The pace of readers is not called an SLO: that is what was asked for.
+  CHECK(lines[0].find("SLO") == std::string::npos);
+  CHECK(lines[0].find("pace") != std::string::npos);
+  s.slo.lines = {{.bound = {.metric = sim::slo_metric::tpot, .part = 0.99, .seconds = 0.1}, .within = 1, .met = true}};
+  s.slo.met = true;
+  CHECK(sim::format_remarks(std::vector<sim::replicates>{{s}})
+            .find("tpot_p99 - (no request has one) where 0.1 s are asked for, 100.00 % within") != std::string::npos);
+}
+
+TEST_CASE("what a fault costs is told of those that arrive in it", "[sim]") {
+  std::vector<sim::request_record> requests(10);
+  for (std::size_t i = 0; i != requests.size(); ++i) {
+    requests[i].arrival = static_cast<double>(i);
+    requests[i].first_answer = requests[i].arrival + (i == 4 || i == 5 ? 7 : 1);
+  }
+  const sim::measured_window all{};
+  const std::vector<sim::fault_time> faults{{4, 6}, {8.5, std::numeric_limits<double>::infinity()}};
+  const sim::distribution d = sim::describe_in_fault(faults, requests, all);
+  CHECK(d.count == 3);
+  CHECK(d.max == 7);
+  CHECK(sim::describe_in_fault({}, requests, all).count == 0);
+  CHECK(sim::describe_in_fault(faults, requests, {.from = 0, .to = 3}).count == 0);
+  sim::summary s = made_up_run("a", 1).numbers;
+  CHECK_FALSE(sim::to_json(s).at("faults").contains("ttft"));
+  CHECK(sim::format_table(std::vector<sim::summary>{s}).find("in faults") == std::string::npos);
+  s.ttft_in_fault = d;
+  CHECK(sim::to_json(s).at("faults").at("ttft").at("max") == 7);
+  CHECK(sim::format_table(std::vector<sim::summary>{s}).find("in faults") != std::string::npos);
 }
 
 }  // namespace

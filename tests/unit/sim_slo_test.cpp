@@ -94,6 +94,39 @@ TEST_CASE("slo: a request meets it within every bound, a run by as many as each 
   CHECK(sim::evaluate_slo({}, requests, all).lines.empty());
 }
 
+TEST_CASE("slo: the first token of any kind is not the first of the answer", "[sim]") {
+  const auto bounds = sim::parse_slo("first_token_p95=0.5,ttft_p99=2");
+  REQUIRE(bounds.size() == 2);
+  CHECK(bounds[0].metric == sim::slo_metric::first_token);
+  CHECK(sim::to_string(bounds[0]) == "first_token_p95");
+  sim::request_record r = served(1, 20, 0.05, 5);
+  r.first_token = 1.25;
+  r.reasoning_tokens = 400;
+  CHECK(bounds[0].of(r) == approx(0.25));
+  CHECK(bounds[1].of(r) == approx(20));
+  const auto report = sim::evaluate_slo(bounds, {&r, 1}, {.from = 0, .to = 2});
+  CHECK(report.lines[0].met);
+  CHECK_FALSE(report.lines[1].met);
+  // Policies are promised the first token, where both are bounded.
+  CHECK(sim::promise_of(bounds).ttft_s == 0.5);
+  CHECK(sim::promise_of(sim::parse_slo("ttft_p99=2,first_token_p95=0.5")).ttft_s == 0.5);
+  CHECK(sim::promise_of(sim::parse_slo("first_token=0.5")).ttft_s == 0.5);
+}
+
+TEST_CASE("slo: what no request has is met without a value", "[sim]") {
+  const std::vector<sim::request_record> one{served(0, 1, 0, 1), served(1, 1, 0, 1)};
+  const auto report = sim::evaluate_slo(sim::parse_slo("tpot_p99=0.1"), one, {.from = 0, .to = 1});
+  CHECK(report.met);
+  CHECK(std::isnan(report.lines[0].value));
+}
+
+TEST_CASE("slo: a value has as many digits as tell it from its bound", "[sim]") {
+  CHECK(sim::show_beside(1.503, 1.5) == "1.503");
+  CHECK(sim::show_beside(1.50003, 1.5) == "1.50003");
+  CHECK(sim::show_beside(1.5, 1.5) == "1.5");
+  CHECK(sim::show_beside(33.333333, 1.5) == "33.33");
+}
+
 TEST_CASE("slo: what policies are told of it", "[sim]") {
   const sim::promise both = sim::promise_of(sim::parse_slo("tpot_p99=0.05,e2e=30,ttft_p99=2"));
   CHECK(both.ttft_s == 2);

@@ -4,6 +4,7 @@
 
 #include "support/catch.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <string>
@@ -111,6 +112,41 @@ TEST_CASE("a sentence says how far each policy meets the objectives", "[sim]") {
   CHECK(sim::describe_sweep({"instances", {1, 2, 4}}, sizes) ==
         "b meets the objectives at all of these, to instances 1; a meets the objectives from instances 4 on; c does "
         "not meet the objectives even at instances 4.\n");
+}
+
+TEST_CASE("a picture of a sweep has numbers on every axis, and a line for each objective", "[sim]") {
+  sim::summary a = numbers(1, true);
+  a.ttft.p99 = 1.3;
+  a.tpot.p99 = 0.02;
+  a.slo.attainment = 0.98;
+  sim::summary b = a;
+  b.ttft.p99 = 9;
+  b.tpot.p99 = 0.07;
+  const std::string script = sim::sweep_script({"rate", {1, 2}}, std::vector<sim::sweep_curve>{{"a", {{a}, {b}}}}, "t");
+  CHECK(script.find("set ytics (2, 5)") == script.npos);  // two numbers are too few
+  CHECK(script.find("set yrange [1.18182:9.9]\nset ytics (2, 4, 6, 8)\n") != script.npos);
+  CHECK(script.find("set ytics (0.02, 0.05)") == script.npos);
+  CHECK(script.find("set ytics (0.02, 0.04, 0.06)\n") != script.npos);
+  CHECK(script.find("'ttft_p99 = 3 s'") != script.npos);
+  CHECK(script.find("set xtics") == script.npos);
+  CHECK(sim::sweep_script({"instances", {1, 4}}, std::vector<sim::sweep_curve>{{"a", {{a}, {b}}}}, "t")
+            .find("set xtics 1\n") != script.npos);                 // there is no half an instance
+  CHECK(script.find("unset label") != script.npos);                 // no line of TTFT's in TPOT's panel
+  CHECK(script.find("set yrange [97.51:98.49]\n") != script.npos);  // four lines at 98 % are not one at the top
+}
+
+TEST_CASE("a logarithmic axis has three numbers at least, and not too many", "[sim]") {
+  for (const double least : {0.0012, 0.018, 1.24, 7.0}) {
+    for (const double times : {1.05, 1.7, 3.0, 9.0, 50.0, 1e4, 1e7}) {
+      CAPTURE(least, times);
+      const std::string axis = sim::detail::log_axis('x', least, least * times);
+      const std::size_t from = axis.find("tics (");
+      REQUIRE(from != axis.npos);
+      const auto commas = std::count(axis.begin() + static_cast<std::ptrdiff_t>(from), axis.end(), ',');
+      CHECK(commas >= 1);
+      CHECK(commas <= 9);
+    }
+  }
 }
 
 }  // namespace

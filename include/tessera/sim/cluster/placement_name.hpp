@@ -15,14 +15,38 @@
 #include <tessera/placement/random.hpp>
 #include <tessera/placement/round_robin.hpp>
 
+#include <cstddef>
 #include <string_view>
 
 TESSERA_NAMESPACE_BEGIN
 namespace sim {
 
-/// What tables call a placement policy. Specialise it for one of yours.
+namespace detail {
+
+/// The name of the type without namespaces and template arguments, so that two placements of one's own can be told
+/// apart; `own` where the compiler does not say it.
 template <class Placement>
-inline constexpr std::string_view placement_name = "own";
+[[nodiscard]] constexpr std::string_view type_name() noexcept {
+#if defined(__GNUC__)
+  std::string_view name = __PRETTY_FUNCTION__;
+  constexpr std::string_view mark = "Placement = ";
+  const std::size_t from = name.find(mark);
+  if (from == name.npos) return "own";
+  name.remove_prefix(from + mark.size());
+  name = name.substr(0, name.find_first_of(";],"));
+  name = name.substr(0, name.find('<'));
+  if (const std::size_t scope = name.rfind("::"); scope != name.npos) name.remove_prefix(scope + 2);
+  return name.empty() ? std::string_view{"own"} : name;
+#else
+  return "own";
+#endif
+}
+
+}  // namespace detail
+
+/// What tables call a placement policy: the name of its type. Specialise it for one of yours to call it otherwise.
+template <class Placement>
+inline constexpr std::string_view placement_name = detail::type_name<Placement>();
 template <>
 inline constexpr std::string_view placement_name<placement::least_load> = "least-load";
 template <>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <tessera/sim/input/did_you_mean.hpp>
 #include <tessera/sim/input/trace.hpp>
 #include <tessera/sim/names.hpp>
 #include <tessera/sim/random.hpp>
@@ -362,7 +363,8 @@ inline constexpr std::string_view prompt_source =
   for (const workload& w : workloads()) {
     if (w.name == name) return w;
   }
-  throw usage_error{fmt::format("unknown workload {}; there are: {}", shown(name), fmt::join(workload_names(), ", "))};
+  throw usage_error{fmt::format("unknown workload {}{}; there are: {}", shown(name),
+                                did_you_mean(name, workload_names()), fmt::join(workload_names(), ", "))};
 }
 
 /// Mean lengths of a workload, from its tables.

@@ -25,6 +25,7 @@ struct model_spec {
   std::int64_t kv_heads = 0;      ///< Heads whose keys and values are kept.
   std::int64_t head_dim = 0;      ///< Numbers in a head.
   std::int64_t hidden_size = 0;   ///< Width of the activations between layers. 0: that of all query heads together.
+  std::int64_t max_context = 0;   ///< Tokens of a prompt and its output, extensions included. 0: not said.
   double bytes_per_weight = 2;    ///< 2: bf16, fp16.
   double bytes_per_kv_value = 2;  ///< 2 for 16-bit KV, 1 for 8-bit.
   /// Of a mixture of experts: parameters that one token is multiplied with. 0: all of them.

@@ -82,6 +82,7 @@ inline constexpr std::array<term_key, 10> term_keys{
     measured["prefill"].push_back({{"length", d.length}, {"seconds", d.seconds}});
   if (!measured.empty()) j["measured"] = measured;
   if (p.model.hidden_size > 0) j["model"]["hidden_size"] = p.model.hidden_size;
+  if (p.model.max_context > 0) j["model"]["max_context"] = p.model.max_context;
   if (p.model.active_parameters > 0) j["model"]["active_parameters"] = p.model.active_parameters;
   if (p.model.experts > 0) {
     j["model"]["experts"] = p.model.experts;
@@ -281,8 +282,8 @@ class profile_reader {
   p.name = root.text("name");
 
   const auto model = root.object("model");
-  model.allow({"name", "parameters", "layers", "query_heads", "kv_heads", "head_dim", "hidden_size", "bytes_per_weight",
-               "bytes_per_kv_value", "active_parameters", "experts", "experts_per_token"});
+  model.allow({"name", "parameters", "layers", "query_heads", "kv_heads", "head_dim", "hidden_size", "max_context",
+               "bytes_per_weight", "bytes_per_kv_value", "active_parameters", "experts", "experts_per_token"});
   p.model = {.name = model.text("name"),
              .parameters = model.number("parameters", 1, 1e15),
              .layers = model.whole("layers", 1, 10'000),
@@ -293,6 +294,7 @@ class profile_reader {
              .bytes_per_kv_value = model.number("bytes_per_kv_value", 0, 16, true)};
 
   if (model.has("hidden_size")) p.model.hidden_size = model.whole("hidden_size", 1, 10'000'000);
+  if (model.has("max_context")) p.model.max_context = model.whole("max_context", 1, 1'000'000'000);
   if (model.has("active_parameters"))
     p.model.active_parameters = model.number("active_parameters", 1, p.model.parameters);
   if (model.has("experts")) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <tessera/sim/error.hpp>
+#include <tessera/sim/input/did_you_mean.hpp>
 #include <tessera/sim/model/profile.hpp>
 #include <tessera/sim/names.hpp>
 
@@ -81,16 +82,31 @@ struct device {
 }
 
 [[nodiscard]] inline model_spec llama_8b() {
-  return {
-      .name = "Llama-3.1-8B", .parameters = 8.03e9, .layers = 32, .query_heads = 32, .kv_heads = 8, .head_dim = 128};
+  return {.name = "Llama-3.1-8B",
+          .parameters = 8.03e9,
+          .layers = 32,
+          .query_heads = 32,
+          .kv_heads = 8,
+          .head_dim = 128,
+          .max_context = 131072};
 }
 [[nodiscard]] inline model_spec qwen_32b() {
-  return {
-      .name = "Qwen2.5-32B", .parameters = 32.76e9, .layers = 64, .query_heads = 40, .kv_heads = 8, .head_dim = 128};
+  return {.name = "Qwen2.5-32B",
+          .parameters = 32.76e9,
+          .layers = 64,
+          .query_heads = 40,
+          .kv_heads = 8,
+          .head_dim = 128,
+          .max_context = 131072};
 }
 [[nodiscard]] inline model_spec llama_70b() {
-  return {
-      .name = "Llama-3.3-70B", .parameters = 70.6e9, .layers = 80, .query_heads = 64, .kv_heads = 8, .head_dim = 128};
+  return {.name = "Llama-3.3-70B",
+          .parameters = 70.6e9,
+          .layers = 80,
+          .query_heads = 64,
+          .kv_heads = 8,
+          .head_dim = 128,
+          .max_context = 131072};
 }
 [[nodiscard]] inline model_spec qwen_30b_a3b() {
   return {.name = "Qwen3-30B-A3B",
@@ -100,6 +116,7 @@ struct device {
           .kv_heads = 4,
           .head_dim = 128,
           .hidden_size = 2048,
+          .max_context = 131072,
           .active_parameters = 3.3e9,
           .experts = 128,
           .experts_per_token = 8};
@@ -154,6 +171,7 @@ inline constexpr std::string_view default_profile = "h100-96gb-qwen-32b";
                    .query_heads = 40,
                    .kv_heads = 8,
                    .head_dim = 128,
+                   .max_context = 131072,
                    .bytes_per_weight = 2,
                    .bytes_per_kv_value = 2},
          .gpu = {.name = "H100 96 GB",
@@ -173,6 +191,7 @@ inline constexpr std::string_view default_profile = "h100-96gb-qwen-32b";
                    .query_heads = 32,
                    .kv_heads = 8,
                    .head_dim = 128,
+                   .max_context = 131072,
                    .bytes_per_weight = 2,
                    .bytes_per_kv_value = 2},
          .gpu = {.name = "H200 141 GB",
@@ -192,6 +211,7 @@ inline constexpr std::string_view default_profile = "h100-96gb-qwen-32b";
                    .query_heads = 28,
                    .kv_heads = 4,
                    .head_dim = 128,
+                   .max_context = 131072,
                    .bytes_per_weight = 2,
                    .bytes_per_kv_value = 2},
          .gpu = {.name = "V100 32 GB",
@@ -211,6 +231,7 @@ inline constexpr std::string_view default_profile = "h100-96gb-qwen-32b";
                    .query_heads = 24,
                    .kv_heads = 8,
                    .head_dim = 128,
+                   .max_context = 131072,
                    .bytes_per_weight = 2,
                    .bytes_per_kv_value = 2},
          .gpu = {.name = "H20 141 GB",
@@ -266,8 +287,8 @@ inline constexpr std::string_view default_profile = "h100-96gb-qwen-32b";
   for (const profile& p : profiles()) {
     if (p.name == name) return p;
   }
-  throw usage_error{fmt::format("unknown profile {}; there are: {}; or give a .json file", shown(name),
-                                fmt::join(profile_names(), ", "))};
+  throw usage_error{fmt::format("unknown profile {}{}; there are: {}; or give a .json file", shown(name),
+                                did_you_mean(name, profile_names()), fmt::join(profile_names(), ", "))};
 }
 
 }  // namespace sim

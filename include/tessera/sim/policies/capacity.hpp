@@ -50,6 +50,30 @@ struct capacity_trial {
   return most;
 }
 
+/// Objectives are alike to a run whose largest ratio of a value to its bound is so near 1: noise of a tail decides.
+inline constexpr double alike = 0.01;
+
+/// Whether a run is that near its objectives, on whichever side: the load is carried, and the strain within `alike` of
+/// 1.
+[[nodiscard]] inline bool is_close(const summary& s) noexcept {
+  return s.load.state != load_state::overload && std::abs(strain(s.slo) - 1) <= alike;
+}
+
+/// By how much the nearest objective of a run is kept or missed, as `ttft_p99 0.13 % below`.
+[[nodiscard]] inline std::string describe_margin(const slo_report& slo) {
+  const slo_report::line* nearest = nullptr;
+  double most = 0;
+  for (const slo_report::line& l : slo.lines) {
+    if (const double ratio = l.value / l.bound.seconds; ratio > most) {
+      most = ratio;
+      nearest = &l;
+    }
+  }
+  if (nearest == nullptr) return {};
+  return fmt::format("{} {:.2g} % {}", to_string(nearest->bound), 100 * std::abs(most - 1),
+                     most > 1 ? "above" : "below");
+}
+
 /// Why a run does not meet its objectives, in words.
 [[nodiscard]] inline std::string describe_failure(const summary& s) {
   std::string why;
@@ -60,7 +84,7 @@ struct capacity_trial {
     if (l.met) continue;
     if (!why.empty()) why += ", ";
     why += std::isnan(l.value) ? fmt::format("only {:.4g} % end within {}", 100 * l.within, to_string(l.bound))
-                               : fmt::format("{} is {:.3g} s", to_string(l.bound), l.value);
+                               : fmt::format("{} is {} s", to_string(l.bound), show_beside(l.value, l.bound.seconds));
   }
   return why;
 }

@@ -4,6 +4,7 @@
 #include <tessera/sim/cluster/named_placement.hpp>
 #include <tessera/sim/cluster/placement_name.hpp>
 #include <tessera/sim/error.hpp>
+#include <tessera/sim/input/did_you_mean.hpp>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -39,7 +40,8 @@ namespace sim {
     if (p.name == name) return p;
     names.push_back(p.name);
   }
-  throw usage_error{fmt::format("unknown placement {}; there are: {}", shown(name), fmt::join(names, ", "))};
+  throw usage_error{fmt::format("unknown placement {}{}; there are: {}", shown(name),
+                                did_you_mean(name, {names.begin(), names.end()}), fmt::join(names, ", "))};
 }
 
 }  // namespace sim

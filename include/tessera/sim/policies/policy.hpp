@@ -3,6 +3,7 @@
 
 #include <tessera/sim/cluster/cluster.hpp>
 #include <tessera/sim/cluster/placement_name.hpp>
+#include <tessera/sim/input/did_you_mean.hpp>
 #include <tessera/sim/input/split_list.hpp>
 #include <tessera/sim/names.hpp>
 
@@ -225,7 +226,9 @@ namespace detail {
       return !name.empty() && (p.name == name || p.formerly == name);
     });
     if (found == all.end()) {
-      throw usage_error{fmt::format("unknown {} {}; there are: {}", what, shown(name), fmt::join(names_of(all), ", "))};
+      const std::vector<std::string_view> allowed = names_of(all);
+      throw usage_error{fmt::format("unknown {} {}{}; there are: {}", what, shown(name), did_you_mean(name, allowed),
+                                    fmt::join(allowed, ", "))};
     }
     policy one = colon == item.size() ? *found : detail::with_parameters(*found, item.substr(colon + 1), what);
     const auto again = [&](const policy& p) { return p.name == one.name; };

@@ -64,7 +64,7 @@ namespace sim {
     body.push_back(fmt::format("<tr><th scope=\"row\">{}</th><td class=\"word\">{}</td>", html_text(r.front().policy),
                                html_text(r.front().placement)));
   }
-  for (const detail::measure& m : detail::measures) {
+  for (const detail::measure& m : detail::measures_of(rows)) {
     const detail::comparison c = detail::compare(rows, m);
     if (m.shown == detail::when::if_any && detail::is_nothing(c.values)) continue;
     head += fmt::format("<th>{}</th>", html_text(detail::heading_of(m)));
@@ -111,6 +111,8 @@ struct html_section {
       ".wide {{ overflow-x: auto; }} pre {{ overflow-x: auto; }}\n"
       "table {{ border-collapse: collapse; font-variant-numeric: tabular-nums; }}\n"
       "th, td {{ padding: 0.2rem 0.6rem; text-align: right; border-bottom: 1px solid #8884; white-space: nowrap; }}\n"
+      ".wide th, .wide td {{ padding: 0.2rem 0.4rem; }} .wide thead th, .wide tr:first-child th {{ white-space: "
+      "normal; }}\n"
       "th[scope=row], td.word, .facts td {{ text-align: left; }}\n"
       "td.best {{ font-weight: 700; background: #2a82; }}\n"
       "figure {{ margin: 1rem 0; background: #fff; border-radius: 6px; padding: 0.5rem; max-width: 900px; }}\n"

@@ -100,6 +100,9 @@ struct summary {
   std::size_t rejected = 0;                     ///< Of these, refused by `submit`.
   std::size_t measured = 0;                     ///< Of these, arrived in the measured window: those below are theirs.
   distribution ttft;                            ///< Submission to first answering token.
+  distribution first_token;                     ///< To the first token of any kind.
+  distribution ttft_in_fault;                   ///< TTFT of those that arrive in a fault; see `describe_in_fault`.
+  double reasoning_share = 0;                   ///< Part of the measured requests that reason before they answer.
   distribution tpot;                            ///< Mean time between the answering tokens of a request.
   distribution e2e;                             ///< Arrival to last token, in seconds.
   distribution normalized_latency;              ///< End-to-end seconds per output token.
@@ -138,7 +141,7 @@ using replicates = std::vector<summary>;
   summary s;
   s.policy = facts.policy;
   s.requests = requests.size();
-  std::vector<double> ttft, tpot, e2e, normalized, blocking, qoe;
+  std::vector<double> ttft, first, tpot, e2e, normalized, blocking, qoe;
   double first_arrival = std::numeric_limits<double>::infinity();
   double last_finish = -first_arrival;
   double output = 0;
@@ -166,6 +169,8 @@ using replicates = std::vector<summary>;
       found += static_cast<double>(r.cached_tokens);
     }
     ttft.push_back(r.ttft());
+    first.push_back(r.first_token_s());
+    s.reasoning_share += r.reasoning_tokens > 0 ? 1 : 0;
     blocking.push_back(r.blocking());
     if (!r.completed()) continue;
     tpot.push_back(r.tpot());
@@ -177,6 +182,8 @@ using replicates = std::vector<summary>;
   if (prompts > 0) s.prefix_hit_rate = found / prompts;
   s.worst_tenant = worst_share(asked, facts.service);
   s.ttft = describe(std::move(ttft));
+  s.first_token = describe(std::move(first));
+  if (s.measured > 0) s.reasoning_share /= static_cast<double>(s.measured);
   s.tpot = describe(std::move(tpot));
   s.e2e = describe(std::move(e2e));
   s.session = describe(session_waits(requests, facts.window));
@@ -201,6 +208,27 @@ using replicates = std::vector<summary>;
   s.scheduler_ns_p99 = facts.scheduler_ns.quantile(0.99);
   if (facts.wall_seconds > 0) s.simulated_tokens_per_wall_s = facts.simulated_tokens / facts.wall_seconds;
   return s;
+}
+
+/// A time in which something is wrong with an instance, in simulated seconds.
+struct fault_time {
+  double from = 0;  ///< Begins.
+  double to = 0;    ///< Ends; infinite: never.
+};
+
+/// The time to the first answering token of the requests that arrive while an instance is dead, hangs or is slow: what
+/// a fault costs, which the tail of a whole run hides. O(requests (faults + log requests)).
+[[nodiscard]] inline distribution describe_in_fault(std::span<const fault_time> faults,
+                                                    std::span<const request_record> requests,
+                                                    const measured_window& window) {
+  std::vector<double> ttft;
+  for (const request_record& r : requests) {
+    if (!window.contains(r.arrival)) continue;
+    const bool hit = std::any_of(faults.begin(), faults.end(),
+                                 [&](const fault_time& f) { return f.from <= r.arrival && r.arrival < f.to; });
+    if (hit) ttft.push_back(r.ttft());
+  }
+  return describe(std::move(ttft));
 }
 
 /// What one instance did in a run.

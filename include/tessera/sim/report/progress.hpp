@@ -2,6 +2,7 @@
 #pragma once
 
 #include <tessera/config.hpp>
+#include <tessera/sim/report/distribution.hpp>
 
 #include <fmt/format.h>
 
@@ -11,9 +12,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #if __has_include(<unistd.h>)
 #  include <unistd.h>
@@ -23,7 +26,7 @@
 #endif
 
 /// @file
-/// How far the work is, for people: on a terminal only, never in a log.
+/// How far the work is, for people: drawn on a terminal, elsewhere a line now and then.
 
 TESSERA_NAMESPACE_BEGIN
 
@@ -57,11 +60,98 @@ namespace sim {
   return fmt::format("{} h {} min", s / 3600, s % 3600 / 60);
 }
 
-/// One line that is drawn over and over while the work goes on, and wiped at the end: the part that is done, and, when
-/// a second has passed, the time that is left if it goes on as it did. Draws nothing when the output is no terminal.
-/// `update` reads the clock, and draws when the percentage has changed, or a second has passed.
+/// How much time some runs have left, from the pace of each and of its kind: of two policies one may take fifty times
+/// as long as the other. Times are in seconds on one clock.
+class run_pace {
+ public:
+  /// One run more, of so much work. @return its number, counted from 0.
+  std::size_t add(std::size_t kind, double work) {
+    runs_.push_back({.kind = kind, .work = work});
+    return runs_.size() - 1;
+  }
+  /// Run `i` begins.
+  void begin(std::size_t i, double now) { runs_[i].begun = now; }
+  /// So much of it is done.
+  void update(std::size_t i, double done) { runs_[i].done = std::min(done, runs_[i].work); }
+  /// It has ended.
+  void end(std::size_t i, double now) {
+    runs_[i].done = runs_[i].work;
+    runs_[i].took = now - runs_[i].begun;
+  }
+
+  /// A run under way.
+  struct running {
+    std::size_t run = 0;    ///< Its number.
+    std::size_t kind = 0;   ///< Its kind.
+    double part = 0;        ///< That is done, 0 to 1.
+    double left_s = never;  ///< NaN: not known yet.
+  };
+  /// Of the runs under way the one that has longest to go; none if there is none. O(runs).
+  [[nodiscard]] std::optional<running> slowest(double now) const {
+    std::optional<running> worst;
+    for (std::size_t i = 0; i != runs_.size(); ++i) {
+      const run& r = runs_[i];
+      if (!r.is_under_way()) continue;
+      const running x{.run = i, .kind = r.kind, .part = r.work > 0 ? r.done / r.work : 1, .left_s = r.left(now)};
+      if (!worst || !(x.left_s <= worst->left_s)) worst = x;
+    }
+    return worst;
+  }
+  /// What all runs have left on so many threads: each at its own pace, or at that of its kind, or at the mean pace. NaN
+  /// while nothing is done. O(runs).
+  [[nodiscard]] double left(double now, std::size_t threads) const {
+    struct pace {
+      double seconds = 0;
+      double work = 0;
+    };
+    std::vector<pace> of_kind;
+    pace all;
+    double longest = 0;
+    for (const run& r : runs_) {
+      if (r.kind >= of_kind.size()) of_kind.resize(r.kind + 1);
+      if (r.done <= 0) continue;
+      const double seconds = r.took >= 0 ? r.took : now - r.begun;
+      for (pace* p : {&of_kind[r.kind], &all}) {
+        p->seconds += seconds;
+        p->work += r.done;
+      }
+    }
+    if (!(all.work > 0)) return never;
+    double sum = 0;
+    for (const run& r : runs_) {
+      if (r.took >= 0) continue;
+      const pace& p = of_kind[r.kind].work > 0 ? of_kind[r.kind] : all;
+      const double left = (r.work - r.done) * (r.done > 0 ? (now - r.begun) / r.done : p.seconds / p.work);
+      sum += left;
+      longest = std::max(longest, left);
+    }
+    return std::max(longest, sum / static_cast<double>(std::max<std::size_t>(threads, 1)));
+  }
+
+ private:
+  struct run {
+    std::size_t kind = 0;
+    double work = 0;
+    double done = 0;
+    double begun = -1;
+    double took = -1;
+
+    [[nodiscard]] bool is_under_way() const noexcept { return begun >= 0 && took < 0; }
+    [[nodiscard]] double left(double now) const noexcept {
+      return done > 0 ? (work - done) * (now - begun) / done : never;
+    }
+  };
+  std::vector<run> runs_;
+};
+
+/// Which part of the work is done, and, when a second has passed, the time that is left. On a terminal one line that is
+/// drawn over and over, and wiped at the end; elsewhere, as in a log, a line of its own every ten seconds, so that a
+/// run of minutes is not silent and a short one is. `update` reads the clock.
 class progress_bar {
  public:
+  /// Seconds between two lines where there is no terminal.
+  static constexpr double line_s = 10;
+
   /// @param total the amount of work; 0: not known, the bar stays empty.
   explicit progress_bar(std::string label, double total, std::FILE* out = stderr)
       : progress_bar{std::move(label), total, out, is_terminal(out)} {}
@@ -76,26 +166,46 @@ class progress_bar {
   progress_bar& operator=(const progress_bar&) = delete;
   ~progress_bar() { clear(); }
 
-  /// So much of the total is done.
-  void update(double done) {
-    if (draws_) update(done, std::chrono::duration<double>(clock::now() - begun_).count());
-  }
+  /// What there is to say besides.
+  struct words {
+    double left_s = never;  ///< Seconds that are left; NaN: as long as it takes if it goes on as it did.
+    std::string note{};     ///< For instance what runs.
+  };
 
+  /// Seconds since it was made.
+  [[nodiscard]] double seconds() const { return std::chrono::duration<double>(clock::now() - begun_).count(); }
+  /// So much of the total is done.
+  void update(double done) { update(done, seconds()); }
   /// As above, so many seconds after the beginning.
   void update(double done, double seconds) {
-    if (!draws_) return;
+    update(done, seconds, [] { return words{}; });
+  }
+  /// As above; `more()` returns the `words`, and is called if they are shown.
+  template <class More>
+  void update(double done, double seconds, More&& more) {
     double part = total_ > 0 ? done / total_ : 0;
     part = part < 0 ? 0 : part > 1 ? 1 : part;
     const int percent = static_cast<int>(part * 100);
-    if (percent == drawn_ && seconds < drawn_s_ + 1) return;
+    if (draws_ ? percent == drawn_ && seconds < drawn_s_ + 1 : seconds < drawn_s_ + line_s) return;
     drawn_ = percent;
     drawn_s_ = seconds;
+    words w = more();
+    if (std::isnan(w.left_s) && part > 0) w.left_s = seconds * (1 - part) / part;
+    std::string text;
+    if (total_ > 0 || draws_) text = fmt::format("{:3} %", percent);
+    if (seconds >= 1 && part < 1 && !std::isnan(w.left_s)) text += fmt::format(", {} left", describe_seconds(w.left_s));
+    if (!draws_) {
+      if (!w.note.empty()) text += (text.empty() ? "" : "; ") + w.note;
+      put(fmt::format("{}: {}\n", label_, text.substr(std::min(text.find_first_not_of(' '), text.size()))));
+      return;
+    }
     constexpr int width = 40;
     const int filled = percent * width / 100;
-    const std::string left = seconds >= 1 && part > 0 && part < 1
-                                 ? fmt::format(", {} left", describe_seconds(seconds * (1 - part) / part))
-                                 : std::string{};
-    put(fmt::format("\r{} [{:#<{}}{:.<{}}] {:3} %{}\x1b[K", label_, "", filled, "", width - filled, percent, left));
+    text = fmt::format("{} [{:#<{}}{:.<{}}] {}", label_, "", filled, "", width - filled, text);
+    // As far as the line goes: another would stay.
+    const std::size_t room = terminal_width(out_);
+    if (!w.note.empty() && text.size() + w.note.size() + 3 <= room) text += "; " + w.note;
+    put(fmt::format("\r{}\x1b[K", text));
   }
 
   /// Wipes the line, so that other output may follow.

@@ -17,6 +17,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <iterator>
 #include <limits>
 #include <span>
@@ -46,61 +47,122 @@ enum class better { none, low, high };
 // `if_any`: not where no row has it, or it is 0 in all; `once`: not with intervals.
 enum class when { always, if_any, once };
 
+/// The worth of a column that an objective asks for.
+inline constexpr int asked_worth = 18;
+
 /// A number that a comparison shows.
 struct measure {
-  std::string_view top;     ///< Heading, first line.
-  std::string_view bottom;  ///< Heading, second line.
+  std::string_view top;  ///< Heading, first line.
+  std::string bottom;    ///< Heading, second line.
   better wins;
   int digits;
-  double (*value)(const summary&);
+  std::function<double(const summary&)> value;
   int worth;  ///< Where there is no room for all columns, those of the least worth go first.
   when shown = when::always;
   std::string_view said{};  ///< What a verdict calls it; empty: it says nothing of it.
   std::string_view unit{};  ///< Behind its value there.
 };
 
-inline constexpr measure measures[] = {
-    {"un-", "finished", better::none, 0,
-     [](const summary& s) { return static_cast<double>(s.requests - s.completed - s.rejected); }, 20, when::if_any},
-    {"", "refused", better::none, 0, [](const summary& s) { return static_cast<double>(s.rejected); }, 19,
-     when::if_any},
-    {"TTFT", "mean", better::low, 3, [](const summary& s) { return s.ttft.mean; }, 14},
-    {"TTFT", "p50", better::low, 3, [](const summary& s) { return s.ttft.p50; }, 5, when::once},
-    {"TTFT", "p99", better::low, 3, [](const summary& s) { return s.ttft.p99; }, 18, when::always,
-     "the lowest P99 TTFT", " s"},
-    {"TPOT", "mean", better::low, 4, [](const summary& s) { return s.tpot.mean; }, 10},
-    {"TPOT", "p99", better::low, 4, [](const summary& s) { return s.tpot.p99; }, 17, when::always,
-     "the lowest P99 TPOT", " s"},
-    {"e2e", "mean", better::low, 2, [](const summary& s) { return s.e2e.mean; }, 1, when::once},
-    {"e2e", "p99", better::low, 2, [](const summary& s) { return s.e2e.p99; }, 9, when::once},
-    {"s/token", "mean", better::low, 4, [](const summary& s) { return s.normalized_latency.mean; }, 11, when::always,
-     "the lowest mean latency per token", " s"},
-    {"SLO", "miss %", better::low, 2, [](const summary& s) { return 100 * s.slo_violation_rate; }, 12},
-    {"QoE", "mean", better::high, 4, [](const summary& s) { return s.qoe_mean; }, 3, when::once},
-    {"blocked", "p99", better::low, 3, [](const summary& s) { return s.blocking_p99; }, 4, when::once},
-    {"goodput", "per s", better::high, 3,
-     [](const summary& s) { return s.slo.lines.empty() ? never : s.slo.goodput_requests_per_s; }, 16, when::if_any,
-     "the highest goodput", " per s"},
-    {"tokens", "per s", better::high, 0,
-     [](const summary& s) {
-       return std::isnan(s.window_tokens_per_s) ? s.throughput_tokens_per_s : s.window_tokens_per_s;
-     },
-     15, when::always, "the most tokens per second", ""},
-    {"pre-", "empted", better::none, 0, [](const summary& s) { return static_cast<double>(s.preemptions); }, 8,
-     when::once},
-    {"re-", "covered", better::none, 0, [](const summary& s) { return static_cast<double>(s.faults.recovered); }, 13,
-     when::if_any},
-    {"J per", "token", better::low, 2, [](const summary& s) { return s.joules_per_output_token; }, 13, when::if_any,
-     "the least energy per token", " J"},
-    {"session", "mean", better::low, 1, [](const summary& s) { return s.session.mean; }, 12, when::if_any},
-    {"session", "p99", better::low, 1, [](const summary& s) { return s.session.p99; }, 13, when::if_any,
-     "the lowest P99 of a session's waits", " s"},
-    {"worst", "share %", better::high, 1, [](const summary& s) { return 100 * s.worst_tenant; }, 16, when::if_any,
-     "the fairest shares", " % for the worst tenant"},
-    {"prefix", "hits %", better::none, 1, [](const summary& s) { return 100 * s.prefix_hit_rate; }, 7, when::if_any},
-    {"migra-", "tions", better::none, 0, [](const summary& s) { return static_cast<double>(s.migrations); }, 6,
-     when::if_any},
-};
+/// Digits of a metric's seconds.
+[[nodiscard]] constexpr int digits_of(slo_metric m) noexcept {
+  switch (m) {
+    case slo_metric::ttft:
+    case slo_metric::first_token: return 3;
+    case slo_metric::tpot:
+    case slo_metric::normalized_latency: return 4;
+    case slo_metric::e2e: return 2;
+  }
+  return 3;
+}
+
+/// As the heading of a column.
+[[nodiscard]] constexpr std::string_view heading_of(slo_metric m) noexcept {
+  switch (m) {
+    case slo_metric::ttft: return "TTFT";
+    case slo_metric::first_token: return "1st token";
+    case slo_metric::tpot: return "TPOT";
+    case slo_metric::e2e: return "e2e";
+    case slo_metric::normalized_latency: return "s/token";
+  }
+  return "?";
+}
+
+/// What every comparison has.
+[[nodiscard]] inline std::vector<measure> common_measures() {
+  return {
+      {"un-", "finished", better::none, 0,
+       [](const summary& s) { return static_cast<double>(s.requests - s.completed - s.rejected); }, 20, when::if_any},
+      {"", "refused", better::none, 0, [](const summary& s) { return static_cast<double>(s.rejected); }, 19,
+       when::if_any},
+      {"TTFT", "mean", better::low, 3, [](const summary& s) { return s.ttft.mean; }, 14},
+      {"TTFT", "p50", better::low, 3, [](const summary& s) { return s.ttft.p50; }, 5, when::once},
+      {"TTFT", "p99", better::low, 3, [](const summary& s) { return s.ttft.p99; }, 18, when::always,
+       "the lowest P99 TTFT", " s"},
+      {"1st token", "p99", better::low, 3,
+       [](const summary& s) { return s.reasoning_share > 0 ? s.first_token.p99 : never; }, 15, when::if_any,
+       "the lowest P99 to the first token of any kind", " s"},
+      {"p99 TTFT", "in faults", better::low, 3, [](const summary& s) { return s.ttft_in_fault.p99; }, 19, when::if_any,
+       "the lowest P99 TTFT of what arrives in faults", " s"},
+      {"TPOT", "mean", better::low, 4, [](const summary& s) { return s.tpot.mean; }, 10},
+      {"TPOT", "p99", better::low, 4, [](const summary& s) { return s.tpot.p99; }, 17, when::always,
+       "the lowest P99 TPOT", " s"},
+      {"e2e", "mean", better::low, 2, [](const summary& s) { return s.e2e.mean; }, 13},
+      {"e2e", "p99", better::low, 2, [](const summary& s) { return s.e2e.p99; }, 9, when::once},
+      {"s/token", "mean", better::low, 4, [](const summary& s) { return s.normalized_latency.mean; }, 11, when::always,
+       "the lowest mean latency per token", " s"},
+      {"pace", "miss %", better::low, 2, [](const summary& s) { return 100 * s.slo_violation_rate; }, 12},
+      {"QoE", "mean", better::high, 4, [](const summary& s) { return s.qoe_mean; }, 3, when::once},
+      {"blocked", "p99", better::low, 3, [](const summary& s) { return s.blocking_p99; }, 4, when::once},
+      {"goodput", "per s", better::high, 3,
+       [](const summary& s) { return s.slo.lines.empty() ? never : s.slo.goodput_requests_per_s; }, 16, when::if_any,
+       "the highest goodput", " per s"},
+      {"tokens", "per s", better::high, 0,
+       [](const summary& s) {
+         return std::isnan(s.window_tokens_per_s) ? s.throughput_tokens_per_s : s.window_tokens_per_s;
+       },
+       15, when::always, "the most tokens per second", ""},
+      {"pre-", "empted", better::none, 0, [](const summary& s) { return static_cast<double>(s.preemptions); }, 8,
+       when::once},
+      {"re-", "covered", better::none, 0, [](const summary& s) { return static_cast<double>(s.faults.recovered); }, 13,
+       when::if_any},
+      {"J per", "token", better::low, 2, [](const summary& s) { return s.joules_per_output_token; }, 13, when::if_any,
+       "the least energy per token", " J"},
+      {"session", "mean", better::low, 1, [](const summary& s) { return s.session.mean; }, 12, when::if_any},
+      {"session", "p99", better::low, 1, [](const summary& s) { return s.session.p99; }, 13, when::if_any,
+       "the lowest P99 of a session's waits", " s"},
+      {"worst", "share %", better::high, 1, [](const summary& s) { return 100 * s.worst_tenant; }, 16, when::if_any,
+       "the fairest shares", " % for the worst tenant"},
+      {"prefix", "hits %", better::none, 1, [](const summary& s) { return 100 * s.prefix_hit_rate; }, 7, when::if_any},
+      {"migra-", "tions", better::none, 0, [](const summary& s) { return static_cast<double>(s.migrations); }, 6,
+       when::if_any},
+  };
+}
+
+/// What a comparison of these rows has: besides, a column for what each objective asks for, where none shows it.
+[[nodiscard]] inline std::vector<measure> measures_of(std::span<const replicates> rows) {
+  std::vector<measure> all = common_measures();
+  if (rows.empty() || rows.front().empty()) return all;
+  const std::vector<slo_report::line>& asked = rows.front().front().slo.lines;
+  for (std::size_t i = 0; i != asked.size(); ++i) {
+    const slo_bound& b = asked[i].bound;
+    const std::string_view top = heading_of(b.metric);
+    const std::string bottom = b.part < 1 ? fmt::format("p{:g}", 100 * b.part) : "all";
+    const auto value = [i](const summary& s) { return i < s.slo.lines.size() ? s.slo.lines[i].value : never; };
+    // Behind the last of the same metric, or the last time.
+    auto at = std::find_if(all.rbegin(), all.rend(), [&](const measure& m) { return m.top == top; });
+    if (at == all.rend()) at = std::find_if(all.rbegin(), all.rend(), [](const measure& m) { return m.top == "TTFT"; });
+    const auto same =
+        std::find_if(all.begin(), all.end(), [&](const measure& m) { return m.top == top && m.bottom == bottom; });
+    if (same != all.end()) {
+      same->worth = std::max(same->worth, asked_worth);
+      same->shown = when::always;
+      if (b.metric == slo_metric::first_token) same->value = [](const summary& s) { return s.first_token.p99; };
+    } else {
+      all.insert(at.base(), {top, bottom, better::low, digits_of(b.metric), value, asked_worth});
+    }
+  }
+  return all;
+}
 
 /// Whether there is nothing to show of it: no row has it, or it is 0 in all.
 [[nodiscard]] inline bool is_nothing(std::span<const estimate> values) {
@@ -214,7 +276,8 @@ inline constexpr std::size_t table_width = 100;
   };
   std::vector<column> columns;
   std::size_t all = lines[1].size();
-  for (const detail::measure& m : detail::measures) {
+  const std::vector<detail::measure> measures = detail::measures_of(rows);
+  for (const detail::measure& m : measures) {
     if (m.shown == detail::when::once && !once) continue;
     detail::comparison c = detail::compare(rows, m);
     if (m.shown == detail::when::if_any && detail::is_nothing(c.values)) continue;
@@ -264,7 +327,7 @@ inline constexpr std::size_t table_width = 100;
     std::vector<std::string> in;
   };
   std::vector<winners> all;
-  for (const detail::measure& m : detail::measures) {
+  for (const detail::measure& m : detail::measures_of(rows)) {
     if (m.said.empty()) continue;
     const detail::comparison c = detail::compare(rows, m);
     std::vector<std::string> who;
@@ -366,10 +429,13 @@ inline constexpr std::size_t table_width = 100;
       }
       const slo_bound& bound = r.front().slo.lines[i].bound;
       const double mean = estimate_mean(value).mean;
-      objectives += fmt::format("; {} where {:g} s are asked for, {:.2f} % within",
-                                std::isnan(mean) ? fmt::format("too few have ended for a {}", to_string(bound))
-                                                 : fmt::format("{} {:.4g} s", to_string(bound), mean),
-                                bound.seconds, 100 * estimate_mean(within).mean);
+      const bool lacking = std::isnan(mean) && r.front().slo.lines[i].met;
+      objectives +=
+          fmt::format("; {} where {:g} s are asked for, {:.2f} % within",
+                      lacking            ? fmt::format("{} - (no request has one)", to_string(bound))
+                      : std::isnan(mean) ? fmt::format("too few have ended for a {}", to_string(bound))
+                                         : fmt::format("{} {} s", to_string(bound), show_beside(mean, bound.seconds)),
+                      bound.seconds, 100 * estimate_mean(within).mean);
     }
     objectives += '\n';
   }
@@ -487,9 +553,64 @@ inline constexpr std::string_view script_style =
   return first ? std::string{} : out + "\n";
 }
 
-/// A script that lacks only its terminal and output; empty when there is nothing to draw.
+/// A step of 1, 2 or 5 times a power of ten, of which at most `steps` go into `range`. Requires both above 0.
+[[nodiscard]] inline double round_step(double range, int steps) {
+  const double least = range / steps;
+  const double power = std::pow(10.0, std::floor(std::log10(least)));
+  for (const double times : {1.0, 2.0, 5.0}) {
+    if (times * power >= least) return times * power;
+  }
+  return 10 * power;
+}
+
+/// A logarithmic axis, `x` or `y`, over a range above 0, with numbers on it: one that crosses no power of ten has none
+/// by itself.
+[[nodiscard]] inline std::string log_axis(char axis, double least, double most) {
+  std::vector<double> tics;
+  std::vector<double> powers;
+  for (double power = std::pow(10.0, std::floor(std::log10(least))); power <= most; power *= 10) {
+    if (power >= least) powers.push_back(power);
+    for (const double times : {1.0, 2.0, 5.0}) {
+      if (times * power >= least && times * power <= most) tics.push_back(times * power);
+    }
+  }
+  if (tics.size() > 10) tics = powers;
+  if (tics.size() < 3) {
+    const double step = round_step(most - least, 4);
+    tics.clear();
+    for (double x = std::ceil(least / step) * step; x <= most; x += step) tics.push_back(x);
+  }
+  std::string at;
+  for (const double x : tics) at += fmt::format("{}{:.6g}", at.empty() ? "" : ", ", x);
+  return fmt::format("set logscale {0}\nset {0}range [{1:.6g}:{2:.6g}]\nset {0}tics ({3})\n", axis, least, most, at);
+}
+
+/// A dashed line where an objective's bound is, across an axis, `x` or `y`, and its name; lines count from 1.
+[[nodiscard]] inline std::string bound_line(char axis, const slo_bound& bound, std::size_t line) {
+  const std::string at = fmt::format("{:.6g}", bound.seconds);
+  const std::string from = axis == 'x' ? "first " + at + ", graph 0" : "graph 0, first " + at;
+  const std::string to = axis == 'x' ? "first " + at + ", graph 1" : "graph 1, first " + at;
+  return fmt::format(
+      "set arrow {0} from {1} to {2} nohead front dt 2 lw 1.5 lc rgb '#444444'\n"
+      "set label {0} '{3} = {4:g} s' at {5} {6} front noenhanced font ',10' tc rgb '#444444'\n",
+      line, from, to, to_string(bound), bound.seconds,
+      axis == 'x' ? "first " + at + ", graph 0.5" : "graph 0.01, first " + at,
+      axis == 'x' ? "right offset -0.5,0" : "offset 0,0.6");
+}
+
+/// The objectives of runs that bound this metric; all runs have the same.
+[[nodiscard]] inline std::vector<slo_bound> bounds_of(const slo_report& slo, slo_metric metric) {
+  std::vector<slo_bound> bounds;
+  for (const slo_report::line& l : slo.lines) {
+    if (l.bound.metric == metric) bounds.push_back(l.bound);
+  }
+  return bounds;
+}
+
+/// A script that lacks only its terminal and output; empty when there is nothing to draw. @param metric what it is of.
 [[nodiscard]] inline std::string cdf_script(std::span<const run_result> runs, std::string_view title,
-                                            double (request_record::*value)() const noexcept) {
+                                            slo_metric metric) {
+  const slo_bound of{.metric = metric};
   std::string data;
   std::vector<bool> has;
   double least = std::numeric_limits<double>::infinity();
@@ -497,7 +618,7 @@ inline constexpr std::string_view script_style =
   for (std::size_t i = 0; i < runs.size(); ++i) {
     std::vector<double> samples;
     for (const request_record& r : runs[i].requests) {
-      if (!std::isnan((r.*value)())) samples.push_back(std::max((r.*value)(), 1e-3));
+      if (const double x = of.of(r); !std::isnan(x)) samples.push_back(std::max(x, 1e-3));
     }
     std::sort(samples.begin(), samples.end());
     has.push_back(!samples.empty());
@@ -513,14 +634,25 @@ inline constexpr std::string_view script_style =
   }
   const std::string plot = curves(runs, has, "1:2", "steps");
   if (plot.empty()) return {};
-  return data + std::string{script_style} + fmt::format("set title '{}'\n", title) +
-         fmt::format("set key bottom right\nset logscale x\nset xrange [{:.6g}:{:.6g}]\n", least / 1.1, most * 1.1) +
+  std::string lines;
+  std::size_t n = 0;
+  for (const slo_bound& b : bounds_of(runs.front().numbers.slo, metric)) {
+    least = std::min(least, b.seconds);
+    most = std::max(most, b.seconds);
+    lines += bound_line('x', b, ++n);
+  }
+  return data + std::string{script_style} + fmt::format("set title '{}'\n", title) + "set key bottom right\n" +
+         log_axis('x', least / 1.1, most * 1.1) + lines +
          "set xlabel 'seconds'\nset ylabel 'part of the requests'\nset yrange [0:1]\n" + plot;
 }
 
 [[nodiscard]] inline std::string tail_script(std::span<const run_result> runs) {
   std::string data;
   std::vector<bool> has;
+  // Without reasoning there is one bin, and nothing to see.
+  const bool reasons = std::any_of(runs.begin(), runs.end(),
+                                   [](const run_result& r) { return r.numbers.ttft_by_reasoning_bin.size() > 1; });
+  if (!reasons) return {};
   for (std::size_t i = 0; i < runs.size(); ++i) {
     const auto& bins = runs[i].numbers.ttft_by_reasoning_bin;
     has.push_back(!bins.empty());
@@ -536,16 +668,6 @@ inline constexpr std::string_view script_style =
          "set xlabel 'reasoning tokens (bins of 256)'\nset ylabel 'seconds'\nset xrange [0:*]\n"
          "set yrange [0:0.001<*]\n" +
          plot;
-}
-
-/// A step of 1, 2 or 5 times a power of ten, of which at most `steps` go into `range`. Requires both above 0.
-[[nodiscard]] inline double round_step(double range, int steps) {
-  const double least = range / steps;
-  const double power = std::pow(10.0, std::floor(std::log10(least)));
-  for (const double times : {1.0, 2.0, 5.0}) {
-    if (times * power >= least) return times * power;
-  }
-  return 10 * power;
 }
 
 /// A row of small panels for each run, all of the same scale: over each other, six policies tell nothing.
@@ -721,8 +843,8 @@ inline constexpr std::string_view figure_names[] = {"ttft_cdf", "tpot_cdf", "tai
 /// What runs look like: `ttft_cdf`, `tpot_cdf`, `tail_ttft`, `timeline`. One without data has no script.
 [[nodiscard]] inline std::vector<figure> figures_of(std::span<const run_result> runs) {
   return {
-      {"ttft_cdf", detail::cdf_script(runs, "Time to first answering token", &request_record::ttft), 540},
-      {"tpot_cdf", detail::cdf_script(runs, "Time per output token", &request_record::tpot), 540},
+      {"ttft_cdf", detail::cdf_script(runs, "Time to first answering token", slo_metric::ttft), 540},
+      {"tpot_cdf", detail::cdf_script(runs, "Time per output token", slo_metric::tpot), 540},
       {"tail_ttft", detail::tail_script(runs), 540},
       {"timeline", detail::timeline_script(runs), static_cast<int>(60 + 170 * std::max<std::size_t>(runs.size(), 2))}};
 }

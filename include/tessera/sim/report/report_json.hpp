@@ -62,10 +62,12 @@ namespace detail {
          {"rejected", s.rejected},
          {"measured", s.measured},
          {"ttft", detail::to_json(s.ttft)},
+         {"first_token", detail::to_json(s.first_token)},
          {"tpot", detail::to_json(s.tpot)},
          {"e2e", detail::to_json(s.e2e)},
          {"normalized_latency", detail::to_json(s.normalized_latency)},
          {"slo_violation_rate", s.slo_violation_rate},
+         {"reasoning_share", s.reasoning_share},
          {"qoe_mean", s.qoe_mean},
          {"blocking_p99", s.blocking_p99},
          {"throughput_tokens_per_s", s.throughput_tokens_per_s},
@@ -90,6 +92,7 @@ namespace detail {
   if (!std::isnan(s.joules)) {
     j["energy"] = {{"joules", s.joules}, {"joules_per_output_token", s.joules_per_output_token}};
   }
+  if (s.ttft_in_fault.count > 0) j["faults"]["ttft"] = detail::to_json(s.ttft_in_fault);
   // Nor where there are no sessions.
   if (s.session.count > 0) j["session"] = detail::to_json(s.session);
   if (!std::isnan(s.worst_tenant)) j["worst_tenant"] = s.worst_tenant;

@@ -45,6 +45,8 @@ struct request_record {
   [[nodiscard]] std::int64_t output_tokens() const noexcept { return reasoning_tokens + answer_tokens; }
   /// Whether its last token was produced.
   [[nodiscard]] bool completed() const noexcept { return !std::isnan(finish); }
+  /// Seconds from arrival to the first token of any kind, reasoning or answer: what engines call TTFT.
+  [[nodiscard]] double first_token_s() const noexcept { return first_token - arrival; }
   /// Submission to first *answering* token (PASCAL, section V-A).
   [[nodiscard]] double ttft() const noexcept { return first_answer - arrival; }
   /// Mean time between the answering tokens; NaN for less than two.

@@ -23,12 +23,13 @@ TESSERA_NAMESPACE_BEGIN
 namespace sim {
 
 /// What an objective bounds.
-enum class slo_metric { ttft, tpot, e2e, normalized_latency };
+enum class slo_metric { ttft, first_token, tpot, e2e, normalized_latency };
 
 /// As in `--slo`, and as the columns of a report are called.
 [[nodiscard]] constexpr std::string_view to_string(slo_metric m) noexcept {
   switch (m) {
     case slo_metric::ttft: return "ttft";
+    case slo_metric::first_token: return "first_token";
     case slo_metric::tpot: return "tpot";
     case slo_metric::e2e: return "e2e";
     case slo_metric::normalized_latency: return "normalized_latency";
@@ -46,6 +47,7 @@ struct slo_bound {
   [[nodiscard]] double of(const request_record& r) const noexcept {
     switch (metric) {
       case slo_metric::ttft: return r.ttft();
+      case slo_metric::first_token: return r.first_token_s();
       case slo_metric::tpot: return r.tpot();
       case slo_metric::e2e: return r.e2e();
       case slo_metric::normalized_latency: return r.normalized_latency();
@@ -59,18 +61,30 @@ struct slo_bound {
   return b.part < 1 ? fmt::format("{}_p{:g}", to_string(b.metric), 100 * b.part) : std::string{to_string(b.metric)};
 }
 
-/// Objectives from text such as `ttft_p99=2,tpot_p99=0.05`: a metric (ttft, tpot, e2e, normalized_latency), perhaps
-/// with a percentile above 0 and below 100 (`_p50`, `_p99.9`), and seconds. Without a percentile all requests are
-/// meant.
+/// A value beside a bound, with as many digits as it takes to tell them apart: at least four, at most eight.
+[[nodiscard]] inline std::string show_beside(double value, double bound) {
+  std::string out;
+  for (int digits = 4; digits <= 8; ++digits) {
+    out = fmt::format("{:.{}g}", value, digits);
+    if (value == bound || out != fmt::format("{:.{}g}", bound, digits)) break;
+  }
+  return out;
+}
+
+/// Objectives from text such as `ttft_p99=2,tpot_p99=0.05`: a metric (ttft, first_token, tpot, e2e,
+/// normalized_latency), perhaps with a percentile above 0 and below 100 (`_p50`, `_p99.9`), and seconds. Without a
+/// percentile all requests are meant. `ttft` ends with the first answering token, `first_token` with the first of any
+/// kind: they differ for requests that reason.
 /// @throws usage_error
 [[nodiscard]] inline std::vector<slo_bound> parse_slo(std::string_view text) {
-  constexpr slo_metric metrics[] = {slo_metric::ttft, slo_metric::tpot, slo_metric::e2e,
+  constexpr slo_metric metrics[] = {slo_metric::ttft, slo_metric::first_token, slo_metric::tpot, slo_metric::e2e,
                                     slo_metric::normalized_latency};
   const auto wrong = [&](std::string_view item) {
     return usage_error{
         fmt::format("--slo expects METRIC=SECONDS or METRIC_pPERCENTILE=SECONDS, comma-separated, as in "
-                    "ttft_p99=2,tpot_p99=0.05; metrics are ttft, tpot, e2e and normalized_latency, seconds above 0 and "
-                    "percentiles between 0 and 100; found {}",
+                    "ttft_p99=2,tpot_p99=0.05; metrics are ttft (to the first answering token), first_token (of any "
+                    "kind), tpot, e2e and normalized_latency, seconds above 0 and percentiles between 0 and 100; "
+                    "found {}",
                     shown(item))};
   };
   const auto number = [](std::string_view digits, double& x) {
@@ -107,11 +121,12 @@ struct slo_bound {
   return bounds;
 }
 
-/// What policies are told of objectives: the bounds of the time to first token and of the time per output token.
+/// What policies are told of objectives: the bounds of the time to first token and of the time per output token. Where
+/// both `first_token` and `ttft` are bounded, the promise is of the first.
 [[nodiscard]] inline promise promise_of(std::span<const slo_bound> bounds) noexcept {
   promise p;
   for (const slo_bound& b : bounds) {
-    if (b.metric == slo_metric::ttft) p.ttft_s = b.seconds;
+    if (b.metric == slo_metric::first_token || (b.metric == slo_metric::ttft && p.ttft_s == 0)) p.ttft_s = b.seconds;
     if (b.metric == slo_metric::tpot) p.tpot_s = b.seconds;
   }
   return p;
@@ -125,7 +140,8 @@ struct slo_report {
     slo_bound bound;       ///< What was asked for.
     double within = 0;     ///< Part of the requests that are within it. Rejected and unfinished ones are not.
     double value = never;  ///< What so many requests keep as it asks for, among all: those that have not ended keep
-                           ///< nothing. NaN where not as many have.
+                           ///< nothing. NaN where not as many have, or where none that has ended has it at all (a
+                           ///< TPOT of answers of one token): then it is met.
     bool met = false;      ///< Whether enough are.
   };
   std::vector<line> lines;                ///< One for each objective.
@@ -144,6 +160,7 @@ struct slo_report {
   std::size_t good = 0;
   double tokens = 0;
   std::vector<std::size_t> within(bounds.size());
+  std::vector<std::size_t> having(bounds.size());
   std::vector<std::vector<double>> values(bounds.size());
   for (const request_record& r : requests) {
     if (!window.contains(r.arrival)) continue;
@@ -153,6 +170,7 @@ struct slo_report {
       const double x = bounds[i].of(r);
       // One that has ended and lacks it, as an answer of one token its time per token, keeps any bound.
       if (r.completed()) values[i].push_back(std::isnan(x) ? 0 : x);
+      having[i] += r.completed() && !std::isnan(x) ? 1U : 0U;
       const bool one = r.completed() && !(x > bounds[i].seconds);
       within[i] += one ? 1U : 0U;
       all = all && one;
@@ -167,7 +185,7 @@ struct slo_report {
     slo_report::line line{.bound = bounds[i]};
     // The least that as many keep as asked for: met if and only if it is within the bound.
     const auto asked = static_cast<std::size_t>(std::ceil(bounds[i].part * count - 1e-9 * count));
-    if (asked != 0 && asked <= values[i].size()) {
+    if (asked != 0 && asked <= values[i].size() && having[i] != 0) {
       const auto at = values[i].begin() + static_cast<std::ptrdiff_t>(asked - 1);
       std::nth_element(values[i].begin(), at, values[i].end());
       line.value = *at;

@@ -110,15 +110,15 @@ struct sweep_curve {
 namespace detail {
 
 /// What a sweep is looked at for: goodput where there are objectives, else the tail of TTFT.
-[[nodiscard]] inline const measure& sweep_measure(std::span<const sweep_curve> curves) {
+[[nodiscard]] inline measure sweep_measure(std::span<const sweep_curve> curves) {
   const bool has_slo = std::any_of(curves.begin(), curves.end(), [](const sweep_curve& c) {
     return std::any_of(c.runs.begin(), c.runs.end(),
                        [](const replicates& r) { return !r.empty() && !r.front().slo.lines.empty(); });
   });
-  const auto named = [](std::string_view said) {
-    return std::find_if(std::begin(measures), std::end(measures), [&](const measure& m) { return m.said == said; });
-  };
-  return *named(has_slo ? "the highest goodput" : "the lowest P99 TTFT");
+  const std::vector<measure> all = common_measures();
+  return *std::find_if(all.begin(), all.end(), [&](const measure& m) {
+    return m.said == (has_slo ? "the highest goodput" : "the lowest P99 TTFT");
+  });
 }
 
 }  // namespace detail
@@ -128,7 +128,7 @@ namespace detail {
 /// for, the others below. Ends in a newline.
 [[nodiscard]] inline std::string format_sweep(const sweep& what, std::span<const sweep_curve> curves,
                                               std::size_t width = table_width) {
-  const detail::measure& m = detail::sweep_measure(curves);
+  const detail::measure m = detail::sweep_measure(curves);
   std::size_t name_width = std::max<std::size_t>(6, what.parameter.size());
   for (const sweep_curve& c : curves) name_width = std::max(name_width, c.policy.size());
   std::vector<std::vector<std::string>> columns;  // by value: heading, then a cell for each policy
@@ -248,6 +248,11 @@ namespace detail {
     }
     data += "EOD\n";
   }
+  // Between two sizes there is none.
+  const double range = what.values.back() - what.values.front();
+  const std::string whole = what.parameter == "instances" && range > 0
+                                ? fmt::format("set xtics {:g}\n", std::max(1.0, detail::round_step(range, 8)))
+                                : std::string{};
   const std::string across = what.values.size() == 1 ? fmt::format("set xrange [{:.6g}:{:.6g}]\n",
                                                                    0.9 * what.values.front(), 1.1 * what.values.front())
                                                      : std::string{};
@@ -263,21 +268,48 @@ namespace detail {
   std::string out =
       data + std::string{detail::script_style} + "set datafile missing '?'\n" +
       fmt::format("set multiplot layout {},1 title {} noenhanced\n", has_slo ? 4 : 2, detail::gnuplot_quoted(title)) +
-      across + "set lmargin 10\nset rmargin 24\nset key outside right top noenhanced\nset xlabel " +
+      across + whole + "set lmargin 10\nset rmargin 24\nset key outside right top noenhanced\nset xlabel " +
       detail::gnuplot_quoted(what.parameter) + "\n";
   if (has_slo) {
-    double most = 1e-3;
-    for (const sweep_curve& c : curves) {
-      for (const replicates& runs : c.runs) {
-        for (const summary& s : runs) most = std::max(most, s.slo.goodput_requests_per_s);
+    // Where all is near the top, what is below half of it is no part of the picture.
+    const auto near_top = [&](auto of) {
+      double least = std::numeric_limits<double>::infinity();
+      double most = 1e-3;
+      for (const sweep_curve& c : curves) {
+        for (const replicates& runs : c.runs) {
+          for (const summary& s : runs) {
+            if (std::isnan(of(s))) continue;
+            least = std::min(least, of(s));
+            most = std::max(most, of(s));
+          }
+        }
       }
-    }
-    out += panel("Goodput", "requests per second", 2, fmt::format("set yrange [0:{:.6g}]", 1.05 * most));
-    out += panel("Requests within the objectives", "%", 3, "set yrange [0:105]");
+      const double room = std::max(0.05 * (most - least), 0.005 * most);
+      return fmt::format("set yrange [{:.6g}:{:.6g}]", 2 * least > most ? least - room : 0, most + room);
+    };
+    out += panel("Goodput", "requests per second", 2,
+                 near_top([](const summary& s) { return s.slo.goodput_requests_per_s; }));
+    out += panel("Requests within the objectives", "%", 3,
+                 near_top([](const summary& s) { return 100 * s.slo.attainment; }));
   }
-  const auto tail = [&](auto of) {
+  const slo_report* asked = nullptr;
+  for (const sweep_curve& c : curves) {
+    for (const replicates& runs : c.runs) {
+      if (!runs.empty()) asked = &runs.front().slo;
+    }
+  }
+  const auto tail = [&](slo_metric metric, auto of) {
     double least = std::numeric_limits<double>::infinity();
     double most = 0;
+    std::string lines = "unset arrow\nunset label\n";
+    std::size_t n = 0;
+    if (asked != nullptr) {
+      for (const slo_bound& b : detail::bounds_of(*asked, metric)) {
+        least = std::min(least, b.seconds);
+        most = std::max(most, b.seconds);
+        lines += detail::bound_line('y', b, ++n);
+      }
+    }
     for (const sweep_curve& c : curves) {
       for (const replicates& runs : c.runs) {
         for (const summary& s : runs) {
@@ -287,12 +319,13 @@ namespace detail {
         }
       }
     }
-    return most > 0 ? fmt::format("set logscale y\nset yrange [{:.6g}:{:.6g}]", least / 1.1, most * 1.1)
+    return most > 0 ? lines + detail::log_axis('y', least / 1.1, most * 1.1)
                     : std::string{"unset logscale y\nset yrange [0:1]"};
   };
-  out +=
-      panel("P99 time to the first answering token", "seconds", 4, tail([](const summary& s) { return s.ttft.p99; }));
-  out += panel("P99 time per output token", "seconds", 5, tail([](const summary& s) { return s.tpot.p99; }));
+  out += panel("P99 time to the first answering token", "seconds", 4,
+               tail(slo_metric::ttft, [](const summary& s) { return s.ttft.p99; }));
+  out += panel("P99 time per output token", "seconds", 5,
+               tail(slo_metric::tpot, [](const summary& s) { return s.tpot.p99; }));
   return out + "unset multiplot\n";
 }
 
