@@ -179,6 +179,8 @@ struct model {
   }
   bool share(block_id id) {
     if (block[id].references == 0 && !block[id].published) return false;
+    // What is kept is kept for one use.
+    if (std::is_same_v<Policy, tessera::kv::keep_until<>> && block[id].references == 0) block[id].wished = 0;
     ++block[id].references;
     return true;
   }
@@ -396,6 +398,25 @@ TEST_CASE("eviction: kept until its time, and then as cold as if used then", "[k
     CHECK(c.cache.allocate() == 0);
     CHECK(c.cache.allocate() == 2);
   }
+}
+
+TEST_CASE("eviction: a block that was kept and is used again is kept no longer, unless it is asked again", "[kv]") {
+  using cache = tessera::kv::basic_prefix_cache<tessera::kv::keep_until<>>;
+  const bool asks_again = GENERATE(false, true);
+  on_heap<cache> c{2};
+  std::array<block_id, 2> ids{};
+  REQUIRE(c.cache.allocate(ids) == status::ok);
+  for (const block_id id : ids) REQUIRE(c.cache.publish(id, 10 + id) == status::ok);
+  c.cache.wish(std::span{ids}.first(1), time_point::at_seconds(100));
+  REQUIRE(c.cache.release(block_id{0}) == status::ok);
+  c.cache.advance(time_point::at_seconds(1));
+  // The next turn takes it.
+  REQUIRE(c.cache.share(block_id{0}) == status::ok);
+  if (asks_again) c.cache.wish(std::span{ids}.first(1), time_point::at_seconds(50));
+  REQUIRE(c.cache.release(block_id{0}) == status::ok);
+  c.cache.advance(time_point::at_seconds(2));
+  REQUIRE(c.cache.release(block_id{1}) == status::ok);
+  CHECK(c.cache.allocate() == (asks_again ? 1 : 0));
 }
 
 TEST_CASE("eviction: what is used last goes first, what nobody expects before that", "[kv]") {

@@ -20,12 +20,14 @@ namespace kv {
 /// Requires: (1) `M::time_point`; (2) `M::first(a, b)`: whether a block of the moment `a` goes before one of `b`, a
 /// strict weak order; (3) `M::moment(now, wished, depth)`: the moment of a block that is cached from `now` on;
 /// (4) `M::joined(before, wished, now)`: what is wished for a block of which something was wished before, by the same
-/// request or another; (5) `M::none`: what is wished when nobody has said anything. All static and `noexcept`.
+/// request or another; (5) `M::used(before)`: what is still wished for a cached block that is used again; (6)
+/// `M::none`: what is wished when nobody has said anything. All static and `noexcept`.
 template <class M>
 concept eviction_moment = requires(typename M::time_point t, std::size_t depth) {
   { M::first(t, t) } noexcept -> std::same_as<bool>;
   { M::moment(t, t, depth) } noexcept -> std::same_as<typename M::time_point>;
   { M::joined(t, t, t) } noexcept -> std::same_as<typename M::time_point>;
+  { M::used(t) } noexcept -> std::same_as<typename M::time_point>;
   { M::none } -> std::convertible_to<typename M::time_point>;
 };
 
@@ -96,6 +98,7 @@ class evict_by_time {
   /// A block is somebody's again.
   [[nodiscard]] place_type remove(block_id id) noexcept {
     heap_.erase(id, before());
+    subject_[id].wished = Moment::used(subject_[id].wished);
     return place_[id];
   }
   /// Takes back `remove`.
@@ -156,6 +159,7 @@ struct until_then {
   static constexpr time_point joined(time_point before, time_point wished, time_point /*now*/) noexcept {
     return before < wished ? wished : before;
   }
+  static constexpr time_point used(time_point /*before*/) noexcept { return none; }
   template <class Request>
     requires requires(const Request& r) {
       { r.keep_until } -> std::convertible_to<time_point>;
@@ -176,6 +180,7 @@ struct used_next {
   static constexpr time_point joined(time_point before, time_point wished, time_point now) noexcept {
     return now < before && before < wished ? before : wished;
   }
+  static constexpr time_point used(time_point before) noexcept { return before; }
   template <class Request>
     requires requires(const Request& r) {
       { r.next_use } -> std::convertible_to<time_point>;
@@ -196,6 +201,7 @@ struct as_worth {
   static constexpr time_point joined(time_point before, time_point /*wished*/, time_point /*now*/) noexcept {
     return before;
   }
+  static constexpr time_point used(time_point before) noexcept { return before; }
 };
 
 }  // namespace detail
@@ -203,7 +209,9 @@ struct as_worth {
 /// Keeps the blocks of a request until the next turn of its session is due: `r.keep_until`, a time point, read when its
 /// blocks are published and when it gives them back. A block goes by that time or, if it is past, by when it was used
 /// last, the earliest first; so without wishes this is `lru`, and one that is kept in vain is as cold afterwards as one
-/// that was used last at that time. Kept is not pinned: if there is nothing else, what is kept goes, too.
+/// that was used last at that time. A block is kept for one use: a cached block that is used again, by that turn or by
+/// another request, is kept no longer unless it is asked again. So the blocks of a session that has ended are kept for
+/// nothing. Kept is not pinned: if there is nothing else, what is kept goes, too.
 /// When to use: turns of agents, whose tools answer after a time that can be told (Continuum's time to live).
 template <clock_policy Clock = seconds_clock>
 using keep_until = evict_by_time<detail::until_then<Clock>>;

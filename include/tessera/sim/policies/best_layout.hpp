@@ -10,6 +10,7 @@
 #include <tessera/sim/policies/steady_trial.hpp>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cstddef>
@@ -142,17 +143,26 @@ template <class Scheduler>
   const bool has_stages = config.stages && o.instances > 1;
   const steady_trial trial =
       has_stages || !longer_steps.empty() ? detail::begin_steady_trial(o, trials, seen) : steady_trial::impossible;
-  const detail::tried_steps steps = detail::try_steps(config, usual_steps, longer_steps, trials, trial, now);
+  const detail::tried_steps steps = detail::try_steps(o, config, usual_steps, longer_steps, trials, trial, now);
   instance_layout staged = detail::staged_layout(o, config, usual_steps, trials, trial, steps.outcome, seen, now);
   if (staged.kind == layout_kind::stages) return staged;
   instance_layout tried = detail::pooled_layout(o, config, steps.bounds, trials, seen, now);
-  std::string why = std::move(staged.why);
-  if (!steps.bounds.empty()) {
-    why += fmt::format("{}steps of at most {} prompt tokens {}", why.empty() ? "" : "; ", steps.bounds.front().count(),
-                       steps.outcome ? fmt::format("took {:.3g} s a request in a trial", steps.outcome->e2e_s)
-                                     : "stay, for too little is known for a trial");
+  std::vector<std::string> why;
+  const auto say = [&why](std::string words) {
+    if (!words.empty()) why.push_back(std::move(words));
+  };
+  say(std::move(staged.why));
+  if (steps.outcome || !steps.bounds.empty()) {
+    say(fmt::format("{} {}",
+                    steps.bounds.empty()
+                        ? "the usual steps"
+                        : fmt::format("steps of at most {} prompt tokens", steps.bounds.front().count()),
+                    steps.outcome ? fmt::format("took {:.3g} s a request in a trial", steps.outcome->e2e_s)
+                                  : "stay, for too little is known for a trial"));
   }
-  if (!why.empty()) tried.why = fmt::format("{}{}{}", why, tried.why.empty() ? "" : "; ", tried.why);
+  say(std::move(tried.why));
+  if (why.empty()) say("no other layout can be tried");
+  tried.why = fmt::format("{}", fmt::join(why, "; "));
   return tried;
 }
 

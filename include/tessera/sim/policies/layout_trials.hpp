@@ -32,7 +32,8 @@ inline constexpr double allowed = 0.01;
 inline constexpr double forgiven = allowed / 5;
 /// To no more in a trial, and the promises will be kept.
 inline constexpr double surely_kept = allowed / 2;
-/// So many times as many broken promises, or less, are clearly fewer, if it is not by chance.
+/// So many times as many broken promises, or less, are clearly fewer, if it is not by chance; and promises that are
+/// kept likewise, for where most are broken a part of them is nothing that could be saved.
 inline constexpr double clearly_fewer = 0.75;
 /// So many times as many, or less, are worth whatever time it takes, if that does not grow.
 inline constexpr double far_fewer = 0.25;
@@ -45,10 +46,13 @@ struct trial_outcome {
   double wait_s = 0;  ///< Of it, before the first token.
   double of = 0;      ///< Requests that count in `broken`.
   bool held = false;  ///< There were as many at any time.
-  /// Whether it breaks clearly fewer promises: by two deviations of the difference of two counts, too.
+  /// Whether it breaks clearly fewer promises, or keeps clearly more: by two deviations of the difference of two
+  /// counts, too.
   [[nodiscard]] bool keeps_more(const trial_outcome& other) const noexcept {
-    const double fewer = other.broken * other.of - broken * of;
-    return broken < clearly_fewer * other.broken && fewer > 2 * std::sqrt(other.broken * other.of + broken * of);
+    const auto clearly = [](double few, double few_of, double many, double many_of) {
+      return few < clearly_fewer * many && many * many_of - few * few_of > 2 * std::sqrt(many * many_of + few * few_of);
+    };
+    return clearly(broken, of, other.broken, other.of) || clearly(1 - other.broken, other.of, 1 - broken, of);
   }
   /// Whether it is the better of two that cost nothing to choose from: promises first, where they tell them apart.
   [[nodiscard]] bool better_than(const trial_outcome& other) const noexcept {

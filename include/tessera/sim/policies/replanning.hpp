@@ -455,7 +455,7 @@ class replanning {
                        !(hurry != urgency::none && next.tried && layout_.kind == layout_kind::pools);
     doubted_ = waits;
     const std::string_view present = name_of(layout_);
-    rule(c, fmt::format("a plan, as {}: {}; {}", reason, next.why,
+    rule(c, fmt::format("a plan, as {}: {}{}{}", reason, next.why, next.why.empty() ? "" : "; ",
                         waits     ? fmt::format("{} stay unless the next plan says so, too", present)
                         : changes ? fmt::format("{} from now on", name_of(next))
                                   : fmt::format("nothing changes: {}", present)));
