@@ -5,8 +5,8 @@
 #include <tessera/gate/adapter_slots.hpp>
 #include <tessera/gate/all.hpp>
 #include <tessera/gate/fair_tenants.hpp>
-#include <tessera/kv/prefix_cache.hpp>
 #include <tessera/gate/tenant_deficits.hpp>
+#include <tessera/kv/prefix_cache.hpp>
 #include <tessera/pipeline/grouped_ledger.hpp>
 #include <tessera/pipeline/resident_set.hpp>
 #include <tessera/preempt/cheapest.hpp>

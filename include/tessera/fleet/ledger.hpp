@@ -149,7 +149,8 @@ class ledger {
         .bytes_unaligned();
   }
 
-  /// Over the caller's memory, at least `required_bytes(l)` (checked in every build), which must outlive it. No replica is there.
+  /// Over the caller's memory, at least `required_bytes(l)` (checked in every build), which must outlive it. No replica
+  /// is there.
   ledger(std::span<std::byte> memory, const limits& l, const settings& s = {}) noexcept : ledger{arena{memory}, l, s} {}
   /// Over what `storage_for` made.
   ledger(owned_storage<limits>& storage, const settings& s = {}) noexcept
@@ -666,7 +667,7 @@ class ledger {
     std::size_t n = 0;
     for (const replica_id id : open_) {
       left_[n] = id;
-      n += may(views_[id]) ? 1 : 0;
+      n += may(views_[id]) ? 1U : 0U;
     }
     ranked_.clear();
     if (choices == 0) return {};
@@ -705,7 +706,7 @@ class ledger {
     (h.started ? to.kv_held : to.waiting_blocks) += h.size - h.shared;
     to.doubtful += doubtful(h);
     to.reasoning += h.answers ? 0 : 1;
-    to.fresh_answers += is_fresh(h) ? 1 : 0;
+    to.fresh_answers += is_fresh(h) ? 1U : 0U;
     if (!h.started) to.prefill.join(h.prompt, h.cached);
   }
   void subtract(sums& from, const held& h) noexcept {
@@ -713,7 +714,7 @@ class ledger {
     (h.started ? from.kv_held : from.waiting_blocks) -= h.size - h.shared;
     from.doubtful -= doubtful(h);
     from.reasoning -= h.answers ? 0 : 1;
-    from.fresh_answers -= is_fresh(h) ? 1 : 0;
+    from.fresh_answers -= is_fresh(h) ? 1U : 0U;
     if (!h.started) from.prefill.leave(h.prompt, h.cached);
   }
   [[nodiscard]] bool is_fresh(const held& h) const noexcept {
@@ -754,8 +755,8 @@ class ledger {
   }
   /// It shares so much from now on.
   void reshare(sums& of, const held& h, blocks shared) noexcept {
-    of.sharers -= h.shared > blocks{} ? 1 : 0;
-    of.sharers += shared > blocks{} ? 1 : 0;
+    of.sharers -= h.shared > blocks{} ? 1U : 0U;
+    of.sharers += shared > blocks{} ? 1U : 0U;
     if (of.sharers == 0) {
       of.depth = of.kept = blocks{};
     } else {

@@ -353,9 +353,7 @@ inline constexpr std::string_view prompt_source =
 }
 
 /// The names of the built-in workloads.
-[[nodiscard]] inline std::vector<std::string_view> workload_names() {
-  return names_of(workloads());
-}
+[[nodiscard]] inline std::vector<std::string_view> workload_names() { return names_of(workloads()); }
 
 /// The built-in workload of that name.
 /// @throws usage_error that lists the names there are.

@@ -278,9 +278,7 @@ inline constexpr std::string_view default_profile = "h100-96gb-qwen-32b";
 }
 
 /// The names of the built-in profiles.
-[[nodiscard]] inline std::vector<std::string_view> profile_names() {
-  return names_of(profiles());
-}
+[[nodiscard]] inline std::vector<std::string_view> profile_names() { return names_of(profiles()); }
 
 /// The built-in profile of that name. @throws usage_error that lists them.
 [[nodiscard]] inline const profile& find_profile(std::string_view name) {
