@@ -91,6 +91,7 @@ TEST_CASE("arrays, documents and lines of JSON are alike", "[sim]") {
   CHECK(refusal("[" + a + "\n " + b + "]").find("t:2:2: expected JSON, found '") == 0);
   CHECK(refusal("[" + a + "] x") == "t:1:61: expected a JSON object or an array of objects, found 'x'");
   CHECK(refusal("[]") == "t:1:3: expected at least one request, found the end of the file");
+  CHECK(rows("{\"data\": [1], \"prompt_tokens\": 1, \"output_tokens\": 2}").find("nan/1/0+2;") != std::string::npos);
   CHECK(refusal("{\"data\": []}") == "t:1:10: expected an array of objects, found an empty one");
   CHECK(refusal("[[" + a + "]]").find("t:1:2: expected a JSON object, found '[") == 0);
 }

@@ -268,6 +268,8 @@ class trace_json {
         if (!std::exchange(any, true)) record = element;
       });
       if (!any) rows_.fail(list.value, "an array of objects", "an empty one");
+      listed_ = text_[record.value] == '{';
+      if (!listed_) record = object;  // Data of the request itself.
     }
     std::vector<std::string> names;
     if (text_[record.value] == '{') collect(record, "", names);
