@@ -182,20 +182,23 @@ void walk(Planning& p) noexcept {
     }
     candidate = next;
   };
-  [[maybe_unused]] const auto ask = [&](std::size_t turn) noexcept {
-    const passage answer = roster.gate.ask(*candidate, view_of(p, *candidate));
-    if constexpr (has_classes) {
-      if (answer == passage::skip || answer == passage::defer) {
-        const bool defers = answer == passage::defer;
-        if (defers && prefers(p, *candidate, line, deferred)) deferred = line.place();
-        is_urgent = is_urgent || (defers && turn < step.kept);
-        return go_on_with(skip(p, *candidate, line, defers));
+  // Asks the gate of the candidate. If it is skipped, the next is the candidate.
+  [[maybe_unused]] const auto ask = [&]([[maybe_unused]] std::size_t turn) noexcept {
+    if constexpr (screens) {
+      const passage answer = roster.gate.ask(*candidate, view_of(p, *candidate));
+      is_asked = answer == passage::start || (answer == passage::defer && !has_classes);
+      if (is_asked) return;
+      if constexpr (has_classes) {
+        if (answer != passage::stop) {
+          const bool defers = answer == passage::defer;
+          if (defers && prefers(p, *candidate, line, deferred)) deferred = line.place();
+          is_urgent = is_urgent || (defers && turn < step.kept);
+          return go_on_with(skip(p, *candidate, line, defers));
+        }
       }
+      step.block(*candidate, wait_reason::gated);
+      candidate = nullptr;
     }
-    is_asked = answer == passage::start || answer == passage::defer;
-    if (is_asked) return;
-    step.block(*candidate, wait_reason::gated);
-    candidate = nullptr;
   };
   while (true) {
     const std::size_t turn = candidate != nullptr ? turn_of(p, *candidate) : step.kept;
