@@ -165,22 +165,51 @@ void walk(Planning& p) noexcept {
   auto line = line_of(roster.waiting);
   request* candidate = line.first();
   request* blocked = nullptr;
-  // Where the class stands that starts if no other can; and whether none could, so that it is the candidate.
+  bool is_asked = false;  // the gate lets the candidate start
+  // Where the class stands that starts if no other can, and whether one is deferred that may take a resident's place.
   [[maybe_unused]] constexpr std::size_t nowhere = ~std::size_t{0};
   [[maybe_unused]] std::size_t deferred = nowhere;
-  [[maybe_unused]] bool is_deferred = false;
-  const auto or_deferred = [&](request* next) noexcept {
+  [[maybe_unused]] bool is_urgent = false;
+  // The next candidate: `next`, or, if there is none, the class that was deferred.
+  const auto go_on_with = [&](request* next) noexcept {
+    is_asked = false;
     if constexpr (has_classes) {
       if (next == nullptr && deferred != nowhere) {
         next = line.go_to(deferred);
         deferred = nowhere;
-        is_deferred = true;
+        is_asked = true;
       }
     }
-    return next;
+    candidate = next;
+  };
+  // Asks the gate of the candidate. If it is skipped, the next is the candidate.
+  [[maybe_unused]] const auto ask = [&]([[maybe_unused]] std::size_t turn) noexcept {
+    if constexpr (screens) {
+      const passage answer = roster.gate.ask(*candidate, view_of(p, *candidate));
+      is_asked = answer == passage::start || (answer == passage::defer && !has_classes);
+      if (is_asked) return;
+      if constexpr (has_classes) {
+        if (answer != passage::stop) {
+          const bool defers = answer == passage::defer;
+          if (defers && prefers(p, *candidate, line, deferred)) deferred = line.place();
+          is_urgent = is_urgent || (defers && turn < step.kept);
+          return go_on_with(skip(p, *candidate, line, defers));
+        }
+      }
+      step.block(*candidate, wait_reason::gated);
+      candidate = nullptr;
+    }
   };
   while (true) {
     const std::size_t turn = candidate != nullptr ? turn_of(p, *candidate) : step.kept;
+    if constexpr (has_classes) {
+      // One that may take a resident's place is asked before that goes on; and if it is deferred, so are all others.
+      const bool is_early = candidate != nullptr && (turn < step.kept || is_urgent) && step.starts != 0;
+      if (is_early && !is_asked && candidate->state().length <= longest) {
+        ask(turn);
+        continue;
+      }
+    }
     while (step.next < turn && step.next < step.kept && !step.is_full()) {
       if (step.expects) {
         go_on_decoding<true>(p, turn < step.kept ? turn : step.kept);
@@ -208,38 +237,27 @@ void walk(Planning& p) noexcept {
     // One that can never go on keeps nobody from starting.
     if (candidate->state().length > longest) [[unlikely]] {
       if (!step.outgrown.full()) step.outgrown.push_back(candidate);
-      candidate = or_deferred(line.take());
+      go_on_with(line.take());
       continue;
     }
     if constexpr (screens) {
-      if (step.starts != 0 && !is_deferred) {
-        const passage answer = roster.gate.ask(*candidate, view_of(p, *candidate));
-        if constexpr (has_classes) {
-          if (answer == passage::skip || answer == passage::defer) {
-            const bool defers = answer == passage::defer;
-            if (defers && prefers(p, *candidate, line, deferred)) deferred = line.place();
-            candidate = or_deferred(skip(p, *candidate, line, defers));
-            continue;
-          }
-        }
-        if (answer == passage::stop || answer == passage::skip) {
-          step.block(*candidate, wait_reason::gated);
-          candidate = nullptr;
-          continue;
-        }
+      if (step.starts != 0 && !is_asked) {
+        ask(turn);
+        continue;
       }
     }
     const wait_reason why_not = step.starts == 0 ? wait_reason::not_wanted : start(p, *candidate, false);
     if (why_not == wait_reason::none) {
       --step.starts;
-      candidate = line.take();
+      request* next = line.take();
       if constexpr (has_classes) {
-        candidate = line.go_to(0);  // it may be the turn of one that was deferred
+        next = line.go_to(0);  // it may be the turn of one that was deferred
         deferred = nowhere;
-        is_deferred = false;
+        is_urgent = false;
       }
+      go_on_with(next);
     } else if (why_not == wait_reason::prefix_in_flight) {
-      candidate = or_deferred(line.take());  // its place and its blocks are kept
+      go_on_with(line.take());  // its place and its blocks are kept
     } else {
       step.block(*candidate, why_not);
       blocked = candidate;

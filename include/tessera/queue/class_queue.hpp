@@ -98,6 +98,7 @@ class class_queue {
       add_head(r);
     }
     due_.insert(*this, r);
+    is_current_ = false;
   }
 
   /// Takes a request out, wherever it is. It keeps its place, for `insert`. Requires: `r` is in this queue.
@@ -361,7 +362,7 @@ class class_queue {
   fixed_vector<R*> line_;   ///< For `line`: in order, one of each class that has been looked at.
   [[no_unique_address]] due_set due_;
   time_point now_{};
-  bool is_current_ = false;  ///< No first request has changed since `find_heads`, nor has time passed.
+  bool is_current_ = false;  ///< Since `find_heads` none has come, no first request has gone, and no time has passed.
 };
 
 TESSERA_NAMESPACE_END
