@@ -622,13 +622,15 @@ class groups {
   /// is evicted before its beginning.
   void pass(std::size_t g, std::uint32_t row, std::span<const block_id> ids) noexcept {
     const row_state& s = state_[row];
-    const auto is_needed_at = [&](std::size_t i, tokens place) noexcept {
-      return i >= needed_from(g, place) && i < static_cast<std::size_t>(place / group_[g].block_size);
+    const auto is_within = [&](std::size_t i, tokens from, tokens to) noexcept {
+      return i >= needed_from(g, from) && i < static_cast<std::size_t>(to / group_[g].block_size);
     };
+    // One token at least is computed: a prompt of whole blocks is found again up to the unit before its end.
+    const tokens end = max(s.named - unit_, tokens{});
     for (std::size_t i = s.first[g]; i != ids.size(); ++i) {
       status released = status::ok;
       if constexpr (requires { store_.release_first(ids[i]); }) {
-        const bool is_kept = is_needed_at(i, s.parting) || is_needed_at(i, s.named);
+        const bool is_kept = is_within(i, s.parting, s.parting) || is_within(i, end, s.named);
         released = is_kept ? store_.release(ids.subspan(i, 1)) : store_.release_first(ids[i]);
       } else {
         released = store_.release(ids.subspan(i, 1));

@@ -207,7 +207,7 @@ class grouped_ledger {
 
   // -- within a plan: undone by `roll_back` ------------------------------------------------------------------------
 
-  void begin(kv_moves<Request>& moves, std::uint64_t /*plan*/) noexcept {
+  void begin(kv_moves<Request>& moves, std::uint64_t /*plan*/, std::uint64_t /*before*/) noexcept {
     moves_ = &moves;
     moves.clear();
     for (const kv::block_copy& c : copies_) moves.copies.push_back(c);
@@ -285,6 +285,7 @@ class grouped_ledger {
     s.mark = plan_mark::preempted;
   }
 
+  static constexpr void forget_plan() noexcept {}
   std::size_t roll_back(std::size_t mark) noexcept {
     std::size_t evictions = 0;
     for (; journal_.size() > mark; journal_.pop_back()) {

@@ -645,7 +645,9 @@ class iteration_scheduler {
     s.held_for_prefix.clear();
     find_leaders(s);
     if constexpr (detail::gate_counts<Gate>) roster_.gate.begin();
-    roster_.kv.begin(s.moves, s.id);
+    std::uint64_t before = 0;
+    plans_.for_each([&](const step& p) noexcept { before = &p != &s ? p.id : before; });  // oldest first
+    roster_.kv.begin(s.moves, s.id, before);
     return s;
   }
 

@@ -233,7 +233,7 @@ class kv_ledger {
   [[nodiscard]] std::uint64_t read_until(const Request& r, std::size_t hits) const noexcept {
     const bool copies = !moves_->swap_out.empty() || !moves_->demoted.empty() || !moves_->copies.empty();
     if (copies) return plan_;
-    std::uint64_t last = moves_->victims.empty() ? 0 : plan_ - 1;
+    std::uint64_t last = moves_->victims.empty() ? 0 : before_;
     if (overlaps_) {
       for (const kv::block_id id : awaited(r, hits)) last = read_until_[id] > last ? read_until_[id] : last;
     }
@@ -242,10 +242,12 @@ class kv_ledger {
 
   // -- within a plan: undone by `roll_back` ------------------------------------------------------------------------
 
-  /// The plan with this number begins; what the previous one did stands.
-  void begin(kv_moves<Request>& moves, std::uint64_t plan) noexcept {
+  /// The plan with this number begins, and the one with the number `before` is the newest in flight, if there is one;
+  /// what that did stands.
+  void begin(kv_moves<Request>& moves, std::uint64_t plan, std::uint64_t before) noexcept {
     moves_ = &moves;
     plan_ = plan;
+    before_ = before;
     ++round_;
     moves.clear();
     for (const kv::block_copy& c : copies_) moves.copies.push_back(c);
@@ -412,6 +414,9 @@ class kv_ledger {
       moves_->swap_in.push_back({&r, hits, device, host.last(written - hits)});
     }
   }
+
+  /// The plan that was made last has never been. Requires: all of it was undone.
+  void forget_plan() noexcept { plan_ = before_; }
 
   /// Undoes what was done since `mark`, latest first. Returns the number of evictions undone.
   std::size_t roll_back(std::size_t mark) noexcept {
@@ -752,7 +757,8 @@ class kv_ledger {
   std::uint32_t* swapped_in_round_;  ///< By device block: the plan that swapped it out last,
   std::uint32_t round_ = 0;          ///< of so many that were made.
   std::uint64_t* read_until_;  ///< By block, with several plans in flight: the newest plan when it was given back.
-  std::uint64_t plan_ = 0;     ///< The newest.
+  std::uint64_t plan_ = 0;     ///< The newest,
+  std::uint64_t before_ = 0;   ///< and the one before it, if that was in flight; else 0.
   bool overlaps_;
 };
 

@@ -61,6 +61,7 @@ struct settlement {
       roster.residents.set_bookmark(s.bookmark_before);
     }
     s.kept = roster.residents.take_back(s.kept, roster.kv.roll_back(0));
+    roster.kv.forget_plan();
     for (std::size_t i = s.held_for_prefix.size(); i-- != 0;) {
       const auto& held = s.held_for_prefix[i];
       if (held.request != nullptr) request_access::state(*held.request).cached_blocks = held.cached_before;
