@@ -97,7 +97,8 @@ class Ledger:
         """The replicas for a request of so many tokens, best first. `cached`: tokens of it that each replica has, by
         number."""
     def reserve(self, request: int, id: int, prompt: int, now: float, cached: int = 0, reasons: bool = False) -> str:
-        """It is sent there. `cached`: tokens of the prompt that are in its prefix cache; they take no blocks. "ok", "refused" (not there, or draining), "busy" (it is there) or "exhausted"."""
+        """It is sent there. "ok", "refused" (not there, or draining), "busy" (it is there) or "exhausted". `cached`:
+        tokens of the prompt that are in its prefix cache; they take no blocks."""
     def place(
         self,
         request: int,
@@ -115,8 +116,8 @@ class Ledger:
     def progress(self, request: int, id: int, generated: int, now: float) -> bool:
         """So many tokens have come from there in all. False if it is not there."""
     def cache_hit(self, request: int, id: int, cached: int, now: float) -> bool:
-        """The engine has found `cached` tokens of the prompt in its prefix cache; until then what `reserve` was given is
-        expected. Not for tokens whose KV came from a peer. False if it is not there."""
+        """The engine has found `cached` tokens of the prompt in its prefix cache; until then what `reserve` was given
+        is expected. Not for tokens whose KV came from a peer. False if it is not there."""
     def answers(self, request: int, id: int, now: float) -> bool:
         """Its reasoning has ended. False if it is not there."""
     def release(self, request: int, id: int) -> bool:

@@ -747,6 +747,19 @@ async def test_what_an_engine_has_found_in_its_cache_counts_once() -> None:
 
 
 @virtual
+async def test_what_kv_events_say_is_there_takes_no_blocks_under_any_policy() -> None:
+    f = Fleet(1, "least_load", period=None)
+    await f.client(7, 100, 2)
+    assert f.router.report("e0", await f.engines[0].report()) == "taken"
+    second = asyncio.ensure_future(f.client(7, 100, 2))
+    await until(lambda: len(f.router.book) == 1)
+    # Six of its seven blocks are cached.
+    assert f.router.book.view(0)["waiting_blocks"] == 1
+    await second
+    await f.settle()
+
+
+@virtual
 async def test_kv_that_came_from_a_peer_is_no_hit() -> None:
     f = tight_fleet()
     told: list[tuple[Session, int]] = []

@@ -254,7 +254,10 @@ class Router:
 
     def _take_events(self, entry: Entry, said: Report) -> bool:
         if self.prefixes is None:
-            return True
+            if not said.events:
+                return True
+            # Whatever the policy reads: what is cached takes no blocks.
+            self.prefixes = _fleet.PrefixIndex(self.block_size, self._replicas)
         if said.epoch != entry.epoch + 1:
             self.prefixes.cleared(entry.number)  # some were lost
         entry.epoch = said.epoch
