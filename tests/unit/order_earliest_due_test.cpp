@@ -226,20 +226,6 @@ TEST_CASE("earliest_due: who has a longer prompt than others arrives later, by t
   }
 }
 
-TEST_CASE("earliest_due: a request is held for its prompt no longer than the longest hold") {
-  earliest_due d{.prompt_pace = duration{0.01}, .longest_hold = duration{3}};
-  request first, longer, longest;
-  join(d, first, at(0));
-  CHECK_FALSE(d.charge(first, tokens{}));
-  d.advance(at(0));
-  longer.prompt = tokens{200};
-  join(d, longer, at(0));
-  CHECK(earliest_due::due_at(longer) == at(2));
-  longest.prompt = tokens{1'000'000};
-  join(d, longest, at(0));
-  CHECK(earliest_due::due_at(longest) == at(3));
-}
-
 TEST_CASE("earliest_due: whoever was out of sight has come no later than by the engine's clock") {
   earliest_due d{.prompt_pace = duration{0.01}};
   request first, slow;

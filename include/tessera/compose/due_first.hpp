@@ -73,14 +73,13 @@ class due_first
  public:
   /// Parameters of the parts; each is described at its own type.
   struct config {
-    duration pace = duration{0.1};                ///< What a token of expected output weighs against waiting.
-    tokens slice{250};                            ///< Tokens generated between two looks at an answer's reader.
-    duration margin = duration{1.0};              ///< An answer is urgent so long before its reader runs dry.
-    double revised = 2;                           ///< Bound on what is expected later: see `order::earliest_due`.
-    duration prompt_pace{};                       ///< For a longer prompt than others': see `order::earliest_due`.
-    duration longest_hold = duration::forever();  ///< Likewise, at most: see `order::earliest_due`.
-    duration move_pace{};                         ///< For KV that makes way: see `order::earliest_due`.
-    duration patience = duration{60.0};           ///< A request without a token for so long is served first: see there.
+    duration pace = duration{0.1};       ///< What a token of expected output weighs against waiting.
+    tokens slice{250};                   ///< Tokens generated between two looks at an answer's reader.
+    duration margin = duration{1.0};     ///< An answer is urgent so long before its reader runs dry.
+    double revised = 2;                  ///< Bound on what is expected later: see `order::earliest_due`.
+    duration prompt_pace{};              ///< For a longer prompt than others': see `order::earliest_due`.
+    duration move_pace{};                ///< For KV that makes way: see `order::earliest_due`.
+    duration patience = duration{60.0};  ///< A request without a token for so long is served first: see there.
     double watermark = 0.01;      ///< Fraction of the blocks kept free when a request starts without displacing anyone.
     bool chunked_prefill = true;  ///< As in `scheduler_config`.
     reservation reserve = reservation::by_chunk;  ///< As there.
@@ -105,7 +104,6 @@ class due_first
                       .margin = c.margin,
                       .revised = c.revised,
                       .prompt_pace = c.prompt_pace,
-                      .longest_hold = c.longest_hold,
                       .move_pace = c.move_pace,
                       .patience = c.patience,
                       .expected = c.expected,

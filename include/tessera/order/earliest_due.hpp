@@ -130,9 +130,6 @@ struct earliest_due {
   /// what a token of a prompt takes to be computed. 0: prompts count for nothing, as they should where most of them is
   /// cached. Finite, not negative.
   duration prompt_pace{};
-  /// A request is held for its prompt no longer than this: some part of the time within which first tokens are wanted.
-  /// Not negative.
-  duration longest_hold = duration::forever();
   /// Time for which everybody waits for each token that room is made for, whose KV makes way and comes back, or is
   /// computed again: counted by the tokens of the request that reasons. 0, as where copies overlap with steps: nothing.
   /// Finite, not negative.
@@ -269,9 +266,7 @@ struct earliest_due {
     const double a_token = prompt_pace.seconds();
     if (!(a_token > 0) || r.state().computed > tokens{}) return 0;
     const double longer = prompts.excess(static_cast<double>(r.prompt.count()), now, 1 / a_token);
-    if (!(longer > 0)) return 0;
-    const double hold = a_token * longer;
-    return hold < longest_hold.seconds() ? hold : longest_hold.seconds();
+    return longer > 0 ? a_token * longer : 0;
   }
   /// When the reader of a request without one would have been through, by what is expected of it: now, or, if it has
   /// generated nothing, when it came.

@@ -143,7 +143,7 @@ template <class Scheduler>
   const bool has_stages = config.stages && o.instances > 1;
   const steady_trial trial =
       has_stages || !longer_steps.empty() ? detail::begin_steady_trial(o, trials, seen) : steady_trial::impossible;
-  const detail::tried_steps steps = detail::try_steps(o, config, usual_steps, longer_steps, trials, trial, now);
+  const detail::tried_steps steps = detail::try_steps(config, usual_steps, longer_steps, trials, trial, now);
   instance_layout staged = detail::staged_layout(o, config, usual_steps, trials, trial, steps.outcome, seen, now);
   if (staged.kind == layout_kind::stages) return staged;
   instance_layout tried = detail::pooled_layout(o, config, steps.bounds, trials, seen, now);

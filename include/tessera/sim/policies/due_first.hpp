@@ -58,13 +58,10 @@ TESSERA_DETAIL_POLICIES_INLINE run_result run_due_first(const cluster_options& o
   const bool shares = options.prefix_cache && turns{rows, options.instance.limits.block_size.count(), true}.shares();
   // What is cached of a prompt takes no time, and is not known of who has not been placed.
   const double per_prompt_token_s = shares ? 0 : prompt_token_seconds(options.instance.timer, tokens{1000});
-  // What is held for longer than half of a promised TTFT would break the promise, in a burst that all could survive.
-  const duration longest_hold = own.promised.ttft_s > 0 ? duration{own.promised.ttft_s / 2} : duration::forever();
   // Among tenants who is due first has no say: whoever sends most would be due most.
   const typename scheduler::config ordered{.pace = duration{config.pace},
                                            .revised = config.revised,
                                            .prompt_pace = duration{config.prompts * per_prompt_token_s},
-                                           .longest_hold = longest_hold,
                                            .move_pace = duration{move_token_seconds(options.instance)},
                                            .expected = {.weight = config.programs, .expected = lengths.expected()}};
   if (shares) {

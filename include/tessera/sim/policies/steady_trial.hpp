@@ -73,13 +73,11 @@ struct tried_steps {
 /// ones. Of those that there are, and shorter ones, no more is asked than that they do not lose. Longer steps compute
 /// prompts with less of the device lost to decodes, and who is read waits for them: they can gain no more than is
 /// waited for a first token. One doubling may lose and two gain much, where a queue goes away only by the second: so
-/// all are tried while that much is waited. Where a TPOT is promised, steps that keep clearly more promises may take a
-/// request as long as that promise lets them, if first tokens come no later. Where there can be no trial, those that
-/// there are.
+/// all are tried while that much is waited. Where there can be no trial, those that there are.
 template <class Scheduler>
-[[nodiscard]] tried_steps try_steps(const cluster_options& o, const due_first_config& config,
-                                    std::span<const tokens> usual, std::span<const std::vector<tokens>> longer,
-                                    layout_trials<Scheduler>& trials, steady_trial trial, const instance_layout& now) {
+[[nodiscard]] tried_steps try_steps(const due_first_config& config, std::span<const tokens> usual,
+                                    std::span<const std::vector<tokens>> longer, layout_trials<Scheduler>& trials,
+                                    steady_trial trial, const instance_layout& now) {
   tried_steps best;
   if (longer.empty()) return best;
   const auto present =
@@ -91,10 +89,6 @@ template <class Scheduler>
   const auto are_there = present == longer.end() ? 0 : present - longer.begin() + 1;
   const trial_outcome usual_outcome = trials.together();
   trial_outcome outcome = usual_outcome;
-  const auto worth = [&](const trial_outcome& before, const trial_outcome& other, double gain) {
-    const bool in_time = o.promised.tpot_s > 0 && !other.held && other.wait_s <= before.wait_s;
-    return before.worth(other, gain) || (in_time && other.keeps_more(before));
-  };
   std::span<const tokens> last = usual;
   for (const std::vector<tokens>& bounds : longer) {
     // A slow device computes a block of prompts at least, however short its steps should be.
@@ -104,7 +98,7 @@ template <class Scheduler>
     const trial_outcome other = trials.together(bounds);
     last = bounds;
     // Where promises are kept one may be worth another, and that a third, and the third not the first.
-    if (!worth(outcome, other, gain) || !worth(usual_outcome, other, gain)) continue;
+    if (!outcome.worth(other, gain) || !usual_outcome.worth(other, gain)) continue;
     outcome = other;
     best.bounds = bounds;
   }
