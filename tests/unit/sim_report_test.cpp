@@ -541,7 +541,7 @@ TEST_CASE("a table has a column for what each objective asks, and for the first 
   s.slo.lines = {{.bound = {.metric = sim::slo_metric::tpot, .part = 0.95, .seconds = 0.06}, .value = 0.0512},
                  {.bound = {.metric = sim::slo_metric::first_token, .part = 0.99, .seconds = 1}, .value = 0.3},
                  {.bound = {.metric = sim::slo_metric::e2e, .part = 1, .seconds = 90}, .value = 77.5}};
-  const auto lines = lines_of(sim::format_table(std::vector<sim::summary>{s}, 200));
+  const auto lines = lines_of(sim::format_table(std::vector<sim::replicates>{{s}}, 200));
   CHECK(lines[1].find("p95") != std::string::npos);
   CHECK(lines[1].find("all") != std::string::npos);
   CHECK(lines[2].find("0.0512") != std::string::npos);
