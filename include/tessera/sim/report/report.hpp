@@ -587,7 +587,7 @@ inline constexpr std::string_view script_style =
   }
   if (tics.size() > 10) tics = powers;
   if (tics.size() < 3) {
-    const double step = round_step(most - least, 4);
+    const double step = round_step(most - least, 8);
     tics.clear();
     for (double x = std::ceil(least / step) * step; x <= most; x += step) tics.push_back(x);
   }
