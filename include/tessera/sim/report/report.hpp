@@ -249,7 +249,7 @@ inline constexpr std::size_t table_width = 100;
 /// more than one row and not all are equal. Columns of what is 0 everywhere, refusals, migrations and the like, are
 /// left out, and goodput where there are no objectives. With several seeds a cell has the mean and the half width of
 /// its 95 % interval, there are fewer columns, and all are marked that the best cannot be told from. Of what is wider
-/// than `width` the columns that say least are left out, and named in a last line. Ends in a newline.
+/// than `width` the columns that say least are left out, and named below it. Ends in a newline.
 /// @param rows for each policy as many runs as there are seeds, at least one.
 [[nodiscard]] inline std::string format_table(std::span<const replicates> rows, std::size_t width = table_width) {
   std::size_t name_width = 6;
@@ -315,7 +315,18 @@ inline constexpr std::size_t table_width = 100;
   add(lines[0]);
   add(lines[1]);
   for (const std::string& line : body) add(line);
-  if (!left_out.empty()) add(fmt::format("(no room for {})", detail::enumerate(left_out)));
+  if (left_out.empty()) return out;
+  // As wide as the table may be.
+  const std::string said = fmt::format("(no room for {})", detail::enumerate(left_out));
+  for (std::size_t from = 0; from < said.size();) {
+    std::size_t to = said.size();
+    if (to - from > width) {
+      const std::size_t space = said.rfind(' ', from + width);
+      to = space != said.npos && space > from ? space : std::min(said.find(' ', from + width), said.size());
+    }
+    add(said.substr(from, to - from));
+    from = to + 1;
+  }
   return out;
 }
 
@@ -576,7 +587,7 @@ inline constexpr std::string_view script_style =
   }
   if (tics.size() > 10) tics = powers;
   if (tics.size() < 3) {
-    const double step = round_step(most - least, 4);
+    const double step = round_step(most - least, 8);
     tics.clear();
     for (double x = std::ceil(least / step) * step; x <= most; x += step) tics.push_back(x);
   }
