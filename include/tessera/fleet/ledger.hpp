@@ -134,7 +134,8 @@ class ledger {
         .bytes_unaligned();
   }
 
-  /// Over the caller's memory, at least `required_bytes(l)` (checked in every build), which must outlive it. No replica is there.
+  /// Over the caller's memory, at least `required_bytes(l)` (checked in every build), which must outlive it. No replica
+  /// is there.
   ledger(std::span<std::byte> memory, const limits& l, const settings& s = {}) noexcept : ledger{arena{memory}, l, s} {}
   /// Over what `storage_for` made.
   ledger(owned_storage<limits>& storage, const settings& s = {}) noexcept

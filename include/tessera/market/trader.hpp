@@ -79,8 +79,8 @@ class trader {
         .bytes_unaligned();
   }
 
-  /// Over the caller's memory, at least `required_bytes(l)` (checked in every build), which must outlive the trader. `self`: this
-  /// instance; its incarnation is at least 1 and larger than that of any former life.
+  /// Over the caller's memory, at least `required_bytes(l)` (checked in every build), which must outlive the trader.
+  /// `self`: this instance; its incarnation is at least 1 and larger than that of any former life.
   trader(std::span<std::byte> memory, const limits& l, peer self, const config& c = {}) noexcept
       : trader{arena{memory}, l, self, c} {}
 

@@ -150,7 +150,7 @@ class range_refiner {
     TESSERA_ASSERT(successors >= 1, "the last stage has no boundary to move");
     TESSERA_ASSERT(low.count() >= 1 && low <= high, "the boundary must have somewhere to be");
     TESSERA_REQUIRE(own.size() <= scratch.size() && theirs.size() <= scratch.size() - own.size(),
-                   "the scratch must hold the requests of all");
+                    "the scratch must hold the requests of all");
     std::copy(theirs.begin(), theirs.end(), scratch.begin());
     std::size_t n = theirs.size();
     sort_by_length(scratch.first(n));

@@ -85,7 +85,7 @@ class stage_program {
   /// stages (asserted).
   std::size_t solve(const sums& in, std::size_t instances, bool one_each, std::span<program_stage> out) noexcept {
     TESSERA_REQUIRE(in.n.size() >= 2 && in.n.size() - 1 <= limits_.positions,
-                   "more lengths than the program has room for");
+                    "more lengths than the program has room for");
     TESSERA_REQUIRE(instances >= 1 && instances <= limits_.instances, "more instances than the program has room for");
     n_ = in.n.data();
     s_ = in.s.data();
