@@ -231,5 +231,6 @@ def test_more_tokens_than_drafts_are_refused() -> None:
     s.add_request(stub.request("a", [5] * 20, SamplingParams(max_tokens=9)))
     step = s.schedule()
     ran = stub.ModelRunnerOutput(req_ids=["a"], req_id_to_index={"a": 0}, sampled_token_ids=[[9, 9]])
-    with pytest.raises(RuntimeError, match="no more than one beside its drafts"):
-        s.update_from_output(step, ran)
+    (outputs,) = s.update_from_output(step, ran).values()
+    assert [(o.new_token_ids, o.finish_reason) for o in outputs.outputs] == [([], FinishReason.ERROR)]
+    assert s.requests == {} and s.get_kv_cache_usage() == 0
