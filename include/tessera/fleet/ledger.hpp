@@ -100,10 +100,10 @@ struct ledger_settings {
 /// taken off; then a request that ends frees only its last block and its answer, until the next report.
 ///
 /// Between two reports a view shows less than the replica holds by at most: blocks that a hit brings back from an idle
-/// cache; shared prefixes that are not kept; what other routers have added. It shows more by at most: the shared
-/// prefixes of the report, the longest once more, and what other routers have given back. Where neither hits nor
-/// `report::own` are said, add the prompts that have ended since. It never shows less than one's own blocks that no
-/// other request can share.
+/// cache; shared prefixes that are not kept, and the longest once more where another router shares it; what other
+/// routers have added. It shows more by at most: the shared prefixes of the report, the longest once more, and what
+/// other routers have given back. Where neither hits nor `report::own` are said, add the prompts that have ended since.
+/// It never shows less than one's own blocks that no other request can share.
 ///
 /// **What a network may do.** Reports may be late, doubled, reordered, or come from the dead: each names its
 /// incarnation and epoch, and only the youngest of the living counts (`receptions` says how often that was not so).
