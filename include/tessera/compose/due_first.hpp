@@ -50,10 +50,10 @@ using due_first_request = request_hook_for<order::earliest_due<>>;
 ///
 /// `sim::run_due_first` puts them together for the simulator.
 ///
-/// Starvation: a request that has not begun waits as under `fcfs`, longer by at most what arrives within `patience`. A
-/// reasoning request that has begun gets a token within two `patience`, and the time until a place becomes free for it
-/// and for those that stalled before it; then it generates a `slice`. An answer that has begun is urgent `margin`
-/// before its reader runs dry. See `order::earliest_due`.
+/// Starvation: a request that has not begun waits as under `fcfs`, longer by at most what arrives within a quarter of
+/// `patience` for each batch that is there. A reasoning request that has begun gets a token within two `patience`, and
+/// the time until a place becomes free for it and for those that stalled before it; then it generates a `slice`. An
+/// answer that has begun is urgent `margin` before its reader runs dry. See `order::earliest_due`.
 ///
 /// The engine keeps a `token_pacer` in each request as the member `pacer`, tells it of a step's answering tokens before
 /// it commits the step, and writes the member `expected_output` before `submit` (0: not known). Or pass an `Expected`

@@ -53,6 +53,10 @@ class crowd_clock {
     return eighth > slowest ? eighth : slowest;
   }
 
+  /// How many times as many requests are there as have begun: so long is the line, counted in batches. At least 1.
+  [[nodiscard]] double batches() const noexcept {
+    return static_cast<double>(served_ + waiting_ + 1) / static_cast<double>(served_ + 1);
+  }
   /// The engine's clock at the last `advance`, in seconds; 0 before.
   [[nodiscard]] double heard() const noexcept { return heard_; }
   /// Requests that have come and not gone.

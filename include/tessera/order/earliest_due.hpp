@@ -74,9 +74,9 @@ struct due_place : reader_place<Clock> {
 ///
 /// Starvation is bounded by `patience`. The order's clock alone would let a request of 4,000 expected tokens be
 /// overtaken for hours while a line stands.
-/// - A request that has generated nothing for `patience` is next after the readers, the longest-waiting first. So its
-///   first token comes as under `fcfs`, later by at most what arrives within `patience`. Where the line is longer than
-///   `patience`, the order is arrival order: shed load before that, or raise `patience`.
+/// - A request that has generated nothing for `patience / 4 * (waiting + begun) / begun` is next after the readers, the
+///   longest-waiting first. So its first token comes as under `fcfs`, later by at most what arrives within that time.
+///   The time grows with the line: a fixed one would be arrival order as soon as all wait for longer.
 /// - A reasoning request that has generated tokens, and then none for one to two times `patience`, has *stalled*: it is
 ///   served before everything else of its priority until it has generated a slice. So the gap between two of its tokens
 ///   is at most `2 * patience` and the time in which a place becomes free for it and for those that stalled before it.
@@ -134,8 +134,9 @@ struct earliest_due {
   /// computed again: counted by the tokens of the request that reasons. 0, as where copies overlap with steps: nothing.
   /// Finite, not negative.
   duration move_pace{};
-  /// Time without a token after which a request without a reader goes to the front: at once if it has not begun, within
-  /// another `patience` if it has. Positive; `duration::forever()`: never.
+  /// Time without a token after which a request without a reader that has begun goes to the front, within another
+  /// `patience`. For one that has not begun a quarter of it counts for each batch that is there
+  /// (`crowd_clock::batches`). Positive; `duration::forever()`: never.
   duration patience = duration{60.0};
   // Before the others: clang 16 writes what comes after an empty [[no_unique_address]] member elsewhere.
   crowd_clock clock{};                        ///< By which requests arrive.
@@ -147,7 +148,7 @@ struct earliest_due {
   [[nodiscard]] constexpr bool is_possible() const noexcept {
     return pace >= duration{} && slice >= tokens{1} && margin >= duration{} && revised >= 1 &&
            prompt_pace >= duration{} && prompt_pace < duration::forever() && move_pace >= duration{} &&
-           move_pace < duration::forever();
+           move_pace < duration::forever() && patience > duration{};
   }
 
   /// A place for a request that joins.
@@ -224,8 +225,19 @@ struct earliest_due {
   /// Makes it urgent; or, without a reader, looks whether it has waited for too long, or has it arrive now.
   template <schedulable R>
   void age(R& r) noexcept {
-    if (detail::age_by_level<earliest_due>(r, patience, clock.heard())) return;
     auto& place = request_access::order_state<earliest_due>(r);
+    const bool is_newcomer = place.level == detail::unread && r.generated() == tokens{};
+    if (is_newcomer && place.look_at < place.urgent_at) {
+      const auto until = newcomer_waits_until(r);
+      if (clock.heard() < until.seconds()) {
+        // The line may get shorter meanwhile: it is looked at again after a quarter of the patience.
+        const auto again = detail::moved_by(typename R::time_point{}, clock.heard() + patience.seconds() / 4);
+        place.look_at = until < again ? until : again;
+        return;
+      }
+      place.look_at = until;
+    }
+    if (detail::age_by_level<earliest_due>(r, patience, clock.heard())) return;
     // Who was out of sight when its time was over, suspended perhaps, has come no later than by the engine's clock.
     const double latest = place.entered + held(r);
     place.entered = clock.now() < latest ? clock.now() : latest;
@@ -307,6 +319,11 @@ struct earliest_due {
     return static_cast<std::uint64_t>(static_cast<std::int64_t>(within)) ^ (std::uint64_t{1} << 63U);
   }
 
+  /// When a request that has generated nothing goes to the front, by the line as it is now.
+  template <schedulable R>
+  [[nodiscard]] typename R::time_point newcomer_waits_until(const R& r) const noexcept {
+    return detail::moved_by(r.state().arrived, patience.seconds() / 4 * clock.batches());
+  }
   template <schedulable R>
   void take_place(R& r, typename R::time_point held_until) noexcept {
     static_assert(reader_deadline<Deadline, R>,
@@ -315,7 +332,10 @@ struct earliest_due {
     // Whether it has begun: one that has ended its reasoning is waited for, though its reader has nothing yet.
     const bool is_read = r.state().phase == phase::answering && r.generated() > tokens{};
     detail::place_by_reader<earliest_due>(r, is_read, deadline, margin, patience, clock.heard());
-    if (!is_read) request_access::order_state<earliest_due>(r).urgent_at = held_until;
+    if (is_read) return;
+    auto& place = request_access::order_state<earliest_due>(r);
+    place.urgent_at = held_until;
+    if (r.generated() == tokens{}) place.look_at = detail::moved_by(r.state().arrived, patience.seconds() / 4);
   }
 };
 
