@@ -28,8 +28,8 @@ static_assert(sizeof(pascal_request) == sizeof(request_hook_for<order::two_phase
 static_assert(sizeof(round_robin_request) == sizeof(request_hook_for<order::round_robin>));
 // Those that age have the links of a second tree.
 static_assert(sizeof(request_hook_for<order::ranked<>>) <= sizeof(request_hook) + 3 * sizeof(void*) + 16);
-static_assert(sizeof(request_hook_for<order::paced<>>) <= sizeof(request_hook) + 3 * sizeof(void*) + 32);
-static_assert(sizeof(due_first_request) <= sizeof(request_hook) + 3 * sizeof(void*) + 48);
+static_assert(sizeof(request_hook_for<order::paced<>>) <= sizeof(request_hook) + 3 * sizeof(void*) + 40);
+static_assert(sizeof(due_first_request) <= sizeof(request_hook) + 3 * sizeof(void*) + 56);
 // Several orders share the room of the largest.
 static_assert(sizeof(request_hook_for<order::round_robin, order::two_phase>) == sizeof(pascal_request));
 static_assert(sizeof(request_hook_for<order::round_robin, order::two_phase, order::paced<>>) ==
