@@ -135,7 +135,7 @@ def main():
     parser.add_argument("--tools", type=pathlib.Path, default=None)
     parser.add_argument("--data", type=pathlib.Path, default=None)
     parser.add_argument("--update", action="store_true")
-    options = parser.parse_args()
+    options = parser.parse_intermixed_args()
     root = options.root.resolve()
     tools = (options.tools or root / "build/demo/examples").resolve()
     programs = {p.name for p in tools.iterdir() if p.is_file() and os.access(p, os.X_OK)} if tools.is_dir() else set()
