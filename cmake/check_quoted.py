@@ -15,7 +15,8 @@ command is skipped, and this is said.
 
     <!-- not run: REASON -->
 
-before the `text` block leaves it out. With --update a block that differs is written anew, unless it has a line `...`.
+before the `text` block leaves it out. With --update a block that differs is written anew, unless it has a line `...`:
+with all that is printed, or, where few lines of it were quoted, with as many that are most like them.
 Exit codes: 0 all is as quoted, 1 something differs, 2 misuse, 77 nothing could be run.
 """
 import argparse
@@ -128,6 +129,16 @@ def stands_in(quoted, printed):
     return True
 
 
+def window_like(quoted, printed):
+    """The printed lines that stand for the quoted ones: all of them, or, if few were quoted, those that are most like."""
+    if 2 * len(quoted) >= len(printed):
+        return printed
+    def likeness(at):
+        return difflib.SequenceMatcher(None, "\n".join(quoted), "\n".join(printed[at : at + len(quoted)])).ratio()
+    at = max(range(len(printed) - len(quoted) + 1), key=likeness)
+    return printed[at : at + len(quoted)]
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("root", type=pathlib.Path)
@@ -179,7 +190,7 @@ def main():
                 difference = difflib.unified_diff(output.lines, [p.rstrip() for p in printed], "quoted", "printed", lineterm="", n=0)
                 failed.append(f"{where}: {commands[0]} prints something else:\n" + "\n".join(list(difference)[:60]))
                 if "..." not in output.lines:
-                    updates.append((output.first, output.last, [p.rstrip() for p in printed]))
+                    updates.append((output.first, output.last, window_like(output.lines, [p.rstrip() for p in printed])))
         if options.update and updates:
             for first, last, printed in reversed(updates):
                 lines[first:last] = printed

@@ -103,6 +103,7 @@ TEMPLATE_TEST_CASE("changed_tables: all changes of all plans that were run make 
         request& r = all[next++];
         r.prompt = tokens{static_cast<std::int64_t>(1 + below(20))};
         r.output = static_cast<std::int64_t>(1 + below(20));
+        r.hashes.clear();  // a fork may have been refused
         for (std::uint64_t b = 0; b != static_cast<std::uint64_t>(r.prompt / 4_tok); ++b) {
           r.hashes.push_back(100 * below(2) + b + 1);
         }

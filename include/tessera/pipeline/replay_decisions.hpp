@@ -103,8 +103,8 @@ class log_reader {
   constexpr std::size_t most = std::size_t{1} << 30;
   constexpr std::size_t max_int32 = 0x7fff'ffff;
   if (l.blocks == 0 || l.blocks > most || l.residents == 0 || l.residents > most || l.host_blocks > most ||
-      l.requests > most || l.deadlines > most || l.plans_in_flight == 0 || l.plans_in_flight > 64 ||
-      l.block_size < tokens{1} || l.block_size > tokens{max_int32}) {
+      l.requests == 0 || l.requests > most || l.max_length < tokens{} || l.deadlines > most || l.plans_in_flight == 0 ||
+      l.plans_in_flight > 64 || l.block_size < tokens{1} || l.block_size > tokens{max_int32}) {
     return false;
   }
   const std::size_t width = l.blocks_per_row();
@@ -428,7 +428,8 @@ class replayer {
     l.prefill_budget = in_.get_tokens();
     if (!read(times_)) return;
     const bool allowed = s.plans_in_flight() < s.size_limits().plans_in_flight && l.max_batch > 0 &&
-                         l.token_budget > tokens{} && l.lookahead >= tokens{} && l.prefill_budget >= tokens{};
+                         l.token_budget > tokens{} && l.lookahead >= tokens{} && l.prefill_budget >= tokens{} &&
+                         l.max_chunk >= tokens{};
     if (!read(allowed, replay_outcome::not_allowed)) return;
     plans_.push_back(s.plan(now, l));
     const auto expected = in_.get<std::uint64_t>();
