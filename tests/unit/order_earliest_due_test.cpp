@@ -280,7 +280,7 @@ TEST_CASE("earliest_due: who has been held, and has generated nothing, is expect
 }
 
 TEST_CASE("earliest_due: who has ended its reasoning is not held") {
-  earliest_due d{.prompt_pace = duration{1.0}};
+  earliest_due d{.prompt_pace = duration{1.0}, .patience = duration::forever()};
   request other, r;
   join(d, other, at(0));
   r.prompt = tokens{20};

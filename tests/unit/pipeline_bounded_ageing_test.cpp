@@ -76,7 +76,7 @@ void fill(engine_of<Order>& e, std::size_t n, bool distinct) {
 TEST_CASE("ageing: a burst of held requests is moved a few in each plan, those first that were due first") {
   constexpr std::size_t n = 20'000;
   engine_of<due> e{{.requests = n + 64, .blocks = 4096, .residents = 64, .max_length = 4096_tok},
-                   {.order = {{.prompt_pace = 1_ms}}}};
+                   {.order = {{.prompt_pace = 1_ms, .patience = duration::forever()}}}};
   fill(e, n, false);
   aged = 0;
   std::size_t plans = 0;

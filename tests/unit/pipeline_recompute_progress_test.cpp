@@ -50,7 +50,7 @@ TEST_CASE("progress: who has begun anew is before everybody, whatever the priori
   request& low = e.submit(40, 20);
   e.step({.token_budget = 10_tok});
   REQUIRE(low.state().computed == 10_tok);
-  request& high = e.submit(60, 2, 1);
+  request& high = e.submit(72, 2, 1);  // takes the blocks of both
   while (low.state().life == lifecycle::resident) e.step({.token_budget = 30_tok});
   CHECK(low.state().preemptions == 1);
   CHECK(low.state().computed == 0_tok);

@@ -107,6 +107,7 @@ TEST_CASE("a bad profile is an error with line and column: keys and values", "[s
         "p.json:1:1: expected the key name (a text), found an object without it");
   CHECK(refusal(with("\"layers\": 64,", "\"layer\": 64,")) ==
         "p.json:6:5: expected only the keys name, parameters, layers, query_heads, kv_heads, head_dim, hidden_size, "
+        "max_context, "
         "bytes_per_weight, bytes_per_kv_value, active_parameters, experts, experts_per_token in model, found 'layer'");
   CHECK(refusal(with("    \"layers\": 64,\n", "")) ==
         "p.json:3:12: expected the key model.layers (a whole number from 1 to 10000), found an object without it");
@@ -121,14 +122,14 @@ TEST_CASE("a bad profile is an error with line and column: keys and values", "[s
   CHECK(refusal(with("\"layers\": 64", "\"layers\": [1, {\"}\": \"]\"}]")) == layers + "'[1, {\"}\": \"]\"}]'");
   CHECK(refusal(with("\"layers\": 64", "\"layers\": 64.0")).empty());
   CHECK(refusal(with("\"name\": \"H100 96 GB\"", "\"name\": 5")) ==
-        "p.json:14:13: expected gpu.name, a text, found '5'");
+        "p.json:15:13: expected gpu.name, a text, found '5'");
   CHECK(refusal(with("\"flops_efficiency\": 0.6", "\"flops_efficiency\": 1.1")) ==
-        "p.json:16:25: expected gpu.flops_efficiency, a number above 0, at most 1, found '1.1'");
-  CHECK(refusal(with("\"flops_efficiency\": 0.6", "\"flops_efficiency\": 0")).find("p.json:16:25: ") == 0);
+        "p.json:17:25: expected gpu.flops_efficiency, a number above 0, at most 1, found '1.1'");
+  CHECK(refusal(with("\"flops_efficiency\": 0.6", "\"flops_efficiency\": 0")).find("p.json:17:25: ") == 0);
   CHECK(refusal(with("\"launch_seconds\": 0.00128", "\"launch_seconds\": -1")) ==
-        "p.json:21:23: expected gpu.launch_seconds, a number of at least 0, at most 10, found '-1'");
+        "p.json:22:23: expected gpu.launch_seconds, a number of at least 0, at most 10, found '-1'");
   CHECK(refusal(with("\"memory_bytes\": 96000000000.0", "\"memory_bytes\": 70e9")) ==
-        "p.json:19:21: expected gpu.memory_bytes with room for KV beside 6.552e+10 bytes of weights, found 7e+10, of "
+        "p.json:20:21: expected gpu.memory_bytes with room for KV beside 6.552e+10 bytes of weights, found 7e+10, of "
         "which 6.3e+10 usable");
   // Of a key that comes twice the last counts, for the value and for the place.
   CHECK(refusal(with("\"layers\": 64", "\"layers\": 64, \"layers\": 0")) ==
@@ -155,17 +156,17 @@ TEST_CASE("measured tables are read in any order and must be whole", "[sim]") {
   CHECK(sim::to_json(sim::parse_profile(sim::to_json(p), "again")) == sim::to_json(p));
 
   CHECK(refusal(measured("{}")).empty());
-  CHECK(refusal(measured("[]")) == "p.json:29:13: expected measured, an object, found '[]'");
+  CHECK(refusal(measured("[]")) == "p.json:30:13: expected measured, an object, found '[]'");
   CHECK(refusal(measured("{\"decode\": []}")) ==
-        "p.json:29:24: expected measured.decode, an array of at least one object, found '[]'");
+        "p.json:30:24: expected measured.decode, an array of at least one object, found '[]'");
   CHECK(refusal(measured("{\"prefill\": [{\"length\": 1, \"seconds\": 1}, {\"length\": 1, \"seconds\": 2}]}")) ==
-        "p.json:29:25: expected measured.prefill, every length once, found 1 twice");
+        "p.json:30:25: expected measured.prefill, every length once, found 1 twice");
   CHECK(refusal(measured("{\"prefill\": [{\"length\": 1, \"seconds\": 1}, {\"length\": 2, \"seconds\": 0}]}"))
             .find("expected measured.prefill.1.seconds, a number above 0") != std::string::npos);
   CHECK(refusal(measured("{\"prefill\": [7]}")).find("expected measured.prefill.0, an object, found '7'") !=
         std::string::npos);
   const std::string twice =
-      "p.json:29:24: expected measured.decode, every batch at most once with every context, found ";
+      "p.json:30:24: expected measured.decode, every batch at most once with every context, found ";
   const auto decode = [&](std::string_view points) {
     std::string list;
     for (std::size_t i = 0; i + 1 < points.size(); i += 2) {
@@ -222,12 +223,12 @@ TEST_CASE("what need not be in a profile is read back as it is written, and refu
     return whole + ",\n" + std::string{what} + "\n}\n";
   };
   CHECK(sim::parse_profile(added(R"("terms": {"knee": 3})"), "p.json").terms == sim::step_terms{.knee = 3});
-  CHECK(refusal(added(R"("terms": {"knees": 3})")).find("p.json:29:11: expected only the keys kv_bandwidth_") == 0);
+  CHECK(refusal(added(R"("terms": {"knees": 3})")).find("p.json:30:11: expected only the keys kv_bandwidth_") == 0);
   CHECK(refusal(added(R"("terms": {"mixed_kv_factor": 0.5})")) ==
-        "p.json:29:30: expected terms.mixed_kv_factor, a number of at least 1, at most 100, found '0.5'");
-  CHECK(refusal(added(R"("terms": {"host_step_seconds": -1})")).find("p.json:29:32: ") == 0);
+        "p.json:30:30: expected terms.mixed_kv_factor, a number of at least 1, at most 100, found '0.5'");
+  CHECK(refusal(added(R"("terms": {"host_step_seconds": -1})")).find("p.json:30:32: ") == 0);
   CHECK(refusal(added(R"("terms": {"knee": 0.5})")) ==
-        "p.json:29:19: expected terms.knee, 0 or a number of at least 1, found 0.5");
+        "p.json:30:19: expected terms.knee, 0 or a number of at least 1, found 0.5");
   CHECK(refusal(added(R"("parallel": {"tensor": 2})")).find("expected the key parallel.pipeline") != std::string::npos);
   CHECK(refusal(added(R"("parallel": {"tensor": 0, "pipeline": 1, "bytes_per_s": 1, "latency_s": 0})"))
             .find("expected parallel.tensor, a whole number from 1") != std::string::npos);
