@@ -216,9 +216,8 @@ class reference {
  private:
   void age_all() {
     for (std::size_t i = 0; i != requests_.size(); ++i) {
-      if (!queued_[i] || discipline_.due_at(requests_[i]) > now_) continue;
-      discipline_.age(requests_[i]);
-      ++aged_;
+      // One may be due twice: it is looked at, and it has been held for long enough.
+      for (; queued_[i] && discipline_.due_at(requests_[i]) <= now_; ++aged_) discipline_.age(requests_[i]);
     }
   }
 

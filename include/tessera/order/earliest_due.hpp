@@ -235,7 +235,9 @@ struct earliest_due {
         place.look_at = until < again ? until : again;
         return;
       }
-      place.look_at = until;
+      static_cast<void>(detail::age_by_level<earliest_due>(r, patience, clock.heard()));
+      place.urgent_at = until;  // by this those that have waited for too long are sorted
+      return;
     }
     if (detail::age_by_level<earliest_due>(r, patience, clock.heard())) return;
     // Who was out of sight when its time was over, suspended perhaps, has come no later than by the engine's clock.
