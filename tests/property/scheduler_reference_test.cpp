@@ -308,6 +308,14 @@ class textbook {
     for (int i = 0; i != 3; ++i) rate *= rate;  // the eighth power
     return std::max(0.01, rate);
   }
+  [[nodiscard]] double batches() const {
+    double begun = 1;
+    double waits = 0;
+    for (const task& t : all_) {
+      if (!t.done) (t.begun ? begun : waits) += 1;
+    }
+    return (begun + waits) / begun;
+  }
   void pass(double now) {
     if (all_.empty() && heard_ < 0) clock_ = now;
     if (heard_ >= 0) clock_ += (now - heard_) * rate();
@@ -329,10 +337,19 @@ class textbook {
       t.look_at = now + s_.patience;
       return;
     }
+    double since = t.look_at;
+    if (!has_begun && s_.how == rule::due) {
+      // A quarter of the patience for each batch that is there, looked at anew after as much.
+      since = t.submitted + s_.patience / 4 * batches();
+      if (now < since) {
+        t.look_at = std::min(since, now + s_.patience / 4);
+        return;
+      }
+    }
     ++(has_begun ? stalled_ : patient_);
     t.level = 0;
     t.lane = has_begun ? 0 : 2;
-    t.boost_at = t.look_at;
+    t.boost_at = since;
     t.held_until = std::numeric_limits<double>::infinity();
     t.used = 0;
   }
@@ -394,7 +411,8 @@ class textbook {
     if (t.answering) t.turn = 0;
     t.served = false;
     const double infinite = std::numeric_limits<double>::infinity();
-    t.look_at = !early ? infinite : (t.length > t.prompt ? heard_ : t.submitted) + s_.patience;
+    const double patience = s_.how == rule::due && t.length == t.prompt ? s_.patience / 4 : s_.patience;
+    t.look_at = !early ? infinite : (t.length > t.prompt ? heard_ : t.submitted) + patience;
   }
   [[nodiscard]] std::int64_t blocks_of(std::int64_t length) const {
     return (length + s_.block_size - 1) / s_.block_size;
