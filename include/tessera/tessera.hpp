@@ -138,6 +138,7 @@
 #include <tessera/pipeline/lookahead.hpp>
 #include <tessera/pipeline/plan.hpp>
 #include <tessera/pipeline/plan_ring.hpp>
+#include <tessera/pipeline/prefix_leaders.hpp>
 #include <tessera/pipeline/reasons.hpp>
 #include <tessera/pipeline/refusal.hpp>
 #include <tessera/pipeline/replay_decisions.hpp>
