@@ -43,8 +43,8 @@ struct basic_fair_tenants {
 
   /// The cost of a tenant's tokens over its weight: `whole + part / weight`, with `part < weight`.
   struct service {
-    std::int64_t whole = 0;
-    std::int64_t part = 0;
+    std::int64_t whole = 0;  ///< Tokens of cost over weight, rounded down.
+    std::int64_t part = 0;   ///< What is left over, below the weight.
   };
   /// What is known of a tenant.
   struct account {
