@@ -84,7 +84,7 @@ template <class Queue>
   }
 }
 
-/// `r` is the first of a class that is skipped, for `why`.
+/// `r` is the first request of a class that is skipped.
 template <class Planning>
 void note_skip(Planning& p, const typename Planning::request& r) noexcept {
   if (!p.step.skipped.full()) p.step.skipped.push_back(r.state().sequence);
