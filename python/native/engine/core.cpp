@@ -100,7 +100,10 @@ core::core(const std::string& policy, const nb::dict& options, const nb::dict& w
     if (n < 1) throw nb::value_error((std::string{key} + " must be at least 1").c_str());
     return n;
   };
-  settings_.limits = {.requests = std::size_t{1} << 40U,  // the queue is in the requests: no storage
+  // More than memory has room for. Where adapters are told apart, the queue has two pointers for each; pages that are
+  // never touched cost nothing.
+  constexpr std::size_t most_waiting = std::size_t{1} << 22U;
+  settings_.limits = {.requests = most_waiting,
                       .blocks = static_cast<std::size_t>(size("blocks")),
                       .block_size = ts::tokens{size("block_size")},
                       .residents = static_cast<std::size_t>(size("residents")),

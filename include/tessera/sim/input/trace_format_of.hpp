@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <tessera/sim/error.hpp>
 #include <tessera/sim/input/formats/formats.hpp>
 
 #include <fmt/format.h>
