@@ -76,7 +76,7 @@ def test_sessions_and_prefixes(tmp_path: Path) -> None:
     file = tmp_path / "trace.jsonl"
     line = '{"timestamp": %d, "input_length": 1024, "output_length": 2, "hash_ids": [1, %d], "user": 1}\n'
     file.write_text(line % (0, 2) + line % (90_000, 3))
-    with pytest.warns(UserWarning, match="not used: user"):
+    with pytest.warns(UserWarning, match="not used: 'user'"):
         shared = sim.read_trace(file)
     assert shared["runs"].tolist() == [[(1, 512), (2, 512)], [(1, 512), (3, 512)]]
     assert sim.replay("fcfs", shared, instances=1).requests["cached_tokens"].tolist() == [0, 512]
