@@ -105,6 +105,7 @@
 #include <tessera/order/least_slack.hpp>
 #include <tessera/order/longest_prefix.hpp>
 #include <tessera/order/paced.hpp>
+#include <tessera/order/program_service.hpp>
 #include <tessera/order/ranked.hpp>
 #include <tessera/order/reader_levels.hpp>
 #include <tessera/order/recent_mean.hpp>

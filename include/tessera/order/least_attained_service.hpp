@@ -3,6 +3,7 @@
 
 #include <tessera/order/boost_time.hpp>
 #include <tessera/order/concepts.hpp>
+#include <tessera/order/program_service.hpp>
 
 #include <concepts>
 #include <cstdint>
@@ -12,14 +13,6 @@
 
 TESSERA_NAMESPACE_BEGIN
 namespace order {
-
-/// What a program, an agent or a session whose turns are requests, has been given so far. The engine keeps one for each
-/// program, zero at first, for as long as calls of it are scheduled. `least_attained_service` adds what a call was
-/// given when it leaves; under another order that is the engine's.
-struct program_service {
-  tokens attained{};  ///< Generated for those of its calls that have ended, or were given up: the sum of them all, or
-                      ///< of those along the longest path.
-};
 
 /// The program in the request's member `program`, a pointer; null: the request is a program of its own.
 struct program_member {

@@ -74,6 +74,29 @@ template <class... States>
 
 }  // namespace detail
 
+/// Names no order: room for what any order keeps about a request, of at most `Size` bytes, and the links for one that
+/// ages. For a request type whose order is chosen when a program runs.
+template <std::size_t Size>
+struct any_order {
+  static constexpr bool ages = true;         ///< A request has the links.
+  static constexpr std::size_t room = Size;  ///< Bytes.
+  /// The room.
+  template <clock_policy Clock>
+  struct state {
+    alignas(8) std::byte bytes[Size];  ///< Of the order's own state.
+  };
+};
+
+namespace detail {
+
+/// Whether `Named`, one of the orders that a request type names, has room for the state of another.
+template <class Named, class State>
+inline constexpr bool has_room_for = false;
+template <std::size_t Size, class State>
+inline constexpr bool has_room_for<any_order<Size>, State> = sizeof(State) <= Size;
+
+}  // namespace detail
+
 /// Base class of every request. Holds what the user says about the request, the scheduler's state and the queue links.
 ///
 /// Set the public members before `submit`; while the request is in a scheduler, they change only in its `update`. A
@@ -102,7 +125,8 @@ class basic_request_hook
       std::same_as<typename detail::order_state_of<D, Clock>::type, detail::no_order_state> ||
       (std::same_as<typename detail::order_state_of<D, Clock>::type,
                     typename detail::order_state_of<Orders, Clock>::type> ||
-       ... || false);
+       ... || false) ||
+      (detail::has_room_for<Orders, typename detail::order_state_of<D, Clock>::type> || ... || false);
   /// Whether it has the links that an order that ages needs.
   static constexpr bool can_age = (detail::ages<Orders> || ... || false);
 

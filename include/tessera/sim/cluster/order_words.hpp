@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
-#include <tessera/sim/cluster/instance.hpp>
+#include <tessera/order/reader_levels.hpp>
+#include <tessera/sim/cluster/request.hpp>
 
 #include <fmt/format.h>
 
@@ -12,6 +13,28 @@
 /// The places of requests in an order, and what it expects of them, in words.
 
 TESSERA_NAMESPACE_BEGIN
+
+// A source that composes a scheduler includes its order. So a change of one order compiles what uses that one.
+namespace order {
+struct fcfs;
+struct round_robin;
+struct two_phase;
+template <class Deadline>
+struct paced;
+template <class Expected, class Deadline>
+struct earliest_due;
+template <class Scorer>
+struct ranked;
+template <class Rest>
+struct shortest_rest;
+template <class Program>
+struct least_attained_service;
+template <class Promise>
+struct least_slack;
+template <class Cached>
+struct longest_prefix;
+}  // namespace order
+
 namespace sim {
 
 /// Says in words which place a request has in an order, and what the order expects of it. Specialise it for an order of
@@ -28,40 +51,52 @@ struct order_words {
 template <>
 struct order_words<order::fcfs> {
   /// Why it stands where it does.
-  [[nodiscard]] static std::string place(const order::fcfs& /*o*/, const request& r) {
+  template <class O>
+  [[nodiscard]] static std::string place(const O& /*o*/, const request& r) {
     return fmt::format("by arrival, as number {} here", r.state().sequence);
   }
   /// What is predicted of it; may be empty.
-  [[nodiscard]] static std::string prediction(const order::fcfs& /*o*/, const request& /*r*/) { return {}; }
+  template <class O>
+  [[nodiscard]] static std::string prediction(const O& /*o*/, const request& /*r*/) {
+    return {};
+  }
 };
 
 /// Of `order::round_robin`.
 template <>
 struct order_words<order::round_robin> {
   /// Why it stands where it does.
-  [[nodiscard]] static std::string place(const order::round_robin& o, const request& r) {
-    const auto& s = order_state<order::round_robin>(r);
+  template <class O>
+  [[nodiscard]] static std::string place(const O& o, const request& r) {
+    const auto& s = order_state<O>(r);
     return fmt::format("turn {}, {} tokens of its quantum of {} used", s.turn, s.quantum_used.count(),
                        o.quantum.count());
   }
   /// What is predicted of it; may be empty.
-  [[nodiscard]] static std::string prediction(const order::round_robin& /*o*/, const request& /*r*/) { return {}; }
+  template <class O>
+  [[nodiscard]] static std::string prediction(const O& /*o*/, const request& /*r*/) {
+    return {};
+  }
 };
 
 /// Of `order::two_phase`.
 template <>
 struct order_words<order::two_phase> {
   /// Why it stands where it does.
-  [[nodiscard]] static std::string place(const order::two_phase& o, const request& r) {
-    const auto& s = order_state<order::two_phase>(r);
-    const char* const level = s.level == 0                      ? "reasoning"
-                              : order::two_phase::is_demoted(r) ? "reasoning that was demoted for its size"
-                                                                : "answering";
+  template <class O>
+  [[nodiscard]] static std::string place(const O& o, const request& r) {
+    const auto& s = order_state<O>(r);
+    const char* const level = s.level == 0       ? "reasoning"
+                              : O::is_demoted(r) ? "reasoning that was demoted for its size"
+                                                 : "answering";
     return fmt::format("{}, turn {}, {} tokens of its quantum of {} used", level, s.turn, s.quantum_used.count(),
                        o.quantum.count());
   }
   /// What is predicted of it; may be empty.
-  [[nodiscard]] static std::string prediction(const order::two_phase& /*o*/, const request& /*r*/) { return {}; }
+  template <class O>
+  [[nodiscard]] static std::string prediction(const O& /*o*/, const request& /*r*/) {
+    return {};
+  }
 };
 
 namespace detail {

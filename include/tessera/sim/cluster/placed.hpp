@@ -4,8 +4,8 @@
 #include <tessera/fleet/view.hpp>
 #include <tessera/placement/least_load.hpp>
 #include <tessera/placement/pascal.hpp>
+#include <tessera/sim/cluster/cluster.hpp>
 #include <tessera/sim/cluster/compare_views.hpp>
-#include <tessera/sim/cluster/instance.hpp>
 #include <tessera/sim/cluster/named_placement.hpp>
 #include <tessera/sim/cluster/placement_name.hpp>
 #include <tessera/sim/cluster/routers.hpp>
@@ -40,15 +40,14 @@ inline constexpr blocks quantum_blocks{32};
 /// @tparam Migration a function from the range, the current instance and the blocks needed there and elsewhere to the
 ///         instance on which a request goes on when it begins to answer. With routers, a `fleet::migration_policy`.
 template <class Placement = placement::least_load, class Migration = placement::stay>
-class placed {
+class placed : public cluster_control {
  public:
   /// Of these policies, or copies of them.
   placed(const Placement& placement = {}, const Migration& migration = {})
       : seats_(1, seat{placement, migration, {}}) {}
 
   /// Called once, before the first event.
-  template <class C>
-  void starts(C& c) {
+  void starts(cluster& c) override {
     const auto& o = c.options();
     if (o.routed) {
       seats_.resize(o.routed->routers, seats_.front());
@@ -61,8 +60,7 @@ class placed {
     }
   }
   /// The instance that a request which has just arrived goes to.
-  template <class C>
-  [[nodiscard]] std::size_t place(C& c, const request& r) {
+  [[nodiscard]] std::size_t place(cluster& c, const request& r) override {
     const auto& other = c.options().placement;
     if (other ? other->reads_prefixes : prefix_reader<Placement>) c.look_at_prefixes(r);
     if (routers_) {
@@ -80,8 +78,7 @@ class placed {
     return chosen;
   }
   /// A request begins to answer: it may move.
-  template <class C>
-  void answers(C& c, request& r) {
+  void answers(cluster& c, request& r) override {
     if (routers_) {
       if constexpr (std::same_as<Migration, placement::stay>) {
         routers_->answers(c, r);
@@ -119,43 +116,35 @@ class placed {
   // What else routers hear.
 
   /// An instance reports.
-  template <class C>
-  void alarm(C& c, std::uint64_t instance) {
+  void alarm(cluster& c, std::uint64_t instance) override {
     routers_->report(c, instance, reads_phases(c) || phase_reader<Migration>);
   }
   /// Tokens have come back.
-  template <class C>
-  void step_ended(C& c, std::size_t i) {
+  void step_ended(cluster& c, std::size_t i) override {
     if (routers_) routers_->step_ended(c, i);
   }
   /// A request has arrived with its KV.
-  template <class C>
-  void moved(C& c, const request& r) {
+  void moved(cluster& c, request& r) override {
     if (routers_) routers_->moved(c, r);
   }
   /// A request has ended.
-  template <class C>
-  void finished(C& /*c*/, const request& r) {
+  void finished(cluster& /*c*/, request& r) override {
     if (routers_) routers_->finished(r);
   }
   /// An instance has refused a request.
-  template <class C>
-  void rejected(C& /*c*/, const request& r) {
+  void rejected(cluster& /*c*/, request& r) override {
     if (routers_) routers_->finished(r);
   }
   /// That an instance is dead has become known.
-  template <class C>
-  void failed(C& /*c*/, std::size_t i) {
+  void failed(cluster& /*c*/, std::size_t i) override {
     if (routers_) routers_->failed(i);
   }
   /// An instance is back, and empty.
-  template <class C>
-  void returned(C& c, std::size_t i) {
+  void returned(cluster& c, std::size_t i) override {
     if (routers_) routers_->returned(c, i);
   }
   /// All requests have ended, and so have all books.
-  template <class C, class Result>
-  void ended(C& /*c*/, Result& result) {
+  void ended(cluster& /*c*/, run_result& result) override {
     if (routers_) result.measures["left_in_books"] = static_cast<double>(routers_->in_books());
   }
 
@@ -174,15 +163,13 @@ class placed {
   };
 
   /// Says why a request goes where it goes.
-  template <class C>
-  static void explain(C& c, const std::vector<instance_view>& seen) {
+  static void explain(cluster& c, const std::vector<instance_view>& seen) {
     const auto& other = c.options().placement;
     c.because(other ? fmt::format("{}: {}", other->name, other->summary)
                     : fmt::format("{}: {}", placement_name<Placement>, placement_summary<Placement>),
               compare_views(seen, reads_phases(c), other ? other->reads_prefixes : prefix_reader<Placement>));
   }
-  template <class C>
-  [[nodiscard]] static bool reads_phases(const C& c) noexcept {
+  [[nodiscard]] static bool reads_phases(const cluster& c) noexcept {
     const auto& other = c.options().placement;
     return other ? other->reads_phases : phase_reader<Placement>;
   }

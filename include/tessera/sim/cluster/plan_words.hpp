@@ -1,192 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
-#include <tessera/sim/cluster/order_words.hpp>
+#include <tessera/sim/cluster/instance.hpp>
 #include <tessera/sim/cluster/run_watcher.hpp>
 
-#include <fmt/format.h>
-
 #include <cstddef>
-#include <span>
-#include <string>
-#include <type_traits>
-#include <vector>
 
 /// @file
-/// Tells a `run_watcher` of the plan of a step: who is in it, who is not, and why. All is read from the scheduler and
-/// its plan; nothing is changed.
+/// Tells a `run_watcher` of the plan of a step.
 
 TESSERA_NAMESPACE_BEGIN
-namespace sim {
-namespace detail {
+namespace sim::detail {
 
-/// The order that a scheduler goes by, in words.
-template <class Scheduler>
-using words_of = order_words<std::remove_cvref_t<decltype(std::declval<const Scheduler&>().waiting().discipline())>>;
+/// Tells of the step that has begun at `from_s` on instance `at`: which requests are in it, which are not, and why. All
+/// is read from the scheduler and its plan; nothing is changed.
+void tell_of_plan(run_watcher& w, std::size_t at, double from_s, const instance& one);
 
-/// Its place in the order; where tenants take turns, the turn of its tenant comes before that.
-template <class Scheduler>
-[[nodiscard]] std::string place_of(const Scheduler& s, const request& r) {
-  std::string own = words_of<Scheduler>::place(s.waiting().discipline(), r);
-  if (r.service == nullptr) return own;  // nobody says whose it is
-  if constexpr (requires { s.gate().had(0); }) {
-    return fmt::format("its tenant {} has been given {} tokens; {}", r.tenant, s.gate().had(r.tenant), own);
-  } else if constexpr (requires { s.gate().credit(0); }) {
-    return fmt::format("its tenant {} has a credit of {} tokens; {}", r.tenant, s.gate().credit(r.tenant), own);
-  } else {
-    return own;
-  }
-}
-
-/// Why a request is not in a plan, as far as it is not others that rank before it. @param free blocks when the plan is
-/// made: others may have lost theirs since its turn.
-[[nodiscard]] inline std::string reason_words(wait_reason why, blocks needs, blocks free) {
-  switch (why) {
-    case wait_reason::no_blocks:
-      return needs > free
-                 ? fmt::format("it needs {} blocks, and {} are free", needs.count(), free.count())
-                 : fmt::format("it needs {} blocks, and fewer were free at its turn: {} are now, that others have lost",
-                               needs.count(), free.count());
-    case wait_reason::held_back:
-      return fmt::format("admission keeps blocks for those that run: it needs {}, and {} are free", needs.count(),
-                         free.count());
-    case wait_reason::batch_full: return "the batch is full";
-    case wait_reason::budget_spent: return "the tokens of the step are spent before its turn";
-    case wait_reason::residents_full: return "as many hold blocks as may";
-    case wait_reason::stalled: return "no block is free for its next token";
-    case wait_reason::behind_others: return "those that rank before it need the blocks";
-    case wait_reason::not_wanted: return "nobody was to start";
-    default: return to_string(why);
-  }
-}
-
-/// Why the gate, of a scheduler that has one that shares by tenants, does not let a request start; else no more than
-/// that it does not.
-template <class Scheduler>
-[[nodiscard]] std::string gate_words(const Scheduler& s, const request& r) {
-  if constexpr (requires { s.gate().accounts[0].had; }) {
-    const auto& gate = s.gate();
-    std::string why = fmt::format("its tenant {} has been given {} tokens", r.tenant, gate.had(r.tenant));
-    std::size_t least = r.tenant;
-    for (std::size_t t = 0; t != gate.accounts.size(); ++t) {
-      if (gate.accounts[t].waiting != 0 && gate.had(t) < gate.had(least)) least = t;
-    }
-    return least != r.tenant ? why + fmt::format(", and another that waits {}", gate.had(least))
-                             : why + ", more than those that went before it";
-  } else if constexpr (requires { s.gate().credit(0); }) {
-    return fmt::format("its tenant {} has a credit of {} tokens, and others that wait have more", r.tenant,
-                       s.gate().credit(r.tenant));
-  } else {
-    return "the gate does not let it start";
-  }
-}
-
-/// @param here the requests of the instance.
-template <class Scheduler>
-void tell_of_plan(run_watcher& w, std::size_t at, double from_s, double until_s, const Scheduler& s,
-                  const typename Scheduler::plan_type& plan, std::span<request* const> here, tokens block_size) {
-  const bool of_steps = w.asks_of_steps(from_s);
-  bool of_somebody = false;
-  for (const request* r : here) of_somebody = of_somebody || w.asks(r->index, from_s);
-  if (!of_steps && !of_somebody) return;
-
-  // Who starts counts as waiting until the step has ended.
-  std::vector<const request*> line;
-  s.waiting().for_each([&](const request& r) {
-    if (s.why(r) != wait_reason::none) line.push_back(&r);
-  });
-  const blocks free{static_cast<std::int64_t>(s.store().free())};
-  const auto needs = [&](const request& r) { return blocks_for(r.state().length, block_size); };
-  const auto cannot = [&](const request& r) {
-    const wait_reason why = s.why(r);
-    return why == wait_reason::gated ? gate_words(s, r) : reason_words(why, needs(r), free);
-  };
-  const std::string first = line.empty() ? std::string{}
-                                         : fmt::format("request {} is first ({}): {}", line.front()->index,
-                                                       place_of(s, *line.front()), cannot(*line.front()));
-  if (of_steps) {
-    w.tell(instance_step{from_s, until_s, at, plan.decode.size(), plan.prefill.size(), plan.computed, line.size(), free,
-                         first});
-  }
-  if (!of_somebody) return;
-
-  for (const preemption<request>& v : plan.preempted) {
-    const request& r = *v.request;
-    if (!w.asks(r.index, from_s)) continue;
-    std::string why = fmt::format("its KV is dropped, {} tokens to be computed again", r.state().computed.count());
-    if (v.mode == preemption_mode::swap) {
-      for (const kv_transfer<request>& t : plan.swap_out) {
-        if (t.request == v.request) why = fmt::format("its {} blocks go to the host", t.device.size());
-      }
-    }
-    if (v.for_whom != nullptr) {
-      why += fmt::format("; request {} {} and ranks before it: {}, before {}", v.for_whom->index,
-                         v.for_whom->state().life == lifecycle::waiting ? "starts" : "needs blocks to go on",
-                         place_of(s, *v.for_whom), place_of(s, r));
-    }
-    w.tell(request_event{happening::preempted, from_s, r.index, at, why});
-  }
-  const auto runs = [&](const scheduled<request>& e, bool decodes) {
-    const request& r = *e.request;
-    if (!w.asks(r.index, from_s)) return;
-    // The last token of a prompt may be a chunk of its own.
-    decodes = decodes && r.generated() > tokens{};
-    if (e.origin != entry_origin::going_on) {
-      std::string why;
-      for (const kv_transfer<request>& t : plan.swap_in) {
-        if (t.request == e.request) why = fmt::format("its {} blocks come back from the host", t.host.size());
-      }
-      for (const kv_fetch<request>& t : plan.fetch) {
-        if (t.request == e.request) why = "with the KV that came with it";
-      }
-      const bool is_new = r.first_step_s < 0;
-      if (why.empty() && is_new) {
-        why = e.first > tokens{} ? fmt::format("{} of the {} tokens of its prompt are cached", e.first.count(),
-                                               r.state().length.count())
-                                 : std::string{"there is room for it"};
-      } else if (why.empty()) {
-        why = fmt::format("{} of its {} tokens are computed again", (r.state().length - e.first).count(),
-                          r.state().length.count());
-      }
-      w.tell(request_event{is_new ? happening::starts : happening::resumes, from_s, r.index, at,
-                           fmt::format("{}; {}", why, place_of(s, r))});
-    }
-    w.tell(request_step{decodes ? happening::generates : happening::computes,
-                        from_s,
-                        until_s,
-                        r.index,
-                        at,
-                        e.count,
-                        wait_reason::none,
-                        0,
-                        {}});
-  };
-  for (const scheduled<request>& e : plan.decode) runs(e, true);
-  for (const scheduled<request>& e : plan.prefill) runs(e, false);
-
-  for (std::size_t k = 0; k != line.size(); ++k) {
-    const request& r = *line[k];
-    if (!w.asks(r.index, from_s)) continue;
-    const std::string why = k == 0
-                                ? fmt::format("first in line ({}), but {}", place_of(s, r), cannot(r))
-                                : fmt::format("{} before it in line: {}; its own place: {}", k, first, place_of(s, r));
-    w.tell(request_step{happening::waits, from_s, until_s, r.index, at, {}, s.why(r), k, why});
-  }
-  for (const request* r : s.residents()) {
-    const wait_reason why = w.asks(r->index, from_s) ? s.why(*r) : wait_reason::none;
-    if (why == wait_reason::none || why == wait_reason::preempted) continue;
-    w.tell(request_step{happening::stands_still,
-                        from_s,
-                        until_s,
-                        r->index,
-                        at,
-                        {},
-                        why,
-                        0,
-                        fmt::format("{}; {}", reason_words(why, needs(*r), free), place_of(s, *r))});
-  }
-}
-
-}  // namespace detail
-}  // namespace sim
+}  // namespace sim::detail
 TESSERA_NAMESPACE_END

@@ -41,10 +41,9 @@ namespace detail {
 
 /// Pools, if trials on the last rows say that they pay; else together, with the bounds `steps`, by instance (empty: the
 /// usual ones), which pools are compared with.
-template <class Scheduler>
-[[nodiscard]] instance_layout pooled_layout(const cluster_options& o, const due_first_config& config,
-                                            std::span<const tokens> steps, layout_trials<Scheduler>& trials,
-                                            const seen_traffic& seen, const instance_layout& now) {
+[[nodiscard]] inline instance_layout pooled_layout(const cluster_options& o, const due_first_config& config,
+                                                   std::span<const tokens> steps, layout_trials& trials,
+                                                   const seen_traffic& seen, const instance_layout& now) {
   const std::span<const trace_row> rows = seen.rows;
   instance_layout best{.bounds = {steps.begin(), steps.end()}};
   if (!config.pools || o.instances < 2 || o.instances > most_in_trials) return best;
@@ -134,12 +133,11 @@ template <class Scheduler>
 /// all instances alike, with the usual bounds or some of `longer_steps`, where trials say so, by the promises that are
 /// kept and then by the mean end-to-end latency. The layout that there is need not gain as much. Either bounds may be
 /// empty: they are not tried.
-template <class Scheduler>
-[[nodiscard]] instance_layout best_layout(const cluster_options& o, const due_first_config& config,
-                                          std::span<const tokens> usual_steps,
-                                          std::span<const std::vector<tokens>> longer_steps,
-                                          layout_trials<Scheduler>& trials, const seen_traffic& seen,
-                                          const instance_layout& now) {
+[[nodiscard]] inline instance_layout best_layout(const cluster_options& o, const due_first_config& config,
+                                                 std::span<const tokens> usual_steps,
+                                                 std::span<const std::vector<tokens>> longer_steps,
+                                                 layout_trials& trials, const seen_traffic& seen,
+                                                 const instance_layout& now) {
   const bool has_stages = config.stages && o.instances > 1;
   const steady_trial trial =
       has_stages || !longer_steps.empty() ? detail::begin_steady_trial(o, trials, seen) : steady_trial::impossible;

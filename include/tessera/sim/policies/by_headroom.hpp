@@ -7,6 +7,7 @@
 #include <tessera/placement/migrate_when_tight.hpp>
 #include <tessera/sim/cluster/cluster.hpp>
 #include <tessera/sim/cluster/compare_views.hpp>
+#include <tessera/sim/cluster/placed.hpp>
 #include <tessera/sim/policies/disaggregated.hpp>
 #include <tessera/sim/policies/learned_lengths.hpp>
 
@@ -38,14 +39,13 @@ namespace sim {
 /// prefix. Multiplied as well, the line would scatter prefixes; not counted, a prefix that many share would draw all to
 /// one instance. Requests that begin to answer stay, unless memory is tight. O(instances) a request, and O(instances
 /// log blocks) where prefixes are shared.
-class by_headroom {
+class by_headroom : public cluster_control {
  public:
   /// @param model what prompts cost, and the time to first token that is aimed at.
   explicit by_headroom(const prefill_model& model) : model_{model} {}
 
   /// Called once: before the first event, or when it takes over from another control, with the requests that are there.
-  template <class C>
-  void starts(C& c) {
+  void starts(cluster& c) override {
     taken_.assign(c.requests().size(), {});
     totals_.assign(c.size(), {});
     views_.reserve(c.size());
@@ -66,8 +66,7 @@ class by_headroom {
     }
   }
   /// The instance that a request which has just arrived goes to.
-  template <class C>
-  [[nodiscard]] std::size_t place(C& c, const request& r) {
+  [[nodiscard]] std::size_t place(cluster& c, const request& r) override {
     if (!r.prefix_hashes().empty()) c.look_at_prefixes(r);
     const auto& instances = c.candidates(r);
     const bool cached =
@@ -125,40 +124,28 @@ class by_headroom {
     return to;
   }
   /// `r` has its first token.
-  template <class C>
-  void prefilled(C&, const request& r) {
+  void prefilled(cluster& /*c*/, request& r) override {
     taken& t = taken_[r.index];
     if (t.in_line) totals_[t.at].prompts.leave(r.prompt, t.computed);
     t.in_line = false;
   }
   /// A request begins to answer: it may move.
-  template <class C>
-  void answers(C& c, request& r) {
+  void answers(cluster& c, request& r) override {
     prefilled(c, r);  // which is not said of one that has moved
     migration_.answers(c, r);
   }
   /// `r` has arrived with its KV.
-  template <class C>
-  void moved(C&, const request& r) {
+  void moved(cluster& /*c*/, request& r) override {
     leave(r);
     taken_[r.index].at = r.where;
     join(r);
   }
   /// `r` was refused.
-  template <class C>
-  void rejected(C& c, const request& r) {
-    finished(c, r);
-  }
+  void rejected(cluster& c, request& r) override { finished(c, r); }
   /// The instance of `r` has died.
-  template <class C>
-  void lost(C& c, const request& r) {
-    finished(c, r);
-  }
+  void lost(cluster& c, request& r) override { finished(c, r); }
   /// `r` has ended.
-  template <class C>
-  void finished(C&, const request& r) {
-    leave(r);
-  }
+  void finished(cluster& /*c*/, request& r) override { leave(r); }
 
  private:
   /// What a request takes of an instance.
@@ -183,8 +170,7 @@ class by_headroom {
     double line = 0;  // seconds that it would add to all latencies, but for its own prompt, as long everywhere
   };
 
-  template <class C>
-  void take(C& c, const request& r, std::size_t at, bool in_line, tokens computed) {
+  void take(cluster& c, const request& r, std::size_t at, bool in_line, tokens computed) {
     const tokens expected = scored_length{}(r);
     const blocks memory = blocks_for(r.prompt + expected, c.options().instance.limits.block_size);
     const double prompt_s = seconds(model_.cost.flops(r.prompt, computed));
@@ -213,8 +199,7 @@ class by_headroom {
   }
   /// By how much longer `r` itself, but for the prompts in line and its own, and all who are there would take on `v`,
   /// if it goes on as it is there: who ends is followed by another like it.
-  template <class C>
-  [[nodiscard]] double added_s(const C& c, const instance_view& v, const request& r) const {
+  [[nodiscard]] double added_s(const cluster& c, const instance_view& v, const request& r) const {
     const instance_options& one = c.options().of(v.id);
     const tokens output = scored_length{}(r);
     const auto expected = static_cast<double>(output.count());

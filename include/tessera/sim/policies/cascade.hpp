@@ -62,7 +62,7 @@ struct refinement_rule {
 /// `stage_output_cv`, the coefficient of variation of the output tokens per instance, averaged over the stages with
 /// several instances; `stage_load_cv`, that of their loads, averaged over time too; `most_transfers` at a time of one
 /// instance. Curves `boundary N`: where stage N ends, the mean of its instances.
-class cascade {
+class cascade : public cluster_control {
  public:
   /// Parameters of the parts; each is described at its own type.
   struct config {
@@ -95,8 +95,7 @@ class cascade {
   }
 
   /// Called once: before the first event, or when it takes over from another control, with the requests that are there.
-  template <class C>
-  void starts(C& c) {
+  void starts(cluster& c) override {
     draws_ = random_engine{c.options().seed, message_stream};
     promised_.assign(c.size(), blocks{});
     reserved_.clear();
@@ -131,8 +130,7 @@ class cascade {
   }
 
   /// The instance that a request which has just arrived goes to.
-  template <class C>
-  [[nodiscard]] std::size_t place(C& c, const request& r) {
+  [[nodiscard]] std::size_t place(cluster& c, const request& r) override {
     const tokens length = max(r.prompt, r.state().length);  // more than its prompt, if its instance has died
     std::size_t to =
         config_.balance == stage_balance::in_turn ? in_turn(front_->stage_for(length), c, r) : front_->route(length);
@@ -159,8 +157,7 @@ class cascade {
   }
 
   /// Instance `i` is between two steps.
-  template <class C>
-  void step_ended(C& c, std::size_t i) {
+  void step_ended(cluster& c, std::size_t i) override {
     member& m = *members_[i];
     if (m.in_last_stage()) return;
     movable_.clear();
@@ -169,7 +166,7 @@ class cascade {
     }
     if (movable_.empty()) return;
     std::sort(movable_.begin(), movable_.end(), [](const auto& a, const auto& b) { return a.request < b.request; });
-    engine<C> e{*this, c, i};
+    engine e{*this, c, i};
     if (config_.balance == stage_balance::in_turn) {
       for (const member::candidate& r : movable_) {
         const std::size_t to = in_turn(m.map().stage_for(r.length, m.stage() + 1), c, c.requests()[r.request]);
@@ -187,13 +184,12 @@ class cascade {
   }
 
   /// Called at the time that was asked for with `call_after`.
-  template <class C>
-  void alarm(C& c, std::uint64_t what) {
+  void alarm(cluster& c, std::uint64_t what) override {
     switch (what) {
       case tick:
         for (std::size_t i = 0; i != members_.size(); ++i) {
           if (!c.up(i)) continue;
-          engine<C> e{*this, c, i};
+          engine e{*this, c, i};
           members_[i]->trader().tick(now(c), e);
         }
         withdraw_the_failed(c);
@@ -230,17 +226,16 @@ class cascade {
     const market::message m = messages_[slot];
     free_slots_.push_back(slot);
     if (!c.up(m.to.id)) return;  // nobody hears it
-    engine<C> e{*this, c, m.to.id};
+    engine e{*this, c, m.to.id};
     members_[m.to.id]->trader().receive(m, now(c), e);
     withdraw_the_failed(c);
   }
 
   /// The KV of `r` is at its destination and the request has stopped.
-  template <class C>
-  void arrived(C& c, request& r) {
+  void arrived(cluster& c, request& r) override {
     const std::size_t from = r.where;
     TESSERA_ASSERT(trades_[r.index].on_offer, "only the market moves requests");
-    engine<C> e{*this, c, from};
+    engine e{*this, c, from};
     market::trader<seconds_clock>& t = members_[from]->trader();
     t.update(r.index, r.state().length, blocks_for(r.state().length, c.options().instance.limits.block_size));
     if (ok(t.hand_over(r.index, now(c), e))) return;
@@ -250,24 +245,17 @@ class cascade {
   }
 
   /// `r` has ended or lost its blocks while it was being copied.
-  template <class C>
-  void migration_failed(C& c, request& r) {
-    take_off(c, r);
-  }
+  void migration_failed(cluster& c, request& r) override { take_off(c, r); }
 
   /// A request is done.
-  template <class C>
-  void finished(C& c, request& r) {
-    take_off(c, r);
-  }
+  void finished(cluster& c, request& r) override { take_off(c, r); }
 
   /// Instance `i` is dead: its trades end, and nobody sends anything there.
-  template <class C>
-  void failed(C& c, std::size_t i) {
+  void failed(cluster& c, std::size_t i) override {
     leave_out(i);
     for (std::size_t k = 0; k != members_.size(); ++k) {
       if (k == i || !c.up(k)) continue;
-      engine<C> e{*this, c, k};
+      engine e{*this, c, k};
       members_[k]->trader().peer_failed({static_cast<market::instance_id>(i), lives_[i]}, now(c), e);
     }
     withdraw_the_failed(c);
@@ -275,8 +263,7 @@ class cascade {
     std::erase_if(reserved_, [i](const auto& r) { return r.first.first == i; });
   }
   /// Instance `i` is back: a new incarnation that knows of nothing but who is dead.
-  template <class C>
-  void returned(C& c, std::size_t i) {
+  void returned(cluster& c, std::size_t i) override {
     begin_life(i, member_);
     front_->available(i, true);
     front_->update({static_cast<market::instance_id>(i), tokens{}, members_[i]->range_end()});
@@ -288,15 +275,13 @@ class cascade {
     }
   }
   /// The instance of `r` has died.
-  template <class C>
-  void lost(C&, const request& r) {
+  void lost(cluster& /*c*/, request& r) override {
     trades_[r.index].on_offer = false;
     ++trades_[r.index].epoch;
   }
 
   /// Called once, after the last event: adds its own measures to the result.
-  template <class C>
-  void ended(C&, run_result& result) {
+  void ended(cluster& /*c*/, run_result& result) override {
     result.measures["market_messages"] = static_cast<double>(sent_);
     result.measures["market_offers"] = static_cast<double>(offers_);
     result.measures["market_unsold"] = static_cast<double>(unsold_);
@@ -351,10 +336,9 @@ class cascade {
   };
 
   /// An instance's engine as its trader uses it.
-  template <class C>
   struct engine {
     cascade& all;
-    C& c;
+    cluster& c;
     std::size_t me;
 
     void send(const market::message& m) noexcept { all.post(c, m); }
@@ -402,14 +386,10 @@ class cascade {
     }
   };
 
-  template <class C>
-  [[nodiscard]] static time_point now(const C& c) {
-    return time_point::at_seconds(c.now_s());
-  }
+  [[nodiscard]] static time_point now(const cluster& c) { return time_point::at_seconds(c.now_s()); }
 
   /// An instance of stage `s` that takes `r`; `placement::nowhere` if there is none.
-  template <class C>
-  [[nodiscard]] std::size_t in_turn(std::size_t s, const C& c, const request& r) {
+  [[nodiscard]] std::size_t in_turn(std::size_t s, const cluster& c, const request& r) {
     const stage_map::group g = front_->stage(s);
     for (std::size_t k = 0; k != g.size(); ++k) {
       const std::size_t i = g.first + turn_[s]++ % g.size();
@@ -432,16 +412,14 @@ class cascade {
   }
 
   /// The tokens of all requests of instance `i`, those that wait included.
-  template <class C>
-  [[nodiscard]] static tokens load_of(const C& c, std::size_t i) {
+  [[nodiscard]] static tokens load_of(const cluster& c, std::size_t i) {
     tokens load{};
     for (const request* r : c.at(i).requests()) load += r->state().length;
     return load;
   }
 
   /// What the prompt tokens that are not computed yet weigh more than those that are.
-  template <class C>
-  [[nodiscard]] tokens extra_backlog(const C& c, std::size_t i) const {
+  [[nodiscard]] tokens extra_backlog(const cluster& c, std::size_t i) const {
     tokens waits{};
     for (const request* r : c.at(i).requests()) waits += max(r->prompt - r->state().computed, tokens{});
     return tokens{static_cast<std::int64_t>((config_.backlog_weight - 1) * static_cast<double>(waits.count()))};
@@ -451,8 +429,7 @@ class cascade {
     const trade& t = trades_[r.index];
     return !t.on_offer && t.rests_until_s <= now_s && may_migrate(r);
   }
-  template <class C>
-  void add_movable(const C& c, const request& r) {
+  void add_movable(const cluster& c, const request& r) {
     const tokens length = r.state().length;
     movable_.push_back(
         {r.index, trades_[r.index].epoch, length, blocks_for(length, c.options().instance.limits.block_size)});
@@ -461,8 +438,8 @@ class cascade {
     return fmt::format("its {} tokens have outgrown stage {}, which ends at {}", r.length.count(), members_[i]->stage(),
                        members_[i]->range_end().count());
   }
-  template <class C, class Why>
-  void offered(C& c, std::size_t seller, market::request_id id, Why why) {
+  template <class Why>
+  void offered(cluster& c, std::size_t seller, market::request_id id, Why why) {
     const request& r = c.requests()[id];
     if (c.asks(r)) c.tell(r, happening::offered, seller, why());
     trades_[id].on_offer = true;
@@ -470,14 +447,13 @@ class cascade {
     ++offers_;
   }
 
-  template <class C>
-  void sell_excess(C& c, std::size_t i) {
+  void sell_excess(cluster& c, std::size_t i) {
     static_cast<void>(members_[i]->report(load_of(c, i)));  // its own load as it is now, not as last sent
     movable_.clear();
     for (const request* r : c.at(i).requests()) {
       if (may_move(*r, c.now_s())) add_movable(c, *r);
     }
-    engine<C> e{*this, c, i};
+    engine e{*this, c, i};
     members_[i]->rebalance(movable_, now(c), e, [&](const member::candidate& r) {
       offered(c, i, r.request, [&] {
         return fmt::format("instance {} has more than {:g} times the mean load of its stage", i,
@@ -487,12 +463,10 @@ class cascade {
     withdraw_the_failed(c);
   }
 
-  template <class C>
-  static void add_lengths(const C& c, std::size_t i, std::vector<cost::request_lengths>& to) {
+  static void add_lengths(const cluster& c, std::size_t i, std::vector<cost::request_lengths>& to) {
     for (const request* r : c.at(i).requests()) to.push_back({r->prompt, r->state().length});
   }
-  template <class C>
-  void refine_range(const C& c, std::size_t i) {
+  void refine_range(const cluster& c, std::size_t i) {
     member& m = *members_[i];
     if (m.in_last_stage()) return;
     own_.clear();
@@ -529,8 +503,7 @@ class cascade {
     }
   }
 
-  template <class C>
-  void post(C& c, const market::message& m) {
+  void post(cluster& c, const market::message& m) {
     std::size_t slot = messages_.size();
     if (free_slots_.empty()) {
       messages_.push_back(m);
@@ -544,8 +517,7 @@ class cascade {
     c.call_after(message_time(), first_report + members_.size() + slot);
   }
   /// What is said of a request on the market, as far as it decides something.
-  template <class C>
-  static void tell_of_message(C& c, const market::message& m) {
+  static void tell_of_message(cluster& c, const market::message& m) {
     const request& r = c.requests()[m.request];
     switch (m.kind) {
       case market::message_kind::ask: return c.tell(r, happening::asked, m.to.id, "whether it takes it");
@@ -584,18 +556,16 @@ class cascade {
     trades_[r.index].on_offer = false;
     trades_[r.index].rests_until_s = now_s + config_.retry_s;
   }
-  template <class C>
-  void take_off(C& c, request& r) {
+  void take_off(cluster& c, request& r) {
     const trade t = trades_[r.index];
     if (!t.on_offer) return;
-    engine<C> e{*this, c, t.seller};
+    engine e{*this, c, t.seller};
     rest(r, c.now_s());
     members_[t.seller]->trader().withdraw(r.index, now(c), e);
     withdraw_the_failed(c);
   }
   /// Copies that could not begin: the request had ended, or lost its blocks.
-  template <class C>
-  void withdraw_the_failed(C& c) {
+  void withdraw_the_failed(cluster& c) {
     while (!failed_.empty()) {
       request* const r = failed_.back();
       failed_.pop_back();

@@ -47,13 +47,6 @@ struct pool_worker {
   blocks free_blocks{};                       ///< Less what is on its way here.
 };
 
-/// The time to first token that the freeness is measured against where nobody promises another.
-inline constexpr duration default_ttft_target{1.0};
-/// The time to first token that policies aim at: what is promised, or else the default.
-[[nodiscard]] inline duration ttft_target(const promise& p) noexcept {
-  return p.ttft_s > 0 ? duration{p.ttft_s} : default_ttft_target;
-}
-
 /// What the freeness of prefill workers is computed with.
 struct prefill_model {
   headroom::prefill_cost cost{};      ///< Calibrated to the simulated engine.
@@ -195,15 +188,14 @@ class pools {
 /// @tparam Policy has `prefill_worker(c, pools, r)` and `decode_worker(c, pools, r)`, each the id of a worker, and
 ///         perhaps `epoch(c, pools)`, which is called every `epoch_s` seconds.
 template <class Policy>
-class disaggregated {
+class disaggregated : public cluster_control {
  public:
   /// `policy` chooses workers; every `epoch_s` seconds it may move sequences and change roles.
   disaggregated(const pool_sizes& sizes, Policy policy, double epoch_s = 0.05)
       : sizes_{sizes}, policy_{std::move(policy)}, epoch_s_{epoch_s} {}
 
   /// Called once: before the first event, or when it takes over from another control, with the requests that are there.
-  template <class C>
-  void starts(C& c) {
+  void starts(cluster& c) override {
     TESSERA_ASSERT(sizes_.prefill + sizes_.decode + sizes_.mixed == c.size(), "every instance is in a pool");
     memory_.resize(headroom::reference_demand::required_bytes({}));
     pools_ = std::make_unique<pools>(sizes_, c.options().instance.limits.block_size, memory_);
@@ -225,8 +217,7 @@ class disaggregated {
   }
 
   /// The instance that a request which has just arrived goes to.
-  template <class C>
-  [[nodiscard]] std::size_t place(C& c, const request& r) {
+  [[nodiscard]] std::size_t place(cluster& c, const request& r) override {
     pools_->demand().observe(r.prompt);
     look_at(c, r);
     const std::size_t w = policy_.prefill_worker(c, *pools_, r);
@@ -237,8 +228,7 @@ class disaggregated {
   }
 
   /// The prompt of a request is computed: its KV goes to a decode worker.
-  template <class C>
-  void prefilled(C& c, request& r) {
+  void prefilled(cluster& c, request& r) override {
     if (queued_[r.index]) computed(r);
     look_at(c, r);
     const std::size_t w = policy_.decode_worker(c, *pools_, r);
@@ -247,8 +237,7 @@ class disaggregated {
   }
 
   /// The KV of `r` has crossed.
-  template <class C>
-  void arrived(C& c, request& r) {
+  void arrived(cluster& c, request& r) override {
     const std::size_t to = r.migration.to;
     if (c.options().kv_waits_at_source) {
       arrived_[to].push_back(&r);
@@ -258,8 +247,7 @@ class disaggregated {
     }
   }
   /// An instance is between two steps: there may be room. Whoever was to leave it, and could not, leaves now.
-  template <class C>
-  void step_ended(C& c, std::size_t i) {
+  void step_ended(cluster& c, std::size_t i) override {
     let_in(c, i);
     const auto leaves = [&](const request* r) { return r->where == i && may_migrate(*r); };
     for (auto at = std::find_if(stuck_.begin(), stuck_.end(), leaves); at != stuck_.end();
@@ -270,37 +258,27 @@ class disaggregated {
     }
   }
   /// The move of `r` was called off, for its destination has died: a prefill worker is no place to stay.
-  template <class C>
-  void migration_failed(C& c, request& r) {
+  void migration_failed(cluster& c, request& r) override {
     if (c.in_service(r.where) && pools_->workers()[r.where].role == control::role::prefill) stuck_.push_back(&r);
   }
   /// A request has gone on elsewhere, and left room where it was.
-  template <class C>
-  void moved(C& c, request&) {
+  void moved(cluster& c, request& /*r*/) override {
     if (!c.options().kv_waits_at_source) return;
     for (std::size_t i = 0; i != c.size(); ++i) let_in(c, i);
   }
 
   /// A request is done.
-  template <class C>
-  void finished(C&, request& r) {
+  void finished(cluster& /*c*/, request& r) override {
     if (queued_[r.index]) computed(r);
     std::erase(stuck_, &r);
   }
   /// `r` was refused.
-  template <class C>
-  void rejected(C& c, request& r) {
-    finished(c, r);
-  }
+  void rejected(cluster& c, request& r) override { finished(c, r); }
   /// The worker of `r` has died.
-  template <class C>
-  void lost(C& c, request& r) {
-    finished(c, r);
-  }
+  void lost(cluster& c, request& r) override { finished(c, r); }
 
   /// Called at the time that was asked for with `call_after`.
-  template <class C>
-  void alarm(C& c, std::uint64_t) {
+  void alarm(cluster& c, std::uint64_t /*what*/) override {
     if (c.options().kv_waits_at_source) break_cycles(c);
     find_heads_of_line(c);
     pools_->measure(c.now_s(), c.views(), heads_);
@@ -312,8 +290,7 @@ class disaggregated {
   }
 
   /// Called once, after the last event: adds its own measures to the result.
-  template <class C>
-  void ended(C&, run_result& result) {
+  void ended(cluster& /*c*/, run_result& result) override {
     result.numbers.fragmentation_mean = pools_->stranded_part().mean();
     result.numbers.fragmentation_peak = pools_->stranded_part().peak();
     result.measures["blocked_memory_mean"] = pools_->blocked_part().mean();
@@ -342,8 +319,7 @@ class disaggregated {
   }
 
   /// Lets those in, first come, first served, whose KV is at instance `to`, while there is room.
-  template <class C>
-  void let_in(C& c, std::size_t to) {
+  void let_in(cluster& c, std::size_t to) {
     std::deque<request*>& here = arrived_[to];
     while (!here.empty()) {
       request& r = *here.front();
@@ -357,8 +333,7 @@ class disaggregated {
   }
   /// Whether its scheduler would start `r` at its destination now, were it the first there. Prompts that wait there do
   /// not count, or it would wait behind all that come after it; those that were let in and have not started do.
-  template <class C>
-  [[nodiscard]] bool has_room(C& c, const request& r) {
+  [[nodiscard]] bool has_room(cluster& c, const request& r) {
     const std::size_t to = r.migration.to;
     if (!c.up(to)) return false;
     const auto& one = c.at(to);
@@ -373,8 +348,7 @@ class disaggregated {
            one.holding() + entering_[to].size() < c.options().of(to).limits.residents;
   }
   /// Where nothing runs, and what is on its way from there takes the room of what has come, somebody has to go back.
-  template <class C>
-  void break_cycles(C& c) {
+  void break_cycles(cluster& c) {
     for (std::size_t i = 0; i != c.size(); ++i) {
       let_in(c, i);
       if (arrived_[i].empty() || !c.up(i) || c.at(i).served() != 0) continue;
@@ -384,16 +358,14 @@ class disaggregated {
     }
   }
   /// Who could serve `r`.
-  template <class C>
-  void look_at(C& c, const request& r) {
+  void look_at(cluster& c, const request& r) {
     for (pool_worker& w : pools_->workers()) {
       w.free_blocks = c.views()[w.id].free_blocks;
       w.open = c.takes(w.id, r);
     }
   }
   /// What the request that waits first on each worker needs; the oldest one waits first.
-  template <class C>
-  void find_heads_of_line(C& c) {
+  void find_heads_of_line(cluster& c) {
     heads_.assign(c.size(), blocks{});
     for (std::size_t i = 0; i != c.size(); ++i) {
       const request* first = nullptr;
@@ -465,14 +437,12 @@ struct distserve {
   placement::turn decode_ties{};   ///< Among decode workers.
 
   /// The worker that computes a request's prompt.
-  template <class C>
-  [[nodiscard]] std::size_t prefill_worker(C&, pools& p, const request&) {
+  [[nodiscard]] std::size_t prefill_worker(cluster& /*c*/, pools& p, const request&) {
     for (pool_worker& w : p.workers()) w.requests = w.load.requests();
     return detail::shortest_in(prefill_ties, p.workers(), control::role::prefill);
   }
   /// The worker that decodes a request, or none if it has to wait.
-  template <class C>
-  [[nodiscard]] std::size_t decode_worker(C& c, pools& p, const request&) {
+  [[nodiscard]] std::size_t decode_worker(cluster& c, pools& p, const request&) {
     for (pool_worker& w : p.workers()) w.requests = c.views()[w.id].requests;
     return detail::shortest_in(decode_ties, p.workers(), control::role::decode);
   }
@@ -483,8 +453,7 @@ struct memory_aware : distserve {
   static constexpr std::string_view prefill_reason = "the most free memory";  ///< In words.
 
   /// The worker that computes a request's prompt.
-  template <class C>
-  [[nodiscard]] std::size_t prefill_worker(C&, pools& p, const request&) {
+  [[nodiscard]] std::size_t prefill_worker(cluster& /*c*/, pools& p, const request&) {
     return detail::least_in(prefill_ties, p.workers(), control::role::prefill,
                             [](const pool_worker& w) { return -w.free_blocks.count(); });
   }
@@ -504,8 +473,7 @@ struct splitwise {
   placement::turn decode_ties{};   ///< Among workers with as many sequences.
 
   /// The worker that computes a request's prompt.
-  template <class C>
-  [[nodiscard]] std::size_t prefill_worker(C&, pools& p, const request&) {
+  [[nodiscard]] std::size_t prefill_worker(cluster& /*c*/, pools& p, const request&) {
     for (pool_worker& w : p.workers()) w.requests = w.load.requests();
     placement::turn ties = prefill_ties;
     const std::size_t best = detail::shortest_in(ties, p.workers(), control::role::prefill);
@@ -515,8 +483,7 @@ struct splitwise {
     return other != placement::nowhere ? other : prefill_ties.chose(best);
   }
   /// The worker that decodes a request, or none if it has to wait.
-  template <class C>
-  [[nodiscard]] std::size_t decode_worker(C& c, pools& p, const request& r) {
+  [[nodiscard]] std::size_t decode_worker(cluster& c, pools& p, const request& r) {
     // A mixed worker keeps what it has prefilled.
     if (p.workers()[r.where].role == control::role::mixed) return r.where;
     const blocks needs = blocks_for(r.state().length, c.options().instance.limits.block_size) + blocks{1};
@@ -552,8 +519,7 @@ class phasor_control {
   explicit phasor_control(const config& c) : config_{c} {}
 
   /// Called once, before the first event.
-  template <class C>
-  void starts(C& c, pools&) {
+  void starts(cluster& c, pools&) {
     const control::phasor::limits limits{.workers = c.size(), .defragment = {}};
     memory_.resize(control::phasor::required_bytes(limits));
     arena_ = std::make_unique<arena>(memory_);
@@ -563,8 +529,7 @@ class phasor_control {
   }
 
   /// The worker that computes a request's prompt.
-  template <class C>
-  [[nodiscard]] std::size_t prefill_worker(C&, pools& p, const request&) {
+  [[nodiscard]] std::size_t prefill_worker(cluster& /*c*/, pools& p, const request&) {
     for (pool_worker& w : p.workers()) {
       w.requests = w.load.requests();
       w.phi = config_.by_phi ? headroom::time_freeness(w.load, config_.model.cost, config_.model.budget)
@@ -573,8 +538,7 @@ class phasor_control {
     return highest(p, control::role::prefill, most_time_);
   }
   /// The worker that decodes a request, or none if it has to wait.
-  template <class C>
-  [[nodiscard]] std::size_t decode_worker(C& c, pools& p, const request&) {
+  [[nodiscard]] std::size_t decode_worker(cluster& c, pools& p, const request&) {
     for (pool_worker& w : p.workers()) {
       const blocks total = c.capacity(w.id);
       w.requests = c.views()[w.id].requests;
@@ -587,8 +551,7 @@ class phasor_control {
   }
 
   /// One round of the controllers: telemetry in, actions carried out.
-  template <class C>
-  void epoch(C& c, pools& p) {
+  void epoch(cluster& c, pools& p) {
     const cluster_options& o = c.options();
     for (pool_worker& w : p.workers()) {
       const blocks total = c.capacity(w.id);

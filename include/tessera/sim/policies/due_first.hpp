@@ -1,28 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
-#include <tessera/compose/due_first.hpp>
-#include <tessera/gate/fair_tenants.hpp>
-#include <tessera/kv/csr_tables.hpp>
-#include <tessera/kv/evict_by_time.hpp>
-#include <tessera/rank/program_length.hpp>
-#include <tessera/sim/cluster/cluster.hpp>
-#include <tessera/sim/cluster/turns.hpp>
-#include <tessera/sim/model/step_time.hpp>
-#include <tessera/sim/policies/best_layout.hpp>
 #include <tessera/sim/policies/due_first_config.hpp>
-#include <tessera/sim/policies/instance_layout.hpp>
-#include <tessera/sim/policies/layout_trials.hpp>
-#include <tessera/sim/policies/learned_lengths.hpp>
 #include <tessera/sim/policies/policy.hpp>
-#include <tessera/sim/policies/replanning.hpp>
-#include <tessera/sim/policies/step_bounds.hpp>
 
-#include <algorithm>
-#include <cstddef>
 #include <span>
-#include <utility>
-#include <vector>
 
 /// @file
 /// What the four papers' systems give when they are put together: `tessera::due_first` on every instance, predicted
@@ -36,56 +18,9 @@ namespace sim {
 /// prefixes, as an operator does, and what `history` says: earlier requests of the same kind, if there are any. What it
 /// learns, and which layout it gives the instances, it finds from what it observes (`replanning`), and says so to
 /// `cluster_options::watcher`; `summary::placement` has the layouts, in order.
-[[nodiscard]] TESSERA_DETAIL_POLICIES_INLINE run_result run_due_first(const cluster_options& options,
-                                                                      std::span<const trace_row> rows,
-                                                                      std::span<const trace_row> history,
-                                                                      const due_first_config& config,
-                                                                      const progress_callback& progress);
-
-#if TESSERA_DETAIL_POLICIES_DEFINED
-TESSERA_DETAIL_POLICIES_INLINE run_result run_due_first(const cluster_options& options, std::span<const trace_row> rows,
-                                                        std::span<const trace_row> history,
-                                                        const due_first_config& config,
-                                                        const progress_callback& progress) {
-  // What a turn leaves behind that calls a tool is kept for the next one.
-  constexpr double until_it_comes_s = 1e9;
-  using store = kv::basic_prefix_cache<kv::keep_until<>>;
-  using scheduler = tessera::due_first<request, rank::program_length<>, order::pacer_member, store, kv::csr_tables,
-                                       gate::fair_tenants>;
-  learned_lengths lengths;
-  cluster_options own = options;
-  due_first_config parts = config;
-  const bool shares = options.prefix_cache && turns{rows, options.instance.limits.block_size.count(), true}.shares();
-  // What is cached of a prompt takes no time, and is not known of who has not been placed.
-  const double per_prompt_token_s = shares ? 0 : prompt_token_seconds(options.instance.timer, tokens{1000});
-  // Among tenants who is due first has no say: whoever sends most would be due most.
-  const typename scheduler::config ordered{.pace = duration{config.pace},
-                                           .revised = config.revised,
-                                           .prompt_pace = duration{config.prompts * per_prompt_token_s},
-                                           .move_pace = duration{move_token_seconds(options.instance)},
-                                           .expected = {.weight = config.programs, .expected = lengths.expected()}};
-  if (shares) {
-    own.kept_s = until_it_comes_s;
-    // Whoever shares prefixes goes where they are: neither the plan of stages nor pools know of them.
-    parts.stages = parts.pools = false;
-  }
-  // A promise of more than the default is no reason to let prompts weigh less against memory.
-  const duration target = std::min(ttft_target(own.promised), default_ttft_target);
-  const prefill_model model = calibrate_prefill(own.instance.timer, target);
-  std::vector<tokens> usual_steps;
-  if (config.bounded_steps) usual_steps = step_bounds(own, model, config.step_s);
-  const cluster_options bounded = config.bounded_steps ? bounded_steps(own, usual_steps) : own;
-  replanning::config r{.model = model, .by_headroom = config.by_headroom, .predicts = config.predicts};
-  for (std::size_t i = 0; i != own.instances; ++i) r.bounds.push_back(bounded.of(i).prefill_budget);
-  std::vector<std::vector<tokens>> longer;
-  if (config.bounded_steps && !shares) longer = longer_steps(own, model, config.step_s);
-  layout_trials<scheduler> trials{bounded, model, ordered, progress, config.by_headroom};
-  replanning control{std::move(r), lengths, history, [&](const seen_traffic& seen, const instance_layout& now) {
-                       return best_layout(own, parts, usual_steps, longer, trials, seen, now);
-                     }};
-  return cluster<scheduler, replanning>{own, ordered, std::move(control)}.run(rows, progress);
-}
-#endif
+[[nodiscard]] run_result run_due_first(const cluster_options& options, std::span<const trace_row> rows,
+                                       std::span<const trace_row> history, const due_first_config& config,
+                                       const progress_callback& progress);
 
 }  // namespace sim
 TESSERA_NAMESPACE_END

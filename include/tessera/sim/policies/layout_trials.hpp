@@ -102,14 +102,13 @@ namespace detail {
 }  // namespace detail
 
 /// How layouts of a cluster serve `rows`, by simulating them.
-template <class Scheduler>
 class layout_trials {
  public:
-  /// Of a cluster with such instances and promises, whose schedulers are configured so. Together, new requests go by
+  /// Of a cluster with such instances and promises, with such engines. Together, new requests go by
   /// headroom, or else to the least load. `progress`, which hears of signals while a trial runs, must outlive it.
-  layout_trials(const cluster_options& o, const prefill_model& model, const typename Scheduler::config& ordered,
+  layout_trials(const cluster_options& o, const prefill_model& model, engine_maker engines,
                 const progress_callback& progress, bool by_headroom = true)
-      : options_{o}, model_{model}, ordered_{ordered}, progress_{&progress}, by_headroom_{by_headroom} {
+      : options_{o}, model_{model}, engines_{std::move(engines)}, progress_{&progress}, by_headroom_{by_headroom} {
     // Nobody knows what will go wrong, and all that is tried is measured, but for what only reports say.
     options_.faults.clear();
     options_.watcher = nullptr;
@@ -183,7 +182,7 @@ class layout_trials {
   [[nodiscard]] trial_outcome run(cluster_options o, Control control) {
     o.instance.limits.requests = std::max(o.instance.limits.requests, rows_.size());
     for (instance_options& one : o.each) one.limits.requests = std::max(one.limits.requests, rows_.size());
-    const run_result r = cluster<Scheduler, Control>{o, ordered_, std::move(control)}.run(
+    const run_result r = cluster{o, engines_, std::make_unique<Control>(std::move(control))}.run(
         rows_, [this](std::size_t) { (*progress_)(0); });  // it hears of signals
     std::size_t broken = 0, all = 0, completed = 0;
     double e2e_s = 0, wait_s = 0;
@@ -212,7 +211,7 @@ class layout_trials {
   std::size_t first_counted_ = 0;  ///< Row.
   cluster_options options_;
   prefill_model model_;
-  typename Scheduler::config ordered_;
+  engine_maker engines_;
   const progress_callback* progress_;
   bool by_headroom_;
 };

@@ -28,7 +28,7 @@ namespace sim {
 /// not modelled.
 /// Source: Llumnix (Sun et al. 2024, "Llumnix: dynamic scheduling for large language model serving", section 4.4 and
 /// algorithm 1).
-class llumnix {
+class llumnix : public cluster_control {
  public:
   /// Parameters of the parts; each is described at its own type.
   struct config {
@@ -43,15 +43,13 @@ class llumnix {
   explicit llumnix(const config& c) : config_{c} {}
 
   /// Called once, before the first event.
-  template <class C>
-  void starts(C& c) {
+  void starts(cluster& c) override {
     freeness_.resize(c.size());
     c.call_after(config_.epoch_s, 0);
   }
 
   /// The instance that a request which has just arrived goes to.
-  template <class C>
-  [[nodiscard]] std::size_t place(C& c, const request& r) {
+  [[nodiscard]] std::size_t place(cluster& c, const request& r) override {
     look_at(c);
     if (c.asks(r)) c.because("the most free blocks for each request, less what its queue waits for", freeness_seen(c));
     return ties_.least(
@@ -63,8 +61,7 @@ class llumnix {
   }
 
   /// Called at the time that was asked for with `call_after`.
-  template <class C>
-  void alarm(C& c, std::uint64_t /*what*/) {
+  void alarm(cluster& c, std::uint64_t /*what*/) override {
     look_at(c);
     std::vector<bool> paired(c.size(), false);
     while (true) {
@@ -82,8 +79,7 @@ class llumnix {
   }
 
  private:
-  template <class C>
-  void look_at(C& c) {
+  void look_at(cluster& c) {
     for (std::size_t i = 0; i != c.size(); ++i) {
       const blocks demand = config_.counts_queue ? c.queued_blocks(i) : c.first_blocks(i);
       const double requests = static_cast<double>(c.views()[i].requests == 0 ? 1 : c.views()[i].requests);
@@ -91,8 +87,7 @@ class llumnix {
     }
   }
 
-  template <class C>
-  void migrate_one(C& c, std::size_t from, std::size_t to) {
+  void migrate_one(cluster& c, std::size_t from, std::size_t to) {
     request* shortest = nullptr;
     for (request* r : c.at(from).requests()) {
       if (!may_migrate(*r)) continue;
@@ -114,8 +109,7 @@ class llumnix {
     }
     c.migrate(*shortest, to);
   }
-  template <class C>
-  [[nodiscard]] comparison freeness_seen(const C& c) const {
+  [[nodiscard]] comparison freeness_seen(const cluster& c) const {
     comparison all{.columns = {"requests", "KV free", "freeness"}};
     for (const instance_view& v : c.views()) {
       all.rows.push_back(

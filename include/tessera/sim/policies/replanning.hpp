@@ -8,7 +8,6 @@
 #include <tessera/sim/policies/cascade.hpp>
 #include <tessera/sim/policies/disaggregated.hpp>
 #include <tessera/sim/policies/instance_layout.hpp>
-#include <tessera/sim/policies/layout_view.hpp>
 #include <tessera/sim/policies/learned_lengths.hpp>
 #include <tessera/sim/policies/traffic_window.hpp>
 #include <tessera/sim/report/load_verdict.hpp>
@@ -21,11 +20,11 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
 #include <utility>
-#include <variant>
 #include <vector>
 
 TESSERA_NAMESPACE_BEGIN
@@ -63,7 +62,7 @@ struct seen_traffic {
 /// A look each second is O(instances + 1,024 requests that came last); the lengths are looked at anew, O(n log n) in
 /// the window, for every eighth of it that arrives; a plan is O(n log n) and what the planner takes. Measures: `plans`,
 /// `layouts` (begun), `shifts`.
-class replanning {
+class replanning : public cluster_control {
  public:
   /// Parameters.
   struct config {
@@ -92,8 +91,7 @@ class replanning {
         running_{together()} {}
 
   /// Called once, before the first event.
-  template <class C>
-  void starts(C& c) {
+  void starts(cluster& c) override {
     window_.starts(c.requests().size());
     window_.remember(history_, c.now_s());
     given_ = window_.size();
@@ -102,127 +100,98 @@ class replanning {
     } else {
       plan(c, "a history is given");
     }
-    c.call_after(config_.look_s, look);
+    c.call_after(config_.look_s, 0);
   }
 
   /// The instance that a request which has just arrived goes to.
-  template <class C>
-  [[nodiscard]] std::size_t place(C& c, const request& arrived) {
+  [[nodiscard]] std::size_t place(cluster& c, const request& arrived) override {
     request& r = c.requests()[arrived.index];
     if (window_.arrived(r, r.score, c.now_s())) {
       ++arrivals_;
       if (plans_ == 0) expect_by_order(r.score);
       r.score = lengths_->expected_of(r.score, r.prompt);
     }
-    layout_view<C> v{c, life_};
-    return std::visit([&](auto& l) { return l.place(v, arrived); }, running_);
+    const turn_of t{c, life_};
+    return running_->place(c, arrived);
   }
 
   // What else happens is the present layout's business. What ends is told to the window, too.
 
   /// `r` begins to answer.
-  template <class C>
-  void answers(C& c, request& r) {
-    tell(c, [&](auto& l, auto& v) {
-      if constexpr (requires { l.answers(v, r); }) l.answers(v, r);
-    });
+  void answers(cluster& c, request& r) override {
+    const turn_of t{c, life_};
+    running_->answers(c, r);
   }
   /// `r` has its first token.
-  template <class C>
-  void prefilled(C& c, request& r) {
-    tell(c, [&](auto& l, auto& v) {
-      if constexpr (requires { l.prefilled(v, r); }) l.prefilled(v, r);
-    });
+  void prefilled(cluster& c, request& r) override {
+    const turn_of t{c, life_};
+    running_->prefilled(c, r);
   }
   /// `r` has arrived with its KV.
-  template <class C>
-  void moved(C& c, request& r) {
-    tell(c, [&](auto& l, auto& v) {
-      if constexpr (requires { l.moved(v, r); }) l.moved(v, r);
-    });
+  void moved(cluster& c, request& r) override {
+    const turn_of t{c, life_};
+    running_->moved(c, r);
   }
   /// The KV of `r` is at its destination: it goes on there when the layout likes.
-  template <class C>
-  void arrived(C& c, request& r) {
-    tell(c, [&](auto& l, auto& v) {
-      if constexpr (requires { l.arrived(v, r); }) {
-        l.arrived(v, r);
-      } else if (v.up(r.migration.to)) {
-        v.admit(r);
-      }
-    });
+  void arrived(cluster& c, request& r) override {
+    const turn_of t{c, life_};
+    running_->arrived(c, r);
   }
   /// `r` stays where it is.
-  template <class C>
-  void migration_failed(C& c, request& r) {
-    tell(c, [&](auto& l, auto& v) {
-      if constexpr (requires { l.migration_failed(v, r); }) l.migration_failed(v, r);
-    });
+  void migration_failed(cluster& c, request& r) override {
+    const turn_of t{c, life_};
+    running_->migration_failed(c, r);
   }
   /// `r` has ended.
-  template <class C>
-  void finished(C& c, request& r) {
+  void finished(cluster& c, request& r) override {
     ++gone_;
     count_for_program(r);
     window_.ended(r);
-    tell(c, [&](auto& l, auto& v) { l.finished(v, r); });
+    const turn_of t{c, life_};
+    running_->finished(c, r);
   }
   /// `r` was refused.
-  template <class C>
-  void rejected(C& c, request& r) {
+  void rejected(cluster& c, request& r) override {
     ++gone_;
     count_for_program(r);
     window_.refused(r);
-    tell(c, [&](auto& l, auto& v) {
-      if constexpr (requires { l.rejected(v, r); }) l.rejected(v, r);
-    });
+    const turn_of t{c, life_};
+    running_->rejected(c, r);
   }
   /// The instance of `r` has died.
-  template <class C>
-  void lost(C& c, request& r) {
-    tell(c, [&](auto& l, auto& v) {
-      if constexpr (requires { l.lost(v, r); }) l.lost(v, r);
-    });
+  void lost(cluster& c, request& r) override {
+    const turn_of t{c, life_};
+    running_->lost(c, r);
   }
   /// That instance `i` is dead has become known.
-  template <class C>
-  void failed(C& c, std::size_t i) {
-    tell(c, [&](auto& l, auto& v) {
-      if constexpr (requires { l.failed(v, i); }) l.failed(v, i);
-    });
+  void failed(cluster& c, std::size_t i) override {
+    const turn_of t{c, life_};
+    running_->failed(c, i);
   }
   /// Instance `i` is back.
-  template <class C>
-  void returned(C& c, std::size_t i) {
-    tell(c, [&](auto& l, auto& v) {
-      if constexpr (requires { l.returned(v, i); }) l.returned(v, i);
-    });
+  void returned(cluster& c, std::size_t i) override {
+    const turn_of t{c, life_};
+    running_->returned(c, i);
   }
   /// Instance `i` is between two steps.
-  template <class C>
-  void step_ended(C& c, std::size_t i) {
-    tell(c, [&](auto& l, auto& v) {
-      if constexpr (requires { l.step_ended(v, i); }) l.step_ended(v, i);
-    });
+  void step_ended(cluster& c, std::size_t i) override {
+    const turn_of t{c, life_};
+    running_->step_ended(c, i);
   }
   /// A look, or an alarm of the layout.
-  template <class C>
-  void alarm(C& c, std::uint64_t what) {
-    if (what == look) {
+  void alarm(cluster& c, std::uint64_t what) override {
+    if (c.alarm_is_of() == 0) {
       look_around(c);
-      return c.call_after(config_.look_s, look);
+      return c.call_after(config_.look_s, 0);
     }
-    if (layout_view<C>::life_of(what) != life_) return;  // of a layout that is no more
-    tell(c, [&](auto& l, auto& v) {
-      if constexpr (requires { l.alarm(v, what); }) l.alarm(v, layout_view<C>::word_of(what));
-    });
+    if (c.alarm_is_of() != life_) return;  // of a layout that is no more
+    const turn_of t{c, life_};
+    running_->alarm(c, what);
   }
   /// Called once, after the last event.
-  template <class C>
-  void ended(C& c, run_result& result) {
-    tell(c, [&](auto& l, auto& v) {
-      if constexpr (requires { l.ended(v, result); }) l.ended(v, result);
-    });
+  void ended(cluster& c, run_result& result) override {
+    const turn_of t{c, life_};
+    running_->ended(c, result);
     result.measures["plans"] = static_cast<double>(plans_);
     result.measures["layouts"] = static_cast<double>(life_);
     result.measures["shifts"] = static_cast<double>(shifts_);
@@ -232,26 +201,32 @@ class replanning {
  private:
   using apart = disaggregated<phasor_control>;
   using least = decltype(by_least_load());
-  using layouts = std::variant<by_headroom, least, cascade, apart>;
 
-  static constexpr std::uint64_t look = 0;  // no life of a layout has the number 0
-  static constexpr double sure = 2.33;      // one in a hundred
-  static constexpr double matters = 0.01;   // of those that arrive, by which the queue grows
-  static constexpr double many = 0.05;      // of those that arrived while it grew
+  /// While the present layout is told something: its alarms are told from those of the layouts before and after it.
+  /// Looks are of number 0, which no layout has.
+  class turn_of {
+   public:
+    turn_of(cluster& c, std::uint64_t life) noexcept : c_{&c}, before_{c.alarms_are_of(life)} {}
+    turn_of(const turn_of&) = delete;
+    turn_of& operator=(const turn_of&) = delete;
+    ~turn_of() { c_->alarms_are_of(before_); }
 
-  template <class C, class F>
-  void tell(C& c, F&& f) {
-    layout_view<C> v{c, life_};
-    std::visit([&](auto& l) { f(l, v); }, running_);
-  }
-  [[nodiscard]] layouts together() const {
-    if (config_.by_headroom) return by_headroom{config_.model};
-    return by_least_load();
+   private:
+    cluster* c_;
+    std::uint64_t before_;
+  };
+
+  static constexpr double sure = 2.33;     // one in a hundred
+  static constexpr double matters = 0.01;  // of those that arrive, by which the queue grows
+  static constexpr double many = 0.05;     // of those that arrived while it grew
+
+  [[nodiscard]] std::unique_ptr<cluster_control> together() const {
+    if (config_.by_headroom) return std::make_unique<by_headroom>(config_.model);
+    return std::make_unique<least>(by_least_load());
   }
 
   /// Ends the present layout and begins another.
-  template <class C>
-  void begin(C& c, instance_layout next) {
+  void begin(cluster& c, instance_layout next) {
     std::vector<request*> moving{c.moving().begin(), c.moving().end()};
     std::sort(moving.begin(), moving.end(), [](const request* a, const request* b) { return a->index < b->index; });
     for (request* r : moving) c.cut_migration(*r);
@@ -259,8 +234,8 @@ class replanning {
     layout_ = std::move(next);
     switch (layout_.kind) {
       case layout_kind::together: running_ = together(); break;
-      case layout_kind::stages: running_.emplace<cascade>(layout_.stages); break;
-      case layout_kind::pools: running_.emplace<apart>(layout_.pools, planned_pools(config_.model)); break;
+      case layout_kind::stages: running_ = std::make_unique<cascade>(layout_.stages); break;
+      case layout_kind::pools: running_ = std::make_unique<apart>(layout_.pools, planned_pools(config_.model)); break;
     }
     former_.clear();
     if (layout_.kind == layout_kind::pools) {
@@ -274,15 +249,13 @@ class replanning {
       placement_ += placement_.empty() ? std::string{name} : placement_.size() < 40 ? fmt::format(", {}", name) : "";
       last_name_ = name;
     }
-    tell(c, [](auto& l, auto& v) {
-      if constexpr (requires { l.starts(v); }) l.starts(v);
-    });
+    const turn_of t{c, life_};
+    running_->starts(c);
   }
 
   /// Bounds the prompts of steps. In stages, who is read for long is not where prompts are, and they get all that they
   /// need, unless a trial says otherwise; so they do in pools, but where those are still read who were there before.
-  template <class C>
-  void bound(C& c) {
+  void bound(cluster& c) {
     const std::vector<tokens>& usual = layout_.bounds.empty() ? config_.bounds : layout_.bounds;
     const bool bounded =
         layout_.kind == layout_kind::together || (layout_.kind == layout_kind::stages && !layout_.bounds.empty());
@@ -302,22 +275,16 @@ class replanning {
     if (r.program != nullptr) r.program->attained += r.generated();
   }
 
-  template <class C>
-  [[nodiscard]] double said_at(const C& c) const {
-    return arrivals_ == 0 ? never : c.now_s();
-  }
-  template <class C>
-  void note(C& c, std::string words) {
+  [[nodiscard]] double said_at(const cluster& c) const { return arrivals_ == 0 ? never : c.now_s(); }
+  void note(cluster& c, std::string words) {
     if (c.options().watcher != nullptr) c.options().watcher->note(said_at(c), std::move(words));
   }
-  template <class C>
-  void rule(C& c, std::string words) {
+  void rule(cluster& c, std::string words) {
     if (c.options().watcher != nullptr) c.options().watcher->rule(said_at(c), std::move(words));
   }
 
   /// Learns from the window, and expects anew of those that are here.
-  template <class C>
-  void learn(C& c) {
+  void learn(cluster& c) {
     lengths_->learn(window_.outputs(c.requests()), config_.predicts);
     window_.each_here([&](std::size_t i, float score, tokens prompt) {
       c.requests()[i].score = lengths_->expected_of(score, prompt);
@@ -342,8 +309,7 @@ class replanning {
   }
   static constexpr double assumed_mean = 500;
 
-  template <class C>
-  void look_around(C& c) {
+  void look_around(cluster& c) {
     if (!former_.empty()) {
       std::erase_if(former_, [](const request* r) { return !is_live(r->state().life); });
       bound(c);
@@ -416,8 +382,7 @@ class replanning {
     return came < enough ? 0 : static_cast<double>(came) / seconds;
   }
 
-  template <class C>
-  bool find_shift(C& c) {
+  bool find_shift(cluster& c) {
     const traffic_window::shift s = window_.find_shift(c.requests(), *lengths_, config_.predicts);
     const auto sure_of = [](double z) { return std::abs(z) > rank::surely_shifted; };
     if (!sure_of(s.outputs) && !sure_of(s.prompts) && !sure_of(s.scores)) return false;
@@ -438,8 +403,7 @@ class replanning {
   enum class urgency : std::uint8_t { none, more_come, falls_behind };
 
   /// Learns, plans, and begins another layout if that is what the planner says.
-  template <class C>
-  void plan(C& c, std::string_view reason, urgency hurry = urgency::none) {
+  void plan(cluster& c, std::string_view reason, urgency hurry = urgency::none) {
     learn(c);
     planned_at_ = arrivals_ + given_;
     planned_rate_ = window_.rate();
@@ -473,7 +437,7 @@ class replanning {
   std::vector<trace_row> history_;
   planner plan_;
   instance_layout layout_{};
-  layouts running_;
+  std::unique_ptr<cluster_control> running_;
   std::uint64_t life_ = 0;        ///< Which layout runs: the first is 1.
   std::vector<request*> former_;  ///< Those that were there before pools were, and have not ended.
   std::size_t arrivals_ = 0;

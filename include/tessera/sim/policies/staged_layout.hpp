@@ -35,10 +35,9 @@ struct tried_stages {
 /// The best of three plans in the present trial, and whether prompts are bounded in it by `usual_steps`, by instance
 /// (may be empty), each if it gains what `asked` says: large stages, or small ones (may be null), which are faster
 /// where they hold up; or published ones, which carry more, but first tokens wait longer.
-template <class Scheduler>
-[[nodiscard]] tried_stages try_stages(const due_first_config& asked, std::span<const tokens> usual_steps,
-                                      layout_trials<Scheduler>& trials, const cascade_plan& large,
-                                      const cascade_plan* small, const cascade_plan& published) {
+[[nodiscard]] inline tried_stages try_stages(const due_first_config& asked, std::span<const tokens> usual_steps,
+                                             layout_trials& trials, const cascade_plan& large,
+                                             const cascade_plan* small, const cascade_plan& published) {
   tried_stages best{.stages = steady_cascade(large)};
   best.outcome = trials.staged(best.stages);
   const auto try_others = [&](cascade::config stages, double gain) {
@@ -57,11 +56,10 @@ template <class Scheduler>
 /// Stages, if the planner expects them to gain enough and a trial agrees; else together. `usual_steps` as for
 /// `try_stages`; `without` says how it is without stages in the present trial, if that is known. Where there can be
 /// none, the planner's word is taken.
-template <class Scheduler>
-[[nodiscard]] instance_layout staged_layout(const cluster_options& o, const due_first_config& config,
-                                            std::span<const tokens> usual_steps, layout_trials<Scheduler>& trials,
-                                            steady_trial trial, const std::optional<trial_outcome>& without,
-                                            const seen_traffic& seen, const instance_layout& now) {
+[[nodiscard]] inline instance_layout staged_layout(const cluster_options& o, const due_first_config& config,
+                                                   std::span<const tokens> usual_steps, layout_trials& trials,
+                                                   steady_trial trial, const std::optional<trial_outcome>& without,
+                                                   const seen_traffic& seen, const instance_layout& now) {
   const std::span<const trace_row> rows = seen.rows;
   instance_layout best;
   if (!config.stages || o.instances < 2 || o.instances > most_in_stages || rows.empty()) return best;

@@ -46,9 +46,8 @@ namespace detail {
 }
 
 /// From now on traffic is tried that goes on as it was seen, if that can be.
-template <class Scheduler>
-[[nodiscard]] steady_trial begin_steady_trial(const cluster_options& o, layout_trials<Scheduler>& trials,
-                                              const seen_traffic& seen) {
+[[nodiscard]] inline steady_trial begin_steady_trial(const cluster_options& o, layout_trials& trials,
+                                                     const seen_traffic& seen) {
   const std::span<const trace_row> rows = seen.rows;
   if (o.instances > most_in_trials || rows.empty()) return steady_trial::impossible;
   if (seen.held) {
@@ -74,10 +73,9 @@ struct tried_steps {
 /// prompts with less of the device lost to decodes, and who is read waits for them: they can gain no more than is
 /// waited for a first token. One doubling may lose and two gain much, where a queue goes away only by the second: so
 /// all are tried while that much is waited. Where there can be no trial, those that there are.
-template <class Scheduler>
-[[nodiscard]] tried_steps try_steps(const due_first_config& config, std::span<const tokens> usual,
-                                    std::span<const std::vector<tokens>> longer, layout_trials<Scheduler>& trials,
-                                    steady_trial trial, const instance_layout& now) {
+[[nodiscard]] inline tried_steps try_steps(const due_first_config& config, std::span<const tokens> usual,
+                                           std::span<const std::vector<tokens>> longer, layout_trials& trials,
+                                           steady_trial trial, const instance_layout& now) {
   tried_steps best;
   if (longer.empty()) return best;
   const auto present =

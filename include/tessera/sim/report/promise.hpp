@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <tessera/core/units.hpp>
+
 #include <tessera/config.hpp>
 
 TESSERA_NAMESPACE_BEGIN
@@ -14,6 +16,13 @@ struct promise {
 
 /// Whether it is anything.
 [[nodiscard]] constexpr bool promises(const promise& p) noexcept { return p.ttft_s > 0 || p.tpot_s > 0; }
+
+/// The time to first token that the freeness is measured against where nobody promises another.
+inline constexpr duration default_ttft_target{1.0};
+/// The time to first token that policies aim at: what is promised, or else the default.
+[[nodiscard]] inline duration ttft_target(const promise& p) noexcept {
+  return p.ttft_s > 0 ? duration{p.ttft_s} : default_ttft_target;
+}
 
 }  // namespace sim
 TESSERA_NAMESPACE_END

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "published.hpp"
+
+#include <tessera/compose/fcfs.hpp>
+#include <tessera/kv/evict_by_time.hpp>
+#include <tessera/kv/prefix_cache.hpp>
+#include <tessera/sim/policies/usual_think.hpp>
+
+#include <span>
+#include <string>
+#include <utility>
+
+TESSERA_NAMESPACE_BEGIN
+namespace sim {
+
+namespace {
+
+/// First come, first served with a prefix cache that forgets in another order than that of use.
+template <class Eviction>
+policy keeping_policy(std::string name, std::string summary) {
+  policy p = make_policy<tessera::fcfs<request, kv::basic_prefix_cache<Eviction>>>(std::move(name), std::move(summary));
+  p.run = [kept = p.run](const cluster_options& options, std::span<const trace_row> rows,
+                         const progress_callback& progress) {
+    cluster_options o = options;
+    o.kept_s = usual_think_s(rows);
+    return kept(o, rows, progress);
+  };
+  return p;
+}
+
+}  // namespace
+
+policy published::continuum() {
+  return keeping_policy<kv::keep_until<>>("continuum",
+                                          "fcfs that keeps the KV of a turn that calls a tool as long as nine of ten "
+                                          "tools take, in Continuum's manner");
+}
+
+policy published::kvflow() {
+  return keeping_policy<kv::next_use<>>(
+      "kvflow", "fcfs that forgets first the KV whose session goes on last, as KVFlow, by the true times (an oracle)");
+}
+
+}  // namespace sim
+TESSERA_NAMESPACE_END
