@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-# cmake -DPROGRAM=... -DOUTPUT=... -P list_death_cases.cmake
-# Writes one add_test for every case of a death test program.
+# cmake -DPROGRAM=... -DLABEL=... -DOUTPUT=... -P list_death_cases.cmake
+# Writes one add_test for every case of a death test program, with the label LABEL.
 
 execute_process(COMMAND ${PROGRAM} --list OUTPUT_VARIABLE names RESULT_VARIABLE result)
 if(NOT result EQUAL 0)
@@ -9,6 +9,7 @@ endif()
 string(REGEX MATCHALL "[^\n]+" names "${names}")
 set(tests "")
 foreach(name IN LISTS names)
-  string(APPEND tests "add_test(death.${name} \"${PROGRAM}\" --check ${name})\n")
+  string(APPEND tests "add_test(death.${name} \"${PROGRAM}\" --check ${name})\n"
+                      "set_tests_properties(death.${name} PROPERTIES LABELS ${LABEL})\n")
 endforeach()
 file(WRITE ${OUTPUT} "${tests}")
