@@ -148,7 +148,7 @@ def main():
     parser.add_argument("--update", action="store_true")
     options = parser.parse_intermixed_args()
     root = options.root.resolve()
-    tools = (options.tools or root / "build/demo/examples").resolve()
+    tools = (options.tools or root / "build/demo/tools").resolve()
     programs = {p.name for p in tools.iterdir() if p.is_file() and os.access(p, os.X_OK)} if tools.is_dir() else set()
     programs.add("script/demo")
     pages = options.pages or [root / "README.md", *sorted((root / "docs").glob("*.md"))]

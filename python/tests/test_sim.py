@@ -165,7 +165,7 @@ def test_runs_repeat() -> None:
 
 def test_it_is_what_the_tool_prints() -> None:
     """The same numbers as the program `replay`, where there is one."""
-    tool = Path(__file__).parents[2] / "build" / "demo" / "examples" / "replay"
+    tool = Path(__file__).parents[2] / "build" / "demo" / "tools" / "replay"
     if not tool.exists():
         pytest.skip("no program replay was built")
     import json

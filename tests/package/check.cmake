@@ -82,7 +82,7 @@ elseif(WAY STREQUAL "find_package_replay")
     run(${COMPILER} -std=c++20 -DTESSERA_POLICIES_APART -I${SCRATCH}/prefix/include -M
         ${SCRATCH}/prefix/share/cmake/tessera/tools/${source}.cpp)
   endforeach()
-  set(libraries ${BUILD_DIR}/examples/libtessera_replay.a ${BUILD_DIR}/libtessera_policies.a)
+  set(libraries ${BUILD_DIR}/tools/libtessera_replay.a ${BUILD_DIR}/libtessera_policies.a)
   foreach(library IN LISTS libraries)
     if(NOT EXISTS ${library})
       message("the tools were not built")
