@@ -89,9 +89,12 @@ elseif(WAY STREQUAL "find_package_replay")
       return()
     endif()
   endforeach()
+  # Where zlib was found, the tools of this build unpack gzip files.
+  file(STRINGS ${BUILD_DIR}/CMakeCache.txt zlib REGEX "^ZLIB_LIBRARY_RELEASE:.*[^D]$")
+  string(REGEX REPLACE "^[^=]*=" "" zlib "${zlib}")
   separate_arguments(flags UNIX_COMMAND "${FLAGS}")
   run(${COMPILER} -std=c++20 ${flags} -DTESSERA_POLICIES_APART -I${SCRATCH}/prefix/include
-      ${SOURCE_DIR}/examples/replay_custom/main.cpp ${libraries} -lfmt -o ${SCRATCH}/consumer)
+      ${SOURCE_DIR}/examples/replay_custom/main.cpp ${libraries} ${zlib} -lfmt -o ${SCRATCH}/consumer)
   run(${SCRATCH}/consumer --policy fcfs,shortest-prompt --workload azure-conv --requests 50)
   if(NOT said MATCHES "\nshortest-prompt ")
     message(FATAL_ERROR "there is no row of the own policy:\n${said}")
