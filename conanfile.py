@@ -34,7 +34,7 @@ class Tessera(ConanFile):
     }
     default_options = {"with_sim": False, "with_replay": False, "with_tools": False, "with_cuda": False}
 
-    exports_sources = "CMakeLists.txt", "LICENSE", "cmake/*", "include/*", "examples/CMakeLists.txt", "examples/tool.hpp", "examples/*/*"
+    exports_sources = "CMakeLists.txt", "LICENSE", "cmake/*", "include/*", "tools/*", "examples/policies/*"
     no_copy_source = True
 
     def set_version(self):
@@ -111,8 +111,9 @@ class Tessera(ConanFile):
         package = os.path.join(self.package_folder, "share", "cmake", "tessera")
         for module in ("tesseraCuda.cmake", "tesseraReplay.cmake"):
             copy(self, module, os.path.join(self.source_folder, "cmake"), package)
-        for source in ("tool.hpp", "policies/policies.cpp", "replay/gzip.hpp", "replay/replay.cpp", "replay/setting.hpp"):
-            copy(self, source, os.path.join(self.source_folder, "examples"), os.path.join(package, "tools"))
+        copy(self, "policies/policies.cpp", os.path.join(self.source_folder, "examples"), os.path.join(package, "tools"))
+        for source in ("tool.hpp", "replay/replay.cpp", "replay/*.hpp"):
+            copy(self, source, os.path.join(self.source_folder, "tools"), os.path.join(package, "tools"))
         if self.options.with_tools:
             CMake(self).install(component="tools")
             if not os.path.isdir(os.path.join(self.package_folder, "bin")):

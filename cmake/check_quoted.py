@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""check_quoted.py ROOT [--tools FOLDER] [--data FOLDER] [--update] [PAGE.md...]
+"""check_quoted.py ROOT [--tools FOLDER]... [--data FOLDER] [--update] [PAGE.md...]
 
 Runs the commands that README.md and docs/*.md under ROOT quote, and compares what they print with the page.
 
 A block of `sh` directly before a block of `text` is a command with its output, if each of its lines calls script/demo or
-a program in FOLDER. The quoted lines must stand in the output, in a row. A line `...` stands for any number of lines.
+a program in a FOLDER. The quoted lines must stand in the output, in a row. A line `...` stands for any number of lines.
 Wall-clock times, which no two runs share, are left out of the comparison (MEASURED).
 
     <!-- files: trace.csv = azure_llm_2023_conv.csv, new.jsonl = prompts.jsonl 5001:7683 -->
@@ -143,16 +143,17 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("root", type=pathlib.Path)
     parser.add_argument("pages", nargs="*", type=pathlib.Path)
-    parser.add_argument("--tools", type=pathlib.Path, default=None)
+    parser.add_argument("--tools", type=pathlib.Path, action="append")
     parser.add_argument("--data", type=pathlib.Path, default=None)
     parser.add_argument("--update", action="store_true")
     options = parser.parse_intermixed_args()
     root = options.root.resolve()
-    tools = (options.tools or root / "build/demo/examples").resolve()
-    programs = {p.name for p in tools.iterdir() if p.is_file() and os.access(p, os.X_OK)} if tools.is_dir() else set()
-    programs.add("script/demo")
+    tools = [t.resolve() for t in options.tools or (root / "build/demo/tools", root / "build/demo/examples")]
+    found = {p.name: p for t in reversed(tools) if t.is_dir() for p in t.iterdir() if p.is_file() and os.access(p, os.X_OK)}
+    programs = {*found, "script/demo"}
     pages = options.pages or [root / "README.md", *sorted((root / "docs").glob("*.md"))]
-    environment = {**os.environ, "PATH": f"{tools}:{root}:{os.environ['PATH']}", "TESSERA_REPLAY": str(tools / "replay")}
+    path = ":".join([*map(str, tools), str(root), os.environ["PATH"]])
+    environment = {**os.environ, "PATH": path, "TESSERA_REPLAY": str(found.get("replay", tools[0] / "replay"))}
 
     ran = skipped = 0
     failed = []
@@ -171,7 +172,7 @@ def main():
                 commands = commands_of(command, programs)
                 where = f"{shown}:{output.first + 1}"
                 if commands is None:
-                    failed.append(f"{where}: the block before it calls a program that is not in {tools}")
+                    failed.append(f"{where}: the block before it calls a program that is not in {', '.join(map(str, tools))}")
                     continue
                 if not make_files(command.comment, options.data, folder):
                     skipped += 1

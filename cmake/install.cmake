@@ -39,10 +39,10 @@ configure_file(cmake/tessera.pc.in ${PROJECT_BINARY_DIR}/tessera.pc @ONLY)
 
 install(FILES ${PROJECT_BINARY_DIR}/tesseraConfig.cmake ${PROJECT_BINARY_DIR}/tesseraConfigVersion.cmake
               cmake/tesseraCuda.cmake cmake/tesseraReplay.cmake DESTINATION ${package_dir})
-foreach(source tool.hpp policies/policies.cpp replay/gzip.hpp replay/replay.cpp replay/setting.hpp)
-  cmake_path(GET source PARENT_PATH folder)
-  install(FILES examples/${source} DESTINATION ${package_dir}/tools/${folder})
-endforeach()
+install(FILES examples/policies/policies.cpp DESTINATION ${package_dir}/tools/policies)
+install(FILES tools/tool.hpp DESTINATION ${package_dir}/tools)
+install(FILES tools/replay/replay.cpp DESTINATION ${package_dir}/tools/replay)
+install(DIRECTORY tools/replay DESTINATION ${package_dir}/tools FILES_MATCHING PATTERN "*.hpp")
 install(FILES ${PROJECT_BINARY_DIR}/tessera.pc DESTINATION ${pkg_config_dir})
 install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DATADIR}/licenses/tessera)
 

@@ -9,7 +9,7 @@
 //   {"request": "r1", "prompt": 1200}             answered by  {"request":"r1","worker":0,"phi":0.71}
 //   {"epoch": 1}                                  answered by  {"epoch":1,"move":7,...} and {"epoch":1,"worker":2,...}
 
-#include "../tool.hpp"
+#include "../../tools/tool.hpp"
 #include "input.hpp"
 
 #include <tessera/control/phasor.hpp>

@@ -6,7 +6,7 @@
 //   SIGUSR1           says the state of the book, one line of JSON
 //   SIGTERM, SIGINT   no new streams; those that are there end, or are cut off after --drain; then 0
 
-#include "../tool.hpp"
+#include "../../tools/tool.hpp"
 #include "endpoints.hpp"
 #include "picker.hpp"
 #include "policies.hpp"

@@ -135,6 +135,13 @@ def test_traces_that_need_a_word(tmp_path: Path) -> None:
     assert sim.read_trace(small_hashes, hash_tokens=16)["runs"].tolist() == [[(7, 16), (8, 16), (9, 1)]]
     with pytest.raises(ValueError, match="hash_ids"):
         sim.read_trace(small_hashes)
+    with pytest.raises(ValueError, match="hash_tokens goes with a trace that has hash_ids"):
+        sim.read_trace(log, hash_tokens=16)
+    for wrong in (0.0, -1.0, float("inf")):
+        with pytest.raises(ValueError, match="rate is a number above 0"):
+            sim.read_trace(log, rate=wrong)
+        with pytest.raises(ValueError, match="rate is a number above 0"):
+            sim.generate("alpaca-chat", 10, rate=wrong)
 
 
 def test_traces_as_they_are_kept(tmp_path: Path) -> None:
@@ -165,7 +172,7 @@ def test_runs_repeat() -> None:
 
 def test_it_is_what_the_tool_prints() -> None:
     """The same numbers as the program `replay`, where there is one."""
-    tool = Path(__file__).parents[2] / "build" / "demo" / "examples" / "replay"
+    tool = Path(__file__).parents[2] / "build" / "demo" / "tools" / "replay"
     if not tool.exists():
         pytest.skip("no program replay was built")
     import json
@@ -362,6 +369,9 @@ def test_pandas_takes_it() -> None:
         ({"placement": lambda views: -1}, "the index of one of 8 instances, not -1"),
         ({"ttft": 0.0}, "ttft must be a number of seconds above 0, not 0"),
         ({"tpot": float("nan")}, "tpot must be a number of seconds above 0, not nan"),
+        ({"routers": 0}, "routers must be from 1 to 1024, not 0"),
+        ({"routers": 1, "report_s": 0.0}, r"report_s is a number of seconds from 0.001 to 1e\+09, not 0"),
+        ({"policy": "phasor", "routers": 1}, "it knows no routers"),
     ],
 )
 def test_what_is_refused(changed: dict[str, Any], message: str) -> None:

@@ -149,6 +149,22 @@ for json in '' '{' '[]' '{"qoe": 1}' '{"qoe": {"d0": 1}, "transfer": {}}'; do
   grep -q '^plan: bad.json:1:[0-9]*: expected' err.txt || fail "no place: $(cat err.txt)"
 done
 
+# Hashes of 16 tokens each, in a trace and in a sample of lengths.
+for i in 0 1 2 3; do
+  printf '{"arrival_s": %s, "prompt_tokens": 33, "output_tokens": 5, "hash_ids": [7, 8, %s]}\n' "$i" "1$i"
+done > hashes.jsonl
+"$plan" --trace hashes.jsonl --instances 4 --hash-tokens 16 | grep -q '^hashes.jsonl: 4 requests, ' || fail "--hash-tokens"
+"$plan" --lengths hashes.jsonl --instances 4 --hash-tokens 16 | grep -q '^hashes.jsonl: 4 requests, ' || fail "of lengths"
+for input in --trace --lengths; do
+  refused "$input" hashes.jsonl --instances 4
+  refused "$input" hashes.jsonl --instances 4 --hash-tokens 0
+done
+printf 'length\n5\n7\n' > plain.csv
+for input in "--trace trace.csv" "--lengths trace.csv" "--lengths plain.csv"; do
+  refused $input --instances 4 --hash-tokens 16
+  grep -q -- '--hash-tokens goes with a .*trace that has hash_ids' err.txt || fail "$input: $(cat err.txt)"
+done
+
 printf 'arrival_s,prompt_tokens,output_tokens\n1,10,5\n1,10,5\n' > once.csv
 refused --trace once.csv --instances 3
 grep -q 'no load to plan for' err.txt || fail "all at once: $(cat err.txt)"

@@ -2,13 +2,14 @@
 
 #include "runs.hpp"
 
-#include <tessera/sim/cluster/cluster_size.hpp>
 #include <tessera/sim/input/workload.hpp>
 #include <tessera/sim/model/profile_file.hpp>
 #include <tessera/sim/model/step_time.hpp>
-#include <tessera/sim/policies/placements.hpp>
 #include <tessera/sim/report/explanation.hpp>
 #include <tessera/sim/report/report_json.hpp>
+#include <tessera/sim/setup/cluster_setup.hpp>
+#include <tessera/sim/setup/load_source.hpp>
+#include <tessera/sim/setup/setting.hpp>
 
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
@@ -183,10 +184,15 @@ nb::dict result_of(const sim::run_result& run) {
   return d;
 }
 
-/// A profile by name, from a file, or from the text of one.
-sim::profile profile_for(const std::string& text) {
-  if (text.find('{') != text.npos) return sim::parse_profile(text, "profile");
-  return sim::load_profile(text);
+/// The policy of that name. @param threshold of `pars`, which keeps its name.
+sim::policy find_policy(const std::string& name, std::optional<double> threshold) {
+  if (name.find(',') != name.npos) throw sim::usage_error{"one policy at a time"};
+  const sim::policy chosen = sim::select_policies(policies(), name).front();
+  if (!threshold) return chosen;
+  for (const sim::policy_parameter& p : chosen.parameters) {
+    if (p.name == "threshold") return p.with(chosen.name, *threshold);
+  }
+  throw sim::usage_error{fmt::format("the policy {} has no threshold", name)};
 }
 
 /// A placement that is a Python function. Nothing is thrown through a run that is under way: it goes on without asking
@@ -220,16 +226,19 @@ nb::dict replay(const std::string& policy, const numbers& arrival, const numbers
                 std::optional<double> ttft, std::optional<double> tpot, const std::optional<std::string>& explain) {
   const std::vector<sim::trace_row> rows =
       rows_of(arrival, prompt, output, reasoning, score, session, think, tool, tenant, runs);
-  constexpr auto how = sim::spelling::names;
-  const sim::machines kind{static_cast<std::size_t>(sim::require_within(instances, 1, sim::max_instances, "instances")),
-                           profile_for(profile)};
-  sim::cluster_options options = sim::size_cluster(
-      {&kind, 1},
-      {.kv_blocks = kv_blocks, .block_size = block_size, .max_batch = max_batch, .token_budget = token_budget}, rows,
-      how);
+  sim::setting asked{
+      .how = sim::spelling::names,
+      .instances = fmt::format("{}", instances),
+      .profile = profile,
+      .size = {.kv_blocks = kv_blocks, .block_size = block_size, .max_batch = max_batch, .token_budget = token_budget},
+      .prefix_cache = prefix_cache};
+  if (routers) {
+    asked.routers = *routers;
+    asked.report_interval = report_s;
+  }
+  sim::cluster_options options = sim::size_cluster(asked, sim::machines_of(asked), rows, 1);
   options.in_flight = static_cast<std::size_t>(sim::require_within(in_flight, 0, 1 << 24, "in_flight"));
-  sim::require_memory(options, rows.size(), 1, 1, how);
-  options.prefix_cache = prefix_cache;
+  sim::require_memory(options, rows.size(), 1, 1, asked.how);
   for (const auto& [promised, name, into] :
        {std::tuple{ttft, "ttft", &options.promised.ttft_s}, std::tuple{tpot, "tpot", &options.promised.tpot_s}}) {
     if (!promised) continue;
@@ -238,17 +247,7 @@ nb::dict replay(const std::string& policy, const numbers& arrival, const numbers
     }
     *into = *promised;
   }
-  if (policy.find(',') != policy.npos) throw sim::usage_error{"one policy at a time"};
-  const sim::policy chosen = threshold ? pars_with(*threshold) : sim::select_policies(policies(), policy).front();
-  if (routers) {
-    if (!(report_s >= 1e-3 && report_s <= 1e9)) {
-      throw sim::usage_error{fmt::format("report_s must be a number of seconds from 0.001 to 1e9, not {}", report_s)};
-    }
-    options.routed = {
-        .routers = static_cast<std::size_t>(sim::require_within(*routers, 1, sim::max_routers, "routers")),
-        .report_s = report_s};
-    sim::require_open_placement(chosen, options);
-  }
+  const sim::policy chosen = find_policy(policy, threshold);
   std::exception_ptr failure;
   if (!place.is_none()) {
     if (!chosen.placement.empty()) {
@@ -261,13 +260,12 @@ nb::dict replay(const std::string& policy, const numbers& arrival, const numbers
           .name = "own", .summary = {}, .make = [&](const sim::router_seat&) { return called(place, failure); }};
     }
   }
-  sim::require_scores(chosen, rows, "the workload");
-  sim::require_instances(chosen, options.instances);
+  sim::require_suitable(chosen, options, rows, "the workload");
   std::optional<sim::explanation> told;
   if (explain) {
-    const sim::question asked = sim::parse_question(*explain);
-    sim::require_request(asked, rows.size());
-    told.emplace(asked);
+    const sim::question wanted = sim::parse_question(*explain);
+    sim::require_request(wanted, rows.size());
+    told.emplace(wanted);
     options.watcher = &*told;
   }
   sim::run_result result;
@@ -322,11 +320,16 @@ NB_MODULE(_sim, m) {
     return all;
   });
   m.def(
-      "profile_json", [](const std::string& name) { return sim::to_json(profile_for(name)); }, nb::arg("name"));
+      "profile_json", [](const std::string& name) { return sim::to_json(sim::find_profile(name)); }, nb::arg("name"));
   m.def(
       "generate",
       [](const std::string& name, std::size_t requests, std::optional<double> rate, std::uint64_t seed) {
-        return columns_of(sim::generate(sim::find_workload(name), requests, rate, seed));
+        const sim::setting asked{.how = sim::spelling::names,
+                                 .workload = name,
+                                 .rate = rate,
+                                 .requests = static_cast<std::int64_t>(requests),
+                                 .seed = static_cast<std::int64_t>(seed)};
+        return columns_of(sim::load_source{asked}.rows(asked, seed));
       },
       nb::arg("workload"), nb::arg("requests"), nb::arg("rate").none(), nb::arg("seed"));
   m.def(
@@ -334,14 +337,25 @@ NB_MODULE(_sim, m) {
       [](const std::string& path, const std::optional<nb::bytes>& text, std::optional<double> rate, double rate_scale,
          std::size_t requests, std::uint64_t seed, std::optional<std::int64_t> hash_tokens, const std::string& unit,
          std::size_t run) {
-        const sim::trace_options options{.hash_tokens = hash_tokens, .unit = sim::find_time_unit(unit), .run = run};
-        const sim::trace t =
-            text ? sim::parse_trace({text->c_str(), text->size()}, path, options) : sim::read_trace(path, options);
+        sim::setting asked{.how = sim::spelling::names,
+                           .trace = path,
+                           .seed = static_cast<std::int64_t>(seed),
+                           .hash_tokens = hash_tokens,
+                           .time_unit = unit};
+        if (rate) {
+          asked.rate = *rate * rate_scale;
+        } else if (rate_scale != 1) {
+          asked.rate_scale = rate_scale;
+        }
+        if (requests != 0) asked.requests = static_cast<std::int64_t>(requests);
+        if (run != 0) asked.run = static_cast<std::int64_t>(run);
+        const sim::load_source source{asked, [&](const std::string& file, const sim::trace_options& options) {
+                                        return text ? sim::parse_trace({text->c_str(), text->size()}, file, options)
+                                                    : sim::read_trace(file, options);
+                                      }};
         nb::list remarks;
-        for (const std::string& line : sim::remarks(t)) remarks.append(line);
-        return nb::make_tuple(columns_of(sim::schedule_arrivals(
-                                  t, {.rate = rate, .rate_scale = rate_scale, .requests = requests, .seed = seed})),
-                              remarks);
+        for (const std::string& line : sim::remarks(source.read())) remarks.append(line);
+        return nb::make_tuple(columns_of(source.rows(asked, seed)), remarks);
       },
       nb::arg("path"), nb::arg("text").none(), nb::arg("rate").none(), nb::arg("rate_scale"), nb::arg("requests"),
       nb::arg("seed"), nb::arg("hash_tokens").none(), nb::arg("time_unit"), nb::arg("run"));

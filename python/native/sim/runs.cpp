@@ -8,6 +8,4 @@ namespace tessera_python {
 
 std::vector<sim::policy> policies() { return sim::published_policies(); }
 
-sim::policy pars_with(double threshold) { return sim::pars_policy("pars", "PARS", ts::duration{threshold}); }
-
 }  // namespace tessera_python

@@ -16,7 +16,4 @@ namespace sim = tessera::sim;
 /// The published policies.
 [[nodiscard]] std::vector<sim::policy> policies();
 
-/// PARS that lets a request go ahead after so many seconds.
-[[nodiscard]] sim::policy pars_with(double threshold);
-
 }  // namespace tessera_python

@@ -3,6 +3,7 @@
 
 #include "../picture.hpp"
 #include "../replay/gzip.hpp"
+#include "../replay/options.hpp"
 #include "../tool.hpp"
 
 #include <tessera/core/owned_storage.hpp>
@@ -21,6 +22,9 @@
 #include <tessera/sim/report/replicates.hpp>
 #include <tessera/sim/report/report.hpp>
 #include <tessera/sim/report/report_json.hpp>
+#include <tessera/sim/setup/cluster_setup.hpp>
+#include <tessera/sim/setup/load_source.hpp>
+#include <tessera/sim/setup/setting.hpp>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -53,14 +57,9 @@ using tessera::cost::request_lengths;
 
 struct arguments {
   std::string lengths;
-  std::string trace;
-  std::optional<double> rate;
-  std::optional<double> rate_scale;
-  std::string time_unit;
-  std::optional<std::size_t> run;
+  sim::setting setting;  ///< The trace, how it is read, and the profile.
   std::int64_t instances = 0;
   std::string cost;
-  std::string profile{sim::default_profile};
   std::string method = "exact";
   std::optional<double> in_flight;
   bool compare = false;
@@ -109,20 +108,17 @@ inline double mean_running(const sim::run_result& r) {
 
 /// Reads the trace, and replays it without stages and with those of the policies that have some.
 inline load load_trace(const arguments& a, tool::signal_guard& signals) {
-  const sim::trace t =
-      sim::read_trace(a.trace, tool::unpacking({.unit = sim::find_time_unit(a.time_unit), .run = a.run.value_or(0)}));
-  if (!t.has_arrivals && !a.rate) throw sim::usage_error{sim::no_arrivals(t, "a --rate")};
-  if (a.rate && a.rate_scale) throw sim::usage_error{"--rate and --rate-scale exclude each other"};
-  std::vector<sim::trace_row> rows =
-      sim::schedule_arrivals(t, {.rate = a.rate, .rate_scale = a.rate_scale.value_or(1.0)});
+  const sim::load_source source = replay::read_load(a.setting);
+  const auto seed = static_cast<std::uint64_t>(a.setting.seed);
+  std::vector<sim::trace_row> rows = source.rows(a.setting, seed);
   if (!(sim::mean_rate(rows) > 0)) {
     throw sim::usage_error{
         fmt::format("{}: all {} requests come at once: there is no load to plan for; with --lengths "
                     "they are planned as if all were in flight",
-                    a.trace, rows.size())};
+                    a.setting.trace, rows.size())};
   }
-  const sim::machines kind{static_cast<std::size_t>(a.instances), sim::load_profile(a.profile)};
-  sim::cluster_options options = sim::size_cluster({&kind, 1}, {}, rows, sim::spelling::options);
+  const sim::machines kind{static_cast<std::size_t>(a.instances), sim::find_profile(a.setting.profile)};
+  sim::cluster_options options = sim::size_cluster(a.setting, {&kind, 1}, rows, seed);
   const std::vector<sim::policy> policies =
       sim::select_policies(sim::published_policies(), "fcfs,cascade,cascade-steady");
   for (const sim::policy& p : policies) sim::require_instances(p, options.instances);
@@ -133,7 +129,7 @@ inline load load_trace(const arguments& a, tool::signal_guard& signals) {
     runs[i] = policies[i].run(options, rows, [&signals](std::size_t) { signals.check(); });
     runs[i].requests = {};
   });
-  load l{.rows = std::move(rows), .options = std::move(options), .unused = sim::describe_unused(t), .check = {}};
+  load l{.rows = std::move(rows), .options = std::move(options), .unused = source.unused(), .check = {}};
   l.in_flight = std::max(mean_running(runs.front()), 1e-3);
   for (const sim::run_result& r : runs) l.check.push_back({r.numbers});
   return l;
@@ -181,17 +177,23 @@ inline std::string judge_stages(const load& l, double gain) {
 
 /// Lengths: a trace, or a file of one column that begins with the line `length`; then nothing is known of prompts, and
 /// every sequence counts as one that grows from nothing.
-inline std::vector<request_lengths> load_lengths(const std::string& path, std::string& unused) {
+inline std::vector<request_lengths> load_lengths(const arguments& a, std::string& unused) {
+  const std::string& path = a.lengths;
+  const std::optional<std::int64_t> hash_tokens = a.setting.hash_tokens;
+  if (hash_tokens) a.setting.positive(*hash_tokens, sim::max_trace_tokens, "hash_tokens");
   const std::string file = sim::read_file(path);
   const std::string_view text = sim::without_mark(file);
   std::vector<request_lengths> sample;
   std::size_t at = 0;
   const std::string_view head = sim::take_line(text, at);
+  const sim::usage_error no_hashes{"--hash-tokens goes with a trace that has hash_ids"};
   if (head != "length") {
-    const sim::trace t = sim::parse_trace(text, path, tool::unpacking({}));
+    const sim::trace t = sim::parse_trace(text, path, tool::unpacking({.hash_tokens = hash_tokens}));
+    if (hash_tokens && !t.has_prefixes) throw no_hashes;
     unused = sim::describe_unused(t);
     return lengths_of(t.rows);
   }
+  if (hash_tokens) throw no_hashes;
   sim::require_plain_text(text, path, "a header and lengths");
   std::uint64_t line = 2;
   for (; at < text.size(); ++line) {
@@ -220,7 +222,7 @@ inline sim::cost_file load_cost(const arguments& a, const load* l, std::string& 
     what = a.cost;
     return sim::read_cost(a.cost);
   }
-  const sim::profile p = sim::load_profile(a.profile);
+  const sim::profile p = sim::find_profile(a.setting.profile);
   tessera::cost::fit_result fitted;
   auto rows = sim::profile_costs(p);
   if (l != nullptr) {
@@ -403,32 +405,36 @@ inline void run(const arguments& a) {
         fmt::format("--in-flight must be above 0 and at most {:g}, not {:g}", max_in_flight, *a.in_flight)};
   }
   const auto instances = static_cast<std::size_t>(a.instances);
-  if (a.lengths.empty() == a.trace.empty()) {
+  const sim::setting& asked = a.setting;
+  if (a.lengths.empty() == asked.trace.empty()) {
     throw sim::usage_error{"name one of --lengths FILE.csv, planned as if all were in flight, and --trace FILE.csv"};
   }
-  if (a.trace.empty() && (a.rate || a.rate_scale)) throw sim::usage_error{"--rate and --rate-scale are of a --trace"};
-  if (a.trace.empty() && (a.run || !a.time_unit.empty())) {
+  if (asked.trace.empty() && (asked.rate || asked.rate_scale)) {
+    throw sim::usage_error{"--rate and --rate-scale are of a --trace"};
+  }
+  if (asked.trace.empty() && (asked.run || !asked.time_unit.empty())) {
     throw sim::usage_error{"--run and --time-unit are of a --trace"};
   }
-  if (a.trace.empty() && !a.cost.empty() && a.profile != sim::default_profile) {
+  if (asked.trace.empty() && !a.cost.empty() && asked.profile != sim::default_profile) {
     throw sim::usage_error{"--cost has the prices, so --profile says nothing"};
   }
-  const std::string& input = a.trace.empty() ? a.lengths : a.trace;
+  const std::string& input = asked.trace.empty() ? a.lengths : asked.trace;
   std::optional<tool::picture> image;
   if (!a.plot.empty()) {
     sim::require_gnuplot();
     image.emplace(a.plot, "plan", a.plot_format == "png" ? sim::plot_format::png : sim::plot_format::svg);
   }
-  tool::require_apart({{"--lengths", a.lengths}, {"--trace", a.trace}, {"--cost", a.cost}, {"--profile", a.profile}},
-                      {{"--json", a.json},
-                       {"--plot", image ? image->image().string() : std::string{}},
-                       {"--plot, for its script,", image ? image->script().string() : std::string{}}});
+  tool::require_apart(
+      {{"--lengths", a.lengths}, {"--trace", asked.trace}, {"--cost", a.cost}, {"--profile", asked.profile}},
+      {{"--json", a.json},
+       {"--plot", image ? image->image().string() : std::string{}},
+       {"--plot, for its script,", image ? image->script().string() : std::string{}}});
   std::unique_ptr<sim::output_file> json;
   if (!a.json.empty()) json = std::make_unique<sim::output_file>(a.json);
   // What people read makes room for what programs read.
   std::FILE* const people = a.json == "-" ? stderr : stdout;
   std::optional<load> arriving;
-  if (!a.trace.empty()) {
+  if (!asked.trace.empty()) {
     tool::signal_guard signals{[&] {
       image.reset();
       fmt::print(people, "Interrupted: nothing was written.\n");
@@ -438,7 +444,7 @@ inline void run(const arguments& a) {
   std::string prices;
   const sim::cost_file cost = load_cost(a, arriving ? &*arriving : nullptr, prices);
   std::string unused = arriving ? arriving->unused : std::string{};
-  const std::vector<request_lengths> sample = arriving ? lengths_of(arriving->rows) : load_lengths(a.lengths, unused);
+  const std::vector<request_lengths> sample = arriving ? lengths_of(arriving->rows) : load_lengths(a, unused);
   const double in_flight = a.in_flight.value_or(arriving ? arriving->in_flight : 0);
   const partition::length_table::limits limits{.requests = sample.size()};
   auto memory = tessera::storage_for<partition::length_table>(limits);
@@ -513,14 +519,17 @@ inline int main(int argc, char** argv) {
   app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);  // scripts append to their defaults
   app.set_version_flag("--version", "plan " + tool::version());
   app.add_option("--lengths", a.lengths, "CSV: a trace with prompt_tokens and output_tokens, or one column `length`");
-  app.add_option("--trace", a.trace, "a trace with arrivals: planned for its load, and checked against replay on it");
-  app.add_option("--rate", a.rate, "mean arrivals per second, for --trace");
-  app.add_option("--rate-scale", a.rate_scale, "factor on the trace's own rate");
-  app.add_option("--time-unit", a.time_unit, "of a trace's arrivals that are numbers: s, ms, us or ns");
-  app.add_option("--run", a.run, "which run of a benchmark's file, from 1; without: the last");
+  app.add_option("--trace", a.setting.trace,
+                 "a trace with arrivals: planned for its load, and checked against replay on it");
+  app.add_option("--rate", a.setting.rate, "mean arrivals per second, for --trace");
+  app.add_option("--rate-scale", a.setting.rate_scale, "factor on the trace's own rate");
+  app.add_option("--hash-tokens", a.setting.hash_tokens,
+                 "tokens of the prompt that each of a trace's hash_ids stands for; without: 512, or 16 in Bailian's");
+  app.add_option("--time-unit", a.setting.time_unit, "of a trace's arrivals that are numbers: s, ms, us or ns");
+  app.add_option("--run", a.setting.run, "which run of a benchmark's file, from 1; without: the last");
   app.add_option("--instances", a.instances, "engine instances")->required();
   app.add_option("--cost", a.cost, "JSON with the prices of a batch and of a transfer (default: fitted to --profile)");
-  app.add_option("--profile", a.profile, "a built-in one (see replay --list-profiles), or a .json file")
+  app.add_option("--profile", a.setting.profile, "a built-in one (see replay --list-profiles), or a .json file")
       ->capture_default_str();
   app.add_option("--method", a.method, fmt::format("{}", fmt::join(methods, ", ")))
       ->check(CLI::IsMember(std::vector<std::string>(methods.begin(), methods.end())))
