@@ -9,7 +9,7 @@
 #include <tessera/placement/least_load.hpp>
 #include <tessera/placement/phi.hpp>
 #include <tessera/placement/power_of_two.hpp>
-#include <tessera/sim/cluster/cluster.hpp>
+#include <tessera/sim/cluster/cluster_of.hpp>
 #include <tessera/sim/error.hpp>
 #include <tessera/sim/input/split_list.hpp>
 #include <tessera/sim/input/workload.hpp>
@@ -178,7 +178,7 @@ sim::cluster_options cluster_for(const study& s, std::span<const trace_row> rows
 
 template <class Control>
 double mean_ttft(const sim::cluster_options& o, const std::vector<trace_row>& rows, Control control) {
-  return sim::cluster<scheduler, Control>{o, {}, std::move(control)}.run(rows, quiet).numbers.ttft.mean;
+  return sim::cluster_of<scheduler, Control>{o, {}, std::move(control)}.run(rows, quiet).numbers.ttft.mean;
 }
 
 /// Requests per second of one instance that never lacks any.
@@ -187,7 +187,7 @@ double saturated_rate(const study& s) {
   sim::cluster_options o = cluster_for(s, rows, 1);
   o.in_flight = 512;
   o.instance.limits.requests = 1024;
-  const run_result r = sim::cluster<scheduler>{o}.run(rows, quiet);
+  const run_result r = sim::cluster_of<scheduler>{o}.run(rows, quiet);
   // Between the first and the last tenth, where it is full.
   std::vector<double> ends;
   for (const sim::request_record& q : r.requests) ends.push_back(q.finish);

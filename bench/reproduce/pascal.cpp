@@ -316,7 +316,7 @@ double rate_that_fills(std::size_t seeds) {
       const auto real = static_cast<double>(o.instance.limits.blocks);
       o.instance.limits.blocks = characterised_requests * 138;
       o.timeline_interval_s = 0.25;
-      const auto run = sim::cluster<tessera::fcfs<request>>{o, {.watermark = 0}}.run(rows, [](std::size_t) {});
+      const auto run = sim::cluster_of<tessera::fcfs<request>>{o, {.watermark = 0}}.run(rows, [](std::size_t) {});
       double used = 0;
       for (const sim::timeline_point& t : run.timeline) used = std::max(used, t.kv_used);
       most += used * static_cast<double>(o.instance.limits.blocks) / real;
@@ -346,7 +346,7 @@ void characterise(characterised& c, double rate, std::size_t seeds, bool reasoni
     sim::cluster_options o = cluster_for(rows, 1, characterised_requests);
     o.instance.limits.blocks = static_cast<std::size_t>(static_cast<double>(o.instance.limits.blocks) * memory);
     const auto run =
-        sim::cluster<Scheduler, answer_watch>{o, config, answer_watch{rows.size()}}.run(rows, [](std::size_t) {});
+        sim::cluster_of<Scheduler, answer_watch>{o, config, answer_watch{rows.size()}}.run(rows, [](std::size_t) {});
     for (const sim::request_record& r : run.requests) {
       const std::int64_t n = reasoning ? r.reasoning_tokens : r.answer_tokens;
       const auto i = static_cast<std::size_t>(std::find(characterised_lengths.begin(), characterised_lengths.end(), n) -

@@ -301,7 +301,7 @@ template <class Policy>
 run_result simulate(const sim::cluster_options& o, const sim::pool_sizes& sizes, Policy policy, const rows_type& rows,
                     double epoch_s = 0.05) {
   using control = sim::disaggregated<Policy>;
-  return sim::cluster<tessera::fcfs<sim::request>, control>{o, {}, control{sizes, std::move(policy), epoch_s}}.run(
+  return sim::cluster_of<tessera::fcfs<sim::request>, control>{o, {}, control{sizes, std::move(policy), epoch_s}}.run(
       rows, [](std::size_t) {});
 }
 
@@ -579,7 +579,7 @@ struct contestant {
 
 template <class Control>
 run_result simulate(const cluster_options& o, Control control, const rows_type& rows) {
-  return sim::cluster<tessera::fcfs<sim::request>, Control>{o, {}, std::move(control)}.run(rows, [](std::size_t) {});
+  return sim::cluster_of<tessera::fcfs<sim::request>, Control>{o, {}, std::move(control)}.run(rows, [](std::size_t) {});
 }
 
 inline contestant cascade(std::string name, sim::layout how = sim::layout::exact,

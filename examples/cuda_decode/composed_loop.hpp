@@ -4,7 +4,7 @@
 #include "loop.hpp"
 
 #include <tessera/core/owned_storage.hpp>
-#include <tessera/sim/cluster/cluster.hpp>
+#include <tessera/sim/cluster/cluster_of.hpp>
 
 #include <algorithm>
 #include <chrono>
@@ -232,7 +232,7 @@ template <class Real, class Simulated>
                                        .kv_bytes_per_token = p.model.kv_bytes_per_token(),
                                        .quantum = o.quantum};
     sim::run_result result =
-        sim::cluster<Simulated>{options, config_of<typename Simulated::config>(o)}.run(rows, [](std::size_t) {});
+        sim::cluster_of<Simulated>{options, config_of<typename Simulated::config>(o)}.run(rows, [](std::size_t) {});
     result.numbers.policy = name;
     return result;
   };

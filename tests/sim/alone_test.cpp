@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
 #include <tessera/compose/fcfs.hpp>
-#include <tessera/sim/cluster/cluster.hpp>
+#include <tessera/sim/cluster/cluster_of.hpp>
 #include <tessera/sim/cluster/cluster_size.hpp>
 #include <tessera/sim/cluster/placed.hpp>
 #include <tessera/sim/model/profiles.hpp>
@@ -41,7 +41,7 @@ TEST_CASE("what a request takes alone is what the simulator gives it on an idle 
       const sim::machines kind{1, p};
       const sim::cluster_options options = sim::size_cluster({&kind, 1}, {}, {&row, 1}, sim::spelling::options);
       const auto run =
-          sim::cluster<tessera::fcfs<sim::request>, sim::placed<>>{options}.run({&row, 1}, [](std::size_t) {});
+          sim::cluster_of<tessera::fcfs<sim::request>, sim::placed<>>{options}.run({&row, 1}, [](std::size_t) {});
       const sim::request_record& real = run.requests.front();
       const sim::request_record told = sim::alone(row, idle(p, options.instance.step.token_budget.count()));
       CHECK(told.first_token_s() == approx(real.first_token_s()).epsilon(1e-3));

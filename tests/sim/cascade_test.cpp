@@ -87,7 +87,7 @@ observed run(const sim::cluster_options& options, const cascade::config& c, cons
   watched control{c};
   control.homes = &out.homes;
   control.moves = &out.moves;
-  sim::cluster<fcfs<request>, watched> cluster{options, {}, std::move(control)};
+  sim::cluster_of<fcfs<request>, watched> cluster{options, {}, std::move(control)};
   out.result = cluster.run(rows, quiet);
   for (const sim::instance_view& v : cluster.views()) {
     CHECK(v.requests == 0);
@@ -371,7 +371,7 @@ TEST_CASE("cascade: blocks that are set apart for a request that another buys in
       options.fabric_bytes_per_s *= 0.04;
       auto config = cascade_of(stages({{200, 3}, {0, 3}}));
       config.market.receiving.pulling = duration{pulling};
-      const run_result r = sim::cluster<fcfs<request>, cascade>{options, {}, cascade{config}}.run(rows, quiet);
+      const run_result r = sim::cluster_of<fcfs<request>, cascade>{options, {}, cascade{config}}.run(rows, quiet);
       CAPTURE(pulling, seed);
       CHECK(r.numbers.completed == rows.size());
       CHECK(r.measures.at("market_offers") > 100);

@@ -4,7 +4,7 @@
 #include <tessera/compose/pascal.hpp>
 #include <tessera/compose/round_robin.hpp>
 #include <tessera/placement/least_load.hpp>
-#include <tessera/sim/cluster/cluster.hpp>
+#include <tessera/sim/cluster/cluster_of.hpp>
 #include <tessera/sim/input/workload.hpp>
 #include <tessera/sim/model/profiles.hpp>
 #include <tessera/sim/report/report.hpp>
@@ -28,7 +28,7 @@
 namespace {
 
 using namespace tessera;
-using sim::cluster;
+using sim::cluster_of;
 using sim::cluster_options;
 using sim::request;
 using sim::request_record;
@@ -45,7 +45,7 @@ template <class Scheduler, class Placement = placement::least_load, class Migrat
 run_result simulate(const cluster_options& o, const std::vector<trace_row>& rows,
                     const typename Scheduler::config& config = {}, const Placement& placement = {},
                     const Migration& migration = {}) {
-  return cluster<Scheduler, sim::placed<Placement, Migration>>{o, config, {placement, migration}}.run(rows, quiet);
+  return cluster_of<Scheduler, sim::placed<Placement, Migration>>{o, config, {placement, migration}}.run(rows, quiet);
 }
 
 /// Rows with lengths and arrivals that make memory bind or not, depending on the blocks; some arrive at once.
@@ -395,7 +395,7 @@ TEST_CASE("cluster: requests say the limit of their answers, not their lengths, 
     o.max_output = max_output;
     o.knows_lengths = knows;
     std::vector<tokens> limits;
-    cluster<fcfs<request>, reads_limits> c{o, {}, {.limits = &limits}};
+    cluster_of<fcfs<request>, reads_limits> c{o, {}, {.limits = &limits}};
     const run_result result = c.run(rows, quiet);
     std::vector<std::int64_t> out;
     for (const tokens t : limits) out.push_back(t.count());
@@ -519,7 +519,7 @@ template <class Scheduler, class Placement = placement::least_load, class Migrat
 run_result check_run(const cluster_options& o, const std::vector<trace_row>& rows,
                      const typename Scheduler::config& config = {}) {
   std::vector<std::size_t> ended;
-  cluster<Scheduler, sim::placed<Placement, Migration>> first{o, config};
+  cluster_of<Scheduler, sim::placed<Placement, Migration>> first{o, config};
   // It is also told now and then that nothing has ended.
   const run_result result = first.run(rows, [&](std::size_t n) {
     if (n != ended.size()) ended.push_back(n);

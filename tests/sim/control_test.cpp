@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include <tessera/compose/fcfs.hpp>
 #include <tessera/placement/least_load.hpp>
-#include <tessera/sim/cluster/cluster.hpp>
+#include <tessera/sim/cluster/cluster_of.hpp>
 
 #include "sim/served.hpp"
 #include "sim/toy_profile.hpp"
@@ -22,7 +22,7 @@
 namespace {
 
 using namespace tessera;
-using sim::cluster;
+using sim::cluster_of;
 using sim::cluster_options;
 using sim::request;
 using sim::run_result;
@@ -84,7 +84,7 @@ TEST_CASE("control: a live migration copies while the request runs, and stops it
   std::vector<note> notes;
   const std::vector<trace_row> rows{row(0, 100, 0, 60)};
   const run_result result =
-      cluster<fcfs<request>, migrates_later>{options, {}, {.delay_s = 0.6, .notes = &notes}}.run(rows, quiet);
+      cluster_of<fcfs<request>, migrates_later>{options, {}, {.delay_s = 0.6, .notes = &notes}}.run(rows, quiet);
   // At 0.6 s, 100 tokens have KV, 7 blocks: copied by 6.2 s. By then 22 steps of 0.25 s have ended; 122 tokens are 8
   // blocks, two of them dirty, so it stops when the step under way ends, at 6.25 s, and the two blocks take 1.6 s.
   CHECK(notes ==
@@ -112,7 +112,7 @@ TEST_CASE("control: the time a migrating request stands still does not depend on
     std::vector<note> notes;
     const std::vector<trace_row> rows{row(0, prompt, 0, 2000)};
     const run_result result =
-        cluster<fcfs<request>, migrates_later>{options, {}, {.delay_s = 20, .notes = &notes}}.run(rows, quiet);
+        cluster_of<fcfs<request>, migrates_later>{options, {}, {.delay_s = 20, .notes = &notes}}.run(rows, quiet);
     REQUIRE(result.downtimes.size() == 1);
     downtimes.push_back(result.downtimes[0]);
     // At most three blocks, at 400 tokens a second.
@@ -127,7 +127,7 @@ TEST_CASE("control: a migration ends with its request, and frees what it had ann
   std::vector<note> notes;
   const std::vector<trace_row> rows{row(0, 100, 0, 8), row(10, 50, 0, 1)};
   const run_result result =
-      cluster<fcfs<request>, migrates_later>{options, {}, {.delay_s = 0.6, .notes = &notes}}.run(rows, quiet);
+      cluster_of<fcfs<request>, migrates_later>{options, {}, {.delay_s = 0.6, .notes = &notes}}.run(rows, quiet);
   CHECK(notes ==
         std::vector<note>{{"prefilled", 0.5, 0}, {"migrates", 0.6, 0}, {"finished", 2.25, 0}, {"finished", 10.5, 1}});
   CHECK(result.downtimes.empty());
@@ -135,7 +135,7 @@ TEST_CASE("control: a migration ends with its request, and frees what it had ann
   // A request without a token, or that has ended, does not migrate.
   for (const double delay : {0.1, 2.5}) {
     notes.clear();
-    cluster<fcfs<request>, migrates_later> c{options, {}, {.delay_s = delay, .notes = &notes}};
+    cluster_of<fcfs<request>, migrates_later> c{options, {}, {.delay_s = delay, .notes = &notes}};
     (void)c.run(rows, quiet);
     CHECK(std::count_if(notes.begin(), notes.end(), [](const note& n) { return n.what == "refused"; }) == 1);
     for (const sim::instance_view& v : c.views()) {
@@ -191,7 +191,7 @@ TEST_CASE("control: views say what those who wait need, at every event") {
     options.instance.step.token_budget = tokens{48};  // prompts in chunks
     if (seed % 2 == 0) options.instance.limits.host_blocks = 0;
     const run_result result =
-        cluster<fcfs<request>, counts_anew>{options, {}, {.least = {}, .waited = &waited}}.run(rows, quiet);
+        cluster_of<fcfs<request>, counts_anew>{options, {}, {.least = {}, .waited = &waited}}.run(rows, quiet);
     check_served(result, rows);
     preempted += result.numbers.preemptions;
     migrated += result.numbers.migrations;
@@ -230,7 +230,7 @@ struct alarmed {
 TEST_CASE("control: at equal times arrivals, then alarms in the order of setting, then ends of steps") {
   std::vector<note> notes;
   const std::vector<trace_row> rows{row(0, 10, 0, 3), row(1, 10, 0, 1)};
-  const run_result result = cluster<fcfs<request>, alarmed>{toy_cluster(1, 100), {}, {&notes}}.run(rows, quiet);
+  const run_result result = cluster_of<fcfs<request>, alarmed>{toy_cluster(1, 100), {}, {&notes}}.run(rows, quiet);
   CHECK(result.numbers.completed == 2);
   CHECK(notes == std::vector<note>{{"place", 0, 0},
                                    {"alarm", 0.5, 1},
@@ -266,7 +266,7 @@ TEST_CASE("control: it sleeps through a long time without requests, and is awake
   std::vector<double> ticks;
   const double night_s = 1e8;
   const std::vector<trace_row> rows{row(0, 10, 0, 3), row(50, 10, 0, 1), row(night_s, 10, 0, 20)};
-  const run_result result = cluster<fcfs<request>, ticking>{toy_cluster(1, 100), {}, {&ticks}}.run(rows, quiet);
+  const run_result result = cluster_of<fcfs<request>, ticking>{toy_cluster(1, 100), {}, {&ticks}}.run(rows, quiet);
   CHECK(result.numbers.completed == 3);
   CHECK(result.requests[2].first_token == night_s + 0.5);
   // A minute's pause is none; of a longer one the first minute is like any time, and the rest is not.
@@ -285,7 +285,7 @@ TEST_CASE("control: a fault in a long pause happens when it is due") {
   cluster_options o = toy_cluster(2, 100);
   o.faults = {{.instance = 1, .at_s = 5e5, .for_s = 3}};
   const std::vector<trace_row> rows{row(0, 10, 0, 3), row(1e6, 10, 0, 1)};
-  const run_result result = cluster<fcfs<request>, ticking>{o, {}, {&ticks}}.run(rows, quiet);
+  const run_result result = cluster_of<fcfs<request>, ticking>{o, {}, {&ticks}}.run(rows, quiet);
   CHECK(result.numbers.completed == 2);
   CHECK(result.numbers.faults.deaths == 1);
   CHECK(result.numbers.faults.down_s == 3);
@@ -298,7 +298,7 @@ TEST_CASE("control: the caller is told of progress though nothing ends") {
   std::size_t calls = 0;
   std::size_t last = 0;
   cluster_options o = toy_cluster(1, 2000);
-  const run_result result = cluster<fcfs<request>, ticking>{o, {}, {&ticks}}.run(rows, [&](std::size_t completed) {
+  const run_result result = cluster_of<fcfs<request>, ticking>{o, {}, {&ticks}}.run(rows, [&](std::size_t completed) {
     ++calls;
     CHECK(completed >= last);
     last = completed;
@@ -331,7 +331,7 @@ TEST_CASE("control: in a closed loop as many run as asked for, whatever their ar
     for (int i = 0; i < 40; ++i) rows.push_back(row(i * 100.0, 10, 0, 1 + i % 5));
     std::size_t now = 0;
     std::size_t most = 0;
-    const run_result result = cluster<fcfs<request>, counting>{options, {}, {&now, &most}}.run(rows, quiet);
+    const run_result result = cluster_of<fcfs<request>, counting>{options, {}, {&now, &most}}.run(rows, quiet);
     CHECK(result.numbers.completed == 40);
     CHECK(most == std::min<std::size_t>(in_flight, 40));
     CHECK(now == 0);
@@ -398,7 +398,7 @@ TEST_CASE("control: requests that are moved all the time lose nothing and all en
     options.fabric_bytes_per_s = 300;
     const std::vector<trace_row> rows = short_rows(seed, 150);
     std::size_t moves = 0;
-    cluster<fcfs<request>, restless> c{options, {}, {.seed = seed, .moves = &moves}};
+    cluster_of<fcfs<request>, restless> c{options, {}, {.seed = seed, .moves = &moves}};
     const run_result result = c.run(rows, quiet);
     check_served(result, rows);
     if (c.size() > 1) CHECK(moves > 50);
@@ -439,7 +439,7 @@ TEST_CASE("control: the blocks of a request that moves are taken where it was un
   std::vector<note> notes;
   const std::vector<trace_row> rows{row(0, 100, 0, 9), row(1, 40, 0, 1)};
   const run_result result =
-      cluster<fcfs<request>, moves_once>{options, {}, {.movers = 1, .notes = &notes}}.run(rows, quiet);
+      cluster_of<fcfs<request>, moves_once>{options, {}, {.movers = 1, .notes = &notes}}.run(rows, quiet);
   CHECK(notes == std::vector<note>{{"arrived", 5.5, 0}});
   CHECK(result.requests[0].instance == 1);
   CHECK(result.requests[0].finish == approx(5.5 + 8 * 0.25));
@@ -455,7 +455,7 @@ TEST_CASE(
   std::vector<note> notes;
   const std::vector<trace_row> rows{row(0, 100, 0, 9), row(1, 40, 0, 1)};
   const run_result result =
-      cluster<fcfs<request>, moves_once>{options, {}, {.movers = 1, .cut = true, .notes = &notes}}.run(rows, quiet);
+      cluster_of<fcfs<request>, moves_once>{options, {}, {.movers = 1, .cut = true, .notes = &notes}}.run(rows, quiet);
   CHECK(notes == std::vector<note>{{"arrived", 5.5, 0}});
   CHECK(result.requests[0].instance == 0);
   CHECK(result.requests[0].migrations == 0);
@@ -470,7 +470,7 @@ TEST_CASE("control: two full instances that send to each other both get on") {
   std::vector<note> notes;
   const std::vector<trace_row> rows{row(0, 100, 0, 9), row(0, 100, 0, 9)};
   const run_result result =
-      cluster<fcfs<request>, moves_once>{options, {}, {.movers = 2, .notes = &notes}}.run(rows, quiet);
+      cluster_of<fcfs<request>, moves_once>{options, {}, {.movers = 2, .notes = &notes}}.run(rows, quiet);
   CHECK(notes == std::vector<note>{{"arrived", 5.5, 0}, {"arrived", 5.5, 1}});
   for (std::size_t i : {0U, 1U}) {
     CHECK(result.requests[i].instance == 1 - i);
@@ -522,7 +522,7 @@ TEST_CASE("control: requests whose migrations are called off at any moment lose 
     const std::vector<trace_row> rows = short_rows(seed, 100);
     std::size_t moves = 0;
     fickle control{{.seed = seed, .moves = &moves}, {}, &cut};
-    cluster<fcfs<request>, fickle> c{options, {}, control};
+    cluster_of<fcfs<request>, fickle> c{options, {}, control};
     const run_result result = c.run(rows, quiet);
     check_served(result, rows);
     check_empty(c);

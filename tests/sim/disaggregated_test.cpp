@@ -21,7 +21,7 @@
 namespace {
 
 using namespace tessera;
-using sim::cluster;
+using sim::cluster_of;
 using sim::request;
 using sim::run_result;
 using sim::trace_row;
@@ -82,7 +82,7 @@ template <class Policy>
 run_result simulate(const sim::cluster_options& o, const sim::pool_sizes& sizes, Policy policy,
                     const std::vector<trace_row>& rows) {
   using control = sim::disaggregated<Policy>;
-  return cluster<fcfs<request>, control>{o, {}, control{sizes, std::move(policy), 0.5}}.run(rows, quiet);
+  return cluster_of<fcfs<request>, control>{o, {}, control{sizes, std::move(policy), 0.5}}.run(rows, quiet);
 }
 
 void check_complete(const run_result& r, const std::vector<trace_row>& rows) {

@@ -21,7 +21,7 @@ using sim::trace_row;
 using tessera_test::check_served;
 using tessera_test::row;
 
-using cluster = sim::cluster<tessera::due_first<sim::request, sim::scored_length, order::pacer_member, sim::kv_store>,
+using cluster = sim::cluster_of<tessera::due_first<sim::request, sim::scored_length, order::pacer_member, sim::kv_store>,
                              sim::by_headroom>;
 
 sim::prefill_model model() {

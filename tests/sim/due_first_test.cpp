@@ -41,7 +41,7 @@ using tessera_test::row;
 using tessera_test::toy_cluster;
 
 constexpr auto quiet = [](std::size_t) {};
-using cluster = sim::cluster<tessera::due_first<request, sim::scored_length>, sim::by_headroom>;
+using cluster = sim::cluster_of<tessera::due_first<request, sim::scored_length>, sim::by_headroom>;
 
 /// Scores whose order is that of the lengths, but for noise.
 void score(std::vector<trace_row>& rows, double noise) {
@@ -201,7 +201,7 @@ TEST_CASE("due_first: a step of a simulated instance has tokens for its resident
   // Steps of the toy take as long whatever they compute, so the number of steps tells.
   auto o = toy_cluster(1, 1000);
   const std::vector<trace_row> rows{row(0, 320, 0, 1)};
-  const auto seconds = [&] { return sim::cluster<fcfs<request>>{o}.run(rows, quiet).numbers.ttft.mean; };
+  const auto seconds = [&] { return sim::cluster_of<fcfs<request>>{o}.run(rows, quiet).numbers.ttft.mean; };
   CHECK(seconds() == Catch::Detail::Approx(0.5).epsilon(0.01));
   o.instance.prefill_budget = tokens{100};  // 100, then 101 beside itself as a resident, three times: 403
   CHECK(seconds() == Catch::Detail::Approx(2.0).epsilon(0.01));
@@ -335,7 +335,7 @@ TEST_CASE("due_first: not where decoding takes least, if those who follow would 
     }
     for (trace_row& r : rows) r.score = static_cast<float>(r.output_tokens);
     all found;
-    using placed_cluster = sim::cluster<tessera::due_first<request, sim::scored_length>, decltype(control)>;
+    using placed_cluster = sim::cluster_of<tessera::due_first<request, sim::scored_length>, decltype(control)>;
     for (const auto& q : placed_cluster{o, {}, control}.run(rows, quiet).requests) {
       if (q.arrival == 0) continue;
       found.e2e_s += q.e2e();

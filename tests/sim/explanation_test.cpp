@@ -3,7 +3,7 @@
 #include <tessera/compose/fcfs.hpp>
 #include <tessera/compose/pars.hpp>
 #include <tessera/compose/pascal.hpp>
-#include <tessera/sim/cluster/cluster.hpp>
+#include <tessera/sim/cluster/cluster_of.hpp>
 #include <tessera/sim/cluster/cluster_size.hpp>
 #include <tessera/sim/error.hpp>
 #include <tessera/sim/input/workload.hpp>
@@ -33,7 +33,7 @@
 namespace {
 
 using namespace tessera;
-using sim::cluster;
+using sim::cluster_of;
 using sim::cluster_options;
 using sim::explanation;
 using sim::happening;
@@ -64,7 +64,7 @@ timeline explain(cluster_options o, const std::vector<trace_row>& rows, std::siz
   explanation told{{.request = request}};
   o.watcher = &told;
   timeline t;
-  t.result = cluster<Scheduler, Control>{o, config, std::move(control)}.run(rows, quiet);
+  t.result = cluster_of<Scheduler, Control>{o, config, std::move(control)}.run(rows, quiet);
   told.finish(t.result);
   for (const explanation::entry& e : told.entries()) {
     const std::string where = e.instance < o.instances ? fmt::format("{}", e.instance) : std::string{"-"};
@@ -305,7 +305,7 @@ TEST_CASE("who has no instance for ever is told so, and not that he is too long"
   o.detection_s = 1;
   listener heard;
   o.watcher = &heard;
-  const run_result r = cluster<fcfs<request>>{o}.run(rows, quiet);
+  const run_result r = cluster_of<fcfs<request>>{o}.run(rows, quiet);
   for (const sim::request_record& one : r.requests) {
     CHECK(!one.rejected);
     CHECK(!(one.finish >= 0));
@@ -338,7 +338,7 @@ TEST_CASE("a second is told of all who decide in it", "[sim]") {
   const auto second = [&](double from_s) {
     auto told = std::make_unique<explanation>(sim::question{.from_s = from_s});
     o.watcher = told.get();
-    told->finish(cluster<fcfs<request>>{o}.run(rows, quiet));
+    told->finish(cluster_of<fcfs<request>>{o}.run(rows, quiet));
     return told;
   };
   const auto told = second(4.5);

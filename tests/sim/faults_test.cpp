@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include <tessera/compose/fcfs.hpp>
 #include <tessera/compose/pascal.hpp>
-#include <tessera/sim/cluster/cluster.hpp>
+#include <tessera/sim/cluster/cluster_of.hpp>
 #include <tessera/sim/policies/llumnix.hpp>
 
 #include "sim/served.hpp"
@@ -55,7 +55,7 @@ struct to_the_other {
 
 template <class Migration = placement::stay>
 run_result simulate(const cluster_options& o, const std::vector<trace_row>& rows) {
-  sim::cluster<fcfs<request>, sim::placed<first_there_is, Migration>> c{o};
+  sim::cluster_of<fcfs<request>, sim::placed<first_there_is, Migration>> c{o};
   const run_result result = c.run(rows, quiet);
   REQUIRE(result.requests.size() == rows.size());
   for (std::size_t i = 0; i != rows.size(); ++i) CHECK(result.requests[i].id == i);  // each ends once
@@ -146,7 +146,7 @@ TEST_CASE("faults: the queue of a dead instance is as it was, with what was sent
   std::vector<looks_at_queue::seen> seen;
   const std::vector<trace_row> rows{row(0, 100, 0, 30), row(1, 150, 0, 4), row(2.5, 32, 0, 4),
                                     row(3, 64, 0, 4),   row(13, 10, 0, 4), row(30, 10, 0, 4)};
-  sim::cluster<fcfs<request>, looks_at_queue> c{o, {}, looks_at_queue{&seen}};
+  sim::cluster_of<fcfs<request>, looks_at_queue> c{o, {}, looks_at_queue{&seen}};
   tessera_test::check_served(c.run(rows, quiet), rows);
   using s = looks_at_queue::seen;
   // One runs; 150 tokens wait for 10 blocks; then, unheard, 32 for 2 and 64 for 4. At 12 s all four are placed anew.
@@ -161,7 +161,7 @@ TEST_CASE("faults: the queue of a dead instance is as it was, with what was sent
   // Where nobody waited, the first that is sent there is the first in line.
   seen.clear();
   const std::vector<trace_row> later(rows.begin() + 2, rows.begin() + 4);
-  sim::cluster<fcfs<request>, looks_at_queue> idle{o, {}, looks_at_queue{&seen}};
+  sim::cluster_of<fcfs<request>, looks_at_queue> idle{o, {}, looks_at_queue{&seen}};
   tessera_test::check_served(idle.run(later, quiet), later);
   REQUIRE(seen.size() == 4);
   CHECK(seen[0] == s{});
@@ -203,11 +203,11 @@ TEST_CASE("faults: while no instance is there, requests wait for one; if none co
   CHECK(none.numbers.completed == 0);
   CHECK(none.numbers.rejected == 0);
   // Alarms do not keep such a run alive.
-  sim::cluster<fcfs<request>, sim::llumnix> alarmed{o};
+  sim::cluster_of<fcfs<request>, sim::llumnix> alarmed{o};
   CHECK(alarmed.run(rows, quiet).numbers.completed == 0);
   // Nor are there any while all wait for an instance that is long in coming.
   o.faults = {death(0, 1.125, 1e12), death(1, 1.5, 1e12)};
-  sim::cluster<fcfs<request>, sim::llumnix> waiting{o};
+  sim::cluster_of<fcfs<request>, sim::llumnix> waiting{o};
   CHECK(waiting.run(rows, quiet).numbers.completed == rows.size());
 }
 
@@ -335,7 +335,7 @@ TEST_CASE("faults: whose prompt is computed again stays until it has its next to
   restless control;
   control.asked = &asked;
   control.went = &went;
-  sim::cluster<fcfs<request>, restless> c{o, {}, control};
+  sim::cluster_of<fcfs<request>, restless> c{o, {}, control};
   const run_result r = c.run(rows, quiet);
   tessera_test::check_served(r, rows);
   CHECK(r.numbers.faults.recovered > 0);

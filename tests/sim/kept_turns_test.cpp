@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include <tessera/compose/fcfs.hpp>
 #include <tessera/kv/evict_by_time.hpp>
-#include <tessera/sim/cluster/cluster.hpp>
+#include <tessera/sim/cluster/cluster_of.hpp>
 #include <tessera/sim/input/workload.hpp>
 #include <tessera/sim/policies/policies.hpp>
 
@@ -18,7 +18,7 @@
 namespace {
 
 using namespace tessera;
-using sim::cluster;
+using sim::cluster_of;
 using sim::cluster_options;
 using sim::request;
 using sim::trace_row;
@@ -44,7 +44,7 @@ std::int64_t found(double kept_s, bool calls_tool = true) {
   cluster_options o = toy_cluster(1, 16);
   o.kept_s = kept_s;
   const auto rows = two_turns_and_others(calls_tool);
-  const auto r = cluster<fcfs<request, kv::basic_prefix_cache<Eviction>>>{o, {.watermark = 0}}.run(rows, quiet);
+  const auto r = cluster_of<fcfs<request, kv::basic_prefix_cache<Eviction>>>{o, {.watermark = 0}}.run(rows, quiet);
   check_served(r, rows);
   CHECK(r.requests[4].arrival == 4.5);
   return r.requests[4].cached_tokens;

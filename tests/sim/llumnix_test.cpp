@@ -28,7 +28,7 @@ constexpr auto quiet = [](std::size_t) {};
 
 template <class Control>
 run_result run(const sim::cluster_options& options, Control control, const std::vector<trace_row>& rows) {
-  return sim::cluster<fcfs<request>, Control>{options, {}, std::move(control)}.run(rows, quiet);
+  return sim::cluster_of<fcfs<request>, Control>{options, {}, std::move(control)}.run(rows, quiet);
 }
 
 /// Writes down where it sends who comes between 5 and 20 s.

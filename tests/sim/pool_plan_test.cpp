@@ -94,7 +94,7 @@ TEST_CASE("pools: long prompts want more workers to prefill, long answers more t
     for (int i = 0; i != 400; ++i) rows.push_back(row(i, prompt, 0, answer));
     const auto run = [&](const pool_sizes& s, double factor) {
       using control = sim::disaggregated<sim::distserve>;
-      return sim::cluster<fcfs<sim::request>, control>{o, {}, control{s, sim::distserve{}}}.run(
+      return sim::cluster_of<fcfs<sim::request>, control>{o, {}, control{s, sim::distserve{}}}.run(
           sim::hurried(rows, factor), [](std::size_t) {});
     };
     const pool_plan plan = sim::plan_pools(6, sim::parse_slo("ttft_p90=4,tpot_p90=0.1"), false, run);

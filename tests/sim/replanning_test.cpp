@@ -394,7 +394,7 @@ TEST_CASE("replanning: stages that begin while an instance is dead do without it
                      lengths,
                      {},
                      [&](auto&&...) { return stages; }};
-  const run_result r = sim::cluster<fcfs<request>, replanning>{o, {}, std::move(control)}.run(rows, quiet);
+  const run_result r = sim::cluster_of<fcfs<request>, replanning>{o, {}, std::move(control)}.run(rows, quiet);
   CHECK(r.numbers.completed == rows.size());
   CHECK(r.numbers.placement == "headroom, stages");
   std::size_t returned = 0;
@@ -426,7 +426,7 @@ TEST_CASE("replanning: prompts in stages are bounded as the layout says, and not
                        lengths,
                        rows,
                        [&](auto&&...) { return layout; }};
-    const run_result r = sim::cluster<fcfs<request>, replanning>{o, {}, std::move(control)}.run(rows, quiet);
+    const run_result r = sim::cluster_of<fcfs<request>, replanning>{o, {}, std::move(control)}.run(rows, quiet);
     check_served(r, rows);
     return r.numbers.ttft.mean;
   };
@@ -464,7 +464,7 @@ TEST_CASE("replanning: nothing is planned from requests of which none has ended"
                          ++plans;
                          return now;
                        }};
-    const run_result r = sim::cluster<fcfs<request>, replanning>{o, {}, std::move(control)}.run(rows, quiet);
+    const run_result r = sim::cluster_of<fcfs<request>, replanning>{o, {}, std::move(control)}.run(rows, quiet);
     check_served(r, rows);
     CHECK(plans > 0);
     if (window == 200) CHECK(heard.first("prompts are longer") > 25);
@@ -544,7 +544,7 @@ TEST_CASE("replanning: layouts that change at any moment, while instances die, l
                        lengths,
                        {},
                        some_layout};
-    const run_result r = sim::cluster<fcfs<request>, replanning>{o, {}, std::move(control)}.run(rows, quiet);
+    const run_result r = sim::cluster_of<fcfs<request>, replanning>{o, {}, std::move(control)}.run(rows, quiet);
     check_served(r, rows);
     layouts += r.measures.at("layouts");
     CHECK(r.numbers.faults.deaths > 5);
@@ -651,7 +651,7 @@ TEST_CASE("replanning: traffic that always has as many requests here is told fro
           CHECK(s.ended <= s.rows.size());
           return now;
         }};
-    check_served(sim::cluster<fcfs<request>, replanning>{o, {}, std::move(control)}.run(rows, quiet), rows);
+    check_served(sim::cluster_of<fcfs<request>, replanning>{o, {}, std::move(control)}.run(rows, quiet), rows);
     return all;
   };
   for (const std::size_t n : {40U, 300U}) {

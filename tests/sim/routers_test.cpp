@@ -6,7 +6,7 @@
 #include <tessera/placement/lmetric.hpp>
 #include <tessera/placement/phi.hpp>
 #include <tessera/placement/power_of_two.hpp>
-#include <tessera/sim/cluster/cluster.hpp>
+#include <tessera/sim/cluster/cluster_of.hpp>
 #include <tessera/sim/policies/placements.hpp>
 
 #include "sim/served.hpp"
@@ -35,7 +35,7 @@ constexpr auto quiet = [](std::size_t) {};
 template <class Scheduler, class Placement, class Migration = placement::stay>
 run_result run(sim::cluster_options options, const sim::routing& how, const std::vector<trace_row>& rows) {
   options.routed = how;
-  return sim::cluster<Scheduler, placed<Placement, Migration>>{options}.run(rows, quiet);
+  return sim::cluster_of<Scheduler, placed<Placement, Migration>>{options}.run(rows, quiet);
 }
 
 std::vector<std::uint32_t> places(const run_result& r) {
@@ -135,7 +135,7 @@ TEST_CASE("routers: a placement that is chosen by name chooses for each of them"
 TEST_CASE("routers: one that hears all the time chooses as one that sees all") {
   const std::vector<trace_row> rows = some_rows(7, 300);
   const sim::cluster_options options = toy_cluster(4, 100);
-  const run_result sees = sim::cluster<fcfs_scheduler, placed<queue>>{options}.run(rows, quiet);
+  const run_result sees = sim::cluster_of<fcfs_scheduler, placed<queue>>{options}.run(rows, quiet);
   const run_result hears = run<fcfs_scheduler, queue>(options, {.routers = 1, .report_s = 0.5}, rows);
   CHECK(places(sees) == places(hears));
   CHECK(sees.numbers.ttft.mean == hears.numbers.ttft.mean);
@@ -147,7 +147,7 @@ TEST_CASE("placement: the highest Phi of instances that are not alike is the lar
   sim::cluster_options options = toy_cluster(2, 100);
   options.each = {options.instance, options.instance};
   options.each[1].limits.blocks = 200;
-  const run_result r = sim::cluster<fcfs_scheduler, placed<placement::highest_phi>>{options}.run(rows, quiet);
+  const run_result r = sim::cluster_of<fcfs_scheduler, placed<placement::highest_phi>>{options}.run(rows, quiet);
   for (const sim::request_record& q : r.requests) {
     // By its turn; where nothing is taken; where the larger part is free.
     CHECK(q.instance == std::vector<std::uint32_t>{0, 1, 1}[q.id]);

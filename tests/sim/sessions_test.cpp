@@ -5,7 +5,7 @@
 #include <tessera/placement/lmetric.hpp>
 #include <tessera/placement/prefix_affinity.hpp>
 #include <tessera/placement/round_robin.hpp>
-#include <tessera/sim/cluster/cluster.hpp>
+#include <tessera/sim/cluster/cluster_of.hpp>
 #include <tessera/sim/input/trace.hpp>
 #include <tessera/sim/report/report.hpp>
 
@@ -28,7 +28,7 @@
 namespace {
 
 using namespace tessera;
-using sim::cluster;
+using sim::cluster_of;
 using sim::cluster_options;
 using sim::request_record;
 using sim::run_result;
@@ -42,7 +42,7 @@ constexpr auto quiet = [](std::size_t) {};
 
 template <class Scheduler = server, class Placement = placement::least_load>
 run_result simulate(const cluster_options& o, const std::vector<trace_row>& rows) {
-  return cluster<Scheduler, sim::placed<Placement>>{o, {}, {}}.run(rows, quiet);
+  return cluster_of<Scheduler, sim::placed<Placement>>{o, {}, {}}.run(rows, quiet);
 }
 
 trace_row turn(double arrival_s, std::int64_t session, double think_s, std::int64_t prompt, std::int64_t reasoning,
@@ -285,7 +285,7 @@ struct checks_views {
 
 TEST_CASE("prefixes: placements see what each instance has", "[sim]") {
   const std::vector<trace_row> rows = random_rows(5, 300, 0.5);
-  const run_result run = cluster<server, checks_views>{toy_cluster(3, 120)}.run(rows, quiet);
+  const run_result run = cluster_of<server, checks_views>{toy_cluster(3, 120)}.run(rows, quiet);
   tessera_test::check_served(run, rows);
   // On a quiet cluster all turns of a session go where its first was, and find as much as on one instance.
   const std::vector<trace_row> quiet_rows = random_rows(5, 300, 10'000);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include <tessera/compose/fcfs.hpp>
 #include <tessera/gate/fair_tenants.hpp>
-#include <tessera/sim/cluster/cluster.hpp>
+#include <tessera/sim/cluster/cluster_of.hpp>
 #include <tessera/sim/cluster/cluster_size.hpp>
 #include <tessera/sim/error.hpp>
 #include <tessera/sim/input/trace.hpp>
@@ -30,7 +30,7 @@
 namespace {
 
 using namespace tessera;
-using sim::cluster;
+using sim::cluster_of;
 using sim::cluster_options;
 using sim::request;
 using sim::trace_row;
@@ -113,7 +113,7 @@ double furthest_apart(const std::vector<trace_row>& rows, const typename Schedul
   accountant books;
   books.rows = rows;
   o.watcher = &books;
-  tessera_test::check_served(cluster<Scheduler>{o, config}.run(rows, quiet), rows);
+  tessera_test::check_served(cluster_of<Scheduler>{o, config}.run(rows, quiet), rows);
   return books.furthest;
 }
 
@@ -149,7 +149,7 @@ TEST_CASE("who is passed over for its tenant is told so", "[sim]") {
   o.watcher = &told;
   using vtc = iteration_scheduler<request, order::fcfs, preempt::swap, admit::watermark, kv::block_pool, kv::csr_tables,
                                   gate::fair_tenants>;
-  const auto r = cluster<vtc>{o}.run(rows, quiet);
+  const auto r = cluster_of<vtc>{o}.run(rows, quiet);
   told.finish(r);
   CHECK(r.requests[2].finish == 1.25);  // after one step of a prompt and one token more
   CHECK(r.requests[1].first_scheduled == 1.25);

@@ -2,7 +2,7 @@
 #pragma once
 
 #include <tessera/compose/fcfs.hpp>
-#include <tessera/sim/cluster/cluster.hpp>
+#include <tessera/sim/cluster/cluster_of.hpp>
 #include <tessera/sim/input/csv.hpp>
 #include <tessera/sim/input/trace.hpp>
 #include <tessera/sim/model/profile.hpp>
@@ -150,7 +150,7 @@ inline run_numbers simulate(const measured_run& run, const sim::profile& p, cons
       .kv_bytes_per_token = p.kv_bytes_per_token(),
       .host_request_seconds = p.terms.host_request_seconds};
   using scheduler = tessera::fcfs<sim::request>;
-  const auto result = sim::cluster<scheduler, sim::placed<>>{o}.run(run.rows, [](std::size_t) {});
+  const auto result = sim::cluster_of<scheduler, sim::placed<>>{o}.run(run.rows, [](std::size_t) {});
   std::vector<double> ttft, tpot, e2e;
   double output = 0;
   double end = 0;
