@@ -144,6 +144,30 @@ P
   --price-per-gpu-hour 2 --json four.json > four.txt
 grep -q 'h100-80gb-x4-llama-3.3-70b of 4 devices' four.txt && grep -q ' at 8 for an hour of an instance' four.txt || fail "$(cat four.txt)"
 
+# A page that needs nothing beside it, with what was asked, found and drawn; nothing of it where something is refused.
+tiny=("${load[@]}" --rate 5 "${slo[@]}" --policies fcfs,sarathi)
+"$capacity" "${tiny[@]}" > tiny.txt
+"$capacity" "${tiny[@]}" --report "a page" > page.txt
+tail -n 1 page.txt | grep -qx 'a page/index.html' && head -n -1 page.txt | cmp - tiny.txt || fail "the page changes the text: $(cat page.txt)"
+for word in '<h2>Numbers</h2>' 'within ttft_p99=2,tpot_p99=0.1' '<h2>Why</h2>' 'instances_max' 'h100-96gb-qwen-32b'; do
+  grep -q "$word" "a page/index.html" || fail "the page lacks $word"
+done
+grep -q '^sarathi  *least-load ' "a page/index.html" || fail "the page lacks the table"
+if command -v gnuplot > /dev/null; then
+  grep -q '<svg' "a page/index.html" || fail "the page lacks its picture"
+  "$capacity" "${tiny[@]}" --find rate --instances 1 --plot bars.png > plot.txt
+  [[ $(head -c 8 bars.png | od -An -tx1 | tr -d ' \n') == 89504e470d0a1a0a ]] || fail "no PNG"
+  grep -qx 'bars.png' plot.txt || fail "the picture is not named"
+  grep -q '^"sarathi" [0-9.]* "[0-9.]*"$' bars.gp || fail "no bar: $(head bars.gp)"
+  rm bars.png && gnuplot bars.gp && [[ -s bars.png ]] || fail "bars.gp does not draw again"
+fi
+code=0; "$capacity" "${tiny[@]}" --policies nonsense --report nothing > out.txt 2> err.txt || code=$?
+[[ $code -eq 2 && ! -e nothing ]] || fail "a page in spite of an error"
+touch file
+code=0; "$capacity" "${tiny[@]}" --report file > out.txt 2> err.txt || code=$?
+[[ $code -eq 2 && ! -s out.txt && $(wc -l < err.txt) -eq 1 ]] || fail "a folder that is a file"
+[[ -z $(find . -name '*.partial*') ]] || fail "left-overs"
+
 refused() {
   local code=0
   "$capacity" "$@" --json out.json --csv out.csv > out.txt 2> err.txt || code=$?

@@ -4,13 +4,14 @@
 //
 //     capacity --trace my.csv --slo ttft_p99=2,tpot_p99=0.05 --price-per-hour 2.5
 //     capacity --workload azure-conv --slo ttft_p99=2 --find rate --instances 8
+#include "../picture.hpp"
 #include "../replay/options.hpp"
 #include "../replay/words.hpp"
 #include "../tool.hpp"
 #include "answers.hpp"
+#include "report.hpp"
 #include "search.hpp"
 
-#include <tessera/sim/model/profile_file.hpp>
 #include <tessera/sim/policies/capacity.hpp>
 #include <tessera/sim/policies/policies.hpp>
 #include <tessera/sim/report/output_file.hpp>
@@ -32,6 +33,7 @@
 #include <cstdio>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
@@ -70,7 +72,7 @@ bool run(arguments a) {
   if (a.jobs) a.setting.positive(*a.jobs, most_jobs, "jobs");
   a.setting.positive(a.seeds, most_seeds, "seeds");
   const sim::load_source source = replay::read_load(a.setting);
-  const sim::profile profile = sim::load_profile(a.setting.profile);
+  const sim::profile profile = sim::find_profile(a.setting.profile);
   if (a.price_per_gpu) a.price = *a.price_per_gpu * profile.parallel.devices();
   question q{.a = a,
              .source = source,
@@ -123,24 +125,39 @@ bool run(arguments a) {
     q.rows.push_back(source.rows(a.setting, seed));
     static_cast<void>(sim::size_cluster(a.setting, largest, q.rows.back(), seed));
   }
-  tool::require_apart(replay::files_read(a.setting), {{"--json", a.json}, {"--csv", a.csv}});
+  std::optional<tool::picture> image;
+  if (!a.plot.empty()) {
+    sim::require_gnuplot();
+    image.emplace(a.plot, "capacity", a.plot_format == "png" ? sim::plot_format::png : sim::plot_format::svg);
+  }
+  std::unique_ptr<page> report;
+  if (!a.report.empty()) report = std::make_unique<page>(a.report);
+  tool::require_apart(replay::files_read(a.setting),
+                      {{"--json", a.json},
+                       {"--csv", a.csv},
+                       {"--plot", image ? image->image().string() : std::string{}},
+                       {"--plot, for its script,", image ? image->script().string() : std::string{}},
+                       {"--report", report ? report->path().string() : std::string{}},
+                       {"--report, for its picture,", report ? report->picture().string() : std::string{}}});
 
   std::unique_ptr<sim::output_file> json;
   std::unique_ptr<sim::output_file> csv;
   if (!a.json.empty()) json = std::make_unique<sim::output_file>(a.json);
   if (!a.csv.empty()) csv = std::make_unique<sim::output_file>(a.csv);
   std::FILE* const people = a.json == "-" || a.csv == "-" ? stderr : stdout;
-  fmt::print(people, "{}\n{} requests, {}{}, {}, {}{}, {} KV blocks of {} tokens each{}\n{} within {}\n{}\n",
-             source.what(), rows.size(), replay::say_rate(q.rate, rows, source.has_sessions()),
-             source.has_arrivals() ? replay::say_peak(rows) : "",
-             a.seeds == 1 ? fmt::format("seed {}", a.setting.seed)
-                          : fmt::format("seeds {} to {}", a.setting.seed, a.setting.seed + a.seeds - 1),
-             of_rate ? fmt::format("{} x ", most) : "", say_instance(q.profile), options.instance.limits.blocks,
-             a.setting.size.block_size, replay::say_routers(a.setting),
-             of_rate      ? "The highest rate"
-             : least == 1 ? fmt::format("The fewest instances, at most {},", most)
-                          : fmt::format("The fewest instances, at least {} and at most {},", least, most),
-             a.setting.slo, replay::describe_load(source, largest, options, rows, q.slo));
+  const std::string heading =
+      fmt::format("{}\n{} requests, {}{}, {}, {}{}, {} KV blocks of {} tokens each{}\n{} within {}\n{}\n",
+                  source.what(), rows.size(), replay::say_rate(q.rate, rows, source.has_sessions()),
+                  source.has_arrivals() ? replay::say_peak(rows) : "",
+                  a.seeds == 1 ? fmt::format("seed {}", a.setting.seed)
+                               : fmt::format("seeds {} to {}", a.setting.seed, a.setting.seed + a.seeds - 1),
+                  of_rate ? fmt::format("{} x ", most) : "", say_instance(q.profile), options.instance.limits.blocks,
+                  a.setting.size.block_size, replay::say_routers(a.setting),
+                  of_rate      ? "The highest rate"
+                  : least == 1 ? fmt::format("The fewest instances, at most {},", most)
+                               : fmt::format("The fewest instances, at least {} and at most {},", least, most),
+                  a.setting.slo, replay::describe_load(source, largest, options, rows, q.slo));
+  fmt::print(people, "{}", heading);
   std::fflush(people);
 
   // Beyond these factors there is nothing to measure, or no time line that is long enough.
@@ -159,6 +176,8 @@ bool run(arguments a) {
     const std::lock_guard<std::mutex> one{one_at_a_time};
     json.reset();
     csv.reset();
+    image.reset();
+    report.reset();
     watched.clear();
     table.clear();
     fmt::print(people, "{}\n{}Interrupted: what is above was done; nothing was written.\n", format_answers(q, answers),
@@ -185,9 +204,11 @@ bool run(arguments a) {
   watched.clear();
   table.clear();
   fmt::print(people, "{}\n{}\n{}", format_answers(q, answers), describe_answers(q, answers), conclude(q, answers));
-  fmt::print(people, "{}", name_the_unsettled(answers));
-  for (const std::string& why : left_out) fmt::print(people, "Left out: {}.\n", why);
-  fmt::print(people, "{}{}{}", a.seeds > 1 ? source.describe_seeds(a.setting) : "", source.unused(), source.fewer());
+  std::string remarks = name_the_unsettled(answers);
+  for (const std::string& why : left_out) remarks += fmt::format("Left out: {}.\n", why);
+  if (a.seeds > 1) remarks += source.describe_seeds(a.setting);
+  remarks += source.unused() + source.fewer();
+  fmt::print(people, "{}", remarks);
   std::fflush(people);
   if (json || csv) {
     const std::vector<ordered_json> found = answers_as_json(q, answers);
@@ -199,6 +220,18 @@ bool run(arguments a) {
       csv->write(sim::tidy_csv(found));
       csv->commit();
     }
+  }
+  if (image) {
+    image->draw(bars_script(q, answers), 540);
+    fmt::print(people, "{}\n", image->image().string());
+  }
+  if (report) {
+    ordered_json what = replay::describe_setting(a.setting, largest, options, q.rate);
+    for (const char* key : {"instances", "pools"}) what.erase(key);
+    what["find"] = a.find;
+    what[of_rate ? "instances" : "instances_max"] = most;
+    report->write(q, answers, heading, remarks, what);
+    fmt::print(people, "{}\n", report->path().string());
   }
   tool::flush_output();
   return std::any_of(answers.begin(), answers.end(), [](const answer& x) { return x.found.best.has_value(); });
@@ -229,6 +262,13 @@ int main(int argc, char** argv) {
   app.add_option("--jobs", a.jobs, "policies at a time (default: one per core)");
   app.add_option("--json", a.json, "write what was found for each policy; - is standard output");
   app.add_option("--csv", a.csv, "the same as CSV, a row per policy; - as above");
+  CLI::Option* const plot =
+      app.add_option("--plot", a.plot, "picture FILE.svg or FILE.png, or a folder for it (needs gnuplot)");
+  app.add_option("--plot-format", a.plot_format, "svg or png, in a folder")
+      ->needs(plot)
+      ->check(CLI::IsMember({"svg", "png"}))
+      ->capture_default_str();
+  app.add_option("--report", a.report, "write a page index.html into this folder: table, words, picture, all in it");
   return tool::run("capacity", "a smaller --instances-max, or fewer --requests", app, [&] {
     tool::require_values(argc, argv);
     app.parse(argc, argv);

@@ -51,6 +51,9 @@ struct arguments {
   std::optional<std::int64_t> jobs;
   std::string json;
   std::string csv;
+  std::string plot;
+  std::string plot_format = "svg";
+  std::string report;
 };
 
 /// Divisions of a policy with pools that are tried with the whole workload.
