@@ -6,6 +6,7 @@
 #include <tessera/compose/pascal.hpp>
 #include <tessera/compose/pascal_paced.hpp>
 #include <tessera/placement/migrate_when_tight.hpp>
+#include <tessera/sim/cluster/cluster_of.hpp>
 #include <tessera/sim/input/workload.hpp>
 #include <tessera/sim/model/profile.hpp>
 #include <tessera/sim/model/profiles.hpp>
@@ -95,8 +96,8 @@ sim::policy placed_by(std::string_view placement, sim::policy p) {
   return on(std::move(p), fmt::format("{}, {}", p.name, placement),
             [placement](sim::cluster_options& o) { o.placement = sim::find_placement(placement); });
 }
-/// The policies of the main comparison: the library's, and round-robin in its other reading. What `due-first` knows of
-/// the traffic is that of `history`.
+/// The policies of the main comparison: the library's, and round-robin in its other reading. What `due-first` knows
+/// of the traffic is that of `history`.
 std::vector<sim::policy> compared_policies(const rows_type& history) {
   std::vector<sim::policy> all =
       all_of("fcfs,sarathi,rr,pascal,pascal-nonadaptive,pascal-nomigration,pascal-paced,oracle");
@@ -224,7 +225,8 @@ std::string verdict(const samples& all) {
   return verdict_of(runs);
 }
 
-/// The rows of the comparisons: other ones than those that were looked at while the policies were made (seeds 1 to 4).
+/// The rows of the comparisons: other ones than those that were looked at while the policies were made (seeds 1 to
+/// 4).
 constexpr std::uint64_t first_seed = 101;
 
 /// The seed of what `due-first` has seen before.
@@ -394,11 +396,13 @@ void show_section_three(page& p, const options& o) {
   p.heading("Section III: what blocking and preemption do to each phase (figures 4 and 5)");
   const double rate = o.quick ? 3.0 : rate_that_fills(std::min<std::size_t>(o.seeds, 3));
   p.text(fmt::format(
-      "One instance, {} requests with prompts of 128 tokens, one of 128, 512, 1024, 1536 and 2048 tokens to generate, "
+      "One instance, {} requests with prompts of 128 tokens, one of 128, 512, 1024, 1536 and 2048 tokens to "
+      "generate, "
       "each "
       "as likely; Poisson arrivals at {:.2f}/s, where the requests that run at once just fill the GPU's KV memory if "
       "nobody ever waits (the paper names no rate). The oracle has all the memory it wants, the others half of the "
-      "GPU's. Figure 4: all tokens are reasoning. Figure 5: all are answer, and a first token is due 0.25 s after the "
+      "GPU's. Figure 4: all tokens are reasoning. Figure 5: all are answer, and a first token is due 0.25 s after "
+      "the "
       "arrival, then one every 0.1 s; `rr` takes turns in a circle, `rr-quanta` by the quanta used.",
       characterised_requests, rate));
   for (const bool reasoning : {true, false}) {
@@ -724,28 +728,34 @@ void conclude(page& p, const std::vector<evaluated>& chats, const std::vector<ev
     return fmt::format("{:.0f} ± {:.0f} at best and {:+.0f} at worst", 100 * c.best, 100 * c.best_half, 100 * c.worst);
   };
   p.lead(fmt::format(
-      "**How much of a best bin is luck.** FCFS that places by the fewest requests, or by the KV that is held, instead "
+      "**How much of a best bin is luck.** FCFS that places by the fewest requests, or by the KV that is held, "
+      "instead "
       "of "
       "by the least load, is no other discipline. Its bins at 99 % on {}, in per cent of FCFS's: {}; {}. `pascal`'s: "
       "{}. "
       "So much of a best or a worst bin, chosen afterwards, is what any change has.",
       rules.workload, chance("fcfs, shortest-queue"), chance("fcfs, least-kv"), chance("pascal")));
   p.lead(
-      "**What holds, on the chat workloads.** Changes are in per cent; the best bin is the best of many, chosen after "
+      "**What holds, on the chat workloads.** Changes are in per cent; the best bin is the best of many, chosen "
+      "after "
       "the fact, and so is the paper's.");
   p.lead(fmt::format(
-      "- *Tail TTFT up to 61 and 72 % below FCFS*: repeated close to saturation. Best bin at 99 %: {}; at 93 %: {}. At "
+      "- *Tail TTFT up to 61 and 72 % below FCFS*: repeated close to saturation. Best bin at 99 %: {}; at 93 %: {}. "
+      "At "
       "80 "
       "% there is nothing to gain: {}. **Above saturation it gives way**: at 105 % {} at best, {} at worst; at 110 % "
       "{} "
       "at best, {} at worst.\n"
       "- *Up to 33 and 29 % below round-robin*: best bin at 99 %, of the circle {}; of quanta {}.\n"
-      "- *Throughput within 3 %*: repeated at every load; in the window in which requests arrive `pascal` differs from "
+      "- *Throughput within 3 %*: repeated at every load; in the window in which requests arrive `pascal` differs "
+      "from "
       "FCFS and both round-robins by {:.1f} % at most.\n"
-      "- *SLO missed no more often than by FCFS and RR*: repeated up to 93 %. **At 99 % it falls**: `pascal` misses {} "
+      "- *SLO missed no more often than by FCFS and RR*: repeated up to 93 %. **At 99 % it falls**: `pascal` misses "
+      "{} "
       "%, "
       "FCFS {} %, RR {} % in a circle and {} % by quanta; at 105 % `pascal` {} %, FCFS {} %.\n"
-      "- *Past capacity PASCAL keeps TTFT low and lets the SLO suffer*: half of it. Its mean TTFT at 105 % stays below "
+      "- *Past capacity PASCAL keeps TTFT low and lets the SLO suffer*: half of it. Its mean TTFT at 105 % stays "
+      "below "
       "FCFS's ({}), its P99 does not everywhere ({}), the tail of short reasoning grows (the worst bins above), and "
       "more "
       "is left behind than under FCFS. `pascal-paced` and `due-first`, which serve readers who are about to run dry, "
@@ -783,7 +793,8 @@ void conclude(page& p, const std::vector<evaluated>& chats, const std::vector<ev
       })));
   for (const evaluated& e : others) {
     p.lead(fmt::format(
-        "**On {}** at 99 and 105 %: best bin {} and {}, worst {} and {}, of FCFS's; SLO missed {} and {} %, by FCFS {} "
+        "**On {}** at 99 and 105 %: best bin {} and {}, worst {} and {}, of FCFS's; SLO missed {} and {} "
+        "%, by FCFS {} "
         "and "
         "{} %. Load at 99 %: {}; under FCFS {}.{}",
         e.workload, best(e, "pascal", "fcfs", 0.99), best(e, "pascal", "fcfs", 1.05), worst(e, "pascal", "fcfs", 0.99),
@@ -795,7 +806,8 @@ void conclude(page& p, const std::vector<evaluated>& chats, const std::vector<ev
   p.lead(fmt::format(
       "**Which load is meant.** The paper names no rate. Its numbers are nearest to those at 99 % here, where most "
       "runs "
-      "of FCFS still carry what arrives ({}), but not all of `pascal`'s ({}). At 105 and 110 % FCFS does not: {}; {}. "
+      "of FCFS still carry what arrives ({}), but not all of `pascal`'s ({}). At 105 and 110 % FCFS does not: {}; "
+      "{}. "
       "Where the load is not carried, latencies say how long the run was. Close to saturation the draw decides much: "
       "see "
       "the intervals, which are of {} seeds. At 105 % the best bin of `pascal-paced` is {}, of `due-first` {}.",
@@ -806,7 +818,8 @@ void conclude(page& p, const std::vector<evaluated>& chats, const std::vector<ev
       each([&](auto& e) { return best(e, "pascal-paced", "fcfs", 1.05); }),
       each([&](auto& e) { return best(e, "due-first", "fcfs", 1.05); })));
   p.lead(fmt::format(
-      "**Baselines and placement.** FCFS and both round-robins send new requests where the least KV is held or waited "
+      "**Baselines and placement.** FCFS and both round-robins send new requests where the least KV is held or "
+      "waited "
       "for (`least-load`). By KV held alone, or by the fewest requests, FCFS's mean TTFT on {} at 99 % is {:.2f} and "
       "{:.2f} s instead of {:.2f}; with stall-free steps (`sarathi`) it is FCFS, prompts being short. PASCAL's "
       "Algorithm 1 counts what waits, too, which the paper leaves open; counting only what is held changes its mean "
@@ -822,9 +835,11 @@ void run(const options& o) {
       "Simulated: 8 instances of `{}` ({} KV blocks of 16 tokens each), batches of at most 256, 8,192 tokens a step, "
       "100 Gbit/s between instances, Poisson arrivals (r1-servegen: as bursty as its data). Every number is a mean "
       "over "
-      "{} seeds, half as many at 80 %, ± half of its 95 % interval. Tail TTFT per 256-token bin of reasoning length as "
+      "{} seeds, half as many at 80 %, ± half of its 95 % interval. Tail TTFT per 256-token bin of reasoning length "
+      "as "
       "in the paper's figure 10, averaged over the seeds; "
-      "bins that some seed lacks are left out. Saturation is the highest rate at which FCFS completes, during the last "
+      "bins that some seed lacks are left out. Saturation is the highest rate at which FCFS completes, during the "
+      "last "
       "two thirds of the arrivals, at least {:.0f} % of the tokens that arrive. An eighth of the time in which "
       "requests "
       "arrive is left out at either end; tokens/s are those generated in between. \"Load\" says of how many runs the "
@@ -835,8 +850,10 @@ void run(const options& o) {
   p.text(
       "**Whose turn it is.** `rr` takes turns in a circle: whoever has used a quantum goes behind everyone, and so "
       "does "
-      "whoever arrives. `rr-quanta` and `pascal` put first who has used the fewest quanta. The paper's text speaks for "
-      "the second (requests \"receive progressively lower priority\", an answer in its first quantum is \"more likely "
+      "whoever arrives. `rr-quanta` and `pascal` put first who has used the fewest quanta. The paper's text speaks "
+      "for "
+      "the second (requests \"receive progressively lower priority\", an answer in its first quantum is \"more "
+      "likely "
       "to "
       "be scheduled next\"), and so does its figure 5: answers that begin promptly while memory is full are possible "
       "only "
@@ -851,20 +868,24 @@ void run(const options& o) {
       "as "
       "roomy, and answers that stay lose their blocks to the next arrival: \"adaptive, no headroom\" below.");
   p.text(
-      "**`pascal-paced`** is not in the paper. Reasoning goes first as in PASCAL, except before an answer whose reader "
+      "**`pascal-paced`** is not in the paper. Reasoning goes first as in PASCAL, except before an answer whose "
+      "reader "
       "is "
-      "about to run dry; answers go by their readers' deadlines; an answer moves only if memory is short where it is, "
+      "about to run dry; answers go by their readers' deadlines; an answer moves only if memory is short where it "
+      "is, "
       "to "
       "where the least KV is held. What each half of it does alone is in the table of the rules. "
       "Its parameters, PASCAL's headroom and the reading by quanta were chosen on alpaca-chat, arena-chat and "
       "reasoning-chat at 80 to 99 % of saturation with other seeds than those here; r1-servegen and reasoning-heavy "
       "were "
-      "not tuned on. `due-first` is [our composition](../due_first/README.md); what it knows of lengths it knows from "
+      "not tuned on. `due-first` is [our composition](../due_first/README.md); what it knows of lengths it knows "
+      "from "
       "a "
       "workload drawn under another seed.");
   p.text(
       "**Where the paper's rules end.** At low load memory does not bind, and all policies are the oracle's equals. "
-      "Below saturation the rules hold. Close to it and above, reasoning takes memory from answers and nothing limits "
+      "Below saturation the rules hold. Close to it and above, reasoning takes memory from answers and nothing "
+      "limits "
       "that: an answer which has used its first quantum waits for every reasoning request and every fresh answer, "
       "those "
       "of its instance miss their SLO one after the other, and those that stay or arrive there wait at their phase "

@@ -9,6 +9,7 @@
 #include <tessera/compose/pascal_paced.hpp>
 #include <tessera/compose/round_robin.hpp>
 #include <tessera/rank/kendall.hpp>
+#include <tessera/sim/cluster/cluster_of.hpp>
 #include <tessera/sim/input/archetypes.hpp>
 #include <tessera/sim/input/workload.hpp>
 #include <tessera/sim/model/profile.hpp>
@@ -38,8 +39,8 @@
 #include <vector>
 
 /// @file
-/// The settings of the papers' evaluations: clusters, loads, systems and measures, for each paper's page and for the
-/// page that runs one policy in all of them.
+/// The settings of the papers' evaluations: clusters, loads, systems and measures, for each paper's page and for
+/// the page that runs one policy in all of them.
 
 namespace reproduce {
 

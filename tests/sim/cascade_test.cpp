@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include <tessera/compose/fcfs.hpp>
+#include <tessera/sim/cluster/cluster_of.hpp>
 #include <tessera/sim/input/workload.hpp>
 #include <tessera/sim/model/profiles.hpp>
 #include <tessera/sim/policies/cascade_plan.hpp>
@@ -58,15 +59,13 @@ struct watched : cascade {
   std::vector<std::size_t>* homes = nullptr;  ///< Where each request starts.
   std::size_t* moves = nullptr;
 
-  template <class C>
-  std::size_t place(C& c, const request& r) {
+  std::size_t place(sim::cluster& c, const request& r) override {
     const std::size_t to = cascade::place(c, r);
     if (homes->size() <= r.index) homes->resize(r.index + 1);
     (*homes)[r.index] = to;
     return to;
   }
-  template <class C>
-  void moved(C& c, request& r) {
+  void moved(sim::cluster& c, request& r) override {
     ++*moves;
     std::size_t found = 0;
     for (std::size_t i = 0; i != c.size(); ++i) {
@@ -354,8 +353,9 @@ TEST_CASE("cascade plan: every layout covers all lengths with all instances") {
 }
 
 TEST_CASE("cascade: blocks that are set apart for a request that another buys in the end are free again") {
-  // Over a slow network a target that waits for its turn gives a pull up while the seller confirms the next bidder, and
-  // for a while two instances have set blocks apart for one request. A pull of a second or a tenth gives up often.
+  // Over a slow network a target that waits for its turn gives a pull up while the seller confirms the next bidder,
+  // and for a while two instances have set blocks apart for one request. A pull of a second or a tenth gives up
+  // often.
   for (const auto& [pulling, seeds] : {std::pair{1.0, 6}, std::pair{0.1, 24}}) {
     for (int seed = 1; seed <= seeds; ++seed) {
       std::mt19937_64 random{static_cast<std::uint64_t>(seed)};

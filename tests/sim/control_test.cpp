@@ -427,7 +427,7 @@ struct moves_once {
   template <class C>
   void arrived(C& c, request& r) {
     notes->push_back({"arrived", c.now_s(), r.index});
-    CHECK(c.at(r.where).scheduler().device_blocks_held() >= blocks{7});
+    CHECK(c.at(r.where).device_blocks_held() >= blocks{7});
     cut ? c.cut_migration(r) : c.admit(r);
     CHECK(r.state().life == (cut ? lifecycle::resident : lifecycle::waiting));
   }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include <tessera/compose/fcfs.hpp>
+#include <tessera/sim/cluster/cluster_of.hpp>
 #include <tessera/sim/input/archetypes.hpp>
 #include <tessera/sim/model/profiles.hpp>
 #include <tessera/sim/policies/disaggregated.hpp>

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Placement by headroom where prompts share prefixes.
 #include <tessera/compose/due_first.hpp>
+#include <tessera/sim/cluster/cluster_of.hpp>
 #include <tessera/sim/model/profiles.hpp>
+#include <tessera/sim/policies/by_headroom.hpp>
 #include <tessera/sim/policies/due_first.hpp>
+#include <tessera/sim/policies/learned_lengths.hpp>
 
-#include "sim/cluster_of.hpp"
+#include "sim/profile_cluster.hpp"
 #include "sim/served.hpp"
 #include "sim/toy_profile.hpp"
 #include "support/catch.hpp"
@@ -21,8 +24,9 @@ using sim::trace_row;
 using tessera_test::check_served;
 using tessera_test::row;
 
-using cluster = sim::cluster_of<tessera::due_first<sim::request, sim::scored_length, order::pacer_member, sim::kv_store>,
-                             sim::by_headroom>;
+using cluster =
+    sim::cluster_of<tessera::due_first<sim::request, sim::scored_length, order::pacer_member, sim::kv_store>,
+                    sim::by_headroom>;
 
 sim::prefill_model model() {
   return sim::calibrate_prefill(sim::step_timer{sim::find_profile("h100-96gb-qwen-32b")}, sim::default_ttft_target);
@@ -106,7 +110,7 @@ TEST_CASE("due_first: told which turns call tools it is no worse, whether memory
     return out;
   };
   const auto run = [&](std::size_t blocks, bool told) {
-    const auto o = tessera_test::cluster_of("v100-qwen2.5-7b", 1, blocks, 256);
+    const auto o = tessera_test::profile_cluster("v100-qwen2.5-7b", 1, blocks, 256);
     const auto workload = rows(told);
     const sim::run_result result = sim::run_due_first(o, workload, {}, {}, [](std::size_t) {});
     check_served(result, workload);

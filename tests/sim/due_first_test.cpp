@@ -1,14 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include <tessera/compose/due_first.hpp>
 #include <tessera/compose/fcfs.hpp>
 #include <tessera/placement/least_load.hpp>
 #include <tessera/placement/round_robin.hpp>
+#include <tessera/sim/cluster/cluster_of.hpp>
 #include <tessera/sim/input/archetypes.hpp>
 #include <tessera/sim/input/workload.hpp>
 #include <tessera/sim/model/profiles.hpp>
+#include <tessera/sim/policies/best_layout.hpp>
+#include <tessera/sim/policies/by_headroom.hpp>
 #include <tessera/sim/policies/due_first.hpp>
 #include <tessera/sim/policies/policies.hpp>
+#include <tessera/sim/policies/replanning.hpp>
+#include <tessera/sim/policies/step_bounds.hpp>
 
-#include "sim/cluster_of.hpp"
+#include "sim/profile_cluster.hpp"
 #include "sim/served.hpp"
 #include "sim/toy_profile.hpp"
 #include "support/catch.hpp"
@@ -36,7 +42,7 @@ using sim::request;
 using sim::run_result;
 using sim::trace_row;
 using tessera_test::check_served;
-using tessera_test::cluster_of;
+using tessera_test::profile_cluster;
 using tessera_test::row;
 using tessera_test::toy_cluster;
 
@@ -73,7 +79,7 @@ const sim::archetype& mix() {
 }
 /// Eight instances that it strains.
 sim::cluster_options v100s() {
-  sim::cluster_options o = cluster_of("v100-qwen2.5-7b", 8, 0, 256);
+  sim::cluster_options o = profile_cluster("v100-qwen2.5-7b", 8, 0, 256);
   o.instance.step.token_budget = tokens{2048};
   o.fabric_bytes_per_s = 75e9;
   return o;
@@ -87,7 +93,7 @@ sim::summary numbers(std::string_view policy, const sim::cluster_options& o, con
 TEST_CASE("due_first: while little is to be done, requests go to all instances in turn") {
   std::vector<trace_row> rows;
   for (int i = 0; i < 12; ++i) rows.push_back(row(100.0 * i, 20, 0, 5));
-  const auto o = cluster_of("h100-96gb-qwen-32b", 4, 0, 64);
+  const auto o = profile_cluster("h100-96gb-qwen-32b", 4, 0, 64);
   const sim::by_headroom control{sim::calibrate_prefill(o.instance.timer, sim::default_ttft_target)};
   const run_result result = cluster{o, {}, control}.run(rows, quiet);
   check_served(result, rows);
@@ -99,7 +105,7 @@ TEST_CASE("due_first: and in turn again when a burst of all sizes is over") {
   std::vector<trace_row> rows;
   for (int i = 0; i != 200; ++i) rows.push_back(row(0, 20 + static_cast<std::int64_t>(random() % 3000), 0, 20));
   for (int i = 0; i != 80; ++i) rows.push_back(row(1000 + 100.0 * i, 20, 0, 5));
-  const auto o = cluster_of("h100-96gb-qwen-32b", 4, 0, 64);
+  const auto o = profile_cluster("h100-96gb-qwen-32b", 4, 0, 64);
   const sim::by_headroom control{sim::calibrate_prefill(o.instance.timer, sim::default_ttft_target)};
   std::array<int, 4> times{};
   for (const sim::request_record& r : cluster{o, {}, control}.run(rows, quiet).requests) {
@@ -115,7 +121,7 @@ TEST_CASE("due_first: no herd of short requests where there is no long one") {
     rows.push_back(row(i / 60.0, 200, 0, random() % 30 == 0 ? 20'000 : 200));
     rows.back().score = static_cast<float>(rows.back().output_tokens);
   }
-  const auto o = cluster_of("h20-llama-3.2-3b", 8, 0, 256);
+  const auto o = profile_cluster("h20-llama-3.2-3b", 8, 0, 256);
   const sim::by_headroom control{sim::calibrate_prefill(o.instance.timer, sim::default_ttft_target)};
   const run_result r = cluster{o, {}, control}.run(rows, quiet);
   // Of 64 that arrive one after the other, eight go to each if nothing else counts.
@@ -179,7 +185,7 @@ TEST_CASE("due_first: expected lengths rise with the score, and keep the mean") 
 TEST_CASE("due_first: a bounded step with one decode takes no longer than it may, and at least half of it") {
   for (const char* name : {"v100-qwen2.5-7b", "h100-96gb-qwen-32b", "h20-llama-3.2-3b"}) {
     CAPTURE(name);
-    const auto o = cluster_of(name, 1, 0, 256);
+    const auto o = profile_cluster(name, 1, 0, 256);
     const sim::prefill_model model = sim::calibrate_prefill(o.instance.timer, sim::default_ttft_target);
     tokens before{};
     for (const double seconds : {0.05, 0.1, 0.2}) {
@@ -245,7 +251,8 @@ TEST_CASE("due_first: what has ended, was refused or has moved weighs nothing wh
     }
   }
   // The first expects much and reasons on 0; of the next six, four go to 1 and end soon, two come to 0 and stay until
-  // memory is tight there. It answers on 1, for long: the last one, which comes when the others have ended, goes to 0.
+  // memory is tight there. It answers on 1, for long: the last one, which comes when the others have ended, goes to
+  // 0.
   o.fabric_bytes_per_s = 1e6;
   std::vector<trace_row> rows{row(0, 160, 30, 500)};
   rows[0].score = 1000;
@@ -260,7 +267,7 @@ TEST_CASE("due_first: what has ended, was refused or has moved weighs nothing wh
 }
 
 TEST_CASE("due_first: and where prompts wait least, if that is the tighter of both") {
-  const auto o = cluster_of("v100-qwen2.5-7b", 2, 0, 256);
+  const auto o = profile_cluster("v100-qwen2.5-7b", 2, 0, 256);
   const sim::prefill_model model = sim::calibrate_prefill(o.instance.timer, duration{1.0});
   // One prompt of 4,000 tokens is half a second of the second that is promised, and a sixtieth of the memory.
   std::vector<trace_row> rows{row(0, 4000, 0, 5)};
@@ -297,7 +304,7 @@ TEST_CASE("due_first: behind no prompt for the sake of memory that is plenty, by
 TEST_CASE("due_first: where decoding takes least while memory is plenty, unless prompts in line take longer") {
   // One that holds 30,000 tokens decodes on 0 all the time: of 400,000, so that memory counts for nothing, but each
   // step reads them. Those that come when no prompt is in line go to 1.
-  const auto o = cluster_of("h100-80gb-llama-3.1-8b", 2, 0, 256);
+  const auto o = profile_cluster("h100-80gb-llama-3.1-8b", 2, 0, 256);
   std::vector<trace_row> rows{row(0, 30'000, 0, 5000)};
   for (int i = 0; i != 4; ++i) rows.push_back(row(10 + 5 * i, 100, 0, 100));
   // Then one to 1 with a prompt of a second, and another right after it.
@@ -319,8 +326,8 @@ TEST_CASE("due_first: where decoding takes least while memory is plenty, unless 
 }
 
 TEST_CASE("due_first: not where decoding takes least, if those who follow would wait there for each other") {
-  // One that holds 70,000 tokens decodes on 0 all the time. With so many prompts as come the others would be slower on
-  // 1 alone, or have to wait there for a place in its batch.
+  // One that holds 70,000 tokens decodes on 0 all the time. With so many prompts as come the others would be slower
+  // on 1 alone, or have to wait there for a place in its batch.
   struct all {
     double e2e_s = 0;
     std::array<int, 2> times{};
@@ -344,7 +351,7 @@ TEST_CASE("due_first: not where decoding takes least, if those who follow would 
     return found;
   };
   const auto compare = [&](std::size_t batch, double rate, std::int64_t prompt, std::int64_t output) {
-    auto o = cluster_of("h100-80gb-llama-3.1-8b", 2, 0, batch);
+    auto o = profile_cluster("h100-80gb-llama-3.1-8b", 2, 0, batch);
     const sim::prefill_model model = sim::calibrate_prefill(o.instance.timer, duration{1});
     o = sim::bounded_steps(o, sim::step_bounds(o, model, 0.05));
     const all ours = serve(o, rate, prompt, output, sim::by_headroom{model});
@@ -364,7 +371,7 @@ TEST_CASE("due_first: everything ends, no token twice, and the same again; with 
   for (std::uint64_t seed = 1; seed <= 3; ++seed) {
     auto rows = sim::generate(sim::find_workload("reasoning-chat"), 150, 8.0, seed);
     score(rows, 0.5);
-    const auto o = cluster_of("h100-96gb-qwen-32b", 3, 700, 64);
+    const auto o = profile_cluster("h100-96gb-qwen-32b", 3, 700, 64);
     double whole = 0;
     for (int without = 0; without != 7; ++without) {
       CAPTURE(seed, without);
@@ -388,14 +395,14 @@ TEST_CASE("due_first: everything ends, no token twice, and the same again; with 
 
 TEST_CASE("due_first: stages where batches wait for their longest, none where memory binds") {
   const auto long_tailed = all_answer(sim::generate(sim::find_workload("r1-servegen"), 1500, 90.0, 1));
-  const auto h20 = cluster_of("h20-llama-3.2-3b", 16, 0, 1024);
+  const auto h20 = profile_cluster("h20-llama-3.2-3b", 16, 0, 1024);
   CHECK(sim::plan_cascade(h20, long_tailed, 90.0, sim::layout::steady).gain > 1.25);
   CHECK(sim::run_due_first(h20, long_tailed, long_tailed, {}, quiet).measures.count("market_offers") == 1);
   CHECK(sim::run_due_first(h20, long_tailed, long_tailed, {.stages = false}, quiet).measures.count("market_offers") ==
         0);
 
   const auto chat = sim::generate(sim::find_workload("arena-chat"), 1500, 14.2, 1);
-  const auto h100 = cluster_of("h100-96gb-qwen-32b", 8, 0, 256);
+  const auto h100 = profile_cluster("h100-96gb-qwen-32b", 8, 0, 256);
   const double gain = sim::plan_cascade(h100, chat, 14.2, sim::layout::steady).gain;
   CHECK(gain >= 1);
   CHECK(gain < 1.1);
@@ -403,7 +410,7 @@ TEST_CASE("due_first: stages where batches wait for their longest, none where me
 }
 
 TEST_CASE("due_first: no stages where the planner expects much of them and a trial finds nothing") {
-  auto h20 = cluster_of("h20-llama-3.2-3b", 8, 0, 1024);
+  auto h20 = profile_cluster("h20-llama-3.2-3b", 8, 0, 1024);
   const auto none = [&](const std::vector<trace_row>& rows, double rate) {
     CHECK(sim::plan_cascade(h20, rows, rate, sim::layout::steady, h20.instances / 4).gain > 1.25);
     const run_result r = sim::run_due_first(h20, rows, rows, {}, quiet);
@@ -436,7 +443,7 @@ struct tried_layouts {
   sim::prefill_model model = sim::calibrate_prefill(options.instance.timer, sim::default_ttft_target);
   std::vector<tokens> steps = sim::step_bounds(options, model, due_first_config{}.step_s);
   sim::progress_callback progress = quiet;
-  sim::layout_trials<scheduler> trials{sim::bounded_steps(options, steps), model, {}, progress};
+  sim::layout_trials trials{sim::bounded_steps(options, steps), model, sim::engines_of<scheduler>(), progress};
 
   tried_layouts(sim::cluster_options o, std::vector<trace_row> seen, double requests_a_second)
       : options{std::move(o)}, rows{std::move(seen)}, rate{requests_a_second} {}
@@ -460,7 +467,7 @@ struct tried_stages : tried_layouts {
               sim::plan_cascade(options, rows, rate, sim::layout::steady), sim::plan_cascade(options, rows, rate)} {}
 
   [[nodiscard]] static sim::cluster_options promising(double tpot_s) {
-    sim::cluster_options o = cluster_of("h20-llama-3.2-3b", 16, 0, 1024);
+    sim::cluster_options o = profile_cluster("h20-llama-3.2-3b", 16, 0, 1024);
     o.promised.tpot_s = tpot_s;
     return o;
   }
@@ -576,7 +583,7 @@ TEST_CASE("due_first: where nothing can be tried, prompts in stages stay as they
 }
 
 TEST_CASE("due_first: prompts bounded in stages are worth their time to first token") {
-  const auto h20 = cluster_of("h20-llama-3.2-3b", 16, 0, 1024);
+  const auto h20 = profile_cluster("h20-llama-3.2-3b", 16, 0, 1024);
   const auto rows = all_answer(sim::generate(sim::find_workload("sharegpt"), 3000, 92, 2));
   const auto history = all_answer(sim::generate(sim::find_workload("sharegpt"), 3000, 92, 3));
   const run_result bounded = sim::run_due_first(h20, rows, history, {}, quiet);
@@ -592,7 +599,7 @@ TEST_CASE("due_first: the last rows all come at once, so that there is nothing t
   std::vector<trace_row> history;
   for (int i = 0; i != 300; ++i) history.push_back(row(1e-4 * i, i % 30 == 0 ? 20'000 : 280, 0, 2));
   for (int i = 0; i != 8100; ++i) history.push_back(row(600, i % 30 == 0 ? 20'000 : 280, 0, 2));
-  const auto h20 = cluster_of("h20-llama-3.2-3b", 8, 0, 1024);
+  const auto h20 = profile_cluster("h20-llama-3.2-3b", 8, 0, 1024);
   const std::vector<trace_row> rows(10, row(0, 280, 0, 2));
   check_served(sim::run_due_first(h20, rows, history, {}, quiet), rows);
 }
@@ -651,7 +658,7 @@ TEST_CASE("due_first: prompts apart from decodes where a trial says that it pays
   CHECK(sim::run_due_first(v100, rows, {}, {}, quiet).numbers.placement.starts_with("headroom"));
 
   const auto chat = sim::generate(sim::find_workload("arena-chat"), 1000, 14.2, 1);
-  const auto h100 = cluster_of("h100-96gb-qwen-32b", 8, 0, 256);
+  const auto h100 = profile_cluster("h100-96gb-qwen-32b", 8, 0, 256);
   CHECK(sim::run_due_first(h100, chat, chat, {}, quiet).numbers.placement == "headroom");
 }
 
@@ -670,7 +677,7 @@ std::vector<trace_row> alike_rows(std::size_t n, double rate, std::uint64_t seed
 
 TEST_CASE(
     "due_first: longer steps double until they are as good as unbounded, and half of a promised TPOT is among them") {
-  auto o = cluster_of("h200-141gb-x2-llama-3.3-70b", 2, 0, 256);
+  auto o = profile_cluster("h200-141gb-x2-llama-3.3-70b", 2, 0, 256);
   const sim::prefill_model model = sim::calibrate_prefill(o.instance.timer, sim::default_ttft_target);
   const auto seconds = [&](std::initializer_list<double> all) {
     std::vector<std::vector<tokens>> bounds;
@@ -688,7 +695,7 @@ TEST_CASE(
 }
 
 TEST_CASE("due_first: steps are longer where prompts wait because decodes leave them too little") {
-  const auto h200 = cluster_of("h200-141gb-x2-llama-3.3-70b", 1, 0, 256);
+  const auto h200 = profile_cluster("h200-141gb-x2-llama-3.3-70b", 1, 0, 256);
   const auto rows = alike_rows(3000, 8, 1);
   const run_result longer = sim::run_due_first(h200, rows, {}, {}, quiet);
   const run_result never = sim::run_due_first(h200, rows, {}, {.least_step_gain = 1e9}, quiet);
@@ -706,7 +713,7 @@ TEST_CASE("due_first: steps are longer where prompts wait because decodes leave 
 
 TEST_CASE(
     "due_first: where prompts alone fill an instance, who has a short one need not wait for those with long ones") {
-  const auto h100 = cluster_of("h100-80gb-llama-3.1-8b", 1, 0, 256);
+  const auto h100 = profile_cluster("h100-80gb-llama-3.1-8b", 1, 0, 256);
   std::vector<trace_row> rows = alike_rows(1500, 7.5, 3);
   const auto mean_of = [&](const run_result& run, bool long_ones) {
     double sum = 0;
@@ -735,7 +742,7 @@ TEST_CASE(
 }
 
 TEST_CASE("due_first: longer steps that there are need not gain as much as new ones, and are given up for shorter") {
-  tried_layouts t{cluster_of("h200-141gb-x2-llama-3.3-70b", 1, 0, 256), alike_rows(1500, 7.5, 1), 7.5};
+  tried_layouts t{profile_cluster("h200-141gb-x2-llama-3.3-70b", 1, 0, 256), alike_rows(1500, 7.5, 1), 7.5};
   const auto longer = sim::longer_steps(t.options, t.model, 0.05);
   t.trials.going_on(t.rows, 6000);
   std::vector<double> took{t.trials.together().e2e_s};
@@ -765,7 +772,7 @@ TEST_CASE("due_first: longer steps that there are need not gain as much as new o
 }
 
 TEST_CASE("due_first: steps of 200 ms where those of 100 gain nothing") {
-  tried_layouts t{cluster_of("rtxpro6000-llama-3.1-8b", 1, 0, 256), alike_rows(1500, 1.25, 1, 8600, 155), 1.25};
+  tried_layouts t{profile_cluster("rtxpro6000-llama-3.1-8b", 1, 0, 256), alike_rows(1500, 1.25, 1, 8600, 155), 1.25};
   const auto longer = sim::longer_steps(t.options, t.model, 0.05);
   t.trials.going_on(t.rows, 6000);
   const double usual = t.trials.together().e2e_s;
@@ -778,7 +785,7 @@ TEST_CASE("due_first: steps of 200 ms where those of 100 gain nothing") {
 }
 
 TEST_CASE("due_first: a plan says why, also where there is nothing to choose from") {
-  tried_layouts t{cluster_of("h100-80gb-llama-3.1-8b", 1, 0, 256), alike_rows(200, 5, 1), 5};
+  tried_layouts t{profile_cluster("h100-80gb-llama-3.1-8b", 1, 0, 256), alike_rows(200, 5, 1), 5};
   const due_first_config alone{.stages = false, .pools = false};
   CHECK(t.best(alone, {}).why == "no other layout can be tried");
   const auto longer = sim::longer_steps(t.options, t.model, 0.05);
@@ -801,7 +808,7 @@ TEST_CASE("due_first: a trial of traffic that goes on is no longer than four tim
 
 TEST_CASE("due_first: pools have to pay at a higher rate, too, for they have nothing left for it") {
   const auto paid = [](double rate, double faster) {
-    tried_layouts t{cluster_of("v100-qwen2.5-7b", 8, 0, 256), alike_rows(1000, rate, 1), rate};
+    tried_layouts t{profile_cluster("v100-qwen2.5-7b", 8, 0, 256), alike_rows(1000, rate, 1), rate};
     const sim::instance_layout best = t.best({}, {}, {}, faster * rate);
     const sim::pool_sizes sizes{.prefill = 6, .decode = 2};
     std::array<std::array<double, 2>, 2> took{};
@@ -849,7 +856,7 @@ TEST_CASE("due_first: pools are left when more come than they carry") {
   for (std::size_t i = 1500; i != rows.size(); ++i) {
     rows[i].arrival_s = rows[1499].arrival_s + (rows[i].arrival_s - rows[1499].arrival_s) / 1.6;
   }
-  const auto v100 = cluster_of("v100-qwen2.5-7b", 8, 0, 256);
+  const auto v100 = profile_cluster("v100-qwen2.5-7b", 8, 0, 256);
   const run_result r = sim::run_due_first(v100, rows, {}, {}, quiet);
   check_served(r, rows);
   CHECK(r.numbers.placement.find("pools, headroom") != std::string::npos);
@@ -964,7 +971,8 @@ TEST_CASE("due_first: steps are as long as the promised TPOT allows where that k
 }
 
 TEST_CASE("due_first: told what is promised it keeps no less, with as many of mixed lengths here at any time") {
-  // Trials that are too short, or that only ask which promises are broken, see pools pay here: they keep a tenth less.
+  // Trials that are too short, or that only ask which promises are broken, see pools pay here: they keep a tenth
+  // less.
   for (const std::uint64_t seed : {1U, 2U}) {
     sim::random_engine random{seed};
     std::vector<trace_row> rows;
@@ -972,7 +980,7 @@ TEST_CASE("due_first: told what is promised it keeps no less, with as many of mi
       const std::int64_t prompt = lognormal(random, 665, 1, 16, 7000);
       rows.push_back(row(0, prompt, 0, lognormal(random, 148, 0.8, 1, 1500)));
     }
-    auto h100 = cluster_of("h100-96gb-qwen-32b", 12, 0, 256);
+    auto h100 = profile_cluster("h100-96gb-qwen-32b", 12, 0, 256);
     h100.in_flight = 600;
     const auto kept = [&] {
       const run_result r = sim::run_due_first(h100, rows, {}, {}, quiet);
@@ -988,7 +996,7 @@ TEST_CASE("due_first: told what is promised it keeps no less, with as many of mi
 
 TEST_CASE("due_first: where agents are too many, a weight lets the calls of young programs go first") {
   const auto rows = sim::generate(sim::find_workload("agentic"), 600, 4, 3);
-  sim::cluster_options o = cluster_of("h100-96gb-qwen-32b", 1, 0, 64);
+  sim::cluster_options o = profile_cluster("h100-96gb-qwen-32b", 1, 0, 64);
   o.prefix_cache = true;
   const auto mean_wait = [&](double weight) {
     due_first_config c;
@@ -1011,7 +1019,7 @@ TEST_CASE("due_first: where agents are too many, a weight lets the calls of youn
 TEST_CASE("due_first: ahead of PASCAL's and of PARS's own policy where theirs is strained") {
   auto rows = sim::generate(sim::find_workload("arena-chat"), 2000, 17.0, 3);
   score(rows, 0.8);
-  const auto h100 = cluster_of("h100-96gb-qwen-32b", 8, 0, 256);
+  const auto h100 = profile_cluster("h100-96gb-qwen-32b", 8, 0, 256);
   const sim::summary ours = numbers("due-first", h100, rows);
   const sim::summary theirs = numbers("pascal", h100, rows);
   CHECK(ours.ttft.mean < theirs.ttft.mean);
@@ -1023,7 +1031,7 @@ TEST_CASE("due_first: ahead of PASCAL's and of PARS's own policy where theirs is
   auto burst = all_answer(sim::generate(sim::find_workload("r1-servegen"), 1500, 1.0, 3));
   for (trace_row& r : burst) r.arrival_s = 0;
   score(burst, 0.8);
-  const auto one = cluster_of("h200-llama-3.1-8b", 1, 9000, 256);
+  const auto one = profile_cluster("h200-llama-3.1-8b", 1, 9000, 256);
   const double per_token = numbers("due-first", one, burst).normalized_latency.mean;
   CHECK(per_token < 0.95 * numbers("pars", one, burst).normalized_latency.mean);
   CHECK(per_token < 0.5 * numbers("fcfs", one, burst).normalized_latency.mean);

@@ -3,13 +3,16 @@
 #include <tessera/compose/fcfs.hpp>
 #include <tessera/compose/pars.hpp>
 #include <tessera/compose/pascal.hpp>
+#include <tessera/rank/length_distribution.hpp>
 #include <tessera/sim/cluster/cluster_of.hpp>
 #include <tessera/sim/cluster/cluster_size.hpp>
 #include <tessera/sim/error.hpp>
 #include <tessera/sim/input/workload.hpp>
+#include <tessera/sim/policies/by_headroom.hpp>
 #include <tessera/sim/policies/cascade.hpp>
 #include <tessera/sim/policies/disaggregated.hpp>
 #include <tessera/sim/policies/due_first.hpp>
+#include <tessera/sim/policies/learned_lengths.hpp>
 #include <tessera/sim/policies/policies.hpp>
 #include <tessera/sim/report/explanation.hpp>
 
@@ -78,7 +81,8 @@ timeline explain(cluster_options o, const std::vector<trace_row>& rows, std::siz
 
 TEST_CASE("who loses its blocks is told for whom, and how it comes back", "[sim]") {
   // 8 blocks. Both prompts take 3; at 0.5 s the first takes a fourth, at 1 s the second. With its 65th token, in the
-  // 18th step, the first needs a fifth, and there is none. Until it ends, with its 30th token, there is no room for 4.
+  // 18th step, the first needs a fifth, and there is none. Until it ends, with its 30th token, there is no room
+  // for 4.
   const std::vector<trace_row> rows{row(0, 48, 0, 30), row(0, 48, 0, 30)};
   const timeline t = explain<fcfs<request>, sim::placed<>>(toy_cluster(1, 8), rows, 1);
   CHECK(t.lines == std::vector<std::string>{"0 - arrived", "0 0 placed", "0.5 0 starts", "0.5-1 0 computes",
@@ -98,8 +102,8 @@ TEST_CASE("who loses its blocks is told for whom, and how it comes back", "[sim]
 }
 
 TEST_CASE("a change of phase, and where it leads, is told", "[sim]") {
-  // Each reasons alone on an instance. The second has its fourth token at 1.25 s, and goes on where nobody reasons any
-  // more, with the KV of 19 tokens, which cross at 1000 bytes a second.
+  // Each reasons alone on an instance. The second has its fourth token at 1.25 s, and goes on where nobody reasons
+  // any more, with the KV of 19 tokens, which cross at 1000 bytes a second.
   const std::vector<trace_row> rows{row(0, 16, 40, 1), row(0, 16, 4, 4), row(0, 16, 1, 1)};
   using control = sim::placed<placement::pascal_arrival, placement::pascal_migrate_always>;
   const timeline t = explain<pascal<request>, control>(toy_cluster(3, 64), rows, 1);

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-// Every number of every published policy on every built-in workload, with two seeds, as it was before: tests/sim/golden.csv.
-// Where a change means to alter what a policy does, the environment variable TESSERA_GOLDEN names a file to which the
-// new lines are written.
+// Every number of every published policy on every built-in workload, with two seeds, as it was before:
+// tests/sim/golden.csv. Where a change means to alter what a policy does, the environment variable TESSERA_GOLDEN names
+// a file to which the new lines are written.
 #include <tessera/sim/input/workload.hpp>
 #include <tessera/sim/policies/policies.hpp>
 #include <tessera/sim/report/report.hpp>
 
-#include "sim/cluster_of.hpp"
+#include "sim/profile_cluster.hpp"
 #include "support/catch.hpp"
 
 #include <fmt/format.h>
@@ -46,15 +46,14 @@ std::vector<std::string> lines_of(const sim::workload& w, std::uint64_t seed) {
   std::int64_t longest = 0;
   for (const sim::trace_row& r : rows) longest = std::max(longest, r.prompt_tokens + r.output_tokens);
   const auto blocks = static_cast<std::size_t>(2 * longest / 16 + 8);
-  sim::cluster_options o = tessera_test::cluster_of("h100-96gb-qwen-32b", 4, blocks, 12);
+  sim::cluster_options o = tessera_test::profile_cluster("h100-96gb-qwen-32b", 4, blocks, 12);
   o.prefix_cache = true;
   o.instance.times_scheduler = false;
   std::vector<std::string> out;
   for (const sim::policy& p : sim::published_policies()) {
     const sim::run_result r = p.run(o, rows, [](std::size_t) {});
-    out.push_back(fmt::format("{},{},{},{:016x},{:.6f},{:.6f},{},{}", w.name, seed, p.name,
-                              digest(sim::format_csv(r)), r.numbers.ttft.mean, r.numbers.e2e.mean,
-                              r.numbers.preemptions, r.numbers.migrations));
+    out.push_back(fmt::format("{},{},{},{:016x},{:.6f},{:.6f},{},{}", w.name, seed, p.name, digest(sim::format_csv(r)),
+                              r.numbers.ttft.mean, r.numbers.e2e.mean, r.numbers.preemptions, r.numbers.migrations));
   }
   return out;
 }

@@ -2,6 +2,7 @@
 #include <tessera/compose/fcfs.hpp>
 #include <tessera/compose/pascal.hpp>
 #include <tessera/compose/round_robin.hpp>
+#include <tessera/sim/cluster/engine_of.hpp>
 #include <tessera/sim/cluster/instance.hpp>
 #include <tessera/sim/model/profiles.hpp>
 
@@ -25,7 +26,7 @@ using tessera_test::toy_cluster;
 template <class Scheduler>
 struct bench {
   explicit bench(const sim::instance_options& o, const typename Scheduler::config& config = {})
-      : options{o}, one{options, config} {}
+      : options{o}, engines{sim::engines_of<Scheduler>(config)}, one{options, engines} {}
 
   request& add(double now, std::int64_t prompt, std::int64_t reasoning, std::int64_t output) {
     request& r = all.emplace_back();
@@ -52,9 +53,14 @@ struct bench {
     return end;
   }
 
+  [[nodiscard]] const Scheduler& scheduler() const {
+    return static_cast<const sim::engine_of<Scheduler>&>(one.scheduler()).scheduler();
+  }
+
   sim::instance_options options;
   std::deque<request> all;
-  sim::instance<Scheduler> one;
+  sim::engine_maker engines;
+  sim::instance one;
   std::vector<std::size_t> finished;
   std::vector<std::size_t> prefilled;
   std::vector<std::size_t> answers;
@@ -136,7 +142,7 @@ TEST_CASE("instance: one request alone takes the sum of its steps") {
   // Nothing to run: no step.
   b.one.start_step(t);
   CHECK(!b.one.running());
-  CHECK(!b.one.scheduler().plan_pending());
+  CHECK(!b.scheduler().plan_pending());
 }
 
 TEST_CASE("instance: a step takes its copies, and then its kernels") {
@@ -273,7 +279,7 @@ TEST_CASE("instance: what placement reads of the phases") {
   CHECK(b.one.reasoning() == 0);
   CHECK(b.one.fresh_answers(tokens{1000}) == 0);  // the talker is done
   CHECK(b.one.slo_met(t));
-  CHECK(b.one.scheduler().resident_count() == 1);
+  CHECK(b.one.load().resident == 1);
   for (int i = 0; i < 94; ++i) t = b.step(t);
   CHECK(b.finished == std::vector<std::size_t>{0});
   CHECK(b.one.reasoning() == 0);
@@ -293,7 +299,7 @@ TEST_CASE("instance: a request goes elsewhere with its progress") {
   a.one.evacuate(r);
   CHECK(a.one.fresh_answers(tokens{500}) == 1);
   CHECK(a.one.reasoning() == 0);
-  CHECK(a.one.scheduler().resident_count() == 1);
+  CHECK(a.one.load().resident == 1);
   REQUIRE(b.one.adopt(r) == status::accepted);
   CHECK(b.one.fresh_answers(tokens{500}) == 1);
   CHECK(b.one.reasoning() == 0);

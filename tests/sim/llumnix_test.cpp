@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include <tessera/compose/fcfs.hpp>
+#include <tessera/sim/cluster/cluster_of.hpp>
 #include <tessera/sim/policies/llumnix.hpp>
 #include <tessera/sim/report/report.hpp>
 
@@ -33,9 +34,9 @@ run_result run(const sim::cluster_options& options, Control control, const std::
 
 /// Writes down where it sends who comes between 5 and 20 s.
 struct watched : sim::llumnix {
+  watched(const sim::llumnix::config& c, std::vector<std::uint32_t>* where) : sim::llumnix{c}, to{where} {}
   std::vector<std::uint32_t>* to;
-  template <class C>
-  std::size_t place(C& c, const request& r) {
+  std::size_t place(sim::cluster& c, const request& r) override {
     const std::size_t i = sim::llumnix::place(c, r);
     if (c.now_s() > 5 && c.now_s() < 20) to->push_back(static_cast<std::uint32_t>(i));
     return i;
@@ -81,7 +82,7 @@ TEST_CASE("llumnix: of an instance that has died and that nobody knows of it is 
   for (int i = 0; i != 4; ++i) rows.push_back(row(6 + 0.01 * i, 10, 0, 4));
   std::vector<std::uint32_t> to;
   const sim::llumnix::config stays{.low = -1e9, .high = 1e9};
-  check_served(run(options, watched{sim::llumnix{stays}, &to}, rows), rows);
+  check_served(run(options, watched{stays, &to}, rows), rows);
   REQUIRE(to.size() == 4);
   CHECK(std::count(to.begin(), to.end(), 0U) == 2);
 }

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include <tessera/compose/fcfs.hpp>
+#include <tessera/sim/cluster/cluster_of.hpp>
 #include <tessera/sim/input/archetypes.hpp>
 #include <tessera/sim/input/workload.hpp>
 #include <tessera/sim/model/profiles.hpp>
 #include <tessera/sim/policies/due_first.hpp>
 #include <tessera/sim/policies/policies.hpp>
+#include <tessera/sim/policies/replanning.hpp>
 
-#include "sim/cluster_of.hpp"
+#include "sim/profile_cluster.hpp"
 #include "sim/served.hpp"
 #include "sim/toy_profile.hpp"
 #include "support/catch.hpp"
@@ -34,7 +36,7 @@ using sim::run_result;
 using sim::seen_output;
 using sim::trace_row;
 using tessera_test::check_served;
-using tessera_test::cluster_of;
+using tessera_test::profile_cluster;
 
 constexpr auto quiet = [](std::size_t) {};
 constexpr float nan = std::numeric_limits<float>::quiet_NaN();
@@ -477,7 +479,7 @@ TEST_CASE("replanning: a line of long ones is no change of the traffic") {
   for (trace_row& r : rows) {
     r.score = static_cast<float>(std::log(static_cast<double>(r.output_tokens)) + 0.3 * sim::normal(random, 0, 1));
   }
-  const run_result r = sim::run_due_first(cluster_of("h200-llama-3.1-8b", 1, 0, 64), rows, {}, {}, quiet);
+  const run_result r = sim::run_due_first(profile_cluster("h200-llama-3.1-8b", 1, 0, 64), rows, {}, {}, quiet);
   check_served(r, rows);
   CHECK(r.numbers.load.state == sim::load_state::overload);
   CHECK(r.measures.at("shifts") == 0);
@@ -486,7 +488,7 @@ TEST_CASE("replanning: a line of long ones is no change of the traffic") {
 TEST_CASE("replanning: a night changes nothing") {
   auto rows = long_tailed(2500, 60, 1);
   for (std::size_t i = 1500; i != rows.size(); ++i) rows[i].arrival_s += 7200;
-  auto h20 = cluster_of("h20-llama-3.2-3b", 16, 0, 1024);
+  auto h20 = profile_cluster("h20-llama-3.2-3b", 16, 0, 1024);
   listener heard;
   h20.watcher = &heard;
   const run_result r = sim::run_due_first(h20, rows, {}, {.pools = false}, quiet);
@@ -555,7 +557,7 @@ TEST_CASE("replanning: layouts that change at any moment, while instances die, l
 TEST_CASE("replanning: a server that knows nothing comes to the stages that one with a history begins with") {
   const auto rows = long_tailed(1500, 60, 1);
   const auto history = long_tailed(1500, 60, 2);
-  auto h20 = cluster_of("h20-llama-3.2-3b", 16, 0, 1024);
+  auto h20 = profile_cluster("h20-llama-3.2-3b", 16, 0, 1024);
   listener heard;
   h20.watcher = &heard;
   const run_result learns = sim::run_due_first(h20, rows, {}, {}, quiet);
@@ -593,7 +595,7 @@ TEST_CASE("replanning: traffic that changes in the middle is noticed, and what i
     r.arrival_s += 60;
     rows.push_back(r);
   }
-  auto h20 = cluster_of("h20-llama-3.2-3b", 16, 0, 1024);
+  auto h20 = profile_cluster("h20-llama-3.2-3b", 16, 0, 1024);
   listener heard;
   h20.watcher = &heard;
   const run_result r = sim::run_due_first(h20, rows, {}, {.pools = false}, quiet);
@@ -619,7 +621,7 @@ TEST_CASE("replanning: pools come and go with the load, and nobody is lost or se
   const sim::archetype& mix = *std::find_if(sim::archetypes().begin(), sim::archetypes().end(),
                                             [](const sim::archetype& a) { return a.name == "mix"; });
   const auto rows = sim::generate(mix, {{80, 28}, {60, 8}}, 3, 1);
-  auto v100 = cluster_of("v100-qwen2.5-7b", 8, 0, 256);
+  auto v100 = profile_cluster("v100-qwen2.5-7b", 8, 0, 256);
   v100.instance.step.token_budget = tokens{2048};
   v100.fabric_bytes_per_s = 75e9;
   for (const bool waits : {false, true}) {
@@ -638,7 +640,7 @@ TEST_CASE("replanning: pools come and go with the load, and nobody is lost or se
 TEST_CASE("replanning: traffic that always has as many requests here is told from traffic that comes as it likes") {
   const auto rows = sim::generate(sim::find_workload("alpaca-chat"), 3000, 12, 1);
   const auto seen = [&](std::size_t in_flight) {
-    auto o = cluster_of("h100-96gb-qwen-32b", 4, 0, 256);
+    auto o = profile_cluster("h100-96gb-qwen-32b", 4, 0, 256);
     o.in_flight = in_flight;
     sim::learned_lengths lengths;
     std::vector<sim::seen_traffic> all;
@@ -673,7 +675,7 @@ TEST_CASE("replanning: of a burst with scores the order is known before anything
     r.arrival_s = 0;
     r.score = static_cast<float>(std::log(static_cast<double>(r.output_tokens)) + 0.5 * sim::normal(random, 0, 1)) - 9;
   }
-  auto one = cluster_of("h200-llama-3.1-8b", 1, 0, 64);
+  auto one = profile_cluster("h200-llama-3.1-8b", 1, 0, 64);
   const run_result by_scores = sim::run_due_first(one, rows, {}, {}, quiet);
   const run_result without = sim::run_due_first(one, rows, {}, {.predicts = false}, quiet);
   check_served(by_scores, rows);

@@ -272,7 +272,7 @@ struct checks_views {
     for (std::size_t i = 0; i != c.size(); ++i) {
       std::int64_t known = 0;
       for (const std::uint64_t hash : r.prefix_hashes()) {
-        if (!c.at(i).started() || !c.at(i).scheduler().store().knows(hash)) break;
+        if (!c.at(i).started() || c.at(i).scheduler().known_blocks({&hash, 1}) == 0) break;
         ++known;
       }
       const std::int64_t cached = 16 * std::min(known, (r.prompt.count() - 1) / 16);

@@ -10,7 +10,7 @@
 namespace tessera_test {
 
 /// Instances of a profile, with room on the host. `blocks`: 0 for as many as the profile has.
-inline tessera::sim::cluster_options cluster_of(std::string_view profile, std::size_t instances, std::size_t blocks,
+inline tessera::sim::cluster_options profile_cluster(std::string_view profile, std::size_t instances, std::size_t blocks,
                                                 std::size_t max_batch) {
   const tessera::sim::profile p = tessera::sim::find_profile(profile);
   const tessera::tokens block_size{16};
