@@ -78,9 +78,9 @@ double shares(Gate gate, std::int64_t a, std::int64_t b) {
   gate.weights[1] = b;
   shop<Gate> x{gate};
   std::mt19937_64 random{5};
-  for (int i = 0; i != 12'000; ++i) {
+  for (int i = 0; i != 3'000; ++i) {
     for (std::uint32_t t = 0; t != 2; ++t) {
-      while (x.waiting[t] < 32) x.submit(t, 150 + static_cast<std::int64_t>(random() % 100));
+      while (x.waiting[t] < 32) x.submit(t, 30 + static_cast<std::int64_t>(random() % 20));
     }
     x.step();
   }
