@@ -7,6 +7,7 @@
 #include <tessera/compose/pascal_paced.hpp>
 
 #include "support/catch.hpp"
+#include "support/is_slow.hpp"
 #include "support/read_engine.hpp"
 
 #include <algorithm>
@@ -84,7 +85,7 @@ void check(const std::vector<job>& jobs, const typename Scheduler::config& confi
 
 TEST_CASE("no order: the longest time in the system is never below that of arrival order") {
   std::mt19937 random{11};
-  for (int k = 0; k != 40; ++k) {
+  for (int k = 0; k != (tessera_test::is_slow ? 15 : 40); ++k) {
     const std::vector<job> jobs = random_jobs(random);
     check<fcfs<request>>(jobs, {.watermark = 0});
     check<pars<request>>(jobs, {.watermark = 0});
@@ -107,7 +108,7 @@ double token_seconds(const std::vector<job>& jobs, const std::deque<request>& al
 TEST_CASE("no order: where nobody is interrupted, waiting weighted by length is conserved") {
   std::mt19937 random{12};
   bool other_order = false;
-  for (int k = 0; k != 40; ++k) {
+  for (int k = 0; k != (tessera_test::is_slow ? 15 : 40); ++k) {
     std::vector<job> jobs = random_jobs(random);
     // Answers alone, and readers who never run dry: neither composition interrupts.
     for (job& j : jobs) j.reasons = 0;

@@ -15,6 +15,7 @@
 #include <tessera/order/ranked.hpp>
 
 #include "support/catch.hpp"
+#include "support/is_slow.hpp"
 
 #include <algorithm>
 #include <cstddef>
@@ -103,7 +104,7 @@ TEST_CASE("n skipped requests at the head do not stop requests without an image"
 
 namespace {
 
-/// The mean batch, of 64, over 3,000 steps in which 300 requests wait with adapters and tenants drawn from 12.
+/// The mean batch, of 64, over all steps, in which 300 requests wait with adapters and tenants drawn from 12.
 template <class Gate>
 double mean_batch() {
   auto storage = storage_for<scheduler_of<Gate>>({.requests = 1000, .blocks = 65'536, .residents = 64});
@@ -111,7 +112,7 @@ double mean_batch() {
   std::deque<request> requests;
   std::mt19937_64 random{1};
   std::size_t entries = 0;
-  constexpr int steps = 3000;
+  constexpr int steps = tessera_test::is_slow ? 1000 : 3000;
   for (int i = 0; i != steps; ++i) {
     while (s.waiting_count() < 300) {
       request& r = requests.emplace_back();

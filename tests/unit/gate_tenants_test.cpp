@@ -10,6 +10,7 @@
 #include <tessera/kv/row_tables.hpp>
 
 #include "support/catch.hpp"
+#include "support/is_slow.hpp"
 
 #include <algorithm>
 #include <array>
@@ -73,14 +74,14 @@ struct shop {
 
 /// What the second tenant generates for each token of the first, where both always have requests waiting.
 template <class Gate>
-double shares(Gate gate, std::int64_t a, std::int64_t b) {
+double shares(Gate gate, std::int64_t a, std::int64_t b, int steps = tessera_test::is_slow ? 1'500 : 3'000) {
   gate.weights[0] = a;
   gate.weights[1] = b;
   shop<Gate> x{gate};
   std::mt19937_64 random{5};
-  for (int i = 0; i != 12'000; ++i) {
+  for (int i = 0; i != steps; ++i) {
     for (std::uint32_t t = 0; t != 2; ++t) {
-      while (x.waiting[t] < 32) x.submit(t, 150 + static_cast<std::int64_t>(random() % 100));
+      while (x.waiting[t] < 32) x.submit(t, 30 + static_cast<std::int64_t>(random() % 20));
     }
     x.step();
   }
@@ -104,9 +105,10 @@ TEST_CASE("tenants: shares are as the weights, whatever their sizes") {
     CAPTURE(a, b);
     const double wanted = static_cast<double>(b) / static_cast<double>(a);
     CHECK(shares(gate::fair_tenants{}, a, b) == tessera_test::approx(wanted).epsilon(0.03));
-    // Within a quantum, which grows with the weight.
+    // Within a quantum, which grows with the weight: the largest takes more steps to disappear in the sum.
     if (b > 10'000) continue;
-    CHECK(shares(gate::tenant_deficits{.quantum = 1}, a, b) == tessera_test::approx(wanted).epsilon(0.05));
+    const int steps = tessera_test::is_slow && b <= 3'000 ? 1'500 : 3'000;
+    CHECK(shares(gate::tenant_deficits{.quantum = 1}, a, b, steps) == tessera_test::approx(wanted).epsilon(0.05));
   }
 }
 

@@ -9,6 +9,7 @@
 #include <tessera/preempt/recompute.hpp>
 
 #include "support/catch.hpp"
+#include "support/is_slow.hpp"
 #include "support/step_engine.hpp"
 
 #include <cstddef>
@@ -184,7 +185,7 @@ TEST_CASE("own order: hears once of each request that ends or is given up, and o
         live[&r] = now;
       }
     };
-    for (int step = 0; step != 1500; ++step) {
+    for (int step = 0; step != (tessera_test::is_slow ? 1000 : 1500); ++step) {
       // One draw per statement: the order of arguments is the compiler's.
       const std::int64_t prompt = 1 + below(30);
       const std::int64_t output = 1 + below(20);

@@ -6,6 +6,7 @@
 
 #include "support/allocation_guard.hpp"
 #include "support/catch.hpp"
+#include "support/is_slow.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -159,7 +160,7 @@ TEST_CASE("a token pacer equals the list of its tokens on random schedules", "[p
   const auto draw = [&](std::int64_t lo, std::int64_t hi) {
     return std::uniform_int_distribution<std::int64_t>{lo, hi}(random);
   };
-  for (int round = 0; round != 2000; ++round) {
+  for (int round = 0; round != (tessera_test::is_slow ? 400 : 2000); ++round) {
     const std::int64_t tpot = draw(1, 20);
     ns_pacer p{every(tpot)};
     listed_schedule s{tpot, {}, {}};
@@ -193,7 +194,7 @@ TEST_CASE("in floating point a release time and the count at it agree to the las
   std::mt19937_64 random{7};
   std::uniform_real_distribution<double> gap{0.0, 0.25};
   std::uniform_real_distribution<double> pace{1e-3, 0.3};
-  for (int round = 0; round != 300; ++round) {
+  for (int round = 0; round != (tessera_test::is_slow ? 60 : 300); ++round) {
     tessera::token_pacer p{{.tpot = tessera::duration{pace(random)}, .ttfat = {}}};
     double now = round % 2 == 0 ? 0 : gap(random) * 1e6;
     for (int i = 0; i != 40; ++i) {

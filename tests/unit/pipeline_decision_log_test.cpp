@@ -8,6 +8,7 @@
 
 #include "support/allocation_guard.hpp"
 #include "support/catch.hpp"
+#include "support/is_slow.hpp"
 #include "support/logged_engine.hpp"
 
 #include <algorithm>
@@ -106,7 +107,7 @@ replay_result read_and_replay() {
 
 TEMPLATE_TEST_CASE("any calls are made again with the same answers", "[pipeline]", logged_phases, logged_ranks) {
   const auto config = small_config<TestType>();
-  for (std::uint64_t seed = 0; seed != 120; ++seed) {
+  for (std::uint64_t seed = 0; seed < 120; seed += tessera_test::is_slow ? 3 : 1) {
     const std::size_t plans_in_flight = seed < 60 ? 1 : 1 + static_cast<std::size_t>(seed % 4);
     const std::vector<std::byte> log = written<TestType>(config, 400, seed, plans_in_flight);
     const replay_result r = replay<TestType>(log, config);
@@ -151,7 +152,7 @@ TEST_CASE("a log for another scheduler is refused", "[pipeline]") {
 }
 
 TEST_CASE("a log that is cut anywhere is truncated, or a shorter log", "[pipeline]") {
-  const auto log = written<logged_phases>({}, 120, 3);
+  const auto log = written<logged_phases>({}, tessera_test::is_slow ? 60 : 120, 3);
   std::size_t before = 0;
   std::size_t whole = 0;
   for (std::size_t n = 0; n != log.size(); ++n) {
@@ -170,7 +171,7 @@ TEMPLATE_TEST_CASE("a log with wrong bytes ends in a value", "[pipeline]", logge
   const auto log = written<TestType>(config, 150, 5);
   std::mt19937_64 random{1};
   std::array<int, 6> seen{};
-  for (int i = 0; i != 4000; ++i) {
+  for (int i = 0; i != (tessera_test::is_slow ? 1000 : 4000); ++i) {
     auto wrong = log;
     for (std::uint64_t k = 1 + random() % 3; k != 0; --k) {
       wrong[random() % wrong.size()] = static_cast<std::byte>(random() % 4 == 0 ? 0xff : random());
@@ -183,11 +184,12 @@ TEMPLATE_TEST_CASE("a log with wrong bytes ends in a value", "[pipeline]", logge
 }
 
 TEST_CASE("a full buffer holds the whole calls that fit, and nothing behind its end", "[pipeline]") {
-  const auto all = written<logged_phases>({}, 60, 9);
+  constexpr std::size_t calls = tessera_test::is_slow ? 30 : 60;
+  const auto all = written<logged_phases>({}, calls, 9);
   for (std::size_t n = 0; n <= all.size(); ++n) {
     std::vector<std::byte> buffer(n + 16, std::byte{0x5a});
     decision_log log{std::span{buffer}.first(n)};
-    make_calls<logged_phases>(log, {}, 60, 9);
+    make_calls<logged_phases>(log, {}, calls, 9);
     REQUIRE(log.full() == (n < all.size()));
     REQUIRE(log.written().size() <= n);
     REQUIRE(std::equal(log.written().begin(), log.written().end(), all.begin()));
