@@ -170,6 +170,7 @@ void walk(Planning& p) noexcept {
   [[maybe_unused]] constexpr std::size_t nowhere = ~std::size_t{0};
   [[maybe_unused]] std::size_t deferred = nowhere;
   [[maybe_unused]] bool is_urgent = false;
+  bool overtaken = false;  // the last that has started went before the first in line, by the gate's word
   // The next candidate: `next`, or, if there is none, the class that was deferred.
   const auto go_on_with = [&](request* next) noexcept {
     is_asked = false;
@@ -228,7 +229,7 @@ void walk(Planning& p) noexcept {
     }
     if (candidate == nullptr && step.next >= step.kept) break;
     if (step.is_full()) {
-      if (candidate != nullptr) step.block(*candidate, step.stopped);
+      if (candidate != nullptr) step.block(*candidate, overtaken ? wait_reason::gated : step.stopped);
       blocked = nullptr;
       break;
     }
@@ -249,6 +250,7 @@ void walk(Planning& p) noexcept {
     const wait_reason why_not = step.starts == 0 ? wait_reason::not_wanted : start(p, *candidate, false);
     if (why_not == wait_reason::none) {
       --step.starts;
+      if constexpr (has_classes) overtaken = line.place() != 0;
       request* next = line.take();
       if constexpr (has_classes) {
         next = line.go_to(0);  // it may be the turn of one that was deferred
