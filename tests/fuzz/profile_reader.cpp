@@ -39,7 +39,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     const std::string written = sim::to_json(p);
     require(sim::to_json(sim::parse_profile(written, "again")) == written);
   } catch (const sim::input_error& e) {
-    const auto lines = static_cast<std::uint64_t>(std::count(text.begin(), text.end(), '\n'));
+    const auto lines = static_cast<std::uint64_t>(
+        std::count_if(text.begin(), text.end(), [](char c) { return c == '\n' || c == '\r'; }));
     require(e.line() >= 1 && e.line() <= lines + 1);
     require(e.column() >= 1 && e.column() <= size + 1);
     const std::string_view what = e.what();
