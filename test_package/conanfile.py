@@ -22,7 +22,7 @@ class TestPackage(ConanFile):
         toolchain = CMakeToolchain(self)
         toolchain.cache_variables["EXPECTED_VERSION"] = str(tested.ref.version)
         options = tested.options
-        toolchain.cache_variables["WITH_SIM"] = bool(options.with_sim or options.with_replay or options.with_tools)
+        toolchain.cache_variables["WITH_SIM"] = bool(options.with_sim)
         toolchain.cache_variables["WITH_REPLAY"] = bool(options.with_replay)
         toolchain.cache_variables["WITH_CUDA"] = bool(options.with_cuda)
         toolchain.user_presets_path = False
@@ -36,6 +36,9 @@ class TestPackage(ConanFile):
     def test(self):
         if not can_run(self):
             return
-        self.run(os.path.join(self.cpp.build.bindir, "schedule"), env="conanrun")
+        for program in ("schedule", "simulate", "compare"):
+            path = os.path.join(self.cpp.build.bindir, program)
+            if os.path.exists(path):
+                self.run(path, env="conanrun")
         if self.dependencies[self.tested_reference_str].options.with_tools:
             self.run("replay --help", env="conanrun")
