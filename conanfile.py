@@ -17,6 +17,11 @@ from conan.tools.files import copy, load, rm
 required_conan_version = ">=2.0.9"
 
 
+def _sim(options):
+    """Whether the simulator is in the package."""
+    return options.with_sim or options.with_replay or options.with_tools
+
+
 class Tessera(ConanFile):
     name = "tessera"
     description = "Scheduling policies for LLM serving, as a header-only C++20 library"
@@ -46,9 +51,7 @@ class Tessera(ConanFile):
         self.version = ".".join(parts)
 
     def configure(self):
-        if self.options.with_replay or self.options.with_tools:
-            self.options.with_sim = True
-        self.package_type = "static-library" if self.options.with_sim else "header-library"
+        self.package_type = "static-library" if _sim(self.options) else "header-library"
 
     def layout(self):
         cmake_layout(self)
@@ -58,12 +61,12 @@ class Tessera(ConanFile):
         headers = {"libs": False, "transitive_headers": True}
         self.requires("boost/[>=1.74.0 <2]", **headers)
         self.requires("range-v3/[>=0.12.0 <1]", **headers)
-        if self.options.with_sim:
+        if _sim(self.options):
             self.requires("fmt/[>=8 <13]", transitive_headers=True)
             self.requires("nlohmann_json/[>=3.9.0 <4]", **headers)
         if self.options.with_replay or self.options.with_tools:
             self.requires("cli11/[>=2.1.0 <3]", visible=False)
-            self.requires("zlib/[>=1.2.11 <2]", headers=False)
+            self.requires("zlib/[>=1.2.11 <2]")
         if self.options.with_tools:
             self.requires("eigen/[>=3.3.7 <4]", visible=False)
 
@@ -74,7 +77,8 @@ class Tessera(ConanFile):
             raise ConanInvalidConfiguration(f"tessera needs C++20: {reason} (add -s compiler.cppstd=20)") from reason
 
     def package_id(self):
-        if self.info.options.with_sim:
+        if _sim(self.info.options):
+            self.info.options.with_sim = True
             del self.info.options.with_cuda
         else:
             self.info.clear()
@@ -87,13 +91,13 @@ class Tessera(ConanFile):
         toolchain.cache_variables["TESSERA_BUILD_BENCH"] = False
         toolchain.cache_variables["TESSERA_BUILD_DOCS"] = False
         toolchain.cache_variables["TESSERA_BUILD_TOOLS"] = bool(self.options.with_tools)
-        toolchain.cache_variables["TESSERA_INSTALL_SIM"] = bool(self.options.with_sim)
+        toolchain.cache_variables["TESSERA_INSTALL_SIM"] = bool(_sim(self.options))
         toolchain.cache_variables["TESSERA_INSTALL_REPLAY"] = bool(self.options.with_replay)
         toolchain.user_presets_path = False
         toolchain.generate()
 
     def build(self):
-        if self.options.with_sim:
+        if _sim(self.options):
             cmake = CMake(self)
             cmake.configure()
             cmake.build()
@@ -105,8 +109,9 @@ class Tessera(ConanFile):
             copy(self, pattern, include, os.path.join(self.package_folder, "include"), excludes="tessera/sim/*")
         package = os.path.join(self.package_folder, "share", "cmake", "tessera")
         copy(self, "tesseraCuda.cmake", os.path.join(self.source_folder, "cmake"), package)
-        for component in ("sim", "replay", "tools"):
-            if getattr(self.options, f"with_{component}"):
+        parts = {"sim": _sim(self.options), "replay": self.options.with_replay, "tools": self.options.with_tools}
+        for component, wanted in parts.items():
+            if wanted:
                 CMake(self).install(component=component)
         rm(self, "*Targets*.cmake", package)  # CMakeDeps makes its own
         if self.options.with_tools and not os.path.isdir(os.path.join(self.package_folder, "bin")):
@@ -121,7 +126,7 @@ class Tessera(ConanFile):
         library.requires = self._targets("boost::headers", "range-v3::range-v3")
         components = [library]
 
-        if self.options.with_sim:
+        if _sim(self.options):
             sim = self.cpp_info.components["sim"]
             sim.set_property("cmake_target_name", "tessera::sim")
             sim.libs = ["tessera_sim"]

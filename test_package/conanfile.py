@@ -22,7 +22,7 @@ class TestPackage(ConanFile):
         toolchain = CMakeToolchain(self)
         toolchain.cache_variables["EXPECTED_VERSION"] = str(tested.ref.version)
         options = tested.options
-        toolchain.cache_variables["WITH_SIM"] = bool(options.with_sim)
+        toolchain.cache_variables["WITH_SIM"] = bool(options.with_sim or options.with_replay or options.with_tools)
         toolchain.cache_variables["WITH_REPLAY"] = bool(options.with_replay)
         toolchain.cache_variables["WITH_CUDA"] = bool(options.with_cuda)
         toolchain.user_presets_path = False
