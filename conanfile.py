@@ -3,7 +3,7 @@
 # Conan 2. `conan create . -s compiler.cppstd=20` packages the headers and builds test_package against them.
 #
 # By default the package is headers alone: one package for every compiler and platform. With with_sim, with_replay or
-# with_tools it also holds archives, or the programs replay, capacity, plan, rank and calibrate, and depends on all settings.
+# with_tools it also holds archives, or programs, and depends on all settings.
 
 import os
 import re
