@@ -5,11 +5,40 @@ include(GNUInstallDirs)
 
 set(package_dir ${CMAKE_INSTALL_DATADIR}/cmake/tessera)
 
-# Two exports: a project that asks only for tessera::tessera never looks for what tessera::sim needs.
+# What needs no build is the component `headers`, so that it can be installed alone.
+set(CMAKE_INSTALL_DEFAULT_COMPONENT_NAME headers)
+
+# An export for each target: a project that asks only for tessera::tessera never looks for what the others need.
 install(TARGETS tessera EXPORT tesseraTargets FILE_SET HEADERS DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
-install(TARGETS tessera_sim EXPORT tesseraSimTargets FILE_SET HEADERS DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(EXPORT tesseraTargets NAMESPACE tessera:: DESTINATION ${package_dir})
-install(EXPORT tesseraSimTargets NAMESPACE tessera:: DESTINATION ${package_dir})
+
+# An archive links only with code that checks preconditions as it does (see include/tessera/config.hpp). So the installed
+# target says whether it does, and its users need no flag. Of several configurations, Release is the one to install.
+if(TESSERA_INSTALL_SIM OR TESSERA_INSTALL_REPLAY)
+  set(config ${CMAKE_BUILD_TYPE})
+  if(CMAKE_CONFIGURATION_TYPES)
+    set(config Release)
+  endif()
+  string(TOUPPER "${config}" config)
+  set(checked 1)
+  if("${CMAKE_CXX_FLAGS} ${CMAKE_CXX_FLAGS_${config}}" MATCHES "[-/]D *NDEBUG")
+    set(checked 0)
+  endif()
+  target_compile_definitions(tessera_sim INTERFACE $<INSTALL_INTERFACE:TESSERA_CHECKED=${checked}>)
+  set_target_properties(tessera_sim PROPERTIES EXCLUDE_FROM_ALL OFF)
+  install(TARGETS tessera_sim EXPORT tesseraSimTargets COMPONENT sim
+          FILE_SET HEADERS DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT sim)
+  install(EXPORT tesseraSimTargets NAMESPACE tessera:: DESTINATION ${package_dir} COMPONENT sim)
+endif()
+if(TESSERA_INSTALL_REPLAY)
+  set(replay_needs_zlib FALSE)
+  if(TARGET ZLIB::ZLIB)
+    set(replay_needs_zlib TRUE)
+  endif()
+  set_target_properties(tessera_replay PROPERTIES EXCLUDE_FROM_ALL OFF)
+  install(TARGETS tessera_replay EXPORT tesseraReplayTargets COMPONENT replay)
+  install(EXPORT tesseraReplayTargets NAMESPACE tessera:: DESTINATION ${package_dir} COMPONENT replay)
+endif()
 
 # A release keeps the interface of the releases before it: within a major version, and before 1.0.0 within a minor one.
 set(compatibility SameMajorVersion)
@@ -18,11 +47,15 @@ if(PROJECT_VERSION_MAJOR EQUAL 0)
 endif()
 configure_package_config_file(cmake/tesseraConfig.cmake.in ${PROJECT_BINARY_DIR}/tesseraConfig.cmake
                               INSTALL_DESTINATION ${package_dir})
+set(any_architecture ARCH_INDEPENDENT)
+if(TESSERA_INSTALL_SIM OR TESSERA_INSTALL_REPLAY)
+  set(any_architecture "")
+endif()
 write_basic_package_version_file(
   ${PROJECT_BINARY_DIR}/tesseraConfigVersion.cmake
   VERSION ${PROJECT_VERSION}
   COMPATIBILITY ${compatibility}
-  ARCH_INDEPENDENT)
+  ${any_architecture})
 
 # pkg-config finds the headers from where tessera.pc lies, so an installed tree can be moved, and its prefix chosen as
 # late as when it is installed. Unless a folder is absolute: then it stays as it is.
@@ -38,15 +71,11 @@ endif()
 configure_file(cmake/tessera.pc.in ${PROJECT_BINARY_DIR}/tessera.pc @ONLY)
 
 install(FILES ${PROJECT_BINARY_DIR}/tesseraConfig.cmake ${PROJECT_BINARY_DIR}/tesseraConfigVersion.cmake
-              cmake/tesseraCuda.cmake cmake/tesseraReplay.cmake DESTINATION ${package_dir})
-install(FILES examples/policies/policies.cpp DESTINATION ${package_dir}/tools/policies)
-install(FILES tools/tool.hpp DESTINATION ${package_dir}/tools)
-install(FILES tools/replay/replay.cpp DESTINATION ${package_dir}/tools/replay)
-install(DIRECTORY tools/replay DESTINATION ${package_dir}/tools FILES_MATCHING PATTERN "*.hpp")
+              cmake/tesseraCuda.cmake DESTINATION ${package_dir})
 install(FILES ${PROJECT_BINARY_DIR}/tessera.pc DESTINATION ${pkg_config_dir})
 install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DATADIR}/licenses/tessera)
 
-# The tools, if they are there: the headers can be installed without building anything.
+# The tools that were built.
 foreach(tool replay capacity plan rank calibrate)
   if(TARGET ${tool})
     install(TARGETS ${tool} RUNTIME COMPONENT tools OPTIONAL)

@@ -15,12 +15,15 @@ else()
     )
 endif()
 
-set(VCPKG_BUILD_TYPE release) # header-only
+set(VCPKG_BUILD_TYPE release) # headers, and archives that are of little use without optimisation
+set(VCPKG_POLICY_MISMATCHED_NUMBER_OF_BINARIES enabled)
 
 vcpkg_check_features(OUT_FEATURE_OPTIONS FEATURE_OPTIONS
     FEATURES
-        tools TESSERA_BUILD_TOOLS
-        cuda  TESSERA_CUDA
+        sim    TESSERA_INSTALL_SIM
+        replay TESSERA_INSTALL_REPLAY
+        tools  TESSERA_BUILD_TOOLS
+        cuda   TESSERA_CUDA
 )
 
 vcpkg_cmake_configure(

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""scikit-build-core, and one thing more: a source distribution carries the headers that the native modules include.
+"""scikit-build-core, and one thing more: a source distribution carries what the native modules include and link to.
 
-They are found by the compiler and copied into vendor/ while the distribution is made, and are never kept: ours from the
-repository, those of Boost, range-v3, fmt and nlohmann-json from the system. Their licences are in licenses/.
+The compiler finds the headers: ours in the repository, those of Boost, range-v3, fmt and nlohmann-json in the system.
+They are copied into vendor/ while the distribution is made, with the simulator's sources, and are never kept. Their
+licences are in licenses/.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from scikit_build_core.build import (  # noqa: F401
 _here = Path(__file__).resolve().parent
 _vendor = _here / "vendor"
 _ours = _here.parent / "include"
+_simulator = _here.parent / "src" / "sim"
 # In the folder of includes that each of these is in. range-v3 has four.
 _theirs = re.compile(r"^(?P<root>.*/include)/(?P<path>(boost|range|concepts|meta|std|fmt|nlohmann)/.+)$")
 
@@ -39,21 +41,20 @@ def _closure(sources: list[Path]) -> set[Path]:
 
     compiler = shlex.split(os.environ.get("CXX", "c++"))
     includes = [_ours, nanobind.include_dir(), sysconfig.get_paths()["include"]]
-    files: set[Path] = set()
-    for source in sources:
-        command = [*compiler, "-std=c++20", "-M", "-DFMT_HEADER_ONLY", "-DTESSERA_POLICIES_SOURCE"]
-        rule = subprocess.run(
-            [*command, *(f"-I{path}" for path in includes), str(source)], check=True, capture_output=True, text=True
-        ).stdout
-        files.update(Path(word).resolve() for word in rule.replace("\\\n", " ").split()[1:])
-    return files
+    command = [*compiler, "-std=c++20", "-M", "-DFMT_HEADER_ONLY", *(f"-I{path}" for path in includes)]
+    # As one source: then it reads every header once.
+    everything = "".join(f'#include "{source}"\n' for source in sources)
+    rule = subprocess.run(
+        [*command, "-x", "c++", "-"], input=everything, check=True, capture_output=True, text=True
+    ).stdout
+    return {Path(word).resolve() for word in rule.replace("\\\n", " ").split()[1:]}
 
 
 def _gather() -> None:
     shutil.rmtree(_vendor, ignore_errors=True)
     found: dict[str, Path] = {}
     boost_config = None
-    for file in _closure(sorted((_here / "native").rglob("*.cpp"))):
+    for file in _closure(sorted([*(_here / "native").rglob("*.cpp"), *_simulator.rglob("*.cpp")])):
         text = file.as_posix()
         if file.is_relative_to(_ours):
             found[file.relative_to(_ours).as_posix()] = file
@@ -70,6 +71,7 @@ def _gather() -> None:
         target = _vendor / "include" / path
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(file, target)
+    shutil.copytree(_simulator, _vendor / "src" / "sim")
 
 
 def build_sdist(sdist_directory: str, config_settings: dict | None = None) -> str:

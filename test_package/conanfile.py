@@ -36,6 +36,9 @@ class TestPackage(ConanFile):
     def test(self):
         if not can_run(self):
             return
-        self.run(os.path.join(self.cpp.build.bindir, "schedule"), env="conanrun")
+        for program in ("schedule", "simulate", "compare"):
+            path = os.path.join(self.cpp.build.bindir, program)
+            if os.path.exists(path):
+                self.run(path, env="conanrun")
         if self.dependencies[self.tested_reference_str].options.with_tools:
             self.run("replay --help", env="conanrun")

@@ -3,7 +3,7 @@
 #       -DSCRATCH=... -P check.cmake
 # Consumes the library in one of its ways, from nothing, in SCRATCH, and runs the result. The ways conan and vcpkg need
 # more: see the files that they include, and tests/CMakeLists.txt. Each takes seconds: none compiles more than a few small
-# sources.
+# sources. The archives are those of the build that runs the test.
 
 cmake_minimum_required(VERSION 3.25)
 
@@ -28,9 +28,28 @@ function(run_program path)
   endif()
 endfunction()
 
+# What needs no build; or all that BUILD_DIR has.
 function(install prefix)
+  run(${CMAKE_COMMAND} --install ${BUILD_DIR} --prefix ${prefix} --component headers)
+endfunction()
+function(install_all prefix)
   run(${CMAKE_COMMAND} --install ${BUILD_DIR} --prefix ${prefix})
 endfunction()
+
+# Installs the archives of BUILD_DIR into SCRATCH/archives; a test ends where there are none. Sets archives_check: whether
+# they check preconditions, 0 or 1, as the installed target says.
+macro(needs_archives)
+  if(NOT EXISTS ${BUILD_DIR}/libtessera_sim.a OR NOT EXISTS ${BUILD_DIR}/tools/libtessera_replay.a)
+    message("the archives were not built")
+    return()
+  endif()
+  install_all(${SCRATCH}/archives)
+  file(READ ${SCRATCH}/archives/share/cmake/tessera/tesseraSimTargets.cmake text)
+  if(NOT text MATCHES "\"TESSERA_CHECKED=([01])\"")
+    message(FATAL_ERROR "the installed tessera::sim does not define TESSERA_CHECKED")
+  endif()
+  set(archives_check ${CMAKE_MATCH_1})
+endmacro()
 
 set(cmake ${CMAKE_COMMAND} -G ${GENERATOR} -DCMAKE_MAKE_PROGRAM=${MAKE_PROGRAM} -DCMAKE_CXX_COMPILER=${COMPILER})
 
@@ -64,45 +83,39 @@ if(WAY STREQUAL "find_package")
   # A version that this one does not promise to be compatible with is refused.
   must_fail("find_package(tessera 99.0)" "requested[ \n]+version" -S ${consumer}/find_package -B ${SCRATCH}/newer
             -DEXPECTED_VERSION=99.0 -DCMAKE_PREFIX_PATH=${SCRATCH}/prefix)
+  # Nor is the simulator found where only the headers are, and the message says what to do.
+  must_fail("find_package(tessera COMPONENTS sim) of the headers" "TESSERA_INSTALL_SIM=ON" -S
+            ${consumer}/find_package_sim -B ${SCRATCH}/headers -DEXPECTED_VERSION=${VERSION}
+            -DCMAKE_PREFIX_PATH=${SCRATCH}/prefix)
 elseif(WAY STREQUAL "find_package_sim")
-  install(${SCRATCH}/prefix)
-  build(find_package_sim -DCMAKE_PREFIX_PATH=${SCRATCH}/prefix)
+  needs_archives()
+  # NDEBUG is defined where the archive is compiled without it, and the other way round: still they link.
+  set(flags ${FLAGS})
+  if(archives_check)
+    string(APPEND flags " -DNDEBUG")
+  endif()
+  build(find_package_sim -DCMAKE_PREFIX_PATH=${SCRATCH}/archives -DCMAKE_CXX_FLAGS=${flags})
 
   # Asked for but impossible: found at configure time, not by the compiler.
   must_fail("find_package(tessera COMPONENTS sim) without nlohmann_json" "nlohmann_json" -S
             ${consumer}/find_package_sim -B ${SCRATCH}/without -DEXPECTED_VERSION=${VERSION}
-            -DCMAKE_PREFIX_PATH=${SCRATCH}/prefix -DCMAKE_DISABLE_FIND_PACKAGE_nlohmann_json=ON)
+            -DCMAKE_PREFIX_PATH=${SCRATCH}/archives -DCMAKE_DISABLE_FIND_PACKAGE_nlohmann_json=ON)
 elseif(WAY STREQUAL "find_package_replay")
-  # A policy of one's own outside of the clone. The installed sources are those of this build, so they are compiled no
-  # further than to see that they find what they include; the policy is linked to what this build has of them.
-  install(${SCRATCH}/prefix)
-  configure(find_package_replay -DCMAKE_PREFIX_PATH=${SCRATCH}/prefix
-            -DPOLICY_SOURCE=${SOURCE_DIR}/examples/replay_custom/main.cpp)
-  foreach(source policies/policies replay/replay)
-    run(${COMPILER} -std=c++20 -DTESSERA_POLICIES_APART -I${SCRATCH}/prefix/include -M
-        ${SCRATCH}/prefix/share/cmake/tessera/tools/${source}.cpp)
-  endforeach()
-  set(libraries ${BUILD_DIR}/tools/libtessera_replay.a ${BUILD_DIR}/libtessera_policies.a)
-  foreach(library IN LISTS libraries)
-    if(NOT EXISTS ${library})
-      message("the tools were not built")
-      return()
-    endif()
-  endforeach()
-  # Where zlib was found, the tools of this build unpack gzip files.
-  file(STRINGS ${BUILD_DIR}/CMakeCache.txt zlib REGEX "^ZLIB_LIBRARY_RELEASE:.*[^D]$")
-  string(REGEX REPLACE "^[^=]*=" "" zlib "${zlib}")
-  separate_arguments(flags UNIX_COMMAND "${FLAGS}")
-  run(${COMPILER} -std=c++20 ${flags} -DTESSERA_POLICIES_APART -I${SCRATCH}/prefix/include
-      ${SOURCE_DIR}/examples/replay_custom/main.cpp ${libraries} ${zlib} -lfmt -o ${SCRATCH}/consumer)
-  run(${SCRATCH}/consumer --policy fcfs,shortest-prompt --workload azure-conv --requests 50)
+  # A policy of one's own outside of the clone. CLI11 is inside the archive.
+  needs_archives()
+  configure(find_package_replay -DCMAKE_PREFIX_PATH=${SCRATCH}/archives -DCMAKE_CXX_FLAGS=${FLAGS}
+            -DPOLICY_SOURCE=${SOURCE_DIR}/examples/replay_custom/main.cpp -DCMAKE_DISABLE_FIND_PACKAGE_CLI11=ON)
+  run(${CMAKE_COMMAND} --build ${SCRATCH}/build)
+  run(${SCRATCH}/build/consumer --policy fcfs,shortest-prompt --workload azure-conv --requests 50)
   if(NOT said MATCHES "\nshortest-prompt ")
     message(FATAL_ERROR "there is no row of the own policy:\n${said}")
   endif()
 
-  must_fail("find_package(tessera COMPONENTS replay) without CLI11" "needs[ \n]+CLI11" -S
+  run(${CMAKE_COMMAND} --install ${BUILD_DIR} --prefix ${SCRATCH}/sim --component headers)
+  run(${CMAKE_COMMAND} --install ${BUILD_DIR} --prefix ${SCRATCH}/sim --component sim)
+  must_fail("find_package(tessera COMPONENTS replay) without replay" "TESSERA_INSTALL_REPLAY=ON" -S
             ${consumer}/find_package_replay -B ${SCRATCH}/without -DEXPECTED_VERSION=${VERSION}
-            -DCMAKE_PREFIX_PATH=${SCRATCH}/prefix -DCMAKE_DISABLE_FIND_PACKAGE_CLI11=ON)
+            -DCMAKE_PREFIX_PATH=${SCRATCH}/sim)
 elseif(WAY STREQUAL "find_package_cuda")
   # A source in CUDA that includes us; compiled for a GPU that need not be there, and not run.
   if(NOT CUDA)
@@ -127,8 +140,8 @@ elseif(WAY STREQUAL "fetch_content")
     return()
   endif()
   set(repository ${SCRATCH}/repository)
-  file(COPY ${SOURCE_DIR}/CMakeLists.txt ${SOURCE_DIR}/cmake ${SOURCE_DIR}/include ${SOURCE_DIR}/LICENSE
-       DESTINATION ${repository})
+  file(COPY ${SOURCE_DIR}/CMakeLists.txt ${SOURCE_DIR}/cmake ${SOURCE_DIR}/include ${SOURCE_DIR}/src
+       ${SOURCE_DIR}/LICENSE DESTINATION ${repository})
   set(git ${GIT} -C ${repository} -c user.name=nobody -c user.email=nobody@example.org -c commit.gpgsign=false
           -c init.defaultBranch=main)
   run(${git} init --quiet)

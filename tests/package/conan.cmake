@@ -37,23 +37,19 @@ range-v3/${RANGE_V3_VERSION}
 fmt/${FMT_VERSION}
 nlohmann_json/${JSON_VERSION}
 cli11/2.1.2
+zlib/1.2.13
 eigen/3.4.0
 ")
 set(profile -pr:a ${SCRATCH}/profile --no-remote)
 
-# The test package of the default options, and with the simulator: built and run.
+# The package of the default options: test_package is built and run.
 run(${CONAN} create ${SOURCE_DIR} ${profile})
 if(NOT said MATCHES "tessera ${VERSION}: ok")
   message(FATAL_ERROR "conan create did not run test_package:\n${said}")
 endif()
 set(tessera tessera/${VERSION})
-run(${CONAN} test ${SOURCE_DIR}/test_package ${tessera} ${profile} -o ${tessera}:with_sim=True
-    -o ${tessera}:with_replay=True -o ${tessera}:with_cuda=${cuda})
-if(NOT said MATCHES "tessera ${VERSION}: ok")
-  message(FATAL_ERROR "conan test did not run test_package:\n${said}")
-endif()
 
-# One package for all settings and options, as long as it holds no programs.
+# The id of the package, and where it is.
 function(package_id result)
   execute_process(COMMAND ${CONAN} graph info --requires ${tessera} ${profile} ${ARGN} -f json
                   RESULT_VARIABLE code OUTPUT_VARIABLE graph ERROR_VARIABLE said)
@@ -76,17 +72,14 @@ function(package_id result)
   message(FATAL_ERROR "there is no tessera in the graph:\n${graph}")
 endfunction()
 
+# The headers are one package for all settings.
 package_id(default)
 if(NOT default MATCHES " Cache$")
   message(FATAL_ERROR "the package just created is not found: ${default}")
 endif()
-package_id(other -s compiler.cppstd=23 -s build_type=Debug -o ${tessera}:with_sim=True -o ${tessera}:with_cuda=True)
+package_id(other -s compiler.cppstd=23 -s build_type=MinSizeRel -o ${tessera}:with_cuda=True)
 if(NOT other STREQUAL default)
   message(FATAL_ERROR "the headers depend on settings or options: ${other} is not ${default}")
-endif()
-package_id(tools -o ${tessera}:with_tools=True)
-if(tools STREQUAL default)
-  message(FATAL_ERROR "with_tools=True, which holds programs, has the id of the headers: ${tools}")
 endif()
 
 # An older standard, or none, is refused before anything is compiled, and the message says what to do.
@@ -103,3 +96,36 @@ foreach(arguments "-pr:a;${SCRATCH}/profile;-s;compiler.cppstd=17" "-pr:a;${SCRA
     message(FATAL_ERROR "conan install ${arguments} should say that tessera needs C++20; it ended with ${code}:\n${said}")
   endif()
 endforeach()
+
+# One with the archives of this build in it, under the build type of which the recipe says what is true of them.
+needs_archives()
+set(build_type Release)
+if(archives_check)
+  set(build_type Debug)
+endif()
+set(archives -o ${tessera}:with_replay=True -s build_type=${build_type})
+run(${CONAN} install ${SOURCE_DIR} ${profile} ${archives} --output-folder ${SCRATCH}/exported)
+file(WRITE ${SCRATCH}/exported/build/${build_type}/cmake_install.cmake "include(${BUILD_DIR}/cmake_install.cmake)\n")
+run(${CONAN} export-pkg ${SOURCE_DIR} ${profile} ${archives} --output-folder ${SCRATCH}/exported --test-folder=)
+run(${CONAN} test ${SOURCE_DIR}/test_package ${tessera} ${profile} ${archives} -o ${tessera}:with_cuda=${cuda})
+foreach(expected "tessera ${VERSION}: ok" "simulated: 40 requests" "\nfcfs ")
+  if(NOT said MATCHES "${expected}")
+    message(FATAL_ERROR "conan test did not print '${expected}':\n${said}")
+  endif()
+endforeach()
+
+# Archives and programs are one for each.
+package_id(replay ${archives} -o ${tessera}:with_cuda=True)
+if(NOT replay MATCHES " Cache$")
+  message(FATAL_ERROR "the package just exported is not found: ${replay}")
+endif()
+package_id(optimised ${archives} -s build_type=MinSizeRel)
+package_id(sim -o ${tessera}:with_sim=True)
+package_id(tools -o ${tessera}:with_tools=True)
+set(ids ${default} ${replay} ${optimised} ${sim} ${tools})
+list(LENGTH ids count)
+list(REMOVE_DUPLICATES ids)
+list(LENGTH ids distinct)
+if(NOT count EQUAL distinct)
+  message(FATAL_ERROR "packages that differ have one id: ${default}, ${replay}, ${optimised}, ${sim}, ${tools}")
+endif()

@@ -1,17 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-// The simulator's two dependencies come with tessera::sim.
-#include <tessera/sim/random.hpp>
+// A published policy, which is compiled in tessera::sim, on a small workload.
+#include <tessera/sim/input/workload.hpp>
+#include <tessera/sim/model/profiles.hpp>
+#include <tessera/sim/policies/policies.hpp>
 #include <tessera/version.hpp>
 
+#include <cstddef>
 #include <cstdio>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+namespace sim = tessera::sim;
+using namespace tessera::literals;
+
 int main() {
-  tessera::sim::random_engine rng{1};
-  if (const double u = tessera::sim::uniform(rng); u < 0 || u >= 1) return 1;
+  const auto rows = sim::generate(sim::find_workload("reasoning-chat"), 40, 10.0, 1);
+  const sim::cluster_options options{.instances = 2,
+                                     .instance = {.limits = {.blocks = 2500, .residents = 256},
+                                                  .step = {.max_batch = 256, .token_budget = 8192_tok},
+                                                  .timer = sim::step_timer{sim::find_profile("h100-96gb-qwen-32b")}}};
+  const auto chosen = sim::select_policies(sim::published_policies(), "pascal");
+  const sim::run_result result = chosen.front().run(options, rows, [](std::size_t) {});
+  if (result.requests.size() != rows.size()) return 1;
+
   const nlohmann::json version = {TESSERA_VERSION_MAJOR, TESSERA_VERSION_MINOR, TESSERA_VERSION_PATCH};
   const auto text =
       fmt::format("tessera {}.{}.{}: ok\n", version[0].get<int>(), version[1].get<int>(), version[2].get<int>());

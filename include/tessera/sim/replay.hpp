@@ -15,7 +15,7 @@
 ///     }
 ///
 /// It is not in the headers: link `tessera::replay`, from `find_package(tessera CONFIG REQUIRED COMPONENTS replay)`.
-/// That compiles it and the published policies once for a project; a policy of one's own is then compiled alone.
+/// That is an archive, as are the published policies, so a policy of one's own is compiled alone.
 
 TESSERA_NAMESPACE_BEGIN
 namespace sim {

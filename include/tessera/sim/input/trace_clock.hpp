@@ -119,7 +119,7 @@ class trace_clock {
 
   [[nodiscard]] double infer(double whole_unit, trace& result) const {
     if (unit_ > 1) return unit_;
-    if (const auto unix = unix_time_unit(least_, latest_)) return per_second(*unix);
+    if (const auto unit = unix_time_unit(least_, latest_)) return per_second(*unit);
     if (unit_ == 1) return 1;
     if (fraction_) {
       if (whole_unit != 1) result.unit_said = fmt::format("{} has fractions, so it is read as seconds", name_);

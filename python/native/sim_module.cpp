@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-#include "runs.hpp"
-
 #include <tessera/sim/input/workload.hpp>
 #include <tessera/sim/model/profile_file.hpp>
 #include <tessera/sim/model/step_time.hpp>
+#include <tessera/sim/policies/policies.hpp>
 #include <tessera/sim/report/explanation.hpp>
 #include <tessera/sim/report/report_json.hpp>
 #include <tessera/sim/setup/cluster_setup.hpp>
@@ -32,6 +31,8 @@ namespace nb = nanobind;
 
 namespace tessera_python {
 namespace {
+
+namespace sim = tessera::sim;
 
 using numbers = nb::ndarray<const double, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 
@@ -187,7 +188,7 @@ nb::dict result_of(const sim::run_result& run) {
 /// The policy of that name. @param threshold of `pars`, which keeps its name.
 sim::policy find_policy(const std::string& name, std::optional<double> threshold) {
   if (name.find(',') != name.npos) throw sim::usage_error{"one policy at a time"};
-  const sim::policy chosen = sim::select_policies(policies(), name).front();
+  const sim::policy chosen = sim::select_policies(sim::published_policies(), name).front();
   if (!threshold) return chosen;
   for (const sim::policy_parameter& p : chosen.parameters) {
     if (p.name == "threshold") return p.with(chosen.name, *threshold);
@@ -302,7 +303,7 @@ NB_MODULE(_sim, m) {
   });
   m.def("policies", [] {
     nb::list all;
-    for (const sim::policy& p : policies()) {
+    for (const sim::policy& p : sim::published_policies()) {
       all.append(nb::make_tuple(p.name, p.summary, p.needs_scores, p.least_instances));
     }
     return all;
