@@ -42,29 +42,7 @@ class output_error : public error {
 
 /// Text from a file made fit for a one-line message: at most `longest` bytes of it, in single quotes, everything but
 /// printable ASCII as `\n`, `\r`, `\t` or `\xHH`, and `...` after the closing quote when something was left out.
-[[nodiscard]] inline std::string shown(std::string_view text, std::size_t longest = 40) {
-  std::string out = "'";
-  for (const char c : text.substr(0, longest)) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (c == '\n') {
-      out += "\\n";
-    } else if (c == '\r') {
-      out += "\\r";
-    } else if (c == '\t') {
-      out += "\\t";
-    } else if (c == '\'' || c == '\\') {
-      out += '\\';
-      out += c;
-    } else if (byte >= 0x20 && byte < 0x7f) {
-      out += c;
-    } else {
-      out += fmt::format("\\x{:02x}", byte);
-    }
-  }
-  out += '\'';
-  if (text.size() > longest) out += "...";
-  return out;
-}
+[[nodiscard]] std::string shown(std::string_view text, std::size_t longest = 40);
 
 /// Where in a file something is: lines and columns count from 1, columns in bytes. Line 0: the file as a whole.
 struct file_position {

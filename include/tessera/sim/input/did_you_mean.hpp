@@ -3,12 +3,7 @@
 
 #include <tessera/config.hpp>
 
-#include <fmt/format.h>
-#include <fmt/ranges.h>
-
-#include <algorithm>
 #include <cstddef>
-#include <numeric>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -23,45 +18,13 @@ namespace detail {
 
 /// Letters to insert, delete or replace until one is the other; capitals and small letters are alike, `_` and `-` too.
 /// O(product of the lengths).
-[[nodiscard]] inline std::size_t edit_distance(std::string_view a, std::string_view b) {
-  const auto plain = [](char c) {
-    return c == '_' ? '-' : c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-  };
-  std::vector<std::size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), std::size_t{0});
-  for (std::size_t i = 0; i != a.size(); ++i) {
-    std::size_t diagonal = row[0];
-    row[0] = i + 1;
-    for (std::size_t k = 0; k != b.size(); ++k) {
-      const std::size_t replaced = diagonal + (plain(a[i]) == plain(b[k]) ? 0U : 1U);
-      diagonal = row[k + 1];
-      row[k + 1] = std::min({row[k + 1] + 1, row[k] + 1, replaced});
-    }
-  }
-  return row.back();
-}
+[[nodiscard]] std::size_t edit_distance(std::string_view a, std::string_view b);
 
 }  // namespace detail
 
 /// ` (did you mean due-first?)` of the nearest of `names`, if at most a quarter of the letters differ; else of those
 /// that begin with `wrong`, at most six. Empty if there are none.
-[[nodiscard]] inline std::string did_you_mean(std::string_view wrong, const std::vector<std::string_view>& names) {
-  if (wrong.empty() || wrong.size() > 64) return {};
-  std::vector<std::string_view> meant;
-  std::size_t least = std::max<std::size_t>(wrong.size() / 4, wrong.size() > 2 ? 1 : 0);
-  for (const std::string_view name : names) {
-    const std::size_t distance = detail::edit_distance(wrong, name);
-    if (distance < least) meant.clear();
-    if (distance <= least) meant.push_back(name);
-    least = std::min(least, distance);
-  }
-  if (meant.empty()) {
-    for (const std::string_view name : names) {
-      if (name.starts_with(wrong) && meant.size() < 6) meant.push_back(name);
-    }
-  }
-  return meant.empty() ? std::string{} : fmt::format(" (did you mean {}?)", fmt::join(meant, ", "));
-}
+[[nodiscard]] std::string did_you_mean(std::string_view wrong, const std::vector<std::string_view>& names);
 
 }  // namespace sim
 TESSERA_NAMESPACE_END

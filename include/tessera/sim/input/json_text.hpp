@@ -20,9 +20,7 @@ TESSERA_NAMESPACE_BEGIN
 namespace sim {
 
 /// A document as a file: indented, with a newline at its end. What is no UTF-8, as a path may be, becomes U+FFFD.
-[[nodiscard]] inline std::string json_page(const nlohmann::ordered_json& document) {
-  return document.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
-}
+[[nodiscard]] std::string json_page(const nlohmann::ordered_json& document);
 
 namespace detail {
 

@@ -5,7 +5,6 @@
 #include <tessera/sim/input/trace_row.hpp>
 #include <tessera/sim/random.hpp>
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -19,43 +18,13 @@ namespace sim {
 
 /// Windows that `resample` cuts such rows into: at most 24, of 32 requests each in the mean. 0: they are too few, or
 /// come all at once, or have sessions or prefixes, which a window would cut or have twice. O(rows).
-[[nodiscard]] inline std::size_t resample_windows(std::span<const trace_row> rows) noexcept {
-  constexpr std::size_t most = 24;
-  constexpr std::size_t fewest = 4;
-  constexpr std::size_t requests = 32;
-  if (rows.size() < fewest * requests || !(rows.back().arrival_s > rows.front().arrival_s)) return 0;
-  const bool tied =
-      std::any_of(rows.begin(), rows.end(), [](const trace_row& r) { return r.session >= 0 || !r.runs.empty(); });
-  return tied ? 0 : std::min(most, rows.size() / requests);
-}
+[[nodiscard]] std::size_t resample_windows(std::span<const trace_row> rows) noexcept;
 
 /// Rows like `rows`: the time is cut into `windows` equal parts, and each has what came in a part as long that begins
 /// up to one window earlier or later, drawn evenly. So days and peaks stay where they are, and bursts of seconds too.
 /// Requires rows in order of arrival and `resample_windows(rows) == windows != 0`. O(rows).
 /// Source: Paparoditis and Politis, "Local block bootstrap" (2002).
-[[nodiscard]] inline std::vector<trace_row> resample(std::span<const trace_row> rows, std::size_t windows,
-                                                     std::uint64_t seed) {
-  TESSERA_ASSERT(windows != 0 && !rows.empty(), "something to cut");
-  constexpr std::uint64_t stream = 2'000'000;  // of the seed; others have other numbers
-  random_engine draws{seed, stream};
-  const double first = rows.front().arrival_s;
-  const double span = rows.back().arrival_s - first;
-  const double width = span / static_cast<double>(windows);
-  std::vector<trace_row> out;
-  out.reserve(rows.size());
-  for (std::size_t k = 0; k != windows; ++k) {
-    const double at = first + width * static_cast<double>(k);
-    const double from = std::clamp(at + width * (2 * uniform(draws) - 1), first, first + span - width);
-    const auto before = [](const trace_row& r, double t) { return r.arrival_s < t; };
-    auto r = std::lower_bound(rows.begin(), rows.end(), from, before);
-    for (; r != rows.end() && r->arrival_s < from + width; ++r) {
-      out.push_back(*r);
-      out.back().arrival_s = std::max(at + (r->arrival_s - from), out.size() > 1 ? out[out.size() - 2].arrival_s : at);
-    }
-  }
-  if (out.empty()) out.assign(rows.begin(), rows.end());
-  return out;
-}
+[[nodiscard]] std::vector<trace_row> resample(std::span<const trace_row> rows, std::size_t windows, std::uint64_t seed);
 
 }  // namespace sim
 TESSERA_NAMESPACE_END

@@ -3,7 +3,6 @@
 
 #include <tessera/config.hpp>
 
-#include <algorithm>
 #include <cstddef>
 #include <string_view>
 #include <vector>
@@ -17,15 +16,7 @@ namespace sim {
 
 /// The items between the separators, each as it stands, empty ones too: a text without a separator is one item. The
 /// items are parts of `list`. O(size); allocates the result.
-[[nodiscard]] inline std::vector<std::string_view> split_list(std::string_view list, char separator = ',') {
-  std::vector<std::string_view> items;
-  for (std::size_t begin = 0; begin <= list.size();) {
-    const std::size_t end = std::min(list.find(separator, begin), list.size());
-    items.push_back(list.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  return items;
-}
+[[nodiscard]] std::vector<std::string_view> split_list(std::string_view list, char separator = ',');
 
 }  // namespace sim
 TESSERA_NAMESPACE_END

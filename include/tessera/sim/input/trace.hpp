@@ -5,9 +5,6 @@
 #include <tessera/sim/input/trace_data.hpp>
 #include <tessera/sim/input/trace_reader.hpp>
 
-#include <fmt/format.h>
-#include <fmt/ranges.h>
-
 #include <string>
 #include <string_view>
 #include <vector>
@@ -54,66 +51,21 @@ namespace sim {
 /// @param name what messages call it.
 /// @throws input_error at the first thing that is not as the file comment says. @throws usage_error options that the
 ///         file has no use for
-[[nodiscard]] inline trace parse_trace(std::string_view text, std::string_view name,
-                                       const trace_options& options = {}) {
-  if (options.gunzip != nullptr && text.substr(0, gzip_magic.size()) == gzip_magic) {
-    return detail::read_trace_text(options.gunzip(text, name), name, options);
-  }
-  return detail::read_trace_text(text, name, options);
-}
+[[nodiscard]] trace parse_trace(std::string_view text, std::string_view name, const trace_options& options = {});
 
 /// Reads a trace file.
 /// @throws input_error as `parse_trace`, and when the file cannot be read.
-[[nodiscard]] inline trace read_trace(const std::string& path, const trace_options& options = {}) {
-  return parse_trace(read_file(path), path, options);
-}
+[[nodiscard]] trace read_trace(const std::string& path, const trace_options& options = {});
 
 /// Sentences on what was not read as it stands in the file: columns, rows, order, runs, units.
-[[nodiscard]] inline std::vector<std::string> remarks(const trace& t) {
-  std::vector<std::string> out;
-  if (t.runs > 1) out.push_back(fmt::format("{} holds {} runs: run {} is read (--run N)", t.name, t.runs, t.run));
-  if (!t.unit_said.empty()) out.push_back(fmt::format("{}: {} (--time-unit says otherwise)", t.name, t.unit_said));
-  if (!t.unused.empty()) {
-    std::vector<std::string> names;
-    for (const std::string& name : t.unused) names.push_back(shown(name));
-    out.push_back(fmt::format("Columns of {} that are not used: {}", t.name, fmt::join(names, ", ")));
-  }
-  const std::string left_out = describe(t.left_out);
-  if (!left_out.empty()) out.push_back(fmt::format("Rows of {} that are left out: {}", t.name, left_out));
-  if (t.out_of_order != 0) {
-    out.push_back(
-        fmt::format("Rows of {} that are out of order, and are sorted by arrival: {}", t.name, t.out_of_order));
-  }
-  return out;
-}
+[[nodiscard]] std::vector<std::string> remarks(const trace& t);
 
 /// The `remarks`, each ending in a newline; empty if there are none.
-[[nodiscard]] inline std::string describe_unused(const trace& t) {
-  std::string out;
-  for (const std::string& line : remarks(t)) out += line + "\n";
-  return out;
-}
+[[nodiscard]] std::string describe_unused(const trace& t);
 
 /// A sentence for a trace without arrivals: what to name, and which columns look like arrivals.
 /// @param rate how a rate is named, as `a --rate`.
-[[nodiscard]] inline std::string no_arrivals(const trace& t, std::string_view rate) {
-  std::string out = fmt::format("{} has no arrivals: name {} (requests per second{})", t.name, rate,
-                                t.own_rate > 0 ? fmt::format("; it was measured at {:.4g}", t.own_rate) : "");
-  std::vector<std::string> times;
-  for (const std::string& name : t.unused) {
-    const std::string plain = detail::normalised(name);
-    for (const std::string_view word : {"time", "arriv", "start", "date", "created"}) {
-      if (plain.find(word) == plain.npos) continue;
-      times.push_back(shown(name));
-      break;
-    }
-  }
-  if (!times.empty()) {
-    out += fmt::format(", or call the column of the arrivals arrival_s or arrival_ms: is it {}?",
-                       fmt::join(times, " or "));
-  }
-  return out;
-}
+[[nodiscard]] std::string no_arrivals(const trace& t, std::string_view rate);
 
 }  // namespace sim
 TESSERA_NAMESPACE_END

@@ -5,8 +5,6 @@
 #include <tessera/sim/input/trace_row.hpp>
 #include <tessera/sim/input/trace_time.hpp>
 
-#include <fmt/format.h>
-
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -35,17 +33,7 @@ struct rows_left_out {
 };
 
 /// They in words: `2 failed, 1 without output`; empty if there are none.
-[[nodiscard]] inline std::string describe(const rows_left_out& rows) {
-  const std::array<std::pair<std::size_t, std::string_view>, 4> kinds{{{rows.failed, "failed"},
-                                                                       {rows.no_prompt, "without a prompt"},
-                                                                       {rows.no_output, "without output"},
-                                                                       {rows.others, "no requests"}}};
-  std::string out;
-  for (const auto& [n, kind] : kinds) {
-    if (n != 0) out += fmt::format("{}{} {}", out.empty() ? "" : ", ", n, kind);
-  }
-  return out;
-}
+[[nodiscard]] std::string describe(const rows_left_out& rows);
 
 /// What a trace file holds.
 struct trace {

@@ -308,21 +308,13 @@ class step_timer {
 };
 
 /// Seconds that a token of a prompt takes in one of `length` tokens, alone in its step. Requires `length > 0`.
-[[nodiscard]] inline double prompt_token_seconds(const step_timer& timer, tokens length) {
-  step_shape step;
-  step.add_prefill(tokens{}, length);
-  return timer(step) / static_cast<double>(length.count());
-}
+[[nodiscard]] double prompt_token_seconds(const step_timer& timer, tokens length);
 
 /// Seconds to copy the KV of `length` tokens between device and host, alone on the link; each device over its own.
-[[nodiscard]] inline double swap_seconds(const profile& p, tokens length) noexcept {
-  return static_cast<double>(length.count()) * p.kv_bytes_per_token() / p.parallel.devices() / p.links.host_bytes_per_s;
-}
+[[nodiscard]] double swap_seconds(const profile& p, tokens length) noexcept;
 
 /// Seconds to copy the KV of `length` tokens from one instance to another, alone on the fabric.
-[[nodiscard]] inline double transfer_seconds(const profile& p, tokens length) noexcept {
-  return static_cast<double>(length.count()) * p.kv_bytes_per_token() / p.links.fabric_bytes_per_s;
-}
+[[nodiscard]] double transfer_seconds(const profile& p, tokens length) noexcept;
 
 }  // namespace sim
 TESSERA_NAMESPACE_END

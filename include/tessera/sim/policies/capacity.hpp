@@ -7,10 +7,7 @@
 #include <tessera/sim/report/metrics.hpp>
 #include <tessera/sim/report/slo.hpp>
 
-#include <fmt/format.h>
-
 #include <algorithm>
-#include <cmath>
 #include <cstddef>
 #include <limits>
 #include <optional>
@@ -39,55 +36,20 @@ struct capacity_trial {
 
 /// How far a run is from its objectives: the largest ratio of a value to its bound; infinite where nothing was
 /// measured.
-[[nodiscard]] inline double strain(const slo_report& slo) noexcept {
-  double most = 0;
-  for (const slo_report::line& l : slo.lines) {
-    // A request that was refused or has not ended has no value, and keeps no bound.
-    const double ratio =
-        std::isnan(l.value) ? (l.met ? 0 : std::numeric_limits<double>::infinity()) : l.value / l.bound.seconds;
-    most = std::max(most, ratio);
-  }
-  return most;
-}
+[[nodiscard]] double strain(const slo_report& slo) noexcept;
 
 /// Objectives are alike to a run whose largest ratio of a value to its bound is so near 1: noise of a tail decides.
 inline constexpr double alike = 0.01;
 
 /// Whether a run is that near its objectives, on whichever side: the load is carried, and the strain within `alike` of
 /// 1.
-[[nodiscard]] inline bool is_close(const summary& s) noexcept {
-  return s.load.state != load_state::overload && std::abs(strain(s.slo) - 1) <= alike;
-}
+[[nodiscard]] bool is_close(const summary& s) noexcept;
 
 /// By how much the nearest objective of a run is kept or missed, as `ttft_p99 0.13 % below`.
-[[nodiscard]] inline std::string describe_margin(const slo_report& slo) {
-  const slo_report::line* nearest = nullptr;
-  double most = 0;
-  for (const slo_report::line& l : slo.lines) {
-    if (const double ratio = l.value / l.bound.seconds; ratio > most) {
-      most = ratio;
-      nearest = &l;
-    }
-  }
-  if (nearest == nullptr) return {};
-  return fmt::format("{} {:.2g} % {}", to_string(nearest->bound), 100 * std::abs(most - 1),
-                     most > 1 ? "above" : "below");
-}
+[[nodiscard]] std::string describe_margin(const slo_report& slo);
 
 /// Why a run does not meet its objectives, in words.
-[[nodiscard]] inline std::string describe_failure(const summary& s) {
-  std::string why;
-  if (s.load.state == load_state::overload) {
-    why = fmt::format("the queue grows by {} of what arrives", show_growth(s.load.left_behind));
-  }
-  for (const slo_report::line& l : s.slo.lines) {
-    if (l.met) continue;
-    if (!why.empty()) why += ", ";
-    why += std::isnan(l.value) ? fmt::format("only {:.4g} % end within {}", 100 * l.within, to_string(l.bound))
-                               : fmt::format("{} is {} s", to_string(l.bound), show_beside(l.value, l.bound.seconds));
-  }
-  return why;
-}
+[[nodiscard]] std::string describe_failure(const summary& s);
 
 /// What a search found.
 struct capacity {

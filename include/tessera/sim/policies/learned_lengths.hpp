@@ -32,23 +32,7 @@ struct scored_length {
 
 /// The scores of `rows` as expected output lengths, learned from the scores and lengths of a `history`, with a step for
 /// every 64 scores. Rows without a score expect the mean; without a history nobody expects anything.
-inline void expect_lengths(std::vector<trace_row>& rows, std::span<const trace_row> history, bool predicts) {
-  if (history.empty()) {
-    for (trace_row& r : rows) r.score = 0;
-    return;
-  }
-  const auto scores =
-      std::count_if(history.begin(), history.end(), [](const trace_row& r) { return r.score == r.score; });
-  const auto steps = static_cast<std::size_t>(scores) / 64;
-  const rank::length_calibrator::limits limits{.window = history.size(),
-                                               .groups = std::clamp<std::size_t>(steps, 1, 32)};
-  auto memory = storage_for<rank::length_calibrator>(limits);
-  rank::length_calibrator calibrator{memory};
-  constexpr float none = std::numeric_limits<float>::quiet_NaN();
-  for (const trace_row& r : history) calibrator.observe(predicts ? r.score : none, tokens{r.output_tokens});
-  calibrator.fit();
-  for (trace_row& r : rows) r.score = static_cast<float>(calibrator(predicts ? r.score : none).count());
-}
+void expect_lengths(std::vector<trace_row>& rows, std::span<const trace_row> history, bool predicts);
 
 /// A request of which something is known: that it has ended after so many tokens, or has so many and runs.
 struct seen_output {

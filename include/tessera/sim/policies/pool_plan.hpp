@@ -29,29 +29,11 @@ struct pool_plan {
 };
 
 /// The same requests, arriving `factor` times as fast, from the first one on.
-[[nodiscard]] inline std::vector<trace_row> hurried(std::span<const trace_row> rows, double factor) {
-  std::vector<trace_row> out{rows.begin(), rows.end()};
-  for (trace_row& r : out) r.arrival_s = rows.front().arrival_s + (r.arrival_s - rows.front().arrival_s) / factor;
-  return out;
-}
+[[nodiscard]] std::vector<trace_row> hurried(std::span<const trace_row> rows, double factor);
 
 /// The divisions that a plan tries: all pairs of a prefill and a decode pool, and with `mixed` also those that leave a
 /// rest; in steps of an eighth of a large cluster. Each pool but the mixed one has an instance.
-[[nodiscard]] inline std::vector<pool_sizes> pool_divisions(std::size_t instances, bool mixed) {
-  TESSERA_ASSERT(instances >= 2, "one to prefill and one to decode");
-  const std::size_t step = std::max<std::size_t>(1, instances / (mixed ? 8 : 32));
-  std::vector<pool_sizes> all;
-  for (std::size_t p = step; p < instances; p += step) {
-    if (!mixed) {
-      all.push_back({.prefill = p, .decode = instances - p, .mixed = 0});
-      continue;
-    }
-    for (std::size_t d = step; p + d <= instances; d += step) {
-      all.push_back({.prefill = p, .decode = d, .mixed = instances - p - d});
-    }
-  }
-  return all;
-}
+[[nodiscard]] std::vector<pool_sizes> pool_divisions(std::size_t instances, bool mixed);
 
 /// A split of the instances, and what it costs.
 template <class Cost>

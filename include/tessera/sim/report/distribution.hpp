@@ -3,10 +3,8 @@
 
 #include <tessera/config.hpp>
 
-#include <algorithm>
 #include <array>
 #include <bit>
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -25,13 +23,7 @@ inline constexpr double never = std::numeric_limits<double>::quiet_NaN();
 
 /// The quantile `p` of sorted values: linear between the two nearest ranks, rank p (n - 1) counted from 0. NaN for no
 /// values. Requires `p` in [0, 1]. O(1).
-[[nodiscard]] inline double percentile(std::span<const double> sorted, double p) noexcept {
-  if (sorted.empty()) return never;
-  const double rank = p * static_cast<double>(sorted.size() - 1);
-  const auto low = static_cast<std::size_t>(rank);
-  if (low + 1 >= sorted.size()) return sorted.back();
-  return sorted[low] + (rank - static_cast<double>(low)) * (sorted[low + 1] - sorted[low]);
-}
+[[nodiscard]] double percentile(std::span<const double> sorted, double p) noexcept;
 
 /// The spread of some samples.
 struct distribution {
@@ -45,20 +37,7 @@ struct distribution {
 };
 
 /// Sorts the samples, without the NaNs, and sums them up. O(n log n). The mean does not depend on the order given.
-[[nodiscard]] inline distribution describe(std::vector<double> samples) {
-  std::erase_if(samples, [](double x) { return std::isnan(x); });
-  if (samples.empty()) return {};
-  std::sort(samples.begin(), samples.end());
-  double sum = 0;
-  for (const double x : samples) sum += x;
-  return {.count = samples.size(),
-          .mean = sum / static_cast<double>(samples.size()),
-          .p50 = percentile(samples, 0.5),
-          .p90 = percentile(samples, 0.9),
-          .p95 = percentile(samples, 0.95),
-          .p99 = percentile(samples, 0.99),
-          .max = samples.back()};
-}
+[[nodiscard]] distribution describe(std::vector<double> samples);
 
 /// Mean over time, and peak, of a quantity that stays as it is between changes.
 class time_average {

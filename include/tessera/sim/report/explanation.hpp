@@ -9,7 +9,6 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -38,42 +37,10 @@ struct question {
 };
 
 /// Reads `17` or `request:17`, a request; `12.5` or `time:12`, a time. @throws usage_error
-[[nodiscard]] inline question parse_question(std::string_view text) {
-  const auto refuse = [&] {
-    return usage_error{
-        fmt::format("--explain takes a request, as 17 or request:17, or a time in seconds, as 12.5 or "
-                    "time:12, not {}",
-                    shown(text))};
-  };
-  std::string_view rest = text;
-  const auto begins = [&](std::string_view word) {
-    if (rest.substr(0, word.size()) != word) return false;
-    rest.remove_prefix(word.size());
-    return true;
-  };
-  const bool is_request = begins("request:");
-  const bool is_time = !is_request && begins("time:");
-  const char* const end = rest.data() + rest.size();
-  question q;
-  if (std::size_t row = 0; !is_time) {
-    const auto [stopped, wrong] = std::from_chars(rest.data(), end, row);
-    if (wrong == std::errc{} && stopped == end) {
-      q.request = row;
-      return q;
-    }
-    if (is_request) throw refuse();
-  }
-  if (!is_time && rest.starts_with('-')) throw refuse();
-  const auto [stopped, wrong] = std::from_chars(rest.data(), end, q.from_s);
-  if (wrong != std::errc{} || stopped != end || !std::isfinite(q.from_s)) throw refuse();
-  return q;
-}
+[[nodiscard]] question parse_question(std::string_view text);
 
 /// Refuses a request that there is not. @throws usage_error
-inline void require_request(const question& q, std::size_t requests) {
-  if (!q.request || *q.request < requests) return;
-  throw usage_error{fmt::format("there is no request {} to explain: they are 0 to {}", *q.request, requests - 1)};
-}
+void require_request(const question& q, std::size_t requests);
 
 /// Puts a timeline together of what a run tells: steps in which the same happens to a request become one entry.
 ///

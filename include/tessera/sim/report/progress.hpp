@@ -33,32 +33,13 @@ TESSERA_NAMESPACE_BEGIN
 namespace sim {
 
 /// Whether `file` is a terminal.
-[[nodiscard]] inline bool is_terminal(std::FILE* file) noexcept {
-#if __has_include(<unistd.h>)
-  return file != nullptr && ::isatty(::fileno(file)) == 1;
-#else
-  (void)file;
-  return false;
-#endif
-}
+[[nodiscard]] bool is_terminal(std::FILE* file) noexcept;
 
 /// Columns of the terminal `file`; 0 if it is none, or does not say.
-[[nodiscard]] inline std::size_t terminal_width(std::FILE* file) noexcept {
-#if __has_include(<sys/ioctl.h>) && __has_include(<unistd.h>)
-  winsize size{};
-  if (is_terminal(file) && ::ioctl(::fileno(file), TIOCGWINSZ, &size) == 0) return size.ws_col;
-#endif
-  (void)file;
-  return 0;
-}
+[[nodiscard]] std::size_t terminal_width(std::FILE* file) noexcept;
 
 /// A time as people say it: `48 s`, `3 min 20 s`, `2 h 5 min`. Requires a number of seconds from 0.
-[[nodiscard]] inline std::string describe_seconds(double seconds) {
-  const auto s = static_cast<std::int64_t>(std::min(std::ceil(seconds), 1e12));
-  if (s < 60) return fmt::format("{} s", s);
-  if (s < 3600) return fmt::format("{} min {} s", s / 60, s % 60);
-  return fmt::format("{} h {} min", s / 3600, s % 3600 / 60);
-}
+[[nodiscard]] std::string describe_seconds(double seconds);
 
 /// How much time some runs have left, from the pace of each and of its kind: of two policies one may take fifty times
 /// as long as the other. Times are in seconds on one clock.

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
-#include <tessera/core/units.hpp>
-
-#include <tessera/config.hpp>
+#include <tessera/core/clock.hpp>
 
 TESSERA_NAMESPACE_BEGIN
 namespace sim {

@@ -6,7 +6,6 @@
 #include <boost/math/distributions/students_t.hpp>
 
 #include <atomic>
-#include <cmath>
 #include <cstddef>
 #include <exception>
 #include <mutex>
@@ -29,26 +28,7 @@ struct estimate {
 };
 
 /// The mean of independent measurements, and how sure it is. NaNs are left out. O(n).
-[[nodiscard]] inline estimate estimate_mean(std::span<const double> samples) {
-  estimate e;
-  double sum = 0;
-  for (const double x : samples) {
-    if (std::isnan(x)) continue;
-    sum += x;
-    ++e.count;
-  }
-  if (e.count == 0) return e;
-  const auto n = static_cast<double>(e.count);
-  e.mean = sum / n;
-  if (e.count < 2) return e;
-  double squares = 0;
-  for (const double x : samples) {
-    if (!std::isnan(x)) squares += (x - e.mean) * (x - e.mean);
-  }
-  const boost::math::students_t_distribution<double> t{n - 1};
-  e.half_width = boost::math::quantile(t, 0.975) * std::sqrt(squares / (n - 1) / n);
-  return e;
-}
+[[nodiscard]] estimate estimate_mean(std::span<const double> samples);
 
 /// Calls `job(i)` once for each `i` below `count`, on at most `threads` threads, the caller's among them; in order of
 /// `i` if there is only one. Returns when all have returned. When one throws, no more are begun, and the exception of

@@ -4,7 +4,6 @@
 #include <tessera/sim/report/request_record.hpp>
 
 #include <cstdint>
-#include <map>
 #include <span>
 #include <vector>
 
@@ -17,28 +16,8 @@ namespace sim {
 /// The seconds that each session waits for its turns, from arrival to last token, all together; times of thought are
 /// none of them. Only of sessions all of whose turns arrived in the window and ended: what is cut off has waited for
 /// less. By the sessions' numbers. O(n log n).
-[[nodiscard]] inline std::vector<double> session_waits(std::span<const request_record> requests,
-                                                       const measured_window& window = {}) {
-  struct wait {
-    double seconds = 0;
-    bool whole = true;
-  };
-  std::map<std::int64_t, wait> sessions;
-  for (const request_record& r : requests) {
-    if (r.session < 0) continue;
-    wait& w = sessions[r.session];
-    if (r.completed() && window.contains(r.arrival)) {
-      w.seconds += r.e2e();
-    } else {
-      w.whole = false;
-    }
-  }
-  std::vector<double> out;
-  for (const auto& [id, w] : sessions) {
-    if (w.whole) out.push_back(w.seconds);
-  }
-  return out;
-}
+[[nodiscard]] std::vector<double> session_waits(std::span<const request_record> requests,
+                                                const measured_window& window = {});
 
 }  // namespace sim
 TESSERA_NAMESPACE_END

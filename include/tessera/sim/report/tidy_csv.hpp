@@ -3,11 +3,8 @@
 
 #include <tessera/config.hpp>
 
-#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include <algorithm>
-#include <cmath>
 #include <span>
 #include <string>
 #include <string_view>
@@ -22,66 +19,20 @@ TESSERA_NAMESPACE_BEGIN
 namespace sim {
 
 /// A text as a field of CSV: in double quotes where it must be.
-[[nodiscard]] inline std::string csv_text(std::string_view text) {
-  if (text.find_first_of(",\"\r\n") == text.npos) return std::string{text};
-  std::string out = "\"";
-  for (const char c : text) {
-    if (c == '"') out += c;
-    out += c;
-  }
-  return out + '"';
-}
+[[nodiscard]] std::string csv_text(std::string_view text);
 
 /// A single value as a field of CSV. What is no number is an empty field.
-[[nodiscard]] inline std::string csv_value(const nlohmann::ordered_json& value) {
-  if (value.is_string()) return csv_text(value.get_ref<const std::string&>());
-  if (value.is_number_float() && std::isnan(value.get<double>())) return {};
-  if (value.is_number_float()) return fmt::format("{}", value.get<double>());
-  return value.is_null() ? std::string{} : value.dump();
-}
+[[nodiscard]] std::string csv_value(const nlohmann::ordered_json& value);
 
 /// A column and the field in it.
 using csv_cell = std::pair<std::string, std::string>;
 
 /// The fields of an object, in its order. Names of nested ones are joined by `_`; arrays and nulls are left out.
-[[nodiscard]] inline std::vector<csv_cell> csv_cells(const nlohmann::ordered_json& object,
-                                                     const std::string& prefix = {}) {
-  std::vector<csv_cell> cells;
-  for (const auto& [key, value] : object.items()) {
-    if (value.is_object()) {
-      auto inner = csv_cells(value, prefix + key + "_");
-      cells.insert(cells.end(), std::make_move_iterator(inner.begin()), std::make_move_iterator(inner.end()));
-    } else if (!value.is_array() && !value.is_null()) {
-      cells.emplace_back(prefix + key, csv_value(value));
-    }
-  }
-  return cells;
-}
+[[nodiscard]] std::vector<csv_cell> csv_cells(const nlohmann::ordered_json& object, const std::string& prefix = {});
 
 /// One row for each object, and a header with all their columns, in the order in which they first come. O(rows *
 /// columns^2).
-[[nodiscard]] inline std::string tidy_csv(std::span<const nlohmann::ordered_json> objects) {
-  std::vector<std::vector<csv_cell>> rows;
-  std::vector<std::string> columns;
-  for (const auto& object : objects) {
-    rows.push_back(csv_cells(object));
-    for (const csv_cell& cell : rows.back()) {
-      if (std::find(columns.begin(), columns.end(), cell.first) == columns.end()) columns.push_back(cell.first);
-    }
-  }
-  std::string out;
-  for (const std::string& column : columns) out += (out.empty() ? "" : ",") + csv_text(column);
-  out += '\n';
-  for (const auto& row : rows) {
-    for (const std::string& column : columns) {
-      const auto at = std::find_if(row.begin(), row.end(), [&](const csv_cell& c) { return c.first == column; });
-      if (&column != &columns.front()) out += ',';
-      if (at != row.end()) out += at->second;
-    }
-    out += '\n';
-  }
-  return out;
-}
+[[nodiscard]] std::string tidy_csv(std::span<const nlohmann::ordered_json> objects);
 
 }  // namespace sim
 TESSERA_NAMESPACE_END

@@ -15,17 +15,12 @@
 #include <tessera/sim/report/slo.hpp>
 #include <tessera/sim/setup/setting.hpp>
 
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <charconv>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
-#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -40,181 +35,34 @@ inline constexpr double max_step_seconds = 1e6;
 
 /// A profile: a built-in one by its name, a file, or its JSON text, which begins with a brace.
 /// @throws usage_error @throws input_error
-[[nodiscard]] inline profile find_profile(const std::string& text) {
-  const std::size_t first = text.find_first_not_of(" \t\r\n");
-  return first != text.npos && text[first] == '{' ? parse_profile(text, "profile") : load_profile(text);
-}
+[[nodiscard]] profile find_profile(const std::string& text);
 
 /// The instances that a setting names: `8` of one profile, `4,4` of two profiles, or `4xPROFILE,4xPROFILE`.
 /// O(kinds); reads the profiles' files. @throws usage_error @throws input_error
-[[nodiscard]] inline std::vector<machines> machines_of(const setting& a) {
-  const std::string instances = a.says("instances");
-  const std::vector<std::string_view> counts = split_list(a.instances);
-  if (a.profile != default_profile &&
-      std::all_of(counts.begin(), counts.end(), [](std::string_view c) { return c.find('x') != c.npos; })) {
-    throw usage_error{fmt::format("{} names the profile of each, so {} says nothing", instances, a.says("profile"))};
-  }
-  // One number has one profile, in whose text a comma separates nothing.
-  const std::vector<std::string_view> profiles =
-      counts.size() == 1 ? std::vector<std::string_view>{a.profile} : split_list(a.profile);
-  std::vector<machines> all;
-  std::int64_t sum = 0;
-  for (std::size_t k = 0; k != counts.size(); ++k) {
-    std::string_view item = counts[k];
-    std::int64_t n = 0;
-    const auto [end, failure] = std::from_chars(item.data(), item.data() + item.size(), n);
-    item.remove_prefix(static_cast<std::size_t>(end - item.data()));
-    const bool named = item.size() > 1 && item.front() == 'x';
-    if (named && profiles.size() > 1) {
-      throw usage_error{fmt::format("{} names the profile of some, {} those of all: name each in one place", instances,
-                                    a.says("profile"))};
-    }
-    if (failure != std::errc{} || !(item.empty() || named)) {
-      throw usage_error{fmt::format("{} is a number, or numbers and profiles as 4xPROFILE,4xPROFILE, not {}", instances,
-                                    shown(a.instances))};
-    }
-    if (!named && profiles.size() != counts.size()) {
-      throw usage_error{
-          fmt::format("{} names {} kinds, {} {}", instances, counts.size(), a.says("profile"), profiles.size())};
-    }
-    sum += a.positive(n, max_instances, "instances");
-    all.push_back({static_cast<std::size_t>(n), find_profile(std::string{named ? item.substr(1) : profiles[k]})});
-    const double kv = all.back().profile.kv_bytes_per_token();
-    if (kv != all.front().profile.kv_bytes_per_token()) {
-      throw usage_error{
-          fmt::format("instances of one cluster serve one model: a token's KV has {:g} bytes in the "
-                      "profile {}, {:g} in {}",
-                      all.front().profile.kv_bytes_per_token(), all.front().profile.name, kv, all.back().profile.name)};
-    }
-  }
-  a.positive(sum, max_instances, "instances");
-  return all;
-}
+[[nodiscard]] std::vector<machines> machines_of(const setting& a);
 
 /// What goes wrong in a run of these rows: the faults that are named, and deaths at random. @throws usage_error
-[[nodiscard]] inline std::vector<fault> faults_of(const setting& a, std::size_t instances,
-                                                  std::span<const trace_row> rows, std::uint64_t seed) {
-  std::vector<fault> faults;
-  for (const std::string& text : a.faults) {
-    faults.push_back(parse_fault(text));
-    if (faults.back().instance >= instances) {
-      throw usage_error{fmt::format("the fault {} is of no instance: they are 0 to {}", shown(text), instances - 1)};
-    }
-  }
-  const std::string mtbf = a.says("mtbf");
-  const std::string mttr = a.says("mttr");
-  if (a.mtbf.has_value() != a.mttr.has_value()) throw usage_error{fmt::format("{} and {} go together", mtbf, mttr)};
-  if (a.detection != setting{}.detection && a.faults.empty() && !a.mtbf) {
-    throw usage_error{fmt::format("{} goes with {}, or {} and {}", a.says("detection"), a.says("fault"), mtbf, mttr)};
-  }
-  if (!a.mtbf) return faults;
-  const double from = rows.front().arrival_s;
-  const double to = rows.back().arrival_s;
-  for (const auto& [value, name] : {std::pair{*a.mtbf, mtbf}, std::pair{*a.mttr, mttr}}) {
-    if (!(value > 0 && value <= max_replay_seconds)) {
-      throw usage_error{
-          fmt::format("{} is a number of seconds above 0, at most {:g}, not {:g}", name, max_replay_seconds, value)};
-    }
-  }
-  constexpr double most = 1e6;
-  if (const double deaths = (to - from) * static_cast<double>(instances) / (*a.mtbf + *a.mttr); !(deaths <= most)) {
-    throw usage_error{
-        fmt::format("with these {} and {} there would be about {:.3g} deaths; at most {:g}", mtbf, mttr, deaths, most)};
-  }
-  const auto drawn = random_deaths(instances, from, to, *a.mtbf, *a.mttr, seed);
-  faults.insert(faults.end(), drawn.begin(), drawn.end());
-  return faults;
-}
+[[nodiscard]] std::vector<fault> faults_of(const setting& a, std::size_t instances, std::span<const trace_row> rows,
+                                           std::uint64_t seed);
 
 /// A step of the largest kind must take a time that is still a number worth simulating. @throws usage_error
-inline void check_step_time(const instance_options& instance, const std::string& profile) {
-  const tokens kv = instance.limits.block_size * static_cast<std::int64_t>(instance.limits.blocks);
-  step_shape largest;
-  largest.decodes = static_cast<std::int64_t>(instance.step.max_batch);
-  largest.decode_context = kv.count();
-  largest.add_prefill(min(kv, instance.limits.max_length), instance.step.token_budget);
-  const double seconds = instance.timer(largest);
-  if (!(seconds <= max_step_seconds)) {
-    throw usage_error{fmt::format("with the profile {} a full step takes {:.3g} seconds; at most {:g} make sense",
-                                  profile, seconds, max_step_seconds)};
-  }
-}
+void check_step_time(const instance_options& instance, const std::string& profile);
 
 /// Something is measured: requests arrive after the warm-up and before the drain. O(rows). @throws usage_error
-inline void check_window(const setting& a, std::span<const trace_row> rows) {
-  for (const auto& [value, name] : {std::pair{a.warmup, "warmup"}, std::pair{a.drain, "drain"}}) {
-    if (!(value >= 0)) {
-      throw usage_error{fmt::format("{} is a number of seconds, 0 or more, not {:g}", a.says(name), value)};
-    }
-  }
-  const double first = rows.front().arrival_s + a.warmup;
-  const double last = rows.back().arrival_s - a.drain;
-  if (std::none_of(rows.begin(), rows.end(),
-                   [&](const trace_row& r) { return first <= r.arrival_s && r.arrival_s <= last; })) {
-    throw usage_error{fmt::format(
-        "{} {:g} and {} {:g} leave nothing to measure: the requests arrive within {:.4g} seconds", a.says("warmup"),
-        a.warmup, a.says("drain"), a.drain, rows.back().arrival_s - rows.front().arrival_s)};
-  }
-}
+void check_window(const setting& a, std::span<const trace_row> rows);
 
 /// The routers that the requests come to; none if the setting names none. @throws usage_error
-[[nodiscard]] inline std::optional<routing> routing_of(const setting& a) {
-  constexpr double shortest = 1e-3;
-  // A number of seconds is named by its unit where there is no --help.
-  const std::string interval = a.how == spelling::options ? a.says("report_interval") : "report_s";
-  if (!(a.report_interval >= shortest && a.report_interval <= max_replay_seconds)) {
-    throw usage_error{fmt::format("{} is a number of seconds from {:g} to {:g}, not {:g}", interval, shortest,
-                                  max_replay_seconds, a.report_interval)};
-  }
-  if (!a.routers) {
-    const std::string alone = a.router_shares                                  ? a.says("router_shares")
-                              : a.report_interval != setting{}.report_interval ? interval
-                                                                               : std::string{};
-    if (!alone.empty()) throw usage_error{fmt::format("{} goes with {}", alone, a.says("routers"))};
-    return {};
-  }
-  return routing{.routers = static_cast<std::size_t>(a.positive(*a.routers, max_routers, "routers")),
-                 .shares = a.router_shares,
-                 .report_s = a.report_interval};
-}
+[[nodiscard]] std::optional<routing> routing_of(const setting& a);
 
 /// The cluster for the rows of a seed, all checked. Pools that are to be planned stay open.
 /// O(kinds * rows + instances). @throws usage_error
-[[nodiscard]] inline cluster_options size_cluster(const setting& a, std::span<const machines> cluster,
-                                                  std::span<const trace_row> rows, std::uint64_t seed) {
-  cluster_options o = size_cluster(cluster, a.size, rows, a.how);
-  if (!(a.detection >= 0 && a.detection <= max_replay_seconds)) {
-    throw usage_error{fmt::format("{} is a number of seconds from 0 to {:g}, not {:g}", a.says("detection"),
-                                  max_replay_seconds, a.detection)};
-  }
-  check_window(a, rows);
-  o.warmup_s = a.warmup;
-  o.drain_s = a.drain;
-  o.seed = seed;
-  o.prefix_cache = a.prefix_cache;
-  if (!a.slo.empty()) o.promised = promise_of(parse_slo(a.slo));
-  if (!a.placement.empty()) o.placement = find_placement(a.placement);
-  o.routed = routing_of(a);
-  o.detection_s = a.detection;
-  o.faults = faults_of(a, o.instances, rows, seed);
-  if (!a.pools.empty() && a.pools != "auto") o.pools = parse_pools(a.pools, o.instances);
-  for (std::size_t k = 0, i = 0; k != cluster.size(); i += cluster[k++].count) {
-    check_step_time(o.of(i), cluster[k].profile.name);
-  }
-  return o;
-}
+[[nodiscard]] cluster_options size_cluster(const setting& a, std::span<const machines> cluster,
+                                           std::span<const trace_row> rows, std::uint64_t seed);
 
 /// Refuses a policy that cannot run these rows on this cluster. O(rows). @param what what messages call the rows.
 /// @throws usage_error
-inline void require_suitable(const policy& p, const cluster_options& options, std::span<const trace_row> rows,
-                             std::string_view what) {
-  require_scores(p, rows, what);
-  require_instances(p, options.instances);
-  require_open_placement(p, options);
-  if (p.pools == 2 && options.pools && options.pools->mixed != 0) {
-    throw usage_error{fmt::format("the policy {} has no mixed pool: --pools is PREFILL/DECODE", p.name)};
-  }
-}
+void require_suitable(const policy& p, const cluster_options& options, std::span<const trace_row> rows,
+                      std::string_view what);
 
 }  // namespace sim
 TESSERA_NAMESPACE_END
