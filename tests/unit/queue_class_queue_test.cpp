@@ -230,6 +230,39 @@ TEST_CASE("class_queue: ageing that is not to the front is bounded in each call,
   for (request& r : all) queue.erase(r);
 }
 
+TEST_CASE("class_queue: a burst of classes that are due changes few first requests in each look", "[queue]") {
+  using queue_type = class_queue<request, order::ranked<>, by_kind>;
+  const std::size_t kinds = 5 * queue_type::most_aged;
+  std::vector<std::byte> memory(queue_type::required_bytes(4 * kinds) + 64);
+  arena room{memory};
+  const by_kind classes;
+  std::deque<request> all(3 * kinds);
+  queue_type queue{room, 4 * kinds, order::ranked<>{.threshold = 10_s}, classes};
+  std::mt19937_64 random{7};
+  for (std::size_t i = 0; i != all.size(); ++i) {
+    request& r = all[i];
+    r.kind = i % kinds;
+    r.score = static_cast<float>(random() % 100);
+    request_access::state(r).sequence = i + 1;
+    request_access::begin_order_state<order::ranked<>>(r);
+    queue.discipline().enter(r, time_point::at_seconds(static_cast<double>(i) * 1e-3));
+    queue.insert(r);
+  }
+  const auto is_old = [](const request& r) { return order_state<order::ranked<>>(r).boosted; };
+  for (std::size_t looks = 1; looks != 3; ++looks) {
+    queue.advance(time_point::at_seconds(100 + static_cast<double>(looks)));
+    REQUIRE(queue.front() == &all[0]);
+    // The requests that came first, one of each class. The others of a class age when a plan comes to them.
+    for (std::size_t i = 0; i != all.size(); ++i) REQUIRE(is_old(all[i]) == (i < looks * queue_type::most_aged));
+  }
+  // A plan that takes all of them meets each once, whether its class has aged or not.
+  std::set<const request*> met;
+  queue_type::line line{queue};
+  for (request* r = line.first(); r != nullptr; r = line.take()) REQUIRE(met.insert(r).second);
+  REQUIRE(met.size() == all.size());
+  for (request& r : all) queue.erase(r);
+}
+
 TEST_CASE("class_queue: knows its own from another's, and leaves its requests free", "[queue]") {
   using queue_type = class_queue<request, order::fcfs, by_kind>;
   std::vector<std::byte> memory(queue_type::required_bytes(4) + 64);

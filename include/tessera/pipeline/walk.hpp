@@ -3,6 +3,8 @@
 
 #include <tessera/pipeline/admission.hpp>
 
+#include <limits>
+
 TESSERA_NAMESPACE_BEGIN
 namespace detail {
 
@@ -164,6 +166,7 @@ void walk(Planning& p) noexcept {
   if constexpr (Planning::gate::passes) welcome_guests(p);
   auto line = line_of(roster.waiting);
   request* candidate = line.first();
+  step.waiting_priority = candidate != nullptr ? candidate->priority : std::numeric_limits<int>::min();
   request* blocked = nullptr;
   bool is_asked = false;  // the gate lets the candidate start
   // Where the class stands that starts if no other can, and whether one is deferred that may take a resident's place.
