@@ -80,7 +80,8 @@ struct world {
   ~world() {
     for (request* r : plain) queue.erase(*r);
   }
-  void add(std::uint64_t kind, float score, int priority) {
+  /// It has waited for `waited` elsewhere.
+  void add(std::uint64_t kind, float score, int priority, duration waited) {
     request& r = requests.emplace_back();
     r.kind = kind;
     r.score = score;
@@ -88,7 +89,7 @@ struct world {
     request_access::state(r).sequence = next_sequence++;
     request_access::state(r).arrived = now;
     request_access::begin_order_state<Order>(r);
-    queue.discipline().enter(r, now);
+    queue.discipline().enter(r, now - waited);
     queue.insert(r);
     plain.push_back(&r);
   }
@@ -114,14 +115,14 @@ struct world {
   }
 };
 
-constexpr std::uint64_t most_kinds = 9;
+constexpr std::uint64_t most_kinds = 50;
 
 template <class Order>
 void play(std::uint64_t seed, const Order& order) {
   world<Order> w{order};
   std::mt19937_64 random{seed};
   const auto below = [&](std::uint64_t n) { return random() % n; };
-  const std::uint64_t kinds = 1 + below(most_kinds);
+  const std::uint64_t kinds = 1 + below(seed % 2 == 0 ? 9 : most_kinds);
   std::size_t most = 0;
   for (int i = 0; i != (is_slow ? 150 : 400); ++i) {
     const auto what = below(8);
@@ -129,7 +130,8 @@ void play(std::uint64_t seed, const Order& order) {
       for (auto n = below(6); n != 0; --n) {
         const auto score = static_cast<float>(below(50));
         const auto priority = static_cast<int>(below(3));
-        w.add(below(kinds), score, priority);
+        const duration waited{static_cast<double>(below(4) == 0 ? below(30) : 0)};
+        w.add(below(kinds), score, priority, waited);
       }
     } else if (what == 4 && !w.plain.empty()) {
       const auto at = static_cast<std::ptrdiff_t>(below(w.plain.size()));
@@ -143,9 +145,12 @@ void play(std::uint64_t seed, const Order& order) {
     } else {
       w.now += duration{static_cast<double>(below(4))};
     }
-    // Each call moves a few that are due: here all are moved before the look.
-    const std::size_t calls = detail::ages_to_front<Order> ? 1 : 1 + w.plain.size() / w.queue.most_aged;
-    for (std::size_t k = 0; k != calls; ++k) w.queue.advance(w.now);
+    // Each look moves a few that are due: here all are moved before the look that counts.
+    const std::size_t calls = 1 + (detail::ages_to_front<Order> ? kinds : w.plain.size()) / w.queue.most_aged;
+    for (std::size_t k = 0; k != calls; ++k) {
+      w.queue.advance(w.now);
+      static_cast<void>(w.queue.front());
+    }
     std::vector<request*> expected = w.sorted();
     REQUIRE(w.queue.size() == expected.size());
     REQUIRE(w.queue.front() == (expected.empty() ? nullptr : expected.front()));
