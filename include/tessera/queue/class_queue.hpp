@@ -111,9 +111,9 @@ class class_queue {
         R& head = head_of(r);
         time_point& due = due_heads_[place_of(heads_, head, 0)];
         if (head.priority == r.priority) due = std::min(due, discipline_.due_at(r));
+        is_behind_ = is_behind_ || !(now_ < due);
       }
     }
-    is_current_ = false;
   }
 
   /// Takes a request out, wherever it is. It keeps its place, for `insert`. Requires: `r` is in this queue.
@@ -323,11 +323,11 @@ class class_queue {
       };
       std::array<late, most_aged> first{};
       std::size_t n = 0;
-      is_behind_ = false;
+      bool are_more = false;
       for (std::size_t i = 0; i != heads_.size(); ++i) {
         const time_point due = due_heads_[i];
         if (now_ < due) continue;
-        is_behind_ = is_behind_ || n == most_aged;
+        are_more = are_more || n == most_aged;
         if (n == most_aged && !(due < first[n - 1].due)) continue;
         std::size_t at = n == most_aged ? n - 1 : n++;
         for (; at != 0 && due < first[at - 1].due; --at) first[at] = first[at - 1];
@@ -340,6 +340,7 @@ class class_queue {
         const bool has_aged = discipline_.due_at(head) == time_point::never();
         due_heads_[place_of(heads_, head, 0)] = has_aged ? time_point::never() : due_after(head);
       }
+      is_behind_ = are_more;
       is_current_ = true;
     }
   }
@@ -398,9 +399,11 @@ class class_queue {
   void add_head(R& r) noexcept {
     const std::size_t at = place_of(heads_, r, 0);
     insert_at(heads_, at, &r);
-    if constexpr (detail::ages_to_front<D>) insert_at(due_heads_, at, due_after(r));
+    if constexpr (detail::ages_to_front<D>) {
+      insert_at(due_heads_, at, due_after(r));
+      is_behind_ = is_behind_ || !(now_ < due_heads_[at]);
+    }
     request_access::state(r).leads = true;
-    is_current_ = false;
   }
   void drop_head(R& r) noexcept {
     std::size_t at = place_of(heads_, r, 0);
@@ -423,8 +426,8 @@ class class_queue {
   fixed_vector<time_point> due_heads_;
   [[no_unique_address]] due_set due_;
   time_point now_{};
-  bool is_current_ = false;  ///< Since `find_heads` none has come, no first request has gone, and no time has passed.
-  bool is_behind_ = false;   ///< Then there were more classes to change than `most_aged`.
+  bool is_current_ = false;  ///< `find_heads` has run since the time was told: looks between two plans change nothing.
+  bool is_behind_ = false;   ///< There may be classes whose first request is yet to change.
 };
 
 TESSERA_NAMESPACE_END
