@@ -100,6 +100,28 @@ TEST_CASE("long prompts: below 16,384 tokens left prompts are computed in turn")
   e.commit(p);
 }
 
+TEST_CASE("long prompts: prompts of lower priority take nothing from one but in the step that starts it") {
+  engine_of<fcfs<request>> e{large};
+  e.submit(100'000, 1);
+  e.step();
+  const request& urgent = e.submit(40'960, 1, 1);
+  for (int i = 0; i != 3; ++i) e.submit(20'000, 1);
+  e.count_from_here();
+  for (; urgent.generated() == 0_tok && e.steps < 100; e.step()) {
+  }
+  CHECK(e.steps <= 5 + 1);  // 40,960 / 8,192
+  // An equal that is resident has its half, whatever waits.
+  const request& equal = e.submit(40'000, 1, 1);
+  const request& other = e.submit(40'000, 1, 1);
+  e.step();
+  const tokens before = equal.state().computed;
+  const tokens before_other = other.state().computed;
+  e.submit(10, 1);
+  e.step();
+  CHECK((equal.state().computed - before).count() == 4096);
+  CHECK((other.state().computed - before_other).count() == 4096);
+}
+
 TEST_CASE("long prompts: backfilled requests take nothing from one") {
   using scheduler = fcfs<request, kv::block_pool, kv::csr_tables, gate::backfill>;
   engine_of<scheduler> e{{.blocks = 26'000, .residents = 8, .max_length = 450'000_tok}};

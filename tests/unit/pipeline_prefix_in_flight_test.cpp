@@ -4,6 +4,9 @@
 // it takes.
 
 #include <tessera/compose/fcfs.hpp>
+#include <tessera/gate/adapter_slots.hpp>
+#include <tessera/gate/all.hpp>
+#include <tessera/gate/fair_tenants.hpp>
 #include <tessera/kv/prefix_cache.hpp>
 #include <tessera/pipeline/grouped_ledger.hpp>
 
@@ -15,6 +18,7 @@
 #include <cstdint>
 #include <deque>
 #include <span>
+#include <tuple>
 #include <vector>
 
 namespace {
@@ -228,6 +232,42 @@ TEST_CASE("a plan that is abandoned leaves no trace of who waited for a prefix",
     a.commit(p);
     b.commit(q);
   }
+}
+
+TEST_CASE("a class that is held for a prefix leaves the turn to other deferred classes", "[pipeline]") {
+  struct member : prompt_request<> {
+    std::uint32_t tenant = 0;
+    std::uint32_t adapter = 0;
+  };
+  using gates = gate::all<gate::adapter_slots, gate::fair_tenants>;
+  const bool follower_is_first = GENERATE(false, true);
+  CAPTURE(follower_is_first);
+  gates gate{};
+  std::get<gate::adapter_slots>(gate.gates).slots = 1;
+  step_engine<fcfs<member, kv::prefix_cache, kv::csr_tables, gates>> e{roomy, {.gate = gate}};
+  const step_limits limits{.token_budget = 512_tok, .max_chunk = 64_tok};
+  const auto submit = [&](std::uint32_t tenant, std::uint32_t adapter, std::int64_t prompt) -> member& {
+    member& r = e.add(prompt, 0);
+    r.tenant = tenant;
+    r.adapter = adapter;
+    if (prompt > 1000) r.hashes = hashes_of(static_cast<std::size_t>(prompt / 16), 256, e.requests.size());
+    return e.submit(r);
+  };
+  for (const std::uint32_t tenant : {1U, 2U, 4U}) submit(tenant, tenant == 4 ? 8 : 0, 16);
+  for (int i = 0; i != 2; ++i) e.step(limits);
+  // The tenant that has had least has no slot for its adapter. Tenant 1 has had most: it computes a long prompt.
+  const member& gated = submit(3, 9, 16);
+  e.step(limits);
+  submit(1, 0, 4096);
+  for (int i = 0; i != 2; ++i) e.step(limits);
+  const auto follow = [&] { return &submit(2, 0, 4096 + 64); };
+  const member* follower = follower_is_first ? follow() : nullptr;
+  const member& other = submit(1, 0, 16);
+  if (!follower_is_first) follower = follow();
+  e.step(limits);
+  CHECK(e.why(gated) == wait_reason::gated);
+  CHECK(e.why(*follower) == wait_reason::prefix_in_flight);
+  CHECK(other.generated() == 1_tok);
 }
 
 TEST_CASE("prefixes that have been forgotten lead nobody", "[pipeline]") {

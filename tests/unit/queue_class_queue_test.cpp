@@ -80,7 +80,8 @@ struct world {
   ~world() {
     for (request* r : plain) queue.erase(*r);
   }
-  void add(std::uint64_t kind, float score, int priority) {
+  /// It has waited for `waited` elsewhere.
+  void add(std::uint64_t kind, float score, int priority, duration waited) {
     request& r = requests.emplace_back();
     r.kind = kind;
     r.score = score;
@@ -88,7 +89,7 @@ struct world {
     request_access::state(r).sequence = next_sequence++;
     request_access::state(r).arrived = now;
     request_access::begin_order_state<Order>(r);
-    queue.discipline().enter(r, now);
+    queue.discipline().enter(r, now - waited);
     queue.insert(r);
     plain.push_back(&r);
   }
@@ -114,14 +115,14 @@ struct world {
   }
 };
 
-constexpr std::uint64_t most_kinds = 9;
+constexpr std::uint64_t most_kinds = 50;
 
 template <class Order>
 void play(std::uint64_t seed, const Order& order) {
   world<Order> w{order};
   std::mt19937_64 random{seed};
   const auto below = [&](std::uint64_t n) { return random() % n; };
-  const std::uint64_t kinds = 1 + below(most_kinds);
+  const std::uint64_t kinds = 1 + below(seed % 2 == 0 ? 9 : most_kinds);
   std::size_t most = 0;
   for (int i = 0; i != (is_slow ? 150 : 400); ++i) {
     const auto what = below(8);
@@ -129,7 +130,8 @@ void play(std::uint64_t seed, const Order& order) {
       for (auto n = below(6); n != 0; --n) {
         const auto score = static_cast<float>(below(50));
         const auto priority = static_cast<int>(below(3));
-        w.add(below(kinds), score, priority);
+        const duration waited{static_cast<double>(below(4) == 0 ? below(30) : 0)};
+        w.add(below(kinds), score, priority, waited);
       }
     } else if (what == 4 && !w.plain.empty()) {
       const auto at = static_cast<std::ptrdiff_t>(below(w.plain.size()));
@@ -143,9 +145,12 @@ void play(std::uint64_t seed, const Order& order) {
     } else {
       w.now += duration{static_cast<double>(below(4))};
     }
-    // Each call moves a few that are due: here all are moved before the look.
-    const std::size_t calls = detail::ages_to_front<Order> ? 1 : 1 + w.plain.size() / w.queue.most_aged;
-    for (std::size_t k = 0; k != calls; ++k) w.queue.advance(w.now);
+    // Each look moves a few that are due: here all are moved before the look that counts.
+    const std::size_t calls = 1 + (detail::ages_to_front<Order> ? kinds : w.plain.size()) / w.queue.most_aged;
+    for (std::size_t k = 0; k != calls; ++k) {
+      w.queue.advance(w.now);
+      static_cast<void>(w.queue.front());
+    }
     std::vector<request*> expected = w.sorted();
     REQUIRE(w.queue.size() == expected.size());
     REQUIRE(w.queue.front() == (expected.empty() ? nullptr : expected.front()));
@@ -227,6 +232,39 @@ TEST_CASE("class_queue: ageing that is not to the front is bounded in each call,
       REQUIRE((order_state<turning>(all[i]).score < 0) == (i < calls * queue_type::most_aged));
     }
   }
+  for (request& r : all) queue.erase(r);
+}
+
+TEST_CASE("class_queue: a burst of classes that are due changes few first requests in each look", "[queue]") {
+  using queue_type = class_queue<request, order::ranked<>, by_kind>;
+  const std::size_t kinds = 5 * queue_type::most_aged;
+  std::vector<std::byte> memory(queue_type::required_bytes(4 * kinds) + 64);
+  arena room{memory};
+  const by_kind classes;
+  std::deque<request> all(3 * kinds);
+  queue_type queue{room, 4 * kinds, order::ranked<>{.threshold = 10_s}, classes};
+  std::mt19937_64 random{7};
+  for (std::size_t i = 0; i != all.size(); ++i) {
+    request& r = all[i];
+    r.kind = i % kinds;
+    r.score = static_cast<float>(random() % 100);
+    request_access::state(r).sequence = i + 1;
+    request_access::begin_order_state<order::ranked<>>(r);
+    queue.discipline().enter(r, time_point::at_seconds(static_cast<double>(i) * 1e-3));
+    queue.insert(r);
+  }
+  const auto is_old = [](const request& r) { return order_state<order::ranked<>>(r).boosted; };
+  for (std::size_t looks = 1; looks != 3; ++looks) {
+    queue.advance(time_point::at_seconds(100 + static_cast<double>(looks)));
+    REQUIRE(queue.front() == &all[0]);
+    // The requests that came first, one of each class. The others of a class age when a plan comes to them.
+    for (std::size_t i = 0; i != all.size(); ++i) REQUIRE(is_old(all[i]) == (i < looks * queue_type::most_aged));
+  }
+  // A plan that takes all of them meets each once, whether its class has aged or not.
+  std::set<const request*> met;
+  queue_type::line line{queue};
+  for (request* r = line.first(); r != nullptr; r = line.take()) REQUIRE(met.insert(r).second);
+  REQUIRE(met.size() == all.size());
   for (request& r : all) queue.erase(r);
 }
 

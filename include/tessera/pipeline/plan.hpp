@@ -20,8 +20,9 @@ struct step_limits {
   tokens token_budget{8192};    ///< Most tokens run in the step: prefill, decode and lookahead together (without
                                 ///< chunked prefill, one prompt may exceed it).
   tokens max_chunk{};  ///< Most prefill tokens of one request in the step. 0: the budget binds, and a prompt with more
-                       ///< than 16,384 tokens left leaves half of what it could take to those behind it, as far as
-                       ///< they use it. At least `token_budget`: a prompt takes all that is left, in turn.
+                       ///< than 16,384 tokens left leaves half of what it could take to the prompts of no lower
+                       ///< priority behind it, as far as they use it. At least `token_budget`: a prompt takes all that
+                       ///< is left, in turn.
   tokens prefill_budget{};  ///< Most prefill tokens of all; 0: only `token_budget` binds, so a budget that is computed
                             ///< must be at least 1. Who decodes is not held up when it is spent. From a time:
                             ///< `cost::prefill_in_time`.

@@ -26,9 +26,20 @@ template <class Planning>
 }
 
 /// A prompt with more tokens left than this is computed for a second or more. Until fewer are left it takes half of
-/// what is left of a step, so that the prompts behind it begin at once. What these leave over `top_up` gives back to
-/// it.
+/// what is left of a step, so that the prompts behind it of no lower priority begin at once. What these leave over
+/// `top_up` gives back to it.
 inline constexpr tokens long_prompt{16'384};
+
+/// Whether a prompt of no lower priority may follow `r` in this step: of the requests that wait, or of the `owed`
+/// residents that a prompt leaves a token to. O(owed).
+template <class Planning>
+[[nodiscard]] bool precedes_prompts(const Planning& p, const typename Planning::request& r, std::size_t owed) noexcept {
+  if (p.step.waiting_priority >= r.priority) return true;
+  const auto behind = p.roster.residents.all().subspan(p.step.next, owed);
+  return std::any_of(behind.begin(), behind.end(), [](const typename Planning::request* q) noexcept {
+    return q->state().reach() - q->state().computed > tokens{1};
+  });
+}
 
 /// How many of the `left` tokens of a prompt are computed in this step. A long prompt must not stop decodes: it leaves
 /// a token of the budget to each resident behind it of no lower priority. Those of lower priority wait for it; that
@@ -41,7 +52,8 @@ template <class Planning>
   const tokens others{static_cast<std::int64_t>(behind < slots ? behind : slots)};
   const tokens most = max(min(p.step.budget - others, p.step.prefill_left), tokens{1});
   if (p.step.limits.max_chunk > tokens{}) return min(left, min(most, p.step.limits.max_chunk));
-  return min(left, left > long_prompt ? tokens{(most.count() + 1) / 2} : most);
+  const bool halves = left > long_prompt && precedes_prompts(p, r, behind);
+  return min(left, halves ? tokens{(most.count() + 1) / 2} : most);
 }
 
 /// How many of `count` tokens from `first` on are computed at once. A window holds all blocks of a chunk until that is

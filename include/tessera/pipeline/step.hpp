@@ -9,6 +9,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 
 TESSERA_NAMESPACE_BEGIN
 namespace detail {
@@ -87,6 +88,7 @@ struct step {
   tokens drafts{};        ///< Lookahead that was given.
   std::size_t max_batch = 0;
   std::size_t starts = 0;       ///< Requests that may still start.
+  int waiting_priority = 0;     ///< Of the first that waits when the plan begins; the least there is if none waits.
   std::size_t next = 0;         ///< Residents before it have had their turn.
   std::size_t kept = 0;         ///< Residents from here on are victims.
   std::size_t first_guest = 0;  ///< In `admitted`: those from here on passed one that waits before them.

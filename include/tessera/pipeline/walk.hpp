@@ -3,6 +3,8 @@
 
 #include <tessera/pipeline/admission.hpp>
 
+#include <limits>
+
 TESSERA_NAMESPACE_BEGIN
 namespace detail {
 
@@ -164,6 +166,7 @@ void walk(Planning& p) noexcept {
   if constexpr (Planning::gate::passes) welcome_guests(p);
   auto line = line_of(roster.waiting);
   request* candidate = line.first();
+  step.waiting_priority = candidate != nullptr ? candidate->priority : std::numeric_limits<int>::min();
   request* blocked = nullptr;
   bool is_asked = false;  // the gate lets the candidate start
   // Where the class stands that starts if no other can, and whether one is deferred that may take a resident's place.
@@ -248,18 +251,20 @@ void walk(Planning& p) noexcept {
       }
     }
     const wait_reason why_not = step.starts == 0 ? wait_reason::not_wanted : start(p, *candidate, false);
-    if (why_not == wait_reason::none) {
-      --step.starts;
-      if constexpr (has_classes) overtaken = line.place() != 0;
+    const bool starts = why_not == wait_reason::none;
+    if (starts || why_not == wait_reason::prefix_in_flight) {  // the latter's place and blocks are kept
+      if (starts) --step.starts;
+      if constexpr (has_classes) overtaken = starts ? line.place() != 0 : overtaken;
       request* next = line.take();
       if constexpr (has_classes) {
-        next = line.go_to(0);  // it may be the turn of one that was deferred
-        deferred = nowhere;
-        is_urgent = false;
+        // After a start it may be the turn of a deferred class. If a deferred class is held, another may start.
+        if (starts || deferred == nowhere) {
+          next = line.go_to(0);
+          deferred = nowhere;
+          is_urgent = false;
+        }
       }
       go_on_with(next);
-    } else if (why_not == wait_reason::prefix_in_flight) {
-      go_on_with(line.take());  // its place and its blocks are kept
     } else {
       step.block(*candidate, why_not);
       blocked = candidate;

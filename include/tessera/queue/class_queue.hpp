@@ -7,11 +7,14 @@
 
 #include <boost/intrusive/set.hpp>
 
+#include <algorithm>
+#include <array>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <iterator>
+#include <span>
 #include <type_traits>
 
 /// @file
@@ -28,11 +31,13 @@ TESSERA_NAMESPACE_BEGIN
 ///
 /// Where the discipline ages, a request that is due moves when a plan comes to where it belongs in its class. If
 /// requests that age do not come to the front (`D::ages_to_front`), `advance` moves the first `most_aged` that are due.
+/// If they do, `front` and `line` move the first due request of at most `most_aged` classes, the earliest due first.
+/// The other classes keep the order that they have until a later time is told.
 ///
 /// Complexity, with n requests of c classes: `size` O(1); `insert`, `erase` O(log n), and a move of at most c pointers
-/// where the first request of a class changes; `front` and `line` O(1), or O(c log n) where the discipline ages and
-/// something has changed; a step of `line` O(log n) and a move of at most c pointers; `advance` O(1), or O(log n) for
-/// each request that it moves. Allocates: never. Misuse is asserted.
+/// where the first request of a class changes; `front` and `line` O(1), or O(c + most_aged log n) where the discipline
+/// ages and something has changed; a step of `line` O(log n) and a move of at most c pointers; `advance` O(1), or O(log
+/// n) for each request that it moves. Allocates: never. Misuse is asserted.
 ///
 /// A request is in at most one queue. It must outlive its stay. Destroying the queue unlinks what is left, O(n).
 ///
@@ -48,12 +53,14 @@ class class_queue {
   using discipline_type = D;                  ///< The order that is kept.
   using time_point = typename R::time_point;  ///< A moment on that clock.
 
-  /// Requests that `advance` moves at most, where those that age do not come to the front. As in `ordered_queue`.
+  /// Requests that `advance` moves at most, where those that age do not come to the front, as in `ordered_queue`; else
+  /// classes whose first request `front` or `line` changes at most.
   static constexpr std::size_t most_aged = 16;
 
   /// Bytes taken from an `arena`.
   [[nodiscard]] static constexpr std::size_t required_bytes(std::size_t capacity) noexcept {
-    return 2 * fixed_vector<R*>::required_bytes(capacity);
+    return 2 * fixed_vector<R*>::required_bytes(capacity) +
+           fixed_vector<time_point>::required_bytes(room_for_due(capacity));
   }
 
   /// An empty queue of at most `capacity` requests. `classes` must outlive it.
@@ -63,6 +70,7 @@ class class_queue {
         order_{by_class{this}},
         heads_{memory, capacity},
         line_{memory, capacity},
+        due_heads_{memory, room_for_due(capacity)},
         due_{make_due(this)} {}
   class_queue(const class_queue&) = delete;
   class_queue& operator=(const class_queue&) = delete;
@@ -95,10 +103,17 @@ class class_queue {
     const auto i = order_.insert(r);
     if (i == order_.begin() || !same_class(*std::prev(i), r)) {
       if (const auto j = std::next(i); j != order_.end() && same_class(*j, r) && j->state().leads) drop_head(*j);
+      due_.insert(*this, r);
       add_head(r);
+    } else {
+      due_.insert(*this, r);
+      if constexpr (detail::ages_to_front<D>) {
+        R& head = head_of(r);
+        time_point& due = due_heads_[place_of(heads_, head, 0)];
+        if (head.priority == r.priority) due = std::min(due, discipline_.due_at(r));
+        is_behind_ = is_behind_ || !(now_ < due);
+      }
     }
-    due_.insert(*this, r);
-    is_current_ = false;
   }
 
   /// Takes a request out, wherever it is. It keeps its place, for `insert`. Requires: `r` is in this queue.
@@ -259,6 +274,9 @@ class class_queue {
       return {};
     }
   }
+  [[nodiscard]] static constexpr std::size_t room_for_due(std::size_t capacity) noexcept {
+    return detail::ages_to_front<D> ? capacity : 0;
+  }
   [[nodiscard]] static bool linked(const R& r) noexcept { return static_cast<const detail::rank_hook&>(r).is_linked(); }
   [[nodiscard]] bool same_class(const R& a, const R& b) const noexcept {
     return classes_->class_of(a) == classes_->class_of(b);
@@ -270,6 +288,11 @@ class class_queue {
   }
   /// Of the requests of the class and priority of `like`, the one that was due first, if it is due now; else null.
   [[nodiscard]] R* due_first(const R& like) noexcept {
+    R* const next = next_to_age(like);
+    return next == nullptr || now_ < discipline_.due_at(*next) ? nullptr : next;
+  }
+  /// Of the requests of the class and priority of `like`, the one that ages first; null if there is none.
+  [[nodiscard]] R* next_to_age(const R& like) noexcept {
     struct kind {
       std::uint64_t its_class;
       int priority;
@@ -287,20 +310,50 @@ class class_queue {
       const kind y = kind_of(b);
       return x.its_class != y.its_class ? x.its_class < y.its_class : x.priority > y.priority;
     });
-    const bool is_due = i != due_.tree.end() && i->priority == like.priority && same_class(*i, like) &&
-                        !(now_ < discipline_.due_at(*i));
-    return is_due ? &*i : nullptr;
+    return i != due_.tree.end() && i->priority == like.priority && same_class(*i, like) ? &*i : nullptr;
   }
-  /// In each class whose first request has others of its priority that are due to age, the first of these is first.
+  /// In each class whose first request has others of its priority that are due to age, the first of these is first: in
+  /// the `most_aged` classes of which one was due first.
   void find_heads() noexcept {
     if constexpr (detail::ages_to_front<D>) {
       if (is_current_) return;
-      // One that becomes the first of its class moves forward, past such as have been looked at.
-      for (std::size_t i = 0; i != heads_.size() && !due_.tree.empty(); ++i) {
-        if (R* const due = due_first(*heads_[i]); due != nullptr) age(*due);
+      struct late {
+        R* head;
+        time_point due;
+      };
+      std::array<late, most_aged> first{};
+      std::size_t n = 0;
+      bool are_more = false;
+      for (std::size_t i = 0; i != heads_.size(); ++i) {
+        const time_point due = due_heads_[i];
+        if (now_ < due) continue;
+        are_more = are_more || n == most_aged;
+        if (n == most_aged && !(due < first[n - 1].due)) continue;
+        std::size_t at = n == most_aged ? n - 1 : n++;
+        for (; at != 0 && due < first[at - 1].due; --at) first[at] = first[at - 1];
+        first[at] = {heads_[i], due};
       }
+      for (const late& l : std::span{first}.first(n)) {
+        if (R* const due = due_first(*l.head); due != nullptr) age(*due);
+        // The others of its class that are due stand behind it, and those that will be stand behind these.
+        R& head = head_of(*l.head);
+        const bool has_aged = discipline_.due_at(head) == time_point::never();
+        due_heads_[place_of(heads_, head, 0)] = has_aged ? time_point::never() : due_after(head);
+      }
+      is_behind_ = are_more;
       is_current_ = true;
     }
+  }
+  /// The first request of the class of `r`.
+  [[nodiscard]] R& head_of(const R& r) noexcept {
+    const std::uint64_t its_class = classes_->class_of(r);
+    const auto is_before = [this](const R& a, std::uint64_t c) noexcept { return classes_->class_of(a) < c; };
+    return *order_.lower_bound(its_class, is_before);
+  }
+  /// When the first request of the class and priority of `r` is due; `never()` if none has yet to age.
+  [[nodiscard]] time_point due_after(const R& r) noexcept {
+    const R* const next = next_to_age(r);
+    return next == nullptr ? time_point::never() : discipline_.due_at(*next);
   }
   /// The request behind `r` in its class, or null. If others of its priority are due to age, the first of these goes to
   /// its place before, as in `ordered_queue`.
@@ -309,6 +362,8 @@ class class_queue {
     if (i == order_.end() || !same_class(*i, r)) return nullptr;
     R* const here = &*i;
     if constexpr (detail::ages_to_front<D>) {
+      // A class whose first request is yet to change keeps its order: one that is due would come before `r`.
+      if (is_behind_ && !(now_ < due_heads_[place_of(heads_, head_of(r), 0)])) return here;
       if (R* const due = due_first(*here); due != nullptr) {
         age(*due);
         if (due == here || discipline_.before(*due, *here)) return due;
@@ -330,19 +385,25 @@ class class_queue {
     }
     return from;
   }
-  static void insert_at(fixed_vector<R*>& all, std::size_t at, R* r) noexcept {
+  template <class T>
+  static void insert_at(fixed_vector<T>& all, std::size_t at, T r) noexcept {
     static_cast<void>(all.extend(1));
-    std::memmove(all.begin() + at + 1, all.begin() + at, (all.size() - 1 - at) * sizeof(R*));
+    std::memmove(all.begin() + at + 1, all.begin() + at, (all.size() - 1 - at) * sizeof(T));
     all[at] = r;
   }
-  static void erase_at(fixed_vector<R*>& all, std::size_t at) noexcept {
-    std::memmove(all.begin() + at, all.begin() + at + 1, (all.size() - 1 - at) * sizeof(R*));
+  template <class T>
+  static void erase_at(fixed_vector<T>& all, std::size_t at) noexcept {
+    std::memmove(all.begin() + at, all.begin() + at + 1, (all.size() - 1 - at) * sizeof(T));
     all.pop_back();
   }
   void add_head(R& r) noexcept {
-    insert_at(heads_, place_of(heads_, r, 0), &r);
+    const std::size_t at = place_of(heads_, r, 0);
+    insert_at(heads_, at, &r);
+    if constexpr (detail::ages_to_front<D>) {
+      insert_at(due_heads_, at, due_after(r));
+      is_behind_ = is_behind_ || !(now_ < due_heads_[at]);
+    }
     request_access::state(r).leads = true;
-    is_current_ = false;
   }
   void drop_head(R& r) noexcept {
     std::size_t at = place_of(heads_, r, 0);
@@ -352,6 +413,7 @@ class class_queue {
       if (at == heads_.size()) return;
     }
     erase_at(heads_, at);
+    if constexpr (detail::ages_to_front<D>) erase_at(due_heads_, at);
     request_access::state(r).leads = false;
   }
 
@@ -360,9 +422,12 @@ class class_queue {
   tree order_;
   fixed_vector<R*> heads_;  ///< The first request of each class, in order.
   fixed_vector<R*> line_;   ///< For `line`: in order, one of each class that has been looked at.
+  /// Where requests age to the front: when another of the priority of a first request is due to come before it.
+  fixed_vector<time_point> due_heads_;
   [[no_unique_address]] due_set due_;
   time_point now_{};
-  bool is_current_ = false;  ///< Since `find_heads` none has come, no first request has gone, and no time has passed.
+  bool is_current_ = false;  ///< `find_heads` has run since the time was told: looks between two plans change nothing.
+  bool is_behind_ = false;   ///< There may be classes whose first request is yet to change.
 };
 
 TESSERA_NAMESPACE_END
