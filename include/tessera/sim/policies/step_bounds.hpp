@@ -36,16 +36,17 @@ inline constexpr double most_step_s = 1;
   return bounds;
 }
 
-/// Longer ones, in the order in which they are tried: for twice `seconds`, and for twice as long, again and again,
-/// below `most_step_s`; and for half of the promised TPOT, if that is among them, as `due_first_config::step_s` is half
-/// of a usual promise.
+/// Longer ones, in the order in which they are tried: for twice `seconds`, four times, and so on below `most_step_s`,
+/// and for half of the promised TPOT, as `due_first_config::step_s` is half of a usual promise. None is longer than the
+/// promised TPOT: longer steps break it for all that decode while prompts are computed.
 [[nodiscard]] inline std::vector<std::vector<tokens>> longer_steps(const cluster_options& o, const prefill_model& model,
                                                                    double seconds) {
-  const double promised = o.promised.tpot_s / 2;
+  const double promised = o.promised.tpot_s;
+  const auto fits = [&](double s) { return s < most_step_s && !(promised > 0 && s > promised); };
   std::vector<double> lengths;
-  if (promised > seconds && promised < most_step_s) lengths.push_back(promised);
-  for (double s = 2 * seconds; s < most_step_s; s *= 2) {
-    if (s != promised) lengths.push_back(s);
+  if (promised / 2 > seconds && fits(promised / 2)) lengths.push_back(promised / 2);
+  for (double s = 2 * seconds; fits(s); s *= 2) {
+    if (s != promised / 2) lengths.push_back(s);
   }
   std::sort(lengths.begin(), lengths.end());
   std::vector<std::vector<tokens>> longer;
