@@ -676,7 +676,7 @@ std::vector<trace_row> alike_rows(std::size_t n, double rate, std::uint64_t seed
 }
 
 TEST_CASE(
-    "due_first: longer steps double until they are as good as unbounded, and half of a promised TPOT is among them") {
+    "due_first: longer steps double up to a promised TPOT, of which half is among them, or as good as unbounded") {
   auto o = profile_cluster("h200-141gb-x2-llama-3.3-70b", 2, 0, 256);
   const sim::prefill_model model = sim::calibrate_prefill(o.instance.timer, sim::default_ttft_target);
   const auto seconds = [&](std::initializer_list<double> all) {
@@ -686,9 +686,11 @@ TEST_CASE(
   };
   CHECK(sim::longer_steps(o, model, 0.05) == seconds({0.1, 0.2, 0.4, 0.8}));
   o.promised.tpot_s = 0.1;
-  CHECK(sim::longer_steps(o, model, 0.05) == seconds({0.1, 0.2, 0.4, 0.8}));
+  CHECK(sim::longer_steps(o, model, 0.05) == seconds({0.1}));
   o.promised.tpot_s = 0.3;
-  CHECK(sim::longer_steps(o, model, 0.05) == seconds({0.1, 0.15, 0.2, 0.4, 0.8}));
+  CHECK(sim::longer_steps(o, model, 0.05) == seconds({0.1, 0.15, 0.2}));
+  o.promised.tpot_s = 0.09;
+  CHECK(sim::longer_steps(o, model, 0.05).empty());
   o.promised.tpot_s = 3;
   CHECK(sim::longer_steps(o, model, 0.05) == seconds({0.1, 0.2, 0.4, 0.8}));
   CHECK(sim::longer_steps(o, model, 0.5).empty());
@@ -782,6 +784,31 @@ TEST_CASE("due_first: steps of 200 ms where those of 100 gain nothing") {
   // And no step has more tokens than it may.
   CHECK(longer[2] == std::vector{t.options.instance.step.token_budget});
   CHECK(longer[3] == longer[2]);
+}
+
+TEST_CASE("due_first: where prompts are the load, steps are as long as a promised TPOT allows") {
+  // 14,000 prompt tokens a second, of which steps of 50 ms compute less.
+  sim::random_engine random{1};
+  std::vector<trace_row> seen;
+  double at = 0;
+  for (int i = 0; i != 1200; ++i) {
+    at += sim::exponential(random, 6.6);
+    const std::int64_t prompt = lognormal(random, 1500, 0.85, 10, 7600);
+    seen.push_back(row(at, prompt, 0, 1 + static_cast<std::int64_t>(sim::exponential(random, 1.0 / 28))));
+  }
+  const auto chosen = [&](double tpot_s) {
+    auto a100 = profile_cluster("a100-80gb-llama-3.1-8b", 1, 0, 256);
+    a100.promised = {.ttft_s = 2, .tpot_s = tpot_s};
+    tried_layouts t{a100, seen, 6.6};
+    return std::pair{t.best({}, {}, sim::longer_steps(t.options, t.model, 0.05)).bounds,
+                     sim::step_bounds(t.options, t.model, 0.2)};
+  };
+  const auto [allowed, fifth] = chosen(0.4);
+  REQUIRE(!allowed.empty());
+  CHECK(allowed.front() >= fifth.front());
+  // By these fewer keep a tighter promise.
+  const auto [shorter, same] = chosen(0.2);
+  CHECK((shorter.empty() || shorter.front() < same.front()));
 }
 
 TEST_CASE("due_first: a plan says why, also where there is nothing to choose from") {
@@ -893,6 +920,16 @@ TEST_CASE("due_first: of two layouts the one that breaks fewer promises, then th
   const outcome long_steps{.broken = 457.0 / 806, .e2e_s = 5.757, .of = 806};
   CHECK(short_steps.worth(long_steps, 1.1));
   CHECK(!long_steps.worth(short_steps, 1.1));
+  // Where a TPOT is promised, a request may take as long as it allows, if first tokens come little later.
+  outcome waits{.broken = 0.4, .e2e_s = 3.5, .wait_s = 2.3, .of = 4000};
+  const outcome decodes{.broken = 0.03, .e2e_s = 8, .wait_s = 0.8, .of = 4000};
+  CHECK(!waits.worth(decodes, 1.1));
+  waits.paced = true;
+  CHECK(waits.worth(decodes, 1.1));
+  CHECK(waits.worth({.broken = 0.03, .e2e_s = 8, .wait_s = 2.8, .of = 4000}, 1.1));
+  CHECK(!waits.worth({.broken = 0.03, .e2e_s = 8, .wait_s = 2.9, .of = 4000}, 1.1));
+  CHECK(waits.worth({.broken = 0.03, .e2e_s = 4, .wait_s = 2.9, .of = 4000}, 1.1));
+  CHECK(!waits.worth({.broken = 0.39, .e2e_s = 8, .wait_s = 0.8, .of = 4000}, 1.1));
   // Not by chance: 2 of 50 and none.
   CHECK(!outcome{.broken = 1, .e2e_s = 10, .of = 50}.worth({.broken = 0.96, .e2e_s = 11, .of = 50}, 1.1));
 }

@@ -30,11 +30,12 @@ std::vector<tokens> step_bounds(const cluster_options& o, const prefill_model& m
 }
 
 std::vector<std::vector<tokens>> longer_steps(const cluster_options& o, const prefill_model& model, double seconds) {
-  const double promised = o.promised.tpot_s / 2;
+  const double promised = o.promised.tpot_s;
+  const auto fits = [&](double s) { return s < most_step_s && !(promised > 0 && s > promised); };
   std::vector<double> lengths;
-  if (promised > seconds && promised < most_step_s) lengths.push_back(promised);
-  for (double s = 2 * seconds; s < most_step_s; s *= 2) {
-    if (s != promised) lengths.push_back(s);
+  if (promised / 2 > seconds && fits(promised / 2)) lengths.push_back(promised / 2);
+  for (double s = 2 * seconds; fits(s); s *= 2) {
+    if (s != promised / 2) lengths.push_back(s);
   }
   std::sort(lengths.begin(), lengths.end());
   std::vector<std::vector<tokens>> longer;

@@ -37,15 +37,18 @@ inline constexpr double surely_kept = allowed / 2;
 inline constexpr double clearly_fewer = 0.75;
 /// So many times as many, or less, are worth whatever time it takes, if that does not grow.
 inline constexpr double far_fewer = 0.25;
-/// Who takes more than so many times as long, while others come however long it takes, falls behind.
+/// A layout falls behind if its mean latency exceeds this factor times the other's, while arrivals do not wait for
+/// completions. Where a TPOT is promised, the time before the first token must exceed it, too: decoding may take as
+/// long as that promise allows, and a broken one counts in `trial_outcome::broken`.
 inline constexpr double much_slower = 1.25;
 /// What a trial of a layout says.
 struct trial_outcome {
-  double broken = 0;  ///< Part of the requests to which a promise was broken; 0 if it is no more than `forgiven`.
-  double e2e_s = 0;   ///< Mean end-to-end latency.
-  double wait_s = 0;  ///< Of it, before the first token.
-  double of = 0;      ///< Requests that count in `broken`.
-  bool held = false;  ///< There were as many at any time.
+  double broken = 0;   ///< Part of the requests to which a promise was broken; 0 if it is no more than `forgiven`.
+  double e2e_s = 0;    ///< Mean end-to-end latency.
+  double wait_s = 0;   ///< Of it, before the first token.
+  double of = 0;       ///< Requests that count in `broken`.
+  bool held = false;   ///< There were as many at any time.
+  bool paced = false;  ///< A TPOT is promised.
   /// Whether it breaks clearly fewer promises, or keeps clearly more: by two deviations of the difference of two
   /// counts, too.
   [[nodiscard]] bool keeps_more(const trial_outcome& other) const noexcept {
@@ -63,7 +66,7 @@ struct trial_outcome {
   /// requests whose promises are kept end in a second, unless it breaks far fewer.
   [[nodiscard]] bool worth(const trial_outcome& other, double gain) const noexcept {
     if (!other.keeps_more(*this)) return !keeps_more(other) && e2e_s >= gain * other.e2e_s;
-    if (!held) return other.e2e_s <= much_slower * e2e_s;
+    if (!held) return other.e2e_s <= much_slower * e2e_s || (paced && other.wait_s <= much_slower * wait_s);
     return other.broken <= far_fewer * broken || (other.broken <= surely_kept && broken > surely_kept) ||
            other.e2e_s * (1 - broken) <= e2e_s * (1 - other.broken);
   }
@@ -75,7 +78,8 @@ struct trial_outcome {
           .e2e_s = (a.e2e_s + b.e2e_s) / 2,
           .wait_s = (a.wait_s + b.wait_s) / 2,
           .of = a.of + b.of,
-          .held = a.held};
+          .held = a.held,
+          .paced = a.paced};
 }
 
 /// Rows that a first trial runs.
@@ -204,7 +208,8 @@ class layout_trials {
             .e2e_s = e2e_s / static_cast<double>(completed),
             .wait_s = wait_s / static_cast<double>(completed),
             .of = static_cast<double>(all),
-            .held = o.in_flight > 0};
+            .held = o.in_flight > 0,
+            .paced = o.promised.tpot_s > 0};
   }
 
   std::vector<trace_row> rows_;

@@ -21,9 +21,9 @@ inline constexpr double most_step_s = 1;
 /// prompts add. At least one block's worth, lest a slow device compute none, and no more than a step may have.
 [[nodiscard]] std::vector<tokens> step_bounds(const cluster_options& o, const prefill_model& model, double seconds);
 
-/// Longer ones, in the order in which they are tried: for twice `seconds`, and for twice as long, again and again,
-/// below `most_step_s`; and for half of the promised TPOT, if that is among them, as `due_first_config::step_s` is half
-/// of a usual promise.
+/// Longer ones, in the order in which they are tried: for twice `seconds`, four times, and so on below `most_step_s`,
+/// and for half of the promised TPOT, as `due_first_config::step_s` is half of a usual promise. None is longer than the
+/// promised TPOT: longer steps break it for all that decode while prompts are computed.
 [[nodiscard]] std::vector<std::vector<tokens>> longer_steps(const cluster_options& o, const prefill_model& model,
                                                             double seconds);
 
