@@ -10,8 +10,8 @@
 namespace tessera_test {
 
 /// Instances of a profile, with room on the host. `blocks`: 0 for as many as the profile has.
-inline tessera::sim::cluster_options profile_cluster(std::string_view profile, std::size_t instances, std::size_t blocks,
-                                                std::size_t max_batch) {
+inline tessera::sim::cluster_options profile_cluster(std::string_view profile, std::size_t instances,
+                                                     std::size_t blocks, std::size_t max_batch) {
   const tessera::sim::profile p = tessera::sim::find_profile(profile);
   const tessera::tokens block_size{16};
   if (blocks == 0) blocks = static_cast<std::size_t>(p.kv_blocks(block_size).count());
