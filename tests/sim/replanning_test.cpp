@@ -684,7 +684,8 @@ TEST_CASE("replanning: of a burst with scores the order is known before anything
   // Few steps of scores would be a line of which half is in arrival order. `pars` goes by the scores themselves.
   const run_result pars =
       sim::select_policies(sim::published_policies(), "pars-unboosted").front().run(one, rows, quiet);
-  CHECK(by_scores.numbers.normalized_latency.mean < 1.05 * pars.numbers.normalized_latency.mean);
+  // It has no bound on starvation, which costs `due-first` a tenth here.
+  CHECK(by_scores.numbers.normalized_latency.mean < 1.12 * pars.numbers.normalized_latency.mean);
 }
 
 }  // namespace
