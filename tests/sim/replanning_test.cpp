@@ -684,7 +684,7 @@ TEST_CASE("replanning: of a burst with scores the order is known before anything
   // Few steps of scores would be a line of which half is in arrival order. `pars` goes by the scores themselves.
   const run_result pars =
       sim::select_policies(sim::published_policies(), "pars-unboosted").front().run(one, rows, quiet);
-  // It has no bound on starvation, which costs `due-first` a tenth here.
+  // It was 5 %, and is 10 since requests that wait for long go first; whether that is the cause was not measured.
   CHECK(by_scores.numbers.normalized_latency.mean < 1.12 * pars.numbers.normalized_latency.mean);
 }
 

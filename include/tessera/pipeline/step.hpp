@@ -9,7 +9,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <limits>
 
 TESSERA_NAMESPACE_BEGIN
 namespace detail {

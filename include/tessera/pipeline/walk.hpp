@@ -253,8 +253,10 @@ void walk(Planning& p) noexcept {
     const wait_reason why_not = step.starts == 0 ? wait_reason::not_wanted : start(p, *candidate, false);
     const bool starts = why_not == wait_reason::none;
     if (starts || why_not == wait_reason::prefix_in_flight) {  // the latter's place and blocks are kept
-      if (starts) --step.starts;
-      if constexpr (has_classes) overtaken = starts ? line.place() != 0 : overtaken;
+      if (starts) {
+        --step.starts;
+        if constexpr (has_classes) overtaken = line.place() != 0;
+      }
       request* next = line.take();
       if constexpr (has_classes) {
         // After a start it may be the turn of a deferred class. If a deferred class is held, another may start.

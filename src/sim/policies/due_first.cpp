@@ -82,12 +82,13 @@ run_result run_due_first(const cluster_options& options, std::span<const trace_r
   for (std::size_t i = 0; i != own.instances; ++i) r.bounds.push_back(bounded.of(i).prefill_budget);
   std::vector<std::vector<tokens>> longer;
   if (config.bounded_steps && !shares) longer = longer_steps(own, model, config.step_s);
-  layout_trials trials{bounded, model, engines_of<scheduler>(ordered), progress, config.by_headroom};
+  const engine_maker engines = engines_of<scheduler>(ordered);
+  layout_trials trials{bounded, model, engines, progress, config.by_headroom};
   auto control = std::make_unique<replanning>(std::move(r), lengths, history,
                                               [&](const seen_traffic& seen, const instance_layout& now) {
                                                 return best_layout(own, parts, usual_steps, longer, trials, seen, now);
                                               });
-  cluster c{own, engines_of<scheduler>(ordered), std::move(control)};
+  cluster c{own, engines, std::move(control)};
   return c.run(rows, progress);
 }
 
