@@ -1310,17 +1310,30 @@ class scheduler_world {
     // Only so many that the gate has skipped are known.
     const auto is_gated = [&](const text_request* r) { return scheduler_.why(*r) == wait_reason::gated; };
     const bool list_is_full =
-        static_cast<std::size_t>(std::count_if(line.begin(), line.end(), is_gated)) == limits_.residents;
+        static_cast<std::size_t>(std::count_if(line.begin(), line.end(), is_gated)) >= limits_.residents;
     bool gated = list_is_full;
     bool perhaps_behind = list_is_full;
-    bool nobody_runs = false;
-    std::size_t held = 0;  // for a block of their prompts: their places and their blocks are kept
+    std::vector<text_request*> not_run;  // residents
+    // For a block of their prompts: their places and their blocks are kept. A gate may have asked of one before others.
+    std::size_t held = 0;
     std::int64_t kept_for_held = 0;
+    const auto hold = [&](const text_request& r) {
+      ++held;
+      kept_for_held += blocks_for_length(r.state().reach()).count() - r.state().cached_blocks;
+    };
+    const auto is_held = [&](const text_request* r) { return scheduler_.why(*r) == wait_reason::prefix_in_flight; };
+    if (screens<Gate>) {
+      for (const text_request* r : line) {
+        if (is_held(r)) hold(*r);
+      }
+    }
     for (text_request* r : turn) {
       const bool runs = entry.count(r) == 1 || loads.count(r) == 1;
       const wait_reason why = scheduler_.why(*r);
       if (runs) {
-        must(!nobody_runs && !(waits(*r) && nobody_starts && !Gate::passes), "nobody overtakes");
+        const auto is_displaced = [&](const text_request* resident) { return waits(*r) && displaces(*r, *resident); };
+        must(std::all_of(not_run.begin(), not_run.end(), is_displaced), "nobody overtakes a resident");
+        must(!waits(*r) || !nobody_starts || Gate::passes, "nobody overtakes");
         for (const text_request* v : victims) {
           must(!waits(*r) || v->state().guest || order_.before(*r, *v),
                "nobody starts on what was taken from one who ranks before");
@@ -1354,13 +1367,13 @@ class scheduler_world {
         }
         const bool behind_victim =
             std::any_of(victims.begin(), victims.end(), [&](const text_request* v) { return !order_.before(*r, *v); });
-        must(why == wait_reason::behind_others ? nobody_starts || behind_victim || perhaps_behind : !nobody_starts,
+        must(why == wait_reason::behind_others ? nobody_starts || behind_victim || perhaps_behind
+                                               : !nobody_starts || (screens<Gate> && is_held(r)),
              "the first who cannot start says why");
         if (gated && !nobody_starts && why == wait_reason::behind_others) continue;  // skipped, too
-        if (why == wait_reason::prefix_in_flight) {
+        if (is_held(r)) {
           must(has_leader(*r), "who ranks before it computes what it waits for");
-          ++held;
-          kept_for_held += blocks_for_length(r->state().reach()).count() - r->state().cached_blocks;
+          if (!screens<Gate>) hold(*r);
           continue;
         }
         switch (why) {
@@ -1400,7 +1413,7 @@ class scheduler_world {
       } else {
         must((full || !config_.chunked_prefill) && (why == wait_reason::batch_full || why == wait_reason::budget_spent),
              "a resident waits for its turn");
-        nobody_runs = true;
+        not_run.push_back(r);
       }
     }
     must(n != 0 || !loads.empty() || gated || turn.empty() || outgrown.size() != 0 || nobody_starts ||

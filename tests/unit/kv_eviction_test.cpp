@@ -419,6 +419,24 @@ TEST_CASE("eviction: a block that was kept and is used again is kept no longer, 
   CHECK(c.cache.allocate() == (asks_again ? 1 : 0));
 }
 
+TEST_CASE("eviction: a use that is undone leaves what was wished", "[kv]") {
+  using cache = tessera::kv::basic_prefix_cache<tessera::kv::keep_until<>>;
+  on_heap<cache> c{2};
+  std::array<block_id, 2> ids{};
+  REQUIRE(c.cache.allocate(ids) == status::ok);
+  for (const block_id id : ids) REQUIRE(c.cache.publish(id, 10 + id) == status::ok);
+  const auto kept = std::span{ids}.first(1);
+  c.cache.wish(kept, time_point::at_seconds(100));
+  // A plan evicts its request, another takes it up, and the plan is abandoned.
+  REQUIRE(c.cache.release(kept) == status::ok);
+  REQUIRE(c.cache.share(kept) == status::ok);
+  c.cache.undo_share(kept);
+  c.cache.undo_release(kept);
+  REQUIRE(c.cache.release(kept) == status::ok);
+  REQUIRE(c.cache.release(block_id{1}) == status::ok);
+  CHECK(c.cache.allocate() == 1);
+}
+
 TEST_CASE("eviction: what is used last goes first, what nobody expects before that", "[kv]") {
   using cache = tessera::kv::basic_prefix_cache<tessera::kv::next_use<>>;
   on_heap<cache> c{4};

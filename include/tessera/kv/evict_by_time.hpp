@@ -40,21 +40,26 @@ class evict_by_time {
   using wish_type = time_point;                    ///< What a request asks for its blocks.
 
   /// When a block goes.
-  struct place_type {
+  struct turn_type {
     time_point at;  ///< By its moment,
     std::uint64_t
         turn;  ///< and among those of the same by how long they have been here. Below 2^63: before all others.
+  };
+  /// What a block had before it was used again.
+  struct place_type {
+    turn_type turn;     ///< When it would have gone.
+    time_point wished;  ///< What was wished for it.
   };
 
   /// Bytes that an object for so many blocks takes from its arena.
   [[nodiscard]] static constexpr std::size_t required_bytes(std::size_t blocks) noexcept {
     storage_layout all;
-    all.add<place_type>(blocks).template add<subject>(blocks).add_bytes(detail::indexed_heap::required_bytes(blocks));
+    all.add<turn_type>(blocks).template add<subject>(blocks).add_bytes(detail::indexed_heap::required_bytes(blocks));
     return all.bytes();
   }
   /// Empty. O(blocks).
   evict_by_time(arena& memory, std::size_t blocks) noexcept
-      : place_{memory.take<place_type>(blocks)}, subject_{memory.take<subject>(blocks)}, heap_{memory, blocks} {}
+      : turn_{memory.take<turn_type>(blocks)}, subject_{memory.take<subject>(blocks)}, heap_{memory, blocks} {}
   evict_by_time(const evict_by_time&) = delete;
   evict_by_time& operator=(const evict_by_time&) = delete;
 
@@ -85,12 +90,12 @@ class evict_by_time {
 
   /// A block's last owner has gone.
   void insert(block_id id) noexcept {
-    place_[id] = {Moment::moment(now_, subject_[id].wished, subject_[id].depth), ++turns_};
+    turn_[id] = {Moment::moment(now_, subject_[id].wished, subject_[id].depth), ++turns_};
     heap_.push(id, before());
   }
   /// The same, before all others, whatever their moments.
   void insert_first(block_id id) noexcept {
-    place_[id] = {Moment::none, --first_turns_};
+    turn_[id] = {Moment::none, --first_turns_};
     heap_.push(id, before());
   }
   /// Takes back `insert`.
@@ -98,12 +103,14 @@ class evict_by_time {
   /// A block is somebody's again.
   [[nodiscard]] place_type remove(block_id id) noexcept {
     heap_.erase(id, before());
-    subject_[id].wished = Moment::used(subject_[id].wished);
-    return place_[id];
+    const time_point wished = subject_[id].wished;
+    subject_[id].wished = Moment::used(wished);
+    return {turn_[id], wished};
   }
   /// Takes back `remove`.
   void undo_remove(block_id id, place_type was) noexcept {
-    place_[id] = was;
+    turn_[id] = was.turn;
+    subject_[id].wished = was.wished;
     heap_.push(id, before());
   }
   /// The first leave. O(out.size() log blocks).
@@ -130,16 +137,16 @@ class evict_by_time {
 
   [[nodiscard]] auto before() const noexcept {
     return [this](block_id a, block_id b) noexcept {
-      const place_type& x = place_[a];
-      const place_type& y = place_[b];
+      const turn_type& x = turn_[a];
+      const turn_type& y = turn_[b];
       if (((x.turn ^ y.turn) & others) != 0) return x.turn < y.turn;
       if (Moment::first(x.at, y.at)) return true;
       return x.turn < y.turn && !Moment::first(y.at, x.at);
     };
   }
 
-  place_type* place_;  // of a cached block, or of one that was evicted from there
-  subject* subject_;   // of a published block
+  turn_type* turn_;   // of a cached block, or of one that was evicted from there
+  subject* subject_;  // of a published block
   detail::indexed_heap heap_;
   time_point now_{};
   std::uint64_t turns_ = others;

@@ -176,13 +176,14 @@ class groups {
   /// when it can.
   [[nodiscard]] std::size_t to_come(std::uint32_t row, tokens length) const noexcept {
     std::size_t n = 0;
+    for (std::size_t g = 0; g != Groups; ++g) n += to_come_in(g, state_[row].first[g], table_[g].size(row), length);
+    return n;
+  }
+  /// The same of a row that has found the first `found` tokens, rounded down to whole blocks. O(Groups).
+  [[nodiscard]] std::size_t to_come_behind(tokens found, tokens length) const noexcept {
+    std::size_t n = 0;
     for (std::size_t g = 0; g != Groups; ++g) {
-      const auto all = static_cast<std::size_t>(blocks_for(length, group_[g].block_size).count());
-      const std::size_t first = state_[row].first[g];
-      const std::size_t most = group_[g].most_blocks(length);
-      const std::size_t want = all < first + most ? all : first + most;
-      const std::size_t has = table_[g].size(row);
-      n += want > has ? want - has : 0;
+      n += to_come_in(g, needed_from(g, found), static_cast<std::size_t>(found / group_[g].block_size), length);
     }
     return n;
   }
@@ -563,6 +564,15 @@ class groups {
     const tokens n = group_[g].window == tokens{} ? max(length, reserved) : length;
     const auto want = static_cast<std::size_t>(blocks_for(n, group_[g].block_size).count());
     const std::size_t has = table_[g].size(row);
+    return want > has ? want - has : 0;
+  }
+  /// Blocks that a row lacks to become `length` tokens long, if its window begins at the block `first` and it has
+  /// `has`.
+  [[nodiscard]] std::size_t to_come_in(std::size_t g, std::size_t first, std::size_t has,
+                                       tokens length) const noexcept {
+    const auto all = static_cast<std::size_t>(blocks_for(length, group_[g].block_size).count());
+    const std::size_t most = group_[g].most_blocks(length);
+    const std::size_t want = all < first + most ? all : first + most;
     return want > has ? want - has : 0;
   }
   /// The first of a group's blocks that is needed to go on behind `n` tokens, which are whole blocks.

@@ -72,7 +72,8 @@ template <class Planning>
   if (!as_guest) {
     p.step.held_for_prefix.push_back({&r, s.sequence, s.cached_blocks});
     p.step.promised += p.roster.kv.behind(s.reach(), known);
-    s.cached_blocks = known;
+    // Its KV on the host may be of before the prefixes were forgotten, and come back after all.
+    if (s.cached_blocks != Planning::ledger::keeps_to_itself) s.cached_blocks = known;
   }
   return wait_reason::prefix_in_flight;
 }

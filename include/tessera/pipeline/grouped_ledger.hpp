@@ -175,23 +175,14 @@ class grouped_ledger {
 
   /// That of the first group, where the blocks of all groups begin.
   [[nodiscard]] const hash* next_hash(const Request& r, tokens n) const noexcept {
-    if constexpr (shares) {
-      if (r.state().cached_blocks == keeps_to_itself) return nullptr;
-      const tokens unit = kv_.unit();
-      const hash_spans hashes = r.prefix_hashes();
-      const auto i = static_cast<std::size_t>(unit * (n / unit) / block_size());
-      return i < hashes[0].size() ? &hashes[0][i] : nullptr;
-    } else {
-      static_cast<void>(r), static_cast<void>(n);
-      return nullptr;
-    }
+    return r.state().cached_blocks != keeps_to_itself ? hash_behind(r, n) : nullptr;
   }
   [[nodiscard]] const hash* next_wanted(const Request& r, tokens n) const noexcept {
-    if (n + kv_.unit() >= r.state().length || names_too_much(r, r.state().length)) return nullptr;
-    return next_hash(r, n);
+    return n + kv_.unit() < r.state().length && !names_too_much(r, r.state().length) ? hash_behind(r, n) : nullptr;
   }
-  /// All of them: what a window finds it holds beside others for a while.
-  [[nodiscard]] blocks behind(tokens length, std::uint32_t /*known*/) const noexcept { return whole(length); }
+  [[nodiscard]] blocks behind(tokens length, std::uint32_t known) const noexcept {
+    return counted(kv_.to_come_behind(block_size() * static_cast<std::int64_t>(known), length));
+  }
   [[nodiscard]] bool knows(const hash& h) const noexcept { return store().knows(h); }
 
   // -- what the engine knows ---------------------------------------------------------------------------------------
@@ -450,6 +441,18 @@ class grouped_ledger {
   static constexpr void forget_host_copy(Request& /*r*/) noexcept {}
 
  private:
+  [[nodiscard]] const hash* hash_behind(const Request& r, tokens n) const noexcept {
+    if constexpr (shares) {
+      const tokens unit = kv_.unit();
+      const hash_spans hashes = r.prefix_hashes();
+      const auto i = static_cast<std::size_t>(unit * (n / unit) / block_size());
+      return i < hashes[0].size() ? &hashes[0][i] : nullptr;
+    } else {
+      static_cast<void>(r), static_cast<void>(n);
+      return nullptr;
+    }
+  }
+
   static constexpr std::int64_t max_positions = 0x7fff'ffff;
 
   /// One undoable thing that a plan has done. All but a mark are in the journal of the groups, too, one for one.

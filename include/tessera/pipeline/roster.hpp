@@ -638,6 +638,7 @@ struct roster {
     ++(s.swapped ? counters.swapped : counters.recomputed);
     if (!s.swapped) {
       s.computed = tokens{};
+      s.cached_blocks = 0;
       s.restarted = true;
     }
     s.guest = false;

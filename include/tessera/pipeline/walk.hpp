@@ -186,6 +186,14 @@ void walk(Planning& p) noexcept {
     }
     candidate = next;
   };
+  // The candidate, if it is so long that it can never go on, keeps no other from starting.
+  const auto passes_outgrown = [&]() noexcept {
+    if (candidate->state().length <= longest) [[likely]]
+      return false;
+    if (!step.outgrown.full()) step.outgrown.push_back(candidate);
+    go_on_with(line.take());
+    return true;
+  };
   // Asks the gate of the candidate. If it is skipped, the next is the candidate.
   [[maybe_unused]] const auto ask = [&]([[maybe_unused]] std::size_t turn) noexcept {
     if constexpr (screens) {
@@ -209,8 +217,8 @@ void walk(Planning& p) noexcept {
     if constexpr (has_classes) {
       // One that may take a resident's place is asked before that goes on; and if it is deferred, so are all others.
       const bool is_early = candidate != nullptr && (turn < step.kept || is_urgent) && step.starts != 0;
-      if (is_early && !is_asked && candidate->state().length <= longest) {
-        ask(turn);
+      if (is_early && !is_asked) {
+        if (!passes_outgrown()) ask(turn);
         continue;
       }
     }
@@ -237,13 +245,7 @@ void walk(Planning& p) noexcept {
       break;
     }
     if (candidate == nullptr || step.next < (turn < step.kept ? turn : step.kept)) continue;
-
-    // One that can never go on keeps nobody from starting.
-    if (candidate->state().length > longest) [[unlikely]] {
-      if (!step.outgrown.full()) step.outgrown.push_back(candidate);
-      go_on_with(line.take());
-      continue;
-    }
+    if (passes_outgrown()) continue;
     if constexpr (screens) {
       if (step.starts != 0 && !is_asked) {
         ask(turn);

@@ -117,7 +117,7 @@ def test_what_is_told_is_what_is_found(policy: str, troubled: bool, adapters: in
     runner.exact = False
     runner.arrivals = {r[0]: r for r in load.requests()}
     test_stub.check(test_stub.drive(s, runner, load, troubled, 1), load)
-    assert runner.hits > 3 and listener.stored > 100 and listener.removed > 100
+    assert runner.hits > 0 and listener.stored > 100 and listener.removed > 100
     assert bool(listener.cleared) == troubled
     assert listener.most <= 59
 

@@ -57,7 +57,7 @@ def test_tokens(name: str, kind: str, troubled: bool, in_flight: int) -> None:
         adapters=2 * (place % 5 == 0),
         **more,
     )
-    # With two steps in flight, two of the settings find nothing in the cache. Why is not known yet.
+    # Blocks that a window has passed are evicted first. Of beginnings that windows pass, two settings keep none.
     together = name == "shortest_prefill" and in_flight == 2
     assert (run.hits > 0) == bool(place % 3) or (together and run.hits == 0)
     assert run.preempted > 0 or place % 5 == 0

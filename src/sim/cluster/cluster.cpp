@@ -121,7 +121,7 @@ run_result cluster::run(std::span<const trace_row> rows, const progress_callback
     } else if (moved_s == now_s_) {
       fabric_.advance(now_s_, [&](const fabric::completion& done) { copied(requests_[done.token]); });
     } else if (alarm_s == now_s_) {
-      const alarm a = alarms_.pop();
+      const set_alarm a = alarms_.pop();
       alarm_owner_ = a.owner;
       control_->alarm(*this, a.what);
     } else {

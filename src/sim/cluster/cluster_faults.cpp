@@ -151,7 +151,7 @@ void cluster::hang(std::size_t k) {
 
 void cluster::sleep(double seconds) {
   alarms_.update([seconds](auto& alarms) {
-    for (alarm& a : alarms) a.at_s += seconds;
+    for (set_alarm& a : alarms) a.at_s += seconds;
   });
 }
 

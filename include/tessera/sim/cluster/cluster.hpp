@@ -349,12 +349,12 @@ class cluster {
     friend auto operator<=>(const turn_due&, const turn_due&) = default;
   };
   /// A call that the control has ordered.
-  struct alarm {
+  struct set_alarm {
     double at_s;
     std::uint64_t number;
     std::uint64_t what;
     std::uint64_t owner;
-    friend auto operator<=>(const alarm&, const alarm&) = default;
+    friend auto operator<=>(const set_alarm&, const set_alarm&) = default;
   };
 
   static constexpr double idle_s = 60;
@@ -372,7 +372,7 @@ class cluster {
   std::unordered_map<std::int64_t, order::program_service> programs_;  ///< By session.
   event_heap<turn_due> due_;
   std::vector<std::size_t> ended_;  ///< Rows that have, since the last event, and have a next turn.
-  event_heap<alarm> alarms_;
+  event_heap<set_alarm> alarms_;
   std::uint64_t alarms_set_ = 0;
   std::uint64_t owner_ = 0;           ///< Of alarms that are ordered now,
   std::uint64_t alarm_owner_ = 0;     ///< and of the one that is told.

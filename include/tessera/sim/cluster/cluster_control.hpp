@@ -19,11 +19,6 @@ struct run_result;
 /// a default: nothing happens, and a request whose KV has arrived goes on.
 class cluster_control {
  public:
-  cluster_control() = default;
-  cluster_control(const cluster_control&) = default;
-  cluster_control(cluster_control&&) = default;
-  cluster_control& operator=(const cluster_control&) = default;
-  cluster_control& operator=(cluster_control&&) = default;
   virtual ~cluster_control() = default;
 
   /// The instance on which the request `r`, which is on none, starts: one that `c.takes`, and there is one. `r` is new,

@@ -23,25 +23,25 @@ namespace sim {
 struct setting {
   spelling how = spelling::options;  ///< How messages write the names of what is set here.
 
-  std::string workload{};  ///< A built-in one. Either this or `trace` is named.
-  std::string trace{};     ///< A file, or what messages call its text.
-  std::optional<double> rate{};
-  std::optional<double> rate_scale{};
-  std::optional<std::int64_t> requests{};
-  std::int64_t seed = 1;
-  std::optional<std::int64_t> hash_tokens{};
-  std::string time_unit{};
-  std::optional<std::int64_t> run{};
+  std::string workload{};                     ///< A built-in one. Either this or `trace` is named.
+  std::string trace{};                        ///< A file, or what messages call its text.
+  std::optional<double> rate{};               ///< Requests per second; by default the workload's own.
+  std::optional<double> rate_scale{};         ///< A factor on the rate of a trace.
+  std::optional<std::int64_t> requests{};     ///< How many; by default those of the workload, or all of the trace.
+  std::int64_t seed = 1;                      ///< Of all that is drawn: the workload, faults, random placements.
+  std::optional<std::int64_t> hash_tokens{};  ///< Tokens for which one of a trace's hashes of prompts stands.
+  std::string time_unit{};                    ///< `s`, `ms`, `us` or `ns`, of a trace's times; by default as it says.
+  std::optional<std::int64_t> run{};          ///< Which of several runs of a trace.
 
-  std::string instances = "8";  ///< `8`, `4,4`, or `4xPROFILE,4xPROFILE`.
-  std::string profile{default_profile};
-  instance_size size{};
-  bool prefix_cache = true;
-  std::string placement{};
-  std::optional<std::int64_t> routers{};
-  double report_interval = 1;  ///< Seconds.
-  bool router_shares = false;
-  std::string pools{};  ///< `PREFILL/DECODE[/MIXED]`; `auto`, which the tool plans; or none.
+  std::string instances = "8";            ///< `8`, `4,4`, or `4xPROFILE,4xPROFILE`.
+  std::string profile{default_profile};   ///< A built-in one, or a file.
+  instance_size size{};                   ///< What each instance holds and does in a step.
+  bool prefix_cache = true;               ///< Blocks of KV that prompts share are kept and found.
+  std::string placement{};                ///< By name; by default the policy's own.
+  std::optional<std::int64_t> routers{};  ///< That place requests, each with a book of its own.
+  double report_interval = 1;             ///< Seconds.
+  bool router_shares = false;             ///< Routers tell each other at once what they place.
+  std::string pools{};                    ///< `PREFILL/DECODE[/MIXED]`; `auto`, which the tool plans; or none.
 
   std::vector<std::string> faults{};  ///< Each as `parse_fault` reads it.
   std::optional<double> mtbf{};       ///< Seconds.
