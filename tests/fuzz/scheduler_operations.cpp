@@ -24,37 +24,22 @@ void run(std::size_t plans_in_flight, fuzz_choice choice) {
   operations.drain();
 }
 
-template <class Order>
-void run(bool cache, std::size_t plans_in_flight, fuzz_choice choice) {
-  cache ? run<Order, kv::prefix_cache>(plans_in_flight, choice) : run<Order, kv::block_pool>(plans_in_flight, choice);
-}
-
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   if (size == 0) return 0;
   const fuzz_choice choice{data + 1, size - 1};
-  const bool cache = (data[0] & 4U) != 0;
   const std::size_t plans = 1 + (data[0] >> 5U & 3U);
+  // Each order and each store once: all pairs are in property/scheduler_operations_test.cpp.
   try {
-    switch (data[0] & 3U) {
-      case 0:
-        if ((data[0] & 12U) == 12U) {
-          (data[0] & 16U) != 0
-              ? run<order::fcfs, kv::two_level_cache<>>(plans, choice)
-              : run<order::fcfs, kv::two_level_cache<kv::keep_until<>, kv::event_ring<64>>>(plans, choice);
-        } else {
-          run<order::fcfs>(cache, plans, choice);
-        }
-        break;
-      case 1: run<order::round_robin>(cache, plans, choice); break;
-      case 2: run<order::two_phase>(cache, plans, choice); break;
-      default:
-        if ((data[0] & 8U) == 0) {
-          run<order::ranked<>>(cache, plans, choice);
-        } else {
-          (data[0] & 16U) != 0 ? run<due_order>(cache, plans, choice) : run<paced_order>(cache, plans, choice);
-        }
+    switch (data[0] & 7U) {
+      case 0: run<order::fcfs, kv::block_pool>(plans, choice); break;
+      case 1: run<paced_order, kv::block_pool>(plans, choice); break;
+      case 2: run<order::two_phase, kv::prefix_cache>(plans, choice); break;
+      case 3: run<order::ranked<>, kv::block_pool>(plans, choice); break;
+      case 4: run<order::fcfs, kv::two_level_cache<kv::keep_until<>, kv::event_ring<64>>>(plans, choice); break;
+      case 5: run<order::round_robin, kv::prefix_cache>(plans, choice); break;
+      default: run<due_order, kv::prefix_cache>(plans, choice);
     }
   } catch (const broken& b) {
     std::fprintf(stderr, "broken: %s\n", b.what());

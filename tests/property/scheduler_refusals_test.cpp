@@ -12,7 +12,7 @@ namespace {
 
 using namespace tessera_test;
 
-constexpr std::uint64_t seeds = is_slow ? 300 : 10'000;
+constexpr std::uint64_t seeds = is_slow ? 300 : 3'000;
 
 template <class Order, class BlockStore, class Gate>
 std::uint64_t one_run(std::uint64_t seed, bool remember, std::size_t plans_in_flight) {
