@@ -25,7 +25,7 @@ from check_links import OUTSIDE, slug, without_code  # noqa: E402
 WORDS = 900
 LINES = 25
 FACTS = 3
-INSTALL = ("pip install ./python", "cmake --preset headers && cmake --install build/headers", "script/demo")
+INSTALL = ("pip install ./python", "cmake --preset headers && cmake --install build/headers", "script/demo --trace")
 PICTURE = "](docs/parts.svg)"
 
 NUMBER = re.compile(r"(?<![A-Za-z0-9_.])\d+(?:[.,]\d+)*")
