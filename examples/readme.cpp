@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-// The program on the first screen of README.md.
+// The program of docs/install.md.
 #include <tessera/compose/pascal.hpp>
 
 #include <cstdio>

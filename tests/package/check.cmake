@@ -87,6 +87,17 @@ if(WAY STREQUAL "find_package")
   must_fail("find_package(tessera COMPONENTS sim) of the headers" "TESSERA_INSTALL_SIM=ON" -S
             ${consumer}/find_package_sim -B ${SCRATCH}/headers -DEXPECTED_VERSION=${VERSION}
             -DCMAKE_PREFIX_PATH=${SCRATCH}/prefix)
+elseif(WAY STREQUAL "preset")
+  # The line of README.md.
+  find_program(NINJA ninja)
+  if(NOT NINJA)
+    message("Ninja is not installed")
+    return()
+  endif()
+  run(${CMAKE_COMMAND} --preset headers -S ${SOURCE_DIR} -B ${SCRATCH}/headers -DCMAKE_CXX_COMPILER=${COMPILER})
+  run(${CMAKE_COMMAND} --install ${SCRATCH}/headers --prefix ${SCRATCH}/prefix)
+  build(find_package -DCMAKE_PREFIX_PATH=${SCRATCH}/prefix -DCMAKE_DISABLE_FIND_PACKAGE_nlohmann_json=ON
+        -DCMAKE_DISABLE_FIND_PACKAGE_fmt=ON)
 elseif(WAY STREQUAL "find_package_sim")
   needs_archives()
   # NDEBUG is defined where the archive is compiled without it, and the other way round: still they link.
