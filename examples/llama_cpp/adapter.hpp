@@ -23,7 +23,7 @@
 
 /// @file
 /// The adapter between a scheduler's plan and llama.cpp: a plan goes in, logits come out. Everything that a port to
-/// another engine has to write is here; the rest of the example is a server around it. docs/porting.md walks through
+/// another engine has to write is here; the rest of the example is a server around it. docs/embedding.md walks through
 /// it.
 
 namespace llama_cpp {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-// Serves prompts with llama.cpp under any of the library's compositions. See docs/porting.md.
+// Serves prompts with llama.cpp under any of the library's compositions. See docs/embedding.md.
 #include "load.hpp"
 #include "profile.hpp"
 

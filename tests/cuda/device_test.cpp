@@ -1,53 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
+#include "device_case.hpp"
 #include "device_memory.hpp"
 #include "support/catch.hpp"
 
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <chrono>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <numeric>
 #include <random>
-#include <set>
-#include <string>
-#include <thread>
 #include <vector>
 
-// The emulated device. What runs on a GPU is in gpu_device.cu.
+// The emulated device: numbers, kernels, matrix products. What runs on a GPU is in gpu_device.cu.
 
 namespace {
 
 using namespace cuda_decode;
+using cuda_decode_test::error_of;
+using cuda_decode_test::has;
 using cuda_decode_test::read;
+using cuda_decode_test::scheduled;
 using cuda_decode_test::write;
 namespace emulation = device::emulation;
-
-// Chooses when streams work, for one test.
-class scheduled {
- public:
-  explicit scheduled(emulation::schedule s, std::uint64_t seed = 1) { emulation::order(s, seed); }
-  ~scheduled() { emulation::order(emulation::lazy); }
-  scheduled(const scheduled&) = delete;
-  scheduled& operator=(const scheduled&) = delete;
-};
-
-// What the device says about `f`; empty: nothing.
-template <class F>
-std::string error_of(F&& f) {
-  try {
-    f();
-  } catch (const device_error& e) {
-    return e.what();
-  }
-  return {};
-}
-
-bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 // bf16
 
@@ -317,19 +295,6 @@ TEST_CASE("lanes exchange pieces and votes") {
   }
 }
 
-__global__ void leaves_early(int* out) {
-  if (threadIdx.x >= 40) return;
-  __syncthreads();
-  __syncwarp();
-  atomicAdd(out, 1);
-}
-
-__global__ void leaves_others_waiting(int* out) {
-  if (threadIdx.x % 32 >= 8) return;
-  __syncwarp();
-  atomicAdd(out, 1);
-}
-
 __global__ void draw_tickets(unsigned* ticket, unsigned* out) { out[atomicAdd(ticket, 1U)] = blockIdx.x; }
 
 TEST_CASE("blocks run in order, or at random") {
@@ -349,317 +314,6 @@ TEST_CASE("blocks run in order, or at random") {
   CHECK(any != tickets(emulation::random, 2));
   std::sort(any.begin(), any.end());
   CHECK(any == sorted);
-}
-
-// Ways to go wrong.
-enum class mistake {
-  barrier_in_branch,
-  two_barriers,
-  warp_in_branch,
-  masks_differ,
-  collectives_differ,
-  wrong_mask,
-  absent_source,
-  exchange_of_few,
-  throws
-};
-
-template <mistake M>
-__global__ void wrong() {
-  [[maybe_unused]] int x = static_cast<int>(threadIdx.x);
-  if constexpr (M == mistake::barrier_in_branch) {
-    if (threadIdx.x < 32) {
-      __syncthreads();
-    } else {
-      x = __shfl_sync(0xffff'ffffU, x, 0);
-      __syncthreads();
-      __syncthreads();
-    }
-    __syncthreads();
-  } else if constexpr (M == mistake::two_barriers) {
-    if (threadIdx.x < 32) {
-      __syncthreads();
-    } else {
-      __syncthreads();
-    }
-  } else if constexpr (M == mistake::warp_in_branch) {
-    if (threadIdx.x % 2 == 0) x = __shfl_xor_sync(0xffff'ffffU, x, 2);
-    __syncthreads();
-  } else if constexpr (M == mistake::masks_differ) {
-    x = __shfl_sync(threadIdx.x % 32 < 16 ? 0xffff'ffffU : 0xffff'0001U, x, 0);
-  } else if constexpr (M == mistake::collectives_differ) {
-    if (threadIdx.x % 32 < 16) {
-      x = __shfl_sync(0xffff'ffffU, x, 0);
-    } else {
-      __syncwarp();
-    }
-  } else if constexpr (M == mistake::wrong_mask) {
-    x = __shfl_sync(0xffffU, x, 0);
-  } else if constexpr (M == mistake::absent_source) {
-    if (threadIdx.x < 16) x = __shfl_sync(0xffffU, x, 20);
-  } else if constexpr (M == mistake::exchange_of_few) {
-    if (threadIdx.x < 20) return;
-    (void)emulation::warp_exchange(x);
-  } else if (threadIdx.x == 5) {
-    throw device_error{"thrown by a thread"};
-  } else {
-    __syncthreads();
-  }
-}
-
-template <mistake M>
-std::string error_of_kernel() {
-  device::stream s;
-  device::launch(s, wrong<M>, 2, 64);
-  return error_of([&] { s.synchronize(); });
-}
-
-TEST_CASE("divergent flow is reported, and the next kernel runs") {
-  for (const auto order : {emulation::lazy, emulation::random}) {
-    const scheduled now{order};
-    const auto barrier = error_of_kernel<mistake::barrier_in_branch>();
-    CHECK(has(barrier, "barrier"));
-    CHECK(has(barrier, "device_test.cpp"));
-    CHECK(has(error_of_kernel<mistake::two_barriers>(), "different barriers"));
-    const auto warp = error_of_kernel<mistake::warp_in_branch>();
-    CHECK(has(warp, "of 64 live threads of a block, 32 wait at __syncthreads"));
-    CHECK(has(warp, "32 wait in warp collectives"));
-    CHECK(has(error_of_kernel<mistake::masks_differ>(), "64 wait in warp collectives"));
-    CHECK(has(error_of_kernel<mistake::collectives_differ>(), "64 wait in warp collectives"));
-    CHECK(has(error_of_kernel<mistake::wrong_mask>(), "not in the mask"));
-    CHECK(has(error_of_kernel<mistake::absent_source>(), "takes no part"));
-    CHECK(has(error_of_kernel<mistake::exchange_of_few>(), "all 32 lanes"));
-    CHECK(error_of_kernel<mistake::throws>() == "thrown by a thread");
-
-    device::stream s;
-    const auto count = write(s, std::vector<int>{0});
-    device::launch(s, leaves_early, 1, 64, count.data());
-    CHECK(read(s, count)[0] == 40);
-    device::launch(s, leaves_others_waiting, 1, 64, count.data());
-    CHECK(read(s, count)[0] == 40 + 16);
-  }
-}
-
-TEST_CASE("misuse is an error that says what is wrong") {
-  device::stream s;
-  const auto launched = [&](dim3 grid, dim3 block) {
-    return error_of([&] { device::launch(s, leaves_early, grid, block, nullptr); });
-  };
-  CHECK(has(launched(1, 1025), "1025"));
-  CHECK(has(launched(1, dim3(32, 33)), "block"));
-  CHECK(has(launched(1, dim3(1, 1, 65)), "block"));
-  CHECK(has(launched(1, 0), "block"));
-  CHECK(has(launched(0, 32), "grid"));
-  CHECK(has(launched(dim3(1, 65536), 32), "grid"));
-  CHECK(has(error_of([] { __syncthreads(); }), "outside of a kernel"));
-  CHECK(has(error_of([] { const device::buffer<double> b(std::size_t{1} << 61); }), "out of memory"));
-  CHECK(has(error_of([] { const device::buffer<char> b(device::query().free_bytes + 1); }), "out of memory"));
-  device::enqueue(s, [&](auto) { device::clear(s, nullptr, 1); });
-  CHECK(has(error_of([&] { s.synchronize(); }), "while a stream runs"));
-
-  device::event e;
-  e.synchronize();  // nothing was recorded
-  CHECK(has(error_of([&] { (void)device::seconds_between(e, e); }), "not recorded"));
-  e.record(s);
-  CHECK(has(error_of([&] { (void)device::seconds_between(e, e); }), "not reached"));
-  CHECK(has(error_of([&] { device::graph{}.launch(s); }), "empty graph"));
-  CHECK(has(error_of([&] { device::graph::capture(s, [&] { s.synchronize(); }); }), "graph"));
-  CHECK(has(error_of([&] { device::graph::capture(s, [&] { e.record(s); }); }), "graph"));
-  CHECK(has(error_of([&] { device::graph::capture(s, [&] { s.wait(e); }); }), "graph"));
-  CHECK(has(error_of([&] { device::graph::capture(s, [] { const device::buffer<int> b(1); }); }), "graph"));
-  CHECK(has(error_of([&] { device::graph::capture(s, [] { const device::pinned<int> b(1); }); }), "graph"));
-  s.synchronize();  // no capture is left
-}
-
-// Streams
-
-__global__ void set(int* to, int value) { *to = value; }
-__global__ void increment(int* x) { ++*x; }
-
-TEST_CASE("streams work late, at once or at random") {
-  device::pinned<int> out(1);
-  const auto early = [&](emulation::schedule order, std::uint64_t seed) {
-    const scheduled now{order, seed};
-    device::stream s;
-    const device::buffer<int> x(1);
-    out[0] = 0;
-    device::launch(s, set, 1, 1, x.data(), 7);
-    device::copy(s, out.data(), x.data(), sizeof(int));
-    const int before = out[0];
-    s.synchronize();
-    CHECK(out[0] == 7);
-    return before == 7;
-  };
-  CHECK_FALSE(early(emulation::lazy, 1));
-  CHECK(early(emulation::eager, 1));
-  std::set<bool> seen;
-  for (std::uint64_t seed = 0; seed < 40; ++seed) seen.insert(early(emulation::random, seed));
-  CHECK(seen.size() == 2);
-  CHECK(early(emulation::random, 3) == early(emulation::random, 3));
-}
-
-// One stream produces, another one consumes.
-int consumed(emulation::schedule order, std::uint64_t seed, bool waits) {
-  const scheduled now{order, seed};
-  device::stream producer;
-  device::stream consumer;
-  const auto x = write(producer, std::vector<int>{1});
-  device::pinned<int> out(1);
-  device::event ready;
-  device::launch(producer, set, 1, 1, x.data(), 2);
-  ready.record(producer);
-  if (waits) consumer.wait(ready);
-  device::copy(consumer, out.data(), x.data(), sizeof(int));
-  consumer.synchronize();
-  return out[0];
-}
-
-TEST_CASE("a stream that does not wait for an event shows it") {
-  CHECK(consumed(emulation::lazy, 1, false) == 1);
-  CHECK(consumed(emulation::lazy, 1, true) == 2);
-  CHECK(consumed(emulation::eager, 1, true) == 2);
-  std::set<int> seen;
-  for (std::uint64_t seed = 0; seed < 60; ++seed) {
-    seen.insert(consumed(emulation::random, seed, false));
-    CHECK(consumed(emulation::random, seed, true) == 2);
-  }
-  CHECK(seen == std::set<int>{1, 2});
-}
-
-TEST_CASE("an event stands for what it recorded last when it was waited for") {
-  device::stream a;
-  device::stream b;
-  const auto x = write(a, std::vector<int>{0});
-  device::pinned<int> out(1);
-  device::event e;
-  device::launch(a, increment, 1, 1, x.data());
-  e.record(a);
-  b.wait(e);
-  device::launch(a, increment, 1, 1, x.data());
-  e.record(a);
-  device::copy(b, out.data(), x.data(), sizeof(int));
-  b.synchronize();
-  CHECK(out[0] == 1);
-  e.synchronize();
-  CHECK(read(b, x)[0] == 2);
-}
-
-TEST_CASE("pinned memory that is overwritten too early shows it") {
-  const auto uploaded = [](bool waits) {
-    device::stream s;
-    device::pinned<int> staging(1);
-    const device::buffer<int> x(2);
-    staging[0] = 1;
-    device::copy(s, x.data(), staging.data(), sizeof(int));
-    if (waits) s.synchronize();
-    staging[0] = 2;
-    device::copy(s, x.data() + 1, staging.data(), sizeof(int));
-    return read(s, x);
-  };
-  CHECK(uploaded(true) == std::vector<int>{1, 2});
-  CHECK(uploaded(false) == std::vector<int>{2, 2});
-}
-
-TEST_CASE("memory that is freed waits for its work, and arguments were copied") {
-  device::pinned<int> out(1);
-  device::stream s;
-  {
-    const device::buffer<int> x(1);
-    int value = 5;
-    device::launch(s, set, 1, 1, x.data(), value);
-    value = 6;
-    device::copy(s, out.data(), x.data(), sizeof(int));
-  }
-  CHECK(out[0] == 5);
-  const auto free = device::query().free_bytes;
-  device::buffer<char> x(1000);
-  CHECK(device::query().free_bytes == free - 1000);
-  x = device::buffer<char>{};
-  CHECK(device::query().free_bytes == free);
-}
-
-TEST_CASE("an error does not get lost in a destructor") {
-  {
-    device::stream s;
-    device::launch(s, wrong<mistake::throws>, 1, 64);
-  }
-  device::stream s;
-  CHECK(error_of([&] { s.synchronize(); }) == "thrown by a thread");
-  s.synchronize();
-}
-
-TEST_CASE("nobody waits for what a failure has dropped") {
-  for (std::uint64_t seed = 0; seed < 20; ++seed) {
-    const scheduled now{seed == 0 ? emulation::lazy : seed == 1 ? emulation::eager : emulation::random, seed};
-    device::stream a;
-    device::stream b;
-    const auto x = write(a, std::vector<int>{1});
-    device::event e;
-    device::launch(a, wrong<mistake::throws>, 1, 64);
-    e.record(a);
-    b.wait(e);
-    CHECK(error_of([&] { b.synchronize(); }) == "thrown by a thread");
-    e.synchronize();
-    b.wait(e);
-    CHECK(read(b, x)[0] == 1);
-  }
-}
-
-TEST_CASE("work in a stream's order, of the host as well") {
-  device::stream s;
-  std::vector<int> seen;
-  const device::buffer<int> x(2);
-  device::launch(s, set, 1, 1, x.data(), 3);
-  device::enqueue(s, [&, p = x.data()](auto) { seen.push_back(p[0]); });
-  device::launch(s, increment, 1, 1, x.data());
-  device::enqueue(s, [&, p = x.data()](auto) { seen.push_back(p[0]); });
-  device::clear(s, x.data(), sizeof(int));
-  CHECK(seen.empty());
-  CHECK(read(s, x) == std::vector<int>{0, -1});
-  CHECK(seen == std::vector<int>{3, 4});
-}
-
-TEST_CASE("events know the time") {
-  device::stream s;
-  device::event a;
-  device::event b;
-  a.record(s);
-  device::enqueue(s, [](auto) { std::this_thread::sleep_for(std::chrono::milliseconds{20}); });
-  b.record(s);
-  b.synchronize();
-  CHECK(device::seconds_between(a, b) >= 0.02);
-  CHECK(device::seconds_between(a, b) < 10);
-  CHECK(device::seconds_between(b, a) == -device::seconds_between(a, b));
-}
-
-TEST_CASE("a graph repeats what was enqueued, with the arguments of then and the memory of now") {
-  for (const auto order : {emulation::lazy, emulation::eager, emulation::random}) {
-    const scheduled now{order};
-    device::stream s;
-    device::pinned<int> source(1);
-    const auto x = write(s, std::vector<int>{0});
-    const auto y = write(s, std::vector<int>{0});
-    int value = 10;
-    auto g = device::graph::capture(s, [&] {
-      device::copy(s, x.data(), source.data(), sizeof(int));
-      device::launch(s, increment, 1, 1, x.data());
-      device::launch(s, set, 1, 1, y.data(), value);
-    });
-    CHECK(static_cast<bool>(g));
-    CHECK_FALSE(static_cast<bool>(device::graph{}));
-    CHECK(read(s, y)[0] == 0);  // not done yet
-    value = 20;
-    for (int i = 0; i < 3; ++i) {
-      source[0] = i * 100;
-      device::clear(s, y.data(), sizeof(int));
-      g.launch(s);
-      CHECK(read(s, x)[0] == i * 100 + 1);
-      CHECK(read(s, y)[0] == 10);
-    }
-    g.launch(s);
-    g = device::graph{};  // the work goes on
-    s.synchronize();
-  }
 }
 
 TEST_CASE("matrix products") {
@@ -733,7 +387,7 @@ TEST_CASE("the device has facts") {
   CHECK_FALSE(facts.name.empty());
   CHECK(facts.multiprocessors > 0);
   CHECK(facts.free_bytes <= facts.memory_bytes);
-  CHECK(device::resident_blocks(increment, 128) >= facts.multiprocessors);
+  CHECK(device::resident_blocks(add_vectors, 128) >= facts.multiprocessors);
 }
 
 }  // namespace

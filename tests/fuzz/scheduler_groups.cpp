@@ -4,7 +4,7 @@
 // everything that an engine may do. After the input is used up, all requests are run to their ends. What must hold is
 // in property/groups_world.hpp.
 
-#include "property/groups_world.hpp"
+#include "property/groups_operations.hpp"
 
 #include <cstdio>
 #include <cstdlib>

@@ -8,8 +8,6 @@
 /// a group cannot serve, a draft that was not taken back, or a copy that is missing shows as a wrong value. Plans are
 /// run when they are settled, the oldest first, so those that were made meanwhile are on top of what nobody knows yet.
 /// Beside it: who has which block, what windows may hold, and that everything ends.
-///
-/// Where choices come from is a template parameter: a seeded generator in tests, bytes in fuzz targets.
 
 #include <tessera/core/owned_storage.hpp>
 #include <tessera/gate/backfill.hpp>
@@ -29,7 +27,6 @@
 #include <vector>
 
 #include "support/must.hpp"
-#include "support/random_limits.hpp"
 
 namespace tessera_test {
 namespace grouped {
@@ -459,157 +456,6 @@ class world {
   std::uint64_t digest_ = 0;
   time_point now_{};
 };
-
-/// Random layers, or of a state and windows alone.
-template <std::size_t Groups, class Below>
-std::array<kv::group, Groups> random_layers(Below& below) {
-  std::array<kv::group, Groups> all;
-  for (kv::group& g : all) {
-    const tokens block_size = of(1 + below(8));
-    switch (below(4)) {
-      case 0: g = kv::group::recurrent(block_size); break;
-      case 1: g = kv::group::sliding(block_size, of(1 + below(30))); break;
-      default: g = kv::group::full(block_size);
-    }
-  }
-  return all;
-}
-
-/// What one run is of.
-template <std::size_t Groups>
-struct setting {
-  std::array<kv::group, Groups> layers{};
-  std::size_t plans_in_flight = 1;
-  bool remembers = true;
-  int operations = 200;
-};
-
-/// Any sequence of operations, and then to the end of all. `below(n)`: a number below `n`. `extra`: where not null,
-/// plans are made and abandoned between, by its choices. Returns a digest of what the scheduler decided.
-template <class Order, class Gate, std::size_t Groups, class Below, class Extra>
-std::uint64_t play(const setting<Groups>& with, Below& below, Extra* extra, totals& t) {
-  using world_type = world<Groups, Order, Gate>;
-  using request_type = text_request<Groups>;
-  typename world_type::limits_type l;
-  l.layers = with.layers;
-  l.requests = 12;
-  l.blocks = 30 + below(90);
-  l.residents = 3 + below(4);
-  l.max_length = of(60 + below(60));
-  l.plans_in_flight = with.plans_in_flight;
-  l.deadlines = 4;
-  typename world_type::scheduler_type::config c{};
-  if constexpr (requires { c.order.quantum; }) c.order.quantum = 5_tok;
-  if (below(4) == 0) c.reserve = reservation::whole_sequence;
-  c.remember_refusals = with.remembers;
-  world_type w{l, c, t};
-  std::deque<request_type> requests;
-
-  const auto submit = [&] {
-    request_type& r = requests.emplace_back();
-    r.id = requests.size();
-    const std::size_t length = 1 + below(count(l.max_length));
-    std::size_t common = below(length);
-    const std::size_t whose = below(requests.size());
-    const bool is_next_turn = below(3) == 0;
-    if (is_next_turn) {
-      // The next turn of a chat, or a branch of it.
-      common = std::min(common + 20, requests[whose].text.size());
-      for (std::size_t p = 0; p != common; ++p) r.append(requests[whose].text[p]);
-    }
-    const std::size_t family = below(2);
-    while (r.text.size() < length) {
-      const std::uint64_t name = r.text.size() < common ? family : 100 + r.id;
-      r.append(static_cast<std::int32_t>(mix(name, r.text.size()) & 0xffffff));
-    }
-    r.prompt = of(r.text.size());
-    r.output = 1 + below(30);
-    r.max_output = of(r.output);
-    r.hash(l.layers);
-    const status s = w.submit(r);
-    must(s == status::accepted || s == status::queue_full || s == status::never_fits, "a request that is well formed");
-  };
-  for (int i = 0; i != with.operations; ++i) {
-    if constexpr (requires { below.done(); }) {
-      if (below.done()) break;
-    }
-    const auto live = w.live();
-    request_type* const any = live.empty() ? nullptr : live[below(live.size())];
-    switch (below(20)) {
-      case 0:
-      case 1:
-      case 2: submit(); break;
-      case 3:
-        if (any != nullptr && below(2) == 0) w.cancel(*any);
-        break;
-      case 4:
-        if (any != nullptr && (any->state().life == lifecycle::suspended || below(4) == 0)) w.suspend_or_resume(*any);
-        break;
-      case 5:
-        if (any != nullptr && below(2) == 0) w.preempt(*any);
-        break;
-      case 6: {
-        if (any == nullptr || any->state().life != lifecycle::resident) break;
-        for (std::size_t n = below(8) == 0 ? 4 : 1; n != 0; --n) {
-          request_type& child = requests.emplace_back(*any);
-          child.id = requests.size();
-          child.output += below(10);
-          child.max_output = of(child.output);
-          child.is_fork = true;
-          if (!w.fork(*any, child)) child.ended_there = true;
-        }
-        break;
-      }
-      case 7:
-        if (below(6) == 0) w.forget_prefixes();
-        break;
-      case 8:
-        if (any != nullptr && below(3) == 0) w.evacuate_and_adopt(*any);
-        break;
-      case 9:
-        if (any != nullptr && below(6) == 0) w.drain(*any, below(6));
-        break;
-      case 10: w.drained(); break;
-      case 11:
-        if (any != nullptr && below(2) == 0) {
-          const std::size_t steps = below(8);
-          w.park_or_ready(*any, steps, below(4) == 0);
-        }
-        break;
-      case 12:
-        if (any != nullptr && below(3) == 0) w.finish(*any);
-        break;
-      default:
-        if (w.in_flight() == l.plans_in_flight || (w.in_flight() != 0 && below(3) == 0)) {
-          w.commit(below);
-          break;
-        }
-        for (std::size_t n = extra != nullptr ? (*extra)(3) : 0; n != 0; --n)
-          w.plan(tessera_test::random_limits(*extra), true);
-        w.plan(tessera_test::random_limits(below), false);
-    }
-  }
-  // With an engine that only ever goes on, everything ends.
-  for (int i = 0; i != 8; ++i) w.drained();
-  while (w.in_flight() != 0) w.commit(below);
-  for (request_type* r : w.live()) {
-    if (r->state().parked) {
-      w.park_or_ready(*r, 0, false);
-    } else if (r->state().life == lifecycle::suspended) {
-      w.suspend_or_resume(*r);
-    }
-  }
-  std::size_t left = 100;
-  for (const request_type* r : w.live()) left += 20 * (r->text.size() + r->output + 10);
-  while (!w.scheduler().idle()) {
-    must(left-- != 0, "everything ends");
-    w.plan({.max_batch = 4, .token_budget = 40_tok}, false);
-    if (w.in_flight() == l.plans_in_flight) w.commit(below);
-  }
-  while (w.in_flight() != 0) w.commit(below);
-  must(w.scheduler().device_blocks_held() == blocks{}, "all blocks come back");
-  return w.digest();
-}
 
 }  // namespace grouped
 }  // namespace tessera_test

@@ -3,7 +3,7 @@
 // Any sequence of operations on a scheduler with groups (groups_world.hpp). Beside what is checked there: that the same
 // calls give the same plans, and that an abandoned one leaves no trace.
 
-#include "property/groups_world.hpp"
+#include "property/groups_operations.hpp"
 
 #include <random>
 

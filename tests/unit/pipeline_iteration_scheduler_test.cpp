@@ -11,54 +11,24 @@
 
 #include "support/allocation_guard.hpp"
 #include "support/catch.hpp"
+#include "unit/pipeline_bare_scheduler.hpp"
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <limits>
+#include <span>
 #include <vector>
 
 namespace {
 
 using namespace tessera;
 using namespace tessera::literals;
-
-struct request : request_hook_for<order::round_robin> {
-  std::vector<std::uint64_t> hashes;
-  [[nodiscard]] std::span<const std::uint64_t> prefix_hashes() const noexcept { return hashes; }
-};
-
-request make(std::int64_t prompt, std::int64_t max_output = 0, int priority = 0) {
-  request r;
-  r.prompt = tokens{prompt};
-  r.max_output = tokens{max_output};
-  r.priority = priority;
-  return r;
-}
-
-/// A scheduler over memory of its own, whose engine gives every entry one token.
-template <class Order = order::fcfs, class Preempt = preempt::swap, class Admit = admit::always,
-          class Store = kv::block_pool>
-struct fixture {
-  using scheduler_type = iteration_scheduler<request, Order, Preempt, Admit, Store>;
-
-  explicit fixture(const scheduler_limits& l, const typename scheduler_type::config& c = {})
-      : storage{storage_for<scheduler_type>(l)}, scheduler{storage, c} {}
-
-  auto plan(const step_limits& step = {}) { return scheduler.plan(time_point{}, step); }
-  void commit(const step_plan<request>& p, const outcome& o = {}) {
-    const std::vector<outcome> outcomes(p.size(), o);
-    CHECK(scheduler.commit(p, outcomes, time_point{}) == status::ok);
-  }
-  void abandon(const step_plan<request>& p) { CHECK(scheduler.abandon(p) == status::ok); }
-  void step(const step_limits& step = {}) { commit(plan(step)); }
-  status submit(request& r) { return scheduler.submit(r, time_point{}); }
-
-  owned_storage<scheduler_limits> storage;
-  scheduler_type scheduler;
-};
-
-constexpr scheduler_limits small{.requests = 8, .blocks = 8, .block_size = 4_tok, .residents = 4, .host_blocks = 8};
+using tessera_test::bare_scheduler::fixture;
+using tessera_test::bare_scheduler::make;
+using tessera_test::bare_scheduler::request;
+using tessera_test::bare_scheduler::small;
 
 }  // namespace
 
@@ -159,91 +129,6 @@ TEST_CASE("the waiting queue is bounded, but a preempted request always finds ro
   CHECK(f.scheduler.waiting_count() == 4);
   for (request& x : r) static_cast<void>(f.scheduler.cancel(x));
   CHECK(f.scheduler.idle());
-}
-
-TEST_CASE("nobody is evicted before it is certain that this is enough") {
-  std::deque<request> r;
-  fixture<> f{small};
-  const auto add = [&](std::int64_t prompt, int priority) -> request& {
-    request& x = r.emplace_back(make(prompt, 0, priority));
-    REQUIRE(f.submit(x) == status::accepted);
-    return x;
-  };
-  add(14, 9);                // 4 blocks, more urgent than all that follow
-  request& low = add(5, 0);  // 2 blocks
-  f.step();
-  REQUIRE(f.scheduler.store().free() == 2);
-
-  request& big = add(17, 5);  // 5 blocks: 2 free and 2 of `low` are not enough
-  {
-    const auto p = f.plan();
-    CHECK(p.preempted.empty());
-    CHECK(p.size() == 2);  // the residents go on
-    CHECK(f.scheduler.why(big) == wait_reason::no_blocks);
-    f.commit(p);
-  }
-  CHECK(f.scheduler.cancel(big) == status::ok);
-  request& fitting = add(16, 5);  // 4 blocks: exactly enough
-  const auto p = f.plan();
-  REQUIRE(p.preempted.size() == 1);
-  CHECK(p.preempted[0].request == &low);
-  CHECK(p.preempted[0].for_whom == &fitting);
-  CHECK(f.scheduler.why(low) == wait_reason::preempted);
-  CHECK(f.scheduler.why(fitting) == wait_reason::none);
-  f.commit(p);
-  for (request& x : r) static_cast<void>(f.scheduler.cancel(x));
-}
-
-TEST_CASE("what counts for an eviction is the blocks that become free: shared ones do when all their owners go") {
-  using cached = fixture<order::fcfs, preempt::recompute, admit::always, kv::prefix_cache>;
-  cached f{small};
-  std::deque<request> r;
-  const auto add = [&](std::int64_t prompt, int priority, std::vector<std::uint64_t> hashes) -> request& {
-    request& x = r.emplace_back(make(prompt, 0, priority));
-    x.hashes = std::move(hashes);
-    REQUIRE(f.submit(x) == status::accepted);
-    return x;
-  };
-  request& first = add(17, 0, {1, 2, 3, 4});
-  f.step();
-  request& second = add(17, 0, {1, 2, 3, 4});
-  {
-    const auto p = f.plan();
-    REQUIRE(p.prefill.size() + p.decode.size() == 2);
-    CHECK(second.state().row != first.state().row);
-    f.commit(p);
-  }
-  REQUIRE(second.state().shared_blocks == 4);
-  REQUIRE(f.scheduler.store().free() == 2);  // 5 + 1 of 8
-
-  SECTION("both owners rank behind: all 8 blocks can be had") {
-    request& urgent = add(32, 1, {});
-    const auto p = f.plan();
-    CHECK(p.preempted.size() == 2);
-    CHECK(f.scheduler.why(urgent) == wait_reason::none);
-    f.commit(p);
-  }
-  SECTION("one owner stays: its blocks stay, and nobody is evicted in vain") {
-    CHECK(f.scheduler.cancel(second) == status::ok);
-    request& above = add(17, 9, {1, 2, 3, 4});
-    f.step();
-    REQUIRE(above.state().shared_blocks == 4);
-    REQUIRE(f.scheduler.store().free() == 2);
-    request& urgent = add(16, 5, {});  // 4 blocks: 2 are free, `first` has 5, but only one alone
-    const auto p = f.plan();
-    CHECK(p.preempted.empty());
-    CHECK(f.scheduler.why(urgent) == wait_reason::no_blocks);
-    CHECK(f.scheduler.store().free() == 2);
-    f.commit(p);
-    request& modest = add(12, 6, {});  // 3 blocks
-    const auto q = f.plan();
-    REQUIRE(q.preempted.size() == 1);
-    CHECK(q.preempted[0].request == &first);
-    CHECK(f.scheduler.why(modest) == wait_reason::none);
-    f.commit(q);
-  }
-  for (request& x : r) static_cast<void>(f.scheduler.cancel(x));
-  CHECK(f.scheduler.store().free() == 8);
 }
 
 TEST_CASE("every reason to wait") {
@@ -351,232 +236,6 @@ TEST_CASE("every reason to wait") {
     f.commit(p);
     for (request& x : r) static_cast<void>(f.scheduler.cancel(x));
   }
-}
-
-TEST_CASE("a preempted request keeps its place: before all that came after it") {
-  std::deque<request> r;
-  fixture<> f{small};
-  for (int i = 0; i != 3; ++i) REQUIRE(f.submit(r.emplace_back(make(15))) == status::accepted);
-  f.step();
-  f.step();
-  f.step();  // the second loses its blocks to the first
-  REQUIRE(r[1].state().preemptions == 1);
-  CHECK(f.scheduler.waiting().front() == &r[1]);
-  CHECK(f.scheduler.waiting().back() == &r[2]);
-  CHECK(f.scheduler.cancel(r[0]) == status::ok);
-  const auto p = f.plan();
-  REQUIRE(p.swap_in.size() == 1);
-  CHECK(p.swap_in[0].request == &r[1]);
-  CHECK(p.decode.front().request == &r[1]);
-  CHECK(p.decode.front().first == 16_tok);
-  CHECK(f.scheduler.why(r[2]) == wait_reason::no_blocks);
-  f.commit(p);
-  for (request& x : r) static_cast<void>(f.scheduler.cancel(x));
-}
-
-TEST_CASE("what a victim leaves over is not for those who rank behind it") {
-  std::deque<request> r;
-  fixture<> f{small};
-  const auto add = [&](std::int64_t prompt) -> request& {
-    request& x = r.emplace_back(make(prompt));
-    REQUIRE(f.submit(x) == status::accepted);
-    return x;
-  };
-  request& first = add(16);
-  request& second = add(13);
-  f.step();
-  request& late = add(1);
-  const auto p = f.plan();  // `second` gives four blocks, of which `first` needs one
-  REQUIRE(p.preempted.size() == 1);
-  CHECK(p.size() == 1);
-  CHECK(f.scheduler.why(first) == wait_reason::none);
-  CHECK(f.scheduler.why(second) == wait_reason::preempted);
-  CHECK(f.scheduler.why(late) == wait_reason::behind_others);
-  CHECK(f.scheduler.store().free() == 3);
-  f.commit(p);
-  for (request& x : r) static_cast<void>(f.scheduler.cancel(x));
-}
-
-TEST_CASE("swapping needs host blocks; without, a victim is recomputed") {
-  for (const std::size_t host : {0U, 3U, 4U}) {
-    scheduler_limits l = small;
-    l.host_blocks = host;
-    std::deque<request> r;
-    fixture<> f{l};
-    for (int i = 0; i != 2; ++i) REQUIRE(f.submit(r.emplace_back(make(15))) == status::accepted);
-    f.step();
-    f.step();
-    const auto p = f.plan();
-    REQUIRE(p.preempted.size() == 1);
-    const bool swaps = host == 4;
-    CHECK(p.preempted[0].mode == (swaps ? preemption_mode::swap : preemption_mode::recompute));
-    CHECK(p.swap_out.size() == (swaps ? 1 : 0));
-    if (swaps) {
-      CHECK(p.swap_out[0].device.size() == 4);
-      CHECK(p.swap_out[0].host.size() == 4);
-    }
-    f.commit(p);
-    CHECK(r[1].state().computed == (swaps ? 16_tok : 0_tok));
-    CHECK(f.scheduler.host_blocks_held() == blocks{swaps ? 4 : 0});
-    for (request& x : r) static_cast<void>(f.scheduler.cancel(x));
-    CHECK(f.scheduler.host_blocks_held() == 0_blk);
-  }
-}
-
-TEST_CASE("prompts are computed in chunks, within the budget and the chunk's limit") {
-  request r = make(25);
-  fixture<> f{small};
-  REQUIRE(f.submit(r) == status::accepted);
-  const auto expect = [&](const step_limits& limits, std::int64_t first, std::int64_t count, bool samples) {
-    const auto p = f.plan(limits);
-    REQUIRE(p.prefill.size() == 1);
-    CHECK(p.prefill[0].first == tokens{first});
-    CHECK(p.prefill[0].count == tokens{count});
-    CHECK(p.prefill[0].samples == samples);
-    CHECK(p.computed == tokens{count});
-    // What an engine says of a chunk that does not sample is ignored.
-    f.commit(p, {.produced = 1, .end_of_reasoning = !samples});
-    CHECK(r.state().phase == phase::reasoning);
-    CHECK(r.generated() == tokens{samples ? 1 : 0});
-  };
-  expect({.token_budget = 10_tok}, 0, 10, false);
-  expect({.token_budget = 10_tok, .max_chunk = 3_tok}, 10, 3, false);
-  expect({.token_budget = 2_tok, .max_chunk = 3_tok}, 13, 2, false);
-  expect({.token_budget = 100_tok}, 15, 10, true);
-  const auto p = f.plan();
-  REQUIRE(p.decode.size() == 1);
-  CHECK(p.decode[0].first == 25_tok);
-  f.commit(p, {.end_of_reasoning = true});
-  CHECK(r.state().phase == phase::answering);
-  CHECK(r.state().reasoning == 2_tok);
-  CHECK(f.scheduler.cancel(r) == status::ok);
-}
-
-TEST_CASE("without chunks, a prompt waits for a step with the budget for it") {
-  std::deque<request> r;
-  fixture<> f{small, {.chunked_prefill = false}};
-  for (const int n : {6, 6, 12}) REQUIRE(f.submit(r.emplace_back(make(n))) == status::accepted);
-  auto p = f.plan({.token_budget = 10_tok});
-  CHECK(p.size() == 1);
-  CHECK(f.scheduler.why(r[1]) == wait_reason::budget_spent);
-  f.commit(p);
-  p = f.plan({.token_budget = 10_tok});
-  REQUIRE(p.prefill.size() == 1);
-  CHECK(p.prefill[0].count == 6_tok);
-  f.commit(p);
-  p = f.plan({.token_budget = 10_tok});  // longer than any step: alone among the prefills, it runs
-  REQUIRE(p.prefill.size() == 1);
-  CHECK(p.prefill[0].count == 12_tok);
-  CHECK(p.prefill[0].samples);
-  f.commit(p);
-  for (request& x : r) static_cast<void>(f.scheduler.cancel(x));
-}
-
-TEST_CASE("lookahead: slots for speculative tokens where blocks are free, never at the cost of an eviction") {
-  std::deque<request> r;
-  fixture<> f{small};
-  REQUIRE(f.submit(r.emplace_back(make(4))) == status::accepted);
-  auto p = f.plan({.lookahead = 3_tok});
-  CHECK(p[0].lookahead == 3_tok);  // two blocks
-  CHECK(f.scheduler.store().free() == 6);
-  f.commit(p);
-  p = f.plan({.lookahead = 3_tok});
-  CHECK(p[0].lookahead == 3_tok);  // 5 + 3 fill them
-  f.commit(p, {.produced = 4});
-  CHECK(r[0].state().length == 9_tok);
-  CHECK(r[0].state().computed == 8_tok);
-  p = f.plan();
-  CHECK(p[0].first == 8_tok);
-  CHECK(p[0].lookahead == 0_tok);
-  f.commit(p);
-  REQUIRE(f.submit(r.emplace_back(make(19))) == status::accepted);
-  f.step();  // takes the other five blocks; the first has 12 slots and length 11
-  REQUIRE(f.scheduler.store().free() == 0);
-  REQUIRE(r[0].state().length == 11_tok);
-  p = f.plan({.lookahead = 3_tok});
-  CHECK(p.preempted.empty());
-  CHECK(p[0].lookahead == 1_tok);
-  CHECK(p[1].lookahead == 0_tok);
-  f.commit(p);
-  for (request& x : r) static_cast<void>(f.scheduler.cancel(x));
-
-  // At the end of the context there is nothing to look ahead to.
-  scheduler_limits l = small;
-  l.max_length = 6_tok;
-  fixture<> g{l};
-  request last = make(5);
-  REQUIRE(g.submit(last) == status::accepted);
-  p = g.plan({.lookahead = tokens{std::numeric_limits<std::int64_t>::max()}});
-  CHECK(p[0].lookahead == 1_tok);
-  g.commit(p, {.produced = 2});
-  p = g.plan();
-  CHECK(p.empty());
-  REQUIRE(p.outgrown.size() == 1);
-  g.abandon(p);
-  CHECK(g.scheduler.cancel(last) == status::ok);
-}
-
-TEST_CASE("one that has outgrown the limits is told, keeps nobody from starting, and is never started again") {
-  std::deque<request> r;
-  scheduler_limits l = small;
-  l.max_length = 16_tok;
-  fixture<> f{l};
-  const auto add = [&](std::int64_t prompt, int priority) -> request& {
-    request& x = r.emplace_back(make(prompt, 0, priority));
-    REQUIRE(f.submit(x) == status::accepted);
-    return x;
-  };
-  request& a = add(13, 1);
-  request& b = add(16, 0);
-  f.step();
-  REQUIRE(b.state().length == 17_tok);
-  request& c = add(16, 2);
-  auto p = f.plan();  // c takes the blocks of b
-  REQUIRE(p.preempted.size() == 1);
-  CHECK(p.preempted[0].request == &b);
-  f.commit(p, {.finished = true});
-  CHECK(a.state().life == lifecycle::finished);
-  CHECK(c.state().life == lifecycle::finished);
-  request& d = add(4, 0);
-  p = f.plan();
-  REQUIRE(p.outgrown.size() == 1);
-  CHECK(p.outgrown[0] == &b);
-  CHECK(f.scheduler.why(b) == wait_reason::stalled);
-  REQUIRE(p.size() == 1);
-  CHECK(p[0].request == &d);
-  f.commit(p);
-  CHECK(f.scheduler.cancel(b) == status::ok);
-  CHECK(f.scheduler.cancel(d) == status::ok);
-  CHECK(f.scheduler.host_blocks_held() == 0_blk);
-}
-
-TEST_CASE("a prompt whose front is cached starts behind it, and computes at least one token") {
-  using cached = fixture<order::fcfs, preempt::swap, admit::always, kv::prefix_cache>;
-  cached f{small};
-  std::deque<request> r;
-  const auto add = [&](std::int64_t prompt, std::vector<std::uint64_t> hashes) -> request& {
-    request& x = r.emplace_back(make(prompt));
-    x.hashes = std::move(hashes);
-    REQUIRE(f.submit(x) == status::accepted);
-    return x;
-  };
-  request& a = add(9, {1, 2});
-  f.commit(f.plan(), {.finished = true});
-  REQUIRE(a.state().life == lifecycle::finished);
-  CHECK(f.scheduler.device_blocks_held() == 0_blk);
-  add(9, {1, 2});
-  add(8, {1, 2});  // both blocks are known, but its last token is needed for its logits
-  add(12, {1, 7, 3});
-  add(6, {8});
-  const auto p = f.plan();
-  REQUIRE(p.size() == 4);
-  CHECK(p.decode[0].first == 8_tok);  // one token is left: as cheap as a decode
-  CHECK(p.prefill[0].first == 4_tok);
-  CHECK(p.prefill[1].first == 4_tok);
-  CHECK(p.prefill[2].first == 0_tok);
-  CHECK(f.scheduler.device_blocks_held() == 1_blk + 1_blk + 1_blk + 1_blk + 2_blk + 2_blk);
-  f.commit(p, {.finished = true});
-  CHECK(f.scheduler.store().free() == 8);
 }
 
 TEST_CASE("cancel during a plan: settled with it, whether it is committed or abandoned") {

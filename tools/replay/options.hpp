@@ -56,7 +56,7 @@ inline void add_load_options(CLI::App& app, sim::setting& a) {
   app.add_option("--workload", a.workload, fmt::format("built-in: {}", fmt::join(sim::workload_names(), ", ")));
   app.add_option("--trace", a.trace,
                  "CSV or JSON with arrival_s, prompt_tokens, output_tokens, ...; production traces, files of "
-                 "benchmarks, logs and spans as they are: see docs/replay.md");
+                 "benchmarks, logs and spans as they are: see docs/traces.md");
   app.add_option("--rate", a.rate, "mean arrivals per second");
   app.add_option("--rate-scale", a.rate_scale, "factor on the workload's own rate");
   app.add_option("--requests", a.requests,
