@@ -3,8 +3,6 @@
 
 #include <tessera/sim/report/distribution.hpp>
 
-#include <boost/math/distributions/students_t.hpp>
-
 #include <atomic>
 #include <cstddef>
 #include <exception>
