@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Traffic, clusters and loads drawn at random, which nobody chose: how `due-first` fares against every published
 // policy.
-#include "settings.hpp"
+#include "pascal_setting.hpp"
 
 #include <tessera/sim/random.hpp>
 #include <tessera/sim/report/distribution.hpp>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // What one death costs: 60 s without one of eight instances, under each published policy.
-#include "settings.hpp"
+#include "pascal_setting.hpp"
 
 #include <algorithm>
 #include <cmath>

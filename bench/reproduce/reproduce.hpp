@@ -18,7 +18,8 @@
 
 /// @file
 /// What the reproductions of the papers' evaluations share: a page of results with tables and plots, and runs in
-/// parallel. Each reproduction is one source file beside this one that adds itself to `reproductions()`.
+/// parallel. Each reproduction adds itself to `reproductions()`, in the source of its name beside this one; parts of a
+/// long page are in sources of their own, and what they share in a header `NAME_page.hpp`.
 
 namespace reproduce {
 
