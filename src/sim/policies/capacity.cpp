@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include <tessera/sim/cluster/pool_sizes.hpp>
+#include <tessera/sim/measure/metrics.hpp>
+#include <tessera/sim/measure/slo.hpp>
 #include <tessera/sim/policies/capacity.hpp>
 #include <tessera/sim/policies/load_search.hpp>
 #include <tessera/sim/policies/pool_plan.hpp>
-#include <tessera/sim/report/metrics.hpp>
-#include <tessera/sim/report/slo.hpp>
 
 #include <fmt/format.h>
 

@@ -2,10 +2,10 @@
 #pragma once
 
 #include <tessera/sim/cluster/pool_sizes.hpp>
+#include <tessera/sim/measure/metrics.hpp>
+#include <tessera/sim/measure/slo.hpp>
 #include <tessera/sim/policies/load_search.hpp>
 #include <tessera/sim/policies/pool_plan.hpp>
-#include <tessera/sim/report/metrics.hpp>
-#include <tessera/sim/report/slo.hpp>
 
 #include <algorithm>
 #include <cstddef>

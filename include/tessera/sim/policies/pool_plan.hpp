@@ -4,10 +4,10 @@
 #include <tessera/core/assert.hpp>
 #include <tessera/sim/cluster/pool_sizes.hpp>
 #include <tessera/sim/input/trace.hpp>
+#include <tessera/sim/measure/load_verdict.hpp>
+#include <tessera/sim/measure/metrics.hpp>
+#include <tessera/sim/measure/slo.hpp>
 #include <tessera/sim/policies/load_search.hpp>
-#include <tessera/sim/report/load_verdict.hpp>
-#include <tessera/sim/report/metrics.hpp>
-#include <tessera/sim/report/slo.hpp>
 
 #include <algorithm>
 #include <cstddef>

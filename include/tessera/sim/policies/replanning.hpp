@@ -4,13 +4,13 @@
 #include <tessera/core/units.hpp>
 #include <tessera/rank/length_shift.hpp>
 #include <tessera/sim/cluster/cluster.hpp>
+#include <tessera/sim/measure/load_verdict.hpp>
 #include <tessera/sim/policies/by_headroom.hpp>
 #include <tessera/sim/policies/cascade.hpp>
 #include <tessera/sim/policies/disaggregated.hpp>
 #include <tessera/sim/policies/instance_layout.hpp>
 #include <tessera/sim/policies/learned_lengths.hpp>
 #include <tessera/sim/policies/traffic_window.hpp>
-#include <tessera/sim/report/load_verdict.hpp>
 
 #include <fmt/format.h>
 

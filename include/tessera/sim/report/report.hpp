@@ -2,7 +2,7 @@
 #pragma once
 
 #include <tessera/sim/error.hpp>
-#include <tessera/sim/report/metrics.hpp>
+#include <tessera/sim/measure/metrics.hpp>
 #include <tessera/sim/report/output_file.hpp>
 #include <tessera/sim/report/replicates.hpp>
 

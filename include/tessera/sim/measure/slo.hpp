@@ -3,8 +3,8 @@
 
 #include <tessera/sim/error.hpp>
 #include <tessera/sim/input/split_list.hpp>
-#include <tessera/sim/report/promise.hpp>
-#include <tessera/sim/report/request_record.hpp>
+#include <tessera/sim/measure/promise.hpp>
+#include <tessera/sim/measure/request_record.hpp>
 
 #include <cstddef>
 #include <span>

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include <tessera/config.hpp>
 #include <tessera/qoe/integrator.hpp>
-#include <tessera/sim/report/load_verdict.hpp>
-#include <tessera/sim/report/metrics.hpp>
-#include <tessera/sim/report/request_record.hpp>
-#include <tessera/sim/report/session_waits.hpp>
-#include <tessera/sim/report/slo.hpp>
-#include <tessera/sim/report/tenant_shares.hpp>
+#include <tessera/sim/measure/load_verdict.hpp>
+#include <tessera/sim/measure/metrics.hpp>
+#include <tessera/sim/measure/request_record.hpp>
+#include <tessera/sim/measure/session_waits.hpp>
+#include <tessera/sim/measure/slo.hpp>
+#include <tessera/sim/measure/tenant_shares.hpp>
 
 #include <algorithm>
 #include <cmath>

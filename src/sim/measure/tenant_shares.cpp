@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include <tessera/config.hpp>
-#include <tessera/sim/report/tenant_shares.hpp>
+#include <tessera/sim/measure/tenant_shares.hpp>
 
 #include <algorithm>
 #include <cstddef>

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include <tessera/sim/error.hpp>
 #include <tessera/sim/input/split_list.hpp>
-#include <tessera/sim/report/promise.hpp>
-#include <tessera/sim/report/request_record.hpp>
-#include <tessera/sim/report/slo.hpp>
+#include <tessera/sim/measure/promise.hpp>
+#include <tessera/sim/measure/request_record.hpp>
+#include <tessera/sim/measure/slo.hpp>
 
 #include <fmt/format.h>
 

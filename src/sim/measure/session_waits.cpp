@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include <tessera/sim/report/request_record.hpp>
-#include <tessera/sim/report/session_waits.hpp>
+#include <tessera/sim/measure/request_record.hpp>
+#include <tessera/sim/measure/session_waits.hpp>
 
 #include <cstdint>
 #include <map>

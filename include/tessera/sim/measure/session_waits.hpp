@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
-#include <tessera/sim/report/request_record.hpp>
+#include <tessera/sim/measure/request_record.hpp>
 
 #include <cstdint>
 #include <span>
