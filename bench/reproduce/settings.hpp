@@ -14,13 +14,13 @@
 #include <tessera/sim/input/workload.hpp>
 #include <tessera/sim/model/profile.hpp>
 #include <tessera/sim/model/profiles.hpp>
-#include <tessera/sim/policies/cascade_plan.hpp>
-#include <tessera/sim/policies/disaggregated.hpp>
+#include <tessera/sim/planning/cascade_plan.hpp>
+#include <tessera/sim/planning/pool_plan.hpp>
 #include <tessera/sim/policies/due_first.hpp>
-#include <tessera/sim/policies/llumnix.hpp>
 #include <tessera/sim/policies/placements.hpp>
 #include <tessera/sim/policies/policies.hpp>
-#include <tessera/sim/policies/pool_plan.hpp>
+#include <tessera/sim/systems/disaggregated.hpp>
+#include <tessera/sim/systems/llumnix.hpp>
 
 #include <algorithm>
 #include <array>

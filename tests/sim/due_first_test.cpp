@@ -7,12 +7,12 @@
 #include <tessera/sim/input/archetypes.hpp>
 #include <tessera/sim/input/workload.hpp>
 #include <tessera/sim/model/profiles.hpp>
-#include <tessera/sim/policies/best_layout.hpp>
-#include <tessera/sim/policies/by_headroom.hpp>
+#include <tessera/sim/planning/best_layout.hpp>
+#include <tessera/sim/planning/step_bounds.hpp>
 #include <tessera/sim/policies/due_first.hpp>
 #include <tessera/sim/policies/policies.hpp>
-#include <tessera/sim/policies/replanning.hpp>
-#include <tessera/sim/policies/step_bounds.hpp>
+#include <tessera/sim/systems/by_headroom.hpp>
+#include <tessera/sim/systems/replanning.hpp>
 
 #include "sim/profile_cluster.hpp"
 #include "sim/served.hpp"

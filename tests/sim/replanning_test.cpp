@@ -6,7 +6,7 @@
 #include <tessera/sim/model/profiles.hpp>
 #include <tessera/sim/policies/due_first.hpp>
 #include <tessera/sim/policies/policies.hpp>
-#include <tessera/sim/policies/replanning.hpp>
+#include <tessera/sim/systems/replanning.hpp>
 
 #include "sim/profile_cluster.hpp"
 #include "sim/served.hpp"

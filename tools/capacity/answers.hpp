@@ -6,7 +6,7 @@
 
 #include <tessera/sim/input/workload.hpp>
 #include <tessera/sim/measure/slo.hpp>
-#include <tessera/sim/policies/capacity.hpp>
+#include <tessera/sim/planning/capacity.hpp>
 #include <tessera/sim/report/report.hpp>
 #include <tessera/sim/report/report_json.hpp>
 #include <tessera/sim/setup/cluster_setup.hpp>

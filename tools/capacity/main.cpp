@@ -13,7 +13,7 @@
 #include "search.hpp"
 
 #include <tessera/sim/measure/slo.hpp>
-#include <tessera/sim/policies/capacity.hpp>
+#include <tessera/sim/planning/capacity.hpp>
 #include <tessera/sim/policies/policies.hpp>
 #include <tessera/sim/report/output_file.hpp>
 #include <tessera/sim/report/progress.hpp>

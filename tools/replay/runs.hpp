@@ -7,8 +7,8 @@
 #include <tessera/sim/cluster/fault.hpp>
 #include <tessera/sim/measure/metrics.hpp>
 #include <tessera/sim/measure/slo.hpp>
+#include <tessera/sim/planning/pool_plan.hpp>
 #include <tessera/sim/policies/policy.hpp>
-#include <tessera/sim/policies/pool_plan.hpp>
 
 #include <algorithm>
 #include <cstddef>

@@ -5,12 +5,12 @@
 #include <tessera/rank/length_shift.hpp>
 #include <tessera/sim/cluster/cluster.hpp>
 #include <tessera/sim/measure/load_verdict.hpp>
-#include <tessera/sim/policies/by_headroom.hpp>
-#include <tessera/sim/policies/cascade.hpp>
-#include <tessera/sim/policies/disaggregated.hpp>
-#include <tessera/sim/policies/instance_layout.hpp>
-#include <tessera/sim/policies/learned_lengths.hpp>
-#include <tessera/sim/policies/traffic_window.hpp>
+#include <tessera/sim/systems/by_headroom.hpp>
+#include <tessera/sim/systems/cascade.hpp>
+#include <tessera/sim/systems/disaggregated.hpp>
+#include <tessera/sim/systems/instance_layout.hpp>
+#include <tessera/sim/traffic/learned_lengths.hpp>
+#include <tessera/sim/traffic/traffic_window.hpp>
 
 #include <fmt/format.h>
 

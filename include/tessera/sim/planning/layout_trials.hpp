@@ -2,12 +2,12 @@
 #pragma once
 
 #include <tessera/sim/cluster/cluster.hpp>
-#include <tessera/sim/policies/by_headroom.hpp>
-#include <tessera/sim/policies/cascade.hpp>
-#include <tessera/sim/policies/disaggregated.hpp>
-#include <tessera/sim/policies/golden_section.hpp>
-#include <tessera/sim/policies/policy.hpp>
-#include <tessera/sim/policies/step_bounds.hpp>
+#include <tessera/sim/cluster/cluster_of.hpp>
+#include <tessera/sim/golden_section.hpp>
+#include <tessera/sim/planning/step_bounds.hpp>
+#include <tessera/sim/systems/by_headroom.hpp>
+#include <tessera/sim/systems/cascade.hpp>
+#include <tessera/sim/systems/disaggregated.hpp>
 
 #include <fmt/format.h>
 

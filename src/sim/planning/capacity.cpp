@@ -2,9 +2,9 @@
 #include <tessera/sim/cluster/pool_sizes.hpp>
 #include <tessera/sim/measure/metrics.hpp>
 #include <tessera/sim/measure/slo.hpp>
-#include <tessera/sim/policies/capacity.hpp>
-#include <tessera/sim/policies/load_search.hpp>
-#include <tessera/sim/policies/pool_plan.hpp>
+#include <tessera/sim/planning/capacity.hpp>
+#include <tessera/sim/planning/load_search.hpp>
+#include <tessera/sim/planning/pool_plan.hpp>
 
 #include <fmt/format.h>
 

@@ -7,7 +7,7 @@
 #include <tessera/sim/measure/load_verdict.hpp>
 #include <tessera/sim/measure/metrics.hpp>
 #include <tessera/sim/measure/slo.hpp>
-#include <tessera/sim/policies/load_search.hpp>
+#include <tessera/sim/planning/load_search.hpp>
 
 #include <algorithm>
 #include <cstddef>

@@ -5,8 +5,8 @@
 #include <tessera/sim/measure/load_verdict.hpp>
 #include <tessera/sim/measure/metrics.hpp>
 #include <tessera/sim/measure/slo.hpp>
-#include <tessera/sim/policies/load_search.hpp>
-#include <tessera/sim/policies/pool_plan.hpp>
+#include <tessera/sim/planning/load_search.hpp>
+#include <tessera/sim/planning/pool_plan.hpp>
 
 #include <algorithm>
 #include <cstddef>

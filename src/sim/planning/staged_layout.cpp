@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include <tessera/sim/policies/cascade_plan.hpp>
-#include <tessera/sim/policies/due_first_config.hpp>
-#include <tessera/sim/policies/instance_layout.hpp>
-#include <tessera/sim/policies/layout_trials.hpp>
-#include <tessera/sim/policies/replanning.hpp>
-#include <tessera/sim/policies/staged_layout.hpp>
-#include <tessera/sim/policies/steady_trial.hpp>
+#include <tessera/sim/planning/cascade_plan.hpp>
+#include <tessera/sim/planning/due_first_config.hpp>
+#include <tessera/sim/planning/layout_trials.hpp>
+#include <tessera/sim/planning/staged_layout.hpp>
+#include <tessera/sim/planning/steady_trial.hpp>
+#include <tessera/sim/systems/instance_layout.hpp>
+#include <tessera/sim/systems/replanning.hpp>
 
 #include <fmt/format.h>
 

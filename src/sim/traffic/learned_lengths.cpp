@@ -6,7 +6,7 @@
 #include <tessera/rank/prompt_classes.hpp>
 #include <tessera/sim/cluster/instance.hpp>
 #include <tessera/sim/input/trace_row.hpp>
-#include <tessera/sim/policies/learned_lengths.hpp>
+#include <tessera/sim/traffic/learned_lengths.hpp>
 
 #include <algorithm>
 #include <cstddef>

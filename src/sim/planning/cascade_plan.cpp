@@ -5,9 +5,9 @@
 #include <tessera/partition/flat.hpp>
 #include <tessera/partition/merge.hpp>
 #include <tessera/sim/model/cost_profile.hpp>
-#include <tessera/sim/policies/cascade.hpp>
-#include <tessera/sim/policies/cascade_plan.hpp>
-#include <tessera/sim/policies/steady_plan.hpp>
+#include <tessera/sim/planning/cascade_plan.hpp>
+#include <tessera/sim/planning/steady_plan.hpp>
+#include <tessera/sim/systems/cascade.hpp>
 
 #include <algorithm>
 #include <chrono>

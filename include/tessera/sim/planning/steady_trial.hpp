@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
-#include <tessera/sim/policies/due_first_config.hpp>
-#include <tessera/sim/policies/instance_layout.hpp>
-#include <tessera/sim/policies/layout_trials.hpp>
-#include <tessera/sim/policies/replanning.hpp>
+#include <tessera/sim/planning/due_first_config.hpp>
+#include <tessera/sim/planning/layout_trials.hpp>
+#include <tessera/sim/systems/instance_layout.hpp>
+#include <tessera/sim/systems/replanning.hpp>
 
 #include <cstddef>
 #include <cstdint>

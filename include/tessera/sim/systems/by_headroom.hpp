@@ -8,8 +8,8 @@
 #include <tessera/sim/cluster/cluster.hpp>
 #include <tessera/sim/cluster/compare_views.hpp>
 #include <tessera/sim/cluster/placed.hpp>
-#include <tessera/sim/policies/disaggregated.hpp>
-#include <tessera/sim/policies/learned_lengths.hpp>
+#include <tessera/sim/systems/disaggregated.hpp>
+#include <tessera/sim/traffic/learned_lengths.hpp>
 
 #include <fmt/format.h>
 

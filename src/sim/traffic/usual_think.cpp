@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include <tessera/sim/input/trace_row.hpp>
-#include <tessera/sim/policies/usual_think.hpp>
+#include <tessera/sim/traffic/usual_think.hpp>
 
 #include <algorithm>
 #include <cstddef>

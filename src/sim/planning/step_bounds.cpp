@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include <tessera/sim/cluster/cluster_options.hpp>
-#include <tessera/sim/policies/disaggregated.hpp>
-#include <tessera/sim/policies/due_first_config.hpp>
-#include <tessera/sim/policies/step_bounds.hpp>
+#include <tessera/sim/planning/due_first_config.hpp>
+#include <tessera/sim/planning/step_bounds.hpp>
+#include <tessera/sim/systems/disaggregated.hpp>
 
 #include <algorithm>
 #include <cstddef>

@@ -2,8 +2,8 @@
 #pragma once
 
 #include <tessera/sim/cluster/cluster_options.hpp>
-#include <tessera/sim/policies/disaggregated.hpp>
-#include <tessera/sim/policies/due_first_config.hpp>
+#include <tessera/sim/planning/due_first_config.hpp>
+#include <tessera/sim/systems/disaggregated.hpp>
 
 #include <cstddef>
 #include <span>

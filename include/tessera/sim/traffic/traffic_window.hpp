@@ -3,9 +3,9 @@
 
 #include <tessera/rank/length_shift.hpp>
 #include <tessera/sim/cluster/instance.hpp>
+#include <tessera/sim/golden_section.hpp>
 #include <tessera/sim/input/trace_row.hpp>
-#include <tessera/sim/policies/golden_section.hpp>
-#include <tessera/sim/policies/learned_lengths.hpp>
+#include <tessera/sim/traffic/learned_lengths.hpp>
 
 #include <algorithm>
 #include <cmath>

@@ -2,7 +2,7 @@
 #pragma once
 
 #include <tessera/sim/cluster/pool_sizes.hpp>
-#include <tessera/sim/policies/cascade.hpp>
+#include <tessera/sim/systems/cascade.hpp>
 
 #include <algorithm>
 #include <cstddef>

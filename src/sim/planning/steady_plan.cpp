@@ -2,7 +2,7 @@
 #include <tessera/partition/plan.hpp>
 #include <tessera/sim/input/trace.hpp>
 #include <tessera/sim/model/step_time.hpp>
-#include <tessera/sim/policies/steady_plan.hpp>
+#include <tessera/sim/planning/steady_plan.hpp>
 
 #include <algorithm>
 #include <cmath>
