@@ -40,8 +40,11 @@
 #include <tessera/draft/concepts.hpp>
 #include <tessera/draft/per_request.hpp>
 #include <tessera/draft/unless_busy.hpp>
+#include <tessera/fleet/choices.hpp>
 #include <tessera/fleet/kv_transfer.hpp>
 #include <tessera/fleet/ledger.hpp>
+#include <tessera/fleet/ledger_book.hpp>
+#include <tessera/fleet/ledger_types.hpp>
 #include <tessera/fleet/report.hpp>
 #include <tessera/fleet/reservations.hpp>
 #include <tessera/fleet/retry.hpp>
@@ -134,6 +137,7 @@
 #include <tessera/pipeline/grouped_ledger.hpp>
 #include <tessera/pipeline/iteration_scheduler.hpp>
 #include <tessera/pipeline/kv_ledger.hpp>
+#include <tessera/pipeline/kv_memory.hpp>
 #include <tessera/pipeline/kv_moves.hpp>
 #include <tessera/pipeline/limits.hpp>
 #include <tessera/pipeline/lookahead.hpp>
