@@ -134,6 +134,7 @@
 #include <tessera/pipeline/decision_log.hpp>
 #include <tessera/pipeline/eviction.hpp>
 #include <tessera/pipeline/exclusive_blocks.hpp>
+#include <tessera/pipeline/follow_prefix.hpp>
 #include <tessera/pipeline/grouped_ledger.hpp>
 #include <tessera/pipeline/iteration_scheduler.hpp>
 #include <tessera/pipeline/kv_ledger.hpp>
@@ -152,6 +153,8 @@
 #include <tessera/pipeline/settlement.hpp>
 #include <tessera/pipeline/share.hpp>
 #include <tessera/pipeline/step.hpp>
+#include <tessera/pipeline/step_frame.hpp>
+#include <tessera/pipeline/waiting_queue.hpp>
 #include <tessera/pipeline/walk.hpp>
 #include <tessera/placement/concepts.hpp>
 #include <tessera/placement/fill_to_level.hpp>
