@@ -131,6 +131,7 @@
 #include <tessera/pipeline/config.hpp>
 #include <tessera/pipeline/counters.hpp>
 #include <tessera/pipeline/deadlines.hpp>
+#include <tessera/pipeline/decision.hpp>
 #include <tessera/pipeline/decision_log.hpp>
 #include <tessera/pipeline/eviction.hpp>
 #include <tessera/pipeline/exclusive_blocks.hpp>
@@ -143,6 +144,7 @@
 #include <tessera/pipeline/limits.hpp>
 #include <tessera/pipeline/lookahead.hpp>
 #include <tessera/pipeline/plan.hpp>
+#include <tessera/pipeline/plan_digest.hpp>
 #include <tessera/pipeline/plan_ring.hpp>
 #include <tessera/pipeline/prefix_leaders.hpp>
 #include <tessera/pipeline/reasons.hpp>
