@@ -79,6 +79,8 @@
 #include <tessera/kv/evict_by_time.hpp>
 #include <tessera/kv/eviction.hpp>
 #include <tessera/kv/fragmentation.hpp>
+#include <tessera/kv/group.hpp>
+#include <tessera/kv/group_lookup.hpp>
 #include <tessera/kv/group_tables.hpp>
 #include <tessera/kv/groups.hpp>
 #include <tessera/kv/hash_chain.hpp>
@@ -95,6 +97,7 @@
 #include <tessera/market/receiver.hpp>
 #include <tessera/market/selection.hpp>
 #include <tessera/market/sender.hpp>
+#include <tessera/market/sender_config.hpp>
 #include <tessera/market/trader.hpp>
 #include <tessera/market/triggers.hpp>
 #include <tessera/migration/handover.hpp>
