@@ -16,6 +16,7 @@
 #include <tessera/sim/planning/capacity.hpp>
 #include <tessera/sim/policies/policies.hpp>
 #include <tessera/sim/report/output_file.hpp>
+#include <tessera/sim/report/plots.hpp>
 #include <tessera/sim/report/progress.hpp>
 #include <tessera/sim/report/replicates.hpp>
 #include <tessera/sim/report/report.hpp>

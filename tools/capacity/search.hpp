@@ -10,6 +10,7 @@
 #include <tessera/sim/model/profile.hpp>
 #include <tessera/sim/planning/capacity.hpp>
 #include <tessera/sim/policies/policy.hpp>
+#include <tessera/sim/report/plots.hpp>
 #include <tessera/sim/report/progress.hpp>
 #include <tessera/sim/setup/cluster_setup.hpp>
 #include <tessera/sim/setup/setting.hpp>

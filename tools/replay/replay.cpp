@@ -13,6 +13,7 @@
 #include <tessera/sim/report/explanation.hpp>
 #include <tessera/sim/report/html_report.hpp>
 #include <tessera/sim/report/output_file.hpp>
+#include <tessera/sim/report/plots.hpp>
 #include <tessera/sim/report/progress.hpp>
 #include <tessera/sim/report/report.hpp>
 #include <tessera/sim/report/report_json.hpp>

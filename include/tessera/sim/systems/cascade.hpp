@@ -4,6 +4,7 @@
 #include <tessera/compose/cascade.hpp>
 #include <tessera/sim/cluster/cluster.hpp>
 #include <tessera/sim/random.hpp>
+#include <tessera/sim/systems/refinement_rule.hpp>
 
 #include <fmt/format.h>
 
@@ -30,31 +31,6 @@ enum class stage_balance : std::uint8_t {
   in_turn,    ///< Each goes to the next one, whatever its load.
   hand_over,  ///< To the least loaded on arrival, by the market when they move on.
   full,       ///< And instances above the mean of their stage sell requests to their peers.
-};
-
-/// How the ranges of the stages follow the lengths that there are (CascadeInfer, figure 15).
-enum class refinement : std::uint8_t {
-  none,     ///< As planned.
-  quality,  ///< The least predicted Q: CascadeInfer's.
-  count,    ///< As many requests on both sides.
-  memory,   ///< As many tokens of KV on both sides.
-};
-
-/// A `partition::split_rule` that is chosen at run time.
-struct refinement_rule {
-  refinement kind = refinement::quality;  ///< Which rule.
-  cost::qoe_model model{};                ///< For the rule by quality.
-
-  /// The split that `kind` says.
-  [[nodiscard]] std::size_t operator()(std::span<const cost::request_lengths> sorted) const noexcept {
-    switch (kind) {
-      case refinement::count: return partition::by_count{}(sorted);
-      case refinement::memory: return partition::by_memory{}(sorted);
-      case refinement::none:
-      case refinement::quality: break;
-    }
-    return partition::by_quality{model}(sorted);
-  }
 };
 
 /// CascadeInfer's control plane. Measures, beside what every run has: `market_messages`, `market_offers`,
