@@ -2,7 +2,7 @@
 #pragma once
 
 #include <tessera/sim/report/output_file.hpp>
-#include <tessera/sim/report/report.hpp>
+#include <tessera/sim/report/plots.hpp>
 
 #include <fmt/format.h>
 

@@ -9,7 +9,7 @@
 #include <tessera/sim/input/workload.hpp>
 #include <tessera/sim/model/profile.hpp>
 #include <tessera/sim/model/profiles.hpp>
-#include <tessera/sim/policies/cascade_plan.hpp>
+#include <tessera/sim/planning/cascade_plan.hpp>
 
 #include <algorithm>
 #include <array>

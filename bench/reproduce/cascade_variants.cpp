@@ -2,7 +2,7 @@
 // What each part of CascadeInfer contributes, and where it does not pay.
 #include "cascade_page.hpp"
 
-#include <tessera/sim/policies/cascade_plan.hpp>
+#include <tessera/sim/planning/cascade_plan.hpp>
 
 #include <algorithm>
 #include <cstddef>

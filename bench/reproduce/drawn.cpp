@@ -3,8 +3,8 @@
 // policy.
 #include "pascal_setting.hpp"
 
+#include <tessera/sim/measure/distribution.hpp>
 #include <tessera/sim/random.hpp>
-#include <tessera/sim/report/distribution.hpp>
 
 #include <algorithm>
 #include <array>

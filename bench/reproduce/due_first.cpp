@@ -3,6 +3,8 @@
 // paper's headline metric.
 #include "due_first_page.hpp"
 
+#include <tessera/sim/planning/step_bounds.hpp>
+
 #include <fmt/ranges.h>
 
 #include <algorithm>

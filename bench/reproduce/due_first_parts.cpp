@@ -2,7 +2,7 @@
 // What each part of due-first contributes, and what no order can change.
 #include "due_first_page.hpp"
 
-#include <tessera/sim/policies/step_bounds.hpp>
+#include <tessera/sim/planning/step_bounds.hpp>
 
 #include <fmt/ranges.h>
 

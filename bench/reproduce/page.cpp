@@ -2,6 +2,7 @@
 #include "reproduce.hpp"
 
 #include <tessera/core/assert.hpp>
+#include <tessera/sim/report/plots.hpp>
 
 #include <fmt/ranges.h>
 

@@ -9,9 +9,9 @@
 #include <tessera/sim/input/workload.hpp>
 #include <tessera/sim/model/profile.hpp>
 #include <tessera/sim/model/profiles.hpp>
-#include <tessera/sim/policies/disaggregated.hpp>
+#include <tessera/sim/planning/pool_plan.hpp>
 #include <tessera/sim/policies/policies.hpp>
-#include <tessera/sim/policies/pool_plan.hpp>
+#include <tessera/sim/systems/disaggregated.hpp>
 
 #include <algorithm>
 #include <cstddef>

@@ -3,7 +3,7 @@
 #include "phasor_page.hpp"
 
 #include <tessera/sim/input/archetypes.hpp>
-#include <tessera/sim/policies/disaggregated.hpp>
+#include <tessera/sim/systems/disaggregated.hpp>
 
 #include <algorithm>
 #include <array>

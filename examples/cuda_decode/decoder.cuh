@@ -2,6 +2,7 @@
 #pragma once
 
 #include <decoder.hpp>
+#include <decoder_checks.cuh>
 #include <device/device.hpp>
 #include <kernels/argmax.cuh>
 #include <kernels/attention.cuh>
@@ -11,20 +12,14 @@
 #include <kernels/rms_norm.cuh>
 #include <kernels/rope.cuh>
 #include <kernels/silu.cuh>
-#include <safetensors.hpp>
+#include <step_work.cuh>
 #include <weights.hpp>
-
-#include <tessera/gpu/sort_key.hpp>
-#ifdef __CUDACC__
-#  include <tessera/gpu/batch_sort.cuh>
-#else
-#  include <tessera/gpu/host_sorter.hpp>
-#endif
+#include <weights_on_device.cuh>
 
 #include <unistd.h>
+#include <tessera/gpu/sort_key.hpp>
 
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <cmath>
 #include <cstring>
@@ -36,43 +31,11 @@
 
 namespace cuda_decode {
 
-namespace detail {
-
-#ifdef __CUDACC__
-using work_sorter = tessera::gpu::device_sorter;
-template <class Stream>
-work_sorter sorter_on(Stream stream) {
-  return work_sorter{stream};
-}
-#else
-using work_sorter = tessera::gpu::host_sorter;
-template <class Stream>
-work_sorter sorter_on(Stream /*stream*/) {
-  return {};
-}
-#endif
-
-[[noreturn]] inline void refuse(const std::string& why) { throw device_error{why}; }
-
-inline void require(bool holds, const char* what) {
-  if (!holds) refuse(what);
-}
-
-inline std::string gigabytes(double bytes) {
-  std::string s = std::to_string(bytes / 1e9);
-  s.resize(s.find('.') + 3);
-  return s + " GB";
-}
-
-constexpr std::size_t rounded_up(std::size_t n, std::size_t to) { return (n + to - 1) / to * to; }
-
-}  // namespace detail
-
 /// The model on `device`.
 class device_decoder final : public decoder {
  public:
   explicit device_decoder(const decoder_options& options)
-      : options_{checked(options)},
+      : options_{detail::checked(options)},
         shape_{options_.shape},
         layout_{shape_},
         kv_{make_kv_layout(shape_.layers, shape_.kv_heads, shape_.head_dim, options_.block_size)},
@@ -87,7 +50,8 @@ class device_decoder final : public decoder {
     bounds_ = attention_bounds(settings_, options_.max_rows, options_.max_tokens, options_.max_context, most_partials);
     blocks_per_row_ = (options_.max_context + block_size() - 1) / block_size() + 1;
     allocate();
-    options_.weights.empty() ? make_weights() : load_weights();
+    options_.weights.empty() ? make_weights(main_, options_, layout_, weights_.data())
+                             : load_weights(main_, options_, layout_, weights_.data());
     if (!device::emulated) fill_pages();
     const std::vector<float> frequencies = rope_frequencies(shape_);
     device::copy(main_, frequencies_.data(), frequencies.data(), frequencies.size() * sizeof(float));
@@ -190,30 +154,7 @@ class device_decoder final : public decoder {
 
  private:
   static constexpr std::size_t most_partials = 16384;
-  static constexpr unsigned cost_bits = 24;  // of the keys that the work list is sorted by
 
-  // A batch as it is on the device. The pointers depend on `tokens` and `samples` alone, so that a graph has them.
-  struct work {
-    std::size_t tokens = 0;   // with padding
-    std::size_t samples = 0;  // with padding
-    std::size_t sampled = 0;  // without
-    bool decodes = false;
-    attention_counts counts;
-    std::size_t keys = 0;   // bytes from the start of the upload
-    std::size_t bytes = 0;  // of the upload
-  };
-
-  // A step in flight: what the device reads and writes of the host's memory meanwhile, and when it did what.
-  struct launched {
-    device::pinned<std::byte> staging;
-    device::pinned<attention_merge> merges;
-    device::pinned<std::int32_t> tokens;
-    std::size_t sampled = 0;
-    bool computes = false;
-    bool swaps = false;
-    double host = 0;
-    device::event swap_begin, swap_end, begin, uploaded, sorted, start, end, done;
-  };
   [[nodiscard]] launched& slot(std::uint64_t step) noexcept { return launched_[step % launched_.size()]; }
   // The step before the next, whether it is in flight or was waited for.
   [[nodiscard]] launched& newest() noexcept { return slot(oldest_ + in_flight_ + launched_.size() - 1); }
@@ -226,46 +167,7 @@ class device_decoder final : public decoder {
     return slot(oldest_);
   }
 
-  // Where the arrays of the upload begin, in numbers of 32 bits.
-  struct upload_layout {
-    std::size_t counts = 0;
-    std::size_t tokens;
-    std::size_t positions;
-    std::size_t slots;
-    std::size_t samples;
-    std::size_t items;  // and behind them the block table, then the keys
-    constexpr upload_layout(std::size_t t, std::size_t s)
-        : tokens{4},
-          positions{tokens + t},
-          slots{positions + t},
-          samples{slots + t},
-          items{detail::rounded_up(samples + s, 4)} {}
-  };
-  static constexpr std::size_t item_words = sizeof(attention_item) / sizeof(std::int32_t);
-
   // Construction.
-
-  static decoder_options checked(const decoder_options& o) {
-    using detail::require;
-    const model_shape& s = o.shape;
-    require(
-        s.layers > 0 && s.hidden > 0 && s.query_heads > 0 && s.kv_heads > 0 && s.feed_forward > 0 && s.vocabulary > 0,
-        "a model without layers, heads, or a width");
-    require(s.head_dim == 64 || s.head_dim == 128, "heads must have 64 or 128 dimensions");
-    require(s.query_heads % s.kv_heads == 0 && s.query_heads / s.kv_heads <= 8,
-            "query heads must be 1 to 8 times the KV heads");
-    require(s.hidden % vector_size == 0 && s.hidden <= max_hidden, "hidden must be a multiple of 8, at most 8192");
-    require(s.feed_forward % vector_size == 0 && s.vocabulary % vector_size == 0,
-            "feed_forward and vocabulary must be multiples of 8");
-    require(o.block_size > 0 && o.block_size <= 4096 && o.block_size % kv_tile == 0,
-            "block_size must be a multiple of 16, at most 4096");
-    require(o.max_rows > 0 && o.max_rows <= o.max_tokens, "max_rows must be 1 to max_tokens");
-    require(o.max_tokens <= std::size_t{1} << 20, "max_tokens must be at most 1048576");
-    require(o.in_flight > 0 && o.in_flight <= 8, "in_flight must be 1 to 8");
-    require(o.max_context > 0 && o.max_context <= std::size_t{1} << (cost_bits - 2),
-            "max_context must be 1 to 4194304");
-    return o;
-  }
 
   [[nodiscard]] std::size_t block_size() const noexcept { return static_cast<std::size_t>(options_.block_size); }
   [[nodiscard]] std::size_t q_width() const noexcept {
@@ -308,7 +210,7 @@ class device_decoder final : public decoder {
       f(partial_out_, bounds_.partials * heads * dim);
       f(partial_sums_, bounds_.partials * heads);
       f(order_, bounds_.items);
-      f(sort_space_, detail::work_sorter::required_bytes(bounds_.items));
+      f(sort_space_, work_sorter::required_bytes(bounds_.items));
     };
     all([&](const auto& b, std::size_t n) { needed += static_cast<double>(n) * sizeof(*b.data()); });
 
@@ -349,42 +251,11 @@ class device_decoder final : public decoder {
     if (options_.graphs) graphs_.resize(graph_index(s) + 1);
   }
 
-  void make_weights() {
-    constexpr std::size_t threads = 256;
-    for (std::size_t i = 0; i != layout_.tensors.size(); ++i) {
-      const weight_tensor& t = layout_.tensors[i];
-      const auto blocks =
-          static_cast<unsigned>(std::min<std::size_t>((t.size() / vector_size + threads - 1) / threads, 4096));
-      device::launch(main_, fill_random<random_numbers>, blocks, threads, weights_.data() + t.offset, t.size(),
-                     random_tensor(options_.seed, i, t.mean(), t.spread()));
-    }
-  }
-
   // What a measurement reads without having computed it: zeros, which fresh memory has, take less power than numbers.
   // On an emulated device it stays NaN, so that reading it shows.
   void fill_pages() {
     device::launch(main_, fill_random<random_numbers>, 4096U, 256U, kv_pool_.data(), kv_pool_.size(),
                    random_tensor(options_.seed, layout_.tensors.size(), 0, 1));
-  }
-
-  void load_weights() {
-    checkpoint files{options_.weights};
-    const device::pinned<std::byte> piece{std::size_t{32} << 20};
-    for (const weight_tensor& t : layout_.tensors) {
-      bf16* to = weights_.data() + t.offset;
-      for (const tensor_part& part : t.parts) {
-        const std::array<std::int64_t, 2> matrix{part.rows, t.columns};
-        const auto& found = files.find(part.name, t.norm ? std::span{matrix}.subspan(1) : std::span{matrix});
-        for (std::uint64_t at = 0; at != found.end - found.begin;) {
-          const auto n = static_cast<std::size_t>(std::min<std::uint64_t>(piece.size(), found.end - found.begin - at));
-          files.read(found, at, {piece.data(), n});
-          device::copy(main_, to, piece.data(), n);
-          main_.synchronize();
-          to += n / sizeof(bf16);
-          at += n;
-        }
-      }
-    }
   }
 
   // A step. Main and copies run what is enqueued in its order, so one upload and one of each array is enough.
@@ -433,53 +304,10 @@ class device_decoder final : public decoder {
     }
   }
 
-  // A wrong table would have kernels write anywhere.
   void check(const step_batch& b) const {
-    using detail::require;
-    const std::size_t rows = b.rows.size();
-    require(rows <= options_.max_rows, "a batch of more rows than max_rows");
-    require(b.tokens.size() <= options_.max_tokens, "a batch of more tokens than max_tokens");
     // What is not known yet, the newest step in flight samples.
-    const std::int64_t samples = in_flight_ == 0 ? 0 : static_cast<std::int64_t>(newest().sampled);
-    std::int32_t greatest_token = 0;
-    std::int32_t least_token = 0;
-    for (const std::int32_t t : b.tokens) {
-      greatest_token = std::max(greatest_token, t);
-      least_token = std::min(least_token, t);
-    }
-    require(greatest_token < shape_.vocabulary && -std::int64_t{least_token} <= samples,
-            "a token that is not in the vocabulary");
-    std::uint32_t greatest = 0;
-    for (const auto& swaps : {b.swap_out, b.swap_in}) {
-      for (const block_copy& c : swaps) {
-        require(c.device < options_.kv_blocks && c.host < options_.host_blocks, "a block to copy that does not exist");
-      }
-    }
-    for (const device_copy& c : b.copies) {
-      require(c.from < options_.kv_blocks && c.to < options_.kv_blocks, "a block to copy that does not exist");
-    }
-    if (rows == 0) {
-      require(b.tokens.empty(), "tokens without rows");
-      return;
-    }
-    require(b.indptr.size() == rows + 1 && b.indptr[0] == 0, "indptr must have rows + 1 numbers, from 0 on");
-    require(b.indptr[rows] >= 0 && static_cast<std::size_t>(b.indptr[rows]) == b.indices.size(),
-            "indptr must end with the number of indices");
-    require(b.indices.size() <= options_.max_rows * blocks_per_row_, "more blocks than max_rows of max_context have");
-    for (const std::int32_t i : b.indices) greatest = std::max(greatest, static_cast<std::uint32_t>(i));
-    require(b.indices.empty() || greatest < options_.kv_blocks, "a block in the table that does not exist");
-    std::size_t tokens = 0;
-    for (std::size_t i = 0; i != rows; ++i) {
-      const batch_row& r = b.rows[i];
-      require(r.count > 0 && r.first >= 0, "a row must compute a token, and not before its first");
-      const std::int64_t end = std::int64_t{r.first} + r.count;
-      require(end <= static_cast<std::int64_t>(options_.max_context), "a row longer than max_context");
-      require(b.indptr[i] <= b.indptr[i + 1] && b.indptr[i] >= 0, "indptr must not fall");
-      require(end <= (std::int64_t{b.indptr[i + 1]} - b.indptr[i]) * options_.block_size,
-              "a row longer than its blocks");
-      tokens += static_cast<std::size_t>(r.count);
-    }
-    require(tokens == b.tokens.size(), "the rows' counts must add up to the number of tokens");
+    const std::int64_t sampled = in_flight_ == 0 ? 0 : static_cast<std::int64_t>(newest().sampled);
+    detail::check(b, options_, blocks_per_row_, sampled);
   }
 
   // On a stream of their own, after the last step and before this one's kernels.
@@ -577,7 +405,7 @@ class device_decoder final : public decoder {
     const std::span order{order_.data(), n};
     const std::span space{sort_space_.data(), sort_space_.size()};
     device::enqueue(main_, [keys, order, space](auto native) {
-      const auto s = detail::sorter_on(native).sort(keys, cost_bits, order, tessera::gpu::workspace{space});
+      const auto s = sorter_on(native).sort(keys, cost_bits, order, tessera::gpu::workspace{space});
       if (!tessera::ok(s)) detail::refuse("the device did not sort the work list");
     });
   }

@@ -7,9 +7,9 @@
 #include <tessera/qoe/integrator.hpp>
 #include <tessera/sim/input/split_list.hpp>
 #include <tessera/sim/input/trace.hpp>
+#include <tessera/sim/measure/metrics.hpp>
 #include <tessera/sim/model/profile.hpp>
 #include <tessera/sim/random.hpp>
-#include <tessera/sim/report/metrics.hpp>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

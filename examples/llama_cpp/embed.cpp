@@ -5,6 +5,7 @@
 #include "model.hpp"
 
 #include <tessera/sim/input/input.hpp>
+#include <tessera/sim/report/output_file.hpp>
 #include <tessera/sim/report/report.hpp>
 
 #include <fmt/format.h>

@@ -7,6 +7,7 @@
 #include <tessera/sim/input/split_list.hpp>
 #include <tessera/sim/input/trace.hpp>
 #include <tessera/sim/input/workload.hpp>
+#include <tessera/sim/report/output_file.hpp>
 #include <tessera/sim/report/report.hpp>
 #include <tessera/sim/report/report_json.hpp>
 

@@ -10,7 +10,7 @@
 #include <tessera/pacing/token_pacer.hpp>
 #include <tessera/pipeline/limits.hpp>
 #include <tessera/qoe/integrator.hpp>
-#include <tessera/sim/report/metrics.hpp>
+#include <tessera/sim/measure/metrics.hpp>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -3,7 +3,7 @@
 #include <tessera/sim/cluster/cluster_of.hpp>
 #include <tessera/sim/input/workload.hpp>
 #include <tessera/sim/model/profiles.hpp>
-#include <tessera/sim/policies/cascade_plan.hpp>
+#include <tessera/sim/planning/cascade_plan.hpp>
 #include <tessera/sim/report/report.hpp>
 
 #include "sim/served.hpp"

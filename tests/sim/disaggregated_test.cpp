@@ -3,7 +3,7 @@
 #include <tessera/sim/cluster/cluster_of.hpp>
 #include <tessera/sim/input/archetypes.hpp>
 #include <tessera/sim/model/profiles.hpp>
-#include <tessera/sim/policies/disaggregated.hpp>
+#include <tessera/sim/systems/disaggregated.hpp>
 
 #include "sim/served.hpp"
 #include "sim/toy_profile.hpp"

@@ -6,9 +6,9 @@
 #include <tessera/compose/due_first.hpp>
 #include <tessera/sim/cluster/cluster_of.hpp>
 #include <tessera/sim/input/archetypes.hpp>
-#include <tessera/sim/policies/by_headroom.hpp>
 #include <tessera/sim/policies/policies.hpp>
-#include <tessera/sim/policies/replanning.hpp>
+#include <tessera/sim/systems/by_headroom.hpp>
+#include <tessera/sim/systems/replanning.hpp>
 
 #include "sim/profile_cluster.hpp"
 #include "sim/toy_profile.hpp"

@@ -6,8 +6,8 @@
 #include <tessera/placement/least_load.hpp>
 #include <tessera/placement/round_robin.hpp>
 #include <tessera/sim/cluster/cluster_of.hpp>
-#include <tessera/sim/policies/by_headroom.hpp>
-#include <tessera/sim/policies/step_bounds.hpp>
+#include <tessera/sim/planning/step_bounds.hpp>
+#include <tessera/sim/systems/by_headroom.hpp>
 
 #include "sim/due_first_inputs.hpp"
 #include "sim/profile_cluster.hpp"

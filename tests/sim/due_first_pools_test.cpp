@@ -5,9 +5,9 @@
 #include <tessera/sim/input/archetypes.hpp>
 #include <tessera/sim/input/workload.hpp>
 #include <tessera/sim/model/profiles.hpp>
-#include <tessera/sim/policies/best_layout.hpp>
+#include <tessera/sim/planning/best_layout.hpp>
 #include <tessera/sim/policies/due_first.hpp>
-#include <tessera/sim/policies/replanning.hpp>
+#include <tessera/sim/systems/replanning.hpp>
 
 #include "sim/due_first_inputs.hpp"
 #include "sim/profile_cluster.hpp"

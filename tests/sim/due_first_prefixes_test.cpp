@@ -3,9 +3,9 @@
 #include <tessera/compose/due_first.hpp>
 #include <tessera/sim/cluster/cluster_of.hpp>
 #include <tessera/sim/model/profiles.hpp>
-#include <tessera/sim/policies/by_headroom.hpp>
 #include <tessera/sim/policies/due_first.hpp>
-#include <tessera/sim/policies/learned_lengths.hpp>
+#include <tessera/sim/systems/by_headroom.hpp>
+#include <tessera/sim/traffic/learned_lengths.hpp>
 
 #include "sim/profile_cluster.hpp"
 #include "sim/served.hpp"

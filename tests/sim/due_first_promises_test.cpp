@@ -5,8 +5,8 @@
 #include <tessera/sim/input/archetypes.hpp>
 #include <tessera/sim/input/workload.hpp>
 #include <tessera/sim/model/profiles.hpp>
+#include <tessera/sim/planning/layout_trials.hpp>
 #include <tessera/sim/policies/due_first.hpp>
-#include <tessera/sim/policies/layout_trials.hpp>
 
 #include "sim/due_first_inputs.hpp"
 #include "sim/profile_cluster.hpp"

@@ -5,9 +5,9 @@
 #include <tessera/sim/input/archetypes.hpp>
 #include <tessera/sim/input/workload.hpp>
 #include <tessera/sim/model/profiles.hpp>
-#include <tessera/sim/policies/by_headroom.hpp>
+#include <tessera/sim/planning/step_bounds.hpp>
 #include <tessera/sim/policies/due_first.hpp>
-#include <tessera/sim/policies/step_bounds.hpp>
+#include <tessera/sim/systems/by_headroom.hpp>
 
 #include "sim/due_first_inputs.hpp"
 #include "sim/profile_cluster.hpp"

@@ -4,8 +4,8 @@
 
 #include <tessera/sim/input/archetypes.hpp>
 #include <tessera/sim/input/workload.hpp>
-#include <tessera/sim/policies/by_headroom.hpp>
-#include <tessera/sim/policies/cascade_plan.hpp>
+#include <tessera/sim/planning/cascade_plan.hpp>
+#include <tessera/sim/systems/by_headroom.hpp>
 
 #include "sim/due_first_inputs.hpp"
 #include "sim/profile_cluster.hpp"

@@ -5,7 +5,7 @@
 #include <tessera/sim/input/archetypes.hpp>
 #include <tessera/sim/input/workload.hpp>
 #include <tessera/sim/model/profiles.hpp>
-#include <tessera/sim/policies/cascade_plan.hpp>
+#include <tessera/sim/planning/cascade_plan.hpp>
 #include <tessera/sim/policies/due_first.hpp>
 
 #include "sim/due_first_inputs.hpp"

@@ -6,8 +6,8 @@
 #include <tessera/sim/cluster/cluster_of.hpp>
 #include <tessera/sim/input/workload.hpp>
 #include <tessera/sim/model/profiles.hpp>
+#include <tessera/sim/planning/step_bounds.hpp>
 #include <tessera/sim/policies/due_first.hpp>
-#include <tessera/sim/policies/step_bounds.hpp>
 
 #include "sim/due_first_inputs.hpp"
 #include "sim/profile_cluster.hpp"

@@ -8,13 +8,13 @@
 #include <tessera/sim/cluster/cluster_size.hpp>
 #include <tessera/sim/error.hpp>
 #include <tessera/sim/input/workload.hpp>
-#include <tessera/sim/policies/by_headroom.hpp>
-#include <tessera/sim/policies/cascade.hpp>
-#include <tessera/sim/policies/disaggregated.hpp>
 #include <tessera/sim/policies/due_first.hpp>
-#include <tessera/sim/policies/learned_lengths.hpp>
 #include <tessera/sim/policies/policies.hpp>
 #include <tessera/sim/report/explanation.hpp>
+#include <tessera/sim/systems/by_headroom.hpp>
+#include <tessera/sim/systems/cascade.hpp>
+#include <tessera/sim/systems/disaggregated.hpp>
+#include <tessera/sim/traffic/learned_lengths.hpp>
 
 #include "sim/toy_profile.hpp"
 #include "support/catch.hpp"

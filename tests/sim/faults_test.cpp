@@ -2,7 +2,7 @@
 #include <tessera/compose/fcfs.hpp>
 #include <tessera/compose/pascal.hpp>
 #include <tessera/sim/cluster/cluster_of.hpp>
-#include <tessera/sim/policies/llumnix.hpp>
+#include <tessera/sim/systems/llumnix.hpp>
 
 #include "sim/served.hpp"
 #include "sim/toy_profile.hpp"

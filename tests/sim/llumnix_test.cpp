@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include <tessera/compose/fcfs.hpp>
 #include <tessera/sim/cluster/cluster_of.hpp>
-#include <tessera/sim/policies/llumnix.hpp>
 #include <tessera/sim/report/report.hpp>
+#include <tessera/sim/systems/llumnix.hpp>
 
 #include "sim/served.hpp"
 #include "sim/toy_profile.hpp"

@@ -3,7 +3,7 @@
 // What a server knows of the outputs that come, and of the rate.
 
 #include <tessera/sim/input/workload.hpp>
-#include <tessera/sim/policies/replanning.hpp>
+#include <tessera/sim/systems/replanning.hpp>
 
 #include "sim/replanning_runs.hpp"
 #include "support/catch.hpp"

@@ -5,7 +5,7 @@
 #include <tessera/sim/input/workload.hpp>
 #include <tessera/sim/policies/due_first.hpp>
 #include <tessera/sim/policies/policies.hpp>
-#include <tessera/sim/policies/replanning.hpp>
+#include <tessera/sim/systems/replanning.hpp>
 
 #include "sim/profile_cluster.hpp"
 #include "sim/replanning_runs.hpp"

@@ -6,9 +6,9 @@
 #include <tessera/sim/error.hpp>
 #include <tessera/sim/input/trace.hpp>
 #include <tessera/sim/input/workload.hpp>
+#include <tessera/sim/measure/tenant_shares.hpp>
 #include <tessera/sim/policies/policies.hpp>
 #include <tessera/sim/report/explanation.hpp>
-#include <tessera/sim/report/tenant_shares.hpp>
 
 #include "sim/served.hpp"
 #include "sim/toy_profile.hpp"

@@ -3,9 +3,9 @@
 
 #include <tessera/compose/due_first.hpp>
 #include <tessera/placement/least_load.hpp>
-#include <tessera/sim/policies/best_layout.hpp>
-#include <tessera/sim/policies/replanning.hpp>
-#include <tessera/sim/policies/step_bounds.hpp>
+#include <tessera/sim/planning/best_layout.hpp>
+#include <tessera/sim/planning/step_bounds.hpp>
+#include <tessera/sim/systems/replanning.hpp>
 
 #include "sim/due_first_inputs.hpp"
 

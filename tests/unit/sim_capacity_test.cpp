@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-#include <tessera/sim/policies/capacity.hpp>
+#include <tessera/sim/planning/capacity.hpp>
 
 #include "support/catch.hpp"
 

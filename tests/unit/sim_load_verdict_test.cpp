@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-#include <tessera/sim/report/load_verdict.hpp>
+#include <tessera/sim/measure/load_verdict.hpp>
 
 #include <tessera/sim/random.hpp>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-#include <tessera/sim/report/metrics.hpp>
+#include <tessera/sim/measure/metrics.hpp>
 #include <tessera/sim/report/report_json.hpp>
 
 #include <tessera/sim/random.hpp>

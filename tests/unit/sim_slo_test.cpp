@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-#include <tessera/sim/report/slo.hpp>
+#include <tessera/sim/measure/slo.hpp>
 
 #include <tessera/sim/random.hpp>
 

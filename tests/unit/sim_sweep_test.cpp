@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
+#include <tessera/sim/report/plots.hpp>
 #include <tessera/sim/report/sweep.hpp>
 
 #include "support/catch.hpp"

@@ -11,6 +11,7 @@
 
 #include <tessera/sim/model/profile_file.hpp>
 #include <tessera/sim/model/step_file.hpp>
+#include <tessera/sim/report/plots.hpp>
 #include <tessera/sim/report/report.hpp>
 
 #include <fmt/format.h>

@@ -5,10 +5,10 @@
 #include "search.hpp"
 
 #include <tessera/sim/input/workload.hpp>
-#include <tessera/sim/policies/capacity.hpp>
+#include <tessera/sim/measure/slo.hpp>
+#include <tessera/sim/planning/capacity.hpp>
 #include <tessera/sim/report/report.hpp>
 #include <tessera/sim/report/report_json.hpp>
-#include <tessera/sim/report/slo.hpp>
 #include <tessera/sim/setup/cluster_setup.hpp>
 #include <tessera/sim/setup/load_source.hpp>
 

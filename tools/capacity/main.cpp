@@ -12,14 +12,15 @@
 #include "report.hpp"
 #include "search.hpp"
 
-#include <tessera/sim/policies/capacity.hpp>
+#include <tessera/sim/measure/slo.hpp>
+#include <tessera/sim/planning/capacity.hpp>
 #include <tessera/sim/policies/policies.hpp>
 #include <tessera/sim/report/output_file.hpp>
+#include <tessera/sim/report/plots.hpp>
 #include <tessera/sim/report/progress.hpp>
 #include <tessera/sim/report/replicates.hpp>
 #include <tessera/sim/report/report.hpp>
 #include <tessera/sim/report/report_json.hpp>
-#include <tessera/sim/report/slo.hpp>
 #include <tessera/sim/report/tidy_csv.hpp>
 #include <tessera/sim/setup/cluster_setup.hpp>
 #include <tessera/sim/setup/load_source.hpp>

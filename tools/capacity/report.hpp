@@ -7,7 +7,7 @@
 #include <tessera/sim/input/input.hpp>
 #include <tessera/sim/report/html_report.hpp>
 #include <tessera/sim/report/output_file.hpp>
-#include <tessera/sim/report/report.hpp>
+#include <tessera/sim/report/plots.hpp>
 #include <tessera/sim/report/tidy_csv.hpp>
 
 #include <fmt/format.h>

@@ -6,11 +6,12 @@
 
 #include <tessera/sim/cluster/cluster_options.hpp>
 #include <tessera/sim/input/workload.hpp>
+#include <tessera/sim/measure/slo.hpp>
 #include <tessera/sim/model/profile.hpp>
-#include <tessera/sim/policies/capacity.hpp>
+#include <tessera/sim/planning/capacity.hpp>
 #include <tessera/sim/policies/policy.hpp>
+#include <tessera/sim/report/plots.hpp>
 #include <tessera/sim/report/progress.hpp>
-#include <tessera/sim/report/slo.hpp>
 #include <tessera/sim/setup/cluster_setup.hpp>
 #include <tessera/sim/setup/setting.hpp>
 

@@ -19,6 +19,7 @@
 #include <tessera/sim/model/cost_profile.hpp>
 #include <tessera/sim/model/profiles.hpp>
 #include <tessera/sim/policies/policies.hpp>
+#include <tessera/sim/report/plots.hpp>
 #include <tessera/sim/report/replicates.hpp>
 #include <tessera/sim/report/report.hpp>
 #include <tessera/sim/report/report_json.hpp>

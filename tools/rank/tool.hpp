@@ -9,9 +9,9 @@
 #include <tessera/rank/scorer.hpp>
 #include <tessera/rank/train_mlp.hpp>
 #include <tessera/sim/input/json_text.hpp>
+#include <tessera/sim/report/plots.hpp>
 #include <tessera/sim/report/progress.hpp>
 #include <tessera/sim/report/replicates.hpp>
-#include <tessera/sim/report/report.hpp>
 
 #include <fmt/format.h>
 

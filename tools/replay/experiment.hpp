@@ -7,6 +7,7 @@
 
 #include <tessera/sim/policies/policy.hpp>
 #include <tessera/sim/report/explanation.hpp>
+#include <tessera/sim/report/plots.hpp>
 #include <tessera/sim/report/progress.hpp>
 #include <tessera/sim/report/replicates.hpp>
 #include <tessera/sim/report/sweep.hpp>

@@ -5,6 +5,7 @@
 #include "options.hpp"
 #include "results.hpp"
 
+#include <tessera/sim/measure/slo.hpp>
 #include <tessera/sim/model/profile_file.hpp>
 #include <tessera/sim/model/profiles.hpp>
 #include <tessera/sim/policies/policies.hpp>
@@ -12,10 +13,10 @@
 #include <tessera/sim/report/explanation.hpp>
 #include <tessera/sim/report/html_report.hpp>
 #include <tessera/sim/report/output_file.hpp>
+#include <tessera/sim/report/plots.hpp>
 #include <tessera/sim/report/progress.hpp>
 #include <tessera/sim/report/report.hpp>
 #include <tessera/sim/report/report_json.hpp>
-#include <tessera/sim/report/slo.hpp>
 
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>

@@ -6,6 +6,7 @@
 #include <tessera/sim/report/explanation.hpp>
 #include <tessera/sim/report/html_report.hpp>
 #include <tessera/sim/report/output_file.hpp>
+#include <tessera/sim/report/plots.hpp>
 #include <tessera/sim/report/replicates.hpp>
 #include <tessera/sim/report/report.hpp>
 #include <tessera/sim/report/report_json.hpp>

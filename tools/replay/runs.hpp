@@ -5,10 +5,10 @@
 
 #include <tessera/sim/cluster/cluster_options.hpp>
 #include <tessera/sim/cluster/fault.hpp>
+#include <tessera/sim/measure/metrics.hpp>
+#include <tessera/sim/measure/slo.hpp>
+#include <tessera/sim/planning/pool_plan.hpp>
 #include <tessera/sim/policies/policy.hpp>
-#include <tessera/sim/policies/pool_plan.hpp>
-#include <tessera/sim/report/metrics.hpp>
-#include <tessera/sim/report/slo.hpp>
 
 #include <algorithm>
 #include <cstddef>

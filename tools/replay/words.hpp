@@ -6,10 +6,10 @@
 #include <tessera/sim/cluster/cluster_options.hpp>
 #include <tessera/sim/cluster/cluster_size.hpp>
 #include <tessera/sim/input/workload.hpp>
+#include <tessera/sim/measure/metrics.hpp>
+#include <tessera/sim/measure/slo.hpp>
 #include <tessera/sim/policies/policy.hpp>
 #include <tessera/sim/report/alone.hpp>
-#include <tessera/sim/report/metrics.hpp>
-#include <tessera/sim/report/slo.hpp>
 #include <tessera/sim/setup/load_source.hpp>
 #include <tessera/sim/setup/setting.hpp>
 

@@ -3,6 +3,7 @@
 
 #include "../decoder.hpp"
 #include "bf16.hpp"
+#include "emulated_functions.hpp"
 #include "emulated_threads.hpp"
 
 #include <algorithm>

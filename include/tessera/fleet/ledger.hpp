@@ -4,84 +4,27 @@
 #include <tessera/control/flow_controller.hpp>
 #include <tessera/core/owned_storage.hpp>
 #include <tessera/core/status.hpp>
+#include <tessera/fleet/choices.hpp>
+#include <tessera/fleet/ledger_book.hpp>
+#include <tessera/fleet/ledger_types.hpp>
 #include <tessera/fleet/report.hpp>
-#include <tessera/fleet/reservations.hpp>
 #include <tessera/fleet/view.hpp>
 #include <tessera/headroom/prefill_load.hpp>
 #include <tessera/placement/phasor_router.hpp>
-#include <tessera/request/state.hpp>
 
 #include <algorithm>
 #include <array>
-#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <optional>
 #include <span>
-#include <tuple>
-#include <type_traits>
 
 /// @file
 /// A fleet of engines as one router sees it: the book between what replicas report and what policies are shown.
 
 TESSERA_NAMESPACE_BEGIN
 namespace fleet {
-
-/// What a replica is, as it joins.
-struct replica {
-  blocks capacity{};                          ///< Its KV blocks.
-  control::role role = control::role::mixed;  ///< What it does.
-  bool elastic = false;                       ///< It may be given another role, see `control::worker`.
-  placement::prefill_worker prefill{.cost = {}, .budget = {}};  ///< For Phi_T; without a budget that is 1.
-};
-
-/// What a request is when it is placed.
-struct arrival {
-  tokens prompt{};  ///< Tokens that it has: the prompt, and after a death what the user has got.
-  tokens cached{};  ///< Of these, what is in the replica's prefix cache: it neither computes nor takes blocks for them.
-  phase starts_in = phase::answering;  ///< Whether it reasons first.
-};
-
-/// A request that is to go on elsewhere.
-struct move {
-  request_id request = 0;        ///< Which.
-  replica_id from = no_replica;  ///< Where it runs.
-  replica_id to = no_replica;    ///< Where its room is reserved.
-  tokens length{};               ///< Its tokens, as far as was heard.
-  blocks size{};                 ///< Blocks for them.
-
-  /// Memberwise.
-  friend constexpr bool operator==(const move&, const move&) noexcept = default;
-};
-
-/// A request whose replica is dead.
-struct orphan {
-  request_id request = 0;             ///< Which.
-  replica_id on = no_replica;         ///< What is dead.
-  tokens generated{};                 ///< Tokens that were heard of it there.
-  replica_id elsewhere = no_replica;  ///< Where it was on its way to; its room there stays reserved.
-
-  /// Memberwise.
-  friend constexpr bool operator==(const orphan&, const orphan&) noexcept = default;
-};
-
-/// How a router keeps its book.
-template <clock_policy Clock = seconds_clock>
-struct ledger_settings {
-  using duration = basic_duration<Clock>;  ///< A length of time on that clock.
-
-  tokens block_size{16};                                           ///< Of a KV block.
-  duration lease = tessera::detail::milliseconds<Clock, 60'000>;   ///< A request that nobody has named for so long is
-                                                                   ///< given back.
-  duration silence = tessera::detail::milliseconds<Clock, 5'000>;  ///< A replica that has not reported for so long is
-                                                                   ///< not shown to policies, unless none has.
-  duration rest = tessera::detail::milliseconds<Clock, 2'000>;     ///< Between two moves of a request.
-  std::size_t moving = 8;                                          ///< Requests that move at a time, at most.
-  blocks tight{};       ///< A replica with fewer free blocks gives requests away; 0: none does by itself.
-  blocks demand{};      ///< Fewer free blocks than this are stranded, see `headroom::reference_demand`.
-  tokens quantum{500};  ///< An answer that is no longer is fresh (PASCAL's a_i).
-};
 
 /// The book of one router: which replicas there are, what they have reported, and what of it is this router's doing. It
 /// shows that to placement policies, and decides about requests that run.
@@ -122,30 +65,22 @@ struct ledger_settings {
 /// hashes them with a secret first); nothing allocates. About 720 bytes a replica and 140 a reservation. Not checked:
 /// that what a caller says of a request is true.
 template <clock_policy Clock = seconds_clock>
-class ledger {
+class ledger : private detail::ledger_book<Clock> {
+  using base = detail::ledger_book<Clock>;
+
  public:
   using time_point = basic_time_point<Clock>;  ///< A moment on that clock.
   using settings = ledger_settings<Clock>;     ///< How the book is kept.
 
-  /// What there must be room for; fixed at construction.
-  struct limits {
-    std::size_t replicas = 64;        ///< Numbers are below this.
-    std::size_t reservations = 4096;  ///< Requests at a time; one that moves, or is tried twice, counts twice.
-    std::size_t moves = 16;           ///< Most moves that one call proposes.
-  };
+  using limits = ledger_limits;  ///< What there must be room for; fixed at construction.
 
   /// Bytes that an object with these limits takes from its arena, alignment included.
   [[nodiscard]] static constexpr std::size_t required_bytes(const limits& l) noexcept {
     return storage_layout{}
-        .template add<entry>(l.replicas)
-        .template add<view>(l.replicas)
-        .template add<replica_id>(l.replicas)
-        .template add<std::uint32_t>(l.replicas)
-        .template add<replica_id>(l.replicas)
-        .template add<replica_id>(l.replicas)
+        .add_bytes(base::required_bytes(l))
+        .add_bytes(detail::choices::required_bytes(l.replicas))
         .template add<control::worker>(l.replicas)
         .template add<move>(l.moves)
-        .add_bytes(detail::reservations<Clock>::required_bytes(l.reservations))
         .bytes_unaligned();
   }
 
@@ -265,14 +200,16 @@ class ledger {
   /// takes: once, if it has a `rank(candidates, span)`, as those that go by one order do; else `choices` times.
   template <placement_policy Policy, class May = everyone>
   [[nodiscard]] std::span<const replica_id> rank(Policy& policy, std::size_t choices = 1, May may = {}) noexcept {
-    return choose(policy, choices, may, [&](std::size_t n) noexcept { return candidates<>{views_, left_, n}; });
+    return choices_.choose(views_, {open_.data(), open_.size()}, policy, choices, may, [&](std::size_t n) noexcept {
+      return candidates<>{views_, choices_.left(), n};
+    });
   }
   /// The same for policies that read what each replica has of the prompt.
   template <class Cached, placement_policy<prefix<Cached>> Policy, class May = everyone>
   [[nodiscard]] std::span<const replica_id> rank(Policy& policy, const prefix<Cached>& of, std::size_t choices = 1,
                                                  May may = {}) noexcept {
-    return choose(policy, choices, may, [&](std::size_t n) noexcept {
-      return candidates<prefix<Cached>>{views_, left_, n, of};
+    return choices_.choose(views_, {open_.data(), open_.size()}, policy, choices, may, [&](std::size_t n) noexcept {
+      return candidates<prefix<Cached>>{views_, choices_.left(), n, of};
     });
   }
 
@@ -522,57 +459,50 @@ class ledger {
   [[nodiscard]] std::uint64_t expired() const noexcept { return expired_; }
 
  private:
-  using held = detail::reservation<Clock>;
+  using condition = typename base::condition;
+  using entry = typename base::entry;
+  using held = typename base::held;
   using standing = detail::standing;
-  enum class condition : std::uint8_t { absent, open, draining };
-
-  /// What requests add up to. Blocks: those that they have not found in the prefix cache.
-  struct sums {
-    std::size_t requests = 0;
-    blocks kv_held{};
-    blocks waiting_blocks{};
-    std::size_t reasoning = 0;
-    std::size_t fresh_answers = 0;
-    headroom::prefill_load prefill{};
-    blocks doubtful{};  // Of `kv_held`: prompts that may be shared, because no hit was said.
-    // Of those that are there:
-    std::size_t sharers = 0;  // Requests that share a prefix.
-    blocks depth{};           // The longest that they share.
-    blocks kept{};            // Of it, what none of these requests has computed.
-  };
-  struct entry {
-    replica what{};
-    std::uint64_t incarnation = 0;
-    std::uint64_t epoch = 0;
-    time_point heard{};
-    load others{};
-    blocks total_room{};  // As reported: free, and what one's own held then.
-    blocks doubled{};     // What the book counts more than once, as far as the last report shows.
-    blocks remain{};      // Of requests that leave: what stays there.
-    sums here{};          // Of one's own that are there.
-    sums counts{};        // Of one's own as policies see them.
-    sums then{};          // `here` when the report was asked for.
-    detail::list<&held::there> requests{};
-    detail::links by_time{};
-    std::uint32_t reports = 0;  // That were taken.
-    condition is = condition::absent;
-    bool was_asked = false;
-    bool is_silent = false;
-    bool is_changing = false;
-  };
+  using base::arrive;
+  using base::as_load;
+  using base::ask;
+  using base::ask_no_more;
+  using base::asking_;
+  using base::begin_to_answer;
+  using base::book_;
+  using base::by_time_;
+  using base::cheapest;
+  using base::depart;
+  using base::enlist;
+  using base::frees;
+  using base::grow;
+  using base::limits_;
+  using base::moving_;
+  using base::name;
+  using base::named_;
+  using base::open_;
+  using base::place_;
+  using base::prefix_of;
+  using base::refresh;
+  using base::remove;
+  using base::reopen;
+  using base::replicas_;
+  using base::reshare;
+  using base::settings_;
+  using base::silence;
+  using base::stays;
+  using base::take;
+  using base::time_phi;
+  using base::touch;
+  using base::untie;
+  using base::update;
+  using base::views_;
 
   ledger(arena memory, const limits& l, const settings& s) noexcept
-      : limits_{l},
-        settings_{s},
-        replicas_{memory.take<entry>(l.replicas)},
-        views_{memory.take<view>(l.replicas)},
-        open_{memory, l.replicas},
-        place_{memory.take<std::uint32_t>(l.replicas)},
-        left_{memory.take<replica_id>(l.replicas)},
-        ranked_{memory, l.replicas},
+      : base{memory, l, s},
+        choices_{memory, l.replicas},
         workers_{memory.take<control::worker>(l.replicas)},
-        moves_{memory, l.moves},
-        book_{memory, l.reservations} {
+        moves_{memory, l.moves} {
     TESSERA_ASSERT(l.replicas >= 1 && l.replicas < no_index && l.reservations < no_index / 4, "ids have 32 bits");
     TESSERA_ASSERT(s.block_size > tokens{}, "a block has a size");
     TESSERA_ASSERT(s.lease > basic_duration<Clock>{} && s.silence > basic_duration<Clock>{}, "patience is positive");
@@ -593,318 +523,6 @@ class ledger {
            price(p.cost.beta) && price(p.budget.flops());
   }
 
-  reception take(replica_id id, const report& said, time_point now) noexcept {
-    if (id >= limits_.replicas) return reception::unknown;
-    if (!well_formed(said)) return reception::malformed;
-    entry& r = replicas_[id];
-    const bool is_there = r.is != condition::absent;
-    if (is_there ? said.incarnation < r.incarnation : said.incarnation <= r.incarnation) return reception::former;
-    if (!is_there || said.incarnation > r.incarnation) return reception::unknown;
-    if (said.epoch == r.epoch) return reception::doubled;
-    if (said.epoch < r.epoch) return reception::late;
-    const load own = own_then(id, said);
-    const bool was_heard = r.epoch != 0 && !r.is_silent;
-    r.epoch = said.epoch;
-    ++r.reports;
-    r.was_asked = false;
-    r.others = without(said.all, own);
-    // What waits is not in what is held, and takes of what is free.
-    const blocks free = said.free ? *said.free : r.what.capacity - said.all.kv_held;
-    r.total_room = min(max(free, blocks{}) + min(own.kv_held, said.all.kv_held), r.what.capacity);
-    views_[id].slo_met = said.slo_met;
-    if (!r.is_silent) by_time_.erase(replicas_, id);
-    by_time_.push_back(replicas_, id);
-    r.heard = now;
-    refresh(id);
-    r.is_silent = false;
-    if (!was_heard) reopen();
-    return reception::taken;
-  }
-  /// What of a report was one's own, in the blocks of the replica. Corrects what the book has more than the report: a
-  /// prefix that it kept in vain, and prompts that it counted twice because no hit was said. A report that does not
-  /// have all of the book's requests is of another moment, and corrects nothing.
-  [[nodiscard]] load own_then(replica_id id, const report& said) noexcept {
-    entry& r = replicas_[id];
-    const sums then = r.was_asked ? r.then : r.here;
-    load own = said.own ? *said.own : as_load(id, then);
-    blocks kept = then.kept;
-    r.doubled = min(r.doubled, then.doubtful);
-    if ((said.own ? own.requests : said.all.requests) >= then.requests) {
-      kept = min(kept, max(said.all.kv_held - own.kv_held, blocks{}));
-      if (r.here.kept == then.kept) r.here.kept = kept;
-      // What waited then and has begun since is no more than what waits less now.
-      const blocks begun = said.own ? max(own.waiting_blocks - then.waiting_blocks, blocks{}) : blocks{};
-      const blocks more = then.kv_held - begun - (said.own ? own.kv_held : said.all.kv_held);
-      // Where nothing says which of the blocks are one's own, as few as can be: they are what an end sets free.
-      r.doubled = said.own ? min(max(more, blocks{}), then.doubtful) : more > blocks{} ? then.doubtful : blocks{};
-    }
-    own.kv_held += kept - (said.own ? blocks{} : r.doubled);
-    return own;
-  }
-  void silence(replica_id id) noexcept {
-    if (replicas_[id].is_silent) return;
-    replicas_[id].is_silent = true;
-    by_time_.erase(replicas_, id);
-  }
-  /// Who takes requests has changed. If nobody who has ever reported is heard, reports are what is broken, or there are
-  /// none: then all are shown, and not only who has just joined.
-  void reopen() noexcept {
-    open_.clear();
-    const std::span<const entry> all{replicas_, limits_.replicas};
-    const auto takes_requests = [](const entry& r) noexcept { return r.is == condition::open && !r.is_changing; };
-    const bool reports = std::any_of(all.begin(), all.end(), [&](const entry& r) noexcept {
-      return takes_requests(r) && !r.is_silent && r.epoch != 0;
-    });
-    for (std::size_t id = 0; id != all.size(); ++id) {
-      if (takes_requests(all[id]) && !(reports && all[id].is_silent)) open_.push_back(static_cast<replica_id>(id));
-    }
-    for (std::size_t id = 0; id != limits_.replicas; ++id) place_[id] = no_index;
-    for (std::uint32_t k = 0; k != open_.size(); ++k) place_[open_[k]] = k;
-  }
-
-  template <class Policy, class May, class Show>
-  [[nodiscard]] std::span<const replica_id> choose(Policy& policy, std::size_t choices, May& may, Show show) noexcept {
-    std::size_t n = 0;
-    for (const replica_id id : open_) {
-      left_[n] = id;
-      n += may(views_[id]) ? 1U : 0U;
-    }
-    ranked_.clear();
-    if (choices == 0) return {};
-    // Further choices in the same pass, where the policy can say them.
-    if constexpr (requires(std::span<replica_id> best) {
-                    { policy.rank(show(n), best) } noexcept -> std::same_as<std::size_t>;
-                  }) {
-      if (choices != 1) {
-        const std::span best{ranked_.extend(std::min(choices, n)), std::min(choices, n)};
-        ranked_.truncate(policy.rank(show(n), best));
-        for (replica_id& id : ranked_) id = left_[id];
-        return {ranked_.data(), ranked_.size()};
-      }
-    }
-    const auto next = [&](auto& by) noexcept {
-      const std::size_t i = by(show(n));
-      if (i >= n) return false;
-      ranked_.push_back(left_[i]);
-      return true;
-    };
-    if (!next(policy)) return {};
-    std::remove_cv_t<Policy> later = policy;
-    while (ranked_.size() < choices) {
-      replica_id* const taken = std::find(left_, left_ + n, ranked_.back());
-      std::copy(taken + 1, left_ + n, taken);
-      --n;
-      if (!next(later)) break;
-    }
-    return {ranked_.data(), ranked_.size()};
-  }
-
-  // What a request is to its replica.
-
-  void add(sums& to, const held& h) noexcept {
-    ++to.requests;
-    (h.started ? to.kv_held : to.waiting_blocks) += h.size - h.shared;
-    to.doubtful += doubtful(h);
-    to.reasoning += h.answers ? 0 : 1;
-    to.fresh_answers += is_fresh(h) ? 1U : 0U;
-    if (!h.started) to.prefill.join(h.prompt, h.cached);
-  }
-  void subtract(sums& from, const held& h) noexcept {
-    --from.requests;
-    (h.started ? from.kv_held : from.waiting_blocks) -= h.size - h.shared;
-    from.doubtful -= doubtful(h);
-    from.reasoning -= h.answers ? 0 : 1;
-    from.fresh_answers -= is_fresh(h) ? 1U : 0U;
-    if (!h.started) from.prefill.leave(h.prompt, h.cached);
-  }
-  [[nodiscard]] bool is_fresh(const held& h) const noexcept {
-    return h.answers && h.generated - h.reasoned < settings_.quantum;
-  }
-  /// Leading blocks of its prompt that can be shared when so many tokens are in a cache: whole ones, and the last token
-  /// is always computed.
-  [[nodiscard]] blocks prefix_of(const held& h, tokens cached) const noexcept {
-    const tokens most = min(cached, max(h.prompt - tokens{1}, tokens{}));
-    return blocks{most / settings_.block_size};
-  }
-  /// Blocks that it holds and may share, besides those that it is known to share.
-  [[nodiscard]] blocks doubtful(const held& h) const noexcept {
-    return h.started && !h.has_hit ? prefix_of(h, h.prompt) - h.shared : blocks{};
-  }
-  /// Whether it held blocks when the last report came.
-  [[nodiscard]] bool was_reported(const held& h) const noexcept {
-    return h.started && h.since != replicas_[h.where].reports;
-  }
-
-  // What is shared. A prefix counts for the request that has computed it: for one that found less in the cache. If
-  // there is none, it is kept while a request shares it.
-
-  /// Before `add`.
-  void enter(sums& to, const held& h) noexcept {
-    if (h.shared == blocks{}) return;
-    if (to.sharers == to.requests) to.kept = max(to.kept, h.shared);
-    ++to.sharers;
-    to.depth = max(to.depth, h.shared);
-  }
-  void leave(sums& from, const held& h) noexcept {
-    if (h.shared > blocks{}) --from.sharers;
-    if (from.sharers == 0) {
-      from.depth = from.kept = blocks{};
-    } else if (h.shared < from.depth) {
-      from.kept = max(from.kept, min(prefix_of(h, h.prompt), from.depth));
-    }
-  }
-  /// It shares so much from now on.
-  void reshare(sums& of, const held& h, blocks shared) noexcept {
-    of.sharers -= h.shared > blocks{} ? 1U : 0U;
-    of.sharers += shared > blocks{} ? 1U : 0U;
-    if (of.sharers == 0) {
-      of.depth = of.kept = blocks{};
-    } else {
-      of.depth = max(of.depth, shared);
-      if (of.sharers == of.requests) of.kept = max(of.kept, shared);
-    }
-  }
-  /// It counts no more. What was taken off for its prompt, because the report had it once, is not taken off again.
-  void count_again(const held& h) noexcept {
-    if (was_reported(h)) replicas_[h.where].doubled -= min(replicas_[h.where].doubled, doubtful(h));
-  }
-  /// Blocks that become free where it is, as far as is certain, when it goes on elsewhere.
-  [[nodiscard]] blocks frees(const held& h) const noexcept {
-    const entry& r = replicas_[h.where];
-    const bool others_share = r.here.sharers > (h.shared > blocks{} ? 1U : 0U);
-    blocks stays = others_share ? max(min(prefix_of(h, h.prompt), r.here.depth), h.shared) : h.shared;
-    if (r.doubled > blocks{} && was_reported(h)) stays = max(stays, h.shared + doubtful(h));
-    return h.size - stays;
-  }
-
-  void put_in(const held& h) noexcept {
-    entry& r = replicas_[h.where];
-    if (h.stands != standing::incoming) add(r.here, h);
-    if (h.stands != standing::leaving) add(r.counts, h);
-    refresh(h.where);
-  }
-  void take_out(const held& h) noexcept {
-    entry& r = replicas_[h.where];
-    if (h.stands != standing::incoming) subtract(r.here, h);
-    if (h.stands != standing::leaving) subtract(r.counts, h);
-  }
-  /// Changes a reservation, and what it adds up to.
-  template <class Change>
-  void update(std::uint32_t i, Change change) noexcept {
-    held& h = book_.data()[i];
-    take_out(h);
-    change(h);
-    put_in(h);
-  }
-
-  [[nodiscard]] load as_load(replica_id id, const sums& s) const noexcept {
-    return {.requests = s.requests,
-            .kv_held = s.kv_held,
-            .waiting_blocks = s.waiting_blocks,
-            .reasoning = s.reasoning,
-            .fresh_answers = s.fresh_answers,
-            .prefill_flops = s.prefill.flops(replicas_[id].what.prefill.cost)};
-  }
-  [[nodiscard]] double time_phi(replica_id id) const noexcept {
-    const entry& r = replicas_[id];
-    const double budget = r.what.prefill.budget.flops();
-    return budget > 0 ? 1.0 - (r.others.prefill_flops + r.counts.prefill.flops(r.what.prefill.cost)) / budget : 1.0;
-  }
-  void refresh(replica_id id) noexcept {
-    const entry& r = replicas_[id];
-    view& v = views_[id];
-    v.requests = r.others.requests + r.counts.requests;
-    const blocks own = r.counts.kv_held + r.here.kept + r.remain - min(r.doubled, r.counts.doubtful);
-    v.kv_held = r.others.kv_held + own;
-    v.waiting_blocks = r.others.waiting_blocks + r.counts.waiting_blocks;
-    v.reasoning = r.others.reasoning + r.counts.reasoning;
-    v.fresh_answers = r.others.fresh_answers + r.counts.fresh_answers;
-    const blocks free = r.total_room - own - r.counts.waiting_blocks;
-    v.free_blocks = min(max(free, blocks{}), v.capacity);
-    v.time_phi = time_phi(id);
-    v.phi = v.role == control::role::prefill
-                ? v.time_phi
-                : headroom::space_freeness(v.kv_held + v.waiting_blocks,
-                                           kv::stranded_below{settings_.demand}({v.capacity, v.free_blocks, {}}),
-                                           v.capacity);
-  }
-
-  // The book.
-
-  void enlist(std::uint32_t i, time_point now) noexcept {
-    held& h = book_.data()[i];
-    h.heard = now;
-    replicas_[h.where].requests.push_back(book_.data(), i);
-    named_.push_back(book_.data(), i);
-    if (h.stands != standing::incoming) enter(replicas_[h.where].here, h);
-    put_in(h);
-  }
-  /// Requires: its twin, if it has one, is seen to.
-  void remove(std::uint32_t i) noexcept {
-    held& h = book_.data()[i];
-    ask_no_more(i);
-    take_out(h);
-    if (h.stands != standing::incoming) leave(replicas_[h.where].here, h);
-    if (h.stands != standing::leaving) count_again(h);
-    replicas_[h.where].remain -= h.remain;
-    refresh(h.where);
-    if (h.stands == standing::incoming) --moving_;
-    replicas_[h.where].requests.erase(book_.data(), i);
-    named_.erase(book_.data(), i);
-    book_.erase(i);
-  }
-  [[nodiscard]] std::uint32_t touch(request_id request, replica_id id, time_point now) noexcept {
-    const std::uint32_t i = book_.find(request, id);
-    if (i != no_index) name(i, now);
-    return i;
-  }
-  void name(std::uint32_t i, time_point now) noexcept {
-    book_.data()[i].heard = now;
-    if (named_.last == i) return;
-    named_.erase(book_.data(), i);
-    named_.push_back(book_.data(), i);
-  }
-  void grow(std::uint32_t i, tokens generated) noexcept {
-    const held& before = book_.data()[i];
-    if (generated <= before.generated) return;
-    const blocks size = blocks_for(before.prompt + generated, settings_.block_size);
-    const bool same = before.started && size == before.size && !is_fresh(before);
-    if (same) {
-      book_.data()[i].generated = generated;
-      return;
-    }
-    const bool larger = size != before.size || !before.started;
-    update(i, [&](held& h) {
-      h.generated = generated;
-      h.size = size;
-      if (!h.started) h.since = replicas_[h.where].reports;
-      h.started = true;
-    });
-    const held& h = book_.data()[i];
-    if (larger && h.size >= views_[h.where].to) ask(i);
-  }
-  void begin_to_answer(std::uint32_t i) noexcept {
-    if (book_.data()[i].answers) return;
-    update(i, [](held& h) {
-      h.answers = true;
-      h.reasoned = h.generated;
-    });
-    ask(i);
-  }
-  /// Who moves asks when that is over.
-  void ask(std::uint32_t i) noexcept {
-    held& h = book_.data()[i];
-    if (h.asks) return;
-    h.asks = true;
-    if (h.stands == standing::here) asking_.push_back(book_.data(), i);
-  }
-  void ask_no_more(std::uint32_t i) noexcept {
-    held& h = book_.data()[i];
-    if (!h.asks) return;
-    h.asks = false;
-    if (h.stands == standing::here) asking_.erase(book_.data(), i);
-  }
-
   // Moves.
 
   [[nodiscard]] bool may_propose() const noexcept {
@@ -912,25 +530,6 @@ class ledger {
   }
   /// Whether requests may leave it for others.
   [[nodiscard]] bool gives(replica_id id) const noexcept { return place_[id] != no_index && !replicas_[id].is_silent; }
-  /// The request whose move makes the fewest blocks be held twice; of those the smallest. None that would make more be
-  /// held twice than it frees.
-  [[nodiscard]] std::uint32_t cheapest(replica_id id, time_point now) const noexcept {
-    std::uint32_t best = no_index;
-    blocks least{};
-    for (std::uint32_t i = replicas_[id].requests.first; i != no_index; i = book_.data()[i].there.after) {
-      const held& h = book_.data()[i];
-      if (h.stands != standing::here || !h.started || now < h.rests_until) continue;
-      const blocks free = frees(h);
-      const blocks twice = h.size - free;
-      if (twice > free) continue;
-      const auto key = [](const held& of, blocks b) noexcept { return std::tuple{b, of.size, of.request}; };
-      if (best == no_index || key(h, twice) < key(book_.data()[best], least)) {
-        best = i;
-        least = twice;
-      }
-    }
-    return best;
-  }
   [[nodiscard]] bool takes(replica_id id, const held& h) const noexcept {
     return views_[id].free_blocks >= h.size && views_[id].role != control::role::prefill && !replicas_[id].is_silent;
   }
@@ -939,6 +538,7 @@ class ledger {
   [[nodiscard]] bool consider(Policy& policy, std::uint32_t i, time_point now) noexcept {
     const held& h = book_.data()[i];
     const blocks grows = blocks_for(h.prompt + h.generated + tokens{1}, settings_.block_size) - h.size;
+    replica_id* const left = choices_.left();
     std::size_t n = 0;
     std::size_t here = 0;
     for (const replica_id id : open_) {
@@ -947,89 +547,27 @@ class ledger {
       } else if (!takes(id, h)) {
         continue;
       }
-      left_[n++] = id;
+      left[n++] = id;
     }
     while (true) {
-      const std::size_t k = policy(candidates<>{views_, left_, n}, here, grows, h.size);
+      const std::size_t k = policy(candidates<>{views_, left, n}, here, grows, h.size);
       if (k >= n || k == here) return false;
-      const replica_id to = left_[k];
+      const replica_id to = left[k];
       if (!reserved(h.request, to)) {
         moves_.push_back({h.request, h.where, to, h.prompt + h.generated, h.size});
         depart(i, to, now);
         return true;
       }
       // It is there twice: that is rare. Another one, then.
-      std::copy(left_ + k + 1, left_ + n, left_ + k);
+      std::copy(left + k + 1, left + n, left + k);
       --n;
       here -= k < here ? 1 : 0;
     }
   }
-  void depart(std::uint32_t i, replica_id to, time_point now) noexcept {
-    const std::uint32_t there = book_.insert(book_.data()[i].request, to);
-    ask_no_more(i);
-    const blocks free = frees(book_.data()[i]);
-    count_again(book_.data()[i]);
-    update(i, [&](held& h) {
-      h.stands = standing::leaving;
-      h.remain = h.size - h.shared - free;
-      replicas_[h.where].remain += h.remain;
-      h.rests_until = now + settings_.rest;
-      h.twin = there;
-    });
-    name(i, now);
-    const held& from = book_.data()[i];
-    held& h = book_.data()[there];
-    h.rests_until = from.rests_until;
-    h.prompt = from.prompt;
-    h.cached = from.cached;
-    h.generated = from.generated;
-    h.reasoned = from.reasoned;
-    h.size = from.size;
-    h.twin = i;
-    h.stands = standing::incoming;
-    h.since = replicas_[to].reports;
-    h.started = true;
-    h.answers = from.answers;
-    ++moving_;
-    enlist(there, now);
-  }
-  /// The one end of a move knows nothing of the other any more.
-  void untie(std::uint32_t i) noexcept { book_.data()[i].twin = no_index; }
-  /// Who was leaving stays.
-  void stays(std::uint32_t i) noexcept {
-    held& was = book_.data()[i];
-    entry& r = replicas_[was.where];
-    if (was.stands == standing::incoming) enter(r.here, was);
-    r.remain -= was.remain;
-    was.remain = blocks{};
-    update(i, [](held& h) {
-      h.stands = standing::here;
-      h.twin = no_index;
-    });
-    if (book_.data()[i].asks) asking_.push_back(book_.data(), i);
-  }
-  /// Who was incoming is there.
-  void arrive(std::uint32_t i, time_point now) noexcept {
-    --moving_;
-    book_.data()[i].rests_until = now + settings_.rest;
-    stays(i);
-  }
 
-  limits limits_;
-  settings settings_;
-  entry* replicas_;
-  view* views_;
-  fixed_vector<replica_id> open_;  // Those that are shown, by number.
-  std::uint32_t* place_;           // Of a replica in `open_`.
-  replica_id* left_;               // Those that a request may still be given.
-  fixed_vector<replica_id> ranked_;
+  detail::choices choices_;
   control::worker* workers_;
   fixed_vector<move> moves_;
-  detail::reservations<Clock> book_;
-  detail::list<&held::by_time> named_{};
-  detail::list<&held::in_turn> asking_{};
-  detail::list<&entry::by_time> by_time_{};  // Replicas that are not silent.
-  std::size_t moving_ = 0;
   replica_id next_ = 0;  // Whose turn it is to give a request away.
   std::array<std::uint64_t, receptions> receptions_{};
   std::uint64_t expired_ = 0;

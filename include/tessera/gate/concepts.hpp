@@ -97,6 +97,16 @@ template <class G, class R>
 concept gate_knows_some = requires(const G& g, const R& r) {
   { g.knows(r) } noexcept -> std::same_as<bool>;
 };
+/// Whether the gate can account for the request.
+template <class Gate, class Request>
+[[nodiscard]] bool is_known_to(const Gate& gate, const Request& r) noexcept {
+  if constexpr (gate_knows_some<Gate, Request>) {
+    return gate.knows(r);
+  } else {
+    static_cast<void>(gate), static_cast<void>(r);
+    return true;
+  }
+}
 /// It may be told the size of a block, and check its parameters, before anything else.
 template <class G>
 concept gate_is_set_up = requires(G& g, tokens block_size) {

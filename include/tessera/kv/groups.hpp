@@ -4,7 +4,8 @@
 #include <tessera/core/units.hpp>
 #include <tessera/kv/block_table.hpp>
 #include <tessera/kv/copy_on_write.hpp>
-#include <tessera/kv/hash_chain.hpp>
+#include <tessera/kv/group.hpp>
+#include <tessera/kv/group_lookup.hpp>
 #include <tessera/kv/prefix_cache.hpp>
 
 #include <array>
@@ -12,44 +13,10 @@
 #include <cstdint>
 #include <numeric>
 #include <span>
-#include <type_traits>
+#include <utility>
 
 TESSERA_NAMESPACE_BEGIN
 namespace kv {
-
-/// Layers of a model that keep their KV in the same way, and share a block table.
-struct group {
-  tokens block_size{16};  ///< Tokens per block. At least 1.
-  tokens window{};        ///< The layers of a token look at so many tokens, itself and those before it; 0: at all.
-
-  /// Full attention.
-  [[nodiscard]] static constexpr group full(tokens block_size) noexcept { return {block_size, tokens{}}; }
-  /// Attention to the last `window` tokens.
-  [[nodiscard]] static constexpr group sliding(tokens block_size, tokens window) noexcept {
-    return {block_size, window};
-  }
-  /// A recurrent state, which is the window that ends with the token before. A block holds one state: the last one, or,
-  /// once its tokens are through, that after its last token, which others may begin with. So `block_size` says how far
-  /// apart those are.
-  [[nodiscard]] static constexpr group recurrent(tokens block_size) noexcept { return {block_size, tokens{2}}; }
-
-  /// Whether it keeps a state, which cannot go back to what it was before a token.
-  [[nodiscard]] constexpr bool is_recurrent() const noexcept { return window == tokens{2}; }
-
-  /// Most of its blocks that a sequence of `length` tokens needs at once, computed one by one.
-  [[nodiscard]] constexpr std::size_t most_blocks(tokens length) const noexcept {
-    const auto all = static_cast<std::size_t>(blocks_for(length, block_size).count());
-    if (window == tokens{}) return all;
-    const auto most = static_cast<std::size_t>((window + block_size - tokens{2}) / block_size) + 1;
-    return all < most ? all : most;
-  }
-
-  /// The first of its blocks that the token at `position` needs, and those after it.
-  [[nodiscard]] constexpr std::size_t first_needed(tokens position) const noexcept {
-    if (window == tokens{} || position < window) return 0;
-    return static_cast<std::size_t>((position - window + tokens{1}) / block_size);
-  }
-};
 
 /// KV of a model whose layers differ: one block table for each group of layers, and one store for all of them. Blocks
 /// have the same number of bytes; how many tokens these hold is each group's own matter.
@@ -183,7 +150,8 @@ class groups {
   [[nodiscard]] std::size_t to_come_behind(tokens found, tokens length) const noexcept {
     std::size_t n = 0;
     for (std::size_t g = 0; g != Groups; ++g) {
-      n += to_come_in(g, needed_from(g, found), static_cast<std::size_t>(found / group_[g].block_size), length);
+      n += to_come_in(g, detail::needed_from(group_[g], found), static_cast<std::size_t>(found / group_[g].block_size),
+                      length);
     }
     return n;
   }
@@ -198,7 +166,7 @@ class groups {
   /// `keep_window`; 0: nowhere.
   [[nodiscard]] tokens match(const hash_spans& hashes, tokens most, tokens& parting) const noexcept {
     parting = {};
-    std::array<known_run, Groups> run{};
+    std::array<detail::known_run, Groups> run{};
     tokens n = most;
     for (std::size_t g = 0; g != Groups; ++g) {
       n = min(n, group_[g].block_size * static_cast<std::int64_t>(hashes[g].size()));
@@ -208,14 +176,15 @@ class groups {
       if (group_[g].window != tokens{}) continue;
       const std::span<const hash_type> all = hashes[g].first(static_cast<std::size_t>(n / group_[g].block_size));
       std::size_t known = 0;
-      for (prepare(g, all, 0); known != all.size(); ++known) {
-        prepare_next(g, all, known);
-        if (!store_.knows(named(g, all[known]))) break;
+      for (detail::prepare(store_, g, all, 0); known != all.size(); ++known) {
+        detail::prepare_next(store_, g, all, known);
+        if (!store_.knows(detail::named_in(g, all[known]))) break;
       }
       n = whole(group_[g].block_size * static_cast<std::int64_t>(known));
     }
     if (full_ != Groups && n != tokens{}) {
-      const hash_type last = named(full_, hashes[full_][static_cast<std::size_t>(n / group_[full_].block_size) - 1]);
+      const hash_type last =
+          detail::named_in(full_, hashes[full_][static_cast<std::size_t>(n / group_[full_].block_size) - 1]);
       block_id id = no_index;
       if (store_.match({&last, 1}, {&id, 1}) == 1 && followed_[id]) parting = n;
     }
@@ -223,7 +192,7 @@ class groups {
     for (bool fits = false; !fits && n != tokens{};) {
       fits = true;
       for (std::size_t g = 0; g != Groups && n != tokens{}; ++g) {
-        const tokens longest = serves(g, hashes[g], n, run[g]);
+        const tokens longest = detail::serves(store_, group_[g], g, unit_, hashes[g], n, run[g]);
         if (longest != n) fits = false;
         n = longest;
       }
@@ -257,12 +226,12 @@ class groups {
     done d{done::what::shared, row, {}};
     for (std::size_t g = 0; g != Groups; ++g) {
       const auto end = static_cast<std::size_t>(n / group_[g].block_size);
-      const std::size_t first = needed_from(g, n);
+      const std::size_t first = detail::needed_from(group_[g], n);
       const std::span<block_id> ids = table_[g].extend(row, end);
       for (std::size_t i = 0; i != end; ++i) {
         ids[i] = no_index;
         if (i < first) continue;
-        const hash_type h = named(g, hashes[g][i]);
+        const hash_type h = detail::named_in(g, hashes[g][i]);
         const std::size_t found = store_.match({&h, 1}, ids.subspan(i, 1));
         TESSERA_ASSERT(found == 1, "a prefix that was not matched");
         static_cast<void>(found);
@@ -402,13 +371,13 @@ class groups {
       std::size_t i = s.published[g];
       if (i < s.first[g]) i = s.first[g];
       const std::span<const hash_type> all = hashes[g].first(end);
-      prepare(g, all, i);
+      detail::prepare(store_, g, all, i);
       const std::size_t from = i;
       for (; i < end; ++i, ++n) {
-        prepare_next(g, all, i);
-        const hash_type h = named(g, all[i]);
+        detail::prepare_next(store_, g, all, i);
+        const hash_type h = detail::named_in(g, all[i]);
         if constexpr (requires { store_.publish(ids[i], h, i, h); }) {  // a store that says where a block stands
-          static_cast<void>(store_.publish(ids[i], h, i, i != 0 ? named(g, all[i - 1]) : hash_type{}));
+          static_cast<void>(store_.publish(ids[i], h, i, i != 0 ? detail::named_in(g, all[i - 1]) : hash_type{}));
         } else {
           static_cast<void>(store_.publish(ids.subspan(i, 1), std::span<const hash_type>{&h, 1}, 0));
         }
@@ -500,11 +469,6 @@ class groups {
     std::uint32_t row;
     counts blocks;
   };
-  /// Of a group's blocks, some that are known to be known.
-  struct known_run {
-    std::size_t first = 0;
-    std::size_t end = 0;
-  };
 
   static constexpr typename Store::limits store_limits(const limits& l) noexcept {
     typename Store::limits s{};
@@ -575,65 +539,13 @@ class groups {
     const std::size_t want = all < first + most ? all : first + most;
     return want > has ? want - has : 0;
   }
-  /// The first of a group's blocks that is needed to go on behind `n` tokens, which are whole blocks.
-  [[nodiscard]] std::size_t needed_from(std::size_t g, tokens n) const noexcept {
-    const auto end = static_cast<std::size_t>(n / group_[g].block_size);
-    const std::size_t first = group_[g].first_needed(n);
-    return first < end ? first : end;
-  }
-  /// What a group's block is known by in the store of all: the same tokens are other KV to another group.
-  [[nodiscard]] static hash_type named(std::size_t g, hash_type hash) noexcept {
-    if (g == 0) return hash;
-    const std::uint64_t salt = detail::scramble(g);
-    if constexpr (std::is_same_v<hash_type, hash128>) {
-      return {hash.low ^ salt, hash.high + salt};
-    } else {
-      return hash ^ salt;
-    }
-  }
-  /// The longest prefix of `n` tokens at most of which a window has what the next token looks at.
-  [[nodiscard]] tokens serves(std::size_t g, std::span<const hash_type> hashes, tokens n,
-                              known_run& run) const noexcept {
-    if (group_[g].window == tokens{}) return n;
-    while (n != tokens{}) {
-      const auto end = static_cast<std::size_t>(n / group_[g].block_size);
-      const std::size_t first = needed_from(g, n);
-      if (first == end) return n;
-      if (run.end > end) run.end = end;
-      if (run.first >= run.end) run = {end, end};  // nothing of it is left
-      std::size_t i = run.end == end ? run.first : end;
-      while (i > first && store_.knows(named(g, hashes[i - 1]))) --i;
-      run = {i, end};
-      if (i <= first) return n;
-      // The block before `i` is not known: nothing that looks at it can be served.
-      n = whole(group_[g].block_size * static_cast<std::int64_t>(i - 1));
-      run = {};
-    }
-    return n;
-  }
-
-  // Lookups are independent: their cache misses may overlap.
-  static constexpr std::size_t ahead = 8;
-  /// Blocks are looked up by these hashes from `first` on,
-  void prepare(std::size_t g, std::span<const hash_type> hashes, std::size_t first) const noexcept {
-    if constexpr (requires { store_.prefetch(hash_type{}); }) {
-      for (std::size_t i = first; i < hashes.size() && i < first + ahead; ++i) store_.prefetch(named(g, hashes[i]));
-    }
-  }
-  /// and now by the `i`th of them.
-  void prepare_next(std::size_t g, std::span<const hash_type> hashes, std::size_t i) const noexcept {
-    if constexpr (requires { store_.prefetch(hash_type{}); }) {
-      if (i + ahead < hashes.size()) store_.prefetch(named(g, hashes[i + ahead]));
-      if (i + ahead / 2 < hashes.size()) store_.prefetch_block(named(g, hashes[i + ahead / 2]));
-    }
-  }
 
   /// A window has passed the last of these blocks, from the row's first of this group on. From front to back: the end
   /// is evicted before its beginning.
   void pass(std::size_t g, std::uint32_t row, std::span<const block_id> ids) noexcept {
     const row_state& s = state_[row];
     const auto is_within = [&](std::size_t i, tokens from, tokens to) noexcept {
-      return i >= needed_from(g, from) && i < static_cast<std::size_t>(to / group_[g].block_size);
+      return i >= detail::needed_from(group_[g], from) && i < static_cast<std::size_t>(to / group_[g].block_size);
     };
     // One token at least is computed: a prompt of whole blocks is found again up to the unit before its end.
     const tokens end = max(s.named - unit_, tokens{});

@@ -6,6 +6,7 @@
 #include <tessera/core/storage.hpp>
 #include <tessera/market/port.hpp>
 #include <tessera/market/selection.hpp>
+#include <tessera/market/sender_config.hpp>
 #include <tessera/migration/handover.hpp>
 
 #include <array>
@@ -18,24 +19,6 @@
 
 TESSERA_NAMESPACE_BEGIN
 namespace market {
-
-/// Most bids that a sender can keep of an auction.
-inline constexpr std::size_t most_kept = 8;
-
-/// How a sender deals. The paper gives none of the times.
-template <clock_policy Clock = seconds_clock>
-struct sender_config {
-  using duration = basic_duration<Clock>;  ///< A length of time on that clock.
-
-  duration bidding = detail::milliseconds<Clock, 10>;      ///< How long bids are waited for.
-  duration retransmit = detail::milliseconds<Clock, 20>;   ///< What has no answer is said again after this.
-  duration confirming = detail::milliseconds<Clock, 100>;  ///< How long the winner may leave a confirm unanswered.
-  duration reminding = detail::milliseconds<Clock, 500>;   ///< A winner that has not pulled is reminded after this.
-  duration resting = detail::milliseconds<Clock, 50>;      ///< Between two auctions of one request.
-  unsigned auctions = 16;                                  ///< After so many the request is `unsold`. At least 1.
-  std::size_t keep = 3;                                    ///< Earliest starts that are kept, 1 to `most_kept`.
-  std::size_t outgoing = 1;                                ///< Transfers at a time; more pulls find the sender busy.
-};
 
 /// Offers requests: asks, collects bids, confirms one winner, and sends to it when it pulls.
 ///

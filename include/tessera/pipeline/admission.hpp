@@ -95,7 +95,7 @@ template <class Planning>
   if (!ranks_before_victims(p, r)) return wait_reason::behind_others;
   if (step.prefill_left <= tokens{} && !s.swapped) return wait_reason::budget_spent;
   if (step.size() + step.held_for_prefix.size() >= step.max_batch) return wait_reason::batch_full;
-  if (std::uint32_t known = s.cached_blocks; !as_guest && !s.swapped && slots == 0 && roster.follows_still(r, known)) {
+  if (std::uint32_t known = s.cached_blocks; !as_guest && !s.swapped && slots == 0 && follows_still(roster, r, known)) {
     return hold_for_prefix(p, r, known, as_guest);
   }
   // One that outranks residents asks nobody: they are its headroom.
@@ -150,7 +150,7 @@ template <class Planning>
     lacking = make_free(p, r, to_take, slots, in_all);
     if (lacking > blocks{}) why_not = wait_reason::no_blocks;
   }
-  if (why_not == wait_reason::none && !comes_back && !loads && slots == 0 && roster.follows(r, cached)) {
+  if (why_not == wait_reason::none && !comes_back && !loads && slots == 0 && follows_prefix(roster, r, cached)) {
     roll_back(p, mark);
     return hold_for_prefix(p, r, static_cast<std::uint32_t>(cached / kv.block_size()), as_guest);
   }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
-#include <tessera/config.hpp>
+#include <tessera/core/assert.hpp>
+#include <tessera/core/units.hpp>
 #include <tessera/draft/concepts.hpp>
 
 #include <concepts>
@@ -69,5 +70,25 @@ struct scheduler_config<Order, Preempt, Admit, Gate, Draft> {
   bool keep_draft_blocks = false;               ///< As above.
   bool remember_refusals = true;                ///< As above.
 };
+
+namespace detail {
+
+/// Asserts that limits and the values of policies can be meant. @tparam Slides whether blocks are given back while a
+/// request goes on.
+template <bool Slides, class Limits, class Config>
+void require_possible(const Limits& l, const Config& c) noexcept {
+  TESSERA_ASSERT(l.plans_in_flight > 0, "one plan at least is in flight");
+  TESSERA_ASSERT(!Slides || c.chunked_prefill, "windows free their blocks between chunks of a prompt");
+  TESSERA_ASSERT(l.block_size > tokens{0} && l.residents > 0 && l.blocks > 0 && l.requests > 0, "empty limits");
+  TESSERA_ASSERT(l.max_length >= tokens{}, "negative max_length");
+  TESSERA_ASSERT(is_possible(c.order), "a value of the order cannot be meant");
+  TESSERA_ASSERT(is_possible(c.preempt), "a value of the preemption policy cannot be meant");
+  TESSERA_ASSERT(is_possible(c.admit), "a value of the admission policy cannot be meant");
+  TESSERA_ASSERT(is_possible(c.gate), "a value of the gate cannot be meant");
+  TESSERA_ASSERT(is_possible(c.draft), "a value of the draft policy cannot be meant");
+  static_cast<void>(l), static_cast<void>(c);
+}
+
+}  // namespace detail
 
 TESSERA_NAMESPACE_END

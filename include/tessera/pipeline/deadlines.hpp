@@ -73,6 +73,17 @@ class deadlines {
     by_name_.erase(by_name_.iterator_to(e));
     free_.push_back(&e);
   }
+  /// A deadline of a request, in place of the one of that kind that it may have. False if there is no room.
+  [[nodiscard]] bool set(deadline_of what, Request& r, time_point when, bool fails) noexcept {
+    entry* const before = empty() ? nullptr : find(what, r.state().sequence);
+    if (before == nullptr && when != time_point::never() && full()) return false;
+    if (before != nullptr) erase(*before);
+    if (when == time_point::never()) return true;
+    entry& e = add(what, r.state().sequence, when);
+    e.request = &r;
+    e.fails = fails;
+    return true;
+  }
   /// No deadline of that kind is waited for any more.
   void drop(deadline_of what, const Request& r) noexcept {
     if (empty()) return;

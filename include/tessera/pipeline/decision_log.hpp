@@ -2,7 +2,9 @@
 #pragma once
 
 #include <tessera/kv/concepts.hpp>
+#include <tessera/pipeline/decision.hpp>
 #include <tessera/pipeline/iteration_scheduler.hpp>
+#include <tessera/pipeline/plan_digest.hpp>
 
 #include <bit>
 #include <concepts>
@@ -29,67 +31,6 @@
 /// without an answer; in a file that was mapped and zeroed the log ends where zeros begin.
 
 TESSERA_NAMESPACE_BEGIN
-
-/// A call, as logs name it.
-enum class decision : std::uint8_t {
-  none,             ///< No call: the log ends here.
-  submit,           ///< `submit`.
-  adopt,            ///< `adopt(r)`.
-  adopt_progress,   ///< `adopt(r, progress)`.
-  evacuate,         ///< `evacuate`.
-  suspend,          ///< `suspend`.
-  resume,           ///< `resume`.
-  preempt,          ///< `preempt`.
-  fork,             ///< `fork`.
-  update,           ///< `update`.
-  forget_prefixes,  ///< `forget_prefixes`.
-  cancel,           ///< `cancel`.
-  finish,           ///< `finish`.
-  plan,             ///< `plan`.
-  commit,           ///< `commit`.
-  abandon,          ///< `abandon`.
-  note,             ///< `logged::note`.
-  park,             ///< `park`.
-  ready,            ///< `ready`.
-  loading,          ///< `loading`.
-  arrived,          ///< `arrived`.
-  start_by,         ///< `start_by`.
-  evacuate_later,   ///< `evacuate` with a copy that is not done.
-  finish_later,     ///< `finish` with a copy that is not done.
-  drained,          ///< `drained`.
-};
-
-/// A lower-case name, for logs.
-[[nodiscard]] constexpr const char* to_string(decision d) noexcept {
-  switch (d) {
-    case decision::none: return "none";
-    case decision::submit: return "submit";
-    case decision::adopt: return "adopt";
-    case decision::adopt_progress: return "adopt_progress";
-    case decision::evacuate: return "evacuate";
-    case decision::suspend: return "suspend";
-    case decision::resume: return "resume";
-    case decision::preempt: return "preempt";
-    case decision::fork: return "fork";
-    case decision::update: return "update";
-    case decision::forget_prefixes: return "forget_prefixes";
-    case decision::cancel: return "cancel";
-    case decision::finish: return "finish";
-    case decision::plan: return "plan";
-    case decision::commit: return "commit";
-    case decision::abandon: return "abandon";
-    case decision::note: return "note";
-    case decision::park: return "park";
-    case decision::ready: return "ready";
-    case decision::loading: return "loading";
-    case decision::arrived: return "arrived";
-    case decision::start_by: return "start_by";
-    case decision::evacuate_later: return "evacuate_later";
-    case decision::finish_later: return "finish_later";
-    case decision::drained: return "drained";
-  }
-  return "?";
-}
 
 /// Records in the caller's buffer, whole ones only. When one does not fit, the log is over. Allocates nothing.
 class decision_log {
@@ -215,74 +156,6 @@ template <class... T>
 template <class Scheduler>
 inline constexpr bool uses_hashes =
     kv::prefix_store<std::remove_cvref_t<decltype(std::declval<const Scheduler&>().store())>>;
-
-/// One number for a plan. Terms are independent of each other, so that a processor works on many at a time.
-class plan_digest {
- public:
-  void add(std::uint64_t a, std::uint64_t b = 0, std::uint64_t c = 0, std::uint64_t d = 0) noexcept {
-    const std::uint64_t sum = (a + 0x9e37'79b9'7f4a'7c15ULL) * 0xff51'afd7'ed55'8ccdULL +
-                              (b ^ 0xc2b2'ae3d'27d4'eb4fULL) * k1 + std::rotl(c * k2, 31) + std::rotl(d * k3, 17);
-    value_ = (std::rotl(value_, 5) ^ sum ^ (sum >> 29)) * k1;
-  }
-  /// Not 0.
-  [[nodiscard]] std::uint64_t value() const noexcept {
-    const std::uint64_t v = value_ ^ (value_ >> 32);
-    return v == 0 ? 1 : v;
-  }
-
- private:
-  static constexpr std::uint64_t k1 = 0x9fb2'1c65'1e98'df25ULL;
-  static constexpr std::uint64_t k2 = 0xd6e8'feb8'6659'fd93ULL;
-  static constexpr std::uint64_t k3 = 0xa076'1d64'78bd'642fULL;
-  std::uint64_t value_ = 0x2545'f491'4f6c'dd1dULL;
-};
-
-/// Everything in a plan that an engine acts on. Of a row of the block tables, its length and the blocks that were in no
-/// plan before it: the others were in an earlier digest. O(entries + new blocks + blocks to copy).
-template <class Plan>
-[[nodiscard]] std::uint64_t digest_of(const Plan& p, const kv::block_table& table) noexcept {
-  const auto number = [](auto count) noexcept { return static_cast<std::uint64_t>(count.count()); };
-  plan_digest d;
-  d.add(p.decode.size(), p.prefill.size(), number(p.computed), p.id);
-  for (const auto entries : {p.decode, p.prefill}) {
-    for (const auto& e : entries) {
-      const std::uint64_t row = e.row | static_cast<std::uint64_t>(table.size(e.row)) << 32;
-      const std::uint64_t kind = static_cast<std::uint64_t>(e.samples) | static_cast<std::uint64_t>(e.origin) << 1;
-      d.add(e.request->state().sequence, number(e.first), number(e.count) << 8 | kind,
-            row ^ std::rotl(number(e.lookahead), 52));
-      if (e.new_blocks == 0) continue;
-      d.add(e.new_blocks);
-      for (const kv::block_id b : table.row(e.row).last(e.new_blocks)) d.add(b);
-    }
-  }
-  for (const auto transfers : {p.swap_out, p.swap_in}) {
-    d.add(transfers.size());
-    for (const auto& t : transfers) {
-      d.add(t.request->state().sequence, t.first, t.device.size());
-      for (std::size_t i = 0; i != t.device.size(); ++i) d.add(t.device[i], t.host[i]);
-    }
-  }
-  d.add(p.fetch.size(), p.copies.size(), p.preempted.size(), p.outgrown.size());
-  for (const auto& t : p.fetch) {
-    d.add(t.request->state().sequence, t.first, t.device.size());
-    for (const kv::block_id b : t.device) d.add(b);
-  }
-  for (const kv::block_copy& c : p.copies) d.add(c.from, c.to);
-  for (const auto& v : p.preempted) d.add(v.request->state().sequence, static_cast<std::uint64_t>(v.mode));
-  for (const auto* r : p.outgrown) d.add(r->state().sequence);
-  for (const kv_demotion& t : p.demoted) d.add(t.device, t.host, 1);
-  if (!p.load.empty() || !p.late.empty()) {
-    d.add(p.load.size(), p.late.size());
-    for (const auto& t : p.load) {
-      d.add(t.request->state().sequence, t.first, t.device.size());
-      for (const kv::block_id b : t.device) d.add(b);
-    }
-    for (const auto& l : p.late) {
-      d.add(l.request == nullptr ? l.ticket : l.request->state().sequence, static_cast<std::uint64_t>(l.what));
-    }
-  }
-  return d.value();
-}
 
 }  // namespace detail
 

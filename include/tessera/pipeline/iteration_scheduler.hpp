@@ -20,6 +20,7 @@
 #include <tessera/pipeline/roster.hpp>
 #include <tessera/pipeline/settlement.hpp>
 #include <tessera/pipeline/step.hpp>
+#include <tessera/pipeline/step_frame.hpp>
 #include <tessera/pipeline/walk.hpp>
 #include <tessera/preempt/swap.hpp>
 #include <tessera/queue/ordered_queue.hpp>
@@ -244,7 +245,8 @@ class iteration_scheduler {
       return status::unknown_request;
     }
     if (s.life == lifecycle::resident ? plans_.has_open() : is_starting(r)) return status::busy;
-    if (!set_deadline(deadline_of::parked, r, deadline, at_deadline == park_end::fails)) return status::exhausted;
+    if (!roster_.deadlines.set(deadline_of::parked, r, deadline, at_deadline == park_end::fails))
+      return status::exhausted;
     if (!s.parked) roster_.park(r);
     return status::ok;
   }
@@ -273,7 +275,7 @@ class iteration_scheduler {
     if (s.life != lifecycle::waiting || !roster_.contains(r)) return status::unknown_request;
     if (is_starting(r) || s.expected != 0) return status::busy;
     if (n <= tokens{} || n >= s.length || s.host_head != no_index) return status::invalid;
-    if (!set_deadline(deadline_of::loading, r, deadline, false)) return status::exhausted;
+    if (!roster_.deadlines.set(deadline_of::loading, r, deadline, false)) return status::exhausted;
     roster_.expect_kv(r, n);
     return status::ok;
   }
@@ -300,7 +302,7 @@ class iteration_scheduler {
   /// `unknown_request` if it does not wait here, `exhausted` without room for the deadline (`limits.deadlines`).
   [[nodiscard]] status start_by(Request& r, time_point deadline) noexcept {
     if (r.state().life != lifecycle::waiting || !roster_.contains(r)) return status::unknown_request;
-    return set_deadline(deadline_of::waiting, r, deadline, false) ? status::ok : status::exhausted;
+    return roster_.deadlines.set(deadline_of::waiting, r, deadline, false) ? status::ok : status::exhausted;
   }
 
   /// As `evacuate(r)`, for a copy of its KV that is not done yet: its blocks are `draining`, and not handed out again
@@ -351,7 +353,8 @@ class iteration_scheduler {
         static_cast<const detail::rank_hook&>(child).is_linked()) {
       return status::busy;
     }
-    if (child.prompt != parent.prompt || child.max_output < tokens{} || !is_known(child)) return status::invalid;
+    if (child.prompt != parent.prompt || child.max_output < tokens{} || !detail::is_known_to(roster_.gate, child))
+      return status::invalid;
     if (!fits(parent.state().length, max(child.max_output - parent.generated(), tokens{}))) return status::never_fits;
     if (roster_.residents.size() + roster_.suspended.size() + roster_.draining >= limits_.residents) {
       return status::exhausted;
@@ -399,12 +402,12 @@ class iteration_scheduler {
       return {};
     }
     settling().close();
-    detail::step<Request>& s = begin(l, now);
+    step& s = detail::begin_step(roster_, plans_, l, limits_.residents, now);
     planning p{limits_, longest_, config_, roster_, s};
     detail::walk(p);
     detail::top_up(p);
     if (l.lookahead > tokens{}) detail::give_lookahead(p);
-    return finish_plan(s);
+    return detail::show_step<plan_type>(tables_, roster_.kv.tables(), s, plans_.oldest().id);
   }
 
   /// Settles the oldest plan in flight, which was run. `outcomes[i]` belongs to `p[i]`: decode entries, then prefill
@@ -537,15 +540,7 @@ class iteration_scheduler {
         tables_{memory, ledger::table_limits(l)},
         plans_{memory, l} {
     roster_.keep_draft_blocks = c.keep_draft_blocks;
-    TESSERA_ASSERT(l.plans_in_flight > 0, "one plan at least is in flight");
-    TESSERA_ASSERT(!ledger::slides || c.chunked_prefill, "windows free their blocks between chunks of a prompt");
-    TESSERA_ASSERT(l.block_size > tokens{0} && l.residents > 0 && l.blocks > 0 && l.requests > 0, "empty limits");
-    TESSERA_ASSERT(l.max_length >= tokens{}, "negative max_length");
-    TESSERA_ASSERT(detail::is_possible(c.order), "a value of the order cannot be meant");
-    TESSERA_ASSERT(detail::is_possible(c.preempt), "a value of the preemption policy cannot be meant");
-    TESSERA_ASSERT(detail::is_possible(c.admit), "a value of the admission policy cannot be meant");
-    TESSERA_ASSERT(detail::is_possible(c.gate), "a value of the gate cannot be meant");
-    TESSERA_ASSERT(detail::is_possible(c.draft), "a value of the draft policy cannot be meant");
+    detail::require_possible<ledger::slides>(l, c);
     if constexpr (detail::gate_is_set_up<Gate>) roster_.gate.set_up(roster_.kv.block_size());
   }
 
@@ -565,20 +560,12 @@ class iteration_scheduler {
     if (p.computed < tokens{0} || p.computed >= p.length) return status::invalid;
     if (p.reasoning < tokens{0} || p.reasoning > p.length - r.prompt) return status::invalid;
     if (!ledger::travels && p.computed != tokens{}) return status::invalid;
-    if (!is_known(r)) return status::invalid;
+    if (!detail::is_known_to(roster_.gate, r)) return status::invalid;
     const tokens to_come = max(r.max_output - (p.length - r.prompt), tokens{0});
     if (!fits(p.length, to_come)) return status::never_fits;
     if (roster_.kv.names_too_much(r, p.length)) return status::invalid;
     if (roster_.waiting.size() + roster_.parked.size() >= limits_.requests) return status::queue_full;
     return status::accepted;
-  }
-  /// Whether the gate can account for it.
-  [[nodiscard]] bool is_known(const Request& r) const noexcept {
-    if constexpr (detail::gate_knows_some<Gate, Request>) {
-      return roster_.gate.knows(r);
-    } else {
-      return true;
-    }
   }
   /// Whether something else writes to its blocks.
   [[nodiscard]] static bool is_loading(const Request& r) noexcept {
@@ -588,18 +575,6 @@ class iteration_scheduler {
   [[nodiscard]] bool is_starting(const Request& r) const noexcept {
     return plans_.has_open() && r.state().life == lifecycle::waiting && plans_.latest().has_mark(r, plan_mark::runs);
   }
-  /// A deadline of a request, in place of the one of that kind that it may have. False if there is no room.
-  [[nodiscard]] bool set_deadline(deadline_of what, Request& r, time_point when, bool fails) noexcept {
-    auto& all = roster_.deadlines;
-    auto* const before = all.empty() ? nullptr : all.find(what, r.state().sequence);
-    if (before == nullptr && when != time_point::never() && all.full()) return false;
-    if (before != nullptr) all.erase(*before);
-    if (when == time_point::never()) return true;
-    auto& e = all.add(what, r.state().sequence, when);
-    e.request = &r;
-    e.fails = fails;
-    return true;
-  }
   /// `as`: what becomes of a request whose blocks are held until the copy is done.
   [[nodiscard]] status drain(Request& r, lifecycle as, time_point deadline, std::uint64_t& ticket) noexcept {
     if (!roster_.contains(r) || r.state().row == no_index) return status::unknown_request;
@@ -608,90 +583,6 @@ class iteration_scheduler {
     ticket = ++tickets_;
     roster_.drain(r, as, ticket, deadline);
     return status::ok;
-  }
-
-  [[nodiscard]] step& begin(const step_limits& l, time_point now) noexcept {
-    step& s = plans_.push();
-    s.late.clear();
-    if (roster_.deadlines.due(now) != nullptr) [[unlikely]]
-      settling().pass_deadlines(now, s);
-    roster_.advance(now);
-    s.limits = l;
-    s.budget = l.token_budget;
-    s.prefill_left = l.prefill_budget > tokens{} ? l.prefill_budget : l.token_budget;
-    s.drafts = tokens{};
-    s.max_batch = l.max_batch < limits_.residents ? l.max_batch : limits_.residents;
-    s.starts = l.max_starts;
-    s.next = 0;
-    s.kept = roster_.residents.size();
-    s.obtainable = capacity();
-    s.promised = blocks{};
-    s.blocked = 0;
-    s.stopped = wait_reason::none;
-    s.seen = roster_.next_sequence;
-    s.refused_before = roster_.refused;
-    s.refused_request_before = roster_.refused_request;
-    s.bookmark_before = roster_.residents.bookmark();
-    s.decode.clear();
-    s.prefill.clear();
-    s.decode_at.clear();
-    s.prefill_at.clear();
-    s.admitted.clear();
-    s.first_guest = ~std::size_t{0};
-    s.outgrown.clear();
-    s.load.clear();
-    s.load_after = 0;
-    s.skipped.clear();
-    s.held_for_prefix.clear();
-    find_leaders(s);
-    if constexpr (detail::gate_counts<Gate>) roster_.gate.begin();
-    std::uint64_t before = 0;
-    plans_.for_each([&](const step& p) noexcept { before = &p != &s ? p.id : before; });  // oldest first
-    roster_.kv.begin(s.moves, s.id, before);
-    return s;
-  }
-
-  /// Prompts that the plans in flight compute: what comes of them is found soon.
-  void find_leaders(const step& planned) noexcept {
-    if constexpr (ledger::shares) {
-      roster_.leaders.begin();
-      if (roster_.waiting.empty()) return;
-      plans_.for_each([&](const step& s) noexcept {
-        if (&s == &planned) return;
-        for (const scheduled<Request>& e : s.prefill) {
-          // What has ended, or has lost its blocks, publishes nothing.
-          const auto& state = e.request->state();
-          if (state.ends_as == lifecycle::idle && state.row == e.row) roster_.leads(*e.request, e.first);
-        }
-      });
-    } else {
-      static_cast<void>(planned);
-    }
-  }
-
-  [[nodiscard]] plan_type finish_plan(const step& s) noexcept {
-    auto& table = roster_.kv.tables();
-    tables_.begin();
-    for (const auto* entries : {&s.decode, &s.prefill}) {
-      for (const scheduled<Request>& e : *entries) {
-        tables_.add(table, e.row, e.first + e.count + e.lookahead, e.new_blocks);
-      }
-    }
-    return {.decode = s.decode,
-            .prefill = s.prefill,
-            .swap_out = s.moves.swap_out,
-            .demoted = s.moves.demoted,
-            .copies = s.moves.copies,
-            .swap_in = s.moves.swap_in,
-            .fetch = s.moves.fetch,
-            .load = s.load,
-            .load_after = s.load_after >= plans_.oldest().id ? s.load_after : 0,
-            .preempted = s.moves.victims,
-            .outgrown = s.outgrown,
-            .late = s.late,
-            .tables = tables_.view(table),
-            .computed = s.limits.token_budget - s.budget - s.drafts,
-            .id = s.id};
   }
 
   limits limits_;

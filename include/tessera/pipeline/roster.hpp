@@ -12,21 +12,18 @@
 #include <tessera/pipeline/prefix_leaders.hpp>
 #include <tessera/pipeline/refusal.hpp>
 #include <tessera/pipeline/resident_set.hpp>
-#include <tessera/queue/class_queue.hpp>
+#include <tessera/pipeline/waiting_queue.hpp>
 #include <tessera/queue/ordered_queue.hpp>
 
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <type_traits>
+
+/// @file
+/// How requests come to a scheduler, go, and change from waiting to resident to suspended.
 
 TESSERA_NAMESPACE_BEGIN
 namespace detail {
-
-/// The queue of waiting requests: by class if the gate sees classes.
-template <schedulable Request, class Order, class Gate>
-using waiting_queue = std::conditional_t<gate_has_classes<Gate, Request>, class_queue<Request, Order, Gate>,
-                                         ordered_queue<Request, Order>>;
 
 /// The requests of one instance, each waiting, resident or suspended, with the KV that it holds; and the ways from one
 /// to the other, for good. Knows nothing of a step's limits, nor of who is chosen for it. Tells the refusal that is
@@ -52,12 +49,12 @@ struct roster {
         .add_bytes(fixed_vector<std::uint32_t>::required_bytes(l.residents))
         .add_bytes(detail::deadlines<Request>::required_bytes(l.deadlines))
         .add_bytes(prefix_leaders<Request, hash>::required_bytes(most_prompts(l)))
-        .add_bytes(waiting_bytes(l))
+        .add_bytes(waiting_bytes<Request, Order, Gate>(l))
         .bytes();
   }
 
   roster(arena& memory, const limits& l, const Order& order, const Gate& g) noexcept
-      : waiting(make_waiting(memory, l, order, gate)),
+      : waiting(make_waiting<Request>(memory, l, order, gate)),
         kv{memory, l},
         residents{memory, l.residents, waiting.discipline()},
         left_rows{memory, l.residents},
@@ -68,62 +65,6 @@ struct roster {
   /// Prompts in the plans in flight, and in the one that is being made.
   [[nodiscard]] static constexpr std::size_t most_prompts(const limits& l) noexcept {
     return ledger::shares ? l.residents * l.plans_in_flight : 0;
-  }
-  /// A request that computes its prompt, from `first` on, leads those that begin alike.
-  void leads(const Request& r, tokens first) noexcept {
-    if constexpr (ledger::shares) {
-      const hash* const next = kv.next_hash(r, first);
-      if (next == nullptr) return;
-      leaders.add(*next, r, [this](const Request& a, const Request& b) noexcept { return discipline().before(a, b); });
-    } else {
-      static_cast<void>(r), static_cast<void>(first);
-    }
-  }
-  /// Whether one that ranks before `r` computes what it lacks behind its first `n` tokens.
-  [[nodiscard]] bool follows(const Request& r, tokens n) noexcept {
-    if constexpr (ledger::shares) {
-      const hash* const next = kv.next_wanted(r, n);
-      if (next == nullptr) return false;
-      const Request* const leader = leaders.of(*next);
-      return leader != nullptr && discipline().before(*leader, r);
-    } else {
-      static_cast<void>(r), static_cast<void>(n);
-      return false;
-    }
-  }
-  /// The same of one that did when it was looked at last, when `known` blocks were known: what has become known since
-  /// is counted on. So it is not matched in each plan. Whatever was evicted meanwhile, the answer is right if it is
-  /// yes: a leader holds all that comes before the block that it computes. O(blocks that have become known).
-  [[nodiscard]] bool follows_still(const Request& r, std::uint32_t& known) noexcept {
-    if constexpr (ledger::shares) {
-      if (known == 0 || known == ledger::keeps_to_itself) return false;
-      const hash* next = kv.next_wanted(r, kv.block_size() * static_cast<std::int64_t>(known));
-      for (; next != nullptr && kv.knows(*next); ++known) {
-        next = kv.next_wanted(r, kv.block_size() * (std::int64_t{1} + known));
-      }
-      return next != nullptr && follows(r, kv.block_size() * static_cast<std::int64_t>(known));
-    } else {
-      static_cast<void>(r), static_cast<void>(known);
-      return false;
-    }
-  }
-  /// Who is preempted waits again, however many wait.
-  [[nodiscard]] static constexpr std::size_t most_waiting(const limits& l) noexcept { return l.requests + l.residents; }
-  [[nodiscard]] static constexpr std::size_t waiting_bytes(const limits& l) noexcept {
-    if constexpr (gate_has_classes<Gate, Request>) {
-      return waiting_queue::required_bytes(most_waiting(l));
-    } else {
-      return 0;
-    }
-  }
-  /// `g` need not be constructed yet.
-  [[nodiscard]] static waiting_queue make_waiting(arena& memory, const limits& l, const Order& order,
-                                                  const Gate& g) noexcept {
-    if constexpr (gate_has_classes<Gate, Request>) {
-      return waiting_queue{memory, most_waiting(l), order, g};
-    } else {
-      return waiting_queue{order};
-    }
   }
 
   static state& state_of(Request& r) noexcept { return request_access::state(r); }

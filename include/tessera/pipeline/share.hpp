@@ -115,7 +115,7 @@ void schedule(Planning& p, typename Planning::request& r, tokens first, tokens c
     step.decode_at.push_back(at);
   } else {
     step.prefill_left -= count;
-    p.roster.leads(r, first);
+    leads_prefix(p.roster, r, first);
     step.prefill.push_back(entry);
     step.prefill_at.push_back(at);
   }

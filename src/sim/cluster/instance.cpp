@@ -2,7 +2,7 @@
 #include <tessera/order/two_phase.hpp>
 #include <tessera/pacing/slo.hpp>
 #include <tessera/sim/cluster/instance.hpp>
-#include <tessera/sim/report/tenant_shares.hpp>
+#include <tessera/sim/measure/tenant_shares.hpp>
 
 #include <algorithm>
 #include <chrono>

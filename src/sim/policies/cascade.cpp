@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "published.hpp"
 
-#include <tessera/sim/policies/cascade.hpp>
-#include <tessera/sim/policies/cascade_plan.hpp>
+#include <tessera/sim/planning/cascade_plan.hpp>
+#include <tessera/sim/systems/cascade.hpp>
 
 #include <memory>
 #include <span>

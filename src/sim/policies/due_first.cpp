@@ -7,10 +7,10 @@
 #include <tessera/kv/evict_by_time.hpp>
 #include <tessera/rank/program_length.hpp>
 #include <tessera/sim/cluster/turns.hpp>
-#include <tessera/sim/policies/best_layout.hpp>
+#include <tessera/sim/planning/best_layout.hpp>
+#include <tessera/sim/planning/step_bounds.hpp>
 #include <tessera/sim/policies/due_first.hpp>
-#include <tessera/sim/policies/replanning.hpp>
-#include <tessera/sim/policies/step_bounds.hpp>
+#include <tessera/sim/systems/replanning.hpp>
 
 #include <algorithm>
 #include <cstddef>

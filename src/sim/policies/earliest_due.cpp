@@ -2,7 +2,7 @@
 #include "published.hpp"
 
 #include <tessera/compose/due_first.hpp>
-#include <tessera/sim/policies/learned_lengths.hpp>
+#include <tessera/sim/traffic/learned_lengths.hpp>
 
 #include <span>
 #include <string>

@@ -3,7 +3,7 @@
 
 #include <tessera/compose/fcfs.hpp>
 #include <tessera/placement/round_robin.hpp>
-#include <tessera/sim/policies/step_bounds.hpp>
+#include <tessera/sim/planning/step_bounds.hpp>
 
 #include <span>
 #include <string>

@@ -4,7 +4,7 @@
 #include <tessera/compose/fcfs.hpp>
 #include <tessera/kv/evict_by_time.hpp>
 #include <tessera/kv/prefix_cache.hpp>
-#include <tessera/sim/policies/usual_think.hpp>
+#include <tessera/sim/traffic/usual_think.hpp>
 
 #include <span>
 #include <string>

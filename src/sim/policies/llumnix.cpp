@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "published.hpp"
 
-#include <tessera/sim/policies/llumnix.hpp>
+#include <tessera/sim/systems/llumnix.hpp>
 
 #include <memory>
 #include <span>

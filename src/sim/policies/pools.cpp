@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "published.hpp"
 
-#include <tessera/sim/policies/disaggregated.hpp>
+#include <tessera/sim/systems/disaggregated.hpp>
 
 #include <memory>
 #include <span>

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include <tessera/sim/input/trace_row.hpp>
+#include <tessera/sim/measure/request_record.hpp>
+#include <tessera/sim/measure/slo.hpp>
 #include <tessera/sim/model/step_time.hpp>
 #include <tessera/sim/report/alone.hpp>
-#include <tessera/sim/report/request_record.hpp>
-#include <tessera/sim/report/slo.hpp>
 
 #include <fmt/format.h>
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include <tessera/sim/cluster/run_watcher.hpp>
 #include <tessera/sim/error.hpp>
+#include <tessera/sim/measure/metrics.hpp>
 #include <tessera/sim/report/explanation.hpp>
-#include <tessera/sim/report/metrics.hpp>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>

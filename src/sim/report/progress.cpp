@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include <tessera/config.hpp>
-#include <tessera/sim/report/distribution.hpp>
+#include <tessera/sim/measure/distribution.hpp>
 #include <tessera/sim/report/progress.hpp>
 
 #include <fmt/format.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include <tessera/sim/report/distribution.hpp>
+#include <tessera/sim/measure/distribution.hpp>
 #include <tessera/sim/report/replicates.hpp>
 
 #include <boost/math/distributions/students_t.hpp>

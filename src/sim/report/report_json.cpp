@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include <tessera/sim/input/json_text.hpp>
-#include <tessera/sim/report/metrics.hpp>
+#include <tessera/sim/measure/metrics.hpp>
 #include <tessera/sim/report/replicates.hpp>
 #include <tessera/sim/report/report_json.hpp>
 

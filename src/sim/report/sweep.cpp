@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include <tessera/sim/error.hpp>
 #include <tessera/sim/input/split_list.hpp>
+#include <tessera/sim/report/plots.hpp>
 #include <tessera/sim/report/report.hpp>
 #include <tessera/sim/report/sweep.hpp>
 

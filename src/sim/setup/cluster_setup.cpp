@@ -6,11 +6,11 @@
 #include <tessera/sim/error.hpp>
 #include <tessera/sim/input/split_list.hpp>
 #include <tessera/sim/input/trace_row.hpp>
+#include <tessera/sim/measure/slo.hpp>
 #include <tessera/sim/model/profile_file.hpp>
 #include <tessera/sim/model/step_time.hpp>
 #include <tessera/sim/policies/placements.hpp>
 #include <tessera/sim/policies/policy.hpp>
-#include <tessera/sim/report/slo.hpp>
 #include <tessera/sim/setup/cluster_setup.hpp>
 #include <tessera/sim/setup/setting.hpp>
 

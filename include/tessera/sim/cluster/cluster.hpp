@@ -15,7 +15,7 @@
 #include <tessera/sim/cluster/run_watcher.hpp>
 #include <tessera/sim/cluster/turns.hpp>
 #include <tessera/sim/input/trace_row.hpp>
-#include <tessera/sim/report/metrics.hpp>
+#include <tessera/sim/measure/metrics.hpp>
 
 #include <compare>
 #include <cstddef>

@@ -7,7 +7,7 @@
 #include <tessera/sim/cluster/pool_sizes.hpp>
 #include <tessera/sim/cluster/routing.hpp>
 #include <tessera/sim/cluster/run_watcher.hpp>
-#include <tessera/sim/report/promise.hpp>
+#include <tessera/sim/measure/promise.hpp>
 
 #include <cstddef>
 #include <cstdint>

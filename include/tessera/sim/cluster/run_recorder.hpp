@@ -2,7 +2,7 @@
 #pragma once
 
 #include <tessera/sim/cluster/instance.hpp>
-#include <tessera/sim/report/metrics.hpp>
+#include <tessera/sim/measure/metrics.hpp>
 
 #include <algorithm>
 #include <cmath>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
-#include <tessera/sim/policies/due_first_config.hpp>
+#include <tessera/sim/planning/due_first_config.hpp>
 #include <tessera/sim/policies/policy.hpp>
 
 #include <span>

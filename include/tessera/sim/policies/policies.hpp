@@ -2,9 +2,9 @@
 #pragma once
 
 #include <tessera/sim/cluster/pool_sizes.hpp>
-#include <tessera/sim/policies/due_first_config.hpp>
+#include <tessera/sim/planning/due_first_config.hpp>
 #include <tessera/sim/policies/policy.hpp>
-#include <tessera/sim/policies/usual_think.hpp>
+#include <tessera/sim/traffic/usual_think.hpp>
 
 #include <cstddef>
 #include <cstdint>

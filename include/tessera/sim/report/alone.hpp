@@ -2,9 +2,9 @@
 #pragma once
 
 #include <tessera/sim/input/trace_row.hpp>
+#include <tessera/sim/measure/request_record.hpp>
+#include <tessera/sim/measure/slo.hpp>
 #include <tessera/sim/model/step_time.hpp>
-#include <tessera/sim/report/request_record.hpp>
-#include <tessera/sim/report/slo.hpp>
 
 #include <cstddef>
 #include <cstdint>

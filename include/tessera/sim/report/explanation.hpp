@@ -3,7 +3,7 @@
 
 #include <tessera/sim/cluster/run_watcher.hpp>
 #include <tessera/sim/error.hpp>
-#include <tessera/sim/report/metrics.hpp>
+#include <tessera/sim/measure/metrics.hpp>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>

@@ -2,7 +2,7 @@
 #pragma once
 
 #include <tessera/config.hpp>
-#include <tessera/sim/report/distribution.hpp>
+#include <tessera/sim/measure/distribution.hpp>
 
 #include <fmt/format.h>
 

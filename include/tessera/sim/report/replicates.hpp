@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
-#include <tessera/sim/report/distribution.hpp>
+#include <tessera/sim/measure/distribution.hpp>
 
 #include <atomic>
 #include <cstddef>

@@ -2,7 +2,7 @@
 #pragma once
 
 #include <tessera/sim/input/json_text.hpp>
-#include <tessera/sim/report/metrics.hpp>
+#include <tessera/sim/measure/metrics.hpp>
 #include <tessera/sim/report/replicates.hpp>
 
 #include <nlohmann/json.hpp>

@@ -23,8 +23,9 @@ from typing import NamedTuple
 
 from tessera import _fleet
 from tessera._fleet import Ledger, PrefixIndex, Retries, Stitch, takes
+from tessera.fleet.replica import AtFault, Call, Died, Failure, Patience, Piece, Refused, Unreachable
 from tessera.fleet.router import Report, Router
-from tessera.fleet.session import AtFault, Call, Died, Failure, Patience, Piece, Refused, Session, Unreachable
+from tessera.fleet.session import Session
 from tessera.fleet.values import Load
 
 __all__ = [

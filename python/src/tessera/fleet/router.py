@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from tessera import _fleet
-from tessera.fleet.session import Patience, Refused, Replica, Session, wake, within
+from tessera.fleet.replica import Patience, Refused, Replica
+from tessera.fleet.session import Session, wake, within
 from tessera.fleet.values import Load
 
 logger = logging.getLogger(__name__)

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <tessera/control/flow_controller.hpp>
+#include <tessera/core/clock.hpp>
+#include <tessera/core/units.hpp>
+#include <tessera/fleet/report.hpp>
+#include <tessera/placement/phasor_router.hpp>
+#include <tessera/request/state.hpp>
+
+#include <cstddef>
+
+/// @file
+/// What `fleet::ledger` is told of replicas and requests, what it answers, and how it is set up.
+
+TESSERA_NAMESPACE_BEGIN
+namespace fleet {
+
+/// What a replica is, as it joins.
+struct replica {
+  blocks capacity{};                          ///< Its KV blocks.
+  control::role role = control::role::mixed;  ///< What it does.
+  bool elastic = false;                       ///< It may be given another role, see `control::worker`.
+  placement::prefill_worker prefill{.cost = {}, .budget = {}};  ///< For Phi_T; without a budget that is 1.
+};
+
+/// What a request is when it is placed.
+struct arrival {
+  tokens prompt{};  ///< Tokens that it has: the prompt, and after a death what the user has got.
+  tokens cached{};  ///< Of these, what is in the replica's prefix cache: it neither computes nor takes blocks for them.
+  phase starts_in = phase::answering;  ///< Whether it reasons first.
+};
+
+/// A request that is to go on elsewhere.
+struct move {
+  request_id request = 0;        ///< Which.
+  replica_id from = no_replica;  ///< Where it runs.
+  replica_id to = no_replica;    ///< Where its room is reserved.
+  tokens length{};               ///< Its tokens, as far as was heard.
+  blocks size{};                 ///< Blocks for them.
+
+  /// Memberwise.
+  friend constexpr bool operator==(const move&, const move&) noexcept = default;
+};
+
+/// A request whose replica is dead.
+struct orphan {
+  request_id request = 0;             ///< Which.
+  replica_id on = no_replica;         ///< What is dead.
+  tokens generated{};                 ///< Tokens that were heard of it there.
+  replica_id elsewhere = no_replica;  ///< Where it was on its way to; its room there stays reserved.
+
+  /// Memberwise.
+  friend constexpr bool operator==(const orphan&, const orphan&) noexcept = default;
+};
+
+/// How a router keeps its book.
+template <clock_policy Clock = seconds_clock>
+struct ledger_settings {
+  using duration = basic_duration<Clock>;  ///< A length of time on that clock.
+
+  tokens block_size{16};                                           ///< Of a KV block.
+  duration lease = tessera::detail::milliseconds<Clock, 60'000>;   ///< A request that nobody has named for so long is
+                                                                   ///< given back.
+  duration silence = tessera::detail::milliseconds<Clock, 5'000>;  ///< A replica that has not reported for so long is
+                                                                   ///< not shown to policies, unless none has.
+  duration rest = tessera::detail::milliseconds<Clock, 2'000>;     ///< Between two moves of a request.
+  std::size_t moving = 8;                                          ///< Requests that move at a time, at most.
+  blocks tight{};       ///< A replica with fewer free blocks gives requests away; 0: none does by itself.
+  blocks demand{};      ///< Fewer free blocks than this are stranded, see `headroom::reference_demand`.
+  tokens quantum{500};  ///< An answer that is no longer is fresh (PASCAL's a_i).
+};
+
+/// What there must be room for in a ledger; fixed at construction.
+struct ledger_limits {
+  std::size_t replicas = 64;        ///< Numbers are below this.
+  std::size_t reservations = 4096;  ///< Requests at a time; one that moves, or is tried twice, counts twice.
+  std::size_t moves = 16;           ///< Most moves that one call proposes.
+};
+
+}  // namespace fleet
+TESSERA_NAMESPACE_END

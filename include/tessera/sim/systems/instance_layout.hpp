@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <tessera/sim/cluster/pool_sizes.hpp>
+#include <tessera/sim/systems/cascade.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+TESSERA_NAMESPACE_BEGIN
+namespace sim {
+
+/// How instances share the work.
+enum class layout_kind : std::uint8_t {
+  together,  ///< Each does everything.
+  stages,    ///< By length: `cascade`.
+  pools,     ///< Prompts and decodes apart: `disaggregated`.
+};
+
+/// As tables call it.
+[[nodiscard]] constexpr std::string_view to_string(layout_kind k) noexcept {
+  switch (k) {
+    case layout_kind::together: return "headroom";
+    case layout_kind::stages: return "stages";
+    case layout_kind::pools: return "pools";
+  }
+  return "?";
+}
+
+/// A layout of all instances, and why it was chosen.
+struct instance_layout {
+  layout_kind kind = layout_kind::together;  ///< Which of the following is read.
+  cascade::config stages{};                  ///< Of `layout_kind::stages`.
+  pool_sizes pools{};                        ///< Of `layout_kind::pools`.
+  std::vector<tokens> bounds{};  ///< By instance: of the prompts in a step. Empty: the usual ones, in stages
+                                 ///< none. In pools of those who were there before.
+  bool tried = true;             ///< False: too little was known to try pools.
+  std::string why{};             ///< In words.
+};
+
+/// Whether one is as good as the other, so that a change is not worth it: the same pools, or bounds, or as many stages
+/// of the same kind, whose boundaries are within a quarter and which differ by an instance at most, with the same
+/// bounds.
+[[nodiscard]] inline bool alike(const instance_layout& a, const instance_layout& b) {
+  if (a.kind != b.kind) return false;
+  // Of pools the bounds are for those alone who were there before.
+  if (a.kind == layout_kind::pools) return a.pools == b.pools;
+  if (a.bounds != b.bounds) return false;
+  if (a.kind == layout_kind::together) return true;
+  if (a.stages.backlog_weight != b.stages.backlog_weight) return false;
+  return std::equal(a.stages.stages.begin(), a.stages.stages.end(), b.stages.stages.begin(), b.stages.stages.end(),
+                    [](const partition::stage& x, const partition::stage& y) {
+                      const auto from_x = static_cast<double>(x.from.count());
+                      const auto from_y = static_cast<double>(y.from.count());
+                      const std::size_t most = std::max(x.instances, y.instances);
+                      return from_x <= 1.25 * from_y && from_y <= 1.25 * from_x &&
+                             most - std::min(x.instances, y.instances) <= 1;
+                    });
+}
+
+}  // namespace sim
+TESSERA_NAMESPACE_END

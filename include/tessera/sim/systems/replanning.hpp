@@ -1,0 +1,466 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <tessera/core/units.hpp>
+#include <tessera/rank/length_shift.hpp>
+#include <tessera/sim/cluster/cluster.hpp>
+#include <tessera/sim/measure/load_verdict.hpp>
+#include <tessera/sim/systems/by_headroom.hpp>
+#include <tessera/sim/systems/cascade.hpp>
+#include <tessera/sim/systems/disaggregated.hpp>
+#include <tessera/sim/systems/instance_layout.hpp>
+#include <tessera/sim/traffic/learned_lengths.hpp>
+#include <tessera/sim/traffic/traffic_window.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+TESSERA_NAMESPACE_BEGIN
+namespace sim {
+
+/// What a plan is made from.
+struct seen_traffic {
+  std::span<const trace_row> rows;  ///< The requests that are remembered: see `traffic_window::rows`.
+  double rate = 0;                  ///< Requests a second.
+  double lately = 0;                ///< In the last seconds; 0 if these were few.
+  std::size_t ended = 0;            ///< Of the rows.
+  std::size_t here = 0;             ///< Requests that are being served.
+  bool held = false;                ///< Whether they are always so many: who ends is followed by another.
+  bool behind = false;              ///< Whether the queue grows.
+};
+
+/// A control that observes the traffic, learns what to expect of it, and gives the instances another layout when one is
+/// expected to pay. It begins with what a history says, if there is one, else with none: placement by headroom, and no
+/// expectations.
+///
+/// It plans when so much is known that something can be said (`first_plan`, `first_window`), again whenever twice as
+/// many have arrived as at the last plan, and when there is a reason to:
+/// - the *lengths* of the newer half of the window, or its scores, have shifted against those of the older half
+///   (`traffic_window::find_shift`): the older half is forgotten, as soon as enough of the newer have ended;
+/// - the *rate* is not what was planned for, by a third;
+/// - it *falls behind*: the queue has grown for `patience` looks (`find_trend`, as `judge_load` does it) and more than
+///   one of twenty that arrived meanwhile waits. If that changes nothing, it looks twice as long the next time.
+///
+/// What a layout is expected to gain is the planner's business, which `plan` is; it is told of the layout that there is
+/// and asks more of another, and stages or pools are given up when two plans in a row say so, or pools when one does
+/// that was made because it falls behind or more come. When the layout changes, requests that are on their way stay
+/// where they were; those that run go on where they are, or move as the new layout has them move; new ones go by the
+/// new layout.
+///
+/// A look each second is O(instances + 1,024 requests that came last); the lengths are looked at anew, O(n log n) in
+/// the window, for every eighth of it that arrives; a plan is O(n log n) and what the planner takes. Measures: `plans`,
+/// `layouts` (begun), `shifts`.
+class replanning : public cluster_control {
+ public:
+  /// Parameters.
+  struct config {
+    prefill_model model{};          ///< For placement by headroom and for pools.
+    bool by_headroom = true;        ///< Otherwise new requests go to the least load while they are together.
+    bool predicts = true;           ///< Scores are looked at.
+    std::vector<tokens> bounds{};   ///< By instance: of the prompts in a step, together. 0: none.
+    std::size_t window = 16'384;    ///< Requests that are remembered. At least 4.
+    std::size_t first_plan = 4;     ///< Requests that have ended of those that a plan is made from,
+    std::size_t first_window = 64;  ///< and requests that have arrived, or as many as are remembered.
+    double look_s = 1;              ///< Between two looks.
+    std::size_t patience = 16;      ///< Looks that a queue grows before it is acted upon.
+    double rate_changes = 4.0 / 3;  ///< By this factor, up or down.
+  };
+  /// Finds a layout for traffic; `now` is the present one. The answer says why.
+  using planner = std::function<instance_layout(const seen_traffic& seen, const instance_layout& now)>;
+
+  /// @param lengths what it learns; must outlive it. @param history earlier requests of the same traffic, may be empty.
+  /// @param plan says what is best.
+  replanning(config c, learned_lengths& lengths, std::span<const trace_row> history, planner plan)
+      : config_{std::move(c)},
+        lengths_{&lengths},
+        window_{config_.window},
+        history_{history.begin(), history.end()},
+        plan_{std::move(plan)},
+        running_{together()} {}
+
+  /// Called once, before the first event.
+  void starts(cluster& c) override {
+    window_.starts(c.requests().size());
+    window_.remember(history_, c.now_s());
+    given_ = window_.size();
+    if (history_.empty()) {
+      begin(c, {});
+    } else {
+      plan(c, "a history is given");
+    }
+    c.call_after(config_.look_s, 0);
+  }
+
+  /// The instance that a request which has just arrived goes to.
+  [[nodiscard]] std::size_t place(cluster& c, const request& arrived) override {
+    request& r = c.requests()[arrived.index];
+    if (window_.arrived(r, r.score, c.now_s())) {
+      ++arrivals_;
+      if (plans_ == 0) expect_by_order(r.score);
+      r.score = lengths_->expected_of(r.score, r.prompt);
+    }
+    const turn_of t{c, life_};
+    return running_->place(c, arrived);
+  }
+
+  // What else happens is the present layout's business. What ends is told to the window, too.
+
+  /// `r` begins to answer.
+  void answers(cluster& c, request& r) override {
+    const turn_of t{c, life_};
+    running_->answers(c, r);
+  }
+  /// `r` has its first token.
+  void prefilled(cluster& c, request& r) override {
+    const turn_of t{c, life_};
+    running_->prefilled(c, r);
+  }
+  /// `r` has arrived with its KV.
+  void moved(cluster& c, request& r) override {
+    const turn_of t{c, life_};
+    running_->moved(c, r);
+  }
+  /// The KV of `r` is at its destination: it goes on there when the layout likes.
+  void arrived(cluster& c, request& r) override {
+    const turn_of t{c, life_};
+    running_->arrived(c, r);
+  }
+  /// `r` stays where it is.
+  void migration_failed(cluster& c, request& r) override {
+    const turn_of t{c, life_};
+    running_->migration_failed(c, r);
+  }
+  /// `r` has ended.
+  void finished(cluster& c, request& r) override {
+    ++gone_;
+    count_for_program(r);
+    window_.ended(r);
+    const turn_of t{c, life_};
+    running_->finished(c, r);
+  }
+  /// `r` was refused.
+  void rejected(cluster& c, request& r) override {
+    ++gone_;
+    count_for_program(r);
+    window_.refused(r);
+    const turn_of t{c, life_};
+    running_->rejected(c, r);
+  }
+  /// The instance of `r` has died.
+  void lost(cluster& c, request& r) override {
+    const turn_of t{c, life_};
+    running_->lost(c, r);
+  }
+  /// That instance `i` is dead has become known.
+  void failed(cluster& c, std::size_t i) override {
+    const turn_of t{c, life_};
+    running_->failed(c, i);
+  }
+  /// Instance `i` is back.
+  void returned(cluster& c, std::size_t i) override {
+    const turn_of t{c, life_};
+    running_->returned(c, i);
+  }
+  /// Instance `i` is between two steps.
+  void step_ended(cluster& c, std::size_t i) override {
+    const turn_of t{c, life_};
+    running_->step_ended(c, i);
+  }
+  /// A look, or an alarm of the layout.
+  void alarm(cluster& c, std::uint64_t what) override {
+    if (c.alarm_is_of() == 0) {
+      look_around(c);
+      return c.call_after(config_.look_s, 0);
+    }
+    if (c.alarm_is_of() != life_) return;  // of a layout that is no more
+    const turn_of t{c, life_};
+    running_->alarm(c, what);
+  }
+  /// Called once, after the last event.
+  void ended(cluster& c, run_result& result) override {
+    const turn_of t{c, life_};
+    running_->ended(c, result);
+    result.measures["plans"] = static_cast<double>(plans_);
+    result.measures["layouts"] = static_cast<double>(life_);
+    result.measures["shifts"] = static_cast<double>(shifts_);
+    result.numbers.placement = placement_;
+  }
+
+ private:
+  using apart = disaggregated<phasor_control>;
+  using least = decltype(by_least_load());
+
+  /// While the present layout is told something: its alarms are told from those of the layouts before and after it.
+  /// Looks are of number 0, which no layout has.
+  class turn_of {
+   public:
+    turn_of(cluster& c, std::uint64_t life) noexcept : c_{&c}, before_{c.alarms_are_of(life)} {}
+    turn_of(const turn_of&) = delete;
+    turn_of& operator=(const turn_of&) = delete;
+    ~turn_of() { c_->alarms_are_of(before_); }
+
+   private:
+    cluster* c_;
+    std::uint64_t before_;
+  };
+
+  static constexpr double sure = 2.33;     // one in a hundred
+  static constexpr double matters = 0.01;  // of those that arrive, by which the queue grows
+  static constexpr double many = 0.05;     // of those that arrived while it grew
+
+  [[nodiscard]] std::unique_ptr<cluster_control> together() const {
+    if (config_.by_headroom) return std::make_unique<by_headroom>(config_.model);
+    return std::make_unique<least>(by_least_load());
+  }
+
+  /// Ends the present layout and begins another.
+  void begin(cluster& c, instance_layout next) {
+    std::vector<request*> moving{c.moving().begin(), c.moving().end()};
+    std::sort(moving.begin(), moving.end(), [](const request* a, const request* b) { return a->index < b->index; });
+    for (request* r : moving) c.cut_migration(*r);
+    ++life_;
+    layout_ = std::move(next);
+    switch (layout_.kind) {
+      case layout_kind::together: running_ = together(); break;
+      case layout_kind::stages: running_ = std::make_unique<cascade>(layout_.stages); break;
+      case layout_kind::pools: running_ = std::make_unique<apart>(layout_.pools, planned_pools(config_.model)); break;
+    }
+    former_.clear();
+    if (layout_.kind == layout_kind::pools) {
+      for (request& r : c.requests()) {
+        if (is_live(r.state().life)) former_.push_back(&r);
+      }
+    }
+    bound(c);
+    const std::string_view name = name_of(layout_);
+    if (name != last_name_) {
+      placement_ += placement_.empty() ? std::string{name} : placement_.size() < 40 ? fmt::format(", {}", name) : "";
+      last_name_ = name;
+    }
+    const turn_of t{c, life_};
+    running_->starts(c);
+  }
+
+  /// Bounds the prompts of steps. In stages, who is read for long is not where prompts are, and they get all that they
+  /// need, unless a trial says otherwise; so they do in pools, but where those are still read who were there before.
+  void bound(cluster& c) {
+    const std::vector<tokens>& usual = layout_.bounds.empty() ? config_.bounds : layout_.bounds;
+    const bool bounded =
+        layout_.kind == layout_kind::together || (layout_.kind == layout_kind::stages && !layout_.bounds.empty());
+    for (std::size_t i = 0; i != c.size(); ++i) c.bound_prompts(i, bounded ? usual[i] : tokens{});
+    for (const request* r : former_) c.bound_prompts(r->where, usual[r->where]);
+  }
+
+  /// As `summary::placement` and the plans call it.
+  [[nodiscard]] std::string_view name_of(const instance_layout& l) const {
+    if (l.kind != layout_kind::together) return to_string(l.kind);
+    if (!l.bounds.empty()) return "long steps";
+    return config_.by_headroom ? to_string(l.kind) : placement_name<placement::least_load>;
+  }
+
+  /// For `rank::program_length`: who ends or is given up has been given what it has.
+  static void count_for_program(const request& r) noexcept {
+    if (r.program != nullptr) r.program->attained += r.generated();
+  }
+
+  [[nodiscard]] double said_at(const cluster& c) const { return arrivals_ == 0 ? never : c.now_s(); }
+  void note(cluster& c, std::string words) {
+    if (c.options().watcher != nullptr) c.options().watcher->note(said_at(c), std::move(words));
+  }
+  void rule(cluster& c, std::string words) {
+    if (c.options().watcher != nullptr) c.options().watcher->rule(said_at(c), std::move(words));
+  }
+
+  /// Learns from the window, and expects anew of those that are here.
+  void learn(cluster& c) {
+    lengths_->learn(window_.outputs(c.requests()), config_.predicts);
+    window_.each_here([&](std::size_t i, float score, tokens prompt) {
+      c.requests()[i].score = lengths_->expected_of(score, prompt);
+    });
+  }
+  /// Before anything has ended only the order of the scores is known: exponential lengths, in that order, stand for
+  /// those to come. Steps are as fine as can be, for what stands for lengths has no noise. A few times, whenever twice
+  /// as many have come.
+  void expect_by_order(float score) {
+    if (!config_.predicts || score != score) return;
+    scores_.push_back(score);
+    if (scores_.size() < 2 * ordered_ || scores_.size() < 8) return;
+    ordered_ = scores_.size();
+    std::vector<float> sorted = scores_;
+    std::sort(sorted.begin(), sorted.end());
+    std::vector<seen_output> assumed;
+    for (std::size_t i = 0; i != sorted.size(); ++i) {
+      const double place = (static_cast<double>(i) + 0.5) / static_cast<double>(sorted.size());
+      assumed.push_back({sorted[i], tokens{1 + static_cast<std::int64_t>(-assumed_mean * std::log1p(-place))}, true});
+    }
+    lengths_->learn(assumed, true, 2);
+  }
+  static constexpr double assumed_mean = 500;
+
+  void look_around(cluster& c) {
+    if (!former_.empty()) {
+      std::erase_if(former_, [](const request* r) { return !is_live(r->state().life); });
+      bound(c);
+    }
+    std::size_t waiting = 0;
+    for (const instance_view& v : c.views()) waiting += v.queued;
+    queue_.push_back(static_cast<double>(waiting));
+    if (queue_.size() > patience_) queue_.pop_front();
+    population_.push_back({arrivals_, arrivals_ - gone_});
+    if (population_.size() > config_.patience) population_.pop_front();
+    const std::size_t first_window = std::min(config_.first_window, config_.window);
+    if (window_.ended() < config_.first_plan || window_.size() < first_window) return;
+    bool shifted = false;
+    if (arrivals_ >= looked_at_ + std::max(window_.size() / 8, first_window)) {
+      looked_at_ = arrivals_;
+      shifted = find_shift(c);
+    }
+    if (shifted) return plan(c, "the traffic has changed");
+    if (arrivals_ + given_ >= 2 * planned_at_) return plan(c, "more is known");
+    const double rate = window_.rate();
+    if (planned_rate_ > 0 && arrivals_ + given_ >= planned_at_ + lately && rate > 0 &&
+        (rate > planned_rate_ * config_.rate_changes || rate * config_.rate_changes < planned_rate_)) {
+      return plan(c, fmt::format("{:.3g} requests come a second, not {:.3g}", rate, planned_rate_),
+                  rate > planned_rate_ ? urgency::more_come : urgency::none);
+    }
+    if (falls_behind(rate)) {
+      const std::uint64_t before = life_;
+      plan(c,
+           fmt::format("it falls behind: {:.0f} wait, {:.0f} more than {:g} s ago", queue_.back(),
+                       queue_.back() - queue_.front(), static_cast<double>(patience_) * config_.look_s),
+           urgency::falls_behind);
+      if (life_ == before) patience_ *= 2;
+      queue_.clear();
+    }
+  }
+
+  /// Whether the queue grows, and is worth something.
+  [[nodiscard]] bool falls_behind(double rate) const {
+    if (queue_.size() < patience_) return false;
+    // As many samples as are worth comparing.
+    std::vector<double> parts(std::min<std::size_t>(queue_.size(), 16), 0.0);
+    const double each = static_cast<double>(queue_.size()) / static_cast<double>(parts.size());
+    for (std::size_t i = 0; i != queue_.size(); ++i) {
+      parts[std::min(static_cast<std::size_t>(static_cast<double>(i) / each), parts.size() - 1)] += queue_[i] / each;
+    }
+    const trend grows = find_trend(parts);
+    const double come = rate * config_.look_s * each;
+    return grows.z > sure && queue_.back() > queue_.front() && grows.slope > matters * come &&
+           queue_.back() > many * come * static_cast<double>(parts.size());
+  }
+
+  /// Whether as many are here at every look, where arrivals that know nothing of those who end would let their number
+  /// vary by the square root of how many arrived meanwhile.
+  [[nodiscard]] bool held() const {
+    if (population_.size() < config_.patience) return false;
+    const auto [least, most] = std::minmax_element(population_.begin(), population_.end(),
+                                                   [](const look_at& a, const look_at& b) { return a.here < b.here; });
+    const std::size_t came = population_.back().arrived - population_.front().arrived;
+    constexpr std::size_t enough = 16;  // of fewer none or one may be here at any look
+    return came >= enough && least->here >= enough &&
+           static_cast<double>(most->here - least->here) < std::sqrt(static_cast<double>(came)) / 4;
+  }
+
+  /// Requests a second that arrived between the last looks; 0 if these were few.
+  [[nodiscard]] double rate_lately() const {
+    if (population_.empty()) return 0;
+    constexpr std::size_t enough = 100;
+    const std::size_t came = population_.back().arrived - population_.front().arrived;
+    const double seconds = config_.look_s * static_cast<double>(population_.size() - 1);
+    return came < enough ? 0 : static_cast<double>(came) / seconds;
+  }
+
+  bool find_shift(cluster& c) {
+    const traffic_window::shift s = window_.find_shift(c.requests(), *lengths_, config_.predicts);
+    const auto sure_of = [](double z) { return std::abs(z) > rank::surely_shifted; };
+    if (!sure_of(s.outputs) && !sure_of(s.prompts) && !sure_of(s.scores)) return false;
+    if (window_.newer_ended() < config_.first_plan) return false;  // nothing to plan from would be left
+    const auto words = [&](double z) { return !sure_of(z) ? "as they were" : z > 0 ? "longer" : "shorter"; };
+    const double from = window_.from_s();
+    window_.forget_half();
+    ++shifts_;
+    const std::string scores =
+        sure_of(s.scores) ? fmt::format(", scores {} (z {:.1f})", s.scores > 0 ? "higher" : "lower", s.scores) : "";
+    note(c, fmt::format("the traffic has changed: prompts are {} (z {:.1f}), outputs {} (z {:.1f}){}; what came from "
+                        "{:.1f} s to {:.1f} s is forgotten",
+                        words(s.prompts), s.prompts, words(s.outputs), s.outputs, scores, from, window_.from_s()));
+    return true;
+  }
+
+  /// Why a plan cannot wait for the next one.
+  enum class urgency : std::uint8_t { none, more_come, falls_behind };
+
+  /// Learns, plans, and begins another layout if that is what the planner says.
+  void plan(cluster& c, std::string_view reason, urgency hurry = urgency::none) {
+    learn(c);
+    planned_at_ = arrivals_ + given_;
+    planned_rate_ = window_.rate();
+    ++plans_;
+    const std::vector<trace_row> rows = window_.rows(c.requests(), *lengths_, config_.predicts);
+    instance_layout next = plan_({rows, planned_rate_, rate_lately(), window_.ended(), arrivals_ - gone_, held(),
+                                  hurry == urgency::falls_behind},
+                                 layout_);
+    const bool changes = life_ == 0 || !alike(next, layout_);
+    // What the last plan gave the instances is not given up for one plan's word: near saturation they differ. For two
+    // it is, also where these know too little for a trial, as they do in a crowd: together is what needs no knowledge.
+    const bool waits = life_ != 0 && layout_.kind != layout_kind::together && next.kind != layout_.kind && !doubted_ &&
+                       !(hurry != urgency::none && next.tried && layout_.kind == layout_kind::pools);
+    doubted_ = waits;
+    const std::string_view present = name_of(layout_);
+    rule(c, fmt::format("a plan, as {}: {}{}{}", reason, next.why, next.why.empty() ? "" : "; ",
+                        waits     ? fmt::format("{} stay unless the next plan says so, too", present)
+                        : changes ? fmt::format("{} from now on", name_of(next))
+                                  : fmt::format("nothing changes: {}", present)));
+    if (!changes || waits) return;
+    patience_ = config_.patience;
+    queue_.clear();
+    begin(c, std::move(next));
+  }
+
+  static constexpr std::size_t lately = 256;
+
+  config config_;
+  learned_lengths* lengths_;
+  traffic_window window_;
+  std::vector<trace_row> history_;
+  planner plan_;
+  instance_layout layout_{};
+  std::unique_ptr<cluster_control> running_;
+  std::uint64_t life_ = 0;        ///< Which layout runs: the first is 1.
+  std::vector<request*> former_;  ///< Those that were there before pools were, and have not ended.
+  std::size_t arrivals_ = 0;
+  std::size_t gone_ = 0;        ///< Of them, those that have ended or were refused.
+  std::size_t looked_at_ = 0;   ///< Arrivals when a shift was looked for last.
+  std::size_t planned_at_ = 0;  ///< Arrivals at the last plan, with what was given.
+  std::size_t given_ = 0;       ///< Requests of the history.
+  double planned_rate_ = 0;
+  std::deque<double> queue_;  ///< How many waited at the last looks.
+  struct look_at {
+    std::size_t arrived = 0;  ///< Until then.
+    std::size_t here = 0;     ///< Then.
+  };
+  std::deque<look_at> population_;  ///< At the last looks.
+  std::size_t patience_ = config_.patience;
+  std::vector<float> scores_;  ///< Of those that came before anything was learned.
+  std::size_t ordered_ = 0;
+  bool doubted_ = false;  ///< The last plan would have given up what there is.
+  std::size_t plans_ = 0;
+  std::size_t shifts_ = 0;
+  std::string placement_;
+  std::string_view last_name_{};
+};
+
+}  // namespace sim
+TESSERA_NAMESPACE_END

@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+#include "core.hpp"
+#include "objects.hpp"
+
+#include <algorithm>
+#include <cstddef>
+#include <stdexcept>
+#include <utility>
+#include <vector>
+
+/// @file
+/// The steps of `core`: which is planned next, and how it is handed to vLLM.
+
+namespace tessera_python {
+
+nb::tuple core::schedule(double now, std::int64_t budget, std::int64_t max_chunk, bool admit, bool defer_prefills) {
+  if (in_flight_.size() == settings_.limits.plans_in_flight) {
+    throw std::runtime_error("as many steps as can be are under way: an output must come before the next is planned");
+  }
+  // Not just after another step was planned; those who stand aside do so for one more.
+  if (!open_ && (defer_prefills || !standing_.empty())) hold_prefills(defer_prefills);
+  const bool holds = defer_prefills && (planner_->residents().size() > 0);
+  std::size_t starts = admit && !holds ? ~std::size_t{0} : 0;
+  if (settings_.transfers) {
+    // What there is room for beside the batch is for KV that comes and goes: the runner has no place for more.
+    const auto places = [this] {
+      return settings_.batch - std::min(settings_.batch, planner_->residents().size() + standing_.size());
+    };
+    // Those who run may lack blocks that these hold, and nobody else can give them any.
+    if (!arrived_.empty() && places() == 0 && plan_.empty() && standing_.empty()) {
+      request& last = *planner_->residents().back();
+      lose(last);
+      given_up_.push_back(&last);
+    }
+    auto next = arrived_.begin();
+    while (next != arrived_.end() && places() != 0) let_in(*next++);
+    arrived_.erase(arrived_.begin(), next);
+    starts = std::min(starts, places());
+  }
+  plan_ = planner_->next(moment(now), {.max_batch = settings_.batch,
+                                       .token_budget = ts::tokens{budget},
+                                       .max_chunk = ts::tokens{max_chunk},
+                                       .lookahead = ts::tokens{lookahead_},
+                                       .max_starts = starts});
+  in_flight_.push_back(plan_);
+  if (settings_.transfers) note_loads();
+  open_ = true;
+  ++step_;
+  nb::tuple result = repeats_last_step() ? hand_out_same() : hand_out_anew();
+  if (plan_.empty() && in_flight_.size() == 1) {
+    // Were it so, nobody would ever run again: say it instead of going round in circles.
+    const bool stuck = admit && !holds && planner_->waiting() != 0 && running() == 0 && plan_.preempted.empty() &&
+                       plan_.outgrown.empty() && leaving_.empty() && loading_ == 0 && planner_->draining() == 0;
+    settle_empty(now);
+    if (stuck) throw std::runtime_error("requests wait and none can start on an empty instance");
+  }
+  return result;
+}
+
+/// With the outcomes that there are.
+void core::settle_oldest(double now) {
+  if (planner_->commit(in_flight_.front(), outcomes_, moment(now)) != ts::status::ok) {
+    throw std::runtime_error("the step was refused: it is not the one that was planned");
+  }
+  in_flight_.pop_front();
+  open_ = false;
+}
+
+/// Steps that nothing runs in are settled when those before them are: no output is waited for.
+void core::settle_empty(double now) {
+  while (!in_flight_.empty() && in_flight_.front().empty()) {
+    outcomes_.clear();
+    settle_oldest(now);
+  }
+  sweep();
+}
+
+/// The requests of the latest step decode once more, in the same order, and nothing else happens.
+bool core::repeats_last_step() const {
+  const std::size_t n = plan_.decode.size();
+  if (!only_decodes_ || lookahead_ != 0 || n == 0 || n != batch_.size() || !plan_.prefill.empty() ||
+      !plan_.preempted.empty() || !given_up_.empty() || !plan_.outgrown.empty()) {
+    return false;
+  }
+  for (std::size_t i = 0; i != n; ++i) {
+    if (i + 8 < n) plan_.decode[i + 8].request->prefetch();
+    // A slot that was given to another request since then was not in the latest step.
+    if (plan_.decode[i].request != batch_[i].who || batch_[i].who->last_step + 1 != step_) return false;
+  }
+  return true;
+}
+
+nb::tuple core::hand_out(nb::list fresh, nb::object resumed, nb::object all_tokens, nb::object blocks,
+                         nb::object computed, nb::object outputs, nb::object preempted) {
+  nb::list outgrown;
+  for (request* r : plan_.outgrown) outgrown.append(nb::borrow(r->object));
+  return nb::make_tuple(counts_, plan_.computed.count() + drafted_, std::move(fresh), ids_, std::move(resumed),
+                        std::move(all_tokens), std::move(blocks), std::move(computed), std::move(outputs),
+                        std::move(preempted), std::move(outgrown));
+}
+
+nb::tuple core::hand_out_same() {
+  const auto n = static_cast<Py_ssize_t>(plan_.decode.size());
+  nb::object blocks = stolen(PyList_New(n));
+  nb::object computed = stolen(PyList_New(n));
+  nb::object outputs = stolen(PyList_New(n));
+  for (Py_ssize_t i = 0; i != n; ++i) {
+    const ts::scheduled<request>& e = plan_.decode[static_cast<std::size_t>(i)];
+    request& r = *e.request;
+    PyList_SET_ITEM(blocks.ptr(), i, ids_of(e, false).release().ptr());
+    PyList_SET_ITEM(computed.ptr(), i, number(e.first.count()).release().ptr());
+    PyList_SET_ITEM(outputs.ptr(), i, number(expected_of(r)).release().ptr());
+    r.last_step = step_;
+  }
+  return hand_out({}, stolen(PySet_New(nullptr)), stolen(PyDict_New()), std::move(blocks), std::move(computed),
+                  std::move(outputs), stolen(PySet_New(nullptr)));
+}
+
+/// Makes the latest step's dict and list of ids this step's, where those who go on do so in the same order: takes out
+/// who has left. What is left of the batch is the beginning of the plan. False: they are to be made anew.
+bool core::carry_over() {
+  if (batch_.empty() || PyDict_GET_SIZE(counts_.ptr()) != static_cast<Py_ssize_t>(batch_.size())) return false;
+  const std::size_t most_gone = 8 + batch_.size() / 16;
+  gone_.clear();
+  std::size_t at = 0;
+  bool joins = false;
+  bool in_order = true;  // who is listed stands before who is not: at the same place in the list
+  const auto pass = [&] { in_order = in_order && (at == 0 || batch_[at - 1].listed || !batch_[at].listed), ++at; };
+  const auto leaves = [&] { gone_.push_back(at), pass(); };
+  for (std::size_t i = 0; i != plan_.size(); ++i) {
+    look_ahead(plan_, i);
+    const ts::scheduled<request>& e = plan_[i];
+    if (e.request->last_step + 1 != step_) {
+      joins = true;
+      continue;
+    }
+    if (joins || e.origin != ts::entry_origin::going_on) return false;
+    while (at != batch_.size() && batch_[at].who != e.request) leaves();
+    if (at == batch_.size() || gone_.size() > most_gone) return false;
+    pass();
+  }
+  while (at != batch_.size()) leaves();
+  if (gone_.size() > most_gone || !in_order) return false;
+
+  // Who still has those of the latest step keeps them as they are.
+  if (Py_REFCNT(counts_.ptr()) != 1) counts_ = stolen(PyDict_Copy(counts_.ptr()));
+  if (Py_REFCNT(ids_.ptr()) != 1) ids_ = stolen(PyList_GetSlice(ids_.ptr(), 0, PyList_GET_SIZE(ids_.ptr())));
+  std::for_each(gone_.rbegin(), gone_.rend(), [this](std::size_t i) {
+    const auto place = static_cast<Py_ssize_t>(i);
+    if (PyDict_DelItem(counts_.ptr(), batch_[i].id.ptr()) != 0) throw nb::python_error();
+    if (batch_[i].listed && PyList_SetSlice(ids_.ptr(), place, place + 1, nullptr) != 0) throw nb::python_error();
+    batch_.erase(batch_.begin() + static_cast<std::ptrdiff_t>(i));
+  });
+  return true;
+}
+
+nb::tuple core::hand_out_anew() {
+  nb::object preempted = stolen(PySet_New(nullptr));
+  for (const request* r : given_up_) {
+    if (PySet_Add(preempted.ptr(), r->id) != 0) throw nb::python_error();
+  }
+  given_up_.clear();
+  for (const ts::preemption<request>& p : plan_.preempted) {
+    request& r = *p.request;
+    if (PySet_Add(preempted.ptr(), r.id) != 0) throw nb::python_error();
+    set(r.object, names().status, words_.status_preempted);
+    set(r.object, names().num_preemptions, number(static_cast<std::int64_t>(r.state().preemptions) + 1));
+    r.has_news = true;
+    forget_drafts(r);
+  }
+
+  const std::size_t n = plan_.size();
+  const auto is_news = [&](const ts::scheduled<request>& e) {
+    return !e.request->known_to_runner || (second_runner_ && e.origin != ts::entry_origin::going_on);
+  };
+  if (!carry_over()) {
+    counts_ = stolen(PyDict_New());
+    ids_ = stolen(PyList_New(0));
+    batch_.clear();
+  }
+  const std::size_t carried = batch_.size();
+  Py_ssize_t known = 0;
+  for (std::size_t i = 0; i != n; ++i) known += i < carried || !is_news(plan_[i]) ? 1 : 0;
+  if (lookahead_ != 0) drafts_ = stolen(PyDict_New());
+  drafted_ = 0;
+  nb::list fresh;
+  nb::object resumed = stolen(PySet_New(nullptr));
+  nb::object all_tokens = stolen(PyDict_New());
+  nb::object blocks = stolen(PyList_New(known));
+  nb::object computed = stolen(PyList_New(known));
+  nb::object outputs = stolen(PyList_New(known));
+  const nb::object one = number(1);
+  Py_ssize_t at = 0;
+  for (std::size_t i = 0; i != n; ++i) {
+    const ts::scheduled<request>& e = plan_[i];
+    request& r = *e.request;
+    const std::int64_t run = (e.count + e.lookahead).count();
+    if (i >= carried) batch_.push_back({&r, nb::borrow(r.id), 0, false});
+    member& m = batch_[i];
+    if (m.count != run) {
+      const nb::object count = run == 1 ? one : number(run);
+      if (PyDict_SetItem(counts_.ptr(), r.id, count.ptr()) != 0) throw nb::python_error();
+      m.count = run;
+    }
+    if (lookahead_ != 0) hand_out_drafts(r, e);
+    if (r.watched) set(r.object, names().is_prefill_chunk, nb::bool_(!e.samples));
+    // Whose KV has arrived goes on, and the runner has not heard of it.
+    const bool comes = e.origin != ts::entry_origin::going_on || !r.known_to_runner;
+    if (comes) {
+      set(r.object, names().status, words_.status_running);
+      r.has_news = true;
+      // What Python has to say about those who start: few in a step.
+      write_tokens(r);
+      fresh.append(nb::make_tuple(nb::borrow(r.object), ids_of(e, true), e.first.count(), r.known_to_runner,
+                                  r.state().length.count()));
+    }
+    if (!is_news(e)) {
+      if (comes && PySet_Add(resumed.ptr(), r.id) != 0) throw nb::python_error();
+      nb::object mine = ids_of(e, comes);
+      if (!m.listed) append(ids_, nb::handle(r.id));
+      m.listed = true;
+      PyList_SET_ITEM(blocks.ptr(), at, mine.release().ptr());
+      PyList_SET_ITEM(computed.ptr(), at, number(e.first.count()).release().ptr());
+      PyList_SET_ITEM(outputs.ptr(), at, number(expected_of(r)).release().ptr());
+      ++at;
+      if (!second_runner_ && (comes || r.last_step + 1 != step_)) {
+        // Who was not in the step before is not in the runner's batch any more.
+        write_tokens(r);
+        nb::object copy = stolen(PyList_GetSlice(r.everything, 0, PyList_GET_SIZE(r.everything)));
+        if (PyDict_SetItem(all_tokens.ptr(), r.id, copy.ptr()) != 0) throw nb::python_error();
+      }
+    }
+    r.known_to_runner = true;
+    r.last_step = step_;
+  }
+  only_decodes_ = plan_.prefill.empty() && fresh.size() == 0;
+  return hand_out(std::move(fresh), std::move(resumed), std::move(all_tokens), std::move(blocks), std::move(computed),
+                  std::move(outputs), std::move(preempted));
+}
+
+}  // namespace tessera_python

@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""What vLLM asks of a scheduler between steps: counts and stats, pauses, resets, the end."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tessera.vllm import _api as api
+
+logger = api.init_logger("vllm.tessera")
+
+_make_stats = api.make(api.SchedulerStats)
+
+Pause = api.PauseState
+
+
+class Inquiries(api.SchedulerInterface):
+    """The part of the interface that plans nothing. `Scheduler` has the members that it reads."""
+
+    def has_request(self, request_id: str) -> bool:
+        """Whether it has not ended, or may send more of its input: then what comes under its name is no new request."""
+        return request_id in self.requests or request_id in self.refused_streams
+
+    def get_num_unfinished_requests(self) -> int:
+        if self._pause_state == Pause.PAUSED_ALL:
+            return 0
+        if self._pause_state == Pause.PAUSED_NEW:
+            # Those who hold KV go on; who is refused is still to be told so.
+            return self.core.running() + self.core.coming() + len(self.refused)
+        return len(self.requests)
+
+    def has_finished_requests(self) -> bool:
+        # While KV comes or goes the worker is to be asked for what has become of it.
+        return bool(self.finished_req_ids) or (self.transfers is not None and self.transfers.busy())
+
+    def get_kv_connector(self) -> Any:
+        return self.connector
+
+    def get_kv_event_publisher_config(self) -> Any:
+        return None if self.events is None else self.events.publisher.get_publisher_config()
+
+    @property
+    def pause_state(self) -> Any:
+        return self._pause_state
+
+    def set_pause_state(self, pause_state: Any) -> None:
+        logger.info("setting pause state to %s", pause_state.name)
+        self._pause_state = pause_state
+
+    def reset_prefix_cache(self, reset_running_requests: bool = False, reset_connector: bool = False) -> bool:
+        if not reset_running_requests and self.core.running() + self.core.loading() > 0:
+            return False
+        if self.transfers is not None and (not self.transfers.at_rest() or not self.transfers.reset(reset_connector)):
+            return False
+        if self.core.pending():
+            # The steps that are under way may write to their blocks: the reset comes when their outputs have come.
+            self.must_reset = True
+        else:
+            self._reset()
+        return True
+
+    def _reset(self) -> None:
+        lost = self.core.reset()
+        if self.transfers is not None:
+            self.transfers.lost(request.request_id for request in lost)
+        if self.log_stats:
+            for request in lost:
+                request.record_event(api.EngineCoreEventType.PREEMPTED)
+        self.lost_by_reset.extend(lost)
+        self.cache_stats.reset = True
+
+    def reset_encoder_cache(self) -> None:
+        pass  # there is none
+
+    def get_request_counts(self) -> tuple[int, int]:
+        return self.core.running(), self.core.waiting() + len(self.without_grammar)
+
+    def get_kv_cache_usage(self) -> float:
+        return self.core.usage()
+
+    def make_stats(self, cudagraph_stats: Any = None, drafted: Any = None, told: Any = None) -> Any:
+        if not self.log_stats:
+            return None
+        stats, self.cache_stats = self.cache_stats, api.PrefixCacheStats()
+        coming = self.core.coming()
+        return _make_stats(
+            num_running_reqs=self.core.running(),
+            num_waiting_reqs=self.core.waiting() - coming,
+            num_skipped_waiting_reqs=len(self.without_grammar) + coming,
+            **(self.transfers.take_stats(told) if self.transfers is not None else {}),
+            kv_cache_usage=self.core.usage(),
+            prefix_cache_stats=stats,
+            cudagraph_stats=cudagraph_stats,
+            spec_decoding_stats=drafted,
+        )
+
+    def shutdown(self) -> None:
+        if self.transfers is not None:
+            self.transfers.shutdown()
+        if self.events is not None:
+            self.events.shutdown()
+        self.core.close()
