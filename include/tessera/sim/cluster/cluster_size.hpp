@@ -15,7 +15,6 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 
 /// @file
 /// The cluster for a workload, from what its user says: which machines, how many, and how large their memory, batches

@@ -4,7 +4,6 @@
 #include <tessera/sim/error.hpp>
 
 #include <array>
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <optional>

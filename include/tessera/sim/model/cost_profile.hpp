@@ -6,7 +6,6 @@
 #include <tessera/sim/model/step_time.hpp>
 
 #include <cstdint>
-#include <random>
 #include <vector>
 
 /// @file

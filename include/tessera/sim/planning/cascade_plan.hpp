@@ -10,7 +10,6 @@
 #include <tessera/sim/planning/steady_plan.hpp>
 #include <tessera/sim/systems/cascade.hpp>
 
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <span>

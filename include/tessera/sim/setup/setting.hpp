@@ -4,8 +4,6 @@
 #include <tessera/sim/cluster/cluster_size.hpp>
 #include <tessera/sim/model/profiles.hpp>
 
-#include <fmt/format.h>
-
 #include <cstdint>
 #include <optional>
 #include <string>
