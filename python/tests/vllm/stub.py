@@ -32,6 +32,8 @@ from vllm.v1.kv_cache_interface import (  # noqa: E402
     FullAttentionSpec,
     KVCacheConfig,
     KVCacheGroupSpec,
+    MLAAttentionSpec,
+    SlidingWindowMLASpec,
     SlidingWindowSpec,
 )
 from vllm.v1.outputs import DraftTokenIds, ModelRunnerOutput  # noqa: E402
@@ -113,10 +115,11 @@ def config(
     return made
 
 
-def memory(blocks: int, windows: tuple[int, ...] = (0,)) -> Any:
-    """Of a model with groups of layers that look at so many tokens; 0: at all."""
+def memory(blocks: int, windows: tuple[int, ...] = (0,), latent: bool = False) -> Any:
+    """Of a model with groups of layers that look at so many tokens; 0: at all. `latent`: by latent attention."""
     shape: dict[str, Any] = {"block_size": block_size, "num_kv_heads": 1, "head_size": 1, "dtype": torch.float32}
-    specs = [SlidingWindowSpec(sliding_window=w, **shape) if w else FullAttentionSpec(**shape) for w in windows]
+    of_all, of_window = (MLAAttentionSpec, SlidingWindowMLASpec) if latent else (FullAttentionSpec, SlidingWindowSpec)
+    specs = [of_window(sliding_window=w, **shape) if w else of_all(**shape) for w in windows]
     groups = [KVCacheGroupSpec([f"layer {i}"], spec) for i, spec in enumerate(specs)]
     return KVCacheConfig(num_blocks=blocks, kv_cache_tensors=[], kv_cache_groups=groups)
 

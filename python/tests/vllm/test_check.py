@@ -48,11 +48,15 @@ models = {
     ),
     "five windows to one": (
         Gemma3TextConfig(num_hidden_layers=12, sliding_window=64, layer_types=five_to_one, **small),
-        "6 groups of KV blocks instead of 2 at most",
+        "6 groups of KV blocks instead of 2 at most (SlidingWindowSpec, FullAttentionSpec)",
     ),
     "a window of two tokens": (MistralConfig(num_hidden_layers=3, sliding_window=2, **small), "window of 2 tokens"),
     "states": (Qwen3NextConfig(num_hidden_layers=4, layer_types=states, num_experts=2, **small), "state-space layers"),
-    "latent": (DeepseekV2Config(num_hidden_layers=2, **small), "latent attention"),
+    "latent": (DeepseekV2Config(num_hidden_layers=2, **small), ""),
+    "latent and compressed": (
+        DeepseekV2Config(num_hidden_layers=2, compress_ratios=[4, 128], **small),
+        "latent attention that is compressed",
+    ),
     "chunks": (
         Llama4TextConfig(num_hidden_layers=4, attention_chunk_size=64, num_local_experts=2, **small),
         "attention to chunks",
@@ -67,7 +71,7 @@ def configured(kind: str) -> Any:
     made.cache_config.block_size = 16
     made.model_config = SimpleNamespace(
         hf_text_config=hf,
-        use_mla=kind == "latent",
+        use_mla="latent" in kind,
         is_hybrid=kind == "states",
         is_attention_free=False,
         dtype=torch.float32,
@@ -82,6 +86,14 @@ def configured(kind: str) -> Any:
 @pytest.mark.parametrize("kind", models)
 def test_layers(kind: str) -> None:
     assert list(why_not_model(configured(kind))) == ([reason] if (reason := models[kind][1]) else [])
+
+
+def test_latent_attention_of_unknown_kinds_is_not_vouched_for() -> None:
+    made = configured("latent")
+    made.model_config.hf_text_config = DeepseekV2Config(num_hidden_layers=2, **small)
+    made.model_config.hf_text_config.model_type = "hy_v4"
+    with pytest.raises(ValueError, match="latent attention of hy_v4"):
+        list(why_not_model(made))
 
 
 def test_windows_that_are_kept_whole_are_one_group() -> None:

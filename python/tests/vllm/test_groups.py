@@ -17,7 +17,7 @@ def driven(
     cls: type, own: Any, load: stub.Load, windows: tuple[int, ...], troubled: bool, in_flight: int, **more: Any
 ) -> Run:
     blocks = 60 * len(windows) if 0 in windows else 40 * len(windows)
-    second, drafts, adapters = (more.pop(name, 0) for name in ("second", "drafts", "adapters"))
+    second, drafts, adapters, latent = (more.pop(name, 0) for name in ("second", "drafts", "adapters", "latent"))
     made = stub.config(
         tessera=own,
         second=bool(second),
@@ -26,7 +26,7 @@ def driven(
         async_scheduling=in_flight == 2,
         **more,
     )
-    s = stub.scheduler(cls, made, blocks, kv=stub.memory(blocks, windows), include_finished_set=True)
+    s = stub.scheduler(cls, made, blocks, kv=stub.memory(blocks, windows, bool(latent)), include_finished_set=True)
     assert type(s) is cls
     runner = stub.Runner(blocks, bool(second), drafts, adapters, windows)
     run = drive(s, runner, load, troubled, in_flight)

@@ -135,7 +135,7 @@ class Scheduler(api.SchedulerInterface):
             transfers=vllm_config.kv_transfer_config is not None,
             tells=tells(vllm_config),
         )
-        self.events = Events(vllm_config, self.core, block_size) if tells(vllm_config) else None
+        self.events = Events(vllm_config, kv_cache_config, self.core, block_size) if tells(vllm_config) else None
         #: KV from and for other engines
         self.transfers: Transfers | None = None
         if vllm_config.kv_transfer_config is not None:

@@ -107,19 +107,31 @@ def why_not_shadow(config: Any) -> Iterator[str]:
         yield "drafts in its shadow"
 
 
+#: Layers that look at all tokens, and such that look at a window. Latent attention (MLA) keeps one vector of a token,
+#: in as many blocks. Where an indexer's layers have another size (DeepSeek-V3.2), vLLM puts both kinds into one group.
+_of_all = (api.FullAttentionSpec, api.MLAAttentionSpec)
+_of_window = (api.SlidingWindowSpec, api.SlidingWindowMLASpec)
+
+
 def why_not_memory(kv_cache_config: Any, block_size: int, config: Any) -> Iterator[str]:
     """The same of the memory that its model needs."""
     groups = kv_cache_config.kv_cache_groups
     if not 1 <= len(groups) <= _vllm.groups:
-        yield f"{len(groups)} groups of KV blocks instead of {_vllm.groups} at most"
+        kinds = ", ".join(dict.fromkeys(type(group.kv_cache_spec).__name__ for group in groups))
+        yield f"{len(groups)} groups of KV blocks instead of {_vllm.groups} at most" + (kinds and f" ({kinds})")
         return
+    if any(getattr(group, "host_resident", False) for group in groups):
+        yield "KV in the memory of the host"
     for spec in (group.kv_cache_spec for group in groups):
-        if type(spec) not in (api.FullAttentionSpec, api.SlidingWindowSpec):
+        compressed = getattr(spec, "tokens_per_state", 1)
+        if type(spec) not in (*_of_all, *_of_window):
             yield f"KV of {type(spec).__name__}"
         elif getattr(spec, "attention_chunk_size", None):
             yield "attention to chunks"
-        elif type(spec) is api.SlidingWindowSpec and spec.sliding_window <= 2:
+        elif type(spec) in _of_window and spec.sliding_window <= 2:
             yield f"window of {spec.sliding_window} tokens"
+        elif compressed > 1 and spec.block_size % compressed:
+            yield f"blocks of {spec.block_size} tokens of which {compressed} are kept as one"
         elif getattr(spec, "extra_retained_tokens", 0) or getattr(spec, "prefix_replay_tokens", 0):
             yield "window of which more is kept, or computed again"
         elif spec.block_size != block_size:
@@ -140,16 +152,28 @@ _attention = {"full_attention": False, "attention": False, "sliding_attention": 
 _other_layers = {"chunked_attention": "attention to chunks", "linear_attention": "state-space layers"}
 
 
+#: Models by their `model_type` whose layers of latent attention all look at everything, in one group.
+_latent = frozenset(
+    ("axk1", "deepseek_v2", "deepseek_v3", "deepseek_v32", "glm4_moe_lite", "glm_moe_dsa", "kimi_k2", "longcat_flash")
+)
+
+
 def why_not_model(config: Any) -> Iterator[str]:
     """The same as far as a model's own configuration tells, before its weights are read: what `why_not_memory` will say
     of its layers."""
     model = config.model_config
     text = model.hf_text_config
-    if model.use_mla:
-        yield "latent attention"
-        return
     if model.is_hybrid or model.is_attention_free:
         yield "state-space layers"
+        return
+    if model.use_mla:
+        if hasattr(text, "compress_ratios"):
+            yield "latent attention that is compressed"
+            return
+        if text.model_type not in _latent:
+            raise ValueError(f"latent attention of {text.model_type}")
+        layers = model.get_num_layers(config.parallel_config)
+        yield from why_not_memory(api.groups_of(config, [0] * layers), config.cache_config.block_size, config)
         return
     window = model.get_sliding_window() or 0
     layers = model.get_num_layers(config.parallel_config)
@@ -179,7 +203,7 @@ def windows_of(kv_cache_config: Any) -> list[int]:
     """Of each group of layers, how many tokens a token looks at; 0: at all."""
     specs = [group.kv_cache_spec for group in kv_cache_config.kv_cache_groups]
     # Where vLLM keeps all KV of layers with a window, their kind is that of full attention.
-    return [spec.sliding_window if type(spec) is api.SlidingWindowSpec else 0 for spec in specs]
+    return [spec.sliding_window if type(spec) in _of_window else 0 for spec in specs]
 
 
 def salt_of(request: Any) -> int:
