@@ -328,7 +328,8 @@ class world {
         continue;
       }
       const std::size_t w = count(limits_.layers[g].window);
-      const std::size_t first = w == 0 || position + 1 < w ? 0 : position + 1 - w;
+      std::size_t first = w == 0 || position + 1 < w ? 0 : position + 1 - w;
+      if (limits_.layers[g].in_chunks) first = position - position % w;
       for (std::size_t p = first; p < position; ++p)
         must(r.may_read(slot(e, g, p), p), "KV that is not that of the token");
     }
@@ -466,9 +467,10 @@ std::array<kv::group, Groups> random_layers(Below& below) {
   std::array<kv::group, Groups> all;
   for (kv::group& g : all) {
     const tokens block_size = of(1 + below(8));
-    switch (below(4)) {
+    switch (below(5)) {
       case 0: g = kv::group::recurrent(block_size); break;
       case 1: g = kv::group::sliding(block_size, of(1 + below(30))); break;
+      case 2: g = kv::group::chunked(block_size, of(1 + below(30))); break;
       default: g = kv::group::full(block_size);
     }
   }
