@@ -59,7 +59,13 @@ models = {
     ),
     "chunks": (
         Llama4TextConfig(num_hidden_layers=4, attention_chunk_size=64, num_local_experts=2, **small),
-        "attention to chunks",
+        "4 groups of KV blocks instead of 2 at most (ChunkedLocalAttentionSpec, FullAttentionSpec)",
+    ),
+    "chunks in every other layer": (
+        Llama4TextConfig(
+            num_hidden_layers=4, attention_chunk_size=64, num_local_experts=2, no_rope_layers=[1, 0, 1, 0], **small
+        ),
+        "",
     ),
 }
 
@@ -96,8 +102,9 @@ def test_latent_attention_of_unknown_kinds_is_not_vouched_for() -> None:
         list(why_not_model(made))
 
 
-def test_windows_that_are_kept_whole_are_one_group() -> None:
-    made = configured("five windows to one")
+@pytest.mark.parametrize("kind", ["five windows to one", "chunks"])
+def test_windows_that_are_kept_whole_are_one_group(kind: str) -> None:
+    made = configured(kind)
     made.scheduler_config.disable_hybrid_kv_cache_manager = True
     assert list(why_not_model(made)) == []
 

@@ -75,7 +75,14 @@ configurations = {
     "inputs that are not text": ("model_config", {"supports_multimodal_inputs": True}),
     "auxiliary outputs": (None, {"aux_output_config": own(enabled=True)}),
     "sampling masks": ("model_config", {"return_sampling_mask": True}),
-    "prompts in one piece": ("scheduler_config", {"enable_chunked_prefill": False}),
+    "prompts in one piece that are cut at a threshold": (
+        "scheduler_config",
+        {"enable_chunked_prefill": False, "max_num_batched_tokens": 1024, "long_prefill_token_threshold": 64},
+    ),
+    "prompts in one piece for which a step has no room": (
+        "scheduler_config",
+        {"enable_chunked_prefill": False, "max_num_batched_tokens": 1024, "max_num_scheduled_tokens": 1023},
+    ),
     "max_num_active_seqs": ("scheduler_config", {"max_num_active_seqs": 3}),
 }
 
@@ -87,6 +94,12 @@ def attention(**more: Any) -> FullAttentionSpec:
 def window(**more: Any) -> SlidingWindowSpec:
     values = {"block_size": 16, "num_kv_heads": 1, "head_size": 1, "dtype": torch.float32, "sliding_window": 64}
     return SlidingWindowSpec(**(values | more))
+
+
+def chunks(size: int) -> ChunkedLocalAttentionSpec:
+    return ChunkedLocalAttentionSpec(
+        block_size=16, num_kv_heads=1, head_size=1, dtype=torch.float32, attention_chunk_size=size
+    )
 
 
 def latent(**more: Any) -> MLAAttentionSpec:
@@ -117,13 +130,7 @@ memories = {
     "KV of MambaSpec": groups(latent(), MambaSpec(block_size=16, shapes=((1,),), dtypes=(torch.float32,))),
     "KV in the memory of the host": groups(latent(), host_resident=True),
     "0 groups of KV blocks instead of 2 at most": groups(),
-    "KV of ChunkedLocalAttentionSpec": groups(
-        attention(),
-        ChunkedLocalAttentionSpec(
-            block_size=16, num_kv_heads=1, head_size=1, dtype=torch.float32, attention_chunk_size=64
-        ),
-    ),
-    "attention to chunks": groups(attention(attention_chunk_size=64)),
+    "window of 1 tokens": groups(attention(), chunks(1)),
     "window of 2 tokens": groups(window(sliding_window=2)),
     "window of which more is kept": groups(window(extra_retained_tokens=3)),
     "blocks of 32 tokens that are scheduled by 16": groups(

@@ -31,6 +31,7 @@ from vllm.v1.core.sched.output import CachedRequestData, GrammarOutput, NewReque
 from vllm.v1.core.sched.scheduler import Scheduler as OwnScheduler
 from vllm.v1.engine import EngineCoreEventType, EngineCoreOutput, EngineCoreOutputs, FinishReason
 from vllm.v1.kv_cache_interface import (
+    ChunkedLocalAttentionSpec,
     FullAttentionSpec,
     KVCacheConfig,
     MLAAttentionSpec,
@@ -59,6 +60,7 @@ __all__ = [
     "BlockRemoved",
     "BlockStored",
     "CachedRequestData",
+    "ChunkedLocalAttentionSpec",
     "EngineCoreEventType",
     "EngineCoreOutput",
     "EngineCoreOutputs",
@@ -143,9 +145,10 @@ def kind_of(spec: Any) -> str:
     return str(get_kv_cache_spec_kind(spec).value)
 
 
-def groups_of(vllm_config: Any, windows: list[int]) -> Any:
-    """The groups of KV blocks that vLLM would make of layers which look at so many tokens; 0: at all. As a
-    KVCacheConfig that has more memory than any machine. Raises whatever vLLM does."""
+def groups_of(vllm_config: Any, windows: list[int], in_chunks: frozenset[int] = frozenset()) -> Any:
+    """The groups of KV blocks that vLLM would make of layers which look at so many tokens; 0: at all. Those that are
+    named by `in_chunks` look at chunks of so many. As a KVCacheConfig that has more memory than any machine. Raises
+    whatever vLLM does."""
     try:
         from vllm.v1.core.kv_cache_planning import get_kv_cache_groups
     except ImportError:  # before 0.33
@@ -164,10 +167,13 @@ def groups_of(vllm_config: Any, windows: list[int]) -> Any:
     of_all, of_window = FullAttentionSpec, SlidingWindowSpec
     if model.use_mla:
         of_all, of_window = MLAAttentionSpec, SlidingWindowMLASpec
-    specs = {
-        f"layer {i}": of_window(sliding_window=window, **shape) if window else of_all(**shape)
-        for i, window in enumerate(windows)
-    }
+    specs = {}
+    for i, window in enumerate(windows):
+        if i in in_chunks:
+            spec = ChunkedLocalAttentionSpec(attention_chunk_size=window, **shape)
+        else:
+            spec = of_window(sliding_window=window, **shape) if window else of_all(**shape)
+        specs[f"layer {i}"] = spec
     return KVCacheConfig(num_blocks=2**30, kv_cache_tensors=[], kv_cache_groups=get_kv_cache_groups(vllm_config, specs))
 
 

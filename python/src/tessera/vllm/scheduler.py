@@ -13,10 +13,10 @@ from collections.abc import Iterable
 from typing import Any
 
 from tessera.vllm import _api as api
-from tessera.vllm._core import Describer, budget_of, chunk_of, make_core
+from tessera.vllm._core import Describer, chunk_of, make_core
 from tessera.vllm.events import Events
 from tessera.vllm.options import Options
-from tessera.vllm.support import tells, why_not_config, why_not_memory, why_not_request
+from tessera.vllm.support import budget_of, tells, why_not_config, why_not_memory, why_not_request
 from tessera.vllm.transfers import Transfers
 
 logger = api.init_logger("vllm.tessera")
