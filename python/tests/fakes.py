@@ -56,6 +56,7 @@ class Engine:
             "lookahead": 0,
             "adapters": 0,
             "windows": [0],
+            "in_chunks": [],
             "transfers": False,
             "tells": False,
             "secret": 7,

@@ -24,9 +24,10 @@ std::array<kv::group, Groups> random_layers(Below& below) {
   std::array<kv::group, Groups> all;
   for (kv::group& g : all) {
     const tokens block_size = of(1 + below(8));
-    switch (below(4)) {
+    switch (below(5)) {
       case 0: g = kv::group::recurrent(block_size); break;
       case 1: g = kv::group::sliding(block_size, of(1 + below(30))); break;
+      case 2: g = kv::group::chunked(block_size, of(1 + below(30))); break;
       default: g = kv::group::full(block_size);
     }
   }

@@ -325,7 +325,8 @@ class world {
         continue;
       }
       const std::size_t w = count(limits_.layers[g].window);
-      const std::size_t first = w == 0 || position + 1 < w ? 0 : position + 1 - w;
+      std::size_t first = w == 0 || position + 1 < w ? 0 : position + 1 - w;
+      if (limits_.layers[g].in_chunks) first = position - position % w;
       for (std::size_t p = first; p < position; ++p)
         must(r.may_read(slot(e, g, p), p), "KV that is not that of the token");
     }

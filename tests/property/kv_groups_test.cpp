@@ -89,7 +89,7 @@ struct world {
     REQUIRE(id < limits.blocks);
     return device[id * widest + (is_state(g) ? 0 : position % b)];
   }
-  [[nodiscard]] bool is_state(std::size_t g) const { return limits.layers[g].window == 2_tok; }
+  [[nodiscard]] bool is_state(std::size_t g) const { return limits.layers[g].is_recurrent(); }
 
   /// What the token at `position` looks at is there, in every group.
   void read(const sequence& s, std::size_t position) {
@@ -99,7 +99,8 @@ struct world {
         continue;
       }
       const std::size_t w = count(limits.layers[g].window);
-      const std::size_t first = w == 0 || position + 1 < w ? 0 : position + 1 - w;
+      std::size_t first = w == 0 || position + 1 < w ? 0 : position + 1 - w;
+      if (limits.layers[g].in_chunks) first = position - position % w;
       for (std::size_t p = first; p < position; ++p) REQUIRE(slot(g, s.row, p) == s.content[p]);
     }
   }
@@ -140,7 +141,9 @@ struct world {
         const std::size_t b = count(limits.layers[g].block_size);
         const std::size_t w = count(limits.layers[g].window);
         fits = n % b == 0 && n / b <= s.hashes[g].size();
-        for (std::size_t p = w == 0 || n + 1 < w ? 0 : n + 1 - w; p < n && fits; ++p) {
+        std::size_t first = w == 0 || n + 1 < w ? 0 : n + 1 - w;
+        if (limits.layers[g].in_chunks) first = n - n % w;
+        for (std::size_t p = first; p < n && fits; ++p) {
           fits = all.count(both(named(g, s.hashes[g][p / b]))) == 1;
         }
       }
@@ -350,7 +353,7 @@ std::size_t play(const std::array<group, Groups>& layers, std::uint32_t seed) {
         if (layers[g].window == 0_tok) continue;
         const std::size_t b = count(layers[g].block_size);
         REQUIRE(w.kv.table(g).size(s.row) - w.kv.first_block(g, s.row) <= (count(layers[g].window) + b - 2) / b + 1);
-        if (layers[g].window == 2_tok) REQUIRE(w.kv.table(g).size(s.row) - w.kv.first_block(g, s.row) == 1);
+        if (layers[g].is_recurrent()) REQUIRE(w.kv.table(g).size(s.row) - w.kv.first_block(g, s.row) == 1);
       }
     }
     for (const std::size_t v : plan.victims) {
@@ -394,6 +397,12 @@ TEST_CASE("groups: full attention and a window") {
 TEST_CASE("groups: block sizes that differ") {
   many<2>({group::full(8_tok), group::sliding(4_tok, 9_tok)}, 1);
   many<2>({group::full(6_tok), group::sliding(4_tok, 30_tok)}, 1);
+}
+TEST_CASE("groups: full attention and chunks") {
+  many<2>({group::full(4_tok), group::chunked(4_tok, 12_tok)}, 2);
+  many<2>({group::full(4_tok), group::chunked(4_tok, 2_tok)}, 2);
+  many<2>({group::full(6_tok), group::chunked(4_tok, 10_tok)}, 1);
+  many<2>({group::sliding(4_tok, 9_tok), group::chunked(8_tok, 20_tok)}, 1);
 }
 TEST_CASE("groups: a recurrent state") {
   many<1>({group::recurrent(8_tok)}, 1);

@@ -179,6 +179,7 @@ class scheduler_operations {
     c.admit.kind = static_cast<int>(below(3));
     c.draft.kind = static_cast<int>(below(3));
     c.chunked_prefill = below(4) != 0;
+    c.firm_budget = !c.chunked_prefill && below(2) == 0;
     c.reserve = below(4) == 0 ? reservation::whole_sequence : reservation::by_chunk;
     if constexpr (screens<Gate>) {
       c.gate.most_skipped = below(6);

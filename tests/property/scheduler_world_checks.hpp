@@ -236,12 +236,14 @@ void scheduler_world<Order, BlockStore, Gate>::check_plan() {
   tokens prefill{};
   for (const scheduled<text_request>& e : plan_.prefill) prefill += e.count;
   const bool prefill_spent = step_.prefill_budget > tokens{} && prefill >= step_.prefill_budget;
-  must(step_.prefill_budget == tokens{} || prefill <= step_.prefill_budget ||
-           (!config_.chunked_prefill && plan_.prefill.size() == 1),
+  tokens whole_budget = step_.token_budget;
+  if (step_.prefill_budget > tokens{}) whole_budget = std::min(whole_budget, step_.prefill_budget);
+  const bool may_exceed = !config_.chunked_prefill && plan_.prefill.size() == 1 &&
+                          (!config_.firm_budget || plan_.prefill[0].count > whole_budget);
+  must(step_.prefill_budget == tokens{} || prefill <= step_.prefill_budget || may_exceed,
        "prefill is within its budget");
   must(started <= step_.max_starts, "no more start than are wanted");
-  must(sum + drafts <= step_.token_budget || (!config_.chunked_prefill && plan_.prefill.size() == 1),
-       "the step is within its budget");
+  must(sum + drafts <= step_.token_budget || may_exceed, "the step is within its budget");
   for (const auto list : {plan_.decode, plan_.prefill}) {
     // Who displaces a resident goes first, others wait for their turn behind all residents.
     for (std::size_t i = 1; i < list.size(); ++i) {

@@ -84,6 +84,21 @@ TEMPLATE_TEST_CASE("compositions: the scheduler's switches", "", shared<fcfs>, (
   CHECK(first_chunk({}) == std::pair{8_tok, 2_blk});
   CHECK(first_chunk({.reserve = reservation::whole_sequence}) == std::pair{8_tok, 8_blk});
   CHECK(first_chunk({.chunked_prefill = false}) == std::pair{32_tok, 8_blk});
+  // Beside one that decodes, a step of 32 tokens has no room for a prompt of 32.
+  const auto beside = [](bool firm) {
+    tessera_test::step_engine<TestType> e{
+        {.requests = 4, .blocks = 64, .block_size = 4_tok, .residents = 2, .max_length = 60_tok},
+        {.chunked_prefill = false, .firm_budget = firm}};
+    e.submit(e.add(8, 8));
+    e.commit(e.plan({.token_budget = 32_tok}));
+    e.submit(e.add(32, 8));
+    const auto p = e.plan({.token_budget = 32_tok});
+    const std::size_t prompts = p.prefill.size();
+    e.commit(p);
+    return prompts;
+  };
+  CHECK(beside(false) == 1);
+  CHECK(beside(true) == 0);
   const auto kept = [](bool keeps) {
     typename TestType::config config;
     config.keep_draft_blocks = keeps;

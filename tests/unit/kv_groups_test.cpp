@@ -46,6 +46,20 @@ TEST_CASE("group: what the next token needs", "[kv]") {
   CHECK(w.first_needed(12_tok) == 0);  // 3 to 12
   CHECK(w.first_needed(13_tok) == 1);  // 4 to 13
   CHECK(w.first_needed(40_tok) == 7);  // 31 to 40
+  const group c = group::chunked(4_tok, 8_tok);
+  CHECK(c.first_needed(7_tok) == 0);   // 0 to 7
+  CHECK(c.first_needed(8_tok) == 2);   // itself
+  CHECK(c.first_needed(15_tok) == 2);  // 8 to 15
+  CHECK(c.most_blocks(100_tok) == 2);
+  CHECK(c.passes_at(0) == 8_tok);
+  CHECK(c.passes_at(2) == 16_tok);
+  const group uneven = group::chunked(4_tok, 10_tok);
+  CHECK(uneven.first_needed(19_tok) == 2);  // 10 to 19
+  CHECK(uneven.first_needed(20_tok) == 5);
+  CHECK(uneven.most_blocks(100_tok) == 3);                         // as 10 to 19
+  CHECK(uneven.passes_at(2) == 20_tok);                            // 8 to 11: of two chunks
+  CHECK(group::sliding(4_tok, 10_tok).most_blocks(100_tok) == 4);  // 19 to 28
+  CHECK_FALSE(group::chunked(4_tok, 2_tok).is_recurrent());
   const group s = group::recurrent(8_tok);
   CHECK(s.first_needed(0_tok) == 0);
   CHECK(s.first_needed(7_tok) == 0);

@@ -76,6 +76,42 @@ TEST_CASE("without chunks, a prompt waits for a step with the budget for it") {
   for (request& x : r) static_cast<void>(f.scheduler.cancel(x));
 }
 
+TEST_CASE("without chunks and with a firm budget, a prompt waits until decodes leave enough of it") {
+  std::deque<request> r;
+  fixture<> f{small, {.chunked_prefill = false, .firm_budget = true}};
+  for (const int n : {2, 9, 2}) REQUIRE(f.submit(r.emplace_back(make(n))) == status::accepted);
+  f.commit(f.plan({.token_budget = 10_tok}));
+  CHECK(f.scheduler.why(r[1]) == wait_reason::budget_spent);
+  // One token of the first leaves too little; who waits behind would have room, and waits.
+  auto p = f.plan({.token_budget = 9_tok});
+  CHECK(p.size() == 1);
+  CHECK(p.decode.size() == 1);
+  CHECK(f.scheduler.why(r[1]) == wait_reason::budget_spent);
+  CHECK(f.scheduler.why(r[2]) == wait_reason::behind_others);
+  f.commit(p);
+  p = f.plan({.token_budget = 10_tok});
+  CHECK(p.computed == 10_tok);
+  REQUIRE(p.prefill.size() == 1);
+  CHECK(p.prefill[0].count == 9_tok);
+  f.commit(p);
+  p = f.plan({.token_budget = 10_tok, .prefill_budget = 2_tok});
+  CHECK(p.decode.size() == 2);
+  REQUIRE(p.prefill.size() == 1);
+  CHECK(p.prefill[0].count == 2_tok);
+  f.commit(p);
+  CHECK(f.scheduler.cancel(r[1]) == status::ok);
+  // One that no step takes runs all the same, as the only prefill of its step.
+  REQUIRE(f.submit(r.emplace_back(make(11))) == status::accepted);
+  p = f.plan({.token_budget = 11_tok});
+  CHECK(p.prefill.empty());
+  f.commit(p);
+  p = f.plan({.token_budget = 10_tok});
+  REQUIRE(p.prefill.size() == 1);
+  CHECK(p.prefill[0].count == 11_tok);
+  f.commit(p);
+  for (request& x : r) static_cast<void>(f.scheduler.cancel(x));
+}
+
 TEST_CASE("lookahead: slots for speculative tokens where blocks are free, never at the cost of an eviction") {
   std::deque<request> r;
   fixture<> f{small};

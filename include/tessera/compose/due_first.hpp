@@ -82,6 +82,7 @@ class due_first
     duration patience = duration{60.0};  ///< A request without a token for so long is served first: see there.
     double watermark = 0.01;      ///< Fraction of the blocks kept free when a request starts without displacing anyone.
     bool chunked_prefill = true;  ///< As in `scheduler_config`.
+    bool firm_budget = false;     ///< As there.
     reservation reserve = reservation::by_chunk;  ///< As there.
     bool keep_draft_blocks = false;               ///< As there.
     [[no_unique_address]] Expected expected{};    ///< Says how long a request's output will be.
@@ -112,6 +113,7 @@ class due_first
             .gate = c.gate,
             .draft = c.draft,
             .chunked_prefill = c.chunked_prefill,
+            .firm_budget = c.firm_budget,
             .reserve = c.reserve,
             .keep_draft_blocks = c.keep_draft_blocks};
   }

@@ -27,6 +27,7 @@ class fcfs : public iteration_scheduler<Request, order::fcfs, preempt::swap, adm
   struct config {
     double watermark = 0.01;                      ///< Fraction of the blocks kept free when a request starts.
     bool chunked_prefill = true;                  ///< As in `scheduler_config`.
+    bool firm_budget = false;                     ///< As there.
     reservation reserve = reservation::by_chunk;  ///< As there.
     bool keep_draft_blocks = false;               ///< As there.
     [[no_unique_address]] Gate gate{};            ///< Says who may start.
@@ -46,6 +47,7 @@ class fcfs : public iteration_scheduler<Request, order::fcfs, preempt::swap, adm
             .gate = c.gate,
             .draft = c.draft,
             .chunked_prefill = c.chunked_prefill,
+            .firm_budget = c.firm_budget,
             .reserve = c.reserve,
             .keep_draft_blocks = c.keep_draft_blocks};
   }

@@ -62,6 +62,7 @@ class pars : public iteration_scheduler<Request, typename detail::pars_order<Req
     duration threshold = duration{120.0};         ///< Age at which a request is boosted; `duration::forever()`: never.
     double watermark = 0.01;                      ///< Fraction of the blocks kept free when a request starts.
     bool chunked_prefill = true;                  ///< As in `scheduler_config`.
+    bool firm_budget = false;                     ///< As there.
     reservation reserve = reservation::by_chunk;  ///< As there.
     bool keep_draft_blocks = false;               ///< As there.
     [[no_unique_address]] Scorer scorer = {};     ///< Says how long a request is expected to take.
@@ -83,6 +84,7 @@ class pars : public iteration_scheduler<Request, typename detail::pars_order<Req
             .gate = c.gate,
             .draft = c.draft,
             .chunked_prefill = c.chunked_prefill,
+            .firm_budget = c.firm_budget,
             .reserve = c.reserve,
             .keep_draft_blocks = c.keep_draft_blocks};
   }

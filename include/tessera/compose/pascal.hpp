@@ -37,6 +37,7 @@ class pascal : public iteration_scheduler<Request, order::two_phase, preempt::sw
     bool fewest_quanta_first = true;  ///< How each queue takes turns; false: in a circle. See `order::two_phase`.
     double watermark = 0.01;      ///< Fraction of the blocks kept free when a request starts without displacing anyone.
     bool chunked_prefill = true;  ///< As in `scheduler_config`.
+    bool firm_budget = false;     ///< As there.
     reservation reserve = reservation::by_chunk;  ///< As there.
     bool keep_draft_blocks = false;               ///< As there.
     [[no_unique_address]] Gate gate{};            ///< Says who may start.
@@ -58,6 +59,7 @@ class pascal : public iteration_scheduler<Request, order::two_phase, preempt::sw
         .gate = c.gate,
         .draft = c.draft,
         .chunked_prefill = c.chunked_prefill,
+        .firm_budget = c.firm_budget,
         .reserve = c.reserve,
         .keep_draft_blocks = c.keep_draft_blocks};
   }

@@ -58,6 +58,7 @@ class pascal_paced : public iteration_scheduler<Request, typename detail::pascal
     duration patience = duration{60.0};  ///< A reasoning request without a token for so long is served first.
     double watermark = 0.01;      ///< Fraction of the blocks kept free when a request starts without displacing anyone.
     bool chunked_prefill = true;  ///< As in `scheduler_config`.
+    bool firm_budget = false;     ///< As there.
     reservation reserve = reservation::by_chunk;  ///< As there.
     bool keep_draft_blocks = false;               ///< As there.
     [[no_unique_address]] Deadline deadline{};    ///< Says when a request's reader runs dry.
@@ -84,6 +85,7 @@ class pascal_paced : public iteration_scheduler<Request, typename detail::pascal
             .gate = c.gate,
             .draft = c.draft,
             .chunked_prefill = c.chunked_prefill,
+            .firm_budget = c.firm_budget,
             .reserve = c.reserve,
             .keep_draft_blocks = c.keep_draft_blocks};
   }

@@ -32,6 +32,7 @@ class round_robin : public iteration_scheduler<Request, order::round_robin, pree
     bool fewest_quanta_first = false;  ///< False: turns in a circle. See `order::round_robin`.
     double watermark = 0.01;      ///< Fraction of the blocks kept free when a request starts without displacing anyone.
     bool chunked_prefill = true;  ///< As in `scheduler_config`.
+    bool firm_budget = false;     ///< As there.
     reservation reserve = reservation::by_chunk;  ///< As there.
     bool keep_draft_blocks = false;               ///< As there.
     [[no_unique_address]] Gate gate{};            ///< Says who may start.
@@ -52,6 +53,7 @@ class round_robin : public iteration_scheduler<Request, order::round_robin, pree
             .gate = c.gate,
             .draft = c.draft,
             .chunked_prefill = c.chunked_prefill,
+            .firm_budget = c.firm_budget,
             .reserve = c.reserve,
             .keep_draft_blocks = c.keep_draft_blocks};
   }

@@ -503,7 +503,7 @@ class groups {
   /// at its end. So there are as many in each step, and tables of a batch need not be moved. A state is too large to be
   /// kept so long.
   [[nodiscard]] tokens slides_at(const group& of, std::uint32_t first) const noexcept {
-    const tokens passed = of.block_size * (std::int64_t{1} + first) + of.window - tokens{1};
+    const tokens passed = of.passes_at(first);
     if (of.is_recurrent()) return passed;
     return max(passed, of.block_size * blocks_for(passed, of.block_size).count() - ahead_);
   }

@@ -43,7 +43,8 @@ template <class Planning>
   refusal& refused = p.roster.refused;
   if (!p.config.remember_refusals || refused.sequence != r.state().sequence) return wait_reason::none;
   // A budget may be a reason that comes first.
-  if (p.step.prefill_left <= tokens{} || (!p.config.chunked_prefill && !p.step.prefill.empty())) {
+  if (p.step.prefill_left <= tokens{} ||
+      (!p.config.chunked_prefill && (p.config.firm_budget || !p.step.prefill.empty()))) {
     return wait_reason::none;
   }
   if (refused.matched) {
@@ -122,11 +123,8 @@ template <class Planning>
   const tokens left = s.length - first;
   // Its KV is on its way: it takes its blocks, and computes nothing.
   const bool loads = s.loads && cached < s.computed;
-  // Without chunked prefill, a prompt that the budget does not cover waits, unless it is the step's only prefill.
   const bool may_compute =
-      loads || left == tokens{1} ||
-      (config.chunked_prefill ? step.prefill_left > tokens{}
-                              : left <= min(step.budget, step.prefill_left) || step.prefill.empty());
+      loads || left == tokens{1} || (config.chunked_prefill ? step.prefill_left > tokens{} : takes_whole(p, left));
   const bool anew = s.restarted || (s.swapped && !comes_back);
   const bool whole = config.reserve == reservation::whole_sequence || anew || loads;
   const tokens reserved = whole ? s.length : tokens{};

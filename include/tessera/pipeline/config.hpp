@@ -49,6 +49,9 @@ struct scheduler_config {
   Draft draft{};                ///< Parameters of the draft policy.
   bool chunked_prefill = true;  ///< False: a prompt is computed in one step. One that what is left of the budget does
                                 ///< not cover is its step's only prefill, and that step exceeds the budget.
+  bool firm_budget = false;  ///< True: without chunked prefill, such a prompt waits until decodes leave enough of the
+                             ///< budget, as all that wait behind it. Only one that is longer than the whole budget
+                             ///< exceeds it. For an engine whose buffers hold no more tokens than that.
   reservation reserve = reservation::by_chunk;  ///< When a prompt takes its blocks.
   bool keep_draft_blocks = false;  ///< True: a block taken for drafts that were refused stays its request's, which
                                    ///< comes to need it. For an engine whose own table of a request only grows.
@@ -66,6 +69,7 @@ struct scheduler_config<Order, Preempt, Admit, Gate, Draft> {
   Gate gate{};                                  ///< As above.
   Draft draft{};                                ///< As above.
   bool chunked_prefill = true;                  ///< As above.
+  bool firm_budget = false;                     ///< As above.
   reservation reserve = reservation::by_chunk;  ///< As above.
   bool keep_draft_blocks = false;               ///< As above.
   bool remember_refusals = true;                ///< As above.

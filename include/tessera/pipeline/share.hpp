@@ -56,6 +56,17 @@ template <class Planning>
   return min(left, halves ? tokens{(most.count() + 1) / 2} : most);
 }
 
+/// Without chunked prefill: whether this step takes a prompt with `left` tokens to compute.
+template <class Planning>
+[[nodiscard]] bool takes_whole(const Planning& p, tokens left) noexcept {
+  const auto& step = p.step;
+  if (left <= min(step.budget, step.prefill_left)) return true;
+  if (!step.prefill.empty()) return false;
+  const tokens prefill = step.limits.prefill_budget;
+  const tokens most = prefill > tokens{} ? min(prefill, step.limits.token_budget) : step.limits.token_budget;
+  return !p.config.firm_budget || left > most;
+}
+
 /// How many of `count` tokens from `first` on are computed at once. A window holds all blocks of a chunk until that is
 /// computed, so a long one may take more than the request will ever hold: at most what is `free`, one token at least.
 template <class Planning>
@@ -195,8 +206,7 @@ template <class Planning>
     promise(p, r);
     return true;  // those who decode go on
   }
-  if (is_prefill && !p.config.chunked_prefill && left > min(p.step.budget, p.step.prefill_left) &&
-      !p.step.prefill.empty()) [[unlikely]] {
+  if (is_prefill && !p.config.chunked_prefill && !takes_whole(p, left)) [[unlikely]] {
     --p.step.next;
     p.step.stopped = wait_reason::budget_spent;
     return true;

@@ -62,6 +62,8 @@ core::core(const std::string& policy, const nb::dict& options, const nb::dict& w
     if (window < 0 || window == 2) throw nb::value_error("a window is of 1 token or of more than 2; 0: none");
   }
   if (settings_.windows.empty() || settings_.windows.size() > most_groups) throw nb::value_error("too many groups");
+  settings_.in_chunks.resize(settings_.windows.size());
+  for (const auto group : get<std::vector<std::size_t>>(options, "in_chunks")) settings_.in_chunks.at(group) = true;
   if (!settings_.chunked_prefill && !(settings_.windows.size() == 1 && settings_.windows[0] == ts::tokens{})) {
     throw nb::value_error("windows are for prompts in chunks");
   }

@@ -70,6 +70,7 @@ struct settings {
   std::int64_t output_cost = 2;
   std::array<std::int64_t, tenants> weights = ts::gate::detail::equal_weights<tenants>();
   std::vector<ts::tokens> windows;  ///< Of each group of layers what its tokens look at; 0: all.
+  std::vector<bool> in_chunks;      ///< Of each, whether its windows begin anew at multiples of their length.
   std::size_t adapters = 0;         ///< Most adapters of those who hold blocks; 0: nobody wants one.
   std::size_t batch = 0;            ///< Most requests in a step.
   bool tells = false;               ///< Of what its prefix cache learns and forgets.

@@ -47,6 +47,7 @@ class planner_of final : public planner {
                     .admit = {.fraction = s.watermark},
                     .gate = gate,
                     .chunked_prefill = s.chunked_prefill,
+                    .firm_budget = true,  // the runner's buffers hold no more
                     .keep_draft_blocks = true}},
         block_size_{s.limits.block_size} {
     if constexpr (std::is_same_v<Store, telling_cache>) {
@@ -169,7 +170,7 @@ class grouped_planner final : public planner {
   using limits = typename scheduler::limits;
   static limits limits_of(const settings& s) {
     limits l{s.limits, {}};
-    for (std::size_t g = 0; g != Groups; ++g) l.layers[g] = {s.limits.block_size, s.windows[g]};
+    for (std::size_t g = 0; g != Groups; ++g) l.layers[g] = {s.limits.block_size, s.windows[g], s.in_chunks[g]};
     return l;
   }
   static own_plan own(const plan& p) noexcept {

@@ -29,9 +29,12 @@ from vllm.v1.core.kv_cache_utils import get_request_block_hasher, init_none_hash
 from vllm.v1.core.sched.async_scheduler import AsyncScheduler as OwnAsyncScheduler  # noqa: E402
 from vllm.v1.core.sched.scheduler import Scheduler as OwnScheduler  # noqa: E402
 from vllm.v1.kv_cache_interface import (  # noqa: E402
+    ChunkedLocalAttentionSpec,
     FullAttentionSpec,
     KVCacheConfig,
     KVCacheGroupSpec,
+    MLAAttentionSpec,
+    SlidingWindowMLASpec,
     SlidingWindowSpec,
 )
 from vllm.v1.outputs import DraftTokenIds, ModelRunnerOutput  # noqa: E402
@@ -113,10 +116,17 @@ def config(
     return made
 
 
-def memory(blocks: int, windows: tuple[int, ...] = (0,)) -> Any:
-    """Of a model with groups of layers that look at so many tokens; 0: at all."""
+def memory(blocks: int, windows: tuple[int, ...] = (0,), latent: bool = False) -> Any:
+    """Of a model with groups of layers that look at so many tokens; 0: at all; less: in chunks of so many. `latent`: by
+    latent attention."""
     shape: dict[str, Any] = {"block_size": block_size, "num_kv_heads": 1, "head_size": 1, "dtype": torch.float32}
-    specs = [SlidingWindowSpec(sliding_window=w, **shape) if w else FullAttentionSpec(**shape) for w in windows]
+    of_all, of_window = (MLAAttentionSpec, SlidingWindowMLASpec) if latent else (FullAttentionSpec, SlidingWindowSpec)
+    specs: list[Any] = []
+    for w in windows:
+        if w < 0:
+            specs.append(ChunkedLocalAttentionSpec(attention_chunk_size=-w, **shape))
+        else:
+            specs.append(of_window(sliding_window=w, **shape) if w else of_all(**shape))
     groups = [KVCacheGroupSpec([f"layer {i}"], spec) for i, spec in enumerate(specs)]
     return KVCacheConfig(num_blocks=blocks, kv_cache_tensors=[], kv_cache_groups=groups)
 
@@ -182,6 +192,7 @@ class Runner:
     adapters: int = 0  #: it has room for the weights of so many
     windows: tuple[int, ...] = (0,)  #: as `memory`'s
     places: int = 24  #: it has room for so many requests: in a step, or if it is the second runner, at all
+    whole: int = 0  #: it computes a prompt in one step, and has buffers for so many tokens in it
     states: dict[str, State] = field(default_factory=dict)
     batch: set[str] = field(default_factory=set)
     resumed: int = 0
@@ -235,6 +246,7 @@ class Runner:
         assert set(scheduled) == set(cached.req_ids) | {n.req_id for n in step.scheduled_new_reqs}
         self.batch = set(scheduled)
         assert len(self.states if self.second else scheduled) <= self.places, "more requests than there is room for"
+        assert not self.whole or step.total_num_scheduled_tokens <= self.whole, "more tokens than there is room for"
         adapters = {self.states[request_id].adapter for request_id in scheduled} - {0}
         assert len(adapters) <= max(self.adapters, 0), "more adapters than there is room for"
         given = step.scheduled_spec_decode_tokens
@@ -261,6 +273,7 @@ class Runner:
             mine = drafts.get(request_id, [])
             end = state.done + scheduled[request_id] - len(mine)
             if end != len(state.tokens):
+                assert not self.whole, "a prompt that is cut"
                 assert not mine, "drafts in the middle of a prompt"
                 outputs.append([])
                 continue
@@ -291,7 +304,10 @@ class Runner:
         A window is that of the first token that the step has computed."""
         seen = list(tokens)
         for group, window in enumerate(self.windows):
-            for p in range(max(0, state.done - window + 1) if window else 0, len(tokens)):
+            first = max(0, state.done - window + 1) if window else 0
+            if window < 0:
+                first = state.done - state.done % -window
+            for p in range(first, len(tokens)):
                 token = self.kv[state.blocks[group][p // block_size]][p % block_size]
                 if token != tokens[p] + self._tag(state, group):
                     seen[p] = -1

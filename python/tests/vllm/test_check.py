@@ -48,14 +48,24 @@ models = {
     ),
     "five windows to one": (
         Gemma3TextConfig(num_hidden_layers=12, sliding_window=64, layer_types=five_to_one, **small),
-        "6 groups of KV blocks instead of 2 at most",
+        "6 groups of KV blocks instead of 2 at most (SlidingWindowSpec, FullAttentionSpec)",
     ),
     "a window of two tokens": (MistralConfig(num_hidden_layers=3, sliding_window=2, **small), "window of 2 tokens"),
     "states": (Qwen3NextConfig(num_hidden_layers=4, layer_types=states, num_experts=2, **small), "state-space layers"),
-    "latent": (DeepseekV2Config(num_hidden_layers=2, **small), "latent attention"),
+    "latent": (DeepseekV2Config(num_hidden_layers=2, **small), ""),
+    "latent and compressed": (
+        DeepseekV2Config(num_hidden_layers=2, compress_ratios=[4, 128], **small),
+        "latent attention that is compressed",
+    ),
     "chunks": (
         Llama4TextConfig(num_hidden_layers=4, attention_chunk_size=64, num_local_experts=2, **small),
-        "attention to chunks",
+        "4 groups of KV blocks instead of 2 at most (ChunkedLocalAttentionSpec, FullAttentionSpec)",
+    ),
+    "chunks in every other layer": (
+        Llama4TextConfig(
+            num_hidden_layers=4, attention_chunk_size=64, num_local_experts=2, no_rope_layers=[1, 0, 1, 0], **small
+        ),
+        "",
     ),
 }
 
@@ -67,7 +77,7 @@ def configured(kind: str) -> Any:
     made.cache_config.block_size = 16
     made.model_config = SimpleNamespace(
         hf_text_config=hf,
-        use_mla=kind == "latent",
+        use_mla="latent" in kind,
         is_hybrid=kind == "states",
         is_attention_free=False,
         dtype=torch.float32,
@@ -84,8 +94,17 @@ def test_layers(kind: str) -> None:
     assert list(why_not_model(configured(kind))) == ([reason] if (reason := models[kind][1]) else [])
 
 
-def test_windows_that_are_kept_whole_are_one_group() -> None:
-    made = configured("five windows to one")
+def test_latent_attention_of_unknown_kinds_is_not_vouched_for() -> None:
+    made = configured("latent")
+    made.model_config.hf_text_config = DeepseekV2Config(num_hidden_layers=2, **small)
+    made.model_config.hf_text_config.model_type = "hy_v4"
+    with pytest.raises(ValueError, match="latent attention of hy_v4"):
+        list(why_not_model(made))
+
+
+@pytest.mark.parametrize("kind", ["five windows to one", "chunks"])
+def test_windows_that_are_kept_whole_are_one_group(kind: str) -> None:
+    made = configured(kind)
     made.scheduler_config.disable_hybrid_kv_cache_manager = True
     assert list(why_not_model(made)) == []
 

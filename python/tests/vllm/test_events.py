@@ -183,7 +183,8 @@ class Kept(EventPublisher):
         pass
 
 
-def test_each_is_told_as_vllm_tells_it(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("latent", [False, True], ids=["", "latent"])
+def test_each_is_told_as_vllm_tells_it(monkeypatch: pytest.MonkeyPatch, latent: bool) -> None:
     """One request after the other: salts, adapters, sessions, and such that want to hear what was there already."""
     monkeypatch.setitem(Factory._registry, "zmq", Kept)
     shared = [*range(3, 51)]
@@ -196,7 +197,8 @@ def test_each_is_told_as_vllm_tells_it(monkeypatch: pytest.MonkeyPatch) -> None:
         asked.append((str(i), prompt, params, 0, [None, "salt"][i % 5 == 1], [0, 0, 1, 2][i % 4], f"session {i % 2}"))
     told = []
     for cls, tessera in ((stub.OwnScheduler, None), (stub.Scheduler, {})):
-        s = stub.scheduler(cls, listened(stub.config(tessera=tessera, adapters=2)), blocks=4000)
+        kv = stub.memory(4000, latent=latent)
+        s = stub.scheduler(cls, listened(stub.config(tessera=tessera, adapters=2)), blocks=4000, kv=kv)
         runner = stub.Runner(4000, adapters=2)
         for *one, session in asked:
             s.add_request(stub.request(*one, session_id=session))

@@ -15,6 +15,10 @@ from vllm.v1.kv_cache_interface import (
     FullAttentionSpec,
     KVCacheConfig,
     KVCacheGroupSpec,
+    MambaSpec,
+    MLAAttentionSpec,
+    RSWASpec,
+    SlidingWindowMLASpec,
     SlidingWindowSpec,
 )
 
@@ -61,7 +65,14 @@ configurations = {
     "inputs that are not text": ("model_config", {"supports_multimodal_inputs": True}),
     "auxiliary outputs": (None, {"aux_output_config": own(enabled=True)}),
     "sampling masks": ("model_config", {"return_sampling_mask": True}),
-    "prompts in one piece": ("scheduler_config", {"enable_chunked_prefill": False}),
+    "prompts in one piece that are cut at a threshold": (
+        "scheduler_config",
+        {"enable_chunked_prefill": False, "max_num_batched_tokens": 1024, "long_prefill_token_threshold": 64},
+    ),
+    "prompts in one piece for which a step has no room": (
+        "scheduler_config",
+        {"enable_chunked_prefill": False, "max_num_batched_tokens": 1024, "max_num_scheduled_tokens": 1023},
+    ),
     "max_num_active_seqs": ("scheduler_config", {"max_num_active_seqs": 3}),
 }
 
@@ -75,22 +86,41 @@ def window(**more: Any) -> SlidingWindowSpec:
     return SlidingWindowSpec(**(values | more))
 
 
-def groups(*specs: Any) -> KVCacheConfig:
-    return KVCacheConfig(
-        num_blocks=60, kv_cache_tensors=[], kv_cache_groups=[KVCacheGroupSpec([str(i)], s) for i, s in enumerate(specs)]
+def chunks(size: int) -> ChunkedLocalAttentionSpec:
+    return ChunkedLocalAttentionSpec(
+        block_size=16, num_kv_heads=1, head_size=1, dtype=torch.float32, attention_chunk_size=size
     )
 
 
+def latent(**more: Any) -> MLAAttentionSpec:
+    return MLAAttentionSpec(**({"block_size": 16, "num_kv_heads": 1, "head_size": 1, "dtype": torch.float32} | more))
+
+
+def latent_window(**more: Any) -> SlidingWindowMLASpec:
+    values = {"block_size": 16, "num_kv_heads": 1, "head_size": 1, "dtype": torch.float32, "sliding_window": 64}
+    return SlidingWindowMLASpec(**(values | more))
+
+
+def groups(*specs: Any, **of_each: Any) -> KVCacheConfig:
+    made = [KVCacheGroupSpec([str(i)], s, **of_each) for i, s in enumerate(specs)]
+    return KVCacheConfig(num_blocks=60, kv_cache_tensors=[], kv_cache_groups=made)
+
+
 memories = {
-    "3 groups of KV blocks instead of 2 at most": groups(attention(), window(), window()),
-    "0 groups of KV blocks instead of 2 at most": groups(),
-    "KV of ChunkedLocalAttentionSpec": groups(
-        attention(),
-        ChunkedLocalAttentionSpec(
-            block_size=16, num_kv_heads=1, head_size=1, dtype=torch.float32, attention_chunk_size=64
-        ),
+    "3 groups of KV blocks instead of 2 at most (FullAttentionSpec, SlidingWindowSpec)": groups(
+        attention(), window(), window()
     ),
-    "attention to chunks": groups(attention(attention_chunk_size=64)),
+    # DeepSeek-V4: latents of 4 and of 128 tokens, a window, and what is being compressed.
+    "3 groups of KV blocks instead of 2 at most (MLAAttentionSpec, SlidingWindowMLASpec)": groups(
+        latent(block_size=256, tokens_per_state=4), latent_window(), latent_window(sliding_window=8)
+    ),
+    "window of which more is kept, or computed again": groups(latent(), latent_window(bounded_replay=True)),
+    "blocks of 16 tokens of which 128 are kept as one": groups(latent(tokens_per_state=128)),
+    "KV of RSWASpec": groups(RSWASpec(block_size=16, num_kv_heads=1, head_size=1, dtype=torch.float32, rswa_window=64)),
+    "KV of MambaSpec": groups(latent(), MambaSpec(block_size=16, shapes=((1,),), dtypes=(torch.float32,))),
+    "KV in the memory of the host": groups(latent(), host_resident=True),
+    "0 groups of KV blocks instead of 2 at most": groups(),
+    "window of 1 tokens": groups(attention(), chunks(1)),
     "window of 2 tokens": groups(window(sliding_window=2)),
     "window of which more is kept": groups(window(extra_retained_tokens=3)),
     "blocks of 32 tokens that are scheduled by 16": groups(
@@ -138,7 +168,7 @@ def test_memory(monkeypatch: pytest.MonkeyPatch, reason: str) -> None:
     got, warnings = make(monkeypatch, stub.config(), memories[reason])
     assert got[0] == "own"
     assert len(warnings) == 1 and f"tessera has no {reason}" in warnings[0]
-    with pytest.raises(NotImplementedError, match=reason):
+    with pytest.raises(NotImplementedError, match=re.escape(reason)):
         make(monkeypatch, stub.config(), memories[reason], fallback=False)
 
 

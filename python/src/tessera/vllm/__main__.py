@@ -32,8 +32,8 @@ def _say_support() -> None:
     print("Done by vLLM's own scheduler, with a warning:")
     for reason, _ in _questions:
         print(f"  {reason}")
-    print("  more than two groups of KV blocks, or blocks of several sizes; state-space layers; latent attention;")
-    print("  attention to chunks")
+    print("  more than two groups of KV blocks, or blocks of several sizes; state-space layers; latent attention that")
+    print("  is compressed; prompts in one piece with windows")
 
 
 def _check(arguments: list[str]) -> int:

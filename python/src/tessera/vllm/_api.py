@@ -30,7 +30,15 @@ from vllm.v1.core.sched.interface import PauseState, SchedulerInterface
 from vllm.v1.core.sched.output import CachedRequestData, GrammarOutput, NewRequestData, SchedulerOutput
 from vllm.v1.core.sched.scheduler import Scheduler as OwnScheduler
 from vllm.v1.engine import EngineCoreEventType, EngineCoreOutput, EngineCoreOutputs, FinishReason
-from vllm.v1.kv_cache_interface import FullAttentionSpec, KVCacheConfig, SlidingWindowSpec
+from vllm.v1.kv_cache_interface import (
+    ChunkedLocalAttentionSpec,
+    FullAttentionSpec,
+    KVCacheConfig,
+    MLAAttentionSpec,
+    SlidingWindowMLASpec,
+    SlidingWindowSpec,
+    get_kv_cache_spec_kind,
+)
 from vllm.v1.metrics.stats import PrefixCacheStats, SchedulerStats
 from vllm.v1.request import Request, RequestStatus
 from vllm.v1.spec_decode.metrics import SpecDecodingStats
@@ -52,6 +60,7 @@ __all__ = [
     "BlockRemoved",
     "BlockStored",
     "CachedRequestData",
+    "ChunkedLocalAttentionSpec",
     "EngineCoreEventType",
     "EngineCoreOutput",
     "EngineCoreOutputs",
@@ -62,6 +71,7 @@ __all__ = [
     "KVCacheBlock",
     "KVCacheBlocks",
     "KVEventBatch",
+    "MLAAttentionSpec",
     "NewRequestData",
     "OwnScheduler",
     "PauseState",
@@ -71,6 +81,7 @@ __all__ = [
     "SchedulerInterface",
     "SchedulerOutput",
     "SchedulerStats",
+    "SlidingWindowMLASpec",
     "SlidingWindowSpec",
     "SpecDecodingStats",
     "check_sequence_repetition",
@@ -79,6 +90,7 @@ __all__ = [
     "init_logger",
     "interval_counts_alone",
     "invalid",
+    "kind_of",
     "known",
     "make",
     "make_connector",
@@ -128,9 +140,15 @@ def drafts_without_kv(vllm_config: Any) -> bool:
     return not any(getattr(of, name, 0) for of, name in slots)
 
 
-def groups_of(vllm_config: Any, windows: list[int]) -> Any:
-    """The groups of KV blocks that vLLM would make of layers which look at so many tokens; 0: at all. As a
-    KVCacheConfig that has more memory than any machine. Raises whatever vLLM does."""
+def kind_of(spec: Any) -> str:
+    """What vLLM calls the kind of a group's layers, in KV events."""
+    return str(get_kv_cache_spec_kind(spec).value)
+
+
+def groups_of(vllm_config: Any, windows: list[int], in_chunks: frozenset[int] = frozenset()) -> Any:
+    """The groups of KV blocks that vLLM would make of layers which look at so many tokens; 0: at all. Those that are
+    named by `in_chunks` look at chunks of so many. As a KVCacheConfig that has more memory than any machine. Raises
+    whatever vLLM does."""
     try:
         from vllm.v1.core.kv_cache_planning import get_kv_cache_groups
     except ImportError:  # before 0.33
@@ -142,14 +160,20 @@ def groups_of(vllm_config: Any, windows: list[int]) -> Any:
     vllm_config.cache_config.kv_cache_layout = vllm_config.cache_config.kv_cache_layout or "NHD"
     shape = {
         "block_size": vllm_config.cache_config.block_size,
-        "num_kv_heads": model.get_num_kv_heads(vllm_config.parallel_config),
+        "num_kv_heads": 1 if model.use_mla else model.get_num_kv_heads(vllm_config.parallel_config),
         "head_size": model.get_head_size(),
         "dtype": model.dtype,
     }
-    specs = {
-        f"layer {i}": SlidingWindowSpec(sliding_window=window, **shape) if window else FullAttentionSpec(**shape)
-        for i, window in enumerate(windows)
-    }
+    of_all, of_window = FullAttentionSpec, SlidingWindowSpec
+    if model.use_mla:
+        of_all, of_window = MLAAttentionSpec, SlidingWindowMLASpec
+    specs = {}
+    for i, window in enumerate(windows):
+        if i in in_chunks:
+            spec = ChunkedLocalAttentionSpec(attention_chunk_size=window, **shape)
+        else:
+            spec = of_window(sliding_window=window, **shape) if window else of_all(**shape)
+        specs[f"layer {i}"] = spec
     return KVCacheConfig(num_blocks=2**30, kv_cache_tensors=[], kv_cache_groups=get_kv_cache_groups(vllm_config, specs))
 
 

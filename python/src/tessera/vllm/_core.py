@@ -13,16 +13,10 @@ from tessera import _vllm
 from tessera.vllm import _api as api
 from tessera.vllm.options import Options, OptionsError, has_tenants, needs_lengths
 from tessera.vllm.predictor import Predictor
-from tessera.vllm.support import salt_of, windows_of
+from tessera.vllm.support import chunked_of, salt_of, windows_of
 
 #: As far as the core counts.
 _many = 2**31 - 1
-
-
-def budget_of(config: Any) -> int:
-    """The most tokens in a step, by vLLM's scheduler_config."""
-    least = getattr(config, "max_num_scheduled_tokens", None) or config.max_num_batched_tokens
-    return min(least, config.max_num_batched_tokens)
 
 
 def chunk_of(config: Any, requests: int, budget: int) -> int:
@@ -64,6 +58,7 @@ def make_core(
             "whole_at_end": options.model is not None,
             "lookahead": lookahead,
             "windows": windows_of(kv_cache_config),
+            "in_chunks": chunked_of(kv_cache_config),
             "transfers": transfers,
             "tells": tells,
             "adapters": getattr(vllm_config.lora_config, "max_loras", 0),

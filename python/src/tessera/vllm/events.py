@@ -15,11 +15,13 @@ _make_removed = api.make(api.BlockRemoved)
 class Events:
     """Publishes what the core tells. Names of blocks are numbers of 64 bits, which mean nothing elsewhere."""
 
-    def __init__(self, vllm_config: Any, core: Any, block_size: int) -> None:
+    def __init__(self, vllm_config: Any, kv_cache_config: Any, core: Any, block_size: int) -> None:
         rank = getattr(vllm_config.parallel_config, "data_parallel_index", 0)
         self.publisher = api.EventPublisherFactory.create(vllm_config.kv_events_config, rank)
         self.core = core
         self.block_size = block_size
+        (group,) = kv_cache_config.kv_cache_groups
+        self.kind = api.kind_of(group.kv_cache_spec)
         self.found_again: list[Any] = []  #: of requests that want to have that told, too
 
     def found(self, request: Any, names: list[int]) -> None:
@@ -71,7 +73,7 @@ class Events:
             lora_name=None if adapter is None else adapter.name,
             extra_keys=[self._keys(request, is_first=parent is None)],
             group_idx=0,
-            kv_cache_spec_kind="full_attention",
+            kv_cache_spec_kind=self.kind,
             session_id=getattr(request, "session_id", None),
         )
 

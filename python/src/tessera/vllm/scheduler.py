@@ -13,11 +13,11 @@ from collections.abc import Iterable
 from typing import Any
 
 from tessera.vllm import _api as api
-from tessera.vllm._core import Describer, budget_of, chunk_of, make_core
+from tessera.vllm._core import Describer, chunk_of, make_core
 from tessera.vllm.events import Events
 from tessera.vllm.inquiries import Inquiries
 from tessera.vllm.options import Options
-from tessera.vllm.support import tells, why_not_config, why_not_memory, why_not_request
+from tessera.vllm.support import budget_of, tells, why_not_config, why_not_memory, why_not_request
 from tessera.vllm.transfers import Transfers
 
 logger = api.init_logger("vllm.tessera")
@@ -135,7 +135,7 @@ class Scheduler(Inquiries):
             transfers=vllm_config.kv_transfer_config is not None,
             tells=tells(vllm_config),
         )
-        self.events = Events(vllm_config, self.core, block_size) if tells(vllm_config) else None
+        self.events = Events(vllm_config, kv_cache_config, self.core, block_size) if tells(vllm_config) else None
         #: KV from and for other engines
         self.transfers: Transfers | None = None
         if vllm_config.kv_transfer_config is not None:

@@ -16,9 +16,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from tessera.vllm import _api as api
-from tessera.vllm._core import Describer, budget_of, chunk_of, make_core
+from tessera.vllm._core import Describer, chunk_of, make_core
 from tessera.vllm.options import OptionsError
-from tessera.vllm.support import why_not_memory, why_not_request, why_not_shadow
+from tessera.vllm.support import budget_of, why_not_memory, why_not_request, why_not_shadow
 
 logger = api.init_logger("vllm.tessera.shadow")
 

@@ -33,8 +33,24 @@ def _drafts(config: Any) -> bool:
 
 _drafts_by_batch = ("speculative_config", "num_speculative_tokens_per_batch_size")
 _async = ("scheduler_config", "async_scheduling")
+_threshold = ("scheduler_config", "long_prefill_token_threshold")
 #: Those whose KV comes and goes between two steps, and is pulled by who wants it.
 _connectors = ("NixlConnector", "NixlPullConnector")
+
+
+def budget_of(config: Any) -> int:
+    """The most tokens in a step, by vLLM's scheduler_config."""
+    least = getattr(config, "max_num_scheduled_tokens", None) or config.max_num_batched_tokens
+    return min(least, config.max_num_batched_tokens)
+
+
+def whole_prompts(config: Any) -> bool:
+    """Whether a prompt is computed in one step: by the user's wish, or because the attention cannot do otherwise."""
+    return _has(config, "scheduler_config", "enable_chunked_prefill") is False
+
+
+def _is_short(config: Any) -> bool:
+    return budget_of(config.scheduler_config) < config.model_config.max_model_len
 
 
 def _connector(config: Any) -> str | None:
@@ -82,8 +98,10 @@ _questions: tuple[tuple[str, Callable[[Any], Any]], ...] = (
     ("inputs that are not text", _model("supports_multimodal_inputs")),
     ("auxiliary outputs", lambda c: _has(c, "aux_output_config", "enabled")),
     ("sampling masks", _model("return_sampling_mask")),
-    # The core then exceeds a step's budget by one, rather than let it wait for ever, and the runner's buffers do not.
-    ("prompts in one piece", lambda c: _has(c, "scheduler_config", "enable_chunked_prefill") is False),
+    # vLLM cuts them there all the same; the core does not.
+    ("prompts in one piece that are cut at a threshold", lambda c: whole_prompts(c) and _has(c, *_threshold)),
+    # vLLM lets such a prompt wait for ever; the core exceeds the budget, and the runner's buffers do not.
+    ("prompts in one piece for which a step has no room", lambda c: whole_prompts(c) and _is_short(c)),
     ("max_num_active_seqs", lambda c: _has(c, "scheduler_config", "max_num_active_seqs") is not None),
 )
 
@@ -107,19 +125,37 @@ def why_not_shadow(config: Any) -> Iterator[str]:
         yield "drafts in its shadow"
 
 
+#: Layers that look at all tokens, and such that look at a window. Latent attention (MLA) keeps one vector of a token,
+#: in as many blocks. Where an indexer's layers have another size (DeepSeek-V3.2), vLLM puts both kinds into one group.
+#: Where it keeps all KV of layers with windows or chunks, their kind is that of full attention.
+_of_all = (api.FullAttentionSpec, api.MLAAttentionSpec)
+_of_window = (api.SlidingWindowSpec, api.SlidingWindowMLASpec, api.ChunkedLocalAttentionSpec)
+
+
+def _window(spec: Any) -> int:
+    """How many tokens a token looks at; 0: at all."""
+    if type(spec) is api.ChunkedLocalAttentionSpec:
+        return spec.attention_chunk_size
+    return spec.sliding_window if type(spec) in _of_window else 0
+
+
 def why_not_memory(kv_cache_config: Any, block_size: int, config: Any) -> Iterator[str]:
     """The same of the memory that its model needs."""
     groups = kv_cache_config.kv_cache_groups
     if not 1 <= len(groups) <= _vllm.groups:
-        yield f"{len(groups)} groups of KV blocks instead of {_vllm.groups} at most"
+        kinds = ", ".join(dict.fromkeys(type(group.kv_cache_spec).__name__ for group in groups))
+        yield f"{len(groups)} groups of KV blocks instead of {_vllm.groups} at most" + (kinds and f" ({kinds})")
         return
+    if any(getattr(group, "host_resident", False) for group in groups):
+        yield "KV in the memory of the host"
     for spec in (group.kv_cache_spec for group in groups):
-        if type(spec) not in (api.FullAttentionSpec, api.SlidingWindowSpec):
+        compressed = getattr(spec, "tokens_per_state", 1)
+        if type(spec) not in (*_of_all, *_of_window):
             yield f"KV of {type(spec).__name__}"
-        elif getattr(spec, "attention_chunk_size", None):
-            yield "attention to chunks"
-        elif type(spec) is api.SlidingWindowSpec and spec.sliding_window <= 2:
-            yield f"window of {spec.sliding_window} tokens"
+        elif type(spec) in _of_window and _window(spec) <= 2:
+            yield f"window of {_window(spec)} tokens"
+        elif compressed > 1 and spec.block_size % compressed:
+            yield f"blocks of {spec.block_size} tokens of which {compressed} are kept as one"
         elif getattr(spec, "extra_retained_tokens", 0) or getattr(spec, "prefix_replay_tokens", 0):
             yield "window of which more is kept, or computed again"
         elif spec.block_size != block_size:
@@ -128,16 +164,22 @@ def why_not_memory(kv_cache_config: Any, block_size: int, config: Any) -> Iterat
         yield "a KV connector with windows or several groups of KV blocks"
     if tells(config) and (len(groups) > 1 or any(windows_of(kv_cache_config))):
         yield "KV cache events of windows or several groups of KV blocks"
+    if whole_prompts(config) and (len(groups) > 1 or any(windows_of(kv_cache_config))):
+        yield "prompts in one piece with windows or several groups of KV blocks"
     if getattr(kv_cache_config, "needs_kv_cache_zeroing", False):
         yield "KV blocks that must be zero at first"
     if kv_cache_config.num_blocks < 2:
         yield f"{kv_cache_config.num_blocks} blocks of KV"
 
 
-#: Kinds of layers by their names in `layer_types` of a model's configuration: whether they look at a window.
-_attention = {"full_attention": False, "attention": False, "sliding_attention": True}
-#: What the other kinds are called in `why_not_model`.
-_other_layers = {"chunked_attention": "attention to chunks", "linear_attention": "state-space layers"}
+#: Kinds of layers by their names in `layer_types` of a model's configuration.
+_attention = frozenset(("full_attention", "attention", "sliding_attention", "chunked_attention"))
+
+
+#: Models by their `model_type` whose layers of latent attention all look at everything, in one group.
+_latent = frozenset(
+    ("axk1", "deepseek_v2", "deepseek_v3", "deepseek_v32", "glm4_moe_lite", "glm_moe_dsa", "kimi_k2", "longcat_flash")
+)
 
 
 def why_not_model(config: Any) -> Iterator[str]:
@@ -145,27 +187,34 @@ def why_not_model(config: Any) -> Iterator[str]:
     of its layers."""
     model = config.model_config
     text = model.hf_text_config
-    if model.use_mla:
-        yield "latent attention"
-        return
     if model.is_hybrid or model.is_attention_free:
         yield "state-space layers"
+        return
+    if model.use_mla:
+        if hasattr(text, "compress_ratios"):
+            yield "latent attention that is compressed"
+            return
+        if text.model_type not in _latent:
+            raise ValueError(f"latent attention of {text.model_type}")
+        layers = model.get_num_layers(config.parallel_config)
+        yield from why_not_memory(api.groups_of(config, [0] * layers), config.cache_config.block_size, config)
         return
     window = model.get_sliding_window() or 0
     layers = model.get_num_layers(config.parallel_config)
     kinds = getattr(text, "layer_types", None)
     if kinds is None:
         if getattr(text, "attention_chunk_size", None):
-            yield "attention to chunks"
-            return
+            raise ValueError("which layers look at chunks is not said")
         windows = [window] * layers
     else:
-        others = sorted({_other_layers.get(kind, f"layers of the kind {kind}") for kind in {*kinds} - {*_attention}})
-        if others:
-            yield from others
+        if others := {*kinds} - _attention:
+            for kind in sorted(others):
+                yield "state-space layers" if kind == "linear_attention" else f"layers of the kind {kind}"
             return
-        windows = [window if _attention[kind] else 0 for kind in kinds]
-    memory = api.groups_of(config, windows)
+        sizes = {"sliding_attention": window, "chunked_attention": getattr(text, "attention_chunk_size", None) or 0}
+        windows = [sizes.get(kind, 0) for kind in kinds]
+    in_chunks = frozenset(i for i, kind in enumerate(kinds or ()) if kind == "chunked_attention" and windows[i])
+    memory = api.groups_of(config, windows, in_chunks)
     yield from why_not_memory(memory, config.cache_config.block_size, config)
 
 
@@ -177,9 +226,13 @@ def tells(config: Any) -> bool:
 
 def windows_of(kv_cache_config: Any) -> list[int]:
     """Of each group of layers, how many tokens a token looks at; 0: at all."""
-    specs = [group.kv_cache_spec for group in kv_cache_config.kv_cache_groups]
-    # Where vLLM keeps all KV of layers with a window, their kind is that of full attention.
-    return [spec.sliding_window if type(spec) is api.SlidingWindowSpec else 0 for spec in specs]
+    return [_window(group.kv_cache_spec) for group in kv_cache_config.kv_cache_groups]
+
+
+def chunked_of(kv_cache_config: Any) -> list[int]:
+    """Groups of layers whose windows are chunks: they begin anew at multiples of their length."""
+    groups = enumerate(kv_cache_config.kv_cache_groups)
+    return [i for i, group in groups if type(group.kv_cache_spec) is api.ChunkedLocalAttentionSpec]
 
 
 def salt_of(request: Any) -> int:
