@@ -12,7 +12,7 @@ from test_groups import driven
 from test_stub import one_or_two
 from vllm.v1.core import kv_cache_utils
 from vllm.v1.core.kv_cache_utils import generate_scheduler_kv_cache_config
-from vllm.v1.kv_cache_interface import KVCacheConfig, MLAAttentionSpec, UniformTypeKVCacheSpecs
+from vllm.v1.kv_cache_interface import FullAttentionSpec, KVCacheConfig, MLAAttentionSpec, UniformTypeKVCacheSpecs
 
 try:
     from vllm.v1.core.kv_cache_planning import get_kv_cache_groups
@@ -54,13 +54,16 @@ def test_tokens(policy: str, in_flight: int) -> None:
     assert run.hits > 0
 
 
-def test_layers_of_two_sizes_share_their_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """DeepSeek-V3.2: an indexer keeps a smaller vector of each token. A scheduler is told of one group."""
+@pytest.mark.parametrize("main", ["latent", "full"])
+def test_layers_of_two_sizes_share_their_blocks(main: str) -> None:
+    """DeepSeek-V3.2: an indexer keeps a smaller vector of each token; MiniMax-M3 has one beside keys and values. A
+    scheduler is told of one group."""
     made = stub.config(tessera={"fallback": False})
     shape: dict[str, Any] = {"block_size": stub.block_size, "num_kv_heads": 1}
     specs: dict[str, Any] = {}
     for i in range(3):
-        specs[f"layer {i}"] = MLAAttentionSpec(head_size=576, dtype=torch.bfloat16, **shape)
+        of_main = MLAAttentionSpec if main == "latent" else FullAttentionSpec
+        specs[f"layer {i}"] = of_main(head_size=576, dtype=torch.bfloat16, **shape)
         specs[f"indexer {i}"] = MLAAttentionSpec(head_size=132, dtype=torch.uint8, **shape)
     (group,) = get_kv_cache_groups(made, specs)
     assert type(group.kv_cache_spec) is UniformTypeKVCacheSpecs and len(group.layer_names) == 6
