@@ -200,7 +200,7 @@ inline std::string name_the_close(const question& q, const std::vector<answer>& 
   }
   if (close.empty()) return {};
   return fmt::format("Alike within {:g} % of the objectives, so another day may decide otherwise{}: {}.\n",
-                     100 * sim::alike, q.a.seeds == 1 ? " (--seeds 5 tries it)" : "", fmt::join(close, ", "));
+                     100 * sim::alike_margin, q.a.seeds == 1 ? " (--seeds 5 tries it)" : "", fmt::join(close, ", "));
 }
 
 /// Who needs least, or carries most, in a sentence; with the price where there is one.

@@ -35,7 +35,7 @@ double strain(const slo_report& slo) noexcept {
 }
 
 bool is_close(const summary& s) noexcept {
-  return s.load.state != load_state::overload && std::abs(strain(s.slo) - 1) <= alike;
+  return s.load.state != load_state::overload && std::abs(strain(s.slo) - 1) <= alike_margin;
 }
 
 std::string describe_margin(const slo_report& slo) {

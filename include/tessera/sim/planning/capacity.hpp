@@ -39,10 +39,10 @@ struct capacity_trial {
 [[nodiscard]] double strain(const slo_report& slo) noexcept;
 
 /// Objectives are alike to a run whose largest ratio of a value to its bound is so near 1: noise of a tail decides.
-inline constexpr double alike = 0.01;
+inline constexpr double alike_margin = 0.01;
 
-/// Whether a run is that near its objectives, on whichever side: the load is carried, and the strain within `alike` of
-/// 1.
+/// Whether a run is that near its objectives, on whichever side: the load is carried, and the strain within
+/// `alike_margin` of 1.
 [[nodiscard]] bool is_close(const summary& s) noexcept;
 
 /// By how much the nearest objective of a run is kept or missed, as `ttft_p99 0.13 % below`.
