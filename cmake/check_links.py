@@ -43,18 +43,22 @@ def slug(heading, seen):
     return text if count == 0 else f"{text}-{count}"
 
 
+def headings(lines):
+    """(index of the line, depth, anchor) of each heading of a page without its code."""
+    seen = {}
+    for index, line in enumerate(lines):
+        heading = re.match(r"(#{1,6})\s+(.*?)\s*#*$", line)
+        if heading:
+            yield index, len(heading.group(1)), slug(heading.group(2), seen)
+
+
 def anchors(path):
     """The anchors of a page."""
-    seen = {}
-    names = set()
     with open(path, encoding="utf-8") as f:
         lines = without_code(f.read())
+    names = {anchor for _, _, anchor in headings(lines)}
     for line in lines:
-        for name in re.findall(r"<a (?:id|name)=\"([^\"]+)\"", line):
-            names.add(name)
-        heading = re.match(r"#{1,6}\s+(.*?)\s*#*$", line)
-        if heading:
-            names.add(slug(heading.group(1), seen))
+        names.update(re.findall(r"<a (?:id|name)=\"([^\"]+)\"", line))
     return names
 
 

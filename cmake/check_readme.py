@@ -20,7 +20,7 @@ import re
 import sys
 
 sys.dont_write_bytecode = True
-from check_links import OUTSIDE, slug, without_code  # noqa: E402
+from check_links import OUTSIDE, headings, without_code  # noqa: E402
 
 WORDS = 900
 LINES = 25
@@ -73,18 +73,12 @@ def section(path, anchor):
         text = f.read()
     if not anchor:
         return text
-    lines, seen, kept, level = text.split("\n"), {}, [], 0
-    for line, plain in zip(lines, without_code(text)):
-        heading = re.match(r"(#{1,6})\s+(.*?)\s*#*$", plain)
-        if heading:
-            depth = len(heading.group(1))
-            if level and depth <= level:
-                break
-            if slug(heading.group(2), seen) == anchor:
-                level = depth
-        if level:
-            kept.append(line)
-    return "\n".join(kept)
+    found = list(headings(without_code(text)))
+    for place, (first, level, name) in enumerate(found):
+        if name == anchor:
+            end = next((line for line, depth, _ in found[place + 1 :] if depth <= level), None)
+            return "\n".join(text.split("\n")[first:end])
+    return ""
 
 
 def number_errors(folder, name, text):

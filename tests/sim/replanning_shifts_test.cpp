@@ -105,7 +105,7 @@ TEST_CASE("replanning: without scores, while those with long prompts wait, nothi
     ++ended;
   }
   REQUIRE(ended < 3 * n / 4);
-  const sim::learned_lengths nothing{std::span<const trace_row>{}};
+  sim::learned_lengths nothing;
   CHECK(std::abs(window.find_shift(all, nothing).outputs) > rank::surely_shifted);  // all one class
   sim::learned_lengths lengths;
   lengths.learn(window.outputs(all));

@@ -82,7 +82,7 @@ TEST_CASE("without chunks and with a firm budget, a prompt waits until decodes l
   for (const int n : {2, 9, 2}) REQUIRE(f.submit(r.emplace_back(make(n))) == status::accepted);
   f.commit(f.plan({.token_budget = 10_tok}));
   CHECK(f.scheduler.why(r[1]) == wait_reason::budget_spent);
-  // One token of the first leaves too little; who waits behind would have room, and waits.
+  // One token of the first leaves too little; the one behind it would have room, and waits.
   auto p = f.plan({.token_budget = 9_tok});
   CHECK(p.size() == 1);
   CHECK(p.decode.size() == 1);

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Faults at any time and at once, and faults that were found by whoever tried to break the front end."""
+"""Faults at any time and at once, and faults that were found by trying to break the front end."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""What nobody should do and somebody does, and outputs that a runner should not return."""
+"""Misuse of the interface, and outputs that a runner should not return."""
 
 from __future__ import annotations
 

@@ -89,7 +89,7 @@ def test_beside_vllm(policy: str, caching: bool, in_flight: int) -> None:
 
 
 def steps_of(cls: type, own: Any, prompts: list[int], in_flight: int) -> list[dict[str, int]]:
-    """What each step computes of whom, with memory for all."""
+    """What each step computes of each request, with memory for all."""
     made = stub.config(tessera=own, caching=False, async_scheduling=in_flight == 2, **whole)
     s = stub.scheduler(cls, made, 400)
     runner = stub.Runner(400, whole=budget)

@@ -24,6 +24,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -111,73 +112,43 @@ class replanning : public cluster_control {
       if (plans_ == 0) expect_by_order(r.score);
       r.score = lengths_->expected_of(r.score, r.prompt);
     }
-    const turn_of t{c, life_};
-    return running_->place(c, arrived);
+    return tell(c, &cluster_control::place, arrived);
   }
 
   // What else happens is the present layout's business. What ends is told to the window, too.
 
   /// `r` begins to answer.
-  void answers(cluster& c, request& r) override {
-    const turn_of t{c, life_};
-    running_->answers(c, r);
-  }
+  void answers(cluster& c, request& r) override { tell(c, &cluster_control::answers, r); }
   /// `r` has its first token.
-  void prefilled(cluster& c, request& r) override {
-    const turn_of t{c, life_};
-    running_->prefilled(c, r);
-  }
+  void prefilled(cluster& c, request& r) override { tell(c, &cluster_control::prefilled, r); }
   /// `r` has arrived with its KV.
-  void moved(cluster& c, request& r) override {
-    const turn_of t{c, life_};
-    running_->moved(c, r);
-  }
+  void moved(cluster& c, request& r) override { tell(c, &cluster_control::moved, r); }
   /// The KV of `r` is at its destination: it goes on there when the layout likes.
-  void arrived(cluster& c, request& r) override {
-    const turn_of t{c, life_};
-    running_->arrived(c, r);
-  }
+  void arrived(cluster& c, request& r) override { tell(c, &cluster_control::arrived, r); }
   /// `r` stays where it is.
-  void migration_failed(cluster& c, request& r) override {
-    const turn_of t{c, life_};
-    running_->migration_failed(c, r);
-  }
+  void migration_failed(cluster& c, request& r) override { tell(c, &cluster_control::migration_failed, r); }
   /// `r` has ended.
   void finished(cluster& c, request& r) override {
     ++gone_;
     count_for_program(r);
     window_.ended(r);
-    const turn_of t{c, life_};
-    running_->finished(c, r);
+    tell(c, &cluster_control::finished, r);
   }
   /// `r` was refused.
   void rejected(cluster& c, request& r) override {
     ++gone_;
     count_for_program(r);
     window_.refused(r);
-    const turn_of t{c, life_};
-    running_->rejected(c, r);
+    tell(c, &cluster_control::rejected, r);
   }
   /// The instance of `r` has died.
-  void lost(cluster& c, request& r) override {
-    const turn_of t{c, life_};
-    running_->lost(c, r);
-  }
+  void lost(cluster& c, request& r) override { tell(c, &cluster_control::lost, r); }
   /// That instance `i` is dead has become known.
-  void failed(cluster& c, std::size_t i) override {
-    const turn_of t{c, life_};
-    running_->failed(c, i);
-  }
+  void failed(cluster& c, std::size_t i) override { tell(c, &cluster_control::failed, i); }
   /// Instance `i` is back.
-  void returned(cluster& c, std::size_t i) override {
-    const turn_of t{c, life_};
-    running_->returned(c, i);
-  }
+  void returned(cluster& c, std::size_t i) override { tell(c, &cluster_control::returned, i); }
   /// Instance `i` is between two steps.
-  void step_ended(cluster& c, std::size_t i) override {
-    const turn_of t{c, life_};
-    running_->step_ended(c, i);
-  }
+  void step_ended(cluster& c, std::size_t i) override { tell(c, &cluster_control::step_ended, i); }
   /// A look, or an alarm of the layout.
   void alarm(cluster& c, std::uint64_t what) override {
     if (c.alarm_is_of() == 0) {
@@ -185,13 +156,11 @@ class replanning : public cluster_control {
       return c.call_after(config_.look_s, 0);
     }
     if (c.alarm_is_of() != life_) return;  // of a layout that is no more
-    const turn_of t{c, life_};
-    running_->alarm(c, what);
+    tell(c, &cluster_control::alarm, what);
   }
   /// Called once, after the last event.
   void ended(cluster& c, run_result& result) override {
-    const turn_of t{c, life_};
-    running_->ended(c, result);
+    tell(c, &cluster_control::ended, result);
     result.measures["plans"] = static_cast<double>(plans_);
     result.measures["layouts"] = static_cast<double>(life_);
     result.measures["shifts"] = static_cast<double>(shifts_);
@@ -215,6 +184,13 @@ class replanning : public cluster_control {
     cluster* c_;
     std::uint64_t before_;
   };
+
+  /// Calls the present layout.
+  template <class Result, class Of>
+  Result tell(cluster& c, Result (cluster_control::*what)(cluster&, Of), std::type_identity_t<Of> of) {
+    const turn_of t{c, life_};
+    return (*running_.*what)(c, of);
+  }
 
   static constexpr double sure = 2.33;     // one in a hundred
   static constexpr double matters = 0.01;  // of those that arrive, by which the queue grows

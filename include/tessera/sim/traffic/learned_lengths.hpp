@@ -47,7 +47,7 @@ struct seen_output {
 /// says what is expected of a request anew when it has reasoned for a while. Knows nothing before `learn`.
 class learned_lengths {
  public:
-  learned_lengths() = default;
+  learned_lengths();
   /// Learns from requests that have ended. @param ended with expected lengths for scores, see `expect_lengths`.
   explicit learned_lengths(std::span<const trace_row> ended) {
     begin(ended.size());
