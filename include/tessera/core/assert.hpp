@@ -10,13 +10,13 @@
 /// `TESSERA_ASSERT(condition, message)`: states a precondition of the caller.
 ///
 /// Exhaustion (a full pool, a full queue) is never an assertion: it is a value. Misuse (pushing a request that is
-/// already queued, committing a plan twice) is. Checked when `TESSERA_CHECKED` is 1; define the macro yourself
-/// to send failures to your engine's own handler, which must not return to the caller. Nearly all members are
-/// `noexcept`: a handler that throws ends in `std::terminate`.
+/// already queued, committing a plan twice) is an assertion. It is checked when `TESSERA_CHECKED` is 1. Define the
+/// macro yourself to send failures to your engine's own handler, which must not return to the caller.
+/// Nearly all members are `noexcept`: a handler that throws ends in `std::terminate`.
 ///
-/// `TESSERA_REQUIRE(condition, message)`: the same, but checked in every build, because what follows would write
-/// outside of its memory: storage or a span that is too small. It is not used on the hot path. An unchecked build stops
-/// with a trap, and `message` is an argument of the function that traps.
+/// `TESSERA_REQUIRE(condition, message)`: the same, but checked in every build. It guards storage and spans that may be
+/// too small, because a write outside of the memory would follow. It is not used on the hot path. An unchecked build
+/// stops with a trap, and `message` is an argument of the function that traps.
 
 TESSERA_NAMESPACE_BEGIN
 namespace detail {

@@ -11,8 +11,8 @@
 /// @file
 /// Time as the caller counts it. The library never reads a clock: every call that needs the time takes `now`.
 ///
-/// A *clock policy* names the representation: `seconds_clock` (double seconds; the default, what a simulator wants)
-/// or `nanoseconds_clock` (64-bit integer ticks; what an engine that must repeat bit for bit wants).
+/// A *clock policy* names the representation: `seconds_clock` (double seconds; the default, for simulators)
+/// or `nanoseconds_clock` (64-bit integer ticks, for engines that must repeat a run bit for bit).
 
 TESSERA_NAMESPACE_BEGIN
 
@@ -69,7 +69,7 @@ class basic_duration {
 
   /// The number of ticks.
   [[nodiscard]] constexpr rep ticks() const noexcept { return ticks_; }
-  /// The same in seconds; rounded if the clock is finer than `double` can tell.
+  /// The same in seconds; rounded if `double` is coarser than the clock.
   [[nodiscard]] constexpr double seconds() const noexcept {
     return static_cast<double>(ticks_) / Clock::ticks_per_second;
   }
@@ -105,8 +105,8 @@ class basic_duration {
   rep ticks_ = 0;
 };
 
-/// A moment on the caller's time line, in ticks of `Clock` since an origin of the caller's choice: no moment that a
-/// component is told of is before it.
+/// A moment on the caller's time line, in ticks of `Clock` since an origin of the caller's choice. No moment that is
+/// passed to a component may lie before the origin.
 template <clock_policy Clock>
 class basic_time_point {
  public:
@@ -131,7 +131,7 @@ class basic_time_point {
 
   /// Moves it forwards, or back if `d` is negative.
   constexpr basic_time_point& operator+=(duration d) noexcept { return *this = *this + d; }
-  /// `d` later; forever later is never, and so is anything after never.
+  /// `d` later. `never()` if `d` is `forever()` or the moment is `never()`.
   friend constexpr basic_time_point operator+(basic_time_point t, duration d) noexcept {
     if constexpr (std::integral<rep>) {
       if (d == duration::forever() || t == never()) return never();
@@ -156,8 +156,8 @@ class basic_time_point {
 };
 
 namespace detail {
-/// For default member initialisers of class templates, which must not call `from_seconds` themselves: where such a
-/// default is first needed in a default member initialiser of a user's class, g++ 12 crashes on the call.
+/// Defaults for member initialisers of class templates, which must not call `from_seconds` themselves. With g++ 12 the
+/// compiler crashes on that call if a default member initialiser of a user's class is the first to need it.
 ///
 ///     struct my_request { token_pacer pacer{{.tpot = 50_ms}}; };
 template <clock_policy Clock, int Count>

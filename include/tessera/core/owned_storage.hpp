@@ -24,7 +24,7 @@ class owned_storage {
     other.first_ = nullptr;
     other.size_ = 0;
   }
-  /// Frees its own buffer and takes the other's over.
+  /// Frees its own buffer and takes over the other's.
   owned_storage& operator=(owned_storage&& other) noexcept {
     if (this != &other) {
       ::operator delete(first_);
@@ -39,7 +39,7 @@ class owned_storage {
 
   /// The buffer.
   [[nodiscard]] std::span<std::byte> memory() noexcept { return {first_, size_}; }
-  /// What there must be room for; fixed at construction.
+  /// Capacities; fixed at construction.
   [[nodiscard]] const Limits& limits() const noexcept { return limits_; }
 
  private:

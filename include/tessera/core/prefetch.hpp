@@ -6,7 +6,7 @@
 TESSERA_NAMESPACE_BEGIN
 namespace detail {
 
-/// Has the cache line at `p` brought near, where the compiler can say so. It may be any address.
+/// Prefetches the cache line at `p`, where the compiler supports it. `p` may be any address.
 inline void prefetch([[maybe_unused]] const void* p) noexcept {
 #if defined(__GNUC__)
   __builtin_prefetch(p);

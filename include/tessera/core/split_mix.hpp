@@ -8,7 +8,7 @@
 TESSERA_NAMESPACE_BEGIN
 namespace detail {
 
-/// Spreads every bit over all of them, the same on every machine (SplitMix64's finaliser).
+/// Mixes all bits of `z` into all bits of the result, the same on every machine (SplitMix64's finaliser).
 [[nodiscard]] constexpr std::uint64_t split_mix(std::uint64_t z) noexcept {
   z = (z ^ (z >> 30U)) * 0xbf58'476d'1ce4'e5b9U;
   z = (z ^ (z >> 27U)) * 0x94d0'49bb'1331'11ebU;

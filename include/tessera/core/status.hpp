@@ -6,14 +6,14 @@
 #include <cstdint>
 
 /// @file
-/// What a call that can be refused answers. Exhaustion and refusal are values, never exceptions.
+/// The result of a call that can be refused. Exhaustion and refusal are values, never exceptions.
 
 TESSERA_NAMESPACE_BEGIN
 
-/// The outcome of an operation. Everything but `ok` means: nothing was changed.
+/// The outcome of an operation. Every value except `ok` means that nothing was changed.
 enum class status : std::uint8_t {
   ok = 0,
-  accepted = ok,    ///< `submit`'s word for `ok`.
+  accepted = ok,    ///< The name of `ok` for `submit`.
   never_fits,       ///< The request could not run even on an empty instance.
   queue_full,       ///< The bounded waiting queue is full.
   exhausted,        ///< Not enough free blocks, rows or host blocks.
@@ -22,7 +22,7 @@ enum class status : std::uint8_t {
   unknown_request,  ///< The request is not, or no longer, in this scheduler.
   busy,             ///< The request is in this or another scheduler already, or a plan is pending.
   invalid,          ///< An argument outside its documented range.
-  refused,          ///< The gate does not want it: a quota, or a deadline that cannot be met.
+  refused,          ///< The gate rejects it: a quota, or a deadline that cannot be met.
 };
 
 /// Whether it is `ok`.

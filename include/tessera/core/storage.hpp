@@ -12,9 +12,9 @@
 /// @file
 /// Fixed-capacity storage over memory that the caller owns.
 ///
-/// A component says what it needs through `constexpr std::size_t required_bytes(limits)`, computed with a
-/// `storage_layout`, and takes exactly the same arrays in the same order from an `arena` when it is constructed.
-/// Nothing is ever given back: the memory is the caller's again when the component is destroyed.
+/// A component states its memory by `constexpr std::size_t required_bytes(limits)`, computed with a `storage_layout`.
+/// Its constructor takes exactly the same arrays in the same order from an `arena`. Nothing is given back earlier: the
+/// memory is the caller's again when the component is destroyed.
 
 TESSERA_NAMESPACE_BEGIN
 
@@ -67,7 +67,7 @@ class arena {
   template <class T>
   [[nodiscard]] T* take_uninitialised(std::size_t count) noexcept {
     static_assert(std::is_trivially_destructible_v<T> && alignof(T) <= storage_alignment);
-    // Divided, so that a count that no memory can hold does not wrap around.
+    // A division, so that a count larger than any memory does not wrap around.
     const auto left = static_cast<std::size_t>(end_ - next_);
     TESSERA_REQUIRE(count <= left / sizeof(T), "the storage is smaller than required_bytes()");
     const std::size_t need = (count * sizeof(T) + storage_alignment - 1) / storage_alignment * storage_alignment;
