@@ -27,12 +27,12 @@ inline constexpr bool is_request_hook<basic_request_hook<Clock, Orders...>> = tr
 template <class R>
 concept schedulable = detail::is_request_hook<typename R::hook_type> && std::derived_from<R, typename R::hook_type>;
 
-/// A request whose prompt can be found in a prefix cache.
-/// Requires: (1) `schedulable`; (2) `r.prefix_hashes()` converts to `std::span<const Hash>`, what the blocks of the
-/// cache are found by, by default 64 bits: one chained hash per *full* block of the prompt, in order (see
-/// `kv::hash_chain`), and, if the next turn is to find the answer, of the blocks that it fills: then there are more of
-/// them each time. Not checked: equal hashes mean equal tokens from the start of the prompt; the span stays valid while
-/// scheduled.
+/// A request with a prompt that can be looked up in a prefix cache.
+/// Requires: (1) `schedulable`; (2) `r.prefix_hashes()` converts to `std::span<const Hash>`.
+/// The span has one chained hash per *full* block of the prompt, in order (see `kv::hash_chain`). The cache finds its
+/// blocks by these hashes; they have 64 bits by default. If the next turn is to find the answer as well, the hashes of
+/// the answer's full blocks follow, and the span grows.
+/// Not checked: equal hashes mean equal tokens from the start of the prompt; the span stays valid while scheduled.
 template <class R, class Hash = std::uint64_t>
 concept prefix_hashed = schedulable<R> && requires(const R& r) {
   { r.prefix_hashes() } noexcept -> std::convertible_to<std::span<const Hash>>;

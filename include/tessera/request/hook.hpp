@@ -18,8 +18,7 @@
 /// The hook that an engine's request type derives from, so that queueing it allocates nothing.
 ///
 ///     struct my_request : tessera::request_hook { int engine_slot; };
-///
-/// An order that keeps something about each request brings it along, and only who uses that order pays for it:
+/// An order that keeps state about each request brings that state along. Only requests that name the order have it:
 ///
 ///     struct my_request : tessera::request_hook_for<tessera::order::two_phase> { int engine_slot; };
 
@@ -36,7 +35,7 @@ using rank_hook = tree_hook<rank_tag>;
 using due_hook = tree_hook<due_tag>;
 struct no_due_hook {};
 
-/// What the order `D` keeps about each request: its member template `state`; nothing if it has none.
+/// The state that the order `D` keeps about each request; `no_order_state` if it has none.
 struct no_order_state {};
 template <class D, class Clock>
 struct order_state_of {
@@ -74,8 +73,8 @@ template <class... States>
 
 }  // namespace detail
 
-/// Names no order: room for what any order keeps about a request, of at most `Size` bytes, and the links for one that
-/// ages. For a request type whose order is chosen when a program runs.
+/// Names no order. Has room for the state of any order, of at most `Size` bytes, and the links that an ageing order
+/// needs. For request types that learn their order at run time.
 template <std::size_t Size>
 struct any_order {
   static constexpr bool ages = true;         ///< A request has the links.
@@ -83,7 +82,7 @@ struct any_order {
   /// The room.
   template <clock_policy Clock>
   struct state {
-    alignas(8) std::byte bytes[Size];  ///< Of the order's own state.
+    alignas(8) std::byte bytes[Size];  ///< Size of the order's own state.
   };
 };
 
@@ -99,11 +98,11 @@ inline constexpr bool has_room_for<any_order<Size>, State> = sizeof(State) <= Si
 
 /// Base class of every request. Holds what the user says about the request, the scheduler's state and the queue links.
 ///
-/// Set the public members before `submit`; while the request is in a scheduler, they change only in its `update`. A
-/// request must stay where it is, and alive, from a successful `submit` until `state().life` says that it has ended, or
-/// has been given up by `evacuate`. One that is cancelled or finished while plans in flight have it ends when these are
-/// settled. Its destructor asserts that it is in no queue. So declare requests before their scheduler. Copying copies
-/// the description, never the state or the queue links: a copy is a request that was not submitted.
+/// Set the public members before `submit`; while the request is in a scheduler, they change only in its `update`. From
+/// a successful `submit` on, a request must stay alive and in place. This ends when `state().life` says so, or when
+/// `evacuate` gives it up. A request that is cancelled or finished while plans in flight contain it ends when these
+/// plans are settled. Its destructor asserts that it is in no queue. So declare requests before their scheduler.
+/// Copying copies the description, never the state or the queue links: a copy is a request that was not submitted.
 ///
 /// @tparam Orders the orders that it may be served in, if they keep something about each request. One type of request
 ///                can name several and be in one scheduler of any of them at a time.
@@ -114,9 +113,9 @@ class basic_request_hook
   using due_base = std::conditional_t<(detail::ages<Orders> || ... || false), detail::due_hook, detail::no_due_hook>;
 
  public:
-  using clock_type = Clock;                    ///< The clock of every time point and duration in the interface.
+  using clock_type = Clock;                    ///< The clock of all time points and durations of the interface.
   using time_point = basic_time_point<Clock>;  ///< A moment on that clock.
-  using state_type = request_state<Clock>;     ///< What the library keeps about a request.
+  using state_type = request_state<Clock>;     ///< The library's state of a request.
   using hook_type = basic_request_hook;        ///< This class, by which a request type is known.
 
   /// Whether it has room for what the order `D` keeps.
@@ -132,7 +131,7 @@ class basic_request_hook
 
  private:
   friend struct request_access;
-  // First of all what each step touches: with the queue's links before it, it begins in the same cache line.
+  // First, what each step touches: with the queue's links before it, it begins in the same cache line.
   state_type state_{};
   [[no_unique_address]] detail::order_room<
       detail::largest_state<typename detail::order_state_of<Orders, Clock>::type...>()>
@@ -140,14 +139,14 @@ class basic_request_hook
 
  public:
   tokens prompt{};                     ///< Length of the prompt. At least 1.
-  tokens max_output{};                 ///< Most tokens it may generate, reasoning included; 0: not known.
-  int priority = 0;                    ///< Higher is more urgent; compared before anything else by every discipline.
+  tokens max_output{};                 ///< Most tokens that it may generate, reasoning included; 0 if unknown.
+  int priority = 0;                    ///< Higher is more urgent. Every order compares it first.
   phase starts_in = phase::reasoning;  ///< `answering` for a request that does not reason.
 
   basic_request_hook() noexcept = default;
   /// Requires: it is in no queue, nor among the residents of a scheduler that still exists.
   ~basic_request_hook() {
-    // Before the links' own destructors, which assert the same in words of their own.
+    // Before the links' own destructors, which assert the same with another message.
     TESSERA_ASSERT(
         !static_cast<const detail::rank_hook&>(*this).is_linked(),
         "a request is destroyed while a scheduler has it: cancel or finish it, and settle the plans in flight "
@@ -171,10 +170,10 @@ class basic_request_hook
     return *this;
   }
 
-  /// What the scheduler knows. Valid at any time.
+  /// The scheduler's state of the request. Valid at any time.
   [[nodiscard]] const state_type& state() const noexcept { return state_; }
-  /// How far it has come, for `adopt` elsewhere. Of one that plans in flight have, what they will have computed is
-  /// counted already: wait until they are settled.
+  /// The progress of the request, for `adopt` elsewhere. If plans in flight contain the request, their tokens count as
+  /// computed already: wait until these plans are settled.
   [[nodiscard]] request_progress<Clock> progress() const noexcept {
     return {.length = state_.length,
             .computed = state_.computed,
@@ -195,7 +194,8 @@ using request_hook = basic_request_hook<>;  ///< On the default clock, for order
 template <class... Orders>
 using request_hook_for = basic_request_hook<seconds_clock, Orders...>;
 
-/// The key to what schedulers, queues and orders write, for those of your own. An engine has no use for it.
+/// Write access to what schedulers, queues and orders keep in a request, for authors of such components. An engine does
+/// not need it.
 struct request_access {
   /// The state, to write.
   template <clock_policy Clock, class... Orders>
@@ -218,7 +218,7 @@ struct request_access {
     return *std::launder(reinterpret_cast<const state*>(r.order_.bytes));
   }
 
-  /// Begins the state of a request that joins a container of the order `D`.
+  /// Initialises the order's state of a request that joins a container of the order `D`.
   template <class D, clock_policy Clock, class... Orders>
   static void begin_order_state(basic_request_hook<Clock, Orders...>& r) noexcept {
     using state = typename detail::order_state_of<D, Clock>::type;
@@ -230,8 +230,8 @@ struct request_access {
   }
 };
 
-/// What the order `D` keeps about a request: its level, its turn, ... Requires: the request is in a container of that
-/// order.
+/// The state that the order `D` keeps about a request: its level, its turn, ... Requires: the request is in a container
+/// of that order.
 template <class D, clock_policy Clock, class... Orders>
 [[nodiscard]] const auto& order_state(const basic_request_hook<Clock, Orders...>& r) noexcept {
   return request_access::order_state<D>(r);
