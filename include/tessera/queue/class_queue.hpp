@@ -22,22 +22,23 @@
 
 TESSERA_NAMESPACE_BEGIN
 
-/// The waiting requests of a scheduler whose gate sees classes of requests (adapters, tenants). A plan goes through
-/// them in the order of the discipline and can close or defer a class: then it meets no other request of that class. So
-/// a plan looks at the requests that it starts and at one request of each class, however many wait.
+/// The waiting requests of a scheduler with a gate that sees classes of requests (adapters, tenants). A plan goes
+/// through them in the order of the discipline and can close or defer a class. It then meets no other request of that
+/// class. So a plan looks at the requests that it starts and at one request of each class, however many wait.
 ///
 /// One tree holds all requests by (class, rank), linked through their own hooks. The first request of each class is
 /// also in an array sorted by rank, from the scheduler's storage.
 ///
-/// Where the discipline ages, a request that is due moves when a plan comes to where it belongs in its class. If
-/// requests that age do not come to the front (`D::ages_to_front`), `advance` moves the first `most_aged` that are due.
-/// If they do, `front` and `line` move the first due request of at most `most_aged` classes, the earliest due first.
-/// The other classes keep the order that they have until a later time is told.
+/// Where the discipline ages, a request that is due moves when a plan comes to its new place in its class. If requests
+/// that age do not come to the front (`D::ages_to_front`), `advance` moves the first `most_aged` that are due. If they
+/// do, `front` and `line` move the first due request of at most `most_aged` classes, the earliest due first. The other
+/// classes keep their order until a later time is told.
 ///
-/// Complexity, with n requests of c classes: `size` O(1); `insert`, `erase` O(log n), and a move of at most c pointers
-/// where the first request of a class changes; `front` and `line` O(1), or O(c + most_aged log n) where the discipline
-/// ages and something has changed; a step of `line` O(log n) and a move of at most c pointers; `advance` O(1), or O(log
-/// n) for each request that it moves. Allocates: never. Misuse is asserted.
+/// Complexity, with n requests of c classes: `size` O(1). `insert`, `erase`: O(log n), and a move of at most c pointers
+/// if the first request of a class changes. `front` and `line`: O(1), or O(c + most_aged log n) where the discipline
+/// ages and something has changed.
+/// A step of `line`: O(log n) and a move of at most c pointers. `advance`: O(1), or O(log n) for each request that it
+/// moves. Allocates: never. Misuse is asserted.
 ///
 /// A request is in at most one queue. It must outlive its stay. Destroying the queue unlinks what is left, O(n).
 ///
@@ -53,8 +54,8 @@ class class_queue {
   using discipline_type = D;                  ///< The order that is kept.
   using time_point = typename R::time_point;  ///< A moment on that clock.
 
-  /// Requests that `advance` moves at most, where those that age do not come to the front, as in `ordered_queue`; else
-  /// classes whose first request `front` or `line` changes at most.
+  /// The most requests that one `advance` moves if aged requests do not come to the front, as in `ordered_queue`.
+  /// Otherwise the most classes that change their first request in one `front` or `line`.
   static constexpr std::size_t most_aged = 16;
 
   /// Bytes taken from an `arena`.
@@ -79,7 +80,7 @@ class class_queue {
   [[nodiscard]] std::size_t size() const noexcept { return order_.size(); }
   /// Whether there is none. O(1).
   [[nodiscard]] bool empty() const noexcept { return order_.empty(); }
-  /// Of how many classes there are requests. O(1).
+  /// The number of classes that have requests. O(1).
   [[nodiscard]] std::size_t classes() const noexcept { return heads_.size(); }
 
   /// The request to serve first, at the time last told; null if the queue is empty.
@@ -87,7 +88,7 @@ class class_queue {
     find_heads();
     return heads_.empty() ? nullptr : heads_[0];
   }
-  /// The same, to look at: a request that is due is moved all the same, which is not observable.
+  /// The same, for reading. A request that is due is moved all the same, which is not observable.
   [[nodiscard]] const R* front() const noexcept { return const_cast<class_queue*>(this)->front(); }
 
   /// Whether `r` is in this queue. O(log n); O(1) if it is in none.
@@ -126,8 +127,8 @@ class class_queue {
     if (i != order_.end() && same_class(*i, r) && !i->state().leads) add_head(*i);
   }
 
-  /// Calls `f(r)`, which may change what the order looks at, and moves `r` to where it then belongs. The class must
-  /// stay as it is. O(log n). Requires: `r` is in this queue.
+  /// Calls `f(r)`, which may change what the order reads, and moves `r` to its new place. The class must stay as it is.
+  /// O(log n). Requires: `r` is in this queue.
   template <std::invocable<R&> F>
   void update(R& r, F&& f) noexcept {
     erase(r);
@@ -135,7 +136,7 @@ class class_queue {
     insert(r);
   }
 
-  /// Lets `now` come, for the discipline and for requests that age. O(1), or O(log n) for each request that it moves.
+  /// Tells the time to the discipline and to ageing requests. O(1), or O(log n) for each request that it moves.
   void advance(time_point now) noexcept {
     discipline_.advance(now);
     now_ = now;
@@ -162,8 +163,8 @@ class class_queue {
   /// The order's parameters and counters.
   [[nodiscard]] const D& discipline() const noexcept { return discipline_; }
 
-  /// Goes through the queue as a plan does: the next request of each open class, in the order of the discipline. One at
-  /// a time, and the queue must not change meanwhile, except by ageing.
+  /// Walks through the queue as a plan does: the next request of each open class, in the order of the discipline. At
+  /// most one walk at a time. The queue must not change meanwhile, except by ageing.
   class line {
    public:
     /// Over `q`, which must outlive it.
@@ -174,7 +175,7 @@ class class_queue {
 
     /// The first request, or null.
     [[nodiscard]] R* first() noexcept { return here(); }
-    /// The present one has been dealt with; the one behind it in its class may come. Returns the next, or null.
+    /// Takes the present request; the one behind it in its class may follow. Returns the next, or null.
     [[nodiscard]] R* take() noexcept {
       auto& met = q_->line_;
       R* const follows = q_->successor(*met[at_]);
@@ -184,18 +185,19 @@ class class_queue {
       met[to - 1] = follows;
       return here();
     }
-    /// No other of the class of the present one comes. Returns the next, or null.
+    /// Closes the class of the present request: no other of it comes. Returns the next, or null.
     [[nodiscard]] R* close() noexcept {
       erase_at(q_->line_, at_);
       return here();
     }
-    /// No other of the class of the present one comes, unless `go_to` goes back. Returns the next, or null.
+    /// Defers the class of the present request: no other of it comes, unless `go_to` goes back. Returns the next, or
+    /// null.
     [[nodiscard]] R* defer() noexcept {
       ++at_;
       return here();
     }
 
-    /// How many classes are deferred: they stand before the present one.
+    /// The number of deferred classes. They stand before the present request.
     [[nodiscard]] std::size_t place() const noexcept { return at_; }
     /// The request at which a class was deferred.
     [[nodiscard]] const R& operator[](std::size_t place) const noexcept { return *q_->line_[place]; }
@@ -206,7 +208,7 @@ class class_queue {
     }
 
    private:
-    /// The present one. First requests of classes are fetched when it is their turn.
+    /// The present request. First requests of classes are fetched when their turn comes.
     [[nodiscard]] R* here() noexcept {
       auto& met = q_->line_;
       const auto& heads = q_->heads_;
@@ -218,7 +220,7 @@ class class_queue {
 
     class_queue* q_;
     std::size_t at_ = 0;
-    std::size_t fetched_ = 0;  ///< So many of the first requests are in the array.
+    std::size_t fetched_ = 0;  ///< The number of first requests that are in the array.
   };
 
  private:
@@ -282,16 +284,16 @@ class class_queue {
     return classes_->class_of(a) == classes_->class_of(b);
   }
 
-  /// Moves a request that is due to where it belongs from now on.
+  /// Moves a request that is due to its new place.
   void age(R& r) noexcept {
     update(r, [this](R& aged) noexcept { discipline_.age(aged); });
   }
-  /// Of the requests of the class and priority of `like`, the one that was due first, if it is due now; else null.
+  /// The earliest due request of the class and priority of `like`, if it is due now; else null.
   [[nodiscard]] R* due_first(const R& like) noexcept {
     R* const next = next_to_age(like);
     return next == nullptr || now_ < discipline_.due_at(*next) ? nullptr : next;
   }
-  /// Of the requests of the class and priority of `like`, the one that ages first; null if there is none.
+  /// The request of the class and priority of `like` that ages first; null if there is none.
   [[nodiscard]] R* next_to_age(const R& like) noexcept {
     struct kind {
       std::uint64_t its_class;
@@ -312,8 +314,8 @@ class class_queue {
     });
     return i != due_.tree.end() && i->priority == like.priority && same_class(*i, like) ? &*i : nullptr;
   }
-  /// In each class whose first request has others of its priority that are due to age, the first of these is first: in
-  /// the `most_aged` classes of which one was due first.
+  /// Each class may have due requests of the same priority as its first request. The earliest of them becomes the first
+  /// of the class. This is done for the `most_aged` classes that were due first.
   void find_heads() noexcept {
     if constexpr (detail::ages_to_front<D>) {
       if (is_current_) return;
@@ -335,7 +337,7 @@ class class_queue {
       }
       for (const late& l : std::span{first}.first(n)) {
         if (R* const due = due_first(*l.head); due != nullptr) age(*due);
-        // The others of its class that are due stand behind it, and those that will be stand behind these.
+        // The other due requests of its class stand behind it, and requests that become due later stand behind these.
         R& head = head_of(*l.head);
         const bool has_aged = discipline_.due_at(head) == time_point::never();
         due_heads_[place_of(heads_, head, 0)] = has_aged ? time_point::never() : due_after(head);
@@ -362,7 +364,7 @@ class class_queue {
     if (i == order_.end() || !same_class(*i, r)) return nullptr;
     R* const here = &*i;
     if constexpr (detail::ages_to_front<D>) {
-      // A class whose first request is yet to change keeps its order: one that is due would come before `r`.
+      // A class with a first request that is yet to change keeps its order: a due request would come before `r`.
       if (is_behind_ && !(now_ < due_heads_[place_of(heads_, head_of(r), 0)])) return here;
       if (R* const due = due_first(*here); due != nullptr) {
         age(*due);
@@ -372,7 +374,7 @@ class class_queue {
     return here;
   }
 
-  /// The first place from `from` on of which what stands there is not before `r`.
+  /// The first place from `from` on at which the request is not before `r`.
   [[nodiscard]] std::size_t place_of(const fixed_vector<R*>& all, const R& r, std::size_t from) const noexcept {
     std::size_t high = all.size();
     while (from < high) {
@@ -421,13 +423,13 @@ class class_queue {
   const Classes* classes_;
   tree order_;
   fixed_vector<R*> heads_;  ///< The first request of each class, in order.
-  fixed_vector<R*> line_;   ///< For `line`: in order, one of each class that has been looked at.
-  /// Where requests age to the front: when another of the priority of a first request is due to come before it.
+  fixed_vector<R*> line_;   ///< For `line`: one request of each class that has been looked at, in order.
+  /// Where requests age to the front: when another request of the priority of the first one is due to come before it.
   fixed_vector<time_point> due_heads_;
   [[no_unique_address]] due_set due_;
   time_point now_{};
-  bool is_current_ = false;  ///< `find_heads` has run since the time was told: looks between two plans change nothing.
-  bool is_behind_ = false;   ///< There may be classes whose first request is yet to change.
+  bool is_current_ = false;  ///< `find_heads` has run since the time was told: calls between two plans change nothing.
+  bool is_behind_ = false;   ///< There may be classes with a first request that is yet to change.
 };
 
 TESSERA_NAMESPACE_END

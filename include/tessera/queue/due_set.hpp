@@ -65,8 +65,8 @@ class due_set<R, D, ByPriority> {
     return i != tree_.end() && i->priority == priority && !(now < tree_.key_comp().order->due_at(*i)) ? &*i : nullptr;
   }
 
-  /// Takes the `most` that are due first out of the set, as far as they are due now, and calls `f(r)` for each, which
-  /// may insert it again. O(log n) for each; O(1) if none is due.
+  /// Takes the `most` earliest due requests out of the set, if they are due now. Calls `f(r)` for each, which may
+  /// insert it again. O(log n) for each; O(1) if none is due.
   template <class F>
   void take_due(time_point now, std::size_t most, F&& f) noexcept
     requires(!ByPriority)

@@ -13,12 +13,12 @@
 /// @file
 /// A heap with handles over fixed storage, for things other than requests: timers, candidates, merge costs.
 ///
-/// Boost.Heap's containers allocate a node per element. Here the nodes come from a caller's memory through an allocator
-/// that has no other source, and the binomial heap is the one of them whose every operation is bounded in the worst
-/// case, not only amortised. (A d-ary heap is, too, but keeps its nodes in a `std::list` and a `std::vector`, and has
-/// no way to the allocator of the first.)
+/// Boost.Heap's containers allocate a node per element. Here the nodes come from a caller's memory, through an
+/// allocator that has no other source. The binomial heap is chosen because every operation is bounded in the worst
+/// case, not only amortised. (A d-ary heap is bounded as well. But it keeps its nodes in a `std::list` and a
+/// `std::vector`, and offers no access to the allocator of the first.)
 ///
-/// Not in `tessera/tessera.hpp`: Boost.Heap is slow to compile, and only who uses this should wait for it.
+/// Not in `tessera/tessera.hpp`: Boost.Heap is slow to compile, and only its users should wait for it.
 
 TESSERA_NAMESPACE_BEGIN
 namespace detail {
@@ -46,12 +46,12 @@ class node_pool {
   free_node* free_ = nullptr;
 };
 
-/// The allocator that Boost.Heap sees. One that is default constructed is a pool of its own, without nodes as yet; a
-/// copy shares the pool of what it was copied from, so that either may free what the other allocated, as the standard
-/// asks of copies. The pool lives as long as the one that was default constructed.
+/// The allocator that Boost.Heap sees. A default-constructed allocator is a pool of its own, at first without nodes. A
+/// copy shares the pool of its source, so that either may free what the other allocated, as the standard asks of
+/// copies. The pool lives as long as the default-constructed allocator.
 ///
-/// That is the way to the allocator of a heap through its interface alone: Boost.Heap makes it by default, and hands
-/// out copies of it, so nodes added to a copy's pool are the heap's. No version of Boost.Heap has a constructor that
+/// This reaches the allocator of a heap through its interface alone. Boost.Heap default-constructs its allocator and
+/// hands out copies, so nodes added to a copy's pool are the heap's. No version of Boost.Heap has a constructor that
 /// takes an allocator and a comparison, and 1.74 has none that takes an allocator.
 template <class T, std::size_t NodeBytes, std::size_t NodeAlignment>
 class pool_allocator {
@@ -67,7 +67,8 @@ class pool_allocator {
   template <class U>
   explicit(false) pool_allocator(const pool_allocator<U, NodeBytes, NodeAlignment>& other) noexcept
       : pool_{&other.pool()} {}
-  pool_allocator& operator=(const pool_allocator&) = delete;  // The nodes that it gave out would be another pool's.
+  pool_allocator& operator=(const pool_allocator&) = delete;  // The nodes that it gave out would belong to another
+                                                              // pool.
   ~pool_allocator() = default;
 
   [[nodiscard]] node_pool& pool() const noexcept { return *pool_; }
@@ -101,12 +102,12 @@ struct smaller_first {
   }
 };
 
-/// A heap of at most `limits::capacity` values whose entries can be erased and changed through handles.
+/// A heap of at most `limits::capacity` values. Entries can be erased and changed through handles.
 ///
-/// Complexity, in the number of entries: `top`, `size` O(1); `push` O(log n); `pop` O(log n log log n), because it
-/// sorts the children of the top by their size; `update`, `erase` O(log^2 n); all in the worst case. Allocates: never;
-/// the memory is the caller's. Exhaustion: `push` returns a null handle. Entries that compare equal leave in an
-/// unspecified order that depends only on the calls made.
+/// Complexity, in the number of entries and in the worst case: `top`, `size` O(1); `push` O(log n). `update`, `erase`
+/// O(log^2 n). `pop` O(log n log log n), because it sorts the children of the top by their size. Allocates: never; the
+/// memory is the caller's. Exhaustion: `push` returns a null handle. Entries that compare equal leave in an unspecified
+/// order that depends only on the calls made.
 ///
 /// @tparam T       copied in and out; trivially copyable, so that no operation can fail.
 /// @tparam Compare `compare(a, b)`: `a` leaves before `b`; a strict weak order.
@@ -116,14 +117,14 @@ class fixed_heap {
   static_assert(std::predicate<const Compare&, const T&, const T&>,
                 "tessera: the comparison lacks `bool operator()(const T&, const T&) const`");
 
-  // No two entries may compare equal in Boost.Heap's binomial heap (1.74 to at least 1.81): a push of what compares
-  // equal to the top may put the top below it and still take the top for a root; a later update or erasure crashes. So
-  // the one that was pushed or updated earlier leaves first.
+  // No two entries may compare equal in Boost.Heap's binomial heap (1.74 to at least 1.81). A push of a value equal to
+  // the top may put the top below it and still take the top for a root. A later update or erasure then crashes. So ties
+  // are broken: the entry that was pushed or updated earlier leaves first.
   struct entry {
     T value;
     std::uint64_t since;
   };
-  // A node is the entry, its links, its children and its parent. That this is enough is checked by the allocator.
+  // A node is the entry, its links, its children and its parent. The allocator checks that this size suffices.
   static constexpr std::size_t node_alignment = alignof(entry) > alignof(void*) ? alignof(entry) : alignof(void*);
   struct alignas(node_alignment) node_space {
     std::byte value[sizeof(entry)];
@@ -143,7 +144,7 @@ class fixed_heap {
  public:
   using value_type = T;  ///< The type of the elements.
 
-  /// What there must be room for; fixed at construction.
+  /// Capacities; fixed at construction.
   struct limits {
     std::size_t capacity = 0;  ///< Most entries at once.
   };
@@ -152,7 +153,7 @@ class fixed_heap {
   class handle {
    public:
     handle() noexcept = default;
-    /// False for the null handle. Says nothing of whether the entry is still there.
+    /// False for the null handle. Does not say whether the entry is still there.
     [[nodiscard]] explicit operator bool() const noexcept { return set_; }
 
    private:
@@ -227,7 +228,7 @@ class fixed_heap {
 
  private:
   std::size_t capacity_;
-  std::uint64_t calls_ = 0;  // Of push and update. At one a nanosecond enough for 584 years.
+  std::uint64_t calls_ = 0;  // Calls of push and update. At one a nanosecond it lasts 584 years.
   heap heap_;
 };
 

@@ -19,19 +19,20 @@ TESSERA_NAMESPACE_BEGIN
 /// Requests in the order of a discipline, linked through their own hooks: it has no capacity and allocates nothing.
 /// Any request can leave or change its place at any moment.
 ///
-/// Used by itself, `push` and `pop_front` are all it takes. Used by a scheduler, which also holds requests elsewhere
-/// and gives them their places through `discipline()`, `insert` and `erase` move them in and out, places untouched.
+/// Used alone, it needs only `push` and `pop_front`. A scheduler also holds requests elsewhere and gives them their
+/// places through `discipline()`. It uses `insert` and `erase`, which move requests in and out and leave their places
+/// untouched.
 ///
-/// Where the discipline ages, requests whose time has come are not moved when it comes, however many they are, but when
-/// `front` or `next` comes to where they belong: each of these two moves at most one. If those who age do not come to
-/// the front (`D::ages_to_front`), `advance` moves them when it tells the time: the `most_aged` that were due first. A
-/// request that is due and not moved yet is served at the place that it has. The set of due requests shrinks by
-/// `most_aged` in each call, so the order is reached when `due / most_aged` calls have been made.
+/// Ageing: a due request is not moved when its time comes. `front` and `next` move it when they come to its new place,
+/// and each of these calls moves at most one request. If aged requests do not come to the front (`D::ages_to_front`),
+/// `advance` moves the `most_aged` that were due first.
+/// A request that is due and not moved yet is served at its old place. The set of due requests shrinks by `most_aged`
+/// in each call, so the order is reached after `due / most_aged` calls.
 ///
 /// Complexity, in the number of queued requests: `back`, `size` O(1); `front` and `next` O(1) amortised, O(log n) where
-/// the discipline ages; `push` and `insert` at either end, and `pop_front`, O(1) amortised, elsewhere O(log n)
-/// comparisons; `erase` O(1) amortised; `advance` O(1), or O(log n) for each of the at most `most_aged` that it moves.
-/// No operation scans.
+/// the discipline ages. `pop_front`, and `push` and `insert` at either end, O(1) amortised; elsewhere O(log n)
+/// comparisons. `erase` O(1) amortised. `advance` O(1), or O(log n) for each of the at most `most_aged` requests that
+/// it moves. No operation scans.
 /// Allocates: never. Misuse is asserted.
 ///
 /// A request is in at most one queue. It must outlive its stay, and the queue must not move meanwhile: it cannot.
@@ -68,13 +69,13 @@ class ordered_queue {
 
   /// The request to serve first, at the time last told; null if the queue is empty.
   [[nodiscard]] R* front() noexcept { return empty() ? nullptr : served_at(order_.begin()); }
-  /// The same, to look at: who is due is moved all the same, which nobody can tell.
+  /// The same, for reading. A request that is due is moved all the same, which is not observable.
   [[nodiscard]] const R* front() const noexcept { return const_cast<ordered_queue*>(this)->front(); }
-  /// Who stands last; null if empty. O(1). (One that is due to age stands where it stood until `front` or `next` comes
-  /// to where it belongs.)
+  /// The last request; null if empty. O(1). (A request that is due to age keeps its place until `front` or `next` comes
+  /// to its new one.)
   [[nodiscard]] R* back() noexcept { return empty() ? nullptr : &*order_.rbegin(); }
-  /// Who stands last; null if empty. O(1). (One that is due to age stands where it stood until `front` or `next` comes
-  /// to where it belongs.)
+  /// The last request; null if empty. O(1). (A request that is due to age keeps its place until `front` or `next` comes
+  /// to its new one.)
   [[nodiscard]] const R* back() const noexcept { return empty() ? nullptr : &*order_.rbegin(); }
 
   /// The request after `r`, or null. Requires: `r` is queued.
@@ -84,8 +85,8 @@ class ordered_queue {
     return ++i == order_.end() ? nullptr : served_at(i);
   }
 
-  /// Calls `f(r)` for each request, const, in the order in which they are queued: of those that are due to age, some
-  /// may not have been moved to the front yet. O(n).
+  /// Calls `f(r)` for each request, const, in queue order. Some requests that are due to age may not have been moved to
+  /// the front yet. O(n).
   template <std::invocable<const R&> F>
   void for_each(F&& f) const {
     for (const R& r : order_) f(r);
@@ -98,8 +99,8 @@ class ordered_queue {
     return order_tree::node_algorithms::get_header(node) == order_.end().pointed_node();
   }
 
-  /// Starts a request anew and queues it: its state is reset, it gets the next sequence number and its first place.
-  /// Requires: `r` is in no queue.
+  /// Resets a request's state, gives it the next sequence number and its first place, and queues it. Requires: `r` is
+  /// in no queue.
   void push(R& r, time_point now) noexcept {
     TESSERA_ASSERT(!linked(r), "the request is already queued");
     auto& s = request_access::state(r);
@@ -151,8 +152,8 @@ class ordered_queue {
     return true;
   }
 
-  /// Calls `f(r)`, which may change what the order looks at (its priority, its phase and then
-  /// `discipline().change_phase`), and moves `r` to where it then belongs. O(log n). Requires: `r` is in this queue.
+  /// Calls `f(r)`, which may change what the order reads (its priority, its phase and then
+  /// `discipline().change_phase`), and moves `r` to its new place. O(log n). Requires: `r` is in this queue.
   template <std::invocable<R&> F>
   void update(R& r, F&& f) noexcept {
     erase(r);
@@ -160,8 +161,8 @@ class ordered_queue {
     insert(r);
   }
 
-  /// Lets `now` come, for the discipline and for requests that age. O(1); where those who age do not come to the front,
-  /// O(log n) for each of the at most `most_aged` that it moves, the earliest due first.
+  /// Tells the time to the discipline and to ageing requests. O(1). If aged requests do not come to the front, it moves
+  /// the `most_aged` earliest due ones, O(log n) each.
   void advance(time_point now) noexcept {
     discipline_.advance(now);
     now_ = now;
@@ -193,13 +194,13 @@ class ordered_queue {
     }
   }
 
-  /// Moves one who is due to where it belongs from now on.
+  /// Moves a request that is due to its new place.
   void age(R& r) noexcept {
     update(r, [this](R& aged) noexcept { discipline_.age(aged); });
   }
 
-  /// Who is served at `i`: who stands there, unless another of that priority is due to age, which goes to its place
-  /// first. The earliest of them is enough, because they come to stand in the order in which they were due.
+  /// The request served at `i`: the one that stands there, unless another of its priority is due to age and goes before
+  /// it. The earliest due request suffices, because due requests stand in the order in which they were due.
   [[nodiscard]] R* served_at(typename order_tree::iterator i) noexcept {
     R* const here = &*i;
     if constexpr (detail::ages_to_front<D>) {
