@@ -7,12 +7,12 @@
 #include <type_traits>
 
 /// @file
-/// In which order requests are served.
+/// The order in which requests are served.
 
 TESSERA_NAMESPACE_BEGIN
 namespace detail {
 
-// One concept per requirement, so that an unsatisfied one can be named in a sentence (see below) and tested alone.
+// One concept per requirement, so that a missing one can be named in a sentence (see below) and tested alone.
 
 template <class D, class R>
 concept discipline_enters = requires(D& d, R& r, typename R::time_point now) {
@@ -57,7 +57,7 @@ concept discipline_ages = !detail::ages<D> || requires(D& d, const D& c, R& r, c
   { d.age(r) } noexcept -> std::same_as<void>;
 };
 
-/// Whether those who age come to stand before all who are to age later; if nothing is said, they do.
+/// Whether aged requests stand before all that age later. True if the order does not say.
 template <class D>
 inline constexpr bool ages_to_front = ages<D>;
 template <class D>
@@ -75,48 +75,48 @@ template <class D, class R>
 
 }  // namespace detail
 
-/// A rule that says who goes first, among waiting and resident requests alike. A small value: it holds its
-/// parameters and counters, never the requests. What it keeps about each request, its *place*, is a plain struct that
-/// it brings along: a member template `state<Clock>`, which the request's hook has room for if it names the order
-/// (`request_hook_for<D>`), read by `order_state<D>(r)` and written by `request_access::order_state<D>(r)`. It begins
-/// value-initialised each time that a request joins. An order without one costs a request nothing.
+/// A rule that decides which request is served first, among waiting and resident requests alike. A small value: it
+/// holds its parameters and counters, never the requests. Its state about a request, the request's *place*, is a plain
+/// struct: the member template `state<Clock>`. The request's hook has room for it if the hook names the order
+/// (`request_hook_for<D>`). `order_state<D>(r)` reads it and `request_access::order_state<D>(r)` writes it. It is
+/// value-initialised each time that a request joins. An order without `state` costs a request nothing.
 ///
 /// Requires, with `d` a `D`, `r` a request, all calls `noexcept`:
 /// 1. `D` is copyable.
-/// 2. `d.enter(r, arrived)`: gives a place to a request that joins; it has waited since `arrived`, here or, if it was
+/// 2. `d.enter(r, arrived)`: gives a place to a request that joins. It has waited since `arrived`, here or, if it was
 ///    adopted, elsewhere. Its phase and progress are set before, and `state().carried` is what the same order wrote
 ///    there elsewhere.
 /// 3. `d.charge(r, ran) -> bool`: accounts tokens that were run for it (its lengths are updated before). True: it is
-///    due for a new place. Must leave its present place as it is.
+///    due for a new place. Must leave its present place unchanged.
 /// 4. `d.requeue(r)`: gives a new place to a request that is due.
-/// 5. `d.change_phase(r)`: gives a new place to a request that has just gone over to answering.
-/// 6. `d.leave(r)`: hears that a request has ended, or was given up.
-/// 7. `d.advance(now)`: hears the time, before each plan.
+/// 5. `d.change_phase(r)`: gives a new place to a request that has just begun to answer.
+/// 6. `d.leave(r)`: called when a request has ended, or was given up.
+/// 7. `d.advance(now)`: called with the time, before each plan.
 /// 8. `d.before(a, b) -> bool`, const or static: `a` is served before `b`.
 /// 9. `d.displaces(waiting, resident) -> bool`, const or static: a waiting request may take the blocks or the batch
 ///    slot of a resident.
-/// 10. `D::ages`, a constant. If true: `d.due_at(r)`, const or static, the moment at which `r` ages, `never()` if it
-///    does not or has; and `d.age(r)`, which gives it the place that it has from then on. If that is not in front, as
-///    below: `D::ages_to_front`, a constant, false.
+/// 10. `D::ages`, a constant. If true, two more members. `d.due_at(r)`, const or static: the moment at which `r` ages;
+///    `never()` if it does not, or has aged. `d.age(r)`: gives it its place from then on. If that place is not in
+///    front, as defined below: `D::ages_to_front`, a constant, false.
 ///
 /// Not checked:
-/// - `before` is a strict total order over what 2, 4, 5 and 10 wrote and members that change only in a container's
-///   `update`; it compares `priority` first (higher first) and `sequence` last, so that runs repeat exactly. What 3, 6
-///   and 7 write does not change it.
+/// - `before` is a strict total order. It depends only on what 2, 4, 5 and 10 wrote, and on members that change only in
+///   a container's `update`. What 3, 6 and 7 write does not change it. It compares `priority` first (higher first) and
+///   `sequence` last, so that runs repeat exactly.
 /// - `displaces(w, r)` implies `before(w, r)`, and `displaces(w, s)` for every `s` that ranks behind `r`.
-/// - Of two requests of one priority that age, the one that was due first, or among equals arrived first, is before the
-///   other, and those that have aged are before those of their priority that were not due then. After `age(r)`,
-///   `due_at(r)` is `never()` until `r` is given a new place. So a container need not move all who are due at once: it
-///   moves them when it comes to them. Where `D::ages_to_front` is false it need not be so: those that are due are
-///   moved when the time is told, a constant number in each plan, the earliest due first. Until then each is served at
-///   the place that it has. After `age(r)` `due_at(r)` is later, or `never()`.
+/// - Ageing to the front: requests of one priority age in the order of `due_at`, ties by arrival. An aged request
+///   stands before all requests of its priority that were not due at that time. After `age(r)`, `due_at(r)` is
+///   `never()` until `r` is given a new place. So a container need not move all due requests at once: it moves each
+///   when it comes to its new place.
+/// - If `D::ages_to_front` is false, this need not hold. Due requests are moved when the time is told, a constant
+///   number in each plan, the earliest due first. Until then each is served at its old place. After `age(r)`,
+///   `due_at(r)` is later, or `never()`.
 /// - `enter`, `requeue`, `change_phase` and `age` are called only while `r` is in no container.
 ///
 /// Complexity: O(1) each. Allocates: never.
 /// Models: `order::fcfs`, `order::round_robin`, `order::two_phase`, `order::paced`, `order::ranked`,
-/// `order::earliest_due`, `order::shortest_rest`, `order::least_attained_service`,
-/// `order::least_slack`, `order::longest_prefix`. Your own: derive from `order::fcfs`
-/// and hide `before`.
+/// `order::earliest_due`, `order::shortest_rest`, `order::least_attained_service`, `order::least_slack`,
+/// `order::longest_prefix`. Your own: derive from `order::fcfs` and hide `before`.
 template <class D, class R>
 concept queue_discipline =
     schedulable<R> && std::copyable<D> && detail::discipline_enters<D, R> && detail::discipline_charges<D, R> &&

@@ -9,7 +9,8 @@
 #include <cstdint>
 
 /// @file
-/// Readers just in time, and before them whoever is due first by expected length.
+/// Streaming answers are paced to reading speed. Before them, the request with the earliest deadline by expected
+/// length.
 
 TESSERA_NAMESPACE_BEGIN
 namespace order {
@@ -26,9 +27,9 @@ struct expected_output_member {
   }
 };
 
-/// Says how many tokens a request is expected to generate in all, reasoning and what it has generated included.
-/// Requires: (1) copyable; (2) `f(r) noexcept -> tokens`.
-/// Not checked: it does not depend on the time. 0 or less: not known. Complexity: called when a
+/// Predicts the total output of a request: reasoning and tokens generated so far included. Requires: (1) copyable; (2)
+/// `f(r) noexcept -> tokens`.
+/// Not checked: it does not depend on the time. 0 or less: unknown. Complexity: called when a
 /// request joins, and once per slice while it reasons. Models: `order::expected_output_member`,
 /// `rank::expected_length`, `rank::program_length`.
 template <class F, class R>
@@ -36,115 +37,120 @@ concept output_predictor = std::copyable<F> && schedulable<R> && requires(const 
   { f(r) } noexcept -> std::same_as<tokens>;
 };
 
-/// A predictor that also knows how many times as long as a request's output the output is that a token belongs to,
-/// E[X^2] / E[X]^2, among requests of which as much is expected: the heavier the tail, the more. Models:
+/// A predictor that also knows the length bias E[X^2] / E[X]^2 among requests with the same expected output. This is
+/// the mean output that a token belongs to, over the mean output; heavier tails have more. Models:
 /// `rank::expected_length`, `rank::program_length`.
 template <class F, class R>
 concept biased_predictor = output_predictor<F, R> && requires(const F& f, const R& r) {
   { f.length_bias(r) } noexcept -> std::same_as<double>;
 };
 
-/// What `earliest_due` keeps about each request.
+/// The state that `earliest_due` keeps about each request.
 template <clock_policy Clock>
 struct due_place : reader_place<Clock> {
-  tokens first{};      ///< Output that was expected of it when it joined.
-  double entered = 0;  ///< What the order's clock showed when it arrived, and from when it has been held for its prompt
-                       ///< on, what it showed then. What is expected of it counts from there.
+  tokens first{};      ///< Expected output when it joined.
+  double entered = 0;  ///< Value of the order's clock when it arrived. For a request held for its prompt: at the end of
+                       ///< the hold. Its expected output counts from there.
 };
 
-/// Answers just in time, as `paced`; before them, whoever is due first: (priority, level, place on it, sequence).
+/// Answers just in time, as `paced`; before them, the request with the earliest deadline: (priority, level, place on
+/// it, sequence).
 ///
-/// - Level 0, urgent: first requests that have stalled (see below); then answers whose reader runs dry within `margin`,
-///   and those that have reasoned and have no token yet; then requests that have not begun for `patience`. Earliest
-///   deadline first. One that became urgent stays so until its slice is used up, and stores meanwhile.
-/// - Level 1: what has no reader yet, reasoning or a prompt before its first token. Each is due when its reader
-///   would have been through, had it begun on arrival: arrival + expected output x `pace`, by a clock that goes slower
-///   the more wait (`crowd_clock`). Who has a longer prompt than others arrives later, by `prompt_pace` for each token
-///   more. Earliest due first.
-/// - Level 2, calm: answers whose reader has enough to read. Earliest deadline first.
+/// - Level 0, urgent. First, requests that have stalled (see below). Then answers with a reader that runs dry within
+///   `margin`, and requests that have ended their reasoning and have no token yet. Then requests that have not begun
+///   for `patience`. Earliest deadline first. An urgent request stays urgent until its slice is used up, and buffers
+///   tokens meanwhile.
+/// - Level 1: requests without a reader, in reasoning or before the first token. The deadline is arrival + expected
+///   output x `pace`: when a reader that began on arrival would have finished. It is on a clock that slows down as the
+///   queue grows (`crowd_clock`). A request with a prompt longer than the mean arrives later, by `prompt_pace` per
+///   extra token. Earliest deadline first.
+/// - Level 2, calm: answers with enough buffered for their readers. Earliest deadline first.
 ///
-/// Who has reasoned for a slice is asked about anew: with a predictor that looks at what a request has generated
-/// (`rank::expected_length`), those who have reasoned for long are expected to be long, and stand behind who is new, of
-/// whom nothing is known yet: young first, as far as experience says that it helps. What is expected counts for no more
-/// than so many times what was expected first (`revised`), so that the long ones are overtaken for so long and no
-/// longer. Where a few long ones generate most of what there is, and all others would wait for them, that is longer.
+/// The expected length of a reasoning request is updated after each slice. A predictor that looks at the tokens
+/// generated so far (`rank::expected_length`) expects requests that have reasoned for long to be long. New requests,
+/// with unknown length, then go before them: young first, as far as experience supports it.
+/// An updated expectation counts for at most `revised` times the first one, which bounds how long a long request is
+/// overtaken. If few long requests generate most of the output, and all others would wait for them, the bound is
+/// larger.
 ///
-/// So short requests overtake long ones that came a little earlier, by as much as they are shorter. Where nothing is
-/// known of the lengths, or all are alike, and prompts count for nothing, it is arrival order.
+/// So short requests overtake long ones that came a little earlier, by the difference of their lengths. If lengths are
+/// unknown or equal, and prompts do not count, the order is arrival order.
 ///
-/// Starvation is bounded by `patience`. The order's clock alone would let a request of 4,000 expected tokens be
-/// overtaken for hours while a line stands.
-/// - A request that has generated nothing for `patience / 4 * (waiting + begun) / begun` is next after the readers, the
-///   longest-waiting first. So its first token comes as under `fcfs`, later by at most what arrives within that time.
-///   The time grows with the line: a fixed one would be arrival order as soon as all wait for longer.
-/// - A reasoning request that has generated tokens, and then none for one to two times `patience`, has *stalled*: it is
+/// Starvation is bounded by `patience`. On the order's clock alone, a request of 4,000 expected tokens could be
+/// overtaken for hours while the queue is long.
+/// - A request that has generated nothing for `patience / 4 * (waiting + begun) / begun` comes next after the readers,
+///   the longest-waiting first. So its first token comes as under `fcfs`, later by at most what arrives within that
+///   time. The time grows with the queue: a fixed time would be arrival order as soon as all requests wait for longer.
+/// - A reasoning request has *stalled* if it has generated tokens, and then none for one to two times `patience`. It is
 ///   served before everything else of its priority until it has generated a slice. So the gap between two of its tokens
-///   is at most `2 * patience` and the time in which a place becomes free for it and for those that stalled before it.
-/// - An answer that has begun is urgent `margin` before its reader runs dry; only those whose readers run dry sooner,
-///   and stalled requests, go before it.
+///   is at most `2 * patience` plus the wait for a free place behind requests that stalled earlier.
+/// - An answer that has begun becomes urgent `margin` before its reader runs dry. Only answers with readers that run
+///   dry sooner, and stalled requests, go before it.
 ///
-/// While a long prompt is computed those who have not begun wait for it, and steps are longer: short ones go ahead of
-/// long ones. A request is *held* for what its prompt is longer than the mean of the last thousand or so: by the
-/// engine's clock, so that the time is the same however many wait. When it is over it arrives, as if it came only then.
-/// It may be served meanwhile, at the place that it would have if the line stayed as it is. So of requests with the
-/// same prompt and the same expectation who came first is first, once it has been held; before that each is where the
-/// line that it found has put it. (The mean rises no faster than would let the time of a later one be over first.) Who
-/// comes with its KV waits for no prompt, and is not held.
+/// Long prompts: while one is computed, requests that have not begun wait, and steps are longer. So short prompts go
+/// first. A request is *held* for the tokens by which its prompt exceeds the mean of the last thousand or so prompts.
+/// The hold runs on the engine's clock, so it does not depend on the queue.
+/// After the hold the request counts as arrived at that moment. It may be served earlier, at the place that it would
+/// have with an unchanged queue. So among requests with the same prompt and expectation the first to come is the first
+/// to be served, once it has been held. Before that, each stands where the queue that it found has put it.
+/// (The mean rises slowly enough that the hold of a later request does not end first.) A request that comes with its KV
+/// waits for no prompt, and is not held.
 ///
-/// What is urgent displaces everything else, and reasoning displaces calm answers, whose readers do not notice; where
-/// everybody waits while KV is moved (`move_pace`), only those whose readers have enough for longer than all who are
-/// here would wait for it, taken together: whoever reasons begins so much earlier, and the others lose as much. A
-/// prompt that nobody has reasoned about takes nobody's place, for its answer would soon be as calm; nor does anyone
-/// take a place on his own level: a prediction is too weak a reason to throw KV out. (The first in line speaks for the
-/// line: behind a prompt that has no place yet, reasoning waits too.) A stalled request displaces as what is urgent
-/// does; one that has not begun displaces for its patience nothing that it did not displace before.
+/// Preemption: an urgent request displaces all others, and reasoning displaces calm answers, with readers that do not
+/// notice. If KV transfers delay all requests (`move_pace`), reasoning displaces fewer answers. The buffer of the
+/// answer's reader must then last longer than the total delay of all present requests. The time that one request gains
+/// is lost by the others.
+/// A prompt without reasoning displaces nothing, because its answer would soon be calm as well. No request displaces
+/// one of its own level: a prediction is too weak a reason to drop KV. (The first waiting request decides for the
+/// queue: behind a prompt that may not displace, reasoning waits as well.) A stalled request displaces as an urgent one
+/// does. A request that became urgent because it has not begun displaces nothing more than before.
 ///
-/// When to use: an engine that keeps a token pacer per request and can say, however roughly, how long outputs will be
-/// (`rank::length_calibrator` makes lengths of PARS's scores).
-/// Where lengths are known of some requests only, give the others the mean (a `length_calibrator` does, for NaN): 0
-/// tokens would put them ahead of everyone.
+/// When to use: an engine that keeps a token pacer per request and can predict output lengths, however roughly
+/// (`rank::length_calibrator` turns PARS's scores into lengths). If only some lengths are known, give the other
+/// requests the mean (a `length_calibrator` does so for NaN). A length of 0 tokens would put them first.
 ///
-/// Source: ours. Level 1 is earliest due date first, which keeps the greatest lateness least where all are there at
-/// once (Jackson 1955), with a due date in proportion to the length, so that what is kept low is the time per token;
-/// the other levels are those of `paced`.
+/// Source: ours. Level 1 is earliest due date first, which minimises the greatest lateness if all requests are there at
+/// once (Jackson 1955). The due date is proportional to the length, so what is kept low is the time per token. The
+/// other levels are those of `paced`.
 /// @tparam Expected an `output_predictor`; by default the request's member `expected_output`.
 /// @tparam Deadline a `reader_deadline`; by default the request's member `pacer`.
 template <class Expected = expected_output_member, class Deadline = pacer_member>
 struct earliest_due {
   static constexpr bool ages = true;            ///< Whether a request gets another place when its time has come.
-  static constexpr bool ages_to_front = false;  ///< Who has been held may stand behind others all the same.
+  static constexpr bool ages_to_front = false;  ///< A request that has been held may stand behind others when its hold
+                                                ///< ends.
 
-  /// What it keeps about each request.
+  /// The state that it keeps about each request.
   template <clock_policy Clock>
   using state = due_place<Clock>;
 
-  duration pace = duration{0.1};  ///< What a token of expected output weighs against waiting. Not negative.
+  duration pace = duration{0.1};  ///< Deadline per token of expected output, against waiting time. Not negative.
   tokens slice{250};              ///< Tokens generated between two looks at an answer's reader. At least 1.
-  /// An answer is urgent so long before its reader runs dry: the time of a few steps. `duration::forever()`: always.
+  /// An answer becomes urgent this long before its reader runs dry: the time of a few steps. `duration::forever()`:
+  /// always.
   duration margin = duration{1.0};
-  /// What is expected later counts at most for so many times the first expectation; with a `biased_predictor` for
-  /// 1 + (`revised` - 1) max(1, bias - 1) times: by default for 2 times, or for as many as the bias is, if that is
-  /// more, as it is with tails heavier than the exponential's. At least 1: never for more; infinity: without a bound.
+  /// An updated expectation counts for at most `revised` times the first. With a `biased_predictor`, the factor is 1 +
+  /// (`revised` - 1) max(1, bias - 1). So by default it is 2, or the bias if that is larger, as with tails heavier than
+  /// the exponential's. At least 1: an update never raises the expectation. Infinity: no bound.
   double revised = 2;
-  /// Time for which a request is held for each token by which its prompt is longer than the mean: some times, say 32,
-  /// what a token of a prompt takes to be computed. 0: prompts count for nothing, as they should where most of them is
+  /// Time for which a request is held per token by which its prompt exceeds the mean. Good values are some times, for
+  /// example 32 times, the prefill time of a token. 0: prompts do not count, which suits prompts that are mostly
   /// cached. Finite, not negative.
   duration prompt_pace{};
-  /// Time for which everybody waits for each token that room is made for, whose KV makes way and comes back, or is
-  /// computed again: counted by the tokens of the request that reasons. 0, as where copies overlap with steps: nothing.
-  /// Finite, not negative.
+  /// Delay of all requests per token that room is made for: KV is moved out and back, or computed again. It counts the
+  /// tokens of the reasoning request. 0, if copies overlap with steps: no delay. Finite, not negative.
   duration move_pace{};
-  /// Time without a token after which a request without a reader that has begun goes to the front, within another
-  /// `patience`. For one that has not begun a quarter of it counts for each batch that is there
-  /// (`crowd_clock::batches`). Positive; `duration::forever()`: never.
+  /// Time without a token after which a request that has begun and has no reader goes to the front, within another
+  /// `patience`. For one that has not begun, a quarter of it counts per batch present (`crowd_clock::batches`).
+  /// Positive; `duration::forever()`: never.
   duration patience = duration{60.0};
-  // Before the others: clang 16 writes what comes after an empty [[no_unique_address]] member elsewhere.
-  crowd_clock clock{};                        ///< By which requests arrive.
-  recent_mean prompts{};                      ///< Of their prompts, in tokens.
-  [[no_unique_address]] Expected expected{};  ///< Tells how long a request's output will be.
-  [[no_unique_address]] Deadline deadline{};  ///< Tells when a request's reader runs out of tokens.
+  // Before the members below: clang 16 misplaces what follows an empty [[no_unique_address]] member.
+  crowd_clock clock{};                        ///< The clock by which requests arrive.
+  recent_mean prompts{};                      ///< Mean prompt length, in tokens.
+  [[no_unique_address]] Expected expected{};  ///< Predicts a request's output length.
+  [[no_unique_address]] Deadline deadline{};  ///< Says when a request's reader runs out of tokens.
 
-  /// Whether its values can be meant: a scheduler asserts it when it is made.
+  /// Whether the parameters are valid. A scheduler asserts this at construction.
   [[nodiscard]] constexpr bool is_possible() const noexcept {
     return pace >= duration{} && slice >= tokens{1} && margin >= duration{} && revised >= 1 &&
            prompt_pace >= duration{} && prompt_pace < duration::forever() && move_pace >= duration{} &&
@@ -204,25 +210,25 @@ struct earliest_due {
     place.lane = urgent_lane::reader;
   }
 
-  /// Hears that a request has ended or left.
+  /// Called when a request has ended or left.
   template <schedulable R>
   void leave(R& r) noexcept {
     clock.leaves(order_state<earliest_due>(r).begun);
   }
 
-  /// Hears the time.
+  /// Called with the time before each plan.
   template <clock_policy Clock>
   void advance(basic_time_point<Clock> now) noexcept {
     clock.advance(now.seconds());
   }
 
-  /// When it becomes urgent, or, without a reader, has been held for long enough or is looked at; `never()` if it is
-  /// urgent.
+  /// When it becomes urgent. For a request without a reader: when its hold ends or it is to be checked. `never()` if it
+  /// is urgent.
   template <schedulable R>
   [[nodiscard]] static typename R::time_point due_at(const R& r) noexcept {
     return detail::due_by_level<earliest_due>(r);
   }
-  /// Makes it urgent; or, without a reader, looks whether it has waited for too long, or has it arrive now.
+  /// Makes it urgent. For a request without a reader: checks whether it has waited for too long, or ends its hold.
   template <schedulable R>
   void age(R& r) noexcept {
     auto& place = request_access::order_state<earliest_due>(r);
@@ -230,17 +236,18 @@ struct earliest_due {
     if (is_newcomer && place.look_at < place.urgent_at) {
       const auto until = newcomer_waits_until(r);
       if (clock.heard() < until.seconds()) {
-        // The line may get shorter meanwhile: it is looked at again after a quarter of the patience.
+        // The queue may get shorter meanwhile: it is checked again after a quarter of the patience.
         const auto again = detail::moved_by(typename R::time_point{}, clock.heard() + patience.seconds() / 4);
         place.look_at = until < again ? until : again;
         return;
       }
       static_cast<void>(detail::age_by_level<earliest_due>(r, patience, clock.heard()));
-      place.urgent_at = until;  // by this those that have waited for too long are sorted
+      place.urgent_at = until;  // sorts the requests that have waited for too long
       return;
     }
     if (detail::age_by_level<earliest_due>(r, patience, clock.heard())) return;
-    // Who was out of sight when its time was over, suspended perhaps, has come no later than by the engine's clock.
+    // A request that was out of sight when its hold ended, suspended perhaps, arrived no later than by the engine's
+    // clock.
     const double latest = place.entered + held(r);
     place.entered = clock.now() < latest ? clock.now() : latest;
     place.urgent_at = R::time_point::never();
@@ -269,12 +276,12 @@ struct earliest_due {
   }
 
  private:
-  /// For how long all who are here wait, together, when KV makes way for that of such a request.
+  /// Total delay of all present requests when KV makes way for that of this request, in seconds.
   template <schedulable R>
   [[nodiscard]] double cost_of_room(const R& r) const noexcept {
     return move_pace.seconds() * static_cast<double>(r.state().length.count()) * static_cast<double>(clock.present());
   }
-  /// For how long a request is held that comes now, in seconds.
+  /// The hold of a request that comes now, in seconds.
   template <schedulable R>
   [[nodiscard]] double held_for(const R& r, double now) noexcept {
     const double a_token = prompt_pace.seconds();
@@ -282,29 +289,29 @@ struct earliest_due {
     const double longer = prompts.excess(static_cast<double>(r.prompt.count()), now, 1 / a_token);
     return longer > 0 ? a_token * longer : 0;
   }
-  /// When the reader of a request without one would have been through, by what is expected of it: now, or, if it has
-  /// generated nothing, when it came.
+  /// When the reader of a request without one would have finished, by the expected output: of now, or, before the first
+  /// token, of its arrival.
   template <schedulable R>
   [[nodiscard]] std::uint64_t due(const R& r) const noexcept {
     const auto& place = order_state<earliest_due>(r);
     const auto first = static_cast<double>(place.first.count());
-    const double most = first > 0 ? revised_for(r) * first : 0;  // also without a bound
+    const double most = first > 0 ? revised_for(r) * first : 0;  // also if there is no bound
     const double output = r.generated() > tokens{} ? static_cast<double>(expected(r).count()) : first;
     return turn_at(arrival(r) + pace.seconds() * (output > 0 ? (output < most ? output : most) : 0.0));
   }
-  /// When it arrives, by the order's clock; one that is held, if that clock goes on as fast as now.
+  /// Its arrival on the order's clock. For a held request: if the clock keeps its present rate.
   template <schedulable R>
   [[nodiscard]] double arrival(const R& r) const noexcept {
     return order_state<earliest_due>(r).entered + held(r) * clock.rate();
   }
-  /// For how long a request is held, from its arrival on, in seconds; 0 if it is not, or has been.
+  /// The hold of a request, from its arrival on, in seconds; 0 if it is not held, or has been.
   template <schedulable R>
   [[nodiscard]] static double held(const R& r) noexcept {
     const auto& place = order_state<earliest_due>(r);
     const bool is_held = place.level == detail::unread && place.urgent_at != R::time_point::never();
     return is_held ? (place.urgent_at - r.state().arrived).seconds() : 0;
   }
-  /// `revised` for its lengths.
+  /// The factor that bounds updates of this request's expectation.
   template <schedulable R>
   [[nodiscard]] double revised_for(const R& r) const noexcept {
     if constexpr (biased_predictor<Expected, R>) {
@@ -313,7 +320,7 @@ struct earliest_due {
     }
     return revised;
   }
-  /// Places are integers: a microsecond each, so that no clock's origin costs precision.
+  /// Places are integers, in microseconds, so that no clock's origin costs precision.
   [[nodiscard]] static std::uint64_t turn_at(double seconds) noexcept {
     constexpr double most = 9e18;
     const double us = seconds * 1e6;
@@ -321,7 +328,7 @@ struct earliest_due {
     return static_cast<std::uint64_t>(static_cast<std::int64_t>(within)) ^ (std::uint64_t{1} << 63U);
   }
 
-  /// When a request that has generated nothing goes to the front, by the line as it is now.
+  /// When a request that has generated nothing goes to the front, by the present queue.
   template <schedulable R>
   [[nodiscard]] typename R::time_point newcomer_waits_until(const R& r) const noexcept {
     return detail::moved_by(r.state().arrived, patience.seconds() / 4 * clock.batches());
@@ -331,7 +338,8 @@ struct earliest_due {
     static_assert(reader_deadline<Deadline, R>,
                   "tessera: `earliest_due` needs requests with a token pacer as a member `pacer`, or a Deadline with "
                   "`R::time_point operator()(const R&) const noexcept`");
-    // Whether it has begun: one that has ended its reasoning is waited for, though its reader has nothing yet.
+    // Whether it has begun to answer. A reader waits for a request that has ended its reasoning, although it has no
+    // token yet.
     const bool is_read = r.state().phase == phase::answering && r.generated() > tokens{};
     detail::place_by_reader<earliest_due>(r, is_read, deadline, margin, patience, clock.heard());
     if (is_read) return;

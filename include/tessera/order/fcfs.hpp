@@ -6,12 +6,12 @@
 TESSERA_NAMESPACE_BEGIN
 namespace order {
 
-/// First come, first served: (priority, sequence). Both phases alike. Nobody is ever due for a new place.
+/// First come, first served: (priority, sequence). Both phases alike. No request is ever due for a new place.
 ///
 /// Starvation: within a priority no request that came later goes before one that waits.
 ///
 /// When to use: memory never binds, or as the baseline. Also the base of your own order: derive and hide `before`
-/// (and `displaces`, if a waiting request of equal priority may evict a resident one; both may look at your order's
+/// (and `displaces`, if a waiting request of equal priority may evict a resident one; both may use your order's
 /// parameters).
 /// Source: PASCAL, section II-C.
 struct fcfs {
@@ -35,11 +35,11 @@ struct fcfs {
   template <schedulable R>
   void change_phase(R& /*r*/) noexcept {}
 
-  /// Hears that a request has ended or left.
+  /// Called when a request has ended or left.
   template <schedulable R>
   void leave(R& /*r*/) noexcept {}
 
-  /// Hears the time.
+  /// Called with the time before each plan.
   template <clock_policy Clock>
   void advance(basic_time_point<Clock> /*now*/) noexcept {}
 
@@ -50,7 +50,7 @@ struct fcfs {
     return a.state().sequence < b.state().sequence;
   }
 
-  /// Only the more urgent displaces: among equals a resident arrived earlier than anyone who waits.
+  /// Only a higher priority displaces: among equals, a resident arrived earlier than any waiting request.
   template <schedulable R>
   [[nodiscard]] static bool displaces(const R& waiting, const R& resident) noexcept {
     return waiting.priority > resident.priority;

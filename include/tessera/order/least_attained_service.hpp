@@ -9,7 +9,7 @@
 #include <cstdint>
 
 /// @file
-/// Programs of many calls, the one that has had least goes first.
+/// For programs of many calls: the program with the least service goes first.
 
 TESSERA_NAMESPACE_BEGIN
 namespace order {
@@ -26,8 +26,8 @@ struct program_member {
   }
 };
 
-/// Says to which program a request belongs.
-/// Requires: (1) copyable; (2) `f(r) noexcept -> program_service*`, null for one that is a program of its own.
+/// Maps a request to its program.
+/// Requires: (1) copyable; (2) `f(r) noexcept -> program_service*`, null for a request that is a program of its own.
 /// Not checked: the same for as long as the request is in a scheduler. Models: `order::program_member`.
 template <class F, class R>
 concept program_of_request = std::copyable<F> && schedulable<R> && requires(const F& f, const R& r) {
@@ -35,44 +35,44 @@ concept program_of_request = std::copyable<F> && schedulable<R> && requires(cons
 };
 
 /// Least attained service of the program first, in levels: (priority, boosted, then age among the boosted or level
-/// among the rest, sequence). A call begins on the level of what the earlier calls of its program were given, and goes
-/// down as it is given more itself: level 0 up to `first`, then each twice as wide as the one before it. On a level,
-/// first come, first served; who is on a higher one displaces who is on a lower one.
+/// among the rest, sequence). A call begins on the level given by the service of its program's earlier calls, and goes
+/// down as it is served itself. Level 0 ends at `first`, and each further level is twice as wide as the one before it.
+/// Within a level, first come, first served. A request on an earlier level displaces one on a later level.
 ///
-/// So the calls of short programs overtake those of long ones, whose later calls do not begin anew as if nobody had
-/// waited for them. Nothing has to be known of lengths. A call that came longer than `threshold` ago is boosted ahead
-/// of all that came later, so that none starves.
+/// So calls of short programs overtake calls of long ones. The later calls of a long program keep its level instead of
+/// starting at the top. No lengths need to be known. A call that came longer than `threshold` ago is boosted ahead of
+/// all that came later, so that none starves.
 ///
-/// When to use: agents, chats and workflows whose latency is that of the whole program. Without programs it is
+/// When to use: agents, chats and workflows, where the latency of the whole program counts. Without programs it is
 /// multi-level feedback over single requests.
-/// Source: Autellix (arXiv 2502.13965), program-level attained service (PLAS) in its multi-level form; with
-/// `critical_path` that of programs whose calls run side by side (ATLAS). The paper promotes by the ratio of a
-/// program's waiting to its service; here it is the age of a call, as in `ranked`. Service is counted in generated
-/// tokens, not in seconds.
+/// Source: Autellix (arXiv 2502.13965), program-level attained service (PLAS) in its multi-level form. `critical_path`
+/// is its variant for programs with calls that run side by side (ATLAS). The paper promotes by the ratio of a program's
+/// waiting to its service; here it is the age of a call, as in `ranked`. Service is counted in generated tokens, not in
+/// seconds.
 /// @tparam Program a `program_of_request`; by default the request's member `program`.
 template <class Program = program_member>
 struct least_attained_service {
   static constexpr bool ages = true;  ///< Whether a request moves to the front when its time has come.
 
-  /// What it keeps about each request.
+  /// The state that it keeps about each request.
   template <clock_policy Clock>
   struct state {
-    tokens had{};                        ///< Generated for it when it joined.
-    tokens next_at{};                    ///< Generated for it when it goes a level down.
-    tokens path{};                       ///< Given to those on the way to it, when it joined.
+    tokens had{};                        ///< Service of its program when it joined.
+    tokens next_at{};                    ///< Service at which it goes a level down.
+    tokens path{};                       ///< Service along the path to it, when it joined.
     basic_time_point<Clock> boost_at{};  ///< When it is boosted.
     std::uint8_t level = 0;              ///< 0 is served first.
-    bool boosted = false;                ///< Whether it has been.
+    bool boosted = false;                ///< Whether it has been boosted.
   };
 
-  tokens first{256};                           ///< Service that level 0 ends with. At least 1.
-  std::uint8_t levels = 8;                     ///< How many there are. At least 1.
-  bool critical_path = false;                  ///< A program has had what the longest chain of its calls has had, not
-                                               ///< all of them: calls side by side count once.
+  tokens first{256};                           ///< Service at which level 0 ends. At least 1.
+  std::uint8_t levels = 8;                     ///< Number of levels. At least 1.
+  bool critical_path = false;                  ///< A program's service is that of its longest chain of calls, not of
+                                               ///< all calls: calls side by side count once.
   duration threshold = duration{600.0};        ///< Age at which a call is boosted; `duration::forever()`: never.
-  [[no_unique_address]] Program program_of{};  ///< Says to which program a request belongs.
+  [[no_unique_address]] Program program_of{};  ///< Maps a request to its program.
 
-  /// Whether its values can be meant: a scheduler asserts it when it is made.
+  /// Whether the parameters are valid. A scheduler asserts this at construction.
   [[nodiscard]] constexpr bool is_possible() const noexcept {
     return first >= tokens{1} && levels >= 1 && threshold >= duration{};
   }
@@ -108,7 +108,7 @@ struct least_attained_service {
   template <schedulable R>
   void change_phase(R& /*r*/) noexcept {}
 
-  /// Hears that a request has ended or left: its program has had what it was given.
+  /// Called when a request has ended or left: its service is added to its program's.
   template <schedulable R>
   void leave(R& r) noexcept {
     auto& s = request_access::order_state<least_attained_service>(r);
@@ -120,7 +120,7 @@ struct least_attained_service {
     s.had = r.generated();
   }
 
-  /// Hears the time.
+  /// Called with the time before each plan.
   template <clock_policy Clock>
   void advance(basic_time_point<Clock> /*now*/) noexcept {}
 
@@ -161,7 +161,7 @@ struct least_attained_service {
   }
 
  private:
-  /// The level of what its program and it have been given, and when the next one begins.
+  /// Sets the level by the service of its program and its own, and the service at which the next level begins.
   template <schedulable R>
   void take_level(R& r) noexcept {
     auto& s = request_access::order_state<least_attained_service>(r);

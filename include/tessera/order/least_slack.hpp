@@ -7,29 +7,29 @@
 #include <concepts>
 
 /// @file
-/// Whoever must be served soonest to keep what was promised to its user.
+/// The request that must be served soonest to meet its deadlines goes first.
 
 TESSERA_NAMESPACE_BEGIN
 namespace order {
 
-/// What a request's user was promised.
+/// The deadlines promised for a request.
 struct token_deadlines {
   duration ttft = duration{2.0};  ///< From the arrival to the first token.
-  duration tpot = duration{0.1};  ///< From each token to the next. A token that came early leaves the next ones time.
+  duration tpot = duration{0.1};  ///< From each token to the next. An early token leaves more time for the next ones.
 };
 
-/// The same promise to everybody.
+/// The same deadlines for every request.
 struct promise_to_all {
-  token_deadlines promised{};  ///< What it is.
+  token_deadlines promised{};  ///< The deadlines.
 
-  /// Reads nothing of the request.
+  /// Does not read the request.
   template <schedulable R>
   [[nodiscard]] constexpr token_deadlines operator()(const R& /*r*/) const noexcept {
     return promised;
   }
 };
 
-/// Says what a request's user was promised.
+/// The deadlines promised for a request.
 /// Requires: (1) copyable; (2) `f(r) noexcept -> token_deadlines`.
 /// Not checked: a pure function of members that do not change; nothing is negative. Complexity: called when a request
 /// joins and once per slice. Models: `order::promise_to_all`.
@@ -39,37 +39,37 @@ concept deadline_promise = std::copyable<F> && schedulable<R> && requires(const 
 };
 
 /// Least slack first: (priority, the latest moment at which it must be served, sequence). A request without a token
-/// must start so long before its first one is due as its prompt takes; one that has some must be served when the next
-/// one is due. So prompts go ahead of decodes that are early, and decodes that fall behind ahead of prompts that have
-/// time. Who waits displaces a resident that has more slack by `margin`.
+/// must start before its first token is due, earlier by the time of its prefill. A request with tokens must be served
+/// when its next one is due. So prefills go before decodes that are early, and late decodes go before prefills that
+/// have time. A waiting request displaces a resident that has more slack by `margin`.
 ///
-/// It is optimal in the sense of earliest due dates: what one engine can serve in time, it does. It is not where it
-/// cannot: then it serves whoever is latest, and many miss by a little. Refuse at `submit` what cannot be met.
+/// It is optimal in the sense of earliest due dates: if one engine can serve all in time, it does. If it cannot, it
+/// serves the latest request first, and many miss by a little. Refuse at `submit` what cannot be met.
 ///
-/// Starvation: a request's deadline does not move while it gets no token. So only requests whose deadlines are earlier
-/// go before it: new ones for as long as the promises differ, and then none.
+/// Starvation: a request's deadline does not move while it gets no token. So only requests with earlier deadlines go
+/// before it: new requests as long as the deadlines differ by more, and then none.
 ///
 /// When to use: promises of TTFT and TPOT that differ from request to request, below saturation.
-/// Source: least slack time (Mok and Dertouzos 1978) over the two deadlines of a stream of tokens, as the SLO-aware
-/// queues of JITServe and Tempo (arXiv 2504.20068) have them, without their value functions.
+/// Source: least slack time (Mok and Dertouzos 1978) over the two deadlines of a stream of tokens. The SLO-aware queues
+/// of JITServe and Tempo (arXiv 2504.20068) use them as well, with value functions, which are left out here.
 /// @tparam Promise a `deadline_promise`.
 template <class Promise = promise_to_all>
 struct least_slack {
   static constexpr bool ages = false;  ///< Whether waiting too long moves a request to the front.
 
-  /// What it keeps about each request.
+  /// The state that it keeps about each request.
   template <clock_policy Clock>
   struct state {
-    basic_time_point<Clock> start_by{};  ///< When it must be served, as of when it took its place.
+    basic_time_point<Clock> start_by{};  ///< When it must be served, computed when it took its place.
     tokens used{};                       ///< Tokens generated since.
   };
 
-  duration prefill_per_token = duration{60e-6};  ///< Time that a token of a prompt takes.
-  duration margin = duration{1.0};               ///< Less slack by this much is worth a preemption.
+  duration prefill_per_token = duration{60e-6};  ///< Prefill time of a token.
+  duration margin = duration{1.0};               ///< A difference in slack that is worth a preemption.
   tokens slice{32};                              ///< Tokens generated between two looks at a request. At least 1.
-  [[no_unique_address]] Promise promise{};       ///< Says what was promised.
+  [[no_unique_address]] Promise promise{};       ///< Gives the promised deadlines.
 
-  /// Whether its values can be meant: a scheduler asserts it when it is made.
+  /// Whether the parameters are valid. A scheduler asserts this at construction.
   [[nodiscard]] constexpr bool is_possible() const noexcept {
     return prefill_per_token >= duration{} && margin >= duration{} && slice >= tokens{1};
   }
@@ -101,11 +101,11 @@ struct least_slack {
   template <schedulable R>
   void change_phase(R& /*r*/) noexcept {}
 
-  /// Hears that a request has ended or left.
+  /// Called when a request has ended or left.
   template <schedulable R>
   void leave(R& /*r*/) noexcept {}
 
-  /// Hears the time.
+  /// Called with the time before each plan.
   template <clock_policy Clock>
   void advance(basic_time_point<Clock> /*now*/) noexcept {}
 
@@ -134,7 +134,7 @@ struct least_slack {
     const token_deadlines promised = promise(static_cast<const R&>(r));
     const auto generated = static_cast<double>(r.generated().count());
     const double prompt = generated > 0 ? 0 : prefill_per_token.seconds() * static_cast<double>(r.prompt.count());
-    // Who is promised no time for a token may be promised one for the first: forever times no token is no time.
+    // An infinite time per token with a finite time to the first one: infinity times 0 tokens must be 0.
     const double tokens_s = generated > 0 ? promised.tpot.seconds() * generated : 0;
     s.start_by = detail::moved_by(r.state().arrived, promised.ttft.seconds() + tokens_s - prompt);
     s.used = tokens{};

@@ -9,12 +9,12 @@
 #include <cstddef>
 
 /// @file
-/// Whoever has most of its prompt cached goes first.
+/// The request with the longest cached prefix goes first.
 
 TESSERA_NAMESPACE_BEGIN
 namespace order {
 
-/// What is cached of a request's prompt, as the engine wrote it into the member `cached`.
+/// The cached tokens of a request's prompt, which the engine wrote into the member `cached`.
 struct cached_member {
   /// Reads `r.cached`.
   template <schedulable R>
@@ -26,29 +26,30 @@ struct cached_member {
   }
 };
 
-/// Longest cached prefix first: (priority, tokens of its prompt that the cache has, sequence). So requests that share a
-/// prefix are served one after the other while it is there, instead of each time that it has been forgotten. Not
-/// preemptive: only a higher priority displaces a resident.
+/// Longest cached prefix first: (priority, cached tokens of its prompt, sequence). So requests that share a prefix are
+/// served one after the other while it is cached, and it is computed once. Not preemptive: only a higher priority
+/// displaces a resident.
 ///
-/// What is cached changes while a request waits. The order goes by the member as it is, which changes only in a
+/// The cache changes while a request waits. The order uses the member as it is, and the member changes only in a
 /// scheduler's `update`: `look_again` does that.
 ///
 ///     struct my_request : tessera::request_hook { tessera::tokens cached{}; ... };
 ///
-/// Starvation: nothing bounds how long a request waits whose prefix no other shares; `gate::tenant_deficits` beside it
-/// does for tenants (DLPM). One that runs has a token in every step, as under `fcfs`.
+/// Starvation: nothing bounds the wait of a request with a prefix that no other shares. `gate::tenant_deficits` beside
+/// it bounds it for tenants (DLPM). A running request has a token in every step, as under `fcfs`.
 ///
-/// When to use: prompts share prefixes, more of them than the cache holds at a time, and requests queue.
+/// When to use: prompts share prefixes, the cache does not hold all of them at a time, and requests queue.
 /// Source: longest prefix match, the cache-aware order of SGLang (Zheng et al. 2024, "SGLang: efficient execution of
 /// structured language model programs", section 3).
 /// @tparam Cached `tokens operator()(const R&) const noexcept`; by default the request's member `cached`.
 template <class Cached = cached_member>
 struct longest_prefix : fcfs {
-  static constexpr bool reads_prefixes = true;  ///< It goes by what the cache has.
+  static constexpr bool reads_prefixes = true;  ///< It depends on the content of the cache.
 
-  Cached cached_of{};  ///< Says what is cached of a request's prompt. (clang 16 fails on [[no_unique_address]] here.)
+  Cached cached_of{};  ///< Gives the cached tokens of a request's prompt. (clang 16 fails on [[no_unique_address]]
+                       ///< here.)
 
-  /// By priority, then by what is cached, then by arrival.
+  /// By priority, then by cached tokens, then by arrival.
   template <schedulable R>
   [[nodiscard]] bool before(const R& a, const R& b) const noexcept {
     if (a.priority != b.priority) return a.priority > b.priority;
@@ -71,9 +72,9 @@ template <class Store, schedulable R>
   return block_size * static_cast<std::int64_t>(end - hashes.begin());
 }
 
-/// Brings the member `cached` of a request that waits up to date, and moves it to where it then belongs. An engine
-/// calls it between two steps: for all that wait, or for so many at a time, in turn. Returns whether anything has
-/// changed. O(log blocks of the prompt + log n). Nothing is done while a plan is open.
+/// Updates the member `cached` of a waiting request and moves the request to its new place. An engine calls it between
+/// two steps: for all waiting requests, or for some of them in turn. Returns whether anything has changed. O(log blocks
+/// of the prompt + log n). Does nothing while a plan is open.
 template <class Scheduler, schedulable R>
 bool look_again(Scheduler& scheduler, R& r) noexcept {
   if (r.state().life != lifecycle::waiting) return false;

@@ -4,17 +4,17 @@
 #include <tessera/core/units.hpp>
 
 /// @file
-/// What a program, of several requests, has been given.
+/// The service that a program of several requests has received.
 
 TESSERA_NAMESPACE_BEGIN
 namespace order {
 
-/// What a program, an agent or a session whose turns are requests, has been given so far. The engine keeps one for each
-/// program, zero at first, for as long as calls of it are scheduled. `least_attained_service` adds what a call was
-/// given when it leaves; under another order that is the engine's.
+/// The service that a program has received so far: an agent, or a session with turns that are requests. The engine
+/// keeps one for each program, zero at first, as long as calls of it are scheduled. `least_attained_service` adds a
+/// call's service when it leaves; under another order the engine does.
 struct program_service {
-  tokens attained{};  ///< Generated for those of its calls that have ended, or were given up: the sum of them all, or
-                      ///< of those along the longest path.
+  tokens attained{};  ///< Tokens generated for its calls that have ended or were given up. The sum over all of them, or
+                      ///< over the longest path.
 };
 
 }  // namespace order

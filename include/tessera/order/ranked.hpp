@@ -21,7 +21,7 @@ struct score_member {
   }
 };
 
-/// Says how long a request is expected to take; only the order of scores matters, smaller goes first.
+/// Predicts the length of a request. Only the order of scores matters: smaller goes first.
 /// Requires: (1) copyable; (2) `s(r) noexcept -> float`.
 /// Not checked: a pure function of members that do not change. Complexity: called once per request, when it joins.
 /// Models: `order::score_member`.
@@ -30,32 +30,32 @@ concept request_scorer = std::copyable<S> && requires(const S& s, const R& r) {
   { s(r) } noexcept -> std::convertible_to<float>;
 };
 
-/// What `ranked` keeps about each request, whoever scores it.
+/// The state that `ranked` keeps about each request, independent of the scorer.
 template <clock_policy Clock>
 struct ranked_place {
   basic_time_point<Clock> boost_at{};  ///< When it is boosted.
-  float rank = 0;                      ///< The score that it was queued with.
-  bool boosted = false;                ///< Whether it has been.
+  float rank = 0;                      ///< Its score when it was queued.
+  bool boosted = false;                ///< Whether it has been boosted.
 };
 
 /// Smallest score first, with ageing: (priority, boosted, then age among the boosted or score among the rest,
 /// sequence). A request that came longer than `threshold` ago is boosted ahead of all that came later, the oldest
-/// first, so none starves. Its age counts from `submit`, the time that it has run included: one that is preempted after
-/// it has run for long may be boosted at once. A score that is NaN ranks last.
+/// first, so none starves. Its age counts from `submit` and includes the time that it has run. So a request that is
+/// preempted after a long run may be boosted at once. A score that is NaN ranks last.
 ///
 /// Not preemptive: only a higher priority displaces a resident, so a score never takes a resident's blocks for a
-/// waiting request. (When residents outgrow the memory, the one that ranks last gives way, as in every order.) A
-/// request that is preempted keeps its score and its age.
+/// waiting request. (When residents outgrow the memory, the one that ranks last is evicted, as in every order.) A
+/// preempted request keeps its score and its age.
 ///
-/// When to use: prompts whose output lengths can be ranked ahead; cuts the mean latency most where the waiting queue
-/// is long.
+/// When to use: prompts that can be ranked by output length in advance. It lowers the mean latency most if the waiting
+/// queue is long.
 /// Source: PARS (shortest-job-first by a learned ranking, with starvation prevention).
 /// @tparam Scorer a `request_scorer`; by default the request's member `score`.
 template <class Scorer = score_member>
 struct ranked {
   static constexpr bool ages = true;  ///< Whether a request moves to the front when its time has come.
 
-  /// What it keeps about each request.
+  /// The state that it keeps about each request.
   template <clock_policy Clock>
   using state = ranked_place<Clock>;
 
@@ -64,7 +64,7 @@ struct ranked {
   duration threshold = duration{120.0};
   [[no_unique_address]] Scorer scorer{};  ///< Called once per request, when it joins.
 
-  /// Whether its values can be meant: a scheduler asserts it when it is made.
+  /// Whether the parameters are valid. A scheduler asserts this at construction.
   [[nodiscard]] constexpr bool is_possible() const noexcept { return threshold >= duration{}; }
 
   /// A place for a request that joins.
@@ -92,11 +92,11 @@ struct ranked {
   template <schedulable R>
   void change_phase(R& /*r*/) noexcept {}
 
-  /// Hears that a request has ended or left.
+  /// Called when a request has ended or left.
   template <schedulable R>
   void leave(R& /*r*/) noexcept {}
 
-  /// Hears the time.
+  /// Called with the time before each plan.
   template <clock_policy Clock>
   void advance(basic_time_point<Clock> /*now*/) noexcept {}
 
@@ -133,7 +133,7 @@ struct ranked {
     return waiting.priority > resident.priority;
   }
 
-  /// When a request that arrived at `now` will be boosted; `never()` if the clock cannot tell that time.
+  /// When a request that arrived at `now` is boosted; `never()` if the clock cannot represent that time.
   template <clock_policy Clock>
   [[nodiscard]] basic_time_point<Clock> boost_time(basic_time_point<Clock> now) const noexcept {
     return detail::moved_by(now, threshold.seconds());

@@ -8,7 +8,7 @@
 #include <cstdint>
 
 /// @file
-/// What the orders that look at readers have in common: three levels, and who is on which.
+/// The common part of the orders that look at readers: three levels, and the rule for a request's level.
 
 TESSERA_NAMESPACE_BEGIN
 namespace order {
@@ -25,7 +25,7 @@ struct pacer_member {
   }
 };
 
-/// Says when the reader of a request's answer runs dry if nothing more comes; `never()` before the first answering
+/// Says when the reader of a request's answer runs dry if no more tokens come; `never()` before the first answering
 /// token.
 /// Requires: (1) copyable; (2) `f(r) noexcept` is an `R::time_point`.
 /// Not checked: it is up to date with the tokens of a step when the step is committed. Complexity: called once per
@@ -35,42 +35,43 @@ concept reader_deadline = std::copyable<F> && schedulable<R> && requires(const F
   { f(r) } noexcept -> std::same_as<typename R::time_point>;
 };
 
-/// Which of those on level 0 are served first.
+/// The order of urgent requests on level 0.
 enum class urgent_lane : std::uint8_t {
   stalled,   ///< Has generated tokens, and then none for the order's `patience`.
   reader,    ///< Its reader runs dry, or has no token yet though the reasoning has ended.
   newcomer,  ///< Has not generated anything.
 };
 
-/// What `paced` and `earliest_due` keep about each request.
+/// The state that `paced` and `earliest_due` keep about each request.
 template <clock_policy Clock>
 struct reader_place {
-  std::uint64_t turn = 0;  ///< Place of one that has no reader yet.
+  std::uint64_t turn = 0;  ///< Place of a request without a reader.
   tokens quantum_used{};   ///< Tokens generated since it took its place.
-  /// When its reader must be looked after; without a reader, until when `earliest_due` holds it. On level 0, by which
-  /// its lane is sorted.
+  /// When its reader must be served. For a request without a reader: the end of its hold (`earliest_due`). On level 0:
+  /// the sort key within the lane.
   basic_time_point<Clock> urgent_at = basic_time_point<Clock>::never();
-  /// Without a reader: when the order looks whether it has been given anything.
+  /// For a request without a reader: when the order checks whether it got a token.
   basic_time_point<Clock> look_at = basic_time_point<Clock>::never();
-  std::uint8_t level = 0;                    ///< 0: urgent; 1: no reader yet; 2: calm.
+  std::uint8_t level = 0;                    ///< 0: urgent. 1: no reader yet. 2: calm.
   urgent_lane lane = urgent_lane::newcomer;  ///< On level 0.
-  bool served = false;                       ///< Whether it has been given a token since the last look, or its place.
-  bool begun = false;  ///< Whether it has been served; kept by `earliest_due` alone, in what would be padding.
+  bool served = false;                       ///< Whether it got a token since the last check, or since it took its
+                                             ///< place.
+  bool begun = false;  ///< Whether it has been served. Used by `earliest_due` only; it fills padding.
 };
 
 namespace detail {
 
-inline constexpr std::uint8_t urgent = 0;  // the level to which they age
-inline constexpr std::uint8_t unread = 1;  // what has no reader yet
-inline constexpr std::uint8_t calm = 2;    // answers whose reader has enough
+inline constexpr std::uint8_t urgent = 0;  // the level to which requests age
+inline constexpr std::uint8_t unread = 1;  // requests without a reader
+inline constexpr std::uint8_t calm = 2;    // answers with enough buffered for their readers
 
-// For an order `D` whose `state` is a `reader_place`. On the unread level nothing that was generated means that a
-// request waits as its order has it, for `patience`; then it is next after the readers, in the order in which this
-// came. One that has generated something is looked at every `patience`: if it got nothing since the last look, it is
-// next of all, for a slice. So it gets a token within two of them, and the time that those take which stall before it.
+// For an order `D` with a `reader_place` as its `state`. On the unread level, a request without tokens waits by its
+// order for `patience`. It then comes next after the readers, in the order in which this happened. A request with
+// tokens is checked every `patience`. If it got none since the last check, it is next of all, for a slice. So it gets a
+// token within two of these times, plus the time for requests that stalled before it.
 
-/// When a request ages: a calm one becomes urgent; one without a reader has been held for long enough, or is to be
-/// looked at. `never()` if it is urgent.
+/// When a request ages: a calm one becomes urgent; one without a reader ends its hold, or is to be checked. `never()`
+/// if it is urgent.
 template <class D, schedulable R>
 [[nodiscard]] typename R::time_point due_by_level(const R& r) noexcept {
   const auto& s = order_state<D>(r);
@@ -78,7 +79,7 @@ template <class D, schedulable R>
   return s.level == unread && s.look_at < s.urgent_at ? s.look_at : s.urgent_at;
 }
 
-/// Ages a calm request, or looks at one without a reader. False: that was not what it was due for.
+/// Ages a calm request, or checks one without a reader. False: it was due for something else.
 /// @param now the time last told, in seconds.
 template <class D, schedulable R>
 [[nodiscard]] bool age_by_level(R& r, duration patience, double now) noexcept {
@@ -102,8 +103,8 @@ template <class D, schedulable R>
   return true;
 }
 
-/// By priority, then level; the unread ones by `turn`, the urgent ones by lane, and both these and the calm ones by the
-/// time at which they became urgent, or do; then by arrival.
+/// By priority, then level, then within the level, then arrival. Within a level: unread requests by `turn`; urgent ones
+/// by lane, then by `urgent_at`. Calm ones by `urgent_at`.
 template <class D, schedulable R>
 [[nodiscard]] bool before_by_level(const R& a, const R& b) noexcept {
   if (a.priority != b.priority) return a.priority > b.priority;
@@ -119,8 +120,8 @@ template <class D, schedulable R>
   return a.state().sequence < b.state().sequence;
 }
 
-/// A new place. An answer is calm until its time comes; if that is now, as for one that has reasoned and has no token
-/// for its reader yet, it is urgent before the next plan looks at it.
+/// Gives a new place. An answer is calm until its time comes. If its time is now, it becomes urgent before the next
+/// plan. This holds for a request that has ended its reasoning and has no token for its reader.
 /// @param now the time last told, in seconds.
 template <class D, schedulable R, reader_deadline<R> Deadline>
 void place_by_reader(R& r, bool is_read, const Deadline& deadline, duration margin, duration patience,

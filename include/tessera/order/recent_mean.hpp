@@ -6,15 +6,15 @@
 TESSERA_NAMESPACE_BEGIN
 namespace order {
 
-/// The mean of what came, in which what came long ago counts for less: of all at first, and from `memory` on each new
-/// one counts for one in `memory`. It falls at once, and rises no faster than it may. All members O(1), no allocation.
+/// A mean in which old values count for less. At first it is the mean of all values; from `memory` values on, each new
+/// one counts for one in `memory`. It falls at once, and rises no faster than allowed. All members O(1), no allocation.
 class recent_mean {
  public:
-  static constexpr double memory = 1000;  ///< How many it remembers, more or less.
+  static constexpr double memory = 1000;  ///< About how many values it remembers.
 
-  /// Remembers `x`, finite, that has come at `now`, in seconds, and tells by how much it exceeds the mean, itself
-  /// included. The mean rises by at most `rise`, not negative, a second, to where it would be if it rose at once: who
-  /// comes earlier than another before it raises nothing. The first is the mean.
+  /// Adds `x`, finite, at `now`, in seconds, and returns its excess over the mean, `x` included. The mean rises by at
+  /// most `rise`, not negative, per second, towards its unbounded value. Values that come at the same time as an
+  /// earlier one do not raise it. The first value is the mean.
   double excess(double x, double now, double rise) noexcept {
     const bool first = count_ == 0;
     if (count_ < memory) ++count_;
@@ -24,12 +24,12 @@ class recent_mean {
     if (first || now > heard_) heard_ = now;
     return x - mean_;
   }
-  /// The mean; 0 before anything has come.
+  /// The mean; 0 before the first value.
   [[nodiscard]] double value() const noexcept { return mean_; }
 
  private:
   double mean_ = 0;
-  double all_ = 0;  // what it would be if it rose at once
+  double all_ = 0;  // the mean without a bound on its rise
   double count_ = 0;
   double heard_ = 0;
 };

@@ -8,15 +8,14 @@
 TESSERA_NAMESPACE_BEGIN
 namespace order {
 
-/// Round-robin with a token quantum: (priority, turn, sequence). Both phases alike. A request that has used its
-/// quantum goes behind its peers, and one that waits displaces a resident whose turn is later.
+/// Round-robin with a token quantum: (priority, turn, sequence). Both phases alike. A request that has used its quantum
+/// moves behind its peers. A waiting request displaces a resident with a later turn.
 ///
-/// Behind which peers, there are two readings of. In a circle (the default): behind all that are there, and one that
-/// arrives comes last as well. By quanta (`fewest_quanta_first`): behind those that have used fewer quanta, among
-/// equals by age; one that arrives goes ahead of all that have used a quantum, and the longest requests wait for
-/// everyone.
+/// `fewest_quanta_first` selects what *behind* means. False, circular (the default): behind all present requests; a new
+/// request comes last as well. True: behind requests that have used fewer quanta, by age among equals. A new request
+/// then goes before all that have used a quantum, and the longest requests wait for all others.
 ///
-/// Starvation: in a circle, a request waits for at most a quantum of each request of its priority that is there,
+/// Starvation: in a circle, the wait is bounded. It is at most one quantum of each present request of its priority,
 /// divided by the places. By quanta there is no bound.
 ///
 /// When to use: as the time-sharing baseline; short requests get through quickly, long ones are interrupted often.
@@ -24,7 +23,7 @@ namespace order {
 struct round_robin {
   static constexpr bool ages = false;  ///< Whether waiting too long moves a request to the front.
 
-  /// What it keeps about each request.
+  /// The state that it keeps about each request.
   template <clock_policy Clock>
   struct state {
     std::uint64_t turn = 0;  ///< Smaller is earlier.
@@ -32,10 +31,10 @@ struct round_robin {
   };
 
   tokens quantum{500};               ///< Tokens generated between two turns. At least 1.
-  bool fewest_quanta_first = false;  ///< False: in a circle.
-  std::uint64_t turns = 0;           ///< Turns given so far, in a circle.
+  bool fewest_quanta_first = false;  ///< False: circular.
+  std::uint64_t turns = 0;           ///< Turns given so far; circular only.
 
-  /// Whether its values can be meant: a scheduler asserts it when it is made.
+  /// Whether the parameters are valid. A scheduler asserts this at construction.
   [[nodiscard]] constexpr bool is_possible() const noexcept { return quantum >= tokens{1}; }
 
   /// A place for a request that joins.
@@ -66,11 +65,11 @@ struct round_robin {
   template <schedulable R>
   void change_phase(R& /*r*/) noexcept {}
 
-  /// Hears that a request has ended or left.
+  /// Called when a request has ended or left.
   template <schedulable R>
   void leave(R& /*r*/) noexcept {}
 
-  /// Hears the time.
+  /// Called with the time before each plan.
   template <clock_policy Clock>
   void advance(basic_time_point<Clock> /*now*/) noexcept {}
 

@@ -6,13 +6,13 @@
 #include <concepts>
 
 /// @file
-/// Whoever is expected to end first, by predictions that are refined while requests run.
+/// The request with the shortest predicted rest goes first; predictions are refined while requests run.
 
 TESSERA_NAMESPACE_BEGIN
 namespace order {
 
 /// What is left of the output length that the engine wrote into the request's member `expected_output`: a prediction
-/// that is not refined. At least 1: one that has outgrown it is expected to end with every token.
+/// that is not refined. At least 1: a request that has outgrown it is expected to end with every token.
 struct rest_of_expected_output {
   /// Reads `r.expected_output`.
   template <schedulable R>
@@ -24,7 +24,7 @@ struct rest_of_expected_output {
   }
 };
 
-/// Says how many tokens a request is expected to generate yet, given those that it has.
+/// Predicts the tokens that a request has still to generate, given those that it has generated.
 /// Requires: (1) copyable; (2) `f(r) noexcept -> tokens`.
 /// Not checked: it changes only with what the request has generated. Complexity: called when a request joins, and once
 /// per slice. Models: `order::rest_of_expected_output`, `rank::expected_rest`.
@@ -34,16 +34,16 @@ concept rest_predictor = std::copyable<F> && schedulable<R> && requires(const F&
 };
 
 /// Shortest predicted rest first, preemptive while a request is young: (priority, past the point of no return,
-/// predicted rest, sequence). The prediction is made when a request joins, and again after every `slice` tokens. Who
-/// waits takes the place of a resident that is expected to generate more, but not of one that has generated
-/// `preemptible` of what was predicted for it at first: its KV is large by then, and the rest small.
+/// predicted rest, sequence). The prediction is made when a request joins, and again after every `slice` tokens. A
+/// waiting request displaces a resident that is expected to generate more. It does not displace one that has generated
+/// `preemptible` of its first prediction: the KV of such a request is large, and its rest small.
 ///
-/// Starvation: there is no bound, as in the paper. Under overload, requests that are always expected to be long wait
-/// for ever, and one that has generated less than `preemptible` of its length may stop for ever. `earliest_due` orders
-/// by lengths, too, and has a bound.
+/// Starvation: there is no bound, as in the paper. Under overload, requests with long predictions wait for ever. A
+/// request that has generated less than `preemptible` of its length may stop for ever. `earliest_due` orders by lengths
+/// as well, and has a bound.
 ///
-/// When to use: predictions that get better while a request runs (`rank::length_distribution`, or a probe of the
-/// model's embeddings), and KV memory that allows for some preemption.
+/// When to use: predictions that improve while a request runs (`rank::length_distribution`, or a probe of the model's
+/// embeddings). KV memory must allow for some preemption.
 /// Source: TRAIL (Shahout et al., "Don't Stop Me Now: Embedding Based Scheduling for LLMs", 2024), section 3: shortest
 /// predicted remaining processing time with limited preemption.
 /// @tparam Rest a `rest_predictor`; by default what is left of the request's member `expected_output`.
@@ -51,20 +51,20 @@ template <class Rest = rest_of_expected_output>
 struct shortest_rest {
   static constexpr bool ages = false;  ///< Whether waiting too long moves a request to the front.
 
-  /// What it keeps about each request.
+  /// The state that it keeps about each request.
   template <clock_policy Clock>
   struct state {
-    tokens rest{};       ///< Expected when it took its place.
+    tokens rest{};       ///< Predicted rest when it took its place.
     tokens used{};       ///< Tokens generated since.
-    tokens yields_to{};  ///< Tokens generated from which on it keeps its place.
-    bool keeps = false;  ///< It is past them.
+    tokens yields_to{};  ///< Tokens generated after which it keeps its place.
+    bool keeps = false;  ///< It has generated them.
   };
 
   tokens slice{32};                      ///< Tokens generated between two predictions. At least 1.
-  double preemptible = 0.8;              ///< The paper's C, of the length that was predicted first.
-  [[no_unique_address]] Rest rest_of{};  ///< Says how much a request is expected to generate yet.
+  double preemptible = 0.8;              ///< The paper's C, a fraction of the first prediction.
+  [[no_unique_address]] Rest rest_of{};  ///< Predicts the tokens that a request has still to generate.
 
-  /// Whether its values can be meant: a scheduler asserts it when it is made.
+  /// Whether the parameters are valid. A scheduler asserts this at construction.
   [[nodiscard]] constexpr bool is_possible() const noexcept { return slice >= tokens{1} && preemptible >= 0; }
 
   /// A place for a request that joins.
@@ -102,11 +102,11 @@ struct shortest_rest {
   template <schedulable R>
   void change_phase(R& /*r*/) noexcept {}
 
-  /// Hears that a request has ended or left.
+  /// Called when a request has ended or left.
   template <schedulable R>
   void leave(R& /*r*/) noexcept {}
 
-  /// Hears the time.
+  /// Called with the time before each plan.
   template <clock_policy Clock>
   void advance(basic_time_point<Clock> /*now*/) noexcept {}
 

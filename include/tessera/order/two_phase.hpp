@@ -9,28 +9,28 @@ TESSERA_NAMESPACE_BEGIN
 namespace order {
 
 /// PASCAL's two queues in one order: (priority, level, turn, sequence). Level 0, high: reasoning. Level 1, low:
-/// answering, and reasoning whose KV has outgrown `demote_above`. Each level is round-robin with a token quantum.
-/// Whatever is high is served before, and displaces, whatever is low.
+/// answering, and reasoning with more KV than `demote_above`. Each level is round-robin with a token quantum. A high
+/// request is served before every low one, and displaces it.
 ///
-/// Left open by the paper, and decided here: the quantum restarts when a request *enters* the low queue. One that was
-/// demoted is in it already, so when its reasoning ends it keeps its turn and what it has used of its quantum. One
-/// that starts in answering enters the low queue at once. A demoted request never goes back to high, not even when a
-/// preemption makes it compute its KV anew.
+/// The paper leaves open when the quantum restarts. Here it restarts when a request *enters* the low queue. A demoted
+/// request is in it already, so when its reasoning ends it keeps its turn and its used quantum. A request that starts
+/// in answering enters the low queue at once. A demoted request never goes back to high, not even when a preemption
+/// makes it compute its KV anew.
 ///
-/// How a level takes turns, there are two readings of: in a circle (the default), or by the quanta that a request has
-/// used on its level (`fewest_quanta_first`), as for `round_robin`. The paper's text speaks for the second: requests
-/// "receive progressively lower priority" as they consume quanta (section V-B), and an answer that has not used up its
-/// first quantum is "more likely to be scheduled next" (section IV-B), which in a circle it is not.
+/// A level takes turns in a circle (the default), or by the quanta that a request has used on its level
+/// (`fewest_quanta_first`), as in `round_robin`. The paper's text speaks for the second. Requests "receive
+/// progressively lower priority" as they consume quanta (section V-B). An answer in its first quantum is "more likely
+/// to be scheduled next" (section IV-B), which does not hold in a circle.
 ///
-/// Starvation: there is no bound, as in the paper. What is low stops for as long as what is high fills all places; by
-/// quanta, new requests also go before those of their level that have used one. `paced` has a bound.
+/// Starvation: there is no bound, as in the paper. Low requests stop as long as high ones fill all places. By quanta,
+/// new requests also go before those of their level that have used one. `paced` has a bound.
 ///
-/// When to use: reasoning models whose answers are read as they stream, when KV memory binds.
+/// When to use: reasoning models with answers that are read as they stream, when KV memory binds.
 /// Source: PASCAL, section IV-C.
 struct two_phase {
   static constexpr bool ages = false;  ///< Whether waiting too long moves a request to the front.
 
-  /// What it keeps about each request.
+  /// The state that it keeps about each request.
   template <clock_policy Clock>
   struct state {
     std::uint64_t turn = 0;  ///< Place within its level: smaller is earlier.
@@ -40,13 +40,13 @@ struct two_phase {
 
   tokens quantum{500};               ///< Tokens generated between two turns, on either level. At least 1.
   tokens demote_above{5000};         ///< KV length above which a reasoning request is demoted.
-  bool fewest_quanta_first = false;  ///< False: in a circle.
-  std::uint64_t turns = 0;           ///< Turns given so far, in a circle.
+  bool fewest_quanta_first = false;  ///< False: circular.
+  std::uint64_t turns = 0;           ///< Turns given so far; circular only.
 
-  /// Whether its values can be meant: a scheduler asserts it when it is made.
+  /// Whether the parameters are valid. A scheduler asserts this at construction.
   [[nodiscard]] constexpr bool is_possible() const noexcept { return quantum >= tokens{1} && demote_above >= tokens{}; }
 
-  /// Whether a request is reasoning, but in the low queue. This goes with it to another instance.
+  /// Whether a request is reasoning, but in the low queue. This moves with it to another instance.
   template <schedulable R>
   [[nodiscard]] static bool is_demoted(const R& r) noexcept {
     return r.state().carried != 0;
@@ -87,11 +87,11 @@ struct two_phase {
     if (order_state<two_phase>(r).level == 0) take_first_turn(r, 1);
   }
 
-  /// Hears that a request has ended or left.
+  /// Called when a request has ended or left.
   template <schedulable R>
   void leave(R& /*r*/) noexcept {}
 
-  /// Hears the time.
+  /// Called with the time before each plan.
   template <clock_policy Clock>
   void advance(basic_time_point<Clock> /*now*/) noexcept {}
 
@@ -112,7 +112,7 @@ struct two_phase {
     return before(waiting, resident);
   }
 
-  /// Reasoning, still high, and too large for it.
+  /// Reasoning, still high, and with too much KV for it.
   template <schedulable R>
   [[nodiscard]] bool outgrown(const R& r) const noexcept {
     const auto& s = r.state();
@@ -125,7 +125,7 @@ struct two_phase {
     request_access::state(r).carried = is ? 1 : 0;
   }
 
-  /// The turn of one that is new on its level, with a fresh quantum.
+  /// The turn of a request that is new on its level, with a fresh quantum.
   template <schedulable R>
   void take_first_turn(R& r, std::uint8_t level) noexcept {
     auto& place = request_access::order_state<two_phase>(r);
