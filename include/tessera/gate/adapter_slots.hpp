@@ -12,47 +12,50 @@
 TESSERA_NAMESPACE_BEGIN
 namespace gate {
 
-/// At most so many adapters at once among those who hold blocks: the engine keeps their weights on the device (LoRA).
-/// Who needs another is skipped until one is not used any more. Which adapter a request needs, its member `adapter`
-/// says; 0: none, and it may always start. Each adapter is a class with a queue of its own.
+/// At most `slots` adapters among the requests that hold blocks: the engine keeps their weights on the device (LoRA). A
+/// request that needs another adapter is skipped until a slot is free. The request's member `adapter` names its
+/// adapter; 0: none, and it may always start. Each adapter is a class with a queue of its own.
 ///
 ///     struct my_request : tessera::request_hook { std::uint32_t adapter = 0; };
 ///
-/// An adapter counts from the plan that starts the first who needs it until the last who does holds no blocks any more.
+/// An adapter holds its slot from the plan that starts its first request until its last request holds no blocks any
+/// more.
 ///
-/// Nobody waits for ever because those who run are followed by others of the same adapters: once `most_overtaken` that
-/// need adapters have started behind the first who is skipped, nobody behind it starts with the adapter that the fewest
-/// use, until it starts or leaves (`gate::overtakings`). So a slot comes free when those few have ended, and the others
-/// go on. Who stands aside with its blocks keeps its slot.
+/// Starvation: without a bound, running adapters could be followed by requests of the same adapters for ever. Once
+/// `most_overtaken` requests with adapters have started behind the first skipped one, the adapter with the fewest users
+/// is closed. No request behind the skipped one starts with that adapter, until the skipped one starts or leaves
+/// (`gate::overtakings`). So a slot becomes free when those few users have ended, and other adapters go on. A parked
+/// request that holds blocks keeps its slot.
 ///
-/// When to use: more adapters than fit. `gate::fair_tenants` beside it bounds what one adapter's users get, if each has
-/// a tenant.
-/// @tparam MostSlots room for so many; `slots` may be fewer.
+/// When to use: more adapters than fit. `gate::fair_tenants` beside it bounds the service of one adapter's users, if
+/// each has a tenant.
+/// @tparam MostSlots the capacity; `slots` may be smaller.
 template <std::size_t MostSlots = 32>
 struct basic_adapter_slots {
-  static constexpr bool passes = false;  ///< Nobody passes one who lacks blocks.
-  static constexpr bool screens = true;  ///< The first of each adapter is asked for.
-  static constexpr bool counts = true;   ///< It hears who starts and stops.
+  static constexpr bool passes = false;  ///< No request passes one that lacks blocks.
+  static constexpr bool screens = true;  ///< The first request of each adapter is asked for.
+  static constexpr bool counts = true;   ///< It is told which requests start and stop.
 
-  std::size_t slots = 8;            ///< So many adapters, at least 1 and at most `MostSlots`.
-  std::size_t most_overtaken = 64;  ///< So many that need adapters start behind the first who waits for a slot.
+  std::size_t slots = 8;            ///< Number of slots, from 1 to `MostSlots`.
+  std::size_t most_overtaken = 64;  ///< This many requests with adapters may start behind the first that waits for a
+                                    ///< slot.
 
   /// An adapter that is in use.
   struct slot {
-    std::uint32_t adapter;  ///< Which.
-    std::uint32_t users;    ///< Requests that hold blocks; 0: taken in the plan that was made last.
+    std::uint32_t adapter;  ///< Its name.
+    std::uint32_t users;    ///< Requests that hold blocks; 0: taken in the latest plan.
   };
-  std::array<slot, MostSlots> held{};  ///< The first `used` of them.
+  std::array<slot, MostSlots> held{};  ///< The first `used` are valid.
   std::size_t used = 0;                ///< Adapters that hold a slot.
-  overtakings line{};                  ///< Who waits for one, and how many have overtaken it.
-  std::uint32_t closing = 0;           ///< In this plan, the adapter that is to come free if these are enough.
+  overtakings line{};                  ///< The request that waits for a slot, and how many have overtaken it.
+  std::uint32_t closing = 0;           ///< In this plan: the adapter that gives its slot up once enough have overtaken.
 
-  /// Its adapter.
+  /// The request's adapter.
   template <schedulable R>
   [[nodiscard]] constexpr std::uint64_t class_of(const R& r) const noexcept {
     return static_cast<std::uint64_t>(r.adapter);
   }
-  /// Checks the parameters (asserted; else the nearest that is possible).
+  /// Checks the parameters (asserted; else the nearest valid value is taken).
   constexpr void set_up(tokens /*block_size*/) noexcept {
     TESSERA_ASSERT(slots > 0 && slots <= MostSlots, "there is room for 1 to MostSlots adapters");
     slots = slots == 0 ? 1 : slots < MostSlots ? slots : MostSlots;
@@ -68,24 +71,24 @@ struct basic_adapter_slots {
     if (lacks_slot(candidate)) return passage::skip;
     return candidate.adapter == closing && line.are_enough(most_overtaken) ? passage::skip : passage::start;
   }
-  /// Those who use an adapter that holds a slot. O(slots).
+  /// The number of requests that use an adapter with a slot. O(slots).
   [[nodiscard]] constexpr std::size_t users(std::uint32_t adapter) const noexcept {
     const std::size_t i = find(adapter);
     return i == used ? 0 : held[i].users;
   }
 
-  /// A plan is being made. O(slots).
+  /// Begins a plan. O(slots).
   constexpr void begin() noexcept {
     for (std::size_t i = used; i-- != 0;) drop_unused(i);
     line.begin();
     closing = 0;
   }
-  /// Its adapter's requests are skipped in this plan, by this gate or another one. O(slots).
+  /// The requests of this adapter are skipped in this plan, by this gate or another one. O(slots).
   template <schedulable R>
   constexpr void skips(const R& r) noexcept {
     if (!lacks_slot(r)) return;
     line.skips(r, class_of(r));
-    // If another one falls below it, that comes free earlier; so there is progress from plan to plan.
+    // If another adapter gets fewer users, it becomes free earlier; so each plan makes progress.
     slot fewest{0, 0};
     for (const slot& s : std::span{held}.first(used)) {
       const bool fewer =
@@ -94,27 +97,27 @@ struct basic_adapter_slots {
     }
     closing = fewest.adapter;
   }
-  /// It starts in this plan.
+  /// The request starts in this plan.
   template <schedulable R>
   constexpr void starts(const R& r) noexcept {
     if (r.adapter == 0) return;
     static_cast<void>(take(r.adapter));
     line.starts(r);
   }
-  /// It has come.
+  /// The request has come, and waits.
   template <schedulable R>
   constexpr void joins(const R& /*r*/) noexcept {}
-  /// It holds blocks from now on.
+  /// The request holds blocks from now on.
   template <schedulable R>
   constexpr void started(const R& r) noexcept {
     if (r.adapter == 0) return;
     ++held[take(r.adapter)].users;
     line.started(r);
   }
-  /// So many tokens came of it.
+  /// `n` tokens were generated for it.
   template <schedulable R>
   constexpr void charge(const R& /*r*/, tokens /*n*/) noexcept {}
-  /// It holds none any more.
+  /// The request holds no blocks any more.
   template <schedulable R>
   constexpr void stopped(const R& r) noexcept {
     if (r.adapter == 0) return;
@@ -123,7 +126,7 @@ struct basic_adapter_slots {
     if (i == used || held[i].users == 0) return;
     --held[i].users;
   }
-  /// It has ended or left.
+  /// The request has ended or left.
   template <schedulable R>
   constexpr void left(const R& r) noexcept {
     line.left(r);

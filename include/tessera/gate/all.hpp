@@ -12,29 +12,32 @@
 TESSERA_NAMESPACE_BEGIN
 namespace gate {
 
-/// Several gates as one: who is to start must be let by each. If one says stop, nobody behind is asked; if one says
-/// skip, the candidate's class is skipped; if one defers, it starts if no other can. Requests are of one class that are
-/// so for each gate. Behind the first who cannot start, those decide that let somebody pass, and those that screen have
-/// their say as well.
+/// Several gates as one: a request starts if every gate allows it. If one says stop, no later request is asked for. If
+/// one says skip, the candidate's class is skipped. If one defers, the candidate starts if no other can. Two requests
+/// are of one class if they are so for every gate. Behind the first request that cannot start, the gates that let
+/// requests pass decide, together with those that screen.
 ///
-/// When to use: adapters and tenants' shares and backfilling at once.
+/// When to use: adapters, tenants' shares and backfilling at once.
 /// @tparam Gates `gate_policy`s.
 template <class... Gates>
 struct all {
-  static constexpr bool passes = (Gates::passes || ... || false);                          ///< If one lets pass.
-  static constexpr bool screens = (tessera::detail::gate_screens<Gates> || ... || false);  ///< If one screens.
-  static constexpr bool counts = (tessera::detail::gate_counts<Gates> || ... || false);    ///< If one counts.
+  static constexpr bool passes = (Gates::passes || ... || false);                          ///< Whether one lets
+                                                                                           ///< requests pass.
+  static constexpr bool screens = (tessera::detail::gate_screens<Gates> || ... || false);  ///< Whether one screens.
+  static constexpr bool counts = (tessera::detail::gate_counts<Gates> || ... || false);    ///< Whether one counts.
 
-  static constexpr bool refuses_some = (tessera::detail::gate_refuses<Gates> || ... || false);  ///< If one refuses.
+  static constexpr bool refuses_some = (tessera::detail::gate_refuses<Gates> || ... || false);  ///< Whether one
+                                                                                                ///< refuses.
 
-  std::size_t most_skipped = 32;  ///< So many are looked at in vain in a plan behind the first who cannot start.
+  std::size_t most_skipped = 32;  ///< The most candidates that are asked for in vain in a plan, behind the first that
+                                  ///< cannot start.
   std::tuple<Gates...> gates{};   ///< The gates, for `std::get`.
 
-  /// Of theirs.
+  /// The request's class: a mix of the gates' classes.
   template <schedulable R>
     requires(tessera::detail::gate_has_classes<Gates, R> || ... || false)
   [[nodiscard]] constexpr std::uint64_t class_of(const R& r) const noexcept {
-    // One class is itself, several are mixed: that two different ones become one is out of the question in 64 bits.
+    // One class is taken as it is; several are mixed. In 64 bits, two different ones never become one in practice.
     std::uint64_t mixed = 0;
     bool is_first = true;
     const auto one = [&]<class G>(const G& g) noexcept {
@@ -47,7 +50,7 @@ struct all {
     std::apply([&](const Gates&... g) noexcept { (one(g), ...); }, gates);
     return mixed;
   }
-  /// Whether `a` goes before `b` for the first of them that prefers one.
+  /// Whether `a` goes before `b` for the first gate that prefers one.
   template <schedulable R>
     requires(tessera::detail::gate_prefers<Gates, R> || ... || false)
   [[nodiscard]] constexpr bool prefers(const R& a, const R& b) const noexcept {
@@ -60,7 +63,7 @@ struct all {
     std::apply([&](const Gates&... g) noexcept { (one(g), ...); }, gates);
     return verdict > 0;
   }
-  /// Whether all of them can account for it.
+  /// Whether all gates can account for it.
   template <schedulable R>
     requires(tessera::detail::gate_knows_some<Gates, R> || ... || false)
   [[nodiscard]] constexpr bool knows(const R& r) const noexcept {
@@ -73,7 +76,7 @@ struct all {
     };
     return std::apply([&](const Gates&... g) noexcept { return (one(g) && ... && true); }, gates);
   }
-  /// Each checks its parameters.
+  /// Every gate checks its parameters.
   constexpr void set_up(tokens block_size) noexcept {
     const auto one = [block_size]<class G>(G& g) noexcept {
       if constexpr (tessera::detail::gate_is_set_up<G>) g.set_up(block_size);
@@ -81,7 +84,7 @@ struct all {
     std::apply([&](Gates&... g) noexcept { (one(g), ...); }, gates);
   }
 
-  /// The strictest answer. As the sum of theirs.
+  /// The strictest answer. Costs the sum of the gates' costs.
   template <schedulable R>
     requires(passes || screens)
   [[nodiscard]] constexpr passage ask(const R& candidate, const gate_view<R>& view) const noexcept {
@@ -91,7 +94,7 @@ struct all {
     return strictest;
   }
 
-  /// Whether one of them refuses it.
+  /// Whether one gate refuses it.
   template <schedulable R>
   [[nodiscard]] constexpr bool refuses(const R& r, typename R::time_point now) const noexcept {
     const auto one = [&]<class G>(const G& g) noexcept {
@@ -104,11 +107,11 @@ struct all {
     return std::apply([&](const Gates&... g) noexcept { return (one(g) || ... || false); }, gates);
   }
 
-  /// A plan is being made.
+  /// Begins a plan.
   constexpr void begin() noexcept {
     tell([](auto& g) noexcept { g.begin(); });
   }
-  /// Its class is skipped in this plan, by one of them.
+  /// The request's class is skipped in this plan, by one of the gates.
   template <schedulable R>
     requires(tessera::detail::gate_hears_skips<Gates, R> || ... || false)
   constexpr void skips(const R& r) noexcept {
@@ -116,32 +119,32 @@ struct all {
       if constexpr (tessera::detail::gate_hears_skips<G, R>) g.skips(r);
     });
   }
-  /// It starts in this plan.
+  /// The request starts in this plan.
   template <schedulable R>
   constexpr void starts(const R& r) noexcept {
     tell([&r](auto& g) noexcept { g.starts(r); });
   }
-  /// It has come.
+  /// The request has come, and waits.
   template <schedulable R>
   constexpr void joins(const R& r) noexcept {
     tell([&r](auto& g) noexcept { g.joins(r); });
   }
-  /// It holds blocks from now on.
+  /// The request holds blocks from now on.
   template <schedulable R>
   constexpr void started(const R& r) noexcept {
     tell([&r](auto& g) noexcept { g.started(r); });
   }
-  /// So many tokens came of it.
+  /// `n` tokens were generated for it.
   template <schedulable R>
   constexpr void charge(const R& r, tokens n) noexcept {
     tell([&r, n](auto& g) noexcept { g.charge(r, n); });
   }
-  /// It holds none any more.
+  /// The request holds no blocks any more.
   template <schedulable R>
   constexpr void stopped(const R& r) noexcept {
     tell([&r](auto& g) noexcept { g.stopped(r); });
   }
-  /// It has ended or left.
+  /// The request has ended or left.
   template <schedulable R>
   constexpr void left(const R& r) noexcept {
     tell([&r](auto& g) noexcept { g.left(r); });

@@ -9,23 +9,25 @@
 TESSERA_NAMESPACE_BEGIN
 namespace gate {
 
-/// Whoever does not delay the first who waits may start before it: one that is expected to have ended when the first
-/// can start, or that fits beside it then. The start of the first is reserved: it is expected when enough of those who
-/// run have ended, by the most that they say they will generate.
+/// Lets a request start before the first waiting one if it does not delay it. The candidate must be expected to end
+/// before the first can start, or fit beside it then. The start of the first is reserved. It is expected when enough
+/// running requests have ended, by their maximum output.
 ///
-/// Expectations only decide whom it is worth to let in. That the first is not delayed does not rest on them: who passes
-/// is a guest, and gives its blocks, its place in the batch and its share of the step back at the very plan in which
-/// the first could start if there were no guests. Nobody who has lost its KV and has not made up for it yet is let in.
+/// Expectations only decide which requests are worth starting; the guarantee does not depend on them. A request that
+/// passes is backfilled. It gives up its blocks, its place in the batch and its share of the step as soon as the first
+/// request could start without backfilled ones. A request that has lost its KV and has not recomputed it yet is not
+/// backfilled.
 ///
-/// When to use: requests of very different sizes, where a large one would hold up the small ones behind it.
-/// Source: EASY backfilling of batch queues (Lifka 1995), with guests that can be sent away instead of runtimes that
-/// are enforced.
+/// When to use: requests of very different sizes, if a large one would hold up the small ones behind it.
+/// Source: EASY backfilling of batch queues (Lifka 1995). Backfilled requests can be evicted, where batch queues
+/// enforce runtimes.
 /// @tparam ExpectedOutput `tokens operator()(const R&) const noexcept`: most tokens a request will generate.
 template <class ExpectedOutput = admit::max_output_bound>
 struct basic_backfill {
-  static constexpr bool passes = true;  ///< Candidates are asked for.
+  static constexpr bool passes = true;  ///< Candidates behind the first are asked for.
 
-  std::size_t most_skipped = 32;                           ///< So many are looked at in vain in a plan.
+  std::size_t most_skipped = 32;                           ///< The most candidates that are asked for in vain in a
+                                                           ///< plan.
   [[no_unique_address]] ExpectedOutput expected_output{};  ///< The predictor of output lengths.
 
   /// Whether the candidate may pass. O(residents).
@@ -33,8 +35,8 @@ struct basic_backfill {
   [[nodiscard]] constexpr passage ask(const R& candidate, const gate_view<R>& view) const noexcept {
     if (view.blocked == nullptr) return passage::start;
     if (view.free < view.needed) return passage::skip;
-    if (view.lacks <= blocks{}) return passage::start;  // a place is lacking: a guest gives his up
-    // The steps after which so many blocks have been given back, rounded down to the bins of their ends.
+    if (view.lacks <= blocks{}) return passage::start;  // a place is lacking: a backfilled request gives its place up
+    // The steps after which enough blocks have been given back, rounded down to the bins of the ends.
     const auto remaining = [this](const R& r) { return max(expected_output(r) - r.generated(), tokens{1}); };
     tokens longest{1};
     for (const R* r : view.residents) longest = max(longest, remaining(*r));
@@ -52,7 +54,7 @@ struct basic_backfill {
       const bool fits_beside = back - view.lacks.count() >= (view.needed + view.guests_hold).count();
       return ended || fits_beside ? passage::start : passage::skip;
     }
-    return passage::skip;  // nobody knows when the first can start
+    return passage::skip;  // it is unknown when the first can start
   }
 
  private:

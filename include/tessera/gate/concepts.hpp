@@ -10,35 +10,36 @@
 #include <type_traits>
 
 /// @file
-/// Who may start: asked of each who waits, when its turn comes, and of those behind the first who cannot start.
+/// Which waiting request may start. A gate is asked when a request's turn comes, and for requests behind the first that
+/// cannot start.
 
 TESSERA_NAMESPACE_BEGIN
 
-/// What a gate is shown of a candidate, and of the first who waits and cannot start. Valid during the call.
+/// What a gate sees of a candidate, and of the first waiting request that cannot start. Valid during the call.
 template <class R>
 struct gate_view {
-  const R* blocked = nullptr;     ///< The first who waits and could not start in this plan; null: the candidate's turn
-                                  ///< has come, and all who wait before it start or are skipped.
-  blocks lacks{};                 ///< Blocks that `blocked` lacks if nothing of its prefix is found; 0: none.
-  blocks free{};                  ///< Blocks that are free, less what those who compute their prompts are promised.
-  blocks needed{};                ///< Blocks that the candidate would take of these for its whole sequence.
-  blocks guests_hold{};           ///< Blocks that those hold who have been let pass.
+  const R* blocked = nullptr;     ///< The first waiting request that could not start in this plan. Null: the
+                                  ///< candidate's turn has come, and all requests before it start or are skipped.
+  blocks lacks{};                 ///< Blocks that `blocked` lacks if none of its prompt is cached; 0: none.
+  blocks free{};                  ///< Free blocks, less those promised to requests in prefill.
+  blocks needed{};                ///< Blocks of these that the candidate would take for its whole sequence.
+  blocks guests_hold{};           ///< Blocks held by backfilled requests.
   tokens block_size{};            ///< Tokens per block.
-  std::span<R* const> residents;  ///< Requests that run, guests not among them, in rank order.
-  std::span<R* const> admitted;   ///< Requests that start in this plan, guests among them.
-  std::span<const std::uint32_t> own{};  ///< By row: blocks that nobody shares.
-  std::size_t places = 0;                ///< So many more could hold blocks, if nobody gives way to them.
-  std::size_t most_places = 0;           ///< So many could on the empty instance.
+  std::span<R* const> residents;  ///< Requests that run, without backfilled ones, in rank order.
+  std::span<R* const> admitted;   ///< Requests that start in this plan, backfilled ones included.
+  std::span<const std::uint32_t> own{};  ///< By row: blocks that are not shared.
+  std::size_t places = 0;                ///< How many more requests could hold blocks without an eviction.
+  std::size_t most_places = 0;           ///< How many could on the empty instance.
 };
 
-/// What becomes of a candidate.
+/// What happens to a candidate.
 enum class passage : std::uint8_t {
-  start,  ///< It may start; behind one who cannot, as a guest: it gives way as soon as those who wait before it could
-          ///< start without it.
-  defer,  ///< It is another class's turn; it may start if no request of that class can (`prefers`).
-  skip,   ///< It may not, nor may others of its class in this plan; other classes do not wait for it. Behind a request
-          ///< that cannot start: it alone may not.
-  stop,   ///< It may not, nor may anyone behind it in this plan.
+  start,  ///< It may start. Behind a request that cannot, it is backfilled: it is evicted as soon as the requests that
+          ///< wait before it could start without it.
+  defer,  ///< Another class's turn. It may start if no request of that class can (`prefers`).
+  skip,   ///< It may not start, nor may others of its class in this plan; other classes do not wait for it. Behind a
+          ///< request that cannot start: it alone may not.
+  stop,   ///< It may not start, nor may any request behind it in this plan.
 };
 
 namespace detail {
@@ -74,7 +75,7 @@ concept gate_says_most_skipped = requires(const G& g) {
   { g.most_skipped } -> std::convertible_to<std::size_t>;
 };
 
-/// It may say of which class a request is.
+/// It may map a request to a class.
 template <class G, class R>
 concept gate_sees_classes = requires(const G& g, const R& r) { g.class_of(r); };
 template <class G, class R>
@@ -87,7 +88,7 @@ concept gate_says_class_if_it_sees = !gate_sees_classes<G, R> || gate_says_class
 template <class G, class R>
 inline constexpr bool gate_has_classes = gate_screens<G> && gate_sees_classes<G, R>;
 
-/// It may say which of two classes that are deferred goes first.
+/// It may say which of two deferred classes goes first.
 template <class G, class R>
 concept gate_prefers = requires(const G& g, const R& a, const R& b) {
   { g.prefers(a, b) } noexcept -> std::same_as<bool>;
@@ -107,7 +108,7 @@ template <class Gate, class Request>
     return true;
   }
 }
-/// It may be told the size of a block, and check its parameters, before anything else.
+/// It may be told the block size, and check its parameters, before anything else.
 template <class G>
 concept gate_is_set_up = requires(G& g, tokens block_size) {
   { g.set_up(block_size) } noexcept -> std::same_as<void>;
@@ -124,7 +125,7 @@ concept gate_hears = requires(G& g, const R& r, tokens n) {
   { g.left(r) } noexcept -> std::same_as<void>;
 };
 
-/// It may hear whom it skips, too.
+/// It may be told which requests are skipped.
 template <class G, class R>
 concept gate_hears_skips = requires(G& g, const R& r) { g.skips(r); };
 template <class G, class R>
@@ -142,44 +143,42 @@ concept gate_says_whom_if_it_refuses = !gate_refuses<G> || gate_says_whom_it_ref
 
 }  // namespace detail
 
-/// Says who may start, beside the order, the blocks and the admission policy.
+/// Decides which requests may start, besides the order, the blocks and the admission policy.
 /// Requires:
-/// 1. `G::passes`, a constant: whether candidates behind the first who cannot start are asked for. False: nobody passes
-///    him.
-/// 2. `G::screens`, a constant, may be missing for false: whether each who waits is asked for when its turn has come
-///    (`view.blocked` is null then).
-/// 3. If either is true: `g.ask(candidate, view) noexcept -> passage`, const. If `passes`: `g.most_skipped`, how many
-///    are looked at in vain in a plan behind the first who cannot start.
-/// 4. If it screens, it may see classes of requests: `g.class_of(r) noexcept -> std::uint64_t`, const, the same as long
-///    as `r` is in a scheduler. Each class has a queue of its own: one that is skipped holds up no other, and only its
-///    first request is asked for. Without it all requests are of one class, so that `skip` is `stop`. A gate that
-///    defers may have `g.prefers(a, b) noexcept -> bool`, const: of two classes that are deferred, that of `a` starts
-///    first if no other can; without it the order decides.
-/// 5. `G::counts`, a constant, may be missing for false: whether it hears what becomes of its answers. Then, all
+/// 1. `G::passes`, a constant: whether candidates behind the first request that cannot start are asked for. False: no
+///    request passes it.
+/// 2. `G::screens`, a constant, false if it is missing: whether each waiting request is asked for when its turn has
+///    come (`view.blocked` is null then).
+/// 3. If either is true: `g.ask(candidate, view) noexcept -> passage`, const. If `passes`: `g.most_skipped`, the most
+///    candidates that are asked for in vain in a plan behind the first that cannot start.
+/// 4. If it screens, it may map requests to classes: `g.class_of(r) noexcept -> std::uint64_t`, const, the same as long
+///    as `r` is in a scheduler. Each class has a queue of its own. A skipped request holds up no other class, and only
+///    the first request of a class is asked for. Without it all requests are of one class, so that `skip` is `stop`.
+///    A gate that defers may have `g.prefers(a, b) noexcept -> bool`, const. Among deferred classes, that of `a` starts
+///    before that of `b` if no other can. Without it the order decides.
+/// 5. `G::counts`, a constant, false if it is missing: whether it is told the consequences of its answers. Then, all
 ///    noexcept:
-///    - `g.begin()`: a plan is being made. `g.starts(r)`: `r` starts in it, and classes that were deferred
-///      are asked again. What is written here is of this plan, and `begin` forgets it: the plan may be
-///      abandoned.
+///    - `g.begin()`: a plan begins. `g.starts(r)`: `r` starts in it, and deferred classes are asked for again. State
+///      written in these calls belongs to this plan only. `begin` resets it, because the plan may be abandoned.
 ///    - `g.joins(r)`: `r` has come, or is `ready`, and waits. `g.started(r)`: it holds blocks from now on, started by a
-///      plan that is run, or forked. `g.charge(r, n)`: `n` tokens came of it. `g.stopped(r)`: it holds none any more,
-///      and waits again, or leaves. `g.left(r)`: it does not wait any more: it has ended or left, or is parked. These
-///      are for good.
-///    - `g.skips(r)`, which may be missing: the class of `r` is skipped or deferred in the plan that is being made. As
-///      `starts`.
-/// 6. `G::refuses_some`, a constant, may be missing for false: whether `submit` asks it. Then
-///    `g.refuses(r, now) noexcept -> bool`, const, of a request that could join otherwise.
-/// 7. It may have `g.knows(r) noexcept -> bool`, const: whether it can account for `r`. If not, `submit`, `adopt` and
+///      plan that is run, or forked. `g.charge(r, n)`: `n` tokens were generated for it.
+///    - `g.stopped(r)`: it holds no blocks any more, and waits again, or leaves. `g.left(r)`: it does not wait any
+///      more, because it has ended or left, or is parked. These calls are final.
+///    - `g.skips(r)`, optional: the class of `r` is skipped or deferred in the present plan. State as for `starts`.
+/// 6. `G::refuses_some`, a constant, false if it is missing: whether `submit` asks it. Then `g.refuses(r, now) noexcept
+///    -> bool`, const, for a request that could join otherwise.
+/// 7. Optional `g.knows(r) noexcept -> bool`, const: whether it can account for `r`. If not, `submit`, `adopt` and
 ///    `fork` return `invalid`.
-/// 8. It may have `g.set_up(block_size) noexcept`: called once, before anything else, with the tokens of a block. It
+/// 8. Optional `g.set_up(block_size) noexcept`: called once, before anything else, with the tokens of a block. It
 ///    checks its parameters there.
-/// Not checked: `ask` depends on its arguments and on what was told alone; one that could start
-/// may wait behind others of its class that cannot; it lets somebody start who is alone, or the instance would idle for
-/// ever; among those whom it skips each time are not all who wait. Nobody is skipped for ever while others take what it
-/// waits for
-/// (`gate::overtakings` is for that). Complexity: at most O(residents), asked at most once for each class and start,
-/// and for each candidate behind the first who cannot start; all else O(1), `begin`, `starts` and `skips` O(its own
-/// size). Models: `gate::in_line`, `gate::backfill`, `gate::adapter_slots`, `gate::encoder_cache`,
-/// `gate::fair_tenants`, `gate::tenant_deficits`, `gate::groups`, `gate::in_time`, `gate::all`.
+/// Not checked: `ask` depends only on its arguments and on what the gate was told. A request that could start may wait
+/// behind others of its class that cannot. A request that is alone may start, or the instance would idle for ever. The
+/// gate does not skip all waiting requests each time. It skips no request for ever while others take what it waits for
+/// (`gate::overtakings` helps).
+/// Complexity: `ask` at most O(residents). It is called at most once for each class and start, and for each candidate
+/// behind the first that cannot start. All else O(1); `begin`, `starts` and `skips` O(size of the gate's state).
+/// Models: `gate::in_line`, `gate::backfill`, `gate::adapter_slots`, `gate::encoder_cache`, `gate::fair_tenants`,
+/// `gate::tenant_deficits`, `gate::groups`, `gate::in_time`, `gate::all`.
 template <class G, class R>
 concept gate_policy =
     schedulable<R> && std::copyable<G> && requires { requires std::same_as<decltype(G::passes), const bool>; } &&
@@ -189,10 +188,10 @@ concept gate_policy =
 
 namespace gate {
 
-/// Nobody passes: who cannot start holds up all behind it. So a large request is not overtaken for ever by small ones.
-/// When to use: the default.
+/// No request passes: one that cannot start holds up all behind it. So small requests cannot overtake a large one for
+/// ever. When to use: the default.
 struct in_line {
-  static constexpr bool passes = false;  ///< Nobody is asked.
+  static constexpr bool passes = false;  ///< No request is asked for.
 };
 
 }  // namespace gate

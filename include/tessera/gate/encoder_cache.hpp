@@ -13,67 +13,68 @@
 TESSERA_NAMESPACE_BEGIN
 namespace gate {
 
-/// An image, a sound, ... of a prompt: what an encoder makes of it is so many tokens.
+/// An image, a sound, ... of a prompt. The encoder turns it into `size` tokens.
 struct encoder_input {
-  std::uint64_t hash = 0;  ///< Of its content: equal ones are encoded once.
-  tokens size{};           ///< What its output takes of the cache, and the encoder of a step's budget.
+  std::uint64_t hash = 0;  ///< Hash of its content: equal inputs are encoded once.
+  tokens size{};           ///< Tokens that its output takes in the cache, and in the encoder's budget of a step.
 };
 
-/// Requests with images start as the encoder can take them: at most so much of its work in a step, and as much as a
-/// cache has room for of the outputs of those who run. Outputs stay in the cache while a request that has them holds
-/// blocks, and then until their room is needed, the longest unused first. Who does not fit is skipped. What a request
-/// has, its function `encoder_inputs()` says, the same as long as it is in a scheduler:
+/// Starts requests with images as the encoder and its cache allow: at most `per_step` tokens encoded in a step, and
+/// `capacity` tokens of outputs in use. An output stays in the cache while a request that uses it holds blocks. After
+/// that it stays until its room is needed; the least recently used goes first. A request that does not fit is skipped.
+/// Its function `encoder_inputs()` gives its inputs, the same as long as it is in a scheduler:
 ///
 ///     struct my_request : tessera::request_hook {
 ///       std::span<const tessera::gate::encoder_input> encoder_inputs() const noexcept;
 ///     };
 ///
-/// Classes, each with a queue of its own, are requests without inputs, and requests whose inputs have the same number
-/// of tokens within a factor of 2. So small ones do not wait behind large ones that do not fit.
+/// Classes, each with a queue of its own: requests without inputs, and requests with the same number of input tokens
+/// within a factor of 2. So small requests do not wait behind large ones that do not fit.
 ///
-/// The engine runs the encoder, before the step, for each input of one who starts (`entry_origin`) that the cache does
-/// not hold when the plan is made (`scheduler.gate().holds(hash)`), and drops outputs that it does not hold any more.
+/// The engine runs the encoder before the step, for each input of a starting request (`entry_origin`) that is not
+/// cached. `scheduler.gate().holds(hash)`, called when the plan is made, says whether an input is cached. The engine
+/// drops outputs that `holds` no longer reports.
 ///
-/// A request starts as a whole: if its inputs together exceed the budget of a step, they are encoded in one of their
-/// own. A request whose inputs exceed the cache is refused at `submit`; one that comes by `adopt` starts when nobody
-/// else has any.
+/// A request starts as a whole: if its inputs together exceed the budget of a step, they are encoded in a step of their
+/// own. `submit` refuses a request with inputs that exceed the cache. If such a request comes by `adopt`, it starts
+/// when no other request has inputs.
 ///
-/// Nobody waits for ever because small ones go on to take the room: once `most_overtaken` with inputs have started
-/// behind the first who is skipped, no more do until it starts or leaves (`gate::overtakings`).
+/// Starvation: small requests could take the room for ever. Once `most_overtaken` requests with inputs have started
+/// behind the first skipped one, no more of them do until it starts or leaves (`gate::overtakings`).
 ///
-/// When to use: multimodal models, whose encoder holds up everybody's step.
-/// @tparam MostOutputs room for so many outputs, whatever their sizes.
+/// When to use: multimodal models with an encoder that delays every request's step.
+/// @tparam MostOutputs capacity in outputs, whatever their sizes.
 template <std::size_t MostOutputs = 128>
 struct basic_encoder_cache {
-  static constexpr bool passes = false;       ///< Nobody passes one who lacks blocks.
-  static constexpr bool screens = true;       ///< The first of each class is asked for.
-  static constexpr bool counts = true;        ///< It hears who starts and stops.
-  static constexpr bool refuses_some = true;  ///< Whose inputs do not fit into the empty cache.
+  static constexpr bool passes = false;       ///< No request passes one that lacks blocks.
+  static constexpr bool screens = true;       ///< The first request of each class is asked for.
+  static constexpr bool counts = true;        ///< It is told which requests start and stop.
+  static constexpr bool refuses_some = true;  ///< It refuses requests with inputs that do not fit into the empty cache.
 
-  tokens per_step{2048};            ///< So much is encoded in a step.
-  tokens capacity{8192};            ///< So much the cache holds.
-  std::size_t most_overtaken = 64;  ///< So many with inputs start behind the first who does not fit.
+  tokens per_step{2048};            ///< Tokens encoded in a step, at most.
+  tokens capacity{8192};            ///< Tokens that the cache holds.
+  std::size_t most_overtaken = 64;  ///< This many requests with inputs may start behind the first that does not fit.
 
   /// An output.
   struct output {
-    encoder_input input{};    ///< Of what.
-    std::uint32_t users = 0;  ///< Requests that hold blocks and have it.
-    std::uint64_t last = 0;   ///< When it was used last, in calls.
-    bool planned = false;     ///< One who starts in the plan that was made last has it.
+    encoder_input input{};    ///< The input that it is made from.
+    std::uint32_t users = 0;  ///< Requests that hold blocks and use it.
+    std::uint64_t last = 0;   ///< The time of its last use, in calls.
+    bool planned = false;     ///< A request that starts in the latest plan uses it.
   };
   std::array<output, MostOutputs> outputs{};  ///< The first `held` are in the cache.
-  std::size_t held = 0;                       ///< So many are.
+  std::size_t held = 0;                       ///< Outputs in the cache.
   std::array<encoder_input, MostOutputs>
-      planned{};            ///< The first `plans` are not, and the plan made last encodes them.
-  std::size_t plans = 0;    ///< So many does it,
-  tokens encoding{};        ///< so large in all.
-  std::uint64_t calls = 0;  ///< A clock.
-  overtakings line{};       ///< Who does not fit, and how many have overtaken it.
+      planned{};            ///< The first `plans` are not in the cache, and the latest plan encodes them.
+  std::size_t plans = 0;    ///< The number of inputs that it encodes.
+  tokens encoding{};        ///< Their size in all.
+  std::uint64_t calls = 0;  ///< A clock, in calls.
+  overtakings line{};       ///< The request that does not fit, and how many have overtaken it.
 
-  /// Whether the cache has the output of such an input. O(outputs).
+  /// Whether the cache has the output of the input with this hash. O(outputs).
   [[nodiscard]] constexpr bool holds(std::uint64_t hash) const noexcept { return find(hash) != held; }
 
-  /// By how many tokens its inputs have in all, rounded down to a power of 2; 0 if it has none. O(inputs).
+  /// Tokens of all its inputs, rounded down to a power of 2; 0 if it has none. O(inputs).
   template <schedulable R>
   [[nodiscard]] constexpr std::uint64_t class_of(const R& r) const noexcept {
     const std::span<const encoder_input> inputs = r.encoder_inputs();
@@ -82,7 +83,7 @@ struct basic_encoder_cache {
     return inputs.empty() ? 0U
                           : 1U + static_cast<std::uint64_t>(std::bit_width(static_cast<std::uint64_t>(all.count())));
   }
-  /// Checks the parameters (asserted; else the nearest that is possible).
+  /// Checks the parameters (asserted; else the nearest valid value is taken).
   constexpr void set_up(tokens /*block_size*/) noexcept {
     TESSERA_ASSERT(per_step > tokens{} && capacity > tokens{}, "an encoder cache has room, and a budget");
     per_step = max(per_step, tokens{1});
@@ -113,20 +114,20 @@ struct basic_encoder_cache {
     return room > capacity || places > MostOutputs;
   }
 
-  /// A plan is being made. O(outputs).
+  /// Begins a plan. O(outputs).
   constexpr void begin() noexcept {
     plans = 0;
     encoding = tokens{};
     for (output& o : std::span{outputs}.first(held)) o.planned = false;
     line.begin();
   }
-  /// Its class is skipped in this plan, by this gate or another one. As `ask`.
+  /// The request's class is skipped in this plan, by this gate or another one. As `ask`.
   template <schedulable R>
   constexpr void skips(const R& r) noexcept {
     const std::span<const encoder_input> inputs = r.encoder_inputs();
     if (!inputs.empty() && !fits(inputs)) line.skips(r, class_of(r));
   }
-  /// It starts in this plan.
+  /// The request starts in this plan.
   template <schedulable R>
   constexpr void starts(const R& r) noexcept {
     const std::span<const encoder_input> inputs = r.encoder_inputs();
@@ -140,10 +141,10 @@ struct basic_encoder_cache {
       }
     }
   }
-  /// It has come.
+  /// The request has come, and waits.
   template <schedulable R>
   constexpr void joins(const R& /*r*/) noexcept {}
-  /// It holds blocks from now on.
+  /// The request holds blocks from now on.
   template <schedulable R>
   constexpr void started(const R& r) noexcept {
     const std::span<const encoder_input> inputs = r.encoder_inputs();
@@ -156,10 +157,10 @@ struct basic_encoder_cache {
       o.last = ++calls;
     }
   }
-  /// So many tokens came of it.
+  /// `n` tokens were generated for it.
   template <schedulable R>
   constexpr void charge(const R& /*r*/, tokens /*n*/) noexcept {}
-  /// It holds none any more.
+  /// The request holds no blocks any more.
   template <schedulable R>
   constexpr void stopped(const R& r) noexcept {
     const std::span<const encoder_input> inputs = r.encoder_inputs();
@@ -170,14 +171,14 @@ struct basic_encoder_cache {
       outputs[at].last = ++calls;
     }
   }
-  /// It has ended or left.
+  /// The request has ended or left.
   template <schedulable R>
   constexpr void left(const R& r) noexcept {
     line.left(r);
   }
 
  private:
-  /// Whether the encoder and the cache can take them now.
+  /// Whether the encoder and the cache have room for them now.
   [[nodiscard]] constexpr bool fits(std::span<const encoder_input> inputs) const noexcept {
     tokens to_encode{};
     tokens room{};
@@ -209,7 +210,8 @@ struct basic_encoder_cache {
     }
     return false;
   }
-  /// The coldest go until there is room. False if there is no place even so: an adopted request that is too large.
+  /// Evicts the least recently used until there is room. False if there is no room even so: an adopted request that is
+  /// too large.
   [[nodiscard]] constexpr bool insert(const encoder_input& input) noexcept {
     tokens all = input.size;
     for (const output& o : std::span{outputs}.first(held)) all += o.input.size;

@@ -13,62 +13,64 @@
 TESSERA_NAMESPACE_BEGIN
 namespace gate {
 
-/// Tenants get service in proportion to their weights, counted in tokens: of those with requests that wait, the one who
-/// has had least starts next. A request's prompt is charged to its tenant when it starts, each token when it is
-/// generated. One who comes back after a pause has had as much as the least of those who wait, so that nobody saves up.
-/// Which tenant's a request is, its member `tenant` says, below `Tenants`; another request is `invalid`.
+/// Tenants get service in proportion to their weights, counted in tokens. Among tenants with waiting requests, the one
+/// with the least service starts next. A prompt is charged to the request's tenant when it starts, each token when it
+/// is generated. A tenant that returns after a pause is set to the least service among waiting tenants, so that no
+/// tenant saves up credit. The request's member `tenant` names its tenant, below `Tenants`; another request is
+/// `invalid`.
 ///
 ///     struct my_request : tessera::request_hook { std::uint32_t tenant = 0; };
 ///
 /// Each tenant is a class with a queue of its own, in which the order decides. So shares do not depend on how many
-/// requests of a tenant wait. If the tenant whose turn it is has no request that may start (another gate skips all of
-/// them), the next starts. The account is exact: what a weight does not divide is carried on.
+/// requests of a tenant wait. If that tenant has no request that may start (another gate skips all of them), the next
+/// tenant starts. The account is exact: remainders of the division by the weight are carried over.
 ///
-/// When to use: tenants who pay alike should get alike, whatever the lengths of their requests.
-/// Source: VTC, weighted (Sheng et al. 2024, "Fairness in serving large language models", algorithm 2 and section
-/// 4.3).
-/// @tparam Tenants so many, at most.
+/// When to use: tenants that pay alike should get alike, whatever the lengths of their requests.
+/// Source: VTC, weighted (Sheng et al. 2024, "Fairness in serving large language models", algorithm 2 and section 4.3).
+/// @tparam Tenants the largest number of tenants.
 template <std::size_t Tenants = 64>
 struct basic_fair_tenants {
-  static constexpr bool passes = false;       ///< Nobody passes one who lacks blocks.
-  static constexpr bool screens = true;       ///< The first of each tenant is asked for.
-  static constexpr bool counts = true;        ///< It hears who starts and what it costs.
-  static constexpr bool refuses_some = true;  ///< Who has too many waiting.
+  static constexpr bool passes = false;       ///< No request passes one that lacks blocks.
+  static constexpr bool screens = true;       ///< The first request of each tenant is asked for.
+  static constexpr bool counts = true;        ///< It is told which requests start and what they cost.
+  static constexpr bool refuses_some = true;  ///< It refuses requests of tenants with too many waiting.
 
-  std::int64_t prompt_cost = 1;  ///< Of a token of a prompt. From 0 to 2^20.
-  std::int64_t output_cost = 2;  ///< Of a token that is generated. From 0 to 2^20.
+  std::int64_t prompt_cost = 1;  ///< Cost of a prompt token. From 0 to 2^20.
+  std::int64_t output_cost = 2;  ///< Cost of a generated token. From 0 to 2^20.
   std::array<std::int64_t, Tenants> weights = detail::equal_weights<Tenants>();  ///< Shares, in proportion. At least 1.
 
-  std::int64_t most_waiting = std::numeric_limits<std::int64_t>::max();  ///< Of one tenant; `submit` refuses more.
+  std::int64_t most_waiting = std::numeric_limits<std::int64_t>::max();  ///< Waiting requests of one tenant; `submit`
+                                                                         ///< refuses more.
 
   /// The cost of a tenant's tokens over its weight: `whole + part / weight`, with `part < weight`.
   struct service {
     std::int64_t whole = 0;  ///< Tokens of cost over weight, rounded down.
-    std::int64_t part = 0;   ///< What is left over, below the weight.
+    std::int64_t part = 0;   ///< The remainder, below the weight.
   };
-  /// What is known of a tenant.
+  /// The account of a tenant.
   struct account {
-    service had{};             ///< By requests that have started.
-    service planned{};         ///< The same, with the plan that was made last,
-    std::int64_t starts = 0;   ///< in which so many start.
+    service had{};             ///< Service of requests that have started.
+    service planned{};         ///< The same, including the latest plan.
+    std::int64_t starts = 0;   ///< Requests that start in the latest plan.
     std::int64_t waiting = 0;  ///< Requests that wait.
   };
-  std::array<account, Tenants> accounts{};  ///< One for each.
-  std::size_t last = 0;                     ///< Whose request started last.
-  /// Who has had least of those with more that wait, in the plan that is being made; `Tenants`: no more wait.
+  std::array<account, Tenants> accounts{};  ///< One per tenant.
+  std::size_t last = 0;                     ///< The tenant of the request that started last.
+  /// In the present plan, the tenant with the least service among those with more waiting requests. `Tenants`: no more
+  /// wait.
   std::size_t least = Tenants;
 
-  /// Its tenant.
+  /// The request's tenant.
   template <schedulable R>
   [[nodiscard]] constexpr std::uint64_t class_of(const R& r) const noexcept {
     return static_cast<std::uint64_t>(r.tenant);
   }
-  /// Whether there is such a tenant.
+  /// Whether its tenant exists.
   template <schedulable R>
   [[nodiscard]] constexpr bool knows(const R& r) const noexcept {
     return of(r) != Tenants;
   }
-  /// Checks the parameters (asserted; else the nearest that is possible).
+  /// Checks the parameters (asserted; else the nearest valid value is taken).
   constexpr void set_up(tokens /*block_size*/) noexcept {
     detail::check_weights(weights);
     detail::check_between(prompt_cost, 0, detail::most_cost);
@@ -85,7 +87,7 @@ struct basic_fair_tenants {
     if (own == Tenants || least == Tenants) return passage::start;
     return is_less(accounts[least].planned, least, accounts[own].planned, own) ? passage::defer : passage::start;
   }
-  /// Whether the tenant of `a` has had less than that of `b`.
+  /// Whether the tenant of `a` has had less service than that of `b`.
   template <schedulable R>
   [[nodiscard]] constexpr bool prefers(const R& a, const R& b) const noexcept {
     const std::size_t t = of(a);
@@ -93,17 +95,17 @@ struct basic_fair_tenants {
     if (t == Tenants || u == Tenants) return u != Tenants;
     return is_less(accounts[t].planned, t, accounts[u].planned, u);
   }
-  /// What a tenant has had: the cost of its tokens over its weight, rounded down. O(1).
+  /// The service of a tenant: the cost of its tokens over its weight, rounded down. O(1).
   [[nodiscard]] constexpr std::int64_t had(std::size_t tenant) const noexcept { return accounts[tenant].had.whole; }
 
-  /// Whether as many of its tenant wait as may.
+  /// Whether its tenant has `most_waiting` requests waiting.
   template <schedulable R>
   [[nodiscard]] constexpr bool refuses(const R& r, typename R::time_point /*now*/) const noexcept {
     const std::size_t own = of(r);
     return own == Tenants || accounts[own].waiting >= most_waiting;
   }
 
-  /// A plan is being made. O(tenants).
+  /// Begins a plan. O(tenants).
   constexpr void begin() noexcept {
     bool is_large = false;
     for (const account& a : accounts) is_large = is_large || a.had.whole > most_had;
@@ -111,7 +113,7 @@ struct basic_fair_tenants {
     for (account& a : accounts) a.planned = a.had, a.starts = 0;
     find_least();
   }
-  /// It starts in this plan. O(tenants).
+  /// The request starts in this plan. O(tenants).
   template <schedulable R>
   constexpr void starts(const R& r) noexcept {
     const std::size_t own = of(r);
@@ -120,7 +122,7 @@ struct basic_fair_tenants {
     ++accounts[own].starts;
     find_least();
   }
-  /// It has come.
+  /// The request has come, and waits.
   template <schedulable R>
   constexpr void joins(const R& r) noexcept {
     const std::size_t own = of(r);
@@ -135,7 +137,7 @@ struct basic_fair_tenants {
     const service lift = accounts[from].had;
     if (is_less(had, own, lift, from)) had = {lift.whole, lift.part * weights[own] / weights[from]};
   }
-  /// It holds blocks from now on.
+  /// The request holds blocks from now on.
   template <schedulable R>
   constexpr void started(const R& r) noexcept {
     const std::size_t own = of(r);
@@ -144,18 +146,18 @@ struct basic_fair_tenants {
     --accounts[own].waiting;
     last = own;
   }
-  /// So many tokens came of it.
+  /// `n` tokens were generated for it.
   template <schedulable R>
   constexpr void charge(const R& r, tokens n) noexcept {
     const std::size_t own = of(r);
     if (own != Tenants) add(accounts[own].had, n.count() * output_cost, own);
   }
-  /// It holds none any more, and waits again or leaves.
+  /// The request holds no blocks any more, and waits again or leaves.
   template <schedulable R>
   constexpr void stopped(const R& r) noexcept {
     if (const std::size_t own = of(r); own != Tenants) ++accounts[own].waiting;
   }
-  /// It has ended or left.
+  /// The request has ended or left.
   template <schedulable R>
   constexpr void left(const R& r) noexcept {
     if (const std::size_t own = of(r); own != Tenants) --accounts[own].waiting;
@@ -185,8 +187,8 @@ struct basic_fair_tenants {
       if (least == Tenants || is_less(a.planned, t, accounts[least].planned, least)) least = t;
     }
   }
-  /// Differences alone count, so all are counted from the least of those who wait. Who has had less and does not wait
-  /// is given as much when it comes back.
+  /// Only differences count, so all accounts are counted from the least waiting one. A tenant with less service that
+  /// does not wait is set to that level when it returns.
   constexpr void count_from_least() noexcept {
     std::int64_t from = accounts[last].had.whole;
     for (const account& a : accounts) {

@@ -9,20 +9,21 @@
 TESSERA_NAMESPACE_BEGIN
 namespace gate {
 
-/// A request that will be forked starts only when there is room for all of its group, and what its forks need is kept
-/// for them until they are made: parallel sampling, all at once. How many are still to be made of it, its member
-/// `forks_due` says; the engine sets it before `submit` and counts it down with each `fork`.
+/// A request that will be forked starts only when there is room for its whole group: parallel sampling, all at once.
+/// The room for its forks is reserved until they are made. The request's member `forks_due` says how many are still to
+/// be made. The engine sets it before `submit` and counts it down with each `fork`.
 ///
 ///     struct my_request : tessera::request_hook { std::uint32_t forks_due = 0; };
 ///
-/// Kept is a place for each, and a block, for the copy of the last one of the prompt. Nobody behind such a request
-/// starts before it. A group larger than the instance starts when nobody else is there, as far as it goes.
+/// Each fork has a reserved place, and a block for its copy of the last block of the prompt. No request behind such a
+/// one starts before it. A group larger than the instance starts when no other request is there, and runs as many forks
+/// as fit.
 ///
-/// When to use: n > 1, where the samples of one prompt are to run side by side and share its KV. Do not set
-/// `max_starts` or let residents grow into the last places; what they take, `fork` will lack (`exhausted`).
+/// When to use: n > 1, if the samples of one prompt are to run side by side and share its KV. Do not set `max_starts`
+/// or let residents grow into the last places: `fork` would then lack them (`exhausted`).
 struct groups {
-  static constexpr bool passes = false;  ///< Nobody passes one who lacks blocks.
-  static constexpr bool screens = true;  ///< Each who waits is asked for.
+  static constexpr bool passes = false;  ///< No request passes one that lacks blocks.
+  static constexpr bool screens = true;  ///< Each waiting request is asked for.
 
   /// O(residents).
   template <schedulable R>
@@ -31,7 +32,7 @@ struct groups {
     }
   [[nodiscard]] constexpr passage ask(const R& candidate, const gate_view<R>& view) const noexcept {
     std::size_t due = static_cast<std::size_t>(candidate.forks_due);
-    if (view.places == view.most_places) return passage::start;  // nobody else is here
+    if (view.places == view.most_places) return passage::start;  // no other request is here
     for (const R* r : view.residents) due += static_cast<std::size_t>(r->forks_due);
     for (const R* r : view.admitted) due += static_cast<std::size_t>(r->forks_due);
     if (due == 0) return passage::start;

@@ -7,25 +7,25 @@
 TESSERA_NAMESPACE_BEGIN
 namespace gate {
 
-/// Refuses at `submit` who cannot begin to answer in time: the prompts that wait, and its own, would take longer than
-/// until its member `answer_by`. Better at once than after a wait: the client can go elsewhere. Everybody else starts
-/// in line.
+/// Refuses a request at `submit` if it cannot begin to answer by its member `answer_by`: the waiting prompts and its
+/// own would take longer. An early refusal is better than one after a wait, because the client can go elsewhere. All
+/// other requests start in line.
 ///
 ///     struct my_request : tessera::request_hook { tessera::time_point answer_by = tessera::time_point::never(); };
 ///
-/// When to use: the instance may be overloaded, and an answer that comes late is worth nothing. It takes those who wait
-/// to be served first, and to have nothing cached, so in an order that lets the newcomer overtake it refuses too many.
-/// Source: ours; refusing early by predicted time to first token is from Mooncake (Qin et al. 2024, "Mooncake: a
+/// When to use: the instance may be overloaded, and a late answer is worth nothing. It assumes that waiting requests
+/// are served first and have nothing cached. So under an order that lets new requests overtake, it refuses too many.
+/// Source: ours. Early refusal by predicted time to first token is from Mooncake (Qin et al. 2024, "Mooncake: a
 /// KVCache-centric disaggregated architecture for LLM serving", section 6).
 struct in_time {
-  static constexpr bool passes = false;       ///< Nobody passes one who lacks blocks.
-  static constexpr bool counts = true;        ///< It hears who waits.
-  static constexpr bool refuses_some = true;  ///< Who would be late.
+  static constexpr bool passes = false;       ///< No request passes one that lacks blocks.
+  static constexpr bool counts = true;        ///< It is told which requests wait.
+  static constexpr bool refuses_some = true;  ///< It refuses requests that would be late.
 
-  double prefill_per_s = 10'000;  ///< Tokens of prompts that the instance computes in a second beside its decodes.
-  tokens queued{};                ///< Of those who wait: what they have to compute.
+  double prefill_per_s = 10'000;  ///< Prompt tokens that the instance computes per second, beside its decodes.
+  tokens queued{};                ///< Tokens that the waiting requests have to compute.
 
-  /// Checks the parameter (asserted; where it is not positive, whoever has a time to answer by is refused).
+  /// Checks the parameter (asserted; if it is not positive, every request with a time to answer by is refused).
   constexpr void set_up(tokens /*block_size*/) noexcept {
     TESSERA_ASSERT(prefill_per_s > 0, "prompts are computed at a positive rate");
   }
@@ -41,32 +41,32 @@ struct in_time {
     return left_s * prefill_per_s < static_cast<double>((queued + r.prompt).count());
   }
 
-  /// A plan is being made.
+  /// Begins a plan.
   constexpr void begin() noexcept {}
-  /// It starts in this plan.
+  /// The request starts in this plan.
   template <schedulable R>
   constexpr void starts(const R& /*r*/) noexcept {}
-  /// It has come.
+  /// The request has come, and waits.
   template <schedulable R>
   constexpr void joins(const R& r) noexcept {
     queued += r.state().length;
   }
-  /// It holds blocks from now on.
+  /// The request holds blocks from now on.
   template <schedulable R>
   constexpr void started(const R& r) noexcept {
     queued -= r.state().length;
   }
-  /// So many tokens came of it. (Of one that waits, having lost its blocks meanwhile, they are in its length.)
+  /// `n` tokens were generated for it. (If it waits, having lost its blocks meanwhile, they count in its length.)
   template <schedulable R>
   constexpr void charge(const R& r, tokens n) noexcept {
     if (r.state().life == lifecycle::waiting && !r.state().parked) queued += n;
   }
-  /// It holds none any more, and waits again or leaves.
+  /// The request holds no blocks any more, and waits again or leaves.
   template <schedulable R>
   constexpr void stopped(const R& r) noexcept {
     queued += r.state().length;
   }
-  /// It has ended or left.
+  /// The request has ended or left.
   template <schedulable R>
   constexpr void left(const R& r) noexcept {
     queued -= r.state().length;

@@ -9,41 +9,41 @@
 TESSERA_NAMESPACE_BEGIN
 namespace gate {
 
-/// For gates that skip who needs something that others hold: so that nobody waits for ever, only so many of those who
-/// hold it up may overtake one who is skipped. It watches the first who is, until it starts or leaves, then the next.
-/// Once as many have started behind it as may, the gate lets nobody start behind it who would take what is to come
-/// free.
+/// For gates that skip requests that need something held by others. It bounds how many requests may overtake a skipped
+/// one. It watches the first skipped request until that starts or leaves, then the next. Once the bound is reached, the
+/// gate starts no request behind it that would take what is to become free.
 ///
-/// Requests wait by class, and only the first of a class is asked for. If one that came later stands before the watched
-/// one in its class, as a higher priority does, it is skipped in the place of that one.
+/// Requests wait by class, and only the first of a class is asked for. A later request may stand before the watched one
+/// in its class, by a higher priority. Then it is skipped in place of the watched one.
 ///
-/// Where nobody joins before others, one that joined behind k who are skipped is watched after these at the latest: it
-/// is overtaken by at most k + 1 times as many, and by those who go on starting because they hold nothing up.
+/// If no request joins before others, one that joined behind k skipped requests is watched after these at the latest.
+/// It is overtaken by at most (k + 1) times the bound, and by requests that start without holding up any other.
 ///
-/// A gate has one, and tells it what it is told itself, `starts` and `started` of those alone who would hold others up.
-/// Every call O(1).
+/// A gate has one, and forwards its calls. It forwards `starts` and `started` only for requests that could hold up
+/// others. Every call O(1).
 struct overtakings {
-  std::uint64_t watched = 0;  ///< The `sequence` of who is watched; 0: nobody.
+  std::uint64_t watched = 0;  ///< The `sequence` of the watched request; 0: none.
   std::uint64_t kind = 0;     ///< Its class.
-  std::size_t before = 0;     ///< So many have started behind it in plans that were run.
+  std::size_t before = 0;     ///< Requests that have started behind it, in plans that were run.
 
-  std::uint64_t skipped = 0;   ///< In the plan that was made last: who is, or will be, watched, if it was skipped,
-  std::uint64_t its_kind = 0;  ///< that one's class,
-  std::uint64_t first = 0;     ///< the first who starts behind it,
-  std::size_t more = 0;        ///< and how many do;
-  bool starts_now = false;     ///< whether who was watched starts, so that it is the next one's turn.
+  std::uint64_t skipped = 0;   ///< In the latest plan: the watched request, or the next to be watched, if it was
+                               ///< skipped.
+  std::uint64_t its_kind = 0;  ///< Its class.
+  std::uint64_t first = 0;     ///< The first request that starts behind it.
+  std::size_t more = 0;        ///< How many start behind it.
+  bool starts_now = false;     ///< Whether the watched request starts, so that the next one is watched.
 
-  /// Whether those who are asked now are behind the one that is watched, and as many have overtaken it as may.
+  /// Whether the requests asked for now are behind the watched one, and the bound on overtaking is reached.
   [[nodiscard]] constexpr bool are_enough(std::size_t most) const noexcept {
     return skipped != 0 && (starts_now ? 0 : before) + more >= most;
   }
 
-  /// A plan is being made.
+  /// Begins a plan.
   constexpr void begin() noexcept {
     skipped = first = more = 0;
     starts_now = false;
   }
-  /// It is the first of its class, and skipped in this plan for what others hold.
+  /// It is the first of its class, and skipped in this plan because others hold what it needs.
   template <schedulable R>
   constexpr void skips(const R& r, std::uint64_t its_class) noexcept {
     if (skipped != 0) return;
@@ -55,14 +55,14 @@ struct overtakings {
       its_kind = kind;
     }
   }
-  /// It starts in this plan.
+  /// The request starts in this plan.
   template <schedulable R>
   constexpr void starts(const R& r) noexcept {
     const std::uint64_t name = r.state().sequence;
     if (name == watched) starts_now = true;
     if (skipped != 0 && more++ == 0) first = name;
   }
-  /// It holds blocks from now on: if it started in a plan, that was run.
+  /// The request holds blocks from now on. If it started in a plan, that plan was run.
   template <schedulable R>
   constexpr void started(const R& r) noexcept {
     const std::uint64_t name = r.state().sequence;
@@ -73,7 +73,7 @@ struct overtakings {
     before += more;
     begin();
   }
-  /// It does not wait any more.
+  /// The request does not wait any more.
   template <schedulable R>
   constexpr void left(const R& r) noexcept {
     const std::uint64_t name = r.state().sequence;

@@ -10,7 +10,7 @@
 #include <cstdint>
 
 /// @file
-/// What gates that share an instance among tenants have in common.
+/// The common part of gates that share an instance among tenants.
 
 TESSERA_NAMESPACE_BEGIN
 namespace gate::detail {
@@ -28,7 +28,7 @@ inline constexpr std::int64_t most_weight = (std::int64_t{1} << 31) - 1;
 /// So that the cost of a prompt stays far below 2^63.
 inline constexpr std::int64_t most_cost = std::int64_t{1} << 20;
 
-/// At least 1 each (asserted; else 1). Larger ones than `most_weight` are scaled down, all alike.
+/// At least 1 each (asserted; else 1). If one exceeds `most_weight`, all are scaled down alike.
 template <std::size_t Tenants>
 constexpr void check_weights(std::array<std::int64_t, Tenants>& weights) noexcept {
   std::int64_t largest = 1;
@@ -41,20 +41,20 @@ constexpr void check_weights(std::array<std::int64_t, Tenants>& weights) noexcep
   while (largest >> shift > most_weight) ++shift;
   for (std::int64_t& w : weights) w = std::max<std::int64_t>(w >> shift, 1);
 }
-/// A parameter from `least` to `most` (asserted; else the nearest of these).
+/// A parameter from `least` to `most` (asserted; else the nearest valid value is taken).
 constexpr void check_between(std::int64_t& value, std::int64_t least, std::int64_t most) noexcept {
   TESSERA_ASSERT(least <= value && value <= most, "a parameter of a gate is out of range");
   value = std::clamp(value, least, most);
 }
 
-/// Whose it is; `Tenants` if there is no such tenant.
+/// The request's tenant; `Tenants` if there is no such tenant.
 template <std::size_t Tenants, class R>
 [[nodiscard]] constexpr std::size_t tenant_of(const R& r) noexcept {
   const auto tenant = static_cast<std::size_t>(r.tenant);
   return tenant < Tenants ? tenant : Tenants;
 }
 
-/// Whether its prompt is still to be charged: one that was preempted has paid for it, and for a fork its parent has.
+/// Whether its prompt is still to be charged: a preempted request has paid for it, and a fork's parent has.
 template <class R>
 [[nodiscard]] constexpr bool owes_its_prompt(const R& r) noexcept {
   return r.state().preemptions == 0 && !r.state().forked && r.generated() == tokens{};
