@@ -6,8 +6,8 @@
 TESSERA_NAMESPACE_BEGIN
 namespace admit {
 
-/// Whoever fits. When to use: with orders that time-share anyway, or to reproduce a paper that says nothing of
-/// admission.
+/// Admits every request that fits.
+/// When to use: with orders that time-share anyway, or to reproduce a paper that specifies no admission.
 struct always {
   /// True.
   template <schedulable R>
@@ -16,12 +16,12 @@ struct always {
   }
 };
 
-/// Keeps a fraction of the blocks free for the growth of those who run (vLLM's watermark, default 1 %).
+/// Keeps a fraction of the blocks free for the growth of running requests (vLLM's watermark, default 1 %).
 /// When to use: the default. It prevents the worst storms of preemption at no cost.
 struct watermark {
-  double fraction = 0.01;  ///< Of the capacity, in [0, 1].
+  double fraction = 0.01;  ///< Fraction of the capacity, in [0, 1].
 
-  /// Whether its values can be meant: a scheduler asserts it when it is made.
+  /// Whether the parameters are valid. A scheduler asserts this at construction.
   [[nodiscard]] constexpr bool is_possible() const noexcept { return fraction >= 0 && fraction <= 1; }
 
   /// Whether the reserve stays free. O(1).
