@@ -6,7 +6,7 @@
 TESSERA_NAMESPACE_BEGIN
 namespace preempt {
 
-/// Whichever costs less time for this victim: two transfers of its blocks, or one prefill of its tokens. The prefill
+/// Chooses what costs less time for this victim: two transfers of its blocks, or one prefill of its tokens. The prefill
 /// term has a quadratic part, so short contexts are recomputed and long ones swapped.
 /// When to use: lengths vary widely. Measure the three rates once (the `replay` tool's profiles hold them).
 struct cheapest {
@@ -14,12 +14,12 @@ struct cheapest {
   double seconds_per_token = 60e-6;         ///< Prefill, linear part (GEMMs).
   double seconds_per_token_squared = 1e-9;  ///< Prefill, attention part.
 
-  /// Whether its values can be meant: a scheduler asserts it when it is made.
+  /// Whether the parameters are valid. A scheduler asserts this at construction.
   [[nodiscard]] constexpr bool is_possible() const noexcept {
     return seconds_per_block >= 0 && seconds_per_token >= 0 && seconds_per_token_squared >= 0;
   }
 
-  /// How this victim gives up its blocks. O(1).
+  /// Whether this victim is swapped or recomputed. O(1).
   template <schedulable R>
   [[nodiscard]] constexpr preemption_mode mode(const R& victim, blocks written) const noexcept {
     const auto n = static_cast<double>(victim.state().computed.count());

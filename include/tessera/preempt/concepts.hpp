@@ -9,7 +9,7 @@
 #include <type_traits>
 
 /// @file
-/// What to do with the KV of a request that must give up its blocks.
+/// How a request that must give up its blocks gets its KV back, and which request that is.
 
 TESSERA_NAMESPACE_BEGIN
 
@@ -19,12 +19,12 @@ enum class preemption_mode : std::uint8_t {
   recompute,  ///< Dropped now, computed again from the tokens later.
 };
 
-/// What a policy that chooses its victims is shown of a resident that could be one.
+/// A resident that could be the victim, as a policy that chooses its victims sees it.
 struct victim_view {
-  blocks frees{};       ///< Blocks that it holds for itself alone: what becomes free if it goes.
-  blocks shared{};      ///< Blocks that others hold as well, and that it may find again.
-  blocks to_copy{};     ///< Blocks that a swap would copy: about, because which of them others hold is not looked up.
-  blocks host_free{};   ///< Room in the host tier, for what is chosen earlier in the same plan as well.
+  blocks frees{};       ///< Blocks that only this request holds. They become free if it is evicted.
+  blocks shared{};      ///< Blocks that other requests hold as well. It may find them again.
+  blocks to_copy{};     ///< Blocks that a swap would copy. Approximate, because shared ones are not looked up.
+  blocks host_free{};   ///< Free blocks in the host tier, less those of victims chosen earlier in the same plan.
   tokens block_size{};  ///< Tokens of a block.
 };
 
@@ -46,15 +46,17 @@ concept preemption_says_loss = requires(const P& p, const R& r, const victim_vie
 
 /// Chooses between swap and recompute for one victim, and perhaps the victim.
 /// Requires: (1) `p.mode(victim, written) noexcept -> preemption_mode`, `written` = the blocks that a swap would copy.
-/// (2) `P::chooses`, a constant, may be missing for false. If it is true: `p.window`, how many residents are looked at
-/// for each victim, and `p.loss(r, view) noexcept -> double`, what is lost if `r` is the one.
+/// (2) `P::chooses`, a constant; if it is missing, it is false. If it is true, the policy has two more members.
+/// `p.window` is the number of residents that are compared for each victim. `p.loss(r, view) noexcept -> double` is the
+/// loss if `r` is the victim.
 /// Not checked: pure functions of their arguments. Complexity: O(1).
 ///
-/// The victim is the resident that ranks last, unless the policy chooses: then it is the one of the last `window` that
-/// loses least, among equals the last. Looked at are only those that would not displace the last one if they waited, so
-/// that nobody who has gone takes the place of somebody who was spared: under orders in which whoever ranks before a
-/// resident displaces it there is no choice. Models: `preempt::swap`, `preempt::recompute`, `preempt::cheapest`;
-/// `preempt::least_lost` chooses.
+/// The victim is the resident that ranks last, unless the policy chooses. Then it is the resident with the least loss
+/// among the last `window`; ties go to the last.
+/// Only residents that would not displace the last one while waiting are compared. So an evicted request never takes
+/// the place of one that was spared. Under an order in which every earlier request displaces a later one, there is no
+/// choice.
+/// Models: `preempt::swap`, `preempt::recompute`, `preempt::cheapest`; `preempt::least_lost` chooses.
 template <class P, class R>
 concept preemption_policy = schedulable<R> && std::copyable<P> && requires(const P& p, const R& r, blocks written) {
   { p.mode(r, written) } noexcept -> std::same_as<preemption_mode>;

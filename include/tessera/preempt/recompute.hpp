@@ -9,7 +9,7 @@ namespace preempt {
 /// Always drop and recompute (vLLM's default since V1).
 /// When to use: prompts are short, there is no host memory to spare, or a prefix cache makes recomputing cheap.
 struct recompute {
-  /// How this victim gives up its blocks. O(1).
+  /// Always `recompute`. O(1).
   template <schedulable R>
   [[nodiscard]] constexpr preemption_mode mode(const R&, blocks) const noexcept {
     return preemption_mode::recompute;

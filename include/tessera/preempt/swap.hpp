@@ -10,7 +10,7 @@ namespace preempt {
 /// When to use: contexts are long, or the interconnect to the host is fast, so that moving KV costs less than a
 /// prefill.
 struct swap {
-  /// How this victim gives up its blocks. O(1).
+  /// Always `swap`. O(1).
   template <schedulable R>
   [[nodiscard]] constexpr preemption_mode mode(const R&, blocks) const noexcept {
     return preemption_mode::swap;
