@@ -6,12 +6,12 @@
 TESSERA_NAMESPACE_BEGIN
 namespace draft {
 
-/// As many as the request's member `drafts` says. The engine sets it before it plans: how many were found for this
-/// request in this step, or how many are worth it by what was accepted of the last ones.
+/// The number in the request's member `drafts`. The engine sets it before it plans. It may be the number of drafts
+/// found for this request in this step, or the number that pays off by recent acceptance.
 ///
 ///     struct my_request : tessera::request_hook { tessera::tokens drafts{}; };
 ///
-/// When to use: drafts that are found, such as n-grams of the prompt, or drafters that adapt to each request.
+/// When to use: drafts that are looked up, such as n-grams of the prompt, or drafters that adapt to each request.
 struct per_request {
   /// Reads `r.drafts`.
   template <schedulable R>
