@@ -7,7 +7,7 @@
 
 /// @file
 /// The token pacer of one answer: buffers generated tokens and releases them at reading speed (PASCAL, section II-C and
-/// figure 3). A few numbers instead of a list of tokens.
+/// figure 3). It keeps a few numbers, not a list of tokens.
 
 TESSERA_NAMESPACE_BEGIN
 
@@ -18,19 +18,19 @@ TESSERA_NAMESPACE_BEGIN
 ///
 ///     r(0) = g(0);   r(i) = max(g(i), r(i-1) + tpot)
 ///
-/// so the first goes out at once, no two are closer than `tpot`, and the reader takes [r(i), r(i) + tpot) over token i.
-/// The reader is *dry* from r(i) + tpot on while token i+1 is not there. A token that comes to a dry reader is released
-/// at once, and the pace starts again from that moment: lost time is never made up by releasing faster. Tokens
-/// released without a dry spell between them form a *run*; r(i) = run start + (i - first of the run) tpot, computed in
-/// this form and not by repeated addition, so long answers gather no rounding error.
+/// So the first token goes out at once, no two are closer than `tpot`, and the reader takes [r(i), r(i) + tpot) over
+/// token i. The reader is *dry* from r(i) + tpot on while token i+1 is not there. A token that comes to a dry reader is
+/// released at once, and the pace starts again from that moment. Lost time is never made up by releasing faster.
+/// Tokens released without a dry spell between them form a *run*: r(i) = run start + (i - first of the run) tpot. It is
+/// computed in this form and not by repeated addition, so long answers gather no rounding error.
 ///
 /// Time must not run backwards: `now` of a query is not before the `now` of the latest `on_token`. Durations are in
 /// ticks of `Clock`. Every member is O(1) and allocates nothing.
 template <clock_policy Clock = seconds_clock>
 class basic_token_pacer {
  public:
-  using clock_type = Clock;                    ///< The clock of every time point and duration in the interface.
-  using rep = typename Clock::rep;             ///< What ticks are counted in.
+  using clock_type = Clock;                    ///< The clock of all time points and durations of the interface.
+  using rep = typename Clock::rep;             ///< The type of a number of ticks.
   using duration = basic_duration<Clock>;      ///< A length of time on that clock.
   using time_point = basic_time_point<Clock>;  ///< A moment on that clock.
   using config = basic_pacing_config<Clock>;   ///< Parameters of the parts; each is described at its own type.
@@ -68,7 +68,7 @@ class basic_token_pacer {
   /// Tokens generated.
   [[nodiscard]] constexpr tokens delivered() const noexcept { return delivered_; }
 
-  /// Tokens whose release time is not after `now`. (A `now` before the current run: the tokens before that run.)
+  /// Tokens with a release time up to `now`. (If `now` is before the current run: the tokens before that run.)
   [[nodiscard]] constexpr tokens released(time_point now) const noexcept {
     if (delivered_ == tokens{}) return tokens{};
     if (!(now < slot(delivered_ - tokens{1}))) return delivered_;
@@ -99,12 +99,12 @@ class basic_token_pacer {
     return delivered_ == tokens{} || finished_ ? time_point::never() : slot(delivered_);
   }
 
-  /// Whether the reader is waiting for a token: dry, and the answer is not over. False before the first token, which is
-  /// TTFAT's business.
+  /// Whether the reader is waiting for a token: dry, and the answer is not over. False before the first token: that
+  /// wait is judged by TTFAT.
   [[nodiscard]] constexpr bool starving(time_point now) const noexcept { return starves_at() < now; }
 
-  /// How far the reader is behind a reader of the same answer who never ran dry since the first token: the sum of the
-  /// dry spells so far. 0 before the first token.
+  /// The reader's delay against a reader of the same answer that never ran dry: the sum of the dry spells since the
+  /// first token. 0 before the first token.
   [[nodiscard]] constexpr duration behind(time_point now) const noexcept {
     if (delivered_ == tokens{}) return duration{};
     const duration past = run_start_ - (first_release_ + pace(run_first_));
