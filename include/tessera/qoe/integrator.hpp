@@ -31,20 +31,22 @@ inline constexpr double qoe_target = 0.95;
 ///
 /// **The closed form.** The curves are one token high at each i, and d(i) = r(i) - (start + i tpot) >= 0 apart. With n
 /// tokens, the last digested at D = start + n tpot + d(n-1):
-///
+/// and d(i) = max(d(i-1), g(i) - (start + i tpot)). Only n, the latest d and the sum of d are kept. A token that is on
+/// time adds an exact 0, so a perfect answer has exactly 1, with either clock. A lateness below the rounding of the
+/// areas (one part in 10^16) may be lost.
 ///     area T - area A = sum of d(i)          area T = n (n tpot / 2 + d(n-1))
 ///
 /// and d(i) = max(d(i-1), g(i) - (start + i tpot)). Only n, the latest d and the sum of d are kept. A token that is on
-/// time adds an exact 0, so the result for a perfect answer is exactly 1, with either clock; a lateness below the
-/// rounding of the areas (one part in 10^16) may be lost.
+/// time adds an exact 0, so a perfect answer has exactly 1, with either clock. A lateness below the rounding of the
+/// areas (one part in 10^16) may be lost.
 ///
 /// 48 bytes, trivially copyable. Every member is O(1) and allocates nothing; areas are in double, moments in ticks.
 /// @tparam StartPolicy when `start` is (qoe/start.hpp). Not stored.
 template <clock_policy Clock = seconds_clock, qoe_start_policy<Clock> StartPolicy = qoe_from_first_token>
 class basic_qoe_integrator {
  public:
-  using clock_type = Clock;                    ///< The clock of every time point and duration in the interface.
-  using rep = typename Clock::rep;             ///< What ticks are counted in.
+  using clock_type = Clock;                    ///< The clock of all time points and durations of the interface.
+  using rep = typename Clock::rep;             ///< The type of a number of ticks.
   using start_policy = StartPolicy;            ///< When the reader begins to expect tokens.
   using duration = basic_duration<Clock>;      ///< A length of time on that clock.
   using time_point = basic_time_point<Clock>;  ///< A moment on that clock.
@@ -93,10 +95,10 @@ class basic_qoe_integrator {
     return ratio(lag_, n * (n * to_double(tpot_) / 2 + to_double(delay_)));
   }
 
-  /// QoE so far: both areas from the start to `now`. While the answer runs its length is not known, so the reader
-  /// expects a token every `tpot` without end, and a reader who waits loses as time goes by. A finished answer's
-  /// expectation ends at its length, and from `digested_at()` on this is `value()`. 1 up to the start. Requires a `now`
-  /// that is not before the latest `on_token` (not checked).
+  /// QoE so far: both areas from the start to `now`. While the answer runs, its length is unknown: the reader expects a
+  /// token every `tpot` without end, and QoE falls while it waits. A finished answer's expectation ends at its length,
+  /// and from `digested_at()` on this is `value()`. 1 up to the start. Requires a `now` that is not before the latest
+  /// `on_token` (not checked).
   [[nodiscard]] constexpr double value(time_point now) const noexcept {
     if (!(start_ < now)) return 1.0;
     if (finished_ && !(now < digested_at())) return value();
@@ -108,8 +110,8 @@ class basic_qoe_integrator {
     const double expected = elapsed / tpot;
     const double reached = (elapsed - delay) / tpot;
     const double digested = reached < 0 ? 0 : reached < n ? reached : n;
-    // The gap between the curves: below `digested` each token's delay, of which those not digested yet all have the
-    // latest; above it a triangle, the side of which is what the reader is behind by now.
+    // The gap between the curves. Below `digested` it is each token's delay; tokens not digested yet all have the
+    // latest delay. Above `digested` it is a triangle with the reader's present delay as its side.
     const double missing = expected - digested;
     double gap = lag_ - (n - digested) * delay + missing * missing / 2 * tpot;
     double area = expected * expected / 2 * tpot;

@@ -19,8 +19,8 @@ concept qoe_start_policy = clock_policy<Clock> && requires(const P& p, basic_tim
   { p.start(arrival) } -> std::same_as<basic_time_point<Clock>>;
 };
 
-/// From the first answering token. For requests whose reasoning length says nothing about their quality; TTFT is then
-/// judged apart (PASCAL, section V-A).
+/// From the first answering token. For requests with a reasoning length that says nothing about their quality; TTFT is
+/// then judged apart (PASCAL, section V-A).
 struct qoe_from_first_token {
   /// Never before the first token: `never()`.
   template <clock_policy Clock>
@@ -29,8 +29,8 @@ struct qoe_from_first_token {
   }
 };
 
-/// A fixed time after a request's arrival (Andes: the target TTFT). Given the phase change for the arrival, and the
-/// TTFAT target for the delay, it judges the answering phase by both of its targets (PASCAL, section III, figure 5).
+/// A fixed time after a request's arrival (Andes: the target TTFT). With the phase change as `arrival` and the TTFAT
+/// target as `target`, it judges answering by both of its targets (PASCAL, section III, figure 5).
 template <clock_policy Clock = seconds_clock>
 class basic_qoe_from_arrival {
  public:
