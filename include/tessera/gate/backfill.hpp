@@ -14,9 +14,8 @@ namespace gate {
 /// running requests have ended, by their maximum output.
 ///
 /// Expectations only decide which requests are worth starting; the guarantee does not depend on them. A request that
-/// passes is backfilled. It gives up its blocks, its place in the batch and its share of the step as soon as the first
-/// request could start without backfilled ones. A request that has lost its KV and has not recomputed it yet is not
-/// backfilled.
+/// passes is backfilled. It gives up its blocks, batch place and token budget as soon as the first request could start
+/// without backfilled ones. A request that has lost its KV and has not recomputed it yet is not backfilled.
 ///
 /// When to use: requests of very different sizes, if a large one would hold up the small ones behind it.
 /// Source: EASY backfilling of batch queues (Lifka 1995). Backfilled requests can be evicted, where batch queues

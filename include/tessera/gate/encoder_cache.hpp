@@ -13,16 +13,16 @@
 TESSERA_NAMESPACE_BEGIN
 namespace gate {
 
-/// An image, a sound, ... of a prompt. The encoder turns it into `size` tokens.
+/// An image, a sound, or another such part of a prompt. The encoder turns it into `size` tokens.
 struct encoder_input {
   std::uint64_t hash = 0;  ///< Hash of its content: equal inputs are encoded once.
   tokens size{};           ///< Tokens that its output takes in the cache, and in the encoder's budget of a step.
 };
 
-/// Starts requests with images as the encoder and its cache allow: at most `per_step` tokens encoded in a step, and
-/// `capacity` tokens of outputs in use. An output stays in the cache while a request that uses it holds blocks. After
-/// that it stays until its room is needed; the least recently used goes first. A request that does not fit is skipped.
-/// Its function `encoder_inputs()` gives its inputs, the same as long as it is in a scheduler:
+/// Starts requests with images as the encoder and its cache allow: a step encodes at most `per_step` tokens, and at
+/// most `capacity` are in use. An output stays in the cache while a request that uses it holds blocks. After that it
+/// stays until its room is needed; the least recently used goes first. A request that does not fit is skipped. Its
+/// function `encoder_inputs()` gives its inputs, the same as long as it is in a scheduler:
 ///
 ///     struct my_request : tessera::request_hook {
 ///       std::span<const tessera::gate::encoder_input> encoder_inputs() const noexcept;
