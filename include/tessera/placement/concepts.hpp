@@ -10,8 +10,8 @@
 #include <utility>
 
 /// @file
-/// What a placement policy is shown of each instance: any range of any type with the members that the policy reads.
-/// A view may be a struct of numbers that arrived by message; no policy needs more than it names.
+/// What a placement policy sees of each instance: any range of any type with the members that the policy reads.
+/// A view may be a struct of numbers that arrived by message. A policy needs no more members than it names.
 
 TESSERA_NAMESPACE_BEGIN
 namespace placement {
@@ -38,8 +38,8 @@ concept shows_kv_held = requires(const View& v) {
   { v.kv_held } -> std::convertible_to<blocks>;
 };
 
-/// `waiting_blocks`: KV blocks that requests on the instance need for the tokens that they have and do not hold, on
-/// device or host: those of requests that wait, and of prompts that are computed in part.
+/// `waiting_blocks`: KV blocks that requests on the instance need for their tokens and do not hold, on device or host.
+/// They belong to waiting requests and to partly computed prompts.
 template <class View>
 concept shows_waiting_blocks = requires(const View& v) {
   { v.waiting_blocks } -> std::convertible_to<blocks>;
@@ -57,7 +57,7 @@ concept shows_slo = requires(const View& v) {
   { v.slo_met } -> std::convertible_to<bool>;
 };
 
-/// `reasoning`: requests in the high-priority queue (PASCAL's r_i; a demoted one does not count), and `fresh_answers`:
+/// `reasoning`: requests in the high-priority queue (PASCAL's r_i; a demoted one does not count). `fresh_answers`:
 /// answering requests that have not used up their first quantum (a_i).
 template <class View>
 concept shows_phases = requires(const View& v) {
@@ -71,21 +71,20 @@ concept shows_free_blocks = requires(const View& v) {
   { v.free_blocks } -> std::convertible_to<blocks>;
 };
 
-/// `cached_tokens`: leading tokens of the request that is to be placed whose KV the instance has, and would not
-/// compute.
+/// `cached_tokens`: leading tokens of the request to be placed that the instance has cached, and would not compute.
 template <class View>
 concept shows_cached = requires(const View& v) {
   { v.cached_tokens } -> std::convertible_to<tokens>;
 };
 
-/// `new_prefill_tokens`: tokens that the instance would compute if the request that is to be placed came to it.
+/// `new_prefill_tokens`: tokens that the instance would compute for the request to be placed.
 template <class View>
 concept shows_new_prefill = requires(const View& v) {
   { v.new_prefill_tokens } -> std::convertible_to<tokens>;
 };
 
-/// `id`: which instance it is, whatever its place in the range; `prefix_key`: a hash of what the prompt of the request
-/// that is to be placed begins with, the same in all views.
+/// `id`: identifies the instance, independent of its place in the range. `prefix_key`: a hash of the beginning of the
+/// prompt to be placed, the same in all views.
 template <class View>
 concept shows_prefix_key = requires(const View& v) {
   { v.id } -> std::convertible_to<std::uint64_t>;

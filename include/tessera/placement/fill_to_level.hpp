@@ -12,16 +12,16 @@
 TESSERA_NAMESPACE_BEGIN
 namespace placement {
 
-/// What `fill_to_level` makes even: live requests.
+/// Balances live requests, for `fill_to_level`.
 struct by_requests {
-  /// The load that a view shows, in some unit.
+  /// The load that a view shows, in this unit.
   template <class View>
     requires shows_requests<View>
   [[nodiscard]] static constexpr double of(const View& v) noexcept {
     return static_cast<double>(std::size_t{v.requests});
   }
 };
-/// KV blocks that requests hold or need.
+/// Balances KV blocks that requests hold or need.
 struct by_blocks {
   /// The load that a view shows.
   template <class View>
@@ -30,7 +30,7 @@ struct by_blocks {
     return static_cast<double>((blocks{v.kv_held} + blocks{v.waiting_blocks}).count());
   }
 };
-/// The part of a worker's budget that is taken: 1 - Phi.
+/// Balances the used part of a worker's budget: 1 - Phi.
 struct by_phi {
   /// The load that a view shows. Requires that Phi is a number.
   template <class View>
@@ -40,30 +40,30 @@ struct by_phi {
   }
 };
 
-/// An instance at random, each as likely as the load that it has below a level: the one to which `expected` and this
-/// request would fill those that are below it.
+/// A random instance, weighted by the load that it lacks to a common level. `expected` plus this request would fill the
+/// instances below that level up to it.
 ///
-/// Who knows the same old loads as others and sends to the least of them sends where all send. This spreads what all of
-/// them together send in the meantime so that loads come out even. With nothing expected it is the least loaded, or one
-/// of those that are by less than a request more; the more is expected, the nearer it comes to `random`.
+/// If all routers send to the least loaded instance by the same old reports, they overload it. Here their combined
+/// requests spread so that loads come out even. With `expected` = 0 it picks the least loaded instance, or one that is
+/// within less than a request of it. The larger `expected`, the nearer it comes to `random`.
 ///
-/// When to use: several routers, and reports that are old beside the time between two requests. `expected` is what the
-/// others send between the reports and now: for n routers alike, (n - 1) times what this one sends in half the time
-/// between two reports of an instance.
-/// Source: Dahlin, Interpreting stale load information (TPDS 2000): there for one load that is as old for all
+/// When to use: several routers, and reports that are older than the time between two requests. `expected` is the load
+/// that the other routers send between the reports and now. For n equal routers it is (n - 1) times what this one sends
+/// in half the time between two reports of an instance.
+/// Source: Dahlin, Interpreting stale load information (TPDS 2000), there for one load of the same age for all
 /// instances. Holds the state of a generator and the last level: one value per router, each with a seed of its own.
-/// O(instances) times the passes that finding the level takes, from the last one on: two or three. No allocation.
+/// O(instances) per pass of the search for the level, which starts at the last one: two or three passes. No allocation.
 /// `nowhere` for an empty range.
-/// @tparam Load what is made even, in which unit: `by_requests`, `by_blocks`, `by_phi`.
+/// @tparam Load the load that is balanced: `by_requests`, `by_blocks`, `by_phi`.
 template <class Load = by_requests>
 struct fill_to_level {
-  double expected = 0;  ///< Load that others bring meanwhile. At least 0.
-  double one = 1;       ///< Load that a request brings. Above 0.
+  double expected = 0;  ///< Load that other routers add meanwhile. At least 0.
+  double one = 1;       ///< Load of one request. Above 0.
   random draws{};       ///< Its `state` is the seed.
-  double level = 0;     ///< The last one.
+  double level = 0;     ///< The last level.
 
-  /// The index of the chosen instance. Advances the generator. Requires loads that are finite; one that is no
-  /// number is chosen only where all are.
+  /// The index of the chosen instance. Advances the generator. Requires finite loads; a NaN load is chosen only if all
+  /// are NaN.
   template <instance_views V>
     requires requires(const view_t<V>& v) {
       { Load::of(v) } noexcept -> std::same_as<double>;
@@ -73,7 +73,7 @@ struct fill_to_level {
     const std::size_t n = instances.size();
     if (n == 0) return nowhere;
     level = level_of(instances, expected + one);
-    // Where the drawn part of all that is missing lies.
+    // The instance that the random share of the missing load falls on.
     double missing = 0;
     for (std::size_t i = 0; i != n; ++i) missing += below(Load::of(instances[i]));
     double drawn = draws.part() * missing;
@@ -85,14 +85,14 @@ struct fill_to_level {
       if (drawn < lacks) break;
       drawn -= lacks;
     }
-    return last != nowhere ? last : draws(instances);  // loads so large that a request does not show
+    return last != nowhere ? last : draws(instances);  // loads so large that a request makes no difference
   }
 
  private:
   [[nodiscard]] constexpr double below(double load) const noexcept { return level > load ? level - load : 0.0; }
 
-  /// The level up to which `amount` fills the instances: Newton's method on what is missing below it, which is convex
-  /// and made of lines. The first step may go beyond the level, all others come nearer to it from above.
+  /// The level up to which `amount` fills the instances, by Newton's method on the missing load, which is convex and
+  /// piecewise linear. The first step may go beyond the level; all others approach it from above.
   template <class V>
   [[nodiscard]] constexpr double level_of(const V& instances, double amount) const noexcept {
     double at = level;
@@ -106,7 +106,7 @@ struct fill_to_level {
         count += load < at ? 1.0 : 0.0;
         least = load < least ? load : least;
       }
-      // Nobody is below the last level: all would do.
+      // No instance is below the last level: all would do.
       const double next = count > 0 ? (amount + sum) / count : least + amount;
       if (next == at || (!first && next > at)) return at;
       at = next;

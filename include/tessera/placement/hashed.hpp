@@ -9,11 +9,11 @@
 #include <cstdint>
 
 /// @file
-/// Placement by a hash of what the prompt begins with: a router need not know what is cached where, for equal
-/// beginnings come to the same instances by themselves.
+/// Placement by a hash of the beginning of a prompt. A router need not know the caches: equal beginnings go to the same
+/// instances by themselves.
 ///
-/// Each key ranks the instances in an order of its own (highest random weight, Thaler and Ravishankar 1998): without a
-/// ring to keep, and when an instance comes or goes only those keys move that are the first on it.
+/// Each key ranks the instances in an order of its own (highest random weight, Thaler and Ravishankar 1998). There is
+/// no ring to keep. When an instance comes or goes, only keys that rank it first move.
 
 TESSERA_NAMESPACE_BEGIN
 namespace placement {
@@ -25,7 +25,7 @@ namespace detail {
   return tessera::detail::split_mix(key + tessera::detail::split_mix_step * (2 * id + which + 1));
 }
 
-/// Of those that `may(i)` the one that the key ranks first; `nowhere` if there is none.
+/// The instance that the key ranks first among those with `may(i)`; `nowhere` if there is none.
 template <class V, class May>
 [[nodiscard]] constexpr std::size_t first_of(const V& instances, std::uint64_t which, May may) noexcept {
   std::size_t best = nowhere;
@@ -44,14 +44,14 @@ template <class V, class May>
 
 }  // namespace detail
 
-/// Consistent hashing with bounded loads: of the instances that would have at most `bound` times the mean of all
-/// requests with this one, rounded up, the one that the key of the prompt's beginning ranks first.
-/// When to use: as a baseline; prefixes are shared and the router hears nothing of caches.
-/// Source: Mirrokni, Thorup and Zadimoghaddam (arXiv 1608.01350). Who has no room there gives its keys to the next on
-/// the ring, all to the same one; here each key has a next of its own.
+/// Consistent hashing with bounded loads. Candidates are the instances that would have, with this request, at most
+/// `bound` times the mean number of requests, rounded up. The key of the prompt's beginning ranks them.
+/// When to use: as a baseline, if prefixes are shared and the router knows nothing of caches.
+/// Source: Mirrokni, Thorup and Zadimoghaddam (arXiv 1608.01350). There a full instance passes all its keys to the next
+/// one on the ring; here each key has a second choice of its own.
 /// O(instances), no allocation, no state. `nowhere` for an empty range.
 struct bounded_hashing {
-  /// It looks at the request at hand: its beginning.
+  /// It reads the beginning of the request.
   static constexpr bool reads_prefixes = true;
 
   double bound = 1.25;  ///< At least 1 (asserted).
@@ -62,28 +62,28 @@ struct bounded_hashing {
   [[nodiscard]] constexpr std::size_t operator()(const V& instances) const noexcept {
     TESSERA_ASSERT(bound >= 1, "below the mean there is not room for all");
     const std::size_t n = instances.size();
-    std::size_t all = 1;  // with this one
+    std::size_t all = 1;  // with this request
     for (std::size_t i = 0; i != n; ++i) all += std::size_t{instances[i].requests};
     const double most = bound * static_cast<double>(all) / static_cast<double>(n);
-    // Of whole numbers, n + 1 is at most x rounded up exactly if n is less than x.
+    // For a whole number n, n + 1 is at most x rounded up exactly if n is less than x.
     return detail::first_of(instances, 0, [&](std::size_t i) noexcept {
       return static_cast<double>(std::size_t{instances[i].requests}) < most;
     });
   }
 };
 
-/// DualMap: the key of the prompt's beginning has two instances, by two hashes. The request goes to the one that has
-/// more of its prompt cached, as long as what that one computes before its first token stays within `prompts`;
-/// otherwise to that of the two which has less to compute. When to use: as a baseline; prefixes are shared, and a TTFT
-/// is promised. Source: DualMap (arXiv 2602.06502): two candidates, affinity until the TTFT is in danger. What the
-/// paper moves of requests that wait on a hot instance is not here. O(instances), no allocation, no state. `nowhere`
-/// for an empty range.
+/// DualMap: the key of the prompt's beginning has two instances, by two hashes. The request goes to the one with more
+/// of its prompt cached, if that one would compute at most `prompts` before its first token. Otherwise it goes to the
+/// one of the two with less to compute. When to use: as a baseline, if prefixes are shared and a TTFT is promised.
+/// Source: DualMap (arXiv 2602.06502): two candidates, affinity until the TTFT is in danger. The paper's moves of
+/// waiting requests away from a hot instance are left out. O(instances), no allocation, no state. `nowhere` for an
+/// empty range.
 struct dual_map {
-  /// It looks at what each instance has of the request at hand, and at the request's beginning.
+  /// It reads what each instance has cached of the request, and the request's beginning.
   static constexpr bool reads_prefixes = true;
 
-  tokens prompts{8192};   ///< What an instance computes within the promised TTFT. At least 1.
-  tokens block_size{16};  ///< Of the views' blocks.
+  tokens prompts{8192};   ///< Tokens that an instance computes within the promised TTFT. At least 1.
+  tokens block_size{16};  ///< Tokens per block in the views.
 
   /// The index of the chosen instance.
   template <instance_views V>

@@ -11,35 +11,36 @@
 TESSERA_NAMESPACE_BEGIN
 namespace placement {
 
-/// `error`: by how much `phi` may be wrong, in the same unit, not negative; 0: it is known. `line`: what has to be
-/// computed before a request that comes now, for instance FLOPs of prompts, or by how much it would delay
-/// itself and others.
+/// `error`: the uncertainty of `phi`, in the same unit, not negative; 0: exact. `line`: the work before a request that
+/// comes now, for instance FLOPs of prompts, or its delay for itself and others.
 template <class View>
 concept shows_line = requires(const View& v) {
   { v.error } -> std::convertible_to<double>;
   { v.line } -> std::convertible_to<double>;
 };
 
-/// The worker with the highest Phi, as `highest_phi` chooses. But while it has plenty: of all that have ample, or
-/// plenty and as much as it but for their error, the one with the least in line; then in turn.
+/// The worker with the highest Phi, as `highest_phi` chooses. While that worker has at least `plenty`, others may count
+/// as equal. These are workers with `ample`, and workers with `plenty` and a Phi that equals the highest within their
+/// error. Among equals, the one with the least `line`; ties go round-robin.
 ///
-/// Headroom by expected lengths is not known to a request. Whoever follows it to the last block sends the requests of
-/// a second to one instance, because somebody has just ended there, and each waits behind the prompt of the one before.
+/// A request does not know about headroom by expected lengths. If every request follows it to the last block, one
+/// instance gets all requests of a second, because a request has just ended there. Each then waits behind the prompt of
+/// the one before.
 ///
-/// When to use: workers that decode and prefill, by the smaller of Phi_T and Phi_S. A good error is the root of the sum
-/// of the squares of the blocks that its requests are expected to hold in the end, prompts included, divided by the
-/// worker's blocks: what exponential lengths deviate by. Where workers are of unlike speed, an error of 0 and an
-/// `ample` that nobody has: a slow one with nothing in line is no equal.
+/// When to use: workers that decode and prefill, by the smaller of Phi_T and Phi_S. A good `error` is the deviation of
+/// exponential lengths. It is the root of the sum of squares of the expected final blocks of its requests, prompts
+/// included, over the worker's blocks. If workers differ in speed, use an error of 0 and an `ample` that no worker
+/// reaches. A slow worker with an empty `line` is not an equal.
 ///
 /// O(workers), no allocation. `nowhere` for an empty range.
 /// Source: ours.
 struct least_in_line {
-  double plenty = 0.5;    ///< Less Phi than this is compared as it is.
-  double ample = 0.75;    ///< As much as this is not compared at all.
-  highest_phi highest{};  ///< Chooses then.
-  turn ties{};            ///< Whose turn it is, while there is plenty.
+  double plenty = 0.5;    ///< Below this, only the highest Phi counts.
+  double ample = 0.75;    ///< From this on, Phi is not compared.
+  highest_phi highest{};  ///< Chooses below `plenty`.
+  turn ties{};            ///< Round-robin position for ties, from `plenty` on.
 
-  /// The index of the chosen worker. Moves a turn on.
+  /// The index of the chosen worker. Advances a round-robin position.
   template <instance_views V>
     requires shows_phi<view_t<V>> && shows_requests<view_t<V>> && shows_line<view_t<V>>
   [[nodiscard]] constexpr std::size_t operator()(const V& workers) noexcept {
@@ -50,7 +51,7 @@ struct least_in_line {
         0, workers.size(), [&](std::size_t i) noexcept { return static_cast<double>(workers[i].line); },
         [&](std::size_t i) noexcept { return is_equal(workers[i], most); });
   }
-  /// The highest Phi of these; of none, minus infinity. O(workers).
+  /// The highest Phi of these workers; minus infinity if there is none. O(workers).
   template <instance_views V>
     requires shows_phi<view_t<V>>
   [[nodiscard]] static constexpr double most_of(const V& workers) noexcept {

@@ -11,27 +11,28 @@
 TESSERA_NAMESPACE_BEGIN
 namespace placement {
 
-/// The instance that holds the least KV, device and host together; then the one with fewer requests; then in turn.
+/// The instance that holds the least KV, device and host together. Ties go to the one with fewer requests, then
+/// round-robin.
 ///
-/// It does not see who waits: a request that has no blocks yet counts for nothing but at a tie. While queues grow,
-/// instances that all hold as much as they can differ by what they have just freed, whatever their queues are, and
-/// arrivals herd. `least_load` counts what those who wait need.
+/// It does not see waiting requests: without blocks, a request counts only in ties. While queues grow, full instances
+/// differ only by what they have just freed, not by their queues. So arrivals herd. `least_load` counts what waiting
+/// requests need.
 ///
 /// When to use: the baseline placement of PASCAL's evaluation for FCFS and round-robin, below saturation.
-/// Holds whose turn it is among equals: one value per router. O(instances), no allocation. `nowhere` for an empty
+/// Holds the round-robin position for ties: one value per router. O(instances), no allocation. `nowhere` for an empty
 /// range.
 struct least_kv {
-  turn ties{};  ///< Whose turn it is.
+  turn ties{};  ///< Round-robin position for ties.
 
-  /// The index of the chosen instance. Moves the turn on.
+  /// The index of the chosen instance. Advances the round-robin position.
   template <instance_views V>
     requires shows_kv_held<view_t<V>> && shows_requests<view_t<V>>
   [[nodiscard]] constexpr std::size_t operator()(const V& instances) noexcept {
     return ties.least(0, instances.size(), by(instances));
   }
 
-  /// The first `best.size()` by that order, for a request whose first choice may refuse it: indices into `best`, and
-  /// how many there are. The turn moves on as for one. One pass.
+  /// Writes the indices of the first `best.size()` by that order into `best`, for requests that the first choice may
+  /// refuse. Returns how many there are. Advances the round-robin position as for one choice. One pass.
   template <instance_views V>
     requires shows_kv_held<view_t<V>> && shows_requests<view_t<V>>
   constexpr std::size_t rank(const V& instances, std::span<std::uint32_t> best) noexcept {

@@ -11,23 +11,23 @@
 TESSERA_NAMESPACE_BEGIN
 namespace placement {
 
-/// The instance with the least KV that its requests hold, or need and do not hold yet; then the one with fewer
-/// requests; then in turn. Unlike `least_kv` it sees who waits, so queues grow alike on instances that are full.
+/// The instance with the least KV that its requests hold or still need. Ties go to the one with fewer requests, then
+/// round-robin. Unlike `least_kv` it sees waiting requests, so queues grow alike on full instances.
 /// When to use: one kind of instance, at any load.
-/// Holds whose turn it is among equals: one value per router. O(instances), no allocation. `nowhere` for an empty
+/// Holds the round-robin position for ties: one value per router. O(instances), no allocation. `nowhere` for an empty
 /// range.
 struct least_load {
-  turn ties{};  ///< Whose turn it is.
+  turn ties{};  ///< Round-robin position for ties.
 
-  /// The index of the chosen instance. Moves the turn on.
+  /// The index of the chosen instance. Advances the round-robin position.
   template <instance_views V>
     requires shows_kv_held<view_t<V>> && shows_waiting_blocks<view_t<V>> && shows_requests<view_t<V>>
   [[nodiscard]] constexpr std::size_t operator()(const V& instances) noexcept {
     return ties.least(0, instances.size(), by(instances));
   }
 
-  /// The first `best.size()` by that order, for a request whose first choice may refuse it: indices into `best`, and
-  /// how many there are. The turn moves on as for one. One pass.
+  /// Writes the indices of the first `best.size()` by that order into `best`, for requests that the first choice may
+  /// refuse. Returns how many there are. Advances the round-robin position as for one choice. One pass.
   template <instance_views V>
     requires shows_kv_held<view_t<V>> && shows_waiting_blocks<view_t<V>> && shows_requests<view_t<V>>
   constexpr std::size_t rank(const V& instances, std::span<std::uint32_t> best) noexcept {

@@ -12,32 +12,31 @@
 TESSERA_NAMESPACE_BEGIN
 namespace placement {
 
-/// The instance where the product of the tokens that the request would make it compute and of its batch size is the
-/// least; of equal products the one with fewer tokens to compute, then with fewer requests, then in turn.
+/// The instance with the least product of two numbers: the tokens that it would compute for the request, and its batch
+/// size. Equal products: fewer tokens to compute, then fewer requests, then round-robin.
 ///
-/// A product needs no weight: whatever each factor is scaled by, the order is the same. Where the batch is empty it is
-/// 0, so an idle instance is preferred to one that has the prefix; of several idle ones it is that which has most of
-/// it.
+/// A product needs no weight: scaling a factor does not change the order. With an empty batch it is 0, so an idle
+/// instance is preferred to one that has the prefix. Among idle ones, the one with most of the prefix is chosen.
 ///
-/// When to use: prompts share prefixes, and nobody is to tune how much that is worth against an even load.
-/// Source: LMetric (arXiv 2603.15202). The tie-breaks, which it leaves open, are ours. A router that knows how much of
-/// other prompts an instance has yet to compute may add that to `new_prefill_tokens`.
-/// Holds whose turn it is among equals: one value per router. O(instances), no allocation. `nowhere` for an empty
+/// When to use: prompts share prefixes, and the worth of a cached prefix against an even load is not to be tuned.
+/// Source: LMetric (arXiv 2603.15202). The tie-breaks, which it leaves open, are ours. A router that knows an
+/// instance's pending prefill tokens of other prompts may add them to `new_prefill_tokens`.
+/// Holds the round-robin position for ties: one value per router. O(instances), no allocation. `nowhere` for an empty
 /// range.
 struct lmetric {
-  /// It looks at what each instance has of the request at hand, which costs the caller O(blocks of that) to tell.
+  /// It reads what each instance has cached of the request. Finding that out costs the caller O(blocks of the request).
   static constexpr bool reads_prefixes = true;
 
-  turn ties{};  ///< Whose turn it is.
+  turn ties{};  ///< Round-robin position for ties.
 
-  /// The index of the chosen instance. Moves the turn on.
+  /// The index of the chosen instance. Advances the round-robin position.
   template <instance_views V>
     requires shows_new_prefill<view_t<V>> && shows_requests<view_t<V>>
   [[nodiscard]] constexpr std::size_t operator()(const V& instances) noexcept {
     return ties.least(0, instances.size(), [&](std::size_t i) noexcept {
       const std::int64_t fresh = tokens{instances[i].new_prefill_tokens}.count();
       const std::size_t batch{instances[i].requests};
-      // Nobody has a product of 64 bits, but reports may say so.
+      // No real product has 64 bits, but reports may say so.
       constexpr std::int64_t most = std::numeric_limits<std::int64_t>::max();
       const bool fits = batch == 0 || fresh <= most / static_cast<std::int64_t>(std::min(batch, std::size_t{1} << 62U));
       return std::tuple{fits ? fresh * static_cast<std::int64_t>(batch) : most, fresh, batch};

@@ -14,20 +14,21 @@ concept shows_capacity = requires(const View& v) {
   { v.capacity } -> std::convertible_to<blocks>;
 };
 
-/// Where a request goes on: where it is while its instance has freeness, the part of its memory that nobody holds or
-/// waits for; otherwise where there would be the most with it, if that is more by `gain` than its instance has now.
+/// Chooses the instance on which a request continues. Freeness is the part of an instance's memory that is neither held
+/// nor waited for. The request stays while its instance has a freeness of at least `below`. Otherwise it goes to the
+/// instance with the most freeness after the move, if that exceeds its present instance's by `gain`.
 ///
-/// So of the two instances the less free one is better off after each move, and while loads stand still no sequence of
-/// moves comes back to where it began. Ties: in turn.
+/// So after each move the less free of the two instances is better off. While loads stand still, no sequence of moves
+/// returns to its start. Ties go round-robin.
 ///
 /// When to use: as `migrate_when_tight`, for instances of different sizes, which `kv_held` cannot compare.
-/// Source: the freeness is Phasor's space-bound one (section 3.1), but for what is stranded: that comes and goes with a
-/// few blocks, and requests would with it. The rule is ours.
-/// Holds whose turn it is among equals: one value per router. O(instances), no allocation.
+/// Source: the freeness is Phasor's space-bound one (section 3.1) without the stranded part. That part comes and goes
+/// with a few blocks, and requests would move with it. The rule is ours.
+/// Holds the round-robin position for ties: one value per router. O(instances), no allocation.
 struct migrate_to_headroom {
   double below = 0.168;  ///< An instance with at least this freeness keeps what it has. Phasor's theta_frag.
   double gain = 0.1;     ///< Above 0.
-  turn ties{};           ///< Whose turn it is among the instances that it could move to.
+  turn ties{};           ///< Round-robin position among possible targets.
 
   /// @param current the instance it is on.
   /// @param moves blocks that it needs on another instance.
@@ -50,7 +51,7 @@ struct migrate_to_headroom {
         0, instances.size(), [&](std::size_t i) noexcept { return -with_it(i); },
         [&](std::size_t i) noexcept { return i != current && blocks{instances[i].capacity} > blocks{}; });
     if (best == nowhere || with_it(best) < here + gain) return current;
-    ties = next;  // to stay takes no turn
+    ties = next;  // staying does not advance the position
     return best;
   }
 };

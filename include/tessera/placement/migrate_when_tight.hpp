@@ -7,23 +7,24 @@
 TESSERA_NAMESPACE_BEGIN
 namespace placement {
 
-/// Where a request goes on after its phase change: where it is while there is `headroom` to spare; otherwise where the
-/// least KV is held, device and host together, if that is less than what its own instance would be left with.
+/// Chooses the instance on which a request continues after its phase change. It stays while there is `headroom` to
+/// spare. Otherwise it goes to the instance with the least KV, device and host together, if its own instance would be
+/// left with more.
 ///
-/// Counts memory where PASCAL's Algorithm 2 counts requests, so the instance with the fewest reasoning requests does
-/// not collect all the answers, and whoever moves leaves both instances more alike than they were. Ties: it stays; then
-/// in turn.
+/// It counts memory where PASCAL's Algorithm 2 counts requests. So the instance with the fewest reasoning requests does
+/// not collect all answers, and each move makes the two instances more alike. Ties: the request stays; otherwise
+/// round-robin.
 ///
-/// When to use: with `pascal_paced`, or whenever a move should be the exception.
-/// Holds whose turn it is among equals: one value per router. O(instances), no allocation.
+/// When to use: with `pascal_paced`, or if moves should be rare.
+/// Holds the round-robin position for ties: one value per router. O(instances), no allocation.
 struct migrate_when_tight {
-  /// Blocks that must be free besides those of its next token for it to stay without a look around. A good value is one
-  /// quantum.
+  /// Blocks that must be free, besides those of its next token, for the request to stay without a comparison. A good
+  /// value is one quantum.
   blocks headroom{};
-  turn ties{};  ///< Whose turn it is among the instances that it could move to.
+  turn ties{};  ///< Round-robin position among possible targets.
 
   /// @param current the instance it is on.
-  /// @param grows blocks that it will take next where it is.
+  /// @param grows blocks that it takes next if it stays.
   /// @param moves blocks that it needs on another instance.
   template <instance_views V>
     requires shows_kv_held<view_t<V>> && shows_free_blocks<view_t<V>>
@@ -37,7 +38,7 @@ struct migrate_when_tight {
         0, instances.size(), [&](std::size_t i) noexcept { return blocks{instances[i].kv_held}; },
         [current](std::size_t i) noexcept { return i != current; });
     if (best == nowhere || instances[best].kv_held >= instances[current].kv_held - moves) return current;
-    ties = next;  // to stay takes no turn
+    ties = next;  // staying does not advance the position
     return best;
   }
 };

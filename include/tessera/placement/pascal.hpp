@@ -10,9 +10,9 @@
 /// @file
 /// PASCAL's instance-level scheduler (section IV-B): where a request reasons, and where it answers.
 ///
-/// Functions of the views, and of whose turn it is among equals: one value per router. O(instances), no allocation.
-/// Ties, which the paper leaves open: fewer requests in total, then in turn. Requests on their way to an instance count
-/// as already there.
+/// Functions of the views, and of a round-robin position for ties: one value per router. O(instances), no allocation.
+/// The paper leaves ties open: here fewer requests in total, then round-robin. Requests on their way to an instance
+/// count as already there.
 
 TESSERA_NAMESPACE_BEGIN
 namespace placement {
@@ -24,11 +24,11 @@ concept pascal_view =
 
 namespace detail {
 
-/// Which instances are candidates: I, all of them, or E, those whose answering requests all meet their SLO.
+/// The candidate instances: I, all of them, or E, those on which all answering requests meet their SLO.
 enum class candidates : bool { all, meeting_slo };
 
-/// argmin over the candidates, ties by requests, then in turn; `nowhere` if there is none. The key of each candidate is
-/// read once, its number of requests at ties alone.
+/// argmin over the candidates, ties by requests, then round-robin; `nowhere` if there is none. The key of each
+/// candidate is read once, its number of requests only at ties.
 template <class V, class Key>
 [[nodiscard]] std::size_t argmin(const V& instances, turn& ties, candidates which, Key key) noexcept {
   std::size_t best = nowhere;
@@ -53,19 +53,19 @@ template <class V, class Key>
 
 }  // namespace detail
 
-/// Algorithm 1: the instance for a new request is the one with the least KV (m_i, device and host) among those whose
-/// answers meet their SLO; among all if there is none.
+/// Algorithm 1, for a new request. Among the instances on which all answers meet their SLO, the one with the least KV
+/// (m_i, device and host). Among all instances if there is none.
 ///
-/// The paper does not say whether m_i has the KV that a waiting request needs and does not hold yet. Without it an
-/// instance that is full looks no worse the longer its queue is, and arrivals herd: so it counts, where views show it.
+/// The paper does not say whether m_i includes the KV that a waiting request needs and does not hold yet. Without it, a
+/// full instance looks no worse the longer its queue is, and arrivals herd. So it counts, if views show it.
 struct pascal_arrival {
-  /// It looks at how many requests reason and how many answer, which costs the caller O(requests) to tell.
+  /// It reads the numbers of reasoning and of answering requests. Counting them costs the caller O(requests).
   static constexpr bool reads_phases = true;
 
-  bool counts_waiting = true;  ///< m_i has what waiting requests need; false: only what is held.
-  turn ties{};                 ///< Whose turn it is.
+  bool counts_waiting = true;  ///< m_i includes what waiting requests need; false: only what is held.
+  turn ties{};                 ///< Round-robin position for ties.
 
-  /// The index of the chosen instance. Moves the turn on.
+  /// The index of the chosen instance. Advances the round-robin position.
   template <instance_views V>
     requires pascal_view<view_t<V>>
   [[nodiscard]] std::size_t operator()(const V& instances) noexcept {
@@ -81,16 +81,16 @@ struct pascal_arrival {
   }
 };
 
-/// Algorithm 2: the instance for a request that begins to answer is the one with the fewest reasoning requests (r_i)
-/// among those whose answers meet their SLO; if there is none, the one with the smallest r_i + a_i among all, a_i being
+/// Algorithm 2, for a request that begins to answer. Among the instances on which all answers meet their SLO, the one
+/// with the fewest reasoning requests (r_i). If there is none, the one with the smallest r_i + a_i among all. A_i are
 /// the answering requests that have not used up their first quantum.
 struct pascal_phase_change {
-  /// It looks at how many requests reason and how many answer, which costs the caller O(requests) to tell.
+  /// It reads the numbers of reasoning and of answering requests. Counting them costs the caller O(requests).
   static constexpr bool reads_phases = true;
 
-  turn ties{};  ///< Whose turn it is.
+  turn ties{};  ///< Round-robin position for ties.
 
-  /// The index of the chosen instance. Moves the turn on.
+  /// The index of the chosen instance. Advances the round-robin position.
   template <instance_views V>
     requires pascal_view<view_t<V>>
   [[nodiscard]] std::size_t operator()(const V& instances) noexcept {
@@ -104,7 +104,7 @@ struct pascal_phase_change {
   }
 };
 
-/// Where a request goes on after its phase change: nowhere else. The baselines of PASCAL's evaluation.
+/// A request stays where it is after its phase change. The baselines of PASCAL's evaluation.
 struct stay {
   /// `current`.
   template <instance_views V>
@@ -114,14 +114,14 @@ struct stay {
   }
 };
 
-/// Where a request goes on after its phase change: where Algorithm 2 says.
+/// A request moves after its phase change as Algorithm 2 says.
 struct pascal_migrate_always {
-  /// It looks at how many requests reason and how many answer, which costs the caller O(requests) to tell.
+  /// It reads the numbers of reasoning and of answering requests. Counting them costs the caller O(requests).
   static constexpr bool reads_phases = true;
 
   pascal_phase_change recommended{};  ///< Algorithm 2.
 
-  /// The index of the chosen instance. Moves the turn on.
+  /// The index of the chosen instance. Advances the round-robin position.
   template <instance_views V>
     requires pascal_view<view_t<V>>
   [[nodiscard]] std::size_t operator()(const V& instances, std::size_t /*current*/, blocks /*grows*/,
@@ -130,20 +130,20 @@ struct pascal_migrate_always {
   }
 };
 
-/// Adaptive migration (section IV-B, figure 7): where Algorithm 2 says, unless the request has the memory it needs
-/// where it is and would not have it there.
+/// Adaptive migration (section IV-B, figure 7): as Algorithm 2 says, unless the request has enough memory where it is
+/// and would lack it there.
 struct pascal_migrate_adaptively {
-  /// It looks at how many requests reason and how many answer, which costs the caller O(requests) to tell.
+  /// It reads the numbers of reasoning and of answering requests. Counting them costs the caller O(requests).
   static constexpr bool reads_phases = true;
 
-  /// Blocks that it needs besides those of its next token, here as there: room for the answer that is to come. With 0
-  /// an instance whose last block is free counts as roomy, and an answer that stays there loses its blocks at the next
-  /// arrival. A good value is one quantum.
+  /// Blocks that it needs besides those of its next token, on either instance: room for the answer to come. With 0, an
+  /// instance with one free block counts as roomy, and an answer that stays there loses its blocks at the next arrival.
+  /// A good value is one quantum.
   blocks headroom{};
   pascal_phase_change recommended{};  ///< Algorithm 2.
 
   /// @param current the instance it is on.
-  /// @param grows blocks that it will take next where it is.
+  /// @param grows blocks that it takes next if it stays.
   /// @param moves blocks that it needs on another instance.
   template <instance_views V>
     requires pascal_view<view_t<V>>

@@ -7,24 +7,23 @@
 TESSERA_NAMESPACE_BEGIN
 namespace placement {
 
-/// What the prefill queue of one worker is worth: its load, in its own terms. Workers of different kinds may share a
-/// pool.
+/// The properties of one worker's prefill queue, in its own units. Workers of different kinds may share a pool.
 struct prefill_worker {
-  headroom::prefill_cost cost{};      ///< What a prefill takes on it.
+  headroom::prefill_cost cost{};      ///< Prefill cost on the worker.
   headroom::prefill_budget budget{};  ///< What it can compute within the TTFT.
 };
 
-/// Phasor's micro scale as one object: routes each request to the prefill worker with the highest Phi_T and keeps the
-/// Phi_T of every worker up to date from what joins, progresses and leaves.
+/// Phasor's micro scale as one object. It routes each request to the prefill worker with the highest Phi_T. It keeps
+/// the Phi_T of every worker up to date as requests join, progress and leave.
 ///
 /// `route` and every change are O(log workers), whatever the lengths of the queues; nothing allocates. The queues
-/// themselves are the engine's. A worker that is closed takes no new requests, but what it has may still progress and
-/// leave: so a worker changes its role without losing count.
+/// themselves are the engine's. A closed worker takes no new requests, but its requests may still progress and leave.
+/// So a worker can change its role without losing count.
 ///
 /// Source: Phasor, algorithm 1, lines 2 to 5, and appendix B.4.
 class phasor_router {
  public:
-  using limits = phi_index::limits;  ///< How many workers there may be.
+  using limits = phi_index::limits;  ///< The number of workers.
 
   /// Bytes that an object with these limits takes from its arena, alignment included.
   [[nodiscard]] static constexpr std::size_t required_bytes(const limits& l) noexcept {
@@ -34,14 +33,14 @@ class phasor_router {
   /// No worker is open. O(workers).
   phasor_router(arena& memory, const limits& l) noexcept : entries_{memory.take<entry>(l.workers)}, index_{memory, l} {}
 
-  /// A worker joins the pool, with what it is; its queue is kept. Requires `id < workers()`, a budget above 0.
+  /// Adds a worker with its properties to the pool; its queue is kept. Requires `id < workers()`, a budget above 0.
   void open(std::size_t id, const prefill_worker& worker) noexcept {
     TESSERA_ASSERT(id < index_.workers(), "no such worker");
     TESSERA_ASSERT(worker.budget.flops() > 0, "a worker has a budget");
     entries_[id].worker = worker;
     index_.set(id, phi_of(entries_[id]), entries_[id].load.requests());
   }
-  /// A worker leaves the pool: it is not routed to any more.
+  /// Removes a worker from the pool: no more requests are routed to it.
   void close(std::size_t id) noexcept { index_.remove(id); }
 
   /// The worker that the next request goes to; `nowhere` if none is open. O(log workers).
@@ -54,17 +53,17 @@ class phasor_router {
     return id;
   }
 
-  /// As the members of `headroom::prefill_load`, of worker `id`.
+  /// As the members of `headroom::prefill_load`, for worker `id`.
   void join(std::size_t id, tokens prompt, tokens computed = {}) noexcept {
     at(id).load.join(prompt, computed);
     update(id);
   }
-  /// A request has left worker `id`, of whose `prompt` tokens so many were `computed`. O(log workers).
+  /// A request has left worker `id`, with `computed` of its `prompt` tokens computed. O(log workers).
   void leave(std::size_t id, tokens prompt, tokens computed = {}) noexcept {
     at(id).load.leave(prompt, computed);
     update(id);
   }
-  /// A prefill on worker `id` has got from one number of computed tokens to another. O(log workers).
+  /// A prefill on worker `id` went from `from` to `to` computed tokens. O(log workers).
   void advance(std::size_t id, tokens from, tokens to) noexcept {
     at(id).load.advance(from, to);
     update(id);

@@ -12,10 +12,10 @@
 
 /// @file
 /// Micro-scale routing of Phasor (algorithm 1, line 3): a request goes to the worker with the highest freeness.
-/// Negative freeness is overload and is compared like any other: the least overloaded worker gets the request, none is
+/// Negative freeness is overload and is compared like any other. The least overloaded worker gets the request; none is
 /// refused.
 ///
-/// Two forms of one rule. `highest_phi` looks at all views, for routers that get a fresh snapshot of every worker;
+/// Two forms of one rule. `highest_phi` reads all views, for routers that get a fresh snapshot of every worker.
 /// `phi_index` is told of one change at a time and always knows the answer.
 
 TESSERA_NAMESPACE_BEGIN
@@ -36,19 +36,19 @@ namespace detail {
 
 }  // namespace detail
 
-/// The worker with the highest Phi; then the one with fewer requests; then in turn.
+/// The worker with the highest Phi. Ties go to the one with fewer requests, then round-robin.
 /// When to use: prefill workers, by time-bound freeness; decode workers, by space-bound freeness.
-/// Holds whose turn it is among equals: one value per router and pool. O(workers), no allocation. `nowhere` for an
+/// Holds the round-robin position for ties: one value per router and pool. O(workers), no allocation. `nowhere` for an
 /// empty range.
 struct highest_phi {
-  turn ties{};  ///< Whose turn it is.
+  turn ties{};  ///< Round-robin position for ties.
 
-  /// The index of the chosen worker. Moves the turn on.
+  /// The index of the chosen worker. Advances the round-robin position.
   template <instance_views V>
     requires shows_phi<view_t<V>> && shows_requests<view_t<V>>
   [[nodiscard]] constexpr std::size_t operator()(const V& workers) noexcept {
     const std::size_t n = workers.size();
-    // First the highest Phi, as four independent maxima, for one chain of comparisons would wait for itself. NaN loses
+    // First the highest Phi, as four independent maxima: one chain of comparisons would wait for itself. NaN loses
     // every comparison.
     constexpr double least = -std::numeric_limits<double>::infinity();
     const auto higher = [](double phi, double than) { return phi > than ? phi : than; };
@@ -62,7 +62,7 @@ struct highest_phi {
     }
     for (; i != n; ++i) a = higher(workers[i].phi, a);
     const double highest = higher(higher(a, b), higher(c, d));
-    // Then who has it.
+    // Then the workers that have it.
     return ties.least(
         0, n, [&](std::size_t k) noexcept { return std::size_t{workers[k].requests}; },
         [&](std::size_t k) noexcept {
@@ -70,8 +70,8 @@ struct highest_phi {
         });
   }
 
-  /// The first `best.size()` by that order, for a request whose first choice may refuse it: indices into `best`, and
-  /// how many there are. The turn moves on as for one. One pass.
+  /// Writes the indices of the first `best.size()` by that order into `best`, for requests that the first choice may
+  /// refuse. Returns how many there are. Advances the round-robin position as for one choice. One pass.
   template <instance_views V>
     requires shows_phi<view_t<V>> && shows_requests<view_t<V>>
   constexpr std::size_t rank(const V& workers, std::span<std::uint32_t> best) noexcept {
@@ -81,15 +81,15 @@ struct highest_phi {
   }
 };
 
-/// The worker with the highest Phi among those of a pool, kept up to date: a tournament whose leaves are the workers
-/// and whose inner nodes are the winners of their children. Same order as `highest_phi`, the turn included.
+/// The worker with the highest Phi of a pool, kept up to date: a tournament tree with workers as leaves. Each inner
+/// node is the winner of its children. Same order as `highest_phi`, including round-robin ties.
 ///
-/// `best` and `choose` O(log workers), and O(1) if the worker with the lowest id of the best is not before the turn;
-/// `set`, `remove` O(log workers), always exactly one path from a leaf to the root; nothing allocates. About 28 bytes a
-/// worker.
+/// `best` and `choose` are O(log workers), and O(1) if the best worker with the lowest id is not before the round-robin
+/// position. `set` and `remove` are O(log workers), always exactly one path from a leaf to the root. Nothing allocates.
+/// About 28 bytes a worker.
 class phi_index {
  public:
-  /// What there must be room for; fixed at construction.
+  /// Capacities; fixed at construction.
   struct limits {
     std::size_t workers = 0;  ///< Ids are below this. At least 1, at most 2^31.
   };
@@ -117,7 +117,7 @@ class phi_index {
   /// Whether the worker is in the pool. O(1).
   [[nodiscard]] bool contains(std::size_t worker) const noexcept { return worker < workers_ && keys_[worker].present; }
 
-  /// A worker joins the pool, or has changed. Requires `worker < workers()` and that `phi` is not NaN.
+  /// Adds a worker to the pool, or changes it. Requires `worker < workers()` and that `phi` is not NaN.
   void set(std::size_t worker, double phi, std::size_t requests) noexcept {
     TESSERA_ASSERT(worker < workers_, "no such worker");
     TESSERA_ASSERT(phi == phi, "a freeness is a number");
@@ -125,7 +125,7 @@ class phi_index {
     keys_[worker] = {phi, requests, true};
     replay(worker);
   }
-  /// A worker leaves the pool. Nothing happens if it is not in it. Requires `worker < workers()`.
+  /// Removes a worker from the pool. Nothing happens if it is not in it. Requires `worker < workers()`.
   void remove(std::size_t worker) noexcept {
     TESSERA_ASSERT(worker < workers_, "no such worker");
     if (!keys_[worker].present) return;
@@ -134,7 +134,8 @@ class phi_index {
     replay(worker);
   }
 
-  /// Where the next request goes: the highest Phi, then fewer requests, then in turn; `nowhere` in an empty pool.
+  /// The worker for the next request: the highest Phi, then fewer requests, then round-robin; `nowhere` in an empty
+  /// pool.
   [[nodiscard]] std::size_t best() const noexcept {
     const std::uint32_t first = leaves_ == 1 ? contender(0) : winners_[1];
     if (first == none) return nowhere;
@@ -143,7 +144,7 @@ class phi_index {
     const std::uint32_t later = best_from(from);
     return later != none && ties(later, first) ? later : first;
   }
-  /// The same, and moves the turn on: the request goes there.
+  /// The same, and advances the round-robin position: the request goes there.
   std::size_t choose() noexcept { return ties_.chose(best()); }
   /// Phi of a worker of the pool. Requires `contains(worker)`.
   [[nodiscard]] double phi(std::size_t worker) const noexcept {
@@ -166,7 +167,7 @@ class phi_index {
     return leaves;
   }
 
-  /// The worker at a leaf, if it takes part.
+  /// The worker at a leaf, if it is in the pool.
   [[nodiscard]] std::uint32_t contender(std::size_t leaf) const noexcept {
     return leaf < workers_ && keys_[leaf].present ? static_cast<std::uint32_t>(leaf) : none;
   }
@@ -182,8 +183,8 @@ class phi_index {
   [[nodiscard]] bool ties(std::uint32_t a, std::uint32_t b) const noexcept {
     return keys_[a].phi == keys_[b].phi && keys_[a].requests == keys_[b].requests;
   }
-  /// The winner of the workers from this one on, which is not 0: on the way from its leaf to the root, what lies to the
-  /// right of the path. Requires `worker < workers()`.
+  /// The winner among the workers from this one on, which is not 0. These are the subtrees to the right of the path
+  /// from its leaf to the root. Requires `worker < workers()`.
   [[nodiscard]] std::uint32_t best_from(std::size_t worker) const noexcept {
     std::uint32_t winner = contender(worker);
     if (worker % 2 == 0) winner = winner_of(winner, contender(worker + 1));

@@ -6,9 +6,10 @@
 TESSERA_NAMESPACE_BEGIN
 namespace placement {
 
-/// Of two different instances at random the one with fewer live requests; the first drawn if they are equal.
-/// When to use: what is known of the instances is old, or too much to look at: routers that know the same do not all
-/// send to the one instance that looked best.
+/// Draws two different instances at random and takes the one with fewer live requests; the first drawn if they are
+/// equal.
+/// When to use: the reports are old, or there are too many to read. Routers with the same reports do not all send to
+/// the instance that looked best.
 /// Source: Mitzenmacher, The power of two choices in randomized load balancing.
 /// Holds the state of the generator: one value per router, each with a seed of its own. O(1), no allocation. `nowhere`
 /// for an empty range.
@@ -28,7 +29,7 @@ struct power_of_two {
   }
 
  private:
-  /// A range of which nothing matters but its size.
+  /// A range with a size and no content.
   struct all_but_one {
     std::size_t n;
     constexpr int operator[](std::size_t) const noexcept { return 0; }

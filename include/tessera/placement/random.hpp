@@ -9,9 +9,8 @@
 TESSERA_NAMESPACE_BEGIN
 namespace placement {
 
-/// Any instance, each as likely as the others, whatever they hold. The same seed gives the same choices on every
-/// machine (SplitMix64).
-/// When to use: as a baseline, and for routers that cannot agree on whose turn it is.
+/// A uniformly random instance. The same seed gives the same choices on every machine (SplitMix64).
+/// When to use: as a baseline, and for routers that cannot share a round-robin position.
 /// Holds the state of the generator: one value per router, each with a seed of its own. O(1), no allocation. `nowhere`
 /// for an empty range; then nothing is drawn.
 struct random {

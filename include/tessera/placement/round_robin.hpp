@@ -7,13 +7,13 @@ TESSERA_NAMESPACE_BEGIN
 namespace placement {
 
 /// The instances one after the other, whatever they hold.
-/// When to use: as a baseline; requests that are alike on instances that are alike.
-/// Holds the next turn: one value per router. O(1), no allocation. `nowhere` for an empty range. When the number of
-/// instances changes the turn goes on from where it was, from the first if that instance is gone.
+/// When to use: as a baseline, for similar requests on equal instances.
+/// Holds the next position: one value per router. O(1), no allocation. `nowhere` for an empty range. If the number of
+/// instances changes, it continues from its position, or from the first instance if that one is gone.
 struct round_robin {
-  std::size_t next = 0;  ///< Whose turn it is.
+  std::size_t next = 0;  ///< The next position.
 
-  /// The index of the chosen instance. Advances the turn.
+  /// The index of the chosen instance. Advances the position.
   template <instance_views V>
   [[nodiscard]] constexpr std::size_t operator()(const V& instances) noexcept {
     const std::size_t n = instances.size();

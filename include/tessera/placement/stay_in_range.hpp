@@ -10,23 +10,23 @@
 TESSERA_NAMESPACE_BEGIN
 namespace placement {
 
-/// `from`, `to`: the instance serves requests whose KV has at least `from` blocks and fewer than `to`.
+/// `from`, `to`: the instance serves requests with at least `from` and fewer than `to` KV blocks.
 template <class View>
 concept shows_range = requires(const View& v) {
   { v.from } -> std::convertible_to<blocks>;
   { v.to } -> std::convertible_to<blocks>;
 };
 
-/// Where a request goes on in a cluster of stages by length: where it is while its length is below the end of its
-/// instance's range; then where the least KV is held among the instances whose range has it, in turn among equals.
-/// Where there is none it stays. It never goes back to a shorter stage.
+/// Chooses the instance on which a request continues in a cluster of stages by length. It stays while its length is
+/// below the end of its instance's range. Then it goes to the instance with the least KV among those with its length in
+/// their range; ties go round-robin. If there is none, it stays. It never goes back to a shorter stage.
 ///
-/// When to use: a router that sees lengths decides for all instances; where instances trade among themselves, that is
+/// When to use: a router that knows lengths decides for all instances. If instances trade among themselves, use
 /// `cascade_instance`.
-/// Source: CascadeInfer, section 3.1; whom of the next stage it goes to is decided there by a market (section 4.4).
-/// Holds whose turn it is among equals: one value per router. O(instances), no allocation.
+/// Source: CascadeInfer, section 3.1. There a market chooses the instance of the next stage (section 4.4). Holds the
+/// round-robin position for ties: one value per router. O(instances), no allocation.
 struct stay_in_range {
-  turn ties{};  ///< Whose turn it is among the instances that it could move to.
+  turn ties{};  ///< Round-robin position among possible targets.
 
   /// @param current the instance it is on.
   /// @param moves blocks that it needs on another instance: its length.

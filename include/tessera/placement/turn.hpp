@@ -12,32 +12,32 @@
 TESSERA_NAMESPACE_BEGIN
 namespace placement {
 
-/// Whose turn it is among equals. Where nothing else decides, policies choose the first of the best from `next` on, and
-/// from 0 after the last; then `next` is the one after the chosen. So those that tie again and again are chosen in
-/// turn, each as often as the others; a cluster with little to do does not send everything to its first instance.
+/// The round-robin position for ties. Policies choose the first of the best from `next` on, and from 0 after the last.
+/// Then `next` moves behind the chosen one. So instances that tie repeatedly are chosen equally often, and a cluster
+/// with little load does not send everything to its first instance.
 ///
-/// Policies have one each. Choose from different sets, such as a prefill and a decode pool, with a policy object for
-/// each: what is chosen for one set would otherwise begin the turn of the other anew.
+/// Each policy has one. To choose from different sets, such as a prefill and a decode pool, use a policy object for
+/// each. Otherwise a choice in one set would restart the position in the other.
 struct turn {
-  std::size_t next = 0;  ///< Looked at first.
+  std::size_t next = 0;  ///< The first to be looked at.
 
-  /// Where a look at [first, last) begins.
+  /// The position at which a search of [first, last) begins.
   [[nodiscard]] constexpr std::size_t begin(std::size_t first, std::size_t last) const noexcept {
     return first <= next && next < last ? next : first;
   }
-  /// `i` was chosen, or none was. Returns it.
+  /// Records that `i` was chosen; `nowhere`: none was. Returns `i`.
   constexpr std::size_t chose(std::size_t i) noexcept {
     if (i != nowhere) next = i + 1;
     return i;
   }
 
-  /// Of [first, last) the first, in turn, than whose `key(i)` none is less; `nowhere` of none. Moves the turn on.
-  /// O(last - first), one key each: a value that can be default-constructed.
+  /// Returns the instance of [first, last) with the smallest `key(i)`; ties go round-robin. `nowhere` if the range is
+  /// empty. Advances the position. O(last - first), one key each: a value that can be default-constructed.
   template <class Key>
   constexpr std::size_t least(std::size_t first, std::size_t last, Key key) noexcept {
     return least(first, last, key, [](std::size_t) noexcept { return true; });
   }
-  /// The same of those that `may(i)`.
+  /// The same, among the instances with `may(i)`.
   template <class Key, class May>
   constexpr std::size_t least(std::size_t first, std::size_t last, Key key, May may) noexcept {
     TESSERA_ASSERT(first <= last, "a range");
@@ -59,16 +59,16 @@ struct turn {
     return chose(chosen);
   }
 
-  /// The first `best.size()` of [first, last) by their keys, equals in turn, into `best`; returns how many there were.
-  /// The first is what `least` says, and the turn moves on as there. One pass: O(last - first) keys, and O(best.size())
-  /// more for each that is among the best so far, which for a few of many in any order are few.
+  /// Writes the first `best.size()` of [first, last) by key into `best`; ties go round-robin. Returns how many there
+  /// are. The first is the one that `least` gives, and the position advances as there. One pass: O(last - first) keys,
+  /// plus O(best.size()) for each that is among the best so far. In random order these are few.
   template <class Key>
   constexpr std::size_t least(std::size_t first, std::size_t last, std::span<std::uint32_t> best, Key key) noexcept {
     TESSERA_ASSERT(first <= last, "a range");
     const std::size_t from = begin(first, last);
     std::size_t found = 0;
     if (best.empty()) return found;
-    std::remove_cvref_t<decltype(key(first))> worst{};  // Of the best.
+    std::remove_cvref_t<decltype(key(first))> worst{};  // Largest key in `best`.
     const auto look = [&](std::size_t i, std::size_t end) noexcept {
       for (; i != end; ++i) {
         const auto value = key(i);
