@@ -6,16 +6,16 @@
 TESSERA_NAMESPACE_BEGIN
 namespace kv {
 
-/// KV blocks with reference counts over a last-in, first-out stack of free ids: the block that was given back last is
-/// the next one handed out, while its table entries are still in the caches.
+/// KV blocks with reference counts over a last-in, first-out stack of free ids. The block that was given back last is
+/// handed out next, while its table entries are still in the processor's caches.
 /// When to use: no prefix cache. Model of `block_store`.
 ///
-/// Every call is O(blocks named), allocates nothing and leaves the pool alone unless it returns `ok`. 8 bytes a block.
-/// A call that would be wrong about a block answers `foreign` (no block of this pool) or `not_allocated` (no
-/// references: a double free).
+/// Every call is O(blocks named), allocates nothing and leaves the pool unchanged unless it returns `ok`. 8 bytes a
+/// block. Misuse of a block returns `foreign` (not a block of this pool) or `not_allocated` (no references: a double
+/// free).
 class block_pool {
  public:
-  /// What there must be room for; fixed at construction.
+  /// Capacities; fixed at construction.
   struct limits {
     std::size_t blocks = 0;  ///< Fewer than 2^32 - 1.
   };
@@ -83,14 +83,14 @@ class block_pool {
     return status::ok;
   }
 
-  /// Takes an owner away; the last one frees the block. `foreign`, `not_allocated`.
+  /// Removes an owner; the last one frees the block. `foreign`, `not_allocated`.
   [[nodiscard]] status release(block_id id) noexcept {
     if (id >= capacity_) return status::foreign;
     if (references_[id] == 0) return status::not_allocated;
     if (--references_[id] == 0) free_[free_size_++] = id;
     return status::ok;
   }
-  /// Takes an owner away from each, from back to front, all or nothing. An id may occur more than once.
+  /// Removes an owner from each, from back to front, all or nothing. An id may occur more than once.
   [[nodiscard]] status release(std::span<const block_id> ids) noexcept {
     for (std::size_t i = ids.size(); i-- != 0;) {
       if (const status s = release(ids[i]); s != status::ok) {
@@ -101,7 +101,7 @@ class block_pool {
     return status::ok;
   }
 
-  /// Takes back `allocate` of these ids. Requires: everything done since has been undone (asserted where cheap).
+  /// Undoes `allocate` of these ids. Requires: everything done since has been undone (asserted where cheap).
   void undo_allocate(std::span<const block_id> ids) noexcept {
     for (std::size_t i = ids.size(); i-- != 0;) {
       TESSERA_ASSERT(ids[i] < capacity_ && references_[ids[i]] == 1, "undone out of order");
@@ -109,14 +109,14 @@ class block_pool {
       free_[free_size_++] = ids[i];
     }
   }
-  /// Takes back `share` of these ids. Requires: everything done since has been undone.
+  /// Undoes `share` of these ids. Requires: everything done since has been undone.
   void undo_share(std::span<const block_id> ids) noexcept {
     for (std::size_t i = ids.size(); i-- != 0;) {
       TESSERA_ASSERT(ids[i] < capacity_ && references_[ids[i]] > 1, "undone out of order");
       --references_[ids[i]];
     }
   }
-  /// Takes back `release` of these ids. Requires: everything done since has been undone.
+  /// Undoes `release` of these ids. Requires: everything done since has been undone.
   void undo_release(std::span<const block_id> ids) noexcept {
     for (const block_id id : ids) {
       TESSERA_ASSERT(id < capacity_, "not a block of this pool");

@@ -7,16 +7,16 @@
 TESSERA_NAMESPACE_BEGIN
 namespace kv {
 
-/// Which blocks hold the KV of which request: a row of block ids per resident request, in one dense matrix
-/// [rows][blocks_per_row] of `block_id`, left uninitialised: rows that are never used are never touched. How a batch of
-/// rows is handed to kernels is a policy of its own: `csr_tables`, `row_tables`, `changed_tables`.
+/// Maps requests to the blocks that hold their KV: a row of block ids per resident request. The rows form one dense
+/// matrix [rows][blocks_per_row] of `block_id`, left uninitialised: rows that are never used are never touched. The
+/// form in which kernels get a batch of rows is a separate policy: `csr_tables`, `row_tables`, `changed_tables`.
 ///
-/// A row's entries stay in memory when they are given up by `truncate` or `release_row`, and rows are handed out last
-/// in, first out. So calls are undone by their opposites in reverse order: `extend` after `truncate` shows the same
-/// entries again, `acquire_row` after `release_row` gives the same row.
+/// A row's entries stay in memory after `truncate` or `release_row`, and rows are handed out last in, first out. So
+/// calls are undone by their opposites in reverse order. `extend` after `truncate` shows the same entries again;
+/// `acquire_row` after `release_row` gives the same row.
 class block_table {
  public:
-  /// What there must be room for; fixed at construction.
+  /// Capacities; fixed at construction.
   struct limits {
     std::size_t rows = 0;            ///< Resident requests. Fewer than 2^31.
     std::size_t blocks_per_row = 0;  ///< Blocks of the longest request.
@@ -60,8 +60,8 @@ class block_table {
   [[nodiscard]] std::size_t blocks_per_row() const noexcept { return stride_; }
   /// Tokens in a block.
   [[nodiscard]] tokens block_size() const noexcept { return block_size_; }
-  /// The matrix: row `r` begins at `r * blocks_per_row()`, and is what `row(r)` says long; what lies behind is
-  /// anything.
+  /// The matrix: row `r` begins at `r * blocks_per_row()` and has the length of `row(r)`. Entries behind it are
+  /// unspecified.
   [[nodiscard]] const block_id* matrix() const noexcept { return ids_; }
 
   /// An empty row, or `no_index` when all are in use. O(1).
@@ -72,7 +72,7 @@ class block_table {
     state_[r].size = state_[r].known = 0;
     return r;
   }
-  /// Gives the row up; its blocks are the caller's to release. O(1). `foreign`, `not_allocated`.
+  /// Gives the row up. The caller must release its blocks. O(1). `foreign`, `not_allocated`.
   status release_row(std::uint32_t r) noexcept {
     if (r >= rows_) return status::foreign;
     if (!state_[r].used) return status::not_allocated;
@@ -94,15 +94,15 @@ class block_table {
     return state_[r].size;
   }
 
-  /// Blocks in a row that has been told of, by `tell`; 0 of one that has not, or that has blocks of which nobody was
-  /// told. O(1). Requires: `r` is in use.
+  /// Blocks of a row that the engine was told of, by `tell`; 0 if it was not told of all of them. O(1). Requires: `r`
+  /// is in use.
   [[nodiscard]] std::size_t told_size(std::uint32_t r) const noexcept {
     TESSERA_ASSERT(in_use(r), "not a row in use");
     return state_[r].known >= state_[r].size ? state_[r].size : 0;
   }
 
-  /// Appends `n` entries for the caller to fill; until then they are what was there before. An empty span, and no
-  /// change, if the row would be longer than `blocks_per_row`. O(1). Requires: `r` is in use.
+  /// Appends `n` entries for the caller to fill; until then they are unspecified. An empty span, and no change, if the
+  /// row would be longer than `blocks_per_row`. O(1). Requires: `r` is in use.
   [[nodiscard]] std::span<block_id> extend(std::uint32_t r, std::size_t n) noexcept {
     TESSERA_ASSERT(in_use(r), "not a row in use");
     const std::size_t size = state_[r].size;
@@ -125,24 +125,24 @@ class block_table {
     if (state_[r].known > i) state_[r].known = static_cast<std::uint32_t>(i);
   }
 
-  /// For one view of the rows that is kept from step to step: rows that lost entries, or had them replaced, since the
-  /// latest `mark_read`, each once.
+  /// For one view of the rows that persists from step to step: rows that lost entries, or had them replaced, since the
+  /// latest `mark_read`. Each occurs once.
   [[nodiscard]] std::span<const std::uint32_t> cut_rows() const noexcept { return {cut_, cut_size_}; }
-  /// How many leading entries of a row are as they were at the latest `mark_read`, or have come since. O(1).
+  /// The leading entries of a row that are unchanged since the latest `mark_read`, or have been added since. O(1).
   [[nodiscard]] std::size_t unread_from(std::uint32_t r) const noexcept { return state_[r].kept; }
-  /// Whether it lost entries, or had them replaced, since. O(1).
+  /// Whether it lost entries, or had them replaced, since the latest `mark_read`. O(1).
   [[nodiscard]] bool is_cut(std::uint32_t r) const noexcept { return state_[r].kept != never_cut; }
-  /// All rows have been read as they are. O(rows cut).
+  /// Marks all rows as read. O(rows cut).
   void mark_read() noexcept {
     for (; cut_size_ != 0; --cut_size_) state_[cut_[cut_size_ - 1]].kept = never_cut;
   }
 
-  /// How many leading entries whoever runs the batch has been told of, by `tell`. O(1). Requires: `r` is in use.
+  /// The leading entries that the engine was told of, by `tell`. O(1). Requires: `r` is in use.
   [[nodiscard]] std::size_t told(std::uint32_t r) const noexcept {
     TESSERA_ASSERT(in_use(r), "not a row in use");
     return state_[r].known;
   }
-  /// Whoever runs the batch knows the row as it is. O(1). Requires: `r` is in use.
+  /// Records that the engine knows the row as it is. O(1). Requires: `r` is in use.
   void tell(std::uint32_t r) noexcept {
     TESSERA_ASSERT(in_use(r), "not a row in use");
     state_[r].known = state_[r].size;
@@ -154,8 +154,8 @@ class block_table {
   static constexpr std::uint32_t never_cut = 0xffff'ffffU;
   struct row_state {
     std::uint32_t size = 0;
-    std::uint32_t kept = never_cut;  // leading entries that are as when they were read last; never_cut: all
-    std::uint32_t known = 0;         // leading entries that were told
+    std::uint32_t kept = never_cut;  // leading entries that are unchanged since they were last read; never_cut: all
+    std::uint32_t known = 0;         // leading entries that the engine was told of
     bool used = false;
   };
 

@@ -11,12 +11,12 @@
 TESSERA_NAMESPACE_BEGIN
 namespace kv {
 
-/// Whoever has most in the cache gives first, of his own the least recently used: one session, user or tenant that
-/// sends much cannot drive the others out. Of several with as much, that of the lowest number.
+/// Evicts from the session with the most cached blocks, its least recently used block first. So one session, user or
+/// tenant with much traffic cannot drive the others out. Ties go to the session with the lowest number.
 ///
-/// A block is on the account of `r.session`, a number below `Sessions` (asserted; else the remainder), of the request
-/// that published it or gave it back last.
-/// When to use: many share an instance, and their loads differ much. Model of `eviction_policy`.
+/// A block is on the account of a session, a number below `Sessions` (asserted; else the remainder). It is the
+/// `r.session` of the request that last published it or gave it back.
+/// When to use: many sessions share an instance, and their loads differ much. Model of `eviction_policy`.
 ///
 /// A list for each session and a heap of these: O(log Sessions) for each block that is cached, used again or evicted.
 /// 12 bytes a block.
@@ -27,13 +27,13 @@ class by_session {
  public:
   using wish_type = std::uint32_t;  ///< A session.
 
-  /// Where a block was.
+  /// The place of a block.
   struct place_type {
-    block_id before;        ///< What came before it on its list,
-    std::uint32_t session;  ///< that of this session.
+    block_id before;        ///< The block before it on its list.
+    std::uint32_t session;  ///< The session of that list.
   };
 
-  /// Bytes that an object for so many blocks takes from its arena.
+  /// Bytes that an object for `blocks` blocks takes from its arena.
   [[nodiscard]] static constexpr std::size_t required_bytes(std::size_t blocks) noexcept {
     storage_layout all;
     all.add<neighbours>(blocks + Sessions + 1)
@@ -54,9 +54,9 @@ class by_session {
   by_session(const by_session&) = delete;
   by_session& operator=(const by_session&) = delete;
 
-  /// How many blocks are in it. O(1).
+  /// The number of blocks in it. O(1).
   [[nodiscard]] std::size_t size() const noexcept { return size_; }
-  /// Which one goes first. Requires: there is one. O(1).
+  /// The block that goes first. Requires: there is one. O(1).
   [[nodiscard]] block_id next() const noexcept {
     const block_id first = list_[ends(before_all)].next;
     return first != ends(before_all) ? first : list_[ends(heap_.top())].next;
@@ -67,9 +67,9 @@ class by_session {
     return held_[session];
   }
 
-  /// A block is findable from now on, on the account of nobody in particular: session 0. O(1).
+  /// A block is findable from now on, on the account of session 0. O(1).
   void published(block_id id, std::size_t /*depth*/) noexcept { session_[id] = 0; }
-  /// A block in use is on the account of a session. O(1).
+  /// Puts a block in use on the account of a session. O(1).
   void wish(block_id id, std::uint32_t session) noexcept {
     TESSERA_ASSERT(session < Sessions, "not a session");
     session_[id] = session % static_cast<std::uint32_t>(Sessions);
@@ -84,31 +84,31 @@ class by_session {
     return r.session;
   }
 
-  /// A block's last owner has gone. O(log Sessions).
+  /// The last owner of a block has gone. O(log Sessions).
   void insert(block_id id) noexcept {
     const block_id e = ends(session_[id]);
     link(id, session_[id], list_[e].previous, e);
   }
-  /// The same, before the blocks of all sessions: it is on the account of none. O(1).
+  /// The same, but the block goes before the blocks of all sessions; it is on no account. O(1).
   void insert_first(block_id id) noexcept {
     const block_id e = ends(before_all);
     link(id, before_all, e, list_[e].next);
   }
-  /// Takes back `insert`.
+  /// Undoes `insert`.
   void undo_insert(block_id id) noexcept {
     TESSERA_ASSERT(list_[ends(session_[id])].previous == id, "undone out of order");
     unlink(id);
   }
-  /// A block is somebody's again. O(log Sessions).
+  /// A block is in use again. O(log Sessions).
   [[nodiscard]] place_type remove(block_id id) noexcept {
     const place_type was{list_[id].previous, session_[id]};
     unlink(id);
-    if (was.session == before_all) session_[id] = 0;  // until a request that has it asks for more
+    if (was.session == before_all) session_[id] = 0;  // until a request that has the block states another session
     return was;
   }
-  /// Takes back `remove`.
+  /// Undoes `remove`.
   void undo_remove(block_id id, place_type was) noexcept { link(id, was.session, was.before, list_[was.before].next); }
-  /// The first leave. O(out.size() log Sessions).
+  /// Removes the first blocks. O(out.size() log Sessions).
   template <class F>
   void take(std::span<block_id> out, F f) noexcept {
     for (block_id& id : out) {
@@ -117,12 +117,12 @@ class by_session {
       unlink(id);
     }
   }
-  /// Takes back `take` of one block.
+  /// Undoes `take` of one block.
   void undo_take(block_id id) noexcept {
     const block_id e = ends(session_[id]);
     link(id, session_[id], e, list_[e].next);
   }
-  /// None is in it any more. O(Sessions).
+  /// Removes all blocks. O(Sessions).
   void clear() noexcept {
     heap_.clear();
     size_ = 0;
@@ -167,7 +167,7 @@ class by_session {
     heap_.update(session_[id], more());
   }
 
-  neighbours* list_;        // circular, one for each session through an element of its own behind the blocks
+  neighbours* list_;        // circular, one per session, through an element of its own behind the blocks
   std::uint32_t* session_;  // by block
   std::uint32_t* held_;     // by session
   detail::indexed_heap heap_;

@@ -9,30 +9,30 @@
 #include <span>
 
 /// @file
-/// What a prefix cache knows, told as it changes: for a router that sends requests where their prefix is.
+/// Changes of a prefix cache, as events: for a router that sends requests to the instance that has their prefix.
 
 TESSERA_NAMESPACE_BEGIN
 namespace kv {
 
-/// A block that has become findable, or is not any more. It holds the KV of tokens [depth x B, (depth + 1) x B) of its
-/// sequence, B being the size of a block. Which tokens these are the cache does not know; who made the hash does.
+/// A block that has become findable, or no longer is. It holds the KV of tokens [depth x B, (depth + 1) x B) of its
+/// sequence, with B the block size. The cache does not know these tokens; the maker of the hash does.
 template <class Hash>
 struct cached_block {
-  Hash hash;            ///< What it is found by.
-  Hash parent;          ///< The hash of the block before it in its sequence; of the first, the default value.
-  block_id block;       ///< Which one it is.
+  Hash hash;            ///< The hash that finds it.
+  Hash parent;          ///< The hash of the block before it in its sequence; the default value for the first block.
+  block_id block;       ///< The block.
   std::uint32_t depth;  ///< Blocks before it in its sequence.
-  bool only;            ///< No other block has this hash: who follows hashes may ignore events of others.
+  bool only;            ///< No other block has this hash. Followers of hashes may ignore other events.
 
   /// Memberwise.
   friend constexpr bool operator==(const cached_block&, const cached_block&) noexcept = default;
 };
 
-/// Hears what becomes of the blocks of a prefix cache.
+/// Is told what happens to the blocks of a prefix cache.
 ///
-/// Requires: (1) `S::required_bytes()`, `S(arena&)`; (2) `published(cached_block)`, `evicted(cached_block)`, and
-/// `eviction_undone(cached_block)`: the latest eviction that has not been undone never was; (3) `cleared()`: nothing is
-/// known any more. All `noexcept`. Models: `nobody_hears`, `event_ring`.
+/// Requires: (1) `S::required_bytes()`, `S(arena&)`; (2) `published(cached_block)`, `evicted(cached_block)`. (3)
+/// `eviction_undone(cached_block)`: the latest eviction that has not been undone did not happen. (4) `cleared()`: no
+/// block is findable any more. All `noexcept`. Models: `nobody_hears`, `event_ring`.
 template <class S, class Hash>
 concept cache_event_sink = std::constructible_from<S, arena&> && requires(S& sink, const cached_block<Hash>& b) {
   { S::required_bytes() } noexcept -> std::same_as<std::size_t>;
@@ -42,7 +42,7 @@ concept cache_event_sink = std::constructible_from<S, arena&> && requires(S& sin
   { sink.cleared() } noexcept -> std::same_as<void>;
 };
 
-/// Nobody listens: the cache keeps nothing for it and calls nothing.
+/// No listener: the cache keeps nothing for it and calls nothing.
 struct nobody_hears {
   /// Nothing.
   [[nodiscard]] static constexpr std::size_t required_bytes() noexcept { return 0; }
@@ -62,34 +62,34 @@ struct nobody_hears {
   void cleared() noexcept {}
 };
 
-/// One thing that happened.
+/// One event.
 template <class Hash>
 struct cache_event {
-  /// What it was.
+  /// The kind of event.
   enum class kind : std::uint8_t {
     stored,   ///< The block can be found.
     removed,  ///< It cannot be found any more.
-    cleared,  ///< No block can; `block` says nothing.
-    lost,     ///< The ring was full, and events are missing: forget what you know and ask anew. `block` says nothing.
+    cleared,  ///< No block can be found; `block` has no meaning.
+    lost,     ///< The ring was full, and events are missing: drop your state and ask anew. `block` has no meaning.
   };
-  kind what;                 ///< This one.
-  cached_block<Hash> block;  ///< Which block.
+  kind what;                 ///< Its kind.
+  cached_block<Hash> block;  ///< Its block.
 
   /// Memberwise.
   friend constexpr bool operator==(const cache_event&, const cache_event&) noexcept = default;
 };
 
-/// The latest events, for one that fetches them between steps and sends them on.
+/// The latest events, for a reader that fetches them between steps and forwards them.
 ///
-/// An eviction that is undone before it is fetched leaves no trace: nothing that an abandoned plan did is told. When
-/// more happens between two fetches than there is room for, what was noted is given up for one event that says so.
-/// `Capacity` events of 32 bytes (48 with hashes of 128 bits). Every call is O(1). Allocates nothing.
+/// An eviction that is undone before it is fetched leaves no trace: events of an abandoned plan are not reported. If
+/// there is not enough room for the events between two fetches, one event `lost` replaces them. `Capacity` events of 32
+/// bytes (48 with hashes of 128 bits). Every call is O(1). Allocates nothing.
 template <std::size_t Capacity, class Hash = std::uint64_t>
 class event_ring {
   static_assert(Capacity >= 2, "tessera: an event_ring has room for two events at least");
 
  public:
-  using event = cache_event<Hash>;  ///< What is fetched.
+  using event = cache_event<Hash>;  ///< The type of the events.
 
   /// Bytes taken from an arena.
   [[nodiscard]] static constexpr std::size_t required_bytes() noexcept {
@@ -98,29 +98,29 @@ class event_ring {
   /// Empty. O(1).
   explicit event_ring(arena& memory) noexcept : events_{memory, Capacity} {}
 
-  /// A block can be found.
+  /// A block can be found from now on.
   void published(const cached_block<Hash>& b) noexcept { note({event::kind::stored, b}); }
-  /// It cannot any more.
+  /// A block cannot be found any more.
   void evicted(const cached_block<Hash>& b) noexcept { note({event::kind::removed, b}); }
-  /// It never was evicted.
+  /// A block was not evicted after all.
   void eviction_undone(const cached_block<Hash>& b) noexcept {
     if (!events_.empty() && events_.back() == event{event::kind::removed, b}) {
       events_.pop_back();
     } else {
-      note({event::kind::stored, b});  // it was told already
+      note({event::kind::stored, b});  // the eviction was fetched already
     }
   }
-  /// Nothing is known.
+  /// No block can be found any more.
   void cleared() noexcept {
-    if (!lost_) events_.clear();  // it does not matter any more
+    if (!lost_) events_.clear();  // earlier events do not matter any more
     note({event::kind::cleared, {}});
   }
 
-  /// Events that wait. O(1).
+  /// Events to be fetched. O(1).
   [[nodiscard]] std::size_t size() const noexcept { return events_.size(); }
-  /// The events in their order, oldest first; who has dealt with them says `forget()`.
+  /// The events in order, oldest first. The reader calls `forget()` once it has handled them.
   [[nodiscard]] std::span<const event> waiting() const noexcept { return {events_.data(), events_.size()}; }
-  /// They have been dealt with. O(1).
+  /// Drops the events: they have been handled. O(1).
   void forget() noexcept {
     events_.clear();
     lost_ = false;

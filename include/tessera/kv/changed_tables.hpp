@@ -6,26 +6,26 @@
 TESSERA_NAMESPACE_BEGIN
 namespace kv {
 
-/// An entry of a block table that the batch's runner does not know yet: `table[row][index] = block`.
+/// An entry of a block table that the engine does not know yet: `table[row][index] = block`.
 struct table_change {
   std::uint32_t row;    ///< Row of the table.
   std::uint32_t index;  ///< Block of the sequence.
-  block_id block;       ///< Where its KV lies.
+  block_id block;       ///< The block with its KV.
 };
 
-/// Shows only what is new. A step costs what changed: a decode that stays in its block costs nothing.
-/// When to use: the table stays on the device and is patched, by one small kernel or copy. A plan that is abandoned
-/// must not be applied: its changes come again. Entries that a row has given up are not reported; the KV length tells.
+/// Shows only changed entries. A step costs what changed: a decode that stays in its block costs nothing.
+/// When to use: the table stays on the device and is patched, by one small kernel or copy. An abandoned plan must not
+/// be applied: its changes come again. Entries that a row has given up are not reported; the KV length shows them.
 class changed_tables {
  public:
-  using limits = block_table::limits;               ///< What there must be room for; fixed at construction.
-  using view_type = std::span<const table_change>;  ///< What a plan shows.
+  using limits = block_table::limits;               ///< Capacities; fixed at construction.
+  using view_type = std::span<const table_change>;  ///< The view of a plan.
 
   /// Bytes that an object with these limits takes from its arena.
   [[nodiscard]] static constexpr std::size_t required_bytes(const block_table::limits& l) noexcept {
     return fixed_vector<table_change>::required_bytes(l.rows * l.blocks_per_row);
   }
-  /// Room for all entries of all rows, which are not touched before they are needed.
+  /// Room for all entries of all rows; memory is not touched before it is needed.
   changed_tables(arena& memory, const block_table::limits& l) noexcept : changes_{memory, l.rows * l.blocks_per_row} {}
 
   /// Starts a batch. O(1).

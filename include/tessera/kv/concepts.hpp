@@ -11,7 +11,7 @@
 #include <span>
 
 /// @file
-/// What hands out KV blocks.
+/// Stores of KV blocks.
 
 TESSERA_NAMESPACE_BEGIN
 namespace kv {
@@ -22,10 +22,10 @@ using block_id = std::uint32_t;
 /// A fixed number of KV blocks with reference counts, and exact undo.
 ///
 /// Requires:
-/// 1. `S::limits`, an aggregate whose member `blocks` is the number of blocks; `S::required_bytes(limits)` in bytes;
-///    `S(arena&, const limits&)`.
-/// 2. `capacity()` and `free()`, how many blocks exist and how many `allocate` can still give.
-/// 3. `references(id)`: how many owners a block has; 0 for one that is free or only cached.
+/// 1. `S::limits`, an aggregate with a member `blocks`, the number of blocks; `S::required_bytes(limits)` in bytes.
+///    Constructor `S(arena&, const limits&)`.
+/// 2. `capacity()` and `free()`: the number of blocks, and how many `allocate` can still give.
+/// 3. `references(id)`: the number of owners of a block; 0 if it is free or only cached.
 /// 4. `allocate(out)` fills `out` with blocks that have one reference each, or changes nothing: `exhausted`.
 /// 5. `share(ids)` adds a reference to each, from front to back. `release(ids)` drops one from each, from back to
 ///    front, so that the end of a sequence is given up before its beginning. Both change nothing unless all ids are
@@ -33,8 +33,8 @@ using block_id = std::uint32_t;
 /// 6. `undo_allocate(ids)`, `undo_share(ids)`, `undo_release(ids)`: take back one earlier, successful call with the
 ///    same ids. All calls are `noexcept`.
 ///
-/// Not checked: undone in strictly reverse order, a store is again what it was, down to which blocks the next
-/// `allocate` will give. `free() <= capacity()`; a block with references is never handed out.
+/// Not checked: after undoing in strictly reverse order, a store is as before, down to the blocks that the next
+/// `allocate` gives. `free() <= capacity()`; a block with references is never handed out.
 /// Complexity: O(ids) each, whatever the number of blocks. Models: `block_pool`, `prefix_cache`.
 template <class S>
 concept block_store = std::constructible_from<S, arena&, const typename S::limits&> &&
@@ -53,9 +53,9 @@ concept block_store = std::constructible_from<S, arena&, const typename S::limit
                         { store.undo_release(ids) } noexcept -> std::same_as<void>;
                       };
 
-/// A name for the contents of a full block, for those to whom a collision of 64 bits is too likely.
+/// A 128-bit name for the contents of a full block, where a collision of 64 bits is too likely.
 struct hash128 {
-  std::uint64_t low = 0;   ///< Well mixed: tables go by it.
+  std::uint64_t low = 0;   ///< Well mixed: hash tables use it.
   std::uint64_t high = 0;  ///< The other half.
 
   /// Memberwise.
@@ -76,18 +76,18 @@ struct hash_of<S> {
 
 }  // namespace detail
 
-/// What a store's blocks are found by: `S::hash_type`, or 64 bits if it says nothing.
+/// The hash by which a store finds blocks: `S::hash_type`, or 64 bits if it has none.
 template <class S>
 using hash_of = typename detail::hash_of<S>::type;
 
-/// A block store in which full blocks can be found again by what they hold.
+/// A block store that can find full blocks by their contents.
 ///
-/// Requires: (1) `block_store`; (2) `match(hashes, out)`: writes the blocks of the longest known prefix of `hashes` to
-/// `out` and returns their number, changing nothing; (3) `knows(hash)`: whether a block is known by it; (4)
-/// `publish(ids, hashes, first)`: makes the blocks of a sequence, from `first` on, findable, each by its hash, and
-/// leaves out those that are by another. They are in use. Hashes are `hash_of<S>`.
-/// Not checked: `share` accepts every block that `match` returned, also one with no reference; a published block whose
-/// last reference goes stays findable until `allocate` needs it.
+/// Requires: (1) `block_store`. (2) `match(hashes, out)`: writes the blocks of the longest known prefix of `hashes` to
+/// `out` and returns their number; changes nothing. (3) `knows(hash)`: whether a block has this hash.
+/// (4) `publish(ids, hashes, first)`: makes the blocks of a sequence, from `first` on, findable, each by its hash. It
+/// leaves out blocks that have another hash already. The blocks are in use. Hashes are `hash_of<S>`.
+/// Not checked: `share` accepts every block that `match` returned, also one without references. When the last reference
+/// to a published block goes, it stays findable until `allocate` needs it.
 /// Complexity: O(blocks matched), O(1), O(blocks published). Model: `basic_prefix_cache`.
 template <class S>
 concept prefix_store =

@@ -9,13 +9,13 @@ namespace kv {
 /// KV of one block that the engine must copy, before it writes to `to`.
 struct block_copy {
   block_id from;  ///< The shared block.
-  block_id to;    ///< The copy, which one owner writes to.
+  block_id to;    ///< The copy, with one owner, which writes to it.
 };
 
 /// What `copy_on_write::ensure_writable` did.
 struct writable_result {
-  status outcome;      ///< `ok`, or why the block cannot be written.
-  std::size_t copies;  ///< How many entries of `out` were written.
+  status outcome;      ///< `ok`, or the reason why the block cannot be written.
+  std::size_t copies;  ///< The number of entries of `out` that were written.
 };
 
 /// Forks of a sequence (parallel sampling, beam search, a tree of thoughts) that share their KV until they write.
@@ -28,7 +28,7 @@ class copy_on_write {
   copy_on_write(Store& store, block_table& table) noexcept : store_{&store}, table_{&table} {}
 
   /// A new row with the same blocks as `parent`, each with one more reference; `no_index`, and no change, when no row
-  /// is free. O(blocks of the row). Requires: `parent` is a row in use whose blocks are in use.
+  /// is free. O(blocks of the row). Requires: `parent` and its blocks are in use.
   [[nodiscard]] std::uint32_t fork(std::uint32_t parent) noexcept {
     const std::span<const block_id> from = table_->row(parent);
     const std::uint32_t child = table_->acquire_row();
@@ -43,10 +43,10 @@ class copy_on_write {
     return child;
   }
 
-  /// Makes the blocks of `row` that hold tokens [first, first + count) the row's own: each one with other owners
-  /// is replaced in the table by a newly allocated block, and reported in `out` for the engine to copy. All or nothing:
-  /// `exhausted` when the store has too few blocks; `invalid` when `out` is too short (room for one entry per
-  /// block of the range is always enough) or the row has no blocks for the range. O(blocks of the range).
+  /// Makes the blocks of `row` that hold tokens [first, first + count) the row's own. Each block with other owners is
+  /// replaced in the table by a newly allocated one, and reported in `out` for the engine to copy. All or nothing.
+  /// `exhausted`: the store has too few blocks. `invalid`: `out` is too short (one entry per block of the range always
+  /// suffices), or the row has no blocks for the range. O(blocks of the range).
   /// Requires: `row` is in use. Blocks that are published in a prefix cache are full: do not write to them again.
   [[nodiscard]] writable_result ensure_writable(std::uint32_t row, tokens first, tokens count,
                                                 std::span<block_copy> out) noexcept {

@@ -10,28 +10,27 @@
 TESSERA_NAMESPACE_BEGIN
 namespace kv {
 
-/// The block tables of one batch, as attention kernels take them (compressed sparse rows; the shapes of paged decode
-/// kernels such as FlashInfer's). With n entries in the batch:
+/// The block tables of one batch in the form of attention kernels: compressed sparse rows, with the shapes of paged
+/// decode kernels such as FlashInfer's. With n entries in the batch:
 struct csr_view {
   std::span<const std::int32_t> indptr;         ///< [n + 1]; entry i has indices [indptr[i], indptr[i + 1]).
   std::span<const std::int32_t> indices;        ///< [indptr[n]]; block ids in sequence order.
   std::span<const std::int32_t> last_page_len;  ///< [n]; tokens in the last block, 1 to block_size.
 };
 
-/// Joins the rows of a batch for the kernels. The joined array persists from step to step. A step pays for what
-/// changed: an entry that stays where it was is not touched, one that grew has its new blocks written, neighbours that
+/// Joins the rows of a batch for the kernels. The joined array persists from step to step, and a step pays for what
+/// changed. An entry that stays in place is not touched. One that grew has its new blocks written. Neighbours that
 /// shifted are moved together. So when rows grow, the indices behind them move (4 bytes a block). When to use: the
 /// default; kernels that take CSR.
-/// @tparam Slides whether rows lose blocks at their beginning, as those of a window do: an entry then has the indices
-/// of
-///                those that are there. One that has lost some is copied from its row.
+/// @tparam Slides whether rows lose blocks at their beginning, as those of a window do. An entry then has the indices
+/// of the remaining blocks. One that has lost some is copied from its row.
 template <bool Slides>
 class basic_csr_tables {
  public:
   using sliding = basic_csr_tables<true>;  ///< The same for rows that lose blocks at their beginning.
 
-  using limits = block_table::limits;  ///< What there must be room for; fixed at construction.
-  using view_type = csr_view;          ///< What a plan shows.
+  using limits = block_table::limits;  ///< Capacities; fixed at construction.
+  using view_type = csr_view;          ///< The view of a plan.
 
   /// Bytes that an object with these limits takes from its arena. rows x blocks_per_row < 2^31.
   [[nodiscard]] static constexpr std::size_t required_bytes(const block_table::limits& l) noexcept {
@@ -74,7 +73,7 @@ class basic_csr_tables {
 
   /// Starts the next step's batch. Invalidates the last `view`. O(1).
   void begin() noexcept {
-    if (built_) {  // what was not viewed was not joined, and does not become the latest
+    if (built_) {  // a batch without a view was not joined, and does not become the latest
       std::swap(row_, latest_row_);
       std::swap(indptr_, latest_indptr_);
       std::swap(begin_, latest_begin_);
@@ -84,13 +83,13 @@ class basic_csr_tables {
     end_ = 0;
     built_ = false;
   }
-  /// Appends an entry whose KV is `kv_length` tokens long: the first `ceil(kv_length / block_size)` blocks of the row,
-  /// which may hold more. O(1). Requires: a batch was begun and not viewed yet; fewer than `rows` entries so far;
-  /// `kv_length >= 1`; the row has the blocks, and does not change before `view`.
+  /// Appends an entry with `kv_length` tokens of KV: the first `ceil(kv_length / block_size)` blocks of the row, which
+  /// may hold more. O(1). Requires: a batch was begun and not viewed yet; fewer than `rows` entries so far. `kv_length
+  /// >= 1`. The row has the blocks, and does not change before `view`.
   void add(const block_table& table, std::uint32_t r, tokens kv_length, std::size_t new_blocks = 0) noexcept {
     add(table, r, kv_length, new_blocks, 0);
   }
-  /// The same of a row whose blocks before `first` are not shown. Requires: `Slides`, or `first` is 0.
+  /// The same for a row with blocks before `first` that are not shown. Requires: `Slides`, or `first` is 0.
   void add(const block_table& table, std::uint32_t r, tokens kv_length, std::size_t /*new_blocks*/,
            std::size_t first) noexcept {
     TESSERA_ASSERT(!built_ && size_ != rows_, "add comes between begin and view, at most `rows` times");
@@ -134,12 +133,12 @@ class basic_csr_tables {
     std::int32_t count;
   };
 
-  /// Whether the entry after `i` is the one that came after `j` in the latest batch.
+  /// Whether the entry after `i` is the one that followed `j` in the latest batch.
   [[nodiscard]] bool goes_on_after(std::size_t i, std::size_t j) const noexcept {
     return i + 1 == size_ || (j + 1 < latest_size_ && row_[i + 1] == latest_row_[j + 1]);
   }
 
-  /// How many blocks of an entry's row are not shown.
+  /// The number of leading blocks of an entry's row that are not shown.
   [[nodiscard]] std::int32_t begin_of(std::size_t i) const noexcept {
     if constexpr (Slides) {
       return begin_[i];
@@ -148,7 +147,7 @@ class basic_csr_tables {
       return 0;
     }
   }
-  /// Whether entry `i` is the one that was at `j` in the latest batch, and begins where that did.
+  /// Whether entry `i` was at `j` in the latest batch, with the same first block.
   [[nodiscard]] bool is_same(std::size_t i, std::size_t j) const noexcept {
     if constexpr (Slides) {
       return row_[i] == latest_row_[j] && begin_[i] == latest_begin_[j];
@@ -156,8 +155,8 @@ class basic_csr_tables {
       return row_[i] == latest_row_[j];
     }
   }
-  /// Whether the same is so of as many as are compared together, none of them has lost entries, and all have moved by
-  /// the same distance.
+  /// The same for several entries that are compared together. They must also have lost no blocks, and have moved by the
+  /// same distance.
   [[nodiscard]] bool are_same(const block_table& table, std::size_t i, std::size_t j, std::int32_t distance,
                               bool any_cut) const noexcept
     requires Slides
@@ -173,16 +172,16 @@ class basic_csr_tables {
     for (std::size_t k = 0; k != together; ++k) uncut = uncut && !table.is_cut(row_[i + k]);
     return uncut;
   }
-  /// How many of its indices, if it is the same, are as they were.
+  /// The number of its indices that are unchanged, if it is the same entry.
   [[nodiscard]] std::size_t uncut(const block_table& table, std::size_t i) const noexcept {
     const std::size_t n = table.unread_from(row_[i]);
     const auto begin = static_cast<std::size_t>(begin_of(i));
     return n > begin ? n - begin : 0;
   }
 
-  /// Where entry `i` stood in the latest batch, at `j` or behind; `latest_size_` if it was not there, or is not worth
-  /// following: one that has moved to the front alone must not leave all behind it there. Those next to `j`, where
-  /// somebody has left, are looked at first; the others are written down once per batch, if ever.
+  /// The place of entry `i` in the latest batch, at `j` or behind. `latest_size_` if it was not there, or is not worth
+  /// following: one entry that moved to the front must not leave all others behind. Places next to `j`, from which a
+  /// request may have left, are looked at first. The other places are indexed at most once per batch.
   [[nodiscard]] std::size_t find_latest(std::size_t i, std::size_t j, bool& written_down) noexcept {
     const std::uint32_t r = row_[i];
     const std::size_t near = j + 8 < latest_size_ ? j + 8 : latest_size_;
@@ -199,20 +198,19 @@ class basic_csr_tables {
   }
 
   void build(block_table& table) noexcept {
-    // 1. What can be kept: entries that were in the latest batch, in the same order, which mostly is entry by entry.
-    //    Those that moved by the same distance and lie side by side are one move. Whatever breaks the order is copied
-    //    from its row instead.
-    const bool any_cut = !table.cut_rows().empty();  // rows that lost entries since
+    // 1. Find what can be kept: entries of the latest batch in the same order, mostly entry by entry. Neighbours that
+    //    moved by the same distance are one move. Entries that break the order are copied from their rows instead.
+    const bool any_cut = !table.cut_rows().empty();  // rows that lost entries since the latest batch
     std::size_t moves = 0;
     std::size_t fresh = 0;
     bool written_down = false;
     std::int32_t run_from = 0;
     std::int32_t run_to = 0;
-    std::int32_t run_end = 0;  // [run_from, run_end) is kept, from run_to on
+    std::int32_t run_end = 0;  // [run_from, run_end) is kept, and moves to run_to
     const auto end_run = [&]() noexcept {
       if (run_end != run_from && run_from != run_to) moves_[moves++] = {run_to, run_from, run_end - run_from};
     };
-    for (std::size_t i = 0, j = 0; i != size_; ++i, ++j) {  // j: where the latest batch has come to
+    for (std::size_t i = 0, j = 0; i != size_; ++i, ++j) {  // j: the position in the latest batch
       if (j >= latest_size_ || latest_row_[j] != row_[i]) {
         const std::size_t found = find_latest(i, j, written_down);
         if (found == latest_size_) {
@@ -233,7 +231,7 @@ class basic_csr_tables {
         run_from = latest_indptr_[j];
         run_to = indptr_[i];
       }
-      // The common case: as many as before, of one after the other. Of several tables in a step, most have not changed:
+      // The common case: the same entries in the same order. If a step has several tables, most have not changed, so
       // many entries are compared together.
       const std::int32_t distance = run_to - run_from;
       if constexpr (Slides) {
@@ -262,15 +260,15 @@ class basic_csr_tables {
       if (keep != count) fresh_[fresh++] = {row_[i], indptr_[i] + keep, begin_of(i) + keep, count - keep};
     }
     end_run();
-    // 2. Sources and targets both ascend, so a move down and a move up never meet; among themselves, moves down are
-    //    safe from front to back and moves up from back to front.
+    // 2. Sources and targets both ascend, so a move down and a move up never overlap. Moves down are safe from front to
+    //    back, and moves up from back to front.
     for (std::size_t i = 0; i != moves; ++i) {
       if (moves_[i].to < moves_[i].from) shift(moves_[i]);
     }
     for (std::size_t i = moves; i-- != 0;) {
       if (moves_[i].to > moves_[i].from) shift(moves_[i]);
     }
-    // 3. The rest comes from the rows.
+    // 3. Copy the rest from the rows.
     for (std::size_t i = 0; i != fresh; ++i) {
       const piece& f = fresh_[i];
       const block_id* const ids = table.row(f.row).data() + f.from;
@@ -292,7 +290,7 @@ class basic_csr_tables {
   std::uint32_t* latest_row_;
   std::int32_t* indptr_;
   std::int32_t* latest_indptr_;
-  std::uint32_t* place_;  // by row: its entry in the latest batch, where that was needed
+  std::uint32_t* place_;  // by row: its entry in the latest batch, filled only when needed
   std::int32_t* indices_;
   std::int32_t* last_page_len_;
   std::int32_t* begin_;  // of each entry of the batch: the first block of its row that is shown
@@ -301,14 +299,14 @@ class basic_csr_tables {
   piece* fresh_;
   std::size_t rows_;
   std::size_t size_ = 0;
-  std::size_t end_ = 0;  // of the indices; counted apart from them, in a register if many are added in a row
+  std::size_t end_ = 0;  // number of indices, counted apart from `indptr_`: in a register if many are added in a row
   std::size_t latest_size_ = 0;
   std::uint32_t block_size_;
   int shift_;
   bool built_ = true;
 };
 
-/// Of rows that keep all blocks.
+/// For rows that keep all blocks.
 using csr_tables = basic_csr_tables<false>;
 
 static_assert(table_policy<csr_tables>);

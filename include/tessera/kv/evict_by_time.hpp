@@ -10,18 +10,18 @@
 #include <cstdint>
 
 /// @file
-/// Orders of eviction by a moment: each cached block has one, which is fixed when its last owner goes.
+/// Eviction orders by a moment. Each cached block has one, which is fixed when its last owner goes.
 
 TESSERA_NAMESPACE_BEGIN
 namespace kv {
 
-/// Says by which moment cached blocks are evicted.
+/// Gives the moment by which cached blocks are evicted. A request may state a wish for its blocks, a time point.
 ///
-/// Requires: (1) `M::time_point`; (2) `M::first(a, b)`: whether a block of the moment `a` goes before one of `b`, a
-/// strict weak order; (3) `M::moment(now, wished, depth)`: the moment of a block that is cached from `now` on;
-/// (4) `M::joined(before, wished, now)`: what is wished for a block of which something was wished before, by the same
-/// request or another; (5) `M::used(before)`: what is still wished for a cached block that is used again; (6)
-/// `M::none`: what is wished when nobody has said anything. All static and `noexcept`.
+/// Requires: (1) `M::time_point`. (2) `M::first(a, b)`: whether a block of the moment `a` goes before one of `b`, a
+/// strict weak order. (3) `M::moment(now, wished, depth)`: the moment of a block that is cached from `now` on.
+/// (4) `M::joined(before, wished, now)`: the wish for a block that had the wish `before`, by the same request or
+/// another. (5) `M::used(before)`: the remaining wish for a cached block that is used again. (6) `M::none`: the value
+/// without a wish. All static and `noexcept`.
 template <class M>
 concept eviction_moment = requires(typename M::time_point t, std::size_t depth) {
   { M::first(t, t) } noexcept -> std::same_as<bool>;
@@ -31,27 +31,26 @@ concept eviction_moment = requires(typename M::time_point t, std::size_t depth) 
   { M::none } -> std::convertible_to<typename M::time_point>;
 };
 
-/// Cached blocks in the order of a moment, and those of the same moment least recently used first. A heap with places:
+/// Cached blocks in the order of a moment; ties least recently used first. A heap that knows the places of its entries:
 /// O(log blocks) for each block that is cached, used again or evicted. 40 bytes a block. Model of `eviction_policy`.
 template <eviction_moment Moment>
 class evict_by_time {
  public:
-  using time_point = typename Moment::time_point;  ///< What is compared.
-  using wish_type = time_point;                    ///< What a request asks for its blocks.
+  using time_point = typename Moment::time_point;  ///< The type that is compared.
+  using wish_type = time_point;                    ///< A request's wish for its blocks.
 
   /// When a block goes.
   struct turn_type {
-    time_point at;  ///< By its moment,
-    std::uint64_t
-        turn;  ///< and among those of the same by how long they have been here. Below 2^63: before all others.
+    time_point at;       ///< By its moment;
+    std::uint64_t turn;  ///< for equal moments, by how long it has been cached. Values below 2^63 go before all others.
   };
-  /// What a block had before it was used again.
+  /// The state of a block before it was used again.
   struct place_type {
     turn_type turn;     ///< When it would have gone.
-    time_point wished;  ///< What was wished for it.
+    time_point wished;  ///< Its wish.
   };
 
-  /// Bytes that an object for so many blocks takes from its arena.
+  /// Bytes that an object for `blocks` blocks takes from its arena.
   [[nodiscard]] static constexpr std::size_t required_bytes(std::size_t blocks) noexcept {
     storage_layout all;
     all.add<turn_type>(blocks).template add<subject>(blocks).add_bytes(detail::indexed_heap::required_bytes(blocks));
@@ -63,24 +62,24 @@ class evict_by_time {
   evict_by_time(const evict_by_time&) = delete;
   evict_by_time& operator=(const evict_by_time&) = delete;
 
-  /// How many blocks are in it. O(1).
+  /// The number of blocks in it. O(1).
   [[nodiscard]] std::size_t size() const noexcept { return heap_.size(); }
-  /// Which one goes first. Requires: there is one. O(1).
+  /// The block that goes first. Requires: there is one. O(1).
   [[nodiscard]] block_id next() const noexcept { return heap_.top(); }
 
-  /// It has come so far; earlier times are ignored. O(1).
+  /// Tells the time; earlier times are ignored. O(1).
   void advance(time_point now) noexcept {
     if (now_ < now) now_ = now;
   }
-  /// A block is findable from now on; nobody has wished anything for it. O(1).
+  /// A block is findable from now on, without a wish. O(1).
   void published(block_id id, std::size_t depth) noexcept {
     subject_[id] = {Moment::none, static_cast<std::uint32_t>(depth)};
   }
-  /// Something is wished for a block in use. O(1).
+  /// States a wish for a block in use. O(1).
   void wish(block_id id, time_point wished) noexcept {
     subject_[id].wished = Moment::joined(subject_[id].wished, wished, now_);
   }
-  /// What a request wishes for its blocks.
+  /// A request's wish for its blocks.
   template <class Request>
   [[nodiscard]] static wish_type wish(const Request& r) noexcept
     requires requires { Moment::wish(r); }
@@ -88,7 +87,7 @@ class evict_by_time {
     return Moment::wish(r);
   }
 
-  /// A block's last owner has gone.
+  /// The last owner of a block has gone.
   void insert(block_id id) noexcept {
     turn_[id] = {Moment::moment(now_, subject_[id].wished, subject_[id].depth), ++turns_};
     heap_.push(id, before());
@@ -98,22 +97,22 @@ class evict_by_time {
     turn_[id] = {Moment::none, --first_turns_};
     heap_.push(id, before());
   }
-  /// Takes back `insert`.
+  /// Undoes `insert`.
   void undo_insert(block_id id) noexcept { heap_.erase(id, before()); }
-  /// A block is somebody's again.
+  /// A block is in use again.
   [[nodiscard]] place_type remove(block_id id) noexcept {
     heap_.erase(id, before());
     const time_point wished = subject_[id].wished;
     subject_[id].wished = Moment::used(wished);
     return {turn_[id], wished};
   }
-  /// Takes back `remove`.
+  /// Undoes `remove`.
   void undo_remove(block_id id, place_type was) noexcept {
     turn_[id] = was.turn;
     subject_[id].wished = was.wished;
     heap_.push(id, before());
   }
-  /// The first leave. O(out.size() log blocks).
+  /// Removes the first blocks. O(out.size() log blocks).
   template <class F>
   void take(std::span<block_id> out, F f) noexcept {
     for (block_id& id : out) {
@@ -122,9 +121,9 @@ class evict_by_time {
       heap_.erase(id, before());
     }
   }
-  /// Takes back `take` of one block.
+  /// Undoes `take` of one block.
   void undo_take(block_id id) noexcept { heap_.push(id, before()); }
-  /// None is in it any more. O(1).
+  /// Removes all blocks. O(1).
   void clear() noexcept { heap_.clear(); }
 
  private:
@@ -133,7 +132,7 @@ class evict_by_time {
     std::uint32_t depth = 0;
   };
 
-  static constexpr std::uint64_t others = std::uint64_t{1} << 63U;  // turns of all that are inserted in order
+  static constexpr std::uint64_t others = std::uint64_t{1} << 63U;  // turns of blocks that are inserted in order
 
   [[nodiscard]] auto before() const noexcept {
     return [this](block_id a, block_id b) noexcept {
@@ -145,7 +144,7 @@ class evict_by_time {
     };
   }
 
-  turn_type* turn_;   // of a cached block, or of one that was evicted from there
+  turn_type* turn_;   // of a block that is cached, or was evicted from the cache
   subject* subject_;  // of a published block
   detail::indexed_heap heap_;
   time_point now_{};
@@ -213,28 +212,29 @@ struct as_worth {
 
 }  // namespace detail
 
-/// Keeps the blocks of a request until the next turn of its session is due: `r.keep_until`, a time point, read when its
-/// blocks are published and when it gives them back. A block goes by that time or, if it is past, by when it was used
-/// last, the earliest first; so without wishes this is `lru`, and one that is kept in vain is as cold afterwards as one
-/// that was used last at that time. A block is kept for one use: a cached block that is used again, by that turn or by
-/// another request, is kept no longer unless it is asked again. So the blocks of a session that has ended are kept for
-/// nothing. Kept is not pinned: if there is nothing else, what is kept goes, too.
-/// When to use: turns of agents, whose tools answer after a time that can be told (Continuum's time to live).
+/// Keeps the blocks of a request until the next turn of its session is due. `r.keep_until`, a time point, is read when
+/// its blocks are published and when it gives them back. A block goes by that time or, if it is past, by its last use,
+/// the earliest first. So without wishes this is `lru`. A block kept in vain is as cold afterwards as one last used at
+/// that time.
+/// A block is kept for one use. A cached block that is used again, by that turn or by another request, is kept no
+/// longer unless a request asks again. So the blocks of an ended session are not kept. Kept is not pinned: if there is
+/// nothing else, kept blocks go as well.
+/// When to use: turns of agents with tools that answer after a predictable time (Continuum's time to live).
 template <clock_policy Clock = seconds_clock>
 using keep_until = evict_by_time<detail::until_then<Clock>>;
 
-/// Evicts first what will be used last: `r.next_use`, a time point, on any time line that goes on with `now`. Of what
-/// nobody says when, or said it would have been by now, the least recently used goes, before everything else. Of a
-/// block that several wish for, the earliest use counts until it has come; the others are not remembered, and what is
-/// wished next counts then. So a beginning that many share may go before what follows it: its requests should wish for
-/// the next use by any of them.
-/// When to use: workflows of agents whose order is known: KVFlow's steps to the next execution.
+/// Evicts first the block that will be used last: `r.next_use`, a time point, on any time line that goes on with `now`.
+/// Blocks without a stated use, or with one that has passed, go before everything else, the least recently used first.
+/// If several requests state a use of a block, the earliest counts until it has come. The others are not remembered;
+/// the next one stated after that counts.
+/// So a shared beginning may go before what follows it. Its requests should state the next use by any of them.
+/// When to use: workflows of agents in a known order: KVFlow's steps to the next execution.
 template <clock_policy Clock = seconds_clock>
 using next_use = evict_by_time<detail::used_next<Clock>>;
 
-/// As `lru`, but a block counts as used later by what its place in its sequence is worth: `Worth{}(depth)`, a duration,
-/// not less for a beginning than for what follows it. GreedyDual-Size, with time in the place of its inflation value.
-/// When to use: many share beginnings, and much else passes through the cache once.
+/// As `lru`, but a block counts as used later by the value of its place in its sequence: `Worth{}(depth)`, a duration.
+/// It must not be less for a beginning than for what follows it. GreedyDual-Size, with time in the place of its
+/// inflation value. When to use: many requests share beginnings, and much other content passes through the cache once.
 template <class Worth, clock_policy Clock = seconds_clock>
 using by_depth = evict_by_time<detail::as_worth<Worth, Clock>>;
 

@@ -7,37 +7,35 @@
 #include <span>
 
 /// @file
-/// Which cached block goes first.
+/// The order in which cached blocks are evicted.
 
 TESSERA_NAMESPACE_BEGIN
 namespace kv {
 
-/// An order of the blocks that are cached - findable, and nobody's - in which they are evicted, with exact undo.
+/// The order in which cached blocks are evicted, with exact undo. Cached blocks are findable and have no owner.
 ///
 /// Requires:
 /// 1. `P::place_type`, trivially copyable: what `undo_remove` needs to put a block back where it was.
 /// 2. `P::required_bytes(blocks)`; `P(arena&, blocks)`: no block of [0, blocks) is in the order.
-/// 3. `size()`: how many are in it. `next()`: which one goes first, if there is one.
+/// 3. `size()`: the number of blocks in it. `next()`: the block that goes first, if there is one.
 /// 4. `insert(id)`: its last owner has just gone. `remove(id)`: it is in use again. `insert_first(id)`: as `insert`,
-///    but it goes before all blocks that are in the order, whatever the policy: it is worth the least, as a block that
-///    a window has passed. That is never undone.
-/// 5. `take(out, f)`: removes the first `out.size()` and writes them to `out` in their order; calls `f(id)` of each
-///    before it looks at more of it, so that who asks can have it brought to the cache.
-/// 6. `undo_insert(id)`, `undo_remove(id, place)`, `undo_take(id)`: take the latest of these back; `undo_take` one
-/// block
-///    at a time, from back to front.
-/// 7. `clear()`: none is in it any more. All calls are `noexcept`.
+///    but it goes before all blocks in the order, whatever the policy. It has the least value, as a block that a window
+///    has passed. It is never undone.
+/// 5. `take(out, f)`: removes the first `out.size()` and writes them to `out` in their order. It calls `f(id)` for each
+///    block before it reads more of the block's data, so that `f` can prefetch it.
+/// 6. `undo_insert(id)`, `undo_remove(id, place)`, `undo_take(id)`: undo the latest of these; `undo_take` one block at
+///    a time, from back to front.
+/// 7. `clear()`: removes all blocks. All calls are `noexcept`.
 ///
-/// It may also have
-/// - `published(id, depth)`: the block is findable from now on; so many blocks of its sequence come before it;
-/// - `wish_type`, `wish(const Request&)`, which says what a request asks for its blocks, and `wish(id, wish_type)`:
-///   it asks that for a block that is in use. Not between an operation and its undoing;
-/// - `advance(now)`: time goes on, never back.
+/// Optional:
+/// - `published(id, depth)`: the block is findable from now on; `depth` blocks of its sequence come before it.
+/// - `wish_type`, `wish(const Request&)`: a request's wish for its blocks. `wish(id, wish_type)`: states the wish for a
+///   block in use. Not between an operation and its undoing.
+/// - `advance(now)`: tells the time, which never goes back.
 ///
-/// Not checked: undone in strictly reverse order, the order is what it was. Blocks of one sequence that are inserted
-/// together, from back to front, leave in that order: a beginning is of use without its end, but not the reverse.
-/// Complexity: O(1) or O(log blocks) for each block. Models: `lru`, `keep_until`, `next_use`, `by_depth`,
-/// `by_session`.
+/// Not checked: after undoing in strictly reverse order, the order is as before. Blocks of one sequence are inserted
+/// together, from back to front, and leave in that order: a beginning is of use without its end, but not the reverse.
+/// Complexity: O(1) or O(log blocks) for each block. Models: `lru`, `keep_until`, `next_use`, `by_depth`, `by_session`.
 template <class P>
 concept eviction_policy = std::constructible_from<P, arena&, std::size_t> &&
                           requires(P& order, const P& view, block_id id, std::size_t blocks, std::span<block_id> out,

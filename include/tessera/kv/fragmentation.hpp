@@ -7,16 +7,16 @@
 #include <span>
 
 /// @file
-/// How much KV memory is there and yet of no use. Every measure is a fraction in [0, 1] or a number of blocks.
+/// KV memory that is free but of no use. Every measure is a fraction in [0, 1] or a number of blocks.
 
 TESSERA_NAMESPACE_BEGIN
 namespace kv {
 
-/// What one instance holds.
+/// The memory of one instance.
 struct memory_use {
   blocks total{};   ///< Blocks of the instance.
   blocks free{};    ///< Blocks that could be allocated now.
-  tokens filled{};  ///< Tokens whose KV lies in the blocks that are not free, each block counted once.
+  tokens filled{};  ///< Tokens with KV in blocks that are not free; each block counts once.
 };
 
 /// Internal fragmentation: the share of the allocated token slots that hold nothing (ends of last blocks, lookahead).
@@ -26,7 +26,7 @@ struct memory_use {
   return slots > 0 ? 1.0 - static_cast<double>(use.filled.count()) / slots : 0.0;
 }
 
-/// Says how many of an instance's free blocks are stranded: too few together to be of use.
+/// Gives the number of stranded free blocks of an instance: too few together to be of use.
 /// Requires: (1) `s(use) noexcept -> blocks`. Not checked: between 0 and `use.free`. Complexity: O(1).
 /// Models: `stranded_below`, `headroom::stranded_by_blocked_demand`.
 template <class S>
@@ -34,8 +34,8 @@ concept stranded_policy = std::copyable<S> && requires(const S& s, const memory_
   { s(use) } noexcept -> std::same_as<blocks>;
 };
 
-/// All free blocks are stranded when they are fewer than one typical request needs (the reference demand: for instance
-/// the 95th percentile of recent prompts plus one block to grow). When to use: the default; needs no queue.
+/// All free blocks are stranded if a typical request needs more than that. The reference demand is, for instance, the
+/// 95th percentile of recent prompts plus one block to grow. When to use: the default; needs no queue.
 struct stranded_below {
   blocks demand{};  ///< Blocks that a typical request needs.
 
@@ -59,11 +59,11 @@ template <stranded_policy Stranded>
   return all.count() > 0 ? static_cast<double>(lost.count()) / static_cast<double>(all.count()) : 0.0;
 }
 
-/// Llumnix's measure: the demand of blocked head-of-line requests that the free blocks of the whole cluster would
-/// satisfy if they lay together, over all blocks. Demands are satisfied in the order given while they fit.
-/// `head_of_line[i]` is what the first waiting request of instance i needs, 0 if none waits; it is blocked if instance
-/// i has fewer free blocks. O(instances). Requires: both spans have the same length. When to use: to compare with
-/// published numbers; no policy reads it.
+/// Llumnix's measure, over all blocks: the demand of blocked first requests that the free blocks of the whole cluster
+/// would satisfy together. Demands are satisfied in the order given while they fit. `head_of_line[i]` is the demand of
+/// the first waiting request of instance i, or 0. That request is blocked if instance i has fewer free blocks.
+/// O(instances). Requires: both spans have the same length. When to use: to compare with published numbers; no policy
+/// reads it.
 [[nodiscard]] constexpr double blocked_demand_fragmentation(std::span<const memory_use> instances,
                                                             std::span<const blocks> head_of_line) noexcept {
   blocks free{};

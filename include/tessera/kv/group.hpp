@@ -8,7 +8,7 @@
 #include <numeric>
 
 /// @file
-/// A group of layers, as `kv::groups` keeps its KV.
+/// A group of layers, with one way to keep KV in `kv::groups`.
 
 TESSERA_NAMESPACE_BEGIN
 namespace kv {
@@ -16,8 +16,8 @@ namespace kv {
 /// Layers of a model that keep their KV in the same way, and share a block table.
 struct group {
   tokens block_size{16};   ///< Tokens per block. At least 1.
-  tokens window{};         ///< The layers of a token look at so many tokens, itself and those before it; 0: at all.
-  bool in_chunks = false;  ///< They look no further back than to the last multiple of `window`.
+  tokens window{};         ///< Tokens that a token attends to, itself included; 0: all.
+  bool in_chunks = false;  ///< They attend no further back than to the last multiple of `window`.
 
   /// Full attention.
   [[nodiscard]] static constexpr group full(tokens block_size) noexcept { return {block_size, tokens{}}; }
@@ -25,36 +25,36 @@ struct group {
   [[nodiscard]] static constexpr group sliding(tokens block_size, tokens window) noexcept {
     return {block_size, window};
   }
-  /// Attention within chunks of so many tokens (Llama 4): a window that begins anew at each multiple of its length.
+  /// Attention within chunks of `chunk` tokens (Llama 4): a window that begins anew at each multiple of its length.
   [[nodiscard]] static constexpr group chunked(tokens block_size, tokens chunk) noexcept {
     return {block_size, chunk, true};
   }
-  /// A recurrent state, which is the window that ends with the token before. A block holds one state: the last one, or,
-  /// once its tokens are through, that after its last token, which others may begin with. So `block_size` says how far
-  /// apart those are.
+  /// A recurrent state, modelled as the window that ends with the token before. A block holds one state. It is the
+  /// latest state or, once the block's tokens are computed, the state after its last token, from which other requests
+  /// may start. So `block_size` is the distance between such states.
   [[nodiscard]] static constexpr group recurrent(tokens block_size) noexcept { return {block_size, tokens{2}}; }
 
-  /// Whether it keeps a state, which cannot go back to what it was before a token.
+  /// Whether it keeps a state, which cannot be rewound to an earlier token.
   [[nodiscard]] constexpr bool is_recurrent() const noexcept { return window == tokens{2} && !in_chunks; }
 
-  /// Most of its blocks that a sequence of `length` tokens needs at once, computed one by one.
+  /// The most blocks that a sequence of `length` tokens needs at once, computed token by token.
   [[nodiscard]] constexpr std::size_t most_blocks(tokens length) const noexcept {
     const auto all = static_cast<std::size_t>(blocks_for(length, block_size).count());
     if (window == tokens{}) return all;
-    // The first that is looked at lies anywhere in a block; that of a chunk at a multiple of this.
+    // The first attended token lies anywhere in a block; for chunks, at a multiple of this.
     const tokens step{in_chunks ? std::gcd(window.count(), block_size.count()) : 1};
     const auto most = static_cast<std::size_t>(blocks_for(window + block_size - step, block_size).count());
     return all < most ? all : most;
   }
 
-  /// The first of its blocks that the token at `position` needs, and those after it.
+  /// The first block that the token at `position` needs; it needs all blocks after it as well.
   [[nodiscard]] constexpr std::size_t first_needed(tokens position) const noexcept {
     if (window == tokens{} || position < window) return 0;
     if (in_chunks) return static_cast<std::size_t>(window * (position / window) / block_size);
     return static_cast<std::size_t>((position - window + tokens{1}) / block_size);
   }
 
-  /// When so many tokens are computed, no token after them needs the block `i`. Requires: there is a window.
+  /// The number of computed tokens from which on no later token needs block `i`. Requires: there is a window.
   [[nodiscard]] constexpr tokens passes_at(std::size_t i) const noexcept {
     const tokens end = block_size * (std::int64_t{1} + static_cast<std::int64_t>(i));
     return in_chunks ? window * blocks_for(end, window).count() : end + window - tokens{1};

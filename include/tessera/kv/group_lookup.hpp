@@ -11,18 +11,18 @@
 #include <type_traits>
 
 /// @file
-/// How the blocks of a group of layers are found in the store that all groups share.
+/// Lookup of the blocks of a group of layers in the store that all groups share.
 
 TESSERA_NAMESPACE_BEGIN
 namespace kv::detail {
 
-/// The first of a group's blocks that is needed to go on behind `n` tokens, which are whole blocks.
+/// The first of a group's blocks that is needed to continue after `n` tokens, which are whole blocks.
 [[nodiscard]] inline std::size_t needed_from(const group& of, tokens n) noexcept {
   const auto end = static_cast<std::size_t>(n / of.block_size);
   const std::size_t first = of.first_needed(n);
   return first < end ? first : end;
 }
-/// What a group's block is known by in the store of all: the same tokens are other KV to another group.
+/// The name of a group's block in the shared store: the same tokens are different KV in another group.
 template <class Hash>
 [[nodiscard]] Hash named_in(std::size_t g, Hash hash) noexcept {
   if (g == 0) return hash;
@@ -34,13 +34,13 @@ template <class Hash>
   }
 }
 
-/// Of a group's blocks, some that are known to be known.
+/// A run of a group's blocks that the store is known to have.
 struct known_run {
   std::size_t first = 0;
   std::size_t end = 0;
 };
-/// The longest prefix of `n` tokens at most, in multiples of `unit`, of which a window has what the next token
-/// looks at.
+/// The longest prefix of at most `n` tokens, in multiples of `unit`, with the blocks that its next token attends to in
+/// this window.
 template <class Store, class Hash>
 [[nodiscard]] tokens serves(const Store& store, const group& of, std::size_t g, tokens unit,
                             std::span<const Hash> hashes, tokens n, known_run& run) noexcept {
@@ -50,12 +50,12 @@ template <class Store, class Hash>
     const std::size_t first = needed_from(of, n);
     if (first == end) return n;
     if (run.end > end) run.end = end;
-    if (run.first >= run.end) run = {end, end};  // nothing of it is left
+    if (run.first >= run.end) run = {end, end};  // none of the run is left
     std::size_t i = run.end == end ? run.first : end;
     while (i > first && store.knows(named_in(g, hashes[i - 1]))) --i;
     run = {i, end};
     if (i <= first) return n;
-    // The block before `i` is not known: nothing that looks at it can be served.
+    // The block before `i` is not known: no prefix that needs it can be served.
     n = unit * (of.block_size * static_cast<std::int64_t>(i - 1) / unit);
     run = {};
   }
@@ -64,7 +64,7 @@ template <class Store, class Hash>
 
 // Lookups are independent: their cache misses may overlap.
 inline constexpr std::size_t looked_ahead = 8;
-/// Blocks are looked up by these hashes from `first` on,
+/// Starts a lookup of blocks by these hashes, from `first` on.
 template <class Store, class Hash>
 void prepare(const Store& store, std::size_t g, std::span<const Hash> hashes, std::size_t first) noexcept {
   if constexpr (requires { store.prefetch(Hash{}); }) {
@@ -74,7 +74,7 @@ void prepare(const Store& store, std::size_t g, std::span<const Hash> hashes, st
     static_cast<void>(store), static_cast<void>(g), static_cast<void>(hashes), static_cast<void>(first);
   }
 }
-/// and now by the `i`th of them.
+/// Continues it with the `i`th hash.
 template <class Store, class Hash>
 void prepare_next(const Store& store, std::size_t g, std::span<const Hash> hashes, std::size_t i) noexcept {
   if constexpr (requires { store.prefetch(Hash{}); }) {

@@ -28,26 +28,27 @@ struct sliding_tables<Tables> {
 }  // namespace detail
 
 /// A group's block tables of one batch.
-/// @tparam View as the group's kernels take them: `csr_view`, in which an entry begins with its row's `first_block`;
-///              `row_view`, in which what comes before that says nothing; or changes alone.
+/// @tparam View the form for the group's kernels. `csr_view`: an entry begins with its row's `first_block`. `row_view`:
+/// entries before that are unspecified. Or changes alone.
 template <class View>
 struct group_view {
   View tables{};                               ///< The rows.
-  std::span<const std::uint32_t> first_block;  ///< [entries]; the first block of each row that is still there.
-  std::span<const std::uint32_t> new_blocks;   ///< [entries]; so many at the end of each row have not been shown yet.
+  std::span<const std::uint32_t> first_block;  ///< [entries]; the first block of each row that it still holds.
+  std::span<const std::uint32_t> new_blocks;   ///< [entries]; the number of blocks at the end of each row that have not
+                                               ///< been shown yet.
 };
 
-/// Shows the rows of a batch to an engine whose layers differ: for each group its tables, in the form that `Tables`
-/// gives them. As a `table_policy`, of `groups` in place of one `block_table`.
-/// @tparam Groups how many.
-/// @tparam Tables how each group's tables are shown: a `table_policy`.
+/// Shows the rows of a batch to an engine with different kinds of layers: for each group its tables, in the form of
+/// `Tables`. A `table_policy` over `groups` instead of one `block_table`.
+/// @tparam Groups number of groups.
+/// @tparam Tables a `table_policy` for each group's tables.
 template <std::size_t Groups, table_policy Tables>
 class group_tables {
   using shown = typename detail::sliding_tables<Tables>::type;
 
  public:
-  using limits = std::array<block_table::limits, Groups>;                       ///< Those of each group's table.
-  using view_type = std::array<group_view<typename shown::view_type>, Groups>;  ///< What a plan shows.
+  using limits = std::array<block_table::limits, Groups>;                       ///< The limits of each group's table.
+  using view_type = std::array<group_view<typename shown::view_type>, Groups>;  ///< The view of a plan.
 
   /// Bytes that an object with these limits takes from its arena.
   [[nodiscard]] static constexpr std::size_t required_bytes(const limits& l) noexcept {
@@ -73,7 +74,7 @@ class group_tables {
     }
     entries_.clear();
   }
-  /// Appends an entry whose KV is `kv_length` tokens long. As the policy's. O(1).
+  /// Appends an entry with `kv_length` tokens of KV. As the policy's. O(1).
   template <class KV>
   void add(KV& /*kv*/, std::uint32_t row, tokens kv_length, std::size_t new_blocks) noexcept {
     entries_.push_back({row, new_blocks != 0, kv_length});
@@ -99,11 +100,11 @@ class group_tables {
   };
   struct entry {
     std::uint32_t row;
-    bool has_new;  // of some group
+    bool has_new;  // in some group
     tokens kv_length;
   };
 
-  /// The batch's entries, to one group after the other: what is written to is a few arrays at a time.
+  /// Adds the batch's entries group by group, so that few arrays are written to at a time.
   template <class KV>
   void add_to(std::size_t g, KV& kv) noexcept {
     of_group& to = group_[g];

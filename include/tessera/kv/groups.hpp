@@ -18,52 +18,51 @@
 TESSERA_NAMESPACE_BEGIN
 namespace kv {
 
-/// KV of a model whose layers differ: one block table for each group of layers, and one store for all of them. Blocks
-/// have the same number of bytes; how many tokens these hold is each group's own matter.
+/// KV of a model with different kinds of layers: one block table for each group of layers, and one store for all
+/// groups. Blocks have the same number of bytes; the number of tokens in a block is the group's own choice.
 ///
-/// A request has one row, with the same number in each table. A window frees its blocks behind itself, where it begins
-/// others at its end: their entries (those before `first_block`) say nothing any more, and no kernel looks at them. A
-/// prefix is found as far as all groups can serve it: full attention needs all of it, a window only what the next token
-/// looks at, so it may be found beyond blocks that are long gone.
+/// A request has one row, with the same number in each table. A window frees its blocks behind itself when it begins
+/// new ones at its end. Their entries (before `first_block`) are unspecified, and no kernel reads them. A prefix is
+/// found as far as all groups can serve it. Full attention needs all of it, a window only what the next token attends
+/// to. So it may be found beyond blocks that are long gone.
 ///
-/// Blocks that a window has passed are evicted before all others (`release_first`, where the store has it): what ends
-/// behind them is found without them. Two places are an exception, because prompts are likely to be found up to there:
-/// where the row's hashes end, and where it went another way than what was known before. (Marconi, section 4.1, keeps
-/// states at the same places.) The window before such a place is released as any other block.
+/// Blocks that a window has passed are evicted before all others (`release_first`, if the store has it). Prefixes that
+/// end behind them are found without them. Prompts are likely to be found up to two places, which are exceptions: the
+/// end of the row's hashes, and its departure from known prefixes. (Marconi, section 4.1, keeps states at the same
+/// places.) The window before such a place is released as any other block.
 ///
-/// Within a plan: `open`, `share`, `fork`, `grow`, `evict`, undone by `roll_back`. For good, with nothing to be undone
-/// any more
-/// (`begin`): `publish`, `slide`, `close`.
+/// Within a plan: `open`, `share`, `fork`, `grow`, `evict`, undone by `roll_back`. Final, with nothing to be undone any
+/// more (`begin`): `publish`, `slide`, `close`.
 ///
-/// Complexity: O(blocks given or taken + Groups), and O(1) for one that needs no block and gives none back; `match`
+/// Complexity: O(blocks given or taken + Groups), and O(1) for a row that needs no block and gives none back. `match`:
 /// O(blocks of the prefix) in all groups together. Allocates nothing. Exhaustion is a value. Deterministic.
 ///
-/// @tparam Groups how many.
+/// @tparam Groups number of groups.
 /// @tparam Store  the blocks: a `prefix_store`.
 template <std::size_t Groups, prefix_store Store = prefix_cache>
 class groups {
   static_assert(Groups > 0, "tessera: a model has one group of layers at least");
 
  public:
-  using hash_type = hash_of<Store>;                                   ///< What blocks are found by.
-  using hash_spans = std::array<std::span<const hash_type>, Groups>;  ///< For each group one hash per full block; where
-                                                                      ///< groups have the same block size, the same.
-  using counts = std::array<std::uint32_t, Groups>;                   ///< For each group so many.
+  using hash_type = hash_of<Store>;                                   ///< The hash that finds blocks.
+  using hash_spans = std::array<std::span<const hash_type>, Groups>;  ///< For each group one hash per full block;
+                                                                      ///< groups with the same block size share them.
+  using counts = std::array<std::uint32_t, Groups>;                   ///< A count per group.
 
   /// What `fork` did.
   struct forked {
-    std::uint32_t row = no_index;             ///< The child's; `no_index` if there was no room.
-    std::array<block_copy, Groups> copies{};  ///< For the engine, before it writes to either,
-    std::size_t count = 0;                    ///< so many of them.
+    std::uint32_t row = no_index;             ///< The child's row; `no_index` if there was no room.
+    std::array<block_copy, Groups> copies{};  ///< Copies for the engine to make before it writes to either,
+    std::size_t count = 0;                    ///< and their number.
   };
 
-  /// What there must be room for; fixed at construction.
+  /// Capacities; fixed at construction.
   struct limits {
-    std::size_t blocks = 0;              ///< Of all groups together.
-    std::size_t rows = 0;                ///< Requests, with those that were evicted and are not closed.
-    tokens max_length{};                 ///< Of one request. Less than 2^31.
+    std::size_t blocks = 0;              ///< Blocks of all groups together.
+    std::size_t rows = 0;                ///< Requests, including evicted ones that are not closed.
+    tokens max_length{};                 ///< Length of a request. Less than 2^31.
     std::array<group, Groups> layers{};  ///< The groups.
-    tokens ahead{};                      ///< Rows grow for so many tokens before `slide` hears of those before them.
+    tokens ahead{};                      ///< Tokens by which rows grow before `slide` is called for earlier ones.
   };
 
   /// Bytes that an object with these limits takes from its arena, alignment included.
@@ -82,9 +81,9 @@ class groups {
   groups(const groups&) = delete;
   groups& operator=(const groups&) = delete;
 
-  /// The blocks of all groups. Whoever gives or takes some but by this object breaks it.
+  /// The blocks of all groups. Only this object may allocate or release its blocks.
   [[nodiscard]] Store& store() noexcept { return store_; }
-  /// The blocks of all groups, to look at.
+  /// The blocks of all groups, for reading.
   [[nodiscard]] const Store& store() const noexcept { return store_; }
   /// A group's tables. Requires: `g < Groups`.
   [[nodiscard]] block_table& table(std::size_t g) noexcept { return table_[g]; }
@@ -94,7 +93,7 @@ class groups {
   [[nodiscard]] const group& of(std::size_t g) const noexcept { return group_[g]; }
   /// Blocks that can be taken now.
   [[nodiscard]] std::size_t free() const noexcept { return store_.free(); }
-  /// Prefixes are found in multiples of so many tokens: the least that is whole blocks of every group.
+  /// Prefixes are found in multiples of this many tokens: the smallest number that is whole blocks in every group.
   [[nodiscard]] tokens unit() const noexcept { return unit_; }
   /// Blocks that a row has in all groups together. O(Groups). Requires: the row is in use.
   [[nodiscard]] std::size_t held(std::uint32_t row) const noexcept {
@@ -102,51 +101,50 @@ class groups {
     for (std::size_t g = 0; g != Groups; ++g) n += table_[g].size(row) - state_[row].first[g];
     return n;
   }
-  /// A group's first block of a row that is still there: the entries before it say nothing. O(1). Requires: the row is
-  /// in use.
+  /// A group's first block of a row that is still held: earlier entries are unspecified. O(1). Requires: the row is in
+  /// use.
   [[nodiscard]] std::size_t first_block(std::size_t g, std::uint32_t row) const noexcept {
     return state_[row].first[g];
   }
 
-  /// A group's blocks of a row that are still there. O(1). Requires: the row is in use.
+  /// A group's blocks of a row that are still held. O(1). Requires: the row is in use.
   [[nodiscard]] std::span<const block_id> blocks_of(std::size_t g, std::uint32_t row) const noexcept {
     return table_[g].row(row).subspan(state_[row].first[g]);
   }
-  /// Tokens for whose KV a row has blocks in all groups. O(1). Requires: the row is in use.
+  /// Tokens that a row has blocks for, in all groups. O(1). Requires: the row is in use.
   [[nodiscard]] tokens room(std::uint32_t row) const noexcept { return state_[row].room; }
-  /// The same of a row in which no block is new to whoever runs the batch; 0 of others. O(1). Requires: the row is in
-  /// use.
+  /// The same, if the engine was told of all blocks of the row; else 0. O(1). Requires: the row is in use.
   [[nodiscard]] tokens told_room(std::uint32_t row) const noexcept { return state_[row].told_room; }
-  /// Whoever runs the batch knows the row as it is, in all groups. O(Groups). Requires: the row is in use.
+  /// Records that the engine knows the row as it is, in all groups. O(Groups). Requires: the row is in use.
   void tell(std::uint32_t row) noexcept {
     for (block_table& t : table_) t.tell(row);
     state_[row].told_room = state_[row].room;
   }
-  /// When so many tokens are computed, `slide` gives something back. O(1). Requires: the row is in use.
+  /// The number of computed tokens at which `slide` gives a block back. O(1). Requires: the row is in use.
   [[nodiscard]] tokens slides_at(std::uint32_t row) const noexcept { return state_[row].slides_at; }
 
-  /// Blocks that a row lacks for the KV of its first `length` tokens, and, where all are kept, for that of its first
-  /// `reserved`. O(Groups). Requires: the row is in use.
+  /// Blocks that a row lacks for the KV of its first `length` tokens. In groups that keep all blocks: of its first
+  /// `reserved` tokens as well. O(Groups). Requires: the row is in use.
   [[nodiscard]] std::size_t lacks(std::uint32_t row, tokens length, tokens reserved = {}) const noexcept {
     std::size_t n = 0;
     for (std::size_t g = 0; g != Groups; ++g) n += lacks_in(g, row, length, reserved);
     return n;
   }
-  /// Blocks that a sequence of `length` tokens needs at once, at least: a window as many as it spans. O(Groups).
+  /// Blocks that a sequence of `length` tokens needs at once, at least. A window needs as many as it spans. O(Groups).
   [[nodiscard]] std::size_t needs(tokens length) const noexcept {
     std::size_t n = 0;
     for (const group& g : group_) n += g.most_blocks(length);
     return n;
   }
-  /// Blocks that a row needs in addition to those it holds to become `length` tokens long, if windows give back what
-  /// they can. With so many more it can go on by one token at least. O(Groups). Requires: the row is in use, and slides
-  /// when it can.
+  /// Blocks that a row needs, in addition to those it holds, to become `length` tokens long, if windows give back what
+  /// they can. With them it can continue by at least one token. O(Groups). Requires: the row is in use, and slides when
+  /// it can.
   [[nodiscard]] std::size_t to_come(std::uint32_t row, tokens length) const noexcept {
     std::size_t n = 0;
     for (std::size_t g = 0; g != Groups; ++g) n += to_come_in(g, state_[row].first[g], table_[g].size(row), length);
     return n;
   }
-  /// The same of a row that has found the first `found` tokens, rounded down to whole blocks. O(Groups).
+  /// The same for a row that has found the first `found` tokens, rounded down to whole blocks. O(Groups).
   [[nodiscard]] std::size_t to_come_behind(tokens found, tokens length) const noexcept {
     std::size_t n = 0;
     for (std::size_t g = 0; g != Groups; ++g) {
@@ -156,14 +154,14 @@ class groups {
     return n;
   }
 
-  /// How many tokens of a prefix all groups can serve: a multiple of `unit()`, at most `most`. Changes nothing.
-  /// O(blocks of the prefix): each block is looked up once at most.
+  /// The length of the prefix that all groups can serve: a multiple of `unit()`, at most `most`. Changes nothing.
+  /// O(blocks of the prefix): each block is looked up at most once.
   [[nodiscard]] tokens match(const hash_spans& hashes, tokens most) const noexcept {
     tokens parting{};
     return match(hashes, most, parting);
   }
-  /// The same; `parting` is where the prompt goes another way than a sequence that full attention knows, for
-  /// `keep_window`; 0: nowhere.
+  /// The same. `parting` is the point at which the prompt departs from a sequence that full attention knows, for
+  /// `keep_window`; 0: none.
   [[nodiscard]] tokens match(const hash_spans& hashes, tokens most, tokens& parting) const noexcept {
     parting = {};
     std::array<detail::known_run, Groups> run{};
@@ -188,7 +186,8 @@ class groups {
       block_id id = no_index;
       if (store_.match({&last, 1}, {&id, 1}) == 1 && followed_[id]) parting = n;
     }
-    // What a window lacks ends the prefix before it, for all: then the others have to look again, further down.
+    // A block that one window lacks ends the prefix before it for all groups. Then the others have to look again,
+    // further down.
     for (bool fits = false; !fits && n != tokens{};) {
       fits = true;
       for (std::size_t g = 0; g != Groups && n != tokens{}; ++g) {
@@ -202,12 +201,12 @@ class groups {
 
   // -- within a plan: undone by `roll_back` ------------------------------------------------------------------------
 
-  /// What was done stands: it cannot be undone any more. O(1).
+  /// Makes all earlier changes final: they cannot be undone any more. O(1).
   void begin() noexcept { journal_.clear(); }
-  /// Where `roll_back` comes back to. O(1).
+  /// The present state, for `roll_back`. O(1).
   [[nodiscard]] std::size_t mark() const noexcept { return journal_.size(); }
 
-  /// An empty row, or `no_index` when all are in use or too much has been done since `begin` (6 calls for each row).
+  /// An empty row, or `no_index` when all are in use or the journal is full (6 calls for each row since `begin`).
   /// O(Groups).
   [[nodiscard]] std::uint32_t open() noexcept {
     if (journal_.full() || table_[0].free_rows() == 0) return no_index;
@@ -219,8 +218,8 @@ class groups {
     return row;
   }
 
-  /// Takes the blocks of the first `n` tokens of a prefix that are needed to go on behind them. Requires: the row is
-  /// empty, and `n` is what `match` said, with nothing done since (asserted). O(blocks of the prefix).
+  /// Takes the blocks that are needed to continue after the first `n` tokens of a prefix. Requires: the row is empty,
+  /// and `n` is the result of `match`, with no call since (asserted). O(blocks of the prefix).
   void share(std::uint32_t row, const hash_spans& hashes, tokens n) noexcept {
     TESSERA_ASSERT(n % unit_ == tokens{} && held(row) == 0 && !journal_.full(), "a prefix for a row that is empty");
     done d{done::what::shared, row, {}};
@@ -247,10 +246,10 @@ class groups {
     journal_.push_back(d);
   }
 
-  /// A row that goes on as a copy of another one, of whose tokens `computed` have KV: it shares all blocks that are
-  /// full, and has one of its own for each that is not, which the engine fills; so for a state, which is written over.
-  /// No row, and no change, if there is none, or not enough blocks. Requires: the parent's row is in use, was not
-  /// evicted, and is not slid beyond `computed`. O(blocks of the row).
+  /// A row that continues as a copy of another one with `computed` tokens of KV. It shares all full blocks. It has a
+  /// block of its own for each partly filled one, which the engine copies. The same holds for a state, which is written
+  /// over. No row, and no change, if there is no free row or too few blocks. Requires: the parent's row is in use, was
+  /// not evicted, and has not slid beyond `computed`. O(blocks of the row).
   [[nodiscard]] forked fork(std::uint32_t parent, tokens computed) noexcept {
     TESSERA_ASSERT(!state_[parent].evicted, "an evicted row");
     const std::size_t before = mark();
@@ -287,9 +286,10 @@ class groups {
     return result;
   }
 
-  /// Gives a row room for the KV of its first `length` tokens, and, where all are kept, of its first `reserved`, in all
-  /// groups or in none: `exhausted` if `lacks` are more than are free, `invalid` if it would be longer than the limits
-  /// allow. Requires: the row is in use. O(blocks taken + Groups), O(1) if there are none and none is reserved.
+  /// Gives a row blocks for the KV of its first `length` tokens. In groups that keep all blocks: of its first
+  /// `reserved` tokens as well. All groups or none. `exhausted`: `lacks` exceeds the free blocks. `invalid`: it would
+  /// be longer than the limits allow. Requires: the row is in use. O(blocks taken + Groups), O(1) if there are none and
+  /// none is reserved.
   [[nodiscard]] status grow(std::uint32_t row, tokens length, tokens reserved = {}) noexcept {
     TESSERA_ASSERT(!state_[row].evicted, "an evicted row");
     if (max(length, reserved) <= state_[row].room) return status::ok;
@@ -319,7 +319,7 @@ class groups {
     journal_.push_back({done::what::evicted, row, {}});
   }
 
-  /// Undoes what was done since `mark`, the latest first: the same blocks will be handed out again, in the same order.
+  /// Undoes all changes since `mark`, the latest first: the same blocks will be handed out again, in the same order.
   void roll_back(std::size_t mark) noexcept {
     for (; journal_.size() > mark; journal_.pop_back()) {
       const done& d = journal_.back();
@@ -344,15 +344,15 @@ class groups {
     }
   }
 
-  /// What a window needs behind the first `n` tokens of a row is worth as much as other blocks when it has passed that.
-  /// O(1). Requires: the row is in use; `n` is whole blocks of all groups.
+  /// Keeps the window behind the first `n` tokens of a row: it has the value of other blocks once the row has passed
+  /// it. O(1). Requires: the row is in use; `n` is whole blocks of all groups.
   void keep_window(std::uint32_t row, tokens n) noexcept { state_[row].parting = n; }
 
-  // -- for good ----------------------------------------------------------------------------------------------------
+  // -- final -------------------------------------------------------------------------------------------------------
 
-  /// Full blocks with the KV of the first `computed` tokens become findable, as far as they have hashes and are still
-  /// there. Before `slide`, which gives them back. `made(ids)` hears of them, group by group. Returns how many these
-  /// are. Requires: the row is in use. O(blocks published + Groups).
+  /// Makes full blocks of the first `computed` tokens findable, if they have hashes and are still held. Call it before
+  /// `slide`, which gives them back. Calls `made(ids)` with them, group by group. Returns their number. Requires: the
+  /// row is in use. O(blocks published + Groups).
   template <class Made>
   std::size_t publish(std::uint32_t row, const hash_spans& hashes, tokens computed, Made made) noexcept {
     TESSERA_ASSERT(journal_.empty() && !state_[row].evicted, "publish within a plan, or an evicted row");
@@ -376,7 +376,8 @@ class groups {
       for (; i < end; ++i, ++n) {
         detail::prepare_next(store_, g, all, i);
         const hash_type h = detail::named_in(g, all[i]);
-        if constexpr (requires { store_.publish(ids[i], h, i, h); }) {  // a store that says where a block stands
+        if constexpr (requires { store_.publish(ids[i], h, i, h); }) {  // a store that takes a block's place in its
+                                                                        // sequence
           static_cast<void>(store_.publish(ids[i], h, i, i != 0 ? detail::named_in(g, all[i - 1]) : hash_type{}));
         } else {
           static_cast<void>(store_.publish(ids.subspan(i, 1), std::span<const hash_type>{&h, 1}, 0));
@@ -390,13 +391,13 @@ class groups {
     }
     return n;
   }
-  /// The same, and nobody hears of it.
+  /// The same, without a callback.
   std::size_t publish(std::uint32_t row, const hash_spans& hashes, tokens computed) noexcept {
     return publish(row, hashes, computed, [](std::span<const block_id>) noexcept {});
   }
 
-  /// The KV of a row's first `computed` tokens is there: what no token after them looks at is given back. Returns how
-  /// many blocks that were. Requires: the row is in use. O(these + Groups), O(1) if there are none.
+  /// The KV of a row's first `computed` tokens is there: gives back blocks that no later token attends to. Returns
+  /// their number. Requires: the row is in use. O(these + Groups), O(1) if there are none.
   std::size_t slide(std::uint32_t row, tokens computed) noexcept {
     TESSERA_ASSERT(journal_.empty() && !state_[row].evicted, "slide within a plan, or an evicted row");
     if (computed < state_[row].slides_at) return 0;
@@ -416,8 +417,9 @@ class groups {
     return n;
   }
 
-  /// Keeps the blocks of a row's first `length` tokens: drafts were refused. Returns how many it gave back. Requires:
-  /// the row is in use, and has not slid beyond `length`. O(these + Groups), O(Groups) if there are none.
+  /// Keeps the blocks of a row's first `length` tokens, after drafts were rejected. Returns the number of blocks given
+  /// back. Requires: the row is in use, and has not slid beyond `length`. O(these + Groups), O(Groups) if there are
+  /// none.
   std::size_t trim(std::uint32_t row, tokens length) noexcept {
     TESSERA_ASSERT(journal_.empty() && !state_[row].evicted, "trim within a plan, or an evicted row");
     std::size_t n = 0;
@@ -455,12 +457,12 @@ class groups {
   static constexpr std::size_t operations = 6;
 
   struct row_state {
-    counts first{};      // by group, the first block that is still there
+    counts first{};      // by group, the first block that is still held
     counts published{};  // blocks that were published, or need not be
-    tokens room{};       // of tokens, in all groups
+    tokens room{};       // tokens that have blocks in all groups
     tokens told_room{};  // the same, or 0 while a block is new
-    tokens slides_at{};  // the next window gives something back when so much is computed
-    tokens parting{};    // where it went another way than what was known; 0: nowhere
+    tokens slides_at{};  // the number of computed tokens at which the next window gives a block back
+    tokens parting{};    // the point at which it departed from known prefixes; 0: none
     tokens named{};      // whole blocks of all groups that have hashes
     bool evicted = false;
   };
@@ -499,15 +501,15 @@ class groups {
     unit_ = tokens{unit};
   }
 
-  /// When so many tokens are computed, a window gives its first block back: when it has passed that, and needs another
-  /// at its end. So there are as many in each step, and tables of a batch need not be moved. A state is too large to be
-  /// kept so long.
+  /// The number of computed tokens at which a window gives its first block back: it has passed that block, and needs
+  /// another at its end. So the number of blocks is the same in each step, and tables of a batch need not be moved. A
+  /// state is too large to be kept so long.
   [[nodiscard]] tokens slides_at(const group& of, std::uint32_t first) const noexcept {
     const tokens passed = of.passes_at(first);
     if (of.is_recurrent()) return passed;
     return max(passed, of.block_size * blocks_for(passed, of.block_size).count() - ahead_);
   }
-  /// When a row needs blocks, and when it gives some back.
+  /// Updates when a row needs blocks, and when it gives some back.
   void look_ahead(std::uint32_t row) noexcept {
     row_state& s = state_[row];
     s.room = s.slides_at = tokens{std::int64_t{1} << 40};
@@ -530,8 +532,7 @@ class groups {
     const std::size_t has = table_[g].size(row);
     return want > has ? want - has : 0;
   }
-  /// Blocks that a row lacks to become `length` tokens long, if its window begins at the block `first` and it has
-  /// `has`.
+  /// Blocks that a row lacks to become `length` tokens long, if its window begins at block `first` and it holds `has`.
   [[nodiscard]] std::size_t to_come_in(std::size_t g, std::size_t first, std::size_t has,
                                        tokens length) const noexcept {
     const auto all = static_cast<std::size_t>(blocks_for(length, group_[g].block_size).count());
@@ -540,14 +541,14 @@ class groups {
     return want > has ? want - has : 0;
   }
 
-  /// A window has passed the last of these blocks, from the row's first of this group on. From front to back: the end
-  /// is evicted before its beginning.
+  /// Releases these blocks, which begin with the row's first of this group: a window has passed the last of them. From
+  /// front to back: the end is evicted before its beginning.
   void pass(std::size_t g, std::uint32_t row, std::span<const block_id> ids) noexcept {
     const row_state& s = state_[row];
     const auto is_within = [&](std::size_t i, tokens from, tokens to) noexcept {
       return i >= detail::needed_from(group_[g], from) && i < static_cast<std::size_t>(to / group_[g].block_size);
     };
-    // One token at least is computed: a prompt of whole blocks is found again up to the unit before its end.
+    // At least one token is computed: a prompt of whole blocks is found again up to the unit before its end.
     const tokens end = max(s.named - unit_, tokens{});
     for (std::size_t i = s.first[g]; i != ids.size(); ++i) {
       status released = status::ok;
@@ -577,7 +578,7 @@ class groups {
   std::array<block_table, Groups> table_;
   row_state* state_;
   fixed_vector<done> journal_;
-  bool* followed_;             // by block of the first group of full attention: one after it was published, too
+  bool* followed_;             // by block of the first group of full attention: a block after it was published as well
   std::size_t full_ = Groups;  // that group; `Groups`: there is none
 };
 

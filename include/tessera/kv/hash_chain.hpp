@@ -9,14 +9,14 @@
 #include <string_view>
 
 /// @file
-/// Names for full KV blocks: one hash per block of tokens, chained, so that equal hashes mean (with overwhelming
-/// probability) equal tokens from the very start of the sequence.
+/// Names for full KV blocks: one hash per block of tokens, chained. So equal hashes mean, with overwhelming
+/// probability, equal tokens from the very start of the sequence.
 ///
-/// The hash is fast and well mixed, not cryptographic: n distinct blocks collide with probability about n^2 / 2^65, or,
-/// with 128 bits (`hash128`), n^2 / 2^129, and someone who knows the seed can construct collisions. `prefix_cache`
-/// trusts the hashes it is given, whoever made them. Give every tenant (and every adapter or other input that changes
-/// the KV) a seed of its own, secret if prompts are hostile: then nothing is shared between tenants. `hash_seed` makes
-/// one of what a client calls its salt.
+/// The hash is fast and well mixed, not cryptographic. N distinct blocks collide with probability about n^2 / 2^65, or,
+/// with 128 bits (`hash128`), n^2 / 2^129. An attacker that knows the seed can construct collisions. `prefix_cache`
+/// trusts the hashes that it is given. Give every tenant, and every adapter or other input that changes the KV, a seed
+/// of its own; keep it secret if prompts are hostile. Then nothing is shared between tenants. `hash_seed` makes a seed
+/// from a client's salt.
 
 TESSERA_NAMESPACE_BEGIN
 namespace kv {
@@ -34,7 +34,7 @@ namespace detail {
 
 }  // namespace detail
 
-/// Where a chain starts. Different seeds give unrelated chains.
+/// The start of a chain. Different seeds give unrelated chains.
 [[nodiscard]] constexpr std::uint64_t hash_root(std::uint64_t seed = 0) noexcept {
   return detail::scramble(seed + 0x9e37'79b9'7f4a'7c15ULL);
 }
@@ -59,13 +59,13 @@ namespace detail {
   return detail::scramble(h);
 }
 
-/// Where a chain of 128 bits starts. Its lower half is not that of 64 bits.
+/// The start of a chain of 128 bits. Its lower half differs from that of 64 bits.
 [[nodiscard]] constexpr hash128 hash_root(hash128 seed) noexcept {
   return {hash_root(seed.low ^ detail::scramble(seed.high)), detail::scramble(seed.high + hash_root(~seed.low))};
 }
 
-/// The hash of one full block after `previous`, of 128 bits: two chains that mix in ways of their own, so that blocks
-/// which one of them confuses are like any others to the other. O(tokens), about twice the time of 64 bits.
+/// The 128-bit hash of one full block after `previous`. It is two chains with different mixing, so that blocks which
+/// collide in one are independent in the other. O(tokens), about twice the time of 64 bits.
 [[nodiscard]] constexpr hash128 hash_block(const hash128& previous, std::span<const std::int32_t> block) noexcept {
   constexpr std::uint64_t odd = 0xff51'afd7'ed55'8ccdULL;
   std::uint64_t h = previous.high;
@@ -79,9 +79,9 @@ namespace detail {
   return {hash_block(previous.low, block), detail::scramble(h)};
 }
 
-/// A seed from a salt of any length, such as clients send along to be kept apart: equal salts give equal seeds, others
-/// (with overwhelming probability) other ones, and then nothing is shared. `secret` keeps those who choose salts from
-/// constructing such as collide. O(bytes).
+/// A seed from a salt of any length, such as clients send to be kept apart. Equal salts give equal seeds; different
+/// salts, with overwhelming probability, give different seeds, and then nothing is shared. `secret` keeps clients from
+/// constructing salts that collide. O(bytes).
 [[nodiscard]] constexpr hash128 hash_seed(std::string_view salt, std::uint64_t secret = 0) noexcept {
   hash128 h = hash_root(hash128{secret, salt.size()});
   for (const char c : salt) {
@@ -91,9 +91,9 @@ namespace detail {
   return h;
 }
 
-/// Hashes the full blocks at the front of a sequence, one chained hash each, to the front of `out`. A last block that
-/// is not full has no hash. Returns how many were written: the smaller of `token.size() / block_size` and
-/// `out.size()`. O(tokens). Requires `block_size >= 1`.
+/// Hashes the full blocks at the front of a sequence, one chained hash each, into `out`. A last block that is not full
+/// has no hash. Returns the number written: the smaller of `token.size() / block_size` and `out.size()`. O(tokens).
+/// Requires `block_size >= 1`.
 /// A chain continues: `hash_block(out[k - 1], ...)` is the hash of block k.
 constexpr std::size_t hash_chain(std::span<const std::int32_t> token, std::size_t block_size,
                                  std::span<std::uint64_t> out, std::uint64_t seed = 0) noexcept {

@@ -8,22 +8,22 @@ TESSERA_NAMESPACE_BEGIN
 namespace kv {
 namespace detail {
 
-/// What `host_cache` keeps of a block.
+/// State of a block in `host_cache`.
 struct host_cache_link {
   block_id next = no_index;
   block_id previous = no_index;
-  block_id tail = no_index;  // of a chain in use, at its head
-  std::uint32_t size = 0;    // of a chain in use, at its head; else 0
+  block_id tail = no_index;  // for the head of a chain in use
+  std::uint32_t size = 0;    // for the head of a chain in use; else 0
 };
 
 }  // namespace detail
 
-/// A host tier that remembers: blocks whose owner has gone stay findable by their hash until their room is needed,
-/// least recently used first. It holds the chains of swapped requests, as `host_tier` does, and single blocks that were
+/// A host tier with a cache: a block without an owner stays findable by its hash until its room is needed, least
+/// recently used first. It holds the chains of swapped requests, as `host_tier` does, and single blocks that were
 /// evicted from the device.
 /// When to use: as the second level of a `prefix_cache`, through `two_level_cache`.
 ///
-/// Calls are undone by `undo_` calls in strictly reverse order, with `publish`, `settle` and `clear` not in between.
+/// Calls are undone by `undo_` calls in strictly reverse order, without `publish`, `settle` or `clear` in between.
 /// Every call is O(blocks named); nothing allocates. About 120 bytes a block.
 template <class Hash = std::uint64_t>
 class host_cache : public detail::host_chains<detail::host_cache_link> {
@@ -31,9 +31,9 @@ class host_cache : public detail::host_chains<detail::host_cache_link> {
   using cache = basic_prefix_cache<lru, nobody_hears, Hash>;
 
  public:
-  using hash_type = Hash;  ///< What a block is found by.
+  using hash_type = Hash;  ///< The hash that finds a block.
 
-  /// What there must be room for; fixed at construction.
+  /// Capacities; fixed at construction.
   struct limits {
     std::size_t host_blocks = 0;  ///< May be 0. At most 2^30.
   };
@@ -48,15 +48,15 @@ class host_cache : public detail::host_chains<detail::host_cache_link> {
   host_cache(arena& memory, const limits& l) noexcept
       : host_chains{memory, l.host_blocks}, cache_{memory, {.blocks = l.host_blocks}} {}
 
-  /// Host blocks that can be stored to now: free ones and cached ones.
+  /// Host blocks that can be stored to now: free and cached ones.
   [[nodiscard]] std::size_t free() const noexcept { return cache_.free(); }
-  /// Blocks that are nobody's and can be found.
+  /// Blocks without an owner that can be found.
   [[nodiscard]] std::size_t cached() const noexcept { return cache_.cached(); }
 
   // -- chains ------------------------------------------------------------------------------------------------------
 
-  /// Takes a chain of `n` host blocks and sets `head` to its first. O(n). `invalid` if `n` is 0; `exhausted` if
-  /// fewer are free; both leave `head` alone.
+  /// Takes a chain of `n` host blocks and sets `head` to its first. O(n). `invalid` if `n` is 0; `exhausted` if fewer
+  /// are free. Both leave `head` unchanged.
   [[nodiscard]] status store(std::size_t n, block_id& head) noexcept {
     if (n == 0) return status::invalid;
     if (n > free()) return status::exhausted;
@@ -74,7 +74,7 @@ class host_cache : public detail::host_chains<detail::host_cache_link> {
     head = first;
     return status::ok;
   }
-  /// Takes back `store`. O(size(head)).
+  /// Undoes `store`. O(size(head)).
   void undo_store(block_id head) noexcept {
     block_id id = links_[head].tail;
     links_[head].size = 0;
@@ -83,8 +83,8 @@ class host_cache : public detail::host_chains<detail::host_cache_link> {
       id = links_[id].previous;
     }
   }
-  /// Gives a chain back: blocks that can be found are cached, the end colder than the beginning. O(size(head)).
-  /// `foreign`: no host block; `not_allocated`: not the head of a chain in use.
+  /// Gives a chain back: its findable blocks are cached, the end colder than the beginning. O(size(head)). `foreign`:
+  /// no host block; `not_allocated`: not the head of a chain in use.
   [[nodiscard]] status release(block_id head) noexcept {
     if (head >= capacity()) return status::foreign;
     if (links_[head].size == 0) return status::not_allocated;
@@ -102,38 +102,38 @@ class host_cache : public detail::host_chains<detail::host_cache_link> {
     links_[links_[head].tail].next = no_index;
   }
 
-  // -- what can be found -------------------------------------------------------------------------------------------
+  // -- findable blocks ---------------------------------------------------------------------------------------------
 
-  /// A host block for one that is evicted from the device, or `no_index` when all are somebody's. O(1).
+  /// A host block for a block that is evicted from the device; `no_index` when all have owners. O(1).
   [[nodiscard]] block_id take() noexcept { return cache_.allocate(); }
-  /// Takes back `take`.
+  /// Undoes `take`.
   void undo_take(block_id id) noexcept { cache_.undo_allocate({&id, 1}); }
-  /// A block that was taken can be found from now on, and is nobody's. O(1).
+  /// Makes a taken block findable, and gives up its ownership. O(1).
   void settle(block_id id, const Hash& hash) noexcept {
     static_cast<void>(cache_.publish(id, hash));
     static_cast<void>(cache_.release(id));
   }
 
-  /// A block of a chain can be found from now on. O(1).
+  /// Makes a block of a chain findable. O(1).
   void publish(block_id id, const Hash& hash) noexcept { static_cast<void>(cache_.publish(id, hash)); }
-  /// Finds the longest prefix of `hashes` whose blocks are all known, writes their ids to the front of `out` and
-  /// returns their number, at most `out.size()`. O(blocks matched).
+  /// Finds the longest prefix of `hashes` with all blocks known. Writes their ids to the front of `out` and returns
+  /// their number, at most `out.size()`. O(blocks matched).
   [[nodiscard]] std::size_t match(std::span<const Hash> hashes, std::span<block_id> out) const noexcept {
     return cache_.match(hashes, out);
   }
   /// Whether a block is known by this hash. O(1).
   [[nodiscard]] bool knows(const Hash& hash) const noexcept { return cache_.knows(hash); }
-  /// Nobody stores anything to blocks that were matched, until they are unpinned. O(ids.size()).
+  /// Pins blocks that were matched: nothing is stored to them until they are unpinned. O(ids.size()).
   void pin(std::span<const block_id> ids) noexcept { static_cast<void>(cache_.share(ids)); }
-  /// Takes back `pin`.
+  /// Undoes `pin`.
   void undo_pin(std::span<const block_id> ids) noexcept { cache_.undo_share(ids); }
-  /// They have been used. O(ids.size()).
+  /// Unpins blocks after their use. O(ids.size()).
   void unpin(std::span<const block_id> ids) noexcept { static_cast<void>(cache_.release(ids)); }
   /// Forgets all hashes; chains stay. O(host_blocks).
   void clear() noexcept { cache_.clear(); }
 
  private:
-  /// Gives the blocks of a chain back, from its end on, but for the first `n`.
+  /// Gives the blocks of a chain back, from its end on, except for the first `n`.
   void cut(block_id head, std::size_t n) noexcept {
     block_id id = links_[head].tail;
     for (std::size_t k = links_[head].size; k != n; --k) {
@@ -148,17 +148,17 @@ class host_cache : public detail::host_chains<detail::host_cache_link> {
   cache cache_;
 };
 
-/// A prefix cache with a second level in host memory (`scheduler_limits::host_blocks`): what a swapped request left
-/// there stays findable when it has come back, and what is evicted on the device is copied there first. A plan says
-/// what to copy: `demoted` out, `swap_in` in, for requests that were never swapped, too.
+/// A prefix cache with a second level in host memory (`scheduler_limits::host_blocks`). The blocks of a swapped request
+/// stay findable there when it has come back. Blocks that the device evicts are copied there first. A plan lists the
+/// copies: `demoted` out, and `swap_in` in, also for requests that were never swapped.
 /// When to use: reading a block from the host is faster than computing it, and the device's cache is too small.
 ///
-/// @tparam Demotes whether evicted blocks are copied out; if not, only swapped requests fill the host's cache.
+/// @tparam Demotes whether evicted blocks are copied out. If not, only swapped requests fill the host's cache.
 template <eviction_policy Eviction = lru, class Sink = nobody_hears, class Hash = std::uint64_t, bool Demotes = true>
 class two_level_cache : public basic_prefix_cache<Eviction, Sink, Hash> {
  public:
   using host_type = host_cache<Hash>;       ///< The second level.
-  static constexpr bool demotes = Demotes;  ///< Whether evicted blocks go there.
+  static constexpr bool demotes = Demotes;  ///< Whether evicted blocks are copied there.
   using basic_prefix_cache<Eviction, Sink, Hash>::basic_prefix_cache;
 };
 

@@ -6,8 +6,8 @@
 TESSERA_NAMESPACE_BEGIN
 namespace kv::detail {
 
-/// Chains of host blocks, each found from its first: what `host_tier` and `host_cache` have in common.
-/// @tparam Link what is kept of each block: `next`, and of the head of a chain in use its `size`, else 0.
+/// Chains of host blocks, each identified by its first: the common part of `host_tier` and `host_cache`.
+/// @tparam Link the state of a block: `next`, and for the head of a chain in use its `size`, else 0.
 template <class Link>
 class host_chains {
  public:
@@ -43,7 +43,7 @@ class host_chains {
   ~host_chains() = default;
 
   Link* links_;           ///< By block.
-  std::size_t capacity_;  ///< So many.
+  std::size_t capacity_;  ///< Number of blocks.
 };
 
 }  // namespace kv::detail

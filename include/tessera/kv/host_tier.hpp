@@ -7,23 +7,23 @@ TESSERA_NAMESPACE_BEGIN
 namespace kv {
 namespace detail {
 
-/// What `host_tier` keeps of a block.
+/// State of a block in `host_tier`.
 struct host_link {
   block_id next = no_index;
-  block_id tail = no_index;  // of a chain in use, at its head
-  std::uint32_t size = 0;    // of a chain in use, at its head; else 0
+  block_id tail = no_index;  // for the head of a chain in use
+  std::uint32_t size = 0;    // for the head of a chain in use; else 0
 };
 
 }  // namespace detail
 
-/// Accounts for the KV blocks in host memory that hold what was swapped out: a chain of host blocks per request.
+/// Accounts for the KV blocks in host memory that hold swapped-out KV: a chain of host blocks per request.
 ///
-/// A request keeps its first host block (`head`); the chain is found from there. Ids are in [0, capacity()).
-/// Chains are taken from and put back on the front of one list, so that calls are undone by their opposites in reverse
+/// A request keeps its first host block (`head`), which identifies the chain. Ids are in [0, capacity()).
+/// Chains are taken from and put back on the front of one list. So calls are undone by their opposites in reverse
 /// order: `store` after `release` gives the same ids again. 12 bytes a block.
 class host_tier : public detail::host_chains<detail::host_link> {
  public:
-  /// What there must be room for; fixed at construction.
+  /// Capacities; fixed at construction.
   struct limits {
     std::size_t host_blocks = 0;  ///< May be 0: nothing can be swapped. Fewer than 2^32 - 1.
   };
@@ -45,8 +45,8 @@ class host_tier : public detail::host_chains<detail::host_link> {
   /// Host blocks that can be stored to now.
   [[nodiscard]] std::size_t free() const noexcept { return free_size_; }
 
-  /// Takes a chain of `n` host blocks and sets `head` to its first. O(n). `invalid` if `n` is 0; `exhausted` if
-  /// fewer are free; both leave `head` alone.
+  /// Takes a chain of `n` host blocks and sets `head` to its first. O(n). `invalid` if `n` is 0; `exhausted` if fewer
+  /// are free. Both leave `head` unchanged.
   [[nodiscard]] status store(std::size_t n, block_id& head) noexcept {
     if (n == 0) return status::invalid;
     if (n > free_size_) return status::exhausted;

@@ -10,9 +10,9 @@
 TESSERA_NAMESPACE_BEGIN
 namespace kv::detail {
 
-/// A binary heap of numbers in [0, n), each at most once, that knows where each of them is. What it compares lies
-/// elsewhere: `first(a, b)` says whether `a` leaves before `b`, a strict total order. Which one leaves next depends
-/// only on what is in it, so that to undo a call it is enough to make its opposite. 8 bytes a number.
+/// A binary heap of numbers in [0, n), each at most once, that knows the place of each. The keys lie elsewhere:
+/// `first(a, b)` says whether `a` leaves before `b`, a strict total order. The next to leave depends only on the
+/// content, so a call is undone by its opposite. 8 bytes a number.
 class indexed_heap {
  public:
   [[nodiscard]] static constexpr std::size_t required_bytes(std::size_t n) noexcept {
@@ -37,7 +37,7 @@ class indexed_heap {
     const std::uint32_t last = heap_[--size_];
     if (last != id) move(at, last, first);
   }
-  /// What it is compared by has changed. O(log n). Requires: it is in the heap.
+  /// Its key has changed. O(log n). Requires: it is in the heap.
   template <class First>
   void update(std::uint32_t id, First first) noexcept {
     move(place_[id], id, first);

@@ -6,15 +6,15 @@
 TESSERA_NAMESPACE_BEGIN
 namespace kv {
 
-/// Least recently used first: the block whose last owner went the longest ago.
-/// When to use: by default; nothing is known of when a prefix will be used again. Model of `eviction_policy`.
+/// Least recently used first: the block that lost its last owner the longest ago.
+/// When to use: by default, if the next use of prefixes is unknown. Model of `eviction_policy`.
 ///
 /// A list through an array. Every call is O(1) for each block. 8 bytes a block.
 class lru {
  public:
   using place_type = block_id;  ///< The block before it.
 
-  /// Bytes that an object for so many blocks takes from its arena.
+  /// Bytes that an object for `blocks` blocks takes from its arena.
   [[nodiscard]] static constexpr std::size_t required_bytes(std::size_t blocks) noexcept {
     return storage_layout{}.add<neighbours>(blocks + 1).bytes();
   }
@@ -26,7 +26,7 @@ class lru {
   lru(const lru&) = delete;
   lru& operator=(const lru&) = delete;
 
-  /// How many blocks are in it. O(1).
+  /// The number of blocks in it. O(1).
   [[nodiscard]] std::size_t size() const noexcept { return size_; }
   /// The coldest. Requires: there is one.
   [[nodiscard]] block_id next() const noexcept { return list_[ends_].next; }
@@ -35,7 +35,7 @@ class lru {
   void insert(block_id id) noexcept { link(id, list_[ends_].previous, ends_); }
   /// A block becomes the coldest.
   void insert_first(block_id id) noexcept { link(id, ends_, list_[ends_].next); }
-  /// Takes back `insert`. Requires: it is the warmest.
+  /// Undoes `insert`. Requires: it is the warmest.
   void undo_insert(block_id id) noexcept {
     TESSERA_ASSERT(list_[ends_].previous == id, "undone out of order");
     unlink(id);
@@ -46,10 +46,10 @@ class lru {
     unlink(id);
     return before;
   }
-  /// Takes back `remove`.
+  /// Undoes `remove`.
   void undo_remove(block_id id, block_id before) noexcept { link(id, before, list_[before].next); }
 
-  /// The coldest leave: they are cut off the list together. Requires: there are as many.
+  /// Removes the coldest blocks: they are cut off the list together. Requires: there are as many.
   template <class F>
   void take(std::span<block_id> out, F f) noexcept {
     block_id id = list_[ends_].next;
@@ -62,10 +62,10 @@ class lru {
     list_[id].previous = ends_;
     size_ -= out.size();
   }
-  /// Takes back `take` of the block that left last: it is the coldest again.
+  /// Undoes `take` of the block that left last: it is the coldest again.
   void undo_take(block_id id) noexcept { link(id, ends_, list_[ends_].next); }
 
-  /// Nothing is in it any more. O(1).
+  /// Removes all blocks. O(1).
   void clear() noexcept {
     list_[ends_] = {ends_, ends_};
     size_ = 0;

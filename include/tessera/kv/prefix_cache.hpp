@@ -15,34 +15,34 @@
 TESSERA_NAMESPACE_BEGIN
 namespace kv {
 
-/// KV blocks with reference counts, in which full blocks stay findable by hash after their last owner has gone, until
-/// their room is needed: in the order of a policy, by default the least recently used first, and the end of a sequence
-/// before its beginning.
+/// KV blocks with reference counts. Full blocks stay findable by hash after their last owner has gone, until their room
+/// is needed. A policy orders the evictions: by default the least recently used first, and the end of a sequence before
+/// its beginning.
 /// When to use: prompts share prefixes (system prompts, few-shot examples, earlier turns). Model of `prefix_store`.
 ///
-/// A block is *free* (on a stack), *in use* (has references; pinned, on no list) or *cached* (published, no references;
-/// in the order of eviction). `allocate` takes free blocks first, then the coldest cached one. Published blocks are
-/// full and must not be written to.
+/// A block is *free* (on a stack), *in use* (has references; pinned, on no list) or *cached* (published, no references,
+/// in the eviction order). `allocate` takes free blocks first, then the coldest cached one. Published blocks are full
+/// and must not be written to.
 ///
-/// Blocks that were computed apart from each other may hold the same and be published under one hash: they are twins,
-/// and each of them is found as long as it is there. `match` prefers one that is in use, which costs no free block, if
+/// Blocks with the same content that were computed separately may be published under one hash. They are twins, and each
+/// of them is found as long as it is there. `match` prefers a twin that is in use, because it costs no free block, if
 /// that is among the first five it looks at.
 ///
 /// Hashes are trusted: two blocks with one hash are taken to hold the same KV. Make them with `hash_chain`, 64 or 128
 /// bits over all tokens from the start, with a seed per tenant.
 ///
-/// Every call is O(blocks named), whatever the number of blocks in use or cached (with a policy that keeps a heap,
-/// times O(log blocks)); nothing allocates. Calls leave the cache alone unless they return `ok`. 76 to 108 bytes a
+/// Every call is O(blocks named), whatever the number of blocks in use or cached; with a policy that keeps a heap,
+/// times O(log blocks). Nothing allocates. Calls leave the cache unchanged unless they return `ok`. 76 to 108 bytes a
 /// block with the default policy; 8 more with 128 bits, 16 to 24 more with a sink.
 ///
-/// Undo. The `undo_` calls are exact in strictly reverse order, also for the order of eviction, provided that (1)
-/// `publish` and `clear` are not called between an operation and its undoing; (2) at most 2 x capacity blocks left the
-/// order of eviction by `share` since. (A block that leaves it is pinned: only by releasing and sharing the same
-/// blocks again and again could a caller get there. Asserted.)
+/// Undo. The `undo_` calls are exact in strictly reverse order, also for the eviction order, on two conditions. (1)
+/// `publish` and `clear` are not called between an operation and its undoing. (2) At most 2 x capacity blocks left the
+/// eviction order by `share` since. (A block that leaves it is pinned, so only repeated release and share of the same
+/// blocks could break this. Asserted.)
 ///
-/// @tparam Eviction which cached block goes first: an `eviction_policy`.
-/// @tparam Sink     hears what becomes findable and what is evicted: a `cache_event_sink`.
-/// @tparam Hash     `std::uint64_t`, or `hash128` for those who cannot have two prompts under one hash.
+/// @tparam Eviction the order of evictions: an `eviction_policy`.
+/// @tparam Sink     is told of blocks that become findable or are evicted: a `cache_event_sink`.
+/// @tparam Hash     `std::uint64_t`, or `hash128` where two prompts must not share a hash.
 template <eviction_policy Eviction = lru, class Sink = nobody_hears, class Hash = std::uint64_t>
 class basic_prefix_cache {
   static_assert(std::same_as<Hash, std::uint64_t> || std::same_as<Hash, hash128>,
@@ -54,12 +54,12 @@ class basic_prefix_cache {
   using place = typename Eviction::place_type;
 
  public:
-  using hash_type = Hash;                 ///< What a block is found by.
-  using eviction_type = Eviction;         ///< The order of eviction.
-  using sink_type = Sink;                 ///< Who hears of changes.
-  using block_type = cached_block<Hash>;  ///< What is told of a block.
+  using hash_type = Hash;                 ///< The hash that finds a block.
+  using eviction_type = Eviction;         ///< The eviction order.
+  using sink_type = Sink;                 ///< The sink of changes.
+  using block_type = cached_block<Hash>;  ///< A block in an event.
 
-  /// What there must be room for; fixed at construction.
+  /// Capacities; fixed at construction.
   struct limits {
     std::size_t blocks = 0;  ///< At most 2^30.
   };
@@ -102,7 +102,7 @@ class basic_prefix_cache {
 
   /// How many there is room for. O(1).
   [[nodiscard]] std::size_t capacity() const noexcept { return capacity_; }
-  /// Blocks that can be allocated now: free ones and cached ones.
+  /// Blocks that can be allocated now: free and cached ones.
   [[nodiscard]] std::size_t free() const noexcept { return free_size_ + order_.size(); }
   /// Blocks without an owner that can still be found.
   [[nodiscard]] std::size_t cached() const noexcept { return order_.size(); }
@@ -117,26 +117,26 @@ class basic_prefix_cache {
     return block_[id].is_published();
   }
 
-  /// Whether the block was evicted for the one who allocated it last: until it is written to, it holds what `last_hash`
-  /// says. Requires: the block is in use and was not published since it was allocated.
+  /// Whether the latest allocation of the block evicted it. Until it is written to, it holds the content of
+  /// `last_hash`. Requires: the block is in use and was not published since it was allocated.
   [[nodiscard]] bool was_evicted(block_id id) const noexcept {
     TESSERA_ASSERT(id < capacity_ && !block_[id].is_published(), "not a block that was just allocated");
     return (block_[id].link & block_state::takes_mask) == 0;
   }
-  /// What a block is, or was until it was evicted, found by. Requires: it has been published.
+  /// The hash of a block now, or before it was evicted. Requires: it has been published.
   [[nodiscard]] Hash last_hash(block_id id) const noexcept {
     TESSERA_ASSERT(id < capacity_, "not a block of this cache");
     return full_hash(id);
   }
 
-  /// Whether others may be published under its hash, or have been since it was. Requires `id < capacity()`.
+  /// Whether others may be published under its hash, or have been since it was published. Requires `id < capacity()`.
   [[nodiscard]] bool may_have_twins(block_id id) const noexcept {
     TESSERA_ASSERT(id < capacity_, "not a block of this cache");
     return block_[id].may_have_twins();
   }
 
-  /// Finds the longest prefix of `hashes` whose blocks are all known, writes their ids to the front of `out` and
-  /// returns their number, at most `out.size()`. Changes nothing: `share` what you keep. O(blocks matched).
+  /// Finds the longest prefix of `hashes` with all blocks known. Writes their ids to the front of `out` and returns
+  /// their number, at most `out.size()`. Changes nothing: `share` the blocks that you keep. O(blocks matched).
   [[nodiscard]] std::size_t match(std::span<const Hash> hashes, std::span<block_id> out) const noexcept {
     const std::size_t n = hashes.size() < out.size() ? hashes.size() : out.size();
     constexpr std::size_t ahead = 8;  // lookups are independent: let their cache misses overlap
@@ -154,17 +154,17 @@ class basic_prefix_cache {
   /// Whether a block is known by this hash. Expected O(1).
   [[nodiscard]] bool knows(const Hash& hash) const noexcept { return find(hash) != no_index; }
 
-  /// A block will be looked up by this hash: what that reads is brought to the processor's cache. O(1).
+  /// Prefetches what a lookup by this hash will read. O(1).
   void prefetch(const Hash& hash) const noexcept { tessera::detail::prefetch(bucket_ + home(hash)); }
-  /// The same, once that is there, of the block that is looked at first. O(1).
+  /// The same for the block that is looked at first, once the former is there. O(1).
   void prefetch_block(const Hash& hash) const noexcept {
     const block_id id = bucket_[home(hash)];
     if (id != no_index) tessera::detail::prefetch(block_ + id);
   }
 
-  /// Makes a block in use findable by the hash of its contents, beside others that are known by it; `depth` blocks of
-  /// its sequence come before it, the last of them with the hash `parent`. Expected O(1).
-  /// `foreign`; `not_allocated`: no references; `invalid`: published with another hash.
+  /// Makes a block in use findable by the hash of its contents, beside other blocks with the same hash. `depth` blocks
+  /// of its sequence come before it, the last of them with the hash `parent`. Expected O(1).
+  /// `foreign`. `not_allocated`: no references. `invalid`: published with another hash.
   [[nodiscard]] status publish(block_id id, const Hash& hash, std::size_t depth = 0, const Hash& parent = {}) noexcept {
     if (id >= capacity_) return status::foreign;
     block_state& b = block_[id];
@@ -195,9 +195,9 @@ class basic_prefix_cache {
     return status::ok;
   }
 
-  /// Publishes the blocks of a sequence from `first` on, each by its hash, and leaves out those that cannot be: the
-  /// first status that is not `ok` is returned. Those before `first` are what they follow. Expected O(ids.size() -
-  /// first). Requires: `hashes.size() >= ids.size()`.
+  /// Publishes the blocks of a sequence from `first` on, each by its hash, and leaves out those that cannot be. Returns
+  /// the first status that is not `ok`. The blocks before `first` are the predecessors of these. Expected O(ids.size()
+  /// - first). Requires: `hashes.size() >= ids.size()`.
   [[nodiscard]] status publish(std::span<const block_id> ids, std::span<const Hash> hashes,
                                std::size_t first = 0) noexcept {
     TESSERA_ASSERT(hashes.size() >= ids.size(), "a hash for each block");
@@ -243,8 +243,8 @@ class basic_prefix_cache {
     return status::ok;
   }
 
-  /// Adds an owner; a cached block leaves the order of eviction. Requires fewer than 2^30 - 1 owners.
-  /// `foreign`; `not_allocated`: the block is free.
+  /// Adds an owner; a cached block leaves the eviction order. Requires fewer than 2^30 - 1 owners. `foreign`;
+  /// `not_allocated`: the block is free.
   [[nodiscard]] status share(block_id id) noexcept {
     if (id >= capacity_) return status::foreign;
     block_state& b = block_[id];
@@ -267,17 +267,16 @@ class basic_prefix_cache {
     return status::ok;
   }
 
-  /// Takes an owner away; after the last one a published block is cached, any other free.
-  /// `foreign`, `not_allocated`.
+  /// Removes an owner. After the last one, a published block is cached, any other is free. `foreign`, `not_allocated`.
   [[nodiscard]] status release(block_id id) noexcept {
     return release(id, [this](block_id last) noexcept { order_.insert(last); });
   }
-  /// The same, but where it is cached then, it goes before all that is cached, whatever the policy: it is worth the
-  /// least, as a block that a window has passed. There is no undo. `foreign`, `not_allocated`.
+  /// The same, but if the block is cached then, it goes before all cached blocks, whatever the policy. It has the least
+  /// value, as a block that a window has passed. There is no undo. `foreign`, `not_allocated`.
   [[nodiscard]] status release_first(block_id id) noexcept {
     return release(id, [this](block_id last) noexcept { order_.insert_first(last); });
   }
-  /// Takes an owner away from each, from back to front, all or nothing. An id may occur more than once.
+  /// Removes an owner from each, from back to front, all or nothing. An id may occur more than once.
   [[nodiscard]] status release(std::span<const block_id> ids) noexcept {
     for (std::size_t i = ids.size(); i-- != 0;) {
       if (const status s = release(ids[i]); s != status::ok) {
@@ -288,7 +287,7 @@ class basic_prefix_cache {
     return status::ok;
   }
 
-  /// Takes back `allocate` of these ids: a block that was evicted for it is cached again, as the first to go.
+  /// Undoes `allocate` of these ids: a block that it evicted is cached again, as the first to go.
   /// Requires: everything done since has been undone.
   void undo_allocate(std::span<const block_id> ids) noexcept {
     for (std::size_t i = ids.size(); i-- != 0;) {
@@ -305,7 +304,7 @@ class basic_prefix_cache {
       }
     }
   }
-  /// Takes back `share` of these ids: a block that was cached returns to its place.
+  /// Undoes `share` of these ids: a block that was cached returns to its place.
   /// Requires: everything done since has been undone.
   void undo_share(std::span<const block_id> ids) noexcept {
     for (std::size_t i = ids.size(); i-- != 0;) {
@@ -316,7 +315,7 @@ class basic_prefix_cache {
       }
     }
   }
-  /// Takes back `release` of these ids. Requires: everything done since has been undone.
+  /// Undoes `release` of these ids. Requires: everything done since has been undone.
   void undo_release(std::span<const block_id> ids) noexcept {
     for (const block_id id : ids) {
       TESSERA_ASSERT(id < capacity_, "not a block of this cache");
@@ -332,10 +331,10 @@ class basic_prefix_cache {
     }
   }
 
-  // -- what the policy and the sink are told, and asked ----------------------------------------------------------
+  // -- calls to the policy and the sink ---------------------------------------------------------------------------
 
-  /// Somebody asks something for blocks that he holds, of the policy: `keep_until` wants to know until when. Not
-  /// between an operation and its undoing. O(ids.size()). Requires: the blocks are in use (asserted; else passed over).
+  /// States an owner's wish for its blocks to the policy: `keep_until` takes a time. Not between an operation and its
+  /// undoing. O(ids.size()). Requires: the blocks are in use (asserted; else skipped).
   template <class Wish>
     requires requires(Eviction& e, block_id id, const Wish& w) { e.wish(id, w); }
   void wish(std::span<const block_id> ids, const Wish& w) noexcept {
@@ -344,16 +343,16 @@ class basic_prefix_cache {
       if (id < capacity_ && block_[id].references() != 0) order_.wish(id, w);
     }
   }
-  /// Time has come so far, for a policy that goes by it. O(1).
+  /// Tells the time to a policy that uses it. O(1).
   template <class Time>
     requires requires(Eviction& e, const Time& now) { e.advance(now); }
   void advance(const Time& now) noexcept {
     order_.advance(now);
   }
-  /// Who hears of changes.
+  /// The sink of changes.
   [[nodiscard]] Sink& sink() noexcept { return sink_; }
-  /// Calls `f(cached_block)` for each block that can be found, in the order of their numbers: what a follower begins
-  /// with. O(capacity).
+  /// Calls `f(cached_block)` for each block that can be found, in the order of their numbers: the initial state for a
+  /// follower. O(capacity).
   template <std::invocable<const block_type&> F>
   void for_each_published(F&& f) const noexcept(noexcept(f(std::declval<const block_type&>())))
     requires heard
@@ -365,7 +364,7 @@ class basic_prefix_cache {
   }
 
  private:
-  // What every call looks at, four to a cache line; the rest is apart, because it is needed of few blocks only.
+  // The part that every call reads, four to a cache line. The rest is apart, because few calls need it.
   struct block_state {
     static constexpr std::uint32_t published_mark = 0x8000'0000U;
     static constexpr std::uint32_t twins_mark = 0x4000'0000U;  // has had twins under this hash: look into its ring
@@ -374,11 +373,11 @@ class basic_prefix_cache {
     static constexpr std::uint32_t takes_mask = 0x7fff'ffffU;
     static constexpr std::uint32_t half_range = 0x4000'0000U;
 
-    std::uint64_t hash = 0;    // or its lower half; while published, and after an eviction until the next publish
+    std::uint64_t hash = 0;    // or its lower half; valid while published, and after an eviction until the next publish
     std::uint32_t owners = 0;  // references, and the two marks
     // Published and first of its twins: the next block with a hash of the same bucket. Not published: how often the
-    // block was taken from the free stack since it was evicted, which is how undo knows where an allocation came from:
-    // 0 means by eviction. It saturates far above what any undo reaches back over.
+    // block was taken from the free stack since it was evicted. Undo reads from this where an allocation came from: 0
+    // means by eviction. It saturates far above the range of any undo.
     std::uint32_t link = 0;
 
     [[nodiscard]] std::uint32_t references() const noexcept { return owners & count_mask; }
@@ -395,8 +394,8 @@ class basic_prefix_cache {
     std::uint32_t depth;
   };
 
-  // At most an eighth of a block a bucket: of a step with prefixes, a third goes to branches mispredicted and lines
-  // missed where two hashes meet, if there are half a block a bucket. At least 2, so that `home` never shifts by 64.
+  // At most an eighth of a block per bucket. With half a block per bucket, a third of a step with prefixes goes to
+  // mispredicted branches and cache misses where two hashes meet. At least 2, so that `home` never shifts by 64.
   [[nodiscard]] static constexpr std::size_t buckets_for(std::size_t blocks) noexcept {
     return std::bit_ceil(blocks < 1 ? std::size_t{2} : 8 * blocks);
   }
@@ -418,7 +417,8 @@ class basic_prefix_cache {
     return status::ok;
   }
 
-  // --- hash table: buckets that name their first block, chained through `link`. Of twins, one is in the chain.
+  // --- hash table: buckets that name their first block, chained through `link`. The chain has one of each set of
+  // twins.
   [[nodiscard]] static std::uint64_t low(const Hash& hash) noexcept {
     if constexpr (wide) {
       return hash.low;
@@ -449,7 +449,7 @@ class basic_prefix_cache {
     while (id != no_index && !has_hash(id, hash)) id = block_[id].link;
     return id;
   }
-  /// What names the first of a block's twins in its chain.
+  /// The link that names the first of a block's twins in its chain.
   [[nodiscard]] block_id* name_of_twins(block_id id) noexcept {
     block_id* name = bucket_ + home_of(block_[id].hash);
     while (!has_hash(*name, full_hash(id))) name = &block_[*name].link;
@@ -478,7 +478,7 @@ class basic_prefix_cache {
   [[nodiscard]] block_type told(block_id id, bool only) const noexcept {
     return {full_hash(id), origin_[id].parent, id, origin_[id].depth, only};
   }
-  /// A published block cannot be found any more.
+  /// Makes a published block unfindable.
   void forget(block_id id) noexcept {
     block_state& b = block_[id];
     b.owners &= ~block_state::published_mark;
@@ -520,7 +520,7 @@ class basic_prefix_cache {
     *name = id;
   }
 
-  // --- where blocks were that `share` took from the list: a ring, so that it never fills
+  // --- former places of blocks that `share` took from the list: a ring, so that it never fills
   void remember(const place& was) noexcept {
     journal_[journal_end_] = was;
     journal_end_ = journal_end_ + 1 != journal_for(capacity_) ? journal_end_ + 1 : 0;
@@ -550,7 +550,7 @@ class basic_prefix_cache {
     return id;
   }
 
-  /// As `evict()` one by one: what is looked up of each is on its way while the next are found.
+  /// As `evict()` one by one, but the reads of each block overlap with the search for the next.
   void evict(std::span<block_id> out) noexcept {
     order_.take(out, [this](block_id id) noexcept { tessera::detail::prefetch(block_ + id); });
     for (const block_id coldest : out) tessera::detail::prefetch(bucket_ + home_of(block_[coldest].hash));
@@ -562,7 +562,7 @@ class basic_prefix_cache {
 
   block_state* block_;
   Eviction order_;
-  neighbours* twin_;  // of those that may have twins
+  neighbours* twin_;  // for blocks that may have twins
   block_id* bucket_;  // by hash: the first block of the chain
   block_id* free_;    // a stack: the next to be allocated is free_[free_size_ - 1]
   place* journal_;
@@ -571,12 +571,12 @@ class basic_prefix_cache {
   int shift_;
   std::size_t journal_end_ = 0;
   std::size_t journal_size_ = 0;
-  std::uint64_t* upper_;  // halves of hashes that have 128 bits
+  std::uint64_t* upper_;  // upper halves of 128-bit hashes
   origin* origin_;        // for the sink
   [[no_unique_address]] Sink sink_;
 };
 
-/// The cache of most: least recently used first, 64 bits, nobody listens.
+/// The usual cache: least recently used first, 64-bit hashes, no listener.
 using prefix_cache = basic_prefix_cache<>;
 
 static_assert(prefix_store<prefix_cache>);

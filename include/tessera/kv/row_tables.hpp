@@ -6,13 +6,13 @@
 TESSERA_NAMESPACE_BEGIN
 namespace kv {
 
-/// The block tables as the rows of one dense matrix, which is there anyway. An entry's row is its `scheduled::row`; of
-/// a row, the first ceil(KV length / block size) entries are the request's, what lies behind them is anything.
+/// The block tables as the rows of one dense matrix, which exists anyway. An entry's row is its `scheduled::row`. The
+/// first ceil(KV length / block size) entries of a row are the request's; the entries behind them are unspecified.
 struct row_view {
   const block_id* matrix = nullptr;  ///< [rows][blocks_per_row].
   std::size_t blocks_per_row = 0;    ///< Distance between two rows.
 
-  /// The entries of a row, as many as there is room for.
+  /// The entries of a row, up to its capacity.
   [[nodiscard]] std::span<const block_id> operator[](std::uint32_t row) const noexcept {
     return {matrix + row * blocks_per_row, blocks_per_row};
   }
@@ -22,10 +22,10 @@ struct row_view {
 /// When to use: kernels take a padded table and the row of each entry; or the matrix is copied to the device as it is.
 class row_tables {
  public:
-  using limits = block_table::limits;  ///< What there must be room for; fixed at construction.
-  using view_type = row_view;          ///< What a plan shows.
+  using limits = block_table::limits;  ///< Capacities; fixed at construction.
+  using view_type = row_view;          ///< The view of a plan.
 
-  /// Nothing is taken.
+  /// Takes no memory.
   [[nodiscard]] static constexpr std::size_t required_bytes(const block_table::limits& /*l*/) noexcept { return 0; }
   /// Takes nothing from `memory`.
   row_tables(arena& /*memory*/, const block_table::limits& /*l*/) noexcept {}

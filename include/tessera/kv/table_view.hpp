@@ -6,16 +6,16 @@
 #include <concepts>
 
 /// @file
-/// How the block tables of a batch are handed to whoever runs it.
+/// The form in which an engine gets the block tables of a batch.
 
 TESSERA_NAMESPACE_BEGIN
 namespace kv {
 
-/// Shows the rows of a batch to an engine, in the form that its kernels want.
+/// Shows the rows of a batch to an engine, in the form of its kernels.
 ///
 /// Requires, all calls `noexcept`: (1) `T::required_bytes(limits)` for a `block_table::limits`, `T(arena&, limits)`;
-/// (2) `t.begin()` starts a batch; (3) `t.add(table, row, kv_length, new_blocks)` appends an entry whose KV is
-/// `kv_length` tokens long, once the step has run; the last `new_blocks` blocks of the row have not been shown yet;
+/// (2) `t.begin()` starts a batch. (3) `t.add(table, row, kv_length, new_blocks)` appends an entry with `kv_length`
+/// tokens of KV once the step has run. The last `new_blocks` blocks of the row have not been shown yet.
 /// (4) `t.view(table) -> T::view_type`, a regular type of spans and pointers, valid until the next `begin`.
 /// Not checked: rows do not change between `add` and `view`; an entry's row holds `kv_length` tokens.
 /// Models: `csr_tables`, `row_tables`, `changed_tables`.
