@@ -34,7 +34,7 @@ namespace kv {
 /// - `advance(now)`: tells the time, which never goes back.
 ///
 /// Not checked: after undoing in strictly reverse order, the order is as before. Blocks of one sequence are inserted
-/// together, from back to front, and leave in that order: a beginning is of use without its end, but not the reverse.
+/// together, from back to front, and leave in that order. A beginning is of use without its end, but not the reverse.
 /// Complexity: O(1) or O(log blocks) for each block. Models: `lru`, `keep_until`, `next_use`, `by_depth`, `by_session`.
 template <class P>
 concept eviction_policy = std::constructible_from<P, arena&, std::size_t> &&
